@@ -1,0 +1,66 @@
+# `make demo` and `make test` need Python 3.11 with pip, and nothing else that is installed.
+
+PYTHON ?= python3.11
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SETUP := pyproject.toml constraints.txt
+
+# A compiled program is kept between the tests of a run, and between runs.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+# Node comes with the `pyright[nodejs]` wheel; nothing is fetched when pyright starts.
+export PYRIGHT_PYTHON_GLOBAL_NODE := 0
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check bench docs-tables format clean
+
+help:
+	@echo "make demo         install, then run the demonstration; results in out/demo"
+	@echo "make test         install, then lint, types, layers and the quick tests"
+	@echo "make test-all     the same with the slow tests"
+	@echo "make bench        install the peers, then run the benchmarks; results in out/bench"
+	@echo "make docs-tables  write the generated tables of the documentation anew"
+	@echo "make format       sort imports and format"
+	@echo "make clean        remove the environment, the caches and the results"
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# One stamp per extra: a second call installs nothing.
+$(VENV)/.installed-%: $(VENV)/.created $(SETUP)
+	$(PIP) install --constraint constraints.txt --editable ".[$*]"
+	@touch $@
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python docs/examples/demo.py --out out/demo
+
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"
+
+test-all: check
+	$(BIN)/pytest -q -n $(WORKERS)
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/step.py --out out/bench
+	$(BIN)/python benchmarks/gradient.py --out out/bench
+	$(BIN)/python benchmarks/compile.py --out out/bench
+
+docs-tables: $(VENV)/.installed-test
+	$(BIN)/python docs/tables.py
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .cache .hypothesis .import_linter_cache .pytest_cache .ruff_cache out

@@ -1,0 +1,289 @@
+"""Batch axes go last inside the physics.
+
+Physics is written on components: one array per scalar of a vector, with an axis of links
+in front. Under `jax.vmap` the batch would come first and the short axis of links last,
+which leaves the vector units of the machine idle. `batch_last` turns a function into one
+JAX primitive with a batching rule of its own: batch axes are appended at the end,
+arguments that are not batched get an axis of size one, and the function is traced on the
+larger arrays. So a robot that all environments share costs nothing per environment,
+`while` loops see the whole batch, and the physics stays free of `vmap`.
+
+The derivative of such a call is again such a call: a Jacobian-vector or a vector-Jacobian
+product of the same function. So `vmap`, `jvp` and `vjp` nest in any order, and reverse
+mode recomputes what happened inside instead of storing it.
+
+A function given to `batch_last` takes and returns trees of arrays. All its arrays carry
+the same number of trailing batch axes, each of size one or of the size of the batch, and
+it may only index, reduce and reshape leading axes.
+"""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+
+_Leaves = tuple[Any, ...]
+
+
+def batch_last(fn: Callable) -> Callable:
+    """Makes `fn` one call that keeps batch axes last, under every transformation.
+
+    **Arguments:**
+
+    - `fn`: as described at the top of this module. Must be a module-level function;
+        what is not an array among its arguments must be hashable.
+
+    **Returns:** a function with the same signature, on arrays without batch axes.
+    """
+
+    @ft.wraps(fn)
+    def wrapper(*args):
+        args = jtu.tree_map(_to_jax, args)
+        dynamic, static = eqx.partition(args, eqx.is_array)
+        leaves, treedef = jtu.tree_flatten(dynamic)
+        call = _Primal(fn, treedef, _Static(*_hashable(static)), len(leaves))
+        _, out_treedef = _output(call, *_signature(leaves))
+        out = _call_p.bind(*leaves, call=call, nbatch=0)
+        return jtu.tree_unflatten(out_treedef, out)
+
+    return wrapper
+
+
+def _to_jax(leaf):
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf
+
+
+def _hashable(tree):
+    leaves, treedef = jtu.tree_flatten(tree)
+    return tuple(leaves), treedef
+
+
+@dataclasses.dataclass(frozen=True)
+class _Static:
+    leaves: tuple[Hashable, ...]
+    treedef: Any
+
+    @property
+    def tree(self):
+        return jtu.tree_unflatten(self.treedef, self.leaves)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Primal:
+    """The function itself. None of its arguments enters linearly."""
+
+    fn: Callable
+    treedef: Any
+    static: _Static
+    num_fixed: int
+
+    def arguments(self, leaves: _Leaves):
+        return eqx.combine(jtu.tree_unflatten(self.treedef, leaves), self.static.tree)
+
+    def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
+        out = jtu.tree_leaves(self.fn(*self.arguments(leaves)))
+        batch = _batch_shape(leaves, nbatch)
+        return tuple(_broadcast_batch(jnp.asarray(x), batch) for x in out)
+
+    def out_shapes(self, leaves, nbatch):
+        events = [(leaf.shape[: leaf.ndim - nbatch], leaf.dtype) for leaf in leaves]
+        shapes, _ = _output(self, tuple(events), bool(jax.config.jax_enable_x64))
+        batch = _batch_shape(leaves, nbatch)
+        return [jax.core.ShapedArray(s.shape + batch, s.dtype) for s in shapes]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tangent:
+    """Jacobian-vector product of `call` along the arguments in `which`."""
+
+    call: Any
+    which: tuple[int, ...]
+    num_fixed: int
+
+    def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
+        fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        tangents = list(tangents)
+        for k, i in enumerate(self.which):
+            fixed[i], tangents[k] = jnp.broadcast_arrays(fixed[i], tangents[k])
+        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+        _, out = jax.jvp(fn, primals, tuple(tangents))
+        return out
+
+    def out_shapes(self, leaves, nbatch):
+        fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        for i, tangent in zip(self.which, tangents, strict=True):
+            batch = _batch_shape([fixed[i], tangent], nbatch)
+            fixed[i] = _with_batch(fixed[i], batch)
+        return self.call.out_shapes(fixed, nbatch)
+
+    def transpose(self, args, cotangents, nbatch):
+        fixed, linear = args[: self.num_fixed], args[self.num_fixed :]
+        batch = _batch_shape([*fixed, *map(_aval, linear)], nbatch)
+        summed = tuple(_singletons(_aval(x), batch) for x in linear)
+        call = _Cotangent(self.call, self.which, summed, self.num_fixed)
+        return _call_p.bind(*fixed, *cotangents, call=call, nbatch=nbatch)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cotangent:
+    """Vector-Jacobian product of `call` for the arguments in `which`.
+
+    `summed[k]` are the batch axes along which argument `which[k]` had size one when the
+    product was taken: its cotangent is the sum along them.
+    """
+
+    call: Any
+    which: tuple[int, ...]
+    summed: tuple[tuple[int, ...], ...]
+    num_fixed: int
+
+    def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
+        fixed, cotangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        batch = _batch_shape(leaves, nbatch)
+        for i, summed in zip(self.which, self.summed, strict=True):
+            sizes = tuple(1 if k in summed else n for k, n in enumerate(batch))
+            fixed[i] = _broadcast_batch(fixed[i], sizes)
+        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+        out, pullback = jax.vjp(fn, *primals)
+        pairs = zip(cotangents, out, strict=True)
+        return pullback(tuple(jnp.broadcast_to(c, o.shape) for c, o in pairs))
+
+    def out_shapes(self, leaves, nbatch):
+        batch = _batch_shape(leaves, nbatch)
+        shapes = []
+        for i, summed in zip(self.which, self.summed, strict=True):
+            sizes = tuple(1 if k in summed else n for k, n in enumerate(batch))
+            shapes.append(_with_batch(leaves[i], sizes))
+        return shapes
+
+    def transpose(self, args, cotangents, nbatch):
+        fixed, linear = args[: self.num_fixed], args[self.num_fixed :]
+        call = _Tangent(self.call, self.which, self.num_fixed)
+        out = _call_p.bind(*fixed, *cotangents, call=call, nbatch=nbatch)
+        return [_sum_to(x, _aval(y).shape) for x, y in zip(out, linear, strict=True)]
+
+
+def _restrict(call, leaves, which, nbatch):
+    """`call` as a function of the arguments in `which`, and those arguments."""
+
+    def fn(*chosen):
+        full = list(leaves)
+        for i, leaf in zip(which, chosen, strict=True):
+            full[i] = leaf
+        return call(tuple(full), nbatch)
+
+    return fn, tuple(leaves[i] for i in which)
+
+
+def _batch_shape(leaves, nbatch: int) -> tuple[int, ...]:
+    tails = [leaf.shape[leaf.ndim - nbatch :] for leaf in leaves]
+    return tuple(max(sizes) for sizes in zip(*tails, strict=True))
+
+
+def _broadcast_batch(leaf, batch):
+    return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)
+
+
+def _with_batch(leaf, batch):
+    event = leaf.shape[: leaf.ndim - len(batch)]
+    return jax.core.ShapedArray(event + batch, leaf.dtype)
+
+
+def _singletons(leaf, batch) -> tuple[int, ...]:
+    tail = leaf.shape[leaf.ndim - len(batch) :]
+    return tuple(k for k, n in enumerate(batch) if tail[k] == 1 and n != 1)
+
+
+def _sum_to(leaf, shape):
+    axes = tuple(k for k, n in enumerate(shape) if n == 1 and leaf.shape[k] != 1)
+    return jnp.sum(leaf, axis=axes, keepdims=True) if axes else leaf
+
+
+def _aval(leaf):
+    return leaf.aval if ad.is_undefined_primal(leaf) else leaf
+
+
+def _signature(leaves):
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    return shapes, bool(jax.config.jax_enable_x64)
+
+
+@ft.lru_cache(maxsize=1024)
+def _output(call: _Primal, signature, x64: bool):
+    """Shapes and structure of what `call` returns without batch axes."""
+    del x64
+    leaves = [jax.ShapeDtypeStruct(*entry) for entry in signature]
+    out = jax.eval_shape(lambda *xs: call.fn(*call.arguments(xs)), *leaves)
+    return jtu.tree_flatten(out)
+
+
+@ft.lru_cache(maxsize=1024)
+def _compiled(call, nbatch: int, x64: bool):
+    del x64
+    return jax.jit(lambda *leaves: call(leaves, nbatch))
+
+
+_call_p = Primitive("batch_last")
+_call_p.multiple_results = True
+
+
+@_call_p.def_impl
+def _impl(*leaves, call, nbatch):
+    return _compiled(call, nbatch, bool(jax.config.jax_enable_x64))(*leaves)
+
+
+@_call_p.def_abstract_eval
+def _abstract_eval(*leaves, call, nbatch):
+    return call.out_shapes(leaves, nbatch)
+
+
+def _batch(leaves, axes, *, call, nbatch):
+    moved = [
+        jnp.expand_dims(leaf, -1) if axis is None else jnp.moveaxis(leaf, axis, -1)
+        for leaf, axis in zip(leaves, axes, strict=True)
+    ]
+    out = _call_p.bind(*moved, call=call, nbatch=nbatch + 1)
+    return out, [x.ndim - 1 for x in out]
+
+
+def _jvp(primals, tangents, *, call, nbatch):
+    out = _call_p.bind(*primals, call=call, nbatch=nbatch)
+    which = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
+    if not isinstance(call, _Primal) and min(which) >= call.num_fixed:
+        linear = [ad.instantiate_zeros(t) for t in tangents[call.num_fixed :]]
+        fixed = primals[: call.num_fixed]
+        return out, _call_p.bind(*fixed, *linear, call=call, nbatch=nbatch)
+    derivative = _Tangent(call, which, len(primals))
+    chosen = [tangents[i] for i in which]
+    return out, _call_p.bind(*primals, *chosen, call=derivative, nbatch=nbatch)
+
+
+def _transpose(cotangents, *args, call, nbatch):
+    known = [i for i, x in enumerate(args) if not ad.is_undefined_primal(x)]
+    if known != list(range(call.num_fixed)):
+        raise NotImplementedError(
+            "A batch_last call can only be transposed in all its tangents at once."
+        )
+    cotangents = [ad.instantiate_zeros(c) for c in cotangents]
+    linear = call.transpose(args, cotangents, nbatch)
+    return [None] * call.num_fixed + list(linear)
+
+
+batching.primitive_batchers[_call_p] = _batch
+ad.primitive_jvps[_call_p] = _jvp
+ad.primitive_transposes[_call_p] = _transpose
+mlir.register_lowering(
+    _call_p,
+    mlir.lower_fun(
+        lambda *leaves, call, nbatch: call(leaves, nbatch), multiple_results=True
+    ),
+)

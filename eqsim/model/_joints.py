@@ -1,0 +1,73 @@
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ._fields import array, static
+from ._kinds import JointKind
+
+
+class Joints(eqx.Module):
+    r"""The joints, in the order of their links; several may be stacked in one link.
+
+    **Arguments:**
+
+    - `names`, `kinds`, `links`: one entry per joint.
+    - `limited`: per joint, whether `range` is enforced.
+    - `has_friction`: per degree of freedom, whether `frictionloss` is modelled.
+    - `anchor`, `axis`: in the link frame, m and unit vector.
+    - `range`: lower and upper limit, rad or m; for a spherical joint the largest angle
+        is the second number.
+    - `limit_margin`: distance to the limit at which the constraint starts, rad or m.
+    - `limit_solref`, `limit_solimp`: softness of the limit, as in MuJoCo.
+    - `stiffness`: N m/rad or N/m.
+    - `ref`: coordinates at which the links stand as `Links.pos` and `Links.quat` say.
+    - `spring_ref`: coordinates at which springs are at rest.
+    - `damping`, `armature`, `frictionloss`: per degree of freedom.
+    - `friction_solref`, `friction_solimp`: softness of dry friction, as in MuJoCo.
+    """
+
+    names: tuple[str, ...] = static()
+    kinds: tuple[JointKind, ...] = static()
+    links: tuple[int, ...] = static()
+    limited: tuple[bool, ...] = static()
+    has_friction: tuple[bool, ...] = static()
+    anchor: Float[Array, "njoint 3"] = array()
+    axis: Float[Array, "njoint 3"] = array()
+    range: Float[Array, "njoint 2"] = array()
+    limit_margin: Float[Array, " njoint"] = array()
+    limit_solref: Float[Array, "njoint 2"] = array()
+    limit_solimp: Float[Array, "njoint 5"] = array()
+    stiffness: Float[Array, " njoint"] = array()
+    ref: Float[Array, " nq"] = array()
+    spring_ref: Float[Array, " nq"] = array()
+    damping: Float[Array, " nv"] = array()
+    armature: Float[Array, " nv"] = array()
+    frictionloss: Float[Array, " nv"] = array()
+    friction_solref: Float[Array, "nv 2"] = array()
+    friction_solimp: Float[Array, "nv 5"] = array()
+
+    def __check_init__(self):
+        if list(self.links) != sorted(self.links):
+            raise ValueError(f"Joints must follow the order of their links: {self.links}.")
+        for joint, (kind, link) in enumerate(zip(self.kinds, self.links)):
+            if kind is JointKind.FREE and self.links.count(link) > 1:
+                raise ValueError(
+                    f"Joint {self.names[joint]!r} is free but shares its link with other "
+                    "joints. Give the free joint a link of its own."
+                )
+
+    @property
+    def q_starts(self) -> tuple[int, ...]:
+        """Where each joint's coordinates start in `q`."""
+        return _starts([kind.nq for kind in self.kinds])
+
+    @property
+    def v_starts(self) -> tuple[int, ...]:
+        """Where each joint's degrees of freedom start in `qd`."""
+        return _starts([kind.nv for kind in self.kinds])
+
+
+def _starts(sizes: list[int]) -> tuple[int, ...]:
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + size)
+    return tuple(starts[:-1])

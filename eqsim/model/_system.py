@@ -1,0 +1,86 @@
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ._actuators import Actuators
+from ._fields import array, static
+from ._geoms import Geoms, Pairs
+from ._joints import Joints
+from ._kinds import Integrator
+from ._links import Links
+
+
+class System(eqx.Module):
+    r"""A robot and its world: structure (static) and primary parameters (arrays).
+
+    Every array may be batched with `eqx.filter_vmap`, differentiated with
+    `eqx.filter_grad`, and changed with `eqx.tree_at` without a recompile. Nothing that can
+    be computed from these numbers is stored.
+
+    **Arguments:**
+
+    - `links`, `joints`, `geoms`, `pairs`, `actuators`: the parts.
+    - `excludes`: pairs of links whose shapes never touch each other.
+    - `filter_parent`: whether a link never touches the link that it hangs on.
+    - `integrator`: how a step is taken.
+    - `implicit_damping`: whether Euler treats joint damping implicitly.
+    - `safe_solref`: whether constraint time constants are kept at `2 dt` or above.
+    - `notes`: what the loader accepted without effect.
+    - `gravity`: m/s$^2$. `wind`: velocity of the medium, m/s.
+    - `density`, `viscosity`: of the medium, kg/m$^3$ and Pa s.
+    - `impratio`: ratio of frictional to normal impedance.
+    - `dt`: time step, s.
+    """
+
+    links: Links
+    joints: Joints
+    geoms: Geoms
+    pairs: Pairs
+    actuators: Actuators
+    excludes: tuple[tuple[int, int], ...] = static()
+    filter_parent: bool = static()
+    integrator: Integrator = static()
+    implicit_damping: bool = static()
+    safe_solref: bool = static()
+    has_fluid: bool = static()
+    notes: tuple[str, ...] = static()
+    gravity: Float[Array, "3"] = array()
+    wind: Float[Array, "3"] = array()
+    density: Float[Array, ""] = array()
+    viscosity: Float[Array, ""] = array()
+    impratio: Float[Array, ""] = array()
+    dt: Float[Array, ""] = array()
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates."""
+        return sum(kind.nq for kind in self.joints.kinds)
+
+    @property
+    def nv(self) -> int:
+        """Number of degrees of freedom."""
+        return sum(kind.nv for kind in self.joints.kinds)
+
+    @property
+    def nu(self) -> int:
+        """Number of actuators."""
+        return len(self.actuators.names)
+
+    @property
+    def na(self) -> int:
+        """Number of activations."""
+        return len(self.actuators.with_activation)
+
+    @property
+    def nlink(self) -> int:
+        """Number of links, without the world."""
+        return len(self.links.names)
+
+    @property
+    def njoint(self) -> int:
+        """Number of joints."""
+        return len(self.joints.names)
+
+    @property
+    def ngeom(self) -> int:
+        """Number of shapes."""
+        return len(self.geoms.names)

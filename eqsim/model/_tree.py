@@ -1,0 +1,120 @@
+"""The tree of degrees of freedom, level by level: what the recursions run over.
+
+A *node* is one hinge or slide, or one of the three axes of a ball, or a whole free joint.
+Nodes that stand at the same depth form a level, and are treated as one array.
+"""
+
+import dataclasses
+import functools as ft
+
+import numpy as np
+
+from ._kinds import JointKind
+from ._system import System
+
+
+Index = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    """Static facts about the nodes, which are sorted by depth, free joints first.
+
+    **Arguments:**
+
+    - `num_free`: how many nodes are free joints (they come first, at depth 0).
+    - `levels`: start and stop of each level.
+    - `parents`: parent node, or -1 for the world.
+    - `base`: the node that carries the joint of a node: its parent, or for the second and
+        third axis of a ball the parent of the first.
+    - `links`, `joints`: of each node.
+    - `dofs`: of each node, in `qd`; for free joints the first of six.
+    - `first`: whether a node is the first of its link.
+    - `kinds`: of the joint. `axes`: 0, 1, 2 for the axes of a ball, else 0.
+    - `link_nodes`: for each link, the node that carries it (-1: fixed to the world).
+    - `roots`: for each node, the last node of the root link of its tree.
+    - `fixed`: links without joints, parents first.
+    """
+
+    num_free: int
+    levels: tuple[tuple[int, int], ...]
+    parents: Index
+    base: Index
+    links: Index
+    joints: Index
+    dofs: Index
+    first: tuple[bool, ...]
+    kinds: tuple[JointKind, ...]
+    axes: Index
+    link_nodes: Index
+    roots: Index
+    fixed: Index
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.parents)
+
+    @ft.cached_property
+    def ancestors(self) -> np.ndarray:
+        """`[i, j]`: node `i` moves when node `j` does (its own motion included)."""
+        out = np.zeros((self.size, self.size), bool)
+        for i, parent in enumerate(self.parents):
+            if parent >= 0:
+                out[i] = out[parent]
+            out[i, i] = True
+        return out
+
+
+def tree(sys: System) -> Tree:
+    """The tree of a system; the same object for systems of the same structure."""
+    joints = sys.joints
+    return _tree(sys.links.parents, joints.kinds, joints.links, joints.v_starts)
+
+
+@ft.lru_cache(maxsize=256)
+def _tree(parents: Index, kinds, joint_links: Index, v_starts: Index) -> Tree:
+    # Nodes in the order of links first; then sorted by depth.
+    nodes, link_nodes, root_links = [], [], []
+    for link, parent in enumerate(parents):
+        above = -1 if parent < 0 else link_nodes[parent]
+        own = [j for j, owner in enumerate(joint_links) if owner == link]
+        last = above
+        for k, joint in enumerate(own):
+            base = last
+            for axis in range(3 if kinds[joint] is JointKind.SPHERICAL else 1):
+                depth = 0 if last < 0 else nodes[last]["depth"] + 1
+                dof = v_starts[joint] + axis
+                root = link if above < 0 else root_links[above]
+                nodes.append(
+                    dict(parent=last, base=base, depth=depth, link=link, joint=joint)
+                    | dict(dof=dof, axis=axis, first=k == 0 and axis == 0)
+                )
+                root_links.append(root)
+                last = len(nodes) - 1
+        link_nodes.append(last)
+    free = [kinds[node["joint"]] is JointKind.FREE for node in nodes]
+    order = sorted(
+        range(len(nodes)), key=lambda i: (nodes[i]["depth"], not free[i], i)
+    )
+    rank = {old: new for new, old in enumerate(order)} | {-1: -1}
+    column = lambda name: tuple(nodes[i][name] for i in order)
+    depths = column("depth")
+    levels = tuple(
+        (depths.index(d), depths.index(d) + depths.count(d)) for d in sorted(set(depths))
+    )
+    return Tree(
+        num_free=sum(free),
+        levels=levels,
+        parents=tuple(rank[nodes[i]["parent"]] for i in order),
+        base=tuple(rank[nodes[i]["base"]] for i in order),
+        links=column("link"),
+        joints=column("joint"),
+        dofs=column("dof"),
+        first=column("first"),
+        kinds=tuple(kinds[nodes[i]["joint"]] for i in order),
+        axes=column("axis"),
+        link_nodes=tuple(rank[i] for i in link_nodes),
+        roots=tuple(rank[link_nodes[root_links[i]]] for i in order),
+        fixed=tuple(i for i in range(len(parents)) if i not in joint_links),
+    )

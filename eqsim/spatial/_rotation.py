@@ -1,0 +1,92 @@
+"""Rotations by component, with derivatives that exist at rest."""
+
+import jax.numpy as jnp
+
+from ._vector import Mat3, Vec3
+
+
+def safe_sqrt(square):
+    """Square root with derivative zero, instead of infinity, at zero."""
+    positive = square > 0.0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+
+
+def normalize4(q):
+    """Four components to unit norm; the identity where all are zero."""
+    square = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]
+    positive = square > 0.0
+    scale = 1.0 / jnp.sqrt(jnp.where(positive, square, 1.0))
+    return (jnp.where(positive, q[0] * scale, 1.0), *(x * scale for x in q[1:]))
+
+
+def quaternion_matrix(q) -> Mat3:
+    """The rotation matrix of a unit quaternion `(w, x, y, z)`."""
+    w, x, y, z = q
+    x2, y2, z2 = x + x, y + y, z + z
+    xx, yy, zz = x * x2, y * y2, z * z2
+    xy, xz, yz = x * y2, x * z2, y * z2
+    wx, wy, wz = w * x2, w * y2, w * z2
+    return Mat3(
+        *(1.0 - yy - zz, xy - wz, xz + wy),
+        *(xy + wz, 1.0 - xx - zz, yz - wx),
+        *(xz - wy, yz + wx, 1.0 - xx - yy),
+    )
+
+
+def axis_angle_matrix(axis: Vec3, angle) -> Mat3:
+    r"""Rodrigues: $\cos\theta\, 1 + \sin\theta [a] + (1-\cos\theta) a a^T$."""
+    c, s = jnp.cos(angle), jnp.sin(angle)
+    t = 1.0 - c
+    x, y, z = axis
+    tx, ty, tz = t * x, t * y, t * z
+    sx, sy, sz = s * x, s * y, s * z
+    return Mat3(
+        *(tx * x + c, tx * y - sz, tx * z + sy),
+        *(tx * y + sz, ty * y + c, ty * z - sx),
+        *(tx * z - sy, ty * z + sx, tz * z + c),
+    )
+
+
+def multiply(p, q):
+    """The quaternion product."""
+    return (
+        p[0] * q[0] - p[1] * q[1] - p[2] * q[2] - p[3] * q[3],
+        p[0] * q[1] + p[1] * q[0] + p[2] * q[3] - p[3] * q[2],
+        p[0] * q[2] - p[1] * q[3] + p[2] * q[0] + p[3] * q[1],
+        p[0] * q[3] + p[1] * q[2] - p[2] * q[1] + p[3] * q[0],
+    )
+
+
+def exponential(v: Vec3):
+    """The unit quaternion of a rotation vector, smooth at zero."""
+    square = v | v
+    # Below this the series is exact in double precision, and sqrt is never seen at zero.
+    tiny = square < 1e-7
+    angle = jnp.sqrt(jnp.where(tiny, 1.0, square))
+    half = 0.5 * angle
+    real = jnp.where(tiny, 1.0 - square * (1 / 8) * (1.0 - square / 48), jnp.cos(half))
+    series = 0.5 - square * (1 / 48) * (1.0 - square / 80)
+    imag = jnp.where(tiny, series, jnp.sin(half) / angle)
+    return (real, v.x * imag, v.y * imag, v.z * imag)
+
+
+def logarithm(q) -> Vec3:
+    r"""The rotation vector of a unit quaternion, of length at most $\pi$; smooth at
+    zero."""
+    sign = jnp.where(q[0] < 0.0, -1.0, 1.0)
+    w, x, y, z = (sign * c for c in q)
+    square = x * x + y * y + z * z
+    tiny = square < 1e-10
+    norm = jnp.sqrt(jnp.where(tiny, 1.0, square))
+    series = 2.0 * (1.0 + square * (1 / 6))
+    safe_w = jnp.where(tiny, 1.0, w)
+    scale = jnp.where(tiny, series, 2.0 * jnp.arctan2(norm, safe_w) / norm)
+    return Vec3(x * scale, y * scale, z * scale)
+
+
+def integrate(q, ang: Vec3, dt):
+    r"""$q \otimes \exp(\omega\,dt)$, with $\omega$ in body axes; of unit norm.
+
+    Solà, *Quaternion kinematics for the error-state Kalman filter*, 2017.
+    """
+    return normalize4(multiply(normalize4(q), exponential(ang * dt)))

@@ -1,0 +1,187 @@
+"""Vectors and 3x3 matrices by component: one array per scalar.
+
+The arrays of one object have the same shape, usually an axis of links and then batch axes.
+`@` is the matrix product, `|` the dot product, `^` the cross product.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+
+class Vec3(NamedTuple):
+    """A vector in three dimensions."""
+
+    x: Any
+    y: Any
+    z: Any
+
+    def __add__(self, other: "Vec3") -> "Vec3":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Vec3(self.x + other.x, self.y + other.y, self.z + other.z)
+
+    def __sub__(self, other: "Vec3") -> "Vec3":
+        return Vec3(self.x - other.x, self.y - other.y, self.z - other.z)
+
+    def __neg__(self) -> "Vec3":
+        return Vec3(-self.x, -self.y, -self.z)
+
+    def __mul__(self, scale) -> "Vec3":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Vec3(self.x * scale, self.y * scale, self.z * scale)
+
+    def __or__(self, other: "Vec3"):
+        return self.x * other.x + self.y * other.y + self.z * other.z
+
+    def __xor__(self, other: "Vec3") -> "Vec3":
+        return Vec3(
+            self.y * other.z - self.z * other.y,
+            self.z * other.x - self.x * other.z,
+            self.x * other.y - self.y * other.x,
+        )
+
+    def outer(self) -> "Sym3":
+        """The symmetric matrix $v v^T$."""
+        x, y, z = self
+        return Sym3(x * x, y * y, z * z, x * y, x * z, y * z)
+
+
+class Mat3(NamedTuple):
+    """A 3x3 matrix, row by row."""
+
+    xx: Any
+    xy: Any
+    xz: Any
+    yx: Any
+    yy: Any
+    yz: Any
+    zx: Any
+    zy: Any
+    zz: Any
+
+    @property
+    def columns(self) -> tuple[Vec3, Vec3, Vec3]:
+        """The images of the three axes."""
+        return (
+            Vec3(self.xx, self.yx, self.zx),
+            Vec3(self.xy, self.yy, self.zy),
+            Vec3(self.xz, self.yz, self.zz),
+        )
+
+    @property
+    def T(self) -> "Mat3":
+        """The transpose."""
+        a = self
+        return Mat3(a.xx, a.yx, a.zx, a.xy, a.yy, a.zy, a.xz, a.yz, a.zz)
+
+    def __add__(self, other: "Mat3") -> "Mat3":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Mat3(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __sub__(self, other: "Mat3") -> "Mat3":
+        return Mat3(*(a - b for a, b in zip(self, other, strict=True)))
+
+    def __matmul__(self, other):
+        if isinstance(other, Vec3):
+            a, v = self, other
+            return Vec3(
+                a.xx * v.x + a.xy * v.y + a.xz * v.z,
+                a.yx * v.x + a.yy * v.y + a.yz * v.z,
+                a.zx * v.x + a.zy * v.y + a.zz * v.z,
+            )
+        if isinstance(other, Sym3):
+            other = other.full()
+        return matrix_from_columns(*(self @ column for column in other.columns))
+
+
+class Sym3(NamedTuple):
+    """A symmetric 3x3 matrix."""
+
+    xx: Any
+    yy: Any
+    zz: Any
+    xy: Any
+    xz: Any
+    yz: Any
+
+    def full(self) -> Mat3:
+        """All nine entries."""
+        a = self
+        return Mat3(a.xx, a.xy, a.xz, a.xy, a.yy, a.yz, a.xz, a.yz, a.zz)
+
+    def __add__(self, other: "Sym3") -> "Sym3":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Sym3(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __sub__(self, other: "Sym3") -> "Sym3":
+        return Sym3(*(a - b for a, b in zip(self, other, strict=True)))
+
+    def __mul__(self, scale) -> "Sym3":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Sym3(*(a * scale for a in self))
+
+    def __matmul__(self, v: Vec3) -> Vec3:
+        a = self
+        return Vec3(
+            a.xx * v.x + a.xy * v.y + a.xz * v.z,
+            a.xy * v.x + a.yy * v.y + a.yz * v.z,
+            a.xz * v.x + a.yz * v.y + a.zz * v.z,
+        )
+
+
+def vec3(array) -> Vec3:
+    """Splits axis 1 of `array`, shape `(n, 3, *batch)`."""
+    return Vec3(array[:, 0], array[:, 1], array[:, 2])
+
+
+def stack(v: Vec3):
+    """The inverse of `vec3`: shape `(n, 3, *batch)`."""
+    return jnp.stack(v, axis=1)
+
+
+def matrix_from_columns(x: Vec3, y: Vec3, z: Vec3) -> Mat3:
+    """The matrix that maps the axes to `x`, `y`, `z`."""
+    return Mat3(x.x, y.x, z.x, x.y, y.y, z.y, x.z, y.z, z.z)
+
+
+def skew(v: Vec3) -> Mat3:
+    r"""The matrix $[v]_\times$ with $[v]_\times u = v \times u$."""
+    zero = jnp.zeros_like(v.x)
+    return Mat3(zero, -v.z, v.y, v.z, zero, -v.x, -v.y, v.x, zero)
+
+
+def diagonal(x, y, z) -> Sym3:
+    """A diagonal matrix."""
+    zero = jnp.zeros_like(x)
+    return Sym3(x, y, z, zero, zero, zero)
+
+
+def congruence(a: Mat3, s: Sym3) -> Sym3:
+    """$A S A^T$, for instance a tensor in rotated axes."""
+    b = a @ s
+    return Sym3(
+        b.xx * a.xx + b.xy * a.xy + b.xz * a.xz,
+        b.yx * a.yx + b.yy * a.yy + b.yz * a.yz,
+        b.zx * a.zx + b.zy * a.zy + b.zz * a.zz,
+        b.xx * a.yx + b.xy * a.yy + b.xz * a.yz,
+        b.xx * a.zx + b.xy * a.zy + b.xz * a.zz,
+        b.yx * a.zx + b.yy * a.zy + b.yz * a.zz,
+    )
+
+
+def cholesky_factor(s: Sym3) -> Sym3:
+    r"""$S = L D L^T$ of a positive definite matrix.
+
+    **Returns:** $1/D$ on the diagonal and the strict lower part of $L$ beside it.
+    """
+    d1 = 1.0 / s.xx
+    l21, l31 = s.xy * d1, s.xz * d1
+    d2 = 1.0 / (s.yy - l21 * s.xy)
+    l32 = (s.yz - l31 * s.xy) * d2
+    d3 = 1.0 / (s.zz - l31 * s.xz - l32 * l32 / d2)
+    return Sym3(d1, d2, d3, l21, l31, l32)
+
+
+def cholesky_solve(factor: Sym3, v: Vec3) -> Vec3:
+    """Solves $S u = v$, given `cholesky_factor(S)`."""
+    d1, d2, d3, l21, l31, l32 = factor
+    y = v.y - l21 * v.x
+    z = v.z - l31 * v.x - l32 * y
+    u_z = z * d3
+    u_y = y * d2 - l32 * u_z
+    return Vec3(v.x * d1 - l21 * u_y - l31 * u_z, u_y, u_z)
