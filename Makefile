@@ -10,8 +10,7 @@ SETUP := pyproject.toml constraints.txt
 
 # A compiled program is kept between the tests of a run, and between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
-# Node comes with the `pyright[nodejs]` wheel; nothing is fetched when pyright starts.
-export PYRIGHT_PYTHON_GLOBAL_NODE := 0
+# Pyright is pinned, and runs on the Node of its own wheel: it fetches nothing.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
@@ -42,7 +41,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 test: check
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"

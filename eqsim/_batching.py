@@ -30,6 +30,8 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from ._staging import staged
+
 
 _Leaves = tuple[Any, ...]
 
@@ -229,7 +231,9 @@ def _output(call: _Primal, signature, x64: bool):
 @ft.lru_cache(maxsize=1024)
 def _compiled(call, nbatch: int, x64: bool):
     del x64
-    return jax.jit(lambda *leaves: call(leaves, nbatch))
+    return jax.jit(
+        lambda *leaves: _call_p.bind(*leaves, call=call, nbatch=nbatch)
+    )
 
 
 _call_p = Primitive("batch_last")
@@ -281,9 +285,18 @@ def _transpose(cotangents, *args, call, nbatch):
 batching.primitive_batchers[_call_p] = _batch
 ad.primitive_jvps[_call_p] = _jvp
 ad.primitive_transposes[_call_p] = _transpose
+
+
+def _run(*leaves, call, nbatch):
+    return call(leaves, nbatch)
+
+
+def _run_staged(*leaves, call, nbatch):
+    with staged():
+        return call(leaves, nbatch)
+
+
+mlir.register_lowering(_call_p, mlir.lower_fun(_run, multiple_results=True))
 mlir.register_lowering(
-    _call_p,
-    mlir.lower_fun(
-        lambda *leaves, call, nbatch: call(leaves, nbatch), multiple_results=True
-    ),
+    _call_p, mlir.lower_fun(_run_staged, multiple_results=True), platform="cpu"
 )

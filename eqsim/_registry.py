@@ -1,12 +1,12 @@
 """Names for things that live elsewhere: environments, pipelines and what plugins add.
 
-A package publishes a name by an entry point in its `pyproject.toml`, and by no other code:
+A package publishes a name by an entry point in its `pyproject.toml`, and nothing else:
 
     [project.entry-points."eqsim.envs"]
     cartpole = "eqsim_example:Cartpole"
 
-What is built in is published in the same way. Nothing is imported before it is asked for,
-and a plugin that is broken never hides another.
+What is built in is published in the same way. Nothing is imported before it is asked
+for, and a plugin that is broken never hides another.
 """
 
 import configparser
@@ -14,6 +14,8 @@ import dataclasses
 import difflib
 import importlib
 import importlib.metadata
+import operator
+import os
 import re
 import sys
 import warnings
@@ -53,18 +55,17 @@ class Plugin:
 
     def load(self) -> Any:
         """Imports the module and returns the object."""
-        module, _, path = self.target.partition(":")
-        found = importlib.import_module(module.strip())
-        for part in filter(None, path.split("[")[0].strip().split(".")):
-            found = vars(found)[part]
-        return found
+        name, _, path = self.target.partition(":")
+        module = importlib.import_module(name.strip())
+        path = path.split("[")[0].strip()
+        return operator.attrgetter(path)(module) if path else module
 
 
 class Registry:
     """The objects that are published under the entry points of one group.
 
-    Plugins are discovered at the first question, not when the registry is made; each one is
-    imported when it is first asked for.
+    Plugins are discovered at the first question, not when the registry is made; each
+    one is imported when it is first asked for.
 
     **Arguments:**
 
@@ -72,7 +73,7 @@ class Registry:
     - `path`: folders to search instead of `sys.path`.
     """
 
-    def __init__(self, group: str, path: Iterable[str] | None = None):
+    def __init__(self, group: str, path: Iterable[str | os.PathLike] | None = None):
         self.group = group
         self._path = None if path is None else [str(folder) for folder in path]
         self._registered: dict[str, Any] = {}
@@ -118,7 +119,9 @@ class Registry:
         - `replace`: whether a name that is already taken may change its meaning.
         """
         if ":" in name or not name:
-            raise ValueError(f"{name!r} is no name: it must have a letter and no colon.")
+            raise ValueError(
+                f"{name!r} is no name: it must have a letter and no colon."
+            )
         if name in self.names() and not replace:
             raise ValueError(
                 f"{name!r} is already taken in {self.group!r}. Choose another name, or "
@@ -127,7 +130,7 @@ class Registry:
         self._registered[name] = value
 
     def refresh(self) -> None:
-        """Forgets what was discovered, so that a package installed just now is found."""
+        """Forgets what was discovered, to find what was installed since."""
         importlib.invalidate_caches()
         self._plugins = None
         self._loaded.clear()
@@ -189,7 +192,7 @@ def _discover_standard(group: str, folders: list[str]) -> list[Plugin]:
 
 
 def _by_name(group: str, plugins: list[Plugin]) -> dict[str, Plugin]:
-    """Orders the plugins, so that the choice between two does not depend on the disk."""
+    """Orders the plugins: a choice between two must not depend on the disk."""
 
     def rank(plugin: Plugin) -> tuple:
         first = plugin.package in _FIRST_PARTY
@@ -205,7 +208,7 @@ def _by_name(group: str, plugins: list[Plugin]) -> dict[str, Plugin]:
                 f"{plugin.package}. The name stands for the first; write "
                 f"'{plugin.package}:{plugin.name}' for the second.",
                 PluginWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
     return chosen
 

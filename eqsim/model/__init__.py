@@ -10,6 +10,16 @@ from ._kinds import (
     JointKind as JointKind,
 )
 from ._links import Links as Links
+from ._pairs import (
+    candidate_pairs as candidate_pairs,
+    SUPPORTED_PAIRS as SUPPORTED_PAIRS,
+)
+from ._random import (
+    neutral as neutral,
+    random_configuration as random_configuration,
+    random_system as random_system,
+)
+from ._show import show as show
 from ._state import State as State
 from ._system import System as System
 from ._gather import (
@@ -19,3 +29,4 @@ from ._gather import (
     take as take,
 )
 from ._tree import Tree as Tree, tree as tree
+from ._validate import check_state as check_state, validate as validate

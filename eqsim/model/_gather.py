@@ -1,75 +1,181 @@
-"""Static gathers and sums over the leading axis, in the form that XLA runs fastest."""
+"""Static gathers and sums over the leading axis, in the form that XLA runs fastest.
+
+Gathers and scatters are slow and stop fusion; slices, broadcasts, reductions and pads are
+not. So a static index is split into *runs*, each an arithmetic progression of rows of
+which every row occurs equally often in a row.
+"""
+
+import functools as ft
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jax import lax
+
+
+_MOST_RUNS = 12
+
+
+class _Run(NamedTuple):
+    """Rows `start, start + step, ...`, `length` of them, each `count` times in a row."""
+
+    start: int
+    step: int
+    length: int
+    count: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + (self.length - 1) * self.step + 1
+
+    @property
+    def size(self) -> int:
+        return self.length * self.count
+
+
+@ft.lru_cache(maxsize=4096)
+def _runs(index: tuple[int, ...]) -> tuple[_Run, ...]:
+    repeats: list[tuple[int, int]] = []
+    for value in index:
+        if repeats and repeats[-1][0] == value:
+            repeats[-1] = (value, repeats[-1][1] + 1)
+        else:
+            repeats.append((value, 1))
+    runs: list[_Run] = []
+    for value, count in repeats:
+        last = runs[-1] if runs else None
+        if last is not None and last.count == count:
+            step = value - last.start if last.length == 1 else last.step
+            if step > 0 and value == last.start + last.length * step:
+                runs[-1] = _Run(last.start, step, last.length + 1, count)
+                continue
+        runs.append(_Run(value, 1, 1, count))
+    return tuple(runs)
 
 
 def take(tree, index):
     """`x[index]` for every array of a tree, with a static index into axis 0."""
-    index = np.asarray(index, int)
+    index = tuple(int(i) for i in index)
     return jtu.tree_map(lambda x: _take(x, index), tree)
 
 
 def _take(x, index):
-    n = len(index)
-    if n == 0:
+    if not index:
         return x[:0]
-    if x.shape[0] == 1 and not index.any():
-        return jnp.broadcast_to(x, (n, *x.shape[1:])) if n > 1 else x
-    steps = np.diff(index)
-    if n == 1 or (steps == 1).all():
-        start = int(index[0])
-        return x if start == 0 and n == x.shape[0] else x[start : start + n]
-    if n > 1 and (steps == steps[0]).all() and steps[0] > 1:
-        return x[int(index[0]) : int(index[-1]) + 1 : int(steps[0])]
-    runs = np.split(index, np.flatnonzero(steps != 1) + 1)
-    if len(runs) <= 16:
-        return jnp.concatenate([x[int(r[0]) : int(r[-1]) + 1] for r in runs])
-    return x[index]
+    runs = _runs(index)
+    if len(runs) > _MOST_RUNS:
+        return x[np.asarray(index)]
+    parts = [_read(x, run) for run in runs]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+
+
+def _read(x, run: _Run):
+    if run.size == x.shape[0] and run.count == 1:
+        return x
+    rows = lax.slice_in_dim(x, run.start, run.stop, run.step)
+    if run.count == 1:
+        return rows
+    shape = (run.length, run.count, *x.shape[1:])
+    return jnp.broadcast_to(rows[:, None], shape).reshape(run.size, *x.shape[1:])
 
 
 def put(tree, index, size: int):
     """Arrays of leading size `size` with `tree` at the distinct places `index`, else
     zero."""
-    index = np.asarray(index, int)
-    place = np.full(size, len(index))
-    place[index] = np.arange(len(index))
+    index = [int(i) for i in index]
+    order = sorted(range(len(index)), key=index.__getitem__)
+    runs = _runs(tuple(index[k] for k in order))
 
     def one(x):
-        if len(index) == size and (index == np.arange(size)).all():
-            return x
-        zero = jnp.zeros((1, *x.shape[1:]), x.dtype)
-        return _take(jnp.concatenate([x, zero]), place)
+        x = _take(x, tuple(order))
+        parts, done = [], 0
+        for run in runs:
+            rows = x[done : done + run.length]
+            done += run.length
+            parts.append((run, rows))
+        if len(parts) == 1:
+            return _pad(parts[0][1], parts[0][0], size)
+        return _interleave(parts, x, size)
 
     return jtu.tree_map(one, tree)
 
 
+def _pad(rows, run: _Run, size: int):
+    if run.length == size:
+        return rows
+    step = run.step if run.length > 1 else 1
+    first = (run.start, size - run.stop, step - 1)
+    rest = [(0, 0, 0)] * (rows.ndim - 1)
+    return lax.pad(rows, jnp.zeros((), rows.dtype), [first, *rest])
+
+
+def _interleave(parts, x, size: int):
+    """Concatenates runs and zeros; runs with a stride are taken apart."""
+    pieces, at = [], 0
+    zeros = lambda n: jnp.zeros((n, *x.shape[1:]), x.dtype)
+    single = []
+    for run, rows in parts:
+        if run.step == 1 or run.length == 1:
+            single.append((run.start, rows))
+        else:
+            single += [
+                (run.start + k * run.step, rows[k : k + 1]) for k in range(run.length)
+            ]
+    for start, rows in single:
+        if start > at:
+            pieces.append(zeros(start - at))
+        pieces.append(rows)
+        at = start + rows.shape[0]
+    if at < size:
+        pieces.append(zeros(size - at))
+    return jnp.concatenate(pieces)
+
+
 def accumulate(tree, index, size: int):
     """Sums the rows of `tree` that have the same entry in `index`; -1 is dropped."""
-    index = np.asarray(index, int)
-    rounds = []
-    left = np.flatnonzero(index >= 0)
-    while len(left):
-        _, first = np.unique(index[left], return_index=True)
-        rounds.append(left[np.sort(first)])
-        left = np.delete(left, np.sort(first))
-    if not rounds:
+    index = tuple(int(i) for i in index)
+    runs, done = [], 0
+    for run in _runs(index):
+        if run.start >= 0:
+            runs.append((run, done))
+        done += run.size
+    leaves = jtu.tree_leaves(tree)
+    if not runs:
         return jtu.tree_map(lambda x: jnp.zeros((size, *x.shape[1:]), x.dtype), tree)
-    parts = [put(take(tree, rows), index[rows], size) for rows in rounds]
-    return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *parts)
+    if len(runs) > _MOST_RUNS and list(index) != sorted(index):
+        order = sorted(range(len(index)), key=index.__getitem__)
+        tree = jtu.tree_unflatten(
+            jtu.tree_structure(tree), [x[np.asarray(order)] for x in leaves]
+        )
+        return accumulate(tree, [index[k] for k in order], size)
+    return jtu.tree_map(lambda x: _sum_runs(x, runs, size), tree)
+
+
+def _sum_runs(x, runs, size: int):
+    parts = []
+    for run, at in runs:
+        rows = x if run.size == x.shape[0] else x[at : at + run.size]
+        if run.count > 1:
+            rows = rows.reshape(run.length, run.count, *x.shape[1:])
+            rows = jnp.sum(rows, axis=1)
+        parts.append((run, rows))
+    starts = [run.start for run, _ in parts]
+    stops = [run.stop for run, _ in parts]
+    if all(a <= b for a, b in zip(stops, starts[1:])) and len(parts) > 1:
+        return _interleave(parts, x, size)
+    total = [_pad(rows, run, size) for run, rows in parts]
+    return sum(total[1:], total[0])
 
 
 def concatenate(trees):
     """Joins trees along axis 0; batch axes of size one are broadcast."""
-    trees = [t for t in trees if jtu.tree_leaves(t)[0].shape[0]]
+    trees = [t for t in trees if jtu.tree_leaves(t)[0].shape[0]] or trees[:1]
     if len(trees) == 1:
         return trees[0]
 
     def join(*xs):
-        batch = np.broadcast_shapes(*(x.shape[1:] for x in xs))
+        batch = jnp.broadcast_shapes(*(x.shape[1:] for x in xs))
         return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], *batch)) for x in xs])
 
     return jtu.tree_map(join, *trees)
-
-

@@ -50,6 +50,12 @@ class System(eqx.Module):
     impratio: Float[Array, ""] = array()
     dt: Float[Array, ""] = array()
 
+    def __str__(self) -> str:
+        # Here, because the text is written by a module that reads this one.
+        from ._show import show
+
+        return show(self)
+
     @property
     def nq(self) -> int:
         """Number of coordinates."""

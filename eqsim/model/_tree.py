@@ -6,6 +6,7 @@ Nodes that stand at the same depth form a level, and are treated as one array.
 
 import dataclasses
 import functools as ft
+import itertools
 
 import numpy as np
 
@@ -14,6 +15,24 @@ from ._system import System
 
 
 Index = tuple[int, ...]
+
+_KINDS = (JointKind.FREE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.SPHERICAL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """Nodes `start` to `stop`: same kind of joint, same position in their link."""
+
+    start: int
+    stop: int
+    kind: JointKind
+    axis: int
+    first: bool
+
+    @property
+    def nodes(self) -> range:
+        """The nodes."""
+        return range(self.start, self.stop)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +43,7 @@ class Tree:
 
     - `num_free`: how many nodes are free joints (they come first, at depth 0).
     - `levels`: start and stop of each level.
+    - `segments`: for each level, the runs of nodes that are treated alike.
     - `parents`: parent node, or -1 for the world.
     - `base`: the node that carries the joint of a node: its parent, or for the second and
         third axis of a ball the parent of the first.
@@ -38,6 +58,7 @@ class Tree:
 
     num_free: int
     levels: tuple[tuple[int, int], ...]
+    segments: tuple[tuple[Segment, ...], ...]
     parents: Index
     base: Index
     links: Index
@@ -93,28 +114,38 @@ def _tree(parents: Index, kinds, joint_links: Index, v_starts: Index) -> Tree:
                 root_links.append(root)
                 last = len(nodes) - 1
         link_nodes.append(last)
-    free = [kinds[node["joint"]] is JointKind.FREE for node in nodes]
-    order = sorted(
-        range(len(nodes)), key=lambda i: (nodes[i]["depth"], not free[i], i)
-    )
+    kind = lambda i: kinds[nodes[i]["joint"]]
+    alike = lambda i: (_KINDS.index(kind(i)), nodes[i]["axis"], not nodes[i]["first"])
+    order = sorted(range(len(nodes)), key=lambda i: (nodes[i]["depth"], alike(i), i))
     rank = {old: new for new, old in enumerate(order)} | {-1: -1}
     column = lambda name: tuple(nodes[i][name] for i in order)
     depths = column("depth")
     levels = tuple(
         (depths.index(d), depths.index(d) + depths.count(d)) for d in sorted(set(depths))
     )
+    segments = []
+    for start, stop in levels:
+        runs = itertools.groupby(range(start, stop), lambda i: alike(order[i]))
+        runs = [list(run) for _, run in runs]
+        segments.append(tuple(_segment(run, nodes[order[run[0]]], kinds) for run in runs))
     return Tree(
-        num_free=sum(free),
+        num_free=sum(kind(i) is JointKind.FREE for i in order),
         levels=levels,
+        segments=tuple(segments),
         parents=tuple(rank[nodes[i]["parent"]] for i in order),
         base=tuple(rank[nodes[i]["base"]] for i in order),
         links=column("link"),
         joints=column("joint"),
         dofs=column("dof"),
         first=column("first"),
-        kinds=tuple(kinds[nodes[i]["joint"]] for i in order),
+        kinds=tuple(kind(i) for i in order),
         axes=column("axis"),
         link_nodes=tuple(rank[i] for i in link_nodes),
         roots=tuple(rank[link_nodes[root_links[i]]] for i in order),
         fixed=tuple(i for i in range(len(parents)) if i not in joint_links),
     )
+
+
+def _segment(run: list[int], node: dict, kinds) -> Segment:
+    kind = kinds[node["joint"]]
+    return Segment(run[0], run[-1] + 1, kind, node["axis"], node["first"])

@@ -1,0 +1,56 @@
+"""What went wrong, and what to do about it.
+
+Three moments, three means. *Construction*: `__check_init__` raises `ValueError`, about
+shapes and static facts. *Tracing*: public functions raise `ValueError`, for instance by
+`check_shape`. *Running*: loops carry a code of `RESULTS`, and the edge (`reset`,
+`rollout`) raises it.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+
+
+class RESULTS(eqx.Enumeration):
+    """How a computation ended."""
+
+    successful = ""
+    nonfinite_state = (
+        "A state became NaN or infinite. Usual causes: (a) a time step that is too "
+        "long for the stiffness or damping of the system: reduce `sys.dt`; (b) a "
+        "control signal that is not finite; (c) a mass or inertia that is zero or "
+        "negative."
+    )
+    solver_not_converged = (
+        "The contact solver reached its largest number of iterations. Usual causes: "
+        "(a) parameters of very different size, such as `solimp` near 1; (b) single "
+        "precision: enable double precision with `jax.config.update('jax_enable_x64', "
+        "True)`; (c) too few iterations: raise `max_steps` of the pipeline."
+    )
+
+
+def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
+    """Raises `ValueError` unless `value` has these dimensions and is floating point.
+
+    **Arguments:**
+
+    - `name`: what the caller calls the value, for instance `ctrl`.
+    - `value`: an array, or what should have been one.
+    - `dims`: size of each axis by name, for instance `{"nu": 8}`.
+    """
+    shape, expected = jnp.shape(value), tuple(dims.values())
+    if shape != expected:
+        names = ", ".join(dims) + ("," if len(dims) == 1 else "")
+        batched = len(shape) > len(expected) and shape[-len(expected) :] == expected
+        hint = " For a batch, wrap the call in `eqx.filter_vmap`." if batched else ""
+        raise ValueError(
+            f"`{name}` must have shape ({names}) = {expected}, but its shape is "
+            f"{shape}.{hint}"
+        )
+    dtype = jnp.result_type(value)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ValueError(
+            f"`{name}` must be floating point, but is {dtype}. Write "
+            f"`jnp.asarray({name}, float)`."
+        )

@@ -1,0 +1,1 @@
+"""Contact and all other constraints: points, rows, and the convex problem."""

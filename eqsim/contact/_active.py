@@ -1,0 +1,205 @@
+"""Evaluating rows at an acceleration: residuals, which pieces hold, forces, stiffness."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from .._staging import stage
+from ..model import accumulate, concatenate, System, take, Tree
+from ..spatial import ArticulatedInertia, Force, force_at, Motion, point_stiffness, Sym3, Vec3
+from ._plan import ContactPlan
+from ._rows import (
+    BallRows,
+    friction_dofs,
+    JointRows,
+    limited_dofs,
+    limited_joints,
+    PointRows,
+    Rows,
+)
+
+
+class Values(NamedTuple):
+    """One array per row (contacts: one per edge), in the layout of `Rows`."""
+
+    anchored: tuple
+    moving: tuple
+    lower: Any
+    upper: Any
+    friction: Any
+    ball: Any
+
+
+class Layout(NamedTuple):
+    """Static facts: which nodes and degrees of freedom the rows act on."""
+
+    anchored: tuple[int, ...]
+    moving: tuple[tuple[int, int], ...]
+    limited: tuple[int, ...]
+    rubbing: tuple[int, ...]
+    balls: tuple[int, ...]
+
+
+def layout(sys: System, plan: ContactPlan) -> Layout:
+    """The layout of the rows of a system."""
+    n = plan.num_anchored
+    balls = [sys.joints.v_starts[j] for j in limited_joints(sys, True)]
+    return Layout(
+        tuple(max(end) for end in plan.nodes[:n]),
+        plan.nodes[n:],
+        tuple(limited_dofs(sys)),
+        tuple(friction_dofs(sys)),
+        tuple(balls),
+    )
+
+
+def _edges(normal, side1, side2) -> tuple:
+    return normal + side1, normal - side1, normal + side2, normal - side2
+
+
+def _project(rows: PointRows, rate: Vec3, offsets=(0.0, 0.0, 0.0)) -> tuple:
+    along = [
+        (axis | rate) + offset
+        for axis, offset in zip((rows.normal, rows.side1, rows.side2), offsets)
+    ]
+    return _edges(*along)
+
+
+def _combine(rows: PointRows, edges) -> Vec3:
+    """The force of given edge forces."""
+    a, b, c, d = edges
+    return (
+        (rows.normal * (a + b + c + d)) + (rows.side1 * (a - b)) + (rows.side2 * (c - d))
+    )
+
+
+def _point_rates(where: Layout, rows: Rows, motion: Motion) -> tuple[Vec3, Vec3]:
+    anchored = take(motion, where.anchored).at(rows.anchored.arms[0])
+    one, two = ([end[k] for end in where.moving] for k in (0, 1))
+    arms = rows.moving.arms
+    moving = take(motion, two).at(arms[1]) - take(motion, one).at(arms[0])
+    return anchored, moving
+
+
+@stage
+def residuals(where: Layout, rows: Rows, motion: Motion, qdd) -> Values:
+    r"""$x = J a - a_\mathrm{ref}$, given the motion $J a$ of each node."""
+    anchored, moving = _point_rates(where, rows, motion)
+    limited = take(qdd, where.limited)
+    spin = Vec3(*(take(qdd, [d + k for d in where.balls]) for k in range(3)))
+    return Values(
+        _project(rows.anchored, anchored, rows.anchored.offsets),
+        _project(rows.moving, moving, rows.moving.offsets),
+        limited + rows.lower.offset,
+        rows.upper.offset - limited,
+        take(qdd, where.rubbing) + rows.friction.offset,
+        rows.ball.offset - (rows.ball.axis | spin),
+    )
+
+
+@stage
+def offsets(rows: Rows) -> Values:
+    """The residuals at zero acceleration."""
+    return Values(
+        _edges(*rows.anchored.offsets),
+        _edges(*rows.moving.offsets),
+        rows.lower.offset,
+        rows.upper.offset,
+        rows.friction.offset,
+        rows.ball.offset,
+    )
+
+
+@stage
+def pieces(rows: Rows, x: Values) -> Values:
+    """Which piece of its force each row is on: 1 where it is stiff, 0 where it is not;
+    dry friction: 0 stiff, -1 and 1 sliding."""
+    on = lambda x, weight: ((x < 0.0) & (weight > 0.0)).astype(jnp.int8)
+    force = rows.friction.weight * x.friction
+    sliding = (force >= rows.largest).astype(jnp.int8)
+    return Values(
+        tuple(on(e, rows.anchored.weight) for e in x.anchored),
+        tuple(on(e, rows.moving.weight) for e in x.moving),
+        on(x.lower, rows.lower.weight),
+        on(x.upper, rows.upper.weight),
+        sliding - (force <= -rows.largest).astype(jnp.int8),
+        on(x.ball, rows.ball.weight),
+    )
+
+
+@stage
+def stiffnesses(rows: Rows, piece: Values) -> Values:
+    """The weight of each row where it is stiff, else zero."""
+    keep = lambda on, weight: jnp.where(on != 0, weight, 0.0)
+    return Values(
+        tuple(keep(on, rows.anchored.weight) for on in piece.anchored),
+        tuple(keep(on, rows.moving.weight) for on in piece.moving),
+        keep(piece.lower, rows.lower.weight),
+        keep(piece.upper, rows.upper.weight),
+        keep(1 - jnp.abs(piece.friction), rows.friction.weight),
+        keep(piece.ball, rows.ball.weight),
+    )
+
+
+@stage
+def forces(rows: Rows, piece: Values, x: Values) -> Values:
+    """Row forces on fixed pieces: linear in `x`."""
+    w = stiffnesses(rows, piece)
+    sliding = piece.friction.astype(x.friction.dtype) * rows.largest
+    times = lambda ws, xs: tuple(-a * b for a, b in zip(ws, xs))
+    return Values(
+        times(w.anchored, x.anchored),
+        times(w.moving, x.moving),
+        -w.lower * x.lower,
+        -w.upper * x.upper,
+        -w.friction * x.friction - sliding,
+        -w.ball * x.ball,
+    )
+
+
+@stage
+def generalized(tree: Tree, where: Layout, rows: Rows, force: Values, nv: int):
+    r"""$J^T f$ as forces on nodes about the origins of their trees, and joint forces."""
+    pushes, nodes = [], []
+    if where.anchored:
+        push = _combine(rows.anchored, force.anchored)
+        pushes.append(force_at(rows.anchored.arms[0], push))
+        nodes += where.anchored
+    if where.moving:
+        push = _combine(rows.moving, force.moving)
+        arms = rows.moving.arms
+        pushes += [-force_at(arms[0], push), force_at(arms[1], push)]
+        nodes += [end[0] for end in where.moving] + [end[1] for end in where.moving]
+    on_nodes = accumulate(concatenate(pushes), nodes, tree.size) if pushes else None
+    torque = rows.ball.axis * -force.ball
+    parts = [force.lower - force.upper, force.friction, *torque]
+    dofs = [*where.limited, *where.rubbing]
+    dofs += [d + k for k in range(3) for d in where.balls]
+    return on_nodes, accumulate(concatenate(parts), dofs, nv) if dofs else None
+
+
+@stage
+def node_stiffness(tree: Tree, where: Layout, rows: Rows, w: Values):
+    """Stiffness of the contacts with the world, as inertia of the nodes."""
+    if not where.anchored:
+        return None
+    a, b, c, d = w.anchored
+    n, m1, m2 = rows.anchored.normal, rows.anchored.side1, rows.anchored.side2
+    half = (n * (0.5 * (a + b + c + d))) + (m1 * (a - b)) + (m2 * (c - d))
+    s1, s2 = a + b, c + d
+    entry = lambda i, j: (
+        n[i] * half[j] + n[j] * half[i] + (m1[i] * m1[j]) * s1 + (m2[i] * m2[j]) * s2
+    )
+    pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+    k = Sym3(*(entry(i, j) for i, j in pairs))
+    stiff = point_stiffness(rows.anchored.arms[0], k)
+    return accumulate(stiff, where.anchored, tree.size)
+
+
+@stage
+def dof_stiffness(where: Layout, w: Values, nv: int):
+    """Stiffness of limits and dry friction, per degree of freedom."""
+    dofs = [*where.limited, *where.rubbing]
+    if not dofs:
+        return None
+    return accumulate(concatenate([w.lower + w.upper, w.friction]), dofs, nv)

@@ -1,0 +1,266 @@
+r"""Newton's method on MuJoCo's convex problem, and its implicit derivative.
+
+$\ddot q = \arg\min_a \tfrac12 (a - a_0)^T M (a - a_0) + s(J a - a_\mathrm{ref})$
+
+The cost is piecewise quadratic. Once it is known which piece each row is on, the
+minimum is one linear solve, $(M + J^T W J)\,a = \tau + J^T f_0$; so Newton's method with
+full steps alternates between solving and reading off the pieces, and has converged, to
+rounding, when they stand still. The few problems on which full steps do not settle go on
+with an exact line search, which always does (the cost is convex).
+
+At the solution the pieces are constant to first order, and the implicit function theorem
+gives the derivative: one more solve with the same matrix.
+"""
+
+import functools as ft
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+
+from .._staging import stage
+from ..dynamics._articulated import factor, project, solve
+from ..dynamics._dense import dense_factor, dense_solve, dof_axes, dof_nodes
+from ..dynamics._dense import joint_space_matrix
+from ..kinematics._forward import joint_motion, Kinematics
+from ..kinematics._recursion import ascend, descend
+from ..model import Tree
+from ..spatial import Force, Motion, RigidInertia, Vec3
+from ._active import (
+    dof_stiffness,
+    forces,
+    generalized,
+    Layout,
+    node_stiffness,
+    offsets,
+    pieces,
+    residuals,
+    stiffnesses,
+    Values,
+)
+from ._rows import Rows
+
+
+_FULL_STEPS = 10
+_SEARCHED_STEPS = 40
+
+
+class Problem(NamedTuple):
+    """One convex problem. `force`: on each node, all that acts at zero joint
+    acceleration; `tau`: joint forces; `armature`: per degree of freedom."""
+
+    kin: Kinematics
+    inertia: RigidInertia
+    force: Force
+    tau: Any
+    armature: Any
+    rows: Rows
+
+
+class Structure(NamedTuple):
+    """Static facts about a problem."""
+
+    tree: Tree
+    where: Layout
+    nv: int
+
+    @property
+    def coupled(self) -> bool:
+        """Whether rows act between moving links, so that a dense matrix is needed."""
+        return bool(self.where.moving or self.where.balls)
+
+
+def residual(structure: Structure, problem: Problem, qdd, piece: Values):
+    r"""$\tau + J^T f(J a) - M a$ on fixed pieces: zero at the solution."""
+    tree, where, nv = structure
+    motion = descend(tree, joint_motion(tree, problem.kin, qdd))
+    x = residuals(where, problem.rows, motion, qdd)
+    on_nodes, on_joints = generalized(
+        tree, where, problem.rows, forces(problem.rows, piece, x), nv
+    )
+    total = problem.force - (problem.inertia @ motion)
+    if on_nodes is not None:
+        total = total + on_nodes
+    tau = problem.tau - problem.armature * qdd
+    if on_joints is not None:
+        tau = tau + on_joints
+    return tau + project(tree, problem.kin, ascend(tree, total))
+
+
+def solver(structure: Structure, problem: Problem, piece: Values):
+    """Factorizes $M + J^T W J$; returns a function of joint forces and node forces that
+    gives the acceleration and the motion of each node."""
+    tree, where, nv = structure
+    w = stiffnesses(problem.rows, piece)
+    inertia, armature = problem.inertia.articulated(), problem.armature
+    stiff = node_stiffness(tree, where, problem.rows, w)
+    inertia = inertia if stiff is None else inertia + stiff
+    stiff = dof_stiffness(where, w, nv)
+    armature = armature if stiff is None else armature + stiff
+    if not structure.coupled:
+        factored = factor(tree, problem.kin, inertia, armature)
+        return lambda tau, force: solve(tree, problem.kin, factored, tau, force)
+    axes = dof_axes(tree, problem.kin)
+    matrix = joint_space_matrix(tree, axes, inertia, armature)
+    matrix = matrix + _coupling(structure, problem, axes, w)
+    factored = dense_factor(matrix)
+
+    def dense(tau, force):
+        if force is not None:
+            tau = tau + project(tree, problem.kin, ascend(tree, force))
+        qdd = dense_solve(factored, tau)
+        return qdd, descend(tree, joint_motion(tree, problem.kin, qdd))
+
+    return dense
+
+
+def _coupling(structure: Structure, problem: Problem, axes: Motion, w: Values):
+    """$J^T W J$ of the rows between moving links, `(nv, nv, *batch)`."""
+    left, right = _moving_jacobian(structure, problem, axes, w)
+    ball_left, ball_right = _ball_jacobian(structure, problem, w)
+    left, right = jnp.concatenate([left, ball_left]), jnp.concatenate([right, ball_right])
+
+    def add(k, total):
+        one = lax.dynamic_index_in_dim(left, k, keepdims=False)
+        two = lax.dynamic_index_in_dim(right, k, keepdims=False)
+        return total + one[:, None] * two[None]
+
+    zero = jnp.zeros((structure.nv, *left.shape[1:]), left.dtype)
+    return lax.fori_loop(0, left.shape[0], add, zero)
+
+
+def _moving_jacobian(structure: Structure, problem: Problem, axes: Motion, w: Values):
+    """Rows `J` and `W J` of contacts: `(3 * npoint, nv, *batch)`."""
+    tree, where, nv = structure
+    rows = problem.rows.moving
+    moves = tree.ancestors[:, dof_nodes(tree)].astype(rows.weight.dtype)
+    shape = (-1, nv, *(1 for _ in rows.weight.shape[1:]))
+    masks = [moves[[end[k] for end in where.moving], :].reshape(shape) for k in (0, 1)]
+    wide = lambda v: Vec3(*(x[:, None] for x in v))
+    each = lambda v: Vec3(*(x[None] for x in v))
+    rates = [
+        (each(axes.lin) + (each(axes.ang) ^ wide(arm))) * mask
+        for arm, mask in zip(rows.arms, masks)
+    ]
+    rate = rates[1] - rates[0]
+    n, m1, m2 = (wide(v) | rate for v in (rows.normal, rows.side1, rows.side2))
+    a, b, c, d = (x[:, None] for x in w.moving)
+    wn = n * (a + b + c + d) + m1 * (a - b) + m2 * (c - d)
+    w1 = n * (a - b) + m1 * (a + b)
+    w2 = n * (c - d) + m2 * (c + d)
+    return jnp.concatenate([n, m1, m2]), jnp.concatenate([wn, w1, w2])
+
+
+def _ball_jacobian(structure: Structure, problem: Problem, w: Values):
+    rows, where = problem.rows.ball, structure.where
+    n = len(where.balls)
+    place = np.zeros((3, n, structure.nv), problem.tau.dtype)
+    for k, dof in enumerate(where.balls):
+        for axis in range(3):
+            place[axis, k, dof + axis] = 1.0
+    ones = (1 for _ in problem.tau.shape[1:])
+    place = place.reshape(*place.shape, *ones)
+    j = sum(rows.axis[k][:, None] * place[k] for k in range(3))
+    batch = problem.tau.shape[1:]
+    j = jnp.broadcast_to(j, (n, structure.nv, *batch))
+    return j, j * w.ball[:, None]
+
+
+class Solution(NamedTuple):
+    """Joint accelerations, and the piece that each row is on."""
+
+    qdd: Any
+    piece: Values
+
+
+@ft.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def constrained(structure: Structure, problem: Problem) -> Solution:
+    """The solution of the convex problem; see the top of the module."""
+    start = pieces(problem.rows, offsets(problem.rows))
+    if not jtu.tree_leaves(start) or not any(x.size for x in jtu.tree_leaves(start)):
+        qdd, _ = solver(structure, problem, start)(problem.tau, problem.force)
+        return Solution(qdd, start)
+    return _newton(structure, problem, start)
+
+
+@constrained.defjvp
+def _constrained_jvp(structure, primals, tangents):
+    (problem,), (rate,) = primals, tangents
+    qdd, piece = solution = constrained(structure, problem)
+    _, push = jax.jvp(
+        lambda p: residual(structure, p, qdd, piece), (problem,), (rate,)
+    )
+    change = implicit_solve(structure, problem, piece, push)
+    frozen = jtu.tree_map(lambda x: np.zeros(x.shape, jax.dtypes.float0), piece)
+    return solution, Solution(change, frozen)
+
+
+def implicit_solve(structure: Structure, problem: Problem, piece: Values, right):
+    r"""$(M + J^T W J)^{-1}$ times `right`, differentiable in any mode and order."""
+
+    def times(v):
+        at = lambda a: -residual(structure, problem, a, piece)
+        return jax.jvp(at, (jnp.zeros_like(v),), (v,))[1]
+
+    solve_ = solver(structure, problem, piece)
+    inverse = lambda _, b: solve_(b, None)[0]
+    return lax.custom_linear_solve(times, right, inverse, symmetric=True)
+
+
+class _Search(NamedTuple):
+    """A point of the iteration: `pull` are row forces with $M a - \\tau = J^T pull$."""
+
+    qdd: Any
+    x: Values
+    pull: Values
+    piece: Values
+    unsettled: Any
+    count: Any
+
+
+def _newton(structure: Structure, problem: Problem, start: Values) -> Solution:
+    rows = problem.rows
+    scale = jtu.tree_map(jnp.abs, offsets(rows))
+
+    def full_step(piece):
+        constant = forces(rows, piece, offsets(rows))
+        on_nodes, on_joints = generalized(
+            structure.tree, structure.where, rows, constant, structure.nv
+        )
+        force = problem.force if on_nodes is None else problem.force + on_nodes
+        tau = problem.tau if on_joints is None else problem.tau + on_joints
+        qdd, motion = solver(structure, problem, piece)(tau, force)
+        return qdd, residuals(structure.where, rows, motion, qdd)
+
+    def step(carry):
+        piece, _, _, count = carry
+        qdd, x = full_step(piece)
+        piece, changed = _update(rows, piece, x, scale)
+        return piece, qdd, jnp.any(changed), count + 1
+
+    going = lambda carry: carry[2] & (carry[3] < _FULL_STEPS)
+    first = (start, jnp.zeros_like(problem.tau), True, 0)
+    piece, qdd, unsettled, _ = lax.while_loop(going, step, first)
+    return Solution(qdd, piece)
+
+
+@stage
+def _update(rows: Rows, old: Values, x: Values, scale: Values):
+    """New pieces, and whether any row of each problem changed beyond rounding."""
+    new = pieces(rows, x)
+    tiny = 64 * float(jnp.finfo(x.lower.dtype).eps)
+
+    def flip(new, old, x, scale):
+        real = (new != old) & (jnp.abs(x) > tiny * (scale + jnp.abs(x - scale)))
+        return jnp.where(real, new, old), jnp.any(real, axis=0)
+
+    pairs = [
+        flip(*leaves)
+        for leaves in zip(*map(jtu.tree_leaves, (new, old, x, scale)), strict=True)
+    ]
+    changed = ft.reduce(jnp.logical_or, [pair[1] for pair in pairs])
+    structure = jtu.tree_structure(new)
+    return jtu.tree_unflatten(structure, [pair[0] for pair in pairs]), changed

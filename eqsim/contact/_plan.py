@@ -1,0 +1,85 @@
+"""Which points can touch: a static fact, laid out for the solver."""
+
+import dataclasses
+import functools as ft
+
+from ..model import candidate_pairs, GeomKind, System, tree
+
+
+_POINTS = {
+    (GeomKind.PLANE, GeomKind.SPHERE): 1,
+    (GeomKind.PLANE, GeomKind.CAPSULE): 2,
+    (GeomKind.PLANE, GeomKind.CYLINDER): 4,
+    (GeomKind.PLANE, GeomKind.BOX): 8,
+    (GeomKind.SPHERE, GeomKind.SPHERE): 1,
+    (GeomKind.SPHERE, GeomKind.CAPSULE): 1,
+    (GeomKind.CAPSULE, GeomKind.CAPSULE): 1,
+    (GeomKind.CAPSULE, GeomKind.CYLINDER): 1,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ContactPlan:
+    """Static facts about the possible contact points.
+
+    Points against the world come first. `order` sorts the points into this layout from
+    the one in which they are computed: kind of pair by kind of pair, slot by slot.
+
+    **Arguments:**
+
+    - `kinds`: for each group of pairs of the same kinds, those kinds.
+    - `groups`: for each group, its pairs, as indices into `pairs`.
+    - `pairs`: `(geom1, geom2, explicit)`, see `candidate_pairs`.
+    - `order`: the sorting.
+    - `point_pairs`: the pair of each point, sorted.
+    - `nodes`: the nodes that carry the two shapes of each point, sorted; -1: the world.
+    - `num_anchored`: how many points have the world on one side.
+    """
+
+    kinds: tuple[tuple[GeomKind, GeomKind], ...]
+    groups: tuple[tuple[int, ...], ...]
+    pairs: tuple[tuple[int, int, int], ...]
+    order: tuple[int, ...]
+    point_pairs: tuple[int, ...]
+    nodes: tuple[tuple[int, int], ...]
+    num_anchored: int
+
+    @property
+    def size(self) -> int:
+        """Number of possible points."""
+        return len(self.order)
+
+
+def contact_plan(sys: System) -> ContactPlan:
+    """The plan of a system; the same object for systems of the same structure."""
+    nodes = tree(sys).link_nodes
+    carriers = tuple(-1 if link < 0 else nodes[link] for link in sys.geoms.links)
+    return _plan(sys.geoms.kinds, carriers, tuple(candidate_pairs(sys)))
+
+
+@ft.lru_cache(maxsize=256)
+def _plan(geom_kinds, carriers, pairs) -> ContactPlan:
+    pairs = tuple(pair for pair in pairs if carriers[pair[0]] != carriers[pair[1]])
+    kind = lambda pair: (geom_kinds[pair[0]], geom_kinds[pair[1]])
+    kinds = sorted({kind(pair) for pair in pairs}, key=lambda k: (k[0].value, k[1].value))
+    # Pairs with the world first, then by node: so sums and gathers run over neighbors.
+    ends = lambda i: (carriers[pairs[i][0]], carriers[pairs[i][1]])
+    by_node = lambda i: (min(ends(i)) >= 0, max(ends(i)), min(ends(i)), i)
+    groups, points = [], []
+    for both in kinds:
+        group = sorted(
+            (i for i, pair in enumerate(pairs) if kind(pair) == both), key=by_node
+        )
+        groups.append(tuple(group))
+        points += [i for _ in range(_POINTS[both]) for i in group]
+    anchored = [min(ends(i)) < 0 for i in points]
+    order = sorted(range(len(points)), key=lambda k: (not anchored[k], k))
+    return ContactPlan(
+        kinds=tuple(kinds),
+        groups=tuple(groups),
+        pairs=pairs,
+        order=tuple(order),
+        point_pairs=tuple(points[k] for k in order),
+        nodes=tuple(ends(points[k]) for k in order),
+        num_anchored=sum(anchored),
+    )

@@ -1,0 +1,243 @@
+"""Where two shapes are closest, for the pairs of shapes that can touch.
+
+Each function takes two arrays of shapes, of one kind each, and gives one `Point` per
+possible contact. The normal points from the first shape to the second; `dist` is negative
+in penetration; `pos` lies halfway between the surfaces. Points, their number and their
+frames are those of MuJoCo (`engine_collision_primitive.c`), except where a docstring says
+otherwise.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from ..kinematics._forward import Pose
+from ..model import GeomKind
+from ..spatial import Mat3, safe_sqrt, Vec3
+
+
+class Shape(NamedTuple):
+    """Shapes of one kind: pose in the world, and sizes (see `Geoms.size`)."""
+
+    pose: Pose
+    size: Vec3
+
+
+class Point(NamedTuple):
+    """A possible contact of each pair.
+
+    - `tangent`: a direction that the first friction axis should follow, if any.
+    - `valid`: whether the point counts at all (None: always).
+    """
+
+    dist: Any
+    pos: Vec3
+    normal: Vec3
+    tangent: Vec3 | None = None
+    valid: Any = None
+
+
+def unit(v: Vec3) -> Vec3:
+    """`v` at unit length; the x axis, with derivative zero, where `v` is zero."""
+    square = v | v
+    tiny = square < 1e-24
+    scale = 1.0 / jnp.sqrt(jnp.where(tiny, 1.0, square))
+    scale = jnp.where(tiny, 0.0, scale)
+    return Vec3(v.x * scale + jnp.where(tiny, 1.0, 0.0), v.y * scale, v.z * scale)
+
+
+def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:
+    """Rows: normal, and two friction axes; as MuJoCo's `mju_makeFrame`."""
+    if tangent is None:
+        upright = jnp.abs(normal.y) < 0.5
+        one, zero = jnp.ones_like(normal.x), jnp.zeros_like(normal.x)
+        tangent = Vec3(zero, jnp.where(upright, one, zero), jnp.where(upright, zero, one))
+    first = unit(tangent - (normal * (normal | tangent)))
+    return Mat3(*normal, *first, *(normal ^ first))
+
+
+def _plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
+    normal = plane.pose.rot.columns[2]
+    dist = ((center - plane.pose.pos) | normal) - radius
+    return Point(dist, center - (normal * (radius + 0.5 * dist)), normal, **rest)
+
+
+def plane_sphere(plane: Shape, sphere: Shape) -> list[Point]:
+    """One point."""
+    return [_plane_point(plane, sphere.pose.pos, sphere.size.x)]
+
+
+def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
+    """One point at each end; the first friction axis follows the capsule."""
+    axis = capsule.pose.rot.columns[2]
+    ends = (axis * capsule.size.y, axis * -capsule.size.y)
+    return [
+        _plane_point(plane, capsule.pose.pos + end, capsule.size.x, tangent=axis)
+        for end in ends
+    ]
+
+
+def plane_box(plane: Shape, box: Shape) -> list[Point]:
+    """The corners below the centre, of which the first four that are near count."""
+    normal = plane.pose.rot.columns[2]
+    corners, count = [], 0.0
+    for k in range(8):
+        signs = (1.0 if k & (1 << axis) else -1.0 for axis in range(3))
+        local = Vec3(*(s * size for s, size in zip(signs, box.size)))
+        corner = box.pose.rot @ local
+        point = _plane_point(plane, box.pose.pos + corner, 0.0)
+        corners.append((point, (normal | corner) <= 0.0))
+    points = []
+    for point, below in corners:
+        points.append(point._replace(valid=below & (count < 4.0)))
+        count = count + jnp.where(below, 1.0, 0.0)
+    return points
+
+
+def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
+    """The lowest point of each rim, and two more on the lower rim, 120 degrees away."""
+    normal = plane.pose.rot.columns[2]
+    axis, radius = cylinder.pose.rot.columns[2], cylinder.size.x
+    slope = normal | axis
+    axis = axis * jnp.where(slope > 0.0, -1.0, 1.0)
+    slope = -jnp.abs(slope)
+    # The direction in the disk that leads down: -normal without its part along the axis.
+    down = (axis * slope) - normal
+    square = down | down
+    flat = square < 1e-24
+    scale = radius / jnp.sqrt(jnp.where(flat, 1.0, square))
+    across = cylinder.pose.rot.columns[0]
+    down = Vec3(*(jnp.where(flat, radius * a, scale * d) for a, d in zip(across, down)))
+    half = axis * cylinder.size.y
+    side = unit(down ^ half) * (radius * (0.5 * 3.0**0.5))
+    center = cylinder.pose.pos
+    at = lambda offset: _plane_point(plane, center + offset, 0.0)
+    lowest = at(down + half)
+    back = (down * -0.5) + half
+    return [lowest, at(down - half), at(back + side), at(back - side)]
+
+
+def _spheres(center1: Vec3, radius1, center2: Vec3, radius2) -> Point:
+    apart = center2 - center1
+    normal = unit(apart)
+    dist = safe_sqrt(apart | apart) - radius1 - radius2
+    return Point(dist, center1 + (normal * (radius1 + 0.5 * dist)), normal)
+
+
+def sphere_sphere(a: Shape, b: Shape) -> list[Point]:
+    """One point."""
+    return [_spheres(a.pose.pos, a.size.x, b.pose.pos, b.size.x)]
+
+
+def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
+    """One point."""
+    axis = capsule.pose.rot.columns[2]
+    along = axis | (sphere.pose.pos - capsule.pose.pos)
+    along = jnp.clip(along, -capsule.size.y, capsule.size.y)
+    near = capsule.pose.pos + (axis * along)
+    return [_spheres(sphere.pose.pos, sphere.size.x, near, capsule.size.x)]
+
+
+def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
+    """One point. Where the axes are exactly parallel, MuJoCo has two, at the ends of the
+    overlap; here it is the one in the middle of them."""
+    u, v = a.pose.rot.columns[2] * a.size.y, b.pose.rot.columns[2] * b.size.y
+    apart = a.pose.pos - b.pose.pos
+    uu, uv, vv = u | u, -(u | v), v | v
+    du, dv = -(u | apart), v | apart
+    det = uu * vv - uv * uv
+    parallel = jnp.abs(det) < 1e-15
+    safe = jnp.where(parallel, 1.0, det)
+    s, t = (vv * du - uv * dv) / safe, (uu * dv - uv * du) / safe
+    t = jnp.where(s > 1.0, (dv - uv) / vv, jnp.where(s < -1.0, (dv + uv) / vv, t))
+    s = jnp.clip(s, -1.0, 1.0)
+    s = jnp.where(t > 1.0, (du - uv) / uu, jnp.where(t < -1.0, (du + uv) / uu, s))
+    s, t = jnp.clip(s, -1.0, 1.0), jnp.clip(t, -1.0, 1.0)
+
+    # Parallel: the middle of the overlap.
+    upper = jnp.clip((dv - uv) / vv, -1.0, 1.0)
+    lower = jnp.clip((dv + uv) / vv, -1.0, 1.0)
+    s1, s2 = (jnp.clip((du - uv * t) / uu, -1.0, 1.0) for t in (upper, lower))
+    s = jnp.where(parallel, 0.5 * (s1 + s2), s)
+    t = jnp.where(parallel, 0.5 * (upper + lower), t)
+    ends = a.pose.pos + (u * s), b.pose.pos + (v * t)
+    return [_spheres(ends[0], a.size.x, ends[1], b.size.x)]
+
+
+def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
+    """One point: the axis of the capsule against the solid cylinder.
+
+    MuJoCo runs a general convex algorithm here. The distance of the cylinder to a point of
+    the axis is convex along it, so its minimum is found by bisection of the derivative,
+    and polished by one Newton step, through which it is differentiated. An axis that
+    itself enters the cylinder leaves through the nearer of the mantle and the caps.
+    """
+    rot, half, radius = cylinder.pose.rot, cylinder.size.y, cylinder.size.x
+    center = rot.T @ (capsule.pose.pos - cylinder.pose.pos)
+    axis = (rot.T @ capsule.pose.rot.columns[2]) * capsule.size.y
+    t = _nearest(center, axis, radius, half)
+    p = center + (axis * t)
+    rho = safe_sqrt(p.x * p.x + p.y * p.y)
+    out, over = rho - radius, jnp.abs(p.z) - half
+    inside = (out <= 0.0) & (over <= 0.0)
+    radial = unit(Vec3(p.x, p.y, jnp.zeros_like(p.x)))
+    up = jnp.where(p.z < 0.0, -1.0, 1.0)
+    zero = jnp.zeros_like(up)
+    # Outwards from the cylinder, of length equal to the distance of the axis.
+    beyond = (radial * jnp.maximum(out, 0.0)) + Vec3(zero, zero, up * jnp.maximum(over, 0.0))
+    leave = jnp.where(out > over, 1.0, 0.0)
+    exit_ = (radial * leave) + Vec3(zero, zero, up * (1.0 - leave))
+    gap = jnp.where(inside, jnp.maximum(out, over), safe_sqrt(beyond | beyond))
+    outward = unit(Vec3(*(jnp.where(inside, e, b) for e, b in zip(exit_, beyond))))
+    dist = gap - capsule.size.x
+    normal = -(rot @ outward)
+    world = cylinder.pose.pos + (rot @ p)
+    return [Point(dist, world + (normal * (capsule.size.x + 0.5 * dist)), normal)]
+
+
+def _nearest(center: Vec3, axis: Vec3, radius, half):
+    """Where, in [-1, 1], a segment is nearest to a cylinder about z."""
+
+    def slope(t):
+        p = center + (axis * t)
+        rho = safe_sqrt(p.x * p.x + p.y * p.y)
+        out, over = rho - radius, jnp.abs(p.z) - half
+        safe = jnp.where(rho > 0.0, rho, 1.0)
+        d_out = (p.x * axis.x + p.y * axis.y) / safe
+        d_over = jnp.where(p.z < 0.0, -axis.z, axis.z)
+        outside = jnp.maximum(out, 0.0) * d_out + jnp.maximum(over, 0.0) * d_over
+        inside = jnp.where(out > over, d_out, d_over)
+        return jnp.where((out <= 0.0) & (over <= 0.0), inside, outside)
+
+    def bisect(_, bounds):
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        rising = slope(middle) > 0.0
+        return jnp.where(rising, low, middle), jnp.where(rising, middle, high)
+
+    one = jnp.ones_like(center.x + axis.x + radius + half)
+    low, high = lax.fori_loop(0, 52, bisect, (-one, one))
+    t = lax.stop_gradient(0.5 * (low + high))
+    interior = (t > -1.0 + 1e-6) & (t < 1.0 - 1e-6)
+    rate = lax.stop_gradient(_rate(slope, t))
+    step = jnp.where(rate > 0.0, slope(t) / jnp.where(rate > 0.0, rate, 1.0), 0.0)
+    # The step itself is rounding; only its derivative counts.
+    return jnp.where(interior, t - (step - lax.stop_gradient(step)), t)
+
+
+def _rate(slope, t):
+    small = 1e-4
+    return (slope(t + small) - slope(t - small)) / (2 * small)
+
+
+FUNCTIONS = {
+    (GeomKind.PLANE, GeomKind.SPHERE): plane_sphere,
+    (GeomKind.PLANE, GeomKind.CAPSULE): plane_capsule,
+    (GeomKind.PLANE, GeomKind.CYLINDER): plane_cylinder,
+    (GeomKind.PLANE, GeomKind.BOX): plane_box,
+    (GeomKind.SPHERE, GeomKind.SPHERE): sphere_sphere,
+    (GeomKind.SPHERE, GeomKind.CAPSULE): sphere_capsule,
+    (GeomKind.CAPSULE, GeomKind.CAPSULE): capsule_capsule,
+    (GeomKind.CAPSULE, GeomKind.CYLINDER): capsule_cylinder,
+}

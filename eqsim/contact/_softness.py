@@ -1,0 +1,67 @@
+"""MuJoCo's soft constraints: reference acceleration and impedance of a row.
+
+Source: MuJoCo documentation, *Computation*, "Constraint model"; `getimpedance` and
+`mj_makeImpedance` in `engine_core_constraint.c`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+
+class Softness(NamedTuple):
+    """The state-independent part: damping `b`, stiffness `k`, and `solimp`, clipped."""
+
+    b: Any
+    k: Any
+    solimp: list
+
+
+def softness(solref, solimp, dt, safe: bool) -> Softness:
+    r"""Damping and stiffness of a row.
+
+    Standard format (both numbers positive: time constant $t$, damping ratio $\zeta$):
+    $b = 2/(d\,t)$, $k = 1/(d\,t\,\zeta)^2$, with $d$ the largest impedance; direct format
+    (both negative or zero): $b = -r_1/d$, $k = -r_0/d^2$. Time constants below `2 dt` are
+    raised to it if `safe`. A mixture of the formats counts as the default `(0.02, 1)`.
+    """
+    dmin, dmax = (jnp.clip(x, 1e-4, 0.9999) for x in solimp[:2])
+    width = jnp.maximum(solimp[2], 0.0)
+    middle = jnp.clip(solimp[3], 1e-4, 0.9999)
+    power = jnp.maximum(solimp[4], 1.0)
+    mixed = (solref[0] > 0.0) != (solref[1] > 0.0)
+    time = jnp.where(mixed, 0.02, solref[0])
+    ratio = jnp.where(mixed, 1.0, solref[1])
+    standard = time > 0.0
+    raised = jnp.maximum(time, 2.0 * dt) if safe else time
+    t = jnp.where(standard, raised, 1.0)
+    z = jnp.where(standard, ratio, 1.0)
+    k = jnp.where(standard, 1.0 / (dmax * t * z) ** 2, -time / dmax**2)
+    b = jnp.where(standard, 2.0 / (dmax * t), -ratio / dmax)
+    return Softness(b, k, [dmin, dmax, width, middle, power])
+
+
+def impedance(soft: Softness, violation):
+    r"""Impedance $d(r)$ of a row at constraint violation `violation`, negative inside.
+
+    It rises from `dmin` to `dmax` over the width, along two powers that meet at `middle`.
+    """
+    dmin, dmax, width, middle, power = soft.solimp
+    flat = (width <= 1e-15) | (dmin == dmax)
+    x = jnp.abs(violation) / jnp.where(flat, 1.0, width)
+    saturated = x >= 1.0
+    # Keep powers away from zero: their derivative there is not finite.
+    started = x > 0.0
+    inner = jnp.where(started & ~saturated, x, 0.5)
+    early = inner <= middle
+    near = jnp.where(early, inner, 1.0 - inner)
+    meet = jnp.where(early, middle, 1.0 - middle)
+    curve = near * (near / meet) ** (power - 1.0)
+    y = jnp.where(early, curve, 1.0 - curve)
+    y = jnp.where(saturated, 1.0, jnp.where(started, y, 0.0))
+    return jnp.where(flat, 0.5 * (dmin + dmax), dmin + y * (dmax - dmin))
+
+
+def stiffness_weight(imp, inverse_weight):
+    r"""$D = 1/R$ with $R = (1 - d)/d \cdot A$, where $A$ is the inverse weight."""
+    return 1.0 / jnp.maximum((1.0 - imp) / imp * inverse_weight, 1e-15)

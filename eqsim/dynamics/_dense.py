@@ -1,0 +1,94 @@
+r"""The joint-space matrix entry by entry, for problems in which links act on each other.
+
+The composite-rigid-body algorithm gives $M$ (Featherstone, *Rigid Body Dynamics
+Algorithms*, 2008, section 6.2); any symmetric 6x6 matrices may stand in for the inertias
+of the nodes. Batch axes are last, and so the factorization runs on whole batches.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+
+from ..kinematics._forward import Kinematics
+from ..kinematics._recursion import ascend
+from ..model import concatenate, JointKind, take, Tree
+from ..spatial import ArticulatedInertia, Motion, Vec3
+
+
+def dof_nodes(tree: Tree) -> list[int]:
+    """The node of each degree of freedom."""
+    nodes = {}
+    for node, dof in enumerate(tree.dofs):
+        for k in range(6 if tree.kinds[node] is JointKind.FREE else 1):
+            nodes[dof + k] = node
+    return [nodes[dof] for dof in sorted(nodes)]
+
+
+def dof_axes(tree: Tree, kin: Kinematics) -> Motion:
+    """The motion that each degree of freedom gives its node: `(nv, *batch)`."""
+    n = tree.num_free
+    rot = take(kin.pose.rot, range(n))
+    one, zero = jnp.ones_like(rot.xx), jnp.zeros_like(rot.xx)
+    axes = [(one, zero, zero), (zero, one, zero), (zero, zero, one)]
+    none = Vec3(zero, zero, zero)
+    free = [Motion(none, Vec3(*axis)) for axis in axes]
+    free += [Motion(column, none) for column in rot.columns]
+    dofs = [dof + k for k in range(6) for dof in tree.dofs[:n]] + list(tree.dofs[n:])
+    order = sorted(range(len(dofs)), key=dofs.__getitem__)
+    return take(concatenate([*free, kin.axis]), order)
+
+
+def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, diagonal):
+    """$M$ of given inertias of the nodes: `(nv, nv, *batch)`."""
+    nodes = dof_nodes(tree)
+    nv = len(nodes)
+    force = take(ascend(tree, inertia), nodes) @ axes
+    related = tree.ancestors[np.ix_(nodes, nodes)]
+    lower = [(i, j) for i in range(nv) for j in range(nv) if related[i, j] and j <= i]
+    # Among the six of a free joint, each is an ancestor of the others: keep j <= i.
+    entries = take(axes, [j for _, j in lower]) | take(force, [i for i, _ in lower])
+    batch = jnp.broadcast_shapes(entries.shape[1:], diagonal.shape[1:])
+    entries = jnp.broadcast_to(entries, (len(lower), *batch))
+    place = np.full((nv, nv), len(lower))
+    for k, (i, j) in enumerate(lower):
+        place[i, j] = place[j, i] = k
+    zero = jnp.zeros((1, *batch), entries.dtype)
+    full = jnp.concatenate([entries, zero])[place]
+    eye = np.eye(nv, dtype=bool).reshape(nv, nv, *(1 for _ in batch))
+    return full + jnp.where(eye, diagonal[None], 0.0)
+
+
+class DenseFactor(NamedTuple):
+    """Columns of the unit lower triangle, and the inverse diagonal."""
+
+    columns: list
+    inverse: list
+
+
+def dense_factor(matrix) -> DenseFactor:
+    r"""$L D L^T$ of a positive definite `(n, n, *batch)` matrix."""
+    columns, inverse = [], []
+    for k in range(matrix.shape[0]):
+        d = 1.0 / matrix[:1, 0]
+        column = matrix[1:, 0] * d
+        inverse.append(d)
+        columns.append(column)
+        matrix = matrix[1:, 1:] - column[:, None] * matrix[None, 0, 1:]
+    return DenseFactor(columns, inverse)
+
+
+def dense_solve(factored: DenseFactor, right):
+    """Solves for right hand sides `(n, *batch)`."""
+    done, rest = [], right
+    for column in factored.columns:
+        top, rest = rest[:1], rest[1:]
+        done.append(top)
+        rest = rest - column * top
+    solution = []
+    below = jnp.zeros((0, *done[0].shape[1:]), right.dtype)
+    for column, d, y in zip(factored.columns[::-1], factored.inverse[::-1], done[::-1]):
+        x = y * d - jnp.sum(column * below, axis=0, keepdims=True)
+        below = jnp.concatenate([jnp.broadcast_to(x, (1, *x.shape[1:])), below])
+    return below

@@ -1,0 +1,61 @@
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .._registry import ENVS, PIPELINES
+from ..pipelines import AbstractPipeline
+from ._env import AbstractEnv
+
+
+def make(
+    name: str, *, pipeline: AbstractPipeline | str | None = None, **options: Any
+) -> AbstractEnv:
+    """Builds the environment of that name.
+
+    `eqsim.ENVS.names()` lists what is installed; a package adds an environment by an
+    entry point in the group `eqsim.envs`.
+
+    **Arguments:**
+
+    - `name`: for instance `"ant"`.
+    - `pipeline`: the physics, for instance `Generalized()`, or a name out of
+        `eqsim.PIPELINES.names()`. By default, what the environment chooses.
+    - `options`: handed to the environment.
+
+    **Returns:** the environment.
+
+    !!! example
+
+        ```python
+        env = eqsim.make("ant", pipeline="generalized")
+        ```
+    """
+    env = ENVS.get(name)
+    chosen: Any = pipeline
+    if isinstance(pipeline, str):
+        chosen = PIPELINES.get(pipeline)()
+    if inspect.isclass(chosen):
+        raise TypeError(
+            f"`pipeline` must be an object, but is the class `{chosen.__name__}`. "
+            f"Write `pipeline={chosen.__name__}()`."
+        )
+    if chosen is not None:
+        options["pipeline"] = chosen
+    _check_options(name, env, options)
+    return env(**options)
+
+
+def _check_options(name: str, env: Callable, options: dict[str, Any]) -> None:
+    parameters = inspect.signature(env).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY]
+    for option in options:
+        if option not in known:
+            close = difflib.get_close_matches(option, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise TypeError(
+                f"The environment {name!r} has no option {option!r}.{hint} "
+                f"Options: {', '.join(known) or 'none'}."
+            )

@@ -1,0 +1,260 @@
+"""Saving and loading of numbers and, for our own types, of structure."""
+
+import enum
+import json
+import os
+import pathlib
+import zipfile
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from .. import model
+
+
+_FORMAT = "eqsim-1"
+_HEADER = "header"
+_CLASSES = {
+    cls.__name__: cls
+    for cls in (
+        model.System,
+        model.Links,
+        model.Joints,
+        model.Geoms,
+        model.Pairs,
+        model.Actuators,
+        model.State,
+    )
+}
+_ENUMS = {
+    cls.__name__: cls
+    for cls in (model.JointKind, model.GeomKind, model.Integrator, model.Activation)
+}
+
+
+def save(path: str | os.PathLike, tree: PyTree) -> None:
+    """Writes a pytree to a file: a zip archive of plain numbers, without any code.
+
+    **Arguments:**
+
+    - `path`: of the file, which is replaced if it exists.
+    - `tree`: a `System`, a `State`, or tuples, lists and dictionaries of such and of
+        arrays: these are stored with their structure. Of any other pytree only the
+        numbers are stored, and `load` needs `like`.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    leaves = []
+    for key, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if _is_number(leaf):
+            name = f"leaf{len(leaves)}"
+            arrays[name], kind = _to_numpy(leaf)
+            leaves.append({"path": jax.tree_util.keystr(key), "kind": kind})
+    counter = iter(range(len(leaves)))
+    try:
+        structure = _encode(tree, counter)
+    except _Unknown:
+        structure = None
+    header = json.dumps({"format": _FORMAT, "leaves": leaves, "structure": structure})
+    arrays[_HEADER] = np.frombuffer(header.encode(), np.uint8)
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def load(path: str | os.PathLike, like: PyTree = None) -> PyTree:
+    """Reads what `save` wrote.
+
+    **Arguments:**
+
+    - `path`: of the file.
+    - `like`: a pytree of the same structure, whose numbers are replaced. Not needed for
+        a `System` or a `State`.
+
+    **Returns:** the pytree. Numbers take the types of `like`; a `System` takes the
+    default floating type.
+
+    **Raises:**
+
+    - `FileNotFoundError`: there is no such file.
+    - `ValueError`: the file was not written by `save`, or does not fit `like`.
+    """
+    header, arrays = _read(pathlib.Path(path))
+    leaves = [
+        _from_numpy(array, leaf["kind"])
+        for array, leaf in zip(arrays, header["leaves"])
+    ]
+    if like is not None:
+        return _fill(path, like, header["leaves"], leaves)
+    if header["structure"] is None:
+        raise ValueError(
+            f"{str(path)!r} holds the numbers of a pytree, not its structure. Build "
+            "the same pytree again and pass it: load(path, like=tree)."
+        )
+    return _decode(header["structure"], leaves)
+
+
+def _read(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no file {str(path)!r} (looked in {pathlib.Path.cwd()})."
+        )
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            header = json.loads(archive[_HEADER].tobytes())
+            if header["format"] != _FORMAT:
+                raise ValueError(f"unknown format {header['format']!r}")
+            count = len(header["leaves"])
+            return header, [archive[f"leaf{index}"] for index in range(count)]
+    except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{str(path)!r} was not written by this version of eqsim.save, or is "
+            f"damaged ({error})."
+        ) from error
+
+
+def _fill(path: Any, like: PyTree, stored: list[dict], leaves: list) -> PyTree:
+    places, treedef = jax.tree_util.tree_flatten_with_path(like)
+    wanted = [jax.tree_util.keystr(key) for key, leaf in places if _is_number(leaf)]
+    found = [leaf["path"] for leaf in stored]
+    if wanted != found:
+        missing = [name for name in wanted if name not in found]
+        extra = [name for name in found if name not in wanted]
+        raise ValueError(
+            f"{str(path)!r} does not fit `like`: the file lacks {missing[:5]} and has "
+            f"{extra[:5]} besides ({len(found)} numbers in the file, {len(wanted)} in "
+            "`like`)."
+        )
+    new, numbers = [], iter(zip(found, leaves))
+    for _, leaf in places:
+        if _is_number(leaf):
+            name, value = next(numbers)
+            if np.shape(value) != np.shape(leaf):
+                raise ValueError(
+                    f"{str(path)!r} does not fit `like`: {name} has shape "
+                    f"{np.shape(value)} in the file and {np.shape(leaf)} in `like`."
+                )
+            leaf = _as_type(value, leaf)
+        new.append(leaf)
+    return jax.tree_util.tree_unflatten(treedef, new)
+
+
+def _as_type(value: Any, like: Any) -> Any:
+    if isinstance(like, (bool, int, float, complex)):
+        return type(like)(value)
+    if isinstance(like, np.ndarray):
+        return np.asarray(value, like.dtype)
+    if _is_key(like):
+        return value
+    return jnp.asarray(value, like.dtype)
+
+
+def _is_number(leaf: Any) -> bool:
+    return eqx.is_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(
+        leaf.dtype, jax.dtypes.prng_key
+    )
+
+
+def _to_numpy(leaf: Any) -> tuple[np.ndarray, str]:
+    """The numbers as a type that numpy can store, and the name of their type."""
+    if _is_key(leaf):
+        return np.asarray(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
+    array = np.asarray(leaf)
+    name = array.dtype.name
+    # Types that numpy does not know, such as bfloat16, are stored as bytes.
+    if array.dtype.kind == "V":
+        array = np.ascontiguousarray(array)[..., None].view(np.uint8)
+    return array, name
+
+
+def _from_numpy(array: np.ndarray, kind: str) -> Any:
+    if kind.startswith("key:"):
+        return jax.random.wrap_key_data(
+            jnp.asarray(array), impl=kind.removeprefix("key:")
+        )
+    dtype = jnp.dtype(kind)
+    if array.dtype != dtype:
+        array = np.ascontiguousarray(array).view(dtype)[..., 0]
+    return array
+
+
+class _Unknown(Exception):
+    """A type whose structure cannot be stored."""
+
+
+def _encode(tree: Any, counter: Any) -> Any:
+    """Structure as JSON; numbers are replaced by their index among the leaves."""
+    if type(tree) in _CLASSES.values():
+        fields = {
+            field: _encode_field(tree, field, counter)
+            for field in type(tree).__dataclass_fields__
+        }
+        return {"class": type(tree).__name__, "fields": fields}
+    if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
+        return {"dict": {key: _encode(tree[key], counter) for key in sorted(tree)}}
+    if type(tree) in (tuple, list):
+        items = [_encode(item, counter) for item in tree]
+        return {type(tree).__name__: items}
+    if tree is None:
+        return None
+    if _is_number(tree):
+        return {"leaf": next(counter), "python": type(tree).__name__}
+    raise _Unknown
+
+
+def _encode_field(tree: Any, field: str, counter: Any) -> Any:
+    value = vars(tree)[field]
+    if type(tree).__dataclass_fields__[field].metadata.get("static", False):
+        return {"static": _encode_static(value)}
+    return _encode(value, counter)
+
+
+def _encode_static(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return {"enum": type(value).__name__, "name": value.name}
+    if isinstance(value, tuple):
+        return [_encode_static(item) for item in value]
+    return value
+
+
+def _decode(code: Any, leaves: list) -> Any:
+    if code is None:
+        return None
+    if "class" in code:
+        cls = _CLASSES[code["class"]]
+        # Not through __init__: it would reject the shapes of a batch of robots.
+        self = object.__new__(cls)
+        for field, value in code["fields"].items():
+            object.__setattr__(self, field, _decode(value, leaves))
+        return self
+    if "dict" in code:
+        return {key: _decode(value, leaves) for key, value in code["dict"].items()}
+    if "list" in code:
+        return [_decode(item, leaves) for item in code["list"]]
+    if "tuple" in code:
+        return tuple(_decode(item, leaves) for item in code["tuple"])
+    if "static" in code:
+        return _decode_static(code["static"])
+    return _restore(leaves[code["leaf"]], code["python"])
+
+
+def _decode_static(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _ENUMS[value["enum"]][value["name"]]
+    if isinstance(value, list):
+        return tuple(_decode_static(item) for item in value)
+    return value
+
+
+def _restore(value: Any, python: str) -> Any:
+    if python in ("bool", "int", "float", "complex"):
+        return value.item()
+    if python == "ndarray":
+        return value
+    return jnp.asarray(value)

@@ -1,0 +1,8 @@
+"""MuJoCo's file format."""
+
+from ._load import load_mjcf as load_mjcf
+from ._unsupported import (
+    support_table as support_table,
+    UnsupportedMJCF as UnsupportedMJCF,
+)
+from ._write import write_mjcf as write_mjcf

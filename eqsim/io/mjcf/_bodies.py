@@ -1,0 +1,68 @@
+"""MuJoCo's bodies and joints become links and joints."""
+
+from typing import Any
+
+import numpy as np
+
+from ...model import JointKind, Joints, Links
+from ._flags import Flags
+from ._names import element_names, link_names
+
+
+_KINDS = (
+    JointKind.FREE,
+    JointKind.SPHERICAL,
+    JointKind.PRISMATIC,
+    JointKind.REVOLUTE,
+)
+
+
+def read_links(model: Any, flags: Flags) -> Links:
+    """Translates the bodies of a `mujoco.MjModel`; the world is not a link."""
+    body = slice(1, None)
+    # MuJoCo's mark 2: a diagonal mass matrix of slides only.
+    translating = (model.body_simple[body] == 2) & (model.body_dofnum[body] > 0)
+    gravcomp = model.body_gravcomp[body]
+    return Links(
+        names=link_names(model),
+        parents=tuple(int(parent) - 1 for parent in model.body_parentid[body]),
+        translating=tuple(bool(mark) for mark in translating),
+        pos=model.body_pos[body],
+        quat=model.body_quat[body],
+        mass=model.body_mass[body],
+        com=model.body_ipos[body],
+        inertia=model.body_inertia[body],
+        inertia_quat=model.body_iquat[body],
+        gravity_compensation=gravcomp if flags.passive else np.zeros_like(gravcomp),
+    )
+
+
+def read_joints(model: Any, flags: Flags) -> Joints:
+    """Translates the joints of a `mujoco.MjModel`."""
+    kinds = tuple(_KINDS[kind] for kind in model.jnt_type)
+    limited = tuple(
+        bool(limited) and flags.limit and kind is not JointKind.FREE
+        for limited, kind in zip(model.jnt_limited, kinds)
+    )
+    frictionloss = model.dof_frictionloss * flags.frictionloss
+    return Joints(
+        names=element_names(model, "joint"),
+        kinds=kinds,
+        links=tuple(int(body) - 1 for body in model.jnt_bodyid),
+        limited=limited,
+        has_friction=tuple(bool(loss > 0) for loss in frictionloss),
+        anchor=model.jnt_pos,
+        axis=model.jnt_axis,
+        range=model.jnt_range,
+        limit_margin=model.jnt_margin,
+        limit_solref=model.jnt_solref,
+        limit_solimp=model.jnt_solimp,
+        stiffness=model.jnt_stiffness * flags.spring,
+        ref=model.qpos0,
+        spring_ref=model.qpos_spring,
+        damping=model.dof_damping * flags.damper,
+        armature=model.dof_armature,
+        frictionloss=frictionloss,
+        friction_solref=model.dof_solref,
+        friction_solimp=model.dof_solimp,
+    )

@@ -1,0 +1,54 @@
+"""The switches of MJCF's `flag` element, as facts about what is simulated."""
+
+from typing import Any, NamedTuple
+
+
+class Flags(NamedTuple):
+    """What a model's flags leave switched on.
+
+    **Arguments:**
+
+    - `contact`, `limit`, `frictionloss`: the kinds of constraints.
+    - `spring`, `damper`: joint springs and dampers.
+    - `passive`: gravity compensation and the medium.
+    - `gravity`, `actuation`, `clampctrl`, `filterparent`, `refsafe`, `eulerdamp`: as in
+        MJCF.
+    """
+
+    contact: bool
+    limit: bool
+    frictionloss: bool
+    spring: bool
+    damper: bool
+    passive: bool
+    gravity: bool
+    actuation: bool
+    clampctrl: bool
+    filterparent: bool
+    refsafe: bool
+    eulerdamp: bool
+
+
+def read_flags(model: Any) -> Flags:
+    """Reads the flags of a `mujoco.MjModel`."""
+    import mujoco
+
+    bit = mujoco.mjtDisableBit
+
+    def on(*bits) -> bool:
+        return not any(model.opt.disableflags & int(each) for each in bits)
+
+    return Flags(
+        contact=on(bit.mjDSBL_CONTACT, bit.mjDSBL_CONSTRAINT),
+        limit=on(bit.mjDSBL_LIMIT, bit.mjDSBL_CONSTRAINT),
+        frictionloss=on(bit.mjDSBL_FRICTIONLOSS, bit.mjDSBL_CONSTRAINT),
+        spring=on(bit.mjDSBL_SPRING),
+        damper=on(bit.mjDSBL_DAMPER),
+        passive=on(bit.mjDSBL_SPRING) or on(bit.mjDSBL_DAMPER),
+        gravity=on(bit.mjDSBL_GRAVITY),
+        actuation=on(bit.mjDSBL_ACTUATION),
+        clampctrl=on(bit.mjDSBL_CLAMPCTRL),
+        filterparent=on(bit.mjDSBL_FILTERPARENT),
+        refsafe=on(bit.mjDSBL_REFSAFE),
+        eulerdamp=on(bit.mjDSBL_EULERDAMP),
+    )

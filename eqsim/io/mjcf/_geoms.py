@@ -1,0 +1,137 @@
+"""MuJoCo's geoms and contact pairs become shapes and pairs."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...model import GeomKind, Geoms, Pairs
+from ...model._pairs import CollisionRules, select_pairs
+from ._flags import Flags
+from ._names import element_names
+
+
+_KEPT = {
+    kind.value: kind
+    for kind in (
+        GeomKind.PLANE,
+        GeomKind.SPHERE,
+        GeomKind.CAPSULE,
+        GeomKind.CYLINDER,
+        GeomKind.BOX,
+    )
+}
+
+
+class Contacts(NamedTuple):
+    """What can touch in a `mujoco.MjModel`.
+
+    **Arguments:**
+
+    - `pairs`: geom, geom, index of the explicit pair or -1.
+    - `condims`: dimension of the contact space of each pair.
+    - `dropped`: geoms of unknown shape that touch nothing.
+    """
+
+    pairs: tuple[tuple[int, int, int], ...]
+    condims: tuple[int, ...]
+    dropped: tuple[int, ...]
+
+    @property
+    def geoms(self) -> frozenset[int]:
+        """All geoms that can touch something."""
+        return frozenset(geom for pair in self.pairs for geom in pair[:2])
+
+
+def find_contacts(model: Any, flags: Flags) -> Contacts:
+    """Finds which geoms of a `mujoco.MjModel` can touch, whatever their shapes are."""
+    pairs = select_pairs(_rules(model, flags)) if flags.contact else ()
+    touching = {geom for pair in pairs for geom in pair[:2]}
+    return Contacts(
+        pairs=pairs,
+        condims=tuple(_condim(model, *pair) for pair in pairs),
+        dropped=tuple(
+            geom
+            for geom, kind in enumerate(model.geom_type)
+            if int(kind) not in _KEPT and geom not in touching
+        ),
+    )
+
+
+def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
+    """Translates the geoms of a `mujoco.MjModel`, without those that are dropped."""
+    keep = _kept(model, contacts)
+    names = element_names(model, "geom")
+    return Geoms(
+        names=tuple(names[geom] for geom in keep),
+        kinds=tuple(_KEPT[int(model.geom_type[geom])] for geom in keep),
+        links=tuple(int(model.geom_bodyid[geom]) - 1 for geom in keep),
+        condim=_ints(model.geom_condim[keep]),
+        priority=_ints(model.geom_priority[keep]),
+        contype=_ints(model.geom_contype[keep] * flags.contact),
+        conaffinity=_ints(model.geom_conaffinity[keep] * flags.contact),
+        pos=model.geom_pos[keep],
+        quat=model.geom_quat[keep],
+        size=model.geom_size[keep],
+        friction=model.geom_friction[keep],
+        solref=model.geom_solref[keep],
+        solimp=model.geom_solimp[keep],
+        solmix=model.geom_solmix[keep],
+        margin=model.geom_margin[keep],
+    )
+
+
+def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
+    """Translates the explicit contact pairs of a `mujoco.MjModel`."""
+    new_index = {geom: index for index, geom in enumerate(_kept(model, contacts))}
+    ends = list(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist()))
+    keep = [
+        pair
+        for pair, (a, b) in enumerate(ends)
+        if flags.contact and a in new_index and b in new_index
+    ]
+    return Pairs(
+        geoms=tuple((new_index[ends[i][0]], new_index[ends[i][1]]) for i in keep),
+        condim=_ints(model.pair_dim[keep]),
+        friction=model.pair_friction[keep],
+        solref=model.pair_solref[keep],
+        solimp=model.pair_solimp[keep],
+        margin=model.pair_margin[keep],
+    )
+
+
+def read_excludes(model: Any) -> tuple[tuple[int, int], ...]:
+    """Translates the excluded pairs of bodies of a `mujoco.MjModel`."""
+    signatures = model.exclude_signature.tolist()
+    return tuple(((each >> 16) - 1, (each & 0xFFFF) - 1) for each in signatures)
+
+
+def _rules(model: Any, flags: Flags) -> CollisionRules:
+    return CollisionRules(
+        parents=tuple(int(parent) - 1 for parent in model.body_parentid[1:]),
+        jointed=tuple(bool(count) for count in model.body_jntnum[1:]),
+        kinds=_ints(model.geom_type),
+        links=tuple(int(body) - 1 for body in model.geom_bodyid),
+        contype=_ints(model.geom_contype),
+        conaffinity=_ints(model.geom_conaffinity),
+        explicit=tuple(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())),
+        excludes=read_excludes(model),
+        filter_parent=flags.filterparent,
+    )
+
+
+def _condim(model: Any, a: int, b: int, explicit: int) -> int:
+    if explicit >= 0:
+        return int(model.pair_dim[explicit])
+    first, second = model.geom_priority[a], model.geom_priority[b]
+    if first != second:
+        return int(model.geom_condim[a if first > second else b])
+    return int(max(model.geom_condim[a], model.geom_condim[b]))
+
+
+def _kept(model: Any, contacts: Contacts) -> list[int]:
+    dropped = set(contacts.dropped)
+    return [geom for geom in range(model.ngeom) if geom not in dropped]
+
+
+def _ints(values: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)

@@ -1,0 +1,366 @@
+"""What of MJCF is simulated: one table, read by the loader's error and by the docs."""
+
+import enum
+from collections.abc import Callable
+from typing import NamedTuple
+
+from . import _detect as detect
+
+
+class Status(enum.Enum):
+    """What becomes of a feature."""
+
+    SUPPORTED = "supported"
+    NO_EFFECT = "accepted, no effect"
+    REFUSED = "refused"
+
+
+class Feature(NamedTuple):
+    """One row of the table.
+
+    **Arguments:**
+
+    - `name`: what it is, in the singular.
+    - `status`: what becomes of it.
+    - `advice`: what to do instead, or why it changes nothing, or what is covered.
+    - `find`: returns the elements that use it. None: nothing to report.
+    """
+
+    name: str
+    status: Status
+    advice: str
+    find: Callable[[detect.Source], list[str]] | None = None
+
+
+class UnsupportedMJCF(ValueError):
+    """The file uses features that are not simulated. The message lists every one.
+
+    `problems` holds `(feature, elements)` for each.
+    """
+
+    def __init__(
+        self, message: str, problems: tuple[tuple[Feature, list[str]], ...] = ()
+    ):
+        ValueError.__init__(self, message)
+        self.problems = problems
+
+
+def check_supported(label: str, source: detect.Source) -> tuple[str, ...]:
+    """Refuses what cannot be simulated, and notes what is accepted without effect.
+
+    **Arguments:**
+
+    - `label`: how messages call the file.
+    - `source`: the compiled model.
+
+    **Returns:** one note per feature that was accepted without effect.
+
+    **Raises:** `UnsupportedMJCF`, listing every feature that is refused.
+    """
+    found = [
+        (feature, feature.find(source))
+        for feature in FEATURES
+        if feature.find is not None
+    ]
+    problems = tuple(
+        (feature, elements)
+        for feature, elements in found
+        if elements and feature.status is Status.REFUSED
+    )
+    if problems:
+        count = "1 feature" if len(problems) == 1 else f"{len(problems)} features"
+        lines = [f"{label} uses {count} that eqsim does not simulate:"]
+        for feature, elements in problems:
+            lines.append(f"  - {feature.name} {_listed(elements)}: {feature.advice}")
+        raise UnsupportedMJCF("\n".join(lines), problems)
+    return tuple(
+        f"{feature.name} {_listed(elements)}: {feature.advice}"
+        for feature, elements in found
+        if elements
+    )
+
+
+def support_table() -> str:
+    """The table of what is supported, as a Markdown page."""
+    lines = [
+        "# MJCF support",
+        "",
+        "`eqsim.load_mjcf` reads a file with MuJoCo's own compiler, so defaults, "
+        "classes,",
+        "includes, frames, `fromto`, inertia from shapes and all `compiler` settings "
+        "mean",
+        "what they mean in MuJoCo. Every feature below is simulated as MuJoCo "
+        "simulates",
+        "it, or accepted because it does not change the motion (and mentioned in",
+        "`System.notes`), or refused. One error lists everything that is refused, by "
+        "name.",
+    ]
+    headings = {
+        Status.SUPPORTED: ("Supported", "What is covered"),
+        Status.NO_EFFECT: ("Accepted, without effect", "Why"),
+        Status.REFUSED: ("Refused", "What to do"),
+    }
+    for status, (heading, column) in headings.items():
+        lines += ["", f"## {heading}", "", f"| Feature | {column} |", "|---|---|"]
+        lines += [
+            f"| {feature.name} | {feature.advice} |"
+            for feature in FEATURES
+            if feature.status is status
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(elements: list[str], limit: int = 20) -> str:
+    text = ", ".join(elements[:limit])
+    left = len(elements) - limit
+    return f"{text} and {left} more" if left > 0 else text
+
+
+_YES, _IDLE, _NO = Status.SUPPORTED, Status.NO_EFFECT, Status.REFUSED
+
+FEATURES: tuple[Feature, ...] = (
+    Feature(
+        "joint",
+        _YES,
+        "free, ball, slide, hinge; several in one body; `ref`, `springref`, "
+        "`armature`, linear `stiffness` and `damping`.",
+    ),
+    Feature(
+        "joint limit", _YES, "slide, hinge and ball; `margin`, `solref`, `solimp`."
+    ),
+    Feature("dry friction", _YES, "`frictionloss` of joints, `solref`, `solimp`."),
+    Feature(
+        "body",
+        _YES,
+        "any tree, several roots, fixed bodies, inertia given or from shapes, "
+        "`gravcomp`.",
+    ),
+    Feature(
+        "contact",
+        _YES,
+        "plane with sphere, capsule, cylinder, box; spheres and capsules among "
+        "themselves; capsule with cylinder; `condim` 1 and 3; `contype`, "
+        "`conaffinity`, `priority`, `solmix`, `solref`, `solimp`, `margin`; `pair`, "
+        "`exclude`; pyramidal cone, `impratio`.",
+    ),
+    Feature(
+        "actuator",
+        _YES,
+        "`motor`, `position`, `velocity`, `intvelocity`, `damper`, `cylinder`, "
+        "`general` on `joint` or `jointinparent`; gain fixed or affine, bias none or "
+        "affine, activation none, integrator, filter, filterexact; `gear`, "
+        "`ctrlrange`, `forcerange`, `actrange`, `actearly`.",
+    ),
+    Feature("integrator", _YES, "Euler (with implicit joint damping) and RK4."),
+    Feature("medium", _YES, "`density`, `viscosity`, `wind` on the inertia boxes."),
+    Feature(
+        "flag",
+        _YES,
+        "`constraint`, `equality`, `frictionloss`, `limit`, `contact`, `spring`, "
+        "`damper`, `gravity`, `clampctrl`, `filterparent`, `actuation`, `refsafe`, "
+        "`eulerdamp`.",
+    ),
+    Feature(
+        "idle tendon",
+        _IDLE,
+        "it exerts no force, so it is left out.",
+        detect.tendons_without_force,
+    ),
+    Feature(
+        "inactive equality constraint",
+        _IDLE,
+        "it is switched off, so it is left out.",
+        detect.inactive_equalities,
+    ),
+    Feature(
+        "switched-off actuator",
+        _IDLE,
+        "its gear is 0 here.",
+        detect.idle,
+    ),
+    Feature(
+        "shape that touches nothing",
+        _IDLE,
+        "a mesh, height field, ellipsoid or distance field without a partner is left "
+        "out.",
+        detect.untouched_shapes,
+    ),
+    Feature(
+        "contact gap of geom",
+        _IDLE,
+        "a gap reports contacts but exerts no force.",
+        detect.gaps,
+    ),
+    Feature(
+        "contact gap of pair",
+        _IDLE,
+        "a gap reports contacts but exerts no force.",
+        detect.pair_gaps,
+    ),
+    Feature("sensor", _IDLE, "sensors do not change the motion.", detect.sensors),
+    Feature(
+        "keyframe",
+        _IDLE,
+        "read it from the file and pass its numbers to `pipeline.init`.",
+        detect.keyframes,
+    ),
+    Feature("skin", _IDLE, "skins are only drawn.", detect.skins),
+    Feature(
+        "solver setting",
+        _IDLE,
+        "the solver always iterates until it has converged.",
+        detect.solver_settings,
+    ),
+    Feature(
+        "site, camera, light, material, texture, custom data, visual, statistic, size",
+        _IDLE,
+        "not part of the dynamics; not mentioned in the notes.",
+    ),
+    Feature(
+        "flag `warmstart`, `midphase`, `island`, `autoreset`, `sensor`, `energy`, "
+        "`fwdinv`, `invdiscrete`",
+        _IDLE,
+        "they change how MuJoCo computes, not what; not mentioned in the notes.",
+    ),
+    Feature(
+        "equality constraint",
+        _NO,
+        "remove it, or join the bodies with joints (or none, to weld them).",
+        detect.active_equalities,
+    ),
+    Feature(
+        "tendon with a limit, spring, damper, friction, armature or actuator",
+        _NO,
+        "give its force to the joints that it spans, or remove it.",
+        detect.tendons_with_force,
+    ),
+    Feature(
+        "mocap body",
+        _NO,
+        "remove `mocap`, or give the body slide and hinge joints with position servos.",
+        detect.mocap_bodies,
+    ),
+    Feature(
+        "actuator on something else than a joint",
+        _NO,
+        "set `joint` or `jointinparent`, or apply the force as an external force.",
+        detect.other_transmissions,
+    ),
+    Feature(
+        "activation dynamics other than integrator and filters in actuator",
+        _NO,
+        "use `dyntype` none, integrator, filter or filterexact.",
+        detect.other_activations,
+    ),
+    Feature(
+        "gain or bias other than fixed and affine in actuator",
+        _NO,
+        "use `gaintype` fixed or affine and `biastype` none or affine.",
+        detect.other_force_laws,
+    ),
+    Feature(
+        "several controls, forces or activations in actuator",
+        _NO,
+        "split it into one actuator per force.",
+        detect.several_inputs,
+    ),
+    Feature(
+        "delay in actuator",
+        _NO,
+        "remove `delay` and delay the control outside the simulator.",
+        detect.delayed_actuators,
+    ),
+    Feature(
+        "damping or armature of actuator",
+        _NO,
+        "multiply it by the squared gear and add it to the joint.",
+        detect.actuator_passive,
+    ),
+    Feature(
+        "position servo on a ball joint, actuator",
+        _NO,
+        "its setpoint wraps around the circle; use motors and close the loop outside.",
+        detect.ball_servos,
+    ),
+    Feature(
+        "stiffness polynomial in joint",
+        _NO,
+        "give `stiffness` one number.",
+        detect.stiffness_polynomials,
+    ),
+    Feature(
+        "damping polynomial in joint",
+        _NO,
+        "give `damping` one number.",
+        detect.damping_polynomials,
+    ),
+    Feature(
+        "springyield in joint",
+        _NO,
+        "remove it: springs are elastic.",
+        detect.plastic_springs,
+    ),
+    Feature(
+        "actuatorfrcrange in joint",
+        _NO,
+        "limit the actuators with `forcerange` instead (divided by their gear).",
+        detect.joint_force_ranges,
+    ),
+    Feature(
+        "actuatorgravcomp without actuation in joint",
+        _NO,
+        "remove `actuatorgravcomp`, or the flag that disables actuation.",
+        detect.unpowered_compensation,
+    ),
+    Feature(
+        "contact between shapes",
+        _NO,
+        "replace a shape (by capsules, say), or keep the two apart with `contype` and "
+        "`conaffinity` or an `exclude`.",
+        detect.other_shapes,
+    ),
+    Feature(
+        "torsional or rolling friction (condim 4 or 6) of contact",
+        _NO,
+        "set `condim` to 1 or 3.",
+        detect.other_condims,
+    ),
+    Feature(
+        "surfacevel of geom",
+        _NO,
+        "move the shape with a slide or hinge joint instead.",
+        detect.surface_velocities,
+    ),
+    Feature("adhesion of geom", _NO, "remove it.", detect.adhesive_shapes),
+    Feature("adhesion of pair", _NO, "remove it.", detect.adhesive_pairs),
+    Feature(
+        "solref of mixed sign in element",
+        _NO,
+        "make both numbers positive, or neither.",
+        detect.mixed_solrefs,
+    ),
+    Feature(
+        "fluidshape of geom",
+        _NO,
+        'set `fluidshape="none"`: the medium then acts on inertia boxes.',
+        detect.fluid_shapes,
+    ),
+    Feature("flex", _NO, "remove it: bodies are rigid.", detect.flexes),
+    Feature("plugin", _NO, "remove it.", detect.plugins),
+    Feature("integrator", _NO, "set it to Euler or RK4.", detect.other_integrators),
+    Feature("cone", _NO, 'set `cone="pyramidal"`.', detect.elliptic_cone),
+    Feature(
+        "noslip solver",
+        _NO,
+        "remove it; raise `impratio` to slow down slip.",
+        detect.noslip,
+    ),
+    Feature("flag", _NO, "leave it at its default.", detect.refused_flags),
+    Feature(
+        "flag for contacts of capsule with cylinder",
+        _NO,
+        "leave it at its default.",
+        detect.other_detectors,
+    ),
+)
+"""Everything that MJCF can say, and what becomes of it."""

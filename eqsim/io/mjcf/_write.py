@@ -1,0 +1,286 @@
+"""`System` to MJCF text."""
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...model import Activation, Integrator, JointKind, System
+
+
+def write_mjcf(sys: System) -> str:
+    """Writes a robot as MJCF, for viewers and for comparison with MuJoCo.
+
+    `load_mjcf(write_mjcf(sys))` gives the same system back, up to rounding, apart from
+    `System.notes` and from what MJCF does not say (the frame of a free link at rest is
+    its `Joints.ref`).
+
+    **Arguments:**
+
+    - `sys`: one robot, not a batch. MJCF has one damping, armature and dry friction per
+        joint, so these must be equal in all degrees of freedom of a joint. Links must
+        follow each other depth first, as MuJoCo numbers them.
+
+    **Returns:** the XML text. Every number survives the round trip.
+
+    **Raises:** `ValueError` if the robot is batched or traced, or cannot be said in
+    MJCF.
+    """
+    sys = _concrete(sys)
+    root = ET.Element("mujoco", model="eqsim")
+    ET.SubElement(
+        root,
+        "compiler",
+        angle="radian",
+        autolimits="false",
+        inertiafromgeom="false",
+        alignfree="false",
+    )
+    _write_options(root, sys)
+    world = ET.SubElement(root, "worldbody")
+    parts: dict[int, ET.Element] = {-1: world}
+    _check_order(sys)
+    _write_geoms(world, sys, -1)
+    for link, parent in enumerate(sys.links.parents):
+        parts[link] = _write_link(parts[parent], sys, link)
+        _write_joints(parts[link], sys, link)
+        _write_geoms(parts[link], sys, link)
+    _write_contacts(root, sys)
+    _write_actuators(root, sys)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _concrete(sys: System) -> System:
+    leaves = jax.tree_util.tree_leaves(sys)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        raise ValueError(
+            "write_mjcf needs numbers: call it outside jit, grad and vmap."
+        )
+    if sys.dt.ndim != 0 or sys.links.mass.ndim != 1:
+        raise ValueError(
+            f"write_mjcf takes one robot, but this is a batch (mass has shape "
+            f"{sys.links.mass.shape} for {sys.nlink} links). Pick one of them first, "
+            "for instance with jax.tree.map(lambda x: x[0], sys)."
+        )
+    return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, np.float64), sys)
+
+
+def _check_order(sys: System) -> None:
+    path: list[int] = [-1]
+    for link, parent in enumerate(sys.links.parents):
+        if parent not in path:
+            raise ValueError(
+                f"Link {sys.links.names[link]!r} does not follow its parent depth "
+                "first, as MuJoCo numbers bodies. Reorder the links."
+            )
+        path = [*path[: path.index(parent) + 1], link]
+
+
+def _text(value: Any) -> str:
+    """Numbers in full precision, words as they are."""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (str, int)):
+        return str(value)
+    return " ".join(repr(float(number)) for number in np.ravel(value))
+
+
+def _add(parent: ET.Element, tag: str, attributes: dict[str, Any]) -> ET.Element:
+    return ET.SubElement(parent, tag, {k: _text(v) for k, v in attributes.items()})
+
+
+def _write_options(root: ET.Element, sys: System) -> None:
+    rk4 = sys.integrator is Integrator.RK4
+    option = _add(
+        root,
+        "option",
+        {
+            "timestep": sys.dt,
+            "gravity": sys.gravity,
+            "wind": sys.wind,
+            "density": sys.density,
+            "viscosity": sys.viscosity,
+            "impratio": sys.impratio,
+            "integrator": "RK4" if rk4 else "Euler",
+        },
+    )
+    switches = {
+        "filterparent": sys.filter_parent,
+        "refsafe": sys.safe_solref,
+        "eulerdamp": sys.implicit_damping,
+    }
+    words = {name: "enable" if on else "disable" for name, on in switches.items()}
+    _add(option, "flag", words)
+
+
+def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
+    links, joints = sys.links, sys.joints
+    pos, quat = links.pos[link], links.quat[link]
+    for joint, owner in enumerate(joints.links):
+        if owner == link and joints.kinds[joint] is JointKind.FREE:
+            start = joints.q_starts[joint]
+            pos, quat = joints.ref[start : start + 3], joints.ref[start + 3 : start + 7]
+    body = _add(
+        parent,
+        "body",
+        {
+            "name": links.names[link],
+            "pos": pos,
+            "quat": quat,
+            "gravcomp": links.gravity_compensation[link],
+        },
+    )
+    inertia = np.array(links.inertia[link])
+    # Rounding to single precision may break A + B >= C, which MuJoCo insists on.
+    largest = np.argmax(inertia)
+    others = inertia.sum() - inertia[largest]
+    if inertia[largest] <= others * (1 + 1e-6):
+        inertia[largest] = min(inertia[largest], others)
+    _add(
+        body,
+        "inertial",
+        {
+            "pos": links.com[link],
+            "quat": links.inertia_quat[link],
+            "mass": links.mass[link],
+            "diaginertia": inertia,
+        },
+    )
+    return body
+
+
+def _write_joints(body: ET.Element, sys: System, link: int) -> None:
+    joints = sys.joints
+    for joint, owner in enumerate(joints.links):
+        if owner != link:
+            continue
+        kind, name = joints.kinds[joint], joints.names[joint]
+        coordinate, dof = joints.q_starts[joint], joints.v_starts[joint]
+        dofs = slice(dof, dof + kind.nv)
+        attributes = {
+            "name": name,
+            "type": kind.value,
+            "pos": joints.anchor[joint],
+            "axis": joints.axis[joint],
+            "limited": joints.limited[joint],
+            "range": joints.range[joint],
+            "margin": joints.limit_margin[joint],
+            "solreflimit": joints.limit_solref[joint],
+            "solimplimit": joints.limit_solimp[joint],
+            "stiffness": joints.stiffness[joint],
+            "damping": _same(joints.damping[dofs], name, "damping"),
+            "armature": _same(joints.armature[dofs], name, "armature"),
+            "frictionloss": _same(joints.frictionloss[dofs], name, "frictionloss"),
+            "solreffriction": _same(joints.friction_solref[dofs], name, "solref"),
+            "solimpfriction": _same(joints.friction_solimp[dofs], name, "solimp"),
+        }
+        if kind.nq == 1:
+            attributes["ref"] = joints.ref[coordinate]
+            attributes["springref"] = joints.spring_ref[coordinate]
+        else:
+            _check_rest(sys, joint)
+        _add(body, "joint", attributes)
+
+
+def _same(values: np.ndarray, joint: str, what: str) -> Any:
+    if not np.all(values == values[0]):
+        raise ValueError(
+            f"Joint {joint!r} has different {what} in its degrees of freedom "
+            f"({values.tolist()}), which MJCF cannot say. Make them equal."
+        )
+    return values[0]
+
+
+def _check_rest(sys: System, joint: int) -> None:
+    joints = sys.joints
+    start = joints.q_starts[joint]
+    stop = start + joints.kinds[joint].nq
+    ref, rest = joints.ref[start:stop], joints.spring_ref[start:stop]
+    ball = joints.kinds[joint] is JointKind.SPHERICAL
+    if not np.array_equal(ref, rest) or (
+        ball and not np.array_equal(ref, [1, 0, 0, 0])
+    ):
+        raise ValueError(
+            f"Joint {joints.names[joint]!r} has reference {ref.tolist()} and spring "
+            f"reference {rest.tolist()}, which MJCF cannot say. The two must be equal, "
+            "and (1, 0, 0, 0) for a ball joint."
+        )
+
+
+def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
+    geoms = sys.geoms
+    for geom, owner in enumerate(geoms.links):
+        if owner != link:
+            continue
+        _add(
+            body,
+            "geom",
+            {
+                "name": geoms.names[geom],
+                "type": geoms.kinds[geom].name.lower(),
+                "size": geoms.size[geom],
+                "pos": geoms.pos[geom],
+                "quat": geoms.quat[geom],
+                "contype": geoms.contype[geom],
+                "conaffinity": geoms.conaffinity[geom],
+                "condim": geoms.condim[geom],
+                "priority": geoms.priority[geom],
+                "friction": geoms.friction[geom],
+                "solref": geoms.solref[geom],
+                "solimp": geoms.solimp[geom],
+                "solmix": geoms.solmix[geom],
+                "margin": geoms.margin[geom],
+            },
+        )
+
+
+def _write_contacts(root: ET.Element, sys: System) -> None:
+    contact = ET.SubElement(root, "contact")
+    names, pairs = sys.geoms.names, sys.pairs
+    for index, (a, b) in enumerate(pairs.geoms):
+        _add(
+            contact,
+            "pair",
+            {
+                "geom1": names[a],
+                "geom2": names[b],
+                "condim": pairs.condim[index],
+                "friction": pairs.friction[index],
+                "solref": pairs.solref[index],
+                "solimp": pairs.solimp[index],
+                "margin": pairs.margin[index],
+            },
+        )
+    links = (*sys.links.names, "world")
+    for a, b in sys.excludes:
+        _add(contact, "exclude", {"body1": links[a], "body2": links[b]})
+
+
+def _write_actuators(root: ET.Element, sys: System) -> None:
+    part = ET.SubElement(root, "actuator")
+    actuators = sys.actuators
+    for index, joint in enumerate(actuators.joints):
+        gain, bias = actuators.gain[index], actuators.bias[index]
+        target = "jointinparent" if actuators.in_parent[index] else "joint"
+        attributes = {
+            "name": actuators.names[index],
+            target: sys.joints.names[joint],
+            "gear": actuators.gear[index],
+            "dyntype": actuators.activation[index].value,
+            "dynprm": actuators.time_constant[index],
+            "gaintype": "affine" if np.any(gain[1:]) else "fixed",
+            "gainprm": gain,
+            "biastype": "affine" if np.any(bias) else "none",
+            "biasprm": bias,
+            "ctrllimited": actuators.ctrl_limited[index],
+            "ctrlrange": actuators.ctrl_range[index],
+            "forcelimited": actuators.force_limited[index],
+            "forcerange": actuators.force_range[index],
+            "actearly": actuators.act_early[index],
+        }
+        if actuators.activation[index] is not Activation.NONE:
+            attributes["actlimited"] = actuators.act_limited[index]
+            attributes["actrange"] = actuators.act_range[index]
+        _add(part, "general", attributes)

@@ -1,0 +1,1 @@
+"""Where links are and how they move."""

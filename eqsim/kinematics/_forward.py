@@ -1,0 +1,219 @@
+"""Forward kinematics: where the links are, and how they can move."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+
+from .._staging import stage
+from ..model import concatenate, JointKind, System, take, Tree
+from ..spatial import (
+    axis_angle_matrix,
+    Mat3,
+    Motion,
+    normalize4,
+    quaternion_matrix,
+    vec3,
+    Vec3,
+)
+from ._recursion import descend
+
+
+class Pose(NamedTuple):
+    """Rotation and position of frames."""
+
+    rot: Mat3
+    pos: Vec3
+
+    def __matmul__(self, other: "Pose") -> "Pose":
+        return Pose(self.rot @ other.rot, self.pos + (self.rot @ other.pos))
+
+
+class Frames(NamedTuple):
+    """What kinematics needs of a `System`, per node; does not depend on the state.
+
+    - `offset`: frame of the node's link, at reference, in the frame of the parent node.
+    - `axis`, `anchor`: of the joint, in the link frame.
+    - `link`: frame of every link in the frame of the node that carries it (in the world
+        if none does).
+    """
+
+    offset: Pose
+    axis: Vec3
+    anchor: Vec3
+    link: Pose
+
+
+class Kinematics(NamedTuple):
+    """Poses and motion axes of the nodes, in world axes.
+
+    - `pose`: in the world.
+    - `arm`: position relative to the origin of the tree, which is the current position
+        of its root link.
+    - `origin`: of the tree of each node.
+    - `axis`: motion subspace about the origin, of the nodes that are not free.
+    """
+
+    pose: Pose
+    arm: Vec3
+    origin: Vec3
+    axis: Motion
+
+
+def identity_pose(n: int, like) -> Pose:
+    """`n` identity frames, with the batch axes of the array `like`."""
+    one = jnp.ones((n, *(1 for _ in like.shape[1:])), like.dtype)
+    zero = jnp.zeros_like(one)
+    rot = Mat3(one, zero, zero, zero, one, zero, zero, zero, one)
+    return Pose(rot, Vec3(zero, zero, zero))
+
+
+def quaternions(array):
+    """Splits axis 1 of `(n, 4, *batch)`."""
+    return tuple(array[:, k] for k in range(4))
+
+
+@stage
+def frames(sys: System, tree: Tree) -> Frames:
+    """The state-independent part of kinematics."""
+    links, joints = sys.links, sys.joints
+    local = Pose(quaternion_matrix(normalize4(quaternions(links.quat))), vec3(links.pos))
+    # In the frame of the node above: links without joints chain their offsets.
+    chained = local
+    depth = lambda link: 0 if link not in tree.fixed else 1 + depth(links.parents[link])
+    for level in range(1, 1 + max((depth(p) for p in links.parents), default=0)):
+        below = [i for i, p in enumerate(links.parents) if depth(p) >= level]
+        here = [i for i in below if depth(links.parents[i]) == level]
+        product = take(chained, [links.parents[i] for i in here]) @ take(local, here)
+        rest = [i for i in range(len(links.parents)) if i not in here]
+        order = rest + here
+        joined = concatenate([take(chained, rest), product])
+        chained = take(joined, [order.index(i) for i in range(len(order))])
+    moving = [i for i in range(len(links.parents)) if i not in tree.fixed]
+    still = identity_pose(len(moving), links.mass)
+    order = moving + list(tree.fixed)
+    relative = concatenate([still, take(chained, tree.fixed)])
+    relative = take(relative, [order.index(i) for i in range(len(order))])
+    axis = take(vec3(joints.axis), tree.joints)
+    norm = jnp.sqrt(axis | axis)
+    return Frames(
+        offset=take(chained, tree.links),
+        axis=axis * (1.0 / jnp.where(norm > 0.0, norm, 1.0)),
+        anchor=take(vec3(joints.anchor), tree.joints),
+        link=relative,
+    )
+
+
+def kinematics(sys: System, tree: Tree, fixed: Frames, q) -> Kinematics:
+    """Poses and motion axes at coordinates `q`, shape `(nq, *batch)`."""
+    levels = []
+    for depth, segments in enumerate(tree.segments):
+        parts = []
+        for segment in segments:
+            if segment.kind is JointKind.FREE:
+                parts.append(_free(sys, tree, segment, q))
+                continue
+            pose = None
+            if depth > 0:
+                low = tree.levels[depth - 1][0]
+                above = [tree.parents[i] - low for i in segment.nodes]
+                pose = take(levels[-1][0], above)
+            if segment.first:
+                offset = take(fixed.offset, segment.nodes)
+                pose = offset if pose is None else pose @ offset
+            parts.append(_move(sys, tree, segment, fixed, q, pose))
+        levels.append(concatenate(parts))
+    pose, axis, anchor = concatenate(levels)
+    origin = take(pose.pos, tree.roots)
+    moving = range(tree.num_free, tree.size)
+    arm = take(anchor, moving) - take(origin, moving)
+    return Kinematics(
+        pose, pose.pos - origin, origin, _subspace(tree, take(axis, moving), arm)
+    )
+
+
+@stage
+def _free(sys, tree, segment, q):
+    starts = [sys.joints.q_starts[tree.joints[i]] for i in segment.nodes]
+    column = lambda k: take(q, [start + k for start in starts])
+    rot = quaternion_matrix(normalize4([column(3), column(4), column(5), column(6)]))
+    pos = Vec3(column(0), column(1), column(2))
+    return Pose(rot, pos), rot.columns[0], pos
+
+
+@stage
+def _move(sys, tree, segment, fixed, q, pose: Pose):
+    """Frame behind a joint, its axis and anchor in the world."""
+    axis, anchor = take((fixed.axis, fixed.anchor), segment.nodes)
+    starts = [sys.joints.q_starts[tree.joints[i]] for i in segment.nodes]
+    if segment.kind is JointKind.PRISMATIC:
+        axis = pose.rot @ axis
+        travel = take(q, starts) - take(sys.joints.ref, starts)
+        return Pose(pose.rot, pose.pos + (axis * travel)), axis, pose.pos
+    point = pose.pos + (pose.rot @ anchor)
+    if segment.kind is JointKind.REVOLUTE:
+        angle = take(q, starts) - take(sys.joints.ref, starts)
+        rot = pose.rot @ axis_angle_matrix(axis, angle)
+        axis = pose.rot @ axis
+    elif segment.axis == 0:
+        quat = [take(q, [start + k for start in starts]) for k in range(4)]
+        rot = pose.rot @ quaternion_matrix(normalize4(quat))
+        axis = rot.columns[0]
+    else:
+        return pose, pose.rot.columns[segment.axis], point
+    return Pose(rot, point - (rot @ anchor)), axis, point
+
+
+@stage
+def _subspace(tree: Tree, axis: Vec3, arm: Vec3) -> Motion:
+    kinds = tree.kinds[tree.num_free :]
+    turns = np.array([kind is not JointKind.PRISMATIC for kind in kinds])
+    if turns.all():
+        return Motion(axis, arm ^ axis)
+    turns = turns.astype(axis.x.dtype).reshape(-1, *(1 for _ in axis.x.shape[1:]))
+    return Motion(axis * turns, ((arm ^ axis) * turns) + (axis * (1.0 - turns)))
+
+
+class Velocities(NamedTuple):
+    """Velocity of each node, and its acceleration while all joint accelerations are zero
+    and the world accelerates against gravity."""
+
+    velocity: Motion
+    bias: Motion
+
+
+@stage
+def joint_motion(tree: Tree, kin: Kinematics, qd) -> Motion:
+    """What each node adds to the velocity of its parent; `(nnode, *batch)`."""
+    n = tree.num_free
+    column = lambda k: take(qd, [dof + k for dof in tree.dofs[:n]])
+    ang = take(kin.pose.rot, range(n)) @ Vec3(column(3), column(4), column(5))
+    free = Motion(ang, Vec3(column(0), column(1), column(2)))
+    return concatenate([free, kin.axis * take(qd, tree.dofs[n:])])
+
+
+def velocities(sys: System, tree: Tree, kin: Kinematics, qd) -> Velocities:
+    """Velocities and bias accelerations of the nodes."""
+    n = tree.num_free
+    own = joint_motion(tree, kin, qd)
+    velocity = descend(tree, own)
+    padded = concatenate([jtu.tree_map(lambda x: jnp.zeros_like(x[:1]), velocity), velocity])
+    base = take(padded, [i + 1 for i in tree.base])
+    rate = take(base, range(n, tree.size)).cross(take(own, range(n, tree.size)))
+    free = take(own, range(n))
+    zero = Vec3(*(jnp.zeros_like(x) for x in free.ang))
+    rate = concatenate([Motion(zero, free.lin ^ free.ang), rate])
+    gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
+    root = np.array([parent < 0 for parent in tree.parents], velocity.lin.x.dtype)
+    root = root.reshape(-1, *(1 for _ in velocity.lin.x.shape[1:]))
+    lin = rate.lin - (gravity * root)
+    return Velocities(velocity, descend(tree, Motion(rate.ang, lin)))
+
+
+@stage
+def link_poses(tree: Tree, fixed: Frames, kin: Kinematics) -> Pose:
+    """Frames of all links in the world."""
+    world = identity_pose(1, kin.pose.pos.x)
+    carrier = concatenate([world, kin.pose])
+    return take(carrier, [node + 1 for node in tree.link_nodes]) @ fixed.link

@@ -1,0 +1,145 @@
+"""Which shapes can ever touch: a static fact of a `System`."""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+from ._kinds import GeomKind
+from ._system import System
+
+
+SUPPORTED_PAIRS: frozenset[tuple[GeomKind, GeomKind]] = frozenset(
+    {
+        (GeomKind.PLANE, GeomKind.SPHERE),
+        (GeomKind.PLANE, GeomKind.CAPSULE),
+        (GeomKind.PLANE, GeomKind.CYLINDER),
+        (GeomKind.PLANE, GeomKind.BOX),
+        (GeomKind.SPHERE, GeomKind.SPHERE),
+        (GeomKind.SPHERE, GeomKind.CAPSULE),
+        (GeomKind.CAPSULE, GeomKind.CAPSULE),
+        (GeomKind.CAPSULE, GeomKind.CYLINDER),
+    }
+)
+"""The pairs of shapes whose contacts are simulated, in the order of `GeomKind`."""
+
+# MuJoCo's numbers of the two shapes that never touch each other or themselves.
+_FLAT = (0, 1)
+
+
+class CollisionRules(NamedTuple):
+    """The integers that decide which shapes can touch, in MuJoCo's meaning.
+
+    **Arguments:**
+
+    - `parents`: parent of each link, -1 for the world.
+    - `jointed`: whether each link has a joint.
+    - `kinds`, `links`, `contype`, `conaffinity`: one entry per shape.
+    - `explicit`: pairs of shapes that are named one by one.
+    - `excludes`: pairs of links whose shapes never touch.
+    - `filter_parent`: whether a link never touches the link that it hangs on.
+    """
+
+    parents: tuple[int, ...]
+    jointed: tuple[bool, ...]
+    kinds: tuple[int, ...]
+    links: tuple[int, ...]
+    contype: tuple[int, ...]
+    conaffinity: tuple[int, ...]
+    explicit: tuple[tuple[int, int], ...]
+    excludes: tuple[tuple[int, int], ...]
+    filter_parent: bool
+
+
+def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
+    """The pairs of shapes that can touch, chosen as MuJoCo chooses them.
+
+    Two shapes can touch unless no joint lies between them, or one hangs on the other
+    (with `sys.filter_parent`; hanging on the world does not count), or their links are
+    excluded, or their `contype` and `conaffinity` have no bit in common. Pairs in
+    `sys.pairs` are free of the last three rules and replace the pair of the same two
+    shapes.
+
+    **Arguments:**
+
+    - `sys`: only its structure is read, so this works under any transformation.
+
+    **Returns:** `(shape, shape, index in sys.pairs or -1)` per pair, sorted. The shape
+    of the smaller `GeomKind` comes first, of equal kinds the one of the smaller index.
+    """
+    jointed = set(sys.joints.links)
+    geoms = sys.geoms
+    return select_pairs(
+        CollisionRules(
+            parents=sys.links.parents,
+            jointed=tuple(link in jointed for link in range(sys.nlink)),
+            kinds=tuple(kind.value for kind in geoms.kinds),
+            links=geoms.links,
+            contype=geoms.contype,
+            conaffinity=geoms.conaffinity,
+            explicit=sys.pairs.geoms,
+            excludes=sys.excludes,
+            filter_parent=sys.filter_parent,
+        )
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
+    """As `candidate_pairs`, from the bare integers."""
+    welds = weld_links(rules.parents, rules.jointed)
+    weld_parents = tuple(
+        -1 if weld == -1 else _at(welds, rules.parents[weld]) for weld in welds
+    )
+    excluded = {frozenset(pair) for pair in rules.excludes}
+    named = {frozenset(pair) for pair in rules.explicit}
+    chosen = [
+        (*_ordered(a, b, rules.kinds), index)
+        for index, (a, b) in enumerate(rules.explicit)
+        if _at(welds, rules.links[a]) != _at(welds, rules.links[b])
+    ]
+    for a, b in itertools.combinations(range(len(rules.kinds)), 2):
+        link_a, link_b = rules.links[a], rules.links[b]
+        weld_a, weld_b = _at(welds, link_a), _at(welds, link_b)
+        masks = (
+            rules.contype[a] & rules.conaffinity[b]
+            or rules.contype[b] & rules.conaffinity[a]
+        )
+        if not masks or weld_a == weld_b:
+            continue
+        if rules.filter_parent and weld_a != -1 and weld_b != -1:
+            if weld_a == weld_parents[link_b] or weld_b == weld_parents[link_a]:
+                continue
+        if frozenset((link_a, link_b)) in excluded or frozenset((a, b)) in named:
+            continue
+        chosen.append((*_ordered(a, b, rules.kinds), -1))
+    touching = (
+        pair
+        for pair in chosen
+        if not all(rules.kinds[geom] in _FLAT for geom in pair[:2])
+    )
+    return tuple(sorted(touching))
+
+
+def weld_links(parents: tuple[int, ...], jointed: tuple[bool, ...]) -> tuple[int, ...]:
+    """The link, or -1 for the world, that each link is rigidly attached to.
+
+    **Arguments:**
+
+    - `parents`: parent of each link, -1 for the world.
+    - `jointed`: whether each link has a joint.
+
+    **Returns:** per link, itself if it has a joint, else what its parent is attached
+    to.
+    """
+    welds: list[int] = []
+    for link, parent in enumerate(parents):
+        welds.append(link if jointed[link] else _at(welds, parent))
+    return tuple(welds)
+
+
+def _at(values, link: int) -> int:
+    return -1 if link == -1 else values[link]
+
+
+def _ordered(a: int, b: int, kinds: tuple[int, ...]) -> tuple[int, int]:
+    return (a, b) if (kinds[a], a) <= (kinds[b], b) else (b, a)

@@ -1,0 +1,135 @@
+"""Random robots, for tests of anything that takes a `System`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ._kinds import Integrator, JointKind
+from ._random_parts import (
+    Plan,
+    random_actuators,
+    random_exceptions,
+    random_geoms,
+    random_joints,
+    random_links,
+    random_plan,
+    unit,
+)
+from ._system import System
+
+
+def random_system(
+    seed: Any,
+    nlink: int = 6,
+    joints: Sequence[JointKind] = tuple(JointKind),
+    num_roots: int = 2,
+    *,
+    with_geoms: bool = True,
+    with_actuators: bool = True,
+    with_limits: bool = True,
+    with_friction: bool = True,
+    with_fluid: bool = False,
+    integrator: Integrator = Integrator.EULER,
+) -> System:
+    """Draws a robot, in which all that a `System` can hold appears sooner or later.
+
+    Inertias are those of real bodies, links are ordered as MuJoCo orders them, and only
+    shapes whose contacts can be simulated can touch.
+
+    **Arguments:**
+
+    - `seed`: an integer or a JAX key. The same seed gives the same robot.
+    - `nlink`, `num_roots`: number of links, and of those that hang on the world.
+    - `joints`: which kinds of joints to draw from.
+    - `with_geoms`, ..., `with_fluid`: whether it has shapes (and a plane as ground),
+        actuators, joint limits, dry friction, and a medium with wind.
+    - `integrator`: of the system.
+
+    **Raises:** `ValueError` if the counts make no sense.
+    """
+    if not 1 <= num_roots <= nlink or not joints:
+        raise ValueError(
+            f"Cannot build {nlink} links with {num_roots} roots from {len(joints)} "
+            "kinds of joints. Pass 1 <= num_roots <= nlink and at least one kind."
+        )
+    rng = _generator(seed)
+    plan = random_plan(rng, nlink, tuple(joints), num_roots)
+    links = random_links(rng, plan)
+    geoms = random_geoms(rng, nlink if with_geoms else None)
+    pairs, excludes = random_exceptions(rng, plan, geoms)
+    medium = rng.uniform([1, 0, -1, -1, -1], [100, 0.1, 1, 1, 1]) * with_fluid
+    return System(
+        links=links,
+        joints=random_joints(rng, plan, links, with_limits, with_friction),
+        geoms=geoms,
+        pairs=pairs,
+        actuators=random_actuators(rng, plan if with_actuators else Plan((), (), ())),
+        excludes=excludes,
+        filter_parent=bool(rng.random() < 0.8),
+        integrator=integrator,
+        implicit_damping=bool(rng.random() < 0.8),
+        safe_solref=True,
+        has_fluid=with_fluid,
+        notes=(),
+        gravity=np.array([0, 0, -9.81]) + rng.normal(size=3),
+        wind=medium[2:],
+        density=float(medium[0]),
+        viscosity=float(medium[1]),
+        impratio=float(rng.choice([1.0, 2.0])),
+        dt=float(rng.uniform(0.002, 0.008)),
+    )
+
+
+def random_configuration(
+    seed: Any, sys: System, scale: float = 1.0
+) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
+    """Draws coordinates (with unit quaternions) and velocities of a robot.
+
+    **Arguments:**
+
+    - `seed`: an integer or a JAX key.
+    - `sys`: the robot, not a batch.
+    - `scale`: distance from the reference, and speed. At 0 this is the reference.
+
+    **Returns:** `q` and `qd`.
+    """
+    rng = _generator(seed)
+    q = np.array(sys.joints.ref, np.float64)
+    for kind, start in zip(sys.joints.kinds, sys.joints.q_starts):
+        if kind is JointKind.REVOLUTE:
+            q[start] += scale * rng.normal()
+        elif kind is JointKind.PRISMATIC:
+            q[start] += 0.3 * scale * rng.normal()
+        elif kind is JointKind.FREE:
+            q[start : start + 3] += 0.3 * scale * rng.normal(size=3)
+        if kind.nq > 1:
+            quat = slice(start + kind.nq - 4, start + kind.nq)
+            q[quat] = unit(q[quat] + scale * rng.normal(size=4))
+    qd = scale * rng.normal(size=sys.nv)
+    return _float(q), _float(qd)
+
+
+def neutral(sys: System) -> Float[Array, " nq"]:
+    """The coordinates at which every link stands as `Links.pos` and `Links.quat` say.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    """
+    return sys.joints.ref
+
+
+def _generator(seed: Any) -> np.random.Generator:
+    if isinstance(seed, jax.Array):
+        typed = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
+        data = jax.random.key_data(seed) if typed else seed
+        return np.random.default_rng([int(word) for word in np.ravel(data)])
+    return np.random.default_rng(int(seed))
+
+
+def _float(value: np.ndarray) -> Array:
+    return jnp.asarray(value, jnp.result_type(float))

@@ -1,0 +1,360 @@
+"""The parts of a random robot."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._actuators import Actuators
+from ._geoms import Geoms, Pairs
+from ._joints import Joints
+from ._kinds import Activation, GeomKind, JointKind
+from ._links import Links
+
+
+class Plan(NamedTuple):
+    """Parents, the kinds of joints in each link, and which links only slide."""
+
+    parents: tuple[int, ...]
+    kinds: tuple[tuple[JointKind, ...], ...]
+    sliding: tuple[bool, ...]
+
+    def flat(self) -> list[tuple[int, JointKind]]:
+        """Link and kind of every joint."""
+        return [(link, kind) for link, row in enumerate(self.kinds) for kind in row]
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector)
+
+
+def _quats(rng: np.random.Generator, count: int) -> np.ndarray:
+    quats = rng.normal(size=(count, 4))
+    return quats / np.linalg.norm(quats, axis=-1, keepdims=True)
+
+
+def _solrefs(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Most as time constant and damping ratio, some as stiffness and damping."""
+    soft = np.stack([rng.uniform(0.01, 0.05, count), rng.uniform(0.7, 1.3, count)], -1)
+    direct = np.stack(
+        [rng.uniform(-900, -300, count), rng.uniform(-60, -20, count)], -1
+    )
+    return np.where(rng.random((count, 1)) < 0.85, soft, direct)
+
+
+def _solimps(rng: np.random.Generator, count: int) -> np.ndarray:
+    low = rng.uniform(0.5, 0.9, count)
+    high = rng.uniform(0.9, 0.98, count)
+    width, middle = rng.uniform(0.001, 0.02, count), rng.uniform(0.3, 0.7, count)
+    power = rng.choice([1.0, 2.0, 3.0], count)
+    return np.stack([low, high, width, middle, power], -1)
+
+
+def random_plan(
+    rng: np.random.Generator, nlink: int, joints: tuple[JointKind, ...], num_roots: int
+) -> Plan:
+    roots = {0, *rng.choice(np.arange(1, nlink), num_roots - 1, replace=False).tolist()}
+    parents: list[int] = []
+    path: list[int] = []
+    for link in range(nlink):
+        # A parent on the path to the last link keeps the order depth first.
+        depth = 0 if link in roots else int(rng.integers(1, len(path) + 1))
+        path = path[:depth]
+        parents.append(path[-1] if path else -1)
+        path.append(link)
+    kinds = []
+    sliding = []
+    for link, parent in enumerate(parents):
+        slides = JointKind.PRISMATIC in joints and parent == -1 and link not in parents
+        slides = slides and bool(rng.random() < 0.2)
+        sliding.append(slides)
+        if slides:
+            kinds.append((JointKind.PRISMATIC,) * int(rng.integers(1, 4)))
+        else:
+            kinds.append(_joint_kinds(rng, joints, parent == -1))
+    if not any(kinds):
+        kinds[0] = _joint_kinds(rng, joints, is_root=True, fixed=0.0)
+    return Plan(tuple(parents), tuple(kinds), tuple(sliding))
+
+
+def _joint_kinds(
+    rng: np.random.Generator,
+    joints: tuple[JointKind, ...],
+    is_root: bool,
+    fixed: float = 0.12,
+) -> tuple[JointKind, ...]:
+    if rng.random() < fixed:
+        return ()
+    allowed = [kind for kind in joints if is_root or kind is not JointKind.FREE]
+    if not allowed:
+        return ()
+    first = allowed[rng.integers(len(allowed))]
+    if first is JointKind.FREE:
+        return (first,)
+    slide = JointKind.PRISMATIC
+    if first is JointKind.SPHERICAL:
+        also_slides = slide in joints and rng.random() < 0.2
+        return (slide, first) if also_slides else (first,)
+    scalar = [kind for kind in (slide, JointKind.REVOLUTE) if kind in joints]
+    more = int(rng.choice([0, 1, 2], p=[0.6, 0.25, 0.15]))
+    return (first, *(scalar[rng.integers(len(scalar))] for _ in range(more)))
+
+
+def random_links(rng: np.random.Generator, plan: Plan) -> Links:
+    count = len(plan.parents)
+    mass = rng.uniform(0.3, 2.0, count)
+    # The inertia of a cloud of points satisfies the triangle inequality.
+    spread = rng.uniform(0.03, 0.15, (count, 3)) ** 2 * mass[:, None]
+    inertia = np.sum(spread, -1, keepdims=True) - spread
+    com = rng.uniform(-0.1, 0.1, (count, 3))
+    quat, inertia_quat = _quats(rng, count), _quats(rng, count)
+    pos = rng.uniform(-0.3, 0.3, (count, 3))
+    for link, parent in enumerate(plan.parents):
+        if parent == -1:
+            pos[link, 2] = rng.uniform(0.1, 1.0)
+        if plan.sliding[link]:
+            com[link], quat[link] = 0, [1, 0, 0, 0]
+            inertia_quat[link] = [1, 0, 0, 0]
+        elif not plan.kinds[link] and rng.random() < 0.3:
+            mass[link], inertia[link], com[link] = 0, 0, 0
+            inertia_quat[link] = [1, 0, 0, 0]
+    carried = np.where(rng.random(count) < 0.2, rng.uniform(0, 1.2, count), 0.0)
+    return Links(
+        names=tuple(f"link{link}" for link in range(count)),
+        parents=plan.parents,
+        translating=plan.sliding,
+        pos=pos,
+        quat=quat,
+        mass=mass,
+        com=com,
+        inertia=inertia,
+        inertia_quat=inertia_quat,
+        gravity_compensation=carried,
+    )
+
+
+def random_joints(
+    rng: np.random.Generator,
+    plan: Plan,
+    links: Links,
+    with_limits: bool,
+    with_friction: bool,
+) -> Joints:
+    flat = plan.flat()
+    count = len(flat)
+    kinds = tuple(kind for _, kind in flat)
+    free = np.asarray([kind is JointKind.FREE for kind in kinds], bool)
+    stacked = np.asarray([len(plan.kinds[link]) > 1 for link, _ in flat], bool)
+    repeats = [kind.nv for kind in kinds]
+    ref, spring_ref = _references(rng, flat, links)
+    armature = np.where(rng.random(count) < 0.5, rng.uniform(0.01, 0.2, count), 0.0)
+    # Stacked joints may line up: keep their mass matrix well conditioned.
+    armature = np.where(stacked, np.maximum(armature, 0.05), armature)
+    loss = np.where(rng.random(count) < 0.3, rng.uniform(0.1, 2.0, count), 0.0)
+    loss = loss * (with_friction & ~free)
+    damping = rng.uniform(0, 1, count) * (rng.random(count) < 0.6)
+    stiffness = rng.uniform(0, 10, count) * (rng.random(count) < 0.4)
+    limited = (rng.random(count) < 0.5) & with_limits & ~free
+    anchor, axis = _frames(rng, plan, flat)
+    return Joints(
+        names=tuple(f"joint{joint}" for joint in range(count)),
+        kinds=kinds,
+        links=tuple(link for link, _ in flat),
+        limited=tuple(bool(mark) for mark in limited),
+        has_friction=tuple(bool(mark) for mark in np.repeat(loss > 0, repeats)),
+        anchor=anchor,
+        axis=axis,
+        range=_ranges(rng, kinds, ref),
+        limit_margin=rng.uniform(0, 0.05, count),
+        limit_solref=_solrefs(rng, count),
+        limit_solimp=_solimps(rng, count),
+        stiffness=stiffness,
+        ref=ref,
+        spring_ref=spring_ref,
+        damping=np.repeat(damping, repeats),
+        armature=np.repeat(armature, repeats),
+        frictionloss=np.repeat(loss, repeats),
+        friction_solref=np.repeat(_solrefs(rng, count), repeats, axis=0),
+        friction_solimp=np.repeat(_solimps(rng, count), repeats, axis=0),
+    )
+
+
+def _references(
+    rng: np.random.Generator, flat: list[tuple[int, JointKind]], links: Links
+) -> tuple[np.ndarray, np.ndarray]:
+    ref: list[float] = []
+    spring_ref: list[float] = []
+    for link, kind in flat:
+        if kind is JointKind.FREE:
+            frame = [*np.asarray(links.pos[link]), *np.asarray(links.quat[link])]
+            pair = (frame, frame)
+        elif kind is JointKind.SPHERICAL:
+            pair = ([1, 0, 0, 0], [1, 0, 0, 0])
+        else:
+            pair = ([rng.uniform(-0.3, 0.3)], [rng.uniform(-0.3, 0.3)])
+        ref += pair[0]
+        spring_ref += pair[1]
+    return np.asarray(ref, float), np.asarray(spring_ref, float)
+
+
+def _frames(
+    rng: np.random.Generator, plan: Plan, flat: list[tuple[int, JointKind]]
+) -> tuple[np.ndarray, np.ndarray]:
+    anchor = rng.uniform(-0.1, 0.1, (len(flat), 3))
+    axis = rng.normal(size=(len(flat), 3))
+    axis /= np.linalg.norm(axis, axis=-1, keepdims=True)
+    seen = dict.fromkeys(range(len(plan.parents)), 0)
+    for joint, (link, kind) in enumerate(flat):
+        if kind in (JointKind.FREE, JointKind.SPHERICAL):
+            axis[joint] = [0, 0, 1]
+        if kind is JointKind.FREE:
+            anchor[joint] = 0
+        if plan.sliding[link]:
+            anchor[joint], axis[joint] = 0, np.eye(3)[seen[link]]
+            seen[link] += 1
+    return anchor, axis
+
+
+def _ranges(
+    rng: np.random.Generator, kinds: tuple[JointKind, ...], ref: np.ndarray
+) -> np.ndarray:
+    ranges = np.zeros((len(kinds), 2))
+    start = 0
+    for joint, kind in enumerate(kinds):
+        if kind is JointKind.SPHERICAL:
+            ranges[joint, 1] = rng.uniform(0.5, 2.0)
+        elif kind.nq == 1:
+            width = 1.0 if kind is JointKind.REVOLUTE else 0.3
+            ranges[joint] = ref[start] + width * rng.uniform([-1, 0.2], [-0.2, 1])
+        start += kind.nq
+    return ranges
+
+
+# Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders on capsules.
+_MASKS = {
+    GeomKind.PLANE: (1, 0),
+    GeomKind.SPHERE: (2, 3),
+    GeomKind.CAPSULE: (2, 7),
+    GeomKind.CYLINDER: (4, 1),
+    GeomKind.BOX: (0, 1),
+}
+
+
+def random_geoms(rng: np.random.Generator, nlink: int | None) -> Geoms:
+    """Draws a ground and shapes for the world and each link; None draws no shapes."""
+    kinds, links = ([], []) if nlink is None else ([GeomKind.PLANE], [-1])
+    for link in () if nlink is None else range(-1, nlink):
+        for _ in range(int(rng.choice([0, 1, 2], p=[0.3, 0.5, 0.2]))):
+            kinds.append(list(_MASKS)[1 + rng.integers(4)])
+            links.append(link)
+    count = len(kinds)
+    size = rng.uniform(0.05, 0.15, (count, 3))
+    sizes = {GeomKind.SPHERE: 1, GeomKind.CAPSULE: 2, GeomKind.CYLINDER: 2}
+    for geom, kind in enumerate(kinds):
+        size[geom, sizes.get(kind, 3) :] = 0
+    pos = rng.uniform(-0.2, 0.2, (count, 3))
+    quat = _quats(rng, count)
+    alive = rng.random(count) < 0.9
+    for ground in range(min(count, 1)):
+        size[ground], pos[ground] = [1, 1, 1], [0, 0, rng.uniform(-0.2, 0.1)]
+        quat[ground] = unit(np.array([1, 0, 0, 0]) + 0.05 * rng.normal(size=4))
+        alive[ground] = True
+    masks = [_MASKS[kind] if on else (0, 0) for kind, on in zip(kinds, alive)]
+    friction = rng.uniform([0.2, 0.001, 0.0001], [1.2, 0.01, 0.001], (count, 3))
+    return Geoms(
+        names=tuple(f"shape{geom}" for geom in range(count)),
+        kinds=tuple(kinds),
+        links=tuple(links),
+        condim=tuple(int(condim) for condim in rng.choice([1, 3], count, p=[0.3, 0.7])),
+        priority=tuple(int(rank) for rank in rng.choice([0, 1], count, p=[0.8, 0.2])),
+        contype=tuple(mask[0] for mask in masks),
+        conaffinity=tuple(mask[1] for mask in masks),
+        pos=pos,
+        quat=quat,
+        size=size,
+        friction=friction,
+        solref=_solrefs(rng, count),
+        solimp=_solimps(rng, count),
+        solmix=rng.uniform(0.5, 2, count),
+        margin=rng.uniform(0, 0.02, count) * (rng.random(count) < 0.5),
+    )
+
+
+def random_exceptions(
+    rng: np.random.Generator, plan: Plan, geoms: Geoms
+) -> tuple[Pairs, tuple[tuple[int, int], ...]]:
+    """An explicit pair with the ground and an excluded pair of links, now and then."""
+    nlink = len(plan.parents)
+    named = [
+        (0, geom)
+        for geom, kind in enumerate(geoms.kinds)
+        if kind is not GeomKind.PLANE and geoms.links[geom] >= 0 and rng.random() < 0.15
+    ]
+    # MuJoCo sorts pairs by their links; shapes are in the order of their links.
+    count = len(named)
+    sliding = rng.uniform(0.2, 1.2, (count, 2))
+    pairs = Pairs(
+        geoms=tuple(named),
+        condim=tuple(int(condim) for condim in rng.choice([1, 3], count)),
+        friction=np.concatenate([sliding, np.full((count, 3), 0.001)], -1),
+        solref=_solrefs(rng, count),
+        solimp=_solimps(rng, count),
+        margin=rng.uniform(0, 0.02, count),
+    )
+    excluded = nlink > 1 and rng.random() < 0.4
+    if not excluded:
+        return pairs, ()
+    a, b = sorted(rng.choice(nlink, 2, replace=False).tolist())
+    return pairs, ((a, b),)
+
+
+def random_actuators(rng: np.random.Generator, plan: Plan) -> Actuators:
+    flat = plan.flat()
+    chosen = [joint for joint in range(len(flat)) if rng.random() < 0.7]
+    rows = [_actuator(rng, flat[joint][1]) for joint in chosen]
+    count = len(rows)
+
+    def column(name: str, width: int) -> np.ndarray:
+        return np.asarray([row[name] for row in rows], float).reshape(count, width)
+
+    def marks(probability: float) -> tuple[bool, ...]:
+        return tuple(bool(draw < probability) for draw in rng.random(count))
+
+    activation = tuple(row["activation"] for row in rows)
+    moving = [kind is not Activation.NONE for kind in activation]
+    low, high = rng.uniform(-1.5, -0.2, count), rng.uniform(0.2, 1.5, count)
+    span = np.stack([low, high], -1)
+    return Actuators(
+        names=tuple(f"actuator{index}" for index in range(count)),
+        joints=tuple(chosen),
+        in_parent=tuple(
+            mark and flat[joint][1].nv > 1 for joint, mark in zip(chosen, marks(0.4))
+        ),
+        activation=activation,
+        ctrl_limited=marks(0.6),
+        force_limited=marks(0.4),
+        act_limited=tuple(mark and on for mark, on in zip(marks(0.4), moving)),
+        act_early=tuple(mark and on for mark, on in zip(marks(0.4), moving)),
+        gear=column("gear", 6),
+        gain=column("gain", 3),
+        bias=column("bias", 3),
+        time_constant=rng.uniform(0.02, 0.5, count),
+        ctrl_range=span,
+        force_range=4 * span,
+        act_range=0.8 * span * np.asarray(moving, float).reshape(count, 1),
+    )
+
+
+def _actuator(rng: np.random.Generator, kind: JointKind) -> dict[str, Any]:
+    gear = np.zeros(6)
+    gear[: kind.nv] = rng.uniform(0.5, 3, kind.nv) * rng.choice([-1, 1], kind.nv)
+    strength, brake = rng.uniform(0.5, 5), rng.uniform(0, 1)
+    motor = ([strength, 0, 0], [0, 0, 0])
+    velocity = ([brake, 0, 0], [0, 0, -brake])
+    position = ([strength, 0, 0], [0, -strength, -brake])
+    affine = ([strength, *rng.uniform(-0.3, 0.3, 2)], [*rng.normal(size=2), -brake])
+    # Position servos on balls wrap their setpoint in MuJoCo.
+    laws = [motor, velocity, position, affine] if kind.nv == 1 else [motor, velocity]
+    gain, bias = laws[rng.integers(len(laws))]
+    weights = [0.6, 0.1, 0.15, 0.15]
+    activation = list(Activation)[rng.choice(4, p=weights)]
+    return {"gear": gear, "gain": gain, "bias": bias, "activation": activation}

@@ -1,0 +1,164 @@
+"""A robot as a readable tree."""
+
+from collections.abc import Iterator
+from typing import Any, TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from ._kinds import Activation
+
+
+if TYPE_CHECKING:
+    from ._system import System
+
+
+def show(sys: "System") -> str:
+    """The robot as text: sizes, options, and the tree of links with what they carry.
+
+    Works for one robot, for a batch (shapes stand in place of numbers that differ) and
+    while tracing. `print(sys)` gives the same.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    """
+    lines = [*_header(sys), "", "world"]
+    lines += [f"  {text}" for text in _shapes(sys, -1)]
+    lines += _tree(sys, -1, "")
+    if sys.nu:
+        lines += ["", "actuators", *(f"  {text}" for text in _actuators(sys))]
+    extra = _contact_exceptions(sys)
+    if extra:
+        lines += ["", "contact", *(f"  {text}" for text in extra)]
+    if sys.notes:
+        lines += ["", "notes", *(f"  {note}" for note in sys.notes)]
+    return "\n".join(lines)
+
+
+def _header(sys: "System") -> Iterator[str]:
+    batch = sys.dt.shape if _is_array(sys.dt) else ()
+    many = f", a batch of shape {tuple(batch)}" if batch else ""
+    yield (
+        f"System: {sys.nlink} links, {sys.njoint} joints (nq {sys.nq}, nv {sys.nv}), "
+        f"{sys.nu} actuators (nu {sys.nu}, na {sys.na}), {sys.ngeom} shapes{many}"
+    )
+    damping = "" if sys.implicit_damping else ", explicit damping"
+    yield (
+        f"dt {_number(sys.dt)} s, {sys.integrator.value}{damping}, "
+        f"gravity {_number(sys.gravity, 1)} m/s^2"
+    )
+    if sys.has_fluid:
+        yield (
+            f"medium: density {_number(sys.density)} kg/m^3, viscosity "
+            f"{_number(sys.viscosity)} Pa s, wind {_number(sys.wind, 1)} m/s"
+        )
+
+
+def _tree(sys: "System", parent: int, indent: str) -> list[str]:
+    links = sys.links
+    children = [link for link, above in enumerate(links.parents) if above == parent]
+    lines = []
+    for child in children:
+        last = child == children[-1]
+        own = "   " if last else "│  "
+        mass = _number(_entry(links.mass, child, 0))
+        branch = "└─ " if last else "├─ "
+        lines.append(f"{indent}{branch}{links.names[child]}  {mass} kg")
+        below = "│ " if child in links.parents else "  "
+        for text in (*_joints(sys, child), *_shapes(sys, child)):
+            lines.append(f"{indent}{own}{below} {text}")
+        lines += _tree(sys, child, indent + own)
+    return lines
+
+
+def _joints(sys: "System", link: int) -> Iterator[str]:
+    joints = sys.joints
+    for joint, owner in enumerate(joints.links):
+        if owner != link:
+            continue
+        kind = joints.kinds[joint]
+        text = f"joint {joints.names[joint]}: {kind.value}"
+        if kind.nq == 1:
+            text += f", axis {_number(_entry(joints.axis, joint, 1), 1)}"
+        if joints.limited[joint]:
+            text += f", range {_number(_entry(joints.range, joint, 1), 1)}"
+        yield text
+
+
+def _shapes(sys: "System", link: int) -> Iterator[str]:
+    geoms = sys.geoms
+    # How many of the three sizes mean something.
+    counts = {"PLANE": 0, "SPHERE": 1, "CAPSULE": 2, "CYLINDER": 2}
+    for geom, owner in enumerate(geoms.links):
+        if owner != link:
+            continue
+        kind = geoms.kinds[geom].name
+        count = counts.get(kind, 3)
+        size = _entry(geoms.size, geom, 1, count)
+        text = f"shape {geoms.names[geom]}: {kind.lower()}"
+        yield text + (f" {_number(size, 1)}" if count else "")
+
+
+def _actuators(sys: "System") -> Iterator[str]:
+    actuators = sys.actuators
+    for index, name in enumerate(actuators.names):
+        joint = actuators.joints[index]
+        count = max(1, sys.joints.kinds[joint].nv)
+        gear = _entry(actuators.gear, index, 1, count)
+        text = f"{name}: joint {sys.joints.names[joint]}, gear {_number(gear, 1)}"
+        if actuators.ctrl_limited[index]:
+            text += f", ctrl {_number(_entry(actuators.ctrl_range, index, 1), 1)}"
+        if actuators.activation[index] is not Activation.NONE:
+            text += f", {actuators.activation[index].value}"
+        yield text
+
+
+def _contact_exceptions(sys: "System") -> list[str]:
+    names, links = sys.geoms.names, (*sys.links.names, "world")
+    pairs = [f"pair {names[a]} with {names[b]}" for a, b in sys.pairs.geoms]
+    return pairs + [f"never {links[a]} with {links[b]}" for a, b in sys.excludes]
+
+
+def _is_array(value: Any) -> bool:
+    kinds = (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)
+    return isinstance(value, kinds)
+
+
+def _known(value: Any) -> bool:
+    unknown = (jax.core.Tracer, jax.ShapeDtypeStruct)
+    return _is_array(value) and not isinstance(value, unknown)
+
+
+def _entry(values: Any, index: int, ndim: int, count: int | None = None) -> Any:
+    """The first `count` numbers of one element.
+
+    The axis before the last `ndim` runs over elements.
+    """
+    if not _is_array(values):
+        return None
+    axis = values.ndim - ndim - 1
+    if not _known(values):
+        shape = [*values.shape[:axis], *values.shape[axis + 1 :]]
+        if count is not None:
+            shape[-1] = count
+        return jax.ShapeDtypeStruct(tuple(shape), values.dtype)
+    entry = np.take(np.asarray(values), index, axis=axis)
+    return entry if count is None else entry[..., :count]
+
+
+def _number(value: Any, ndim: int = 0) -> str:
+    """The numbers, or their shape where they are not known or not all the same."""
+    if not _is_array(value):
+        return "?"
+    if not _known(value):
+        return f"[{','.join(map(str, value.shape))}]"
+    array = np.asarray(value)
+    if array.ndim > ndim:
+        flat = array.reshape(-1, *array.shape[array.ndim - ndim :])
+        if len(flat) == 0 or np.any(flat != flat[0]):
+            return f"[{','.join(map(str, array.shape))}]"
+        array = flat[0]
+    if array.ndim == 0:
+        return f"{float(array):.4g}"
+    return "(" + ", ".join(f"{float(number):.4g}" for number in array) + ")"

@@ -1,0 +1,329 @@
+"""Checks of values, at the edge: when a robot is loaded or built, never in a step."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._kinds import JointKind
+from ._system import System
+
+
+def validate(sys: System) -> System:
+    """Checks that the numbers of a robot, or of a batch of robots, make sense.
+
+    Numbers that are not known yet, because `sys` is being traced, are not checked.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+
+    **Returns:** `sys` itself.
+
+    **Raises:** `ValueError` naming the element and its value: for NaN, a negative mass,
+    a moving link without mass or inertia, an impossible inertia, a quaternion of zero
+    norm, limits in the wrong order, and settings that contradict the structure.
+    """
+    for check in (
+        _check_finite,
+        _check_options,
+        _check_links,
+        _check_moving_mass,
+        _check_joints,
+        _check_geoms,
+        _check_actuators,
+    ):
+        check(sys)
+    return sys
+
+
+def check_state(
+    sys: System,
+    q: Any = None,
+    qd: Any = None,
+    ctrl: Any = None,
+) -> None:
+    """Checks the shapes of coordinates, velocities and controls, and quaternions.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`, `qd`, `ctrl`: arrays to check; None is not checked.
+
+    **Raises:** `ValueError` saying what was expected and what came.
+    """
+    _check_shape(
+        q,
+        "q",
+        "nq",
+        sys.nq,
+        "coordinates of all joints: 7 for a free joint, 4 "
+        "for a ball joint, 1 for a hinge or slide",
+    )
+    _check_shape(
+        qd,
+        "qd",
+        "nv",
+        sys.nv,
+        "velocities of all joints: 6 for a free joint, 3 "
+        "for a ball joint, 1 for a hinge or slide",
+    )
+    _check_shape(ctrl, "ctrl", "nu", sys.nu, "one control per actuator")
+    known = _known(q)
+    if known is None:
+        return
+    for name, quat in _joint_quaternions(sys, known):
+        if not np.any(quat):
+            raise ValueError(
+                f"The quaternion of joint {name!r} in q is zero, which is no "
+                "orientation. Use (1, 0, 0, 0) for the orientation at rest."
+            )
+
+
+def _check_shape(value: Any, name: str, size: str, count: int, meaning: str) -> None:
+    if value is not None and np.shape(value) != (count,):
+        raise ValueError(
+            f"{name} has shape {np.shape(value)}, but this system has {size} = "
+            f"{count}: pass an array of shape ({count},) ({meaning}). For a batch use "
+            "jax.vmap."
+        )
+
+
+def _known(value: Any) -> np.ndarray | None:
+    """The numbers, or None if they are being traced or are placeholders."""
+    if isinstance(value, jax.core.Tracer) or not isinstance(
+        value, (jax.Array, np.ndarray)
+    ):
+        return None
+    return np.asarray(value)
+
+
+def _joint_quaternions(sys: System, q: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    joints = sys.joints
+    for name, kind, start in zip(joints.names, joints.kinds, joints.q_starts):
+        if kind is JointKind.FREE:
+            start += 3
+        if kind.nq > 1:
+            yield name, q[..., start : start + 4]
+
+
+def _check_finite(sys: System) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(sys):
+        value = _known(leaf)
+        if value is not None and np.any(np.isnan(value)):
+            index = tuple(int(i) for i in np.argwhere(np.isnan(value))[0])
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(
+                f"System.{field} is NaN at index {index}. Look for a missing "
+                "value or a division by zero where it was computed."
+            )
+
+
+def _reject(value: Any, bad: Any, names: tuple[str, ...], message: str) -> None:
+    """Raises for the first bad element. The last axis of `bad` runs over `names`.
+
+    `message` may use `{name}` and `{value}`.
+    """
+    known = _known(value)
+    if known is None:
+        return
+    marks = np.asarray(bad(known))
+    if np.any(marks):
+        index = tuple(np.argwhere(marks)[0])
+        text = message.format(
+            name=names[index[-1]], value=known[index[: known.ndim]].tolist()
+        )
+        raise ValueError(text)
+
+
+def _check_options(sys: System) -> None:
+    rules = (
+        (sys.dt, "dt", lambda x: x <= 0, "positive"),
+        (sys.density, "density", lambda x: x < 0, "zero or positive"),
+        (sys.viscosity, "viscosity", lambda x: x < 0, "zero or positive"),
+        (sys.impratio, "impratio", lambda x: x <= 0, "positive"),
+    )
+    for value, name, bad, need in rules:
+        text = f"System.{{name}} is {{value}}, but must be {need}."
+        _reject(value, lambda x: bad(x)[..., None], (name,), text)
+    if not sys.has_fluid:
+        for value, name in ((sys.density, "density"), (sys.viscosity, "viscosity")):
+            _reject(
+                value,
+                lambda x: (x != 0)[..., None],
+                (name,),
+                "System.{name} is {value}, but System.has_fluid is False, so the "
+                "medium is not simulated. Build the System with has_fluid=True.",
+            )
+
+
+def _check_links(sys: System) -> None:
+    links = sys.links
+    _reject(
+        links.mass,
+        lambda mass: mass < 0,
+        links.names,
+        "Link {name!r} has mass {value} kg. A mass must not be negative.",
+    )
+    _reject(
+        links.inertia,
+        lambda inertia: np.any(inertia < 0, axis=-1),
+        links.names,
+        "Link {name!r} has moments of inertia {value}. They must not be negative.",
+    )
+    _reject(
+        links.inertia,
+        _breaks_triangle,
+        links.names,
+        "Link {name!r} has moments of inertia {value}, which no body has: the largest "
+        "exceeds the sum of the two others.",
+    )
+    for field, value in (("quat", links.quat), ("inertia_quat", links.inertia_quat)):
+        _reject(
+            value,
+            lambda quat: ~np.any(quat, axis=-1),
+            links.names,
+            f"Links.{field} of {{name!r}} is zero, which is no orientation. Use "
+            "(1, 0, 0, 0).",
+        )
+
+
+def _breaks_triangle(inertia: np.ndarray) -> np.ndarray:
+    largest, total = np.max(inertia, axis=-1), np.sum(inertia, axis=-1)
+    return largest > (total - largest) * (1 + 1e-4)
+
+
+def _check_moving_mass(sys: System) -> None:
+    """Every joint must move its own armature, or a link or a child of it with mass."""
+    links, joints = sys.links, sys.joints
+    mass, inertia = _known(links.mass), _known(links.inertia)
+    armature = _known(joints.armature)
+    if mass is None or inertia is None or armature is None:
+        return
+    mass, inertia = mass.copy(), inertia.sum(axis=-1)
+    for link in reversed(range(sys.nlink)):
+        parent = links.parents[link]
+        if parent != -1:
+            mass[..., parent] += mass[..., link]
+            inertia[..., parent] += inertia[..., link]
+    for joint, link in enumerate(joints.links):
+        start, kind = joints.v_starts[joint], joints.kinds[joint]
+        own = np.min(armature[..., start : start + kind.nv], axis=-1)
+        turns = kind in (JointKind.REVOLUTE, JointKind.SPHERICAL)
+        moved = np.maximum(mass[..., link], inertia[..., link] if turns else 0)
+        if np.any((moved <= 0) & (own <= 0)):
+            raise ValueError(
+                f"Link {links.names[link]!r} moves but has no mass. Give it a mass "
+                f"and an inertia, or give joint {joints.names[joint]!r} an armature."
+            )
+
+
+def _check_joints(sys: System) -> None:
+    joints = sys.joints
+    limited = np.asarray(joints.limited, bool)
+    _reject(
+        joints.range,
+        lambda x: (x[..., 0] >= x[..., 1]) & limited,
+        joints.names,
+        "Joint {name!r} is limited to {value}. The first number must be the smaller "
+        "one.",
+    )
+    hinged = np.asarray([kind.nq == 1 for kind in joints.kinds], bool)
+    _reject(
+        joints.axis,
+        lambda axis: ~np.any(axis, axis=-1) & hinged,
+        joints.names,
+        "Joint {name!r} has a zero axis. Give it a unit vector.",
+    )
+    dofs = tuple(
+        name for name, kind in zip(joints.names, joints.kinds) for _ in range(kind.nv)
+    )
+    without = ~np.asarray(joints.has_friction, bool)
+    _reject(
+        joints.frictionloss,
+        lambda loss: (loss != 0) & without,
+        dofs,
+        "Joint {name!r} has frictionloss {value}, but Joints.has_friction is False "
+        "there, so it is not simulated. Set has_friction to True.",
+    )
+    for field, value in (
+        ("frictionloss", joints.frictionloss),
+        ("armature", joints.armature),
+    ):
+        _reject(
+            value,
+            lambda x: x < 0,
+            dofs,
+            f"Joint {{name!r}} has {field} {{value}}. It must not be negative.",
+        )
+    _check_solimp(joints.limit_solimp, joints.names, "Joint {name!r}", "limit_solimp")
+    _check_solimp(joints.friction_solimp, dofs, "Joint {name!r}", "friction_solimp")
+    for field, value in (("ref", joints.ref), ("spring_ref", joints.spring_ref)):
+        value = _known(value)
+        for name, quat in () if value is None else _joint_quaternions(sys, value):
+            if np.any(~np.any(quat, axis=-1)):
+                raise ValueError(
+                    f"Joints.{field} of {name!r} is a zero quaternion, which is no "
+                    "orientation. Use (1, 0, 0, 0)."
+                )
+
+
+def _check_solimp(value: Any, names: tuple[str, ...], who: str, field: str) -> None:
+    _reject(
+        value,
+        lambda x: np.any((x[..., :2] < 0) | (x[..., :2] > 1), axis=-1),
+        names,
+        f"{who} has {field} {{value}}. The first two numbers, impedances, must lie "
+        "between 0 and 1.",
+    )
+    _reject(
+        value,
+        lambda x: (x[..., 2] < 0) | (x[..., 3] < 0) | (x[..., 3] > 1) | (x[..., 4] < 1),
+        names,
+        f"{who} has {field} {{value}}. The width must not be negative, the midpoint "
+        "must lie between 0 and 1, and the power must be 1 or more.",
+    )
+
+
+def _check_geoms(sys: System) -> None:
+    geoms, pairs = sys.geoms, sys.pairs
+    pair_names = tuple(
+        f"{geoms.names[a]} with {geoms.names[b]}" for a, b in pairs.geoms
+    )
+    _reject(
+        geoms.quat,
+        lambda quat: ~np.any(quat, axis=-1),
+        geoms.names,
+        "Geoms.quat of {name!r} is zero, which is no orientation. Use (1, 0, 0, 0).",
+    )
+    for field, value, names in (
+        ("size", geoms.size, geoms.names),
+        ("friction", geoms.friction, geoms.names),
+        ("friction", pairs.friction, pair_names),
+    ):
+        _reject(
+            value,
+            lambda x: np.any(x < 0, axis=-1),
+            names,
+            f"Shape {{name!r}} has {field} {{value}}. It must not be negative.",
+        )
+    _check_solimp(geoms.solimp, geoms.names, "Shape {name!r}", "solimp")
+    _check_solimp(pairs.solimp, pair_names, "Pair {name!r}", "solimp")
+
+
+def _check_actuators(sys: System) -> None:
+    actuators = sys.actuators
+    for field, value, limited in (
+        ("ctrl_range", actuators.ctrl_range, actuators.ctrl_limited),
+        ("force_range", actuators.force_range, actuators.force_limited),
+        ("act_range", actuators.act_range, actuators.act_limited),
+    ):
+        marks = np.asarray(limited, bool)
+        _reject(
+            value,
+            lambda x: (x[..., 0] > x[..., 1]) & marks,
+            actuators.names,
+            f"Actuator {{name!r}} has {field} {{value}}. The first number must be the "
+            "smaller one.",
+        )

@@ -1,0 +1,126 @@
+"""The forward dynamics that `Generalized` steps: everything with batch axes last."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+
+from ..contact._active import Layout, layout
+from ..contact._detect import ContactPoints, detect
+from ..contact._newton import constrained, Problem, Solution, Structure
+from ..contact._parameters import (
+    contact_parameters,
+    ContactParameters,
+    geom_frames,
+    GeomFrames,
+)
+from ..contact._plan import contact_plan
+from ..contact._rows import joint_rows, joint_softness, JointSoftness, point_rows, Rows
+from ..dynamics._actuation import actuation
+from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
+from ..dynamics._passive import (
+    at_centers,
+    compensation_forces,
+    fluid_forces,
+    spring_forces,
+)
+from ..dynamics._weights import inverse_weights, InverseWeights
+from ..kinematics._forward import (
+    frames,
+    Frames,
+    kinematics,
+    Kinematics,
+    velocities,
+    Velocities,
+)
+from ..model import System, take, tree
+from ..spatial import Force, vec3, Vec3
+
+
+class Constants(NamedTuple):
+    """All that a step needs of a `System` and that does not depend on the state.
+
+    It is computed from the primary parameters once per call of the pipeline, by a
+    differentiable function, and never stored: see `derive`.
+    """
+
+    frames: Frames
+    bodies: NodeBodies
+    weights: InverseWeights
+    geoms: GeomFrames
+    contacts: ContactParameters | None
+    joints: JointSoftness
+
+
+def derive(sys: System) -> Constants:
+    """The constants of a system (batch axes last)."""
+    plan, nodes = contact_plan(sys), tree(sys)
+    fixed = frames(sys, nodes)
+    bodies = node_bodies(sys, nodes, fixed)
+    weights = inverse_weights(sys, nodes, fixed, bodies)
+    geoms = geom_frames(sys, fixed)
+    contacts = None
+    if plan.size:
+        contacts = contact_parameters(sys, nodes, plan, weights.link)
+    return Constants(fixed, bodies, weights, geoms, contacts, joint_softness(sys))
+
+
+class Forward(NamedTuple):
+    """Forward dynamics at one state."""
+
+    kin: Kinematics
+    velocities: Velocities
+    problem: Problem
+    points: ContactPoints | None
+    solution: Solution
+    act_rate: Any
+
+
+def structure(sys: System) -> Structure:
+    """The static facts of a system's convex problem."""
+    return Structure(tree(sys), layout(sys, contact_plan(sys)), sys.nv)
+
+
+def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Forward:
+    """Accelerations and all that leads to them."""
+    nodes, plan = tree(sys), contact_plan(sys)
+    kin = kinematics(sys, nodes, constants.frames, q)
+    speed = velocities(sys, nodes, kin, qd)
+    inertia = node_inertias(constants.bodies, kin)
+    drive = actuation(sys, q, qd, act, ctrl)
+    tau = drive.tau + spring_forces(sys, q) - sys.joints.damping * qd
+    force = _node_forces(sys, constants, kin, speed, inertia, external)
+    points, rows = _rows(sys, constants, kin, speed, q, qd)
+    armature = sys.joints.armature + jnp.zeros_like(tau)
+    problem = Problem(kin, inertia, force, tau, armature, rows)
+    return Forward(
+        kin, speed, problem, points, constrained(structure(sys), problem), drive.act_rate
+    )
+
+
+def _node_forces(sys: System, constants, kin, speed: Velocities, inertia, external):
+    """Inertial, gravitational, fluid and external forces at zero acceleration."""
+    nodes, fixed = tree(sys), constants.frames
+    momentum = inertia @ speed.velocity
+    force = -((inertia @ speed.bias) + speed.velocity.cross_dual(momentum))
+    force = force + compensation_forces(sys, nodes, fixed, kin)
+    if sys.has_fluid:
+        force = force + fluid_forces(sys, nodes, fixed, kin, speed.velocity)
+    if external is not None:
+        torque, push = vec3(external[:, :3]), vec3(external[:, 3:])
+        force = force + at_centers(sys, nodes, fixed, kin, push, torque)
+    return force
+
+
+def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
+    nodes, plan = tree(sys), contact_plan(sys)
+    points = anchored = moving = None
+    if plan.size:
+        carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
+        points = detect(sys, plan, constants.geoms, kin, carriers)
+        anchored, moving = point_rows(
+            plan, kin, points, constants.contacts, speed.velocity
+        )
+    weights = constants.weights.dof
+    limits = joint_rows(sys, constants.joints, weights, q, qd)
+    return points, Rows(anchored, moving, *limits)

@@ -1,0 +1,142 @@
+r"""MuJoCo's model in joint coordinates."""
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from ..dynamics._actuation import next_activation
+from ..dynamics._articulated import factor, project, solve
+from ..kinematics._forward import joint_motion
+from ..kinematics._recursion import ascend, descend
+from ..model import Integrator, JointKind, State, System, tree
+from ..spatial import integrate, Vec3
+from ._forward import Constants, derive, forward, Forward
+from ._pipeline import AbstractPipeline
+
+
+class Generalized(AbstractPipeline):
+    r"""MuJoCo's physics in joint coordinates, differentiable in every number.
+
+    Smooth dynamics, soft constraints and integrators are MuJoCo's (see its documentation,
+    *Computation*), so that `q` and `qd` follow `mj_step` on the same file with a converged
+    Newton solver. The solver here always converges; derivatives are taken implicitly at
+    the solution.
+    """
+
+    def init(
+        self,
+        sys: System,
+        q: Float[Array, " nq"] | None = None,
+        qd: Float[Array, " nv"] | None = None,
+    ) -> State:
+        q = sys.joints.ref if q is None else q
+        qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
+        return State(q, qd, jnp.zeros(sys.na, q.dtype))
+
+    def step(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> State:
+        q, qd, act = _step(
+            sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
+        )
+        return State(q, qd, act, state.aux)
+
+    def acceleration(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        r"""Joint accelerations $\ddot q$ (MuJoCo: `qacc`), before integration."""
+        return _acceleration(
+            sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
+        )
+
+
+def _derive_fn(sys):
+    return derive(sys)
+
+
+def _acceleration_fn(sys, constants, q, qd, act, ctrl, external):
+    return forward(sys, constants, q, qd, act, ctrl, external).solution.qdd
+
+
+def _step_fn(sys, constants, q, qd, act, ctrl, external):
+    step = _euler if sys.integrator is Integrator.EULER else _rk4
+    return step(sys, constants, q, qd, act, ctrl, external)
+
+
+_derive = batch_last(_derive_fn)
+_acceleration = batch_last(_acceleration_fn)
+_step = batch_last(_step_fn)
+
+
+def _euler(sys: System, constants: Constants, q, qd, act, ctrl, external):
+    """Semi-implicit Euler; joint damping is implicit."""
+    now = forward(sys, constants, q, qd, act, ctrl, external)
+    qdd = now.solution.qdd
+    if sys.implicit_damping:
+        qdd = _damped(sys, now, qdd)
+    qd = qd + sys.dt[None] * qdd
+    act = next_activation(sys, act, now.act_rate, sys.dt)
+    return advance(sys, q, qd, sys.dt[None]), qd, act
+
+
+def _damped(sys: System, now: Forward, qdd):
+    r"""$(M + h D)^{-1} M \ddot q = \ddot q - (M + h D)^{-1} h D \ddot q$."""
+    nodes, problem = tree(sys), now.problem
+    extra = sys.dt[None] * sys.joints.damping
+    armature = problem.armature + extra
+
+    def times(v):
+        motion = descend(nodes, joint_motion(nodes, problem.kin, v))
+        force = ascend(nodes, problem.inertia @ motion)
+        return project(nodes, problem.kin, force) + armature * v
+
+    inertia = problem.inertia.articulated()
+    factored = factor(nodes, problem.kin, inertia, armature)
+    inverse = lambda _, b: solve(nodes, problem.kin, factored, b, None)[0]
+    change = lax.custom_linear_solve(times, extra * qdd, inverse, symmetric=True)
+    return qdd - change
+
+
+def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
+    """Runge-Kutta of order four on the manifold, as MuJoCo: stages start from `q`."""
+    h = sys.dt[None]
+    weights, shares = (1 / 6, 1 / 3, 1 / 3, 1 / 6), (0.0, 0.5, 0.5, 1.0)
+    stage_qd, stage_act, stage_q = qd, act, q
+    mean = None
+    for weight, share in zip(weights, (*shares[1:], 0.0)):
+        now = forward(sys, constants, stage_q, stage_qd, stage_act, ctrl, external)
+        rate = (stage_qd, now.solution.qdd, now.act_rate)
+        part = jtu.tree_map(lambda x: weight * x, rate)
+        mean = part if mean is None else jtu.tree_map(jnp.add, mean, part)
+        stage_q = advance(sys, q, rate[0], share * h)
+        stage_qd = qd + share * h * rate[1]
+        stage_act = act + share * h * rate[2]
+    act = next_activation(sys, act, mean[2], sys.dt)
+    return advance(sys, q, mean[0], h), qd + h * mean[1], act
+
+
+def advance(sys: System, q, qd, dt):
+    """Moves coordinates along a velocity: `(nq, *batch)`."""
+    parts, joints = [], sys.joints
+    for kind, start, at in zip(joints.kinds, joints.q_starts, joints.v_starts):
+        if kind.nv == 1:
+            parts.append(q[start : start + 1] + dt * qd[at : at + 1])
+            continue
+        if kind is JointKind.FREE:
+            parts.append(q[start : start + 3] + dt * qd[at : at + 3])
+            start, at = start + 3, at + 3
+        quat = tuple(q[start + k : start + k + 1] for k in range(4))
+        spin = Vec3(*(qd[at + k : at + k + 1] for k in range(3)))
+        parts += integrate(quat, spin, dt)
+    return jnp.concatenate(parts)

@@ -1,0 +1,344 @@
+import pathlib
+import pickle
+
+import pytest
+
+from eqsim.io import load_mjcf, support_table, UnsupportedMJCF
+from eqsim.io.mjcf._unsupported import FEATURES, Status
+
+
+TEMPLATE = """
+<mujoco>
+  <compiler angle="radian"/>
+  <option {option}>{flag}</option>
+  {extension}
+  <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/>
+    <hfield name="hf" nrow="2" ncol="2" size="1 1 1 1"/></asset>
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1"/>
+    <body name="one" pos="0 0 1">
+      <joint name="hinge" axis="1 0 0" {joint}/>
+      <geom name="ball" size=".1" {geom}/>
+      <site name="site"/>
+    </body>
+    <body name="two" pos="0 2 1">
+      <joint name="spherical" type="ball"/>
+      <geom name="rod" type="capsule" size=".1 .2"/>
+      <site name="other_site"/>
+    </body>
+    {world}
+  </worldbody>
+  {more}
+</mujoco>
+"""
+
+
+def text(**parts):
+    names = ("option", "flag", "extension", "joint", "geom", "world", "more")
+    return TEMPLATE.format(**{name: parts.get(name, "") for name in names})
+
+
+def actuator(rest):
+    return f"<actuator>{rest}</actuator>"
+
+
+MOVING = '<body name="three"><joint/><geom name="shape" size=".1 .1 .1" {}/></body>'
+TENDON = (
+    """<tendon><fixed name="t" {}><joint joint="hinge" coef="1"/></fixed></tendon>"""
+)
+# Feature, what uses it, and a word that the error must say.
+REFUSED = {
+    "equality": (
+        {
+            "more": '<equality><weld name="weld1" body1="one" body2="two"/>'
+            '<joint joint1="hinge" active="false"/></equality>'
+        },
+        'equality constraint "weld1":',
+    ),
+    "tendon limit": ({"more": TENDON.format('limited="true" range="-1 1"')}, '"t"'),
+    "tendon spring": ({"more": TENDON.format('stiffness="3"')}, '"t"'),
+    "tendon damper": ({"more": TENDON.format('damping="3"')}, '"t"'),
+    "tendon friction": ({"more": TENDON.format('frictionloss="3"')}, '"t"'),
+    "tendon armature": ({"more": TENDON.format('armature="3"')}, '"t"'),
+    "tendon motor": (
+        {"more": TENDON.format("") + actuator('<motor name="mo" tendon="t"/>')},
+        '"mo"',
+    ),
+    "mocap": ({"world": '<body name="mo" mocap="true"/>'}, 'mocap body "mo"'),
+    "site actuator": (
+        {"more": actuator('<motor name="jet" site="site"/>')},
+        'joint "jet"',
+    ),
+    "body actuator": (
+        {"more": actuator('<adhesion name="ad" body="one" ctrlrange="0 1"/>')},
+        '"ad"',
+    ),
+    "slider crank": (
+        {
+            "more": actuator(
+                '<motor name="sc" cranksite="site" slidersite="other_site" '
+                'cranklength="3"/>'
+            )
+        },
+        '"sc"',
+    ),
+    "muscle": (
+        {"more": actuator('<muscle name="mu" joint="hinge" lengthrange="0 1"/>')},
+        '"mu"',
+    ),
+    "dcmotor": (
+        {
+            "more": actuator(
+                '<dcmotor name="dc" joint="hinge" motorconst="1" resistance="1"/>'
+            )
+        },
+        '"dc"',
+    ),
+    "pid": ({"more": actuator('<pid name="pid" joint="hinge" kp="1"/>')}, '"pid"'),
+    "user dynamics": (
+        {"more": actuator('<general name="u" joint="hinge" dyntype="user"/>')},
+        'activation dynamics other than integrator and filters in actuator "u"',
+    ),
+    "user gain": (
+        {"more": actuator('<general name="u" joint="hinge" gaintype="user"/>')},
+        'gain or bias other than fixed and affine in actuator "u"',
+    ),
+    "orientation": (
+        {"more": actuator('<orientation name="o" joint="spherical" kp="1"/>')},
+        '"o"',
+    ),
+    "delay": (
+        {"more": actuator('<motor name="d" joint="hinge" delay=".1" nsample="9"/>')},
+        'delay in actuator "d"',
+    ),
+    "actuator damping": (
+        {"more": actuator('<motor name="d" joint="hinge" damping=".1"/>')},
+        'damping or armature of actuator "d"',
+    ),
+    "actuator armature": (
+        {"more": actuator('<motor name="d" joint="hinge" armature=".1"/>')},
+        'damping or armature of actuator "d"',
+    ),
+    "ball servo": (
+        {"more": actuator('<position name="p" joint="spherical" kp="1"/>')},
+        'ball joint, actuator "p"',
+    ),
+    "stiffness polynomial": ({"joint": 'stiffness="1 2 3"'}, 'joint "hinge"'),
+    "damping polynomial": ({"joint": 'damping="1 2 3"'}, 'joint "hinge"'),
+    "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
+    "actuatorfrcrange": (
+        {
+            "joint": 'actuatorfrcrange="-1 1"',
+            "more": actuator('<motor joint="hinge"/>'),
+        },
+        'actuatorfrcrange in joint "hinge"',
+    ),
+    "actuatorgravcomp": (
+        {
+            "joint": 'actuatorgravcomp="true"',
+            "flag": '<flag actuation="disable"/>',
+            "world": '<body gravcomp="1"><joint/><geom size=".1"/></body>',
+        },
+        'joint "hinge"',
+    ),
+    "box": (
+        {"world": MOVING.format('type="box"')},
+        'contact between shapes "ball" (sphere) with "shape" (box)',
+    ),
+    "ellipsoid": (
+        {"world": MOVING.format('type="ellipsoid"')},
+        '"floor" (plane) with "shape" (ellipsoid)',
+    ),
+    "mesh": (
+        {
+            "world": '<body name="three"><joint/>'
+            '<geom name="shape" type="mesh" mesh="m"/></body>'
+        },
+        '"floor" (plane) with "shape" (mesh)',
+    ),
+    "hfield": (
+        {"world": '<geom name="hills" type="hfield" hfield="hf"/>'},
+        '"hills" (hfield) with "ball" (sphere)',
+    ),
+    "condim": (
+        {"geom": 'condim="4"'},
+        '(condim 4 or 6) of contact "floor" (plane) with "ball" (sphere), ',
+    ),
+    "surfacevel": ({"geom": 'surfacevel="1 0 0 0 0 0"'}, 'geom "ball"'),
+    "adhesion": ({"geom": 'adhesion="1"'}, 'adhesion of geom "ball"'),
+    "pair adhesion": (
+        {
+            "more": '<contact><pair name="pr" geom1="floor" geom2="ball" adhesion="1"/>'
+            "</contact>"
+        },
+        'adhesion of pair "pr"',
+    ),
+    "mixed solref": ({"geom": 'solref="0.02 -1"'}, 'element "ball"'),
+    "fluidshape": (
+        {"option": 'density="1"', "geom": 'fluidshape="ellipsoid"'},
+        'fluidshape of geom "ball"',
+    ),
+    "flex": (
+        {
+            "world": '<flexcomp name="rope" type="grid" count="3 1 1" '
+            'spacing=".1 .1 .1" dim="1" mass="1"/>'
+        },
+        'flex "rope"',
+    ),
+    "implicit": ({"option": 'integrator="implicit"'}, 'integrator "implicit"'),
+    "implicitfast": (
+        {"option": 'integrator="implicitfast"'},
+        'integrator "implicitfast"',
+    ),
+    "discrete": ({"option": 'integrator="discrete"'}, 'integrator "discrete"'),
+    "elliptic": ({"option": 'cone="elliptic"'}, 'cone "elliptic"'),
+    "noslip": ({"option": 'noslip_iterations="3"'}, "noslip_iterations=3"),
+    "override": ({"flag": '<flag override="enable"/>'}, 'flag override="enable"'),
+    "sleep": ({"flag": '<flag sleep="enable"/>'}, 'flag sleep="enable"'),
+    "diagexact": ({"flag": '<flag diagexact="enable"/>'}, 'flag diagexact="enable"'),
+    "speculative": (
+        {"flag": '<flag speculative="enable"/>'},
+        'flag speculative="enable"',
+    ),
+    "multiccd": (
+        {
+            "flag": '<flag multiccd="disable"/>',
+            "world": '<geom name="can" type="cylinder" size=".1 .1" contype="2"/>'
+            '<body><joint/><geom type="capsule" size=".1 .1" conaffinity="2" '
+            'contype="0"/></body>',
+            "geom": 'contype="0" conaffinity="0"',
+        },
+        'capsule with cylinder multiccd="disable"',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case):
+    parts, says = REFUSED[case]
+    with pytest.raises(UnsupportedMJCF) as error:
+        load_mjcf(text(**parts))
+    message = str(error.value)
+    assert message.startswith("The MJCF text uses ") and "does not simulate:" in message
+    assert says in message
+
+
+def test_the_template_itself_is_accepted():
+    assert load_mjcf(text()).nlink == 2
+
+
+def test_everything_at_once_is_listed_once(tmp_path):
+    cases = [
+        "equality",
+        "mocap",
+        "springyield",
+        "implicit",
+        "sleep",
+        "surfacevel",
+        "noslip",
+    ]
+    parts: dict[str, str] = {}
+    for case in cases:
+        for name, part in REFUSED[case][0].items():
+            parts[name] = f"{parts.get(name, '')} {part}"
+    file = tmp_path / "robot.xml"
+    file.write_text(text(**parts))
+    with pytest.raises(UnsupportedMJCF) as error:
+        load_mjcf(file)
+    message = str(error.value)
+    assert message.startswith(f"robot.xml uses {len(cases)} features that eqsim")
+    assert len(message.splitlines()) == 1 + len(cases) == 1 + len(error.value.problems)
+    for case in cases:
+        assert REFUSED[case][1] in message
+    assert str(pickle.loads(pickle.dumps(error.value))) == message
+
+
+def test_every_refused_feature_has_a_test():
+    """Every row of the table that refuses something is provoked above."""
+    provoked = set()
+    for parts, _ in REFUSED.values():
+        with pytest.raises(UnsupportedMJCF) as error:
+            load_mjcf(text(**parts))
+        provoked |= {feature.name for feature, _ in error.value.problems}
+    refused = {row.name for row in FEATURES if row.status is Status.REFUSED}
+    # A plugin cannot be loaded here: it needs a library from elsewhere.
+    assert refused - provoked <= {"plugin"}
+
+
+ACCEPTED = {
+    "idle tendon": ({"more": TENDON.format("")}, 'idle tendon "t"'),
+    "inactive equality": (
+        {
+            "more": '<equality><joint name="e" joint1="hinge" active="false"/>'
+            "</equality>"
+        },
+        'inactive equality constraint "e"',
+    ),
+    "disabled equality": (
+        {
+            "flag": '<flag equality="disable"/>',
+            "more": '<equality><joint name="e" joint1="hinge"/></equality>',
+        },
+        'inactive equality constraint "e"',
+    ),
+    "gap": ({"geom": 'gap="1"'}, 'contact gap of geom "ball"'),
+    "sensor": (
+        {"more": '<sensor><jointpos name="s" joint="hinge"/></sensor>'},
+        'sensor "s"',
+    ),
+    "keyframe": ({"more": '<keyframe><key name="k"/></keyframe>'}, 'keyframe "k"'),
+    "solver": ({"option": 'solver="CG" iterations="3"'}, "solver, iterations"),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_accepted_with_a_note(case):
+    parts, note = ACCEPTED[case]
+    (found,) = load_mjcf(text(**parts)).notes
+    assert found.startswith((note, f"solver setting {note}"))
+
+
+SILENT = {
+    "flags": {
+        "flag": '<flag warmstart="disable" energy="enable" fwdinv="enable" '
+        'invdiscrete="enable" sensor="disable" island="disable" midphase="disable" '
+        'autoreset="disable" nativeccd="disable" multiccd="disable"/>'
+    },
+    "frictionless elliptic": {
+        "option": 'cone="elliptic"',
+        "flag": '<flag contact="disable"/>',
+    },
+    "condim of a shape that touches nothing": {
+        "geom": 'condim="6" contype="0" conaffinity="0" adhesion="1"'
+    },
+    "boxes apart": {
+        "world": MOVING.format('type="box" contype="0" conaffinity="2"'),
+    },
+    "frcrange without actuator": {"joint": 'actuatorfrcrange="-1 1"'},
+    "dead polynomials": {
+        "joint": 'stiffness="1 2" damping="1 2"',
+        "flag": '<flag spring="disable" damper="disable"/>',
+    },
+    "ball motor": {"more": actuator('<motor joint="spherical" gear="1 2 3"/>')},
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_accepted_silently(case):
+    assert load_mjcf(text(**SILENT[case])).notes == ()
+
+
+def test_long_lists_are_shortened():
+    bodies = "".join(
+        f'<body><joint/><geom name="box{i}" type="box" size=".1 .1 .1"/></body>'
+        for i in range(9)
+    )
+    with pytest.raises(UnsupportedMJCF, match="and [0-9]+ more") as error:
+        load_mjcf(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
+    assert len(error.value.problems[0][1]) == 36
+
+
+def test_table_in_the_docs_is_up_to_date():
+    page = pathlib.Path(__file__).parents[3] / "docs" / "mjcf-support.md"
+    text = "The table has changed: write eqsim.io.support_table() to the page again."
+    assert page.read_text() == support_table(), text

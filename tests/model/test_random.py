@@ -1,0 +1,116 @@
+import jax
+import jax.random as jr
+import mujoco
+import numpy as np
+import pytest
+from helpers import tree_allclose
+from hypothesis import given, strategies as st
+
+from eqsim.io import write_mjcf
+from eqsim.model import (
+    Activation,
+    JointKind,
+    neutral,
+    random_configuration,
+    random_system,
+    validate,
+)
+
+
+seeds = st.integers(0, 100_000)
+
+
+@given(seeds, st.integers(1, 12))
+def test_systems_make_sense(seed, nlink):
+    sys = random_system(seed, nlink, num_roots=1 + seed % nlink)
+    validate(sys)
+    assert sys.nlink == nlink and sys.nv > 0
+    assert sys.links.parents.count(-1) == 1 + seed % nlink
+
+
+@given(seeds)
+def test_mass_matrix_is_well_conditioned(seed):
+    sys = random_system(seed)
+    m = mujoco.MjModel.from_xml_string(write_mjcf(sys))
+    d = mujoco.MjData(m)
+    q, qd = random_configuration(seed, sys)
+    d.qpos[:], d.qvel[:] = q, qd
+    mujoco.mj_forward(m, d)
+    matrix = np.zeros((m.nv, m.nv))
+    for row, unit in zip(matrix, np.eye(m.nv)):
+        mujoco.mj_mulM(m, d, row, unit)
+    values = np.linalg.eigvalsh(matrix)
+    assert values[0] > 1e-5 and values[-1] / values[0] < 1e6
+
+
+def test_the_seed_decides():
+    same = random_system(3), random_system(3)
+    assert tree_allclose(*same, rtol=0, atol=0)
+    other = random_system(4)
+    assert jax.tree.structure(same[0]) != jax.tree.structure(other)
+    key = jr.key(7)
+    assert tree_allclose(random_system(key), random_system(key), rtol=0, atol=0)
+    assert tree_allclose(random_system(jr.PRNGKey(7)), random_system(key))
+
+
+@pytest.mark.parametrize("kind", JointKind)
+def test_one_kind_of_joint(kind):
+    for seed in range(10):
+        sys = random_system(seed, joints=(kind,))
+        assert set(sys.joints.kinds) == {kind}
+
+
+def test_everything_appears():
+    systems = [random_system(seed, with_fluid=seed % 2 == 0) for seed in range(60)]
+
+    def some(fact):
+        return any(fact(sys) for sys in systems)
+
+    assert some(lambda s: len(set(s.joints.links)) < s.njoint)
+    assert some(lambda s: set(range(s.nlink)) - set(s.joints.links))
+    assert some(lambda s: any(s.links.translating))
+    assert some(lambda s: s.pairs.geoms) and some(lambda s: s.excludes)
+    assert some(lambda s: s.na > 0) and some(lambda s: any(s.actuators.in_parent))
+    assert some(lambda s: not s.filter_parent) and some(lambda s: s.has_fluid)
+    assert some(lambda s: np.any(s.links.mass == 0))
+    assert some(lambda s: np.any(s.links.gravity_compensation > 0))
+    assert some(lambda s: any(s.joints.has_friction))
+    limited = {
+        k for s in systems for k, on in zip(s.joints.kinds, s.joints.limited) if on
+    }
+    assert limited == set(JointKind) - {JointKind.FREE}
+    activations = {k for s in systems for k in s.actuators.activation}
+    assert activations == set(Activation)
+    assert len({k for s in systems for k in s.geoms.kinds}) == 5
+
+
+def test_parts_can_be_left_out():
+    sys = random_system(
+        0,
+        with_geoms=False,
+        with_actuators=False,
+        with_limits=False,
+        with_friction=False,
+    )
+    assert sys.ngeom == 0 and sys.nu == 0 and sys.pairs.geoms == ()
+    assert not any(sys.joints.limited) and not any(sys.joints.has_friction)
+
+
+def test_impossible_requests():
+    with pytest.raises(ValueError, match="1 <= num_roots <= nlink"):
+        random_system(0, nlink=2, num_roots=3)
+    with pytest.raises(ValueError, match="at least one kind"):
+        random_system(0, joints=())
+
+
+@given(seeds)
+def test_configurations(seed):
+    sys = random_system(seed)
+    q, qd = random_configuration(seed, sys)
+    assert q.shape == (sys.nq,) and qd.shape == (sys.nv,)
+    for kind, start in zip(sys.joints.kinds, sys.joints.q_starts):
+        if kind.nq > 1:
+            quat = q[start + kind.nq - 4 : start + kind.nq]
+            assert np.isclose(np.linalg.norm(quat), 1)
+    rest, still = random_configuration(seed, sys, scale=0.0)
+    assert np.allclose(rest, neutral(sys)) and not np.any(still)

@@ -1,0 +1,87 @@
+import assets
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from eqsim.io import load_mjcf
+from eqsim.model import random_system, show
+
+
+HOPPER = """\
+System: 4 links, 6 joints (nq 6, nv 6), 3 actuators (nu 3, na 0), 5 shapes
+dt 0.002 s, RK4, gravity (0, 0, -9.81) m/s^2
+
+world
+  shape floor: plane
+└─ torso  3.665 kg
+   │  joint rootx: slide, axis (1, 0, 0)
+   │  joint rootz: slide, axis (0, 0, 1)
+   │  joint rooty: hinge, axis (0, 1, 0)
+   │  shape torso_geom: capsule (0.05, 0.2)
+   └─ thigh  4.058 kg
+      │  joint thigh_joint: hinge, axis (0, -1, 0), range (-2.618, 0)
+      │  shape thigh_geom: capsule (0.05, 0.225)
+      └─ leg  2.781 kg
+         │  joint leg_joint: hinge, axis (0, -1, 0), range (-2.618, 0)
+         │  shape leg_geom: capsule (0.04, 0.25)
+         └─ foot  5.316 kg
+               joint foot_joint: hinge, axis (0, -1, 0), range (-0.7854, 0.7854)
+               shape foot_geom: capsule (0.06, 0.195)
+
+actuators
+  actuator0: joint thigh_joint, gear (200), ctrl (-1, 1)
+  actuator1: joint leg_joint, gear (200), ctrl (-1, 1)
+  actuator2: joint foot_joint, gear (200), ctrl (-1, 1)"""
+
+
+def test_one_robot():
+    sys = load_mjcf(assets.path("hopper"))
+    assert show(sys) == str(sys) == HOPPER
+
+
+def test_notes_and_medium():
+    assert '"left_hipknee"' in str(load_mjcf(assets.path("humanoid")))
+    assert "medium: density 4000" in str(load_mjcf(assets.path("swimmer")))
+
+
+def test_contact_exceptions():
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+    <body name="a"><joint/><geom name="g" size=".1"/></body></worldbody>
+    <contact><pair geom1="floor" geom2="g"/><exclude body1="world" body2="a"/></contact>
+    </mujoco>"""
+    shown = str(load_mjcf(text))
+    assert "pair floor with g" in shown and "never world with a" in shown
+
+
+def test_batch():
+    sys = load_mjcf(assets.path("hopper"))
+    masses = jnp.stack([sys.links.mass, 2 * sys.links.mass])
+    fleet = eqx.filter_vmap(
+        lambda mass: eqx.tree_at(lambda s: s.links.mass, sys, mass)
+    )(masses)
+    shown = str(fleet)
+    assert "a batch of shape (2,)" in shown
+    assert "torso  [2] kg" in shown
+    # What all have in common is still a number.
+    assert "dt 0.002 s" in shown and "capsule (0.05, 0.2)" in shown
+
+
+def test_tracing():
+    texts = []
+
+    @jax.jit
+    def traced(sys):
+        texts.append(str(sys))
+        return sys.dt
+
+    traced(load_mjcf(assets.path("hopper")))
+    assert "torso  [] kg" in texts[0] and "gravity [3]" in texts[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_anything_can_be_shown(seed):
+    sys = random_system(seed, nlink=1 + seed % 7, num_roots=1)
+    assert all(name in str(sys) for name in (*sys.links.names, *sys.joints.names))
+    assert str(eqx.filter_eval_shape(lambda s: s, sys))
+    assert str(jax.tree.map(lambda _: None, sys))

@@ -1,0 +1,148 @@
+"""What CONTRIBUTING.md asks of the code, as far as a program can see it."""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+
+ROOT = pathlib.Path(__file__).parents[1]
+LIBRARIES = [ROOT / "eqsim", ROOT / "zoo" / "eqsim_zoo"]
+FILES = sorted(file for folder in LIBRARIES for file in folder.rglob("*.py"))
+FUNCTION_LINES, ENTRY_POINT_LINES, FILE_LINES = 60, 100, 400
+BANNED_CALLS = {
+    "super": "fields and `__init__` stand in one class; vary by wrapping",
+    "hasattr": "give the type a method or a field",
+    "getattr": "give the type a method or a field",
+    "print": "return what there is to know; only the command line prints",
+}
+# MuJoCo's structures are read by the names in a table, here and nowhere else.
+READS_BY_NAME = [ROOT / "eqsim" / "io" / "mjcf"]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+each_file = pytest.mark.parametrize(
+    "file", FILES, ids=lambda f: str(f.relative_to(ROOT))
+)
+
+
+def _parse(file):
+    return ast.parse(file.read_text())
+
+
+def _entry_points():
+    """The names that a user writes as `eqsim.name`."""
+    nodes = ast.walk(_parse(ROOT / "eqsim" / "__init__.py"))
+    imports = (node for node in nodes if isinstance(node, ast.ImportFrom))
+    return {alias.name for node in imports for alias in node.names}
+
+
+def _fail(file, problems):
+    lines = [f"{file.relative_to(ROOT)}:{line}: {text}" for line, text in problems]
+    assert not lines, "\n" + "\n".join(lines)
+
+
+@each_file
+def test_sizes(file):
+    entry_points, problems = _entry_points(), []
+    lines = len(file.read_text().splitlines())
+    if lines > FILE_LINES:
+        problems.append((1, f"{lines} lines; at most {FILE_LINES}: split off one idea"))
+    for node in ast.walk(_parse(file)):
+        if isinstance(node, FUNCTIONS):
+            limit = ENTRY_POINT_LINES if node.name in entry_points else FUNCTION_LINES
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if lines > limit:
+                text = f"`{node.name}` has {lines} lines; at most {limit}"
+                problems.append((node.lineno, text))
+    _fail(file, problems)
+
+
+@each_file
+def test_banned_constructs(file):
+    problems = []
+    for node in ast.walk(_parse(file)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            allowed = (name == "print" and "_cli" in file.parts) or (
+                name == "getattr" and file.parent in READS_BY_NAME
+            )
+            if name in BANNED_CALLS and not allowed:
+                problems.append((node.lineno, f"`{name}`: {BANNED_CALLS[name]}"))
+        if isinstance(node, ast.ImportFrom):
+            if node.module == "__future__":
+                text = "annotations must not become strings: jaxtyping reads them"
+                problems.append((node.lineno, text))
+            if any(alias.name == "*" for alias in node.names):
+                problems.append((node.lineno, "`import *`: name what is imported"))
+        if isinstance(node, FUNCTIONS) and node.args.kwarg is not None:
+            inside = (n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+            if node.args.kwarg.arg not in inside:
+                text = (
+                    f"`**{node.args.kwarg.arg}` is swallowed: a misspelling would pass"
+                )
+                problems.append((node.lineno, text))
+    _fail(file, problems)
+
+
+@each_file
+def test_concrete_classes_are_final(file):
+    """A class of ours that is inherited from is called `Abstract...`."""
+    ours = {
+        node.name
+        for other in FILES
+        for node in ast.walk(_parse(other))
+        if isinstance(node, ast.ClassDef)
+    }
+    problems = []
+    for node in ast.walk(_parse(file)):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for base in node.bases:
+            base = base.value if isinstance(base, ast.Subscript) else base
+            name = base.attr if isinstance(base, ast.Attribute) else ast.unparse(base)
+            if name in ours and not name.lstrip("_").startswith("Abstract"):
+                text = f"`{node.name}` inherits from the concrete class `{name}`"
+                problems.append((node.lineno, text))
+    _fail(file, problems)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for file in FILES if file.name == "__init__.py"],
+    ids=lambda f: str(f.relative_to(ROOT)),
+)
+def test_init_only_exports(file):
+    tree, problems = _parse(file), []
+    if ast.get_docstring(tree) is None:
+        problems.append((1, "a package says in one sentence what it holds"))
+    is_root = file.parent in LIBRARIES
+    for node in tree.body:
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        # The version and the type-check hook, in the root of a library only.
+        setup = is_root and isinstance(node, (ast.Assign, ast.If, ast.Import))
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            for alias in node.names:
+                if alias.asname != alias.name:
+                    text = f"write `{alias.name} as {alias.name}`: it is public"
+                    problems.append((node.lineno, text))
+        elif not (docstring or setup):
+            problems.append((node.lineno, "only re-exports belong here"))
+    if len(file.read_text().splitlines()) > 80:
+        problems.append((1, "more than 80 lines of public names"))
+    _fail(file, problems)
+
+
+def test_no_paths_of_one_machine():
+    folders = "eqsim zoo plugins tests benchmarks docs .ci".split()
+    inside = [f for folder in folders for f in (ROOT / folder).rglob("*")]
+    suffixes = {"", ".py", ".md", ".toml", ".txt", ".json", ".html", ".yml"}
+    pattern = re.compile(r"(?<![\w.:/*-])/(home|root|Users|tmp|work)/\w")
+    found = []
+    for file in [*ROOT.iterdir(), *inside]:
+        if file.is_file() and file.suffix in suffixes:
+            lines = enumerate(file.read_text(errors="ignore").splitlines(), 1)
+            found += [
+                f"{file}:{i}: {line}" for i, line in lines if pattern.search(line)
+            ]
+    assert not found, "\n".join(found)
