@@ -10,10 +10,23 @@ if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
 
     install_import_hook("eqsim", "beartype.beartype")
 
-from . import model as model, spatial as spatial
+from . import (
+    contact as contact,
+    dynamics as dynamics,
+    envs as envs,
+    io as io,
+    kinematics as kinematics,
+    model as model,
+    pipelines as pipelines,
+    spatial as spatial,
+)
 from ._errors import RESULTS as RESULTS
 from ._registry import ENVS as ENVS, PIPELINES as PIPELINES
+from ._rollout import rollout as rollout, Trajectory as Trajectory
+from .envs import AbstractEnv as AbstractEnv, make as make, Timestep as Timestep
+from .io import load as load, load_mjcf as load_mjcf, save as save
 from .model import State as State, System as System
+from .pipelines import AbstractPipeline as AbstractPipeline, Generalized as Generalized
 
 
 __version__ = importlib.metadata.version("eqsim")

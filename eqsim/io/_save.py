@@ -61,7 +61,7 @@ def save(path: str | os.PathLike, tree: PyTree) -> None:
     header = json.dumps({"format": _FORMAT, "leaves": leaves, "structure": structure})
     arrays[_HEADER] = np.frombuffer(header.encode(), np.uint8)
     with open(path, "wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def load(path: str | os.PathLike, like: PyTree = None) -> PyTree:

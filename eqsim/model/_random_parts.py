@@ -347,11 +347,14 @@ def random_actuators(rng: np.random.Generator, plan: Plan) -> Actuators:
 def _actuator(rng: np.random.Generator, kind: JointKind) -> dict[str, Any]:
     gear = np.zeros(6)
     gear[: kind.nv] = rng.uniform(0.5, 3, kind.nv) * rng.choice([-1, 1], kind.nv)
-    strength, brake = rng.uniform(0.5, 5), rng.uniform(0, 1)
+    strength = rng.uniform(0.5, 5)
+    # What the joint feels of a servo grows with the square of the gear.
+    servo, brake = rng.uniform([0.5, 0], [5, 0.2]) / np.max(gear**2)
     motor = ([strength, 0, 0], [0, 0, 0])
     velocity = ([brake, 0, 0], [0, 0, -brake])
-    position = ([strength, 0, 0], [0, -strength, -brake])
-    affine = ([strength, *rng.uniform(-0.3, 0.3, 2)], [*rng.normal(size=2), -brake])
+    position = ([servo, 0, 0], [0, -servo, -brake])
+    mixed = 0.1 * rng.uniform(-brake, brake, 2)
+    affine = ([strength, *mixed], [rng.normal(), -servo, -brake])
     # Position servos on balls wrap their setpoint in MuJoCo.
     laws = [motor, velocity, position, affine] if kind.nv == 1 else [motor, velocity]
     gain, bias = laws[rng.integers(len(laws))]

@@ -5,6 +5,7 @@ from typing import Any, TYPE_CHECKING
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ._kinds import Activation
 
@@ -126,7 +127,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _known(value: Any) -> bool:
-    unknown = (jax.core.Tracer, jax.ShapeDtypeStruct)
+    unknown = (Tracer, jax.ShapeDtypeStruct)
     return _is_array(value) and not isinstance(value, unknown)
 
 

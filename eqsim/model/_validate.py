@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ._kinds import JointKind
 from ._system import System
@@ -92,9 +93,7 @@ def _check_shape(value: Any, name: str, size: str, count: int, meaning: str) -> 
 
 def _known(value: Any) -> np.ndarray | None:
     """The numbers, or None if they are being traced or are placeholders."""
-    if isinstance(value, jax.core.Tracer) or not isinstance(
-        value, (jax.Array, np.ndarray)
-    ):
+    if isinstance(value, Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
         return None
     return np.asarray(value)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...model import Activation, Actuators
 from ._flags import Flags
+from ._mujoco import engine
 from ._names import element_names
 
 
@@ -19,8 +20,7 @@ _ACTIVATIONS = (
 
 def read_actuators(model: Any, flags: Flags) -> Actuators:
     """Translates the actuators of a `mujoco.MjModel`, all of which act on joints."""
-    import mujoco
-
+    mujoco = engine()
     fixed = model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED)
     unbiased = model.actuator_biastype == int(mujoco.mjtBias.mjBIAS_NONE)
     gain = np.array(model.actuator_gainprm[:, :3])

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from ._mujoco import engine
+
 
 class Flags(NamedTuple):
     """What a model's flags leave switched on.
@@ -31,8 +33,7 @@ class Flags(NamedTuple):
 
 def read_flags(model: Any) -> Flags:
     """Reads the flags of a `mujoco.MjModel`."""
-    import mujoco
-
+    mujoco = engine()
     bit = mujoco.mjtDisableBit
 
     def on(*bits) -> bool:

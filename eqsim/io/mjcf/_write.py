@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ...model import Activation, Integrator, JointKind, System
 
@@ -54,7 +55,7 @@ def write_mjcf(sys: System) -> str:
 
 def _concrete(sys: System) -> System:
     leaves = jax.tree_util.tree_leaves(sys)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         raise ValueError(
             "write_mjcf needs numbers: call it outside jit, grad and vmap."
         )
@@ -184,7 +185,7 @@ def _write_joints(body: ET.Element, sys: System, link: int) -> None:
         _add(body, "joint", attributes)
 
 
-def _same(values: np.ndarray, joint: str, what: str) -> Any:
+def _same(values: Any, joint: str, what: str) -> Any:
     if not np.all(values == values[0]):
         raise ValueError(
             f"Joint {joint!r} has different {what} in its degrees of freedom "

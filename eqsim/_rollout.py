@@ -1,0 +1,145 @@
+"""The only loop over `env.step` in eqsim."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import jax.tree_util as jtu
+from jax import lax
+from jax.sharding import AxisType, PartitionSpec
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from .envs import AbstractEnv, Timestep
+from .model import State
+
+
+class Trajectory(eqx.Module):
+    """What happened, with a leading axis of time (behind an axis of environments).
+
+    **Arguments:**
+
+    - `state`: before each step.
+    - `action`: of each step.
+    - `timestep`: what each step reported.
+    - `last`: the state after the last step, without axis of time.
+    """
+
+    state: State
+    action: Float[Array, "..."]
+    timestep: Timestep
+    last: State
+
+
+def rollout(
+    env: AbstractEnv,
+    policy: Callable[[Float[Array, " nobs"], PRNGKeyArray], Float[Array, " nu"]],
+    key: PRNGKeyArray,
+    length: int,
+    *,
+    state: State | None = None,
+    env_axes: PyTree = None,
+    collect: Callable[[State, Array, Timestep], Any] | None = None,
+) -> Any:
+    """Runs a policy in an environment.
+
+    It is compiled, once for all numbers. A batch of keys runs a batch of environments,
+    spread over all devices of the default backend if their number divides the batch
+    (`jax.config.update("jax_num_cpu_devices", n)`, before JAX is first used, makes `n`
+    devices of a CPU). Inside another transformation it is an ordinary function.
+
+    **Arguments:**
+
+    - `policy`: `(obs, key) -> action`; a function, or a module with `__call__`.
+    - `key`: one key, or an array of them: one environment per key.
+    - `length`: number of control steps.
+    - `state`: where to start (one per key); by default `env.reset`.
+    - `env_axes`: which leaves of `env` differ between environments, as the `in_axes` of
+        `eqx.filter_vmap`: `eqx.if_array(0)` for an environment made by
+        `eqx.filter_vmap`. By default all share one.
+    - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by default
+        everything.
+
+    **Returns:** a `Trajectory`; with `collect`, the pair of what was kept and the last
+    state.
+
+    **Raises:** `ValueError` if the length is not positive or shapes are wrong.
+    """
+    if length < 1:
+        raise ValueError(f"A rollout of length {length}; at least one step is needed.")
+    if key.ndim > 1:
+        raise ValueError(
+            f"`key` has shape {key.shape}: one key or a vector of keys is expected. Use "
+            "`eqx.filter_vmap` for more axes."
+        )
+    args = (env, policy, key, state)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jtu.tree_leaves(args)):
+        return _batched(env, policy, key, state, length, env_axes, collect)
+    return _compiled(env, policy, key, state, length, env_axes, collect)
+
+
+@eqx.filter_jit
+def _compiled(env, policy, key, state, length, env_axes, collect):
+    devices = jax.devices()
+    if key.ndim == 0 or len(devices) == 1 or key.shape[0] % len(devices):
+        return _batched(env, policy, key, state, length, env_axes, collect)
+    # Each device solves its own batch, so that none waits for another's contacts.
+    mesh = jax.make_mesh((len(devices),), ("batch",), (AxisType.Auto,))
+    split, whole = PartitionSpec("batch"), PartitionSpec()
+    axes = jtu.tree_leaves(_axes(env, env_axes))
+    dynamic, static = eqx.partition((env, policy, key, state), eqx.is_array)
+    specs = (
+        [split if axis == 0 else whole for axis in axes],
+        whole,
+        split,
+        split,
+    )
+    leaves = [jtu.tree_leaves(part) for part in dynamic]
+    treedefs = [jtu.tree_structure(part) for part in dynamic]
+
+    def local(*parts):
+        trees = [jtu.tree_unflatten(t, p) for t, p in zip(treedefs, parts)]
+        env, policy, key, state = eqx.combine(tuple(trees), static)
+        return _batched(env, policy, key, state, length, env_axes, collect)
+
+    run = jax.shard_map(
+        local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False
+    )
+    return run(*leaves)
+
+
+def _axes(env, env_axes):
+    """The batch axis of each array leaf of `env`: 0, or -1 for none."""
+    arrays = eqx.filter(env, eqx.is_array)
+    if env_axes is None or isinstance(env_axes, int):
+        return jtu.tree_map(lambda _: -1 if env_axes is None else env_axes, arrays)
+    if callable(env_axes):
+        return jtu.tree_map(lambda x: -1 if env_axes(x) is None else env_axes(x), arrays)
+    is_none = lambda x: x is None
+    return jtu.tree_map(
+        lambda axis, part: _axes(part, axis), env_axes, env, is_leaf=is_none
+    )
+
+
+def _batched(env, policy, key, state, length, env_axes, collect):
+    if key.ndim == 0:
+        return _single(env, policy, key, state, length, collect)
+    run = lambda env, key, state: _single(env, policy, key, state, length, collect)
+    axes = (env_axes, 0, None if state is None else 0)
+    return eqx.filter_vmap(run, in_axes=axes)(env, key, state)
+
+
+def _single(env, policy, key, state, length, collect):
+    key_reset, key_policy = jr.split(key)
+    if state is None:
+        state, _ = env.reset(key_reset)
+
+    def step(state, key):
+        action = policy(env.observe(state), key)
+        new, timestep = env.step(state, action)
+        kept = (state, action, timestep)
+        return new, kept if collect is None else collect(*kept)
+
+    last, kept = lax.scan(step, state, jr.split(key_policy, length))
+    return Trajectory(*kept, last) if collect is None else (kept, last)

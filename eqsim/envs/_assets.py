@@ -1,0 +1,25 @@
+"""The model files that Gymnasium ships."""
+
+import functools as ft
+import importlib.util
+import pathlib
+
+from ..io import load_mjcf
+from ..model import System
+
+
+@ft.cache
+def gymnasium_model(name: str) -> System:
+    """The system of one of Gymnasium's MuJoCo model files, for instance `"ant.xml"`.
+
+    **Raises:** `ImportError` if Gymnasium is missing, `FileNotFoundError` if the file is.
+    """
+    # Found, not imported: only the files are wanted.
+    spec = importlib.util.find_spec("gymnasium")
+    if spec is None or spec.origin is None:
+        raise ImportError(
+            "The model files come with Gymnasium, which is not installed. Run "
+            "`pip install gymnasium`."
+        )
+    folder = pathlib.Path(spec.origin).parent / "envs" / "mujoco" / "assets"
+    return load_mjcf(folder / name)
