@@ -35,6 +35,9 @@ from ._staging import staged
 
 _Leaves = tuple[Any, ...]
 
+import os
+_TILE = int(os.environ.get("TILE", 128))
+
 
 def batch_last(fn: Callable) -> Callable:
     """Makes `fn` one call that keeps batch axes last, under every transformation.
@@ -58,6 +61,16 @@ def batch_last(fn: Callable) -> Callable:
         return jtu.tree_unflatten(out_treedef, out)
 
     return wrapper
+
+
+def full_batch(first: tuple, *others):
+    """Gives the arrays of `first` the batch axes of everything, for use inside a
+    function given to `batch_last`, where loops carry arrays. The first array of `first`
+    must have one axis that is not a batch axis."""
+    nbatch = jtu.tree_leaves(first)[0].ndim - 1
+    arrays = [x for x in jtu.tree_leaves((first, others)) if eqx.is_array(x)]
+    batch = _batch_shape(arrays, nbatch)
+    return jtu.tree_map(lambda x: _broadcast_batch(x, batch), first)
 
 
 def _to_jax(leaf):
@@ -293,7 +306,30 @@ def _run(*leaves, call, nbatch):
 
 def _run_staged(*leaves, call, nbatch):
     with staged():
+        return _tiled(leaves, call, nbatch)
+
+
+def _tiled(leaves, call, nbatch: int):
+    """Runs long batches in tiles that fit the caches of a core."""
+    size = _batch_shape(leaves, nbatch)[-1] if nbatch else 1
+    if size <= _TILE or size % _TILE:
         return call(leaves, nbatch)
+    if isinstance(call, _Cotangent) and any(nbatch - 1 in s for s in call.summed):
+        return call(leaves, nbatch)
+    split = [leaf.shape[-1] == size for leaf in leaves]
+    tiles = [
+        jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], size // _TILE, _TILE), -2, 0)
+        for leaf, is_split in zip(leaves, split)
+        if is_split
+    ]
+
+    def one(tile):
+        tile = iter(tile)
+        full = [next(tile) if s else leaf for s, leaf in zip(split, leaves)]
+        return call(tuple(full), nbatch)
+
+    out = jax.lax.map(one, tiles)
+    return tuple(jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], size) for x in out)
 
 
 mlir.register_lowering(_call_p, mlir.lower_fun(_run, multiple_results=True))

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from .._staging import stage
 from ..model import accumulate, concatenate, System, take, Tree
-from ..spatial import ArticulatedInertia, Force, force_at, Motion, point_stiffness, Sym3, Vec3
+from ..spatial import ArticulatedInertia, Force, force_at, Mat3, Motion, skew, Sym3, Vec3
 from ._plan import ContactPlan
 from ._rows import (
     BallRows,
@@ -65,6 +65,7 @@ def _project(rows: PointRows, rate: Vec3, offsets=(0.0, 0.0, 0.0)) -> tuple:
     return _edges(*along)
 
 
+@stage
 def _combine(rows: PointRows, edges) -> Vec3:
     """The force of given edge forces."""
     a, b, c, d = edges
@@ -73,6 +74,7 @@ def _combine(rows: PointRows, edges) -> Vec3:
     )
 
 
+@stage
 def _point_rates(where: Layout, rows: Rows, motion: Motion) -> tuple[Vec3, Vec3]:
     anchored = take(motion, where.anchored).at(rows.anchored.arms[0])
     one, two = ([end[k] for end in where.moving] for k in (0, 1))
@@ -81,10 +83,14 @@ def _point_rates(where: Layout, rows: Rows, motion: Motion) -> tuple[Vec3, Vec3]
     return anchored, moving
 
 
-@stage
 def residuals(where: Layout, rows: Rows, motion: Motion, qdd) -> Values:
     r"""$x = J a - a_\mathrm{ref}$, given the motion $J a$ of each node."""
-    anchored, moving = _point_rates(where, rows, motion)
+    return _residuals(where, rows, _point_rates(where, rows, motion), qdd)
+
+
+@stage
+def _residuals(where: Layout, rows: Rows, rates, qdd) -> Values:
+    anchored, moving = rates
     limited = take(qdd, where.limited)
     spin = Vec3(*(take(qdd, [d + k for d in where.balls]) for k in range(3)))
     return Values(
@@ -157,43 +163,87 @@ def forces(rows: Rows, piece: Values, x: Values) -> Values:
     )
 
 
-@stage
 def generalized(tree: Tree, where: Layout, rows: Rows, force: Values, nv: int):
     r"""$J^T f$ as forces on nodes about the origins of their trees, and joint forces."""
     pushes, nodes = [], []
     if where.anchored:
         push = _combine(rows.anchored, force.anchored)
-        pushes.append(force_at(rows.anchored.arms[0], push))
-        nodes += where.anchored
+        pushes.append((rows.anchored.arms[0], push))
+        nodes.append(where.anchored)
     if where.moving:
         push = _combine(rows.moving, force.moving)
         arms = rows.moving.arms
-        pushes += [-force_at(arms[0], push), force_at(arms[1], push)]
-        nodes += [end[0] for end in where.moving] + [end[1] for end in where.moving]
-    on_nodes = accumulate(concatenate(pushes), nodes, tree.size) if pushes else None
+        pushes += [(arms[0], -push), (arms[1], push)]
+        nodes += [tuple(end[k] for end in where.moving) for k in (0, 1)]
+    on_nodes = _push_nodes(tree, tuple(nodes), pushes) if pushes else None
+    return on_nodes, _push_joints(where, rows, force, nv)
+
+
+@stage
+def _push_nodes(tree: Tree, nodes, pushes) -> Force:
+    """Forces at points, summed on the nodes that carry the points."""
+    parts = [
+        accumulate(force_at(arm, push), index, tree.size)
+        for index, (arm, push) in zip(nodes, pushes)
+    ]
+    return sum(parts[1:], parts[0])
+
+
+@stage
+def _push_joints(where: Layout, rows: Rows, force: Values, nv: int):
     torque = rows.ball.axis * -force.ball
     parts = [force.lower - force.upper, force.friction, *torque]
     dofs = [*where.limited, *where.rubbing]
     dofs += [d + k for k in range(3) for d in where.balls]
-    return on_nodes, accumulate(concatenate(parts), dofs, nv) if dofs else None
+    return accumulate(concatenate(parts), dofs, nv) if dofs else None
 
 
-@stage
 def node_stiffness(tree: Tree, where: Layout, rows: Rows, w: Values):
     """Stiffness of the contacts with the world, as inertia of the nodes."""
     if not where.anchored:
         return None
-    a, b, c, d = w.anchored
-    n, m1, m2 = rows.anchored.normal, rows.anchored.side1, rows.anchored.side2
+    k = _edge_stiffness(rows.anchored, w.anchored)
+    arm = skew(rows.anchored.arms[0])
+    cross = _lever(arm, k)
+    ang = _lever_back(tree, where, cross, arm)
+    rest = _sum_points(tree, where, (cross, k))
+    return ArticulatedInertia(ang, *rest)
+
+
+@stage
+def _edge_stiffness(rows: PointRows, edges) -> Sym3:
+    """The sum of `w e e^T` over the edges of each point."""
+    a, b, c, d = edges
+    n, m1, m2 = rows.normal, rows.side1, rows.side2
     half = (n * (0.5 * (a + b + c + d))) + (m1 * (a - b)) + (m2 * (c - d))
     s1, s2 = a + b, c + d
     entry = lambda i, j: (
         n[i] * half[j] + n[j] * half[i] + (m1[i] * m1[j]) * s1 + (m2[i] * m2[j]) * s2
     )
     pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
-    k = Sym3(*(entry(i, j) for i, j in pairs))
-    stiff = point_stiffness(rows.anchored.arms[0], k)
-    return accumulate(stiff, where.anchored, tree.size)
+    return Sym3(*(entry(i, j) for i, j in pairs))
+
+
+@stage
+def _lever(arm: Mat3, k: Sym3) -> Mat3:
+    return arm @ k
+
+
+@stage
+def _lever_back(tree: Tree, where: Layout, cross: Mat3, arm: Mat3) -> Sym3:
+    """The sum over points of `cross @ arm^T`, which is symmetric."""
+    c = cross
+    rows = (Vec3(*c[0:3]), Vec3(*c[3:6]), Vec3(*c[6:9]))
+    columns = (Vec3(arm.xx, arm.xy, arm.xz), Vec3(arm.yx, arm.yy, arm.yz))
+    columns += (Vec3(arm.zx, arm.zy, arm.zz),)
+    pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+    entries = Sym3(*(rows[i] | columns[j] for i, j in pairs))
+    return accumulate(entries, where.anchored, tree.size)
+
+
+@stage
+def _sum_points(tree: Tree, where: Layout, values):
+    return accumulate(values, where.anchored, tree.size)
 
 
 @stage

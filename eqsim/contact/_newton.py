@@ -95,14 +95,14 @@ def solver(structure: Structure, problem: Problem, piece: Values):
     gives the acceleration and the motion of each node."""
     tree, where, nv = structure
     w = stiffnesses(problem.rows, piece)
-    inertia, armature = problem.inertia.articulated(), problem.armature
-    stiff = node_stiffness(tree, where, problem.rows, w)
-    inertia = inertia if stiff is None else inertia + stiff
-    stiff = dof_stiffness(where, w, nv)
-    armature = armature if stiff is None else armature + stiff
+    armature, stiffness = problem.armature, node_stiffness(tree, where, problem.rows, w)
+    on_dofs = dof_stiffness(where, w, nv)
+    armature = armature if on_dofs is None else armature + on_dofs
     if not structure.coupled:
-        factored = factor(tree, problem.kin, inertia, armature)
+        factored = factor(tree, problem.kin, problem.inertia, armature, stiffness)
         return lambda tau, force: solve(tree, problem.kin, factored, tau, force)
+    inertia = problem.inertia.articulated()
+    inertia = inertia if stiffness is None else inertia + stiffness
     axes = dof_axes(tree, problem.kin)
     matrix = joint_space_matrix(tree, axes, inertia, armature)
     matrix = matrix + _coupling(structure, problem, axes, w)
@@ -210,25 +210,15 @@ def implicit_solve(structure: Structure, problem: Problem, piece: Values, right)
     return lax.custom_linear_solve(times, right, inverse, symmetric=True)
 
 
-class _Search(NamedTuple):
-    """A point of the iteration: `pull` are row forces with $M a - \\tau = J^T pull$."""
-
-    qdd: Any
-    x: Values
-    pull: Values
-    piece: Values
-    unsettled: Any
-    count: Any
-
-
 def _newton(structure: Structure, problem: Problem, start: Values) -> Solution:
     rows = problem.rows
-    scale = jtu.tree_map(jnp.abs, offsets(rows))
+    constant = offsets(rows)
+    scale = jtu.tree_map(jnp.abs, constant)
 
     def full_step(piece):
-        constant = forces(rows, piece, offsets(rows))
+        pull = forces(rows, piece, constant)
         on_nodes, on_joints = generalized(
-            structure.tree, structure.where, rows, constant, structure.nv
+            structure.tree, structure.where, rows, pull, structure.nv
         )
         force = problem.force if on_nodes is None else problem.force + on_nodes
         tau = problem.tau if on_joints is None else problem.tau + on_joints
@@ -236,18 +226,73 @@ def _newton(structure: Structure, problem: Problem, start: Values) -> Solution:
         return qdd, residuals(structure.where, rows, motion, qdd)
 
     def step(carry):
-        piece, _, _, count = carry
+        piece, now, changed, count = carry
         qdd, x = full_step(piece)
-        piece, changed = _update(rows, piece, x, scale)
-        return piece, qdd, jnp.any(changed), count + 1
+        end = _Point(qdd, x, piece, constant)
+        full = lambda now, end: (end, jnp.ones_like(qdd[0]))
+        search = lambda now, end: _searched(rows, now, end, changed, count)
+        now, share = lax.cond(count < _FULL_STEPS, full, search, now, end)
+        piece, flipped = _update(rows, piece, now.x, scale)
+        return piece, now, changed & (flipped | (share < 1.0)), count + 1
 
-    going = lambda carry: carry[2] & (carry[3] < _FULL_STEPS)
-    first = (start, jnp.zeros_like(problem.tau), True, 0)
-    piece, qdd, unsettled, _ = lax.while_loop(going, step, first)
-    return Solution(qdd, piece)
+    def going(carry):
+        return jnp.any(carry[2]) & (carry[3] < _FULL_STEPS + _SEARCHED_STEPS)
+
+    now = _Point(jnp.zeros_like(problem.tau), constant, start, constant)
+    changed = jnp.ones(problem.tau.shape[1:], bool)
+    piece, now, _, _ = lax.while_loop(going, step, (start, now, changed, 0))
+    return Solution(now.qdd, piece)
+
+
+class _Point(NamedTuple):
+    r"""A point of the iteration. After a full step on pieces `piece`, row forces with
+    $M a - \tau = J^T f$ are those of the pieces; after a searched one they are `pull`."""
+
+    qdd: Any
+    x: Values
+    piece: Values
+    pull: Values
+
+
+def _searched(rows: Rows, now: _Point, end: _Point, changed, count):
+    """A step as long as the cost decreases, where a problem is not yet solved."""
+    before = forces(rows, now.piece, now.x)
+    first = count == _FULL_STEPS
+    pull = jtu.tree_map(lambda a, b: jnp.where(first, a, b), before, now.pull)
+    now = now._replace(pull=pull)
+    end = end._replace(pull=forces(rows, end.piece, end.x))
+    share = jnp.where(changed, _line_search(rows, now, end), 0.0)
+    move = lambda a, b: a + share * (b - a)
+    x = jtu.tree_map(move, now.x, end.x)
+    pull = jtu.tree_map(move, now.pull, end.pull)
+    return _Point(move(now.qdd, end.qdd), x, end.piece, pull), share
 
 
 @stage
+def _line_search(rows: Rows, now: _Point, end: _Point):
+    """Where the cost is least between two points, as a share of the way, at most 1."""
+    leaves = jtu.tree_leaves
+    sub = lambda a, b: jtu.tree_map(jnp.subtract, a, b)
+    dx, dpull = sub(end.x, now.x), sub(end.pull, now.pull)
+
+    def slope(share):
+        along = lambda a, b: a + share * b
+        x = jtu.tree_map(along, now.x, dx)
+        pull = jtu.tree_map(along, now.pull, dpull)
+        gap = sub(pull, forces(rows, pieces(rows, x), x))
+        return sum(jnp.sum(a * b, axis=0) for a, b in zip(leaves(dx), leaves(gap)))
+
+    def bisect(_, bounds):
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        rising = slope(middle) > 0.0
+        return jnp.where(rising, low, middle), jnp.where(rising, middle, high)
+
+    one = jnp.ones_like(now.qdd[0])
+    low, high = lax.fori_loop(0, 40, bisect, (0.0 * one, one))
+    return jnp.where(slope(one) <= 0.0, 1.0, 0.5 * (low + high))
+
+
 def _update(rows: Rows, old: Values, x: Values, scale: Values):
     """New pieces, and whether any row of each problem changed beyond rounding."""
     new = pieces(rows, x)

@@ -141,6 +141,13 @@ def point_rows(
     return out[0], out[1]
 
 
+def no_points(like) -> PointRows:
+    """Rows of no contacts, with the batch axes of `like`."""
+    none = like[:0]
+    vector = Vec3(none, none, none)
+    return PointRows((vector, vector), vector, vector, vector, (none, none, none), none)
+
+
 class JointSoftness(NamedTuple):
     """State-independent numbers of limits, dry friction and spherical limits."""
 

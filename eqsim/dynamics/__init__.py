@@ -1,1 +1,18 @@
 """Forces and accelerations: one algorithm, one file."""
+
+from ._aba import aba as aba
+from ._crba import crba as crba
+from ._energy import (
+    kinetic_energy as kinetic_energy,
+    potential_energy as potential_energy,
+)
+from ._joint_forces import (
+    actuator_forces as actuator_forces,
+    passive_forces as passive_forces,
+)
+from ._momentum import momentum as momentum
+from ._rnea import (
+    bias_forces as bias_forces,
+    gravity_forces as gravity_forces,
+    rnea as rnea,
+)

@@ -35,6 +35,8 @@ def actuation(sys: System, q, qd, act, ctrl) -> Drive:
     **Returns:** `tau (nv, *batch)`, `act_rate (na, *batch)`.
     """
     actuators = sys.actuators
+    if sys.nu == 0:
+        return Drive(jnp.zeros_like(qd), jnp.zeros_like(act))
     ctrl = _clip(ctrl, actuators.ctrl_range, actuators.ctrl_limited)
     rate = activation_rate(sys, act, ctrl)
     moments, lengths = _transmission(sys, q)

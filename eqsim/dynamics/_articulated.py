@@ -26,6 +26,7 @@ from ..spatial import (
     free_solve,
     FreeFactor,
     Motion,
+    RigidInertia,
     Vec3,
 )
 
@@ -46,20 +47,25 @@ def level_rows(tree: Tree, depth: int) -> tuple[int, int, int]:
     return num_free, start + num_free - tree.num_free, stop - tree.num_free
 
 
-def factor(tree: Tree, kin: Kinematics, inertia: ArticulatedInertia, diagonal) -> Factor:
+def factor(
+    tree: Tree,
+    kin: Kinematics,
+    inertia: RigidInertia,
+    diagonal,
+    stiffness: ArticulatedInertia | None = None,
+) -> Factor:
     """Factorizes $M$.
 
     **Arguments:**
 
     - `inertia`: of each node alone, without what it carries, `(nnode, *batch)`.
+    - `stiffness`: added to it.
     - `diagonal`: armature and the like, `(nv, *batch)`.
     """
     axes, forces, inverses, free, carried = [], [], [], None, None
     for depth in reversed(range(len(tree.levels))):
         num_free, start, stop = level_rows(tree, depth)
-        total = rows(inertia, *tree.levels[depth])
-        if carried is not None:
-            total = total + carried
+        total = _total(tree, depth, inertia, stiffness, carried)
         axis = rows(kin.axis, start, stop)
         own = rows(total, num_free, num_free + stop - start)
         armature = take(diagonal, tree.dofs[start + tree.num_free : stop + tree.num_free])
@@ -74,6 +80,17 @@ def factor(tree: Tree, kin: Kinematics, inertia: ArticulatedInertia, diagonal) -
         forces.append(force)
         inverses.append(inverse)
     return Factor(axes[::-1], forces[::-1], inverses[::-1], free)
+
+
+@stage
+def _total(tree: Tree, depth: int, inertia: RigidInertia, *more):
+    """Inertia, stiffness and what is carried, of the nodes of a level."""
+    stiffness, carried = more
+    level = tree.levels[depth]
+    total = rows(inertia, *level).articulated()
+    if stiffness is not None:
+        total = total + rows(stiffness, *level)
+    return total if carried is None else total + carried
 
 
 @stage
@@ -217,5 +234,5 @@ def project(tree: Tree, kin: Kinematics, force: Force):
     ang = take(kin.pose.rot, range(n)).T @ root.ang
     rest = kin.axis | take(force, range(n, tree.size))
     dofs = [dof + k for k in range(6) for dof in tree.dofs[:n]] + list(tree.dofs[n:])
-    parts = jnp.concatenate([*root.lin, *ang, rest])
+    parts = concatenate([*root.lin, *ang, rest])
     return take(parts, sorted(range(len(dofs)), key=dofs.__getitem__))

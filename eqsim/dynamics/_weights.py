@@ -47,7 +47,7 @@ def inverse_weights(
 ) -> InverseWeights:
     """Inverse weights at the reference coordinates."""
     kin = kinematics(sys, tree, fixed, sys.joints.ref)
-    inertia = node_inertias(bodies, kin).articulated()
+    inertia = node_inertias(bodies, kin)
     factored = factor(tree, kin, inertia, sys.joints.armature)
     levels, dofs = [], []
     for depth in range(len(tree.levels)):

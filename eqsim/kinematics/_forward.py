@@ -78,7 +78,9 @@ def quaternions(array):
 def frames(sys: System, tree: Tree) -> Frames:
     """The state-independent part of kinematics."""
     links, joints = sys.links, sys.joints
-    local = Pose(quaternion_matrix(normalize4(quaternions(links.quat))), vec3(links.pos))
+    local = Pose(
+        quaternion_matrix(normalize4(quaternions(links.quat))), vec3(links.pos)
+    )
     # In the frame of the node above: links without joints chain their offsets.
     chained = local
     depth = lambda link: 0 if link not in tree.fixed else 1 + depth(links.parents[link])
@@ -195,20 +197,27 @@ def joint_motion(tree: Tree, kin: Kinematics, qd) -> Motion:
 
 def velocities(sys: System, tree: Tree, kin: Kinematics, qd) -> Velocities:
     """Velocities and bias accelerations of the nodes."""
-    n = tree.num_free
     own = joint_motion(tree, kin, qd)
     velocity = descend(tree, own)
-    padded = concatenate([jtu.tree_map(lambda x: jnp.zeros_like(x[:1]), velocity), velocity])
+    padded = concatenate(
+        [jtu.tree_map(lambda x: jnp.zeros_like(x[:1]), velocity), velocity]
+    )
     base = take(padded, [i + 1 for i in tree.base])
+    return Velocities(velocity, descend(tree, _rates(sys, tree, base, own)))
+
+
+@stage
+def _rates(sys: System, tree: Tree, base: Motion, own: Motion) -> Motion:
+    """What each node adds to the bias acceleration of its parent."""
+    n = tree.num_free
     rate = take(base, range(n, tree.size)).cross(take(own, range(n, tree.size)))
     free = take(own, range(n))
     zero = Vec3(*(jnp.zeros_like(x) for x in free.ang))
     rate = concatenate([Motion(zero, free.lin ^ free.ang), rate])
     gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
-    root = np.array([parent < 0 for parent in tree.parents], velocity.lin.x.dtype)
-    root = root.reshape(-1, *(1 for _ in velocity.lin.x.shape[1:]))
-    lin = rate.lin - (gravity * root)
-    return Velocities(velocity, descend(tree, Motion(rate.ang, lin)))
+    root = np.array([parent < 0 for parent in tree.parents], own.lin.x.dtype)
+    root = root.reshape(-1, *(1 for _ in own.lin.x.shape[1:]))
+    return Motion(rate.ang, rate.lin - (gravity * root))
 
 
 @stage

@@ -15,6 +15,7 @@ from jax import lax
 
 
 _MOST_RUNS = 12
+_MOST_ADDS = 16
 
 
 class _Run(NamedTuple):
@@ -135,10 +136,12 @@ def _interleave(parts, x, size: int):
 def accumulate(tree, index, size: int):
     """Sums the rows of `tree` that have the same entry in `index`; -1 is dropped."""
     index = tuple(int(i) for i in index)
+    kept = [k for k, i in enumerate(index) if i >= 0]
+    if len(kept) < len(index):
+        return accumulate(take(tree, kept), [index[k] for k in kept], size)
     runs, done = [], 0
     for run in _runs(index):
-        if run.start >= 0:
-            runs.append((run, done))
+        runs.append((run, done))
         done += run.size
     leaves = jtu.tree_leaves(tree)
     if not runs:
@@ -156,9 +159,14 @@ def _sum_runs(x, runs, size: int):
     parts = []
     for run, at in runs:
         rows = x if run.size == x.shape[0] else x[at : at + run.size]
-        if run.count > 1:
+        if run.count > _MOST_ADDS:
             rows = rows.reshape(run.length, run.count, *x.shape[1:])
             rows = jnp.sum(rows, axis=1)
+        elif run.count > 1:
+            # Additions fuse with what comes before and after; a reduction does not.
+            end, step = rows.shape[0], run.count
+            each = [lax.slice_in_dim(rows, k, end, step) for k in range(step)]
+            rows = sum(each[1:], each[0])
         parts.append((run, rows))
     starts = [run.start for run, _ in parts]
     stops = [run.stop for run, _ in parts]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
+from .._staging import stage
 from ..contact._active import Layout, layout
 from ..contact._detect import ContactPoints, detect
 from ..contact._newton import constrained, Problem, Solution, Structure
@@ -15,7 +16,8 @@ from ..contact._parameters import (
     GeomFrames,
 )
 from ..contact._plan import contact_plan
-from ..contact._rows import joint_rows, joint_softness, JointSoftness, point_rows, Rows
+from ..contact._rows import joint_rows, joint_softness, JointSoftness
+from ..contact._rows import no_points, point_rows, Rows
 from ..dynamics._actuation import actuation
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
 from ..dynamics._passive import (
@@ -34,7 +36,7 @@ from ..kinematics._forward import (
     Velocities,
 )
 from ..model import System, take, tree
-from ..spatial import Force, vec3, Vec3
+from ..spatial import Force, Motion, RigidInertia, vec3
 
 
 class Constants(NamedTuple):
@@ -101,8 +103,7 @@ def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Fo
 def _node_forces(sys: System, constants, kin, speed: Velocities, inertia, external):
     """Inertial, gravitational, fluid and external forces at zero acceleration."""
     nodes, fixed = tree(sys), constants.frames
-    momentum = inertia @ speed.velocity
-    force = -((inertia @ speed.bias) + speed.velocity.cross_dual(momentum))
+    force = _inertial(inertia, _momentum(inertia, speed.velocity), speed)
     force = force + compensation_forces(sys, nodes, fixed, kin)
     if sys.has_fluid:
         force = force + fluid_forces(sys, nodes, fixed, kin, speed.velocity)
@@ -112,9 +113,19 @@ def _node_forces(sys: System, constants, kin, speed: Velocities, inertia, extern
     return force
 
 
+@stage
+def _momentum(inertia: RigidInertia, velocity: Motion) -> Force:
+    return inertia @ velocity
+
+
+@stage
+def _inertial(inertia: RigidInertia, momentum: Force, speed: Velocities) -> Force:
+    return -((inertia @ speed.bias) + speed.velocity.cross_dual(momentum))
+
+
 def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
     nodes, plan = tree(sys), contact_plan(sys)
-    points = anchored = moving = None
+    points, anchored, moving = None, no_points(q), no_points(q)
     if plan.size:
         carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
         points = detect(sys, plan, constants.geoms, kin, carriers)

@@ -6,13 +6,13 @@ import jax.tree_util as jtu
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._batching import batch_last
+from .._batching import batch_last, full_batch
 from ..dynamics._actuation import next_activation
 from ..dynamics._articulated import factor, project, solve
 from ..kinematics._forward import joint_motion
 from ..kinematics._recursion import ascend, descend
 from ..model import Integrator, JointKind, State, System, tree
-from ..spatial import integrate, Vec3
+from ..spatial import integrate, rotation_rate, Vec3
 from ._forward import Constants, derive, forward, Forward
 from ._pipeline import AbstractPipeline
 
@@ -65,11 +65,13 @@ def _derive_fn(sys):
     return derive(sys)
 
 
-def _acceleration_fn(sys, constants, q, qd, act, ctrl, external):
+def _acceleration_fn(sys, constants, *state_and_input):
+    q, qd, act, ctrl, external = full_batch(state_and_input, sys, constants)
     return forward(sys, constants, q, qd, act, ctrl, external).solution.qdd
 
 
-def _step_fn(sys, constants, q, qd, act, ctrl, external):
+def _step_fn(sys, constants, *state_and_input):
+    q, qd, act, ctrl, external = full_batch(state_and_input, sys, constants)
     step = _euler if sys.integrator is Integrator.EULER else _rk4
     return step(sys, constants, q, qd, act, ctrl, external)
 
@@ -101,29 +103,52 @@ def _damped(sys: System, now: Forward, qdd):
         force = ascend(nodes, problem.inertia @ motion)
         return project(nodes, problem.kin, force) + armature * v
 
-    inertia = problem.inertia.articulated()
-    factored = factor(nodes, problem.kin, inertia, armature)
+    factored = factor(nodes, problem.kin, problem.inertia, armature)
     inverse = lambda _, b: solve(nodes, problem.kin, factored, b, None)[0]
     change = lax.custom_linear_solve(times, extra * qdd, inverse, symmetric=True)
     return qdd - change
 
 
 def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
-    """Runge-Kutta of order four on the manifold, as MuJoCo: stages start from `q`."""
+    """Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as MuJoCo 4: stages
+    are tangent vectors at `q`."""
     h = sys.dt[None]
-    weights, shares = (1 / 6, 1 / 3, 1 / 3, 1 / 6), (0.0, 0.5, 0.5, 1.0)
-    stage_qd, stage_act, stage_q = qd, act, q
-    mean = None
-    for weight, share in zip(weights, (*shares[1:], 0.0)):
-        now = forward(sys, constants, stage_q, stage_qd, stage_act, ctrl, external)
-        rate = (stage_qd, now.solution.qdd, now.act_rate)
-        part = jtu.tree_map(lambda x: weight * x, rate)
-        mean = part if mean is None else jtu.tree_map(jnp.add, mean, part)
-        stage_q = advance(sys, q, rate[0], share * h)
-        stage_qd = qd + share * h * rate[1]
-        stage_act = act + share * h * rate[2]
+
+    def stage(carry, numbers):
+        (weight, share), (place, shift, mean) = numbers, carry
+        now = forward(sys, constants, *place, ctrl, external)
+        rate = (_tangent_rate(sys, shift, place[1]), now.solution.qdd, now.act_rate)
+        mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
+        shift = share * h * rate[0]
+        place = (
+            advance(sys, q, shift, 1.0),
+            qd + share * h * rate[1],
+            act + share * h * rate[2],
+        )
+        return (place, shift, mean), None
+
+    weights = jnp.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], q.dtype)
+    shares = jnp.array([0.5, 0.5, 1.0, 0.0], q.dtype)
+    rest = jnp.zeros_like(qd)
+    start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
+    (_, _, mean), _ = lax.scan(stage, start, (weights, shares))
     act = next_activation(sys, act, mean[2], sys.dt)
     return advance(sys, q, mean[0], h), qd + h * mean[1], act
+
+
+def _tangent_rate(sys: System, shift, qd):
+    """Rate of the tangent vector `shift` at velocity `qd`: equal, but for rotations."""
+    parts, joints = [], sys.joints
+    for kind, at in zip(joints.kinds, joints.v_starts):
+        if kind.nv == 1:
+            parts.append(qd[at : at + 1])
+            continue
+        if kind is JointKind.FREE:
+            parts.append(qd[at : at + 3])
+            at += 3
+        three = lambda x: Vec3(*(x[at + k : at + k + 1] for k in range(3)))
+        parts += rotation_rate(three(shift), three(qd))
+    return jnp.concatenate(parts)
 
 
 def advance(sys: System, q, qd, dt):

@@ -13,6 +13,7 @@ from ._rotation import (
     multiply as multiply,
     normalize4 as normalize4,
     quaternion_matrix as quaternion_matrix,
+    rotation_rate as rotation_rate,
     safe_sqrt as safe_sqrt,
 )
 from ._spatial import (

@@ -90,3 +90,23 @@ def integrate(q, ang: Vec3, dt):
     Solà, *Quaternion kinematics for the error-state Kalman filter*, 2017.
     """
     return normalize4(multiply(normalize4(q), exponential(ang * dt)))
+
+
+def rotation_rate(rotation: Vec3, ang: Vec3) -> Vec3:
+    r"""How fast a rotation vector changes at angular velocity `ang` in the moving axes.
+
+    $\dot\theta = \omega + \tfrac12 \theta \times \omega
+    + c\,\theta \times (\theta \times \omega), \quad
+    c = (1 - \tfrac n2 \cot \tfrac n2)/n^2, \; n = |\theta|$
+
+    (the inverse of the differential of the exponential; Hairer, Lubich and Wanner,
+    *Geometric Numerical Integration*, 2006, section IV.8).
+    """
+    square = rotation | rotation
+    tiny = square < 1e-3
+    norm = jnp.sqrt(jnp.where(tiny, 1.0, square))
+    half = 0.5 * norm
+    series = 1 / 12 + square * (1 / 720 + square * (1 / 30240 + square * (1 / 1209600)))
+    exact = (1.0 - half * jnp.cos(half) / jnp.sin(half)) / jnp.where(tiny, 1.0, square)
+    twist = rotation ^ ang
+    return ang + (twist * 0.5) + ((rotation ^ twist) * jnp.where(tiny, series, exact))

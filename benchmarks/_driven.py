@@ -1,0 +1,82 @@
+"""Any robot as an environment without a task."""
+
+import eqsim
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from eqsim import AbstractEnv, AbstractPipeline, Generalized, State, System
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+
+class Driven(AbstractEnv):
+    """Nothing is rewarded and nothing ends; what is observed is `ctrl`, which it holds.
+
+    With the policy `lambda obs, key: obs` the robot moves under these controls.
+    """
+
+    sys: System
+    pipeline: AbstractPipeline
+    substeps: int = eqx.field(static=True)
+    ctrl: Float[Array, " nu"]
+
+    def __init__(
+        self,
+        sys: System,
+        substeps: int = 1,
+        ctrl: Float[Array, "..."] | None = None,
+        pipeline: AbstractPipeline | None = None,
+    ):
+        self.sys = sys
+        self.pipeline = Generalized() if pipeline is None else pipeline
+        self.substeps = substeps
+        dtype = sys.links.mass.dtype
+        self.ctrl = jnp.zeros(sys.nu, dtype) if ctrl is None else ctrl
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        return self.pipeline.init(self.sys)
+
+    def observe(self, state: State) -> Float[Array, " nobs"]:
+        return self.ctrl
+
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        return {"none": jnp.zeros((), new.q.dtype)}
+
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        return jnp.zeros((), bool)
+
+
+class RandomControls(eqx.Module):
+    """A policy: uniform between `low` and `high`, whatever it sees."""
+
+    low: Float[Array, " nu"]
+    high: Float[Array, " nu"]
+
+    def __call__(self, obs: Float[Array, " nobs"], key: PRNGKeyArray):
+        return jr.uniform(key, self.low.shape, self.low.dtype, self.low, self.high)
+
+
+def nothing(state, action, timestep):
+    """Keeps nothing of a rollout but its last state."""
+    return ()
+
+
+class Still(AbstractPipeline):
+    """Physics without motion: what a policy does is known without simulating it."""
+
+    def init(self, sys, q=None, qd=None) -> State:
+        return Generalized().init(sys, q, qd)
+
+    def step(self, sys, state, ctrl, external=None) -> State:
+        return state
+
+
+def controls_of(policy, sys: System, keys, length: int) -> Float[Array, "..."]:
+    """The controls that `eqsim.rollout` takes: `(batch, length, nu)`.
+
+    They are those of any environment whose observations `policy` ignores.
+    """
+    env = Driven(sys, pipeline=Still())
+    keep = lambda state, action, timestep: action
+    return eqsim.rollout(env, policy, keys, length, collect=keep)[0]

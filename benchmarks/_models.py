@@ -1,0 +1,72 @@
+"""The robots that are measured and compared: files that other packages ship."""
+
+import dataclasses
+import importlib.util
+import pathlib
+
+import eqsim
+import mujoco
+from eqsim.model import Integrator
+
+
+GYMNASIUM = (
+    "ant",
+    "half_cheetah",
+    "hopper",
+    "humanoid",
+    "humanoidstandup",
+    "inverted_double_pendulum",
+    "inverted_pendulum",
+    "pusher_v5",
+    "reacher",
+    "swimmer",
+    "walker2d_v5",
+)
+TIMED = ("brax_ant", "ant", "half_cheetah", "humanoid")
+"""Brax's ant has 4 contacts, Gymnasium's 25, its humanoid 126 pairs."""
+
+
+class NotInstalled(Exception):
+    """A package that ships a file or is a peer is missing."""
+
+
+def model_file(name: str) -> pathlib.Path:
+    """The MJCF file of a robot.
+
+    **Arguments:**
+
+    - `name`: of a file that Gymnasium ships, without suffix; `brax_` and a name for one
+        of Brax's.
+
+    **Raises:** `NotInstalled` if the package is missing, `ValueError` if the file is.
+    """
+    if name.startswith("brax_"):
+        file = package("brax") / "envs" / "assets" / f"{name[5:]}.xml"
+    else:
+        file = package("gymnasium") / "envs" / "mujoco" / "assets" / f"{name}.xml"
+    if not file.exists():
+        known = sorted(other.stem for other in file.parent.glob("*.xml"))
+        raise ValueError(f"There is no model {name!r}. Files there: {', '.join(known)}.")
+    return file
+
+
+def package(name: str) -> pathlib.Path:
+    """The folder of a package, which is not imported."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise NotInstalled(f"{name} is not installed: pip install 'eqsim[bench]'")
+    return pathlib.Path(spec.origin).parent
+
+
+def mujoco_model(name: str, *, euler: bool = False) -> mujoco.MjModel:
+    """The robot in MuJoCo; with `euler`, integrated by Euler whatever the file says."""
+    model = mujoco.MjModel.from_xml_path(str(model_file(name)))
+    if euler:
+        model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    return model
+
+
+def system(name: str, *, euler: bool = False) -> eqsim.System:
+    """The robot in eqsim; with `euler`, integrated by Euler whatever the file says."""
+    sys = eqsim.load_mjcf(model_file(name))
+    return dataclasses.replace(sys, integrator=Integrator.EULER) if euler else sys

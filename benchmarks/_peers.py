@@ -1,0 +1,227 @@
+"""The same simulation by eqsim and by its peers.
+
+A `Peer` is made for one robot. `prepare` puts states and controls where the peer wants
+them and returns `run`: `run(n)` takes `n` control steps from the start and returns the
+last coordinates, `(batch, nq)`.
+"""
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import eqsim
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import mujoco.rollout
+import numpy as np
+from _driven import Driven, nothing
+from _models import model_file, mujoco_model, NotInstalled, package
+from _starts import Start, SUBSTEPS
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+
+Run = Callable[[int], Any]
+
+
+class Peer(NamedTuple):
+    """A simulator with its settings. `fixed`: `run` takes only the full length."""
+
+    label: str
+    prepare: Callable[[Start], Run]
+    fixed: bool = False
+
+
+def eqsim_rollout(sys: eqsim.System) -> Peer:
+    """Through `eqsim.rollout`, on all devices."""
+
+    def prepare(start):
+        env, state = Driven(sys, SUBSTEPS), _state(sys, start)
+
+        def run(length):
+            _, last = eqsim.rollout(
+                env, start.policy, start.keys, length, state=state, collect=nothing
+            )
+            return last.q
+
+        return run
+
+    return Peer("eqsim", prepare, fixed=True)
+
+
+def eqsim_plain(sys: eqsim.System, *, spread: bool) -> Peer:
+    """As a user writes it, called from Python for each control step.
+
+    **Arguments:**
+
+    - `spread`: whether the states lie on all devices, or on one.
+    """
+
+    def prepare(start):
+        env, state = Driven(sys, SUBSTEPS), _state(sys, start)
+        actions = [jnp.asarray(a, state.q.dtype) for a in start.ctrl.swapaxes(0, 1)]
+        if spread and len(start.q) % len(jax.devices()) == 0:
+            split = NamedSharding(_mesh(), PartitionSpec("batch"))
+            state, actions = jax.device_put((state, actions), split)
+        step = eqx.filter_jit(eqx.filter_vmap(env.step))
+
+        def run(length):
+            now = state
+            for action in actions[:length]:
+                now, _ = step(now, action)
+            return now.q
+
+        return run
+
+    return Peer("eqsim, plain jit" + (", all cores" if spread else ""), prepare)
+
+
+def mujoco_c(model: mujoco.MjModel) -> Peer:
+    """`mujoco.rollout` with a thread per core, into memory that it is given."""
+    threads = os.cpu_count() or 1
+    pool = mujoco.rollout.Rollout(nthread=threads)
+    data = [mujoco.MjData(model) for _ in range(threads)]
+
+    def prepare(start):
+        begin = start.mujoco(model)
+        held = np.repeat(start.ctrl, SUBSTEPS, axis=1)
+        outs: dict[int, np.ndarray] = {}
+
+        def run(length):
+            steps = length * SUBSTEPS
+            shape = (len(begin), steps, begin.shape[1])
+            out = outs.setdefault(length, np.empty(shape))
+            control = np.ascontiguousarray(held[:, :steps])
+            pool.rollout(model, data, begin, control, nstep=steps, state=out)
+            return out
+
+        return run
+
+    opt = model.opt
+    label = f"MuJoCo C ({opt.iterations} it., tol. {opt.tolerance:g}, {threads} threads)"
+    return Peer(label, prepare)
+
+
+def mjx(model: mujoco.MjModel, iterations: int | None = None) -> Peer:
+    """MJX, on all devices, with as many iterations as the file says or as told.
+
+    **Raises:** `NotInstalled`.
+    """
+    step, mjx_model, init = mjx_step(model, iterations)
+
+    def simulate(mjx_model, q, qd, ctrl, length):
+        data = jax.vmap(init)(q, qd)
+        body = jax.vmap(lambda data, ctrl: step(mjx_model, data, ctrl))
+        return _held(body, data, ctrl, length).qpos
+
+    count = mjx_model.opt.iterations
+    return _jax_peer(f"MJX ({count} it.)", simulate, mjx_model)
+
+
+def mjx_step(model: mujoco.MjModel, iterations: int | None = None):
+    """MJX as `step(model, data, ctrl)`, its model, and `init(q, qd)`."""
+    package("mujoco.mjx")
+    import mujoco.mjx
+
+    changed = model.opt.iterations
+    model.opt.iterations = changed if iterations is None else iterations
+    mjx_model, empty = mujoco.mjx.put_model(model), mujoco.mjx.make_data(model)
+    model.opt.iterations = changed
+    step = lambda m, data, ctrl: mujoco.mjx.step(m, data.replace(ctrl=ctrl))
+    return step, mjx_model, lambda q, qd: empty.replace(qpos=q, qvel=qd)
+
+
+def brax(name: str, *, euler: bool = True) -> Peer:
+    """Brax's generalized pipeline, on all devices.
+
+    **Raises:** `NotInstalled`.
+    """
+    step, sys, init = brax_step(name)
+
+    def simulate(sys, q, qd, ctrl, length):
+        state = jax.vmap(lambda q, qd: init(sys, q, qd))(q, qd)
+        body = jax.vmap(lambda state, ctrl: step(sys, state, ctrl))
+        return _held(body, state, ctrl, length).q
+
+    return _jax_peer("Brax generalized", simulate, sys)
+
+
+def brax_step(name: str):
+    """Brax as `step(sys, state, ctrl)`, its system, and `init(sys, q, qd)`."""
+    package("brax")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from brax.generalized import pipeline
+        from brax.io import mjcf
+
+        return pipeline.step, mjcf.load(model_file(name)), pipeline.init
+
+
+def _held(body, state, ctrl, length):
+    """Control steps of `SUBSTEPS` steps each; `length` may be traced."""
+
+    def control_step(i, state):
+        now = lax.dynamic_index_in_dim(ctrl, i, axis=1, keepdims=False)
+        return lax.fori_loop(0, SUBSTEPS, lambda _, state: body(state, now), state)
+
+    return lax.fori_loop(0, length, control_step, state)
+
+
+def _jax_peer(label, simulate, model):
+    """A peer that is spread over the devices as eqsim is: each has its own batch."""
+    split, whole = PartitionSpec("batch"), PartitionSpec()
+    alone = jax.jit(simulate)
+    shared = jax.jit(
+        jax.shard_map(
+            simulate,
+            mesh=_mesh(),
+            in_specs=(whole, split, split, split, whole),
+            out_specs=split,
+            check_vma=False,
+        )
+    )
+
+    def prepare(start):
+        dtype = jnp.result_type(float)
+        arrays = [jnp.asarray(x, dtype) for x in (start.q, start.qd, start.ctrl)]
+        call = alone if len(start.q) % len(jax.devices()) else shared
+        return lambda length: call(model, *arrays, jnp.asarray(length))
+
+    return Peer(label, prepare)
+
+
+def _mesh():
+    return jax.make_mesh((len(jax.devices()),), ("batch",), (AxisType.Auto,))
+
+
+def _state(sys, start):
+    dtype = sys.links.mass.dtype
+    act = jnp.zeros((len(start.q), sys.na), dtype)
+    return eqsim.State(jnp.asarray(start.q, dtype), jnp.asarray(start.qd, dtype), act)
+
+
+def peers_of(name: str, chosen: list[str], say: Callable[[str], None]) -> list[Peer]:
+    """The peers of that name for a robot; one that is missing is left out, with a word.
+
+    **Arguments:**
+
+    - `chosen`: out of `"mujoco"`, `"mjx"` (as the file says, and with one iteration)
+        and `"brax"`.
+    - `say`: is told what is left out.
+    """
+    model = mujoco_model(name, euler=True)
+    makers = {
+        "mujoco": [lambda: mujoco_c(model)],
+        "mjx": [lambda: mjx(model), lambda: mjx(model, 1)],
+        "brax": [lambda: brax(name)],
+    }
+    found = []
+    for peer in chosen:
+        try:
+            found += [make() for make in makers[peer]]
+        except (NotInstalled, NotImplementedError) as error:
+            say(f"{name}: {peer} is left out: {error}")
+    return list({peer.label: peer for peer in found}.values())

@@ -1,0 +1,181 @@
+"""States of a robot that put every part of a contact solver to work."""
+
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+
+
+KINDS = (
+    "slow",
+    "fast",
+    "far",
+    "limits",
+    "shallow",
+    "deep",
+    "sliding",
+    "settled",
+    "driven",
+)
+"""What `draw` draws in turn.
+
+Around the reference pose: `slow`, `fast`, `far` (large angles, high speed); `limits`
+(joints at the ends of their range and beyond). On the ground: `shallow` (up to 2 mm),
+`deep` (up to 50 mm), `sliding`. Simulated by MuJoCo: `settled` (under small controls for
+up to 300 steps), `driven` (under large ones).
+"""
+
+
+class States(NamedTuple):
+    """A batch of states with the controls that act in them, in double precision."""
+
+    q: np.ndarray
+    qd: np.ndarray
+    act: np.ndarray
+    ctrl: np.ndarray
+    kinds: tuple[str, ...]
+
+    def __len__(self):
+        return len(self.kinds)
+
+
+def draw(model: mujoco.MjModel, count: int, seed: int = 0) -> States:
+    """Draws states of all `KINDS`.
+
+    **Arguments:**
+
+    - `model`: the robot.
+    - `count`: number of states.
+    - `seed`: the same seed draws the same states.
+    """
+    rng = np.random.default_rng(seed)
+    data = mujoco.MjData(model)
+    kinds = tuple(KINDS[i % len(KINDS)] for i in range(count))
+    parts = []
+    for kind in kinds:
+        _draw_one(model, data, rng, kind)
+        now = (data.qpos, data.qvel, data.act, data.ctrl)
+        parts.append([np.array(x) for x in now])
+    return States(*(np.stack(part) for part in zip(*parts)), kinds)
+
+
+def rounded(states: States) -> States:
+    """The same states, rounded to numbers of single precision."""
+    arrays = (np.float64(np.float32(x)) for x in states[:4])
+    return States(*arrays, states.kinds)
+
+
+def _draw_one(model, data, rng, kind):
+    around, speed = {
+        "slow": (0.1, 0.1),
+        "fast": (0.5, 3.0),
+        "far": (1.0, 10.0),
+        "limits": (0.2, 1.0),
+        "shallow": (0.2, 0.3),
+        "deep": (0.3, 1.0),
+        "sliding": (0.1, 0.5),
+        "settled": (0.2, 0.1),
+        "driven": (0.2, 0.1),
+    }[kind]
+    place(model, data, around * rng.normal(size=model.nv))
+    data.qvel[:] = speed * rng.normal(size=model.nv)
+    data.act[:] = 0.5 * rng.normal(size=model.na)
+    data.ctrl[:] = controls(model, rng, 1.5)
+    if kind == "limits":
+        to_limits(model, data, rng)
+    if kind in ("slow", "fast", "far", "limits"):
+        lift(model, data, rng.uniform(-0.3, 0.5))
+        return
+    depth = rng.uniform(0.002, 0.05) if kind == "deep" else rng.uniform(0.0, 0.002)
+    to_ground(model, data, depth)
+    if kind == "sliding":
+        data.qvel[:] += 2.0 * rng.normal(size=model.nv)
+    if kind in ("settled", "driven"):
+        scale, steps = (0.05, 300) if kind == "settled" else (1.0, 100)
+        simulate(model, data, rng, scale, int(rng.integers(1, steps)))
+
+
+def place(model: mujoco.MjModel, data: mujoco.MjData, change: np.ndarray) -> None:
+    """Goes from the reference pose along a change of coordinates, at rest."""
+    mujoco.mj_resetData(model, data)
+    mujoco.mj_integratePos(model, data.qpos, change, 1.0)
+
+
+def controls(model: mujoco.MjModel, rng: np.random.Generator, scale: float):
+    """Random controls, in units of their range (of one, where there is none)."""
+    low, high = np.where(
+        model.actuator_ctrllimited[:, None], model.actuator_ctrlrange, [-1.0, 1.0]
+    ).T
+    half = 0.5 * (high - low)
+    return 0.5 * (high + low) + scale * half * rng.uniform(-1, 1, model.nu)
+
+
+def to_limits(model, data, rng):
+    """Puts about half of the joints that have a range at one end of it, or beyond."""
+    for joint in range(model.njnt):
+        scalar = model.jnt_type[joint] in (
+            mujoco.mjtJoint.mjJNT_HINGE,
+            mujoco.mjtJoint.mjJNT_SLIDE,
+        )
+        if scalar and model.jnt_limited[joint] and rng.random() < 0.6:
+            low, high = model.jnt_range[joint]
+            beyond = (high - low) * rng.uniform(-0.02, 0.05)
+            end = high + beyond if rng.random() < 0.5 else low - beyond
+            data.qpos[model.jnt_qposadr[joint]] = end
+
+
+def lift(model: mujoco.MjModel, data: mujoco.MjData, height: float) -> None:
+    """Raises all roots that can move up and down."""
+    data.qpos[heights(model)] += height
+
+
+def heights(model: mujoco.MjModel) -> list[int]:
+    """Where in `qpos` the heights of the roots are that can move up and down."""
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    found = []
+    for joint in range(model.njnt):
+        if model.body_parentid[model.jnt_bodyid[joint]] != 0:
+            continue
+        start, kind = model.jnt_qposadr[joint], model.jnt_type[joint]
+        if kind == mujoco.mjtJoint.mjJNT_FREE:
+            found.append(int(start) + 2)
+        vertical = data.xaxis[joint, 2] > 0.99
+        if kind == mujoco.mjtJoint.mjJNT_SLIDE and vertical:
+            found.append(int(start))
+    return found
+
+
+def to_ground(model: mujoco.MjModel, data: mujoco.MjData, depth: float) -> None:
+    """Raises or lowers a robot until its lowest point is that deep in the ground.
+
+    Nothing happens if it cannot move up and down, or cannot touch the world.
+    """
+    where = heights(model)
+    if not where:
+        return
+    start, low, high = data.qpos[where].copy(), -4.0, 4.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        data.qpos[where] = start + middle
+        inside = _clearance(model, data) < -depth
+        low, high = (middle, high) if inside else (low, middle)
+    data.qpos[where] = start + (high if low > -4.0 else 0.0)
+
+
+def _clearance(model, data):
+    """Distance of the contact that is deepest in the world."""
+    mujoco.mj_fwdPosition(model, data)
+    if not data.ncon:
+        return np.inf
+    worlds = model.body_weldid[model.geom_bodyid[data.contact.geom]] == 0
+    touching = data.contact.dist[np.any(worlds, axis=1)]
+    return np.min(touching, initial=np.inf)
+
+
+def simulate(model, data, rng, scale: float, steps: int) -> None:
+    """Steps under controls that change every five steps."""
+    for step in range(steps):
+        if step % 5 == 0:
+            data.ctrl[:] = controls(model, rng, scale)
+        mujoco.mj_step(model, data)

@@ -1,0 +1,134 @@
+"""Tables that read well in a terminal and in a page, and what ran where."""
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+
+PACKAGES = (
+    "eqsim",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "numpy",
+    "mujoco",
+    "mujoco-mjx",
+    "brax",
+    "gymnasium",
+)
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+    """Rows as an aligned Markdown table; a missing entry is a dash.
+
+    **Arguments:**
+
+    - `columns`: which, and their order; by default all, as they come.
+    """
+    columns = columns or list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[show(row.get(column)) for column in columns] for row in rows]
+    texts = [
+        all(isinstance(row.get(column, ""), str) for row in rows) for column in columns
+    ]
+    lines = [list(columns), *cells]
+    widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(columns))]
+
+    def join(line):
+        parts = [
+            cell.ljust(width) if text else cell.rjust(width)
+            for cell, width, text in zip(line, widths, texts)
+        ]
+        return f"| {' | '.join(parts)} |"
+
+    rule = [
+        "-" * width if text else "-" * (width - 1) + ":"
+        for width, text in zip(widths, texts)
+    ]
+    return "\n".join([join(columns), f"| {' | '.join(rule)} |", *map(join, cells)])
+
+
+def show(value: Any) -> str:
+    """A number or a text as it stands in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        if value != value:
+            return "-"
+        if value == 0 or 0.01 <= abs(value) < 1e5:
+            return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+        return f"{value:.1e}"
+    return str(value)
+
+
+def circumstances() -> dict[str, Any]:
+    """Machine, versions, commit and date."""
+    device = jax.devices()[0]
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "commit": _git("describe", "--always", "--dirty", "--abbrev=12"),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "device": f"{device.platform}: {device.device_kind}",
+        "devices": len(jax.devices()),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def caption(where: Mapping[str, Any]) -> str:
+    """One paragraph that says what ran where."""
+    versions = (f"{name} {v}" for name, v in where["versions"].items() if v)
+    return (
+        f"{where['processor']}, {where['cores']} cores; {where['device']} "
+        f"({where['devices']} devices); {', '.join(versions)}; Python {where['python']}; "
+        f"commit {where['commit']}; {where['date']}."
+    )
+
+
+def write(path: pathlib.Path | None, content: Any) -> None:
+    """Writes text, or anything else as JSON; makes the folder."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not isinstance(content, str):
+        content = json.dumps(content, indent=2, default=_plain) + "\n"
+    path.write_text(content)
+
+
+def _plain(value):
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _git(*arguments):
+    folder = pathlib.Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def _processor():
+    info = pathlib.Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,200 @@
+"""Throughput: physics steps per second of many robots, beside MuJoCo C, MJX and Brax.
+
+    python benchmarks/step.py --out out/bench
+    python benchmarks/step.py --quick --models ant --peers mujoco
+"""
+
+import argparse
+import os
+import pathlib
+import sys as _sys
+
+import jax
+
+
+# Before JAX is first used: one device per core, as a user of eqsim does it.
+jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+
+import mujoco
+import numpy as np
+from _models import mujoco_model, NotInstalled, system, TIMED
+from _peers import eqsim_plain, eqsim_rollout, mujoco_c, Peer, peers_of
+from _reference import converge, errors
+from _starts import load, Start, start, STARTS, SUBSTEPS
+from _tables import caption, circumstances, table, write
+from _timing import affordable, interleaved
+
+
+EXPLANATION = f"""\
+Physics steps per second, in thousands; in parentheses how many times faster eqsim is
+through `eqsim.rollout`. All integrate by Euler with the time step of the file; a random
+control is held for {SUBSTEPS} steps. eqsim solves every step to convergence; for the
+others the number of iterations is in the column's name. `contacts` and `rows`: means
+over the simulation. `airborne`: the robot falls freely under full random controls;
+`settled`: it lies on the ground under random controls of a fifth of their range. Each
+figure is the best of several runs, which took turns."""
+
+
+def main() -> None:
+    """Times all cells, and writes after each."""
+    options = _options()
+    jax.config.update("jax_enable_x64", options.precision == "double")
+    where = circumstances() | {"precision": options.precision}
+    cells: list[dict] = []
+    for name in options.models:
+        try:
+            robots = system(name, euler=True), mujoco_model(name, euler=True)
+        except NotInstalled as error:
+            _say(f"{name} is left out: {error}")
+            continue
+        runners = [eqsim_rollout(robots[0])]
+        if "plain" in options.variants:
+            runners.append(eqsim_plain(robots[0], spread=False))
+        if "sharded" in options.variants and len(jax.devices()) > 1:
+            runners.append(eqsim_plain(robots[0], spread=True))
+        runners += peers_of(name, options.peers, _say)
+        for batch in options.batches:
+            for kind in options.states:
+                cells += time_cell(name, robots, runners, kind, batch, options)
+                _write(options, where, cells)
+    print(f"\n{report(where, cells)}")
+
+
+def time_cell(name, robots, runners: list[Peer], kind, batch, options) -> list[dict]:
+    """Times one robot from one kind of start in one size of batch."""
+    sys, model = robots
+    length = max(1, options.steps // SUBSTEPS)
+    begin = start(kind, sys, model, batch, length)
+    path, contacts, rows = _truth(model, begin, length)
+    calls, lengths, last = {}, {}, {}
+    for peer in runners:
+        try:
+            run = peer.prepare(begin)
+            n = length if peer.fixed else affordable(run, length, options.limit)
+            last[peer.label] = np.asarray(run(n), np.float64)
+        except (jax.errors.JaxRuntimeError, MemoryError) as error:
+            _say(f"{name}, {kind}, B={batch}: {peer.label} failed: {error}")
+            continue
+        calls[peer.label], lengths[peer.label] = lambda run=run, n=n: run(n), n
+    taken = interleaved(calls, options.repeats, options.limit)
+    found = []
+    for label, timing in taken.items():
+        steps = lengths[label] * SUBSTEPS
+        found.append(
+            {
+                "model": name,
+                "start": kind,
+                "batch": batch,
+                "contacts": contacts,
+                "rows": rows,
+                "runner": label,
+                "steps": steps,
+                "steps_per_second": batch * steps / timing.best,
+                "seconds": timing.seconds,
+                "spread": timing.spread,
+                "first": timing.first,
+                "error": _error(last[label], path[:, steps - 1], model.nq),
+            }
+        )
+        _say(_line(found[-1], found[0]))
+    return found
+
+
+def _truth(model: mujoco.MjModel, begin: Start, length: int):
+    """The simulation by MuJoCo with a converged solver, and the load in it."""
+    saved = model.opt.iterations, model.opt.tolerance
+    saved += model.opt.ls_iterations, model.opt.ls_tolerance, model.opt.solver
+    converge(model)
+    few = Start(
+        begin.q[:64], begin.qd[:64], begin.policy, begin.keys[:64], begin.ctrl[:64]
+    )
+    path = mujoco_c(model).prepare(few)(length)
+    contacts, rows = load(model, path, np.repeat(few.ctrl, SUBSTEPS, axis=1))
+    opt = model.opt
+    opt.iterations, opt.tolerance, opt.ls_iterations, opt.ls_tolerance, opt.solver = saved
+    return path[..., 1 : 1 + model.nq], contacts, rows
+
+
+def _error(last, target, nq):
+    """Median error of the last coordinates: whether the same thing was simulated."""
+    if last.ndim == 3:
+        last = last[:, -1, 1 : 1 + nq]
+    return float(np.median(errors(last[: len(target)], target)))
+
+
+def report(where: dict, cells: list[dict]) -> str:
+    """One line per robot, start and batch."""
+    lines: dict[tuple, dict] = {}
+    for cell in cells:
+        key = cell["model"], cell["start"], cell["batch"]
+        line = lines.setdefault(
+            key,
+            {
+                "model": cell["model"],
+                "start": cell["start"],
+                "B": cell["batch"],
+                "contacts": cell["contacts"],
+                "rows": cell["rows"],
+            },
+        )
+        speed = cell["steps_per_second"]
+        line[cell["runner"]] = f"{speed / 1e3:.3g}"
+        if cell["runner"] == "eqsim":
+            line["reference"] = speed
+        elif "reference" in line:
+            line[cell["runner"]] += f" ({line['reference'] / speed:.3g}x)"
+    for line in lines.values():
+        line.pop("reference", None)
+    precision = f"{where['precision']} precision (MuJoCo C: double)"
+    title = f"## Throughput, {precision}"
+    return f"{title}\n\n{EXPLANATION}\n\n{table(list(lines.values()))}\n\n{caption(where)}\n"
+
+
+def _write(options, where, cells):
+    write(options.out / "step.json", {"where": where, "cells": cells})
+    write(options.out / "step.md", report(where, cells))
+    write(options.markdown, report(where, cells))
+
+
+def _line(cell, first):
+    ratio = first["steps_per_second"] / cell["steps_per_second"]
+    return (
+        f"{cell['model']}, {cell['start']}, B={cell['batch']}: {cell['runner']}: "
+        f"{cell['steps_per_second'] / 1e3:.4g} k steps/s (eqsim {ratio:.3g}x), spread "
+        f"{100 * cell['spread']:.0f} %, error {cell['error']:.1e} after {cell['steps']}, "
+        f"first call {cell['first']:.1f} s"
+    )
+
+
+def _say(line):
+    print(line, file=_sys.stderr, flush=True)
+
+
+def _options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--models", nargs="*", default=list(TIMED))
+    add("--batches", nargs="*", type=int, default=[1, 64, 1024, 4096])
+    add("--states", nargs="*", choices=STARTS, default=list(STARTS))
+    add("--peers", nargs="*", choices=("mujoco", "mjx", "brax"))
+    add("--variants", nargs="*", choices=("plain", "sharded"))
+    add("--steps", type=int, default=100, help="physics steps of a simulation")
+    add("--repeats", type=int, default=5)
+    add("--limit", type=float, default=20.0, help="seconds for one runner in one cell")
+    add("--precision", choices=("single", "double"), default="single")
+    add("--quick", action="store_true", help="small batches, few steps and repeats")
+    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
+    add("--markdown", type=pathlib.Path, help="a second place for the table")
+    options = parser.parse_args()
+    if options.peers is None:
+        options.peers = ["mujoco", "mjx", "brax"]
+    if options.variants is None:
+        options.variants = ["plain", "sharded"]
+    if options.quick:
+        options.batches, options.steps = [1, 16], 20
+        options.repeats, options.limit = 2, 2.0
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The articulated-body algorithm: forward dynamics in O(n), without constraints."""
+
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from .._errors import check_shape
+from ..kinematics._forward import velocities
+from ..model import check_state, System
+from ._articulated import factor, solve
+from ._rigid import external_forces, inertial_forces, rigid
+
+
+def aba(
+    sys: System,
+    q: Float[Array, " nq"],
+    qd: Float[Array, " nv"],
+    tau: Float[Array, " nv"],
+    external: Float[Array, "nlink 6"] | None = None,
+) -> Float[Array, " nv"]:
+    r"""Forward dynamics: the accelerations that given joint forces cause.
+
+    Solves $M(q)\,\ddot q + c(q, \dot q) + g(q) = \tau + J^T f_\mathrm{ext}$, and so is
+    the inverse of `rnea`. Inertia includes the armature of the joints. Passive forces and
+    actuators must be in `tau`, for instance by `passive_forces` and `actuator_forces`;
+    contacts, limits and dry friction do not enter (see `Generalized.acceleration`).
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`, `qd`: coordinates and velocities.
+    - `tau`: joint forces, N m and N, in the order of `qd`.
+    - `external`: torque (N m) and force (N) on each link at its center of mass, in
+        world axes.
+
+    **Returns:** joint accelerations, rad/s$^2$ and m/s$^2$.
+
+    ??? cite "Reference"
+        Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 7.3.
+    """
+    check_state(sys, q, qd)
+    check_shape("tau", tau, {"nv": sys.nv})
+    if external is not None:
+        check_shape("external", external, {"nlink": sys.nlink, "components": 6})
+    return _aba(sys, q, qd, tau, external)
+
+
+def _aba_fn(sys, q, qd, tau, external):
+    body = rigid(sys, q)
+    speed = velocities(sys, body.nodes, body.kin, qd)
+    force = -inertial_forces(body, speed)
+    if external is not None:
+        force = force + external_forces(sys, body, external)
+    factored = factor(body.nodes, body.kin, body.inertia, sys.joints.armature)
+    qdd, _ = solve(body.nodes, body.kin, factored, tau, force)
+    return qdd
+
+
+_aba = batch_last(_aba_fn)

@@ -1,0 +1,40 @@
+"""The composite-rigid-body algorithm: the joint-space inertia matrix."""
+
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from ..kinematics._axes import dof_axes
+from ..model import check_state, System
+from ._dense import joint_space_matrix
+from ._rigid import rigid
+
+
+def crba(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
+    r"""Joint-space inertia matrix, armature included.
+
+    $M_{ij} = S_i^T I^c_i S_j$ where $j$ carries $i$, with the inertia $I^c_i$ of all that
+    $i$ carries; symmetric; zero where neither carries the other. Kinetic energy is
+    $\tfrac12 \dot q^T M \dot q$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** $M$, in kg m$^2$, kg m and kg (MuJoCo: `mj_fullM`).
+
+    ??? cite "Reference"
+        Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 6.2.
+    """
+    check_state(sys, q)
+    return _crba(sys, q)
+
+
+def _crba_fn(sys, q):
+    body = rigid(sys, q)
+    axes = dof_axes(body.nodes, body.kin)
+    inertia = body.inertia.articulated()
+    return joint_space_matrix(body.nodes, axes, inertia, sys.joints.armature)
+
+
+_crba = batch_last(_crba_fn)

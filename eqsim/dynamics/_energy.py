@@ -1,0 +1,74 @@
+"""Kinetic and potential energy."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from ..kinematics._forward import frames, joint_motion, kinematics, link_poses
+from ..kinematics._manifold import displacement
+from ..kinematics._recursion import descend
+from ..model import check_state, System, take, tree
+from ..spatial import vec3
+from ._rigid import rigid
+
+
+def kinetic_energy(
+    sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
+) -> Float[Array, ""]:
+    r"""Kinetic energy, $\tfrac12 \sum_i v_i^T I_i v_i + \tfrac12 \dot q^T A \dot q$, J.
+
+    $A$ is the armature; the sum is $\tfrac12 \dot q^T M(q)\,\dot q$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`, `qd`: coordinates and velocities.
+
+    **Returns:** the energy (MuJoCo: `energy[1]`).
+    """
+    check_state(sys, q, qd)
+    return _kinetic_energy(sys, q, qd)
+
+
+def potential_energy(sys: System, q: Float[Array, " nq"]) -> Float[Array, ""]:
+    r"""Potential energy of gravity and joint springs, J.
+
+    $V = -\sum_i m_i\, g \cdot c_i
+    + \tfrac12 \sum_j k_j\, |q_j \ominus q_{\mathrm{spring},j}|^2$
+
+    Gravity compensation is counted as a force, not as energy, as in MuJoCo.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** the energy, zero with all mass at the origin of the world (MuJoCo:
+    `energy[0]`).
+    """
+    check_state(sys, q)
+    return _potential_energy(sys, q)
+
+
+def _kinetic_energy_fn(sys, q, qd):
+    body = rigid(sys, q)
+    velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
+    links = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
+    return 0.5 * (links + jnp.sum(sys.joints.armature * qd * qd, axis=0))
+
+
+def _potential_energy_fn(sys, q):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    pose = link_poses(nodes, fixed, kinematics(sys, nodes, fixed, q))
+    center = pose.pos + (pose.rot @ vec3(sys.links.com))
+    weights = [c * sys.gravity[k][None] for k, c in enumerate(center)]
+    height = -jnp.sum(sys.links.mass * sum(weights[1:], weights[0]), axis=0)
+    stretch = displacement(sys.joints.kinds, sys.joints.spring_ref, q)
+    joints = [j for j, kind in enumerate(sys.joints.kinds) for _ in range(kind.nv)]
+    stiffness = take(sys.joints.stiffness, joints)
+    return height + 0.5 * jnp.sum(stiffness * stretch * stretch, axis=0)
+
+
+_kinetic_energy = batch_last(_kinetic_energy_fn)
+_potential_energy = batch_last(_potential_energy_fn)

@@ -1,0 +1,129 @@
+"""The center of mass of the whole system, and how it moves."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from ..model import accumulate, check_state, System, take, Tree, tree
+from ..spatial import vec3, Vec3
+from ._axes import dof_axes, dof_nodes
+from ._forward import Frames, frames, joint_motion, Kinematics, kinematics, link_poses
+from ._recursion import ascend, descend
+
+
+def center_of_mass(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3"]:
+    r"""Center of mass $c = \sum_i m_i c_i / \sum_i m_i$ in the world, m.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** the center of mass of all links, those that cannot move included
+    (MuJoCo: `subtree_com` of the world).
+    """
+    check_state(sys, q)
+    return _center_of_mass(sys, q)
+
+
+def com_velocity(
+    sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
+) -> Float[Array, "3"]:
+    r"""Velocity of the center of mass, $\dot c = \sum_i m_i v_i / \sum_i m_i$, m/s.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`, `qd`: coordinates and velocities.
+
+    **Returns:** the velocity in world axes (MuJoCo: `subtree_linvel` of the world).
+    """
+    check_state(sys, q, qd)
+    return _com_velocity(sys, q, qd)
+
+
+def com_jacobian(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3 nv"]:
+    r"""The matrix that maps $\dot q$ to the velocity of the center of mass.
+
+    Column $j$ is $(m_j v_j + \omega_j \times h_j) / \sum_i m_i$ with the motion axis
+    $(\omega_j, v_j)$ of a degree of freedom, and mass $m_j$ and first moment $h_j$ of all
+    that it carries.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** the Jacobian in world axes (MuJoCo: `mj_jacSubtreeCom` of the world).
+    """
+    check_state(sys, q)
+    return _com_jacobian(sys, q)
+
+
+def _center_of_mass_fn(sys, q):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    return jnp.concatenate(center(sys, nodes, fixed, kin))
+
+
+def _com_velocity_fn(sys, q, qd):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    velocity = descend(nodes, joint_motion(nodes, kin, qd))
+    mass, moment = _node_moments(sys, nodes, fixed, kin)
+    momentum = (velocity.lin * mass) + (velocity.ang ^ moment)
+    return jnp.concatenate(_total(momentum) * _inverse_mass(sys))
+
+
+def _com_jacobian_fn(sys, q):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    carried = ascend(nodes, _node_moments(sys, nodes, fixed, kin))
+    mass, moment = take(carried, dof_nodes(nodes))
+    axes = dof_axes(nodes, kin)
+    columns = (axes.lin * mass) + (axes.ang ^ moment)
+    return jnp.stack(columns * _inverse_mass(sys))
+
+
+_center_of_mass = batch_last(_center_of_mass_fn)
+_com_velocity = batch_last(_com_velocity_fn)
+_com_jacobian = batch_last(_com_jacobian_fn)
+
+
+def center(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> Vec3:
+    """The center of mass of all links, `(1, *batch)`."""
+    pose = link_poses(nodes, fixed, kin)
+    place = pose.pos + (pose.rot @ vec3(sys.links.com))
+    return _total(place * sys.links.mass) * _inverse_mass(sys)
+
+
+class _Moments(NamedTuple):
+    """Mass, and first moment about the origin of the tree, `(nnode, *batch)`."""
+
+    mass: Any
+    moment: Vec3
+
+
+def _node_moments(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> _Moments:
+    moving = [i for i, node in enumerate(nodes.link_nodes) if node >= 0]
+    carrier = [nodes.link_nodes[i] for i in moving]
+    pose = take(link_poses(nodes, fixed, kin), moving)
+    place = pose.pos + (pose.rot @ take(vec3(sys.links.com), moving))
+    mass = take(sys.links.mass, moving) + jnp.zeros_like(place.x)
+    arm = place - take(kin.origin, carrier)
+    return accumulate(_Moments(mass, arm * mass), carrier, nodes.size)
+
+
+def _total(v: Vec3) -> Vec3:
+    return Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in v))
+
+
+def _inverse_mass(sys: System):
+    """One over the total mass, `(1, *batch)`; one for a system without mass."""
+    mass = jnp.sum(sys.links.mass, axis=0, keepdims=True)
+    return 1.0 / jnp.where(mass > 0.0, mass, 1.0)

@@ -1,0 +1,93 @@
+r"""Coordinates as a manifold: $q \oplus v$ and $q_1 \ominus q_0$.
+
+Coordinates hold unit quaternions, so they have more numbers than there are degrees of
+freedom and cannot be added or subtracted. Steps between them are vectors of the size of
+`qd`, in the same axes.
+
+Solà, Deray, Atchuthan, *A micro Lie theory for state estimation in robotics*, 2018.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from .._errors import check_shape
+from ..model import check_state, JointKind, System
+from ..spatial import integrate as turn, logarithm, multiply, normalize4, Vec3
+
+
+def integrate(
+    sys: System, q: Float[Array, " nq"], v: Float[Array, " nv"]
+) -> Float[Array, " nq"]:
+    r"""Moves coordinates by a step: $q \oplus v$.
+
+    Quaternions turn in body axes, $\mathrm{quat} \otimes \exp(\tfrac12 \omega)$; all
+    other coordinates are added.
+
+    **Arguments:**
+
+    - `sys`: the robot; only its structure is read.
+    - `q`: coordinates.
+    - `v`: the step, rad and m: a velocity `qd` times a time.
+
+    **Returns:** the new coordinates, with unit quaternions (MuJoCo:
+    `mj_integratePos`).
+    """
+    check_state(sys, q)
+    check_shape("v", v, {"nv": sys.nv})
+    return _integrate(sys.joints.kinds, q, v)
+
+
+def difference(
+    sys: System, q0: Float[Array, " nq"], q1: Float[Array, " nq"]
+) -> Float[Array, " nv"]:
+    r"""The step from one configuration to another, $q_1 \ominus q_0$.
+
+    The inverse of `integrate`: `integrate(sys, q0, difference(sys, q0, q1))` is `q1` (up
+    to the sign of quaternions).
+
+    **Arguments:**
+
+    - `sys`: the robot; only its structure is read.
+    - `q0`, `q1`: start and end.
+
+    **Returns:** the shortest such step, rad and m; no rotation in it exceeds $\pi$.
+    (MuJoCo: `mj_differentiatePos`.)
+    """
+    check_state(sys, q0)
+    check_state(sys, q1)
+    return _difference(sys.joints.kinds, q0, q1)
+
+
+def advance(kinds: tuple[JointKind, ...], q, v):
+    """`integrate` with batch axes last."""
+    parts, start, at = [], 0, 0
+    for kind in kinds:
+        straight = {JointKind.FREE: 3, JointKind.SPHERICAL: 0}.get(kind, 1)
+        parts.append(q[start : start + straight] + v[at : at + straight])
+        start, at = start + straight, at + straight
+        if kind.nq > 1:
+            quat = tuple(q[start + k : start + k + 1] for k in range(4))
+            spin = Vec3(*(v[at + k : at + k + 1] for k in range(3)))
+            parts += turn(quat, spin, 1.0)
+            start, at = start + 4, at + 3
+    return jnp.concatenate(parts)
+
+
+def displacement(kinds: tuple[JointKind, ...], q0, q1):
+    """`difference` with batch axes last."""
+    parts, start = [], 0
+    for kind in kinds:
+        straight = {JointKind.FREE: 3, JointKind.SPHERICAL: 0}.get(kind, 1)
+        parts.append(q1[start : start + straight] - q0[start : start + straight])
+        start += straight
+        if kind.nq > 1:
+            w, *xyz = normalize4(tuple(q0[start + k : start + k + 1] for k in range(4)))
+            to = normalize4(tuple(q1[start + k : start + k + 1] for k in range(4)))
+            parts += logarithm(multiply((w, *(-x for x in xyz)), to))
+            start += 4
+    return jnp.concatenate(parts)
+
+
+_integrate = batch_last(advance)
+_difference = batch_last(displacement)
