@@ -28,11 +28,16 @@ Run = Callable[[int], Any]
 
 
 class Peer(NamedTuple):
-    """A simulator with its settings. `fixed`: `run` takes only the full length."""
+    """A simulator with its settings.
+
+    `fixed`: `run` takes only the full length; `alone`: it can run where the devices do
+    not divide the batch.
+    """
 
     label: str
     prepare: Callable[[Start], Run]
     fixed: bool = False
+    alone: bool = True
 
 
 def eqsim_rollout(sys: eqsim.System) -> Peer:
@@ -63,7 +68,7 @@ def eqsim_plain(sys: eqsim.System, *, spread: bool) -> Peer:
     def prepare(start):
         env, state = Driven(sys, SUBSTEPS), _state(sys, start)
         actions = [jnp.asarray(a, state.q.dtype) for a in start.ctrl.swapaxes(0, 1)]
-        if spread and len(start.q) % len(jax.devices()) == 0:
+        if spread:
             split = NamedSharding(_mesh(), PartitionSpec("batch"))
             state, actions = jax.device_put((state, actions), split)
         step = eqx.filter_jit(eqx.filter_vmap(env.step))
@@ -76,7 +81,8 @@ def eqsim_plain(sys: eqsim.System, *, spread: bool) -> Peer:
 
         return run
 
-    return Peer("eqsim, plain jit" + (", all cores" if spread else ""), prepare)
+    label = "eqsim, plain jit" + (", all cores" if spread else "")
+    return Peer(label, prepare, alone=not spread)
 
 
 def mujoco_c(model: mujoco.MjModel) -> Peer:
@@ -134,7 +140,7 @@ def mjx_step(model: mujoco.MjModel, iterations: int | None = None):
     return step, mjx_model, lambda q, qd: empty.replace(qpos=q, qvel=qd)
 
 
-def brax(name: str, *, euler: bool = True) -> Peer:
+def brax(name: str) -> Peer:
     """Brax's generalized pipeline, on all devices.
 
     **Raises:** `NotInstalled`.
@@ -173,22 +179,22 @@ def _held(body, state, ctrl, length):
 def _jax_peer(label, simulate, model):
     """A peer that is spread over the devices as eqsim is: each has its own batch."""
     split, whole = PartitionSpec("batch"), PartitionSpec()
-    alone = jax.jit(simulate)
-    shared = jax.jit(
-        jax.shard_map(
-            simulate,
-            mesh=_mesh(),
-            in_specs=(whole, split, split, split, whole),
-            out_specs=split,
-            check_vma=False,
-        )
+    spread = jax.shard_map(
+        simulate,
+        mesh=_mesh(),
+        in_specs=(whole, split, split, split, whole),
+        out_specs=split,
+        check_vma=False,
     )
+    alone, shared = jax.jit(simulate), jax.jit(spread)
+    everywhere = jax.device_put(model, NamedSharding(_mesh(), whole))
 
     def prepare(start):
         dtype = jnp.result_type(float)
         arrays = [jnp.asarray(x, dtype) for x in (start.q, start.qd, start.ctrl)]
-        call = alone if len(start.q) % len(jax.devices()) else shared
-        return lambda length: call(model, *arrays, jnp.asarray(length))
+        if len(start.q) % len(jax.devices()):
+            return lambda length: alone(model, *arrays, jnp.asarray(length))
+        return lambda length: shared(everywhere, *arrays, jnp.asarray(length))
 
     return Peer(label, prepare)
 

@@ -14,8 +14,6 @@ class Timing:
     """Wall-clock seconds of the same work, in the order in which they were taken."""
 
     seconds: tuple[float, ...]
-    first: float
-    """The first call, which compiles; it is not among `seconds`."""
 
     @property
     def best(self) -> float:
@@ -40,6 +38,8 @@ def interleaved(
 ) -> dict[str, Timing]:
     """Times calls in turn, so that what else the machine does hits all alike.
 
+    Each is called once more before, to compile and to warm up.
+
     **Arguments:**
 
     - `calls`: by name; each does the same work every time.
@@ -47,7 +47,8 @@ def interleaved(
     - `limit`: seconds after which a call takes no further part; it has at least one
         round.
     """
-    first = {name: seconds(call) for name, call in calls.items()}
+    for call in calls.values():
+        seconds(call)
     taken: dict[str, list[float]] = {name: [] for name in calls}
     gc.collect()
     gc.disable()
@@ -58,7 +59,7 @@ def interleaved(
                     taken[name].append(seconds(call))
     finally:
         gc.enable()
-    return {name: Timing(tuple(taken[name]), first[name]) for name in calls}
+    return {name: Timing(tuple(taken[name])) for name in calls}
 
 
 def affordable(call: Callable[[int], Any], most: int, limit: float) -> int:

@@ -35,8 +35,8 @@ from ._staging import staged
 
 _Leaves = tuple[Any, ...]
 
-import os
-_TILE = int(os.environ.get("TILE", 128))
+# Environments per tile: the arrays of a step on one tile stay in the cache of a core.
+_TILE = 256
 
 
 def batch_last(fn: Callable) -> Callable:

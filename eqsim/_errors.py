@@ -2,8 +2,7 @@
 
 Three moments, three means. *Construction*: `__check_init__` raises `ValueError`, about
 shapes and static facts. *Tracing*: public functions raise `ValueError`, for instance by
-`check_shape`. *Running*: loops carry a code of `RESULTS`, and the edge (`reset`,
-`rollout`) raises it.
+`check_shape`. *Running*: the edge (`rollout`) raises a text of `RESULTS`.
 """
 
 from typing import Any
@@ -21,12 +20,6 @@ class RESULTS(eqx.Enumeration):
         "long for the stiffness or damping of the system: reduce `sys.dt`; (b) a "
         "control signal that is not finite; (c) a mass or inertia that is zero or "
         "negative."
-    )
-    solver_not_converged = (
-        "The contact solver reached its largest number of iterations. Usual causes: "
-        "(a) parameters of very different size, such as `solimp` near 1; (b) single "
-        "precision: enable double precision with `jax.config.update('jax_enable_x64', "
-        "True)`; (c) too few iterations: raise `max_steps` of the pipeline."
     )
 
 

@@ -5,14 +5,16 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 from jax import lax
 from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from ._errors import RESULTS
 from .envs import AbstractEnv, Timestep
-from .model import State
+from .model import State, validate
 
 
 class Trajectory(eqx.Module):
@@ -41,6 +43,7 @@ def rollout(
     state: State | None = None,
     env_axes: PyTree = None,
     collect: Callable[[State, Array, Timestep], Any] | None = None,
+    throw: bool = True,
 ) -> Any:
     """Runs a policy in an environment.
 
@@ -60,11 +63,14 @@ def rollout(
         `eqx.filter_vmap`. By default all share one.
     - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by default
         everything.
+    - `throw`: whether to raise an error if a last state is not finite.
 
     **Returns:** a `Trajectory`; with `collect`, the pair of what was kept and the last
     state.
 
-    **Raises:** `ValueError` if the length is not positive or shapes are wrong.
+    **Raises:** `ValueError` if the length is not positive, shapes are wrong, or a number
+    of the robot makes no sense; `FloatingPointError` if a state has become NaN or
+    infinite.
     """
     if length < 1:
         raise ValueError(f"A rollout of length {length}; at least one step is needed.")
@@ -76,7 +82,21 @@ def rollout(
     args = (env, policy, key, state)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jtu.tree_leaves(args)):
         return _batched(env, policy, key, state, length, env_axes, collect)
-    return _compiled(env, policy, key, state, length, env_axes, collect)
+    validate(env.sys)
+    out = _compiled(env, policy, key, state, length, env_axes, collect)
+    if throw:
+        _raise_if_not_finite(out.last if collect is None else out[1])
+    return out
+
+
+def _raise_if_not_finite(last: State) -> None:
+    finite = jnp.all(jnp.isfinite(last.q), -1) & jnp.all(jnp.isfinite(last.qd), -1)
+    if not bool(jnp.all(finite)):
+        where = ""
+        if finite.ndim:
+            bad = jnp.flatnonzero(~finite)
+            where = f"In {bad.size} of {finite.size} environments, first {bad[0]}: "
+        raise FloatingPointError(where + RESULTS[RESULTS.nonfinite_state])
 
 
 @eqx.filter_jit

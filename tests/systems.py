@@ -28,6 +28,8 @@ _RANDOM = {
     "forest": (8, 5, tuple(JointKind), 2, True),
 }
 NAMES = tuple(_RANDOM)
+# Two hinges, where many programs are compiled of one function.
+_RANDOM["tiny"] = (1, 2, (JointKind.REVOLUTE,), 1, False)
 
 
 @ft.lru_cache

@@ -31,9 +31,11 @@ class Values(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Static facts: which nodes and degrees of freedom the rows act on."""
+    """Static facts: which nodes and degrees of freedom the rows act on; `signs` tell
+    which shape of a contact with the world moves: -1 the first, 1 the second."""
 
     anchored: tuple[int, ...]
+    signs: tuple[float, ...]
     moving: tuple[tuple[int, int], ...]
     limited: tuple[int, ...]
     rubbing: tuple[int, ...]
@@ -46,6 +48,7 @@ def layout(sys: System, plan: ContactPlan) -> Layout:
     balls = [sys.joints.v_starts[j] for j in limited_joints(sys, True)]
     return Layout(
         tuple(max(end) for end in plan.nodes[:n]),
+        tuple(1.0 if end[1] >= 0 else -1.0 for end in plan.nodes[:n]),
         plan.nodes[n:],
         tuple(limited_dofs(sys)),
         tuple(friction_dofs(sys)),
@@ -66,7 +69,7 @@ def _project(rows: PointRows, rate: Vec3, offsets=(0.0, 0.0, 0.0)) -> tuple:
 
 
 @stage
-def _combine(rows: PointRows, edges) -> Vec3:
+def combine(rows: PointRows, edges) -> Vec3:
     """The force of given edge forces."""
     a, b, c, d = edges
     return (
@@ -167,11 +170,11 @@ def generalized(tree: Tree, where: Layout, rows: Rows, force: Values, nv: int):
     r"""$J^T f$ as forces on nodes about the origins of their trees, and joint forces."""
     pushes, nodes = [], []
     if where.anchored:
-        push = _combine(rows.anchored, force.anchored)
+        push = combine(rows.anchored, force.anchored)
         pushes.append((rows.anchored.arms[0], push))
         nodes.append(where.anchored)
     if where.moving:
-        push = _combine(rows.moving, force.moving)
+        push = combine(rows.moving, force.moving)
         arms = rows.moving.arms
         pushes += [(arms[0], -push), (arms[1], push)]
         nodes += [tuple(end[k] for end in where.moving) for k in (0, 1)]

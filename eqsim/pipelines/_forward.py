@@ -3,10 +3,9 @@
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import jax.tree_util as jtu
 
 from .._staging import stage
-from ..contact._active import Layout, layout
+from ..contact._active import combine, forces, layout, residuals
 from ..contact._detect import ContactPoints, detect
 from ..contact._newton import constrained, Problem, Solution, Structure
 from ..contact._parameters import (
@@ -30,13 +29,15 @@ from ..dynamics._weights import inverse_weights, InverseWeights
 from ..kinematics._forward import (
     frames,
     Frames,
+    joint_motion,
     kinematics,
     Kinematics,
     velocities,
     Velocities,
 )
-from ..model import System, take, tree
-from ..spatial import Force, Motion, RigidInertia, vec3
+from ..kinematics._recursion import descend
+from ..model import concatenate, System, tree
+from ..spatial import Force, Motion, RigidInertia, vec3, Vec3
 
 
 class Constants(NamedTuple):
@@ -135,3 +136,15 @@ def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
     weights = constants.weights.dof
     limits = joint_rows(sys, constants.joints, weights, q, qd)
     return points, Rows(anchored, moving, *limits)
+
+
+def contact_forces(structure: Structure, now: Forward) -> Vec3:
+    """Force on the second shape of each contact point, in the world."""
+    tree, where, _ = structure
+    rows, (qdd, piece) = now.problem.rows, now.solution
+    motion = descend(tree, joint_motion(tree, now.kin, qdd))
+    row_forces = forces(rows, piece, residuals(where, rows, motion, qdd))
+    # Rows of contacts with the world count the moving shape, which may be the first.
+    signs = jnp.asarray(where.signs, qdd.dtype).reshape(-1, *(1 for _ in qdd.shape[1:]))
+    anchored = combine(rows.anchored, row_forces.anchored) * signs
+    return concatenate([anchored, combine(rows.moving, row_forces.moving)])

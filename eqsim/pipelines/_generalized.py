@@ -1,20 +1,42 @@
 r"""MuJoCo's model in joint coordinates."""
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
+from .._errors import check_shape
+from ..contact._plan import contact_plan
 from ..dynamics._actuation import next_activation
 from ..dynamics._articulated import factor, project, solve
 from ..kinematics._forward import joint_motion
 from ..kinematics._recursion import ascend, descend
-from ..model import Integrator, JointKind, State, System, tree
-from ..spatial import integrate, rotation_rate, Vec3
-from ._forward import Constants, derive, forward, Forward
+from ..model import check_state, Integrator, JointKind, State, System, tree
+from ..spatial import integrate, rotation_rate, stack, Vec3
+from ._forward import Constants, contact_forces, derive, forward, Forward, structure
 from ._pipeline import AbstractPipeline
+
+
+class Contacts(eqx.Module):
+    r"""All points that could touch, whether or not they do.
+
+    **Arguments:**
+
+    - `geoms`: the two shapes of each point.
+    - `dist`: distance of the surfaces, m; negative in penetration.
+    - `pos`: halfway between the surfaces, in the world, m.
+    - `frame`: rows are the normal, from the first shape to the second, and the two
+        friction axes, in the world.
+    - `force`: on the second shape, in the world, N; zero where there is no contact.
+    """
+
+    geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    dist: Float[Array, " ncon"]
+    pos: Float[Array, "ncon 3"]
+    frame: Float[Array, "ncon 3 3"]
+    force: Float[Array, "ncon 3"]
 
 
 class Generalized(AbstractPipeline):
@@ -32,6 +54,7 @@ class Generalized(AbstractPipeline):
         q: Float[Array, " nq"] | None = None,
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
+        check_state(sys, q, qd)
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
         return State(q, qd, jnp.zeros(sys.na, q.dtype))
@@ -43,9 +66,7 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        q, qd, act = _step(
-            sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
-        )
+        q, qd, act = _step(*_arguments(sys, state, ctrl, external))
         return State(q, qd, act, state.aux)
 
     def acceleration(
@@ -56,9 +77,29 @@ class Generalized(AbstractPipeline):
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
         r"""Joint accelerations $\ddot q$ (MuJoCo: `qacc`), before integration."""
-        return _acceleration(
-            sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
-        )
+        return _acceleration(*_arguments(sys, state, ctrl, external))
+
+    def contacts(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Contacts:
+        """Where shapes touch, and with what force."""
+        plan = contact_plan(sys)
+        geoms = tuple(plan.pairs[pair][:2] for pair in plan.point_pairs)
+        if not geoms:
+            none = jnp.zeros((0, 3), state.q.dtype)
+            return Contacts(geoms, none[:, 0], none, jnp.zeros((0, 3, 3)), none)
+        return Contacts(geoms, *_contacts(*_arguments(sys, state, ctrl, external)))
+
+
+def _arguments(sys: System, state: State, ctrl, external):
+    check_state(sys, state.q, state.qd, ctrl)
+    if external is not None:
+        check_shape("external", external, {"nlink": sys.nlink, "6": 6})
+    return sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
 
 
 def _derive_fn(sys):
@@ -76,7 +117,16 @@ def _step_fn(sys, constants, *state_and_input):
     return step(sys, constants, q, qd, act, ctrl, external)
 
 
+def _contacts_fn(sys, constants, *state_and_input):
+    first = full_batch(state_and_input, sys, constants)
+    now = forward(sys, constants, *first)
+    points, force = now.points, contact_forces(structure(sys), now)
+    rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
+    return points.dist, stack(points.pos), jnp.stack(rows, axis=1), stack(force)
+
+
 _derive = batch_last(_derive_fn)
+_contacts = batch_last(_contacts_fn)
 _acceleration = batch_last(_acceleration_fn)
 _step = batch_last(_step_fn)
 

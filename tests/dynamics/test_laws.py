@@ -40,11 +40,13 @@ def test_rnea_inverts_aba_and_gives_the_columns_of_crba(name):
     def relations(x):
         qdd = dynamics.aba(sys, x.q, x.qd, x.tau, x.external)
         force = lambda qdd: dynamics.rnea(sys, x.q, x.qd, qdd, x.external)
-        return force(qdd), jax.vmap(force)(jnp.eye(sys.nv)) - force(jnp.zeros(sys.nv))
+        accelerations = jnp.concatenate([qdd[None], 0.0 * qdd[None], jnp.eye(sys.nv)])
+        return jax.vmap(force)(accelerations)
 
-    tau, columns = relations(x)
-    assert tree_allclose(tau, x.tau)
-    assert tree_allclose(np.asarray(columns).swapaxes(1, 2), report(name)["crba"])
+    forces = np.asarray(relations(x))
+    assert tree_allclose(forces[:, 0], np.asarray(x.tau))
+    columns = forces[:, 2:] - forces[:, 1:2]
+    assert tree_allclose(columns.swapaxes(1, 2), report(name)["crba"])
 
 
 @each_system
@@ -126,8 +128,8 @@ def free_motion(name, length=200, dt=1e-3):
     return run
 
 
-@pytest.mark.parametrize("name", ("stacked", "floating"))
-def test_energy_is_conserved(name):
+def test_energy_is_conserved():
+    name = "floating"
     sys, x = conservative(systems.system(name)), systems.inputs(name)
     end, (before, _), (after, _) = free_motion(name)(sys, x.q[3], x.qd[3])
     assert np.max(np.abs(end[0] - x.q[3])) > 0.1
@@ -142,7 +144,7 @@ def test_momentum_is_conserved():
     assert tree_allclose(before, after, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ("stacked", "forest"))
+@pytest.mark.parametrize("name", ("fixed", "floating"))
 def test_forces_are_gradients_of_the_potential(name):
     sys = conservative(systems.system(name))
 
@@ -201,7 +203,8 @@ def test_the_world_can_be_turned(name):
     sys, x, velocity = turned(sys, x, rotation)
     old, new = dict(report(name)), systems.dynamic_report(sys, x)
     old["crba"] = velocity @ old["crba"] @ velocity.T
-    old["momentum"] = rotation.apply(old["momentum"].reshape(-1, 3)).reshape(-1, 6)
+    blocks = np.kron(np.eye(2), rotation.as_matrix())
+    old["momentum"] = old["momentum"] @ blocks.T
     for key in ("rnea", "bias", "gravity", "aba", "passive"):
         old[key] = old[key] @ velocity.T
     del old["actuators"], new["actuators"]

@@ -35,5 +35,6 @@ CALLS = {
 @pytest.mark.parametrize("case", CALLS)
 def test_wrong_shape(case):
     name = case.split()[1]
-    with pytest.raises(ValueError, match=f"^`?{name}`? (has shape|must have shape)"):
+    # Where several arguments share a size, the type checker is the first to see it.
+    with pytest.raises((ValueError, TypeError), match=f"{name}.*99|'{name}': f64\\[9"):
         CALLS[case]()

@@ -10,8 +10,8 @@ from helpers import tree_allclose
 from eqsim import dynamics
 
 
-SYS = systems.system("stacked")
-X = systems.inputs("stacked")
+SYS = systems.system("tiny")
+X = systems.inputs("tiny")
 MASSES = SYS.links.mass[None] * jnp.array([[1.0], [1.5], [2.0]])
 
 
