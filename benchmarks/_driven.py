@@ -1,11 +1,12 @@
 """Any robot as an environment without a task."""
 
-import eqsim
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from eqsim import AbstractEnv, AbstractPipeline, Generalized, State, System
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+import eqsim
+from eqsim import AbstractEnv, AbstractPipeline, Generalized, State, System
 
 
 class Driven(AbstractEnv):

@@ -4,8 +4,9 @@ import dataclasses
 import importlib.util
 import pathlib
 
-import eqsim
 import mujoco
+
+import eqsim
 from eqsim.model import Integrator
 
 
@@ -46,7 +47,9 @@ def model_file(name: str) -> pathlib.Path:
         file = package("gymnasium") / "envs" / "mujoco" / "assets" / f"{name}.xml"
     if not file.exists():
         known = sorted(other.stem for other in file.parent.glob("*.xml"))
-        raise ValueError(f"There is no model {name!r}. Files there: {', '.join(known)}.")
+        raise ValueError(
+            f"There is no model {name!r}. Files there: {', '.join(known)}."
+        )
     return file
 
 
@@ -59,10 +62,17 @@ def package(name: str) -> pathlib.Path:
 
 
 def mujoco_model(name: str, *, euler: bool = False) -> mujoco.MjModel:
-    """The robot in MuJoCo; with `euler`, integrated by Euler whatever the file says."""
+    """The robot in MuJoCo.
+
+    **Arguments:**
+
+    - `euler`: integrate by Euler and solve by Newton, whatever the file says: what all
+        peers can do.
+    """
     model = mujoco.MjModel.from_xml_path(str(model_file(name)))
     if euler:
         model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+        model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     return model
 
 

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import eqsim
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,6 +21,8 @@ from _models import model_file, mujoco_model, NotInstalled, package
 from _starts import Start, SUBSTEPS
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import eqsim
 
 
 Run = Callable[[int], Any]
@@ -106,9 +107,7 @@ def mujoco_c(model: mujoco.MjModel) -> Peer:
 
         return run
 
-    opt = model.opt
-    label = f"MuJoCo C ({opt.iterations} it., tol. {opt.tolerance:g}, {threads} threads)"
-    return Peer(label, prepare)
+    return Peer("MuJoCo C", prepare)
 
 
 def mjx(model: mujoco.MjModel, iterations: int | None = None) -> Peer:
@@ -123,8 +122,8 @@ def mjx(model: mujoco.MjModel, iterations: int | None = None) -> Peer:
         body = jax.vmap(lambda data, ctrl: step(mjx_model, data, ctrl))
         return _held(body, data, ctrl, length).qpos
 
-    count = mjx_model.opt.iterations
-    return _jax_peer(f"MJX ({count} it.)", simulate, mjx_model)
+    label = "MJX" if iterations is None else f"MJX ({iterations} it.)"
+    return _jax_peer(label, simulate, mjx_model)
 
 
 def mjx_step(model: mujoco.MjModel, iterations: int | None = None):
@@ -206,7 +205,8 @@ def _mesh():
 def _state(sys, start):
     dtype = sys.links.mass.dtype
     act = jnp.zeros((len(start.q), sys.na), dtype)
-    return eqsim.State(jnp.asarray(start.q, dtype), jnp.asarray(start.qd, dtype), act)
+    q, qd = jnp.asarray(start.q, dtype), jnp.asarray(start.qd, dtype)
+    return jax.vmap(eqsim.State)(q, qd, act)
 
 
 def peers_of(name: str, chosen: list[str], say: Callable[[str], None]) -> list[Peer]:

@@ -4,7 +4,6 @@ import dataclasses
 import os
 from typing import Any, NamedTuple
 
-import eqsim
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,8 @@ import mujoco.rollout
 import numpy as np
 from _driven import Driven
 from _states import States
+
+import eqsim
 
 
 TOLERANCE = {"double": 1e-6, "single": 1e-3}
@@ -154,7 +155,7 @@ def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
 def _batch(sys, states):
     dtype = sys.links.mass.dtype
     q, qd, act, ctrl = (jnp.asarray(x, dtype) for x in states[:4])
-    return eqsim.State(q, qd, act), ctrl
+    return jax.vmap(eqsim.State)(q, qd, act), ctrl
 
 
 def errors(value: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -182,7 +183,9 @@ class Summary:
         if not error.size:
             return Summary(np.nan, np.nan, np.nan, 0)
         within = float(np.mean(error <= tolerance))
-        return Summary(float(np.max(error)), float(np.median(error)), within, error.size)
+        return Summary(
+            float(np.max(error)), float(np.median(error)), within, error.size
+        )
 
 
 def steps_until(error: np.ndarray, bound: float = CHAOS) -> np.ndarray:

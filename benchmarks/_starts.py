@@ -3,7 +3,6 @@
 import os
 from typing import NamedTuple
 
-import eqsim
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,11 +10,13 @@ import mujoco
 import mujoco.rollout
 import numpy as np
 from _driven import controls_of, RandomControls
-from _states import controls, lift, place, to_ground
+from _states import controls, into_range, lift, place, to_ground
+
+import eqsim
 
 
 STARTS = ("airborne", "settled")
-SCALE = {"airborne": 1.0, "settled": 0.2}
+SCALE = {"airborne": 1.0, "settled": 0.05}
 """Size of the random controls, in units of their range."""
 SUBSTEPS = 5
 """Physics steps for which a control is held."""
@@ -33,6 +34,11 @@ class Start(NamedTuple):
     policy: RandomControls
     keys: jax.Array
     ctrl: np.ndarray
+
+    def first(self, count: int) -> "Start":
+        """The first of them."""
+        q, qd, policy, keys, ctrl = self
+        return Start(q[:count], qd[:count], policy, keys[:count], ctrl[:count])
 
     def mujoco(self, model: mujoco.MjModel) -> np.ndarray:
         """The states as `mujoco.rollout` takes them."""
@@ -78,6 +84,7 @@ def _airborne(model, count, length):
     states = []
     for _ in range(count):
         place(model, data, 0.1 * rng.normal(size=model.nv))
+        into_range(model, data)
         to_ground(model, data, 0.0)
         lift(model, data, height)
         states.append((data.qpos.copy(), 0.1 * rng.normal(size=model.nv)))
@@ -90,21 +97,25 @@ def _settled(model, count, length):
     states = []
     for _ in range(count):
         place(model, data, 0.1 * rng.normal(size=model.nv))
+        into_range(model, data)
         to_ground(model, data, 0.0)
         states.append(data.qpos.copy())
     size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
     begin = np.zeros((count, size))
     begin[:, 1 : 1 + model.nq] = states
     steps = int(np.ceil(REST / (model.opt.timestep * SUBSTEPS)))
-    drive = [[controls(model, rng, 0.1) for _ in range(steps)] for _ in range(count)]
-    drive = np.repeat(np.array(drive).reshape(count, steps, model.nu), SUBSTEPS, axis=1)
+    scale = SCALE["settled"]
+    drive = np.array([controls(model, rng, scale) for _ in range(count * steps)])
+    drive = np.repeat(drive.reshape(count, steps, model.nu), SUBSTEPS, axis=1)
     workers = [mujoco.MjData(model) for _ in range(os.cpu_count() or 1)]
     path, _ = mujoco.rollout.rollout(model, workers, begin, drive)
     last = path[:, -1, 1:]
     return last[:, : model.nq], last[:, model.nq : model.nq + model.nv]
 
 
-def load(model: mujoco.MjModel, path: np.ndarray, ctrl: np.ndarray) -> tuple[float, float]:
+def load(
+    model: mujoco.MjModel, path: np.ndarray, ctrl: np.ndarray
+) -> tuple[float, float]:
     """Mean numbers of contacts and of constraint rows in a sample of a simulation.
 
     **Arguments:**

@@ -21,7 +21,7 @@ KINDS = (
 
 Around the reference pose: `slow`, `fast`, `far` (large angles, high speed); `limits`
 (joints at the ends of their range and beyond). On the ground: `shallow` (up to 2 mm),
-`deep` (up to 50 mm), `sliding`. Simulated by MuJoCo: `settled` (under small controls for
+`deep` (up to 50 mm), `sliding`. Simulated by MuJoCo: `settled` (under small controls,
 up to 300 steps), `driven` (under large ones).
 """
 
@@ -112,16 +112,26 @@ def controls(model: mujoco.MjModel, rng: np.random.Generator, scale: float):
 
 def to_limits(model, data, rng):
     """Puts about half of the joints that have a range at one end of it, or beyond."""
-    for joint in range(model.njnt):
-        scalar = model.jnt_type[joint] in (
-            mujoco.mjtJoint.mjJNT_HINGE,
-            mujoco.mjtJoint.mjJNT_SLIDE,
-        )
-        if scalar and model.jnt_limited[joint] and rng.random() < 0.6:
+    for joint in _limited(model):
+        if rng.random() < 0.6:
             low, high = model.jnt_range[joint]
             beyond = (high - low) * rng.uniform(-0.02, 0.05)
             end = high + beyond if rng.random() < 0.5 else low - beyond
             data.qpos[model.jnt_qposadr[joint]] = end
+
+
+def into_range(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Moves joints that are outside of their range to its end."""
+    for joint in _limited(model):
+        at = model.jnt_qposadr[joint]
+        data.qpos[at] = np.clip(data.qpos[at], *model.jnt_range[joint])
+
+
+def _limited(model):
+    """The joints with one coordinate and a range."""
+    kinds = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
+    scalar = np.isin(model.jnt_type, kinds)
+    return np.flatnonzero(scalar & (model.jnt_limited != 0))
 
 
 def lift(model: mujoco.MjModel, data: mujoco.MjData, height: float) -> None:

@@ -88,8 +88,8 @@ def caption(where: Mapping[str, Any]) -> str:
     versions = (f"{name} {v}" for name, v in where["versions"].items() if v)
     return (
         f"{where['processor']}, {where['cores']} cores; {where['device']} "
-        f"({where['devices']} devices); {', '.join(versions)}; Python {where['python']}; "
-        f"commit {where['commit']}; {where['date']}."
+        f"({where['devices']} devices); {', '.join(versions)}; "
+        f"Python {where['python']}; commit {where['commit']}; {where['date']}."
     )
 
 

@@ -1,7 +1,7 @@
 """How far eqsim is from MuJoCo C, on the same files and in the same states.
 
-    python benchmarks/parity.py                       # all of it
-    python benchmarks/parity.py --n 50 --random 0 --models ant humanoid
+python benchmarks/parity.py                       # all of it
+python benchmarks/parity.py --n 50 --random 0 --models ant humanoid
 """
 
 import argparse
@@ -30,6 +30,7 @@ from _reference import (
 )
 from _states import draw, KINDS, rounded, States
 from _tables import caption, circumstances, show, table, write
+
 from eqsim.io import write_mjcf
 from eqsim.model import random_system
 
@@ -80,7 +81,9 @@ def check_file(name: str, options: argparse.Namespace) -> Checked:
     return Checked(row, disagreements(name, model, states, qdd, error, tolerance))
 
 
-def drawn_states(model: mujoco.MjModel, count: int, seed: int, precision: str) -> States:
+def drawn_states(
+    model: mujoco.MjModel, count: int, seed: int, precision: str
+) -> States:
     """The states of a comparison, exact in its precision."""
     states = draw(model, count, seed)
     return states if precision == "double" else rounded(states)
@@ -103,7 +106,10 @@ def summary(target: Reference, error: np.ndarray, tolerance: float) -> dict[str,
 
 def along(error: np.ndarray, tolerance: float, steps: int) -> dict[str, Any]:
     """The columns on trajectories, of errors `(count, steps)`."""
-    first, last = Summary.of(error[:, 0], tolerance), Summary.of(error[:, -1], tolerance)
+    first, last = (
+        Summary.of(error[:, 0], tolerance),
+        Summary.of(error[:, -1], tolerance),
+    )
     until = np.sort(steps_until(error))
     when = lambda share: _step(until, share, steps)
     return {
@@ -186,7 +192,7 @@ def report(options, where, files, drawn, bad) -> str:
     parts = [
         f"## Parity with MuJoCo C, {options.precision} precision",
         "Error: largest difference of a state, relative to max(1, largest number of "
-        f"MuJoCo's). `within`: share of the states with an error of at most {tolerance:g}. "
+        f"MuJoCo's). `within`: share of the states with an error up to {tolerance:g}. "
         f"`rows`: mean number of constraint rows, `most`: the largest. States of "
         f"{len(KINDS)} kinds in turn: {', '.join(KINDS)}. MuJoCo solves by Newton with "
         "200 iterations and tolerance 0; `MuJoCo residual`: the largest "

@@ -1,7 +1,7 @@
 """Throughput: physics steps per second of many robots, beside MuJoCo C, MJX and Brax.
 
-    python benchmarks/step.py --out out/bench
-    python benchmarks/step.py --quick --models ant --peers mujoco
+python benchmarks/step.py --out out/bench
+python benchmarks/step.py --quick --models ant --peers mujoco
 """
 
 import argparse
@@ -16,12 +16,11 @@ import jax
 # Before JAX is first used: one device per core, as a user of eqsim does it.
 jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
-import mujoco
 import numpy as np
 from _models import mujoco_model, NotInstalled, system, TIMED
 from _peers import eqsim_plain, eqsim_rollout, mujoco_c, Peer, peers_of
 from _reference import converge, errors
-from _starts import load, Start, start, STARTS, SUBSTEPS
+from _starts import load, SCALE, Start, start, STARTS, SUBSTEPS
 from _tables import caption, circumstances, table, write
 from _timing import affordable, interleaved
 
@@ -29,10 +28,11 @@ from _timing import affordable, interleaved
 EXPLANATION = f"""\
 Physics steps per second, in thousands; in parentheses how many times faster eqsim is
 through `eqsim.rollout`. All integrate by Euler with the time step of the file; a random
-control is held for {SUBSTEPS} steps. eqsim solves every step to convergence; for the
-others the number of iterations is in the column's name. `contacts` and `rows`: means
-over the simulation. `airborne`: the robot falls freely under full random controls;
-`settled`: it lies on the ground under random controls of a fifth of their range. Each
+control is held for {SUBSTEPS} steps. eqsim solves every step to convergence; MuJoCo C
+and MJX solve by Newton up to the tolerance and the number of iterations of the file.
+`contacts` and `rows`: means over the simulation. `airborne`: the robot falls freely
+under full random controls; `settled`: it stands or lies on the ground under small
+ones ({SCALE["settled"]:g} of their range). All use all cores, except `plain jit`. Each
 figure is the best of several runs, which took turns."""
 
 
@@ -66,7 +66,7 @@ def time_cell(name, robots, runners: list[Peer], kind, batch, options) -> list[d
     sys, model = robots
     length = max(1, options.steps // SUBSTEPS)
     begin = start(kind, sys, model, batch, length)
-    path, contacts, rows = _truth(model, begin, length)
+    path, contacts, rows = _truth(name, begin, length)
     calls, lengths, last = {}, {}, {}
     prepared = {}
     for peer in runners:
@@ -91,6 +91,8 @@ def time_cell(name, robots, runners: list[Peer], kind, batch, options) -> list[d
                 "model": name,
                 "start": kind,
                 "batch": batch,
+                "iterations": model.opt.iterations,
+                "tolerance": model.opt.tolerance,
                 "contacts": contacts,
                 "rows": rows,
                 "runner": label,
@@ -106,18 +108,12 @@ def time_cell(name, robots, runners: list[Peer], kind, batch, options) -> list[d
     return found
 
 
-def _truth(model: mujoco.MjModel, begin: Start, length: int):
+def _truth(name: str, begin: Start, length: int):
     """The simulation by MuJoCo with a converged solver, and the load in it."""
-    saved = model.opt.iterations, model.opt.tolerance
-    saved += model.opt.ls_iterations, model.opt.ls_tolerance, model.opt.solver
-    converge(model)
-    few = Start(
-        begin.q[:64], begin.qd[:64], begin.policy, begin.keys[:64], begin.ctrl[:64]
-    )
+    model = converge(mujoco_model(name, euler=True))
+    few = begin.first(64)
     path = mujoco_c(model).prepare(few)(length)
     contacts, rows = load(model, path, np.repeat(few.ctrl, SUBSTEPS, axis=1))
-    opt = model.opt
-    opt.iterations, opt.tolerance, opt.ls_iterations, opt.ls_tolerance, opt.solver = saved
     return path[..., 1 : 1 + model.nq], contacts, rows
 
 
@@ -139,6 +135,8 @@ def report(where: dict, cells: list[dict]) -> str:
                 "model": cell["model"],
                 "start": cell["start"],
                 "B": cell["batch"],
+                "iterations": cell["iterations"],
+                "tolerance": cell["tolerance"],
                 "contacts": cell["contacts"],
                 "rows": cell["rows"],
             },
@@ -153,7 +151,8 @@ def report(where: dict, cells: list[dict]) -> str:
         line.pop("reference", None)
     precision = f"{where['precision']} precision (MuJoCo C: double)"
     title = f"## Throughput, {precision}"
-    return f"{title}\n\n{EXPLANATION}\n\n{table(list(lines.values()))}\n\n{caption(where)}\n"
+    parts = title, EXPLANATION, table(list(lines.values())), caption(where)
+    return "\n\n".join(parts) + "\n"
 
 
 def _write(options, where, cells):
@@ -167,8 +166,8 @@ def _line(cell, first):
     return (
         f"{cell['model']}, {cell['start']}, B={cell['batch']}: {cell['runner']}: "
         f"{cell['steps_per_second'] / 1e3:.4g} k steps/s (eqsim {ratio:.3g}x), spread "
-        f"{100 * cell['spread']:.0f} %, error {cell['error']:.1e} after {cell['steps']}, "
-        f"prepared in {cell['prepared']:.1f} s"
+        f"{100 * cell['spread']:.0f} %, error {cell['error']:.1e} after "
+        f"{cell['steps']}, prepared in {cell['prepared']:.1f} s"
     )
 
 

@@ -1,20 +1,20 @@
 """Batch axes go last inside the physics.
 
-Physics is written on components: one array per scalar of a vector, with an axis of links
-in front. Under `jax.vmap` the batch would come first and the short axis of links last,
-which leaves the vector units of the machine idle. `batch_last` turns a function into one
-JAX primitive with a batching rule of its own: batch axes are appended at the end,
-arguments that are not batched get an axis of size one, and the function is traced on the
-larger arrays. So a robot that all environments share costs nothing per environment,
-`while` loops see the whole batch, and the physics stays free of `vmap`.
+Physics is written on components: one array per scalar of a vector, with an axis of
+links in front. Under `jax.vmap` the batch would come first and the short axis of links
+last, which leaves the vector units of the machine idle. `batch_last` turns a function
+into one JAX primitive with a batching rule of its own: batch axes are appended at the
+end, arguments that are not batched get an axis of size one, and the function is traced
+on the larger arrays. So a robot that all environments share costs nothing per
+environment, `while` loops see the whole batch, and the physics stays free of `vmap`.
 
-The derivative of such a call is again such a call: a Jacobian-vector or a vector-Jacobian
-product of the same function. So `vmap`, `jvp` and `vjp` nest in any order, and reverse
-mode recomputes what happened inside instead of storing it.
+The derivative of such a call is again such a call: a Jacobian-vector or a
+vector-Jacobian product of the same function. So `vmap`, `jvp` and `vjp` nest in any
+order, and reverse mode recomputes what happened inside instead of storing it.
 
 A function given to `batch_last` takes and returns trees of arrays. All its arrays carry
-the same number of trailing batch axes, each of size one or of the size of the batch, and
-it may only index, reduce and reshape leading axes.
+the same number of trailing batch axes, each of size one or of the size of the batch,
+and it may only index, reduce and reshape leading axes.
 """
 
 import dataclasses
@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -111,9 +112,9 @@ class _Primal:
 
     def out_shapes(self, leaves, nbatch):
         events = [(leaf.shape[: leaf.ndim - nbatch], leaf.dtype) for leaf in leaves]
-        shapes, _ = _output(self, tuple(events), bool(jax.config.jax_enable_x64))
+        shapes, _ = _output(self, tuple(events), _is_double())
         batch = _batch_shape(leaves, nbatch)
-        return [jax.core.ShapedArray(s.shape + batch, s.dtype) for s in shapes]
+        return [ShapedArray(s.shape + batch, s.dtype) for s in shapes]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +211,7 @@ def _broadcast_batch(leaf, batch):
 
 def _with_batch(leaf, batch):
     event = leaf.shape[: leaf.ndim - len(batch)]
-    return jax.core.ShapedArray(event + batch, leaf.dtype)
+    return ShapedArray(event + batch, leaf.dtype)
 
 
 def _singletons(leaf, batch) -> tuple[int, ...]:
@@ -229,7 +230,11 @@ def _aval(leaf):
 
 def _signature(leaves):
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    return shapes, bool(jax.config.jax_enable_x64)
+    return shapes, _is_double()
+
+
+def _is_double() -> bool:
+    return bool(jax.config.read("jax_enable_x64"))
 
 
 @ft.lru_cache(maxsize=1024)
@@ -244,9 +249,7 @@ def _output(call: _Primal, signature, x64: bool):
 @ft.lru_cache(maxsize=1024)
 def _compiled(call, nbatch: int, x64: bool):
     del x64
-    return jax.jit(
-        lambda *leaves: _call_p.bind(*leaves, call=call, nbatch=nbatch)
-    )
+    return jax.jit(lambda *leaves: _call_p.bind(*leaves, call=call, nbatch=nbatch))
 
 
 _call_p = Primitive("batch_last")
@@ -255,7 +258,7 @@ _call_p.multiple_results = True
 
 @_call_p.def_impl
 def _impl(*leaves, call, nbatch):
-    return _compiled(call, nbatch, bool(jax.config.jax_enable_x64))(*leaves)
+    return _compiled(call, nbatch, _is_double())(*leaves)
 
 
 @_call_p.def_abstract_eval

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 from jax import lax
+from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -61,31 +62,31 @@ def rollout(
     - `env_axes`: which leaves of `env` differ between environments, as the `in_axes` of
         `eqx.filter_vmap`: `eqx.if_array(0)` for an environment made by
         `eqx.filter_vmap`. By default all share one.
-    - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by default
-        everything.
+    - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by
+        default everything.
     - `throw`: whether to raise an error if a last state is not finite.
 
     **Returns:** a `Trajectory`; with `collect`, the pair of what was kept and the last
     state.
 
-    **Raises:** `ValueError` if the length is not positive, shapes are wrong, or a number
-    of the robot makes no sense; `FloatingPointError` if a state has become NaN or
-    infinite.
+    **Raises:** `ValueError` if the length is not positive, shapes are wrong, or a
+    number of the robot makes no sense; `FloatingPointError` if a state has become NaN
+    or infinite.
     """
     if length < 1:
         raise ValueError(f"A rollout of length {length}; at least one step is needed.")
     if key.ndim > 1:
         raise ValueError(
-            f"`key` has shape {key.shape}: one key or a vector of keys is expected. Use "
-            "`eqx.filter_vmap` for more axes."
+            f"`key` has shape {key.shape}: one key or a vector of keys is expected. "
+            "Use `eqx.filter_vmap` for more axes."
         )
     args = (env, policy, key, state)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jtu.tree_leaves(args)):
+    if any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args)):
         return _batched(env, policy, key, state, length, env_axes, collect)
     validate(env.sys)
     out = _compiled(env, policy, key, state, length, env_axes, collect)
     if throw:
-        _raise_if_not_finite(out.last if collect is None else out[1])
+        _raise_if_not_finite(out.last if isinstance(out, Trajectory) else out[1])
     return out
 
 
@@ -135,7 +136,9 @@ def _axes(env, env_axes):
     if env_axes is None or isinstance(env_axes, int):
         return jtu.tree_map(lambda _: -1 if env_axes is None else env_axes, arrays)
     if callable(env_axes):
-        return jtu.tree_map(lambda x: -1 if env_axes(x) is None else env_axes(x), arrays)
+        return jtu.tree_map(
+            lambda x: -1 if env_axes(x) is None else env_axes(x), arrays
+        )
     is_none = lambda x: x is None
     return jtu.tree_map(
         lambda axis, part: _axes(part, axis), env_axes, env, is_leaf=is_none
@@ -158,8 +161,12 @@ def _single(env, policy, key, state, length, collect):
     def step(state, key):
         action = policy(env.observe(state), key)
         new, timestep = env.step(state, action)
-        kept = (state, action, timestep)
-        return new, kept if collect is None else collect(*kept)
+        if collect is not None:
+            return new, collect(state, action, timestep)
+        return new, (state, action, timestep)
 
     last, kept = lax.scan(step, state, jr.split(key_policy, length))
-    return Trajectory(*kept, last) if collect is None else (kept, last)
+    if collect is not None:
+        return kept, last
+    states, actions, timesteps = kept
+    return Trajectory(states, actions, timesteps, last)

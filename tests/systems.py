@@ -30,6 +30,8 @@ _RANDOM = {
 NAMES = tuple(_RANDOM)
 # Two hinges, where many programs are compiled of one function.
 _RANDOM["tiny"] = (1, 2, (JointKind.REVOLUTE,), 1, False)
+# A free link that carries a ball joint, in a medium.
+_RANDOM["buoy"] = (10, 2, (JointKind.FREE, JointKind.SPHERICAL), 1, True)
 
 
 @ft.lru_cache

@@ -1,4 +1,5 @@
-"""Evaluating rows at an acceleration: residuals, which pieces hold, forces, stiffness."""
+"""Evaluating rows at an acceleration: residuals, which pieces hold, forces,
+stiffness."""
 
 from typing import Any, NamedTuple
 
@@ -6,12 +7,19 @@ import jax.numpy as jnp
 
 from .._staging import stage
 from ..model import accumulate, concatenate, System, take, Tree
-from ..spatial import ArticulatedInertia, Force, force_at, Mat3, Motion, skew, Sym3, Vec3
+from ..spatial import (
+    ArticulatedInertia,
+    Force,
+    force_at,
+    Mat3,
+    Motion,
+    skew,
+    Sym3,
+    Vec3,
+)
 from ._plan import ContactPlan
 from ._rows import (
-    BallRows,
     friction_dofs,
-    JointRows,
     limited_dofs,
     limited_joints,
     PointRows,
@@ -73,7 +81,9 @@ def combine(rows: PointRows, edges) -> Vec3:
     """The force of given edge forces."""
     a, b, c, d = edges
     return (
-        (rows.normal * (a + b + c + d)) + (rows.side1 * (a - b)) + (rows.side2 * (c - d))
+        (rows.normal * (a + b + c + d))
+        + (rows.side1 * (a - b))
+        + (rows.side2 * (c - d))
     )
 
 
@@ -167,7 +177,8 @@ def forces(rows: Rows, piece: Values, x: Values) -> Values:
 
 
 def generalized(tree: Tree, where: Layout, rows: Rows, force: Values, nv: int):
-    r"""$J^T f$ as forces on nodes about the origins of their trees, and joint forces."""
+    r"""$J^T f$ as forces on nodes about the origins of their trees, and joint
+    forces."""
     pushes, nodes = [], []
     if where.anchored:
         push = combine(rows.anchored, force.anchored)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 
 from .._staging import stage
-from ..kinematics._forward import Kinematics, Pose
+from ..kinematics._forward import Kinematics
 from ..model import concatenate, put, System, take
 from ..spatial import Mat3, Vec3
 from ._parameters import GeomFrames
@@ -52,9 +52,7 @@ def _place(geoms: GeomFrames, kin: Kinematics, nodes, plan: ContactPlan) -> Shap
     moving = [geom for geom in used if nodes[geom] >= 0]
     fixed = [geom for geom in used if nodes[geom] < 0]
     carrier = take(kin.pose, [nodes[geom] for geom in moving])
-    pose = concatenate(
-        [take(geoms.pose, fixed), carrier @ take(geoms.pose, moving)]
-    )
+    pose = concatenate([take(geoms.pose, fixed), carrier @ take(geoms.pose, moving)])
     return Shape(put(pose, fixed + moving, len(nodes)), geoms.size)
 
 

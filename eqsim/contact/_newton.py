@@ -3,13 +3,13 @@ r"""Newton's method on MuJoCo's convex problem, and its implicit derivative.
 $\ddot q = \arg\min_a \tfrac12 (a - a_0)^T M (a - a_0) + s(J a - a_\mathrm{ref})$
 
 The cost is piecewise quadratic. Once it is known which piece each row is on, the
-minimum is one linear solve, $(M + J^T W J)\,a = \tau + J^T f_0$; so Newton's method with
-full steps alternates between solving and reading off the pieces, and has converged, to
-rounding, when they stand still. The few problems on which full steps do not settle go on
-with an exact line search, which always does (the cost is convex).
+minimum is one linear solve, $(M + J^T W J)\,a = \tau + J^T f_0$; so Newton's method
+with full steps alternates between solving and reading off the pieces, and has
+converged, to rounding, when they stand still. The few problems on which full steps do
+not settle go on with an exact line search, which always does (the cost is convex).
 
-At the solution the pieces are constant to first order, and the implicit function theorem
-gives the derivative: one more solve with the same matrix.
+At the solution the pieces are constant to first order, and the implicit function
+theorem gives the derivative: one more solve with the same matrix.
 """
 
 import functools as ft
@@ -23,8 +23,13 @@ from jax import lax
 
 from .._staging import stage
 from ..dynamics._articulated import factor, project, solve
-from ..dynamics._dense import dense_factor, dense_solve, dof_axes, dof_nodes
-from ..dynamics._dense import joint_space_matrix
+from ..dynamics._dense import (
+    dense_factor,
+    dense_solve,
+    dof_axes,
+    dof_nodes,
+    joint_space_matrix,
+)
 from ..kinematics._forward import joint_motion, Kinematics
 from ..kinematics._recursion import ascend, descend
 from ..model import Tree
@@ -121,7 +126,10 @@ def _coupling(structure: Structure, problem: Problem, axes: Motion, w: Values):
     """$J^T W J$ of the rows between moving links, `(nv, nv, *batch)`."""
     left, right = _moving_jacobian(structure, problem, axes, w)
     ball_left, ball_right = _ball_jacobian(structure, problem, w)
-    left, right = jnp.concatenate([left, ball_left]), jnp.concatenate([right, ball_right])
+    left, right = (
+        jnp.concatenate([left, ball_left]),
+        jnp.concatenate([right, ball_right]),
+    )
 
     def add(k, total):
         one = lax.dynamic_index_in_dim(left, k, keepdims=False)
@@ -190,9 +198,7 @@ def constrained(structure: Structure, problem: Problem) -> Solution:
 def _constrained_jvp(structure, primals, tangents):
     (problem,), (rate,) = primals, tangents
     qdd, piece = solution = constrained(structure, problem)
-    _, push = jax.jvp(
-        lambda p: residual(structure, p, qdd, piece), (problem,), (rate,)
-    )
+    _, push = jax.jvp(lambda p: residual(structure, p, qdd, piece), (problem,), (rate,))
     change = implicit_solve(structure, problem, piece, push)
     frozen = jtu.tree_map(lambda x: np.zeros(x.shape, jax.dtypes.float0), piece)
     return solution, Solution(change, frozen)
@@ -246,7 +252,8 @@ def _newton(structure: Structure, problem: Problem, start: Values) -> Solution:
 
 class _Point(NamedTuple):
     r"""A point of the iteration. After a full step on pieces `piece`, row forces with
-    $M a - \tau = J^T f$ are those of the pieces; after a searched one they are `pull`."""
+    $M a - \tau = J^T f$ are those of the pieces; after a searched one they are
+    `pull`."""
 
     qdd: Any
     x: Values

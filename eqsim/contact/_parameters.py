@@ -1,4 +1,5 @@
-"""Numbers of each possible contact, mixed from its two shapes; independent of the state.
+"""Numbers of each possible contact, mixed from its two shapes; independent of the
+state.
 
 Sources: MuJoCo documentation, *Computation*, "Parameters"; `engine_collision_driver.c`
 (4.0: margins add up, gaps exert no force).
@@ -12,7 +13,7 @@ import numpy as np
 from .._staging import stage
 from ..kinematics._forward import Frames, Pose, quaternions
 from ..model import concatenate, System, take, Tree
-from ..spatial import normalize4, quaternion_matrix, vec3, Vec3
+from ..spatial import normalize4, quaternion_matrix, Vec3, vec3
 from ._plan import ContactPlan
 from ._softness import Softness, softness
 
@@ -43,7 +44,9 @@ class GeomFrames(NamedTuple):
 def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
     """Where the shapes are; independent of the state."""
     geoms = sys.geoms
-    local = Pose(quaternion_matrix(normalize4(quaternions(geoms.quat))), vec3(geoms.pos))
+    local = Pose(
+        quaternion_matrix(normalize4(quaternions(geoms.quat))), vec3(geoms.pos)
+    )
     moving = [i for i, link in enumerate(geoms.links) if link >= 0]
     still = [i for i, link in enumerate(geoms.links) if link < 0]
     placed = take(fixed.link, [geoms.links[i] for i in moving]) @ take(local, moving)

@@ -61,7 +61,9 @@ def contact_plan(sys: System) -> ContactPlan:
 def _plan(geom_kinds, carriers, pairs) -> ContactPlan:
     pairs = tuple(pair for pair in pairs if carriers[pair[0]] != carriers[pair[1]])
     kind = lambda pair: (geom_kinds[pair[0]], geom_kinds[pair[1]])
-    kinds = sorted({kind(pair) for pair in pairs}, key=lambda k: (k[0].value, k[1].value))
+    kinds = sorted(
+        {kind(pair) for pair in pairs}, key=lambda k: (k[0].value, k[1].value)
+    )
     # Pairs with the world first, then by node: so sums and gathers run over neighbors.
     ends = lambda i: (carriers[pairs[i][0]], carriers[pairs[i][1]])
     by_node = lambda i: (min(ends(i)) >= 0, max(ends(i)), min(ends(i)), i)

@@ -1,33 +1,26 @@
 r"""The rows of MuJoCo's convex problem.
 
-Each row has a residual $x = J a - a_\mathrm{ref}$, a weight $D$, and a force that is the
-negative slope of its cost: $-D x$ while $x < 0$ for limits and for the edges of friction
-pyramids, $-\mathrm{clip}(D x, \pm f)$ for dry friction. So forces are piecewise linear in
-the acceleration, and which piece holds is all that Newton's method needs to know.
+Each row has a residual $x = J a - a_\mathrm{ref}$, a weight $D$, and a force that is
+the negative slope of its cost: $-D x$ while $x < 0$ for limits and for the edges of
+friction pyramids, $-\mathrm{clip}(D x, \pm f)$ for dry friction. So forces are
+piecewise linear in the acceleration, and which piece holds is all that Newton's method
+needs to know.
 
-Rows of contacts are kept as points: with normal $n$ and friction axes $m_k = \mu_k t_k$,
-the four edges of a pyramid are $n \pm m_1, n \pm m_2$.
+Rows of contacts are kept as points: with normal $n$ and friction axes $m_k = \mu_k
+t_k$, the four edges of a pyramid are $n \pm m_1, n \pm m_2$.
 """
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import jax.tree_util as jtu
 
 from .._staging import stage
-from ..kinematics._forward import Kinematics, Pose
-from ..model import accumulate, concatenate, JointKind, System, take, Tree
+from ..kinematics._forward import Kinematics
+from ..model import JointKind, System, take
 from ..spatial import (
-    ArticulatedInertia,
-    Force,
-    force_at,
     logarithm,
-    Mat3,
     Motion,
     normalize4,
-    point_stiffness,
-    quaternion_matrix,
-    Sym3,
     Vec3,
 )
 from ._detect import ContactPoints
@@ -81,7 +74,9 @@ def limited_joints(sys: System, spherical: bool) -> list[int]:
     if not spherical:
         kinds = (JointKind.REVOLUTE, JointKind.PRISMATIC)
     joints = sys.joints
-    return [j for j in range(sys.njoint) if joints.limited[j] and joints.kinds[j] in kinds]
+    return [
+        j for j in range(sys.njoint) if joints.limited[j] and joints.kinds[j] in kinds
+    ]
 
 
 def limited_dofs(sys: System) -> list[int]:

@@ -1,10 +1,10 @@
 """Where two shapes are closest, for the pairs of shapes that can touch.
 
 Each function takes two arrays of shapes, of one kind each, and gives one `Point` per
-possible contact. The normal points from the first shape to the second; `dist` is negative
-in penetration; `pos` lies halfway between the surfaces. Points, their number and their
-frames are those of MuJoCo (`engine_collision_primitive.c`), except where a docstring says
-otherwise.
+possible contact. The normal points from the first shape to the second; `dist` is
+negative in penetration; `pos` lies halfway between the surfaces. Points, their number
+and their frames are those of MuJoCo (`engine_collision_primitive.c`), except where a
+docstring says otherwise.
 """
 
 from typing import Any, NamedTuple
@@ -52,7 +52,9 @@ def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:
     if tangent is None:
         upright = jnp.abs(normal.y) < 0.5
         one, zero = jnp.ones_like(normal.x), jnp.zeros_like(normal.x)
-        tangent = Vec3(zero, jnp.where(upright, one, zero), jnp.where(upright, zero, one))
+        tangent = Vec3(
+            zero, jnp.where(upright, one, zero), jnp.where(upright, zero, one)
+        )
     first = unit(tangent - (normal * (normal | tangent)))
     return Mat3(*normal, *first, *(normal ^ first))
 
@@ -102,7 +104,8 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
     slope = normal | axis
     axis = axis * jnp.where(slope > 0.0, -1.0, 1.0)
     slope = -jnp.abs(slope)
-    # The direction in the disk that leads down: -normal without its part along the axis.
+    # The direction in the disk that leads down: -normal without its part along the
+    # axis.
     down = (axis * slope) - normal
     square = down | down
     flat = square < 1e-24
@@ -140,8 +143,8 @@ def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
 
 
 def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
-    """One point. Where the axes are exactly parallel, MuJoCo has two, at the ends of the
-    overlap; here it is the one in the middle of them."""
+    """One point. Where the axes are exactly parallel, MuJoCo has two, at the ends of
+    the overlap; here it is the one in the middle of them."""
     u, v = a.pose.rot.columns[2] * a.size.y, b.pose.rot.columns[2] * b.size.y
     apart = a.pose.pos - b.pose.pos
     uu, uv, vv = u | u, -(u | v), v | v
@@ -168,10 +171,11 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
 def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
     """One point: the axis of the capsule against the solid cylinder.
 
-    MuJoCo runs a general convex algorithm here. The distance of the cylinder to a point of
-    the axis is convex along it, so its minimum is found by bisection of the derivative,
-    and polished by one Newton step, through which it is differentiated. An axis that
-    itself enters the cylinder leaves through the nearer of the mantle and the caps.
+    MuJoCo runs a general convex algorithm here. The distance of the cylinder to a
+    point of the axis is convex along it, so its minimum is found by bisection of the
+    derivative, and polished by one Newton step, through which it is differentiated. An
+    axis that itself enters the cylinder leaves through the nearer of the mantle and
+    the caps.
     """
     rot, half, radius = cylinder.pose.rot, cylinder.size.y, cylinder.size.x
     center = rot.T @ (capsule.pose.pos - cylinder.pose.pos)
@@ -185,7 +189,9 @@ def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
     up = jnp.where(p.z < 0.0, -1.0, 1.0)
     zero = jnp.zeros_like(up)
     # Outwards from the cylinder, of length equal to the distance of the axis.
-    beyond = (radial * jnp.maximum(out, 0.0)) + Vec3(zero, zero, up * jnp.maximum(over, 0.0))
+    beyond = (radial * jnp.maximum(out, 0.0)) + Vec3(
+        zero, zero, up * jnp.maximum(over, 0.0)
+    )
     leave = jnp.where(out > over, 1.0, 0.0)
     exit_ = (radial * leave) + Vec3(zero, zero, up * (1.0 - leave))
     gap = jnp.where(inside, jnp.maximum(out, over), safe_sqrt(beyond | beyond))

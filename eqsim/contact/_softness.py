@@ -21,9 +21,10 @@ def softness(solref, solimp, dt, safe: bool) -> Softness:
     r"""Damping and stiffness of a row.
 
     Standard format (both numbers positive: time constant $t$, damping ratio $\zeta$):
-    $b = 2/(d\,t)$, $k = 1/(d\,t\,\zeta)^2$, with $d$ the largest impedance; direct format
-    (both negative or zero): $b = -r_1/d$, $k = -r_0/d^2$. Time constants below `2 dt` are
-    raised to it if `safe`. A mixture of the formats counts as the default `(0.02, 1)`.
+    $b = 2/(d\,t)$, $k = 1/(d\,t\,\zeta)^2$, with $d$ the largest impedance; direct
+    format (both negative or zero): $b = -r_1/d$, $k = -r_0/d^2$. Time constants below
+    `2 dt` are raised to it if `safe`. A mixture of the formats counts as the default
+    `(0.02, 1)`.
     """
     dmin, dmax = (jnp.clip(x, 1e-4, 0.9999) for x in solimp[:2])
     width = jnp.maximum(solimp[2], 0.0)
@@ -44,7 +45,8 @@ def softness(solref, solimp, dt, safe: bool) -> Softness:
 def impedance(soft: Softness, violation):
     r"""Impedance $d(r)$ of a row at constraint violation `violation`, negative inside.
 
-    It rises from `dmin` to `dmax` over the width, along two powers that meet at `middle`.
+    It rises from `dmin` to `dmax` over the width, along two powers that meet at
+    `middle`.
     """
     dmin, dmax, width, middle, power = soft.solimp
     flat = (width <= 1e-15) | (dmin == dmax)

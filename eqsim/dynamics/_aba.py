@@ -20,9 +20,10 @@ def aba(
     r"""Forward dynamics: the accelerations that given joint forces cause.
 
     Solves $M(q)\,\ddot q + c(q, \dot q) + g(q) = \tau + J^T f_\mathrm{ext}$, and so is
-    the inverse of `rnea`. Inertia includes the armature of the joints. Passive forces and
-    actuators must be in `tau`, for instance by `passive_forces` and `actuator_forces`;
-    contacts, limits and dry friction do not enter (see `Generalized.acceleration`).
+    the inverse of `rnea`. Inertia includes the armature of the joints. Passive forces
+    and actuators must be in `tau`, for instance by `passive_forces` and
+    `actuator_forces`; contacts, limits and dry friction do not enter (see
+    `Generalized.acceleration`).
 
     **Arguments:**
 

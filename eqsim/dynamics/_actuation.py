@@ -7,7 +7,7 @@ import numpy as np
 
 from .._staging import stage
 from ..model import accumulate, Activation, concatenate, JointKind, put, System, take
-from ..spatial import logarithm, multiply, normalize4, quaternion_matrix, Vec3
+from ..spatial import logarithm, normalize4, quaternion_matrix, Vec3
 
 
 class Drive(NamedTuple):
@@ -47,7 +47,9 @@ def actuation(sys: System, q, qd, act, ctrl) -> Drive:
     early = _mask([actuators.act_early[i] for i in driven], act)
     signal = act + early * (late - act)
     undriven = [i for i in range(sys.nu) if i not in driven]
-    signal = put(concatenate([signal, take(ctrl, undriven)]), [*driven, *undriven], sys.nu)
+    signal = put(
+        concatenate([signal, take(ctrl, undriven)]), [*driven, *undriven], sys.nu
+    )
     g, b = actuators.gain, actuators.bias
     force = (g[:, 0] + g[:, 1] * lengths + g[:, 2] * speed) * signal
     force = force + b[:, 0] + b[:, 1] * lengths + b[:, 2] * speed

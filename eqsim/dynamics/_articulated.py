@@ -68,7 +68,9 @@ def factor(
         total = _total(tree, depth, inertia, stiffness, carried)
         axis = rows(kin.axis, start, stop)
         own = rows(total, num_free, num_free + stop - start)
-        armature = take(diagonal, tree.dofs[start + tree.num_free : stop + tree.num_free])
+        armature = take(
+            diagonal, tree.dofs[start + tree.num_free : stop + tree.num_free]
+        )
         force, inverse = _response(own, axis, armature)
         if num_free:
             root = _free_armature(tree, kin, rows(total, 0, num_free), diagonal)
@@ -141,8 +143,8 @@ def solve(tree: Tree, kin: Kinematics, factored: Factor, tau, force: Force | Non
 
 @stage
 def _gather_level(tree: Tree, depth: int, factored: Factor, tau, load, carried):
-    """Joint accelerations of a level as if it hung on the world, its load, and the force
-    that it passes to the level below."""
+    """Joint accelerations of a level as if it hung on the world, its load, and the
+    force that it passes to the level below."""
     num_free, start, stop = level_rows(tree, depth)
     if carried is not None:
         load = carried if load is None else load + carried

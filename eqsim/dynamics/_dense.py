@@ -1,14 +1,15 @@
-r"""The joint-space matrix entry by entry, for problems in which links act on each other.
+r"""The joint-space matrix entry by entry, for problems in which links act on each
+other.
 
 The composite-rigid-body algorithm gives $M$ (Featherstone, *Rigid Body Dynamics
-Algorithms*, 2008, section 6.2); any symmetric 6x6 matrices may stand in for the inertias
-of the nodes. Batch axes are last, and so the factorization runs on whole batches.
+Algorithms*, 2008, section 6.2); any symmetric 6x6 matrices may stand in for the
+inertias of the nodes. Batch axes are last, and so the factorization runs on whole
+batches.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
-import jax.tree_util as jtu
 import numpy as np
 
 from ..kinematics._forward import Kinematics
@@ -86,7 +87,6 @@ def dense_solve(factored: DenseFactor, right):
         top, rest = rest[:1], rest[1:]
         done.append(top)
         rest = rest - column * top
-    solution = []
     below = jnp.zeros((0, *done[0].shape[1:]), right.dtype)
     for column, d, y in zip(factored.columns[::-1], factored.inverse[::-1], done[::-1]):
         x = y * d - jnp.sum(column * below, axis=0, keepdims=True)

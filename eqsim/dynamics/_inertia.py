@@ -1,6 +1,6 @@
 """Inertia of the nodes: the links that ride on a node are one rigid body."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -15,15 +15,15 @@ from ..spatial import (
     rigid_inertia,
     RigidInertia,
     Sym3,
-    vec3,
     Vec3,
+    vec3,
 )
 
 
 class NodeBodies(NamedTuple):
     """Mass, centre of mass and inertia about it, in the frame of each node."""
 
-    mass: object
+    mass: Any
     com: Vec3
     rotational: Sym3
 

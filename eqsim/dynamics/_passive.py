@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 
 from .._staging import stage
-from ..kinematics._forward import Frames, Kinematics, link_poses, quaternions
+from ..kinematics._forward import Frames, Kinematics, quaternions
 from ..model import accumulate, concatenate, JointKind, System, take, Tree
 from ..spatial import (
     Force,
@@ -16,8 +16,8 @@ from ..spatial import (
     multiply,
     normalize4,
     quaternion_matrix,
-    vec3,
     Vec3,
+    vec3,
 )
 
 
@@ -48,7 +48,9 @@ def spring_forces(sys: System, q):
     return accumulate(concatenate(parts), dofs, sys.nv)
 
 
-def compensation_forces(sys: System, tree: Tree, fixed: Frames, kin: Kinematics) -> Force:
+def compensation_forces(
+    sys: System, tree: Tree, fixed: Frames, kin: Kinematics
+) -> Force:
     """Carried weight, at the centres of mass: on each node, `(nnode, *batch)`."""
     lift = -sys.links.gravity_compensation * sys.links.mass
     force = Vec3(*(sys.gravity[k][None] * lift for k in range(3)))
@@ -74,8 +76,8 @@ def fluid_forces(
 ) -> Force:
     r"""Drag of the medium on the box that has a link's inertia, on each node.
 
-    With sides $b$ along the principal axes, mean diameter $d$, and velocity $(\omega, v)$
-    of the centre of mass in those axes:
+    With sides $b$ along the principal axes, mean diameter $d$, and velocity $(\omega,
+    v)$ of the centre of mass in those axes:
     $f_i = -3\pi d \eta\, v_i - \tfrac12 \rho\, b_j b_k |v_i| v_i$,
     $\tau_i = -\pi d^3 \eta\, \omega_i
     - \tfrac{1}{64} \rho\, b_i (b_j^4 + b_k^4) |\omega_i| \omega_i$
@@ -86,7 +88,8 @@ def fluid_forces(
     nodes = [tree.link_nodes[i] for i in moving]
     rot, place = take(
         (
-            fixed.link.rot @ quaternion_matrix(normalize4(quaternions(links.inertia_quat))),
+            fixed.link.rot
+            @ quaternion_matrix(normalize4(quaternions(links.inertia_quat))),
             fixed.link.pos + (fixed.link.rot @ vec3(links.com)),
         ),
         moving,
@@ -102,9 +105,13 @@ def fluid_forces(
     thick = sys.viscosity[None] * diameter
     turn, push = [], []
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-        linear = 3 * math.pi * thick + 0.5 * sys.density[None] * b[j] * b[k] * jnp.abs(flow[i])
+        linear = 3 * math.pi * thick + 0.5 * sys.density[None] * b[j] * b[k] * jnp.abs(
+            flow[i]
+        )
         edge = b[i] * (b[j] ** 4 + b[k] ** 4) * (1 / 64)
-        angular = math.pi * thick * diameter**2 + sys.density[None] * edge * jnp.abs(spin[i])
+        angular = math.pi * thick * diameter**2 + sys.density[None] * edge * jnp.abs(
+            spin[i]
+        )
         push.append(-linear * flow[i])
         turn.append(-angular * spin[i])
     push, turn = rot @ Vec3(*push), rot @ Vec3(*turn)

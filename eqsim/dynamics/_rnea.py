@@ -30,9 +30,9 @@ def rnea(
 
     $\tau = M(q)\,\ddot q + c(q, \dot q) + g(q) - J^T f_\mathrm{ext}$
 
-    Inertia includes the armature of the joints. Passive forces (springs, damping, gravity
-    compensation, medium), actuators and contacts do not enter: their sum with the forces
-    of other motors is `tau`.
+    Inertia includes the armature of the joints. Passive forces (springs, damping,
+    gravity compensation, medium), actuators and contacts do not enter: their sum with
+    the forces of other motors is `tau`.
 
     **Arguments:**
 

@@ -2,22 +2,22 @@ r"""Inverse weights: how light a link or a degree of freedom is at the reference
 
 MuJoCo scales the softness of constraints by diagonal entries of $M^{-1}$ and of
 $J M^{-1} J^T$ at the reference pose (`dof_invweight0`, `body_invweight0`). They are
-computed here from the primary parameters in O(n), by carrying the inverse inertia seen at
-each node outward:
+computed here from the primary parameters in O(n), by carrying the inverse inertia seen
+at each node outward:
 
 $\Omega_i = P_i\,\Omega_{\lambda(i)} P_i^T + S_i D_i^{-1} S_i^T,
 \qquad P_i = 1 - S_i D_i^{-1} U_i^T$
 
-(Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 10.2, on inverse operational
-space inertia.)
+(Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 10.2, on inverse
+operational space inertia.)
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from .._staging import stage
-from ..kinematics._forward import Frames, kinematics, Kinematics
+from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..kinematics._recursion import from_parents
 from ..model import concatenate, JointKind, put, System, take, Tree
 from ..spatial import (
@@ -28,18 +28,19 @@ from ..spatial import (
     Mat3,
     Motion,
     Sym3,
-    vec3,
     Vec3,
+    vec3,
 )
-from ._articulated import factor, Factor, level_rows
+from ._articulated import Factor, factor, level_rows
 from ._inertia import node_inertias, NodeBodies
 
 
 class InverseWeights(NamedTuple):
-    """Per degree of freedom, `(nv, *batch)`; and of each link, 1/kg, `(nlink, *batch)`."""
+    """Per degree of freedom, `(nv, *batch)`; and of each link, 1/kg, `(nlink,
+    *batch)`."""
 
-    dof: object
-    link: object
+    dof: Any
+    link: Any
 
 
 def inverse_weights(
@@ -64,7 +65,8 @@ def inverse_weights(
 @stage
 def _level_weights(tree: Tree, depth: int, factored: Factor, levels):
     num_free = level_rows(tree, depth)[0]
-    axis, force, d = (x[depth] for x in (factored.axis, factored.force, factored.inverse))
+    axis, force = factored.axis[depth], factored.force[depth]
+    d = factored.inverse[depth]
     if depth > 0:
         above = from_parents(tree, depth, levels[-1])
         y = _times(above, force)
@@ -72,7 +74,7 @@ def _level_weights(tree: Tree, depth: int, factored: Factor, levels):
         z = (y * d) - (axis * (0.5 * weight))
         return _rank_two(above, axis, z), weight
     own = _rank_two(None, axis, axis * (-0.5 * d))
-    if not num_free:
+    if not num_free or factored.free is None:
         return own, d
     free = _inverse(factored.free)
     zero = jnp.zeros_like(free.ang.xx)
@@ -92,9 +94,11 @@ def _rank_two(omega, s: Motion, z: Motion) -> ArticulatedInertia:
         Mat3(*(p * q + r * t for p, r in zip(a, c) for q, t in zip(d, b))),
         _symmetric(b, d),
     )
-    zero = ArticulatedInertia(*(type(x)(*(0.0 for _ in x)) for x in out))
-    base = zero if omega is None else omega
-    return ArticulatedInertia(*(x - y for x, y in zip(base, out)))
+    if omega is None:
+        return ArticulatedInertia(out.ang * -1.0, out.cross * -1.0, out.lin * -1.0)
+    return ArticulatedInertia(
+        omega.ang - out.ang, omega.cross - out.cross, omega.lin - out.lin
+    )
 
 
 def _symmetric(a: Vec3, b: Vec3) -> Sym3:
@@ -128,7 +132,7 @@ def _inverse(f: FreeFactor) -> ArticulatedInertia:
 @stage
 def _dof(sys: System, tree: Tree, seen: ArticulatedInertia, nodes):
     """Averages over the axes of a joint, in the order of `qd`."""
-    weights = [None] * _nv(tree)
+    weights: list[Any] = [None] * _nv(tree)
     for i, dof in enumerate(tree.dofs):
         if tree.kinds[i] is JointKind.FREE:
             ang, _, lin = take(seen, [i])
@@ -170,4 +174,3 @@ def _link(sys, tree: Tree, fixed: Frames, kin: Kinematics, seen: ArticulatedIner
     parts = [take(weight, rest), _inverse_mass(sys, sliding)]
     index = [moving[k] for k in rest] + sliding
     return put(concatenate(parts), index, len(tree.link_nodes))
-

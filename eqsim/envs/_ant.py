@@ -11,9 +11,9 @@ from ._env import AbstractEnv, perturbed
 class Ant(AbstractEnv):
     """A four-legged robot that is to run along x (Schulman et al. 2016).
 
-    Model, reset noise, termination, and the reward terms `forward`, `healthy` and `ctrl`
-    are those of Gymnasium's `Ant-v5`. Contact forces are neither observed nor rewarded
-    (`include_cfrc_ext_in_observation=False`, `contact_cost_weight=0`).
+    Model, reset noise, termination, and the reward terms `forward`, `healthy` and
+    `ctrl` are those of Gymnasium's `Ant-v5`. Contact forces are neither observed nor
+    rewarded (`include_cfrc_ext_in_observation=False`, `contact_cost_weight=0`).
 
     **Arguments:**
 
@@ -28,9 +28,9 @@ class Ant(AbstractEnv):
     sys: System
     pipeline: AbstractPipeline
     substeps: int = eqx.field(static=True)
-    ctrl_weight: Float[Array, ""] = eqx.field(converter=jnp.asarray)
-    healthy_reward: Float[Array, ""] = eqx.field(converter=jnp.asarray)
-    healthy_z: Float[Array, "2"] = eqx.field(converter=jnp.asarray)
+    ctrl_weight: Float[Array, ""]
+    healthy_reward: Float[Array, ""]
+    healthy_z: Float[Array, "2"]
     reset_noise: float = eqx.field(static=True)
 
     def __init__(
@@ -46,9 +46,9 @@ class Ant(AbstractEnv):
         self.sys = gymnasium_model("ant.xml") if sys is None else sys
         self.pipeline = Generalized() if pipeline is None else pipeline
         self.substeps = substeps
-        self.ctrl_weight = ctrl_weight
-        self.healthy_reward = healthy_reward
-        self.healthy_z = healthy_z
+        self.ctrl_weight = jnp.asarray(ctrl_weight, float)
+        self.healthy_reward = jnp.asarray(healthy_reward, float)
+        self.healthy_z = jnp.asarray(healthy_z, float)
         self.reset_noise = reset_noise
 
     def initial(self, key: PRNGKeyArray) -> State:

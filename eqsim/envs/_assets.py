@@ -12,7 +12,8 @@ from ..model import System
 def gymnasium_model(name: str) -> System:
     """The system of one of Gymnasium's MuJoCo model files, for instance `"ant.xml"`.
 
-    **Raises:** `ImportError` if Gymnasium is missing, `FileNotFoundError` if the file is.
+    **Raises:** `ImportError` if Gymnasium is missing, `FileNotFoundError` if the file
+    is.
     """
     # Found, not imported: only the files are wanted.
     spec = importlib.util.find_spec("gymnasium")

@@ -20,7 +20,8 @@ class Timestep(eqx.Module):
     - `obs`: what an agent sees.
     - `reward`: the sum of `terms`.
     - `terminated`: whether the task has ended, for good or bad.
-    - `truncated`: whether it was cut off; a time limit sets it, an environment does not.
+    - `truncated`: whether it was cut off; a time limit sets it, an environment does
+        not.
     - `terms`: the reward, term by term.
     """
 
@@ -34,8 +35,9 @@ class Timestep(eqx.Module):
 class AbstractEnv(eqx.Module):
     """A task: a robot, a pipeline, and what is observed, rewarded and ended.
 
-    Subclasses supply `initial`, `observe`, `rewards` and `terminated`; `reset` and `step`
-    are written here, once. `substeps` time steps of `sys.dt` make one control step.
+    Subclasses supply `initial`, `observe`, `rewards` and `terminated`; `reset` and
+    `step` are written here, once. `substeps` time steps of `sys.dt` make one control
+    step.
     """
 
     sys: eqx.AbstractVar[System]
@@ -73,9 +75,7 @@ class AbstractEnv(eqx.Module):
         terms = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
         return state, self._report(state, terms)
 
-    def step(
-        self, state: State, action: Float[Array, " nu"]
-    ) -> tuple[State, Timestep]:
+    def step(self, state: State, action: Float[Array, " nu"]) -> tuple[State, Timestep]:
         """One control step.
 
         **Arguments:**

@@ -26,8 +26,8 @@ class HalfCheetah(AbstractEnv):
     sys: System
     pipeline: AbstractPipeline
     substeps: int = eqx.field(static=True)
-    ctrl_weight: Float[Array, ""] = eqx.field(converter=jnp.asarray)
-    forward_weight: Float[Array, ""] = eqx.field(converter=jnp.asarray)
+    ctrl_weight: Float[Array, ""]
+    forward_weight: Float[Array, ""]
     reset_noise: float = eqx.field(static=True)
 
     def __init__(
@@ -42,8 +42,8 @@ class HalfCheetah(AbstractEnv):
         self.sys = gymnasium_model("half_cheetah.xml") if sys is None else sys
         self.pipeline = Generalized() if pipeline is None else pipeline
         self.substeps = substeps
-        self.ctrl_weight = ctrl_weight
-        self.forward_weight = forward_weight
+        self.ctrl_weight = jnp.asarray(ctrl_weight, float)
+        self.forward_weight = jnp.asarray(forward_weight, float)
         self.reset_noise = reset_noise
 
     def initial(self, key: PRNGKeyArray) -> State:

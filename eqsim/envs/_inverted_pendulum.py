@@ -53,7 +53,9 @@ class InvertedPendulum(AbstractEnv):
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State
     ) -> dict[str, Float[Array, ""]]:
-        return {"upright": jnp.where(self.terminated(new), 0.0, 1.0).astype(new.q.dtype)}
+        return {
+            "upright": jnp.where(self.terminated(new), 0.0, 1.0).astype(new.q.dtype)
+        }
 
     def terminated(self, state: State) -> Bool[Array, ""]:
         finite = jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.qd))

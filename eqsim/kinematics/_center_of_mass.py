@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from ..model import accumulate, check_state, System, take, Tree, tree
-from ..spatial import vec3, Vec3
+from ..spatial import Vec3, vec3
 from ._axes import dof_axes, dof_nodes
 from ._forward import Frames, frames, joint_motion, Kinematics, kinematics, link_poses
 from ._recursion import ascend, descend
@@ -48,8 +48,8 @@ def com_jacobian(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3 nv"]:
     r"""The matrix that maps $\dot q$ to the velocity of the center of mass.
 
     Column $j$ is $(m_j v_j + \omega_j \times h_j) / \sum_i m_i$ with the motion axis
-    $(\omega_j, v_j)$ of a degree of freedom, and mass $m_j$ and first moment $h_j$ of all
-    that it carries.
+    $(\omega_j, v_j)$ of a degree of freedom, and mass $m_j$ and first moment $h_j$ of
+    all that it carries.
 
     **Arguments:**
 

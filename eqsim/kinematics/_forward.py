@@ -14,8 +14,8 @@ from ..spatial import (
     Motion,
     normalize4,
     quaternion_matrix,
-    vec3,
     Vec3,
+    vec3,
 )
 from ._recursion import descend
 
@@ -178,8 +178,8 @@ def _subspace(tree: Tree, axis: Vec3, arm: Vec3) -> Motion:
 
 
 class Velocities(NamedTuple):
-    """Velocity of each node, and its acceleration while all joint accelerations are zero
-    and the world accelerates against gravity."""
+    """Velocity of each node, and its acceleration while all joint accelerations are
+    zero and the world accelerates against gravity."""
 
     velocity: Motion
     bias: Motion

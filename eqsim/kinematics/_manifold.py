@@ -43,8 +43,8 @@ def difference(
 ) -> Float[Array, " nv"]:
     r"""The step from one configuration to another, $q_1 \ominus q_0$.
 
-    The inverse of `integrate`: `integrate(sys, q0, difference(sys, q0, q1))` is `q1` (up
-    to the sign of quaternions).
+    The inverse of `integrate`: `integrate(sys, q0, difference(sys, q0, q1))` is `q1`
+    (up to the sign of quaternions).
 
     **Arguments:**
 

@@ -1,6 +1,12 @@
 """What a robot is: structure and primary parameters."""
 
 from ._actuators import Actuators as Actuators
+from ._gather import (
+    accumulate as accumulate,
+    concatenate as concatenate,
+    put as put,
+    take as take,
+)
 from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._joints import Joints as Joints
 from ._kinds import (
@@ -22,11 +28,5 @@ from ._random import (
 from ._show import show as show
 from ._state import State as State
 from ._system import System as System
-from ._gather import (
-    accumulate as accumulate,
-    concatenate as concatenate,
-    put as put,
-    take as take,
-)
 from ._tree import Tree as Tree, tree as tree
 from ._validate import check_state as check_state, validate as validate

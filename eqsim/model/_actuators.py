@@ -1,7 +1,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ._fields import array, static
+from ._fields import as_array
 from ._kinds import Activation
 
 
@@ -14,13 +14,14 @@ class Actuators(eqx.Module):
     $f = (g_0 + g_1 \ell + g_2 \dot\ell)\, u + b_0 + b_1 \ell + b_2 \dot\ell,
     \qquad \tau = \mathrm{gear}\, f$
 
-    A motor has $g_0 = 1$; a position servo $g_0 = k_p, b_1 = -k_p, b_2 = -k_v$; a velocity
-    servo $g_0 = k_v, b_2 = -k_v$.
+    A motor has $g_0 = 1$; a position servo $g_0 = k_p, b_1 = -k_p, b_2 = -k_v$; a
+    velocity servo $g_0 = k_v, b_2 = -k_v$.
 
     **Arguments:**
 
     - `names`, `joints`, `activation`: one entry per actuator.
-    - `in_parent`: whether the gear of a ball or free joint is given in the parent's axes.
+    - `in_parent`: whether the gear of a ball or free joint is given in the parent's
+        axes.
     - `ctrl_limited`, `force_limited`, `act_limited`: which ranges are enforced.
     - `act_early`: whether the force reads the activation at the end of the step.
     - `gear`: one number for hinge and slide, three for ball, six for free joints.
@@ -31,21 +32,21 @@ class Actuators(eqx.Module):
     The activations stand in `State.act`, one per actuator that has dynamics.
     """
 
-    names: tuple[str, ...] = static()
-    joints: tuple[int, ...] = static()
-    in_parent: tuple[bool, ...] = static()
-    activation: tuple[Activation, ...] = static()
-    ctrl_limited: tuple[bool, ...] = static()
-    force_limited: tuple[bool, ...] = static()
-    act_limited: tuple[bool, ...] = static()
-    act_early: tuple[bool, ...] = static()
-    gear: Float[Array, "nu 6"] = array()
-    gain: Float[Array, "nu 3"] = array()
-    bias: Float[Array, "nu 3"] = array()
-    time_constant: Float[Array, " nu"] = array()
-    ctrl_range: Float[Array, "nu 2"] = array()
-    force_range: Float[Array, "nu 2"] = array()
-    act_range: Float[Array, "nu 2"] = array()
+    names: tuple[str, ...] = eqx.field(static=True)
+    joints: tuple[int, ...] = eqx.field(static=True)
+    in_parent: tuple[bool, ...] = eqx.field(static=True)
+    activation: tuple[Activation, ...] = eqx.field(static=True)
+    ctrl_limited: tuple[bool, ...] = eqx.field(static=True)
+    force_limited: tuple[bool, ...] = eqx.field(static=True)
+    act_limited: tuple[bool, ...] = eqx.field(static=True)
+    act_early: tuple[bool, ...] = eqx.field(static=True)
+    gear: Float[Array, "nu 6"] = eqx.field(converter=as_array)
+    gain: Float[Array, "nu 3"] = eqx.field(converter=as_array)
+    bias: Float[Array, "nu 3"] = eqx.field(converter=as_array)
+    time_constant: Float[Array, " nu"] = eqx.field(converter=as_array)
+    ctrl_range: Float[Array, "nu 2"] = eqx.field(converter=as_array)
+    force_range: Float[Array, "nu 2"] = eqx.field(converter=as_array)
+    act_range: Float[Array, "nu 2"] = eqx.field(converter=as_array)
 
     @property
     def with_activation(self) -> tuple[int, ...]:

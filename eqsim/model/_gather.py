@@ -1,8 +1,8 @@
 """Static gathers and sums over the leading axis, in the form that XLA runs fastest.
 
-Gathers and scatters are slow and stop fusion; slices, broadcasts, reductions and pads are
-not. So a static index is split into *runs*, each an arithmetic progression of rows of
-which every row occurs equally often in a row.
+Gathers and scatters are slow and stop fusion; slices, broadcasts, reductions and pads
+are not. So a static index is split into *runs*, each an arithmetic progression of rows
+of which every row occurs equally often in a row.
 """
 
 import functools as ft
@@ -19,12 +19,13 @@ _MOST_ADDS = 16
 
 
 class _Run(NamedTuple):
-    """Rows `start, start + step, ...`, `length` of them, each `count` times in a row."""
+    """Rows `start, start + step, ...`, `length` of them, each `repeats` times in a
+    row."""
 
     start: int
     step: int
     length: int
-    count: int
+    repeats: int
 
     @property
     def stop(self) -> int:
@@ -32,7 +33,7 @@ class _Run(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.length * self.count
+        return self.length * self.repeats
 
 
 @ft.lru_cache(maxsize=4096)
@@ -46,7 +47,7 @@ def _runs(index: tuple[int, ...]) -> tuple[_Run, ...]:
     runs: list[_Run] = []
     for value, count in repeats:
         last = runs[-1] if runs else None
-        if last is not None and last.count == count:
+        if last is not None and last.repeats == count:
             step = value - last.start if last.length == 1 else last.step
             if step > 0 and value == last.start + last.length * step:
                 runs[-1] = _Run(last.start, step, last.length + 1, count)
@@ -72,12 +73,12 @@ def _take(x, index):
 
 
 def _read(x, run: _Run):
-    if run.size == x.shape[0] and run.count == 1:
+    if run.size == x.shape[0] and run.repeats == 1:
         return x
     rows = lax.slice_in_dim(x, run.start, run.stop, run.step)
-    if run.count == 1:
+    if run.repeats == 1:
         return rows
-    shape = (run.length, run.count, *x.shape[1:])
+    shape = (run.length, run.repeats, *x.shape[1:])
     return jnp.broadcast_to(rows[:, None], shape).reshape(run.size, *x.shape[1:])
 
 
@@ -159,12 +160,12 @@ def _sum_runs(x, runs, size: int):
     parts = []
     for run, at in runs:
         rows = x if run.size == x.shape[0] else x[at : at + run.size]
-        if run.count > _MOST_ADDS:
-            rows = rows.reshape(run.length, run.count, *x.shape[1:])
+        if run.repeats > _MOST_ADDS:
+            rows = rows.reshape(run.length, run.repeats, *x.shape[1:])
             rows = jnp.sum(rows, axis=1)
-        elif run.count > 1:
+        elif run.repeats > 1:
             # Additions fuse with what comes before and after; a reduction does not.
-            end, step = rows.shape[0], run.count
+            end, step = rows.shape[0], run.repeats
             each = [lax.slice_in_dim(rows, k, end, step) for k in range(step)]
             rows = sum(each[1:], each[0])
         parts.append((run, rows))

@@ -1,7 +1,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ._fields import array, static
+from ._fields import as_array
 from ._kinds import GeomKind
 
 
@@ -11,32 +11,33 @@ class Geoms(eqx.Module):
     **Arguments:**
 
     - `names`, `kinds`, `links`: one entry per shape; link -1 is the world.
-    - `condim`: dimension of the contact space, 1 (frictionless) or 3 (Coulomb friction).
-    - `priority`, `contype`, `conaffinity`: which pairs touch and whose numbers win, as in
-        MuJoCo.
+    - `condim`: dimension of the contact space, 1 (frictionless) or 3 (Coulomb
+        friction).
+    - `priority`, `contype`, `conaffinity`: which pairs touch and whose numbers win, as
+        in MuJoCo.
     - `pos`, `quat`: frame in the link, m and unit quaternion.
-    - `size`: radius; radius and half length (capsule, cylinder: axis z); half sizes (box);
-        not read for a plane, which is infinite with normal z.
+    - `size`: radius; radius and half length (capsule, cylinder: axis z); half sizes
+        (box); not read for a plane, which is infinite with normal z.
     - `friction`: sliding, torsional, rolling coefficient.
     - `solref`, `solimp`, `solmix`: softness, and its weight when two shapes are mixed.
     - `margin`: distance at which the contact constraint starts, m.
     """
 
-    names: tuple[str, ...] = static()
-    kinds: tuple[GeomKind, ...] = static()
-    links: tuple[int, ...] = static()
-    condim: tuple[int, ...] = static()
-    priority: tuple[int, ...] = static()
-    contype: tuple[int, ...] = static()
-    conaffinity: tuple[int, ...] = static()
-    pos: Float[Array, "ngeom 3"] = array()
-    quat: Float[Array, "ngeom 4"] = array()
-    size: Float[Array, "ngeom 3"] = array()
-    friction: Float[Array, "ngeom 3"] = array()
-    solref: Float[Array, "ngeom 2"] = array()
-    solimp: Float[Array, "ngeom 5"] = array()
-    solmix: Float[Array, " ngeom"] = array()
-    margin: Float[Array, " ngeom"] = array()
+    names: tuple[str, ...] = eqx.field(static=True)
+    kinds: tuple[GeomKind, ...] = eqx.field(static=True)
+    links: tuple[int, ...] = eqx.field(static=True)
+    condim: tuple[int, ...] = eqx.field(static=True)
+    priority: tuple[int, ...] = eqx.field(static=True)
+    contype: tuple[int, ...] = eqx.field(static=True)
+    conaffinity: tuple[int, ...] = eqx.field(static=True)
+    pos: Float[Array, "ngeom 3"] = eqx.field(converter=as_array)
+    quat: Float[Array, "ngeom 4"] = eqx.field(converter=as_array)
+    size: Float[Array, "ngeom 3"] = eqx.field(converter=as_array)
+    friction: Float[Array, "ngeom 3"] = eqx.field(converter=as_array)
+    solref: Float[Array, "ngeom 2"] = eqx.field(converter=as_array)
+    solimp: Float[Array, "ngeom 5"] = eqx.field(converter=as_array)
+    solmix: Float[Array, " ngeom"] = eqx.field(converter=as_array)
+    margin: Float[Array, " ngeom"] = eqx.field(converter=as_array)
 
 
 class Pairs(eqx.Module):
@@ -50,9 +51,9 @@ class Pairs(eqx.Module):
     - `solref`, `solimp`, `margin`: as for `Geoms`.
     """
 
-    geoms: tuple[tuple[int, int], ...] = static()
-    condim: tuple[int, ...] = static()
-    friction: Float[Array, "npair 5"] = array()
-    solref: Float[Array, "npair 2"] = array()
-    solimp: Float[Array, "npair 5"] = array()
-    margin: Float[Array, " npair"] = array()
+    geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    condim: tuple[int, ...] = eqx.field(static=True)
+    friction: Float[Array, "npair 5"] = eqx.field(converter=as_array)
+    solref: Float[Array, "npair 2"] = eqx.field(converter=as_array)
+    solimp: Float[Array, "npair 5"] = eqx.field(converter=as_array)
+    margin: Float[Array, " npair"] = eqx.field(converter=as_array)

@@ -1,7 +1,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ._fields import array, static
+from ._fields import as_array
 from ._kinds import JointKind
 
 
@@ -25,34 +25,36 @@ class Joints(eqx.Module):
     - `friction_solref`, `friction_solimp`: softness of dry friction, as in MuJoCo.
     """
 
-    names: tuple[str, ...] = static()
-    kinds: tuple[JointKind, ...] = static()
-    links: tuple[int, ...] = static()
-    limited: tuple[bool, ...] = static()
-    has_friction: tuple[bool, ...] = static()
-    anchor: Float[Array, "njoint 3"] = array()
-    axis: Float[Array, "njoint 3"] = array()
-    range: Float[Array, "njoint 2"] = array()
-    limit_margin: Float[Array, " njoint"] = array()
-    limit_solref: Float[Array, "njoint 2"] = array()
-    limit_solimp: Float[Array, "njoint 5"] = array()
-    stiffness: Float[Array, " njoint"] = array()
-    ref: Float[Array, " nq"] = array()
-    spring_ref: Float[Array, " nq"] = array()
-    damping: Float[Array, " nv"] = array()
-    armature: Float[Array, " nv"] = array()
-    frictionloss: Float[Array, " nv"] = array()
-    friction_solref: Float[Array, "nv 2"] = array()
-    friction_solimp: Float[Array, "nv 5"] = array()
+    names: tuple[str, ...] = eqx.field(static=True)
+    kinds: tuple[JointKind, ...] = eqx.field(static=True)
+    links: tuple[int, ...] = eqx.field(static=True)
+    limited: tuple[bool, ...] = eqx.field(static=True)
+    has_friction: tuple[bool, ...] = eqx.field(static=True)
+    anchor: Float[Array, "njoint 3"] = eqx.field(converter=as_array)
+    axis: Float[Array, "njoint 3"] = eqx.field(converter=as_array)
+    range: Float[Array, "njoint 2"] = eqx.field(converter=as_array)
+    limit_margin: Float[Array, " njoint"] = eqx.field(converter=as_array)
+    limit_solref: Float[Array, "njoint 2"] = eqx.field(converter=as_array)
+    limit_solimp: Float[Array, "njoint 5"] = eqx.field(converter=as_array)
+    stiffness: Float[Array, " njoint"] = eqx.field(converter=as_array)
+    ref: Float[Array, " nq"] = eqx.field(converter=as_array)
+    spring_ref: Float[Array, " nq"] = eqx.field(converter=as_array)
+    damping: Float[Array, " nv"] = eqx.field(converter=as_array)
+    armature: Float[Array, " nv"] = eqx.field(converter=as_array)
+    frictionloss: Float[Array, " nv"] = eqx.field(converter=as_array)
+    friction_solref: Float[Array, "nv 2"] = eqx.field(converter=as_array)
+    friction_solimp: Float[Array, "nv 5"] = eqx.field(converter=as_array)
 
     def __check_init__(self):
         if list(self.links) != sorted(self.links):
-            raise ValueError(f"Joints must follow the order of their links: {self.links}.")
+            raise ValueError(
+                f"Joints must follow the order of their links: {self.links}."
+            )
         for joint, (kind, link) in enumerate(zip(self.kinds, self.links)):
             if kind is JointKind.FREE and self.links.count(link) > 1:
                 raise ValueError(
-                    f"Joint {self.names[joint]!r} is free but shares its link with other "
-                    "joints. Give the free joint a link of its own."
+                    f"Joint {self.names[joint]!r} is free but shares its link with "
+                    "other joints. Give the free joint a link of its own."
                 )
 
     @property

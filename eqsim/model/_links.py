@@ -1,7 +1,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ._fields import array, static
+from ._fields import as_array
 
 
 class Links(eqx.Module):
@@ -9,29 +9,31 @@ class Links(eqx.Module):
 
     **Arguments:**
 
-    - `names`, `parents`: one entry per link; the parent of a root link is -1, the world.
-    - `translating`: whether a link only slides, along distinct axes of the world, and has
-        no child that moves with it. MuJoCo leaves armature out of the inverse weight of
-        such links.
+    - `names`, `parents`: one entry per link; the parent of a root link is -1, the
+        world.
+    - `translating`: whether a link only slides, along distinct axes of the world, and
+        has no child that moves with it. MuJoCo leaves armature out of the inverse
+        weight of such links.
     - `pos`, `quat`: frame of the link in its parent's frame while all its joints are at
         their reference, m and unit quaternion (scalar first). Not read for free links.
     - `mass`: kg.
     - `com`: centre of mass in the link frame, m.
     - `inertia`: principal moments about the centre of mass, kg m$^2$.
     - `inertia_quat`: orientation of the principal axes in the link frame.
-    - `gravity_compensation`: share of the weight that is carried from outside, 1 for all.
+    - `gravity_compensation`: share of the weight that is carried from outside, 1 for
+        all.
     """
 
-    names: tuple[str, ...] = static()
-    parents: tuple[int, ...] = static()
-    translating: tuple[bool, ...] = static()
-    pos: Float[Array, "nlink 3"] = array()
-    quat: Float[Array, "nlink 4"] = array()
-    mass: Float[Array, " nlink"] = array()
-    com: Float[Array, "nlink 3"] = array()
-    inertia: Float[Array, "nlink 3"] = array()
-    inertia_quat: Float[Array, "nlink 4"] = array()
-    gravity_compensation: Float[Array, " nlink"] = array()
+    names: tuple[str, ...] = eqx.field(static=True)
+    parents: tuple[int, ...] = eqx.field(static=True)
+    translating: tuple[bool, ...] = eqx.field(static=True)
+    pos: Float[Array, "nlink 3"] = eqx.field(converter=as_array)
+    quat: Float[Array, "nlink 4"] = eqx.field(converter=as_array)
+    mass: Float[Array, " nlink"] = eqx.field(converter=as_array)
+    com: Float[Array, "nlink 3"] = eqx.field(converter=as_array)
+    inertia: Float[Array, "nlink 3"] = eqx.field(converter=as_array)
+    inertia_quat: Float[Array, "nlink 4"] = eqx.field(converter=as_array)
+    gravity_compensation: Float[Array, " nlink"] = eqx.field(converter=as_array)
 
     def __check_init__(self):
         for link, parent in enumerate(self.parents):

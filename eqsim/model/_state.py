@@ -8,8 +8,8 @@ class State(eqx.Module):
     **Arguments:**
 
     - `q`: coordinates, as MuJoCo's `qpos` (m, rad, unit quaternions scalar first).
-    - `qd`: velocities, as MuJoCo's `qvel`. Free joints: linear in world axes, angular in
-        body axes.
+    - `qd`: velocities, as MuJoCo's `qvel`. Free joints: linear in world axes, angular
+        in body axes.
     - `act`: activations of the actuators that have dynamics.
     - `aux`: private to a pipeline; never changes a converged result.
     """

@@ -2,7 +2,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ._actuators import Actuators
-from ._fields import array, static
+from ._fields import as_array
 from ._geoms import Geoms, Pairs
 from ._joints import Joints
 from ._kinds import Integrator
@@ -13,8 +13,8 @@ class System(eqx.Module):
     r"""A robot and its world: structure (static) and primary parameters (arrays).
 
     Every array may be batched with `eqx.filter_vmap`, differentiated with
-    `eqx.filter_grad`, and changed with `eqx.tree_at` without a recompile. Nothing that can
-    be computed from these numbers is stored.
+    `eqx.filter_grad`, and changed with `eqx.tree_at` without a recompile. Nothing that
+    can be computed from these numbers is stored.
 
     **Arguments:**
 
@@ -36,19 +36,19 @@ class System(eqx.Module):
     geoms: Geoms
     pairs: Pairs
     actuators: Actuators
-    excludes: tuple[tuple[int, int], ...] = static()
-    filter_parent: bool = static()
-    integrator: Integrator = static()
-    implicit_damping: bool = static()
-    safe_solref: bool = static()
-    has_fluid: bool = static()
-    notes: tuple[str, ...] = static()
-    gravity: Float[Array, "3"] = array()
-    wind: Float[Array, "3"] = array()
-    density: Float[Array, ""] = array()
-    viscosity: Float[Array, ""] = array()
-    impratio: Float[Array, ""] = array()
-    dt: Float[Array, ""] = array()
+    excludes: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    filter_parent: bool = eqx.field(static=True)
+    integrator: Integrator = eqx.field(static=True)
+    implicit_damping: bool = eqx.field(static=True)
+    safe_solref: bool = eqx.field(static=True)
+    has_fluid: bool = eqx.field(static=True)
+    notes: tuple[str, ...] = eqx.field(static=True)
+    gravity: Float[Array, "3"] = eqx.field(converter=as_array)
+    wind: Float[Array, "3"] = eqx.field(converter=as_array)
+    density: Float[Array, ""] = eqx.field(converter=as_array)
+    viscosity: Float[Array, ""] = eqx.field(converter=as_array)
+    impratio: Float[Array, ""] = eqx.field(converter=as_array)
+    dt: Float[Array, ""] = eqx.field(converter=as_array)
 
     def __str__(self) -> str:
         # Here, because the text is written by a module that reads this one.

@@ -1,7 +1,7 @@
 """The tree of degrees of freedom, level by level: what the recursions run over.
 
-A *node* is one hinge or slide, or one of the three axes of a ball, or a whole free joint.
-Nodes that stand at the same depth form a level, and are treated as one array.
+A *node* is one hinge or slide, or one of the three axes of a ball, or a whole free
+joint. Nodes that stand at the same depth form a level, and are treated as one array.
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ class Tree:
     - `levels`: start and stop of each level.
     - `segments`: for each level, the runs of nodes that are treated alike.
     - `parents`: parent node, or -1 for the world.
-    - `base`: the node that carries the joint of a node: its parent, or for the second and
-        third axis of a ball the parent of the first.
+    - `base`: the node that carries the joint of a node: its parent, or for the second
+        and third axis of a ball the parent of the first.
     - `links`, `joints`: of each node.
     - `dofs`: of each node, in `qd`; for free joints the first of six.
     - `first`: whether a node is the first of its link.
@@ -121,13 +121,16 @@ def _tree(parents: Index, kinds, joint_links: Index, v_starts: Index) -> Tree:
     column = lambda name: tuple(nodes[i][name] for i in order)
     depths = column("depth")
     levels = tuple(
-        (depths.index(d), depths.index(d) + depths.count(d)) for d in sorted(set(depths))
+        (depths.index(d), depths.index(d) + depths.count(d))
+        for d in sorted(set(depths))
     )
     segments = []
     for start, stop in levels:
         runs = itertools.groupby(range(start, stop), lambda i: alike(order[i]))
         runs = [list(run) for _, run in runs]
-        segments.append(tuple(_segment(run, nodes[order[run[0]]], kinds) for run in runs))
+        segments.append(
+            tuple(_segment(run, nodes[order[run[0]]], kinds) for run in runs)
+        )
     return Tree(
         num_free=sum(kind(i) is JointKind.FREE for i in order),
         levels=levels,

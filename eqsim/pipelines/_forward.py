@@ -15,8 +15,14 @@ from ..contact._parameters import (
     GeomFrames,
 )
 from ..contact._plan import contact_plan
-from ..contact._rows import joint_rows, joint_softness, JointSoftness
-from ..contact._rows import no_points, point_rows, Rows
+from ..contact._rows import (
+    joint_rows,
+    joint_softness,
+    JointSoftness,
+    no_points,
+    point_rows,
+    Rows,
+)
 from ..dynamics._actuation import actuation
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
 from ..dynamics._passive import (
@@ -27,17 +33,17 @@ from ..dynamics._passive import (
 )
 from ..dynamics._weights import inverse_weights, InverseWeights
 from ..kinematics._forward import (
-    frames,
     Frames,
+    frames,
     joint_motion,
-    kinematics,
     Kinematics,
-    velocities,
+    kinematics,
     Velocities,
+    velocities,
 )
 from ..kinematics._recursion import descend
 from ..model import concatenate, System, tree
-from ..spatial import Force, Motion, RigidInertia, vec3, Vec3
+from ..spatial import Force, Motion, RigidInertia, Vec3, vec3
 
 
 class Constants(NamedTuple):
@@ -86,7 +92,7 @@ def structure(sys: System) -> Structure:
 
 def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Forward:
     """Accelerations and all that leads to them."""
-    nodes, plan = tree(sys), contact_plan(sys)
+    nodes = tree(sys)
     kin = kinematics(sys, nodes, constants.frames, q)
     speed = velocities(sys, nodes, kin, qd)
     inertia = node_inertias(constants.bodies, kin)
@@ -97,7 +103,12 @@ def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Fo
     armature = sys.joints.armature + jnp.zeros_like(tau)
     problem = Problem(kin, inertia, force, tau, armature, rows)
     return Forward(
-        kin, speed, problem, points, constrained(structure(sys), problem), drive.act_rate
+        kin,
+        speed,
+        problem,
+        points,
+        constrained(structure(sys), problem),
+        drive.act_rate,
     )
 
 

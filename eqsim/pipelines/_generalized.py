@@ -15,7 +15,7 @@ from ..kinematics._forward import joint_motion
 from ..kinematics._recursion import ascend, descend
 from ..model import check_state, Integrator, JointKind, State, System, tree
 from ..spatial import integrate, rotation_rate, stack, Vec3
-from ._forward import Constants, contact_forces, derive, forward, Forward, structure
+from ._forward import Constants, contact_forces, derive, Forward, forward, structure
 from ._pipeline import AbstractPipeline
 
 
@@ -42,10 +42,10 @@ class Contacts(eqx.Module):
 class Generalized(AbstractPipeline):
     r"""MuJoCo's physics in joint coordinates, differentiable in every number.
 
-    Smooth dynamics, soft constraints and integrators are MuJoCo's (see its documentation,
-    *Computation*), so that `q` and `qd` follow `mj_step` on the same file with a converged
-    Newton solver. The solver here always converges; derivatives are taken implicitly at
-    the solution.
+    Smooth dynamics, soft constraints and integrators are MuJoCo's (see its
+    documentation, *Computation*), so that `q` and `qd` follow `mj_step` on the same
+    file with a converged Newton solver. The solver here always converges; derivatives
+    are taken implicitly at the solution.
     """
 
     def init(
@@ -121,6 +121,7 @@ def _contacts_fn(sys, constants, *state_and_input):
     first = full_batch(state_and_input, sys, constants)
     now = forward(sys, constants, *first)
     points, force = now.points, contact_forces(structure(sys), now)
+    assert points is not None, "contacts() has returned before if there are none"
     rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
     return points.dist, stack(points.pos), jnp.stack(rows, axis=1), stack(force)
 
@@ -166,7 +167,7 @@ def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
 
     def stage(carry, numbers):
         (weight, share), (place, shift, mean) = numbers, carry
-        now = forward(sys, constants, *place, ctrl, external)
+        now = forward(sys, constants, place[0], place[1], place[2], ctrl, external)
         rate = (_tangent_rate(sys, shift, place[1]), now.solution.qdd, now.act_rate)
         mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
         shift = share * h * rate[0]

@@ -1,8 +1,8 @@
 """Spatial algebra by component.
 
-Conventions, in all of eqsim: quaternions are `(w, x, y, z)`; spatial vectors are angular
-first; `q` and `qd` are MuJoCo's `qpos` and `qvel` (free joint: linear velocity in world
-axes, angular velocity in body axes). SI units.
+Conventions, in all of eqsim: quaternions are `(w, x, y, z)`; spatial vectors are
+angular first; `q` and `qd` are MuJoCo's `qpos` and `qvel` (free joint: linear velocity
+in world axes, angular velocity in body axes). SI units.
 """
 
 from ._rotation import (
@@ -38,6 +38,6 @@ from ._vector import (
     skew as skew,
     stack as stack,
     Sym3 as Sym3,
-    vec3 as vec3,
     Vec3 as Vec3,
+    vec3 as vec3,
 )

@@ -1,10 +1,14 @@
 """Spatial vectors (Featherstone 2008, ch. 2) by component, angular part first.
 
-All are expressed in world axes about one point per tree, at rest in the world. So nothing
-is transformed between a link and its parent: forces and inertias add up as they are.
+All are expressed in world axes about one point per tree, at rest in the world. So
+nothing is transformed between a link and its parent: forces and inertias add up as
+they are.
 """
 
-from typing import NamedTuple
+# The operators of these tuples are those of algebra.
+# pyright: reportIncompatibleMethodOverride=false
+
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -26,13 +30,13 @@ class Motion(NamedTuple):
     ang: Vec3
     lin: Vec3
 
-    def __add__(self, other: "Motion") -> "Motion":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __add__(self, other: "Motion") -> "Motion":
         return Motion(self.ang + other.ang, self.lin + other.lin)
 
     def __sub__(self, other: "Motion") -> "Motion":
         return Motion(self.ang - other.ang, self.lin - other.lin)
 
-    def __mul__(self, scale) -> "Motion":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __mul__(self, scale) -> "Motion":
         return Motion(self.ang * scale, self.lin * scale)
 
     def __or__(self, force: "Force"):
@@ -59,7 +63,7 @@ class Force(NamedTuple):
     ang: Vec3
     lin: Vec3
 
-    def __add__(self, other: "Force") -> "Force":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __add__(self, other: "Force") -> "Force":
         return Force(self.ang + other.ang, self.lin + other.lin)
 
     def __sub__(self, other: "Force") -> "Force":
@@ -68,7 +72,7 @@ class Force(NamedTuple):
     def __neg__(self) -> "Force":
         return Force(-self.ang, -self.lin)
 
-    def __mul__(self, scale) -> "Force":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __mul__(self, scale) -> "Force":
         return Force(self.ang * scale, self.lin * scale)
 
 
@@ -80,7 +84,7 @@ def force_at(point: Vec3, force: Vec3) -> Force:
 class RigidInertia(NamedTuple):
     """Inertia of a rigid body: mass, first moment, second moment about the origin."""
 
-    mass: object
+    mass: Any
     moment: Vec3
     ang: Sym3
 
@@ -102,7 +106,9 @@ def rigid_inertia(mass, com: Vec3, rotational: Sym3) -> RigidInertia:
     """From mass, centre of mass and the inertia about it, all in world axes."""
     h = com * mass
     square = com | h
-    outer = Sym3(h.x * com.x, h.y * com.y, h.z * com.z, h.x * com.y, h.x * com.z, h.y * com.z)
+    outer = Sym3(
+        h.x * com.x, h.y * com.y, h.z * com.z, h.x * com.y, h.x * com.z, h.y * com.z
+    )
     steiner = diagonal(square, square, square) - outer
     return RigidInertia(mass, h, rotational + steiner)
 
@@ -114,8 +120,10 @@ class ArticulatedInertia(NamedTuple):
     cross: Mat3
     lin: Sym3
 
-    def __add__(self, other: "ArticulatedInertia") -> "ArticulatedInertia":  # pyright: ignore[reportIncompatibleMethodOverride]
-        return ArticulatedInertia(*(a + b for a, b in zip(self, other, strict=True)))
+    def __add__(self, other: "ArticulatedInertia") -> "ArticulatedInertia":
+        return ArticulatedInertia(
+            self.ang + other.ang, self.cross + other.cross, self.lin + other.lin
+        )
 
     def __matmul__(self, v: Motion) -> Force:
         return Force(

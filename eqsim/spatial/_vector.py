@@ -1,10 +1,13 @@
 """Vectors and 3x3 matrices by component: one array per scalar.
 
-The arrays of one object have the same shape, usually an axis of links and then batch axes.
-`@` is the matrix product, `|` the dot product, `^` the cross product.
+The arrays of one object have the same shape, usually an axis of links and then batch
+axes. `@` is the matrix product, `|` the dot product, `^` the cross product.
 """
 
-from typing import Any, NamedTuple
+# The operators of these tuples are those of algebra.
+# pyright: reportIncompatibleMethodOverride=false
+
+from typing import Any, NamedTuple, overload
 
 import jax.numpy as jnp
 
@@ -16,7 +19,7 @@ class Vec3(NamedTuple):
     y: Any
     z: Any
 
-    def __add__(self, other: "Vec3") -> "Vec3":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __add__(self, other: "Vec3") -> "Vec3":
         return Vec3(self.x + other.x, self.y + other.y, self.z + other.z)
 
     def __sub__(self, other: "Vec3") -> "Vec3":
@@ -25,7 +28,7 @@ class Vec3(NamedTuple):
     def __neg__(self) -> "Vec3":
         return Vec3(-self.x, -self.y, -self.z)
 
-    def __mul__(self, scale) -> "Vec3":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __mul__(self, scale) -> "Vec3":
         return Vec3(self.x * scale, self.y * scale, self.z * scale)
 
     def __or__(self, other: "Vec3"):
@@ -72,13 +75,22 @@ class Mat3(NamedTuple):
         a = self
         return Mat3(a.xx, a.yx, a.zx, a.xy, a.yy, a.zy, a.xz, a.yz, a.zz)
 
-    def __add__(self, other: "Mat3") -> "Mat3":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __add__(self, other: "Mat3") -> "Mat3":
         return Mat3(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __mul__(self, scale) -> "Mat3":
+        return Mat3(*(a * scale for a in self))
 
     def __sub__(self, other: "Mat3") -> "Mat3":
         return Mat3(*(a - b for a, b in zip(self, other, strict=True)))
 
-    def __matmul__(self, other):
+    @overload
+    def __matmul__(self, other: Vec3) -> Vec3: ...
+
+    @overload
+    def __matmul__(self, other: "Mat3 | Sym3") -> "Mat3": ...
+
+    def __matmul__(self, other: "Vec3 | Mat3 | Sym3") -> "Vec3 | Mat3":
         if isinstance(other, Vec3):
             a, v = self, other
             return Vec3(
@@ -88,7 +100,8 @@ class Mat3(NamedTuple):
             )
         if isinstance(other, Sym3):
             other = other.full()
-        return matrix_from_columns(*(self @ column for column in other.columns))
+        x, y, z = other.columns
+        return matrix_from_columns(self @ x, self @ y, self @ z)
 
 
 class Sym3(NamedTuple):
@@ -106,13 +119,13 @@ class Sym3(NamedTuple):
         a = self
         return Mat3(a.xx, a.xy, a.xz, a.xy, a.yy, a.yz, a.xz, a.yz, a.zz)
 
-    def __add__(self, other: "Sym3") -> "Sym3":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __add__(self, other: "Sym3") -> "Sym3":
         return Sym3(*(a + b for a, b in zip(self, other, strict=True)))
 
     def __sub__(self, other: "Sym3") -> "Sym3":
         return Sym3(*(a - b for a, b in zip(self, other, strict=True)))
 
-    def __mul__(self, scale) -> "Sym3":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __mul__(self, scale) -> "Sym3":
         return Sym3(*(a * scale for a in self))
 
     def __matmul__(self, v: Vec3) -> Vec3:

@@ -36,5 +36,5 @@ CALLS = {
 def test_wrong_shape(case):
     name = case.split()[1]
     # Where several arguments share a size, the type checker is the first to see it.
-    with pytest.raises((ValueError, TypeError), match=f"{name}.*99|'{name}': f64\\[9"):
+    with pytest.raises((ValueError, TypeError), match=rf"{name}\b.*\b(99|9)\b"):
         CALLS[case]()

@@ -1,0 +1,164 @@
+"""Seconds to trace, lower and compile one physics step of a batch of robots.
+
+    python benchmarks/compile.py --out out/bench
+
+Each measurement is a fresh process without any cache; the best of several counts.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys as _sys
+import time
+
+import jax
+import jax.numpy as jnp
+from _models import mujoco_model, NotInstalled, system
+from _peers import brax_step, mjx_step
+from _tables import caption, circumstances, table, write
+
+import eqsim
+
+
+RUNNERS = ("eqsim", "mjx", "mjx-1", "brax")
+LABELS = {
+    "eqsim": "eqsim",
+    "mjx": "MJX (iterations of the file)",
+    "mjx-1": "MJX (1 it.)",
+    "brax": "Brax generalized",
+}
+EXPLANATION = """\
+Seconds from a Python function to a program: one physics step of {batch} robots by
+`jax.jit(jax.vmap(step))`, the robot being an argument. Fresh processes without caches,
+which took turns; the best of {repeats} each. `times`: total over that of eqsim."""
+
+
+def main() -> None:
+    """Measures in child processes, one at a time; or is such a process."""
+    options = _options()
+    jax.config.update("jax_enable_x64", options.precision == "double")
+    if options.child:
+        print(json.dumps(measure(options.child, options.models[0], options.batch)))
+        return
+    where = circumstances() | {"precision": options.precision}
+    cells: list[dict] = []
+    for name in options.models:
+        cells += _model(name, options)
+        text = report(where, cells, options)
+        write(options.out / "compile.json", {"where": where, "cells": cells})
+        write(options.out / "compile.md", text)
+        write(options.markdown, text)
+    print(f"\n{report(where, cells, options)}")
+
+
+def measure(runner: str, name: str, batch: int) -> dict[str, float]:
+    """Times the stages of one compilation in this process."""
+    step, arguments = _step(runner, name, batch)
+    jax.block_until_ready(jax.jit(lambda x: x + 1)(jnp.ones(3)))
+    clock = [time.perf_counter()]
+    traced = jax.jit(step).trace(*arguments)
+    clock.append(time.perf_counter())
+    lowered = traced.lower()
+    clock.append(time.perf_counter())
+    lowered.compile()
+    clock.append(time.perf_counter())
+    stages = {
+        stage: after - before
+        for stage, before, after in zip(("trace", "lower", "compile"), clock, clock[1:])
+    }
+    return stages | {"total": clock[-1] - clock[0]}
+
+
+def _step(runner, name, batch):
+    """A batched step, and the shapes of its arguments with the robot in front."""
+    dtype = jnp.result_type(float)
+    model = mujoco_model(name, euler=True)
+    shaped = lambda n: jax.ShapeDtypeStruct((batch, n), dtype)
+    q, qd, ctrl = shaped(model.nq), shaped(model.nv), shaped(model.nu)
+    if runner == "eqsim":
+        robot, pipeline = system(name, euler=True), eqsim.Generalized()
+        one, init = pipeline.step, lambda sys, q, qd: pipeline.init(sys, q, qd)
+    elif runner == "brax":
+        one, robot, init = brax_step(name)
+    else:
+        one, robot, alone = mjx_step(model, 1 if runner == "mjx-1" else None)
+        init = lambda _, q, qd: alone(q, qd)
+    states = jax.eval_shape(jax.vmap(init, in_axes=(None, 0, 0)), robot, q, qd)
+    return jax.vmap(one, in_axes=(None, 0, 0)), (robot, states, ctrl)
+
+
+def _model(name, options):
+    """All runners on one robot, in turn."""
+    taken: dict[str, list[dict]] = {}
+    for _ in range(options.repeats):
+        for runner in options.runners:
+            found = _child(runner, name, options)
+            if found is not None:
+                taken.setdefault(runner, []).append(found)
+    cells = []
+    for runner, all_found in taken.items():
+        best = min(all_found, key=lambda found: found["total"])
+        ours = min(found["total"] for found in taken.get("eqsim", [best]))
+        label = {"model": name, "B": options.batch, "runner": LABELS[runner]}
+        cells.append(label | best | {"times": best["total"] / ours})
+    return cells
+
+
+def _child(runner, name, options):
+    """One measurement in a process of its own; nothing if it cannot be made."""
+    command = [_sys.executable, __file__, "--child", runner, "--models", name]
+    command += ["--batch", str(options.batch), "--precision", options.precision]
+    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    about = f"{name}, {LABELS[runner]}"
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=options.limit,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        _say(f"{about}: not finished in {options.limit:g} s")
+        return None
+    if done.returncode:
+        _say(f"{about} is left out: {done.stderr.strip().splitlines()[-1]}")
+        return None
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    _say(f"{about}: " + ", ".join(f"{k} {v:.2f} s" for k, v in found.items()))
+    return found
+
+
+def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
+    """All cells as one table."""
+    text = EXPLANATION.format(batch=options.batch, repeats=options.repeats)
+    title = f"## Compilation, {where['precision']} precision"
+    return f"{title}\n\n{text}\n\n{table(cells)}\n\n{caption(where)}\n"
+
+
+def _say(line):
+    print(line, file=_sys.stderr, flush=True)
+
+
+def _options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--models", nargs="*", default=["brax_ant", "ant", "half_cheetah", "humanoid"])
+    add("--runners", nargs="*", choices=RUNNERS, default=list(RUNNERS))
+    add("--batch", type=int, default=1024)
+    add("--repeats", type=int, default=3)
+    add("--limit", type=float, default=900.0, help="seconds for one measurement")
+    add("--precision", choices=("single", "double"), default="single")
+    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
+    add("--markdown", type=pathlib.Path, help="a second place for the table")
+    add("--child", choices=RUNNERS, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except NotInstalled as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,1 @@
+"""The parts of `demo.py`, one file each."""

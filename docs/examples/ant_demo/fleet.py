@@ -1,0 +1,125 @@
+"""Thousands of ants, each with its own masses, in one program."""
+
+import copy
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import eqsim
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import mujoco
+import mujoco.rollout
+import numpy as np
+
+from .robot import eqsim_system, mujoco_model
+
+
+class Throughput(NamedTuple):
+    """Environment steps per second, and what was run."""
+
+    ants: int
+    length: int
+    substeps: int
+    cores: int
+    eqsim: float
+    mujoco: float
+    compile_seconds: float
+
+
+def throughput(ants: int, length: int, rounds: int) -> Throughput:
+    """Times both simulators in turn; the best of `rounds` counts.
+
+    Both start from the same states and draw controls over the full range.
+    """
+    begin = time.perf_counter()
+    # Single precision, as one trains; MuJoCo C has double precision only.
+    with jax.enable_x64(False):
+        env, fleet, states, run = _eqsim(ants, length)
+        jax.block_until_ready(run(0))
+        compile_seconds = time.perf_counter() - begin
+        other = _mujoco(fleet, states, length * env.substeps)
+        other(0)
+        pairs = [
+            (_seconds(run, seed), _seconds(other, seed))
+            for seed in range(1, rounds + 1)
+        ]
+    ours, theirs = (ants * length / min(column) for column in zip(*pairs, strict=True))
+    cores = os.cpu_count() or 1
+    return Throughput(
+        ants, length, env.substeps, cores, ours, theirs, compile_seconds
+    )
+
+
+def _eqsim(ants: int, length: int):
+    env = eqsim.make("ant", sys=eqsim_system())
+    keys = jr.split(jr.key(0), ants)
+
+    def heavier(key):
+        links = env.sys.links
+        scale = jr.uniform(key, links.mass.shape, minval=0.5, maxval=2.0)
+        where = lambda e: (e.sys.links.mass, e.sys.links.inertia)
+        new = (links.mass * scale, links.inertia * scale[:, None])
+        return eqx.tree_at(where, env, new)
+
+    fleet = eqx.filter_vmap(heavier)(keys)
+    states, _ = eqx.filter_jit(eqx.filter_vmap(env.reset))(keys)
+    policy = lambda obs, key: jr.uniform(key, (env.sys.nu,), minval=-1.0)
+    kept = lambda state, action, timestep: timestep.reward
+
+    def run(seed):
+        return eqsim.rollout(
+            fleet,
+            policy,
+            jr.split(jr.key(seed), ants),
+            length,
+            state=states,
+            env_axes=eqx.if_array(0),
+            collect=kept,
+        )
+
+    return env, fleet, states, run
+
+
+def _mujoco(fleet, states, steps: int) -> Callable[[int], object]:
+    """The same ants in MuJoCo C, on a thread per core."""
+    model = mujoco_model(bare=True)
+    # The solver's settings of the file.
+    model.opt.iterations, model.opt.tolerance = 100, 1e-8
+    models = [_with_links(model, *row) for row in _masses(fleet)]
+    threads = os.cpu_count() or 1
+    data = [mujoco.MjData(model) for _ in range(threads)]
+    pool = mujoco.rollout.Rollout(nthread=threads)
+    time_column = np.zeros((len(models), 1))
+    begin = np.concatenate([time_column, states.q, states.qd], axis=1)
+    out = np.empty((len(models), steps, begin.shape[1]))
+    sensors = np.empty((len(models), steps, model.nsensordata))
+
+    def run(seed):
+        shape = (len(models), steps, model.nu)
+        ctrl = controls.setdefault(seed, np.random.default_rng(seed).uniform(-1, 1, shape))
+        return pool.rollout(models, data, begin, ctrl, state=out, sensordata=sensors)
+
+    controls: dict[int, np.ndarray] = {}
+    return run
+
+
+def _masses(fleet):
+    links = fleet.sys.links
+    return zip(np.asarray(links.mass), np.asarray(links.inertia), strict=True)
+
+
+def _with_links(model: mujoco.MjModel, mass, inertia) -> mujoco.MjModel:
+    model = copy.copy(model)
+    model.body_mass[1:], model.body_inertia[1:] = mass, inertia
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
+
+
+def _seconds(run: Callable[[int], object], seed: int) -> float:
+    begin = time.perf_counter()
+    jax.block_until_ready(run(seed))
+    return time.perf_counter() - begin

@@ -1,0 +1,112 @@
+"""Gymnasium's ant, in MuJoCo C and in eqsim, with five numbers that can be changed."""
+
+import importlib.util
+import pathlib
+from typing import NamedTuple
+
+import eqsim
+import equinox as eqx
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class Parameter(NamedTuple):
+    """A number of the robot, as the file has it, and what the recorded ant has."""
+
+    name: str
+    unit: str
+    nominal: float
+    hidden: float
+
+
+GEARED = 3  # the actuator whose gear is changed; it drives ankle_1
+HIDDEN = (1.25, 0.80, 1.40, 0.80, 0.70)
+"""What the recorded ant has, relative to the file: the numbers to be found."""
+
+
+def model_file() -> pathlib.Path:
+    """The file `ant.xml` that Gymnasium ships; Gymnasium itself is not imported."""
+    spec = importlib.util.find_spec("gymnasium")
+    if spec is None or spec.origin is None:
+        raise ImportError("The ant comes with Gymnasium: `pip install gymnasium`.")
+    return pathlib.Path(spec.origin).parent / "envs" / "mujoco" / "assets" / "ant.xml"
+
+
+def mujoco_model(scales=(1.0,) * len(HIDDEN), *, bare: bool = False) -> mujoco.MjModel:
+    """The ant in MuJoCo C, its five numbers multiplied by `scales`.
+
+    It integrates by Euler, as `mjd_transitionFD` has no RK4, and solves for contact
+    forces until nothing changes.
+
+    **Arguments:**
+
+    - `bare`: without textures, so that thousands of copies fit in memory.
+    """
+    torso, legs, damping, gear, friction = scales
+    spec = _spec()
+    for geom in spec.geoms:
+        geom.friction[0] *= friction
+        if geom.name != "floor":
+            geom.density *= torso if geom.name == "torso_geom" else legs
+    for joint in spec.joints:
+        joint.damping *= damping
+    spec.actuators[GEARED].gear[0] *= gear
+    if bare:
+        for geom in spec.geoms:
+            geom.material = ""
+        for part in [*spec.materials, *spec.textures]:
+            spec.delete(part)
+    model = spec.compile()
+    model.opt.iterations, model.opt.tolerance = 100, 1e-12
+    return model
+
+
+def eqsim_system() -> eqsim.System:
+    """The ant of the file in eqsim, integrated by Euler."""
+    return eqsim.load_mjcf(_spec().to_xml())
+
+
+def changed(sys: eqsim.System, scales: Float[Array, "5"]) -> eqsim.System:
+    """As `mujoco_model(scales)`, in eqsim: differentiable in `scales`."""
+    torso, legs, damping, gear, friction = scales
+    is_torso = np.array([name == "torso" for name in sys.links.names])
+    bodies = jnp.where(is_torso, torso, legs)
+    where = lambda s: (
+        s.links.mass,
+        s.links.inertia,
+        s.joints.damping,
+        s.actuators.gear,
+        s.geoms.friction,
+    )
+    new = (
+        sys.links.mass * bodies,
+        sys.links.inertia * bodies[:, None],
+        sys.joints.damping * damping,
+        sys.actuators.gear.at[GEARED].multiply(gear),
+        sys.geoms.friction.at[:, 0].multiply(friction),
+    )
+    return eqx.tree_at(where, sys, new)
+
+
+def parameters(sys: eqsim.System) -> list[Parameter]:
+    """The five numbers in their units."""
+    mass = np.asarray(sys.links.mass)
+    nominal = (
+        ("torso mass", "kg", mass[0]),
+        ("legs, total mass", "kg", mass[1:].sum()),
+        ("joint damping", "N m s/rad", sys.joints.damping[-1]),
+        ("gear of ankle_1", "N m", sys.actuators.gear[GEARED, 0]),
+        ("sliding friction", "1", sys.geoms.friction[0, 0]),
+    )
+    return [
+        Parameter(name, unit, float(value), float(value) * scale)
+        for (name, unit, value), scale in zip(nominal, HIDDEN, strict=True)
+    ]
+
+
+def _spec() -> mujoco.MjSpec:
+    spec = mujoco.MjSpec.from_file(str(model_file()))
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    return spec

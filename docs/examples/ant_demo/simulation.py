@@ -1,0 +1,36 @@
+"""The whole recording simulated from its first state, without looking at it again."""
+
+import eqsim
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .recording import Recording
+from .robot import changed
+
+
+def replay(sys: eqsim.System, recording: Recording, scales) -> np.ndarray:
+    """Coordinates of robots with different parameters, driven alike.
+
+    **Arguments:**
+
+    - `scales`: one row per robot.
+
+    **Returns:** `(robots, time, nq)`.
+    """
+    start = recording.true_q[0], recording.true_qd[0]
+    args = (*start, recording.ctrl, np.asarray(scales))
+    return np.asarray(_replay(sys, *(jnp.asarray(x) for x in args)))
+
+
+@jax.jit
+def _replay(sys, q, qd, ctrl, scales):
+    pipeline = eqsim.Generalized()
+
+    def single(scales):
+        robot = changed(sys, scales)
+        step = lambda state, u: (pipeline.step(robot, state, u), state.q)
+        return lax.scan(step, pipeline.init(robot, q, qd), ctrl)[1]
+
+    return jax.vmap(single)(scales)

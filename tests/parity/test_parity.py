@@ -1,0 +1,93 @@
+"""Accelerations and steps against MuJoCo C, converged, on files of others and on ours.
+
+`benchmarks/parity.py` makes the same comparison on all files with many more states.
+"""
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+from _models import mujoco_model, system
+from _reference import (
+    accelerations,
+    converge,
+    disagreements,
+    errors,
+    forward,
+    reference,
+    solution,
+    TOLERANCE,
+    trajectories,
+)
+from _states import draw
+from parity import drawn_states, quick_compile, random_case
+
+
+STATES = 20
+
+
+def _assert_agreement(name, model, states, qdd, target, tolerance):
+    error = errors(qdd, target.qdd)
+    found = disagreements(name, model, states, qdd, error, tolerance)
+    assert not found, "\n".join(map(str, found))
+    assert not np.any(np.isnan(error))
+
+
+@pytest.mark.parametrize(
+    "name, precision",
+    [
+        ("half_cheetah", "double"),
+        ("pusher_v5", "double"),
+        ("swimmer", "double"),
+        ("walker2d_v5", "double"),
+        ("hopper", "single"),
+    ],
+)
+def test_acceleration(name, precision):
+    tolerance = TOLERANCE[precision]
+    with jax.enable_x64(precision == "double"):
+        model, sys = converge(mujoco_model(name)), system(name)
+        states = drawn_states(model, STATES, 3, precision)
+        qdd = accelerations(sys, states, quick_compile())
+    target = reference(model, states, 0)
+    _assert_agreement(name, model, states, qdd, target, tolerance)
+
+
+@pytest.mark.parametrize("name", ("inverted_double_pendulum", "reacher"))
+def test_trajectory(name):
+    """Integrators too: the first by Runge and Kutta, the second by Euler."""
+    model, sys = converge(mujoco_model(name)), system(name)
+    states = draw(model, STATES, seed=3)
+    path = trajectories(sys, states, 20)
+    target = reference(model, states, 20)
+    assert np.all(errors(path, target.path) < TOLERANCE["double"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_system(seed):
+    sys, model, states = random_case(seed, STATES, links=3)
+    qdd = accelerations(sys, states, quick_compile())
+    target = reference(model, states, 0)
+    name = f"random {seed}"
+    _assert_agreement(name, model, states, qdd, target, TOLERANCE["double"])
+
+
+def test_states_touch_the_ground():
+    """A comparison without contacts would say little."""
+    model = converge(mujoco_model("half_cheetah"))
+    target = reference(model, draw(model, 45), 0)
+    assert np.mean(target.contacts > 0) > 0.4
+    assert np.max(target.rows) > 30
+
+
+def test_reference_is_converged():
+    """MuJoCo's own solution has no gradient left, and any other costs more."""
+    model = converge(mujoco_model("hopper"))
+    states, data = draw(model, 18), mujoco.MjData(model)
+    for i in range(len(states)):
+        forward(model, data, states, i)
+        best = solution(model, data, data.qacc.copy())
+        other = solution(model, data, data.qacc + 1e-3)
+        assert best.residual < 1e-9
+        assert other.residual > 1e-4 / max(1.0, np.max(np.abs(data.qacc)))
+        assert other.cost > best.cost

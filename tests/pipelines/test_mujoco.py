@@ -1,0 +1,218 @@
+"""Steps, forces and contacts of `Generalized` beside those of MuJoCo C."""
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from assets import path
+
+from eqsim import Generalized, load_mjcf, State
+
+
+PIPELINE = Generalized()
+
+# Every kind of activation, control limits, force limits, and joint damping, which Euler
+# treats implicitly.
+ACTIVATIONS = """
+<mujoco>
+  <option timestep="0.01"/>
+  <default><geom type="sphere" size=".1" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body><joint name="a" axis="0 1 0" damping="2"/><geom pos=".2 0 0"/></body>
+    <body><joint name="b" axis="0 1 0" damping=".5"/><geom pos=".2 0 0"/>
+      <body pos=".4 0 0"><joint name="c" axis="0 1 1" damping=".5" armature=".1"/>
+        <geom pos=".2 0 0"/>
+        <body pos=".4 0 0"><joint name="d" axis="0 1 0"/><geom pos=".2 .1 0"/></body>
+      </body>
+    </body>
+    <body><joint name="e" type="slide" axis="0 1 1" damping="1"/><geom/></body>
+  </worldbody>
+  <actuator>
+    <general joint="a" dyntype="integrator" gainprm="5"/>
+    <general joint="b" dyntype="filter" dynprm=".05" biastype="affine" gainprm="20"
+      biasprm=".1 -20 -1"/>
+    <general joint="c" dyntype="filterexact" dynprm=".05" gear="3" ctrllimited="true"
+      ctrlrange="-.2 .2"/>
+    <general joint="d" dyntype="filter" dynprm=".03" actearly="true" gainprm="2"/>
+    <general joint="e" dyntype="integrator" actlimited="true" actrange="-.05 .05"
+      gainprm="30"/>
+    <general joint="e" dyntype="integrator" actlimited="true" actrange="-.05 .05"
+      actearly="true" gainprm="30"/>
+    <motor joint="a" gear="2" forcelimited="true" forcerange="-.3 .3"/>
+    <velocity joint="e" kv="3"/>
+  </actuator>
+</mujoco>"""
+
+ROTATIONS = """
+<mujoco>
+  <option timestep="0.01" integrator="{}"/>
+  <default><geom type="box" size=".1 .2 .3" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body><freejoint/><geom/>
+      <body pos=".3 0 .1"><joint type="ball" damping=".1"/><geom pos="0 .2 .1"/></body>
+    </body>
+    <body pos="2 0 0"><joint type="ball" stiffness="3"/><geom pos=".2 0 .1"/></body>
+  </worldbody>
+  <actuator>
+    <motor joint="spin" gear=".1 .2 .3"/>
+  </actuator>
+</mujoco>""".replace("<joint type=\"ball\" damping", '<joint name="spin" type="ball" damping')
+
+# Shapes that lie on a plane, on each other, and against a wall that is not upright.
+TOUCHING = """
+<mujoco>
+  <option timestep="0.004"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1" contype="3" conaffinity="3"/>
+    <geom type="capsule" size=".05 .3" pos=".3 0 .52" euler="90 0 20"/>
+    <body pos="0 0 .29"><freejoint/>
+      <geom type="box" size=".1 .2 .3" contype="2" conaffinity="2"/></body>
+    <body pos="0 0 .68"><freejoint/><geom type="sphere" size=".12" pos="0 .02 0"/>
+      <geom type="capsule" size=".1 .1" pos=".3 0 0" friction=".3"/></body>
+    <body pos=".05 0 .9"><freejoint/><geom type="sphere" size=".12"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+def converged(model):
+    """MuJoCo solves its problem as well as it can, as ours always does."""
+    model.opt.tolerance, model.opt.iterations = 0.0, 200
+    model.opt.ls_tolerance, model.opt.ls_iterations = 1e-12, 200
+    return model
+
+
+def both(text):
+    return converged(mujoco.MjModel.from_xml_string(text)), load_mjcf(text)
+
+
+def draw(model, count, scale=1.0, seed=0):
+    """States around the reference, and controls: `count` of `mujoco.MjData`."""
+    rng, out = np.random.default_rng(seed), []
+    for _ in range(count):
+        data = mujoco.MjData(model)
+        mujoco.mj_integratePos(model, data.qpos, scale * rng.normal(size=model.nv), 0.5)
+        data.qvel[:] = scale * rng.normal(size=model.nv)
+        data.act[:] = 0.04 * rng.normal(size=model.na)
+        data.ctrl[:] = rng.normal(size=model.nu)
+        out.append(data)
+    return out
+
+
+def stacked(data):
+    """The coordinates, velocities, activations and controls of some `mujoco.MjData`."""
+    names = ("qpos", "qvel", "act", "ctrl")
+    return tuple(jnp.asarray(np.stack([getattr(d, n) for d in data])) for n in names)
+
+
+def follow(sys, data, count):
+    """Coordinates, velocities and activations after each of `count` steps."""
+
+    def one(q, qd, act, ctrl):
+        step = lambda state, _: (PIPELINE.step(sys, state, ctrl),) * 2
+        return jax.lax.scan(step, State(q, qd, act), None, length=count)[1]
+
+    out = jax.jit(jax.vmap(one))(*stacked(data))
+    return np.concatenate([out.q, out.qd, out.act], axis=-1)
+
+
+def expected(model, data, count):
+    """As `follow`, by MuJoCo."""
+    paths = []
+    for d in data:
+        path = []
+        for _ in range(count):
+            mujoco.mj_step(model, d)
+            path.append(np.concatenate([d.qpos, d.qvel, d.act]))
+        paths.append(path)
+    return np.array(paths)
+
+
+FOLLOWED = {
+    "activations, Euler, damping": ACTIVATIONS,
+    "rotations, Euler": ROTATIONS.format("Euler"),
+    "rotations, RK4": ROTATIONS.format("RK4"),
+    "activations, RK4": ACTIVATIONS.replace("<option", '<option integrator="RK4"'),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_trajectory(name):
+    model, sys = both(FOLLOWED[name])
+    data = draw(model, 5)
+    ours = follow(sys, data, 20)
+    theirs = expected(model, data, 20)
+    assert np.max(np.abs(theirs - theirs[:, :1])) > 0.1
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_trajectory_in_a_fluid():
+    model = converged(mujoco.MjModel.from_xml_path(str(path("swimmer"))))
+    data = draw(model, 5)
+    ours = follow(load_mjcf(path("swimmer")), data, 20)
+    np.testing.assert_allclose(ours, expected(model, data, 20), rtol=1e-9, atol=1e-9)
+
+
+def test_activation_limits_were_reached():
+    """Or the test above would say nothing about them."""
+    model, _ = both(ACTIVATIONS)
+    path = expected(model, draw(model, 5), 20)
+    last = path[:, -1, model.nq + model.nv :]
+    assert np.any(np.abs(np.abs(last[:, 4:6]) - 0.05) < 1e-12)
+
+
+@pytest.fixture(scope="module")
+def touching():
+    """The states of `TOUCHING`, solved by MuJoCo with external forces, and ours."""
+    model, sys = both(TOUCHING)
+    data = [mujoco.MjData(model), *draw(model, 5, 0.03)]
+    rng = np.random.default_rng(1)
+    push = rng.normal(size=(len(data), sys.nlink, 6))
+    for d, external in zip(data, push):
+        # MuJoCo has the force first.
+        d.xfrc_applied[1:] = np.roll(external, 3, axis=1)
+        mujoco.mj_forward(model, d)
+
+    @jax.jit
+    @jax.vmap
+    def solve(q, qd, act, ctrl, external):
+        state, args = State(q, qd, act), (ctrl, external)
+        return (
+            PIPELINE.acceleration(sys, state, *args),
+            PIPELINE.contacts(sys, state, *args),
+        )
+
+    qdd, contacts = solve(*stacked(data), jnp.asarray(push))
+    return model, data, np.asarray(qdd), contacts
+
+
+def test_acceleration_under_external_forces(touching):
+    _, data, qdd, _ = touching
+    theirs = np.stack([d.qacc for d in data])
+    scale = np.maximum(1.0, np.max(np.abs(theirs), axis=1, keepdims=True))
+    assert np.max(np.abs(qdd - theirs) / scale) < 1e-8
+
+
+def test_contacts(touching):
+    model, data, _, contacts = touching
+    seen = set()
+    for k, d in enumerate(data):
+        left = list(range(len(contacts.geoms)))
+        for i, contact in enumerate(d.contact):
+            force = np.zeros(6)
+            mujoco.mj_contactForce(model, d, i, force)
+            pair = tuple(int(g) for g in contact.geom)
+            apart = [np.linalg.norm(contacts.pos[k, j] - contact.pos) for j in left]
+            j = left.pop(int(np.argmin(apart)))
+            assert contacts.geoms[j] == pair
+            frame = contact.frame.reshape(3, 3)
+            close = lambda a, b, atol: np.testing.assert_allclose(a, b, 0, atol)
+            close(contacts.dist[k, j], contact.dist, 1e-12)
+            close(contacts.pos[k, j], contact.pos, 1e-12)
+            close(contacts.frame[k, j, 0], frame[0], 1e-12)
+            scale = max(1.0, np.max(np.abs(force)))
+            close(contacts.force[k, j], frame.T @ force[:3], 1e-8 * scale)
+            seen.add(pair)
+        assert np.all(contacts.force[k][left] == 0)
+    # With the plane, with the wall, between two that move.
+    assert seen >= {(0, 2), (1, 4), (3, 5)} or seen >= {(0, 2), (1, 3), (3, 5)}, seen
