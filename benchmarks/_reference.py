@@ -145,6 +145,7 @@ def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
         state=batch,
         env_axes=axes,
         collect=lambda state, *_: (state.q, state.qd),
+        throw=False,
     )
     before = jnp.concatenate(kept, axis=-1)
     after = jnp.concatenate([last.q, last.qd], axis=-1)

@@ -114,7 +114,9 @@ def free_motion(name, length=200, dt=1e-3):
         for share in (0.5, 0.5, 1.0):
             slopes.append(rate(sys, *move(*(share * x for x in slopes[-1]))))
         weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
-        return move(*(sum(w * x for w, x in zip(weights, xs)) for xs in zip(*slopes))), 0
+        return move(
+            *(sum(w * x for w, x in zip(weights, xs)) for xs in zip(*slopes))
+        ), 0
 
     def measure(sys, q, qd):
         energy = dynamics.kinetic_energy(sys, q, qd) + dynamics.potential_energy(sys, q)
@@ -169,7 +171,12 @@ def turned(sys, x, rotation):
         return jnp.asarray((rotation * old).as_quat(scalar_first=True))
 
     roots = np.array([parent < 0 for parent in sys.links.parents])[:, None]
-    q, ref, spring, velocity = x.q, sys.joints.ref, sys.joints.spring_ref, np.eye(sys.nv)
+    q, ref, spring, velocity = (
+        x.q,
+        sys.joints.ref,
+        sys.joints.spring_ref,
+        np.eye(sys.nv),
+    )
     starts = zip(sys.joints.kinds, sys.joints.q_starts, sys.joints.v_starts)
     for i, at in [(i, at) for kind, i, at in starts if kind is JointKind.FREE]:
         move = lambda q: (

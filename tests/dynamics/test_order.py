@@ -48,7 +48,10 @@ def places(sys, order):
 
 
 def test_order_of_siblings():
-    one, other = load(TORSO.format(LEG + ARM), BLOCK), load(BLOCK, TORSO.format(ARM + LEG))
+    one, other = (
+        load(TORSO.format(LEG + ARM), BLOCK),
+        load(BLOCK, TORSO.format(ARM + LEG)),
+    )
     q_at, v_at, links_at = places(other, one)
 
     @jax.jit

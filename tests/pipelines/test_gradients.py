@@ -6,16 +6,14 @@ that what is wrong in one cannot hide behind another.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import mujoco
 import numpy as np
 import pytest
-from helpers import check_gradients
 
-from eqsim import Generalized, load_mjcf
+from eqsim import Generalized, load_mjcf, State
 
 
 PIPELINE = Generalized()
@@ -24,7 +22,7 @@ PIPELINE = Generalized()
 # differ, so that how they are mixed counts; the plane is the most slippery of them.
 GROUND = """
 <mujoco>
-  <option timestep="0.004" integrator="{integrator}" impratio="1.5"/>
+  <option timestep="0.004" impratio="1.5"/>
   <worldbody>
     <geom type="plane" size="1 1 1" friction=".6" solref=".03 .9" solmix="2"/>
     <body pos="0 0 .5" gravcomp=".1"><freejoint/>
@@ -45,20 +43,34 @@ GROUND = """
   </actuator>
 </mujoco>"""
 
-# A pendulum on a ball joint, a free body, and contacts between the two: these, and the
-# limit of the ball joint, take the dense path.
+# Two pendulums that touch, one of them on a slide: the dense path.
 COLLISION = """
 <mujoco>
   <option timestep="0.004"/>
   <worldbody>
-    <body><joint type="ball" name="ball" range="0 40" limited="true" damping=".2"
-        stiffness="1" armature=".01"/>
-      <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".05"
+    <body><joint axis="0 1 0" damping=".1" armature=".01"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".05" friction=".6"
         solimp=".8 .95 .01 .5 2"/>
     </body>
-    <body pos=".2 .02 -.4"><freejoint/>
-      <geom type="sphere" size=".1" friction=".5" solimp=".8 .95 .01 .5 2"/>
-      <geom type="capsule" fromto=".05 -.1 .15 .1 .2 .2" size=".04"/>
+    <body pos=".2 .02 0"><joint type="slide" axis="1 .03 0"/>
+      <joint name="arm" axis="0 1 .05" damping=".1"/>
+      <geom type="sphere" size=".1" pos="0 0 -.3" friction="2"
+        solimp=".8 .95 .01 .5 2"/>
+      <geom type="capsule" fromto="-.02 -.1 -.55 -.02 .2 -.5" size=".05"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="arm" gear="2"/></actuator>
+</mujoco>"""
+
+# A pendulum on a ball joint with a limit, above a plane.
+BALL = """
+<mujoco>
+  <option timestep="0.004" integrator="RK4"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1" pos="0 0 -.4"/>
+    <body><joint type="ball" name="ball" range="0 60" limited="true" damping=".2"
+        stiffness="1" armature=".01" solimplimit=".8 .95 .4 .5 2"/>
+      <geom type="sphere" pos="0.01 0 -.25" size=".1" friction=".5"/>
     </body>
   </worldbody>
   <actuator><motor joint="ball" gear="1 2 3"/></actuator>
@@ -69,63 +81,94 @@ class States(NamedTuple):
     """Named states, with one axis in front."""
 
     names: tuple[str, ...]
-    q: jax.Array
-    qd: jax.Array
-    act: jax.Array
-    ctrl: jax.Array
-    external: jax.Array
+    arrays: tuple[jax.Array, ...]
 
 
 def states(sys, places):
-    """`places` hold `q` and `qd` by name; the rest is drawn."""
+    """`places` hold `q` and `qd` by name; activation, control and external forces are
+    drawn."""
     rng, count = np.random.default_rng(0), len(places)
-    draw = lambda *shape: jnp.asarray(rng.normal(size=(count, *shape)))
+    draw = lambda *shape: jnp.asarray(0.3 * rng.normal(size=(count, *shape)))
     q, qd = (jnp.asarray(np.stack(x)) for x in zip(*places.values()))
-    external = 0.3 * draw(sys.nlink, 6)
-    return States(tuple(places), q, qd, draw(sys.na), draw(sys.nu), external)
+    rest = draw(sys.na), draw(sys.nu), draw(sys.nlink, 6)
+    return States(tuple(places), (q, qd, *rest))
 
 
-def step(sys, state):
-    """The next coordinates and velocities, by the names of the states."""
+def step(sys, arrays):
+    """All that comes out of a step: one row of numbers per state."""
 
     def one(q, qd, act, ctrl, external):
-        start = eqx.tree_at(lambda s: s.act, PIPELINE.init(sys, q, qd), act)
-        out = PIPELINE.step(sys, start, ctrl, external)
-        return out.q, out.qd, out.act
+        out = PIPELINE.step(sys, State(q, qd, act), ctrl, external)
+        return jnp.concatenate([out.q, out.qd, out.act])
 
-    out = jax.vmap(one)(*state[1:])
-    return {n: jtu.tree_map(lambda x: x[k], out) for k, n in enumerate(state.names)}
+    return jax.vmap(one)(*arrays)
 
 
-def check(sys, state):
-    """By every number of the system, and by state, control and external force."""
-    fn = lambda sys, arrays: step(sys, States(state.names, *arrays))
-    return check_gradients(fn, sys, tuple(state[1:]), rtol=2e-5, atol=1e-6)
+class Derivatives:
+    """A step and its derivatives, compiled once for all numbers."""
+
+    def __init__(self, sys, state):
+        self.args = sys, state.arrays
+        self.states = state.names
+        paths, self.treedef = jtu.tree_flatten_with_path(self.args)
+        self.names = [jtu.keystr(path) for path, _ in paths]
+        self.leaves = [leaf for _, leaf in paths]
+        value = lambda xs: step(*jtu.tree_unflatten(self.treedef, xs))
+        self.value = jax.jit(value)
+        self.push = jax.jit(lambda xs, ts: jax.jvp(value, (xs,), (ts,))[1])
+        self.pull = jax.jit(lambda xs, c: jax.vjp(value, xs)[1](c)[0])
+
+    def check(self, rtol=2e-5, atol=1e-6, eps=1e-6):
+        """Asserts that forward mode, reverse mode and differences agree: in each state,
+        along a random direction of each array.
+
+        **Returns:** for each state the gradient by `(sys, arrays)` of a random sum of
+        what comes out of it.
+        """
+        rng, gradients = np.random.default_rng(0), {}
+        weights = rng.normal(size=self.value(self.leaves).shape)
+        for k, state in enumerate(self.states):
+            only = np.zeros_like(weights)
+            only[k] = weights[k]
+            gradients[state] = self.pull(self.leaves, jnp.asarray(only))
+        for i, (name, leaf) in enumerate(zip(self.names, self.leaves)):
+            scale = float(np.max(np.abs(leaf), initial=0.0)) or 1.0
+            tangent = jnp.asarray(scale * rng.normal(size=leaf.shape))
+            along = self.push(self.leaves, self._moved(i, tangent, 0.0))
+            plus, minus = (
+                self.value(self._moved(i, leaf + s * tangent)) for s in (eps, -eps)
+            )
+            slope = (plus - minus) / (2 * eps)
+            for k, state in enumerate(self.states):
+                where = f"{state}, by {name}"
+                bound = atol + rtol * np.max(np.abs(slope[k]))
+                gap = np.max(np.abs(along[k] - slope[k]))
+                assert gap <= bound, f"{where}: forward mode: {gap} > {bound}"
+                reverse = np.sum(gradients[state][i] * tangent)
+                gap = np.abs(np.sum(weights[k] * along[k]) - reverse)
+                bound = 1e-9 * (1.0 + np.max(np.abs(along[k])))
+                assert gap <= bound, f"{where}: reverse mode: {gap} > {bound}"
+        build = lambda leaves: jtu.tree_unflatten(self.treedef, leaves)
+        return {state: build(leaves) for state, leaves in gradients.items()}
+
+    def _moved(self, i, leaf, rest=1.0):
+        out = [rest * x for x in self.leaves]
+        out[i] = leaf
+        return out
 
 
-def gradients(sys, state):
-    """Of a random sum of the next coordinates and velocities, one entry per state."""
-
-    @jax.jit
-    @jax.vmap
-    def each(weight, *arrays):
-        def total(args):
-            sys, arrays = args
-            one = States(("one",), *(x[None] for x in arrays))
-            parts = jnp.concatenate(step(sys, one)["one"])
-            return jnp.sum(weight * parts)
-
-        return jax.grad(total)((sys, arrays))
-
-    size = sys.nq + sys.nv + sys.na
-    weight = np.random.default_rng(1).normal(size=(len(state.names), size))
-    by_sys, by_state = each(jnp.asarray(weight), *state[1:])
-    at = lambda k: jtu.tree_map(lambda x: np.asarray(x[k]), (by_sys, by_state))
-    return {name: at(k) for k, name in enumerate(state.names)}
+def assert_counted(gradients, must_count):
+    """No zero where a number matters, and no NaN anywhere."""
+    for state, (by_sys, by_state) in gradients.items():
+        for leaf in jtu.tree_leaves((by_sys, by_state)):
+            assert np.all(np.isfinite(leaf)), state
+        for name, where in must_count[state].items():
+            entries = np.asarray(where(by_sys))
+            assert np.all(entries != 0), f"{state}: {name}: {entries}"
 
 
 def forces(model, q, qd, count=0):
-    """MuJoCo's row forces, after `count` steps; and the state."""
+    """What MuJoCo computes in a state, after `count` steps."""
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = q, qd
     mujoco.mj_step(model, data, nstep=count)
@@ -204,27 +247,95 @@ MUST_COUNT = {
 
 @pytest.fixture(scope="module")
 def ground():
-    text = GROUND.format(integrator="Euler")
+    text = GROUND
     model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)
-    return model, sys, states(sys, ground_places(model))
+    return model, sys, ground_places(model)
 
 
 def test_ground_states_are_what_they_are_called(ground):
-    model, _, _ = ground
-    at = {k: forces(model, *place) for k, place in ground_places(model).items()}
-    contact = mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL
-    edges = {k: d.efc_force[d.efc_type == contact] for k, d in at.items()}
+    model, _, places = ground
+    at = {k: forces(model, *place) for k, place in places.items()}
+    kinds = mujoco.mjtConstraint
+    select = lambda d, kind: d.efc_force[d.efc_type == kind]
+    edges = {k: select(d, kinds.mjCNSTR_CONTACT_PYRAMIDAL) for k, d in at.items()}
     assert all(edges[k].size == 0 for k in ("neutral", "air", "limit"))
     assert np.any(edges["sliding"] == 0) and np.any(edges["sliding"] > 0)
     assert all(np.all(edges[k] > 0) and edges[k].size for k in ("sticking", "rest"))
-    limit = mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT
-    assert np.all(at["limit"].efc_force[at["limit"].efc_type == limit] > 0)
-    stuck = mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC
-    assert at["neutral"].efc_state[0] == at["rest"].efc_state[0] == stuck
-    assert at["air"].efc_state[0] != stuck
+    limits = select(at["limit"], kinds.mjCNSTR_LIMIT_JOINT)
+    assert limits.size and np.all(limits > 0)
+    rubbing = {k: select(d, kinds.mjCNSTR_FRICTION_DOF) for k, d in at.items()}
+    assert np.all(np.abs(rubbing["neutral"]) < 1.0)
+    assert np.all(np.abs(rubbing["air"]) == 1.5)
 
 
 def test_ground(ground):
-    _, sys, state = ground
-    largest = check(sys, state)
-    assert all(np.isfinite(x) for x in largest.values())
+    """The whole system, on the path without a dense matrix."""
+    _, sys, places = ground
+    gradients = Derivatives(sys, states(sys, places)).check()
+    must = {k: EVERYWHERE | v for k, v in MUST_COUNT.items()}
+    assert_counted(gradients, must)
+
+
+def test_collision():
+    """Contacts between two links that move."""
+    sys = load_mjcf(COLLISION)
+    places = {
+        "apart": (np.array([0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3])),
+        "neutral": (np.array([0.0, 0.3, 0.0]), np.zeros(3)),
+        "sliding": (np.array([0.0, -0.055, 0.0]), np.array([0.5, -0.2, 1.5])),
+        "pressed": (np.array([0.0, -0.07, 0.0]), np.zeros(3)),
+        "two points": (np.array([0.0, -0.1, 0.0]), np.array([0.1, -0.2, 0.1])),
+    }
+    gradients = Derivatives(sys, states(sys, places)).check()
+    touching = {
+        "mass": lambda s: s.links.mass,
+        "size": lambda s: s.geoms.size[[0, 0, 1], [0, 1, 0]][::2],
+        "place": lambda s: s.geoms.pos[:2, ::2],
+        "friction": lambda s: s.geoms.friction[1, 0],
+        "solref": lambda s: s.geoms.solref[:2],
+        "largest impedance": lambda s: s.geoms.solimp[:2, 1],
+        "damping": lambda s: s.joints.damping[[0, 2]],
+        "dt": lambda s: s.dt,
+    }
+    still = {"mass": lambda s: s.links.mass, "gravity": lambda s: s.gravity[::2]}
+    contact = ("sliding", "pressed", "two points")
+    must = {k: touching if k in contact else still for k in places}
+    must["pressed"] = must["two points"] = {
+        k: v for k, v in touching.items() if k != "damping"
+    }
+    assert_counted(gradients, must)
+
+
+def test_ball():
+    """Limits of a ball joint, Runge-Kutta, and quaternions at the identity."""
+    sys = load_mjcf(BALL)
+    turned = lambda angle, *axis: np.array(
+        [np.cos(angle / 2), *(np.sin(angle / 2) * np.array(axis))]
+    )
+    places = {
+        "neutral": (turned(0.0, 0, 0, 1), np.zeros(3)),
+        "free": (turned(0.9, 0, 0.6, 0.8), np.array([0.3, 0.2, -0.4])),
+        "limit": (turned(1.2, 0, 0.6, 0.8), np.array([0.3, 0.2, -0.4])),
+        "limit at rest": (turned(1.3, 0.6, 0.8, 0.0), np.zeros(3)),
+        "ground": (turned(0.1, 0.6, 0.8, 0.0), np.array([0.3, -0.4, 0.1])),
+    }
+    gradients = Derivatives(sys, states(sys, places)).check()
+    moving = {
+        "mass": lambda s: s.links.mass,
+        "inertia": lambda s: s.links.inertia,
+        "armature": lambda s: s.joints.armature,
+        "gravity": lambda s: s.gravity,
+        "gear": lambda s: s.actuators.gear[0, :3],
+        "damping": lambda s: s.joints.damping,
+        "stiffness": lambda s: s.joints.stiffness,
+        "dt": lambda s: s.dt,
+    }
+    limit = {
+        "range": lambda s: s.joints.range[0, 1],
+        "solref": lambda s: s.joints.limit_solref[0],
+        "solimp": lambda s: s.joints.limit_solimp[0],
+    }
+    neutral = {"mass": moving["mass"], "gear": moving["gear"], "dt": moving["dt"]}
+    must = {"neutral": neutral, "free": moving, "ground": neutral}
+    must |= {"limit": moving | limit, "limit at rest": limit}
+    assert_counted(gradients, must)

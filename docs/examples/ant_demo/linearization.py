@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 from eqsim import kinematics
+from jax import lax
 
 
 class LinearModel(NamedTuple):
@@ -23,12 +24,13 @@ class LinearModel(NamedTuple):
 def by_eqsim(sys: eqsim.System, q, qd, ctrl) -> LinearModel:
     """Exact derivatives of `Generalized.step`, in forward mode."""
     pipeline, nv = eqsim.Generalized(), sys.nv
-    step = lambda q, qd, ctrl: pipeline.step(sys, pipeline.init(sys, q, qd), ctrl)
-    after = step(q, qd, ctrl)
 
     def change(x, u):
         moved = kinematics.integrate(sys, q, x[:nv])
-        new = step(moved, qd + x[nv:], ctrl + u)
+        state = pipeline.init(sys, moved, qd + x[nv:])
+        new = pipeline.step(sys, state, ctrl + u)
+        # At x = 0, u = 0 this is zero; what is wanted is how it grows from there.
+        after = lax.stop_gradient(new)
         return jnp.concatenate(
             [kinematics.difference(sys, after.q, new.q), new.qd - after.qd]
         )

@@ -1,5 +1,6 @@
 """Gymnasium's ant, in MuJoCo C and in eqsim, with five numbers that can be changed."""
 
+import dataclasses
 import importlib.util
 import pathlib
 from typing import NamedTuple
@@ -65,7 +66,8 @@ def mujoco_model(scales=(1.0,) * len(HIDDEN), *, bare: bool = False) -> mujoco.M
 
 def eqsim_system() -> eqsim.System:
     """The ant of the file in eqsim, integrated by Euler."""
-    return eqsim.load_mjcf(_spec().to_xml())
+    sys = eqsim.load_mjcf(model_file())
+    return dataclasses.replace(sys, integrator=eqsim.model.Integrator.EULER)
 
 
 def changed(sys: eqsim.System, scales: Float[Array, "5"]) -> eqsim.System:

@@ -1,0 +1,182 @@
+"""A step gives the same numbers however it is called, and is compiled once."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from helpers import tree_allclose
+
+from eqsim import _batching, Generalized, load_mjcf
+
+
+PIPELINE = Generalized()
+
+# A ball that slides and bounces on the ground, up to a wall.
+PUCK = """
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .1">
+      <joint name="x" type="slide" axis="1 0 0" range="-1 1" limited="true"
+        damping=".1"/>
+      <joint name="z" type="slide" axis="0 0 1"/>
+      <geom type="sphere" size=".1" friction=".5"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="x" gear="10"/></actuator>
+</mujoco>"""
+SYS = load_mjcf(PUCK)
+
+
+def draw(*batch, seed=0):
+    """Coordinates, velocities and controls: in the air, in contact, at the limit."""
+    rng = np.random.default_rng(seed)
+    q = rng.uniform([-1.1, -0.01], [1.1, 0.005], size=(*batch, 2))
+    rest = rng.normal(size=(*batch, 2)), rng.normal(size=(*batch, 1))
+    return tuple(map(jnp.asarray, (q, *rest)))
+
+
+def step(sys, q, qd, ctrl):
+    out = PIPELINE.step(sys, PIPELINE.init(sys, q, qd), ctrl)
+    return out.q, out.qd
+
+
+def by_loop(systems, args):
+    """One state after the other; `systems` gives the system of each."""
+    rows = [step(systems(k), *(x[k] for x in args)) for k in range(len(args[0]))]
+    return jtu.tree_map(lambda *x: jnp.stack(x), *rows)
+
+
+def heavier(scale):
+    """The puck with another mass, friction and gear."""
+    where = lambda s: (s.links.mass, s.geoms.friction, s.actuators.gear)
+    return eqx.tree_at(where, SYS, tuple(scale * x for x in where(SYS)))
+
+
+def test_states_are_in_and_out_of_contact():
+    q, qd, ctrl = draw(12)
+    low, high = np.asarray(q[:, 1]) < 0, np.abs(q[:, 0]) > 1
+    assert 2 < low.sum() < 12 and high.any()
+    free = jnp.asarray([-9.81 * 0.005])
+    fell = np.isclose(by_loop(lambda _: SYS, (q, qd, ctrl))[1][:, 1], qd[:, 1] + free)
+    assert np.array_equal(fell, ~low)
+
+
+def test_jit_is_eager():
+    args = [x[0] for x in draw(12)]
+    assert tree_allclose(jax.jit(step)(SYS, *args), step(SYS, *args), rtol=1e-12)
+
+
+def test_vmap_is_loop():
+    args = draw(12)
+    out = eqx.filter_jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))(SYS, *args)
+    assert tree_allclose(out, by_loop(lambda _: SYS, args), rtol=1e-12)
+
+
+def test_vmap_over_systems_is_loop():
+    scales, args = jnp.linspace(0.5, 2.0, 12), draw(12)
+    fleet = jax.vmap(heavier)(scales)
+    axes = jtu.tree_map(lambda a, b: 0 if a.ndim > b.ndim else None, fleet, SYS)
+    # Numbers that are the same in all systems, and an axis for the others.
+    shared = jtu.tree_map(lambda a, b, axis: b if axis is None else a, fleet, SYS, axes)
+    for sys, in_axes in ((fleet, 0), (shared, axes)):
+        out = jax.jit(jax.vmap(step, in_axes=(in_axes, 0, 0, 0)))(sys, *args)
+        expected = by_loop(lambda k: heavier(scales[k]), args)
+        assert tree_allclose(out, expected, rtol=1e-12)
+    lone = by_loop(lambda _: SYS, args)
+    assert not tree_allclose(lone, expected, rtol=1e-6)
+
+
+def test_two_batch_axes():
+    """Systems outside, states inside; and the other way round."""
+    scales, args = jnp.linspace(0.5, 2.0, 3), draw(4)
+    inner = jax.vmap(step, in_axes=(None, 0, 0, 0))
+    outer = jax.vmap(lambda scale, args: inner(heavier(scale), *args), (0, None))
+    each = [by_loop(lambda _: heavier(scale), args) for scale in scales]
+    expected = jtu.tree_map(lambda *x: jnp.stack(x), *each)
+    assert tree_allclose(jax.jit(outer)(scales, args), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", (512, 300))
+def test_tiles(size, monkeypatch):
+    """Long batches are cut into tiles, which changes neither value nor gradient."""
+    args = draw(size)
+    scales = jnp.linspace(0.5, 2.0, size)
+
+    def total(gravity, scales, args):
+        def one(scale, *args):
+            sys = eqx.tree_at(lambda s: s.gravity, heavier(scale), gravity)
+            return jnp.concatenate(step(sys, *args))
+
+        out = jax.vmap(one)(scales, *args)
+        return jnp.sum(out**2), out
+
+    def run():
+        # A new function, so that it is lowered anew.
+        fn = jax.value_and_grad(lambda *xs: total(*xs), (0, 1, 2), has_aux=True)
+        return jax.jit(fn)(SYS.gravity, scales, args)
+
+    tiled = run()
+    monkeypatch.setattr(_batching, "_TILE", 10**9)
+    assert tree_allclose(tiled, run(), rtol=1e-11, atol=1e-11)
+    if size > 300:
+        some = slice(0, size, 97)
+        few = [x[some] for x in args]
+        expected = by_loop(lambda k: heavier(scales[some][k]), few)
+        got = tiled[0][1][some]
+        assert tree_allclose(got, jnp.concatenate(expected, 1), rtol=1e-11)
+
+
+def test_single_precision():
+    q, qd, ctrl = draw(12)
+    single = lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x
+    args = jtu.tree_map(single, (SYS, q, qd, ctrl))
+    vmapped = jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))
+    out, expected = vmapped(*args), vmapped(SYS, q, qd, ctrl)
+    assert all(x.dtype == jnp.float32 for x in out)
+    for a, b in zip(out, expected):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
+
+
+def test_compiled_once_for_all_numbers(tmp_path):
+    """Neither another number, nor the file read again, nor another path compiles."""
+    file = tmp_path / "puck.xml"
+    file.write_text(PUCK)
+    traces = 0
+
+    @eqx.filter_jit
+    def run(sys, q, qd, ctrl):
+        nonlocal traces
+        traces += 1
+        return step(sys, q, qd, ctrl)
+
+    args = [x[0] for x in draw(1)]
+    first = run(SYS, *args)
+    before = _batching._compiled.cache_info().misses
+    for sys in (heavier(2.0), load_mjcf(PUCK), load_mjcf(file), jtu.tree_map(abs, SYS)):
+        run(sys, *args)
+        step(sys, *args)
+    assert traces == 1
+    # The same for calls without `jit`: one program each for constants and step.
+    step(SYS, *args)
+    calls = _batching._compiled.cache_info().misses - before
+    assert calls <= 2
+    assert tree_allclose(run(load_mjcf(PUCK), *args), first)
+
+
+def test_numbers_of_the_file_that_are_static_do_compile():
+    """The counter above counts."""
+    traces = 0
+
+    @eqx.filter_jit
+    def run(sys):
+        nonlocal traces
+        traces += 1
+        return sys.gravity
+
+    run(SYS)
+    run(load_mjcf(PUCK.replace('integrator="Euler"', "").replace('name="z"', 'name="w"')))
+    assert traces == 2

@@ -1,0 +1,138 @@
+"""`batch_last` behaves as the function that it wraps, under every transformation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import tree_allclose
+
+from eqsim._batching import batch_last
+
+
+def example(a, x):
+    """`a` has shape (2, *batch), `x` has shape (3, *batch)."""
+    y = jnp.sin(x) * a[0:1] + a[1:2] * x * x
+    return {"sum": jnp.sum(y * y, axis=0), "y": y}
+
+
+def scaled(power: int, x, scale):
+    """With a static argument, and one that may be missing."""
+    return x**power if scale is None else x**power * scale[None]
+
+
+def looped(x):
+    """The batch decides together how long the loop runs."""
+    going = lambda y: jnp.any(y < 1.0)
+    return jax.lax.while_loop(going, lambda y: jnp.where(y < 1.0, 2 * y, y), x)
+
+
+wrapped = batch_last(example)
+a, x = jnp.array([1.0, 2.0]), jnp.array([0.1, 0.2, 0.3])
+A, X = jnp.arange(8.0).reshape(4, 2) / 3, jnp.arange(12.0).reshape(4, 3) / 7
+
+
+def rollout(f, a, x):
+    return jax.lax.scan(lambda c, _: (f(a, c)["y"], None), x, None, length=3)[0]
+
+
+def many(f):
+    return jax.vmap(f, (None, 0))
+
+
+CASES = {
+    "call": lambda f: f(a, x),
+    "vmap x": lambda f: many(f)(a, X),
+    "vmap a": lambda f: jax.vmap(f, (0, None))(A, x),
+    "vmap both": lambda f: jax.vmap(f)(A, X),
+    "vmap last axis": lambda f: jax.vmap(f, (None, 1))(a, X.T),
+    "vmap twice": lambda f: jax.vmap(many(f), (0, None))(A, X),
+    "vmap thrice": lambda f: jax.vmap(jax.vmap(many(f), (0, None)), (0, None))(
+        jnp.stack([A, 2 * A]), X
+    ),
+    "jacfwd": lambda f: jax.jacfwd(f, (0, 1))(a, x),
+    "jacrev": lambda f: jax.jacrev(f, (0, 1))(a, x),
+    "vmap jacfwd": lambda f: jax.vmap(jax.jacfwd(f, (0, 1)))(A, X),
+    "vmap jacrev": lambda f: many(jax.jacrev(f, (0, 1)))(a, X),
+    "jacfwd vmap": lambda f: jax.jacfwd(many(f))(a, X),
+    "grad vmap": lambda f: jax.grad(lambda a: many(f)(a, X)["sum"].sum())(a),
+    "grad vmap vmap": lambda f: jax.jacrev(
+        lambda a: jax.vmap(many(f), (0, None))(jnp.stack([a, 2 * a]), X)["sum"]
+    )(a),
+    "vmap grad": lambda f: many(jax.grad(lambda a, x: f(a, x)["sum"]))(a, X),
+    "hessian": lambda f: jax.hessian(lambda a: f(a, x)["sum"])(a),
+    "vmap hessian": lambda f: many(jax.hessian(lambda a, x: f(a, x)["sum"], (0, 1)))(
+        a, X
+    ),
+    "hessian vmap": lambda f: jax.hessian(lambda a: many(f)(a, X)["sum"].sum())(a),
+    "jacrev jacrev": lambda f: jax.jacrev(jax.jacrev(lambda a: f(a, x)["y"]))(a),
+    "jacrev jacfwd": lambda f: jax.jacrev(jax.jacfwd(lambda a: f(a, x)["y"]))(a),
+    "scan": lambda f: rollout(f, a, x),
+    "vmap scan": lambda f: jax.vmap(lambda x: rollout(f, a, x))(X),
+    "grad scan": lambda f: jax.grad(lambda x: rollout(f, a, x).sum())(x),
+    "jacrev vmap scan": lambda f: jax.jacrev(
+        lambda a: jax.vmap(lambda x: rollout(f, a, x))(X).sum(axis=0)
+    )(a),
+    "checkpoint": lambda f: jax.grad(
+        jax.checkpoint(lambda a: many(f)(a, X)["sum"].sum())
+    )(a),
+    "linearize": lambda f: jax.linearize(many(f), a, X)[1](2 * a, 0 * X),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_as_the_function(name):
+    case = CASES[name]
+    expected = jax.jit(lambda: case(example))()
+    assert tree_allclose(jax.jit(lambda: case(wrapped))(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ("call", "vmap twice", "vmap jacrev", "grad vmap"))
+def test_without_jit(name):
+    assert tree_allclose(CASES[name](wrapped), CASES[name](example), rtol=1e-12)
+
+
+def test_what_is_not_batched_is_not_copied():
+    """Inside, an argument that the batch shares has a batch axis of size one."""
+    seen = []
+
+    def spy(a, x):
+        seen.append((a.shape, x.shape))
+        return x * a[0:1]
+
+    jax.jit(jax.vmap(batch_last(spy), (None, 0)))(a, X)
+    assert seen[-1] == ((2, 1), (3, 4))
+
+
+def test_static_and_missing_arguments():
+    f = batch_last(scaled)
+    assert np.allclose(f(2, x, None), x**2)
+    assert np.allclose(f(3, x, jnp.array(2.0)), 2 * x**3)
+    out = jax.vmap(lambda s: f(3, x, s))(jnp.array([1.0, 2.0]))
+    assert np.allclose(out, jnp.stack([x**3, 2 * x**3]))
+
+
+def test_loops_see_the_whole_batch():
+    out = jax.vmap(batch_last(looped))(1.0 + X)
+    assert np.allclose(out, 1.0 + X)
+    out = jax.vmap(batch_last(looped))(0.3 + 0 * X)
+    assert np.allclose(out, 1.2)
+
+
+def test_numpy_arguments():
+    assert tree_allclose(wrapped(np.asarray(a), np.asarray(x)), wrapped(a, x))
+
+
+def test_nothing_is_traced_again():
+    count = 0
+
+    def counted(x):
+        nonlocal count
+        count += 1
+        return 2 * x
+
+    f = batch_last(counted)
+    f(x)
+    before = count
+    for k in range(3):
+        f(x + k)
+    assert count == before
