@@ -33,6 +33,8 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str
 
     - `columns`: which, and their order; by default all, as they come.
     """
+    if not rows:
+        return "Nothing was measured."
     columns = columns or list(dict.fromkeys(key for row in rows for key in row))
     cells = [[show(row.get(column)) for column in columns] for row in rows]
     texts = [

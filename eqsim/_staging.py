@@ -38,7 +38,9 @@ def stage(fn: Callable) -> Callable:
     def call(static, leaves):
         treedef, rest = static
         args = eqx.combine(jtu.tree_unflatten(treedef, leaves), _restore(rest))
-        return fn(*args)
+        # What JAX itself writes as a call, such as `jnp.where`, may be inlined.
+        with set_xla_metadata(inlineable="true"):
+            return fn(*args)
 
     call.__name__ = call.__qualname__ = fn.__name__.strip("_")
     call = jax.jit(call, static_argnums=0)

@@ -96,20 +96,23 @@ def kinematic(sys, x):
     }
 
 
-def dynamic(sys, x):
-    """All of `eqsim.dynamics` at one state."""
-    return {
-        "rnea": dynamics.rnea(sys, x.q, x.qd, x.qdd, x.external),
-        "bias": dynamics.bias_forces(sys, x.q, x.qd),
-        "gravity": dynamics.gravity_forces(sys, x.q),
-        "crba": dynamics.crba(sys, x.q),
-        "aba": dynamics.aba(sys, x.q, x.qd, x.tau, x.external),
-        "kinetic": dynamics.kinetic_energy(sys, x.q, x.qd),
-        "potential": dynamics.potential_energy(sys, x.q),
-        "momentum": dynamics.momentum(sys, x.q, x.qd),
-        "passive": dynamics.passive_forces(sys, x.q, x.qd),
-        "actuators": dynamics.actuator_forces(sys, State(x.q, x.qd, x.act), x.ctrl),
+def dynamic(sys, x, without=()):
+    """All of `eqsim.dynamics` at one state, but for some that are not wanted."""
+    calls = {
+        "rnea": lambda: dynamics.rnea(sys, x.q, x.qd, x.qdd, x.external),
+        "bias": lambda: dynamics.bias_forces(sys, x.q, x.qd),
+        "gravity": lambda: dynamics.gravity_forces(sys, x.q),
+        "crba": lambda: dynamics.crba(sys, x.q),
+        "aba": lambda: dynamics.aba(sys, x.q, x.qd, x.tau, x.external),
+        "kinetic": lambda: dynamics.kinetic_energy(sys, x.q, x.qd),
+        "potential": lambda: dynamics.potential_energy(sys, x.q),
+        "momentum": lambda: dynamics.momentum(sys, x.q, x.qd),
+        "passive": lambda: dynamics.passive_forces(sys, x.q, x.qd),
+        "actuators": lambda: dynamics.actuator_forces(
+            sys, State(x.q, x.qd, x.act), x.ctrl
+        ),
     }
+    return {name: call() for name, call in calls.items() if name not in without}
 
 
 _kinematic = jax.jit(jax.vmap(kinematic, in_axes=(None, 0)))

@@ -1,10 +1,10 @@
 r"""Inverse weights: how light a link or a degree of freedom is at the reference pose.
 
-MuJoCo scales the softness of constraints by averages of diagonal entries of $M^{-1}$ and
-of $J M^{-1} J^T$ at the reference pose (`dof_invweight0`, `body_invweight0`). They are
-computed here from the primary parameters, whenever a pipeline is called, and never
-stored. They do not depend on the state, and for a robot that all environments share they
-are computed once; so this is written with matrices, which compile fast.
+MuJoCo scales the softness of constraints by averages of diagonal entries of $M^{-1}$
+and of $J M^{-1} J^T$ at the reference pose (`dof_invweight0`, `body_invweight0`). They
+are computed here from the primary parameters, whenever a pipeline is called, and never
+stored. They do not depend on the state, and for a robot that all environments share
+they are computed once; so this is written with matrices, which compile fast.
 
 Source: MuJoCo documentation, *Computation*, "Parameters"; `engine_setconst.c`.
 """
@@ -16,15 +16,15 @@ import jax.scipy.linalg as jsl
 import numpy as np
 
 from .._staging import stage
-from ..kinematics._forward import Frames, kinematics, Kinematics
+from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..model import concatenate, JointKind, put, System, take, Tree
-from ..spatial import Motion, vec3, Vec3
+from ..spatial import Motion, Vec3, vec3
 from ._dense import dof_axes, dof_nodes, joint_space_matrix
 from ._inertia import node_inertias, NodeBodies
 
 
 class InverseWeights(NamedTuple):
-    """Per degree of freedom, `(nv, *batch)`; and of each link, 1/kg, `(nlink, *batch)`."""
+    """Per degree of freedom `(nv, *batch)`, and of each link `(nlink, *batch)`."""
 
     dof: Any
     link: Any

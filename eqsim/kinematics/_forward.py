@@ -76,35 +76,52 @@ def quaternions(array):
 
 @stage
 def frames(sys: System, tree: Tree) -> Frames:
-    """The state-independent part of kinematics."""
+    """The state-independent part of kinematics; with matrices, which compile fast."""
     links, joints = sys.links, sys.joints
-    local = Pose(
-        quaternion_matrix(normalize4(quaternions(links.quat))), vec3(links.pos)
-    )
+    local = _matrices(links.quat, links.pos)
     # In the frame of the node above: links without joints chain their offsets.
-    chained = local
+    chained, n = local, len(links.parents)
     depth = lambda link: 0 if link not in tree.fixed else 1 + depth(links.parents[link])
     for level in range(1, 1 + max((depth(p) for p in links.parents), default=0)):
-        below = [i for i, p in enumerate(links.parents) if depth(p) >= level]
-        here = [i for i in below if depth(links.parents[i]) == level]
-        product = take(chained, [links.parents[i] for i in here]) @ take(local, here)
-        rest = [i for i in range(len(links.parents)) if i not in here]
-        order = rest + here
-        joined = concatenate([take(chained, rest), product])
-        chained = take(joined, [order.index(i) for i in range(len(order))])
-    moving = [i for i in range(len(links.parents)) if i not in tree.fixed]
-    still = identity_pose(len(moving), links.mass)
-    order = moving + list(tree.fixed)
-    relative = concatenate([still, take(chained, tree.fixed)])
-    relative = take(relative, [order.index(i) for i in range(len(order))])
-    axis = take(vec3(joints.axis), tree.joints)
-    norm = jnp.sqrt(axis | axis)
+        here = [i for i, p in enumerate(links.parents) if depth(p) == level]
+        above = chained[np.array([links.parents[i] for i in here])]
+        joined = jnp.concatenate([chained, _compose(above, local[np.array(here)])])
+        place = {i: n + k for k, i in enumerate(here)}
+        chained = joined[np.array([place.get(i, i) for i in range(n)])]
+    still = jnp.eye(3, 4, dtype=local.dtype)
+    still = still.reshape(1, 3, 4, *(1 for _ in local.shape[3:]))
+    still = jnp.broadcast_to(still, (1, *chained.shape[1:]))
+    relative = jnp.concatenate([chained, still])
+    relative = relative[np.array([i if i in tree.fixed else n for i in range(n)])]
+    axis = joints.axis
+    norm = jnp.sqrt(jnp.sum(axis * axis, axis=1, keepdims=True))
+    axis = axis / jnp.where(norm > 0.0, norm, 1.0)
     return Frames(
-        offset=take(chained, tree.links),
-        axis=axis * (1.0 / jnp.where(norm > 0.0, norm, 1.0)),
-        anchor=take(vec3(joints.anchor), tree.joints),
-        link=relative,
+        offset=_pose(chained[np.array(tree.links)]),
+        axis=vec3(axis[np.array(tree.joints)]),
+        anchor=vec3(joints.anchor[np.array(tree.joints)]),
+        link=_pose(relative),
     )
+
+
+def _matrices(quat, pos):
+    """Frames as `(n, 3, 4, *batch)`: rotation and, in the last column, position."""
+    rot = jnp.stack(quaternion_matrix(normalize4(quaternions(quat))), axis=1)
+    rot = rot.reshape(rot.shape[0], 3, 3, *rot.shape[2:])
+    batch = jnp.broadcast_shapes(rot.shape[3:], pos.shape[2:])
+    rot = jnp.broadcast_to(rot, (*rot.shape[:3], *batch))
+    pos = jnp.broadcast_to(pos, (*pos.shape[:2], *batch))
+    return jnp.concatenate([rot, pos[:, :, None]], axis=2)
+
+
+def _compose(a, b):
+    product = jnp.sum(a[:, :, :3, None] * b[:, None], axis=2)
+    return jnp.concatenate([product[:, :, :3], product[:, :, 3:] + a[:, :, 3:]], axis=2)
+
+
+def _pose(matrices) -> Pose:
+    rot = Mat3(*(matrices[:, i, j] for i in range(3) for j in range(3)))
+    return Pose(rot, Vec3(*(matrices[:, i, 3] for i in range(3))))
 
 
 def kinematics(sys: System, tree: Tree, fixed: Frames, q) -> Kinematics:

@@ -22,6 +22,9 @@ def test_random_systems(name):
     compare(mujoco.MjModel.from_xml_string(text), name)
 
 
-@pytest.mark.parametrize("name", ("half_cheetah", "swimmer"))
+@pytest.mark.parametrize(
+    "name",
+    ("half_cheetah", "swimmer", pytest.param("humanoid", marks=pytest.mark.slow)),
+)
 def test_files(name):
     compare(mujoco.MjModel.from_xml_path(str(assets.path(name))), name)

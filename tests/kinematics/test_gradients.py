@@ -30,17 +30,17 @@ def test_all(name, also):
     assert {k for k, v in largest.items() if v != 0} == READ | also
 
 
-@pytest.mark.parametrize("scale", (0.0, 1e-6, 1.0))
-def test_steps(scale):
-    """Also of second order, at no step and at a tiny one."""
+def test_steps():
+    """At no step, at a tiny one, and at a long one."""
     sys = systems.system("buoy")
-    q, v = systems.inputs("buoy").q[2], scale * systems.normal(0, sys.nv)
+    q, v = systems.inputs("buoy").q[2:5], systems.normal(0, 3, sys.nv)
+    v = v * jnp.array([[0.0], [1e-6], [1.0]])
 
     def there_and_back(q, v):
         moved = kinematics.integrate(sys, q, v)
         return moved, kinematics.difference(sys, q, moved)
 
-    check_gradients(there_and_back, q, v, order=2, atol=1e-5)
+    check_gradients(jax.vmap(there_and_back), q, v)
 
 
 def test_step_of_zero_has_the_identity_as_derivative():

@@ -20,7 +20,9 @@ def report(name):
     return systems.kinematic_report(systems.system(name), systems.inputs(name))
 
 
-@pytest.mark.parametrize("name", ("forest", "stacked"))
+@pytest.mark.parametrize(
+    "name", ("forest", pytest.param("stacked", marks=pytest.mark.slow))
+)
 def test_jacobians_are_derivatives_of_positions(name):
     sys, x = systems.system(name), systems.inputs(name)
 

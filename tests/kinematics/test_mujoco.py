@@ -22,6 +22,8 @@ def test_random_systems(name):
     compare(mujoco.MjModel.from_xml_string(text), name)
 
 
-@pytest.mark.parametrize("name", ("half_cheetah", "ant"))
+@pytest.mark.parametrize(
+    "name", ("half_cheetah", pytest.param("ant", marks=pytest.mark.slow))
+)
 def test_files(name):
     compare(mujoco.MjModel.from_xml_path(str(assets.path(name))), name)

@@ -56,7 +56,7 @@ COLLISION = """
       <joint name="arm" axis="0 1 .05" damping=".1"/>
       <geom type="sphere" size=".1" pos="0 0 -.3" friction="2"
         solimp=".8 .95 .01 .5 2"/>
-      <geom type="capsule" fromto="-.02 -.1 -.55 -.02 .2 -.5" size=".05"/>
+      <geom type="capsule" fromto="-.05 -.1 -.55 -.05 .2 -.5" size=".05"/>
     </body>
   </worldbody>
   <actuator><motor joint="arm" gear="2"/></actuator>
@@ -289,7 +289,7 @@ def test_collision():
     gradients = Derivatives(sys, states(sys, places)).check()
     touching = {
         "mass": lambda s: s.links.mass,
-        "size": lambda s: s.geoms.size[[0, 0, 1], [0, 1, 0]][::2],
+        "size": lambda s: s.geoms.size[:2, 0],
         "place": lambda s: s.geoms.pos[:2, ::2],
         "friction": lambda s: s.geoms.friction[1, 0],
         "solref": lambda s: s.geoms.solref[:2],
