@@ -93,6 +93,7 @@ def time_cell(name, kind, begin: Start, runners, options) -> list[dict]:
             except REFUSALS as error:
                 _say(f"{name}, {runner.label} by {wrt}: {str(error).splitlines()[0]}")
                 continue
+            _say(f"{name}, {runner.label} by {wrt}: {facts[key]}")
             calls[*key, "value"] = lambda f=forward, a=arguments: f(*a)
             calls[*key, "gradient"] = lambda f=gradient, a=arguments: f(*a)
     taken = interleaved(calls, options.repeats, options.limit)

@@ -96,8 +96,8 @@ def kinematic(sys, x):
     }
 
 
-def dynamic(sys, x, without=()):
-    """All of `eqsim.dynamics` at one state, but for some that are not wanted."""
+def dynamic(sys, x, wanted=None):
+    """All of `eqsim.dynamics` at one state, or what is wanted of it."""
     calls = {
         "rnea": lambda: dynamics.rnea(sys, x.q, x.qd, x.qdd, x.external),
         "bias": lambda: dynamics.bias_forces(sys, x.q, x.qd),
@@ -112,7 +112,7 @@ def dynamic(sys, x, without=()):
             sys, State(x.q, x.qd, x.act), x.ctrl
         ),
     }
-    return {name: call() for name, call in calls.items() if name not in without}
+    return {name: calls[name]() for name in wanted or calls}
 
 
 _kinematic = jax.jit(jax.vmap(kinematic, in_axes=(None, 0)))

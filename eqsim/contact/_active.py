@@ -11,9 +11,8 @@ from ..spatial import (
     ArticulatedInertia,
     Force,
     force_at,
-    Mat3,
     Motion,
-    skew,
+    point_stiffness,
     Sym3,
     Vec3,
 )
@@ -217,11 +216,7 @@ def node_stiffness(tree: Tree, where: Layout, rows: Rows, w: Values):
     if not where.anchored:
         return None
     k = _edge_stiffness(rows.anchored, w.anchored)
-    arm = skew(rows.anchored.arms[0])
-    cross = _lever(arm, k)
-    ang = _lever_back(tree, where, cross, arm)
-    rest = _sum_points(tree, where, (cross, k))
-    return ArticulatedInertia(ang, *rest)
+    return _sum_stiffness(tree, where, rows.anchored.arms[0], k)
 
 
 @stage
@@ -239,25 +234,8 @@ def _edge_stiffness(rows: PointRows, edges) -> Sym3:
 
 
 @stage
-def _lever(arm: Mat3, k: Sym3) -> Mat3:
-    return arm @ k
-
-
-@stage
-def _lever_back(tree: Tree, where: Layout, cross: Mat3, arm: Mat3) -> Sym3:
-    """The sum over points of `cross @ arm^T`, which is symmetric."""
-    c = cross
-    rows = (Vec3(*c[0:3]), Vec3(*c[3:6]), Vec3(*c[6:9]))
-    columns = (Vec3(arm.xx, arm.xy, arm.xz), Vec3(arm.yx, arm.yy, arm.yz))
-    columns += (Vec3(arm.zx, arm.zy, arm.zz),)
-    pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
-    entries = Sym3(*(rows[i] | columns[j] for i, j in pairs))
-    return accumulate(entries, where.anchored, tree.size)
-
-
-@stage
-def _sum_points(tree: Tree, where: Layout, values):
-    return accumulate(values, where.anchored, tree.size)
+def _sum_stiffness(tree: Tree, where: Layout, arm: Vec3, k: Sym3) -> ArticulatedInertia:
+    return accumulate(point_stiffness(arm, k), where.anchored, tree.size)
 
 
 @stage

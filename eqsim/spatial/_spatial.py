@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from ._vector import (
     cholesky_factor,
     cholesky_solve,
-    congruence,
     diagonal,
     Mat3,
+    matrix_from_columns,
     skew,
     Sym3,
     Vec3,
@@ -154,8 +154,18 @@ def _outer(a: Vec3, b: Vec3) -> Sym3:
 
 def point_stiffness(point: Vec3, k: Sym3) -> ArticulatedInertia:
     """The 6x6 matrix of a 3x3 stiffness (or mass) that acts at a point."""
-    arm = skew(point)
-    return ArticulatedInertia(congruence(arm, k), arm @ k, k)
+    x, y, z = point
+    columns = k.full().columns
+    cross = matrix_from_columns(*(point ^ column for column in columns))
+    ang = Sym3(
+        y * cross.xz - z * cross.xy,
+        z * cross.yx - x * cross.yz,
+        x * cross.zy - y * cross.zx,
+        z * cross.xx - x * cross.xz,
+        x * cross.xy - y * cross.xx,
+        x * cross.yy - y * cross.yx,
+    )
+    return ArticulatedInertia(ang, cross, k)
 
 
 class FreeFactor(NamedTuple):

@@ -31,7 +31,9 @@ def test_aba_inverts_the_equation_of_motion(name):
     assert tree_allclose(times(out["aba"]) + at_rest, np.asarray(x.tau))
 
 
-@pytest.mark.parametrize("name", ("stacked", "forest"))
+@pytest.mark.parametrize(
+    "name", ("forest", pytest.param("stacked", marks=pytest.mark.slow))
+)
 def test_rnea_inverts_aba_and_gives_the_columns_of_crba(name):
     sys, x = systems.system(name), systems.inputs(name)
 

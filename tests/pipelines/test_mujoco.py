@@ -133,7 +133,6 @@ FOLLOWED = {
     "activations, Euler, damping": ACTIVATIONS,
     "rotations, Euler": ROTATIONS.format("Euler"),
     "rotations, RK4": ROTATIONS.format("RK4"),
-    "activations, RK4": ACTIVATIONS.replace("<option", '<option integrator="RK4"'),
 }
 
 

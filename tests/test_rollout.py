@@ -1,0 +1,235 @@
+"""`eqsim.rollout`: the only loop over `env.step`."""
+
+import os
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import check_gradients, tree_allclose
+
+import eqsim
+
+
+ENV = eqsim.make("inverted_pendulum")
+MASSES = lambda env: env.sys.links.mass
+# As the `in_axes` of `eqx.filter_vmap`: the masses have an axis of environments.
+MASS_AXES = eqx.tree_at(
+    MASSES, jax.tree.map(lambda _: None, ENV), 0, is_leaf=lambda x: x is None
+)
+
+
+class Gains(eqx.Module):
+    """A linear policy with noise."""
+
+    gains: jax.Array
+    noise: float = 0.1
+
+    def __call__(self, obs, key):
+        return (self.gains @ obs + self.noise * jr.normal(key, ()))[None]
+
+
+POLICY = Gains(jnp.array([0.1, 0.5, 0.2, 0.1]))
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """Pendulums of different masses."""
+    scales = jnp.array([0.8, 1.0, 1.3])
+    return eqx.filter_vmap(lambda x: eqx.tree_at(MASSES, ENV, x * MASSES(ENV)))(scales)
+
+
+def member(fleet, k):
+    return eqx.tree_at(MASSES, ENV, MASSES(fleet)[k])
+
+
+def by_hand(env, policy, key, length, state=None):
+    """The same with a Python loop."""
+    key_reset, key_policy = jr.split(key)
+    start, _ = env.reset(key_reset)
+    state, rows = start if state is None else state, []
+    for key in jr.split(key_policy, length):
+        action = policy(env.observe(state), key)
+        new, timestep = env.step(state, action)
+        rows.append((state, action, timestep))
+        state = new
+    rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
+    return eqsim.Trajectory(*rows, last=state)
+
+
+def test_is_a_loop():
+    key = jr.key(0)
+    expected = by_hand(ENV, POLICY, key, 5)
+    got = eqsim.rollout(ENV, POLICY, key, 5)
+    assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
+    assert got.action.shape == (5, 1) and got.state.q.shape == (5, 2)
+    assert not np.allclose(got.action[0], got.action[1])
+
+
+def test_given_state():
+    state = ENV.pipeline.init(ENV.sys, jnp.array([0.1, 0.05]), jnp.array([0.2, 0.3]))
+    got = eqsim.rollout(ENV, POLICY, jr.key(1), 4, state=state)
+    expected = by_hand(ENV, POLICY, jr.key(1), 4, state)
+    assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
+    assert np.array_equal(got.state.q[0], state.q)
+
+
+def test_keys_and_a_fleet(fleet):
+    """One environment per key: of one robot, of a batch of robots, from given states."""
+    keys = jr.split(jr.key(2), 3)
+    one = eqsim.rollout(ENV, POLICY, keys, 4)
+    many = eqsim.rollout(fleet, POLICY, keys, 4, env_axes=eqx.if_array(0))
+    starts = jax.vmap(lambda q: ENV.pipeline.init(ENV.sys, q))(0.01 * jnp.ones((3, 2)))
+    given = eqsim.rollout(ENV, POLICY, keys, 4, state=starts)
+    for k, key in enumerate(keys):
+        at = lambda tree: jax.tree.map(lambda x: x[k], tree)
+        start = at(starts)
+        close = lambda a, b: tree_allclose(at(a), b, rtol=1e-10, atol=1e-12)
+        assert close(one, by_hand(ENV, POLICY, key, 4))
+        assert close(many, by_hand(member(fleet, k), POLICY, key, 4))
+        assert close(given, by_hand(ENV, POLICY, key, 4, start))
+    assert not np.allclose(one.last.qd, many.last.qd, rtol=1e-6)
+    assert not np.allclose(one.state.q[0], one.state.q[1])
+
+
+def test_axes_of_some_leaves(fleet):
+    """Only the masses carry an axis."""
+    keys = jr.split(jr.key(2), 3)
+    some = eqx.tree_at(MASSES, ENV, MASSES(fleet))
+    got = eqsim.rollout(some, POLICY, keys, 4, env_axes=MASS_AXES)
+    expected = eqsim.rollout(fleet, POLICY, keys, 4, env_axes=eqx.if_array(0))
+    assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_collect():
+    whole = eqsim.rollout(ENV, POLICY, jr.key(3), 4)
+    keep = lambda state, action, timestep: {"q": state.q, "r": timestep.reward}
+    kept, last = eqsim.rollout(ENV, POLICY, jr.key(3), 4, collect=keep)
+    expected = {"q": whole.state.q, "r": whole.timestep.reward}
+    assert tree_allclose((kept, last), (expected, whole.last))
+
+
+def total(masses, gains, key, length=6):
+    """A sum of rewards that feels every mass: far from upright, and how far."""
+    env = eqx.tree_at(MASSES, ENV, masses)
+    policy = eqx.tree_at(lambda p: p.gains, POLICY, gains)
+    out = eqsim.rollout(env, policy, key, length)
+    distance = jnp.sum(out.last.q**2) + jnp.sum(out.timestep.obs[:, 1] ** 2)
+    return jnp.sum(out.timestep.reward) + distance
+
+
+def test_gradient():
+    masses, key = MASSES(ENV), jr.key(4)
+    fn = lambda masses, gains: total(masses, gains, key)
+    largest = check_gradients(fn, masses, POLICY.gains)
+    assert all(x > 0 for x in largest.values())
+    by_masses = eqx.filter_grad(lambda m: total(m, POLICY.gains, key))(masses)
+    assert np.all(np.isfinite(by_masses)) and np.all(by_masses != 0)
+    # Inside another transformation it is an ordinary function.
+    value = eqx.filter_jit(total)(masses, POLICY.gains, key)
+    np.testing.assert_allclose(value, total(masses, POLICY.gains, key), rtol=1e-12)
+
+
+def test_gradient_of_a_fleet(fleet):
+    """By the masses of each robot: what others do does not count."""
+    keys = jr.split(jr.key(5), 3)
+
+    def loss(masses):
+        env = eqx.tree_at(MASSES, ENV, masses)
+        out = eqsim.rollout(env, POLICY, keys, 6, env_axes=MASS_AXES)
+        return jnp.sum(out.last.q**2)
+
+    masses = MASSES(fleet)
+    both = eqx.filter_jit(eqx.filter_grad(loss))(masses)
+    eps = 1e-6
+    for k in range(3):
+        step = eps * jnp.zeros_like(masses).at[k, 1].set(1.0)
+        slope = (loss(masses + step) - loss(masses - step)) / (2 * eps)
+        np.testing.assert_allclose(both[k, 1], slope, rtol=1e-5)
+
+
+def test_compiled_once():
+    traces = 0
+
+    def policy(obs, key):
+        nonlocal traces
+        traces += 1
+        return 0.1 * obs[:1]
+
+    eqsim.rollout(ENV, policy, jr.key(0), 3)
+    first = traces
+    heavier = eqx.tree_at(MASSES, ENV, 2.0 * MASSES(ENV))
+    eqsim.rollout(heavier, policy, jr.key(1), 3)
+    eqsim.rollout(eqsim.make("inverted_pendulum"), policy, jr.key(1), 3)
+    assert traces == first > 0
+
+
+def nothing(obs, key):
+    return jnp.zeros(1)
+
+
+def not_a_number(obs, key):
+    return jnp.where(obs[:1] > -jnp.inf, jnp.nan, 0.0)
+
+
+def test_wrong_calls():
+    with pytest.raises(ValueError, match="length 0.*at least one step"):
+        eqsim.rollout(ENV, nothing, jr.key(0), 0)
+    keys = jr.split(jr.key(0), (2, 2))
+    with pytest.raises(ValueError, match=r"shape \(2, 2\).*filter_vmap"):
+        eqsim.rollout(ENV, nothing, keys, 1)
+    with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(1,\).*\(3,\)"):
+        eqsim.rollout(ENV, lambda obs, key: obs[:3], jr.key(0), 1)
+    heavy = eqx.tree_at(MASSES, ENV, jnp.array([jnp.nan, 1.0]))
+    with pytest.raises(ValueError, match="mass"):
+        eqsim.rollout(heavy, nothing, jr.key(0), 1)
+
+
+def test_not_finite():
+    with pytest.raises(FloatingPointError, match="NaN or infinite.*reduce `sys.dt`"):
+        eqsim.rollout(ENV, not_a_number, jr.key(0), 2)
+    with pytest.raises(FloatingPointError, match="In 2 of 2 environments, first 0"):
+        eqsim.rollout(ENV, not_a_number, jr.split(jr.key(0), 2), 2)
+    out = eqsim.rollout(ENV, not_a_number, jr.key(0), 2, throw=False)
+    assert np.all(np.isnan(out.last.q)) and np.all(out.timestep.terminated)
+
+
+PROGRAM = """
+import jax, sys
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
+import equinox as eqx, jax.numpy as jnp, jax.random as jr, numpy as np, eqsim
+
+env = eqsim.make("inverted_pendulum")
+scales = jnp.linspace(0.8, 1.3, 4)
+masses = jax.vmap(lambda x: x * env.sys.links.mass)(scales)
+where = lambda env: env.sys.links.mass
+none = jax.tree.map(lambda _: None, env)
+axes = eqx.tree_at(where, none, 0, is_leaf=lambda x: x is None)
+fleet = eqx.tree_at(where, env, masses)
+policy = lambda obs, key: 0.1 * jr.normal(key, (1,))
+run = lambda env, **options: eqsim.rollout(env, policy, jr.split(jr.key(0), 4), 5,
+    **options).last.q
+shared = run(env)
+assert len(shared.devices()) == int(sys.argv[1]), shared.devices()
+states = jax.vmap(lambda q: env.pipeline.init(env.sys, q))(0.01 * jnp.ones((4, 2)))
+out = [shared, run(fleet, env_axes=axes), run(env, state=states)]
+np.save(sys.argv[2], np.stack(out))
+"""
+
+
+def test_devices(tmp_path):
+    """Two devices share the work, and give what one gives."""
+    out = []
+    for count in ("1", "2"):
+        file = tmp_path / f"{count}.npy"
+        command = [sys.executable, "-c", PROGRAM, count, str(file)]
+        done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        out.append(np.load(file))
+    np.testing.assert_allclose(out[0], out[1], rtol=1e-12)
+    assert not np.allclose(out[0][0], out[0][1], rtol=1e-6)
