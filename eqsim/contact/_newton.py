@@ -33,7 +33,7 @@ from ..dynamics._dense import (
 from ..kinematics._forward import joint_motion, Kinematics
 from ..kinematics._recursion import ascend, descend
 from ..model import Tree
-from ..spatial import Force, Motion, RigidInertia, Vec3
+from ..spatial import Force, Motion, RigidInertia
 from ._active import (
     dof_stiffness,
     forces,
@@ -124,42 +124,48 @@ def solver(structure: Structure, problem: Problem, piece: Values):
 
 def _coupling(structure: Structure, problem: Problem, axes: Motion, w: Values):
     """$J^T W J$ of the rows between moving links, `(nv, nv, *batch)`."""
-    left, right = _moving_jacobian(structure, problem, axes, w)
-    ball_left, ball_right = _ball_jacobian(structure, problem, w)
-    left, right = (
-        jnp.concatenate([left, ball_left]),
-        jnp.concatenate([right, ball_right]),
-    )
+    left, right = _ball_jacobian(structure, problem, w)
+    total = jnp.sum(left[:, :, None] * right[:, None], axis=0)
+    if not structure.where.moving:
+        return total
+    # Of the many points that could touch, few do: go through those, each problem of a
+    # batch through its own, as often as the fullest one needs.
+    active = sum(w.moving[1:], w.moving[0]) > 0.0
+    rank = jnp.cumsum(active.astype(jnp.int32), axis=0)
+    places = jnp.arange(active.shape[0], dtype=jnp.int32)
+    places = places.reshape(-1, *(1 for _ in active.shape[1:]))
 
     def add(k, total):
-        one = lax.dynamic_index_in_dim(left, k, keepdims=False)
-        two = lax.dynamic_index_in_dim(right, k, keepdims=False)
-        return total + one[:, None] * two[None]
+        chosen = active & (rank == k + 1)
+        index = jnp.sum(jnp.where(chosen, places, 0), axis=0)
+        some = jnp.any(chosen, axis=0)
+        left, right = _point_jacobian(structure, problem, axes, w, index)
+        right = jnp.where(some, right, 0.0)
+        for one, two in zip(left, right):
+            total = total + one[:, None] * two[None]
+        return total
 
-    zero = jnp.zeros((structure.nv, *left.shape[1:]), left.dtype)
-    return lax.fori_loop(0, left.shape[0], add, zero)
+    return lax.fori_loop(0, jnp.max(rank[-1]), add, total)
 
 
-def _moving_jacobian(structure: Structure, problem: Problem, axes: Motion, w: Values):
-    """Rows `J` and `W J` of contacts: `(3 * npoint, nv, *batch)`."""
-    tree, where, nv = structure
-    rows = problem.rows.moving
-    moves = tree.ancestors[:, dof_nodes(tree)].astype(rows.weight.dtype)
-    shape = (-1, nv, *(1 for _ in rows.weight.shape[1:]))
-    masks = [moves[[end[k] for end in where.moving], :].reshape(shape) for k in (0, 1)]
-    wide = lambda v: Vec3(*(x[:, None] for x in v))
-    each = lambda v: Vec3(*(x[None] for x in v))
+def _point_jacobian(structure: Structure, problem: Problem, axes: Motion, w, index):
+    """Rows `J` and `W J` of one point of each problem: `(3, nv, *batch)`."""
+    tree, where, _ = structure
+    pick = lambda x: jnp.take_along_axis(x, index[None], axis=0)
+    rows = jtu.tree_map(pick, problem.rows.moving)
+    moves = tree.ancestors[:, dof_nodes(tree)].astype(problem.tau.dtype)
+    ends = [np.array([end[k] for end in where.moving]) for k in (0, 1)]
+    masks = [jnp.moveaxis(jnp.asarray(moves[end])[index], -1, 0) for end in ends]
     rates = [
-        (each(axes.lin) + (each(axes.ang) ^ wide(arm))) * mask
-        for arm, mask in zip(rows.arms, masks)
+        (axes.lin + (axes.ang ^ arm)) * mask for arm, mask in zip(rows.arms, masks)
     ]
     rate = rates[1] - rates[0]
-    n, m1, m2 = (wide(v) | rate for v in (rows.normal, rows.side1, rows.side2))
-    a, b, c, d = (x[:, None] for x in w.moving)
+    n, m1, m2 = (v | rate for v in (rows.normal, rows.side1, rows.side2))
+    a, b, c, d = (pick(x) for x in w.moving)
     wn = n * (a + b + c + d) + m1 * (a - b) + m2 * (c - d)
     w1 = n * (a - b) + m1 * (a + b)
     w2 = n * (c - d) + m2 * (c + d)
-    return jnp.concatenate([n, m1, m2]), jnp.concatenate([wn, w1, w2])
+    return jnp.stack([n, m1, m2]), jnp.stack([wn, w1, w2])
 
 
 def _ball_jacobian(structure: Structure, problem: Problem, w: Values):

@@ -71,8 +71,7 @@ def test_step(name):
         assert bool(timestep.terminated[k]) == bool(terminated)
         assert not timestep.truncated[k]
         for mine, their in terms.items():
-            if f"reward_{their}" in info:
-                close(timestep.terms[mine][k], info[f"reward_{their}"])
+            close(timestep.terms[mine][k], info[f"reward_{their}"])
         ended.append(terminated)
     assert set(timestep.terms) == set(terms)
     if name != "half_cheetah":

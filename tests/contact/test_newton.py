@@ -1,0 +1,135 @@
+"""The solver finds the minimum, on full steps and with a line search, in hard cases too."""
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import mujoco
+import numpy as np
+import pytest
+
+from eqsim import load_mjcf
+from eqsim.contact import _newton
+from eqsim.contact._active import forces, pieces, residuals
+from eqsim.kinematics._forward import joint_motion
+from eqsim.kinematics._recursion import descend
+from eqsim.pipelines._forward import derive, forward, structure
+
+
+# Strong friction, the same contact twice, a large margin, a light link under a body that
+# is 10,000 times as heavy, dry friction and a limit.
+HARD = """
+<mujoco>
+  <option timestep="0.004"/>
+  <default><geom friction="5"/></default>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .1"><freejoint/>
+      <geom type="sphere" size=".1" mass=".01"/>
+      <geom type="sphere" size=".1" mass=".001" pos="0 0 0.0001"/>
+      <geom type="capsule" size=".03 .2" pos="0 0 -.05" euler="85 0 0" mass=".001"
+        margin=".05" friction=".3"/>
+      {}
+    </body>
+    {}
+  </worldbody>
+</mujoco>"""
+HINGED = """<body><joint axis="0 1 0" range="-20 20" limited="true" {}/>
+  <geom type="sphere" size=".09" pos=".15 0 0" mass="{}"/></body>"""
+HEAVY = """<body pos="0 0 .29"><joint type="slide" axis="0 0 1"/><joint axis="1 0 0"/>
+  <geom type="sphere" size=".1" mass="100"/></body>"""
+MODELS = {
+    # Contacts with the world only: the path without a dense matrix.
+    "anchored": HARD.format(HINGED.format('frictionloss=".05"', 100), ""),
+    # A heavy body rests on a light one.
+    "moving": HARD.format("", HEAVY),
+}
+COUNT = 32
+
+
+def states(model):
+    """Around the reference: slow and fast, shallow and deep."""
+    rng, out = np.random.default_rng(0), []
+    for k in range(COUNT):
+        data = mujoco.MjData(model)
+        scale = (0.01, 0.03, 0.1, 0.3)[k % 4]
+        mujoco.mj_integratePos(model, data.qpos, scale * rng.normal(size=model.nv), 1.0)
+        data.qvel[:] = 10 * scale * rng.normal(size=model.nv)
+        mujoco.mj_forward(model, data)
+        out.append(data)
+    return out
+
+
+def solve(sys, q, qd):
+    """The solution, and by how much it fails to be one; states along the last axis."""
+    last = jtu.tree_map(lambda x: x[..., None], sys)
+    none = jnp.zeros((0, q.shape[1]))
+    now = forward(last, derive(last), q, qd, none, none, None)
+    facts, problem = structure(last), now.problem
+    qdd, piece = now.solution
+    motion = descend(facts.tree, joint_motion(facts.tree, problem.kin, qdd))
+    x = residuals(facts.where, problem.rows, motion, qdd)
+    # The force on the pieces that the rows are on at the solution.
+    true = forces(problem.rows, pieces(problem.rows, x), x)
+    found = forces(problem.rows, piece, x)
+    gap = _newton.residual(facts, problem, qdd, piece)
+    size = _newton.residual(facts, problem, 0 * qdd, jtu.tree_map(jnp.zeros_like, piece))
+    return qdd, gap, size, true, found
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def case(request):
+    model = mujoco.MjModel.from_xml_string(MODELS[request.param])
+    model.opt.tolerance, model.opt.iterations = 0.0, 500
+    model.opt.ls_tolerance, model.opt.ls_iterations = 1e-12, 500
+    data = states(model)
+    q = jnp.asarray(np.stack([d.qpos for d in data], axis=1))
+    qd = jnp.asarray(np.stack([d.qvel for d in data], axis=1))
+    return data, load_mjcf(MODELS[request.param]), q, qd
+
+
+@pytest.fixture(scope="module")
+def solved(case):
+    _, sys, q, qd = case
+    return jtu.tree_map(np.asarray, jax.jit(solve)(sys, q, qd))
+
+
+def test_is_optimal(case, solved):
+    """Forces balance, and are those of the pieces that the rows are on."""
+    data, sys, _, _ = case
+    qdd, gap, size, true, found = solved
+    assert qdd.shape == (sys.nv, COUNT) and np.all(np.isfinite(qdd))
+    strongest = np.max(np.abs(size), axis=0)
+    rows = [np.abs(x) for x in jtu.tree_leaves(true) if x.size]
+    strongest = np.maximum(strongest, np.max([np.max(x, axis=0) for x in rows], axis=0))
+    assert np.max(np.abs(gap) / strongest) < 1e-9
+    for a, b in zip(jtu.tree_leaves(true), jtu.tree_leaves(found)):
+        assert np.all(np.abs(a - b) <= 1e-9 * strongest)
+    assert np.mean([d.ncon for d in data]) > 2
+
+
+def test_is_that_of_mujoco(case, solved):
+    data, _, _, _ = case
+    theirs = np.stack([d.qacc for d in data], axis=1)
+    scale = np.maximum(1.0, np.max(np.abs(theirs), axis=0))
+    assert np.max(np.abs(solved[0] - theirs) / scale) < 1e-6
+
+
+@pytest.mark.parametrize("full_steps", (0, 2))
+def test_line_search(case, solved, full_steps, monkeypatch):
+    """It finds the same minimum."""
+    _, sys, q, qd = case
+    monkeypatch.setattr(_newton, "_FULL_STEPS", full_steps)
+    # A new function, so that it is traced anew.
+    qdd = np.asarray(jax.jit(lambda *args: solve(*args)[0])(sys, q, qd))
+    scale = np.maximum(1.0, np.max(np.abs(solved[0]), axis=0))
+    assert np.max(np.abs(qdd - solved[0]) / scale) < 1e-8
+
+
+def test_line_search_is_needed(case, monkeypatch):
+    """Or the test above would say nothing: a few full steps are not enough here."""
+    _, sys, q, qd = case
+    monkeypatch.setattr(_newton, "_FULL_STEPS", 2)
+    monkeypatch.setattr(_newton, "_SEARCHED_STEPS", 0)
+    gap = jax.jit(lambda *args: solve(*args)[3:])(sys, q, qd)
+    true, found = map(jtu.tree_leaves, gap)
+    assert any(np.any(np.abs(a - b) > 1e-6) for a, b in zip(true, found))
