@@ -85,7 +85,7 @@ def time_cell(name, kind, begin: Start, runners, options) -> list[dict]:
     calls, facts = {}, {}
     for runner in runners:
         arguments = (runner.model, ctrl, jnp.asarray(runner.mass, dtype), q, qd)
-        for wrt in runner.wrt:
+        for wrt in (by for by in runner.wrt if by in options.by):
             key = runner.label, wrt
             forward = eqx.filter_jit(_loss(runner.simulate))
             try:
@@ -93,7 +93,10 @@ def time_cell(name, kind, begin: Start, runners, options) -> list[dict]:
             except REFUSALS as error:
                 _say(f"{name}, {runner.label} by {wrt}: {str(error).splitlines()[0]}")
                 continue
-            _say(f"{name}, {runner.label} by {wrt}: {facts[key]}")
+            _say(
+                f"{name}, {runner.label} by {wrt}: {facts[key]['mode']} mode, "
+                f"ready after {facts[key]['prepared']:.0f} s"
+            )
             calls[*key, "value"] = lambda f=forward, a=arguments: f(*a)
             calls[*key, "gradient"] = lambda f=gradient, a=arguments: f(*a)
     taken = interleaved(calls, options.repeats, options.limit)
@@ -254,6 +257,7 @@ def _options():
     add("--batches", nargs="*", type=int, default=[1, 64, 1024])
     add("--states", nargs="*", choices=STARTS, default=list(STARTS))
     add("--peers", nargs="*", choices=("mjx", "brax"), default=["mjx", "brax"])
+    add("--by", nargs="*", choices=tuple(WRT), default=list(WRT))
     add("--steps", type=int, default=32)
     add("--repeats", type=int, default=5)
     add("--limit", type=float, default=20.0, help="seconds for one runner in one cell")

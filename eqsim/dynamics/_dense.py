@@ -12,10 +12,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from .._staging import stage
 from ..kinematics._forward import Kinematics
 from ..kinematics._recursion import ascend
 from ..model import concatenate, JointKind, take, Tree
-from ..spatial import ArticulatedInertia, Motion, Vec3
+from ..spatial import ArticulatedInertia, Force, Motion, Vec3
 
 
 def dof_nodes(tree: Tree) -> list[int]:
@@ -44,21 +45,43 @@ def dof_axes(tree: Tree, kin: Kinematics) -> Motion:
 def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, diagonal):
     """$M$ of given inertias of the nodes: `(nv, nv, *batch)`."""
     nodes = dof_nodes(tree)
-    nv = len(nodes)
-    force = take(ascend(tree, inertia), nodes) @ axes
+    force = _times(take(ascend(tree, inertia), nodes), axes)
     related = tree.ancestors[np.ix_(nodes, nodes)]
-    lower = [(i, j) for i in range(nv) for j in range(nv) if related[i, j] and j <= i]
     # Among the six of a free joint, each is an ancestor of the others: keep j <= i.
-    entries = take(axes, [j for _, j in lower]) | take(force, [i for i, _ in lower])
-    batch = jnp.broadcast_shapes(entries.shape[1:], diagonal.shape[1:])
-    entries = jnp.broadcast_to(entries, (len(lower), *batch))
-    place = np.full((nv, nv), len(lower))
-    for k, (i, j) in enumerate(lower):
-        place[i, j] = place[j, i] = k
-    zero = jnp.zeros((1, *batch), entries.dtype)
-    full = jnp.concatenate([entries, zero])[place]
-    eye = np.eye(nv, dtype=bool).reshape(nv, nv, *(1 for _ in batch))
-    return full + jnp.where(eye, diagonal[None], 0.0)
+    return _assemble(axes, force, diagonal, _Mask(np.tril(related)))
+
+
+@stage
+def _times(inertia: ArticulatedInertia, axes: Motion) -> Force:
+    return inertia @ axes
+
+
+class _Mask:
+    """A constant matrix of zeros and ones, compared by value."""
+
+    def __init__(self, array: np.ndarray):
+        self.array, self.key = array, (array.shape, array.tobytes())
+
+    def __eq__(self, other):
+        return isinstance(other, _Mask) and self.key == other.key
+
+    def __hash__(self):
+        return hash(self.key)
+
+
+@stage
+def _assemble(axes: Motion, force: Force, diagonal, lower: _Mask):
+    """The symmetric matrix with entries `axes[j] | force[i]` where `lower[i, j]`."""
+    rows = lambda v: Vec3(*(x[:, None] for x in v))
+    columns = lambda v: Vec3(*(x[None] for x in v))
+    below = Motion(*map(columns, axes)) | Force(*map(rows, force))
+    above = Motion(*map(rows, axes)) | Force(*map(columns, force))
+    ones = [1] * (below.ndim - 2)
+    mask = lambda array: array.reshape(*array.shape, *ones).astype(below.dtype)
+    strict = np.triu(lower.array.T, 1)
+    eye = np.eye(len(strict), dtype=bool)
+    full = below * mask(lower.array) + above * mask(strict)
+    return full + diagonal[None] * mask(eye)
 
 
 class DenseFactor(NamedTuple):
@@ -71,15 +94,22 @@ class DenseFactor(NamedTuple):
 def dense_factor(matrix) -> DenseFactor:
     r"""$L D L^T$ of a positive definite `(n, n, *batch)` matrix."""
     columns, inverse = [], []
-    for k in range(matrix.shape[0]):
-        d = 1.0 / matrix[:1, 0]
-        column = matrix[1:, 0] * d
+    for _ in range(matrix.shape[0]):
+        d, column, matrix = _eliminate(matrix)
         inverse.append(d)
         columns.append(column)
-        matrix = matrix[1:, 1:] - column[:, None] * matrix[None, 0, 1:]
     return DenseFactor(columns, inverse)
 
 
+@stage
+def _eliminate(matrix):
+    """Inverse of the first pivot, the column below it, and what is left."""
+    d = 1.0 / matrix[:1, 0]
+    column = matrix[1:, 0] * d
+    return d, column, matrix[1:, 1:] - column[:, None] * matrix[None, 0, 1:]
+
+
+@stage
 def dense_solve(factored: DenseFactor, right):
     """Solves for right hand sides `(n, *batch)`."""
     done, rest = [], right

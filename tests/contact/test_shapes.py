@@ -40,6 +40,7 @@ def model_of(kinds):
     model = mujoco.MjModel.from_xml_string(
         MODEL.format(first, two.name.lower(), SIZES[two])
     )
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MULTICCD
     model.opt.ccd_tolerance, model.opt.ccd_iterations = 1e-10, 500
     return model
 

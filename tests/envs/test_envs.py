@@ -117,13 +117,13 @@ def test_make():
     pipeline = eqsim.Generalized()
     assert eqsim.make("ant", pipeline=pipeline).pipeline is pipeline
     assert type(eqsim.make("ant", pipeline="generalized").pipeline) is type(pipeline)
-    with pytest.raises(TypeError, match="`pipeline=Generalized\\(\\)`"):
+    with pytest.raises(TypeError, match="`pipeline=Generalized\\(\\)`|'pipeline'"):
         eqsim.make("ant", pipeline=eqsim.Generalized)  # pyright: ignore
     with pytest.raises(TypeError, match="no option 'substep'.*'substeps'"):
         eqsim.make("ant", substep=3)
-    with pytest.raises((KeyError, ValueError, LookupError), match="inverted_pendulum"):
+    with pytest.raises(ValueError, match="inverted_pendulum"):
         eqsim.make("inverted_pendulums")
-    with pytest.raises((KeyError, ValueError, LookupError), match="generalized"):
+    with pytest.raises(ValueError, match="generalized"):
         eqsim.make("ant", pipeline="generalised")
 
 
@@ -131,7 +131,8 @@ def test_wrong_action():
     env = eqsim.make("inverted_pendulum")
     with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(1,\).*\(2,\)"):
         env.step(at(env), jnp.zeros(2))
-    with pytest.raises(ValueError, match="eqx.filter_vmap"):
+    # Where types are checked, that comes first.
+    with pytest.raises((ValueError, TypeError), match=r"filter_vmap|f64\[5,1\]"):
         env.step(at(env), jnp.zeros((5, 1)))
 
 

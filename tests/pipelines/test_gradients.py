@@ -130,7 +130,8 @@ class Derivatives:
         for k, state in enumerate(self.states):
             only = np.zeros_like(weights)
             only[k] = weights[k]
-            gradients[state] = self.pull(self.leaves, jnp.asarray(only))
+            pulled = self.pull(self.leaves, jnp.asarray(only))
+            gradients[state] = [np.asarray(x) for x in pulled]
         for i, (name, leaf) in enumerate(zip(self.names, self.leaves)):
             scale = float(np.max(np.abs(leaf), initial=0.0)) or 1.0
             tangent = jnp.asarray(scale * rng.normal(size=leaf.shape))
@@ -163,7 +164,7 @@ def assert_counted(gradients, must_count):
         for leaf in jtu.tree_leaves((by_sys, by_state)):
             assert np.all(np.isfinite(leaf)), state
         for name, where in must_count[state].items():
-            entries = np.asarray(where(by_sys))
+            entries = where(by_sys)
             assert np.all(entries != 0), f"{state}: {name}: {entries}"
 
 

@@ -77,7 +77,10 @@ def parameters(path: pathlib.Path, rows: list[Parameter], fit: Fit) -> None:
         figure, (left, right) = plt.subplots(
             1, 2, figsize=(10, 3.6), sharey=True, width_ratios=(1.2, 1)
         )
-        start, found = 100 * (nominal / true - 1), 100 * (fit.scales * nominal / true - 1)
+        start, found = (
+            100 * (nominal / true - 1),
+            100 * (fit.scales * nominal / true - 1),
+        )
         left.barh(at - 0.19, start, 0.36, color=BEFORE, label="start (the file's)")
         left.barh(at + 0.19, found, 0.36, color=AFTER, label="found")
         left.set_title("error of start and found, %")

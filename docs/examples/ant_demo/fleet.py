@@ -49,9 +49,7 @@ def throughput(ants: int, length: int, rounds: int) -> Throughput:
         ]
     ours, theirs = (ants * length / min(column) for column in zip(*pairs, strict=True))
     cores = os.cpu_count() or 1
-    return Throughput(
-        ants, length, env.substeps, cores, ours, theirs, compile_seconds
-    )
+    return Throughput(ants, length, env.substeps, cores, ours, theirs, compile_seconds)
 
 
 def _eqsim(ants: int, length: int):
@@ -100,7 +98,9 @@ def _mujoco(fleet, states, steps: int) -> Callable[[int], object]:
 
     def run(seed):
         shape = (len(models), steps, model.nu)
-        ctrl = controls.setdefault(seed, np.random.default_rng(seed).uniform(-1, 1, shape))
+        ctrl = controls.setdefault(
+            seed, np.random.default_rng(seed).uniform(-1, 1, shape)
+        )
         return pool.rollout(models, data, begin, ctrl, state=out, sensordata=sensors)
 
     controls: dict[int, np.ndarray] = {}
