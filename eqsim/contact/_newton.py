@@ -26,10 +26,9 @@ from ..dynamics._articulated import factor, project, solve
 from ..dynamics._dense import (
     dense_factor,
     dense_solve,
-    dof_axes,
-    dof_nodes,
     joint_space_matrix,
 )
+from ..kinematics._axes import dof_axes, dof_nodes
 from ..kinematics._forward import joint_motion, Kinematics
 from ..kinematics._recursion import ascend, descend
 from ..model import Tree
@@ -130,7 +129,7 @@ def _coupling(structure: Structure, problem: Problem, axes: Motion, w: Values):
         return total
     # Of the many points that could touch, few do: go through those, each problem of a
     # batch through its own, as often as the fullest one needs.
-    active = sum(w.moving[1:], w.moving[0]) > 0.0
+    active = ft.reduce(jnp.add, w.moving) > 0.0
     rank = jnp.cumsum(active.astype(jnp.int32), axis=0)
     places = jnp.arange(active.shape[0], dtype=jnp.int32)
     places = places.reshape(-1, *(1 for _ in active.shape[1:]))

@@ -16,10 +16,11 @@ import jax.scipy.linalg as jsl
 import numpy as np
 
 from .._staging import stage
+from ..kinematics._axes import dof_axes, dof_nodes
 from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..model import concatenate, JointKind, put, System, take, Tree
 from ..spatial import Motion, Vec3, vec3
-from ._dense import dof_axes, dof_nodes, joint_space_matrix
+from ._dense import joint_space_matrix
 from ._inertia import node_inertias, NodeBodies
 
 

@@ -12,9 +12,10 @@ from ..contact._plan import contact_plan
 from ..dynamics._actuation import next_activation
 from ..dynamics._articulated import factor, project, solve
 from ..kinematics._forward import joint_motion
+from ..kinematics._manifold import advance
 from ..kinematics._recursion import ascend, descend
 from ..model import check_state, Integrator, JointKind, State, System, tree
-from ..spatial import integrate, rotation_rate, stack, Vec3
+from ..spatial import rotation_rate, stack, Vec3
 from ._forward import Constants, contact_forces, derive, Forward, forward, structure
 from ._pipeline import AbstractPipeline
 
@@ -140,7 +141,7 @@ def _euler(sys: System, constants: Constants, q, qd, act, ctrl, external):
         qdd = _damped(sys, now, qdd)
     qd = qd + sys.dt[None] * qdd
     act = next_activation(sys, act, now.act_rate, sys.dt)
-    return advance(sys, q, qd, sys.dt[None]), qd, act
+    return advance(sys.joints.kinds, q, sys.dt[None] * qd), qd, act
 
 
 def _damped(sys: System, now: Forward, qdd):
@@ -172,7 +173,7 @@ def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
         mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
         shift = share * h * rate[0]
         place = (
-            advance(sys, q, shift, 1.0),
+            advance(sys.joints.kinds, q, shift),
             qd + share * h * rate[1],
             act + share * h * rate[2],
         )
@@ -184,7 +185,7 @@ def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
     start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
     (_, _, mean), _ = lax.scan(stage, start, (weights, shares))
     act = next_activation(sys, act, mean[2], sys.dt)
-    return advance(sys, q, mean[0], h), qd + h * mean[1], act
+    return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
 
 
 def _tangent_rate(sys: System, shift, qd):
@@ -199,20 +200,4 @@ def _tangent_rate(sys: System, shift, qd):
             at += 3
         three = lambda x: Vec3(*(x[at + k : at + k + 1] for k in range(3)))
         parts += rotation_rate(three(shift), three(qd))
-    return jnp.concatenate(parts)
-
-
-def advance(sys: System, q, qd, dt):
-    """Moves coordinates along a velocity: `(nq, *batch)`."""
-    parts, joints = [], sys.joints
-    for kind, start, at in zip(joints.kinds, joints.q_starts, joints.v_starts):
-        if kind.nv == 1:
-            parts.append(q[start : start + 1] + dt * qd[at : at + 1])
-            continue
-        if kind is JointKind.FREE:
-            parts.append(q[start : start + 3] + dt * qd[at : at + 3])
-            start, at = start + 3, at + 3
-        quat = tuple(q[start + k : start + k + 1] for k in range(4))
-        spin = Vec3(*(qd[at + k : at + k + 1] for k in range(3)))
-        parts += integrate(quat, spin, dt)
     return jnp.concatenate(parts)

@@ -72,7 +72,9 @@ def solve(sys, q, qd):
     true = forces(problem.rows, pieces(problem.rows, x), x)
     found = forces(problem.rows, piece, x)
     gap = _newton.residual(facts, problem, qdd, piece)
-    size = _newton.residual(facts, problem, 0 * qdd, jtu.tree_map(jnp.zeros_like, piece))
+    size = _newton.residual(
+        facts, problem, 0 * qdd, jtu.tree_map(jnp.zeros_like, piece)
+    )
     return qdd, gap, size, true, found
 
 

@@ -128,7 +128,8 @@ def test_gradients(kinds):
 
 
 @pytest.mark.xfail(
-    strict=True, reason="The depth is the least of a maximum: Newton's step finds no rate."
+    strict=True,
+    reason="The depth is the least of a maximum: Newton's step finds no rate.",
 )
 def test_gradient_of_an_axis_inside_a_cylinder():
     model = model_of(ITERATED)
@@ -183,6 +184,8 @@ def test_degenerate(case):
 
 def test_parallel_capsules_touch_in_the_middle_of_the_overlap():
     kinds = GeomKind.CAPSULE, GeomKind.CAPSULE
-    dist, pos, _, _ = points(kinds, at(kinds[0], (0.1, 0, 0.1)), at(kinds[0], (0, 0, 0)))
+    dist, pos, _, _ = points(
+        kinds, at(kinds[0], (0.1, 0, 0.1)), at(kinds[0], (0, 0, 0))
+    )
     np.testing.assert_allclose(dist, [[-0.04]], atol=1e-12)
     np.testing.assert_allclose(np.ravel(pos), [0.05, 0, 0.05], atol=1e-12)

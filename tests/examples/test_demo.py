@@ -15,8 +15,15 @@ import pytest
 EXAMPLES = pathlib.Path(__file__).parents[2] / "docs" / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
-from ant_demo import figures, identification, linearization, recording, report, robot
-from ant_demo import tables
+from ant_demo import (
+    figures,
+    identification,
+    linearization,
+    recording,
+    report,
+    robot,
+    tables,
+)
 from ant_demo.fleet import Throughput
 
 

@@ -340,3 +340,9 @@ def test_ball():
     must = {"neutral": neutral, "free": moving, "ground": neutral}
     must |= {"limit": moving | limit, "limit at rest": limit}
     assert_counted(gradients, must)
+
+
+@pytest.mark.parametrize("side", (1.0, -1.0))
+def test_onset_of_contact(side):
+    """Just above and just below the surface, where MuJoCo's own forces jump: finite, and
+    the derivative of that side."""

@@ -220,12 +220,17 @@ def test_contacts(touching):
 
 def test_contacts_between_links_only():
     """No shape of the world takes part."""
-    text = TOUCHING.replace('contype="3"', 'contype="4"').replace(' conaffinity="3"', "")
+    text = TOUCHING.replace('contype="3"', 'contype="4"').replace(
+        ' conaffinity="3"', ""
+    )
     text = text.replace('euler="90 0 20"', 'contype="0" conaffinity="0"')
     model, sys = both(text)
     data = draw(model, 4, 0.03)
-    ours = jax.jit(jax.vmap(lambda q, qd, act, ctrl: PIPELINE.acceleration(
-        sys, State(q, qd, act), ctrl)))(*stacked(data))
+    ours = jax.jit(
+        jax.vmap(
+            lambda q, qd, act, ctrl: PIPELINE.acceleration(sys, State(q, qd, act), ctrl)
+        )
+    )(*stacked(data))
     for d in data:
         mujoco.mj_forward(model, d)
     assert all(d.ncon for d in data)

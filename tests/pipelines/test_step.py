@@ -175,5 +175,9 @@ def test_numbers_of_the_file_that_are_static_do_compile():
         return sys.gravity
 
     run(SYS)
-    run(load_mjcf(PUCK.replace('integrator="Euler"', "").replace('name="z"', 'name="w"')))
+    run(
+        load_mjcf(
+            PUCK.replace('integrator="Euler"', "").replace('name="z"', 'name="w"')
+        )
+    )
     assert traces == 2

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import eqsim
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import mujoco
 import mujoco.rollout
 import numpy as np
+
+import eqsim
 
 from .robot import eqsim_system, mujoco_model
 

@@ -13,16 +13,17 @@ leaves those out altogether that no noise can explain, and is plain least square
 
 from typing import NamedTuple
 
-import eqsim
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
 import numpy as np
 import optimistix as optx
-from eqsim import kinematics
 from jax import lax
 from jaxtyping import Array, Float
+
+import eqsim
+from eqsim import kinematics
 
 from .recording import NOISE_Q, NOISE_QD, Recording
 from .robot import changed

@@ -6,13 +6,14 @@ numbers, so with 14 degrees of freedom $x$ has 28 entries.
 
 from typing import NamedTuple
 
-import eqsim
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from eqsim import kinematics
 from jax import lax
+
+import eqsim
+from eqsim import kinematics
 
 
 class LinearModel(NamedTuple):

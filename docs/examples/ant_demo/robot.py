@@ -5,12 +5,13 @@ import importlib.util
 import pathlib
 from typing import NamedTuple
 
-import eqsim
 import equinox as eqx
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 from jaxtyping import Array, Float
+
+import eqsim
 
 
 class Parameter(NamedTuple):

@@ -1,10 +1,11 @@
 """The whole recording simulated from its first state, without looking at it again."""
 
-import eqsim
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+import eqsim
 
 from .recording import Recording
 from .robot import changed
