@@ -11,7 +11,7 @@ import jax.tree_util as jtu
 from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from ._errors import RESULTS
 from .envs import AbstractEnv, Timestep
@@ -38,7 +38,7 @@ class Trajectory(eqx.Module):
 def rollout(
     env: AbstractEnv,
     policy: Callable[[Float[Array, " nobs"], PRNGKeyArray], Float[Array, " nu"]],
-    key: PRNGKeyArray,
+    key: Key[Array, "..."],
     length: int,
     *,
     state: State | None = None,

@@ -82,11 +82,11 @@ def identification(sys, options, page, console, say) -> dict:
     )
     _show(console, page, tables.identification_table(entries))
     page.text(
-        f"{fit.kept} of {fit.windows} windows were used; in the others no noise explains "
-        "the misfit, mostly because a foot touches down one step earlier or later. "
+        f"{fit.kept} of {fit.windows} windows were used; in the others no noise "
+        "explains the misfit, mostly because a foot touches down one step earlier or later. "
         f"Mean squared residual per degree of freedom, in units of the noise: "
-        f"{fit.chi2:.3f} (1 if model and noise are right). Standard deviations are those "
-        "of the Gauss-Newton covariance, with the starts of all windows unknown.",
+        f"{fit.chi2:.3f} (1 if model and noise are right). Standard deviations are "
+        "those of the Gauss-Newton covariance, with the starts of all windows unknown.",
         note=True,
     )
     path = options.out / "parameters.png"
@@ -134,8 +134,8 @@ def fleet(sys, options, page, console, say) -> dict:
     page.text(
         f"{result.ants:,} ants, the masses of all their links drawn between half and "
         f"twice the file's, are reset at random and driven by random controls for "
-        f"{result.length} environment steps of {result.substeps} time steps each. eqsim: "
-        "one call of eqsim.rollout, single precision, every contact problem solved to "
+        f"{result.length} environment steps of {result.substeps} time steps each. "
+        "eqsim: one call of eqsim.rollout, single precision, every contact problem solved to "
         "convergence. MuJoCo C: mujoco.rollout with as many models, double precision, "
         f"the file's solver settings. Both: Euler, {result.cores} cores, the best of "
         f"{size[2]} runs that took turns, without the time to compile "
@@ -160,10 +160,10 @@ def linear_model(sys, options, page, console, say) -> dict:
     entries = tables.linear_entries(ours, theirs)
     page.section("The linear model of a time step")
     page.text(
-        "x' = A x + B u for small changes of coordinates, velocities and controls, at "
-        f"{recording.time[moment]:.2f} s of the recording, with a foot on the ground. "
-        "eqsim: jax.jacfwd of the step. MuJoCo C: mjd_transitionFD, central differences "
-        "with a step of 1e-6."
+        "x' = A x + B u for small changes of coordinates, velocities and controls, "
+        f"at {recording.time[moment]:.2f} s of the recording, with a foot on the ground. "
+        "eqsim: jax.jacfwd of the step. MuJoCo C: mjd_transitionFD, central "
+        "differences with a step of 1e-6."
     )
     _show(console, page, tables.linear_table(entries))
     path = options.out / "linear_model.png"

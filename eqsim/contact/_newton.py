@@ -274,7 +274,7 @@ def _searched(rows: Rows, now: _Point, end: _Point, changed, count):
     now = now._replace(pull=pull)
     end = end._replace(pull=forces(rows, end.piece, end.x))
     share = jnp.where(changed, _line_search(rows, now, end), 0.0)
-    move = lambda a, b: a + share * (b - a)
+    move = lambda a, b: a + share[None] * (b - a)
     x = jtu.tree_map(move, now.x, end.x)
     pull = jtu.tree_map(move, now.pull, end.pull)
     return _Point(move(now.qdd, end.qdd), x, end.piece, pull), share
@@ -288,7 +288,7 @@ def _line_search(rows: Rows, now: _Point, end: _Point):
     dx, dpull = sub(end.x, now.x), sub(end.pull, now.pull)
 
     def slope(share):
-        along = lambda a, b: a + share * b
+        along = lambda a, b: a + share[None] * b
         x = jtu.tree_map(along, now.x, dx)
         pull = jtu.tree_map(along, now.pull, dpull)
         gap = sub(pull, forces(rows, pieces(rows, x), x))

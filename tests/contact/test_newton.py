@@ -131,6 +131,5 @@ def test_line_search_is_needed(case, monkeypatch):
     _, sys, q, qd = case
     monkeypatch.setattr(_newton, "_FULL_STEPS", 1)
     monkeypatch.setattr(_newton, "_SEARCHED_STEPS", 0)
-    gap = jax.jit(lambda *args: solve(*args)[3:])(sys, q, qd)
-    true, found = map(jtu.tree_leaves, gap)
-    assert any(np.any(np.abs(a - b) > 1e-6) for a, b in zip(true, found))
+    gap, size = jax.jit(lambda *args: solve(*args)[1:3])(sys, q, qd)
+    assert np.max(np.abs(gap) / np.max(np.abs(size), axis=0)) > 1e-3

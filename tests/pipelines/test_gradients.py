@@ -183,6 +183,10 @@ def ground_places(model):
         return q, np.broadcast_to(qd, 7).astype(float)
 
     rest = forces(model, *at(0.2), count=2000)
+    # Where the contact of the capsule starts, 1 mm above the plane. Differences reach 5
+    # micrometers.
+    onset, hair = 0.101 + 0.2 * np.cos(np.deg2rad(80)), 2e-5
+    falling = [0.3, 0.1, -1.0, 0.2, 0.1, -0.3, 0.5]
     spin = np.array([0.3, 0.1, 0.2, 0.2, 0.1, -0.3, 0.5])
     return {
         "neutral": at(0.5),
@@ -191,6 +195,8 @@ def ground_places(model):
         "sticking": (rest.qpos - 0.002 * np.eye(8)[2], 0.003 * spin),
         "rest": (rest.qpos, np.zeros(7)),
         "limit": at(0.5, 0.6, [0, 0, 0, 0, 0, 0, 0.1]),
+        "just above": at(onset + hair, qd=falling),
+        "just below": at(onset - hair, qd=falling),
     }
 
 
@@ -236,6 +242,8 @@ MUST_COUNT = {
         "margin": lambda s: s.geoms.margin[:2],
     },
     "sticking": TOUCHING | {"radius": lambda s: s.geoms.size[2, 0]},
+    "just above": {},
+    "just below": TOUCHING | {"solimp": lambda s: s.geoms.solimp[1, :2]},
     "rest": TOUCHING | {"solimp": lambda s: s.geoms.solimp[1]},
     "limit": {
         "range": lambda s: s.joints.range[1, 1],
@@ -259,7 +267,9 @@ def test_ground_states_are_what_they_are_called(ground):
     kinds = mujoco.mjtConstraint
     select = lambda d, kind: d.efc_force[d.efc_type == kind]
     edges = {k: select(d, kinds.mjCNSTR_CONTACT_PYRAMIDAL) for k, d in at.items()}
-    assert all(edges[k].size == 0 for k in ("neutral", "air", "limit"))
+    free = ("neutral", "air", "limit", "just above")
+    assert all(edges[k].size == 0 for k in free)
+    assert edges["just below"].size == 4
     assert np.any(edges["sliding"] == 0) and np.any(edges["sliding"] > 0)
     assert all(np.all(edges[k] > 0) and edges[k].size for k in ("sticking", "rest"))
     limits = select(at["limit"], kinds.mjCNSTR_LIMIT_JOINT)
@@ -340,9 +350,3 @@ def test_ball():
     must = {"neutral": neutral, "free": moving, "ground": neutral}
     must |= {"limit": moving | limit, "limit at rest": limit}
     assert_counted(gradients, must)
-
-
-@pytest.mark.parametrize("side", (1.0, -1.0))
-def test_onset_of_contact(side):
-    """Just above and just below the surface, where MuJoCo's own forces jump: finite, and
-    the derivative of that side."""

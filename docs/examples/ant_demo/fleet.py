@@ -41,7 +41,7 @@ def throughput(ants: int, length: int, rounds: int) -> Throughput:
         env, fleet, states, run = _eqsim(ants, length)
         jax.block_until_ready(run(0))
         compile_seconds = time.perf_counter() - begin
-        other = _mujoco(fleet, states, length * env.substeps)
+        other = _mujoco(fleet, states, length, env.substeps)
         other(0)
         pairs = [
             (_seconds(run, seed), _seconds(other, seed))
@@ -82,7 +82,7 @@ def _eqsim(ants: int, length: int):
     return env, fleet, states, run
 
 
-def _mujoco(fleet, states, steps: int) -> Callable[[int], object]:
+def _mujoco(fleet, states, length: int, substeps: int) -> Callable[[int], object]:
     """The same ants in MuJoCo C, on a thread per core."""
     model = mujoco_model(bare=True)
     # The solver's settings of the file.
@@ -93,18 +93,15 @@ def _mujoco(fleet, states, steps: int) -> Callable[[int], object]:
     pool = mujoco.rollout.Rollout(nthread=threads)
     time_column = np.zeros((len(models), 1))
     begin = np.concatenate([time_column, states.q, states.qd], axis=1)
+    steps = length * substeps
     out = np.empty((len(models), steps, begin.shape[1]))
     sensors = np.empty((len(models), steps, model.nsensordata))
 
-    def run(seed):
-        shape = (len(models), steps, model.nu)
-        ctrl = controls.setdefault(
-            seed, np.random.default_rng(seed).uniform(-1, 1, shape)
-        )
-        return pool.rollout(models, data, begin, ctrl, state=out, sensordata=sensors)
-
-    controls: dict[int, np.ndarray] = {}
-    return run
+    # Drawn before the clock runs, and held for an environment step.
+    rng, shape = np.random.default_rng(0), (len(models), length, model.nu)
+    ctrl = np.repeat(rng.uniform(-1, 1, shape), substeps, axis=1)
+    place = {"state": out, "sensordata": sensors}
+    return lambda seed: pool.rollout(models, data, begin, ctrl, **place)
 
 
 def _masses(fleet):

@@ -6,8 +6,8 @@ the parameters and the state at the start of each window: a window that started 
 measured minus simulated coordinates and velocities, in units of their noise.
 
 When a foot touches down, MuJoCo's contact force sets in with a jump. Whether it does so
-one step earlier or later is not differentiable, and a millimeter of noise can decide it.
-The first fit therefore discounts windows that do not fit (a Cauchy loss); the second
+one step earlier or later is not differentiable, and a millimeter of noise can decide
+it. The first fit therefore discounts windows that do not fit (a Cauchy loss); the second
 leaves those out altogether that no noise can explain, and is plain least squares.
 """
 
@@ -37,8 +37,12 @@ PLAIN = 1e9
 
 
 class Unknowns(eqx.Module):
-    """`scales`: logarithms of the parameters over the file's, in percent. `starts`: states
-    at the start of the windows less the measured ones, in units of the noise."""
+    """What is to be found.
+
+    - `scales`: logarithms of the parameters over the file's, in percent.
+    - `starts`: states at the start of the windows less the measured ones, in units of
+        the noise.
+    """
 
     scales: Float[Array, " n"]
     starts: Float[Array, "k states"]
@@ -174,7 +178,7 @@ def _residuals_jvp(primals, tangents):
 
 
 def _window(scales, start, sys, window, softness):
-    """Residuals of one window in units of the noise: softened, and their squares' sum."""
+    """Residuals of a window in units of the noise: softened; and their sum of squares."""
     q, qd, _ = window
     robot = changed(sys, jnp.exp(PERCENT * scales))
     pipeline, nv = eqsim.Generalized(), sys.nv

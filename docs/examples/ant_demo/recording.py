@@ -1,4 +1,4 @@
-"""What is measured: an ant in MuJoCo C, driven by a smooth random signal, with noise."""
+"""What is measured: an ant in MuJoCo C under smooth random controls, with noise."""
 
 from typing import NamedTuple
 
