@@ -96,7 +96,8 @@ def test_points(kinds):
     compute = jax.jit(lambda one, two: points(kinds, one, two))
     shapes = (shape(model, data, 0), shape(model, data, 1))
     dist, pos, frame, valid = map(np.asarray, compute(*shapes))
-    atol = 1e-6 if kinds == ITERATED else 1e-12
+    # An error in the direction is of the order of the root of that in the distance.
+    atol = 1e-5 if kinds == ITERATED else 1e-12
     near, deep = 0, 0
     for k, d in enumerate(data):
         left = [i for i in range(len(dist)) if valid[i, k] and dist[i, k] < MARGIN]

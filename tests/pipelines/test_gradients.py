@@ -191,7 +191,7 @@ def ground_places(model):
     return {
         "neutral": at(0.5),
         "air": (np.array([0.1, 0.2, 0.6, 0.5, 0.5, -0.6, 0.4, 0.2]), spin),
-        "sliding": at(0.13, qd=[1.5, 0.8, -0.1, 0.2, 0.1, -0.3, 0.4]),
+        "sliding": at(0.1335, qd=[1.5, 0.8, -0.1, 0.2, 0.1, -0.3, 0.4]),
         "sticking": (rest.qpos - 0.002 * np.eye(8)[2], 0.003 * spin),
         "rest": (rest.qpos, np.zeros(7)),
         "limit": at(0.5, 0.6, [0, 0, 0, 0, 0, 0, 0.1]),
