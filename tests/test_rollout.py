@@ -127,8 +127,6 @@ def test_gradient():
     fn = lambda masses, gains: total(masses, gains, key)
     largest = check_gradients(fn, masses, POLICY.gains)
     assert all(x > 0 for x in largest.values())
-    by_masses = eqx.filter_grad(lambda m: total(m, POLICY.gains, key))(masses)
-    assert np.all(np.isfinite(by_masses)) and np.all(by_masses != 0)
     # Inside another transformation it is an ordinary function.
     value = eqx.filter_jit(total)(masses, POLICY.gains, key)
     np.testing.assert_allclose(value, total(masses, POLICY.gains, key), rtol=1e-12)

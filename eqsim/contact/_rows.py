@@ -111,10 +111,10 @@ def point_rows(
     data = (points.pos, normal, side1, side2, weight, spring, numbers.soft.b)
     n = plan.num_anchored
     out = []
-    for which in (range(n), range(n, plan.size)):
+    for which, with_world in ((range(n), True), (range(n, plan.size), False)):
         pos, normal, side1, side2, weight, spring, damping = take(data, which)
         ends = [plan.nodes[k] for k in which]
-        if which.start == 0:
+        if with_world:
             # The moving side counts; signs turn the frame if it is the first shape.
             nodes = [max(end) for end in ends]
             sign = [1.0 if end[1] >= 0 else -1.0 for end in ends]
