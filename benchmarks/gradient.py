@@ -171,7 +171,7 @@ def _eqsim(sys: eqsim.System, begin: Start, steps: int) -> list[Runner]:
 
         def one(ctrl, q, qd):
             move = lambda state, now: (pipeline.step(sys, state, now), None)
-            return lax.scan(move, pipeline.init(sys, q, qd), ctrl)[0].q
+            return eqsim.scan(move, pipeline.init(sys, q, qd), ctrl)[0].q
 
         return jax.vmap(one)(ctrl, q, qd)
 

@@ -21,6 +21,7 @@ from . import (
     spatial as spatial,
 )
 from ._errors import RESULTS as RESULTS
+from ._loops import scan as scan
 from ._registry import ENVS as ENVS, PIPELINES as PIPELINES
 from ._rollout import rollout as rollout, Trajectory as Trajectory
 from .envs import AbstractEnv as AbstractEnv, make as make, Timestep as Timestep

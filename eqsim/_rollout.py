@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from ._errors import RESULTS
+from ._loops import scan
 from .envs import AbstractEnv, Timestep
 from .model import State, validate
 
@@ -165,7 +165,7 @@ def _single(env, policy, key, state, length, collect):
             return new, collect(state, action, timestep)
         return new, (state, action, timestep)
 
-    last, kept = lax.scan(step, state, jr.split(key_policy, length))
+    last, kept = scan(step, state, jr.split(key_policy, length))
     if collect is not None:
         return kept, last
     states, actions, timesteps = kept

@@ -4,10 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._errors import check_shape
+from .._loops import scan
 from ..model import State, System
 from ..pipelines import AbstractPipeline
 
@@ -94,7 +94,7 @@ class AbstractEnv(eqx.Module):
     def transition(self, state: State, action: Float[Array, " nu"]) -> State:
         """The state one control step later."""
         step = lambda state, _: (self.pipeline.step(self.sys, state, action), None)
-        return lax.scan(step, state, None, length=self.substeps)[0]
+        return scan(step, state, length=self.substeps)[0]
 
     def _report(self, state: State, terms: dict) -> Timestep:
         total = jnp.sum(jnp.stack(list(terms.values())))

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import lineax as lx
 import numpy as np
 import optimistix as optx
-from jax import lax
 from jaxtyping import Array, Float
 
 import eqsim
@@ -195,7 +194,7 @@ def _window(scales, start, sys, window, softness):
         new = pipeline.step(robot, state, ctrl)
         return new, jnp.concatenate([off_q, off_qd])
 
-    _, residual = lax.scan(step, first, window)
+    _, residual = eqsim.scan(step, first, window)
     residual = residual.reshape(-1)
     misfit = jnp.sum(residual**2)
     scale = softness * residual.size

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 import eqsim
 
@@ -32,6 +31,6 @@ def _replay(sys, q, qd, ctrl, scales):
     def single(scales):
         robot = changed(sys, scales)
         step = lambda state, u: (pipeline.step(robot, state, u), state.q)
-        return lax.scan(step, pipeline.init(robot, q, qd), ctrl)[1]
+        return eqsim.scan(step, pipeline.init(robot, q, qd), ctrl)[1]
 
     return jax.vmap(single)(scales)

@@ -1,0 +1,92 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.extend.core import jaxprs_in_params
+
+import eqsim
+
+
+def loop(scan, gain, start, pushes):
+    """A loop with a part that stays the same, and a result per pass."""
+
+    def step(carry, push):
+        fixed = jnp.sin(gain) ** 2
+        carry = jnp.tanh(carry * fixed + push)
+        return carry, {"carry": carry, "fixed": fixed, "one": jnp.ones(2)}
+
+    return scan(step, start, pushes)
+
+
+ARGS = jnp.array([0.3, 1.2]), jnp.array([0.1, -0.2]), jnp.linspace(0.0, 1.0, 5)
+
+
+def assert_equal(ours, theirs):
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs)):
+        np.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+def push_all(scan):
+    pushes = jnp.stack([ARGS[2]] * 2, axis=1)
+    return lambda gain, start: loop(scan, gain, start, pushes)
+
+
+first = lambda fn: lambda *args: jnp.sum(fn(*args)[0])
+ROBOTS = jnp.stack([ARGS[0], 2 * ARGS[0], 3 * ARGS[0]])
+
+
+@pytest.mark.parametrize(
+    ("transformation", "gain"),
+    {
+        "eager": (lambda fn: fn, ARGS[0]),
+        "jit": (jax.jit, ARGS[0]),
+        "vmap": (lambda fn: jax.vmap(fn, in_axes=(0, None)), ROBOTS),
+        "forward": (lambda fn: jax.jacfwd(fn, (0, 1)), ARGS[0]),
+        "reverse": (lambda fn: jax.jacrev(fn, (0, 1)), ARGS[0]),
+        "nested": (
+            lambda fn: jax.jit(jax.vmap(jax.grad(first(fn)), in_axes=(0, None))),
+            ROBOTS,
+        ),
+    }.values(),
+)
+def test_equals_lax_scan(transformation, gain):
+    ours, theirs = (
+        transformation(push_all(scan))(gain, ARGS[1]) for scan in (eqsim.scan, lax.scan)
+    )
+    assert_equal(ours, theirs)
+
+
+def test_what_stays_the_same_is_outside():
+    jaxpr = jax.make_jaxpr(push_all(eqsim.scan))(*ARGS[:2]).jaxpr
+    names = [eqn.primitive.name for eqn in jaxpr.eqns]
+    inside = jaxpr.eqns[names.index("scan")].params["jaxpr"].jaxpr
+    within = [eqn.primitive.name for eqn in inside.eqns]
+    assert "sin" in names and "sin" not in within and "tanh" in within
+
+
+def test_length_alone():
+    step = lambda carry, _: (carry + 1, None)
+    assert eqsim.scan(step, jnp.array(0), length=4)[0] == 4
+
+
+def test_robot_is_derived_once():
+    """The constants of a robot do not depend on its state."""
+    env = eqsim.make("inverted_pendulum")
+    policy = lambda obs, key: jnp.zeros(1)
+    run = lambda key: eqsim.rollout(env, policy, key, 3).last.q
+    jaxpr = jax.make_jaxpr(run)(jax.random.key(0)).jaxpr
+    assert count(jaxpr, "_derive_fn", inside="scan") == 0
+    assert count(jaxpr, "_step_fn", inside="scan") == 1
+
+
+def count(jaxpr, name, inside, within=False):
+    """How many calls of a function there are inside a primitive."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "batch_last":
+            total += within and eqn.params["call"].fn.__name__ == name
+        for inner in jaxprs_in_params(eqn.params):
+            total += count(inner, name, inside, within or eqn.primitive.name == inside)
+    return total
