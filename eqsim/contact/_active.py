@@ -63,7 +63,8 @@ def layout(sys: System, plan: ContactPlan) -> Layout:
     )
 
 
-def _edges(normal, side1, side2) -> tuple:
+def edges(normal, side1, side2) -> tuple:
+    """The four edges of a pyramid."""
     return normal + side1, normal - side1, normal + side2, normal - side2
 
 
@@ -72,18 +73,19 @@ def _project(rows: PointRows, rate: Vec3, offsets=(0.0, 0.0, 0.0)) -> tuple:
         (axis | rate) + offset
         for axis, offset in zip((rows.normal, rows.side1, rows.side2), offsets)
     ]
-    return _edges(*along)
+    return edges(*along)
+
+
+def edge_forces(a, b, c, d) -> tuple:
+    """Forces along the normal and the two sides, of those of the edges."""
+    return a + b + c + d, a - b, c - d
 
 
 @stage
 def combine(rows: PointRows, edges) -> Vec3:
     """The force of given edge forces."""
-    a, b, c, d = edges
-    return (
-        (rows.normal * (a + b + c + d))
-        + (rows.side1 * (a - b))
-        + (rows.side2 * (c - d))
-    )
+    normal, side1, side2 = edge_forces(*edges)
+    return (rows.normal * normal) + (rows.side1 * side1) + (rows.side2 * side2)
 
 
 @stage
@@ -119,8 +121,8 @@ def _residuals(where: Layout, rows: Rows, rates, qdd) -> Values:
 def offsets(rows: Rows) -> Values:
     """The residuals at zero acceleration."""
     return Values(
-        _edges(*rows.anchored.offsets),
-        _edges(*rows.moving.offsets),
+        edges(*rows.anchored.offsets),
+        edges(*rows.moving.offsets),
         rows.lower.offset,
         rows.upper.offset,
         rows.friction.offset,
@@ -128,34 +130,58 @@ def offsets(rows: Rows) -> Values:
     )
 
 
+def _on(x, weight):
+    return ((x < 0.0) & (weight > 0.0)).astype(jnp.int8)
+
+
+def edge_pieces(weight, edges) -> tuple:
+    """Which piece of its force each edge of a contact is on."""
+    return tuple(_on(x, weight) for x in edges)
+
+
 @stage
 def pieces(rows: Rows, x: Values) -> Values:
     """Which piece of its force each row is on: 1 where it is stiff, 0 where it is not;
     dry friction: 0 stiff, -1 and 1 sliding."""
-    on = lambda x, weight: ((x < 0.0) & (weight > 0.0)).astype(jnp.int8)
     force = rows.friction.weight * x.friction
     sliding = (force >= rows.largest).astype(jnp.int8)
     return Values(
-        tuple(on(e, rows.anchored.weight) for e in x.anchored),
-        tuple(on(e, rows.moving.weight) for e in x.moving),
-        on(x.lower, rows.lower.weight),
-        on(x.upper, rows.upper.weight),
+        edge_pieces(rows.anchored.weight, x.anchored),
+        edge_pieces(rows.moving.weight, x.moving),
+        _on(x.lower, rows.lower.weight),
+        _on(x.upper, rows.upper.weight),
         sliding - (force <= -rows.largest).astype(jnp.int8),
-        on(x.ball, rows.ball.weight),
+        _on(x.ball, rows.ball.weight),
     )
+
+
+def _keep(weight, on):
+    return jnp.where(on != 0, weight, 0.0)
+
+
+def edge_weights(weight, pieces) -> tuple:
+    """The weights of the edges of a contact where they are stiff, else zero."""
+    return tuple(_keep(weight, on) for on in pieces)
+
+
+def flips(new, old, x, scale) -> tuple:
+    """Whether any row of each problem has changed its piece beyond rounding, and which
+    have. `scale`: the size of what was added up to `x`."""
+    tiny = 64 * float(jnp.finfo(x.dtype).eps)
+    real = (new != old) & (jnp.abs(x) > tiny * (scale + jnp.abs(x - scale)))
+    return jnp.any(real, axis=0), real
 
 
 @stage
 def stiffnesses(rows: Rows, piece: Values) -> Values:
     """The weight of each row where it is stiff, else zero."""
-    keep = lambda on, weight: jnp.where(on != 0, weight, 0.0)
     return Values(
-        tuple(keep(on, rows.anchored.weight) for on in piece.anchored),
-        tuple(keep(on, rows.moving.weight) for on in piece.moving),
-        keep(piece.lower, rows.lower.weight),
-        keep(piece.upper, rows.upper.weight),
-        keep(1 - jnp.abs(piece.friction), rows.friction.weight),
-        keep(piece.ball, rows.ball.weight),
+        edge_weights(rows.anchored.weight, piece.anchored),
+        edge_weights(rows.moving.weight, piece.moving),
+        _keep(rows.lower.weight, piece.lower),
+        _keep(rows.upper.weight, piece.upper),
+        _keep(rows.friction.weight, 1 - jnp.abs(piece.friction)),
+        _keep(rows.ball.weight, piece.ball),
     )
 
 

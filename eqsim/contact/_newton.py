@@ -28,13 +28,15 @@ from ..dynamics._dense import (
     dense_solve,
     joint_space_matrix,
 )
-from ..kinematics._axes import dof_axes, dof_nodes
+from ..kinematics._axes import dof_axes
 from ..kinematics._forward import joint_motion, Kinematics
 from ..kinematics._recursion import ascend, descend
 from ..model import Tree
 from ..spatial import Force, Motion, RigidInertia
 from ._active import (
     dof_stiffness,
+    edge_pieces,
+    flips,
     forces,
     generalized,
     Layout,
@@ -45,7 +47,8 @@ from ._active import (
     stiffnesses,
     Values,
 )
-from ._rows import Rows
+from ._moving import Coupling, newton_coupling, weighted_coupling
+from ._rows import no_points, Rows
 
 
 _FULL_STEPS = 10
@@ -80,36 +83,53 @@ class Structure(NamedTuple):
 def residual(structure: Structure, problem: Problem, qdd, piece: Values):
     r"""$\tau + J^T f(J a) - M a$ on fixed pieces: zero at the solution."""
     tree, where, nv = structure
-    motion = descend(tree, joint_motion(tree, problem.kin, qdd))
+    motion = _motion(structure, problem, qdd)
     x = residuals(where, problem.rows, motion, qdd)
-    on_nodes, on_joints = generalized(
-        tree, where, problem.rows, forces(problem.rows, piece, x), nv
-    )
+    pull = generalized(tree, where, problem.rows, forces(problem.rows, piece, x), nv)
+    return _balance(structure, problem, motion, qdd, *pull)
+
+
+def _motion(structure: Structure, problem: Problem, qdd) -> Motion:
+    return descend(structure.tree, joint_motion(structure.tree, problem.kin, qdd))
+
+
+def _balance(structure, problem: Problem, motion: Motion, qdd, on_nodes, on_joints):
+    """Joint forces that are left over, given those of the rows."""
     total = problem.force - (problem.inertia @ motion)
-    if on_nodes is not None:
-        total = total + on_nodes
+    total = total if on_nodes is None else total + on_nodes
     tau = problem.tau - problem.armature * qdd
-    if on_joints is not None:
-        tau = tau + on_joints
-    return tau + project(tree, problem.kin, ascend(tree, total))
+    tau = tau if on_joints is None else tau + on_joints
+    return tau + project(structure.tree, problem.kin, ascend(structure.tree, total))
 
 
-def solver(structure: Structure, problem: Problem, piece: Values):
+def solver(structure: Structure, problem: Problem, w: Values, coupling=None):
     """Factorizes $M + J^T W J$; returns a function of joint forces and node forces that
-    gives the acceleration and the motion of each node."""
+    gives the acceleration and the motion of each node.
+
+    **Arguments:**
+
+    - `w`: the weights of the rows that are stiff.
+    - `coupling`: the part of the matrix that belongs to contacts between moving links,
+        `(nv, nv, *batch)`; by default it is computed from `w`.
+    """
     tree, where, nv = structure
-    w = stiffnesses(problem.rows, piece)
     armature, stiffness = problem.armature, node_stiffness(tree, where, problem.rows, w)
     on_dofs = dof_stiffness(where, w, nv)
     armature = armature if on_dofs is None else armature + on_dofs
-    if not structure.coupled:
+    if coupling is None and not structure.coupled:
         factored = factor(tree, problem.kin, problem.inertia, armature, stiffness)
         return lambda tau, force: solve(tree, problem.kin, factored, tau, force)
     inertia = problem.inertia.articulated()
     inertia = inertia if stiffness is None else inertia + stiffness
     axes = dof_axes(tree, problem.kin)
     matrix = joint_space_matrix(tree, axes, inertia, armature)
-    matrix = matrix + _coupling(structure, problem, axes, w)
+    if where.moving and coupling is None:
+        rows = problem.rows.moving
+        coupling = weighted_coupling(tree, where, axes, rows, w.moving)
+    matrix = matrix if coupling is None else matrix + coupling
+    if where.balls:
+        left, right = _ball_jacobian(structure, problem, w)
+        matrix = matrix + jnp.sum(left[:, :, None] * right[:, None], axis=0)
     factored = dense_factor(matrix)
 
     def dense(tau, force):
@@ -119,52 +139,6 @@ def solver(structure: Structure, problem: Problem, piece: Values):
         return qdd, descend(tree, joint_motion(tree, problem.kin, qdd))
 
     return dense
-
-
-def _coupling(structure: Structure, problem: Problem, axes: Motion, w: Values):
-    """$J^T W J$ of the rows between moving links, `(nv, nv, *batch)`."""
-    left, right = _ball_jacobian(structure, problem, w)
-    total = jnp.sum(left[:, :, None] * right[:, None], axis=0)
-    if not structure.where.moving:
-        return total
-    # Of the many points that could touch, few do: go through those, each problem of a
-    # batch through its own, as often as the fullest one needs.
-    active = ft.reduce(jnp.add, w.moving) > 0.0
-    rank = jnp.cumsum(active.astype(jnp.int32), axis=0)
-    places = jnp.arange(active.shape[0], dtype=jnp.int32)
-    places = places.reshape(-1, *(1 for _ in active.shape[1:]))
-
-    def add(k, total):
-        chosen = active & (rank == k + 1)
-        index = jnp.sum(jnp.where(chosen, places, 0), axis=0)
-        some = jnp.any(chosen, axis=0)
-        left, right = _point_jacobian(structure, problem, axes, w, index)
-        right = jnp.where(some, right, 0.0)
-        for one, two in zip(left, right):
-            total = total + one[:, None] * two[None]
-        return total
-
-    return lax.fori_loop(0, jnp.max(rank[-1]), add, total)
-
-
-def _point_jacobian(structure: Structure, problem: Problem, axes: Motion, w, index):
-    """Rows `J` and `W J` of one point of each problem: `(3, nv, *batch)`."""
-    tree, where, _ = structure
-    pick = lambda x: jnp.take_along_axis(x, index[None], axis=0)
-    rows = jtu.tree_map(pick, problem.rows.moving)
-    moves = tree.ancestors[:, dof_nodes(tree)].astype(problem.tau.dtype)
-    ends = [np.array([end[k] for end in where.moving]) for k in (0, 1)]
-    masks = [jnp.moveaxis(jnp.asarray(moves[end])[index], -1, 0) for end in ends]
-    rates = [
-        (axes.lin + (axes.ang ^ arm)) * mask for arm, mask in zip(rows.arms, masks)
-    ]
-    rate = rates[1] - rates[0]
-    n, m1, m2 = (v | rate for v in (rows.normal, rows.side1, rows.side2))
-    a, b, c, d = (pick(x) for x in w.moving)
-    wn = n * (a + b + c + d) + m1 * (a - b) + m2 * (c - d)
-    w1 = n * (a - b) + m1 * (a + b)
-    w2 = n * (c - d) + m2 * (c + d)
-    return jnp.stack([n, m1, m2]), jnp.stack([wn, w1, w2])
 
 
 def _ball_jacobian(structure: Structure, problem: Problem, w: Values):
@@ -192,11 +166,19 @@ class Solution(NamedTuple):
 @ft.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def constrained(structure: Structure, problem: Problem) -> Solution:
     """The solution of the convex problem; see the top of the module."""
-    start = pieces(problem.rows, offsets(problem.rows))
-    if not jtu.tree_leaves(start) or not any(x.size for x in jtu.tree_leaves(start)):
-        qdd, _ = solver(structure, problem, start)(problem.tau, problem.force)
-        return Solution(qdd, start)
-    return _newton(structure, problem, start)
+    if not any(x.size for x in jtu.tree_leaves(offsets(problem.rows))):
+        none = pieces(problem.rows, offsets(problem.rows))
+        solve_ = solver(structure, problem, stiffnesses(problem.rows, none))
+        return Solution(solve_(problem.tau, problem.force)[0], none)
+    return _newton(structure, problem)
+
+
+def _without_moving(structure: Structure, problem: Problem):
+    """The problem without contacts between moving links, which are visited one by
+    one."""
+    where = structure.where._replace(moving=())
+    rows = problem.rows._replace(moving=no_points(problem.tau))
+    return structure._replace(where=where), problem._replace(rows=rows)
 
 
 @constrained.defjvp
@@ -216,83 +198,145 @@ def implicit_solve(structure: Structure, problem: Problem, piece: Values, right)
         at = lambda a: -residual(structure, problem, a, piece)
         return jax.jvp(at, (jnp.zeros_like(v),), (v,))[1]
 
-    solve_ = solver(structure, problem, piece)
+    solve_ = solver(structure, problem, stiffnesses(problem.rows, piece))
     inverse = lambda _, b: solve_(b, None)[0]
     return lax.custom_linear_solve(times, right, inverse, symmetric=True)
 
 
-def _newton(structure: Structure, problem: Problem, start: Values) -> Solution:
-    rows = problem.rows
+class _Iterate(NamedTuple):
+    """Where the iteration stands.
+
+    - `before`: the acceleration before `qdd`.
+    - `piece`: of the rows, at `qdd`; without contacts between moving links.
+    - `flipped`: whether one of them was another at `before`.
+    - `active`: whether the problem is not solved yet.
+    """
+
+    qdd: Any
+    before: Any
+    piece: Values
+    flipped: Any
+    active: Any
+    count: Any
+
+
+def _newton(structure: Structure, problem: Problem) -> Solution:
+    alone, rest = _without_moving(structure, problem)
+    rows, moving = rest.rows, bool(structure.where.moving)
     constant = offsets(rows)
     scale = jtu.tree_map(jnp.abs, constant)
 
-    def full_step(piece):
-        pull = forces(rows, piece, constant)
-        on_nodes, on_joints = generalized(
-            structure.tree, structure.where, rows, pull, structure.nv
-        )
-        force = problem.force if on_nodes is None else problem.force + on_nodes
-        tau = problem.tau if on_joints is None else problem.tau + on_joints
-        qdd, motion = solver(structure, problem, piece)(tau, force)
-        return qdd, residuals(structure.where, rows, motion, qdd)
+    def step(now: _Iterate) -> _Iterate:
+        if not moving:
+            return move(now._replace(active=now.active & now.flipped), None)
+        coupling = _couple(structure, problem, now)
+        active = now.active & (now.flipped | coupling.flipped)
+        now = now._replace(active=active)
+        stay = lambda now, _: now
+        return lax.cond(jnp.any(active), move, stay, now, coupling)
 
-    def step(carry):
-        piece, now, changed, count = carry
-        qdd, x = full_step(piece)
-        end = _Point(qdd, x, piece, constant)
-        full = lambda now, end: (end, jnp.ones_like(qdd[0]))
-        search = lambda now, end: _searched(rows, now, end, changed, count)
-        now, share = lax.cond(count < _FULL_STEPS, full, search, now, end)
-        piece, flipped = _update(rows, piece, now.x, scale)
-        return piece, now, changed & (flipped | (share < 1.0)), count + 1
+    def move(now: _Iterate, coupling: Coupling | None) -> _Iterate:
+        def full():
+            return qdd, residuals(alone.where, rows, motion, qdd), jnp.ones_like(qdd[0])
 
-    def going(carry):
-        return jnp.any(carry[2]) & (carry[3] < _FULL_STEPS + _SEARCHED_STEPS)
+        def search():
+            return _searched(structure, problem, now, qdd)
 
-    now = _Point(jnp.zeros_like(problem.tau), constant, start, constant)
-    changed = jnp.ones(problem.tau.shape[1:], bool)
-    piece, now, _, _ = lax.while_loop(going, step, (start, now, changed, 0))
-    return Solution(now.qdd, piece)
+        qdd, motion = _full_step(alone, rest, constant, now.piece, coupling)
+        qdd, x, share = lax.cond(now.count < _FULL_STEPS, full, search)
+        piece, flipped = _update(rows, now.piece, x, scale)
+        flipped = flipped | (share < 1.0)
+        return _Iterate(qdd, now.qdd, piece, flipped, now.active, now.count + 1)
+
+    def going(now: _Iterate):
+        open_ = now.active if moving else now.active & now.flipped
+        return jnp.any(open_) & (now.count < _FULL_STEPS + _SEARCHED_STEPS)
+
+    zero = jnp.zeros_like(problem.tau)
+    all_ = jnp.ones(zero.shape[1:], bool)
+    first = _Iterate(zero, zero, pieces(rows, constant), all_, all_, 0)
+    last = lax.while_loop(going, step, first)
+    return Solution(last.qdd, _all_pieces(structure, problem, last))
 
 
-class _Point(NamedTuple):
-    r"""A point of the iteration. After a full step on pieces `piece`, row forces with
-    $M a - \tau = J^T f$ are those of the pieces; after a searched one they are
-    `pull`."""
+def _without_moving(structure: Structure, problem: Problem):
+    """The problem without contacts between moving links, which are visited one by
+    one."""
+    where = structure.where._replace(moving=())
+    rows = problem.rows._replace(moving=no_points(problem.tau))
+    return structure._replace(where=where), problem._replace(rows=rows)
+
+
+def _couple(structure: Structure, problem: Problem, now: _Iterate) -> Coupling:
+    tree, where, _ = structure
+    axes = dof_axes(tree, problem.kin)
+    points = problem.rows.moving
+    return newton_coupling(tree, where, axes, points, now.before, now.qdd)
+
+
+def _all_pieces(structure: Structure, problem: Problem, last: _Iterate) -> Values:
+    if not structure.where.moving:
+        return last.piece
+    rows, motion = problem.rows, _motion(structure, problem, last.qdd)
+    x = residuals(structure.where, rows, motion, last.qdd)
+    return last.piece._replace(moving=edge_pieces(rows.moving.weight, x.moving))
+
+
+def _full_step(structure, problem, constant: Values, piece: Values, coupling):
+    """The minimum as if the pieces were these everywhere, and the motion of each
+    node."""
+    tree, where, nv = structure
+    pull = forces(problem.rows, piece, constant)
+    on_nodes, on_joints = generalized(tree, where, problem.rows, pull, nv)
+    force = problem.force if on_nodes is None else problem.force + on_nodes
+    tau = problem.tau if on_joints is None else problem.tau + on_joints
+    matrix = None
+    if coupling is not None:
+        matrix, tau = coupling.matrix, tau + coupling.pull
+    w = stiffnesses(problem.rows, piece)
+    return solver(structure, problem, w, matrix)(tau, force)
+
+
+def _searched(structure: Structure, problem: Problem, now: _Iterate, end):
+    """A step towards `end` as long as the cost decreases, where a problem is active."""
+    tree_map = jtu.tree_map
+
+    def at(qdd):
+        motion = _motion(structure, problem, qdd)
+        x = residuals(structure.where, problem.rows, motion, qdd)
+        return x, _balance(structure, problem, motion, qdd, None, None)
+
+    both = jax.vmap(at)(jnp.stack([now.qdd, end]))
+    (x, left), (x_end, left_end) = (tree_map(lambda y: y[k], both) for k in (0, 1))
+    dx = tree_map(jnp.subtract, x_end, x)
+    line = _Line(end - now.qdd, left, left_end - left, x, dx)
+    share = jnp.where(now.active, _line_search(problem.rows, line), 0.0)
+    x = tree_map(lambda a, b: a + share[None] * b, x, dx)
+    x = x._replace(moving=tuple(y[:0] for y in x.moving))
+    return now.qdd + share[None] * line.qdd, x, share
+
+
+class _Line(NamedTuple):
+    """Along a step: its direction; the balance of joint forces without rows and the
+    residuals of the rows, where it starts and their changes up to its end."""
 
     qdd: Any
+    left: Any
+    dleft: Any
     x: Values
-    piece: Values
-    pull: Values
-
-
-def _searched(rows: Rows, now: _Point, end: _Point, changed, count):
-    """A step as long as the cost decreases, where a problem is not yet solved."""
-    before = forces(rows, now.piece, now.x)
-    first = count == _FULL_STEPS
-    pull = jtu.tree_map(lambda a, b: jnp.where(first, a, b), before, now.pull)
-    now = now._replace(pull=pull)
-    end = end._replace(pull=forces(rows, end.piece, end.x))
-    share = jnp.where(changed, _line_search(rows, now, end), 0.0)
-    move = lambda a, b: a + share[None] * (b - a)
-    x = jtu.tree_map(move, now.x, end.x)
-    pull = jtu.tree_map(move, now.pull, end.pull)
-    return _Point(move(now.qdd, end.qdd), x, end.piece, pull), share
+    dx: Values
 
 
 @stage
-def _line_search(rows: Rows, now: _Point, end: _Point):
+def _line_search(rows: Rows, line: _Line):
     """Where the cost is least between two points, as a share of the way, at most 1."""
-    leaves = jtu.tree_leaves
-    sub = lambda a, b: jtu.tree_map(jnp.subtract, a, b)
-    dx, dpull = sub(end.x, now.x), sub(end.pull, now.pull)
 
     def slope(share):
-        along = lambda a, b: a + share[None] * b
-        x = jtu.tree_map(along, now.x, dx)
-        pull = jtu.tree_map(along, now.pull, dpull)
-        gap = sub(pull, forces(rows, pieces(rows, x), x))
-        return sum(jnp.sum(a * b, axis=0) for a, b in zip(leaves(dx), leaves(gap)))
+        x = jtu.tree_map(lambda a, b: a + share[None] * b, line.x, line.dx)
+        force = forces(rows, pieces(rows, x), x)
+        pairs = zip(jtu.tree_leaves(line.dx), jtu.tree_leaves(force), strict=True)
+        work = sum(jnp.sum(a * b, axis=0) for a, b in pairs)
+        return -jnp.sum(line.qdd * (line.left + share[None] * line.dleft), 0) - work
 
     def bisect(_, bounds):
         low, high = bounds
@@ -300,24 +344,18 @@ def _line_search(rows: Rows, now: _Point, end: _Point):
         rising = slope(middle) > 0.0
         return jnp.where(rising, low, middle), jnp.where(rising, middle, high)
 
-    one = jnp.ones_like(now.qdd[0])
+    one = jnp.ones_like(line.qdd[0])
     low, high = lax.fori_loop(0, 40, bisect, (0.0 * one, one))
     return jnp.where(slope(one) <= 0.0, 1.0, 0.5 * (low + high))
 
 
 def _update(rows: Rows, old: Values, x: Values, scale: Values):
     """New pieces, and whether any row of each problem changed beyond rounding."""
-    new = pieces(rows, x)
-    tiny = 64 * float(jnp.finfo(x.lower.dtype).eps)
-
-    def flip(new, old, x, scale):
-        real = (new != old) & (jnp.abs(x) > tiny * (scale + jnp.abs(x - scale)))
-        return jnp.where(real, new, old), jnp.any(real, axis=0)
-
-    pairs = [
-        flip(*leaves)
-        for leaves in zip(*map(jtu.tree_leaves, (new, old, x, scale)), strict=True)
-    ]
-    changed = ft.reduce(jnp.logical_or, [pair[1] for pair in pairs])
-    structure = jtu.tree_structure(new)
-    return jtu.tree_unflatten(structure, [pair[0] for pair in pairs]), changed
+    trees = (pieces(rows, x), old, x, scale)
+    found = []
+    for leaves in zip(*map(jtu.tree_leaves, trees), strict=True):
+        any_, real = flips(*leaves)
+        found.append((jnp.where(real, *leaves[:2]), any_))
+    changed = ft.reduce(jnp.logical_or, [any_ for _, any_ in found])
+    new = jtu.tree_unflatten(jtu.tree_structure(old), [piece for piece, _ in found])
+    return new, changed
