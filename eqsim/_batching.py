@@ -37,7 +37,7 @@ from ._staging import staged
 _Leaves = tuple[Any, ...]
 
 # Environments per tile: the arrays of a step on one tile stay in the cache of a core.
-_TILE = 256
+_TILE = 128
 
 
 def batch_last(fn: Callable) -> Callable:

@@ -35,7 +35,6 @@ from ..model import Tree
 from ..spatial import Force, Motion, RigidInertia
 from ._active import (
     dof_stiffness,
-    edge_pieces,
     flips,
     forces,
     generalized,
@@ -170,15 +169,7 @@ def constrained(structure: Structure, problem: Problem) -> Solution:
         none = pieces(problem.rows, offsets(problem.rows))
         solve_ = solver(structure, problem, stiffnesses(problem.rows, none))
         return Solution(solve_(problem.tau, problem.force)[0], none)
-    return _newton(structure, problem)
-
-
-def _without_moving(structure: Structure, problem: Problem):
-    """The problem without contacts between moving links, which are visited one by
-    one."""
-    where = structure.where._replace(moving=())
-    rows = problem.rows._replace(moving=no_points(problem.tau))
-    return structure._replace(where=where), problem._replace(rows=rows)
+    return _newton(structure, problem, None)
 
 
 @constrained.defjvp
@@ -220,7 +211,7 @@ class _Iterate(NamedTuple):
     count: Any
 
 
-def _newton(structure: Structure, problem: Problem) -> Solution:
+def _newton(structure: Structure, problem: Problem, start) -> Solution:
     alone, rest = _without_moving(structure, problem)
     rows, moving = rest.rows, bool(structure.where.moving)
     constant = offsets(rows)
@@ -252,11 +243,16 @@ def _newton(structure: Structure, problem: Problem) -> Solution:
         open_ = now.active if moving else now.active & now.flipped
         return jnp.any(open_) & (now.count < _FULL_STEPS + _SEARCHED_STEPS)
 
-    zero = jnp.zeros_like(problem.tau)
-    all_ = jnp.ones(zero.shape[1:], bool)
-    first = _Iterate(zero, zero, pieces(rows, constant), all_, all_, 0)
-    last = lax.while_loop(going, step, first)
-    return Solution(last.qdd, _all_pieces(structure, problem, last))
+    x, all_ = constant, jnp.ones(problem.tau.shape[1:], bool)
+    if start is None:
+        start = jnp.zeros_like(problem.tau)
+    else:
+        x = residuals(alone.where, rows, _motion(structure, problem, start), start)
+    first = _Iterate(start, start, pieces(rows, x), all_, all_, 0)
+    qdd = lax.while_loop(going, step, first).qdd
+    motion = _motion(structure, problem, qdd)
+    x = residuals(structure.where, problem.rows, motion, qdd)
+    return Solution(qdd, pieces(problem.rows, x))
 
 
 def _without_moving(structure: Structure, problem: Problem):
@@ -272,14 +268,6 @@ def _couple(structure: Structure, problem: Problem, now: _Iterate) -> Coupling:
     axes = dof_axes(tree, problem.kin)
     points = problem.rows.moving
     return newton_coupling(tree, where, axes, points, now.before, now.qdd)
-
-
-def _all_pieces(structure: Structure, problem: Problem, last: _Iterate) -> Values:
-    if not structure.where.moving:
-        return last.piece
-    rows, motion = problem.rows, _motion(structure, problem, last.qdd)
-    x = residuals(structure.where, rows, motion, last.qdd)
-    return last.piece._replace(moving=edge_pieces(rows.moving.weight, x.moving))
 
 
 def _full_step(structure, problem, constant: Values, piece: Values, coupling):
