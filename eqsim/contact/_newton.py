@@ -169,7 +169,7 @@ def constrained(structure: Structure, problem: Problem) -> Solution:
         none = pieces(problem.rows, offsets(problem.rows))
         solve_ = solver(structure, problem, stiffnesses(problem.rows, none))
         return Solution(solve_(problem.tau, problem.force)[0], none)
-    return _newton(structure, problem, None)
+    return _newton(structure, problem)
 
 
 @constrained.defjvp
@@ -211,7 +211,7 @@ class _Iterate(NamedTuple):
     count: Any
 
 
-def _newton(structure: Structure, problem: Problem, start) -> Solution:
+def _newton(structure: Structure, problem: Problem) -> Solution:
     alone, rest = _without_moving(structure, problem)
     rows, moving = rest.rows, bool(structure.where.moving)
     constant = offsets(rows)
@@ -243,12 +243,8 @@ def _newton(structure: Structure, problem: Problem, start) -> Solution:
         open_ = now.active if moving else now.active & now.flipped
         return jnp.any(open_) & (now.count < _FULL_STEPS + _SEARCHED_STEPS)
 
-    x, all_ = constant, jnp.ones(problem.tau.shape[1:], bool)
-    if start is None:
-        start = jnp.zeros_like(problem.tau)
-    else:
-        x = residuals(alone.where, rows, _motion(structure, problem, start), start)
-    first = _Iterate(start, start, pieces(rows, x), all_, all_, 0)
+    zero, all_ = jnp.zeros_like(problem.tau), jnp.ones(problem.tau.shape[1:], bool)
+    first = _Iterate(zero, zero, pieces(rows, constant), all_, all_, 0)
     qdd = lax.while_loop(going, step, first).qdd
     motion = _motion(structure, problem, qdd)
     x = residuals(structure.where, problem.rows, motion, qdd)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from .._staging import stage
 from ..kinematics._forward import Kinematics
-from ..model import JointKind, System, take
+from ..model import JointKind, System, take, take_difference, Tree
 from ..spatial import (
     logarithm,
     Motion,
@@ -91,6 +91,7 @@ def friction_dofs(sys: System) -> list[int]:
 
 @stage
 def point_rows(
+    tree: Tree,
     plan: ContactPlan,
     kin: Kinematics,
     points: ContactPoints,
@@ -125,8 +126,13 @@ def point_rows(
             arms, speed = (arm, arm), take(velocity, nodes).at(arm)
         else:
             one, two = [end[0] for end in ends], [end[1] for end in ends]
-            arms = pos - take(kin.origin, one), pos - take(kin.origin, two)
-            speed = take(velocity, two).at(arms[1]) - take(velocity, one).at(arms[0])
+            roots = [[tree.roots[node] for node in side] for side in (one, two)]
+            arms = tuple(pos - take(kin.origin, root) for root in roots)
+            if roots[0] == roots[1]:
+                speed = take_difference(velocity, two, one).at(arms[0])
+            else:
+                speed = take(velocity, two).at(arms[1])
+                speed = speed - take(velocity, one).at(arms[0])
         offsets = (
             damping * (normal | speed) + spring,
             damping * (side1 | speed),

@@ -84,6 +84,21 @@ def _select(x, index: tuple[int, ...]):
     return _product(matrix, x)
 
 
+def take_difference(tree, index, minus):
+    """`x[index] - x[minus]` for every array of a tree, with static indices."""
+    rows = np.arange(len(index))
+
+    def one(x):
+        if len(index) * x.shape[0] == 0 or x.shape[0] > _LARGEST_PRODUCT:
+            return _take(x, tuple(index)) - _take(x, tuple(minus))
+        matrix = np.zeros((len(index), x.shape[0]), x.dtype)
+        np.add.at(matrix, (rows, np.asarray(index)), 1.0)
+        np.add.at(matrix, (rows, np.asarray(minus)), -1.0)
+        return _product(matrix, x)
+
+    return jtu.tree_map(one, tree)
+
+
 def _product(matrix: np.ndarray, x):
     out = jnp.asarray(matrix) @ x.reshape(x.shape[0], math.prod(x.shape[1:]))
     return out.reshape(matrix.shape[0], *x.shape[1:])

@@ -142,7 +142,7 @@ def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
         carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
         points = detect(sys, plan, constants.geoms, kin, carriers)
         anchored, moving = point_rows(
-            plan, kin, points, constants.contacts, speed.velocity
+            nodes, plan, kin, points, constants.contacts, speed.velocity
         )
     weights = constants.weights.dof
     limits = joint_rows(sys, constants.joints, weights, q, qd)
