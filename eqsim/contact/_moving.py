@@ -161,7 +161,8 @@ def _bits(tree: Tree, where: Layout) -> _Table:
     nv = moves.shape[1]
     padded = np.zeros((tree.size, -(-nv // 32), 32), np.uint32)
     padded.reshape(tree.size, -1)[:, :nv] = moves
-    words = np.sum(padded << np.arange(32, dtype=np.uint32), axis=-1, dtype=np.uint32)
+    bits = padded << np.arange(32, dtype=np.uint32)
+    words = np.asarray(np.sum(bits, axis=-1, dtype=np.uint32))
     ends = [words[[end[k] for end in where.moving]].T for k in (0, 1)]
     return _Table(np.stack(ends), nv)
 
