@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, strategies as st
 
-from eqsim.model import accumulate, put, take
+from eqsim.model import accumulate, put, take, take_difference
 
 
 size = 6
@@ -13,6 +13,14 @@ indices = st.lists(st.integers(0, size - 1), max_size=8)
 def test_take(index):
     x = jnp.arange(2.0 * size).reshape(size, 2)
     assert np.array_equal(take(x, index), np.asarray(x)[np.array(index, int)])
+
+
+@given(st.lists(st.tuples(*2 * [st.integers(0, size - 1)]), max_size=20))
+def test_take_difference(pairs):
+    x = jnp.arange(2.0 * size).reshape(size, 2) ** 2
+    one, two = ([pair[k] for pair in pairs] for k in (0, 1))
+    expected = np.asarray(x)[np.array(one, int)] - np.asarray(x)[np.array(two, int)]
+    assert np.array_equal(take_difference(x, one, two), expected)
 
 
 @given(st.permutations(range(size)), st.integers(0, size))

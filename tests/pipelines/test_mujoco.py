@@ -226,13 +226,35 @@ def test_contacts_between_links_only():
     text = text.replace('euler="90 0 20"', 'contype="0" conaffinity="0"')
     model, sys = both(text)
     data = draw(model, 4, 0.03)
-    ours = jax.jit(
-        jax.vmap(
-            lambda q, qd, act, ctrl: PIPELINE.acceleration(sys, State(q, qd, act), ctrl)
-        )
-    )(*stacked(data))
-    for d in data:
-        mujoco.mj_forward(model, d)
+    ours, theirs = solutions(model, sys, data)
     assert all(np.all(d.contact.geom > 0) for d in data)
     assert sum(d.ncon for d in data) >= 2
-    np.testing.assert_allclose(ours, np.stack([d.qacc for d in data]), 1e-8, 1e-8)
+    np.testing.assert_allclose(ours, theirs, 1e-8, 1e-8)
+
+
+def test_pile():
+    """Many contacts at once, of more degrees of freedom than an integer has bits."""
+    ball = """<body pos="{} 0 {}"><freejoint/><geom size=".1" friction=".4"/></body>"""
+    pile = "".join(ball.format(0.01 * (k % 3), 0.09 + 0.18 * k) for k in range(7))
+    plane = """<geom type="plane" size="1 1 1"/>"""
+    text = f"<mujoco><worldbody>{plane}{pile}</worldbody></mujoco>"
+    model, sys = both(text)
+    data = draw(model, 4, 0.02)
+    ours, theirs = solutions(model, sys, data)
+    assert model.nv > 32 and max(d.ncon for d in data) >= 6
+    assert len({d.ncon for d in data}) > 1
+    scale = np.max(np.abs(theirs))
+    np.testing.assert_allclose(ours, theirs, 1e-8, 1e-8 * scale)
+
+
+def solutions(model, sys, data):
+    """Accelerations: ours, and those of MuJoCo."""
+
+    @jax.jit
+    @jax.vmap
+    def solve(q, qd, act, ctrl):
+        return PIPELINE.acceleration(sys, State(q, qd, act), ctrl)
+
+    for d in data:
+        mujoco.mj_forward(model, d)
+    return solve(*stacked(data)), np.stack([d.qacc for d in data])
