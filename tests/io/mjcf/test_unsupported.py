@@ -340,5 +340,5 @@ def test_long_lists_are_shortened():
 
 def test_table_in_the_docs_is_up_to_date():
     page = pathlib.Path(__file__).parents[3] / "docs" / "mjcf-support.md"
-    text = "The table has changed: write eqsim.io.support_table() to the page again."
+    text = "The table has changed: run `make docs-tables`."
     assert page.read_text() == support_table(), text
