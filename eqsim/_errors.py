@@ -1,7 +1,7 @@
 """What went wrong, and what to do about it.
 
-Three moments, three means. *Construction*: `__check_init__` raises `ValueError`, about
-shapes and static facts. *Tracing*: public functions raise `ValueError`, for instance by
+Three moments, three means. *Building* a robot: `validate` raises `ValueError`, about
+its values and static facts. *Tracing*: public functions raise `ValueError`, for instance by
 `check_shape`. *Running*: the edge (`rollout`) raises a text of `RESULTS`.
 """
 

@@ -23,7 +23,8 @@ def scan(
     weights of its joints. XLA leaves that inside the loop, and reverse mode goes
     through it once per step. Here it is done once, and so is its derivative.
 
-    **Arguments:** as those of `jax.lax.scan`; carry and `xs` hold arrays.
+    **Arguments:** as the first four of `jax.lax.scan`; carry and `xs` hold arrays, and
+    `xs` at least one row.
 
     **Returns:** the last carry, and the stacked second outputs of `fn`.
     """

@@ -183,12 +183,23 @@ def _discover(group: str, path: list[str] | None) -> list[Plugin]:
 
 
 def _discover_standard(group: str, folders: list[str]) -> list[Plugin]:
-    return [
-        Plugin(point.name, point.value, _normalize(package.name), package.version)
-        for package in importlib.metadata.distributions(path=folders)
-        for point in package.entry_points
-        if point.group == group
-    ]
+    found = []
+    for package in importlib.metadata.distributions(path=folders):
+        try:
+            points = list(package.entry_points)
+        except Exception as error:  # Whatever a broken file of another package raises.
+            warnings.warn(
+                f"The plugins of {package.name!r} could not be read: {error}.",
+                PluginWarning,
+                stacklevel=5,
+            )
+            continue
+        found += [
+            Plugin(point.name, point.value, _normalize(package.name), package.version)
+            for point in points
+            if point.group == group
+        ]
+    return found
 
 
 def _by_name(group: str, plugins: list[Plugin]) -> dict[str, Plugin]:

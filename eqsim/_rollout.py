@@ -64,7 +64,8 @@ def rollout(
         `eqx.filter_vmap`. By default all share one.
     - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by
         default everything.
-    - `throw`: whether to raise an error if a last state is not finite.
+    - `throw`: whether to raise an error if a last state is not finite; without effect
+        inside another transformation.
 
     **Returns:** a `Trajectory`; with `collect`, the pair of what was kept and the last
     state.
@@ -75,6 +76,16 @@ def rollout(
     """
     if length < 1:
         raise ValueError(f"A rollout of length {length}; at least one step is needed.")
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        raise ValueError(
+            f"`key` has type {key.dtype}: a key of `jax.random.key` is expected, not one "
+            "of the older `jax.random.PRNGKey`."
+        )
+    if key.ndim == 0 and env_axes is not None:
+        raise ValueError(
+            "`env_axes` tells how environments differ, but one key runs one environment. "
+            "Pass as many keys as environments."
+        )
     if key.ndim > 1:
         raise ValueError(
             f"`key` has shape {key.shape}: one key or a vector of keys is expected. "
@@ -85,8 +96,9 @@ def rollout(
         return _batched(env, policy, key, state, length, env_axes, collect)
     validate(env.sys)
     out = _compiled(env, policy, key, state, length, env_axes, collect)
-    if throw:
-        _raise_if_not_finite(out.last if isinstance(out, Trajectory) else out[1])
+    last = out.last if isinstance(out, Trajectory) else out[1]
+    if throw and not isinstance(last.q, Tracer):
+        _raise_if_not_finite(last)
     return out
 
 

@@ -187,6 +187,21 @@ def test_wrong_calls():
         eqsim.rollout(heavy, nothing, jr.key(0), 1)
 
 
+def test_wrong_keys():
+    env, policy = eqsim.make("inverted_pendulum"), lambda obs, key: jnp.zeros(1)
+    # Under the type checker of the tests, the annotation refuses it first.
+    with pytest.raises((ValueError, TypeError), match="key"):
+        eqsim.rollout(env, policy, jax.random.PRNGKey(0), 1)
+    with pytest.raises(ValueError, match="one key runs one environment"):
+        eqsim.rollout(env, policy, jax.random.key(0), 1, env_axes=eqx.if_array(0))
+
+
+def test_inside_jit_with_nothing_traced():
+    env, policy = eqsim.make("inverted_pendulum"), lambda obs, key: jnp.zeros(1)
+    run = lambda: eqsim.rollout(env, policy, jax.random.key(0), 1).last.q
+    np.testing.assert_allclose(jax.jit(run)(), run(), rtol=1e-12)
+
+
 def test_not_finite():
     with pytest.raises(FloatingPointError, match="NaN or infinite.*reduce `sys.dt`"):
         eqsim.rollout(ENV, not_a_number, jr.key(0), 2)

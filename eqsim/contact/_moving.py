@@ -2,11 +2,11 @@
 
 Of the many points that could touch, few do. They are visited one after the other, each
 problem of a batch going through its own, as often as the fullest one needs: none is
-left out, however many there are.
+left out, however many there are. The Jacobians of the first few are kept from one
+Newton step to the next.
 """
 
 import functools as ft
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,6 +20,10 @@ from ..model import Tree
 from ..spatial import Motion, Vec3
 from ._active import edge_forces, edge_pieces, edge_weights, edges, flips, Layout
 from ._rows import PointRows
+
+
+# So many contacts of each problem are kept.
+_STORED = 6
 
 
 class Contact(NamedTuple):
@@ -48,36 +52,72 @@ class Coupling(NamedTuple):
     flipped: Any
 
 
-def visit(tree: Tree, where: Layout, axes: Motion, rows: PointRows, fn: Callable, init):
-    """Folds `fn(carry, contact, index)` over the contacts that exist; `index` tells for
-    each problem which of the points it is."""
-    exists = rows.weight > 0.0
-    count = jnp.cumsum(exists.astype(jnp.int32), axis=0)
-    rank = jnp.where(exists, count, 0)
+class Touching(NamedTuple):
+    """The contacts that exist: for each point, its number among those of its problem,
+    from 1 on (0: it does not touch); how many the fullest problem has; and the first
+    few, ready for use, along a leading axis."""
+
+    rank: Any
+    count: Any
+    first: Contact
+
+
+def touching(tree: Tree, where: Layout, axes: Motion, rows: PointRows) -> Touching:
+    """Finds the contacts that exist, in each problem of a batch."""
+    rank, count = _ranks(rows.weight)
+    like = axes.ang.x + rows.weight[:1]
+    stack = lambda x: jnp.zeros((_STORED, *x.shape), x.dtype)
+    jac, row = stack(like), stack(like[:1])
+    init = Contact((jac, jac, jac), (row, row, row), row)
     table = _bits(tree, where)
 
-    def step(k, carry):
-        index, row = _pick(rows, rank, k)
-        return fn(carry, _contact(table, axes, row, index), index)
+    def store(k, first):
+        contact = _contact(table, axes, *_pick(rows, rank, k))
+        put = lambda every, x: lax.dynamic_update_index_in_dim(every, x, k, 0)
+        return jtu.tree_map(put, first, contact)
 
-    return lax.fori_loop(0, jnp.max(count[-1]), step, init)
+    first = lax.fori_loop(0, jnp.minimum(count, _STORED), store, init)
+    return Touching(rank, count, first)
 
 
 def newton_coupling(
-    tree: Tree, where: Layout, axes: Motion, rows: PointRows, before, qdd
+    tree: Tree, where: Layout, axes: Motion, rows: PointRows, now: Touching, before, qdd
 ) -> Coupling:
     """The contribution to a Newton step at `qdd`; `before` is the point at which the
     pieces were read off last."""
-    init = _nothing(qdd)
-    return visit(tree, where, axes, rows, ft.partial(_add_newton, before, qdd), init)
+    table = _bits(tree, where)
+
+    def step(k, total):
+        stored = lambda: jtu.tree_map(
+            lambda x: lax.dynamic_index_in_dim(x, k, 0, keepdims=False), now.first
+        )
+        found = lambda: _contact(table, axes, *_pick(rows, now.rank, k))
+        contact = lax.cond(k < _STORED, stored, found)
+        return _add_newton(before, qdd, total, contact)
+
+    return lax.fori_loop(0, now.count, step, _nothing(qdd))
 
 
 def weighted_coupling(tree: Tree, where: Layout, axes: Motion, rows: PointRows, w):
     """$J^T W J$ of given weights of the edges."""
     rows = rows._replace(weight=ft.reduce(jnp.add, w))
+    rank, count = _ranks(rows.weight)
+    table = _bits(tree, where)
+
+    def step(k, total):
+        row, index = _pick(rows, rank, k)
+        contact = _contact(table, axes, row, index)
+        weights = [jnp.where(row.weight > 0.0, x, 0.0) for x in _at(w, index)]
+        return _add_weighted(total, contact, weights)
+
     init = _nothing(axes.ang.x + rows.weight[:1]).matrix
-    add = lambda total, contact, index: _add_weighted(total, contact, _at(w, index))
-    return visit(tree, where, axes, rows, add, init)
+    return lax.fori_loop(0, count, step, init)
+
+
+def _ranks(weight):
+    exists = weight > 0.0
+    count = jnp.cumsum(exists.astype(jnp.int32), axis=0)
+    return jnp.where(exists, count, 0), jnp.max(count[-1])
 
 
 def _nothing(like) -> Coupling:
@@ -86,8 +126,7 @@ def _nothing(like) -> Coupling:
 
 
 @stage
-def _add_newton(before, qdd, total: Coupling, contact: Contact, index) -> Coupling:
-    del index
+def _add_newton(before, qdd, total: Coupling, contact: Contact) -> Coupling:
     w, x = contact.weight, contact.residuals(qdd)
     old, new = edge_pieces(w, contact.residuals(before)), edge_pieces(w, x)
     offsets = edges(*contact.offsets)
@@ -130,15 +169,15 @@ def _at(tree, index):
 
 
 @stage
-def _pick(rows: PointRows, rank, k) -> tuple[Any, PointRows]:
-    """The contact number `k` of each problem: which point it is, and its row."""
+def _pick(rows: PointRows, rank, k) -> tuple[PointRows, Any]:
+    """The row of contact number `k` of each problem, and which point it is."""
     places = jnp.arange(rank.shape[0], dtype=jnp.int32)
     places = places.reshape(-1, *(1 for _ in rank.shape[1:]))
     chosen = rank == k + 1
     index = jnp.max(jnp.where(chosen, places, 0), axis=0)
     row = _at(rows, index)
     some = jnp.any(chosen, axis=0)
-    return index, row._replace(weight=jnp.where(some, row.weight, 0.0))
+    return row._replace(weight=jnp.where(some, row.weight, 0.0)), index
 
 
 class _Table:

@@ -46,7 +46,7 @@ from ._active import (
     stiffnesses,
     Values,
 )
-from ._moving import Coupling, newton_coupling, weighted_coupling
+from ._moving import Coupling, newton_coupling, touching, weighted_coupling
 from ._rows import no_points, Rows
 
 
@@ -213,14 +213,15 @@ class _Iterate(NamedTuple):
 
 def _newton(structure: Structure, problem: Problem) -> Solution:
     alone, rest = _without_moving(structure, problem)
-    rows, moving = rest.rows, bool(structure.where.moving)
+    rows = rest.rows
     constant = offsets(rows)
     scale = jtu.tree_map(jnp.abs, constant)
+    couple = _coupler(structure, problem)
 
     def step(now: _Iterate) -> _Iterate:
-        if not moving:
+        if couple is None:
             return move(now._replace(active=now.active & now.flipped), None)
-        coupling = _couple(structure, problem, now)
+        coupling = couple(now)
         active = now.active & (now.flipped | coupling.flipped)
         now = now._replace(active=active)
         stay = lambda now, _: now
@@ -240,7 +241,7 @@ def _newton(structure: Structure, problem: Problem) -> Solution:
         return _Iterate(qdd, now.qdd, piece, flipped, now.active, now.count + 1)
 
     def going(now: _Iterate):
-        open_ = now.active if moving else now.active & now.flipped
+        open_ = now.active & now.flipped if couple is None else now.active
         return jnp.any(open_) & (now.count < _FULL_STEPS + _SEARCHED_STEPS)
 
     zero, all_ = jnp.zeros_like(problem.tau), jnp.ones(problem.tau.shape[1:], bool)
@@ -259,11 +260,14 @@ def _without_moving(structure: Structure, problem: Problem):
     return structure._replace(where=where), problem._replace(rows=rows)
 
 
-def _couple(structure: Structure, problem: Problem, now: _Iterate) -> Coupling:
+def _coupler(structure: Structure, problem: Problem):
+    """A function that gives what contacts between moving links add at an iterate."""
     tree, where, _ = structure
-    axes = dof_axes(tree, problem.kin)
-    points = problem.rows.moving
-    return newton_coupling(tree, where, axes, points, now.before, now.qdd)
+    if not where.moving:
+        return None
+    args = tree, where, dof_axes(tree, problem.kin), problem.rows.moving
+    found = touching(*args)
+    return lambda now: newton_coupling(*args, found, now.before, now.qdd)
 
 
 def _full_step(structure, problem, constant: Values, piece: Values, coupling):

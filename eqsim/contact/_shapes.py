@@ -38,13 +38,16 @@ class Point(NamedTuple):
     valid: Any = None
 
 
-def unit(v: Vec3) -> Vec3:
-    """`v` at unit length; the x axis, with derivative zero, where `v` is zero."""
+def unit(v: Vec3, fallback: Vec3 | None = None) -> Vec3:
+    """`v` at unit length; where `v` is zero but for rounding, `fallback` (by default
+    the x axis), with derivative zero."""
     square = v | v
-    tiny = square < 1e-24
-    scale = 1.0 / jnp.sqrt(jnp.where(tiny, 1.0, square))
-    scale = jnp.where(tiny, 0.0, scale)
-    return Vec3(v.x * scale + jnp.where(tiny, 1.0, 0.0), v.y * scale, v.z * scale)
+    tiny = square < (64 * float(jnp.finfo(square.dtype).eps)) ** 2
+    scale = jnp.where(tiny, 0.0, 1.0 / jnp.sqrt(jnp.where(tiny, 1.0, square)))
+    if fallback is None:
+        one, zero = jnp.ones_like(square), jnp.zeros_like(square)
+        fallback = Vec3(one, zero, zero)
+    return Vec3(*(a * scale + jnp.where(tiny, b, 0.0) for a, b in zip(v, fallback)))
 
 
 def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:
@@ -81,19 +84,15 @@ def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
 
 
 def plane_box(plane: Shape, box: Shape) -> list[Point]:
-    """The corners below the centre, of which the first four that are near count."""
+    """The corners below the centre: at most four."""
     normal = plane.pose.rot.columns[2]
-    corners, count = [], 0.0
+    points = []
     for k in range(8):
         signs = (1.0 if k & (1 << axis) else -1.0 for axis in range(3))
         local = Vec3(*(s * size for s, size in zip(signs, box.size)))
         corner = box.pose.rot @ local
         point = _plane_point(plane, box.pose.pos + corner, 0.0)
-        corners.append((point, (normal | corner) <= 0.0))
-    points = []
-    for point, below in corners:
-        points.append(point._replace(valid=below & (count < 4.0)))
-        count = count + jnp.where(below, 1.0, 0.0)
+        points.append(point._replace(valid=(normal | corner) < 0.0))
     return points
 
 
@@ -102,11 +101,10 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
     normal = plane.pose.rot.columns[2]
     axis, radius = cylinder.pose.rot.columns[2], cylinder.size.x
     slope = normal | axis
-    axis = axis * jnp.where(slope > 0.0, -1.0, 1.0)
-    slope = -jnp.abs(slope)
     # The direction in the disk that leads down: -normal without its part along the
-    # axis.
+    # axis. It does not depend on the sign of the axis, which then turns down.
     down = (axis * slope) - normal
+    axis = axis * jnp.where(slope > 0.0, -1.0, 1.0)
     square = down | down
     flat = square < 1e-24
     scale = radius / jnp.sqrt(jnp.where(flat, 1.0, square))
@@ -121,16 +119,20 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
     return [lowest, at(down - half), at(back + side), at(back - side)]
 
 
-def _spheres(center1: Vec3, radius1, center2: Vec3, radius2) -> Point:
+def _spheres(a: Shape, center1: Vec3, b: Shape, center2: Vec3) -> Point:
+    """Spheres about points of two shapes. Where the points coincide, the normal is at
+    right angles to the z axes of both (as in MuJoCo's `mjraw_SphereSphere`)."""
+    radius1, radius2 = a.size.x, b.size.x
     apart = center2 - center1
-    normal = unit(apart)
+    across = a.pose.rot.columns[2] ^ b.pose.rot.columns[2]
+    normal = unit(apart, unit(across))
     dist = safe_sqrt(apart | apart) - radius1 - radius2
     return Point(dist, center1 + (normal * (radius1 + 0.5 * dist)), normal)
 
 
 def sphere_sphere(a: Shape, b: Shape) -> list[Point]:
     """One point."""
-    return [_spheres(a.pose.pos, a.size.x, b.pose.pos, b.size.x)]
+    return [_spheres(a, a.pose.pos, b, b.pose.pos)]
 
 
 def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
@@ -139,7 +141,7 @@ def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
     along = axis | (sphere.pose.pos - capsule.pose.pos)
     along = jnp.clip(along, -capsule.size.y, capsule.size.y)
     near = capsule.pose.pos + (axis * along)
-    return [_spheres(sphere.pose.pos, sphere.size.x, near, capsule.size.x)]
+    return [_spheres(sphere, sphere.pose.pos, capsule, near)]
 
 
 def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
@@ -150,7 +152,8 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     uu, uv, vv = u | u, -(u | v), v | v
     du, dv = -(u | apart), v | apart
     det = uu * vv - uv * uv
-    parallel = jnp.abs(det) < 1e-15
+    rounding = 64 * float(jnp.finfo(det.dtype).eps)
+    parallel = jnp.abs(det) < jnp.maximum(1e-15, rounding * uu * vv)
     safe = jnp.where(parallel, 1.0, det)
     s, t = (vv * du - uv * dv) / safe, (uu * dv - uv * du) / safe
     t = jnp.where(s > 1.0, (dv - uv) / vv, jnp.where(s < -1.0, (dv + uv) / vv, t))
@@ -165,7 +168,7 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     s = jnp.where(parallel, 0.5 * (s1 + s2), s)
     t = jnp.where(parallel, 0.5 * (upper + lower), t)
     ends = a.pose.pos + (u * s), b.pose.pos + (v * t)
-    return [_spheres(ends[0], a.size.x, ends[1], b.size.x)]
+    return [_spheres(a, ends[0], b, ends[1])]
 
 
 def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:

@@ -13,7 +13,8 @@ class Ant(AbstractEnv):
 
     Model, reset noise, termination, and the reward terms `forward`, `healthy` and
     `ctrl` are those of Gymnasium's `Ant-v5`. Contact forces are neither observed nor
-    rewarded (`include_cfrc_ext_in_observation=False`, `contact_cost_weight=0`).
+    rewarded (`include_cfrc_ext_in_observation=False`, `contact_cost_weight=0`). `forward`
+    uses the position after the step; Gymnasium's is that of the integrator's last stage.
 
     **Arguments:**
 

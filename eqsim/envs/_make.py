@@ -40,6 +40,11 @@ def make(
             f"`pipeline` must be an object, but is the class `{chosen.__name__}`. "
             f"Write `pipeline={chosen.__name__}()`."
         )
+    if chosen is not None and not isinstance(chosen, AbstractPipeline):
+        raise TypeError(
+            f"`pipeline` must be a pipeline or the name of one, but is {chosen!r}. "
+            f"Names: {', '.join(PIPELINES.names())}."
+        )
     if chosen is not None:
         options["pipeline"] = chosen
     _check_options(name, env, options)

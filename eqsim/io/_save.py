@@ -73,8 +73,8 @@ def load(path: str | os.PathLike, like: PyTree = None) -> PyTree:
     - `like`: a pytree of the same structure, whose numbers are replaced. Not needed for
         a `System` or a `State`.
 
-    **Returns:** the pytree. Numbers take the types of `like`; a `System` takes the
-    default floating type.
+    **Returns:** the pytree. Numbers take the types of `like`, by default those that were
+    saved (double precision only where JAX allows it).
 
     **Raises:**
 
@@ -196,7 +196,7 @@ def _encode(tree: Any, counter: Any) -> Any:
             for field in type(tree).__dataclass_fields__
         }
         return {"class": type(tree).__name__, "fields": fields}
-    if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
+    if type(tree) is dict and all(isinstance(key, str) for key in tree):
         return {"dict": {key: _encode(tree[key], counter) for key in sorted(tree)}}
     if type(tree) in (tuple, list):
         items = [_encode(item, counter) for item in tree]

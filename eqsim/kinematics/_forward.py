@@ -14,6 +14,7 @@ from ..spatial import (
     Motion,
     normalize4,
     quaternion_matrix,
+    safe_sqrt,
     Vec3,
     vec3,
 )
@@ -94,7 +95,7 @@ def frames(sys: System, tree: Tree) -> Frames:
     relative = jnp.concatenate([chained, still])
     relative = relative[np.array([i if i in tree.fixed else n for i in range(n)])]
     axis = joints.axis
-    norm = jnp.sqrt(jnp.sum(axis * axis, axis=1, keepdims=True))
+    norm = safe_sqrt(jnp.sum(axis * axis, axis=1, keepdims=True))
     axis = axis / jnp.where(norm > 0.0, norm, 1.0)
     return Frames(
         offset=_pose(chained[np.array(tree.links)]),

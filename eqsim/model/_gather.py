@@ -76,7 +76,7 @@ def _take(x, index):
 
 def _select(x, index: tuple[int, ...]):
     """Rows in any order. On the CPU a gather goes number by number; a product with a
-    matrix of zeros and ones is far faster, and exact."""
+    matrix of zeros and ones is far faster, and exact for finite numbers."""
     if not jnp.issubdtype(x.dtype, jnp.inexact) or x.shape[0] > _LARGEST_PRODUCT:
         return x[np.asarray(index)]
     matrix = np.zeros((len(index), x.shape[0]), x.dtype)
@@ -100,7 +100,9 @@ def take_difference(tree, index, minus):
 
 
 def _product(matrix: np.ndarray, x):
-    out = jnp.asarray(matrix) @ x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    columns = x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    # The highest precision: on other devices the default rounds what it multiplies.
+    out = jnp.matmul(jnp.asarray(matrix), columns, precision=lax.Precision.HIGHEST)
     return out.reshape(matrix.shape[0], *x.shape[1:])
 
 

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 from ._kinds import JointKind
+from ._pairs import candidate_pairs, SUPPORTED_PAIRS
 from ._system import System
 
 
@@ -32,6 +34,8 @@ def validate(sys: System) -> System:
         _check_links,
         _check_moving_mass,
         _check_joints,
+        _check_motion,
+        _check_contacts,
         _check_geoms,
         _check_actuators,
     ):
@@ -44,13 +48,15 @@ def check_state(
     q: Any = None,
     qd: Any = None,
     ctrl: Any = None,
+    act: Any = None,
 ) -> None:
-    """Checks the shapes of coordinates, velocities and controls, and quaternions.
+    """Checks shapes and types of coordinates, velocities, controls and activations, and
+    quaternions.
 
     **Arguments:**
 
     - `sys`: the robot.
-    - `q`, `qd`, `ctrl`: arrays to check; None is not checked.
+    - `q`, `qd`, `ctrl`, `act`: arrays to check; None is not checked.
 
     **Raises:** `ValueError` saying what was expected and what came.
     """
@@ -71,6 +77,8 @@ def check_state(
         "for a ball joint, 1 for a hinge or slide",
     )
     _check_shape(ctrl, "ctrl", "nu", sys.nu, "one control per actuator")
+    meaning = "one activation per actuator that has one"
+    _check_shape(act, "act", "na", sys.na, meaning)
     known = _known(q)
     if known is None:
         return
@@ -83,11 +91,18 @@ def check_state(
 
 
 def _check_shape(value: Any, name: str, size: str, count: int, meaning: str) -> None:
-    if value is not None and np.shape(value) != (count,):
+    if value is None:
+        return
+    if np.shape(value) != (count,):
         raise ValueError(
             f"{name} has shape {np.shape(value)}, but this system has {size} = "
             f"{count}: pass an array of shape ({count},) ({meaning}). For a batch use "
-            "jax.vmap."
+            "eqx.filter_vmap."
+        )
+    if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        raise ValueError(
+            f"{name} must be floating point, but is {jnp.result_type(value)}. Write "
+            f"jnp.asarray({name}, float)."
         )
 
 
@@ -283,6 +298,33 @@ def _check_solimp(value: Any, names: tuple[str, ...], who: str, field: str) -> N
         f"{who} has {field} {{value}}. The width must not be negative, the midpoint "
         "must lie between 0 and 1, and the power must be 1 or more.",
     )
+
+
+def _check_motion(sys: System) -> None:
+    if sys.nv == 0:
+        raise ValueError("The robot has no joint, so nothing moves. Add one to a body.")
+
+
+def _check_contacts(sys: System) -> None:
+    geoms = sys.geoms
+    for one, two, explicit in candidate_pairs(sys):
+        condims = [(f"Shape {geoms.names[k]!r}", geoms.condim[k]) for k in (one, two)]
+        if explicit >= 0:
+            names = f"{geoms.names[one]!r} with {geoms.names[two]!r}"
+            condims = [(f"Pair {names}", sys.pairs.condim[explicit])]
+        for who, condim in condims:
+            if condim not in (1, 3):
+                raise ValueError(
+                    f"{who} has condim {condim}. Use 1 (no friction) or 3 (sliding "
+                    "friction)."
+                )
+        if (geoms.kinds[one], geoms.kinds[two]) not in SUPPORTED_PAIRS:
+            kinds = " and ".join(geoms.kinds[k].name.lower() for k in (one, two))
+            raise ValueError(
+                f"Shapes {geoms.names[one]!r} and {geoms.names[two]!r} may touch, but "
+                f"contacts of {kinds} are not supported. Exclude the pair, or use other "
+                "shapes."
+            )
 
 
 def _check_geoms(sys: System) -> None:

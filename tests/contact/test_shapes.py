@@ -6,7 +6,9 @@ import mujoco
 import numpy as np
 import pytest
 from helpers import check_gradients
+from scipy.spatial.transform import Rotation
 
+import eqsim
 from eqsim.contact._shapes import contact_frame, FUNCTIONS, Shape
 from eqsim.kinematics._forward import Pose
 from eqsim.model import GeomKind
@@ -181,6 +183,64 @@ def test_degenerate(case):
         np.testing.assert_allclose(matrix @ matrix.T, np.eye(3), atol=1e-12)
     gradient = jax.grad(total)(shapes)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("dtype", (jnp.float32, jnp.float64))
+def test_parallel_capsules_with_rounding(dtype):
+    """Turned capsules are parallel only but for rounding."""
+    turn = Rotation.from_euler("xyz", [0.3, 1, 2]).as_matrix()
+    rotation = Mat3(*(jnp.asarray(x)[None] for x in np.ravel(turn)))
+    size = Vec3(*(jnp.full(1, x) for x in (0.07, 0.2, 0.0)))
+    across, along = rotation.columns[0], rotation.columns[2]
+    place = lambda a, b: Shape(Pose(rotation, (across * a) + (along * b)), size)
+    shapes = jax.tree.map(lambda x: x.astype(dtype), (place(0.1, 0.1), place(0.0, 0.0)))
+    dist, pos, _, _ = points((GeomKind.CAPSULE, GeomKind.CAPSULE), *shapes)
+    np.testing.assert_allclose(dist, [[-0.04]], atol=1e-6)
+    middle = stack((across * 0.05) + (along * 0.05))
+    np.testing.assert_allclose(np.ravel(pos), np.ravel(middle), atol=1e-6)
+
+
+def test_crossing_capsules():
+    """The axes meet: the normal is at right angles to both, as MuJoCo has it."""
+    capsule = (
+        '<body pos="{}" euler="{}"><freejoint/><geom type="capsule" size=".07 .2"/>'
+    )
+    bodies = (capsule + "</body>").format(".02 0 0", "0 70 0")
+    bodies += (capsule + "</body>").format("0 0 .01", "0 20 0")
+    model = mujoco.MjModel.from_xml_string(model_text(bodies))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    assert data.ncon == 1
+    assert data.contact[0].dist == pytest.approx(-0.14, abs=1e-12)
+    sys, pipeline = eqsim.load_mjcf(model_text(bodies)), eqsim.Generalized()
+    state = pipeline.init(sys, jnp.asarray(data.qpos))
+    found = pipeline.contacts(sys, state, jnp.zeros(0))
+    np.testing.assert_allclose(found.frame[0, 0], data.contact[0].frame[:3], atol=1e-12)
+    np.testing.assert_allclose(found.pos[0], data.contact[0].pos, atol=1e-12)
+
+
+def model_text(bodies):
+    return f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"
+
+
+def test_flat_cylinder():
+    """A wheel: its lowest points move along the axis when it tilts."""
+    kinds = GeomKind.PLANE, GeomKind.CYLINDER
+    plane = at(kinds[0], (0, 0, 0))
+
+    def lowest(angle):
+        cos, sin = jnp.cos(angle)[None], jnp.sin(angle)[None]
+        zero, one = jnp.zeros(1), jnp.ones(1)
+        # Turned by a right angle, and `angle`, about y.
+        rotation = Mat3(-sin, zero, cos, zero, one, zero, -cos, zero, -sin)
+        pose = Pose(rotation, Vec3(zero, zero, one * 0.14))
+        dist, pos, _, _ = points(
+            kinds, plane, Shape(pose, at(kinds[1], (0, 0, 0)).size)
+        )
+        # Which of the two rims is the lower one changes here; their sum does not.
+        return jnp.sum(dist[:2], axis=0), jnp.sum(pos[:2], axis=0)
+
+    check_gradients(lowest, jnp.array(0.0))
 
 
 def test_parallel_capsules_touch_in_the_middle_of_the_overlap():

@@ -1,3 +1,5 @@
+import dataclasses
+
 import assets
 import equinox as eqx
 import jax
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf
-from eqsim.model import check_state, random_system, validate
+from eqsim.model import check_state, GeomKind, random_system, validate
 
 
 TEXT = """
@@ -128,6 +130,34 @@ def test_shapes_of_the_state(sys):
         ValueError, match=r"ctrl has shape \(2, 1\), .* has nu = 1: pass"
     ):
         check_state(sys, ctrl=jnp.zeros((2, 1)))
+
+
+def test_integers_are_refused(sys):
+    with pytest.raises(ValueError, match="q must be floating point, but is int"):
+        check_state(sys, jnp.zeros(sys.nq, int))
+
+
+def test_shape_of_the_activation(sys):
+    with pytest.raises(ValueError, match=r"act has shape \(1,\).*na = 0"):
+        check_state(sys, act=jnp.zeros(1))
+
+
+def test_nothing_moves():
+    body = '<body><geom size=".1"/></body>'
+    with pytest.raises(ValueError, match="no joint, so nothing moves"):
+        load_mjcf(f"<mujoco><worldbody>{body}</worldbody></mujoco>")
+
+
+def test_contacts_that_are_not_supported(sys):
+    def with_geoms(**changes):
+        geoms = dataclasses.replace(sys.geoms, **changes)
+        return eqx.tree_at(lambda s: s.geoms, sys, geoms)
+
+    with pytest.raises(ValueError, match="'trunk' has condim 4"):
+        validate(with_geoms(condim=(3, 4, 3, 3)))
+    kinds = (GeomKind.PLANE, GeomKind.SPHERE, GeomKind.BOX, GeomKind.SPHERE)
+    with pytest.raises(ValueError, match="contacts of .*box.* are not supported"):
+        validate(with_geoms(kinds=kinds))
 
 
 def test_zero_quaternions(sys):

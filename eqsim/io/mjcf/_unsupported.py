@@ -141,7 +141,9 @@ FEATURES: tuple[Feature, ...] = (
         "plane with sphere, capsule, cylinder, box; spheres and capsules among "
         "themselves; capsule with cylinder; `condim` 1 and 3; `contype`, "
         "`conaffinity`, `priority`, `solmix`, `solref`, `solimp`, `margin`; `pair`, "
-        "`exclude`; pyramidal cone, `impratio`.",
+        "`exclude`; pyramidal cone, `impratio`. Exceptions: exactly parallel capsules "
+        "touch in one point (MuJoCo: two); a capsule whose axis itself lies inside a "
+        "cylinder has another depth than in MuJoCo, and its derivative is not right.",
     ),
     Feature(
         "actuator",
@@ -208,7 +210,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "solver setting",
         _IDLE,
-        "the solver always iterates until it has converged.",
+        "the solver iterates until it has converged (at most 50 steps).",
         detect.solver_settings,
     ),
     Feature(
