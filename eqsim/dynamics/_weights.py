@@ -11,8 +11,8 @@ Source: MuJoCo documentation, *Computation*, "Parameters"; `engine_setconst.c`.
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 
 from .._staging import stage
@@ -20,7 +20,7 @@ from ..kinematics._axes import dof_axes, dof_nodes
 from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..model import concatenate, JointKind, put, System, take, Tree
 from ..spatial import Motion, Vec3, vec3
-from ._dense import joint_space_matrix
+from ._dense import dense_factor, dense_solve, joint_space_matrix
 from ._inertia import node_inertias, NodeBodies
 
 
@@ -45,17 +45,25 @@ def inverse_weights(
     )
 
 
-@stage
+@jax.custom_jvp
 def _invert(matrix):
-    """The inverse of a positive definite `(n, n, *batch)` matrix."""
-    first = jnp.moveaxis(matrix, (0, 1), (-2, -1))
-    # Scaled to a unit diagonal: what is left of the condition number is physics.
-    scale = 1.0 / jnp.sqrt(jnp.diagonal(first, axis1=-2, axis2=-1))
-    scaled = first * scale[..., :, None] * scale[..., None, :]
-    eye = jnp.broadcast_to(jnp.eye(matrix.shape[0], dtype=matrix.dtype), first.shape)
-    inverse = jsl.cho_solve((jnp.linalg.cholesky(scaled), True), eye)
-    inverse = inverse * scale[..., :, None] * scale[..., None, :]
-    return jnp.moveaxis(inverse, (-2, -1), (0, 1))
+    """The inverse of a positive definite `(n, n, *batch)` matrix.
+
+    Not by LAPACK: its batched kernels wait for threads of their device, and two devices
+    of a CPU that share those threads wait for each other forever.
+    """
+    factored, n = dense_factor(matrix), matrix.shape[0]
+    eye = jnp.eye(n, dtype=matrix.dtype).reshape(n, n, *(1 for _ in matrix.shape[2:]))
+    columns = jnp.broadcast_to(eye, matrix.shape)
+    return jax.vmap(lambda column: dense_solve(factored, column))(columns)
+
+
+@_invert.defjvp
+def _invert_jvp(primals, tangents):
+    (matrix,), (rate,) = primals, tangents
+    inverse = _invert(matrix)
+    times = lambda a, b: jnp.sum(a[:, :, None] * b[None], axis=1)
+    return inverse, -times(times(inverse, rate), inverse)
 
 
 @stage
