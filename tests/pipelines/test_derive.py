@@ -1,0 +1,25 @@
+import assets
+import jax
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+from eqsim import load_mjcf
+from eqsim.pipelines._forward import derive
+
+
+def primitives(jaxpr):
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for inner in jaxprs_in_params(eqn.params):
+            yield from primitives(inner)
+
+
+@pytest.mark.parametrize("mode", ("value", "derivative"))
+def test_no_lapack(mode):
+    """Its batched kernels wait for threads that the devices of a CPU share: a fleet on
+    two of them would wait forever."""
+    sys = jax.tree.map(lambda x: x[..., None], load_mjcf(assets.path("ant")))
+    fn = derive if mode == "value" else lambda s: jax.jvp(derive, (s,), (s,))
+    names = set(primitives(jax.make_jaxpr(fn)(sys).jaxpr))
+    assert not names & {"cholesky", "triangular_solve", "lu", "qr", "eigh", "svd"}
+    assert "mul" in names
