@@ -27,17 +27,19 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from ._partitioning import partitioned
 from ._staging import staged
 
 
 _Leaves = tuple[Any, ...]
 
 # Environments per tile: the arrays of a step on one tile stay in the cache of a core.
-_TILE = 128
+TILE = 128
 
 
 def batch_last(fn: Callable) -> Callable:
@@ -102,6 +104,11 @@ class _Primal:
     static: _Static
     num_fixed: int
 
+    @property
+    def sums_up(self) -> bool:
+        """Whether results are sums over the batch, which parts of it cannot give."""
+        return False
+
     def arguments(self, leaves: _Leaves):
         return eqx.combine(jtu.tree_unflatten(self.treedef, leaves), self.static.tree)
 
@@ -124,6 +131,10 @@ class _Tangent:
     call: Any
     which: tuple[int, ...]
     num_fixed: int
+
+    @property
+    def sums_up(self) -> bool:
+        return False
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
         fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
@@ -161,6 +172,10 @@ class _Cotangent:
     which: tuple[int, ...]
     summed: tuple[tuple[int, ...], ...]
     num_fixed: int
+
+    @property
+    def sums_up(self) -> bool:
+        return any(self.summed)
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
         fixed, cotangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
@@ -315,27 +330,49 @@ def _run_staged(*leaves, call, nbatch):
 def _tiled(leaves, call, nbatch: int):
     """Runs long batches in tiles that fit the caches of a core."""
     size = _batch_shape(leaves, nbatch)[-1] if nbatch else 1
-    if size <= _TILE or size % _TILE:
+    if size <= TILE or size % TILE:
         return call(leaves, nbatch)
     if isinstance(call, _Cotangent) and any(nbatch - 1 in s for s in call.summed):
         return call(leaves, nbatch)
     split = [leaf.shape[-1] == size for leaf in leaves]
-    tiles = [
-        jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], size // _TILE, _TILE), -2, 0)
-        for leaf, is_split in zip(leaves, split)
-        if is_split
-    ]
 
-    def one(tile):
-        tile = iter(tile)
-        full = [next(tile) if s else leaf for s, leaf in zip(split, leaves)]
-        return call(tuple(full), nbatch)
+    def one(k, done):
+        full = [
+            lax.dynamic_slice_in_dim(leaf, k * TILE, TILE, axis=-1) if s else leaf
+            for s, leaf in zip(split, leaves)
+        ]
+        return tuple(
+            lax.dynamic_update_slice_in_dim(x, y, k * TILE, axis=-1)
+            for x, y in zip(done, call(tuple(full), nbatch), strict=True)
+        )
 
-    out = jax.lax.map(one, tiles)
-    return tuple(jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], size) for x in out)
+    out = tuple(jnp.zeros(s.shape, s.dtype) for s in call.out_shapes(leaves, nbatch))
+    return lax.fori_loop(0, size // TILE, one, out)
 
 
-mlir.register_lowering(_call_p, mlir.lower_fun(_run, multiple_results=True))
+def _run_parts(*leaves, call, nbatch):
+    part = lambda *xs: _part_p.bind(*xs, call=call, nbatch=nbatch)
+    if nbatch == 0 or call.sums_up or not _can_split:
+        return part(*leaves)
+    return partitioned(part, leaves, call.out_shapes(leaves, nbatch), nbatch)
+
+
+# JAX tells a lowering the devices only if the primitive is on a list of its own.
+try:
+    from jax._src.dispatch import prim_requires_devices_during_lowering as _with_devices
+
+    _with_devices.add(_call_p)
+    _can_split = True
+except ImportError:
+    _can_split = False
+
+# What one device does of a call.
+_part_p = Primitive("batch_last_part")
+_part_p.multiple_results = True
+_part_p.def_abstract_eval(_abstract_eval)
+
+mlir.register_lowering(_call_p, mlir.lower_fun(_run_parts, multiple_results=True))
+mlir.register_lowering(_part_p, mlir.lower_fun(_run, multiple_results=True))
 mlir.register_lowering(
-    _call_p, mlir.lower_fun(_run_staged, multiple_results=True), platform="cpu"
+    _part_p, mlir.lower_fun(_run_staged, multiple_results=True), platform="cpu"
 )

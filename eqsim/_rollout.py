@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
+from ._batching import TILE
 from ._errors import RESULTS
 from ._loops import scan
 from .envs import AbstractEnv, Timestep
@@ -91,6 +93,7 @@ def rollout(
             f"`key` has shape {key.shape}: one key or a vector of keys is expected. "
             "Use `eqx.filter_vmap` for more axes."
         )
+    _check_axes(env, env_axes, key.shape)
     args = (env, policy, key, state)
     if any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args)):
         return _batched(env, policy, key, state, length, env_axes, collect)
@@ -100,6 +103,17 @@ def rollout(
     if throw and not isinstance(last.q, Tracer):
         _raise_if_not_finite(last)
     return out
+
+
+def _check_axes(env, env_axes, batch: tuple[int, ...]) -> None:
+    axes = jtu.tree_leaves(_axes(env, env_axes))
+    leaves = jtu.tree_leaves_with_path(eqx.filter(env, eqx.is_array))
+    for (path, leaf), axis in zip(leaves, axes, strict=True):
+        if axis is not _SHARED and leaf.shape[axis : axis + 1 or None] != batch:
+            raise ValueError(
+                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: by `env_axes`, its axis "
+                f"{axis} counts the environments, of which `key` asks for {batch[0]}."
+            )
 
 
 def _raise_if_not_finite(last: State) -> None:
@@ -120,37 +134,42 @@ def _compiled(env, policy, key, state, length, env_axes, collect):
     # Each device solves its own batch, so that none waits for another's contacts.
     mesh = jax.make_mesh((len(devices),), ("batch",), (AxisType.Auto,))
     split, whole = PartitionSpec("batch"), PartitionSpec()
-    axes = jtu.tree_leaves(_axes(env, env_axes))
-    dynamic, static = eqx.partition((env, policy, key, state), eqx.is_array)
-    specs = (
-        [split if axis == 0 else whole for axis in axes],
-        whole,
-        split,
-        split,
-    )
-    leaves = [jtu.tree_leaves(part) for part in dynamic]
-    treedefs = [jtu.tree_structure(part) for part in dynamic]
+    own, shared = _split(env, env_axes)
+    dynamic, static = eqx.partition((shared, policy), eqx.is_array)
 
-    def local(*parts):
-        trees = [jtu.tree_unflatten(t, p) for t, p in zip(treedefs, parts)]
-        env, policy, key, state = eqx.combine(tuple(trees), static)
-        return _batched(env, policy, key, state, length, env_axes, collect)
+    def local(own, dynamic, key, state):
+        shared, policy = eqx.combine(dynamic, static)
+        return _tiled(own, shared, policy, key, state, length, collect)
 
+    specs = (split, whole, split, split)
     run = jax.shard_map(
         local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False
     )
-    return run(*leaves)
+    return run(own, dynamic, key, state)
+
+
+_SHARED = object()
+
+
+def _split(env, env_axes):
+    """The arrays of `env` of which each environment has its own, with the axis of
+    environments in front; and the rest."""
+    arrays, static = eqx.partition(env, eqx.is_array)
+    axes = _axes(env, env_axes)
+    front = lambda x, axis: None if axis is _SHARED else jnp.moveaxis(x, axis, 0)
+    own = jtu.tree_map(front, arrays, axes)
+    shared = jtu.tree_map(lambda x, axis: x if axis is _SHARED else None, arrays, axes)
+    return own, eqx.combine(shared, static)
 
 
 def _axes(env, env_axes):
-    """The batch axis of each array leaf of `env`: 0, or -1 for none."""
+    """The axis of environments of each array of `env`, or `_SHARED`."""
     arrays = eqx.filter(env, eqx.is_array)
-    if env_axes is None or isinstance(env_axes, int):
-        return jtu.tree_map(lambda _: -1 if env_axes is None else env_axes, arrays)
     if callable(env_axes):
-        return jtu.tree_map(
-            lambda x: -1 if env_axes(x) is None else env_axes(x), arrays
-        )
+        axis = lambda x: _SHARED if env_axes(x) is None else env_axes(x)
+        return jtu.tree_map(axis, arrays)
+    if env_axes is None or isinstance(env_axes, int):
+        return jtu.tree_map(lambda _: _SHARED if env_axes is None else env_axes, arrays)
     is_none = lambda x: x is None
     return jtu.tree_map(
         lambda axis, part: _axes(part, axis), env_axes, env, is_leaf=is_none
@@ -160,9 +179,23 @@ def _axes(env, env_axes):
 def _batched(env, policy, key, state, length, env_axes, collect):
     if key.ndim == 0:
         return _single(env, policy, key, state, length, collect)
-    run = lambda env, key, state: _single(env, policy, key, state, length, collect)
-    axes = (env_axes, 0, None if state is None else 0)
-    return eqx.filter_vmap(run, in_axes=axes)(env, key, state)
+    return _tiled(*_split(env, env_axes), policy, key, state, length, collect)
+
+
+def _tiled(own, shared, policy, key, state, length, collect):
+    """On a CPU, long batches go tile by tile through time: so the numbers of robots
+    that differ stay in the cache of a core."""
+
+    def run(own, key, state):
+        env = eqx.combine(own, shared)
+        return _single(env, policy, key, state, length, collect)
+
+    each, args, size = jax.vmap(run), (own, key, state), key.shape[0]
+    if jax.default_backend() != "cpu" or size <= TILE or size % TILE:
+        return each(*args)
+    tiles = jtu.tree_map(lambda x: x.reshape(size // TILE, TILE, *x.shape[1:]), args)
+    out = lax.map(lambda tile: each(*tile), tiles)
+    return jtu.tree_map(lambda x: x.reshape(size, *x.shape[2:]), out)
 
 
 def _single(env, policy, key, state, length, collect):

@@ -13,6 +13,7 @@ import pytest
 from helpers import check_gradients, tree_allclose
 
 import eqsim
+from eqsim import _rollout
 
 
 ENV = eqsim.make("inverted_pendulum")
@@ -103,6 +104,28 @@ def test_axes_of_some_leaves(fleet):
     got = eqsim.rollout(some, POLICY, keys, 4, env_axes=MASS_AXES)
     expected = eqsim.rollout(fleet, POLICY, keys, 4, env_axes=eqx.if_array(0))
     assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_tiles(fleet, monkeypatch):
+    """A long batch runs tile by tile; an axis of environments may be any."""
+    keys = jr.split(jr.key(2), 6)
+    masses = jnp.concatenate([MASSES(fleet), 2 * MASSES(fleet)])
+    last = eqx.tree_at(MASSES, MASS_AXES, -1)
+    run = lambda masses, keys, axes: eqsim.rollout(
+        eqx.tree_at(MASSES, ENV, masses), POLICY, keys, 4, env_axes=axes
+    )
+    parts = [run(masses[i : i + 3].T, keys[i : i + 3], last) for i in (0, 3)]
+    monkeypatch.setattr(_rollout, "TILE", 2)
+    tiled = run(masses, keys, MASS_AXES)
+    whole = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    assert tree_allclose(tiled, whole, rtol=1e-10, atol=1e-12)
+    assert tiled.state.q.shape == (6, 4, 2)
+
+
+def test_axes_that_do_not_fit(fleet):
+    keys = jr.split(jr.key(2), 4)
+    with pytest.raises(ValueError, match=r"links.mass. has shape \(3, 2\).*asks for 4"):
+        eqsim.rollout(fleet, POLICY, keys, 1, env_axes=MASS_AXES)
 
 
 def test_collect():
@@ -231,12 +254,31 @@ shared = run(env)
 assert len(shared.devices()) == int(sys.argv[1]), shared.devices()
 states = jax.vmap(lambda q: env.pipeline.init(env.sys, q))(0.01 * jnp.ones((4, 2)))
 out = [shared, run(fleet, env_axes=axes), run(env, state=states)]
+
+# As one writes it by hand, with the states spread over the devices.
+mesh = jax.make_mesh((len(jax.devices()),), ("batch",), (jax.sharding.AxisType.Auto,))
+spec = jax.sharding.PartitionSpec("batch")
+args = jax.device_put(
+    (states, jnp.linspace(-1.0, 1.0, 4)[:, None]), jax.sharding.NamedSharding(mesh, spec)
+)
+
+
+def loss(masses, states, actions):
+    one = lambda *xs: eqx.tree_at(where, env, masses).step(*xs)[0]
+    new = eqx.filter_vmap(one)(states, actions)
+    return jnp.sum(new.q**2) + jnp.sum(new.qd**2), new.q
+
+
+grad = jax.jit(jax.grad(loss, (0, 2), has_aux=True))
+(by_mass, by_action), q = grad(where(env), *args)
+assert len(q.devices()) == len(by_action.devices()) == len(jax.devices())
+out += [q, by_action + 0 * q, by_mass + 0 * q]
 np.save(sys.argv[2], np.stack(out))
 """
 
 
 def test_devices(tmp_path):
-    """Two devices share the work, and give what one gives."""
+    """Two devices share the work, and give what one gives, also under plain `jit`."""
     out = []
     for count in ("1", "2"):
         file = tmp_path / f"{count}.npy"

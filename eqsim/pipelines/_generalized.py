@@ -69,7 +69,8 @@ class Generalized(AbstractPipeline):
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
         q, qd, act = _step(*_arguments(sys, state, ctrl, external))
-        return State(q, qd, act, state.aux)
+        # Empty arrays lose the devices that they lie on.
+        return State(q, qd, act if sys.na else state.act, state.aux)
 
     def acceleration(
         self,
