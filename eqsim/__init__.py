@@ -12,6 +12,7 @@ if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
 
 from . import (
     contact as contact,
+    control as control,
     dynamics as dynamics,
     envs as envs,
     io as io,
@@ -24,6 +25,7 @@ from ._errors import RESULTS as RESULTS
 from ._loops import scan as scan
 from ._registry import ENVS as ENVS, PIPELINES as PIPELINES
 from ._rollout import rollout as rollout, Trajectory as Trajectory
+from .control import Linearization as Linearization, linearize as linearize
 from .envs import AbstractEnv as AbstractEnv, make as make, Timestep as Timestep
 from .io import load as load, load_mjcf as load_mjcf, save as save
 from .model import State as State, System as System

@@ -27,19 +27,15 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ._partitioning import partitioned
+from ._partitioning import partitioned, tiled
 from ._staging import staged
 
 
 _Leaves = tuple[Any, ...]
-
-# Environments per tile: the arrays of a step on one tile stay in the cache of a core.
-TILE = 128
 
 
 def batch_last(fn: Callable) -> Callable:
@@ -105,9 +101,10 @@ class _Primal:
     num_fixed: int
 
     @property
-    def sums_up(self) -> bool:
-        """Whether results are sums over the batch, which parts of it cannot give."""
-        return False
+    def summed_axes(self) -> frozenset[int]:
+        """The batch axes along which results are sums: parts of a batch do not give
+        them."""
+        return frozenset()
 
     def arguments(self, leaves: _Leaves):
         return eqx.combine(jtu.tree_unflatten(self.treedef, leaves), self.static.tree)
@@ -133,17 +130,20 @@ class _Tangent:
     num_fixed: int
 
     @property
-    def sums_up(self) -> bool:
-        return False
+    def summed_axes(self) -> frozenset[int]:
+        return frozenset()
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
-        fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
-        tangents = list(tangents)
-        for k, i in enumerate(self.which):
-            fixed[i], tangents[k] = jnp.broadcast_arrays(fixed[i], tangents[k])
-        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
-        _, out = jax.jvp(fn, primals, tuple(tangents))
-        return out
+        known, tangents = leaves[: self.num_fixed], leaves[self.num_fixed :]
+
+        def product(*tangents):
+            fixed, rates = list(known), list(tangents)
+            for k, i in enumerate(self.which):
+                fixed[i], rates[k] = jnp.broadcast_arrays(fixed[i], rates[k])
+            fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+            return jax.jvp(fn, primals, tuple(rates))[1]
+
+        return _at_one_point(product, known, tangents, nbatch, ())
 
     def out_shapes(self, leaves, nbatch):
         fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
@@ -174,19 +174,23 @@ class _Cotangent:
     num_fixed: int
 
     @property
-    def sums_up(self) -> bool:
-        return any(self.summed)
+    def summed_axes(self) -> frozenset[int]:
+        return frozenset(k for summed in self.summed for k in summed)
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
-        fixed, cotangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
-        batch = _batch_shape(leaves, nbatch)
-        for i, summed in zip(self.which, self.summed, strict=True):
-            sizes = tuple(1 if k in summed else n for k, n in enumerate(batch))
-            fixed[i] = _broadcast_batch(fixed[i], sizes)
-        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
-        out, pullback = jax.vjp(fn, *primals)
-        pairs = zip(cotangents, out, strict=True)
-        return pullback(tuple(jnp.broadcast_to(c, o.shape) for c, o in pairs))
+        known, cotangents = leaves[: self.num_fixed], leaves[self.num_fixed :]
+
+        def product(*cotangents):
+            fixed, batch = list(known), _batch_shape([*known, *cotangents], nbatch)
+            for i, summed in zip(self.which, self.summed, strict=True):
+                sizes = tuple(1 if k in summed else n for k, n in enumerate(batch))
+                fixed[i] = _broadcast_batch(fixed[i], sizes)
+            fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+            out, pullback = jax.vjp(fn, *primals)
+            pairs = zip(cotangents, out, strict=True)
+            return pullback(tuple(jnp.broadcast_to(c, o.shape) for c, o in pairs))
+
+        return _at_one_point(product, known, cotangents, nbatch, self.summed_axes)
 
     def out_shapes(self, leaves, nbatch):
         batch = _batch_shape(leaves, nbatch)
@@ -201,6 +205,31 @@ class _Cotangent:
         call = _Tangent(self.call, self.which, self.num_fixed)
         out = _call_p.bind(*fixed, *cotangents, call=call, nbatch=nbatch)
         return [_sum_to(x, _aval(y).shape) for x, y in zip(out, linear, strict=True)]
+
+
+def _at_one_point(product, fixed, vectors, nbatch: int, but) -> _Leaves:
+    """`product` of many vectors at one point: along the batch axes that only `vectors`
+    have, `but` for some, what does not depend on them is computed once."""
+    point, full = _batch_shape(fixed, nbatch), _batch_shape(vectors, nbatch)
+    for k in range(nbatch):
+        if point[k] == 1 != full[k] and k not in but:
+            product = _along(product, k - nbatch)
+    return tuple(product(*vectors))
+
+
+def _along(fn: Callable, axis: int) -> Callable:
+    """`fn` mapped along an axis, counted from the end; `fn` itself sees it as one."""
+
+    def one(mapped, *args):
+        args = [jnp.expand_dims(x, axis) if m else x for x, m in zip(args, mapped)]
+        return [jnp.squeeze(x, axis) for x in fn(*args)]
+
+    def wrapper(*args):
+        mapped = tuple(x.shape[axis] > 1 for x in args)
+        axes = [axis if m else None for m in mapped]
+        return jax.vmap(ft.partial(one, mapped), in_axes=axes, out_axes=axis)(*args)
+
+    return wrapper
 
 
 def _restrict(call, leaves, which, nbatch):
@@ -324,35 +353,15 @@ def _run(*leaves, call, nbatch):
 
 def _run_staged(*leaves, call, nbatch):
     with staged():
-        return _tiled(leaves, call, nbatch)
-
-
-def _tiled(leaves, call, nbatch: int):
-    """Runs long batches in tiles that fit the caches of a core."""
-    size = _batch_shape(leaves, nbatch)[-1] if nbatch else 1
-    if size <= TILE or size % TILE:
-        return call(leaves, nbatch)
-    if isinstance(call, _Cotangent) and any(nbatch - 1 in s for s in call.summed):
-        return call(leaves, nbatch)
-    split = [leaf.shape[-1] == size for leaf in leaves]
-
-    def one(k, done):
-        full = [
-            lax.dynamic_slice_in_dim(leaf, k * TILE, TILE, axis=-1) if s else leaf
-            for s, leaf in zip(split, leaves)
-        ]
-        return tuple(
-            lax.dynamic_update_slice_in_dim(x, y, k * TILE, axis=-1)
-            for x, y in zip(done, call(tuple(full), nbatch), strict=True)
-        )
-
-    out = tuple(jnp.zeros(s.shape, s.dtype) for s in call.out_shapes(leaves, nbatch))
-    return lax.fori_loop(0, size // TILE, one, out)
+        if nbatch - 1 in call.summed_axes:
+            return call(leaves, nbatch)
+        out = call.out_shapes(leaves, nbatch)
+        return tiled(lambda *xs: call(xs, nbatch), leaves, out, nbatch)
 
 
 def _run_parts(*leaves, call, nbatch):
     part = lambda *xs: _part_p.bind(*xs, call=call, nbatch=nbatch)
-    if nbatch == 0 or call.sums_up or not _can_split:
+    if nbatch == 0 or call.summed_axes or not _can_split:
         return part(*leaves)
     return partitioned(part, leaves, call.out_shapes(leaves, nbatch), nbatch)
 

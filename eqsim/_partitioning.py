@@ -1,4 +1,4 @@
-"""Batches that lie on several devices: each device computes its own part.
+"""Batches are cut: between the devices on which they lie, and into tiles.
 
 A compiled function sees a batch as a whole, wherever its parts lie. XLA would split the
 loops inside a step operation by operation, and let all devices wait for the last one in
@@ -6,13 +6,51 @@ every pass. Here it is told that the parts of a batch have nothing to do with ea
 other.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
+import jax.numpy as jnp
+from jax import lax
 from jax.experimental.custom_partitioning import (
     ArrayMapping,
     custom_partitioning,
     SdyShardingRule,
 )
+
+
+# Environments per tile: the arrays of a step on one tile stay in the cache of a core.
+TILE = 128
+
+
+def tiled(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tuple:
+    """Calls `fn` on long batches in tiles that fit the caches of a core.
+
+    **Arguments:** as of `partitioned`.
+    """
+    if nbatch == 0:
+        return fn(*args)
+    batch = [max(x.shape[x.ndim - nbatch + k] for x in args) for k in range(nbatch)]
+    size, tile = batch[-1], _tile(batch[:-1])
+    if size <= tile or size % tile:
+        return fn(*args)
+
+    def one(k, done):
+        start = k * tile
+        cut = lambda x: lax.dynamic_slice_in_dim(x, start, tile, axis=-1)
+        parts = fn(*(cut(x) if x.shape[-1] == size else x for x in args))
+        put = lambda x, part: lax.dynamic_update_slice_in_dim(x, part, start, axis=-1)
+        return tuple(map(put, done, parts))
+
+    empty = tuple(jnp.zeros(x.shape, x.dtype) for x in out)
+    return lax.fori_loop(0, size // tile, one, empty)
+
+
+def _tile(others: Sequence[int]) -> int:
+    """The size of a tile beside other batch axes, such as one of tangents."""
+    size, most = TILE, 5 * TILE // max(1, math.prod(others))
+    while size > max(8, most):
+        size //= 2
+    return size
 
 
 def partitioned(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tuple:

@@ -13,9 +13,9 @@ from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
-from ._batching import TILE
 from ._errors import RESULTS
 from ._loops import scan
+from ._partitioning import TILE
 from .envs import AbstractEnv, Timestep
 from .model import State, validate
 

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from .._staging import stage
 from ..kinematics._axes import dof_axes, dof_nodes
 from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..model import concatenate, JointKind, put, System, take, Tree
 from ..spatial import Motion, Vec3, vec3
-from ._dense import dense_factor, dense_solve, joint_space_matrix
+from ._dense import joint_space_matrix
 from ._inertia import node_inertias, NodeBodies
 
 
@@ -52,10 +53,20 @@ def _invert(matrix):
     Not by LAPACK: its batched kernels wait for threads of their device, and two devices
     of a CPU that share those threads wait for each other forever.
     """
-    factored, n = dense_factor(matrix), matrix.shape[0]
-    eye = jnp.eye(n, dtype=matrix.dtype).reshape(n, n, *(1 for _ in matrix.shape[2:]))
-    columns = jnp.broadcast_to(eye, matrix.shape)
-    return jax.vmap(lambda column: dense_solve(factored, column))(columns)
+    n = matrix.shape[0]
+    numbers = jnp.arange(n).reshape(n, *(1 for _ in matrix.shape[1:]))
+
+    def sweep(k, left):
+        """Gauss-Jordan elimination of one row, in place; no pivots are needed."""
+        rows, columns = numbers == k, numbers.swapaxes(0, 1) == k
+        top = lax.dynamic_slice_in_dim(left, k, 1, axis=0)
+        side = lax.dynamic_slice_in_dim(left, k, 1, axis=1)
+        pivot = lax.dynamic_slice_in_dim(top, k, 1, axis=1)
+        top = jnp.where(columns, 1.0, top) / pivot
+        rest = jnp.where(columns, 0.0, left) - jnp.where(rows, 0.0, side) * top
+        return jnp.where(rows, top, rest)
+
+    return lax.fori_loop(0, n, sweep, matrix)
 
 
 @_invert.defjvp

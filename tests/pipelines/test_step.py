@@ -7,7 +7,7 @@ import jax.tree_util as jtu
 import numpy as np
 from helpers import tree_allclose
 
-from eqsim import _batching, Generalized, load_mjcf
+from eqsim import _batching, _partitioning, Generalized, load_mjcf
 
 
 PIPELINE = Generalized()
@@ -101,7 +101,7 @@ def test_two_batch_axes():
 
 def test_tiles(monkeypatch):
     """Long batches are cut into tiles, which changes neither value nor gradient."""
-    size = 2 * _batching.TILE
+    size = 2 * _partitioning.TILE
     args = draw(size)
     scales = jnp.linspace(0.5, 2.0, size)
 
@@ -119,7 +119,7 @@ def test_tiles(monkeypatch):
         return jax.jit(fn)(SYS.gravity, scales, args)
 
     tiled = run()
-    monkeypatch.setattr(_batching, "TILE", 10**9)
+    monkeypatch.setattr(_partitioning, "TILE", 10**9)
     assert tree_allclose(tiled, run(), rtol=1e-11, atol=1e-11)
     some = slice(0, size, 97)
     expected = by_loop(lambda k: heavier(scales[some][k]), [x[some] for x in args])

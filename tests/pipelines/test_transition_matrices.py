@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from assets import path
 
-from eqsim import Generalized, kinematics, load_mjcf, State
+from eqsim import Generalized, load_mjcf, State
+from eqsim.control import linearize_step
 
 
 PIPELINE = Generalized()
@@ -53,19 +54,7 @@ def states(model, count=4):
 
 
 def ours(sys, q, qd, act, ctrl):
-    """A and B at one state, in tangent coordinates."""
-    step = lambda q, qd, act, ctrl: PIPELINE.step(sys, State(q, qd, act), ctrl)
-    end = step(q, qd, act, ctrl)
-
-    def moved(x, ctrl):
-        shift, rest = x[: sys.nv], x[sys.nv :]
-        start = kinematics.integrate(sys, q, shift)
-        new = step(start, qd + rest[: sys.nv], act + rest[sys.nv :], ctrl)
-        change = kinematics.difference(sys, end.q, new.q)
-        return jnp.concatenate([change, new.qd, new.act])
-
-    zero = jnp.zeros(2 * sys.nv + sys.na)
-    return jax.jacfwd(moved, argnums=(0, 1))(zero, ctrl)
+    return linearize_step(PIPELINE, sys, State(q, qd, act), ctrl)
 
 
 def theirs(model, state, eps):

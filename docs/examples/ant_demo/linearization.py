@@ -7,13 +7,11 @@ numbers, so with 14 degrees of freedom $x$ has 28 entries.
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import mujoco
 import numpy as np
-from jax import lax
 
 import eqsim
-from eqsim import kinematics
+from eqsim.control import linearize_step
 
 
 class LinearModel(NamedTuple):
@@ -23,21 +21,10 @@ class LinearModel(NamedTuple):
 
 @jax.jit
 def by_eqsim(sys: eqsim.System, q, qd, ctrl) -> LinearModel:
-    """Exact derivatives of `Generalized.step`, in forward mode."""
-    pipeline, nv = eqsim.Generalized(), sys.nv
-
-    def change(x, u):
-        moved = kinematics.integrate(sys, q, x[:nv])
-        state = pipeline.init(sys, moved, qd + x[nv:])
-        new = pipeline.step(sys, state, ctrl + u)
-        # At x = 0, u = 0 this is zero; what is wanted is how it grows from there.
-        after = lax.stop_gradient(new)
-        return jnp.concatenate(
-            [kinematics.difference(sys, after.q, new.q), new.qd - after.qd]
-        )
-
-    at = (jnp.zeros(2 * nv), jnp.zeros(sys.nu))
-    return LinearModel(*jax.jacfwd(change, (0, 1))(*at))
+    """Exact derivatives of `Generalized.step`."""
+    pipeline = eqsim.Generalized()
+    state = pipeline.init(sys, q, qd)
+    return LinearModel(*linearize_step(pipeline, sys, state, ctrl))
 
 
 def by_mujoco(model: mujoco.MjModel, q, qd, ctrl) -> LinearModel:
