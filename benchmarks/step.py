@@ -10,10 +10,17 @@ import pathlib
 import sys as _sys
 import time
 
+
+# Before JAX is first used. LAPACK's batched kernels, which MJX calls, hand out parts to
+# the threads that wait for them, and on as many devices as cores that never ends.
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false"]
+)
+
 import jax
 
 
-# Before JAX is first used: one device per core, as a user of eqsim does it.
+# One device per core, as a user of eqsim does it.
 jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 import numpy as np

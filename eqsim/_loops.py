@@ -15,6 +15,7 @@ def scan(
     init: Any,
     xs: Any = None,
     length: int | None = None,
+    checkpoint_every: int | None = None,
 ) -> tuple[Any, Any]:
     """`jax.lax.scan`, in which what does not depend on the carry or on `xs` is computed
     once, before the loop.
@@ -26,7 +27,13 @@ def scan(
     **Arguments:** as the first four of `jax.lax.scan`; carry and `xs` hold arrays, and
     `xs` at least one row.
 
+    - `checkpoint_every`: for reverse mode, keep only the carry before every so many
+        passes, which must divide their number, and compute what lies between a second
+        time. By default all that reverse mode needs of each pass is kept.
+
     **Returns:** the last carry, and the stacked second outputs of `fn`.
+
+    **Raises:** `ValueError` if `checkpoint_every` does not divide the length.
     """
     first = jtu.tree_map(lambda x: x[0], xs)
     abstract = jtu.tree_map(jax.typeof, (init, first))
@@ -39,7 +46,33 @@ def scan(
         leaves = jtu.tree_leaves((carry, x))
         return jtu.tree_unflatten(treedef, jaxpr_as_fun(after)(*fixed, *leaves))
 
-    return lax.scan(body, init, xs, length)
+    if checkpoint_every is None:
+        return lax.scan(body, init, xs, length)
+    return _segmented(body, init, xs, length, checkpoint_every)
+
+
+def _segmented(body, init, xs, length, size: int):
+    """A loop over segments of `size` passes, each of which reverse mode repeats."""
+    length = jtu.tree_leaves(xs)[0].shape[0] if length is None else length
+    if size < 1 or length % size:
+        raise ValueError(
+            f"`checkpoint_every` is {size}: a divisor of the length {length} is expected, "
+            f"for instance {_middle_divisor(length)}."
+        )
+    # Inside a loop nothing is eliminated across the boundary of a checkpoint.
+    segment = jax.checkpoint(
+        lambda carry, xs: lax.scan(body, carry, xs, size), prevent_cse=False
+    )
+    cut = lambda x: x.reshape(length // size, size, *x.shape[1:])
+    last, out = lax.scan(segment, init, jtu.tree_map(cut, xs), length // size)
+    return last, jtu.tree_map(lambda x: x.reshape(length, *x.shape[2:]), out)
+
+
+def _middle_divisor(n: int) -> int:
+    """The divisor of `n` that is nearest to its square root."""
+    return min(
+        (k for k in range(1, n + 1) if n % k == 0), key=lambda k: abs(k - n**0.5)
+    )
 
 
 def _split(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, ClosedJaxpr]:

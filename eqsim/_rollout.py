@@ -1,7 +1,7 @@
 """The only loop over `env.step` in eqsim."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -46,6 +46,7 @@ def rollout(
     state: State | None = None,
     env_axes: PyTree = None,
     collect: Callable[[State, Array, Timestep], Any] | None = None,
+    checkpoint_every: int | None = None,
     throw: bool = True,
 ) -> Any:
     """Runs a policy in an environment.
@@ -66,6 +67,9 @@ def rollout(
         `eqx.filter_vmap`. By default all share one.
     - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by
         default everything.
+    - `checkpoint_every`: saves memory in reverse mode: only the states before every so
+        many steps (a divisor of `length`) are kept, and the steps in between are taken
+        twice. Memory is least near the square root of `length`.
     - `throw`: whether to raise an error if a last state is not finite; without effect
         inside another transformation.
 
@@ -94,15 +98,23 @@ def rollout(
             "Use `eqx.filter_vmap` for more axes."
         )
     _check_axes(env, env_axes, key.shape)
+    keep = _Kept(collect, checkpoint_every)
     args = (env, policy, key, state)
     if any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args)):
-        return _batched(env, policy, key, state, length, env_axes, collect)
+        return _batched(env, policy, key, state, length, env_axes, keep)
     validate(env.sys)
-    out = _compiled(env, policy, key, state, length, env_axes, collect)
+    out = _compiled(env, policy, key, state, length, env_axes, keep)
     last = out.last if isinstance(out, Trajectory) else out[1]
     if throw and not isinstance(last.q, Tracer):
         _raise_if_not_finite(last)
     return out
+
+
+class _Kept(NamedTuple):
+    """What is kept of a rollout: for the user, and for reverse mode."""
+
+    collect: Callable[[State, Array, Timestep], Any] | None
+    checkpoint_every: int | None
 
 
 def _check_axes(env, env_axes, batch: tuple[int, ...]) -> None:
@@ -127,10 +139,10 @@ def _raise_if_not_finite(last: State) -> None:
 
 
 @eqx.filter_jit
-def _compiled(env, policy, key, state, length, env_axes, collect):
+def _compiled(env, policy, key, state, length, env_axes, keep):
     devices = jax.devices()
     if key.ndim == 0 or len(devices) == 1 or key.shape[0] % len(devices):
-        return _batched(env, policy, key, state, length, env_axes, collect)
+        return _batched(env, policy, key, state, length, env_axes, keep)
     # Each device solves its own batch, so that none waits for another's contacts.
     mesh = jax.make_mesh((len(devices),), ("batch",), (AxisType.Auto,))
     split, whole = PartitionSpec("batch"), PartitionSpec()
@@ -139,7 +151,7 @@ def _compiled(env, policy, key, state, length, env_axes, collect):
 
     def local(own, dynamic, key, state):
         shared, policy = eqx.combine(dynamic, static)
-        return _tiled(own, shared, policy, key, state, length, collect)
+        return _tiled(own, shared, policy, key, state, length, keep)
 
     specs = (split, whole, split, split)
     run = jax.shard_map(
@@ -176,19 +188,19 @@ def _axes(env, env_axes):
     )
 
 
-def _batched(env, policy, key, state, length, env_axes, collect):
+def _batched(env, policy, key, state, length, env_axes, keep):
     if key.ndim == 0:
-        return _single(env, policy, key, state, length, collect)
-    return _tiled(*_split(env, env_axes), policy, key, state, length, collect)
+        return _single(env, policy, key, state, length, keep)
+    return _tiled(*_split(env, env_axes), policy, key, state, length, keep)
 
 
-def _tiled(own, shared, policy, key, state, length, collect):
+def _tiled(own, shared, policy, key, state, length, keep):
     """On a CPU, long batches go tile by tile through time: so the numbers of robots
     that differ stay in the cache of a core."""
 
     def run(own, key, state):
         env = eqx.combine(own, shared)
-        return _single(env, policy, key, state, length, collect)
+        return _single(env, policy, key, state, length, keep)
 
     each, args, size = jax.vmap(run), (own, key, state), key.shape[0]
     if jax.default_backend() != "cpu" or size <= TILE or size % TILE:
@@ -198,7 +210,7 @@ def _tiled(own, shared, policy, key, state, length, collect):
     return jtu.tree_map(lambda x: x.reshape(size, *x.shape[2:]), out)
 
 
-def _single(env, policy, key, state, length, collect):
+def _single(env, policy, key, state, length, keep):
     key_reset, key_policy = jr.split(key)
     if state is None:
         state, _ = env.reset(key_reset)
@@ -206,12 +218,13 @@ def _single(env, policy, key, state, length, collect):
     def step(state, key):
         action = policy(env.observe(state), key)
         new, timestep = env.step(state, action)
-        if collect is not None:
-            return new, collect(state, action, timestep)
+        if keep.collect is not None:
+            return new, keep.collect(state, action, timestep)
         return new, (state, action, timestep)
 
-    last, kept = scan(step, state, jr.split(key_policy, length))
-    if collect is not None:
+    every = keep.checkpoint_every
+    last, kept = scan(step, state, jr.split(key_policy, length), None, every)
+    if keep.collect is not None:
         return kept, last
     states, actions, timesteps = kept
     return Trajectory(states, actions, timesteps, last)

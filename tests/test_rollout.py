@@ -145,6 +145,33 @@ def total(masses, gains, key, length=6):
     return jnp.sum(out.timestep.reward) + distance
 
 
+def test_checkpoints():
+    """The same gradient in less memory."""
+    key, length = jr.key(4), 4096
+
+    def compiled(every):
+        def fn(gains):
+            policy = eqx.tree_at(lambda p: p.gains, POLICY, gains)
+            kept, _ = eqsim.rollout(
+                ENV,
+                policy,
+                key,
+                length,
+                collect=lambda state, action, timestep: timestep.obs[1],
+                checkpoint_every=every,
+            )
+            return jnp.sum(kept[:20] ** 2)
+
+        return jax.jit(jax.grad(fn)).lower(POLICY.gains).compile()
+
+    whole, less = compiled(None), compiled(64)
+    assert tree_allclose(less(POLICY.gains), whole(POLICY.gains), rtol=1e-9)
+    taken = [fn.memory_analysis().temp_size_in_bytes for fn in (whole, less)]
+    assert taken[1] < taken[0] / 2
+    with pytest.raises(ValueError, match="divisor of the length 4096.*instance 64"):
+        eqsim.rollout(ENV, POLICY, key, length, checkpoint_every=11)
+
+
 def test_gradient():
     masses, key = MASSES(ENV), jr.key(4)
     fn = lambda masses, gains: total(masses, gains, key)

@@ -26,7 +26,7 @@ from ..spatial import (
 from ._detect import ContactPoints
 from ._parameters import ContactParameters
 from ._plan import ContactPlan
-from ._softness import impedance, Softness, softness, stiffness_weight
+from ._softness import impedance, onset, Softness, softness, stiffness_weight
 
 
 class PointRows(NamedTuple):
@@ -97,18 +97,19 @@ def point_rows(
     points: ContactPoints,
     numbers: ContactParameters,
     velocity: Motion,
+    width,
 ) -> tuple[PointRows, PointRows]:
-    """Rows of contacts with the world, and between moving links."""
+    """Rows of contacts with the world, and between moving links, with the width of
+    their onset."""
     frame = points.frame
     normal = Vec3(*frame[0:3])
     side1 = Vec3(*frame[3:6]) * numbers.friction1
     side2 = Vec3(*frame[6:9]) * numbers.friction2
-    violation = points.dist - numbers.margin
-    imp = impedance(numbers.soft, violation)
-    touching = (violation < 0.0) & points.valid
-    weight = stiffness_weight(imp, numbers.weight)
-    weight = jnp.where(touching, weight, 0.0)
-    spring = numbers.soft.k * imp * violation
+    begun = onset(points.dist - numbers.margin, width)
+    imp = impedance(numbers.soft, begun.violation)
+    weight = stiffness_weight(imp, numbers.weight) * begun.share
+    weight = jnp.where(begun.exists & points.valid, weight, 0.0)
+    spring = numbers.soft.k * imp * begun.violation
     data = (points.pos, normal, side1, side2, weight, spring, numbers.soft.b)
     n = plan.num_anchored
     out = []

@@ -6,6 +6,7 @@ Source: MuJoCo documentation, *Computation*, "Constraint model"; `getimpedance` 
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 
@@ -62,6 +63,30 @@ def impedance(soft: Softness, violation):
     y = jnp.where(early, curve, 1.0 - curve)
     y = jnp.where(saturated, 1.0, jnp.where(started, y, 0.0))
     return jnp.where(flat, 0.5 * (dmin + dmax), dmin + y * (dmax - dmin))
+
+
+class Onset(NamedTuple):
+    """How a constraint begins: whether there is one, the violation that counts, and the
+    share of its stiffness."""
+
+    exists: Any
+    violation: Any
+    share: Any
+
+
+def onset(violation, width) -> Onset:
+    r"""MuJoCo's constraint begins at $r = 0$: before, nothing tells of it.
+
+    With a width $w > 0$ the violation is $r_w = -w \log(1 + e^{-r/w})$, and the
+    stiffness is multiplied by $\partial r_w / \partial r = 1/(1 + e^{r/w})$. Both tend to
+    those of MuJoCo for $w \to 0$, exponentially where $|r| \gg w$; at $r = 0$, $r_w = -w
+    \log 2$ and the share is 1/2. Beyond $12\,w$ (a share of 6e-6) there is none.
+    """
+    smooth = width > 0.0
+    x = violation / jnp.where(smooth, width, 1.0)
+    share = jnp.where(smooth, jax.nn.sigmoid(-x), 1.0)
+    moved = jnp.where(smooth, -width * jax.nn.softplus(-x), violation)
+    return Onset(jnp.where(smooth, x < 12.0, violation < 0.0), moved, share)
 
 
 def stiffness_weight(imp, inverse_weight):

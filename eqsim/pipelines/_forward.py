@@ -49,8 +49,8 @@ from ..spatial import Force, Motion, RigidInertia, Vec3, vec3
 class Constants(NamedTuple):
     """All that a step needs of a `System` and that does not depend on the state.
 
-    It is computed from the primary parameters once per call of the pipeline, by a
-    differentiable function, and never stored: see `derive`.
+    It is computed from the primary parameters, and from those of the pipeline, once per
+    call of the pipeline, by a differentiable function, and never stored: see `derive`.
     """
 
     frames: Frames
@@ -59,10 +59,11 @@ class Constants(NamedTuple):
     geoms: GeomFrames
     contacts: ContactParameters | None
     joints: JointSoftness
+    onset_width: Any
 
 
-def derive(sys: System) -> Constants:
-    """The constants of a system (batch axes last)."""
+def derive(sys: System, smoothing) -> Constants:
+    """The constants of a system and a pipeline (batch axes last)."""
     plan, nodes = contact_plan(sys), tree(sys)
     fixed = frames(sys, nodes)
     bodies = node_bodies(sys, nodes, fixed)
@@ -71,7 +72,8 @@ def derive(sys: System) -> Constants:
     contacts = None
     if plan.size:
         contacts = contact_parameters(sys, nodes, plan, weights.link)
-    return Constants(fixed, bodies, weights, geoms, contacts, joint_softness(sys))
+    joints = joint_softness(sys)
+    return Constants(fixed, bodies, weights, geoms, contacts, joints, smoothing[None])
 
 
 class Forward(NamedTuple):
@@ -142,7 +144,13 @@ def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
         carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
         points = detect(sys, plan, constants.geoms, kin, carriers)
         anchored, moving = point_rows(
-            nodes, plan, kin, points, constants.contacts, speed.velocity
+            nodes,
+            plan,
+            kin,
+            points,
+            constants.contacts,
+            speed.velocity,
+            constants.onset_width,
         )
     weights = constants.weights.dof
     limits = joint_rows(sys, constants.joints, weights, q, qd)

@@ -3,7 +3,9 @@ r"""MuJoCo's model in joint coordinates."""
 import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
@@ -15,6 +17,7 @@ from ..kinematics._forward import joint_motion
 from ..kinematics._manifold import advance
 from ..kinematics._recursion import ascend, descend
 from ..model import check_state, Integrator, JointKind, State, System, tree
+from ..model._fields import as_array
 from ..spatial import rotation_rate, stack, Vec3
 from ._forward import Constants, contact_forces, derive, Forward, forward, structure
 from ._pipeline import AbstractPipeline
@@ -48,7 +51,19 @@ class Generalized(AbstractPipeline):
     file with a converged Newton solver. The solver here always goes on until
     it has converged (at most 50 steps, of which most states need 2 to 5); derivatives
     are taken implicitly at the solution.
+
+    **Arguments:**
+
+    - `smoothing`: width $w$ of the onset of contacts, m. At 0, the default, the model is
+        MuJoCo's: a shape that comes close but does not touch feels nothing, and no
+        gradient says that it was close. With $w > 0$ a contact at distance $r$ acts with
+        the share $1/(1 + e^{r/w})$ of its stiffness and as if at $-w \log(1 +
+        e^{-r/w})$: some force within a few widths before the surface, and after it what
+        MuJoCo has, but for a shift of at most $w \log 2$. Being an array, it can be
+        annealed, batched and differentiated without a recompile.
     """
+
+    smoothing: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
 
     def init(
         self,
@@ -57,6 +72,7 @@ class Generalized(AbstractPipeline):
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
         check_state(sys, q, qd)
+        _check_smoothing(self.smoothing)
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
         return State(q, qd, jnp.zeros(sys.na, q.dtype))
@@ -68,7 +84,7 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        q, qd, act = _step(*_arguments(sys, state, ctrl, external))
+        q, qd, act = _step(*_arguments(self, sys, state, ctrl, external))
         # Empty arrays lose the devices that they lie on.
         return State(q, qd, act if sys.na else state.act, state.aux)
 
@@ -80,7 +96,7 @@ class Generalized(AbstractPipeline):
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
         r"""Joint accelerations $\ddot q$ (MuJoCo: `qacc`), before integration."""
-        return _acceleration(*_arguments(sys, state, ctrl, external))
+        return _acceleration(*_arguments(self, sys, state, ctrl, external))
 
     def contacts(
         self,
@@ -95,18 +111,32 @@ class Generalized(AbstractPipeline):
         if not geoms:
             none = jnp.zeros((0, 3), state.q.dtype)
             return Contacts(geoms, none[:, 0], none, jnp.zeros((0, 3, 3)), none)
-        return Contacts(geoms, *_contacts(*_arguments(sys, state, ctrl, external)))
+        return Contacts(
+            geoms, *_contacts(*_arguments(self, sys, state, ctrl, external))
+        )
 
 
-def _arguments(sys: System, state: State, ctrl, external):
+def _check_smoothing(smoothing) -> None:
+    if isinstance(smoothing, Tracer):
+        return
+    width = np.asarray(smoothing)
+    if not np.all(np.isfinite(width) & (width >= 0.0)):
+        raise ValueError(
+            f"`Generalized.smoothing` is {smoothing}: a width in meters is expected, zero "
+            "for the exact model."
+        )
+
+
+def _arguments(pipeline: Generalized, sys: System, state: State, ctrl, external):
     check_state(sys, state.q, state.qd, ctrl, state.act)
     if external is not None:
         check_shape("external", external, {"nlink": sys.nlink, "6": 6})
-    return sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
+    smoothing = pipeline.smoothing.astype(state.q.dtype)
+    return sys, _derive(sys, smoothing), state.q, state.qd, state.act, ctrl, external
 
 
-def _derive_fn(sys):
-    return derive(sys)
+def _derive_fn(sys, smoothing):
+    return derive(sys, smoothing)
 
 
 def _acceleration_fn(sys, constants, *state_and_input):

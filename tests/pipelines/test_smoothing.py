@@ -1,0 +1,102 @@
+"""Gradients before contact: a width over which contacts begin."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import check_gradients
+
+import eqsim
+from eqsim import Generalized, load_mjcf, State
+
+
+RADIUS = 0.1
+SYS = load_mjcf(f"""
+<mujoco>
+  <option timestep="0.005" gravity="0 0 0"/>
+  <worldbody>
+    <geom name="wall" type="plane" size="5 5 1" friction="0.7"/>
+    <body pos="0 0 1"><freejoint/><geom type="sphere" size="{RADIUS}"/></body>
+  </worldbody>
+</mujoco>""")
+NOTHING = jnp.zeros(0)
+
+
+def ball(gap, speed=-0.0):
+    """Flying along the wall."""
+    q = jnp.array([0.0, 0.0, RADIUS, 1.0, 0.0, 0.0, 0.0]).at[2].add(gap)
+    qd = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]).at[2].set(speed)
+    return State(q, qd, NOTHING)
+
+
+@jax.jit
+def leaves_with(gap, width):
+    """Velocity away from the wall after four steps."""
+    pipeline = Generalized(smoothing=width)
+    step = lambda state, _: (pipeline.step(SYS, state, NOTHING), None)
+    return eqsim.scan(step, ball(gap), length=4)[0].qd[2]
+
+
+@jax.jit
+def acceleration(gap, width):
+    state = ball(gap, -0.1)
+    return Generalized(smoothing=width).acceleration(SYS, state, NOTHING)[2]
+
+
+def test_a_ball_that_misses_a_wall():
+    """By 5 mm: nothing at width zero; with a width of 2 mm, the closer the stronger."""
+    gap = jnp.array(5e-3)
+    value, slope = jax.value_and_grad(leaves_with)(gap, jnp.array(0.0))
+    assert value == 0.0 and slope == 0.0
+    value, slope = jax.value_and_grad(leaves_with)(gap, jnp.array(2e-3))
+    assert value > 1e-4 and slope < -0.1
+    further, _ = jax.value_and_grad(leaves_with)(2 * gap, jnp.array(2e-3))
+    assert 0.0 < further < value
+
+
+def test_gradients():
+    """Forward, reverse and finite differences agree on both sides of the surface."""
+    gaps, width = jnp.array([-2e-3, -1e-6, 0.0, 3e-3]), jnp.array(2e-3)
+    each = jax.vmap(leaves_with, in_axes=(0, None))
+    check_gradients(each, gaps, width)
+    slopes = jax.jit(jax.grad(lambda gaps: jnp.sum(each(gaps, width))))(gaps)
+    assert np.all(slopes != 0.0)
+
+
+def test_width_and_bias():
+    """The exact model in the limit: exponentially away from the surface, and to first
+    order at it."""
+    gaps, exact = jnp.array([-4e-3, 4e-3]), jnp.array(0.0)
+    for gap in gaps:
+        bias = [
+            abs(acceleration(gap, w) - acceleration(gap, exact))
+            for w in (1e-3, 5e-4, 2.5e-4)
+        ]
+        assert bias[0] > 20 * bias[1] > 400 * bias[2]
+    at = [acceleration(jnp.array(-1e-9), w) for w in (1e-3, 1e-4, 1e-5)]
+    assert abs(at[1] - at[2]) < 0.2 * abs(at[0] - at[1])
+
+
+def test_width_zero_is_mujoco():
+    """No number changes, and the width is no reason to recompile."""
+    state, count = ball(-1e-3, -0.2), 0
+
+    @eqx.filter_jit
+    def step(pipeline, state):
+        nonlocal count
+        count += 1
+        return pipeline.step(SYS, state, NOTHING)
+
+    one, two = step(Generalized(), state), step(Generalized(smoothing=0.0), state)
+    wide = step(Generalized(smoothing=1e-3), state)
+    assert np.array_equal(one.qd, two.qd) and not np.array_equal(one.qd, wide.qd)
+    assert count == 1
+
+
+@pytest.mark.parametrize("width", (-1e-3, float("nan")))
+def test_bad_width(width):
+    with pytest.raises(
+        ValueError, match="`Generalized.smoothing` is .*a width in meters"
+    ):
+        Generalized(smoothing=width).init(SYS)
