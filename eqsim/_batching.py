@@ -19,6 +19,7 @@ and it may only index, reduce and reshape leading axes.
 
 import dataclasses
 import functools as ft
+import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -31,7 +32,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ._partitioning import partitioned, tiled
+from ._partitioning import along, partitioned, tiled
 from ._staging import staged
 
 
@@ -134,16 +135,19 @@ class _Tangent:
         return frozenset()
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
-        known, tangents = leaves[: self.num_fixed], leaves[self.num_fixed :]
-
-        def product(*tangents):
-            fixed, rates = list(known), list(tangents)
-            for k, i in enumerate(self.which):
-                fixed[i], rates[k] = jnp.broadcast_arrays(fixed[i], rates[k])
-            fn, primals = _restrict(self.call, fixed, self.which, nbatch)
-            return jax.jvp(fn, primals, tuple(rates))[1]
-
-        return _at_one_point(product, known, tangents, nbatch, ())
+        fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        shared = _shared(fixed, tangents, nbatch)
+        for i, tangent in zip(self.which, tangents, strict=True):
+            batch = _batch_shape([fixed[i], tangent], nbatch)
+            fixed[i] = _broadcast_batch(fixed[i], _but_one(batch, shared))
+        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+        fit = lambda tangents: [
+            jnp.broadcast_to(t, p.shape) for t, p in zip(tangents, primals, strict=True)
+        ]
+        if not shared:
+            return jax.jvp(fn, primals, tuple(fit(tangents)))[1]
+        _, push = jax.linearize(fn, *primals)
+        return along(lambda *tangents: push(*fit(tangents)), tangents, shared, nbatch)
 
     def out_shapes(self, leaves, nbatch):
         fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
@@ -178,19 +182,17 @@ class _Cotangent:
         return frozenset(k for summed in self.summed for k in summed)
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
-        known, cotangents = leaves[: self.num_fixed], leaves[self.num_fixed :]
-
-        def product(*cotangents):
-            fixed, batch = list(known), _batch_shape([*known, *cotangents], nbatch)
-            for i, summed in zip(self.which, self.summed, strict=True):
-                sizes = tuple(1 if k in summed else n for k, n in enumerate(batch))
-                fixed[i] = _broadcast_batch(fixed[i], sizes)
-            fn, primals = _restrict(self.call, fixed, self.which, nbatch)
-            out, pullback = jax.vjp(fn, *primals)
-            pairs = zip(cotangents, out, strict=True)
-            return pullback(tuple(jnp.broadcast_to(c, o.shape) for c, o in pairs))
-
-        return _at_one_point(product, known, cotangents, nbatch, self.summed_axes)
+        fixed, cotangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        shared = _shared(fixed, cotangents, nbatch) - self.summed_axes
+        batch = _but_one(_batch_shape(leaves, nbatch), shared)
+        for i, summed in zip(self.which, self.summed, strict=True):
+            fixed[i] = _broadcast_batch(fixed[i], _but_one(batch, summed))
+        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+        out, pull = jax.vjp(fn, *primals)
+        fit = lambda cotangents: tuple(
+            jnp.broadcast_to(c, o.shape) for c, o in zip(cotangents, out, strict=True)
+        )
+        return along(lambda *each: pull(fit(each)), cotangents, shared, nbatch)
 
     def out_shapes(self, leaves, nbatch):
         batch = _batch_shape(leaves, nbatch)
@@ -207,29 +209,14 @@ class _Cotangent:
         return [_sum_to(x, _aval(y).shape) for x, y in zip(out, linear, strict=True)]
 
 
-def _at_one_point(product, fixed, vectors, nbatch: int, but) -> _Leaves:
-    """`product` of many vectors at one point: along the batch axes that only `vectors`
-    have, `but` for some, what does not depend on them is computed once."""
+def _shared(fixed, vectors, nbatch: int) -> frozenset[int]:
+    """The batch axes that only vectors have: many vectors meet at one point."""
     point, full = _batch_shape(fixed, nbatch), _batch_shape(vectors, nbatch)
-    for k in range(nbatch):
-        if point[k] == 1 != full[k] and k not in but:
-            product = _along(product, k - nbatch)
-    return tuple(product(*vectors))
+    return frozenset(k for k in range(nbatch) if point[k] == 1 != full[k])
 
 
-def _along(fn: Callable, axis: int) -> Callable:
-    """`fn` mapped along an axis, counted from the end; `fn` itself sees it as one."""
-
-    def one(mapped, *args):
-        args = [jnp.expand_dims(x, axis) if m else x for x, m in zip(args, mapped)]
-        return [jnp.squeeze(x, axis) for x in fn(*args)]
-
-    def wrapper(*args):
-        mapped = tuple(x.shape[axis] > 1 for x in args)
-        axes = [axis if m else None for m in mapped]
-        return jax.vmap(ft.partial(one, mapped), in_axes=axes, out_axes=axis)(*args)
-
-    return wrapper
+def _but_one(batch, axes) -> tuple[int, ...]:
+    return tuple(1 if k in axes else n for k, n in enumerate(batch))
 
 
 def _restrict(call, leaves, which, nbatch):
@@ -356,7 +343,8 @@ def _run_staged(*leaves, call, nbatch):
         if nbatch - 1 in call.summed_axes:
             return call(leaves, nbatch)
         out = call.out_shapes(leaves, nbatch)
-        return tiled(lambda *xs: call(xs, nbatch), leaves, out, nbatch)
+        wide = math.prod(_batch_shape(leaves[: call.num_fixed], nbatch)[:-1])
+        return tiled(lambda *xs: call(xs, nbatch), leaves, out, nbatch, wide)
 
 
 def _run_parts(*leaves, call, nbatch):

@@ -1,4 +1,4 @@
-"""Batches are cut: between the devices on which they lie, and into tiles.
+"""Batches are cut: between the devices on which they lie, and to the size of caches.
 
 A compiled function sees a batch as a whole, wherever its parts lie. XLA would split the
 loops inside a step operation by operation, and let all devices wait for the last one in
@@ -9,6 +9,7 @@ other.
 import math
 from collections.abc import Callable, Sequence
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental.custom_partitioning import (
@@ -17,20 +18,24 @@ from jax.experimental.custom_partitioning import (
     SdyShardingRule,
 )
 
+from ._staging import is_staged
+
 
 # Environments per tile: the arrays of a step on one tile stay in the cache of a core.
 TILE = 128
+# Numbers side by side where there is more than one for each environment.
+_MOST = 4 * TILE
 
 
-def tiled(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tuple:
+def tiled(fn: Callable, args: Sequence, out: Sequence, nbatch: int, wide: int) -> tuple:
     """Calls `fn` on long batches in tiles that fit the caches of a core.
 
-    **Arguments:** as of `partitioned`.
+    **Arguments:** as of `partitioned`; `wide`: how many numbers stand for each one
+    along the last axis.
     """
     if nbatch == 0:
         return fn(*args)
-    batch = [max(x.shape[x.ndim - nbatch + k] for x in args) for k in range(nbatch)]
-    size, tile = batch[-1], _tile(batch[:-1])
+    size, tile = max(x.shape[-1] for x in args), _tile(wide)
     if size <= tile or size % tile:
         return fn(*args)
 
@@ -45,12 +50,47 @@ def tiled(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tuple:
     return lax.fori_loop(0, size // tile, one, empty)
 
 
-def _tile(others: Sequence[int]) -> int:
-    """The size of a tile beside other batch axes, such as one of tangents."""
-    size, most = TILE, 5 * TILE // max(1, math.prod(others))
-    while size > max(8, most):
+def _tile(wide: int) -> int:
+    size = TILE
+    while size > max(8, _MOST // wide):
         size //= 2
     return size
+
+
+def along(linear: Callable, vectors: Sequence, axes: frozenset[int], nbatch: int):
+    """A linear function of vectors, mapped along some of their batch axes: on the CPU a
+    few vectors at a time.
+
+    **Arguments:**
+
+    - `linear`: takes and returns arrays whose batch axes in `axes` have size one.
+    - `vectors`: its arguments on all batch axes.
+    """
+    sizes = [max(x.shape[x.ndim - nbatch + k] for x in vectors) for k in range(nbatch)]
+    wide = math.prod(n for k, n in enumerate(sizes) if k not in axes)
+    for k in axes:
+        most = max(1, _MOST // wide) if is_staged() else sizes[k]
+        few = max(n for n in range(1, sizes[k] + 1) if sizes[k] % n == 0 and n <= most)
+        linear = _mapped(linear, k - nbatch, few)
+    return tuple(linear(*vectors))
+
+
+def _mapped(linear: Callable, axis: int, few: int) -> Callable:
+    """`linear` mapped along an axis, counted from the end, `few` at a time."""
+
+    def one(xs):
+        out = linear(*(jnp.expand_dims(x, axis) for x in xs))
+        return [jnp.squeeze(x, axis) for x in out]
+
+    def wrapper(*args):
+        size = max(x.shape[axis] for x in args)
+        front = [jnp.moveaxis(x, axis, 0) for x in args]
+        front = [jnp.broadcast_to(x, (size, *x.shape[1:])) for x in front]
+        cut = [x.reshape(size // few, few, *x.shape[1:]) for x in front]
+        out = [x.reshape(size, *x.shape[2:]) for x in lax.map(jax.vmap(one), cut)]
+        return [jnp.moveaxis(x, 0, axis) for x in out]
+
+    return wrapper
 
 
 def partitioned(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tuple:

@@ -32,6 +32,11 @@ class staged:
         _ACTIVE.reset(self.token)
 
 
+def is_staged() -> bool:
+    """Whether stages are kept apart: on the CPU."""
+    return _ACTIVE.get()
+
+
 def stage(fn: Callable) -> Callable:
     """Marks a function as a stage. Arguments that are not arrays must be hashable."""
 
