@@ -63,7 +63,7 @@ def solve(sys, q, qd):
     """The solution, and by how much it fails to be one; states along the last axis."""
     last = jtu.tree_map(lambda x: x[..., None], sys)
     none = jnp.zeros((0, q.shape[1]))
-    now = forward(last, derive(last), q, qd, none, none, None)
+    now = forward(last, derive(last, jnp.zeros(1)), q, qd, none, none, None)
     facts, problem = structure(last), now.problem
     qdd, piece = now.solution
     motion = descend(facts.tree, joint_motion(facts.tree, problem.kin, qdd))
