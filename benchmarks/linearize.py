@@ -4,6 +4,7 @@ python benchmarks/linearize.py --out out/bench
 """
 
 import argparse
+import math
 import os
 import pathlib
 import sys as _sys
@@ -88,7 +89,10 @@ def _ours(sys: eqsim.System, begin: Start) -> Callable[[], Any]:
         )
         return jax.vmap(one)(q, qd, ctrl)
 
-    mesh = jax.make_mesh((len(jax.devices()),), ("batch",), (AxisType.Auto,))
+    count = math.gcd(len(jax.devices()), len(begin.q))
+    mesh = jax.make_mesh(
+        (count,), ("batch",), (AxisType.Auto,), devices=jax.devices()[:count]
+    )
     split = NamedSharding(mesh, PartitionSpec("batch"))
     arrays = [jnp.asarray(x, dtype) for x in (begin.q, begin.qd, begin.ctrl[:, 0])]
     arrays = jax.device_put(arrays, split)

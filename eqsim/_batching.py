@@ -132,7 +132,7 @@ class _Tangent:
 
     @property
     def summed_axes(self) -> frozenset[int]:
-        return frozenset()
+        return self.call.summed_axes
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
         fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
@@ -212,7 +212,7 @@ class _Cotangent:
 def _shared(fixed, vectors, nbatch: int) -> frozenset[int]:
     """The batch axes that only vectors have: many vectors meet at one point."""
     point, full = _batch_shape(fixed, nbatch), _batch_shape(vectors, nbatch)
-    return frozenset(k for k in range(nbatch) if point[k] == 1 != full[k])
+    return frozenset(k for k in range(nbatch) if point[k] == 1 < full[k])
 
 
 def _but_one(batch, axes) -> tuple[int, ...]:
@@ -233,7 +233,9 @@ def _restrict(call, leaves, which, nbatch):
 
 def _batch_shape(leaves, nbatch: int) -> tuple[int, ...]:
     tails = [leaf.shape[leaf.ndim - nbatch :] for leaf in leaves]
-    return tuple(max(sizes) for sizes in zip(*tails, strict=True))
+    return tuple(
+        next((n for n in sizes if n != 1), 1) for sizes in zip(*tails, strict=True)
+    )
 
 
 def _broadcast_batch(leaf, batch):

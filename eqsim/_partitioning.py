@@ -17,6 +17,7 @@ from jax.experimental.custom_partitioning import (
     custom_partitioning,
     SdyShardingRule,
 )
+from jax.sharding import NamedSharding, PartitionSpec
 
 from ._staging import is_staged
 
@@ -108,8 +109,19 @@ def partitioned(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tup
         return tuple(fn(*args))
 
     def partition(mesh, args, results):
-        shardings = tuple(arg.sharding for arg in args)
-        return mesh, whole, tuple(result.sharding for result in results), shardings
+        # As the results lie, so do the arguments: an axis of a batch is split alike in
+        # all, and nothing else is.
+        spec = results[0].sharding.spec
+        first = len(results[0].shape) - nbatch
+        cuts = [*spec, *(None for _ in results[0].shape)][first : first + nbatch]
+
+        def sharding(x):
+            batch = zip(cuts, x.shape[len(x.shape) - nbatch :], strict=True)
+            event = [None] * (len(x.shape) - nbatch)
+            entries = [*event, *(cut if n > 1 else None for cut, n in batch)]
+            return NamedSharding(mesh, PartitionSpec(*entries))
+
+        return mesh, whole, tuple(map(sharding, results)), tuple(map(sharding, args))
 
     split = custom_partitioning(whole)
     rule = lambda *_: _rule(args, out, nbatch)

@@ -92,7 +92,7 @@ def rollout(
             "`env_axes` tells how environments differ, but one key runs one environment. "
             "Pass as many keys as environments."
         )
-    if key.ndim > 1:
+    if key.ndim > 1 or key.size == 0:
         raise ValueError(
             f"`key` has shape {key.shape}: one key or a vector of keys is expected. "
             "Use `eqx.filter_vmap` for more axes."
@@ -101,6 +101,7 @@ def rollout(
     keep = _Kept(collect, checkpoint_every)
     args = (env, policy, key, state)
     if any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args)):
+        keep = keep._replace(whole=len(jax.devices()) > 1)
         return _batched(env, policy, key, state, length, env_axes, keep)
     validate(env.sys)
     out = _compiled(env, policy, key, state, length, env_axes, keep)
@@ -111,10 +112,12 @@ def rollout(
 
 
 class _Kept(NamedTuple):
-    """What is kept of a rollout: for the user, and for reverse mode."""
+    """What is kept of a rollout: for the user, for reverse mode, and of a batch that may
+    lie on several devices, which tiles would tear apart."""
 
     collect: Callable[[State, Array, Timestep], Any] | None
     checkpoint_every: int | None
+    whole: bool = False
 
 
 def _check_axes(env, env_axes, batch: tuple[int, ...]) -> None:
@@ -203,7 +206,8 @@ def _tiled(own, shared, policy, key, state, length, keep):
         return _single(env, policy, key, state, length, keep)
 
     each, args, size = jax.vmap(run), (own, key, state), key.shape[0]
-    if jax.default_backend() != "cpu" or size <= TILE or size % TILE:
+    on_cpu = jax.default_backend() == "cpu"
+    if keep.whole or not on_cpu or size <= TILE or size % TILE:
         return each(*args)
     tiles = jtu.tree_map(lambda x: x.reshape(size // TILE, TILE, *x.shape[1:]), args)
     out = lax.map(lambda tile: each(*tile), tiles)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import tree_allclose
 
+from eqsim import _partitioning
 from eqsim._batching import batch_last
 
 
@@ -51,6 +52,10 @@ CASES = {
     ),
     "jacfwd": lambda f: jax.jacfwd(f, (0, 1))(a, x),
     "jacrev": lambda f: jax.jacrev(f, (0, 1))(a, x),
+    "jvp of grad vmap": lambda f: jax.jvp(
+        jax.grad(lambda a: many(f)(a, X)["sum"].sum()), (a,), (jnp.array([1.0, -2.0]),)
+    ),
+    "vmap none": lambda f: many(f)(a, X[:0]),
     "vmap jacfwd": lambda f: jax.vmap(jax.jacfwd(f, (0, 1)))(A, X),
     "vmap jacrev": lambda f: many(jax.jacrev(f, (0, 1)))(a, X),
     "jacfwd vmap": lambda f: jax.jacfwd(many(f))(a, X),
@@ -89,6 +94,16 @@ def test_same_as_the_function(name):
 @pytest.mark.parametrize("name", ("call", "vmap twice", "vmap jacrev", "grad vmap"))
 def test_without_jit(name):
     assert tree_allclose(CASES[name](wrapped), CASES[name](example), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tiles(name, monkeypatch):
+    """Tiles of two, and vectors one by one, change nothing."""
+    monkeypatch.setattr(_partitioning, "TILE", 2)
+    monkeypatch.setattr(_partitioning, "_MOST", 2)
+    case = CASES[name]
+    got, expected = (jax.jit(lambda f=f: case(f))() for f in (wrapped, example))
+    assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_what_is_not_batched_is_not_copied():

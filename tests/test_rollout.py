@@ -300,6 +300,12 @@ grad = jax.jit(jax.grad(loss, (0, 2), has_aux=True))
 (by_mass, by_action), q = grad(where(env), *args)
 assert len(q.devices()) == len(by_action.devices()) == len(jax.devices())
 out += [q, by_action + 0 * q, by_mass + 0 * q]
+
+# A product with the Hessian, and robots that lie on one device beside states on all.
+bend = jax.jit(lambda m, v: jax.jvp(lambda m: grad(m, *args)[0][0], (m,), (v,))[1])
+own = jax.jit(lambda masses, states, actions: jax.vmap(
+    lambda m, s, u: eqx.tree_at(where, env, m).step(s, u)[0].q)(masses, states, actions))
+out += [bend(where(env), jnp.ones(2)) + 0 * q, own(masses, *args)]
 np.save(sys.argv[2], np.stack(out))
 """
 

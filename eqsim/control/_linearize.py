@@ -95,10 +95,12 @@ def _jacobians(sys: System, step: Callable, state: State, ctrl):
         q = integrate(sys, state.q, shift)
         moved = State(q, state.qd + rate, state.act + act, state.aux)
         new, seen = step(moved, ctrl + push)
-        # Zero at no change; what is wanted is how it grows from there.
-        end = jax.lax.stop_gradient(new.q)
-        after = jnp.concatenate([difference(sys, end, new.q), new.qd, new.act])
-        return after, seen
+        return (new.q, jnp.concatenate([new.qd, new.act]), seen), new.q
 
-    both = jax.jacfwd(outputs)(jnp.zeros(size + sys.nu, state.q.dtype))
-    return [block for x in both for block in (x[:, :size], x[:, size:])]
+    none = jnp.zeros(size + sys.nu, state.q.dtype)
+    (shift, rest, seen), end = jax.jacfwd(outputs, has_aux=True)(none)
+    # From numbers to tangent coordinates at the end of the step.
+    tangent = jax.jacfwd(lambda q: difference(sys, end, q))(end)
+    shift = jnp.matmul(tangent, shift, precision=jax.lax.Precision.HIGHEST)
+    after = jnp.concatenate([shift, rest])
+    return [block for x in (after, seen) for block in (x[:, :size], x[:, size:])]

@@ -57,13 +57,16 @@ class Generalized(AbstractPipeline):
     - `smoothing`: width $w$ of the onset of contacts, m. At 0, the default, the model is
         MuJoCo's: a shape that comes close but does not touch feels nothing, and no
         gradient says that it was close. With $w > 0$ a contact at distance $r$ acts with
-        the share $1/(1 + e^{r/w})$ of its stiffness and as if at $-w \log(1 +
+        the share $1/(1 + e^{r/w})$ of its weight $D$ and as if at $-w \log(1 +
         e^{-r/w})$: some force within a few widths before the surface, and after it what
         MuJoCo has, but for a shift of at most $w \log 2$. Being an array, it can be
         annealed, batched and differentiated without a recompile.
     """
 
     smoothing: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+
+    def __check_init__(self):
+        _check_smoothing(self.smoothing)
 
     def init(
         self,
@@ -117,12 +120,12 @@ class Generalized(AbstractPipeline):
 
 
 def _check_smoothing(smoothing) -> None:
-    if isinstance(smoothing, Tracer):
+    if isinstance(smoothing, Tracer) or not eqx.is_array(smoothing):
         return
     width = np.asarray(smoothing)
-    if not np.all(np.isfinite(width) & (width >= 0.0)):
+    if width.shape or not (np.isfinite(width) and width >= 0.0):
         raise ValueError(
-            f"`Generalized.smoothing` is {smoothing}: a width in meters is expected, zero "
+            f"`Generalized.smoothing` is {smoothing}: one width in meters is expected, zero "
             "for the exact model."
         )
 

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import tree_allclose
+from helpers import check_gradients, tree_allclose
 
 import eqsim
 from eqsim import kinematics, State
+from eqsim.control import linearize_step
 
 
 ANT = eqsim.make("ant")
@@ -109,6 +110,25 @@ def test_all_ways_to_a_jacobian():
     forward, reverse = jax.jit(both)(jnp.array([0.5]))
     assert np.any(forward != 0)
     assert tree_allclose(reverse, forward, rtol=1e-9, atol=1e-12)
+
+
+FREE = eqsim.load_mjcf("""
+<mujoco>
+  <option gravity="0 0 0"/>
+  <worldbody><body><freejoint/><geom type="box" size=".1 .2 .3"/></body></worldbody>
+</mujoco>""")
+
+
+def test_can_be_differentiated():
+    """The derivative of a linear model, in which the point itself turns."""
+    nothing, q = jnp.zeros(0), FREE.joints.ref
+
+    def turned(ang):
+        qd = jnp.concatenate([jnp.zeros(3), ang])
+        state = State(q, qd, nothing)
+        return linearize_step(eqsim.Generalized(), FREE, state, nothing)[0][3:6]
+
+    check_gradients(turned, jnp.array([0.3, -0.2, 0.5]))
 
 
 def test_errors():
