@@ -8,16 +8,16 @@ Each measurement is a fresh process without any cache; the best of several count
 import argparse
 import json
 import os
-import pathlib
 import subprocess
 import sys as _sys
 import time
 
 import jax
 import jax.numpy as jnp
+from _command import parser, publish, say, setting
 from _models import mujoco_model, NotInstalled, system
 from _peers import brax_step, mjx_step
-from _tables import caption, circumstances, table, write
+from _tables import caption, table
 
 import eqsim
 
@@ -38,18 +38,15 @@ which took turns; the best of {repeats} each. `times`: total over that of eqsim.
 def main() -> None:
     """Measures in child processes, one at a time; or is such a process."""
     options = _options()
-    jax.config.update("jax_enable_x64", options.precision == "double")
+    where = setting(options)
     if options.child:
         print(json.dumps(measure(options.child, options.models[0], options.batch)))
         return
-    where = circumstances() | {"precision": options.precision}
     cells: list[dict] = []
     for name in options.models:
         cells += _model(name, options)
-        text = report(where, cells, options)
-        write(options.out / "compile.json", {"where": where, "cells": cells})
-        write(options.out / "compile.md", text)
-        write(options.markdown, text)
+        data = {"where": where, "cells": cells}
+        publish(options, "compile", data, report(where, cells, options))
     print(f"\n{report(where, cells, options)}")
 
 
@@ -121,13 +118,13 @@ def _child(runner, name, options):
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        _say(f"{about}: not finished in {options.limit:g} s")
+        say(f"{about}: not finished in {options.limit:g} s")
         return None
     if done.returncode:
-        _say(f"{about} is left out: {done.stderr.strip().splitlines()[-1]}")
+        say(f"{about} is left out: {done.stderr.strip().splitlines()[-1]}")
         return None
     found = json.loads(done.stdout.strip().splitlines()[-1])
-    _say(f"{about}: " + ", ".join(f"{k} {v:.2f} s" for k, v in found.items()))
+    say(f"{about}: " + ", ".join(f"{k} {v:.2f} s" for k, v in found.items()))
     return found
 
 
@@ -138,23 +135,14 @@ def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
     return f"{title}\n\n{text}\n\n{table(cells)}\n\n{caption(where)}\n"
 
 
-def _say(line):
-    print(line, file=_sys.stderr, flush=True)
-
-
 def _options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
+    made = parser(__doc__, repeats=3, limit=900.0)
+    add = made.add_argument
     add("--models", nargs="*", default=["brax_ant", "ant", "half_cheetah", "humanoid"])
     add("--runners", nargs="*", choices=RUNNERS, default=list(RUNNERS))
     add("--batch", type=int, default=1024)
-    add("--repeats", type=int, default=3)
-    add("--limit", type=float, default=900.0, help="seconds for one measurement")
-    add("--precision", choices=("single", "double"), default="single")
-    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
-    add("--markdown", type=pathlib.Path, help="a second place for the table")
     add("--child", choices=RUNNERS, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return made.parse_args()
 
 
 if __name__ == "__main__":

@@ -4,9 +4,6 @@ python benchmarks/gradient.py --out out/bench
 python benchmarks/gradient.py --quick --peers brax
 """
 
-import argparse
-import pathlib
-import sys as _sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,11 +12,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _command import parser, publish, robots, say, setting
 from _driven import Driven, nothing
-from _models import mujoco_model, NotInstalled, system
+from _models import NotInstalled
 from _peers import brax_step, mjx_step
 from _starts import Start, start, STARTS, SUBSTEPS
-from _tables import caption, circumstances, table, write
+from _tables import caption, table
 from _timing import interleaved
 from jax import lax
 
@@ -55,25 +53,17 @@ class Runner(NamedTuple):
 def main() -> None:
     """Times all cells, and writes after each."""
     options = _options()
-    jax.config.update("jax_enable_x64", options.precision == "double")
-    where = circumstances() | {"precision": options.precision}
-    cells: list[dict] = []
-    for name in options.models:
-        try:
-            sys, model = system(name, euler=True), mujoco_model(name, euler=True)
-        except NotInstalled as error:
-            _say(f"{name} is left out: {error}")
-            continue
+    where, cells = setting(options), []
+    for name, sys, model in robots(options.models):
         peers = _peers(name, model, options.peers)
         for batch in options.batches:
             for kind in options.states:
                 begin = start(kind, sys, model, batch, -(-options.steps // SUBSTEPS))
                 runners = [*_eqsim(sys, begin, options.steps), *peers]
                 cells += time_cell(name, kind, begin, runners, options)
-                write(options.out / "gradient.json", {"where": where, "cells": cells})
+                data = {"where": where, "cells": cells}
                 text = report(where, cells, options.steps)
-                write(options.out / "gradient.md", text)
-                write(options.markdown, text)
+                publish(options, "gradient", data, text)
     print(f"\n{report(where, cells, options.steps)}")
 
 
@@ -91,9 +81,9 @@ def time_cell(name, kind, begin: Start, runners, options) -> list[dict]:
             try:
                 gradient, facts[key] = _gradient(runner, WRT[wrt], arguments)
             except REFUSALS as error:
-                _say(f"{name}, {runner.label} by {wrt}: {str(error).splitlines()[0]}")
+                say(f"{name}, {runner.label} by {wrt}: {str(error).splitlines()[0]}")
                 continue
-            _say(
+            say(
                 f"{name}, {runner.label} by {wrt}: {facts[key]['mode']} mode, "
                 f"ready after {facts[key]['prepared']:.0f} s"
             )
@@ -114,7 +104,7 @@ def time_cell(name, kind, begin: Start, runners, options) -> list[dict]:
             "cost": gradient.best / value.best,
         }
         found.append(cell | fact | {"spread": max(value.spread, gradient.spread)})
-        _say(
+        say(
             ", ".join(
                 f"{k} {v:.3g}" if isinstance(v, float) else f"{v}"
                 for k, v in found[-1].items()
@@ -197,7 +187,7 @@ def _peers(name: str, model, chosen: list[str]) -> list[Runner]:
         try:
             found.append(makers[peer]())
         except (NotInstalled, NotImplementedError) as error:
-            _say(f"{name}: {peer} is left out: {error}")
+            say(f"{name}: {peer} is left out: {error}")
     return found
 
 
@@ -246,26 +236,17 @@ def report(where: dict, cells: list[dict], steps: int) -> str:
     return f"{title}\n\n{text}\n\n{table(rows, columns)}\n\n{caption(where)}\n"
 
 
-def _say(line):
-    print(line, file=_sys.stderr, flush=True)
-
-
 def _options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
+    made = parser(__doc__, repeats=5, limit=20.0)
+    add = made.add_argument
     add("--models", nargs="*", default=["brax_ant", "ant"])
     add("--batches", nargs="*", type=int, default=[1, 64, 1024])
     add("--states", nargs="*", choices=STARTS, default=list(STARTS))
     add("--peers", nargs="*", choices=("mjx", "brax"), default=["mjx", "brax"])
     add("--by", nargs="*", choices=tuple(WRT), default=list(WRT))
     add("--steps", type=int, default=32)
-    add("--repeats", type=int, default=5)
-    add("--limit", type=float, default=20.0, help="seconds for one runner in one cell")
-    add("--precision", choices=("single", "double"), default="single")
     add("--quick", action="store_true", help="small batches and few repeats")
-    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
-    add("--markdown", type=pathlib.Path, help="a second place for the table")
-    options = parser.parse_args()
+    options = made.parse_args()
     if options.quick:
         options.models, options.batches = options.models[:1], [8]
         options.repeats, options.limit = 2, 2.0

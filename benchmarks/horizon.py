@@ -3,10 +3,6 @@
 python benchmarks/horizon.py --out out/bench
 """
 
-import argparse
-import pathlib
-import sys as _sys
-import time
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _tables import caption, circumstances, table, write
+from _command import parser, publish, say, setting
+from _tables import caption, table
+from _timing import interleaved
 
 import eqsim
 
@@ -40,17 +38,15 @@ class Linear(eqx.Module):
 def main() -> None:
     """Measures every horizon without and with checkpoints."""
     options = _options()
-    where, rows = circumstances(), []
+    where, rows = setting(options), []
     env = eqsim.make("ant")
     for length in options.lengths:
         middle = MIDDLE.get(length, 1)
         for every in dict.fromkeys([None, 1, middle]):
             rows.append(_cell(env, length, every, options))
-            print(rows[-1], file=_sys.stderr, flush=True)
-            text = report(where, rows, options)
-            write(options.out / "horizon.json", {"where": where, "rows": rows})
-            write(options.out / "horizon.md", text)
-            write(options.markdown, text)
+            say(rows[-1])
+            data = {"where": where, "rows": rows}
+            publish(options, "horizon", data, report(where, rows, options))
     print(f"\n{report(where, rows, options)}")
 
 
@@ -73,42 +69,33 @@ def _cell(env, length: int, every: int | None, options) -> dict[str, Any]:
     value = jax.jit(loss).lower(gains).compile()
     both = jax.jit(jax.value_and_grad(loss)).lower(gains).compile()
     memory = both.memory_analysis().temp_size_in_bytes / 1e6
-    seconds = [
-        min(_time(fn, gains) for _ in range(options.repeats)) for fn in (value, both)
-    ]
+    calls = {"value": lambda: value(gains), "both": lambda: both(gains)}
+    taken = interleaved(calls, options.repeats, options.limit)
+    seconds = taken["both"].best
     gradient = np.asarray(both(gains)[1])
     return {
         "steps": length,
         "every": every,
         "memory": memory,
-        "seconds": seconds[1],
-        "cost": seconds[1] / seconds[0],
+        "seconds": seconds,
+        "cost": seconds / taken["value"].best,
         "gradient": float(np.max(np.abs(gradient))),
         "share finite": float(np.mean(np.isfinite(gradient))),
     }
 
 
-def _time(fn, *args) -> float:
-    begin = time.perf_counter()
-    jax.block_until_ready(fn(*args))
-    return time.perf_counter() - begin
-
-
 def report(where: dict, rows: list[dict], options) -> str:
     """All cells as one table."""
     text = EXPLANATION.format(batch=options.batch)
-    return f"## Long horizons\n\n{text}\n\n{table(rows)}\n\n{caption(where)}\n"
+    title = f"## Long horizons, {where['precision']} precision"
+    return f"{title}\n\n{text}\n\n{table(rows)}\n\n{caption(where)}\n"
 
 
 def _options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--lengths", nargs="*", type=int, default=list(MIDDLE))
-    add("--batch", type=int, default=64)
-    add("--repeats", type=int, default=2)
-    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
-    add("--markdown", type=pathlib.Path, help="a second place for the table")
-    return parser.parse_args()
+    made = parser(__doc__, repeats=2, limit=60.0)
+    made.add_argument("--lengths", nargs="*", type=int, default=list(MIDDLE))
+    made.add_argument("--batch", type=int, default=64)
+    return made.parse_args()
 
 
 if __name__ == "__main__":

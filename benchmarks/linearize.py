@@ -3,11 +3,8 @@
 python benchmarks/linearize.py --out out/bench
 """
 
-import argparse
 import math
 import os
-import pathlib
-import sys as _sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,9 +18,9 @@ jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from _models import mujoco_model, NotInstalled, system
+from _command import parser, publish, robots, say, setting
 from _starts import Start, start, STARTS
-from _tables import caption, circumstances, table, write
+from _tables import caption, table
 from _timing import interleaved
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -44,28 +41,19 @@ differences see the jump of its force, and are far off)."""
 def main() -> None:
     """Times all cells, and writes after each."""
     options = _options()
-    jax.config.update("jax_enable_x64", options.precision == "double")
-    where = circumstances() | {"precision": options.precision}
-    rows: list[dict] = []
-    for name in options.models:
-        try:
-            robots = system(name, euler=True), mujoco_model(name, euler=True)
-        except NotInstalled as error:
-            print(f"{name} is left out: {error}", file=_sys.stderr)
-            continue
+    where, rows = setting(options), []
+    for name, sys, model in robots(options.models):
         for kind in STARTS:
-            begin = start(kind, *robots, options.batch, 1)
-            rows.append({"model": name, "start": kind} | _cell(robots, begin, options))
-            print(rows[-1], file=_sys.stderr, flush=True)
-            text = report(where, rows, options)
-            write(options.out / "linearize.json", {"where": where, "rows": rows})
-            write(options.out / "linearize.md", text)
-            write(options.markdown, text)
+            begin = start(kind, sys, model, options.batch, 1)
+            cell = _cell(sys, model, begin, options)
+            rows.append({"model": name, "start": kind} | cell)
+            say(rows[-1])
+            data = {"where": where, "rows": rows}
+            publish(options, "linearize", data, report(where, rows, options))
     print(f"\n{report(where, rows, options)}")
 
 
-def _cell(robots, begin: Start, options) -> dict[str, Any]:
-    sys, model = robots
+def _cell(sys, model, begin: Start, options) -> dict[str, Any]:
     calls = {"eqsim": _ours(sys, begin), "MuJoCo C": _theirs(model, begin)}
     ours, theirs = (np.asarray(calls[label]()[0]) for label in calls)
     largest = lambda x: np.max(np.abs(x), axis=(1, 2))
@@ -129,16 +117,10 @@ def report(where: dict, rows: list[dict], options) -> str:
 
 
 def _options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--models", nargs="*", default=["ant", "half_cheetah"])
-    add("--batch", type=int, default=1024)
-    add("--repeats", type=int, default=5)
-    add("--limit", type=float, default=20.0, help="seconds for one runner in one cell")
-    add("--precision", choices=("single", "double"), default="single")
-    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
-    add("--markdown", type=pathlib.Path, help="a second place for the table")
-    return parser.parse_args()
+    made = parser(__doc__, repeats=5, limit=20.0)
+    made.add_argument("--models", nargs="*", default=["ant", "half_cheetah"])
+    made.add_argument("--batch", type=int, default=1024)
+    return made.parse_args()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python benchmarks/parity.py --n 50 --random 0 --models ant humanoid
 
 import argparse
 import pathlib
-import sys as _sys
 import time
 import warnings
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import mujoco
 import numpy as np
+from _command import say, setting
 from _models import GYMNASIUM, mujoco_model, system
 from _reference import (
     accelerations,
@@ -29,7 +29,7 @@ from _reference import (
     trajectories,
 )
 from _states import draw, KINDS, rounded, States
-from _tables import caption, circumstances, show, table, write
+from _tables import caption, show, table, write
 
 from eqsim.io import write_mjcf
 from eqsim.model import random_system
@@ -45,8 +45,7 @@ class Checked(NamedTuple):
 def main() -> int:
     """Prints the tables; returns how many states disagree."""
     options = _options()
-    jax.config.update("jax_enable_x64", options.precision == "double")
-    where = circumstances() | {"precision": options.precision}
+    where = setting(options)
     files = [_progress(check_file, name, options) for name in options.models]
     drawn = check_random(options.random, options) if options.random else []
     bad = [found for checked in files + drawn for found in checked.found]
@@ -151,10 +150,10 @@ def check_random(count: int, options: argparse.Namespace) -> list[Checked]:
         )
         groups.setdefault(len(sys.links.parents), []).append((target, error, found))
         for line in found:
-            print(f"  {line}", file=_sys.stderr, flush=True)
+            say(f"  {line}")
         left = (count - seed - 1) * (time.time() - started) / (seed + 1)
         line = f"random {seed}: {np.max(error):.1e}, {left / 60:.0f} min left"
-        print(line, file=_sys.stderr, flush=True)
+        say(line)
     return [_group(n, groups[n], options.precision) for n in sorted(groups)]
 
 
@@ -222,9 +221,9 @@ def _progress(check, name, options):
     started = time.time()
     checked = check(name, options)
     cells = [f"{key} {show(value)}" for key, value in checked.row.items()]
-    print(f"{', '.join(cells)} [{time.time() - started:.0f} s]", file=_sys.stderr)
+    say(f"{', '.join(cells)} [{time.time() - started:.0f} s]")
     for line in checked.found:
-        print(f"  {line}", file=_sys.stderr, flush=True)
+        say(f"  {line}")
     return checked
 
 

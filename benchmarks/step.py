@@ -4,10 +4,7 @@ python benchmarks/step.py --out out/bench
 python benchmarks/step.py --quick --models ant --peers mujoco
 """
 
-import argparse
 import os
-import pathlib
-import sys as _sys
 import time
 
 
@@ -24,11 +21,12 @@ import jax
 jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 import numpy as np
-from _models import mujoco_model, NotInstalled, system, TIMED
+from _command import parser, publish, robots, say, setting
+from _models import mujoco_model, TIMED
 from _peers import eqsim_plain, eqsim_rollout, mujoco_c, Peer, peers_of
 from _reference import converge, errors
 from _starts import load, SCALE, Start, start, STARTS, SUBSTEPS
-from _tables import caption, circumstances, table, write
+from _tables import caption, table
 from _timing import affordable, interleaved
 
 
@@ -46,33 +44,28 @@ figure is the best of several runs, which took turns."""
 def main() -> None:
     """Times all cells, and writes after each."""
     options = _options()
-    jax.config.update("jax_enable_x64", options.precision == "double")
-    where = circumstances() | {"precision": options.precision}
-    cells: list[dict] = []
-    for name in options.models:
-        try:
-            robots = system(name, euler=True), mujoco_model(name, euler=True)
-        except NotInstalled as error:
-            _say(f"{name} is left out: {error}")
-            continue
-        runners = [eqsim_rollout(robots[0])]
+    where, cells = setting(options), []
+    for name, sys, model in robots(options.models):
+        runners = [eqsim_rollout(sys)]
         if "plain" in options.variants:
-            runners.append(eqsim_plain(robots[0], spread=False))
+            runners.append(eqsim_plain(sys, spread=False))
         if "sharded" in options.variants and len(jax.devices()) > 1:
-            runners.append(eqsim_plain(robots[0], spread=True))
-        runners += peers_of(name, options.peers, _say)
+            runners.append(eqsim_plain(sys, spread=True))
+        runners += peers_of(name, options.peers, say)
         for batch in options.batches:
             for kind in options.states:
-                cells += time_cell(name, robots, runners, kind, batch, options)
-                _write(options, where, cells)
+                begin = start(kind, sys, model, batch, _length(options))
+                cells += time_cell(name, model, runners, kind, begin, options)
+                data = {"where": where, "cells": cells}
+                publish(options, "step", data, report(where, cells))
     print(f"\n{report(where, cells)}")
 
 
-def time_cell(name, robots, runners: list[Peer], kind, batch, options) -> list[dict]:
-    """Times one robot from one kind of start in one size of batch."""
-    sys, model = robots
-    length = max(1, options.steps // SUBSTEPS)
-    begin = start(kind, sys, model, batch, length)
+def time_cell(
+    name, model, runners: list[Peer], kind, begin: Start, options
+) -> list[dict]:
+    """Times all runners from one start, in turn."""
+    batch, length = len(begin.q), _length(options)
     path, contacts, rows = _truth(name, begin, length)
     calls, lengths, last = {}, {}, {}
     prepared = {}
@@ -85,7 +78,7 @@ def time_cell(name, robots, runners: list[Peer], kind, batch, options) -> list[d
             n = length if peer.fixed else affordable(run, length, options.limit)
             last[peer.label] = np.asarray(run(n), np.float64)
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
-            _say(f"{name}, {kind}, B={batch}: {peer.label} failed: {error}")
+            say(f"{name}, {kind}, B={batch}: {peer.label} failed: {error}")
             continue
         prepared[peer.label] = time.perf_counter() - began
         calls[peer.label], lengths[peer.label] = lambda run=run, n=n: run(n), n
@@ -111,8 +104,13 @@ def time_cell(name, robots, runners: list[Peer], kind, batch, options) -> list[d
                 "error": _error(last[label], path[:, steps - 1], model.nq),
             }
         )
-        _say(_line(found[-1], found[0]))
+        say(_line(found[-1], found[0]))
     return found
+
+
+def _length(options) -> int:
+    """Control steps of a simulation."""
+    return max(1, options.steps // SUBSTEPS)
 
 
 def _truth(name: str, begin: Start, length: int):
@@ -162,12 +160,6 @@ def report(where: dict, cells: list[dict]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _write(options, where, cells):
-    write(options.out / "step.json", {"where": where, "cells": cells})
-    write(options.out / "step.md", report(where, cells))
-    write(options.markdown, report(where, cells))
-
-
 def _line(cell, first):
     ratio = first["steps_per_second"] / cell["steps_per_second"]
     return (
@@ -178,26 +170,17 @@ def _line(cell, first):
     )
 
 
-def _say(line):
-    print(line, file=_sys.stderr, flush=True)
-
-
 def _options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
+    made = parser(__doc__, repeats=5, limit=20.0)
+    add = made.add_argument
     add("--models", nargs="*", default=list(TIMED))
     add("--batches", nargs="*", type=int, default=[1, 64, 1024, 4096])
     add("--states", nargs="*", choices=STARTS, default=list(STARTS))
     add("--peers", nargs="*", choices=("mujoco", "mjx", "brax"))
     add("--variants", nargs="*", choices=("plain", "sharded"))
     add("--steps", type=int, default=100, help="physics steps of a simulation")
-    add("--repeats", type=int, default=5)
-    add("--limit", type=float, default=20.0, help="seconds for one runner in one cell")
-    add("--precision", choices=("single", "double"), default="single")
     add("--quick", action="store_true", help="small batches, few steps and repeats")
-    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
-    add("--markdown", type=pathlib.Path, help="a second place for the table")
-    options = parser.parse_args()
+    options = made.parse_args()
     if options.peers is None:
         options.peers = ["mujoco", "mjx", "brax"]
     if options.variants is None:
