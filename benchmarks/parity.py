@@ -17,6 +17,7 @@ from _command import say, setting
 from _models import GYMNASIUM, mujoco_model, system
 from _reference import (
     accelerations,
+    by_points,
     converge,
     Disagreement,
     disagreements,
@@ -43,7 +44,7 @@ class Checked(NamedTuple):
 
 
 def main() -> int:
-    """Prints the tables; returns how many states disagree."""
+    """Prints the tables; returns how many states disagree for no known reason."""
     options = _options()
     where = setting(options)
     files = [_progress(check_file, name, options) for name in options.models]
@@ -62,7 +63,7 @@ def main() -> int:
             "disagreements": [vars(d) | {"cause": d.cause} for d in bad],
         },
     )
-    return min(len(bad), 100)
+    return min(sum(found.points is None for found in bad), 100)
 
 
 def check_file(name: str, options: argparse.Namespace) -> Checked:
@@ -132,7 +133,7 @@ def _step(until, share, steps):
 def check_random(count: int, options: argparse.Namespace) -> list[Checked]:
     """Compares accelerations on random robots, written to MJCF; one row per size."""
     groups: dict[int, list[tuple]] = {}
-    started = time.time()
+    started, tolerance = time.time(), TOLERANCE[options.precision]
     for seed in range(count):
         sys, model, states = random_case(
             seed, options.random_states, options.precision, options.random_links
@@ -146,8 +147,9 @@ def check_random(count: int, options: argparse.Namespace) -> list[Checked]:
             states,
             qdd,
             error,
-            TOLERANCE[options.precision],
+            tolerance,
         )
+        found = [by_points(sys, model, states, qdd, line, tolerance) for line in found]
         groups.setdefault(len(sys.links.parents), []).append((target, error, found))
         for line in found:
             say(f"  {line}")
@@ -213,6 +215,9 @@ def report(options, where, files, drawn, bad) -> str:
             table([checked.row for checked in drawn]),
         ]
     heading = f"### {len(bad)} states disagree" if bad else "No state disagrees."
+    known = sum(found.points is not None for found in bad)
+    if known:
+        heading += f", {known} of them in points of capsules against cylinders only"
     parts += [heading, "\n".join(f"- {line}" for line in bad), caption(where)]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -29,7 +29,12 @@ from .control import Linearization as Linearization, linearize as linearize
 from .envs import AbstractEnv as AbstractEnv, make as make, Timestep as Timestep
 from .io import load as load, load_mjcf as load_mjcf, save as save
 from .model import State as State, System as System
-from .pipelines import AbstractPipeline as AbstractPipeline, Generalized as Generalized
+from .pipelines import (
+    AbstractPipeline as AbstractPipeline,
+    Generalized as Generalized,
+    Positional as Positional,
+    Spring as Spring,
+)
 
 
 __version__ = importlib.metadata.version("eqsim")

@@ -18,17 +18,22 @@ from ._plan import ContactPlan
 from ._softness import Softness, softness
 
 
+class Friction(NamedTuple):
+    """Per point, `(npoint, *batch)`: sliding coefficients along the two axes, zero for
+    frictionless contacts, and the distance at which a contact begins."""
+
+    coefficient1: Any
+    coefficient2: Any
+    margin: Any
+
+
 class ContactParameters(NamedTuple):
     """Per point, `(npoint, *batch)`.
 
-    - `friction1`, `friction2`: sliding coefficients along the two axes; zero for
-        frictionless contacts.
     - `weight`: inverse weight that scales the softness of a row.
     """
 
-    friction1: Any
-    friction2: Any
-    margin: Any
+    friction: Friction
     weight: Any
     soft: Softness
 
@@ -61,6 +66,25 @@ def contact_parameters(
     sys: System, tree: Tree, plan: ContactPlan, link_weights
 ) -> ContactParameters:
     """Mixes the numbers of the shapes of each point."""
+    friction, slides, solref, solimp = _mixed_numbers(sys, plan)
+    weight = _pair_weight(sys, plan, link_weights)
+    # The pyramid is scaled by the coefficient along the first axis.
+    mu = friction.coefficient1
+    pyramid = 2.0 * mu * mu * (1.0 + mu * mu) / sys.impratio[None]
+    # A frictionless contact is written as four equal edges, each a quarter as stiff.
+    scale = slides * pyramid + (1.0 - slides) * 4.0
+    soft = softness(solref, solimp, sys.dt[None], sys.safe_solref)
+    return ContactParameters(friction, weight * scale, soft)
+
+
+@stage
+def contact_friction(sys: System, plan: ContactPlan) -> Friction:
+    """Only the coefficients of friction and the margins of each point."""
+    return _mixed_numbers(sys, plan)[0]
+
+
+def _mixed_numbers(sys: System, plan: ContactPlan):
+    """Friction, whether there is any, `solref` and `solimp` of each point."""
     dynamic = [i for i, pair in enumerate(plan.pairs) if pair[2] < 0]
     explicit = [i for i, pair in enumerate(plan.pairs) if pair[2] >= 0]
     parts = []
@@ -73,18 +97,10 @@ def contact_parameters(
     friction, solref, solimp, margin = take(
         per_pair, [position[i] for i in plan.point_pairs]
     )
-    friction = [jnp.maximum(mu, 1e-5) for mu in friction]
     slides = np.array([_condim(sys, plan.pairs[i]) > 1 for i in plan.point_pairs])
     slides = slides.astype(margin.dtype).reshape(-1, *(1 for _ in margin.shape[1:]))
-    weight = _pair_weight(sys, plan, link_weights)
-    mu = friction[0]
-    pyramid = 2.0 * mu * mu * (1.0 + mu * mu) / sys.impratio[None]
-    # A frictionless contact is written as four equal edges, each a quarter as stiff.
-    scale = slides * pyramid + (1.0 - slides) * 4.0
-    soft = softness(solref, solimp, sys.dt[None], sys.safe_solref)
-    return ContactParameters(
-        friction[0] * slides, friction[1] * slides, margin, weight * scale, soft
-    )
+    one, two = (jnp.maximum(mu, 1e-5) * slides for mu in friction)
+    return Friction(one, two, margin), slides, solref, solimp
 
 
 def _condim(sys: System, pair) -> int:

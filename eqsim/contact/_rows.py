@@ -10,6 +10,7 @@ Rows of contacts are kept as points: with normal $n$ and friction axes $m_k = \m
 t_k$, the four edges of a pyramid are $n \pm m_1, n \pm m_2$.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -103,9 +104,9 @@ def point_rows(
     their onset."""
     frame = points.frame
     normal = Vec3(*frame[0:3])
-    side1 = Vec3(*frame[3:6]) * numbers.friction1
-    side2 = Vec3(*frame[6:9]) * numbers.friction2
-    begun = onset(points.dist - numbers.margin, width)
+    side1 = Vec3(*frame[3:6]) * numbers.friction.coefficient1
+    side2 = Vec3(*frame[6:9]) * numbers.friction.coefficient2
+    begun = onset(points.dist - numbers.friction.margin, width)
     imp = impedance(numbers.soft, begun.violation)
     weight = stiffness_weight(imp, numbers.weight) * begun.share
     weight = jnp.where(begun.exists & points.valid, weight, 0.0)
@@ -202,14 +203,20 @@ def _limit(soft: Softness, violation, rate, weight) -> JointRows:
     return JointRows(soft.b * rate + soft.k * imp * violation, weight)
 
 
-def _ball(sys: System, soft: Softness, dof_weights, q, qd) -> BallRows:
-    joints, balls = sys.joints, limited_joints(sys, True)
-    quat = [take(q, [joints.q_starts[j] + k for j in balls]) for k in range(4)]
+def ball_rotations(sys: System, balls: Sequence[int], q) -> tuple[Vec3, Any]:
+    """Axes, in the child links, and angles of the rotations of spherical joints; both
+    zero, with derivative zero, where there is none."""
+    quat = [take(q, [sys.joints.q_starts[j] + k for j in balls]) for k in range(4)]
     rotation = logarithm(normalize4(quat))
     square = rotation | rotation
     rest = square < 1e-20
     angle = jnp.where(rest, 0.0, jnp.sqrt(jnp.where(rest, 1.0, square)))
-    axis = rotation * jnp.where(rest, 0.0, 1.0 / jnp.where(rest, 1.0, angle))
+    return rotation * jnp.where(rest, 0.0, 1.0 / jnp.where(rest, 1.0, angle)), angle
+
+
+def _ball(sys: System, soft: Softness, dof_weights, q, qd) -> BallRows:
+    joints, balls = sys.joints, limited_joints(sys, True)
+    axis, angle = ball_rotations(sys, balls, q)
     starts = [joints.v_starts[j] for j in balls]
     spin = Vec3(*(take(qd, [start + k for start in starts]) for k in range(3)))
     low, high, margin = take(

@@ -174,17 +174,15 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
 def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
     """One point: the axis of the capsule against the solid cylinder.
 
-    MuJoCo runs a general convex algorithm here. The distance of the cylinder to a
-    point of the axis is convex along it, so its minimum is found by bisection of the
-    derivative, and polished by one Newton step, through which it is differentiated. An
-    axis that itself enters the cylinder leaves through the nearer of the mantle and
-    the caps.
+    MuJoCo runs a general convex algorithm here, to a tolerance. The distance of the
+    cylinder to a point of the axis is convex along it, so its minimum is found by
+    bisection of the derivative, and polished by one Newton step, through which it is
+    differentiated. For an axis that itself enters the cylinder see `_penetration`.
     """
     rot, half, radius = cylinder.pose.rot, cylinder.size.y, cylinder.size.x
     center = rot.T @ (capsule.pose.pos - cylinder.pose.pos)
     axis = (rot.T @ capsule.pose.rot.columns[2]) * capsule.size.y
-    t = _nearest(center, axis, radius, half)
-    p = center + (axis * t)
+    p = center + (axis * _nearest(center, axis, radius, half))
     rho = safe_sqrt(p.x * p.x + p.y * p.y)
     out, over = rho - radius, jnp.abs(p.z) - half
     inside = (out <= 0.0) & (over <= 0.0)
@@ -195,14 +193,126 @@ def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
     beyond = (radial * jnp.maximum(out, 0.0)) + Vec3(
         zero, zero, up * jnp.maximum(over, 0.0)
     )
-    leave = jnp.where(out > over, 1.0, 0.0)
-    exit_ = (radial * leave) + Vec3(zero, zero, up * (1.0 - leave))
-    gap = jnp.where(inside, jnp.maximum(out, over), safe_sqrt(beyond | beyond))
-    outward = unit(Vec3(*(jnp.where(inside, e, b) for e, b in zip(exit_, beyond))))
-    dist = gap - capsule.size.x
+    near = _Exit(-safe_sqrt(beyond | beyond), unit(beyond), p)
+    depth, outward, p = _either(inside, _penetration(center, axis, radius, half), near)
+    dist = -depth - capsule.size.x
     normal = -(rot @ outward)
     world = cylinder.pose.pos + (rot @ p)
     return [Point(dist, world + (normal * (capsule.size.x + 0.5 * dist)), normal)]
+
+
+class _Exit(NamedTuple):
+    """How far and in which direction an axis must go to leave a cylinder, and the point
+    of it that leaves last."""
+
+    depth: Any
+    outward: Vec3
+    point: Vec3
+
+
+def _either(first, one: _Exit, two: _Exit) -> _Exit:
+    choose = lambda a, b: jnp.where(first, a, b)
+    return _Exit(
+        choose(one.depth, two.depth),
+        Vec3(*map(choose, one.outward, two.outward)),
+        Vec3(*map(choose, one.point, two.point)),
+    )
+
+
+def _penetration(center: Vec3, axis: Vec3, radius, half) -> _Exit:
+    r"""The shortest translation that takes a segment out of a cylinder about z.
+
+    Along a direction $n$ it takes $f(n) = R\,|n_{xy}| + H\,|n_z| - \min_t n \cdot p_t$,
+    the supports of the two shapes. The least $f$ is where $n$ is a normal of a face of
+    the cylinder swept by the segment: of a cap, of the mantle, or of what a rim sweeps,
+    where $n$ is at right angles to the segment.
+    """
+    top, bottom = center.z - jnp.abs(axis.z), center.z + jnp.abs(axis.z)
+    lower = jnp.where(axis.z > 0.0, -1.0, 1.0)
+    zero = jnp.zeros_like(top)
+    one = zero + 1.0
+    best = _Exit(half - top, Vec3(zero, zero, one), center + (axis * lower))
+    cap = _Exit(half + bottom, Vec3(zero, zero, -one), center - (axis * lower))
+    for other in (cap, *_sideways(center, axis, radius, half)):
+        best = _either(other.depth < best.depth, other, best)
+    return best
+
+
+def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
+    """The ways out through the mantle and across a rim."""
+    zero = jnp.zeros_like(center.x + axis.x)
+    square = axis.x * axis.x + axis.y * axis.y
+    upright = square < 1e-12 * (axis | axis)
+    flat = jnp.where(upright, 1.0, square)
+    across = Vec3(-axis.y, axis.x, zero) * (1.0 / jnp.sqrt(flat))
+    across = Vec3(*(jnp.where(upright, e, a) for e, a in zip((1.0, 0.0, 0.0), across)))
+    beside = across | center
+    side = jnp.where(beside < 0.0, -1.0, 1.0)
+    raw = -(center.x * axis.x + center.y * axis.y) / flat
+    t = jnp.where(upright, 0.0, jnp.clip(raw, -1.0, 1.0))
+    p = center + (axis * t)
+    # At an end of the axis the direction is that of the end; else it is across.
+    end = unit(Vec3(p.x, p.y, zero), across)
+    passing = (jnp.abs(raw) < 1.0) & ~upright
+    outward = Vec3(
+        *(jnp.where(passing, a * side, e) for a, e in zip(across, end, strict=True))
+    )
+    mantle = _Exit(radius - (outward | p), outward, p)
+    length = jnp.sqrt(jnp.where(upright, 1.0, axis | axis))
+    rise = (axis * (1.0 / length)) ^ across
+    above = rise | center
+    up = jnp.where(above < 0.0, -1.0, 1.0)
+    angle, depth, least = _rim_angle(
+        jnp.abs(beside), jnp.abs(above), jnp.sqrt(flat) / length, radius, half
+    )
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    outward = (across * (side * cos)) + (rise * (up * sin))
+    level = safe_sqrt(outward.x * outward.x + outward.y * outward.y)
+    scale = radius / jnp.where(level > 0.0, level, 1.0)
+    rim = Vec3(outward.x * scale, outward.y * scale, half * up)
+    last = rim - (outward * depth)
+    exists = least & ~upright & (level > 0.0)
+    return [mantle, _Exit(jnp.where(exists, depth, jnp.inf), outward, last)]
+
+
+def _rim_angle(beside, above, slope, radius, half):
+    r"""The angle $\varphi$ in $(0, \pi/2)$ at which
+
+    $f = R \sqrt{1 - s^2 \sin^2 \varphi} + H s \sin\varphi - c_1 \cos\varphi - c_2
+    \sin\varphi$
+
+    is least between its ends, $f$, and whether there is such an angle. With $x =
+    \tan\varphi$ the sign of $f'$ is that of the convex function $H s - c_2 + c_1 x - R
+    s^2 x / \sqrt{1 + (1 - s^2) x^2}$: the least $f$ is at its larger root, if any.
+    """
+    square = slope * slope
+    level = lambda sin: jnp.sqrt(jnp.maximum(1.0 - square * sin * sin, 1e-12))
+
+    def value(angle):
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+        rest = (half * slope - above) * sin - beside * cos
+        return radius * level(sin) + rest
+
+    def rate(angle):
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+        turn = radius * square * sin * cos / level(sin)
+        return (half * slope - above) * cos + beside * sin - turn
+
+    steep = jnp.maximum(1.0 - square, 1e-12)
+    ratio = radius * square / jnp.where(beside > 0.0, beside, 1e-12)
+    start = jnp.arctan(jnp.sqrt(jnp.maximum(jnp.cbrt(ratio**2) - 1.0, 0.0) / steep))
+    falls = lax.stop_gradient(rate(start)) < 0.0
+
+    def bisect(_, bounds):
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        falling = rate(middle) < 0.0
+        return jnp.where(falling, middle, low), jnp.where(falling, high, middle)
+
+    bounds = lax.stop_gradient((start, 0.5 * jnp.pi + 0.0 * start))
+    low, high = lax.fori_loop(0, 52, bisect, bounds)
+    angle = _polished(rate, 0.5 * (low + high))
+    return angle, value(angle), falls
 
 
 def _nearest(center: Vec3, axis: Vec3, radius, half):
@@ -227,12 +337,18 @@ def _nearest(center: Vec3, axis: Vec3, radius, half):
 
     one = jnp.ones_like(center.x + axis.x + radius + half)
     low, high = lax.fori_loop(0, 52, bisect, (-one, one))
-    t = lax.stop_gradient(0.5 * (low + high))
+    t = 0.5 * (low + high)
     interior = (t > -1.0 + 1e-6) & (t < 1.0 - 1e-6)
+    return jnp.where(interior, _polished(slope, t), lax.stop_gradient(t))
+
+
+def _polished(slope, t):
+    """A root of `slope`, with the derivative that the implicit function theorem gives."""
+    t = lax.stop_gradient(t)
     rate = lax.stop_gradient(_rate(slope, t))
     step = jnp.where(rate > 0.0, slope(t) / jnp.where(rate > 0.0, rate, 1.0), 0.0)
     # The step itself is rounding; only its derivative counts.
-    return jnp.where(interior, t - (step - lax.stop_gradient(step)), t)
+    return t - (step - lax.stop_gradient(step))
 
 
 def _rate(slope, t):

@@ -1,5 +1,6 @@
 """Forward kinematics: where the links are, and how they can move."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -142,7 +143,8 @@ def kinematics(sys: System, tree: Tree, fixed: Frames, q) -> Kinematics:
             if segment.first:
                 offset = take(fixed.offset, segment.nodes)
                 pose = offset if pose is None else pose @ offset
-            parts.append(_move(sys, tree, segment, fixed, q, pose))
+            which = segment.nodes, segment.kind, segment.axis
+            parts.append(move_joint(sys, tree, *which, fixed, q, pose))
         levels.append(concatenate(parts))
     pose, axis, anchor = concatenate(levels)
     origin = take(pose.pos, tree.roots)
@@ -163,25 +165,39 @@ def _free(sys, tree, segment, q):
 
 
 @stage
-def _move(sys, tree, segment, fixed, q, pose: Pose):
-    """Frame behind a joint, its axis and anchor in the world."""
-    axis, anchor = take((fixed.axis, fixed.anchor), segment.nodes)
-    starts = [sys.joints.q_starts[tree.joints[i]] for i in segment.nodes]
-    if segment.kind is JointKind.PRISMATIC:
+def move_joint(
+    sys: System,
+    tree: Tree,
+    nodes: Sequence[int],
+    kind: JointKind,
+    axis_number: int,
+    fixed: Frames,
+    q,
+    pose: Pose,
+):
+    """Frames behind joints of one kind, their axes and anchors; `pose` is before them.
+
+    **Arguments:**
+
+    - `axis_number`: 0, 1, 2 for the axes of a ball, else 0.
+    """
+    axis, anchor = take((fixed.axis, fixed.anchor), nodes)
+    starts = [sys.joints.q_starts[tree.joints[i]] for i in nodes]
+    if kind is JointKind.PRISMATIC:
         axis = pose.rot @ axis
         travel = take(q, starts) - take(sys.joints.ref, starts)
         return Pose(pose.rot, pose.pos + (axis * travel)), axis, pose.pos
     point = pose.pos + (pose.rot @ anchor)
-    if segment.kind is JointKind.REVOLUTE:
+    if kind is JointKind.REVOLUTE:
         angle = take(q, starts) - take(sys.joints.ref, starts)
         rot = pose.rot @ axis_angle_matrix(axis, angle)
         axis = pose.rot @ axis
-    elif segment.axis == 0:
+    elif axis_number == 0:
         quat = [take(q, [start + k for start in starts]) for k in range(4)]
         rot = pose.rot @ quaternion_matrix(normalize4(quat))
         axis = rot.columns[0]
     else:
-        return pose, pose.rot.columns[segment.axis], point
+        return pose, pose.rot.columns[axis_number], point
     return Pose(rot, point - (rot @ anchor)), axis, point
 
 

@@ -2,3 +2,5 @@
 
 from ._generalized import Contacts as Contacts, Generalized as Generalized
 from ._pipeline import AbstractPipeline as AbstractPipeline
+from ._positional import Positional as Positional
+from ._spring import Spring as Spring

@@ -349,7 +349,7 @@ def refused_flags(source: Source) -> list[str]:
 def other_detectors(source: Source) -> list[str]:
     mujoco = engine()
     bits = mujoco.mjtDisableBit
-    flags = {"nativeccd": bits.mjDSBL_NATIVECCD, "multiccd": bits.mjDSBL_MULTICCD}
+    flags = {"nativeccd": bits.mjDSBL_NATIVECCD}
     kinds = source.model.geom_type
     general = (GeomKind.CAPSULE.value, GeomKind.CYLINDER.value)
     if not any((kinds[a], kinds[b]) == general for a, b, _ in source.contacts.pairs):

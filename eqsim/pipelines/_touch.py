@@ -1,0 +1,193 @@
+r"""Contacts between bodies, by impulses.
+
+Points and normals are found once, at the start of a step, and then move with the bodies
+(Macklin et al., *Small steps in physics simulation*, 2019, section 4: collisions are
+detected once, for all substeps). Each point has an impulse along the normal that keeps
+the shapes apart, and one across that dry friction allows: at most $\mu$ times the
+former. Bodies with several contacts are split among them, as in `_links.py`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._staging import stage
+from ..contact._detect import ContactPoints
+from ..contact._parameters import Friction
+from ..contact._plan import ContactPlan
+from ..model import accumulate, concatenate, System, take
+from ..spatial import Force, force_at, safe_sqrt, Vec3
+from ._bodies import Bodies, Layout, Mobility, with_world
+
+
+class Touch(NamedTuple):
+    """Possible contacts of one step, `(npoint, *batch)`.
+
+    - `local`: the point in the frames of the two bodies, about their centres of mass.
+    - `arm`: the same in world axes, at the start of the step.
+    - `start`: centres of mass at the start of the step.
+    - `axes`: normal, from the first body to the second, and the two friction axes.
+    - `dist`: distance of the surfaces at the start of the step, less the margin.
+    """
+
+    local: tuple[Vec3, Vec3]
+    arm: tuple[Vec3, Vec3]
+    start: tuple[Vec3, Vec3]
+    axes: tuple[Vec3, Vec3, Vec3]
+    dist: Any
+    valid: Any
+    friction: Friction
+
+
+def sides(layout: Layout, plan: ContactPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The two bodies of each point; -1 is the world."""
+    ends = [tuple(layout.index[node] for node in pair) for pair in plan.nodes]
+    return tuple(a for a, _ in ends), tuple(b for _, b in ends)
+
+
+@stage
+def touch(
+    ends, bodies: Bodies, origin: Vec3, points: ContactPoints, friction: Friction
+) -> Touch:
+    """The possible contacts at the start of a step.
+
+    **Arguments:**
+
+    - `ends`: see `sides`.
+    - `origin`: of the tree of each body, in the world.
+    """
+    com, rot, where = with_world((bodies.com, bodies.rot, bodies.com + origin))
+    local, arms, starts = [], [], []
+    for side in ends:
+        rows = [body + 1 for body in side]
+        arm = points.pos - take(where, rows)
+        arms.append(arm)
+        local.append(take(rot, rows).T @ arm)
+        starts.append(take(com, rows))
+    frame = points.frame
+    axes = Vec3(*frame[0:3]), Vec3(*frame[3:6]), Vec3(*frame[6:9])
+    pair = lambda values: (values[0], values[1])
+    dist = points.dist - friction.margin
+    return Touch(
+        pair(local), pair(arms), pair(starts), axes, dist, points.valid, friction
+    )
+
+
+class Approach(NamedTuple):
+    """Contacts as they are now.
+
+    - `arms`: the points about the centres of mass of the two bodies.
+    - `gap`: distance of the surfaces.
+    - `speed`: of the second surface against the first, along the three axes.
+    """
+
+    arms: tuple[Vec3, Vec3]
+    gap: Any
+    speed: tuple[Any, Any, Any]
+
+
+@stage
+def approach(ends, contacts: Touch, bodies: Bodies) -> Approach:
+    """Distances and velocities of the surfaces now."""
+    com, rot, velocity = with_world(bodies)
+    arms, moved, speeds = [], [], []
+    for k, side in enumerate(ends):
+        rows = [body + 1 for body in side]
+        arm, motion = take(rot, rows) @ contacts.local[k], take(velocity, rows)
+        arms.append(arm)
+        shift = take(com, rows) - contacts.start[k]
+        # The world has no frame here, and does not move.
+        still = np.array([body < 0 for body in side])
+        still = still.reshape(-1, *(1 for _ in arm.x.shape[1:]))
+        change = (arm - contacts.arm[k]) + shift
+        moved.append(Vec3(*(jnp.where(still, 0.0, x) for x in change)))
+        speeds.append(motion.at(arm))
+    change, speed = moved[1] - moved[0], speeds[1] - speeds[0]
+    gap = contacts.dist + (contacts.axes[0] | change)
+    normal, side1, side2 = contacts.axes
+    return Approach(
+        (arms[0], arms[1]), gap, (normal | speed, side1 | speed, side2 | speed)
+    )
+
+
+@stage
+def rebound(restitution, sys: System, speed, h, otherwise):
+    """The speed at which surfaces leave each other that met at `speed`, negative where
+    they approach: `otherwise` without restitution, and below the speed that gravity
+    gives in two substeps (Müller et al., *Detailed rigid body simulation with extended
+    position based dynamics*, 2020, section 3.6)."""
+    g = Vec3(*(sys.gravity[k][None] for k in range(3)))
+    share, slow = restitution[None], 2.0 * h * safe_sqrt(g | g)
+    return jnp.where((share > 0.0) & (speed < -slow), -share * speed, otherwise)
+
+
+@stage
+def push_apart(
+    ends, contacts: Touch, now: Approach, mobility: Mobility, wanted
+) -> tuple[Any, Force]:
+    """Impulses of contacts and their friction.
+
+    **Arguments:**
+
+    - `wanted`: the change of the normal velocity of each point; no impulse where it is
+        not positive.
+
+    **Returns:** normal impulses, and impulses on the bodies.
+    """
+    active = contacts.valid & (wanted > 0.0)
+    weights = _weights(ends, contacts, now, mobility, active)
+    normal = jnp.where(active, wanted, 0.0) / weights[0]
+    mu = contacts.friction.coefficient1, contacts.friction.coefficient2
+    pushes = [-s / w for s, w in zip(now.speed[1:], weights[1:], strict=True)]
+    # Within an ellipse: the cone of Coulomb, with two coefficients.
+    rubs = [
+        jnp.where(m > 0.0, p / jnp.where(m > 0.0, m, 1.0), 0.0)
+        for p, m in zip(pushes, mu, strict=True)
+    ]
+    length = safe_sqrt(rubs[0] ** 2 + rubs[1] ** 2)
+    slips = length > normal
+    scale = jnp.where(slips, normal / jnp.where(slips, length, 1.0), 1.0)
+    across = [
+        jnp.where(m > 0.0, p * scale, 0.0) for p, m in zip(pushes, mu, strict=True)
+    ]
+    return normal, _on_bodies(ends, contacts, now, mobility, (normal, *across))
+
+
+@stage
+def bounce(
+    ends, contacts: Touch, now: Approach, mobility: Mobility, normal, wanted
+) -> Force:
+    """Impulses along the normals that bring contacts with an impulse `normal` to the
+    normal velocity `wanted`; none takes back more than that impulse."""
+    weights = _weights(ends, contacts, now, mobility, normal > 0.0)
+    change = jnp.where(normal > 0.0, wanted - now.speed[0], 0.0) / weights[0]
+    change = jnp.maximum(change, -normal)
+    none = jnp.zeros_like(change)
+    return _on_bodies(ends, contacts, now, mobility, (change, none, none))
+
+
+def _weights(ends, contacts: Touch, now: Approach, mobility: Mobility, active):
+    """Inverse masses of the contacts along their axes, of bodies that are split among
+    those that are active."""
+    count = active.astype(contacts.dist.dtype)
+    weights = [contacts.dist * 0.0] * 3
+    for side, arm in zip(ends, now.arms, strict=True):
+        rows = [body + 1 for body in side]
+        number = accumulate(count, side, mobility.mass.shape[0])
+        share = take(with_world(jnp.maximum(number, 1.0)), rows)
+        own = take(with_world(mobility), rows)
+        for k, axis in enumerate(contacts.axes):
+            turn = arm ^ axis
+            weights[k] = weights[k] + share * (own.mass + (turn | (own.inertia @ turn)))
+    return weights
+
+
+def _on_bodies(ends, contacts, now: Approach, mobility: Mobility, impulses) -> Force:
+    parts = [axis * p for axis, p in zip(contacts.axes, impulses, strict=True)]
+    total = parts[0] + parts[1] + parts[2]
+    forces, bodies = [], []
+    for sign, side, arm in zip((-1.0, 1.0), ends, now.arms, strict=True):
+        forces.append(force_at(arm, total * sign))
+        bodies += side
+    return accumulate(concatenate(forces), bodies, mobility.mass.shape[0])
