@@ -16,7 +16,15 @@ from ..dynamics._articulated import factor, project, solve
 from ..kinematics._forward import joint_motion
 from ..kinematics._manifold import advance
 from ..kinematics._recursion import ascend, descend
-from ..model import check_state, Integrator, JointKind, State, System, tree
+from ..model import (
+    check_state,
+    Integrator,
+    JointKind,
+    State,
+    System,
+    tree,
+    validate,
+)
 from ..model._fields import as_array
 from ..spatial import rotation_rate, stack, Vec3
 from ._forward import Constants, contact_forces, derive, Forward, forward, structure
@@ -75,6 +83,7 @@ class Generalized(AbstractPipeline):
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
         check_state(sys, q, qd)
+        validate(sys)
         _check_smoothing(self.smoothing)
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd

@@ -117,8 +117,8 @@ class AbstractMaximal(AbstractPipeline):
 
     A step places the bodies by forward kinematics, makes `substeps` substeps, and goes
     back to coordinates: to those at which the robot as a mechanism is nearest to the
-    bodies, measured by their masses, so that momentum is kept. Subclasses say what a
-    substep is.
+    bodies, measured by their masses, which keeps momentum to first order. Subclasses
+    say what a substep is.
     """
 
     substeps: eqx.AbstractVar[int]
@@ -168,6 +168,15 @@ class AbstractMaximal(AbstractPipeline):
         its joints put it, in world axes; zero for links without joints, and with free
         ones."""
         return _drift(*_arguments(self, sys, state, ctrl, external))
+
+
+def check_substeps(pipeline: AbstractMaximal) -> None:
+    """There must be at least one substep."""
+    if not isinstance(pipeline.substeps, int) or pipeline.substeps < 1:
+        raise ValueError(
+            f"`{type(pipeline).__name__}.substeps` is {pipeline.substeps!r}: a number of "
+            "substeps, 1 or more, is expected."
+        )
 
 
 def _check_numbers(pipeline: AbstractMaximal) -> None:
@@ -412,7 +421,7 @@ def _project(world: World, end: Moving):
     Gauss-Newton from the kept coordinates, $M \\delta = \\sum_b J_b^T I_b e_b$ with the
     displacements $e_b$, and $M \\dot q = \\sum_b J_b^T I_b V_b + A \\dot q_\\mathrm{kept}$
     with the armature $A$: the least squares in which bodies count by their masses. They
-    leave momentum as it is.
+    leave momentum as it is, but for the small change of coordinates between them.
     """
     sys, nodes, constants = world.sys, world.tree, world.constants
     kin = kinematics(sys, nodes, constants.frames, end.q)

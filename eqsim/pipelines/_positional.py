@@ -14,7 +14,15 @@ from ._links import (
     place,
     solve_blocks,
 )
-from ._maximal import AbstractMaximal, all_rates, between, Moving, total, World
+from ._maximal import (
+    AbstractMaximal,
+    all_rates,
+    between,
+    check_substeps,
+    Moving,
+    total,
+    World,
+)
 from ._touch import approach, bounce, push_apart, rebound
 
 
@@ -61,6 +69,9 @@ class Positional(AbstractMaximal):
     angular_compliance: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
     relaxation: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
     restitution: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+
+    def __check_init__(self):
+        check_substeps(self)
 
     def substep(self, world: World, now: Moving, tau) -> Moving:
         sys, constants, h = world.sys, world.constants, world.h

@@ -17,7 +17,15 @@ from ._links import (
     relative_velocities,
     solve_blocks,
 )
-from ._maximal import AbstractMaximal, all_rates, between, Moving, total, World
+from ._maximal import (
+    AbstractMaximal,
+    all_rates,
+    between,
+    check_substeps,
+    Moving,
+    total,
+    World,
+)
 from ._touch import approach, push_apart, rebound
 
 
@@ -64,6 +72,9 @@ class Spring(AbstractMaximal):
     damping: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
     erp: Float[Array, ""] = eqx.field(converter=as_array, default=0.1)
     restitution: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+
+    def __check_init__(self):
+        check_substeps(self)
 
     def substep(self, world: World, now: Moving, tau) -> Moving:
         sys, constants, h = world.sys, world.constants, world.h

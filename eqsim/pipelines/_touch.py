@@ -4,7 +4,8 @@ Points and normals are found once, at the start of a step, and then move with th
 (Macklin et al., *Small steps in physics simulation*, 2019, section 4: collisions are
 detected once, for all substeps). Each point has an impulse along the normal that keeps
 the shapes apart, and one across that dry friction allows: at most $\mu$ times the
-former. Bodies with several contacts are split among them, as in `_links.py`.
+former. Bodies with several contacts are split among them, as in `_links.py`, here in
+proportion to the velocities that they ask for: so nothing jumps when one more begins.
 """
 
 from typing import Any, NamedTuple
@@ -135,11 +136,11 @@ def push_apart(
 
     **Returns:** normal impulses, and impulses on the bodies.
     """
-    active = contacts.valid & (wanted > 0.0)
-    weights = _weights(ends, contacts, now, mobility, active)
-    normal = jnp.where(active, wanted, 0.0) / weights[0]
+    asked = jnp.where(contacts.valid, jnp.maximum(wanted, 0.0), 0.0)
+    shares = _shares(ends, contacts, now, mobility, asked)
+    normal = asked * shares[0]
     mu = contacts.friction.coefficient1, contacts.friction.coefficient2
-    pushes = [-s / w for s, w in zip(now.speed[1:], weights[1:], strict=True)]
+    pushes = [-s * w for s, w in zip(now.speed[1:], shares[1:], strict=True)]
     # Within an ellipse: the cone of Coulomb, with two coefficients.
     rubs = [
         jnp.where(m > 0.0, p / jnp.where(m > 0.0, m, 1.0), 0.0)
@@ -160,27 +161,25 @@ def bounce(
 ) -> Force:
     """Impulses along the normals that bring contacts with an impulse `normal` to the
     normal velocity `wanted`; none takes back more than that impulse."""
-    weights = _weights(ends, contacts, now, mobility, normal > 0.0)
-    change = jnp.where(normal > 0.0, wanted - now.speed[0], 0.0) / weights[0]
-    change = jnp.maximum(change, -normal)
+    shares = _shares(ends, contacts, now, mobility, normal)
+    change = jnp.maximum((wanted - now.speed[0]) * shares[0], -normal)
     none = jnp.zeros_like(change)
     return _on_bodies(ends, contacts, now, mobility, (change, none, none))
 
 
-def _weights(ends, contacts: Touch, now: Approach, mobility: Mobility, active):
-    """Inverse masses of the contacts along their axes, of bodies that are split among
-    those that are active."""
-    count = active.astype(contacts.dist.dtype)
+def _shares(ends, contacts: Touch, now: Approach, mobility: Mobility, asked):
+    """Impulse per change of velocity of each contact along its axes, of bodies of which
+    each contact has the part that it asks for: zero where it asks for nothing."""
     weights = [contacts.dist * 0.0] * 3
     for side, arm in zip(ends, now.arms, strict=True):
         rows = [body + 1 for body in side]
-        number = accumulate(count, side, mobility.mass.shape[0])
-        share = take(with_world(jnp.maximum(number, 1.0)), rows)
-        own = take(with_world(mobility), rows)
+        whole = accumulate(asked, side, mobility.mass.shape[0])
+        own, whole = take(with_world((mobility, whole)), rows)
         for k, axis in enumerate(contacts.axes):
             turn = arm ^ axis
-            weights[k] = weights[k] + share * (own.mass + (turn | (own.inertia @ turn)))
-    return weights
+            weights[k] = weights[k] + whole * (own.mass + (turn | (own.inertia @ turn)))
+    some = asked > 0.0
+    return [jnp.where(some, asked / jnp.where(some, w, 1.0), 0.0) for w in weights]
 
 
 def _on_bodies(ends, contacts, now: Approach, mobility: Mobility, impulses) -> Force:

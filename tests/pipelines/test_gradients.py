@@ -4,158 +4,31 @@ Each model takes one step from several states at once. Outputs are kept apart by
 that what is wrong in one cannot hide behind another.
 """
 
-from typing import NamedTuple
-
-import jax
-import jax.numpy as jnp
 import jax.tree_util as jtu
 import mujoco
 import numpy as np
 import pytest
+from _derivatives import (
+    BALL,
+    COLLISION,
+    Derivatives,
+    forces,
+    GROUND,
+    ground_places,
+    states,
+)
 
-from eqsim import Generalized, load_mjcf, State
-
-
-PIPELINE = Generalized()
-
-# A free capsule that carries a hinged sphere, above a plane. The numbers of the shapes
-# differ, so that how they are mixed counts; the plane is the most slippery of them.
-GROUND = """
-<mujoco>
-  <option timestep="0.004" impratio="1.5"/>
-  <worldbody>
-    <geom type="plane" size="1 1 1" friction=".6" solref=".03 .9" solmix="2"/>
-    <body pos="0 0 .5" gravcomp=".1"><freejoint/>
-      <geom type="capsule" size=".1 .2" euler="0 80 0" friction=".8" margin=".001"
-        solimp=".8 .95 .01 .5 2"/>
-      <body pos=".3 0 0" euler="10 0 0">
-        <joint name="hinge" axis="0 1 .1" range="-30 30" limited="true" damping=".3"
-          armature=".02" stiffness="2" springref="10" frictionloss="1.5"
-          solimplimit=".8 .95 .4 .5 2"/>
-        <geom type="sphere" size=".12" pos=".1 0 .01" friction=".7"
-          solimp=".8 .95 .01 .5 2"/>
-      </body>
-    </body>
-  </worldbody>
-  <actuator>
-    <general joint="hinge" gear=".3" gainprm="2" biastype="affine" biasprm=".1 -.2 -.3"
-      dyntype="filter" dynprm=".05"/>
-  </actuator>
-</mujoco>"""
-
-# Two pendulums that touch, one of them on a slide: the dense path.
-COLLISION = """
-<mujoco>
-  <option timestep="0.004"/>
-  <worldbody>
-    <body><joint axis="0 1 0" damping=".1" armature=".01"/>
-      <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".05" friction=".6"
-        solimp=".8 .95 .01 .5 2"/>
-    </body>
-    <body pos=".2 .02 0"><joint type="slide" axis="1 .03 0"/>
-      <joint name="arm" axis="0 1 .05" damping=".1"/>
-      <geom type="sphere" size=".1" pos="0 0 -.3" friction="2"
-        solimp=".8 .95 .01 .5 2"/>
-      <geom type="capsule" fromto="-.05 -.1 -.55 -.05 .2 -.5" size=".05"/>
-    </body>
-  </worldbody>
-  <actuator><motor joint="arm" gear="2"/></actuator>
-</mujoco>"""
-
-# A pendulum on a ball joint with a limit, above a plane.
-BALL = """
-<mujoco>
-  <option timestep="0.004" integrator="RK4"/>
-  <worldbody>
-    <geom type="plane" size="1 1 1" pos="0 0 -.4"/>
-    <body><joint type="ball" name="ball" range="0 60" limited="true" damping=".2"
-        stiffness="1" armature=".01" solimplimit=".8 .95 .4 .5 2"/>
-      <geom type="sphere" pos="0.01 0 -.25" size=".1" friction=".5"/>
-    </body>
-  </worldbody>
-  <actuator><motor joint="ball" gear="1 2 3"/></actuator>
-</mujoco>"""
+from eqsim import Generalized, load_mjcf, Positional, Spring
 
 
-class States(NamedTuple):
-    """Named states, with one axis in front."""
-
-    names: tuple[str, ...]
-    arrays: tuple[jax.Array, ...]
-
-
-def states(sys, places):
-    """`places` hold `q` and `qd` by name; activation, control and external forces are
-    drawn."""
-    rng, count = np.random.default_rng(0), len(places)
-    draw = lambda *shape: jnp.asarray(0.3 * rng.normal(size=(count, *shape)))
-    q, qd = (jnp.asarray(np.stack(x)) for x in zip(*places.values()))
-    rest = draw(sys.na), draw(sys.nu), draw(sys.nlink, 6)
-    return States(tuple(places), (q, qd, *rest))
-
-
-def step(sys, arrays):
-    """All that comes out of a step: one row of numbers per state."""
-
-    def one(q, qd, act, ctrl, external):
-        out = PIPELINE.step(sys, State(q, qd, act), ctrl, external)
-        return jnp.concatenate([out.q, out.qd, out.act])
-
-    return jax.vmap(one)(*arrays)
-
-
-class Derivatives:
-    """A step and its derivatives, compiled once for all numbers."""
-
-    def __init__(self, sys, state):
-        self.args = sys, state.arrays
-        self.states = state.names
-        paths, self.treedef = jtu.tree_flatten_with_path(self.args)
-        self.names = [jtu.keystr(path) for path, _ in paths]
-        self.leaves = [leaf for _, leaf in paths]
-        value = lambda xs: step(*jtu.tree_unflatten(self.treedef, xs))
-        self.value = jax.jit(value)
-        self.push = jax.jit(lambda xs, ts: jax.jvp(value, (xs,), (ts,))[1])
-        self.pull = jax.jit(lambda xs, c: jax.vjp(value, xs)[1](c)[0])
-
-    def check(self, rtol=2e-5, atol=1e-6, eps=1e-6):
-        """Asserts that forward mode, reverse mode and differences agree: in each state,
-        along a random direction of each array.
-
-        **Returns:** for each state the gradient by `(sys, arrays)` of a random sum of
-        what comes out of it.
-        """
-        rng, gradients = np.random.default_rng(0), {}
-        weights = rng.normal(size=self.value(self.leaves).shape)
-        for k, state in enumerate(self.states):
-            only = np.zeros_like(weights)
-            only[k] = weights[k]
-            pulled = self.pull(self.leaves, jnp.asarray(only))
-            gradients[state] = [np.asarray(x) for x in pulled]
-        for i, (name, leaf) in enumerate(zip(self.names, self.leaves)):
-            scale = float(np.max(np.abs(leaf), initial=0.0)) or 1.0
-            tangent = jnp.asarray(scale * rng.normal(size=leaf.shape))
-            along = self.push(self.leaves, self._moved(i, tangent, 0.0))
-            plus, minus = (
-                self.value(self._moved(i, leaf + s * tangent)) for s in (eps, -eps)
-            )
-            slope = (plus - minus) / (2 * eps)
-            for k, state in enumerate(self.states):
-                where = f"{state}, by {name}"
-                bound = atol + rtol * np.max(np.abs(slope[k]))
-                gap = np.max(np.abs(along[k] - slope[k]))
-                assert gap <= bound, f"{where}: forward mode: {gap} > {bound}"
-                reverse = np.sum(gradients[state][i] * tangent)
-                gap = np.abs(np.sum(weights[k] * along[k]) - reverse)
-                bound = 1e-9 * (1.0 + np.max(np.abs(along[k])))
-                assert gap <= bound, f"{where}: reverse mode: {gap} > {bound}"
-        build = lambda leaves: jtu.tree_unflatten(self.treedef, leaves)
-        return {state: build(leaves) for state, leaves in gradients.items()}
-
-    def _moved(self, i, leaf, rest=1.0):
-        out = [rest * x for x in self.leaves]
-        out[i] = leaf
-        return out
+def check(sys, places, pipeline):
+    """Asserts that derivatives are right to 2e-5, and the two modes to 1e-9; returns the
+    gradients."""
+    found, gradients = Derivatives(sys, states(sys, places), pipeline).compare()
+    for x in found:
+        assert x.forward <= 1e-6 + 2e-5 * x.size, f"forward mode: {x}"
+        assert x.reverse <= 1e-9 * (1.0 + x.size), f"reverse mode: {x}"
+    return gradients
 
 
 def assert_counted(gradients, must_count):
@@ -168,39 +41,6 @@ def assert_counted(gradients, must_count):
             assert np.all(entries != 0), f"{state}: {name}: {entries}"
 
 
-def forces(model, q, qd, count=0):
-    """What MuJoCo computes in a state, after `count` steps."""
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = q, qd
-    mujoco.mj_step(model, data, nstep=count)
-    mujoco.mj_forward(model, data)
-    return data
-
-
-def ground_places(model):
-    def at(height, angle=0.0, qd=0.0):
-        q = np.array([0, 0, height, 1.0, 0, 0, 0, angle])
-        return q, np.broadcast_to(qd, 7).astype(float)
-
-    rest = forces(model, *at(0.2), count=2000)
-    # Where the contact of the capsule starts, 1 mm above the plane. Differences reach 5
-    # micrometers.
-    onset, hair = 0.101 + 0.2 * np.cos(np.deg2rad(80)), 2e-5
-    falling = [0.3, 0.1, -1.0, 0.2, 0.1, -0.3, 0.5]
-    spin = np.array([0.3, 0.1, 0.2, 0.2, 0.1, -0.3, 0.5])
-    return {
-        "neutral": at(0.5),
-        "air": (np.array([0.1, 0.2, 0.6, 0.5, 0.5, -0.6, 0.4, 0.2]), spin),
-        "sliding": at(0.1335, qd=[1.5, 0.8, -0.1, 0.2, 0.1, -0.3, 0.4]),
-        "sticking": (rest.qpos - 0.002 * np.eye(8)[2], 0.003 * spin),
-        "rest": (rest.qpos, np.zeros(7)),
-        "limit": at(0.5, 0.6, [0, 0, 0, 0, 0, 0, 0.1]),
-        "just above": at(onset + hair, qd=falling),
-        "just below": at(onset - hair, qd=falling),
-    }
-
-
-# What must count in which state: entries of the gradient that must not be zero.
 EVERYWHERE = {
     "mass": lambda s: s.links.mass,
     "com": lambda s: s.links.com,
@@ -254,6 +94,37 @@ MUST_COUNT = {
 }
 
 
+# Limits and contacts of the others are hard.
+SOFT = "solref", "solmix", "solimp", "largest impedance", "impratio"
+# A joint that dry friction holds, and a contact that sticks, stay where they are.
+STUCK = {
+    "neutral": ("gear", "gain", "bias", "stiffness", "spring", "dry friction"),
+    "sticking": ("friction",),
+    "rest": ("friction",),
+    "just below": ("friction",),
+}
+PIPELINES = Generalized(), Spring(), Positional()
+slow = pytest.mark.slow
+BY_NAME = [
+    PIPELINES[0],
+    pytest.param(PIPELINES[1], marks=slow),
+    PIPELINES[2],
+]
+
+
+def must_count(pipeline):
+    """What must have a derivative in the states of `GROUND`."""
+    must = {k: EVERYWHERE | v for k, v in MUST_COUNT.items()}
+    if isinstance(pipeline, Generalized):
+        return must
+    left = lambda state, name: name not in (*SOFT, *STUCK.get(state, ()))
+    return {k: {n: w for n, w in v.items() if left(k, n)} for k, v in must.items()}
+
+
+def named(pipeline):
+    return type(pipeline).__name__
+
+
 @pytest.fixture(scope="module")
 def ground():
     text = GROUND
@@ -279,15 +150,15 @@ def test_ground_states_are_what_they_are_called(ground):
     assert np.all(np.abs(rubbing["air"]) == 1.5)
 
 
-def test_ground(ground):
-    """The whole system, on the path without a dense matrix."""
+@pytest.mark.parametrize("pipeline", BY_NAME, ids=named)
+def test_ground(ground, pipeline):
+    """The whole system; in `Generalized`, on the path without a dense matrix."""
     _, sys, places = ground
-    gradients = Derivatives(sys, states(sys, places)).check()
-    must = {k: EVERYWHERE | v for k, v in MUST_COUNT.items()}
-    assert_counted(gradients, must)
+    assert_counted(check(sys, places, pipeline), must_count(pipeline))
 
 
-def test_collision():
+@pytest.mark.parametrize("pipeline", BY_NAME, ids=named)
+def test_collision(pipeline):
     """Contacts between two links that move."""
     sys = load_mjcf(COLLISION)
     places = {
@@ -297,7 +168,7 @@ def test_collision():
         "pressed": (np.array([0.0, -0.07, 0.0]), np.zeros(3)),
         "two points": (np.array([0.0, -0.1, 0.0]), np.array([0.1, -0.2, 0.1])),
     }
-    gradients = Derivatives(sys, states(sys, places)).check()
+    gradients = check(sys, places, pipeline)
     touching = {
         "mass": lambda s: s.links.mass,
         "size": lambda s: s.geoms.size[:2, 0],
@@ -314,10 +185,18 @@ def test_collision():
     must["pressed"] = must["two points"] = {
         k: v for k, v in touching.items() if k != "damping"
     }
+    if not isinstance(pipeline, Generalized):
+        hard = lambda v: {n: w for n, w in v.items() if n not in (*SOFT, "friction")}
+        must = {k: hard(v) for k, v in must.items()}
     assert_counted(gradients, must)
 
 
-def test_ball():
+@pytest.mark.parametrize(
+    "pipeline",
+    [PIPELINES[0], *(pytest.param(x, marks=slow) for x in PIPELINES[1:])],
+    ids=named,
+)
+def test_ball(pipeline):
     """Limits of a ball joint, Runge-Kutta, and quaternions at the identity."""
     sys = load_mjcf(BALL)
     turned = lambda angle, *axis: np.array(
@@ -330,7 +209,7 @@ def test_ball():
         "limit at rest": (turned(1.3, 0.6, 0.8, 0.0), np.zeros(3)),
         "ground": (turned(0.1, 0.6, 0.8, 0.0), np.array([0.3, -0.4, 0.1])),
     }
-    gradients = Derivatives(sys, states(sys, places)).check()
+    gradients = check(sys, places, pipeline)
     moving = {
         "mass": lambda s: s.links.mass,
         "inertia": lambda s: s.links.inertia,
@@ -349,4 +228,7 @@ def test_ball():
     neutral = {"mass": moving["mass"], "gear": moving["gear"], "dt": moving["dt"]}
     must = {"neutral": neutral, "free": moving, "ground": neutral}
     must |= {"limit": moving | limit, "limit at rest": limit}
+    if not isinstance(pipeline, Generalized):
+        hard = lambda v: {n: w for n, w in v.items() if n not in SOFT}
+        must = {k: hard(v) for k, v in must.items()}
     assert_counted(gradients, must)

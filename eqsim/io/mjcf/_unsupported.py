@@ -142,8 +142,8 @@ FEATURES: tuple[Feature, ...] = (
         "themselves; capsule with cylinder; `condim` 1 and 3; `contype`, "
         "`conaffinity`, `priority`, `solmix`, `solref`, `solimp`, `margin`; `pair`, "
         "`exclude`; pyramidal cone, `impratio`. Exceptions: exactly parallel capsules "
-        "touch in one point (MuJoCo: two); a capsule whose axis itself lies inside a "
-        "cylinder has another depth than in MuJoCo, and its derivative is not right.",
+        "touch in one point (MuJoCo: two), and so does a capsule that lies flat on a "
+        "cylinder (MuJoCo: several, unless `multiccd` is disabled).",
     ),
     Feature(
         "actuator",

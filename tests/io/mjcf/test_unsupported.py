@@ -200,15 +200,15 @@ REFUSED = {
         {"flag": '<flag speculative="enable"/>'},
         'flag speculative="enable"',
     ),
-    "multiccd": (
+    "nativeccd": (
         {
-            "flag": '<flag multiccd="disable"/>',
+            "flag": '<flag nativeccd="disable"/>',
             "world": '<geom name="can" type="cylinder" size=".1 .1" contype="2"/>'
             '<body><joint/><geom type="capsule" size=".1 .1" conaffinity="2" '
             'contype="0"/></body>',
             "geom": 'contype="0" conaffinity="0"',
         },
-        'capsule with cylinder multiccd="disable"',
+        'capsule with cylinder nativeccd="disable"',
     ),
 }
 

@@ -1,0 +1,231 @@
+"""Derivatives of a step in many situations, against differences: robots and states."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import mujoco
+import numpy as np
+
+from eqsim import AbstractPipeline, State, System
+
+
+# A free capsule that carries a hinged sphere, above a plane. The numbers of the shapes
+# differ, so that how they are mixed counts; the plane is the most slippery of them.
+GROUND = """
+<mujoco>
+  <option timestep="0.004" impratio="1.5"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1" friction=".6" solref=".03 .9" solmix="2"/>
+    <body pos="0 0 .5" gravcomp=".1"><freejoint/>
+      <geom type="capsule" size=".1 .2" euler="0 80 0" friction=".8" margin=".001"
+        solimp=".8 .95 .01 .5 2"/>
+      <body pos=".3 0 0" euler="10 0 0">
+        <joint name="hinge" axis="0 1 .1" range="-30 30" limited="true" damping=".3"
+          armature=".02" stiffness="2" springref="10" frictionloss="1.5"
+          solimplimit=".8 .95 .4 .5 2"/>
+        <geom type="sphere" size=".12" pos=".1 0 .01" friction=".7"
+          solimp=".8 .95 .01 .5 2"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <general joint="hinge" gear=".3" gainprm="2" biastype="affine" biasprm=".1 -.2 -.3"
+      dyntype="filter" dynprm=".05"/>
+  </actuator>
+</mujoco>"""
+
+# Two pendulums that touch, one of them on a slide: the dense path.
+COLLISION = """
+<mujoco>
+  <option timestep="0.004"/>
+  <worldbody>
+    <body><joint axis="0 1 0" damping=".1" armature=".01"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".05" friction=".6"
+        solimp=".8 .95 .01 .5 2"/>
+    </body>
+    <body pos=".2 .02 0"><joint type="slide" axis="1 .03 0"/>
+      <joint name="arm" axis="0 1 .05" damping=".1"/>
+      <geom type="sphere" size=".1" pos="0 0 -.3" friction="2"
+        solimp=".8 .95 .01 .5 2"/>
+      <geom type="capsule" fromto="-.05 -.1 -.55 -.05 .2 -.5" size=".05"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="arm" gear="2"/></actuator>
+</mujoco>"""
+
+# A pendulum on a ball joint with a limit, above a plane.
+BALL = """
+<mujoco>
+  <option timestep="0.004" integrator="RK4"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1" pos="0 0 -.4"/>
+    <body><joint type="ball" name="ball" range="0 60" limited="true" damping=".2"
+        stiffness="1" armature=".01" solimplimit=".8 .95 .4 .5 2"/>
+      <geom type="sphere" pos="0.01 0 -.25" size=".1" friction=".5"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="ball" gear="1 2 3"/></actuator>
+</mujoco>"""
+
+
+class States(NamedTuple):
+    """Named states, with one axis in front."""
+
+    names: tuple[str, ...]
+    arrays: tuple[jax.Array, ...]
+
+
+def states(sys, places):
+    """`places` hold `q` and `qd` by name; activation, control and external forces are
+    drawn."""
+    rng, count = np.random.default_rng(0), len(places)
+    draw = lambda *shape: jnp.asarray(0.3 * rng.normal(size=(count, *shape)))
+    q, qd = (jnp.asarray(np.stack(x)) for x in zip(*places.values()))
+    rest = draw(sys.na), draw(sys.nu), draw(sys.nlink, 6)
+    return States(tuple(places), (q, qd, *rest))
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The derivative of a step in one state, along a direction of one array.
+
+    - `size`: the largest number in it, by differences.
+    - `forward`: how far forward mode is from differences.
+    - `reverse`: how far reverse mode is from forward mode, for a random sum of what
+        comes out.
+    """
+
+    state: str
+    name: str
+    size: float
+    forward: float
+    reverse: float
+
+    @property
+    def error(self) -> float:
+        """The worse of both, relative to the derivative, or to 0.05 where it is
+        smaller."""
+        return max(self.forward, self.reverse) / max(self.size, 0.05)
+
+
+class Derivatives:
+    """A step and its derivatives, compiled once for all numbers.
+
+    **Arguments:**
+
+    - `sys`, `states`: the robot, and the states in which a step begins.
+    - `pipeline`: the physics.
+    """
+
+    def __init__(self, sys: System, states: States, pipeline: AbstractPipeline):
+        self.states = states.names
+        paths, self.treedef = jtu.tree_flatten_with_path((sys, states.arrays))
+        self.names = [jtu.keystr(path) for path, _ in paths]
+        self.leaves = [leaf for _, leaf in paths]
+
+        def value(leaves):
+            sys, arrays = jtu.tree_unflatten(self.treedef, leaves)
+            return _step(pipeline, sys, arrays)
+
+        self.value = jax.jit(value)
+        self.push = jax.jit(lambda xs, ts: jax.jvp(value, (xs,), (ts,))[1])
+        self.pull = jax.jit(lambda xs, c: jax.vjp(value, xs)[1](c)[0])
+
+    def compare(self, eps: float = 1e-6) -> tuple[list[Found], dict[str, Any]]:
+        """Compares forward mode, reverse mode and differences of fourth order, in each
+        state, along a random direction of each array.
+
+        **Returns:** what is found, and for each state the gradient by `(sys, arrays)` of
+        a random sum of what comes out of it.
+        """
+        rng, found = np.random.default_rng(0), []
+        weights = rng.normal(size=self.value(self.leaves).shape)
+        gradients = {
+            state: [
+                np.asarray(x) for x in self.pull(self.leaves, self._only(weights, k))
+            ]
+            for k, state in enumerate(self.states)
+        }
+        for i, (name, leaf) in enumerate(zip(self.names, self.leaves)):
+            scale = float(np.max(np.abs(leaf), initial=0.0)) or 1.0
+            tangent = jnp.asarray(scale * rng.normal(size=leaf.shape))
+            along = np.asarray(self.push(self.leaves, self._moved(i, tangent, 0.0)))
+            slope = self._slope(i, leaf, tangent, eps)
+            for k, state in enumerate(self.states):
+                reverse = np.sum(gradients[state][i] * tangent)
+                found.append(
+                    Found(
+                        state,
+                        name,
+                        float(np.max(np.abs(slope[k]))),
+                        float(np.max(np.abs(along[k] - slope[k]))),
+                        float(np.abs(np.sum(weights[k] * along[k]) - reverse)),
+                    )
+                )
+        build = lambda leaves: jtu.tree_unflatten(self.treedef, leaves)
+        return found, {state: build(leaves) for state, leaves in gradients.items()}
+
+    def _slope(self, i, leaf, tangent, eps):
+        change = lambda s: np.asarray(
+            self.value(self._moved(i, leaf + s * tangent))
+            - self.value(self._moved(i, leaf - s * tangent))
+        )
+        return (8 * change(eps) - change(2 * eps)) / (12 * eps)
+
+    def _only(self, weights, k):
+        only = np.zeros_like(weights)
+        only[k] = weights[k]
+        return jnp.asarray(only)
+
+    def _moved(self, i, leaf, rest=1.0):
+        out = [rest * x for x in self.leaves]
+        out[i] = leaf
+        return out
+
+
+def _step(pipeline: AbstractPipeline, sys: System, arrays):
+    """All that comes out of a step: one row of numbers per state."""
+
+    def one(q, qd, act, ctrl, external):
+        out = pipeline.step(sys, State(q, qd, act), ctrl, external)
+        return jnp.concatenate([out.q, out.qd, out.act])
+
+    return jax.vmap(one)(*arrays)
+
+
+def forces(model, q, qd, count=0):
+    """What MuJoCo computes in a state, after `count` steps."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = q, qd
+    mujoco.mj_step(model, data, nstep=count)
+    mujoco.mj_forward(model, data)
+    return data
+
+
+def ground_places(model):
+    def at(height, angle=0.0, qd=0.0):
+        q = np.array([0, 0, height, 1.0, 0, 0, 0, angle])
+        return q, np.broadcast_to(qd, 7).astype(float)
+
+    rest = forces(model, *at(0.2), count=2000)
+    # Where the contact of the capsule starts, 1 mm above the plane. Differences reach 5
+    # micrometers.
+    onset, hair = 0.101 + 0.2 * np.cos(np.deg2rad(80)), 2e-5
+    falling = [0.3, 0.1, -1.0, 0.2, 0.1, -0.3, 0.5]
+    spin = np.array([0.3, 0.1, 0.2, 0.2, 0.1, -0.3, 0.5])
+    return {
+        "neutral": at(0.5),
+        "air": (np.array([0.1, 0.2, 0.6, 0.5, 0.5, -0.6, 0.4, 0.2]), spin),
+        "sliding": at(0.1335, qd=[4.5, 2.4, -0.1, 0.2, 0.1, -0.3, 0.4]),
+        "sticking": (rest.qpos - 0.002 * np.eye(8)[2], 0.003 * spin),
+        "rest": (rest.qpos, np.zeros(7)),
+        "limit": at(0.5, 0.6, [0, 0, 0, 0, 0, 0, 0.1]),
+        "just above": at(onset + hair, qd=falling),
+        "just below": at(onset - hair, qd=falling),
+    }
+
+
+# What must count in which state: entries of the gradient that must not be zero.

@@ -1,0 +1,312 @@
+"""eqsim's pipelines beside those of the same name in Brax: speed, compilation, gradient.
+
+    python benchmarks/pipelines.py --out out/bench
+    python benchmarks/pipelines.py --pipelines spring --batches 256 --limit 600
+
+Each measurement is a fresh process without any cache, which is stopped at a limit.
+"""
+
+import argparse
+import dataclasses
+import importlib
+import json
+import os
+import subprocess
+import sys as _sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from _command import parser, publish, say, setting
+from _models import model_file, mujoco_model, NotInstalled, package, system
+from _starts import start, STARTS, SUBSTEPS
+from _tables import caption, show, table
+from _timing import interleaved
+from jax import lax
+
+import eqsim
+
+
+RUNNERS = ("eqsim", "Brax")
+PIPELINES = {
+    "generalized": lambda substeps: eqsim.Generalized(),
+    "spring": lambda substeps: eqsim.Spring(substeps=substeps),
+    "positional": lambda substeps: eqsim.Positional(substeps=substeps),
+}
+DT = 0.01
+"""Time step of the physics, s."""
+SHARE = 0.1
+"""Of the time limit, that the repeats of one program may take."""
+REFUSALS = (
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    MemoryError,
+    jax.errors.JaxRuntimeError,
+)
+COLUMNS = (
+    "start",
+    "pipeline",
+    "substeps",
+    "B",
+    "runner",
+    "forward",
+    "ratio",
+    "end",
+    "compile",
+    "gradient",
+    "cost",
+    "memory",
+    "finite",
+    "note",
+)
+EXPLANATION = """\
+Pipelines of the same name, on `{model}`. A control step is {control} physics steps of
+{dt} s; eqsim divides a physics step into `substeps`, and Brax makes as many steps of a
+time step that is so much shorter. `forward`: control steps per second in thousands, in
+one program of {length} control steps for B robots, the robot being an argument;
+`ratio`: eqsim over Brax; `end`: share of the last coordinates that is a number;
+`compile`: seconds to trace, lower and compile that program. `gradient`: physics steps
+per second in thousands, for value and gradient by the controls of all of {steps}
+physics steps, of the mean over the batch of the sum of squares of the last coordinates;
+`cost`: time for value and gradient over time for the value; `memory`: that XLA sets
+aside for them, GB; `finite`: share of the gradient that is a number. All run on one
+device. Each runner of each line had a process without cache to itself, and {limit:g} s
+for everything. The two agree about masses, geometry and actuators, not about how stiff
+joints, limits and contacts are."""
+
+
+class Simulator(NamedTuple):
+    """One pipeline of one library.
+
+    - `substeps`: calls of `step` in a physics step.
+    - `scan`: the loop that its users have.
+    """
+
+    sys: Any
+    init: Callable
+    step: Callable
+    substeps: int
+    scan: Callable
+
+
+def main() -> None:
+    """Measures in child processes, one at a time; or is such a process."""
+    options = _options()
+    # Parent and child are on the device together: neither may take all its memory.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    where, cells = setting(options), []
+    if options.child:
+        for found in measure(options):
+            print(json.dumps(found), flush=True)
+        return
+    runners = _installed()
+    for kind in options.states:
+        for name in options.pipelines:
+            for batch in options.batches:
+                cells += _line(kind, name, batch, runners, options)
+                data = {"where": where, "model": options.model, "cells": cells}
+                publish(options, "pipelines", data, report(where, cells, options))
+    print(f"\n{report(where, cells, options)}")
+
+
+def measure(options) -> Iterator[dict[str, Any]]:
+    """All of one runner in one cell, in this process: piece by piece, as it is found."""
+    (kind,), (name,), (batch,) = options.states, options.pipelines, options.batches
+    sys, model = system(options.model, euler=True), mujoco_model(options.model)
+    sys = dataclasses.replace(sys, dt=jnp.full_like(sys.dt, DT))
+    model.opt.timestep = DT
+    begin = start(kind, sys, model, batch, max(_length(options), options.length))
+    make = {
+        "eqsim": lambda: _eqsim(name, sys, options),
+        "Brax": lambda: _brax(name, options),
+    }
+    simulator, dtype = make[options.child](), jnp.result_type(float)
+    ctrl, q, qd = (jnp.asarray(x, dtype) for x in (begin.ctrl, begin.q, begin.qd))
+    held = jnp.repeat(ctrl, SUBSTEPS, axis=1)[:, : options.steps]
+    yield _forward(simulator, ctrl[:, : options.length], q, qd, options)
+    try:
+        yield _gradient(simulator, held, q, qd, options)
+    except REFUSALS as error:
+        yield {"note": f"gradient: {str(error).splitlines()[0]}"}
+
+
+def _forward(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
+    """Compiles and times control steps."""
+    arguments = simulator.sys, ctrl, q, qd
+    began = time.perf_counter()
+    program = jax.jit(_simulate(simulator, SUBSTEPS)).lower(*arguments).compile()
+    compiled = time.perf_counter() - began
+    end = np.asarray(program(*arguments))
+    taken = _taken({"forward": lambda: program(*arguments)}, options)["forward"]
+    return {
+        "forward": ctrl.shape[0] * ctrl.shape[1] / taken.best / 1e3,
+        "end": float(np.mean(np.isfinite(end))),
+        "compile": compiled,
+        "forward_spread": taken.spread,
+    }
+
+
+def _gradient(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
+    """Times a value, and the value with its gradient by the control of each step."""
+    simulate = _simulate(simulator, 1)
+
+    def loss(ctrl, sys, q, qd):
+        return jnp.mean(jnp.sum(simulate(sys, ctrl, q, qd) ** 2, axis=-1))
+
+    arguments = ctrl, simulator.sys, q, qd
+    value, both = (
+        jax.jit(f).lower(*arguments).compile() for f in (loss, jax.value_and_grad(loss))
+    )
+    memory = both.memory_analysis().temp_size_in_bytes / 1e9
+    if jax.default_backend() == "cpu" and memory > _room():
+        raise MemoryError(f"{memory:.3g} GB, of which the machine has {_room():.3g}")
+    _, slope = both(*arguments)
+    calls = {"value": lambda: value(*arguments), "both": lambda: both(*arguments)}
+    taken = _taken(calls, options)
+    return {
+        "gradient": ctrl.shape[0] * ctrl.shape[1] / taken["both"].best / 1e3,
+        "cost": taken["both"].best / taken["value"].best,
+        "finite": float(np.mean(np.isfinite(np.asarray(slope)))),
+        "memory": memory,
+        "gradient_spread": max(timing.spread for timing in taken.values()),
+    }
+
+
+def _room() -> float:
+    """Memory of the machine in GB: beyond it the system would kill some process."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+
+
+def _taken(calls, options):
+    return interleaved(calls, options.repeats, SHARE * options.limit)
+
+
+def _simulate(simulator: Simulator, steps: int) -> Callable:
+    """A batch under controls, each held for a number of physics steps."""
+    _, init, step, substeps, scan = simulator
+
+    def one(sys, ctrl, q, qd):
+        def move(state, now):
+            again = lambda state, _: (step(sys, state, now), None)
+            return scan(again, state, length=steps * substeps)[0], None
+
+        return scan(move, init(sys, q, qd), ctrl)[0].q
+
+    return jax.vmap(one, in_axes=(None, 0, 0, 0))
+
+
+def _eqsim(name: str, sys: eqsim.System, options) -> Simulator:
+    pipeline = PIPELINES[name](options.substeps)
+    init = lambda sys, q, qd: pipeline.init(sys, q, qd)
+    return Simulator(sys, init, pipeline.step, 1, eqsim.scan)
+
+
+def _brax(name: str, options) -> Simulator:
+    package("brax")
+    substeps = _substeps(name, options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from brax.io import mjcf
+
+        pipeline = importlib.import_module(f"brax.{name}.pipeline")
+        sys = mjcf.load(model_file(options.model))
+    h = jnp.asarray(DT / substeps, jnp.result_type(float))
+    sys = jax.device_put(sys.tree_replace({"opt.timestep": h}))
+    return Simulator(sys, pipeline.init, pipeline.step, substeps, lax.scan)
+
+
+def _substeps(name, options):
+    return 1 if name == "generalized" else options.substeps
+
+
+def _length(options):
+    """Control steps that the gradient goes through."""
+    return -(-options.steps // SUBSTEPS)
+
+
+def _installed() -> list[str]:
+    """The runners that are there; says which is missing."""
+    try:
+        package("brax")
+    except NotInstalled as error:
+        say(f"Brax is left out: {error}")
+        return [runner for runner in RUNNERS if runner != "Brax"]
+    return list(RUNNERS)
+
+
+def _line(kind, name, batch, runners, options) -> list[dict[str, Any]]:
+    """All runners in one cell, and how much faster eqsim is."""
+    label = {"start": kind, "pipeline": name, "substeps": _substeps(name, options)}
+    label |= {"B": batch}
+    found = [
+        label | {"runner": runner} | _child(runner, kind, name, batch, options)
+        for runner in runners
+    ]
+    ours, *theirs = (cell.get("forward") for cell in found)
+    if ours and theirs and theirs[0]:
+        found[0]["ratio"] = ours / theirs[0]
+    for cell in found:
+        say(", ".join(f"{key} {show(value)}" for key, value in cell.items()))
+    return found
+
+
+def _child(runner, kind, name, batch, options) -> dict[str, Any]:
+    """One measurement in a process of its own: what it found, and why not all."""
+    command = [_sys.executable, __file__, *_sys.argv[1:], "--child", runner]
+    command += ["--states", kind, "--pipelines", name, "--batches", str(batch)]
+    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    trouble = ""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=options.limit, env=environment
+        )
+        out = done.stdout
+        if done.returncode:
+            last = done.stderr.decode().strip().splitlines()[-1:]
+            trouble = f"ended with status {done.returncode}: {' '.join(last)}"
+    except subprocess.TimeoutExpired as error:
+        out, trouble = error.stdout or b"", f"not finished in {options.limit:g} s"
+    found: dict[str, Any] = {}
+    for line in out.decode().splitlines():
+        found |= json.loads(line) if line.startswith("{") else {}
+    if trouble:
+        found["note"] = f"gradient: {trouble}" if "forward" in found else trouble
+    return found
+
+
+def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
+    """All cells as one table."""
+    text = EXPLANATION.format(control=SUBSTEPS, dt=DT, **vars(options))
+    rows = [
+        cell | {"ratio": f"{cell['ratio']:.3g}x"} if "ratio" in cell else cell
+        for cell in cells
+    ]
+    columns = [name for name in COLUMNS if any(name in row for row in rows)]
+    title = f"## Pipelines, {where['precision']} precision"
+    return f"{title}\n\n{text}\n\n{table(rows, columns)}\n\n{caption(where)}\n"
+
+
+def _options():
+    made = parser(__doc__, repeats=5, limit=300.0)
+    add = made.add_argument
+    add("--model", default="brax_ant")
+    add("--pipelines", nargs="*", choices=tuple(PIPELINES), default=list(PIPELINES))
+    add("--batches", nargs="*", type=int, default=[1, 256, 1024, 4096])
+    add("--states", nargs="*", choices=STARTS, default=["settled"])
+    add("--substeps", type=int, default=2, help="of spring and positional")
+    add("--length", type=int, default=20, help="control steps of a simulation")
+    add("--steps", type=int, default=32, help="physics steps of the gradient")
+    add("--child", choices=RUNNERS, help=argparse.SUPPRESS)
+    return made.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except NotInstalled as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,241 @@
+"""Laws of the pipelines in maximal coordinates."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from _models import GYMNASIUM, system
+from helpers import tree_allclose
+
+import eqsim
+from eqsim import Generalized, load_mjcf, Positional, Spring, State
+from eqsim.dynamics import kinetic_energy, momentum
+
+
+MAXIMAL = Spring(), Positional()
+slow = pytest.mark.slow
+
+# A pendulum, a double pendulum and a cart with a pole, far from each other.
+SWINGING = """
+<mujoco>
+  <option timestep="0.01"/>
+  <default><geom type="capsule" size=".05" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body><joint axis="0 1 0"/><geom fromto="0 0 0 .5 0 -.2"/></body>
+    <body pos="0 5 0"><joint axis="0 1 0"/><geom fromto="0 0 0 .5 0 0"/>
+      <body pos=".5 0 0"><joint axis="0 1 0"/><geom fromto="0 0 0 .5 0 0"/></body>
+    </body>
+    <body pos="0 10 0"><joint type="slide" axis="1 0 0"/><geom fromto="-.2 0 0 .2 0 0"/>
+      <body><joint axis="0 1 0"/><geom fromto="0 0 0 0 0 .6"/></body>
+    </body>
+  </worldbody>
+</mujoco>"""
+TREES = {"pendulum": [0], "double pendulum": [1, 2], "cart-pole": [3, 4]}
+
+# Links that float, on a ball joint and on two hinges at different places in one link.
+FLOATING = """
+<mujoco>
+  <option timestep="0.005" gravity="0 0 0"/>
+  <default><geom type="box" size=".1 .2 .05" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body><freejoint/><geom/>
+      <body pos=".3 0 0"><joint type="ball"/><geom pos=".2 0 0"/>
+        <body pos=".4 0 0"><joint axis="0 1 0"/><joint axis="0 0 1" pos=".02 .1 0"/>
+          <geom pos=".1 .2 0"/></body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>"""
+
+# A ball that cannot turn, on a plane: it slides, stops, and bounces.
+PUCK = """
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1" friction=".5"/>
+    <body pos="0 0 .1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+      <geom type="sphere" size=".1" friction=".3"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+def named(pipeline):
+    return type(pipeline).__name__
+
+
+@eqx.filter_jit
+def simulate(pipeline, sys, state, length):
+    """The states of a simulation without control."""
+    ctrl = jnp.zeros(sys.nu)
+
+    def step(state, _):
+        new = pipeline.step(sys, state, ctrl)
+        return new, new
+
+    return eqsim.scan(step, state, length=length)[1]
+
+
+@pytest.fixture(scope="module")
+def swinging():
+    """The system, a start, and where it is after a second."""
+    sys = load_mjcf(SWINGING)
+    q, qd = jnp.array([0.3, 0.3, 0.5, 0.1, 0.4]), jnp.array([0.0, 0, 1, 0, 0])
+    exact = lambda dt, n: simulate(
+        Generalized(),
+        dataclasses.replace(sys, dt=jnp.array(dt)),
+        State(q, qd, q[:0]),
+        n,
+    ).q[-1]
+    # Euler's error is of first order: two step sizes remove it.
+    return sys, State(q, qd, q[:0]), 2 * exact(5e-5, 20000) - exact(1e-4, 10000)
+
+
+@pytest.mark.parametrize(
+    "kind", (pytest.param(Spring, marks=slow), Positional), ids=lambda x: x.__name__
+)
+def test_more_substeps_converge_to_joint_coordinates(swinging, kind):
+    sys, start, target = swinging
+    error = {}
+    for substeps in (16, 64):
+        last = simulate(kind(substeps=substeps), sys, start, 100).q[-1]
+        error[substeps] = np.abs(last - target)
+    for name, q in TREES.items():
+        few, many = (np.max(error[n][q]) for n in (16, 64))
+        order = np.log2(few / many) / 2
+        print(f"{kind.__name__}, {name}: {many:.1e}, order {order:.2f}")
+        assert many < 0.03, name
+        assert order > 0.8, name
+
+
+@pytest.mark.parametrize("pipeline", MAXIMAL, ids=named)
+def test_momentum(pipeline):
+    """It is kept where nothing acts from outside, but for what going back to coordinates
+    costs; energy is not won."""
+    sys = load_mjcf(FLOATING)
+    qd = jnp.asarray(np.random.default_rng(0).normal(size=sys.nv))
+    q = sys.joints.ref.at[7:11].set(jnp.array([0.8, 0.6, 0.0, 0.0]))
+    start = pipeline.init(sys, q, qd)
+    path = simulate(pipeline, sys, start, 200)
+    total = lambda s: momentum(sys, s.q, s.qd)
+    first, last = np.asarray(total(start)), np.asarray(jax.vmap(total)(path))
+    print(np.max(np.abs(last - first), axis=0), first)
+    gone = np.linalg.norm(np.reshape(last - first[None], (200, 2, 3)), axis=2)
+    angular, linear = np.max(gone, axis=0) / np.linalg.norm(first.reshape(2, 3), axis=1)
+    assert linear < 1e-4 and angular < 1e-2
+    energy = lambda s: kinetic_energy(sys, s.q, s.qd)
+    ratio = np.asarray(jax.vmap(energy)(path)) / energy(start)
+    print(ratio[::20])
+    assert np.all(ratio < 1.02) and ratio[-1] > 0.7
+
+
+@pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
+def test_puck(kind):
+    """Coulomb friction slows it down by mu g, until it sticks."""
+    sys, pipeline = load_mjcf(PUCK), kind()
+    start = pipeline.init(sys, jnp.zeros(2), jnp.array([1.0, 0.0]))
+    path = simulate(pipeline, sys, start, 100)
+    time = 0.005 * np.arange(1, 101)
+    moving = time < 0.19
+    expected = 1.0 - 0.5 * 9.81 * time
+    np.testing.assert_allclose(path.qd[moving, 0], expected[moving], atol=0.02)
+    assert np.all(np.abs(path.qd[time > 0.22, 0]) < 1e-3)
+    assert np.all(np.abs(path.q[:, 1]) < 1e-3)
+
+
+@pytest.mark.parametrize("restitution", (0.0, 0.6))
+@pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
+def test_bounce(kind, restitution):
+    """It leaves the ground with a share of the speed at which it came."""
+    sys, pipeline = load_mjcf(PUCK), kind(restitution=restitution)
+    start = pipeline.init(sys, jnp.array([0.0, 0.2]), jnp.zeros(2))
+    path = simulate(pipeline, sys, start, 100)
+    speed = np.asarray(path.qd[:, 1])
+    came, at = -np.min(speed), np.argmin(speed)
+    assert came == pytest.approx(np.sqrt(2 * 9.81 * 0.2), rel=0.03)
+    left = np.max(speed[at:])
+    assert left == pytest.approx(restitution * came, rel=0.05, abs=1e-3)
+    assert np.min(path.q[:, 1]) > -0.005
+
+
+@slow
+def test_drift_is_small(swinging):
+    """Joints come apart within a step, the less so the more substeps it has."""
+    sys, start, _ = swinging
+    few, many = (
+        np.max(np.abs(Spring(substeps=n).joint_drift(sys, start, jnp.zeros(0))))
+        for n in (2, 8)
+    )
+    assert 0 < many < 0.3 * few < 0.01
+
+
+@pytest.mark.parametrize(
+    "pipeline", (MAXIMAL[0], pytest.param(MAXIMAL[1], marks=slow)), ids=named
+)
+def test_batches(pipeline, swinging):
+    """Batched robots, pipelines and states give what each gives alone."""
+    sys, start, _ = swinging
+    mass = jnp.stack([sys.links.mass, 2.0 * sys.links.mass[::-1]])
+    erp = jnp.array([0.1, 0.5])
+
+    def one(mass, number, q):
+        robot = eqx.tree_at(lambda s: s.links.mass, sys, mass)
+        where = lambda p: p.erp if isinstance(p, Spring) else p.compliance
+        engine = eqx.tree_at(where, pipeline, 1e-4 * number)
+        return engine.step(robot, State(q, start.qd, start.act), jnp.zeros(0))
+
+    q = jnp.stack([start.q, 0.5 * start.q])
+    together = jax.vmap(one)(mass, erp, q)
+    for k in range(2):
+        alone = one(mass[k], erp[k], q[k])
+        assert tree_allclose(jax.tree.map(lambda x: x[k], together), alone)
+
+
+@slow
+@pytest.mark.parametrize("pipeline", MAXIMAL, ids=named)
+@pytest.mark.parametrize("name", GYMNASIUM)
+def test_every_file_is_stable(name, pipeline):
+    """Under random controls, in single precision, with the numbers as they are."""
+    with jax.enable_x64(False):
+        sys = system(name)
+        start = pipeline.init(sys)
+        keys = jax.random.split(jax.random.key(0), 1000)
+
+        @jax.jit
+        def run(sys, start):
+            def step(state, key):
+                ctrl = jax.random.uniform(key, (sys.nu,), minval=-1.0)
+                held = lambda state, _: (pipeline.step(sys, state, ctrl), None)
+                new = eqsim.scan(held, state, length=5)[0]
+                return new, new.qd
+
+            return jax.lax.scan(step, start, keys)
+
+        last, speed = run(sys, start)
+    assert np.all(np.isfinite(last.q)) and np.max(np.abs(speed)) < 300
+
+
+def test_refusals(swinging):
+    sys, _, _ = swinging
+    light = eqx.tree_at(lambda s: s.links.mass, sys, sys.links.mass.at[1].set(0.0))
+    light = eqx.tree_at(
+        lambda s: (s.links.inertia, s.joints.armature),
+        light,
+        (light.links.inertia.at[1].set(0.0), 1.0 + light.joints.armature),
+    )
+    with pytest.raises(ValueError, match="no mass or no inertia.*`Generalized`"):
+        Spring().init(light)
+    free = load_mjcf(FLOATING)
+    free = eqx.tree_at(lambda s: s.joints.armature, free, 1.0 + free.joints.armature)
+    with pytest.raises(ValueError, match="Free joint.*armature.*`Generalized`"):
+        Positional().init(free)
+    broken = eqx.tree_at(lambda s: s.joints.damping, sys, sys.joints.damping * np.nan)
+    for pipeline in (Generalized(), *MAXIMAL):
+        with pytest.raises(ValueError, match="damping is NaN"):
+            pipeline.init(broken)
+    with pytest.raises(ValueError, match=r"Spring\.stiffness.*not negative"):
+        Spring(stiffness=-1.0).init(sys)
+    with pytest.raises(ValueError, match="substeps.*0"):
+        Positional(substeps=0)
