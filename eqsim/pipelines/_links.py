@@ -119,10 +119,8 @@ def _level(chains: dict, tree: Tree) -> tuple[Group, ...]:
             Axes(tuple(chains[body][1][k] for body in bodies), kind, axis)
             for k, (kind, axis) in enumerate(kinds)
         ]
-        shares = tuple(
-            tuple(1 if b < 0 else parts.count(b) for b in ends)
-            for ends in (bodies, parents)
-        )
+        count = lambda ends: tuple(1 if b < 0 else parts.count(b) for b in ends)
+        shares = count(bodies), count(parents)
         found.append(Group(tuple(bodies), parents, tuple(axes), shares))
     return tuple(found)
 
@@ -408,7 +406,8 @@ def _rates(matrix: list[list], load: list, numbers: JointNumbers) -> list:
 def _decompose(matrix: list[list]):
     """$L D L^T$ of a small symmetric matrix of arrays."""
     n = len(matrix)
-    lower, diag = [[None] * n for _ in range(n)], []
+    lower: list[list[Any]] = [[None] * n for _ in range(n)]
+    diag: list[Any] = []
     for j in range(n):
         d = matrix[j][j] - sum(lower[j][k] ** 2 * diag[k] for k in range(j))
         diag.append(d)

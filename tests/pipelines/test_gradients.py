@@ -22,11 +22,14 @@ from eqsim import Generalized, load_mjcf, Positional, Spring
 
 
 def check(sys, places, pipeline):
-    """Asserts that derivatives are right to 2e-5, and the two modes to 1e-9; returns the
-    gradients."""
+    """Asserts that derivatives are right to 2e-5 where the model is smooth, all but
+    everywhere, and the two modes equal to 1e-9; returns the gradients."""
     found, gradients = Derivatives(sys, states(sys, places), pipeline).compare()
+    bent = [x for x in found if not x.smooth]
+    assert len(bent) <= 0.01 * len(found), bent
     for x in found:
-        assert x.forward <= 1e-6 + 2e-5 * x.size, f"forward mode: {x}"
+        if x.smooth:
+            assert x.forward <= 1e-6 + 2e-5 * x.size, f"forward mode: {x}"
         assert x.reverse <= 1e-9 * (1.0 + x.size), f"reverse mode: {x}"
     return gradients
 

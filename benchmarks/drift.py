@@ -1,0 +1,158 @@
+"""How far pipelines go astray: energy, momentum, penetration and joints that come apart.
+
+    python benchmarks/drift.py --markdown docs/drift.md
+
+Written after every line, so that a run that is stopped keeps what it has.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from _command import parser, publish, robots, say, setting
+from _driven import RandomControls
+from _models import GYMNASIUM
+from _tables import caption, table
+from jax import lax
+
+import eqsim
+from eqsim.dynamics import kinetic_energy, momentum
+
+
+EXPLANATION = """\
+After {length} control steps of {substeps} physics steps each, from the reference pose.
+`penetration` (m) and `drift` (m, rad): the largest in {batch} simulations under full
+random controls; drift is how far links are from where their joints put them at the end
+of a step, before it goes back to coordinates, and zero in `Generalized` by construction.
+`finite`: share of the simulations that stay numbers. `energy`: relative change of the
+kinetic energy in a free flight without gravity, contacts, limits, damping, springs, dry
+friction and medium; `linear`, `angular`: change of the momenta over their first values,
+where a robot floats freely and has no armature. `Generalized` integrates by Euler."""
+SUBSTEPS = 5
+"""Physics steps of a control step."""
+
+
+def main() -> None:
+    """Measures every robot in every pipeline."""
+    options = _options()
+    where, rows = setting(options), []
+    for name, sys, model in robots(options.models):
+        low, high = np.where(
+            model.actuator_ctrllimited[:, None], model.actuator_ctrlrange, [-1.0, 1.0]
+        ).T
+        policy = RandomControls(*(jnp.asarray(x, float) for x in (low, high)))
+        for label in options.pipelines:
+            pipeline = eqsim.PIPELINES.get(label)()
+            row = {"model": name, "pipeline": type(pipeline).__name__}
+            row |= driven(pipeline, sys, policy, options.length, options.batch)
+            row |= floating(pipeline, unforced(sys), options.length)
+            rows.append(row)
+            say(row)
+            data = {"where": where, "rows": rows}
+            publish(options, "drift", data, report(where, rows, options))
+    print(f"\n{report(where, rows, options)}")
+
+
+def driven(pipeline, sys, policy, length: int, batch: int) -> dict[str, Any]:
+    """Penetration and drift under random controls."""
+
+    def worst(state, new, ctrl):
+        points = eqsim.Generalized().contacts(sys, new, ctrl).dist
+        depth = jnp.max(-points, initial=0.0)
+        if isinstance(pipeline, eqsim.Generalized):
+            return jnp.stack([depth, 0.0 * depth, 0.0 * depth])
+        drift = jnp.abs(pipeline.joint_drift(sys, state, ctrl))
+        return jnp.stack([depth, jnp.max(drift[:, 3:]), jnp.max(drift[:, :3])])
+
+    def control(carry, key):
+        state, most = carry
+        ctrl = policy(None, key)
+        new = _held(pipeline, sys, state, ctrl)
+        return (new, jnp.maximum(most, worst(state, new, ctrl))), None
+
+    def one(key):
+        start = pipeline.init(sys), jnp.zeros(3)
+        return lax.scan(control, start, jr.split(key, length))[0]
+
+    state, most = jax.jit(jax.vmap(one))(jr.split(jr.key(0), batch))
+    depth, apart, turned = (float(x) for x in np.max(most, axis=0))
+    finite = np.all(np.isfinite(state.q) & np.isfinite(np.sum(state.qd)), axis=1)
+    return {
+        "penetration": depth,
+        "drift, m": apart,
+        "drift, rad": turned,
+        "finite": float(np.mean(finite)),
+    }
+
+
+def floating(pipeline, sys: eqsim.System, length: int) -> dict[str, Any]:
+    """Energy and momentum in a free flight."""
+    qd = 0.5 * jr.normal(jr.key(1), (sys.nv,))
+    start = pipeline.init(sys, qd=qd)
+    ctrl = jnp.zeros(sys.nu)
+
+    @jax.jit
+    def fly(sys, start):
+        step = lambda state, _: (_held(pipeline, sys, state, ctrl), None)
+        return lax.scan(step, start, length=length)[0]
+
+    both = fly(sys, start), start
+    after, before = (float(kinetic_energy(sys, s.q, s.qd)) for s in both)
+    row: dict[str, Any] = {"energy": after / before - 1.0}
+    if sys.joints.kinds[0] is eqsim.model.JointKind.FREE and not np.any(
+        sys.joints.armature
+    ):
+        last, first = (np.asarray(momentum(sys, s.q, s.qd)) for s in both)
+        gone = np.linalg.norm((last - first).reshape(2, 3), axis=1)
+        share = gone / np.linalg.norm(first.reshape(2, 3), axis=1)
+        row |= {"linear": float(share[1]), "angular": float(share[0])}
+    return row
+
+
+def unforced(sys: eqsim.System) -> eqsim.System:
+    """The robot with nothing that acts on it, from outside or along its joints."""
+    joints, none = sys.joints, (0,) * sys.ngeom
+    free = dataclasses.replace(
+        joints,
+        limited=(False,) * sys.njoint,
+        damping=0.0 * joints.damping,
+        stiffness=0.0 * joints.stiffness,
+        frictionloss=0.0 * joints.frictionloss,
+    )
+    where: Callable = lambda s: (s.gravity, s.density, s.viscosity)
+    still = eqx.tree_at(where, sys, tuple(0.0 * x for x in where(sys)))
+    geoms = dataclasses.replace(sys.geoms, contype=none, conaffinity=none)
+    return dataclasses.replace(still, joints=free, geoms=geoms)
+
+
+def _held(pipeline, sys, state, ctrl):
+    step = lambda state, _: (pipeline.step(sys, state, ctrl), None)
+    return eqsim.scan(step, state, length=SUBSTEPS)[0]
+
+
+def report(where: dict, rows: list[dict], options) -> str:
+    """All robots and pipelines as one table."""
+    text = EXPLANATION.format(
+        length=options.length, substeps=SUBSTEPS, batch=options.batch
+    )
+    title = f"# Drift, {where['precision']} precision"
+    return f"{title}\n\n{text}\n\n{table(rows)}\n\n{caption(where)}\n"
+
+
+def _options():
+    made = parser(__doc__, repeats=1)
+    names = ["generalized", "spring", "positional"]
+    made.add_argument("--models", nargs="*", default=list(GYMNASIUM))
+    made.add_argument("--pipelines", nargs="*", choices=names, default=names)
+    made.add_argument("--length", type=int, default=1000)
+    made.add_argument("--batch", type=int, default=16)
+    return made.parse_args()
+
+
+if __name__ == "__main__":
+    main()
