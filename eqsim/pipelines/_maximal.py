@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import numpy as np
 from jax import lax
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
@@ -39,7 +37,6 @@ from ..model import (
     accumulate,
     check_state,
     concatenate,
-    JointKind,
     State,
     System,
     take,
@@ -57,7 +54,9 @@ from ._bodies import (
     small_rotation,
     to_nodes,
 )
-from ._links import Group, group_dofs, groups, joint_errors, place
+from ._checks import check_model, check_numbers
+from ._groups import Group, group_dofs, groups
+from ._links import joint_errors, place
 from ._pipeline import AbstractPipeline
 from ._touch import sides, Touch, touch
 
@@ -140,8 +139,8 @@ class AbstractMaximal(AbstractPipeline):
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
         check_state(sys, q, qd)
-        _check_numbers(self)
-        _check_model(validate(sys))
+        check_numbers(self)
+        check_model(validate(sys))
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
         return State(q, qd, jnp.zeros(sys.na, q.dtype))
@@ -168,61 +167,6 @@ class AbstractMaximal(AbstractPipeline):
         its joints put it, in world axes; zero for links without joints, and with free
         ones."""
         return _drift(*_arguments(self, sys, state, ctrl, external))
-
-
-def check_substeps(pipeline: AbstractMaximal) -> None:
-    """There must be at least one substep."""
-    if not isinstance(pipeline.substeps, int) or pipeline.substeps < 1:
-        raise ValueError(
-            f"`{type(pipeline).__name__}.substeps` is {pipeline.substeps!r}: a number of "
-            "substeps, 1 or more, is expected."
-        )
-
-
-def _check_numbers(pipeline: AbstractMaximal) -> None:
-    """Numbers of a pipeline that are known must be finite and not negative."""
-    for path, leaf in jtu.tree_leaves_with_path(eqx.filter(pipeline, eqx.is_array)):
-        if isinstance(leaf, Tracer):
-            continue
-        name = f"{type(pipeline).__name__}{jtu.keystr(path)}"
-        value = np.asarray(leaf)
-        if not np.all(np.isfinite(value) & (value >= 0.0)):
-            raise ValueError(
-                f"`{name}` is {leaf}: a finite number that is not negative is expected."
-            )
-
-
-def _check_model(sys: System) -> None:
-    """Refuses what maximal coordinates cannot represent."""
-    nodes, links, joints = tree(sys), sys.links, sys.joints
-    known = lambda x: not isinstance(x, Tracer)
-    if known(links.mass) and known(links.inertia):
-        carried = np.array([node for node in nodes.link_nodes])
-        mass, inertia = np.asarray(links.mass), np.asarray(links.inertia)
-        for node in layout(nodes).nodes:
-            riders = carried == node
-            if np.all(mass[..., riders] > 0) and np.all(inertia[..., riders, :] > 0):
-                continue
-            some = np.sum(mass[..., riders], axis=-1) > 0
-            if np.all(some) and np.any(np.all(inertia[..., riders, :] > 0, axis=-1)):
-                continue
-            name = links.names[nodes.links[node]]
-            raise ValueError(
-                f"Link {name!r} moves but has no mass or no inertia. Give it both, or "
-                "use `Generalized`, which needs neither where a joint has armature."
-            )
-    for j, kind in enumerate(joints.kinds):
-        if kind is not JointKind.FREE:
-            continue
-        dofs = slice(joints.v_starts[j], joints.v_starts[j] + 6)
-        for field in ("armature", "frictionloss"):
-            value = getattr(joints, field)
-            if known(value) and np.any(np.asarray(value)[..., dofs]):
-                raise ValueError(
-                    f"Free joint {joints.names[j]!r} has {field} "
-                    f"{np.asarray(value)[..., dofs]}. Set it to zero, or use "
-                    "`Generalized`, which supports it."
-                )
 
 
 def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, external):

@@ -7,8 +7,9 @@ from jaxtyping import Array, Float
 from ..kinematics._manifold import advance
 from ..model._fields import as_array
 from ._bodies import correct, drift, kick, mobility
+from ._checks import check_substeps
+from ._groups import groups
 from ._links import (
-    groups,
     joint_errors,
     joint_numbers,
     place,
@@ -18,7 +19,6 @@ from ._maximal import (
     AbstractMaximal,
     all_rates,
     between,
-    check_substeps,
     Moving,
     total,
     World,
@@ -71,7 +71,7 @@ class Positional(AbstractMaximal):
     restitution: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
 
     def __check_init__(self):
-        check_substeps(self)
+        check_substeps(self.substeps)
 
     def substep(self, world: World, now: Moving, tau) -> Moving:
         sys, constants, h = world.sys, world.constants, world.h

@@ -9,8 +9,9 @@ from ..kinematics._manifold import advance
 from ..model._fields import as_array
 from ..spatial import Motion
 from ._bodies import drift, kick, mobility
+from ._checks import check_substeps
+from ._groups import groups
 from ._links import (
-    groups,
     joint_errors,
     joint_numbers,
     place,
@@ -21,7 +22,6 @@ from ._maximal import (
     AbstractMaximal,
     all_rates,
     between,
-    check_substeps,
     Moving,
     total,
     World,
@@ -74,7 +74,7 @@ class Spring(AbstractMaximal):
     restitution: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
 
     def __check_init__(self):
-        check_substeps(self)
+        check_substeps(self.substeps)
 
     def substep(self, world: World, now: Moving, tau) -> Moving:
         sys, constants, h = world.sys, world.constants, world.h
