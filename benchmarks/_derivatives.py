@@ -110,7 +110,7 @@ class Found:
     def smooth(self) -> bool:
         """Whether differences tell the derivative: no piece of the model, such as a
         contact that begins or slips, ends within their reach."""
-        return self.bend <= 1e-3 * max(self.size, 0.05)
+        return self.error <= 1e-5 or self.bend <= 1e-3 * max(self.size, 0.05)
 
     @property
     def error(self) -> float:

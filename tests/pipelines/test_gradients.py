@@ -26,7 +26,9 @@ def check(sys, places, pipeline):
     everywhere, and the two modes equal to 1e-9; returns the gradients."""
     found, gradients = Derivatives(sys, states(sys, places), pipeline).compare()
     bent = [x for x in found if not x.smooth]
-    assert len(bent) <= 0.01 * len(found), bent
+    # Substeps end pieces of the model far more often than one converged solve.
+    most = 0.0 if isinstance(pipeline, Generalized) else 0.03
+    assert len(bent) <= most * len(found), bent
     for x in found:
         if x.smooth:
             assert x.forward <= 1e-6 + 2e-5 * x.size, f"forward mode: {x}"
