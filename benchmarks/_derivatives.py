@@ -110,13 +110,16 @@ class Found:
     def smooth(self) -> bool:
         """Whether differences tell the derivative: no piece of the model, such as a
         contact that begins or slips, ends within their reach."""
-        return self.error <= 1e-5 or self.bend <= 1e-3 * max(self.size, 0.05)
+        if self.error <= 1e-5 or not np.isfinite(self.error):
+            return True
+        return self.bend <= 1e-3 * max(self.size, 0.05)
 
     @property
     def error(self) -> float:
         """The worse of both, relative to the derivative, or to 0.05 where it is
         smaller."""
-        return max(self.forward, self.reverse) / max(self.size, 0.05)
+        worse = float(np.maximum(self.forward, self.reverse))
+        return worse / max(self.size, 0.05) if np.isfinite(worse) else np.inf
 
 
 class Derivatives:
@@ -243,6 +246,3 @@ def ground_places(model):
         "just above": at(onset + hair, qd=falling),
         "just below": at(onset - hair, qd=falling),
     }
-
-
-# What must count in which state: entries of the gradient that must not be zero.

@@ -27,8 +27,9 @@ from eqsim.dynamics import kinetic_energy, momentum
 EXPLANATION = """\
 After {length} control steps of {substeps} physics steps each, from the reference pose.
 `penetration` (m) and `drift` (m, rad): the largest in {batch} simulations under full
-random controls; drift is how far links are from where their joints put them at the end
-of a step, before it goes back to coordinates, and zero in `Generalized` by construction.
+random controls, looked at once in each control step; drift is how far links are from
+where their joints put them at the end of a step, before it goes back to coordinates, and
+zero in `Generalized` by construction.
 `finite`: share of the simulations that stay numbers. `energy`: relative change of the
 kinetic energy in a free flight without gravity, contacts, limits, damping, springs, dry
 friction and medium; `linear`, `angular`: change of the momenta over their first values,
@@ -115,7 +116,8 @@ def floating(pipeline, sys: eqsim.System, length: int) -> dict[str, Any]:
 
 
 def unforced(sys: eqsim.System) -> eqsim.System:
-    """The robot with nothing that acts on it, from outside or along its joints."""
+    """The robot without what acts on it from outside or along its joints; actuators and
+    pairs that the file names stay."""
     joints, none = sys.joints, (0,) * sys.ngeom
     free = dataclasses.replace(
         joints,

@@ -176,8 +176,8 @@ def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
 
     MuJoCo runs a general convex algorithm here, to a tolerance. The distance of the
     cylinder to a point of the axis is convex along it, so its minimum is found by
-    bisection of the derivative, and polished by one Newton step, through which it is
-    differentiated. For an axis that itself enters the cylinder see `_penetration`.
+    bisection of the derivative, and differentiated through one Newton step. For an axis
+    that itself enters the cylinder see `_penetration`.
     """
     rot, half, radius = cylinder.pose.rot, cylinder.size.y, cylinder.size.x
     center = rot.T @ (capsule.pose.pos - cylinder.pose.pos)
@@ -227,12 +227,12 @@ def _penetration(center: Vec3, axis: Vec3, radius, half) -> _Exit:
     the cylinder swept by the segment: of a cap, of the mantle, or of what a rim sweeps,
     where $n$ is at right angles to the segment.
     """
-    top, bottom = center.z - jnp.abs(axis.z), center.z + jnp.abs(axis.z)
+    lowest, highest = center.z - jnp.abs(axis.z), center.z + jnp.abs(axis.z)
     lower = jnp.where(axis.z > 0.0, -1.0, 1.0)
-    zero = jnp.zeros_like(top)
+    zero = jnp.zeros_like(lowest)
     one = zero + 1.0
-    best = _Exit(half - top, Vec3(zero, zero, one), center + (axis * lower))
-    cap = _Exit(half + bottom, Vec3(zero, zero, -one), center - (axis * lower))
+    best = _Exit(half - lowest, Vec3(zero, zero, one), center + (axis * lower))
+    cap = _Exit(half + highest, Vec3(zero, zero, -one), center - (axis * lower))
     for other in (cap, *_sideways(center, axis, radius, half)):
         best = _either(other.depth < best.depth, other, best)
     return best
@@ -311,7 +311,7 @@ def _rim_angle(beside, above, slope, radius, half):
 
     bounds = lax.stop_gradient((start, 0.5 * jnp.pi + 0.0 * start))
     low, high = lax.fori_loop(0, 52, bisect, bounds)
-    angle = _polished(rate, 0.5 * (low + high))
+    angle = _implicit(rate, 0.5 * (low + high))
     return angle, value(angle), falls
 
 
@@ -339,11 +339,12 @@ def _nearest(center: Vec3, axis: Vec3, radius, half):
     low, high = lax.fori_loop(0, 52, bisect, (-one, one))
     t = 0.5 * (low + high)
     interior = (t > -1.0 + 1e-6) & (t < 1.0 - 1e-6)
-    return jnp.where(interior, _polished(slope, t), lax.stop_gradient(t))
+    return jnp.where(interior, _implicit(slope, t), lax.stop_gradient(t))
 
 
-def _polished(slope, t):
-    """A root of `slope`, with the derivative that the implicit function theorem gives."""
+def _implicit(slope, t):
+    """A root of `slope`, with the first derivative that the implicit function theorem
+    gives."""
     t = lax.stop_gradient(t)
     rate = lax.stop_gradient(_rate(slope, t))
     step = jnp.where(rate > 0.0, slope(t) / jnp.where(rate > 0.0, rate, 1.0), 0.0)

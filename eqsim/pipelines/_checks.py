@@ -10,6 +10,9 @@ from ._bodies import layout
 from ._pipeline import AbstractPipeline
 
 
+_SHARES = ("stiffness", "damping", "erp", "relaxation", "restitution")
+
+
 def check_substeps(substeps: int) -> None:
     """There must be at least one substep."""
     if not isinstance(substeps, int) or substeps < 1:
@@ -25,6 +28,8 @@ def check_numbers(pipeline: AbstractPipeline) -> None:
             continue
         name = f"{type(pipeline).__name__}{jtu.keystr(path)}"
         value = np.asarray(leaf)
+        if path[-1].name in _SHARES and np.any(value > 1.0):
+            raise ValueError(f"`{name}` is {leaf}: a share, at most 1, is expected.")
         if not np.all(np.isfinite(value) & (value >= 0.0)):
             raise ValueError(
                 f"`{name}` is {leaf}: a finite number that is not negative is expected."
@@ -53,13 +58,15 @@ def check_model(sys: System) -> None:
         if kind is not JointKind.FREE:
             continue
         dofs = slice(joints.v_starts[j], joints.v_starts[j] + 6)
-        for field, value in (
-            ("armature", joints.armature),
-            ("frictionloss", joints.frictionloss),
-        ):
-            if known(value) and np.any(np.asarray(value)[..., dofs]):
-                raise ValueError(
-                    f"Free joint {joints.names[j]!r} has {field} "
-                    f"{np.asarray(value)[..., dofs]}. Set it to zero, or use "
-                    "`Generalized`, which supports it."
-                )
+        if any(joints.has_friction[dofs]):
+            raise ValueError(
+                f"Free joint {joints.names[j]!r} has frictionloss. Set `has_friction` to "
+                "False there, or use `Generalized`, which supports it."
+            )
+        armature = joints.armature
+        if known(armature) and np.any(np.asarray(armature)[..., dofs] != 0.0):
+            raise ValueError(
+                f"Free joint {joints.names[j]!r} has armature "
+                f"{np.asarray(armature)[..., dofs]}. Set it to zero, or use "
+                "`Generalized`, which supports it."
+            )

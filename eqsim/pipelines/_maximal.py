@@ -286,7 +286,8 @@ def _contacts(sys, nodes: Tree, constants, kin: Kinematics, bodies, origin):
         return None
     carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
     points = detect(sys, plan, constants.geoms, kin, carriers)
-    return touch(sides(layout(nodes), plan), bodies, origin, points, constants.friction)
+    ends = sides(layout(nodes), plan)
+    return touch(sys, plan, ends, bodies, origin, points, constants.friction)
 
 
 def _push(world: World, now: Moving, tau) -> Bodies:

@@ -36,7 +36,7 @@ class Positional(AbstractMaximal):
       simulation*, 2019, algorithm 1.
     - Correction of a joint: the multiplier of Macklin, Müller and Chentanez, *XPBD*, 2016,
       equation 18, $(K + \alpha/h^2)\,\lambda = -e$, with the compliance $\alpha$, for
-      all constrained directions of the joints of a link at once; $K$ is the sum of the
+      all directions of the joints of a link at once; $K$ is the sum of the
       generalized inverse masses of Müller et al., *Detailed rigid body simulation with
       extended position based dynamics*, 2020, equations 2 to 5. Armature, damping,
       springs, limits and dry friction of the joints are solved in the same block (see
@@ -52,16 +52,21 @@ class Positional(AbstractMaximal):
 
     Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry friction
     and shapes, and `impratio`, which soften those of `Generalized`, are not read, nor
-    are `integrator` and `implicit_damping`.
+    are `safe_solref`, `integrator` and `implicit_damping`. Free joints may have neither
+    armature nor dry friction; their damping and springs act explicitly. The medium,
+    carried weight, external forces, and where shapes touch, are those of the start of a
+    step.
 
     **Arguments:**
 
     - `substeps`: of one time step.
-    - `compliance`: of joints against displacement, m/N. At 0 they are rigid.
+    - `compliance`: of joints against displacement, m/N. At 0 they are rigid. It is in
+        series with what acts along the axes of joints too.
     - `angular_compliance`: of joints against rotation, rad/(N m).
     - `relaxation`: share of the depth of a contact that one substep takes back, and of an
         excess over a limit.
-    - `restitution`: share of the speed at which shapes meet that they leave with.
+    - `restitution`: share of the speed at which shapes meet that they leave with; at 0
+        there is no rebound, and no derivative by it.
     """
 
     substeps: int = eqx.field(static=True, default=8)

@@ -45,8 +45,8 @@ class Spring(AbstractMaximal):
     smaller. $\kappa$ and $\zeta$ are the shares of an error, and of the velocity at which
     it grows, that one substep takes away: those of Catto, *Soft constraints*, 2011, at
     impulse level. Where many joints meet, bodies are split among them (see
-    `_links.py`). Along the free axes of joints, armature, damping, springs, limits and
-    dry friction act implicitly.
+    `_links.py`). Along the axes of joints, armature, damping, springs, limits and dry
+    friction act implicitly.
 
     A contact that comes closer than the surfaces gets the impulse that lets them meet at
     the end of the substep, or takes back a share `erp` of how deep they are (Baumgarte
@@ -55,7 +55,10 @@ class Spring(AbstractMaximal):
 
     Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry friction
     and shapes, and `impratio`, which soften those of `Generalized`, are not read, nor
-    are `integrator` and `implicit_damping`.
+    are `safe_solref`, `integrator` and `implicit_damping`. Free joints may have neither
+    armature nor dry friction; their damping and springs act explicitly. The medium,
+    carried weight, external forces, and where shapes touch, are those of the start of a
+    step.
 
     **Arguments:**
 
@@ -64,7 +67,8 @@ class Spring(AbstractMaximal):
     - `damping`: $\zeta$, between 0 and 1.
     - `erp`: share of a penetration, or of an excess over a limit, that is taken back in
         a substep.
-    - `restitution`: share of the speed at which shapes meet that they leave with.
+    - `restitution`: share of the speed at which shapes meet that they leave with; at 0
+        there is no rebound, and no derivative by it.
     """
 
     substeps: int = eqx.field(static=True, default=8)

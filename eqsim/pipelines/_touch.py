@@ -1,11 +1,14 @@
 r"""Contacts between bodies, by impulses.
 
-Points and normals are found once, at the start of a step, and then move with the bodies
-(Macklin et al., *Small steps in physics simulation*, 2019, section 4: collisions are
-detected once, for all substeps). Each point has an impulse along the normal that keeps
-the shapes apart, and one across that dry friction allows: at most $\mu$ times the
-former. Bodies with several contacts are split among them, as in `_links.py`, here in
-proportion to the velocities that they ask for: so nothing jumps when one more begins.
+Points and normals are found once, at the start of a step; then normals stay, and points
+move with the bodies (Macklin et al., *Small steps in physics simulation*, 2019, section
+4: collisions are detected once, for all substeps). Of a sphere or capsule it is the
+middle that moves, so that it rolls without sinking in.
+
+Each point has an impulse along the normal that keeps the shapes apart, and one across
+that dry friction allows: at most $\mu$ times the former. Bodies with several contacts
+are split among them, as in `_links.py`, here in proportion to the velocities that they
+ask for: so nothing jumps when one more begins.
 """
 
 from typing import Any, NamedTuple
@@ -17,22 +20,28 @@ from .._staging import stage
 from ..contact._detect import ContactPoints
 from ..contact._parameters import Friction
 from ..contact._plan import ContactPlan
-from ..model import accumulate, concatenate, System, take
+from ..model import accumulate, concatenate, GeomKind, System, take
 from ..spatial import Force, force_at, safe_sqrt, Vec3
 from ._bodies import Bodies, Layout, Mobility, with_world
+
+
+_ROUND = (GeomKind.SPHERE, GeomKind.CAPSULE)
 
 
 class Touch(NamedTuple):
     """Possible contacts of one step, `(npoint, *batch)`.
 
-    - `local`: the point in the frames of the two bodies, about their centres of mass.
-    - `arm`: the same in world axes, at the start of the step.
+    - `local`: the point in the frames of the two bodies, about their centres of mass; of
+        round shapes their middle.
+    - `reach`: from there to the surface, along the normal.
+    - `arm`: the point in world axes, at the start of the step.
     - `start`: centres of mass at the start of the step.
     - `axes`: normal, from the first body to the second, and the two friction axes.
     - `dist`: distance of the surfaces at the start of the step, less the margin.
     """
 
     local: tuple[Vec3, Vec3]
+    reach: tuple[Any, Any]
     arm: tuple[Vec3, Vec3]
     start: tuple[Vec3, Vec3]
     axes: tuple[Vec3, Vec3, Vec3]
@@ -49,7 +58,13 @@ def sides(layout: Layout, plan: ContactPlan) -> tuple[tuple[int, ...], tuple[int
 
 @stage
 def touch(
-    ends, bodies: Bodies, origin: Vec3, points: ContactPoints, friction: Friction
+    sys: System,
+    plan: ContactPlan,
+    ends,
+    bodies: Bodies,
+    origin: Vec3,
+    points: ContactPoints,
+    friction: Friction,
 ) -> Touch:
     """The possible contacts at the start of a step.
 
@@ -59,20 +74,29 @@ def touch(
     - `origin`: of the tree of each body, in the world.
     """
     com, rot, where = with_world((bodies.com, bodies.rot, bodies.com + origin))
+    frame = points.frame
+    axes = Vec3(*frame[0:3]), Vec3(*frame[3:6]), Vec3(*frame[6:9])
+    reach = _radii(sys, plan, 0), -_radii(sys, plan, 1)
     local, arms, starts = [], [], []
-    for side in ends:
+    for side, far in zip(ends, reach, strict=True):
         rows = [body + 1 for body in side]
         arm = points.pos - take(where, rows)
         arms.append(arm)
-        local.append(take(rot, rows).T @ arm)
+        local.append(take(rot, rows).T @ (arm - (axes[0] * far)))
         starts.append(take(com, rows))
-    frame = points.frame
-    axes = Vec3(*frame[0:3]), Vec3(*frame[3:6]), Vec3(*frame[6:9])
     pair = lambda values: (values[0], values[1])
     dist = points.dist - friction.margin
-    return Touch(
-        pair(local), pair(arms), pair(starts), axes, dist, points.valid, friction
-    )
+    places = pair(local), reach, pair(arms), pair(starts)
+    return Touch(*places, axes, dist, points.valid, friction)
+
+
+def _radii(sys: System, plan: ContactPlan, side: int):
+    """Radii of the spheres and capsules on one side of each point; zero for others."""
+    geoms = [plan.pairs[pair][side] for pair in plan.point_pairs]
+    size = take(sys.geoms.size[:, 0], geoms)
+    is_round = [sys.geoms.kinds[geom] in _ROUND for geom in geoms]
+    flags = np.array(is_round, size.dtype).reshape(-1, *(1 for _ in size.shape[1:]))
+    return size * flags
 
 
 class Approach(NamedTuple):
@@ -96,6 +120,7 @@ def approach(ends, contacts: Touch, bodies: Bodies) -> Approach:
     for k, side in enumerate(ends):
         rows = [body + 1 for body in side]
         arm, motion = take(rot, rows) @ contacts.local[k], take(velocity, rows)
+        arm = arm + (contacts.axes[0] * contacts.reach[k])
         arms.append(arm)
         shift = take(com, rows) - contacts.start[k]
         # The world has no frame here, and does not move.

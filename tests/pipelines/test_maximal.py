@@ -62,6 +62,16 @@ PUCK = """
 </mujoco>"""
 
 
+# A ball that rolls on a plane.
+ROLLING = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody><geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .1"><freejoint/><geom type="sphere" size=".1"/></body>
+  </worldbody>
+</mujoco>"""
+
+
 def named(pipeline):
     return type(pipeline).__name__
 
@@ -160,6 +170,16 @@ def test_bounce(kind, restitution):
     assert np.min(path.q[:, 1]) > -0.005
 
 
+@pytest.mark.parametrize("pipeline", MAXIMAL, ids=named)
+def test_rolling(pipeline):
+    """It goes on as it rolls, and does not sink in, however far it turns in a step."""
+    sys = load_mjcf(ROLLING)
+    qd = jnp.array([3.0, 0, 0, 0, 30.0, 0])
+    path = simulate(pipeline, sys, pipeline.init(sys, qd=qd), 100)
+    np.testing.assert_allclose(path.qd[:, 0], 3.0, rtol=1e-3)
+    np.testing.assert_allclose(path.q[:, 2], 0.1, atol=1e-3)
+
+
 @slow
 def test_drift_is_small(swinging):
     """Joints come apart within a step, the less so the more substeps it has."""
@@ -178,18 +198,18 @@ def test_batches(pipeline, swinging):
     """Batched robots, pipelines and states give what each gives alone."""
     sys, start, _ = swinging
     mass = jnp.stack([sys.links.mass, 2.0 * sys.links.mass[::-1]])
-    erp = jnp.array([0.1, 0.5])
+    numbers = jnp.array([0.1, 0.5])
 
     def one(mass, number, q):
         robot = eqx.tree_at(lambda s: s.links.mass, sys, mass)
-        where = lambda p: p.erp if isinstance(p, Spring) else p.compliance
-        engine = eqx.tree_at(where, pipeline, 1e-4 * number)
+        where = lambda p: p.stiffness if isinstance(p, Spring) else p.compliance
+        engine = eqx.tree_at(where, pipeline, number)
         return engine.step(robot, State(q, start.qd, start.act), jnp.zeros(0))
 
     q = jnp.stack([start.q, 0.5 * start.q])
-    together = jax.vmap(one)(mass, erp, q)
+    together = jax.vmap(one)(mass, numbers, q)
     for k in range(2):
-        alone = one(mass[k], erp[k], q[k])
+        alone = one(mass[k], numbers[k], q[k])
         assert tree_allclose(jax.tree.map(lambda x: x[k], together), alone)
 
 
@@ -237,5 +257,7 @@ def test_refusals(swinging):
             pipeline.init(broken)
     with pytest.raises(ValueError, match=r"Spring\.stiffness.*not negative"):
         Spring(stiffness=-1.0).init(sys)
+    with pytest.raises(ValueError, match=r"Spring\.erp.*at most 1"):
+        Spring(erp=1.5).init(sys)
     with pytest.raises(ValueError, match="substeps.*0"):
         Positional(substeps=0)
