@@ -110,11 +110,7 @@ STUCK = {
 }
 PIPELINES = Generalized(), Spring(), Positional()
 slow = pytest.mark.slow
-BY_NAME = [
-    PIPELINES[0],
-    pytest.param(PIPELINES[1], marks=slow),
-    PIPELINES[2],
-]
+OTHERS_SLOW = [PIPELINES[0], *(pytest.param(x, marks=slow) for x in PIPELINES[1:])]
 
 
 def must_count(pipeline):
@@ -155,14 +151,18 @@ def test_ground_states_are_what_they_are_called(ground):
     assert np.all(np.abs(rubbing["air"]) == 1.5)
 
 
-@pytest.mark.parametrize("pipeline", BY_NAME, ids=named)
+@pytest.mark.parametrize(
+    "pipeline",
+    [PIPELINES[0], pytest.param(PIPELINES[1], marks=slow), PIPELINES[2]],
+    ids=named,
+)
 def test_ground(ground, pipeline):
     """The whole system; in `Generalized`, on the path without a dense matrix."""
     _, sys, places = ground
     assert_counted(check(sys, places, pipeline), must_count(pipeline))
 
 
-@pytest.mark.parametrize("pipeline", BY_NAME, ids=named)
+@pytest.mark.parametrize("pipeline", OTHERS_SLOW, ids=named)
 def test_collision(pipeline):
     """Contacts between two links that move."""
     sys = load_mjcf(COLLISION)
@@ -196,11 +196,7 @@ def test_collision(pipeline):
     assert_counted(gradients, must)
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    [PIPELINES[0], *(pytest.param(x, marks=slow) for x in PIPELINES[1:])],
-    ids=named,
-)
+@pytest.mark.parametrize("pipeline", OTHERS_SLOW, ids=named)
 def test_ball(pipeline):
     """Limits of a ball joint, Runge-Kutta, and quaternions at the identity."""
     sys = load_mjcf(BALL)

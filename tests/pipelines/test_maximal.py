@@ -17,6 +17,9 @@ from eqsim.dynamics import kinetic_energy, momentum
 
 MAXIMAL = Spring(), Positional()
 slow = pytest.mark.slow
+# Both in `make test-all`, one of them in `make test`.
+SPRING = MAXIMAL[0], pytest.param(MAXIMAL[1], marks=slow)
+POSITIONAL = pytest.param(MAXIMAL[0], marks=slow), MAXIMAL[1]
 
 # A pendulum, a double pendulum and a cart with a pole, far from each other.
 SWINGING = """
@@ -120,7 +123,7 @@ def test_more_substeps_converge_to_joint_coordinates(swinging, kind):
         assert order > 0.8, name
 
 
-@pytest.mark.parametrize("pipeline", MAXIMAL, ids=named)
+@pytest.mark.parametrize("pipeline", POSITIONAL, ids=named)
 def test_momentum(pipeline):
     """It is kept where nothing acts from outside, but for what going back to coordinates
     costs; energy is not won."""
@@ -170,7 +173,7 @@ def test_bounce(kind, restitution):
     assert np.min(path.q[:, 1]) > -0.005
 
 
-@pytest.mark.parametrize("pipeline", MAXIMAL, ids=named)
+@pytest.mark.parametrize("pipeline", SPRING, ids=named)
 def test_rolling(pipeline):
     """It goes on as it rolls, and does not sink in, however far it turns in a step."""
     sys = load_mjcf(ROLLING)
@@ -191,9 +194,7 @@ def test_drift_is_small(swinging):
     assert 0 < many < 0.3 * few < 0.01
 
 
-@pytest.mark.parametrize(
-    "pipeline", (MAXIMAL[0], pytest.param(MAXIMAL[1], marks=slow)), ids=named
-)
+@pytest.mark.parametrize("pipeline", SPRING, ids=named)
 def test_batches(pipeline, swinging):
     """Batched robots, pipelines and states give what each gives alone."""
     sys, start, _ = swinging
