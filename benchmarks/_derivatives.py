@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import mujoco
 import numpy as np
+from parity import quick_compile
 
 from eqsim import AbstractPipeline, State, System
 
@@ -141,9 +142,10 @@ class Derivatives:
             sys, arrays = jtu.tree_unflatten(self.treedef, leaves)
             return _step(pipeline, sys, arrays)
 
-        self.value = jax.jit(value)
-        self.push = jax.jit(lambda xs, ts: jax.jvp(value, (xs,), (ts,))[1])
-        self.pull = jax.jit(lambda xs, c: jax.vjp(value, xs)[1](c)[0])
+        compiled = lambda fn: jax.jit(fn, compiler_options=quick_compile())
+        self.value = compiled(value)
+        self.push = compiled(lambda xs, ts: jax.jvp(value, (xs,), (ts,))[1])
+        self.pull = compiled(lambda xs, c: jax.vjp(value, xs)[1](c)[0])
 
     def compare(self, eps=(1e-6, 4e-6)) -> tuple[list[Found], dict[str, Any]]:
         """Compares forward mode, reverse mode and differences of fourth order, in each

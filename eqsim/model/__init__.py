@@ -30,4 +30,8 @@ from ._show import show as show
 from ._state import State as State
 from ._system import System as System
 from ._tree import Tree as Tree, tree as tree
-from ._validate import check_state as check_state, validate as validate
+from ._validate import (
+    check_finite as check_finite,
+    check_state as check_state,
+    validate as validate,
+)

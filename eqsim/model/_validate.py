@@ -29,7 +29,7 @@ def validate(sys: System) -> System:
     norm, limits in the wrong order, and settings that contradict the structure.
     """
     for check in (
-        _check_finite,
+        check_finite,
         _check_options,
         _check_links,
         _check_moving_mass,
@@ -122,7 +122,11 @@ def _joint_quaternions(sys: System, q: np.ndarray) -> Iterator[tuple[str, np.nda
             yield name, q[..., start : start + 4]
 
 
-def _check_finite(sys: System) -> None:
+def check_finite(sys: System) -> None:
+    """Checks that no number of a robot that is known is NaN.
+
+    **Raises:** `ValueError` naming the field and the place in it.
+    """
     for path, leaf in jax.tree_util.tree_leaves_with_path(sys):
         value = _known(leaf)
         if value is not None and np.any(np.isnan(value)):

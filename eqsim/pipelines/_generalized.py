@@ -17,13 +17,13 @@ from ..kinematics._forward import joint_motion
 from ..kinematics._manifold import advance
 from ..kinematics._recursion import ascend, descend
 from ..model import (
+    check_finite,
     check_state,
     Integrator,
     JointKind,
     State,
     System,
     tree,
-    validate,
 )
 from ..model._fields import as_array
 from ..spatial import rotation_rate, stack, Vec3
@@ -83,7 +83,7 @@ class Generalized(AbstractPipeline):
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
         check_state(sys, q, qd)
-        validate(sys)
+        check_finite(sys)
         _check_smoothing(self.smoothing)
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd

@@ -35,6 +35,7 @@ from ..kinematics._manifold import advance
 from ..kinematics._recursion import descend
 from ..model import (
     accumulate,
+    check_finite,
     check_state,
     concatenate,
     State,
@@ -42,7 +43,6 @@ from ..model import (
     take,
     Tree,
     tree,
-    validate,
 )
 from ..spatial import Force, Motion, stack, Vec3, vec3
 from ._bodies import (
@@ -140,7 +140,8 @@ class AbstractMaximal(AbstractPipeline):
     ) -> State:
         check_state(sys, q, qd)
         check_numbers(self)
-        check_model(validate(sys))
+        check_finite(sys)
+        check_model(sys)
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
         return State(q, qd, jnp.zeros(sys.na, q.dtype))
