@@ -56,7 +56,7 @@ from ._bodies import (
 )
 from ._checks import check_model, check_numbers
 from ._groups import Group, group_dofs, groups
-from ._links import joint_errors, place
+from ._links import joint_errors, Place, place
 from ._pipeline import AbstractPipeline
 from ._touch import sides, Touch, touch
 
@@ -97,6 +97,12 @@ class World(NamedTuple):
     def ends(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The two bodies of each possible contact."""
         return sides(layout(self.tree), contact_plan(self.sys))
+
+    def place(self, group: Group, bodies: Bodies, q) -> Place:
+        """Where the joints at coordinates `q` put the links of a group."""
+        frames, numbers = self.constants.frames, self.constants.bodies
+        where = group, bodies, self.origin
+        return place(self.sys, self.tree, frames, numbers, *where, q)
 
 
 class Moving(NamedTuple):
@@ -204,16 +210,7 @@ def _drift_fn(pipeline, sys: System, constants: Constants, *state_and_input):
     world, end = _advance(pipeline, sys, constants, q, qd, act, ctrl, external)
     nodes, links, errors = tree(sys), [], []
     for group in groups(nodes, False)[0]:
-        at = place(
-            sys,
-            nodes,
-            constants.frames,
-            constants.bodies,
-            group,
-            end.bodies,
-            world.origin,
-            end.q,
-        )
+        at = world.place(group, end.bodies, end.q)
         errors.append(joint_errors(constants.bodies, group, end.bodies, at))
         links += [nodes.links[layout(nodes).nodes[body]] for body in group.bodies]
     if not links:

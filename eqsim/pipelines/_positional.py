@@ -12,7 +12,6 @@ from ._groups import groups
 from ._links import (
     joint_errors,
     joint_numbers,
-    place,
     solve_blocks,
 )
 from ._maximal import (
@@ -79,8 +78,8 @@ class Positional(AbstractMaximal):
         check_substeps(self.substeps)
 
     def substep(self, world: World, now: Moving, tau) -> Moving:
-        sys, constants, h = world.sys, world.constants, world.h
-        nodes, numbers = world.tree, constants.bodies
+        sys, h = world.sys, world.h
+        nodes, numbers = world.tree, world.constants.bodies
         bodies = drift(numbers, now.bodies, h)
         mobile = mobility(numbers, bodies)
         # Where joints would be if their rates stayed as they are.
@@ -92,16 +91,7 @@ class Positional(AbstractMaximal):
         for level in groups(nodes, True):
             parts = []
             for group in level:
-                at = place(
-                    sys,
-                    nodes,
-                    constants.frames,
-                    numbers,
-                    group,
-                    bodies,
-                    world.origin,
-                    ahead,
-                )
+                at = world.place(group, bodies, ahead)
                 along = joint_numbers(
                     sys, nodes, group, now.q, now.qd, tau, h, self.relaxation[None]
                 )

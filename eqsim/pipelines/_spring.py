@@ -14,7 +14,6 @@ from ._groups import groups
 from ._links import (
     joint_errors,
     joint_numbers,
-    place,
     relative_velocities,
     solve_blocks,
 )
@@ -81,21 +80,12 @@ class Spring(AbstractMaximal):
         check_substeps(self.substeps)
 
     def substep(self, world: World, now: Moving, tau) -> Moving:
-        sys, constants, h = world.sys, world.constants, world.h
-        nodes, numbers, bodies = world.tree, constants.bodies, now.bodies
+        sys, h = world.sys, world.h
+        nodes, numbers, bodies = world.tree, world.constants.bodies, now.bodies
         mobile = mobility(numbers, bodies)
         parts, rates = [], []
         for group in groups(nodes, False)[0]:
-            at = place(
-                sys,
-                nodes,
-                constants.frames,
-                numbers,
-                group,
-                bodies,
-                world.origin,
-                now.q,
-            )
+            at = world.place(group, bodies, now.q)
             along = joint_numbers(
                 sys, nodes, group, now.q, now.qd, tau, h, self.erp[None]
             )
