@@ -9,7 +9,6 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from .._errors import check_shape
 from ..contact._plan import contact_plan
 from ..dynamics._actuation import next_activation
 from ..dynamics._articulated import factor, project, solve
@@ -28,7 +27,7 @@ from ..model import (
 from ..model._fields import as_array
 from ..spatial import rotation_rate, stack, Vec3
 from ._forward import Constants, contact_forces, derive, Forward, forward, structure
-from ._pipeline import AbstractPipeline
+from ._pipeline import AbstractPipeline, check_input, first_state
 
 
 class Contacts(eqx.Module):
@@ -85,9 +84,7 @@ class Generalized(AbstractPipeline):
         check_state(sys, q, qd)
         check_finite(sys)
         _check_smoothing(self.smoothing)
-        q = sys.joints.ref if q is None else q
-        qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
-        return State(q, qd, jnp.zeros(sys.na, q.dtype))
+        return first_state(sys, q, qd)
 
     def step(
         self,
@@ -140,9 +137,7 @@ def _check_smoothing(smoothing) -> None:
 
 
 def _arguments(pipeline: Generalized, sys: System, state: State, ctrl, external):
-    check_state(sys, state.q, state.qd, ctrl, state.act)
-    if external is not None:
-        check_shape("external", external, {"nlink": sys.nlink, "6": 6})
+    check_input(sys, state, ctrl, external)
     smoothing = pipeline.smoothing.astype(state.q.dtype)
     return sys, _derive(sys, smoothing), state.q, state.qd, state.act, ctrl, external
 

@@ -10,7 +10,6 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from .._errors import check_shape
 from .._staging import stage
 from ..contact._detect import detect
 from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
@@ -57,7 +56,7 @@ from ._bodies import (
 from ._checks import check_model, check_numbers
 from ._groups import Group, group_dofs, groups
 from ._links import joint_errors, Place, place
-from ._pipeline import AbstractPipeline
+from ._pipeline import AbstractPipeline, check_input, first_state
 from ._touch import sides, Touch, touch
 
 
@@ -148,9 +147,7 @@ class AbstractMaximal(AbstractPipeline):
         check_numbers(self)
         check_finite(sys)
         check_model(sys)
-        q = sys.joints.ref if q is None else q
-        qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
-        return State(q, qd, jnp.zeros(sys.na, q.dtype))
+        return first_state(sys, q, qd)
 
     def step(
         self,
@@ -177,9 +174,7 @@ class AbstractMaximal(AbstractPipeline):
 
 
 def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, external):
-    check_state(sys, state.q, state.qd, ctrl, state.act)
-    if external is not None:
-        check_shape("external", external, {"nlink": sys.nlink, "6": 6})
+    check_input(sys, state, ctrl, external)
     kept = jtu.tree_map(
         lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x, pipeline
     )

@@ -1,9 +1,11 @@
 import abc
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..model import State, System
+from .._errors import check_shape
+from ..model import check_state, State, System
 
 
 class AbstractPipeline(eqx.Module):
@@ -35,3 +37,17 @@ class AbstractPipeline(eqx.Module):
         - `external`: torque (N m) and force (N) on each link at its centre of mass, in
             world axes.
         """
+
+
+def check_input(sys: System, state: State, ctrl, external) -> None:
+    """Checks the shapes of what a step is given."""
+    check_state(sys, state.q, state.qd, ctrl, state.act)
+    if external is not None:
+        check_shape("external", external, {"nlink": sys.nlink, "6": 6})
+
+
+def first_state(sys: System, q, qd) -> State:
+    """A state at given coordinates and velocities, or the reference pose at rest."""
+    q = sys.joints.ref if q is None else q
+    qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
+    return State(q, qd, jnp.zeros(sys.na, q.dtype))
