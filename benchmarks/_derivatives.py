@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from parity import quick_compile
 
-from eqsim import AbstractPipeline, State, System
+from eqsim import AbstractPipeline, Generalized, Positional, Spring, State, System
 
 
 # A free capsule that carries a hinged sphere, above a plane. The numbers of the shapes
@@ -70,6 +70,17 @@ BALL = """
   </worldbody>
   <actuator><motor joint="ball" gear="1 2 3"/></actuator>
 </mujoco>"""
+
+
+# Numbers of the pipelines at which they are differentiated by them: none is zero, at
+# which some have no derivative.
+ENGINES = {
+    Generalized: Generalized(smoothing=1e-3),
+    Spring: Spring(damping=0.9, restitution=0.1),
+    Positional: Positional(
+        compliance=1e-7, angular_compliance=1e-6, relaxation=0.9, restitution=0.1
+    ),
+}
 
 
 class States(NamedTuple):
@@ -134,12 +145,12 @@ class Derivatives:
 
     def __init__(self, sys: System, states: States, pipeline: AbstractPipeline):
         self.states = states.names
-        paths, self.treedef = jtu.tree_flatten_with_path((sys, states.arrays))
+        self.inputs = sys, states.arrays, pipeline
+        paths, self.treedef = jtu.tree_flatten_with_path(self.inputs)
         self.names = [jtu.keystr(path) for path, _ in paths]
-        self.leaves = [leaf for _, leaf in paths]
 
         def value(leaves):
-            sys, arrays = jtu.tree_unflatten(self.treedef, leaves)
+            sys, arrays, pipeline = jtu.tree_unflatten(self.treedef, leaves)
             return _step(pipeline, sys, arrays)
 
         compiled = lambda fn: jax.jit(fn, compiler_options=quick_compile())
@@ -147,31 +158,40 @@ class Derivatives:
         self.push = compiled(lambda xs, ts: jax.jvp(value, (xs,), (ts,))[1])
         self.pull = compiled(lambda xs, c: jax.vjp(value, xs)[1](c)[0])
 
-    def compare(self, eps=(1e-6, 4e-6)) -> tuple[list[Found], dict[str, Any]]:
+    def compare(
+        self,
+        pipeline: AbstractPipeline | None = None,
+        eps: tuple[float, ...] = (1e-6, 4e-6),
+    ) -> tuple[list[Found], dict[str, Any]]:
         """Compares forward mode, reverse mode and differences of fourth order, in each
         state, along a random direction of each array.
 
         **Arguments:**
 
+        - `pipeline`: the same physics with other numbers, which are then what it is
+            differentiated by; by default the robot and the state are.
         - `eps`: steps of the differences, of which the better counts: short ones suffer
             from rounding, long ones from the curvature.
 
-        **Returns:** what is found, and for each state the gradient by `(sys, arrays)` of
-        a random sum of what comes out of it.
+        **Returns:** what is found, and for each state the gradient by `(sys, arrays,
+        pipeline)` of a random sum of what comes out of it.
         """
         rng, found = np.random.default_rng(0), []
-        weights = rng.normal(size=self.value(self.leaves).shape)
+        inputs = self.inputs if pipeline is None else (*self.inputs[:2], pipeline)
+        leaves = jtu.tree_leaves(inputs)
+        weights = rng.normal(size=self.value(leaves).shape)
         gradients = {
-            state: [
-                np.asarray(x) for x in self.pull(self.leaves, self._only(weights, k))
-            ]
+            state: [np.asarray(x) for x in self.pull(leaves, _only(weights, k))]
             for k, state in enumerate(self.states)
         }
-        for i, (name, leaf) in enumerate(zip(self.names, self.leaves)):
+        for i, (name, leaf) in enumerate(zip(self.names, leaves)):
+            if name.startswith("[2]") == (pipeline is None):
+                continue
             scale = float(np.max(np.abs(leaf), initial=0.0)) or 1.0
             tangent = jnp.asarray(scale * rng.normal(size=leaf.shape))
-            along = np.asarray(self.push(self.leaves, self._moved(i, tangent, 0.0)))
-            slopes = [self._slopes(i, leaf, tangent, h) for h in eps]
+            direction = _moved([0.0 * x for x in leaves], i, tangent)
+            along = np.asarray(self.push(leaves, direction))
+            slopes = [self._slopes(leaves, i, tangent, h) for h in eps]
             for k, state in enumerate(self.states):
                 reverse = np.sum(gradients[state][i] * tangent)
                 gaps = [np.max(np.abs(along[k] - slope[k])) for slope, _ in slopes]
@@ -188,24 +208,26 @@ class Derivatives:
         build = lambda leaves: jtu.tree_unflatten(self.treedef, leaves)
         return found, {state: build(leaves) for state, leaves in gradients.items()}
 
-    def _slopes(self, i, leaf, tangent, eps):
+    def _slopes(self, leaves, i, tangent, eps):
         """The slope, and the difference of those to the two sides."""
-        at = {s: self._at(i, leaf + s * eps * tangent) for s in (-2, -1, 0, 1, 2)}
+        at = {
+            s: np.asarray(
+                self.value(_moved(leaves, i, leaves[i] + s * eps * tangent))
+            )
+            for s in (-2, -1, 0, 1, 2)
+        }
         slope = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * eps)
         return slope, (at[2] - 2 * at[0] + at[-2]) / (2 * eps)
 
-    def _at(self, i, leaf):
-        return np.asarray(self.value(self._moved(i, leaf)))
 
-    def _only(self, weights, k):
-        only = np.zeros_like(weights)
-        only[k] = weights[k]
-        return jnp.asarray(only)
+def _only(weights, k):
+    only = np.zeros_like(weights)
+    only[k] = weights[k]
+    return jnp.asarray(only)
 
-    def _moved(self, i, leaf, rest=1.0):
-        out = [rest * x for x in self.leaves]
-        out[i] = leaf
-        return out
+
+def _moved(leaves, i, leaf):
+    return [*leaves[:i], leaf, *leaves[i + 1 :]]
 
 
 def _step(pipeline: AbstractPipeline, sys: System, arrays):

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import mujoco
 from _command import say
-from _derivatives import Derivatives, Found, GROUND, ground_places, states
+from _derivatives import Derivatives, ENGINES, Found, GROUND, ground_places, states
 from _tables import caption, circumstances, table, write
 
 import eqsim
@@ -19,13 +19,14 @@ import eqsim
 EXPLANATION = """\
 One step of a free capsule that carries a hinged sphere, with an actuator, a spring, a
 damper, dry friction, a limit, gravity compensation and external forces, above a plane;
-in double precision, by what a state, an action and a robot hold. Each number is the worse of two
-errors: forward mode against central differences of fourth order, and reverse mode
-against forward mode, relative to the derivative (to 0.05 where that is smaller). `0`:
-nothing depends on it here. `kink`: a piece of the model, such as the slipping of a
-contact, ends within the reach of the differences, which then tell nothing. Not in the table:
-the numbers of the pipelines themselves, `ref`, explicit pairs, ranges of actuators, and
-the medium."""
+in double precision, by what a state, an action, a robot and a pipeline hold. Each number
+is the worse of two errors: forward mode against central differences of fourth order,
+and reverse mode against forward mode, relative to the derivative (to 0.05 where that is
+smaller). `0`: nothing depends on it here. `kink`: a piece of the model, such as the
+slipping of a contact, ends within the reach of the differences, which then tell nothing.
+In the last rows the pipelines have numbers of their own, none of them zero: `ENGINES` in
+benchmarks/_derivatives.py. Not in the table: `ref`, explicit pairs, ranges of
+actuators, and the medium."""
 ROWS = {
     "q": ("[1][0]",),
     "qd": ("[1][1]",),
@@ -56,6 +57,11 @@ ROWS = {
     "margin": ("geoms.margin",),
     "impratio": ("impratio",),
     "dt": ("dt",),
+    "smoothing": ("[2].smoothing",),
+    "stiffness and damping of the pipeline": ("[2].stiffness", "[2].damping"),
+    "compliance": ("[2].compliance", "[2].angular_compliance"),
+    "erp, relaxation": ("[2].erp", "[2].relaxation"),
+    "restitution": ("[2].restitution",),
 }
 SITUATIONS = {
     "free flight": "air",
@@ -79,7 +85,8 @@ def main() -> int:
     parts, worst, bad = ["# Derivatives", EXPLANATION], 0.0, 0
     for name in options.pipelines:
         pipeline = eqsim.PIPELINES.get(name)()
-        found, _ = Derivatives(sys, states(sys, places), pipeline).compare()
+        step = Derivatives(sys, states(sys, places), pipeline)
+        found = step.compare()[0] + step.compare(ENGINES[type(pipeline)])[0]
         rows = [_row(label, leaves, found) for label, leaves in ROWS.items()]
         numbers = [x for row in rows for x in row.values() if isinstance(x, float)]
         worst, bad = max(worst, *numbers), bad + sum(not x <= BOUND for x in numbers)

@@ -31,11 +31,14 @@ from eqsim.control import linearize_step
 EXPLANATION = """\
 Linear models $x' = A x + B u$ of one physics step (Euler) per second, in thousands, at
 {batch} states. `eqsim`: exact, `linearize_step` under `jax.jit` and `jax.vmap`, the
-states spread over one device per core. MuJoCo C: `mjd_transitionFD` with one-sided
-differences and the solver settings of the file, one thread per core. `ratio`: eqsim
-over MuJoCo C; `error`: median over the states of the largest difference between the
-two, relative to the largest entry (where a joint stands exactly at its limit, finite
+states spread over one device per core. `central`, `one-sided`: MuJoCo C's
+`mjd_transitionFD` with these differences and the solver settings of the file, one
+thread per core; one-sided ones take half as many steps. `ratio`: eqsim over them;
+`error`: median over the states of the largest difference from the central ones,
+relative to the largest entry (where a joint stands exactly at its limit, finite
 differences see the jump of its force, and are far off)."""
+
+DIFFERENCES = ("central", "one-sided")
 
 
 def main() -> None:
@@ -54,14 +57,18 @@ def main() -> None:
 
 
 def _cell(sys, model, begin: Start, options) -> dict[str, Any]:
-    calls = {"eqsim": _ours(sys, begin), "MuJoCo C": _theirs(model, begin)}
-    ours, theirs = (np.asarray(calls[label]()[0]) for label in calls)
+    calls = {"eqsim": _ours(sys, begin)}
+    calls |= {label: _theirs(model, begin, label) for label in DIFFERENCES}
+    ours, theirs = (np.asarray(calls[label]()[0]) for label in ("eqsim", "central"))
     largest = lambda x: np.max(np.abs(x), axis=(1, 2))
     error = np.median(largest(ours - theirs) / largest(theirs))
     taken = interleaved(calls, options.repeats, options.limit)
     speeds = {label: len(begin.q) / taken[label].best / 1e3 for label in calls}
-    return speeds | {
-        "ratio": speeds["eqsim"] / speeds["MuJoCo C"],
+    cell = {"eqsim": speeds["eqsim"]}
+    for label in DIFFERENCES:
+        cell[label] = speeds[label]
+        cell[f"ratio to {label}"] = speeds["eqsim"] / speeds[label]
+    return cell | {
         "error": float(error),
         "spread": max(timing.spread for timing in taken.values()),
     }
@@ -88,8 +95,8 @@ def _ours(sys: eqsim.System, begin: Start) -> Callable[[], Any]:
     return lambda: models(sys, *arrays)
 
 
-def _theirs(model: mujoco.MjModel, begin: Start) -> Callable[[], Any]:
-    threads = os.cpu_count() or 1
+def _theirs(model: mujoco.MjModel, begin: Start, label: str) -> Callable[[], Any]:
+    threads, central = os.cpu_count() or 1, label == "central"
     size, nx = len(begin.q), 2 * model.nv + model.na
     A, B = np.zeros((size, nx, nx)), np.zeros((size, nx, model.nu))
     parts = np.array_split(np.arange(size), threads)
@@ -100,7 +107,7 @@ def _theirs(model: mujoco.MjModel, begin: Start) -> Callable[[], Any]:
         for k in part:
             data.qpos[:], data.qvel[:] = begin.q[k], begin.qd[k]
             data.ctrl[:] = begin.ctrl[k, 0]
-            mujoco.mjd_transitionFD(model, data, 1e-6, False, A[k], B[k], None, None)
+            mujoco.mjd_transitionFD(model, data, 1e-6, central, A[k], B[k], None, None)
 
     def call():
         list(pool.map(run, data, parts))

@@ -12,6 +12,7 @@ from _derivatives import (
     BALL,
     COLLISION,
     Derivatives,
+    ENGINES,
     forces,
     GROUND,
     ground_places,
@@ -21,13 +22,13 @@ from _derivatives import (
 from eqsim import Generalized, load_mjcf, Positional, Spring
 
 
-def check(sys, places, pipeline):
+def check(step, pipeline=None):
     """Asserts that derivatives are right to 2e-5 where the model is smooth, all but
     everywhere, and the two modes equal to 1e-9; returns the gradients."""
-    found, gradients = Derivatives(sys, states(sys, places), pipeline).compare()
+    found, gradients = step.compare(pipeline)
     bent = [x for x in found if not x.smooth]
     # Substeps end pieces of the model far more often than one converged solve.
-    most = 0.0 if isinstance(pipeline, Generalized) else 0.03
+    most = 0.0 if isinstance(step.inputs[2], Generalized) else 0.03
     assert len(bent) <= most * len(found), bent
     for x in found:
         if x.smooth:
@@ -36,13 +37,13 @@ def check(sys, places, pipeline):
     return gradients
 
 
-def assert_counted(gradients, must_count):
-    """No zero where a number matters, and no NaN anywhere."""
-    for state, (by_sys, by_state) in gradients.items():
-        for leaf in jtu.tree_leaves((by_sys, by_state)):
+def assert_counted(gradients, must_count, part=0):
+    """No zero where a number of one part of the inputs matters, and no NaN anywhere."""
+    for state, inputs in gradients.items():
+        for leaf in jtu.tree_leaves(inputs):
             assert np.all(np.isfinite(leaf)), state
-        for name, where in must_count[state].items():
-            entries = where(by_sys)
+        for name, where in must_count.get(state, {}).items():
+            entries = where(inputs[part])
             assert np.all(entries != 0), f"{state}: {name}: {entries}"
 
 
@@ -98,6 +99,21 @@ MUST_COUNT = {
     },
 }
 
+
+# By the numbers of pipelines.
+MUST_COUNT_IN = {
+    Generalized: {"sticking": {"smoothing": lambda p: p.smoothing}},
+    Spring: {
+        "air": {"joints": lambda p: np.stack([p.stiffness, p.damping])},
+        "sticking": {"contacts": lambda p: p.erp},
+        "just below": {"rebound": lambda p: p.restitution},
+    },
+    Positional: {
+        "air": {"joints": lambda p: np.stack([p.compliance, p.angular_compliance])},
+        "sticking": {"contacts": lambda p: p.relaxation},
+        "just below": {"rebound": lambda p: p.restitution},
+    },
+}
 
 # Limits and contacts of the others are hard.
 SOFT = "solref", "solmix", "solimp", "largest impedance", "impratio"
@@ -159,7 +175,9 @@ def test_ground_states_are_what_they_are_called(ground):
 def test_ground(ground, pipeline):
     """The whole system; in `Generalized`, on the path without a dense matrix."""
     _, sys, places = ground
-    assert_counted(check(sys, places, pipeline), must_count(pipeline))
+    step, kind = Derivatives(sys, states(sys, places), pipeline), type(pipeline)
+    assert_counted(check(step), must_count(pipeline))
+    assert_counted(check(step, ENGINES[kind]), MUST_COUNT_IN[kind], part=2)
 
 
 @pytest.mark.parametrize("pipeline", OTHERS_SLOW, ids=named)
@@ -173,7 +191,7 @@ def test_collision(pipeline):
         "pressed": (np.array([0.0, -0.07, 0.0]), np.zeros(3)),
         "two points": (np.array([0.0, -0.1, 0.0]), np.array([0.1, -0.2, 0.1])),
     }
-    gradients = check(sys, places, pipeline)
+    gradients = check(Derivatives(sys, states(sys, places), pipeline))
     touching = {
         "mass": lambda s: s.links.mass,
         "size": lambda s: s.geoms.size[:2, 0],
@@ -210,7 +228,7 @@ def test_ball(pipeline):
         "limit at rest": (turned(1.3, 0.6, 0.8, 0.0), np.zeros(3)),
         "ground": (turned(0.1, 0.6, 0.8, 0.0), np.array([0.3, -0.4, 0.1])),
     }
-    gradients = check(sys, places, pipeline)
+    gradients = check(Derivatives(sys, states(sys, places), pipeline))
     moving = {
         "mass": lambda s: s.links.mass,
         "inertia": lambda s: s.links.inertia,
