@@ -211,9 +211,7 @@ class Derivatives:
     def _slopes(self, leaves, i, tangent, eps):
         """The slope, and the difference of those to the two sides."""
         at = {
-            s: np.asarray(
-                self.value(_moved(leaves, i, leaves[i] + s * eps * tangent))
-            )
+            s: np.asarray(self.value(_moved(leaves, i, leaves[i] + s * eps * tangent)))
             for s in (-2, -1, 0, 1, 2)
         }
         slope = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * eps)

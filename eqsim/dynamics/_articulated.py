@@ -74,7 +74,7 @@ def factor(
         force, inverse = _response(own, axis, armature)
         if num_free:
             root = _free_armature(tree, kin, rows(total, 0, num_free), diagonal)
-            free = _factor_free(root)
+            free = free_factor(root)
         carried = None
         if depth > 0:
             carried = _pass_down(tree, depth, own, force, inverse)
@@ -106,11 +106,6 @@ def _response(inertia: ArticulatedInertia, axis: Motion, armature):
 def _pass_down(tree: Tree, depth: int, inertia, force: Force, inverse):
     """What a level adds to the inertia of the level below it."""
     return to_parents(tree, depth, inertia.downdate(force, inverse))
-
-
-@stage
-def _factor_free(inertia: ArticulatedInertia) -> FreeFactor:
-    return free_factor(inertia)
 
 
 @stage

@@ -101,7 +101,6 @@ def place_bodies(tree: Tree, numbers: BodyNumbers, kin: Kinematics, velocity) ->
     return Bodies(com, pose.rot, Motion(velocity.ang, velocity.at(com)))
 
 
-@stage
 def mobility(numbers: BodyNumbers, bodies: Bodies) -> Mobility:
     """How easily bodies move, where they are now."""
     inertia = congruence(bodies.rot, numbers.inverse_inertia)
@@ -127,16 +126,18 @@ def kick(mobility: Mobility, bodies: Bodies, impulse: Force) -> Bodies:
     return bodies._replace(velocity=Motion(ang, lin))
 
 
-@stage
 def correct(mobility: Mobility, bodies: Bodies, impulse: Force, h) -> Bodies:
     """Changes velocities by impulses, and poses as if they had acted for a step `h`."""
-    change = Motion(mobility.inertia @ impulse.ang, impulse.lin * mobility.mass)
-    com, rot, velocity = bodies
-    moved = Vec3(*(a + h * b for a, b in zip(com, change.lin, strict=True)))
-    return Bodies(moved, turned(rot, change.ang * h), velocity + change)
+    change, com, velocity = _change(mobility, bodies, impulse, h)
+    return Bodies(com, _turned(bodies.rot, change.ang, h), velocity)
 
 
 @stage
+def _change(mobility: Mobility, bodies: Bodies, impulse: Force, h):
+    change = Motion(mobility.inertia @ impulse.ang, impulse.lin * mobility.mass)
+    return change, bodies.com + (change.lin * h), bodies.velocity + change
+
+
 def drift(numbers: BodyNumbers, bodies: Bodies, h) -> Bodies:
     r"""Moves bodies for a time `h` at their velocities.
 
@@ -144,16 +145,31 @@ def drift(numbers: BodyNumbers, bodies: Bodies, h) -> Bodies:
     freely keeps it to rounding; the gyroscopic torque is what that does to $\omega$.
     """
     com, rot, (ang, lin) = bodies
-    momentum = numbers.inertia @ (rot.T @ ang)
-    rot_new = turned(rot, ang * h)
-    inward = rot_new.T @ (rot @ momentum)
-    ang = rot_new @ (numbers.inverse_inertia @ inward)
-    return Bodies(com + (lin * h), rot_new, Motion(ang, lin))
+    momentum = _in_axes(rot, numbers.inertia, ang)
+    rot = _turned(rot, ang, h)
+    ang = _in_axes(rot, numbers.inverse_inertia, momentum)
+    return Bodies(com + (lin * h), rot, Motion(ang, lin))
 
 
-def turned(rot: Mat3, vector: Vec3) -> Mat3:
-    """Orientations after a rotation by a vector in world axes."""
-    return quaternion_matrix(exponential(vector)) @ rot
+@stage
+def _in_axes(rot: Mat3, tensor: Sym3, vector: Vec3) -> Vec3:
+    """$R S R^T v$."""
+    return rot @ (tensor @ (rot.T @ vector))
+
+
+def _turned(rot: Mat3, ang: Vec3, h) -> Mat3:
+    """Orientations after a time `h` at an angular velocity in world axes."""
+    return _composed(_turn(ang, h), rot)
+
+
+@stage
+def _turn(ang: Vec3, h):
+    return exponential(ang * h)
+
+
+@stage
+def _composed(turn, rot: Mat3) -> Mat3:
+    return quaternion_matrix(turn) @ rot
 
 
 def small_rotation(rot: Mat3, reference: Mat3) -> Vec3:

@@ -223,7 +223,6 @@ class Blocks(NamedTuple):
     rates: list
 
 
-@stage
 def solve_blocks(
     group: Group,
     bodies: Bodies,
@@ -241,10 +240,16 @@ def solve_blocks(
     - `wanted`: $w$, the velocity to take away.
     - `compliance`: of the joints over $h^2$, in translation and rotation.
     """
-    factor = _factor(group, bodies, mobility, compliance)
-    inverse = lambda motion: _impulse(factor, motion)
-    response = [inverse(axis) for axis in axes]
-    back = inverse(wanted)
+    factor = free_factor(_together(group, bodies, mobility, compliance))
+    response = [_impulse(factor, axis) for axis in axes]
+    back = _impulse(factor, wanted)
+    rates = _rates(*_system(axes, response, back, numbers), numbers)
+    return Blocks(_sum(response, back, rates, numbers.rate), rates)
+
+
+@stage
+def _system(axes: tuple[Motion, ...], response: list, back: Force, numbers):
+    """Matrix (its lower part) and right side of the equations for the rates."""
     n = len(axes)
     matrix = [[axes[i] | response[j] for j in range(i + 1)] for i in range(n)]
     full = lambda i, j: matrix[max(i, j)][min(i, j)]
@@ -254,14 +259,21 @@ def solve_blocks(
         load.append((axes[i] | back) + numbers.push[i] + carried)
         load[i] = load[i] + numbers.inertia[i] * numbers.rate[i]
         matrix[i][i] = matrix[i][i] + numbers.inertia[i]
-    rates = _rates(matrix, load, numbers)
+    return matrix, load
+
+
+@stage
+def _sum(response: list, back: Force, rates: list, before: list) -> Force:
     impulse = -back
-    for force, new, old in zip(response, rates, numbers.rate, strict=True):
+    for force, new, old in zip(response, rates, before, strict=True):
         impulse = impulse + (force * (new - old))
-    return Blocks(impulse, rates)
+    return impulse
 
 
-def _factor(group: Group, bodies: Bodies, mobility: Mobility, compliance) -> FreeFactor:
+@stage
+def _together(
+    group: Group, bodies: Bodies, mobility: Mobility, compliance
+) -> ArticulatedInertia:
     """The mobility of two bodies against each other, as seen at the link's centre of
     mass. Impulse and velocity change places: the block of rotations is eliminated
     first."""
@@ -279,21 +291,21 @@ def _factor(group: Group, bodies: Bodies, mobility: Mobility, compliance) -> Fre
     total = point_stiffness(arm, above.inertia * shares[1])
     mass = own.mass * shares[0] + above.mass * shares[1] + compliance[0]
     soft = compliance[1] + jnp.zeros_like(mass)
-    return free_factor(
-        ArticulatedInertia(
-            total.ang + diagonal(mass, mass, mass),
-            total.cross,
-            total.lin + (own.inertia * shares[0]) + diagonal(soft, soft, soft),
-        )
+    return ArticulatedInertia(
+        total.ang + diagonal(mass, mass, mass),
+        total.cross,
+        total.lin + (own.inertia * shares[0]) + diagonal(soft, soft, soft),
     )
 
 
+@stage
 def _impulse(factor: FreeFactor, motion: Motion) -> Force:
     """The impulse that gives a relative velocity."""
     lin, ang = free_solve(factor, Force(motion.lin, motion.ang))
     return Force(ang, lin)
 
 
+@stage
 def _rates(matrix: list[list], load: list, numbers: JointNumbers) -> list:
     """Solves for the rates, with limits and dry friction."""
     factor = _decompose(matrix)

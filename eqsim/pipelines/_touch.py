@@ -21,7 +21,7 @@ from ..contact._detect import ContactPoints
 from ..contact._parameters import Friction
 from ..contact._plan import ContactPlan
 from ..model import accumulate, concatenate, GeomKind, System, take
-from ..spatial import Force, force_at, safe_sqrt, Vec3
+from ..spatial import Force, force_at, Mat3, Motion, safe_sqrt, Vec3
 from ._bodies import Bodies, Layout, Mobility, with_world
 
 
@@ -112,29 +112,45 @@ class Approach(NamedTuple):
     speed: tuple[Any, Any, Any]
 
 
-@stage
 def approach(ends, contacts: Touch, bodies: Bodies) -> Approach:
     """Distances and velocities of the surfaces now."""
     com, rot, velocity = with_world(bodies)
     arms, moved, speeds = [], [], []
     for k, side in enumerate(ends):
-        rows = [body + 1 for body in side]
-        arm, motion = take(rot, rows) @ contacts.local[k], take(velocity, rows)
-        arm = arm + (contacts.axes[0] * contacts.reach[k])
+        rows = tuple(body + 1 for body in side)
+        which = contacts.local[k], contacts.axes[0], contacts.reach[k]
+        arm = _arm(rows, rot, *which)
         arms.append(arm)
-        shift = take(com, rows) - contacts.start[k]
-        # The world has no frame here, and does not move.
-        still = np.array([body < 0 for body in side])
-        still = still.reshape(-1, *(1 for _ in arm.x.shape[1:]))
-        change = (arm - contacts.arm[k]) + shift
-        moved.append(Vec3(*(jnp.where(still, 0.0, x) for x in change)))
-        speeds.append(motion.at(arm))
-    change, speed = moved[1] - moved[0], speeds[1] - speeds[0]
-    gap = contacts.dist + (contacts.axes[0] | change)
-    normal, side1, side2 = contacts.axes
-    return Approach(
-        (arms[0], arms[1]), gap, (normal | speed, side1 | speed, side2 | speed)
-    )
+        moved.append(_moved(rows, com, arm, contacts.arm[k], contacts.start[k]))
+        speeds.append(_speed(rows, velocity, arm))
+    gap = contacts.dist + _along(contacts.axes[0], moved)
+    speed = [_along(axis, speeds) for axis in contacts.axes]
+    return Approach((arms[0], arms[1]), gap, (speed[0], speed[1], speed[2]))
+
+
+@stage
+def _arm(rows, rot: Mat3, local: Vec3, normal: Vec3, reach) -> Vec3:
+    return (take(rot, rows) @ local) + (normal * reach)
+
+
+@stage
+def _moved(rows, com: Vec3, arm: Vec3, arm_before: Vec3, com_before: Vec3) -> Vec3:
+    """How far points have moved. The world has no frame here, and does not move."""
+    still = np.array([row == 0 for row in rows])
+    still = still.reshape(-1, *(1 for _ in arm.x.shape[1:]))
+    change = (arm - arm_before) + (take(com, rows) - com_before)
+    return Vec3(*(jnp.where(still, 0.0, x) for x in change))
+
+
+@stage
+def _speed(rows, velocity: Motion, arm: Vec3) -> Vec3:
+    return take(velocity, rows).at(arm)
+
+
+@stage
+def _along(axis: Vec3, sides: list[Vec3]):
+    """The difference of the two sides along an axis."""
+    return axis | (sides[1] - sides[0])
 
 
 @stage
@@ -148,7 +164,6 @@ def rebound(restitution, sys: System, speed, h, otherwise):
     return jnp.where((share > 0.0) & (speed < -slow), -share * speed, otherwise)
 
 
-@stage
 def push_apart(
     ends, contacts: Touch, now: Approach, mobility: Mobility, wanted
 ) -> tuple[Any, Force]:
@@ -163,10 +178,17 @@ def push_apart(
     """
     asked = jnp.where(contacts.valid, jnp.maximum(wanted, 0.0), 0.0)
     shares = _shares(ends, contacts, now, mobility, asked)
+    impulses = _rub(contacts.friction, now.speed, asked, shares)
+    return impulses[0], _on_bodies(ends, contacts, now, mobility, impulses)
+
+
+@stage
+def _rub(friction: Friction, speed, asked, shares: list) -> tuple[Any, Any, Any]:
+    """Impulses along the normal and across it, within the cone of Coulomb."""
     normal = asked * shares[0]
-    mu = contacts.friction.coefficient1, contacts.friction.coefficient2
-    pushes = [-s * w for s, w in zip(now.speed[1:], shares[1:], strict=True)]
-    # Within an ellipse: the cone of Coulomb, with two coefficients.
+    mu = friction.coefficient1, friction.coefficient2
+    pushes = [-s * w for s, w in zip(speed[1:], shares[1:], strict=True)]
+    # With two coefficients the cone is an ellipse across.
     rubs = [
         jnp.where(m > 0.0, p / jnp.where(m > 0.0, m, 1.0), 0.0)
         for p, m in zip(pushes, mu, strict=True)
@@ -177,10 +199,9 @@ def push_apart(
     across = [
         jnp.where(m > 0.0, p * scale, 0.0) for p, m in zip(pushes, mu, strict=True)
     ]
-    return normal, _on_bodies(ends, contacts, now, mobility, (normal, *across))
+    return normal, across[0], across[1]
 
 
-@stage
 def bounce(
     ends, contacts: Touch, now: Approach, mobility: Mobility, normal, wanted
 ) -> Force:
@@ -195,23 +216,47 @@ def bounce(
 def _shares(ends, contacts: Touch, now: Approach, mobility: Mobility, asked):
     """Impulse per change of velocity of each contact along its axes, of bodies of which
     each contact has the part that it asks for: zero where it asks for nothing."""
-    weights = [contacts.dist * 0.0] * 3
-    for side, arm in zip(ends, now.arms, strict=True):
-        rows = [body + 1 for body in side]
-        whole = accumulate(asked, side, mobility.mass.shape[0])
-        own, whole = take(with_world((mobility, whole)), rows)
-        for k, axis in enumerate(contacts.axes):
-            turn = arm ^ axis
-            weights[k] = weights[k] + whole * (own.mass + (turn | (own.inertia @ turn)))
-    some = asked > 0.0
-    return [jnp.where(some, asked / jnp.where(some, w, 1.0), 0.0) for w in weights]
+    wholes = [accumulate(asked, side, mobility.mass.shape[0]) for side in ends]
+    easy = [with_world((mobility, whole)) for whole in wholes]
+    shares = []
+    for axis in contacts.axes:
+        weights = [
+            _ease(tuple(body + 1 for body in side), *one, arm, axis)
+            for side, one, arm in zip(ends, easy, now.arms, strict=True)
+        ]
+        shares.append(_share(asked, weights))
+    return shares
+
+
+@stage
+def _ease(rows, mobility: Mobility, whole, arm: Vec3, axis: Vec3):
+    """How easily a point of a body moves along an axis, times what is asked of it."""
+    own, whole = take((mobility, whole), rows)
+    turn = arm ^ axis
+    return whole * (own.mass + (turn | (own.inertia @ turn)))
+
+
+@stage
+def _share(asked, weights: list):
+    some, weight = asked > 0.0, weights[0] + weights[1]
+    return jnp.where(some, asked / jnp.where(some, weight, 1.0), 0.0)
 
 
 def _on_bodies(ends, contacts, now: Approach, mobility: Mobility, impulses) -> Force:
-    parts = [axis * p for axis, p in zip(contacts.axes, impulses, strict=True)]
-    total = parts[0] + parts[1] + parts[2]
-    forces, bodies = [], []
-    for sign, side, arm in zip((-1.0, 1.0), ends, now.arms, strict=True):
-        forces.append(force_at(arm, total * sign))
-        bodies += side
-    return accumulate(concatenate(forces), bodies, mobility.mass.shape[0])
+    push = _push(contacts.axes, impulses)
+    forces = [_force(arm, push, sign) for arm, sign in zip(now.arms, (-1.0, 1.0))]
+    count = mobility.mass.shape[0]
+    return accumulate(
+        concatenate(forces), [body for side in ends for body in side], count
+    )
+
+
+@stage
+def _push(axes, impulses) -> Vec3:
+    parts = [axis * p for axis, p in zip(axes, impulses, strict=True)]
+    return parts[0] + parts[1] + parts[2]
+
+
+@stage
+def _force(arm: Vec3, push: Vec3, sign: float) -> Force:
+    return force_at(arm, push * sign)

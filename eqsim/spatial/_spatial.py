@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from .._staging import stage
 from ._vector import (
     cholesky_factor,
     cholesky_solve,
@@ -180,12 +181,27 @@ def free_factor(inertia: ArticulatedInertia) -> FreeFactor:
     """Factorizes a positive definite 6x6 matrix. Its linear block carries the mass, the
     largest and best conditioned part, and is eliminated first: that matters in single
     precision."""
-    lin = cholesky_factor(inertia.lin)
-    c = inertia.cross
-    rows = (Vec3(*c[0:3]), Vec3(*c[3:6]), Vec3(*c[6:9]))
-    coupling = Mat3(*(entry for row in rows for entry in cholesky_solve(lin, row)))
+    lin = _decomposed(inertia.lin)
+    coupling = _coupling(lin, inertia.cross)
+    rest = _without(inertia.ang, inertia.cross, coupling)
+    return FreeFactor(lin, coupling, _decomposed(rest))
+
+
+_decomposed = stage(cholesky_factor)
+
+
+@stage
+def _coupling(lin: Sym3, cross: Mat3) -> Mat3:
+    rows = (Vec3(*cross[0:3]), Vec3(*cross[3:6]), Vec3(*cross[6:9]))
+    return Mat3(*(entry for row in rows for entry in cholesky_solve(lin, row)))
+
+
+@stage
+def _without(ang: Sym3, cross: Mat3, coupling: Mat3) -> Sym3:
+    """What the elimination of the linear block leaves."""
+    rows = (Vec3(*cross[0:3]), Vec3(*cross[3:6]), Vec3(*cross[6:9]))
     w = (Vec3(*coupling[0:3]), Vec3(*coupling[3:6]), Vec3(*coupling[6:9]))
-    eliminated = Sym3(
+    return ang - Sym3(
         w[0] | rows[0],
         w[1] | rows[1],
         w[2] | rows[2],
@@ -193,7 +209,6 @@ def free_factor(inertia: ArticulatedInertia) -> FreeFactor:
         w[0] | rows[2],
         w[1] | rows[2],
     )
-    return FreeFactor(lin, coupling, cholesky_factor(inertia.ang - eliminated))
 
 
 def free_solve(factor: FreeFactor, force: Force) -> Motion:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, overload
 
 import jax.numpy as jnp
 
+from .._staging import stage
+
 
 class Vec3(NamedTuple):
     """A vector in three dimensions."""
@@ -166,7 +168,17 @@ def diagonal(x, y, z) -> Sym3:
 
 def congruence(a: Mat3, s: Sym3) -> Sym3:
     """$A S A^T$, for instance a tensor in rotated axes."""
-    b = a @ s
+    return _symmetric_product(_product(a, s), a)
+
+
+@stage
+def _product(a: Mat3, b: Sym3) -> Mat3:
+    return a @ b
+
+
+@stage
+def _symmetric_product(b: Mat3, a: Mat3) -> Sym3:
+    """$B A^T$ where that is symmetric."""
     return Sym3(
         b.xx * a.xx + b.xy * a.xy + b.xz * a.xz,
         b.yx * a.yx + b.yy * a.yy + b.yz * a.yz,
