@@ -6,8 +6,9 @@ times over, and compile time with it. A stage is a function that XLA is told not
 inline: what crosses its boundary is computed once and stored. The functions that are
 stages are so short that copying inside them is cheap.
 
-Short also means that no operation is split between threads: XLA does that to what has
-more operations than bytes, and takes longer to wake the threads than it wins.
+Short also means that XLA leaves them to one thread. It splits an operation with more
+arithmetic than bytes between threads, and for the small arrays of a few links waking
+them takes longer than the operation.
 
 On other devices a stage is nothing but the function.
 """

@@ -72,7 +72,7 @@ def test_jacobian_of_the_ant(pipeline):
     """`jax.jacobian` of coordinates and observation, as a user first tries it."""
     env, (state, action) = eqsim.make("ant", pipeline=pipeline), ant_state(1)
     options = {"compiler_options": quick_compile()}
-    step = jax.jit(env.step, **options)
+    step = jax.jit(lambda *args: env.step(*args), **options)
     found = [
         jax.jit(jax.jacobian(seen, argnums=(0, 1)), **options)(state, action)
         for seen in (
