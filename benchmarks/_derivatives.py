@@ -178,7 +178,8 @@ class Derivatives:
         """
         rng, found = np.random.default_rng(0), []
         inputs = self.inputs if pipeline is None else (*self.inputs[:2], pipeline)
-        leaves = jtu.tree_leaves(inputs)
+        wanted = [x.dtype for x in jtu.tree_leaves(self.inputs)]
+        leaves = [x.astype(t) for x, t in zip(jtu.tree_leaves(inputs), wanted)]
         weights = rng.normal(size=self.value(leaves).shape)
         gradients = {
             state: [np.asarray(x) for x in self.pull(leaves, _only(weights, k))]
