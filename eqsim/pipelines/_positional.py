@@ -22,7 +22,7 @@ from ._maximal import (
     total,
     World,
 )
-from ._touch import approach, bounce, push_apart, rebound
+from ._touch import approach, bounce, push_apart, rebound, Touch
 
 
 class Positional(AbstractMaximal):
@@ -103,12 +103,12 @@ class Positional(AbstractMaximal):
                 rates.append((group, block.rates))
             bodies = correct(mobile, bodies, total(parts), h)
         if world.contacts is not None:
-            bodies = self._touch(world, now, bodies, mobile)
+            bodies = self._touch(world, world.contacts, now, bodies, mobile)
         qd = all_rates(nodes, rates, bodies, numbers)
         return Moving(bodies, advance(sys.joints.kinds, now.q, h * qd), qd, now.act)
 
-    def _touch(self, world: World, now: Moving, bodies, mobile):
-        ends, contacts, h = world.ends, world.contacts, world.h
+    def _touch(self, world: World, contacts: Touch, now: Moving, bodies, mobile):
+        ends, h = world.ends, world.h
         near = approach(ends, contacts, bodies)
         wanted = near.gap * (-self.relaxation[None] / h)
         normal, impulse = push_apart(ends, contacts, near, mobile, wanted)
