@@ -1,3 +1,4 @@
+import pathlib
 import zlib
 
 import hypothesis
@@ -31,3 +32,17 @@ def getkey(request):
         return out
 
     return next_key
+
+
+# Linux lets a process map 65,530 pieces of memory, and a compiled program takes dozens:
+# beyond that, XLA aborts the process.
+_MOST_MAPPINGS = 15_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drop_programs():
+    """Drops compiled programs after a file of tests, when there are many."""
+    yield
+    mappings = pathlib.Path("/proc/self/maps")
+    if mappings.exists() and mappings.read_bytes().count(b"\n") > _MOST_MAPPINGS:
+        jax.clear_caches()
