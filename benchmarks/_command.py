@@ -41,12 +41,13 @@ def setting(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def robots(
-    names: Sequence[str],
+    names: Sequence[str], *, euler: bool = True
 ) -> Iterator[tuple[str, eqsim.System, mujoco.MjModel]]:
-    """Each robot here and in MuJoCo, integrated by Euler; says which are missing."""
+    """Each robot here and in MuJoCo, integrated by Euler or as the file says; says which
+    are missing."""
     for name in names:
         try:
-            yield name, system(name, euler=True), mujoco_model(name, euler=True)
+            yield name, system(name, euler=euler), mujoco_model(name, euler=euler)
         except NotInstalled as error:
             say(f"{name} is left out: {error}")
 
