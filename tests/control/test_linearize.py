@@ -89,7 +89,7 @@ def test_jacobian_of_the_ant(pipeline):
         for jacobian, one, two in zip(found, *sides, strict=True):
             got = columns(jacobian)[:, k]
             slope = (one - two) / 2e-6
-            np.testing.assert_allclose(got, slope, rtol=1e-5, atol=2e-5)
+            np.testing.assert_allclose(got, slope, rtol=1e-5, atol=1e-5)
             # Where it is in the plane of the ground is not observed.
             assert np.any(got != 0) or (k < 2 and got.size == timestep.obs.size)
     assert all(np.all(np.isfinite(columns(jacobian))) for jacobian in found)
