@@ -6,10 +6,10 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 import eqsim
-from eqsim import AbstractEnv, AbstractPipeline, Generalized, State, System
+from eqsim import AbstractPipeline, AbstractTask, Generalized, State, System
 
 
-class Driven(AbstractEnv):
+class Driven(AbstractTask):
     """Nothing is rewarded and nothing ends; what is observed is `ctrl`, which it holds.
 
     With the policy `lambda obs, key: obs` the robot moves under these controls.
@@ -17,26 +17,28 @@ class Driven(AbstractEnv):
 
     sys: System
     pipeline: AbstractPipeline
-    substeps: int = eqx.field(static=True)
+    frame_skip: int = eqx.field(static=True)
     ctrl: Float[Array, " nu"]
 
     def __init__(
         self,
         sys: System,
-        substeps: int = 1,
+        frame_skip: int = 1,
         ctrl: Float[Array, "..."] | None = None,
         pipeline: AbstractPipeline | None = None,
     ):
         self.sys = sys
         self.pipeline = Generalized() if pipeline is None else pipeline
-        self.substeps = substeps
+        self.frame_skip = frame_skip
         dtype = sys.links.mass.dtype
         self.ctrl = jnp.zeros(sys.nu, dtype) if ctrl is None else ctrl
 
     def initial(self, key: PRNGKeyArray) -> State:
         return self.pipeline.init(self.sys)
 
-    def observe(self, state: State) -> Float[Array, " nobs"]:
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
         return self.ctrl
 
     def rewards(

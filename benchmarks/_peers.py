@@ -45,11 +45,12 @@ def eqsim_rollout(sys: eqsim.System) -> Peer:
     """Through `eqsim.rollout`, on all devices."""
 
     def prepare(start):
-        env, state = Driven(sys, SUBSTEPS), _state(sys, start)
+        env = Driven(sys, SUBSTEPS)
+        first = jax.vmap(env.begin)(_state(sys, start))
 
         def run(length):
-            _, last = eqsim.rollout(
-                env, start.policy, start.keys, length, state=state, collect=nothing
+            _, (last, _) = eqsim.rollout(
+                env, start.policy, start.keys, length, start=first, collect=nothing
             )
             return last.q
 

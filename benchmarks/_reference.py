@@ -138,15 +138,16 @@ def accelerations(
 def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
     """Trajectories by eqsim: `(count, steps, nq + nv)`."""
     batch, ctrl = _batch(sys, states)
-    env = Driven(sys, substeps=1, ctrl=ctrl)
+    env = Driven(sys, frame_skip=1, ctrl=ctrl)
     shared = jtu.tree_map(lambda _: None, env)
     axes = eqx.tree_at(lambda env: env.ctrl, shared, 0, is_leaf=lambda x: x is None)
-    kept, last = eqsim.rollout(
+    begin = eqx.filter_vmap(lambda env, x: env.begin(x), in_axes=(axes, 0))
+    kept, (last, _) = eqsim.rollout(
         env,
         lambda obs, key: obs,
         jr.split(jr.key(0), len(states)),
         steps,
-        state=batch,
+        start=begin(env, batch),
         env_axes=axes,
         collect=lambda state, *_: (state.q, state.qd),
         throw=False,

@@ -166,10 +166,15 @@ def _eqsim(sys: eqsim.System, begin: Start, steps: int) -> list[Runner]:
         return jax.vmap(one)(ctrl, q, qd)
 
     def through_rollout(sys, ctrl, mass, q, qd):
-        env = Driven(with_mass(sys, mass), substeps=1)
-        state = jax.vmap(lambda q, qd: pipeline.init(env.sys, q, qd))(q, qd)
-        _, last = eqsim.rollout(
-            env, begin.policy, begin.keys, steps, state=state, collect=nothing
+        env = Driven(with_mass(sys, mass), frame_skip=1)
+        place = lambda q, qd: env.begin(pipeline.init(env.sys, q, qd))
+        _, (last, _) = eqsim.rollout(
+            env,
+            begin.policy,
+            begin.keys,
+            steps,
+            start=jax.vmap(place)(q, qd),
+            collect=nothing,
         )
         return last.q
 

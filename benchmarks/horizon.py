@@ -52,11 +52,11 @@ def main() -> None:
 
 def _cell(env, length: int, every: int | None, options) -> dict[str, Any]:
     keys = jr.split(jr.key(0), options.batch)
-    size = env.sys.nu, env.observe(env.pipeline.init(env.sys)).shape[0]
+    size = env.sys.nu, env.begin(env.pipeline.init(env.sys))[1].obs.shape[0]
     gains = 0.05 * jr.normal(jr.key(1), size)
 
     def loss(gains):
-        _, last = eqsim.rollout(
+        _, (last, _) = eqsim.rollout(
             env,
             Linear(gains),
             keys,

@@ -24,9 +24,20 @@ from . import (
 from ._errors import RESULTS as RESULTS
 from ._loops import scan as scan
 from ._registry import ENVS as ENVS, PIPELINES as PIPELINES
-from ._rollout import rollout as rollout, Trajectory as Trajectory
+from ._rollout import rollout as rollout
+from ._trajectory import (
+    Episodes as Episodes,
+    episodes as episodes,
+    Trajectory as Trajectory,
+)
 from .control import Linearization as Linearization, linearize as linearize
-from .envs import AbstractEnv as AbstractEnv, make as make, Timestep as Timestep
+from .envs import (
+    AbstractEnv as AbstractEnv,
+    AbstractTask as AbstractTask,
+    make as make,
+    ResetOptions as ResetOptions,
+    Timestep as Timestep,
+)
 from .io import load as load, load_mjcf as load_mjcf, save as save
 from .model import State as State, System as System
 from .pipelines import (

@@ -17,9 +17,13 @@ class RESULTS(eqx.Enumeration):
     successful = ""
     nonfinite_state = (
         "A state became NaN or infinite. Usual causes: (a) a time step that is too "
-        "long for the stiffness or damping of the system: reduce `sys.dt`; (b) a "
-        "control signal that is not finite; (c) a mass or inertia that is zero or "
-        "negative."
+        "long for the stiffness or damping of the system: reduce `sys.dt`; (b) a mass or "
+        "inertia that is zero or negative."
+    )
+    nonfinite_action = "An action is NaN or infinite. Look at what the policy computes."
+    nonfinite_report = (
+        "A reward or an observation became NaN or infinite, though the state is finite. "
+        "Look at `timestep.terms` of that step."
     )
 
 

@@ -1,5 +1,6 @@
 """The only loop over `env.step` in eqsim."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,45 +9,32 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from ._errors import RESULTS
 from ._loops import scan
 from ._partitioning import TILE
+from ._trajectory import Trajectory
 from .envs import AbstractEnv, Timestep
-from .model import State, validate
-
-
-class Trajectory(eqx.Module):
-    """What happened, with a leading axis of time (behind an axis of environments).
-
-    **Arguments:**
-
-    - `state`: before each step.
-    - `action`: of each step.
-    - `timestep`: what each step reported.
-    - `last`: the state after the last step, without axis of time.
-    """
-
-    state: State
-    action: Float[Array, "..."]
-    timestep: Timestep
-    last: State
+from .model import validate
 
 
 def rollout(
     env: AbstractEnv,
-    policy: Callable[[Float[Array, " nobs"], PRNGKeyArray], Float[Array, " nu"]],
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
     key: Key[Array, "..."],
     length: int,
     *,
-    state: State | None = None,
+    start: tuple[Any, Timestep] | None = None,
     env_axes: PyTree = None,
-    collect: Callable[[State, Array, Timestep], Any] | None = None,
+    collect: Callable[[Any, Array, Timestep], Any] | None = None,
+    stop: Callable[[Timestep], Bool[Array, ""]] | None = None,
     checkpoint_every: int | None = None,
+    progress: bool = False,
     throw: bool = True,
 ) -> Any:
     """Runs a policy in an environment.
@@ -59,27 +47,114 @@ def rollout(
     **Arguments:**
 
     - `policy`: `(obs, key) -> action`; a function, or a module with `__call__`.
-    - `key`: one key, or an array of them: one environment per key.
+    - `key`: one key, or an array of them, of any shape: one environment per key.
     - `length`: number of control steps.
-    - `state`: where to start (one per key); by default `env.reset`.
+    - `start`: a state and its report (one per key), as `env.reset` returned them (which
+        is the default), as `AbstractTask.begin` makes them of a state, or as an earlier
+        rollout left them (`trajectory.last`).
     - `env_axes`: which leaves of `env` differ between environments, as the `in_axes` of
         `eqx.filter_vmap`: `eqx.if_array(0)` for an environment made by
-        `eqx.filter_vmap`. By default all share one.
+        `eqx.filter_vmap`. By default all share one. Where `key` has several axes, those
+        of the environments stand together.
     - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by
         default everything.
+    - `stop`: `timestep -> bool`, after which an environment stands still and its steps
+        are no longer `valid`: `lambda timestep: timestep.done`.
     - `checkpoint_every`: saves memory in reverse mode: only the states before every so
         many steps (a divisor of `length`) are kept, and the steps in between are taken
         twice. Memory is least near the square root of `length`.
-    - `throw`: whether to raise an error if a last state is not finite; without effect
+    - `progress`: whether to show a bar, which needs the extra `cli`; the rollout is then
+        made piece by piece, with the same numbers. Not inside another transformation.
+    - `throw`: whether to raise an error where a number is not finite; without effect
         inside another transformation.
 
-    **Returns:** a `Trajectory`; with `collect`, the pair of what was kept and the last
-    state.
+    **Returns:** a `Trajectory`; with `collect`, the pair of what was kept and
+    `Trajectory.last`.
 
     **Raises:** `ValueError` if the length is not positive, shapes are wrong, or a
-    number of the robot makes no sense; `FloatingPointError` if a state has become NaN
-    or infinite.
+    number of the robot makes no sense; `FloatingPointError` if a state, an action or a
+    reward has become NaN or infinite, with the first step and environment.
     """
+    _check_call(env, key, length, env_axes)
+    keep = _Kept(collect, stop, checkpoint_every)
+    args = (env, policy, key, start)
+    traced = any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args))
+    if traced:
+        keep = keep._replace(whole=len(jax.devices()) > 1)
+    else:
+        validate(env.sys)
+    many = _in_a_row(env, policy, key, start, env_axes)
+    if progress and not traced:
+        kept, end = _piecewise(many, length, keep)
+    else:
+        run = _batched if traced else _compiled
+        kept, end = run(many, jnp.zeros((), jnp.int32), _Length(length, length), keep)
+    if key.ndim > 1:
+        shape = lambda x: x.reshape(*key.shape, *x.shape[1:])
+        kept, end = jtu.tree_map(shape, (kept, end))
+    if throw and not isinstance(end.failed, Tracer):
+        _raise_if_failed(end)
+    last = end.state, end.timestep
+    if collect is not None:
+        return kept, last
+    return Trajectory(*kept, last, _result(end), end.failed)
+
+
+class _Kept(NamedTuple):
+    """What is kept of a rollout: for the user, for reverse mode, and of a batch that may
+    lie on several devices, which tiles would tear apart."""
+
+    collect: Callable[[Any, Array, Timestep], Any] | None
+    stop: Callable[[Timestep], Bool[Array, ""]] | None
+    checkpoint_every: int | None
+    whole: bool = False
+
+
+class _Length(NamedTuple):
+    """Of a rollout: how many steps it has, and how many of them a piece takes."""
+
+    whole: int
+    piece: int
+
+
+class _Running(NamedTuple):
+    """An environment on its way.
+
+    - `stopped`: whether the stop condition was met.
+    - `code`, `failed`: number in `_CODES` and step of the first number that is not
+        finite; 0 and -1 without one.
+    """
+
+    state: Any
+    timestep: Timestep
+    stopped: Array
+    code: Array
+    failed: Array
+
+
+_CODES = (
+    RESULTS.successful,
+    RESULTS.nonfinite_action,
+    RESULTS.nonfinite_state,
+    RESULTS.nonfinite_report,
+)
+
+
+class _Many(NamedTuple):
+    """Environments in a row, or one by itself.
+
+    - `own`, `shared`: what each environment has for itself, in a row, and the rest.
+    - `key`, `begin`: one per environment.
+    """
+
+    own: Any
+    shared: Any
+    policy: Any
+    key: Array
+    begin: _Running | None
+
+
+def _check_call(env, key, length: int, env_axes) -> None:
     if length < 1:
         raise ValueError(f"A rollout of length {length}; at least one step is needed.")
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
@@ -92,87 +167,140 @@ def rollout(
             "`env_axes` tells how environments differ, but one key runs one environment. "
             "Pass as many keys as environments."
         )
-    if key.ndim > 1 or key.size == 0:
-        raise ValueError(
-            f"`key` has shape {key.shape}: one key or a vector of keys is expected. "
-            "Use `eqx.filter_vmap` for more axes."
-        )
-    _check_axes(env, env_axes, key.shape)
-    keep = _Kept(collect, checkpoint_every)
-    args = (env, policy, key, state)
-    if any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args)):
-        keep = keep._replace(whole=len(jax.devices()) > 1)
-        return _batched(env, policy, key, state, length, env_axes, keep)
-    validate(env.sys)
-    out = _compiled(env, policy, key, state, length, env_axes, keep)
-    last = out.last if isinstance(out, Trajectory) else out[1]
-    if throw and not isinstance(last.q, Tracer):
-        _raise_if_not_finite(last)
-    return out
-
-
-class _Kept(NamedTuple):
-    """What is kept of a rollout: for the user, for reverse mode, and of a batch that may
-    lie on several devices, which tiles would tear apart."""
-
-    collect: Callable[[State, Array, Timestep], Any] | None
-    checkpoint_every: int | None
-    whole: bool = False
-
-
-def _check_axes(env, env_axes, batch: tuple[int, ...]) -> None:
+    if key.size == 0:
+        raise ValueError(f"`key` has shape {key.shape}: at least one key is expected.")
     axes = jtu.tree_leaves(_axes(env, env_axes))
     leaves = jtu.tree_leaves_with_path(eqx.filter(env, eqx.is_array))
     for (path, leaf), axis in zip(leaves, axes, strict=True):
-        if axis is not _SHARED and leaf.shape[axis : axis + 1 or None] != batch:
+        if axis is _SHARED:
+            continue
+        if tuple(leaf.shape[k] for k in _places(leaf, axis, key.ndim)) != key.shape:
+            asked = " x ".join(map(str, key.shape))
             raise ValueError(
                 f"`env{jtu.keystr(path)}` has shape {leaf.shape}: by `env_axes`, its axis "
-                f"{axis} counts the environments, of which `key` asks for {batch[0]}."
+                f"{axis} counts the environments, of which `key` asks for {asked}."
             )
 
 
-def _raise_if_not_finite(last: State) -> None:
-    finite = jnp.all(jnp.isfinite(last.q), -1) & jnp.all(jnp.isfinite(last.qd), -1)
-    if not bool(jnp.all(finite)):
-        where = ""
-        if finite.ndim:
-            bad = jnp.flatnonzero(~finite)
-            where = f"In {bad.size} of {finite.size} environments, first {bad[0]}: "
-        raise FloatingPointError(where + RESULTS[RESULTS.nonfinite_state])
+def _places(leaf, axis: int, rank: int) -> range:
+    """The axes of environments: they begin with `axis`, or end at it if it counts from
+    the end."""
+    first = axis if axis >= 0 else leaf.ndim + axis - rank + 1
+    return range(max(0, first), min(first + rank, leaf.ndim))
+
+
+def _result(end: _Running) -> RESULTS:
+    out = _CODES[0]
+    for k, item in enumerate(_CODES[1:], 1):
+        out = RESULTS.where(end.code == k, item, out)
+    return out
+
+
+def _raise_if_failed(end: _Running) -> None:
+    steps, codes = np.asarray(end.failed), np.asarray(end.code)
+    bad = np.argwhere(steps >= 0)
+    if not len(bad):
+        return
+    first = tuple(min(bad, key=lambda index: steps[tuple(index)]))
+    where = f"At step {steps[first]}"
+    if steps.ndim:
+        index = first[0] if steps.ndim == 1 else tuple(map(int, first))
+        where = (
+            f"In {len(bad)} of {steps.size} environments, first in {index} at step "
+            f"{steps[first]}"
+        )
+    raise FloatingPointError(f"{where}: {RESULTS[_CODES[codes[first]]]}")
+
+
+def _in_a_row(env, policy, key, start, env_axes) -> _Many:
+    begin = None
+    if start is not None:
+        flag = lambda value, dtype: jnp.full(key.shape, value, dtype)
+        codes = flag(0, jnp.int32), flag(-1, jnp.int32)
+        begin = _Running(*start, flag(False, bool), *codes)
+    own, shared = _split(env, env_axes, key.ndim)
+    if key.ndim > 1:
+        row = lambda x: x.reshape(key.size, *x.shape[key.ndim :])
+        own, key, begin = jtu.tree_map(row, (own, key, begin))
+    return _Many(own, shared, policy, key, begin)
+
+
+_PIECES = 50
+"""Of a rollout with a bar, at most."""
+
+
+def _piecewise(many: _Many, length: int, keep: _Kept):
+    """Piece by piece, with a bar on the terminal."""
+    bar = _bar()
+    if many.begin is None:
+        many = many._replace(begin=_compiled_start(many))
+    every = keep.checkpoint_every or 1
+    most = max(every, length // _PIECES)
+    piece = next(k for k in range(most, 0, -1) if length % k == 0 and k % every == 0)
+    parts = []
+    for first in bar(range(0, length, piece), description="rollout"):
+        at = jnp.asarray(first, jnp.int32)
+        kept, end = _compiled(many, at, _Length(length, piece), keep)
+        many = many._replace(begin=end)
+        parts.append(jax.block_until_ready(kept))
+    time = min(many.key.ndim, 1)
+    return jtu.tree_map(lambda *x: jnp.concatenate(x, time), *parts), end
+
+
+def _bar() -> Callable:
+    try:
+        from rich.progress import track
+    except ImportError as error:
+        raise ImportError(
+            "A progress bar needs rich. Run `pip install 'eqsim[cli]'`."
+        ) from error
+    return track
 
 
 @eqx.filter_jit
-def _compiled(env, policy, key, state, length, env_axes, keep):
-    devices = jax.devices()
+def _compiled_start(many: _Many) -> _Running:
+    begin = lambda own, key: _begin(eqx.combine(own, many.shared), key)
+    if many.key.ndim == 0:
+        return begin(many.own, many.key)
+    return jax.vmap(begin)(many.own, many.key)
+
+
+@eqx.filter_jit
+def _compiled(many: _Many, first, length: _Length, keep: _Kept):
+    devices, key = jax.devices(), many.key
     if key.ndim == 0 or len(devices) == 1 or key.shape[0] % len(devices):
-        return _batched(env, policy, key, state, length, env_axes, keep)
+        return _batched(many, first, length, keep)
     # Each device solves its own batch, so that none waits for another's contacts.
     mesh = jax.make_mesh((len(devices),), ("batch",), (AxisType.Auto,))
     split, whole = PartitionSpec("batch"), PartitionSpec()
-    own, shared = _split(env, env_axes)
-    dynamic, static = eqx.partition((shared, policy), eqx.is_array)
+    dynamic, static = eqx.partition((many.shared, many.policy), eqx.is_array)
 
-    def local(own, dynamic, key, state):
+    def local(own, dynamic, key, begin, first):
         shared, policy = eqx.combine(dynamic, static)
-        return _tiled(own, shared, policy, key, state, length, keep)
+        return _batched(_Many(own, shared, policy, key, begin), first, length, keep)
 
-    specs = (split, whole, split, split)
+    specs = (split, whole, split, split, whole)
     run = jax.shard_map(
         local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False
     )
-    return run(own, dynamic, key, state)
+    return run(many.own, dynamic, key, many.begin, first)
 
 
 _SHARED = object()
 
 
-def _split(env, env_axes):
-    """The arrays of `env` of which each environment has its own, with the axis of
+def _split(env, env_axes, rank: int):
+    """The arrays of `env` of which each environment has its own, with the axes of
     environments in front; and the rest."""
     arrays, static = eqx.partition(env, eqx.is_array)
     axes = _axes(env, env_axes)
-    front = lambda x, axis: None if axis is _SHARED else jnp.moveaxis(x, axis, 0)
-    own = jtu.tree_map(front, arrays, axes)
+
+    def front(x, axis):
+        return jnp.moveaxis(x, tuple(_places(x, axis, rank)), tuple(range(rank)))
+
+    own = jtu.tree_map(
+        lambda x, axis: None if axis is _SHARED else front(x, axis), arrays, axes
+    )
     shared = jtu.tree_map(lambda x, axis: x if axis is _SHARED else None, arrays, axes)
     return own, eqx.combine(shared, static)
 
@@ -191,21 +319,18 @@ def _axes(env, env_axes):
     )
 
 
-def _batched(env, policy, key, state, length, env_axes, keep):
-    if key.ndim == 0:
-        return _single(env, policy, key, state, length, keep)
-    return _tiled(*_split(env, env_axes), policy, key, state, length, keep)
-
-
-def _tiled(own, shared, policy, key, state, length, keep):
+def _batched(many: _Many, first, length: _Length, keep: _Kept):
     """On a CPU, long batches go tile by tile through time: so the numbers of robots
     that differ stay in the cache of a core."""
 
-    def run(own, key, state):
-        env = eqx.combine(own, shared)
-        return _single(env, policy, key, state, length, keep)
+    def run(own, key, begin):
+        env = eqx.combine(own, many.shared)
+        return _single(env, many.policy, key, begin, first, length, keep)
 
-    each, args, size = jax.vmap(run), (own, key, state), key.shape[0]
+    args = many.own, many.key, many.begin
+    if many.key.ndim == 0:
+        return run(*args)
+    each, size = jax.vmap(run), many.key.shape[0]
     on_cpu = jax.default_backend() == "cpu"
     if keep.whole or not on_cpu or size <= TILE or size % TILE:
         return each(*args)
@@ -214,21 +339,51 @@ def _tiled(own, shared, policy, key, state, length, keep):
     return jtu.tree_map(lambda x: x.reshape(size, *x.shape[2:]), out)
 
 
-def _single(env, policy, key, state, length, keep):
-    key_reset, key_policy = jr.split(key)
-    if state is None:
-        state, _ = env.reset(key_reset)
+def _begin(env: AbstractEnv, key) -> _Running:
+    key_reset, _ = jr.split(key)
+    none = jnp.zeros((), jnp.int32)
+    return _Running(*env.reset(key_reset), jnp.zeros((), bool), none, none - 1)
 
-    def step(state, key):
-        action = policy(env.observe(state), key)
-        new, timestep = env.step(state, action)
+
+def _single(env, policy, key, begin, first, length: _Length, keep: _Kept):
+    _, key_policy = jr.split(key)
+    begin = _begin(env, key) if begin is None else begin
+    keys = jr.split(key_policy, length.whole)
+    numbers = jnp.arange(length.piece, dtype=first.dtype)
+    if length.piece < length.whole:
+        keys = lax.dynamic_slice_in_dim(keys, first, length.piece)
+
+    def step(now: _Running, x):
+        key, number = x
+        obs = now.timestep.obs
+        action = policy(obs, key)
+        go = lambda: env.step(now.state, action)
+        if keep.stop is None:
+            new, timestep = go()
+        else:
+            old = now.state, now.timestep
+            new, timestep = lax.cond(now.stopped, lambda: old, go)
+        after = _judged(env, now, action, new, timestep, first + number, keep)
         if keep.collect is not None:
-            return new, keep.collect(state, action, timestep)
-        return new, (state, action, timestep)
+            return after, keep.collect(now.state, action, timestep)
+        return after, (now.state, obs, action, timestep, ~now.stopped)
 
-    every = keep.checkpoint_every
-    last, kept = scan(step, state, jr.split(key_policy, length), None, every)
-    if keep.collect is not None:
-        return kept, last
-    states, actions, timesteps = kept
-    return Trajectory(states, actions, timesteps, last)
+    end, kept = scan(step, begin, (keys, numbers), None, keep.checkpoint_every)
+    return kept, end
+
+
+def _judged(env, now: _Running, action, new, timestep, number, keep) -> _Running:
+    """After a step: whether its numbers are finite, and whether it was the last one."""
+    finite = lambda *arrays: jnp.all(
+        jnp.stack([jnp.all(jnp.isfinite(x)) for x in arrays])
+    )
+    robot = env.physics(new)
+    code = jnp.where(finite(timestep.obs, timestep.reward), 0, 3)
+    code = jnp.where(finite(robot.q, robot.qd), code, 2)
+    code = jnp.where(finite(action), code, 1).astype(now.code.dtype)
+    fails = (code > 0) & (now.failed < 0) & ~now.stopped
+    stopped = now.stopped
+    if keep.stop is not None:
+        stopped = stopped | keep.stop(timestep)
+    failed = jnp.where(fails, number, now.failed)
+    return _Running(new, timestep, stopped, jnp.where(fails, code, now.code), failed)

@@ -75,7 +75,7 @@ def test_robot_is_derived_once():
     """The constants of a robot do not depend on its state."""
     env = eqsim.make("inverted_pendulum")
     policy = lambda obs, key: jnp.zeros(1)
-    run = lambda key: eqsim.rollout(env, policy, key, 3).last.q
+    run = lambda key: eqsim.rollout(env, policy, key, 3).last[0].q
     jaxpr = jax.make_jaxpr(run)(jax.random.key(0)).jaxpr
     assert count(jaxpr, "_derive_fn", inside="scan") == 0
     assert count(jaxpr, "_step_fn", inside="scan") == 1

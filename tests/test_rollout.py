@@ -51,15 +51,15 @@ def member(fleet, k):
 def by_hand(env, policy, key, length, state=None):
     """The same with a Python loop."""
     key_reset, key_policy = jr.split(key)
-    start, _ = env.reset(key_reset)
-    state, rows = start if state is None else state, []
+    now = env.reset(key_reset) if state is None else env.begin(state)
+    rows = []
     for key in jr.split(key_policy, length):
-        action = policy(env.observe(state), key)
-        new, timestep = env.step(state, action)
-        rows.append((state, action, timestep))
-        state = new
+        state, timestep = now
+        action = policy(timestep.obs, key)
+        now = env.step(state, action)
+        rows.append((state, timestep.obs, action, now[1], jnp.array(True)))
     rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
-    return eqsim.Trajectory(*rows, last=state)
+    return eqsim.Trajectory(*rows, now, eqsim.RESULTS.successful, jnp.array(-1))
 
 
 def test_is_a_loop():
@@ -73,7 +73,7 @@ def test_is_a_loop():
 
 def test_given_state():
     state = ENV.pipeline.init(ENV.sys, jnp.array([0.1, 0.05]), jnp.array([0.2, 0.3]))
-    got = eqsim.rollout(ENV, POLICY, jr.key(1), 4, state=state)
+    got = eqsim.rollout(ENV, POLICY, jr.key(1), 4, start=ENV.begin(state))
     expected = by_hand(ENV, POLICY, jr.key(1), 4, state)
     assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
     assert np.array_equal(got.state.q[0], state.q)
@@ -84,16 +84,17 @@ def test_keys_and_a_fleet(fleet):
     keys = jr.split(jr.key(2), 3)
     one = eqsim.rollout(ENV, POLICY, keys, 4)
     many = eqsim.rollout(fleet, POLICY, keys, 4, env_axes=eqx.if_array(0))
-    starts = jax.vmap(lambda q: ENV.pipeline.init(ENV.sys, q))(0.01 * jnp.ones((3, 2)))
-    given = eqsim.rollout(ENV, POLICY, keys, 4, state=starts)
+    place = lambda q: ENV.begin(ENV.pipeline.init(ENV.sys, q))
+    starts = jax.vmap(place)(0.01 * jnp.ones((3, 2)))
+    given = eqsim.rollout(ENV, POLICY, keys, 4, start=starts)
     for k, key in enumerate(keys):
         at = lambda tree: jax.tree.map(lambda x: x[k], tree)
-        start = at(starts)
+        start, _ = at(starts)
         close = lambda a, b: tree_allclose(at(a), b, rtol=1e-10, atol=1e-12)
         assert close(one, by_hand(ENV, POLICY, key, 4))
         assert close(many, by_hand(member(fleet, k), POLICY, key, 4))
         assert close(given, by_hand(ENV, POLICY, key, 4, start))
-    assert not np.allclose(one.last.qd, many.last.qd, rtol=1e-6)
+    assert not np.allclose(one.last[0].qd, many.last[0].qd, rtol=1e-6)
     assert not np.allclose(one.state.q[0], one.state.q[1])
 
 
@@ -141,7 +142,7 @@ def total(masses, gains, key, length=6):
     env = eqx.tree_at(MASSES, ENV, masses)
     policy = eqx.tree_at(lambda p: p.gains, POLICY, gains)
     out = eqsim.rollout(env, policy, key, length)
-    distance = jnp.sum(out.last.q**2) + jnp.sum(out.timestep.obs[:, 1] ** 2)
+    distance = jnp.sum(out.last[0].q**2) + jnp.sum(out.timestep.obs[:, 1] ** 2)
     return jnp.sum(out.timestep.reward) + distance
 
 
@@ -189,7 +190,7 @@ def test_gradient_of_a_fleet(fleet):
     def loss(masses):
         env = eqx.tree_at(MASSES, ENV, masses)
         out = eqsim.rollout(env, POLICY, keys, 6, env_axes=MASS_AXES)
-        return jnp.sum(out.last.q**2)
+        return jnp.sum(out.last[0].q**2)
 
     masses = MASSES(fleet)
     both = eqx.filter_jit(eqx.filter_grad(loss))(masses)
@@ -248,7 +249,7 @@ def test_wrong_keys():
 
 def test_inside_jit_with_nothing_traced():
     env, policy = eqsim.make("inverted_pendulum"), lambda obs, key: jnp.zeros(1)
-    run = lambda: eqsim.rollout(env, policy, jax.random.key(0), 1).last.q
+    run = lambda: eqsim.rollout(env, policy, jax.random.key(0), 1).last[0].q
     np.testing.assert_allclose(jax.jit(run)(), run(), rtol=1e-12)
 
 
@@ -258,7 +259,7 @@ def test_not_finite():
     with pytest.raises(FloatingPointError, match="In 2 of 2 environments, first 0"):
         eqsim.rollout(ENV, not_a_number, jr.split(jr.key(0), 2), 2)
     out = eqsim.rollout(ENV, not_a_number, jr.key(0), 2, throw=False)
-    assert np.all(np.isnan(out.last.q)) and np.all(out.timestep.terminated)
+    assert np.all(np.isnan(out.last[0].q)) and np.all(out.timestep.terminated)
 
 
 PROGRAM = """
@@ -276,11 +277,12 @@ axes = eqx.tree_at(where, none, 0, is_leaf=lambda x: x is None)
 fleet = eqx.tree_at(where, env, masses)
 policy = lambda obs, key: 0.1 * jr.normal(key, (1,))
 run = lambda env, **options: eqsim.rollout(env, policy, jr.split(jr.key(0), 4), 5,
-    **options).last.q
+    **options).last[0].q
 shared = run(env)
 assert len(shared.devices()) == int(sys.argv[1]), shared.devices()
-states = jax.vmap(lambda q: env.pipeline.init(env.sys, q))(0.01 * jnp.ones((4, 2)))
-out = [shared, run(fleet, env_axes=axes), run(env, state=states)]
+place = lambda q: env.begin(env.pipeline.init(env.sys, q))
+states, reports = jax.vmap(place)(0.01 * jnp.ones((4, 2)))
+out = [shared, run(fleet, env_axes=axes), run(env, start=(states, reports))]
 
 # As one writes it by hand, with the states spread over the devices.
 mesh = jax.make_mesh((len(jax.devices()),), ("batch",), (jax.sharding.AxisType.Auto,))

@@ -5,10 +5,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..model import State, System
 from ..pipelines import AbstractPipeline, Generalized
 from ._assets import gymnasium_model
-from ._env import AbstractEnv, perturbed
+from ._env import perturbed
+from ._task import AbstractTask
 
 
-class Ant(AbstractEnv):
+class Ant(AbstractTask):
     """A four-legged robot that is to run along x (Schulman et al. 2016).
 
     Model, reset noise, termination, and the reward terms `forward`, `healthy` and
@@ -20,7 +21,7 @@ class Ant(AbstractEnv):
 
     - `sys`: the robot; by default Gymnasium's `ant.xml`.
     - `pipeline`: the physics.
-    - `substeps`: time steps per control step.
+    - `frame_skip`: time steps per control step.
     - `ctrl_weight`, `healthy_reward`: weights of the reward.
     - `healthy_z`: heights of the torso between which the ant goes on, m.
     - `reset_noise`: scale of the noise of the first state.
@@ -28,7 +29,7 @@ class Ant(AbstractEnv):
 
     sys: System
     pipeline: AbstractPipeline
-    substeps: int = eqx.field(static=True)
+    frame_skip: int = eqx.field(static=True)
     ctrl_weight: Float[Array, ""]
     healthy_reward: Float[Array, ""]
     healthy_z: Float[Array, "2"]
@@ -38,7 +39,7 @@ class Ant(AbstractEnv):
         self,
         sys: System | None = None,
         pipeline: AbstractPipeline | None = None,
-        substeps: int = 5,
+        frame_skip: int = 5,
         ctrl_weight: float = 0.5,
         healthy_reward: float = 1.0,
         healthy_z: tuple[float, float] = (0.2, 1.0),
@@ -46,7 +47,7 @@ class Ant(AbstractEnv):
     ):
         self.sys = gymnasium_model("ant.xml") if sys is None else sys
         self.pipeline = Generalized() if pipeline is None else pipeline
-        self.substeps = substeps
+        self.frame_skip = frame_skip
         self.ctrl_weight = jnp.asarray(ctrl_weight, float)
         self.healthy_reward = jnp.asarray(healthy_reward, float)
         self.healthy_z = jnp.asarray(healthy_z, float)
@@ -57,7 +58,9 @@ class Ant(AbstractEnv):
         q, qd = perturbed(key, self.sys.joints.ref, self.sys.nv, noise, noise)
         return self.pipeline.init(self.sys, q, qd)
 
-    def observe(self, state: State) -> Float[Array, " nobs"]:
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
         return jnp.concatenate([state.q[2:], state.qd])
 
     def rewards(

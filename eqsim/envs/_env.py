@@ -1,109 +1,123 @@
+"""What an environment is: the interface that `rollout` and wrappers rely on."""
+
 import abc
+from collections.abc import Mapping
+from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .._errors import check_shape
-from .._loops import scan
 from ..model import State, System
 from ..pipelines import AbstractPipeline
+from ._options import ResetOptions
 
 
 class Timestep(eqx.Module):
-    """What a step reports.
+    """What a reset or a step reports.
 
     **Arguments:**
 
-    - `obs`: what an agent sees.
+    - `obs`: what an agent sees next.
     - `reward`: the sum of `terms`.
     - `terminated`: whether the task has ended, for good or bad.
-    - `truncated`: whether it was cut off; a time limit sets it, an environment does
-        not.
+    - `truncated`: whether it was cut off; a time limit sets it, a task does not.
     - `terms`: the reward, term by term.
+    - `first`: whether this is the beginning of an episode, and not what an action led
+        to. Only `reset` reports that, and `AutoReset` where it resets in a step of its
+        own.
+    - `final_obs`: below `AutoReset`, what the action led to, before any reset; equal to
+        `obs` unless an episode has ended.
+    - `descriptor`: below a skill-discovery wrapper, the features that tell skills apart.
     """
 
-    obs: Float[Array, " nobs"]
+    obs: Shaped[Array, "..."]
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
     terms: dict[str, Float[Array, ""]]
+    first: Bool[Array, ""]
+    final_obs: Shaped[Array, "..."] | None = None
+    descriptor: Float[Array, " ndescriptor"] | None = None
+
+    @property
+    def done(self) -> Bool[Array, ""]:
+        """Whether the episode is over, for whichever reason."""
+        return self.terminated | self.truncated
 
 
 class AbstractEnv(eqx.Module):
-    """A task: a robot, a pipeline, and what is observed, rewarded and ended.
+    """A robot that is stepped by actions: a task, or a wrapper around another
+    environment.
 
-    Subclasses supply `initial`, `observe`, `rewards` and `terminated`; `reset` and
-    `step` are written here, once. `substeps` time steps of `sys.dt` make one control
-    step.
+    Its state may be any PyTree; `physics` finds the robot's in it. New tasks derive from
+    `AbstractTask`, which writes `reset` and `step`.
     """
 
     sys: eqx.AbstractVar[System]
     pipeline: eqx.AbstractVar[AbstractPipeline]
-    substeps: eqx.AbstractVar[int]
-
-    @abc.abstractmethod
-    def initial(self, key: PRNGKeyArray) -> State:
-        """A random first state."""
-
-    @abc.abstractmethod
-    def observe(self, state: State) -> Float[Array, " nobs"]:
-        """What an agent sees of a state."""
-
-    @abc.abstractmethod
-    def rewards(
-        self, state: State, action: Float[Array, " nu"], new: State
-    ) -> dict[str, Float[Array, ""]]:
-        """The terms of the reward for going from `state` to `new`."""
-
-    @abc.abstractmethod
-    def terminated(self, state: State) -> Bool[Array, ""]:
-        """Whether the task ends in a state."""
 
     @property
+    @abc.abstractmethod
     def dt(self) -> Float[Array, ""]:
         """Duration of a control step, s."""
-        return self.sys.dt * self.substeps
 
-    def reset(self, key: PRNGKeyArray) -> tuple[State, Timestep]:
-        """A random first state, and what it looks like; all terms are zero."""
-        state = self.initial(key)
-        zero = jnp.zeros(self.sys.nu, state.q.dtype)
-        shapes = jax.eval_shape(self.rewards, state, zero, state)
-        terms = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
-        return state, self._report(state, terms)
+    @property
+    @abc.abstractmethod
+    def action_range(self) -> Float[Array, "nu 2"]:
+        """Lower and upper bound of each entry of an action; infinite without one."""
 
-    def step(self, state: State, action: Float[Array, " nu"]) -> tuple[State, Timestep]:
+    @abc.abstractmethod
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        """A random first state, and its report, in which all rewards are zero.
+
+        **Arguments:**
+
+        - `key`: of `jax.random.key`.
+        - `options`: where to start instead, see `ResetOptions`; a dictionary will do.
+
+        **Raises:** `ValueError` if the options have unknown names, wrong shapes, or are
+        of no use here.
+        """
+
+    @abc.abstractmethod
+    def step(
+        self, state: Any, action: Float[Array, " nu"]
+    ) -> tuple[Any, Timestep]:
         """One control step.
 
         **Arguments:**
 
         - `state`: from `reset` or an earlier step.
-        - `action`: `ctrl` of the actuators, held for the control step.
+        - `action`: held for the control step.
 
         **Returns:** the new state and its report.
 
-        **Raises:** `ValueError` if a shape is wrong.
+        **Raises:** `ValueError` if the action has a wrong shape, or if it is not finite
+        and its value is known, which it is not while JAX traces.
         """
-        check_shape("action", action, {"nu": self.sys.nu})
-        new = self.transition(state, action)
-        return new, self._report(new, self.rewards(state, action, new))
 
-    def transition(self, state: State, action: Float[Array, " nu"]) -> State:
-        """The state one control step later."""
-        step = lambda state, _: (self.pipeline.step(self.sys, state, action), None)
-        return scan(step, state, length=self.substeps)[0]
+    @abc.abstractmethod
+    def physics(self, state: Any) -> State:
+        """The state of the robot, out of that of the environment."""
 
-    def _report(self, state: State, terms: dict) -> Timestep:
-        total = jnp.sum(jnp.stack(list(terms.values())))
-        no = jnp.zeros((), bool)
-        return Timestep(self.observe(state), total, self.terminated(state), no, terms)
+
+def check_action(env: AbstractEnv, action: Any) -> None:
+    """Raises `ValueError` unless the action has the right shape and finite numbers."""
+    check_shape("action", action, {"nu": env.sys.nu})
+    if not isinstance(action, Tracer) and not bool(jnp.all(jnp.isfinite(action))):
+        raise ValueError(f"`action` is {action}: finite numbers are expected.")
 
 
 def perturbed(
-    key: PRNGKeyArray, q: Float[Array, " nq"], nv: int, q_noise: float, qd_noise: float
+    key: PRNGKeyArray, q: Float[Array, " nq"], nv: int, q_noise: Any, qd_noise: Any
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
     """Uniform noise on coordinates and normal noise on velocities at rest."""
     key_q, key_qd = jr.split(key)

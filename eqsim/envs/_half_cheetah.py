@@ -5,10 +5,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..model import State, System
 from ..pipelines import AbstractPipeline, Generalized
 from ._assets import gymnasium_model
-from ._env import AbstractEnv, perturbed
+from ._env import perturbed
+from ._task import AbstractTask
 
 
-class HalfCheetah(AbstractEnv):
+class HalfCheetah(AbstractTask):
     """A planar runner that is to run along x (Wawrzyński 2009).
 
     Model, observation, reward terms and reset noise are those of Gymnasium's
@@ -18,14 +19,14 @@ class HalfCheetah(AbstractEnv):
 
     - `sys`: the robot; by default Gymnasium's `half_cheetah.xml`.
     - `pipeline`: the physics.
-    - `substeps`: time steps per control step.
+    - `frame_skip`: time steps per control step.
     - `ctrl_weight`, `forward_weight`: weights of the reward.
     - `reset_noise`: scale of the noise of the first state.
     """
 
     sys: System
     pipeline: AbstractPipeline
-    substeps: int = eqx.field(static=True)
+    frame_skip: int = eqx.field(static=True)
     ctrl_weight: Float[Array, ""]
     forward_weight: Float[Array, ""]
     reset_noise: float = eqx.field(static=True)
@@ -34,14 +35,14 @@ class HalfCheetah(AbstractEnv):
         self,
         sys: System | None = None,
         pipeline: AbstractPipeline | None = None,
-        substeps: int = 5,
+        frame_skip: int = 5,
         ctrl_weight: float = 0.1,
         forward_weight: float = 1.0,
         reset_noise: float = 0.1,
     ):
         self.sys = gymnasium_model("half_cheetah.xml") if sys is None else sys
         self.pipeline = Generalized() if pipeline is None else pipeline
-        self.substeps = substeps
+        self.frame_skip = frame_skip
         self.ctrl_weight = jnp.asarray(ctrl_weight, float)
         self.forward_weight = jnp.asarray(forward_weight, float)
         self.reset_noise = reset_noise
@@ -51,7 +52,9 @@ class HalfCheetah(AbstractEnv):
         q, qd = perturbed(key, self.sys.joints.ref, self.sys.nv, noise, noise)
         return self.pipeline.init(self.sys, q, qd)
 
-    def observe(self, state: State) -> Float[Array, " nobs"]:
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
         return jnp.concatenate([state.q[1:], state.qd])
 
     def rewards(

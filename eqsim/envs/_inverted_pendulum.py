@@ -6,10 +6,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..model import State, System
 from ..pipelines import AbstractPipeline, Generalized
 from ._assets import gymnasium_model
-from ._env import AbstractEnv
+from ._task import AbstractTask
 
 
-class InvertedPendulum(AbstractEnv):
+class InvertedPendulum(AbstractTask):
     """A pole on a cart that is to be kept upright (Barto, Sutton and Anderson 1983).
 
     Model, observation, reward, termination and reset noise are those of Gymnasium's
@@ -19,25 +19,25 @@ class InvertedPendulum(AbstractEnv):
 
     - `sys`: the robot; by default Gymnasium's `inverted_pendulum.xml`.
     - `pipeline`: the physics.
-    - `substeps`: time steps per control step.
+    - `frame_skip`: time steps per control step.
     - `reset_noise`: scale of the noise of the first state.
     """
 
     sys: System
     pipeline: AbstractPipeline
-    substeps: int = eqx.field(static=True)
+    frame_skip: int = eqx.field(static=True)
     reset_noise: float = eqx.field(static=True)
 
     def __init__(
         self,
         sys: System | None = None,
         pipeline: AbstractPipeline | None = None,
-        substeps: int = 2,
+        frame_skip: int = 2,
         reset_noise: float = 0.01,
     ):
         self.sys = gymnasium_model("inverted_pendulum.xml") if sys is None else sys
         self.pipeline = Generalized() if pipeline is None else pipeline
-        self.substeps = substeps
+        self.frame_skip = frame_skip
         self.reset_noise = reset_noise
 
     def initial(self, key: PRNGKeyArray) -> State:
@@ -47,7 +47,9 @@ class InvertedPendulum(AbstractEnv):
         qd = jr.uniform(key_qd, (self.sys.nv,), ref.dtype, -noise, noise)
         return self.pipeline.init(self.sys, q, qd)
 
-    def observe(self, state: State) -> Float[Array, " nobs"]:
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
         return jnp.concatenate([state.q, state.qd])
 
     def rewards(

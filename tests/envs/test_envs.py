@@ -49,7 +49,7 @@ def test_reset(name):
     assert np.max(np.abs(state.q - env.sys.joints.ref)) <= noise
     assert timestep.reward == 0 and not timestep.terminated
     assert all(x == 0 for x in timestep.terms.values())
-    assert tree_allclose(timestep.obs, env.observe(state))
+    assert tree_allclose(timestep.obs, env.observe(state, jnp.zeros(env.sys.nu)))
     still, _ = reset_without_noise(name)
     assert np.array_equal(still.q, env.sys.joints.ref) and np.all(still.qd == 0)
 
@@ -101,11 +101,11 @@ def test_options_count():
     terms = env.rewards(at(env), jnp.ones(6), at(env, q0=0.1))
     assert float(terms["forward"]) == pytest.approx(0.2 / 0.05)
     assert float(terms["ctrl"]) == 0.0
-    assert float(eqsim.make("inverted_pendulum", substeps=5).dt) == pytest.approx(0.1)
+    assert float(eqsim.make("inverted_pendulum", frame_skip=5).dt) == pytest.approx(0.1)
 
 
-def test_substeps_are_steps():
-    env = eqsim.make("inverted_pendulum", substeps=3)
+def test_frame_skip_is_steps():
+    env = eqsim.make("inverted_pendulum", frame_skip=3)
     state = at(env, q1=0.1)
     action, expected = jnp.array([0.5]), state
     for _ in range(3):
@@ -119,8 +119,8 @@ def test_make():
     assert type(eqsim.make("ant", pipeline="generalized").pipeline) is type(pipeline)
     with pytest.raises(TypeError, match="`pipeline=Generalized\\(\\)`|'pipeline'"):
         eqsim.make("ant", pipeline=eqsim.Generalized)  # pyright: ignore
-    with pytest.raises(TypeError, match="no option 'substep'.*'substeps'"):
-        eqsim.make("ant", substep=3)
+    with pytest.raises(TypeError, match="no option 'frame_skp'.*'frame_skip'"):
+        eqsim.make("ant", frame_skp=3)
     with pytest.raises(ValueError, match="inverted_pendulum"):
         eqsim.make("inverted_pendulums")
     with pytest.raises(ValueError, match="generalized"):

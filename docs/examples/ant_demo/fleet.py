@@ -41,7 +41,7 @@ def throughput(ants: int, length: int, rounds: int) -> Throughput:
         env, fleet, states, run = _eqsim(ants, length)
         jax.block_until_ready(run(0))
         compile_seconds = time.perf_counter() - begin
-        other = _mujoco(fleet, states, length, env.substeps)
+        other = _mujoco(fleet, states, length, env.frame_skip)
         other(0)
         pairs = [
             (_seconds(run, seed), _seconds(other, seed))
@@ -49,7 +49,7 @@ def throughput(ants: int, length: int, rounds: int) -> Throughput:
         ]
     ours, theirs = (ants * length / min(column) for column in zip(*pairs, strict=True))
     cores = os.cpu_count() or 1
-    return Throughput(ants, length, env.substeps, cores, ours, theirs, compile_seconds)
+    return Throughput(ants, length, env.frame_skip, cores, ours, theirs, compile_seconds)
 
 
 def _eqsim(ants: int, length: int):
@@ -64,7 +64,7 @@ def _eqsim(ants: int, length: int):
         return eqx.tree_at(where, env, new)
 
     fleet = eqx.filter_vmap(heavier)(keys)
-    states, _ = eqx.filter_jit(eqx.filter_vmap(env.reset))(keys)
+    first = eqx.filter_jit(eqx.filter_vmap(env.reset))(keys)
     policy = lambda obs, key: jr.uniform(key, (env.sys.nu,), minval=-1.0)
     kept = lambda state, action, timestep: timestep.reward
 
@@ -74,12 +74,12 @@ def _eqsim(ants: int, length: int):
             policy,
             jr.split(jr.key(seed), ants),
             length,
-            state=states,
+            start=first,
             env_axes=eqx.if_array(0),
             collect=kept,
         )
 
-    return env, fleet, states, run
+    return env, fleet, first[0], run
 
 
 def _mujoco(fleet, states, length: int, substeps: int) -> Callable[[int], object]:

@@ -1,0 +1,57 @@
+"""Where an episode is to start, if not at random."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from .._errors import check_shape
+from ..model import System
+
+
+class ResetOptions(eqx.Module):
+    """What to start from. What is left out is drawn by the key.
+
+    **Arguments:**
+
+    - `q`: coordinates.
+    - `qd`: velocities.
+    - `sys`: the robot of this episode; for environments that have one per episode, such
+        as `DomainRandomization`.
+    - `context`: the numbers of the robot that differ between episodes, as one vector;
+        for the same environments.
+    """
+
+    q: Float[Array, " nq"] | None = None
+    qd: Float[Array, " nv"] | None = None
+    sys: System | None = None
+    context: Float[Array, " ncontext"] | None = None
+
+
+def reset_options(options: ResetOptions | Mapping[str, Any] | None) -> ResetOptions:
+    """Options out of a dictionary, or as they are.
+
+    **Raises:** `ValueError` if a name is unknown.
+    """
+    if isinstance(options, ResetOptions):
+        return options
+    known = [field.name for field in fields(ResetOptions)]
+    for name in options or {}:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ValueError(
+                f"There is no reset option {name!r}.{hint} Options: {', '.join(known)}."
+            )
+    return ResetOptions(**(options or {}))
+
+
+def check_start(sys: System, options: ResetOptions) -> None:
+    """Raises `ValueError` unless coordinates and velocities fit the robot."""
+    for name, size, count in (("q", "nq", sys.nq), ("qd", "nv", sys.nv)):
+        value = getattr(options, name)
+        if value is not None:
+            check_shape(f"options.{name}", value, {size: count})

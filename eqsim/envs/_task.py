@@ -1,0 +1,115 @@
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from .._loops import scan
+from ..model import State
+from ._env import AbstractEnv, check_action, Timestep
+from ._options import check_start, reset_options, ResetOptions
+
+
+class AbstractTask(AbstractEnv):
+    """A task: a robot, a pipeline, and what is observed, rewarded and ended.
+
+    Subclasses supply `initial`, `observe`, `rewards` and `terminated`; `reset` and
+    `step` are written here, once. `frame_skip` time steps of `sys.dt` make one control
+    step, in every pipeline. The state is that of the robot.
+    """
+
+    frame_skip: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def initial(self, key: PRNGKeyArray) -> State:
+        """A random first state."""
+
+    @abc.abstractmethod
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
+        """What an agent sees of a state.
+
+        **Arguments:**
+
+        - `action`: that is held in this state, on which forces depend; zero at a reset.
+        """
+
+    @abc.abstractmethod
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        """The terms of the reward for going from `state` to `new`."""
+
+    @abc.abstractmethod
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        """Whether the task ends in a state."""
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.sys.dt * self.frame_skip
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        actuators = self.sys.actuators
+        limited = jnp.asarray(actuators.ctrl_limited, bool)[:, None]
+        endless = jnp.asarray([-jnp.inf, jnp.inf], actuators.ctrl_range.dtype)
+        return jnp.where(limited, actuators.ctrl_range, endless[None])
+
+    def physics(self, state: State) -> State:
+        return state
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[State, Timestep]:
+        options = reset_options(options)
+        for name in ("sys", "context"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"`options.{name}`: the robot of `{type(self).__name__}` is the same in "
+                    "every episode. Wrap it in `eqsim.DomainRandomization`, or change "
+                    "`env.sys` with `eqx.tree_at`."
+                )
+        check_start(self.sys, options)
+        state = self.initial(key)
+        if options.q is not None or options.qd is not None:
+            q = state.q if options.q is None else options.q
+            qd = state.qd if options.qd is None else options.qd
+            state = self.pipeline.init(self.sys, q, qd)
+        return self.begin(state)
+
+    def begin(self, state: State) -> tuple[State, Timestep]:
+        """An episode that begins in a given state: that state and its report."""
+        rest = jnp.zeros(self.sys.nu, state.q.dtype)
+        shapes = jax.eval_shape(self.rewards, state, rest, state)
+        terms = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
+        return state, self._report(state, rest, terms, True)
+
+    def step(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> tuple[State, Timestep]:
+        check_action(self, action)
+        new = self.transition(state, action)
+        terms = self.rewards(state, action, new)
+        return new, self._report(new, action, terms, False)
+
+    def transition(self, state: State, action: Float[Array, " nu"]) -> State:
+        """The state one control step later."""
+        step = lambda state, _: (self.pipeline.step(self.sys, state, action), None)
+        return scan(step, state, length=self.frame_skip)[0]
+
+    def _report(self, state: State, action, terms: dict, first: bool) -> Timestep:
+        flag = lambda value: jnp.full((), value, bool)
+        return Timestep(
+            self.observe(state, action),
+            jnp.sum(jnp.stack(list(terms.values()))),
+            self.terminated(state),
+            flag(False),
+            terms,
+            flag(first),
+        )
