@@ -190,10 +190,15 @@ def _places(leaf, axis: int, rank: int) -> range:
 
 
 def _result(end: _Running) -> RESULTS:
-    out = _CODES[0]
-    for k, item in enumerate(_CODES[1:], 1):
-        out = RESULTS.where(end.code == k, item, out)
-    return out
+    def result(code):
+        out = _CODES[0]
+        for k, item in enumerate(_CODES[1:], 1):
+            out = RESULTS.where(code == k, item, out)
+        return out
+
+    for _ in range(end.code.ndim):
+        result = jax.vmap(result)
+    return result(end.code)
 
 
 def _raise_if_failed(end: _Running) -> None:
