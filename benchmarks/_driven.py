@@ -74,6 +74,13 @@ class Still(AbstractPipeline):
     def step(self, sys, state, ctrl, external=None) -> State:
         return state
 
+    def contacts(self, sys, state, ctrl, external=None):
+        found = Generalized().contacts(sys, state, ctrl, external)
+        return eqx.tree_at(lambda c: c.force, found, jnp.zeros_like(found.force))
+
+    def constraint_forces(self, sys, state, ctrl, external=None):
+        return jnp.zeros_like(state.qd)
+
 
 def controls_of(policy, sys: System, keys, length: int) -> Float[Array, "..."]:
     """The controls that `eqsim.rollout` takes: `(batch, length, nu)`.

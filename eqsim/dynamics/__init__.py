@@ -1,6 +1,10 @@
 """Forces and accelerations: one algorithm, one file."""
 
 from ._aba import aba as aba
+from ._centered import (
+    centered_inertias as centered_inertias,
+    centered_velocities as centered_velocities,
+)
 from ._crba import crba as crba
 from ._energy import (
     kinetic_energy as kinetic_energy,

@@ -6,7 +6,6 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
@@ -88,9 +87,7 @@ class AbstractEnv(eqx.Module):
         """
 
     @abc.abstractmethod
-    def step(
-        self, state: Any, action: Float[Array, " nu"]
-    ) -> tuple[Any, Timestep]:
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
         """One control step.
 
         **Arguments:**
@@ -114,12 +111,3 @@ def check_action(env: AbstractEnv, action: Any) -> None:
     check_shape("action", action, {"nu": env.sys.nu})
     if not isinstance(action, Tracer) and not bool(jnp.all(jnp.isfinite(action))):
         raise ValueError(f"`action` is {action}: finite numbers are expected.")
-
-
-def perturbed(
-    key: PRNGKeyArray, q: Float[Array, " nq"], nv: int, q_noise: Any, qd_noise: Any
-) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-    """Uniform noise on coordinates and normal noise on velocities at rest."""
-    key_q, key_qd = jr.split(key)
-    q = q + jr.uniform(key_q, q.shape, q.dtype, -q_noise, q_noise)
-    return q, qd_noise * jr.normal(key_qd, (nv,), q.dtype)

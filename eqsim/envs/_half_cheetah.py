@@ -3,66 +3,61 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..model import State, System
-from ..pipelines import AbstractPipeline, Generalized
-from ._assets import gymnasium_model
-from ._env import perturbed
+from ..model._fields import as_array
+from ..pipelines import AbstractPipeline
+from ._parts import model, normal_start, physics, square_cost
 from ._task import AbstractTask
 
 
 class HalfCheetah(AbstractTask):
     """A planar runner that is to run along x (Wawrzyński 2009).
 
-    Model, observation, reward terms and reset noise are those of Gymnasium's
-    `HalfCheetah-v5`. It never terminates.
+    Observation: coordinates without x (8), velocities (9); 17 numbers.
+
+    Reward: `forward`, the velocity of the torso along x (m/s), and `ctrl`, minus the sum
+    of the squares of the action; each weighted. It never terminates.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `half_cheetah.xml`.
-    - `pipeline`: the physics.
+    - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `ctrl_weight`, `forward_weight`: weights of the reward.
-    - `reset_noise`: scale of the noise of the first state.
+    - `forward_reward_weight`, `ctrl_cost_weight`: weights of the reward.
+    - `reset_noise_scale`: of the first state: half width of the uniform noise on
+        coordinates, standard deviation of the normal noise on velocities.
+    - `exclude_current_positions_from_observation`: whether x is left out.
+
+    ??? cite "Reference"
+        Wawrzyński, *A cat-like robot real-time learning to run*, 2009. Gymnasium:
+        `HalfCheetah-v5`.
     """
 
-    sys: System
-    pipeline: AbstractPipeline
-    frame_skip: int = eqx.field(static=True)
-    ctrl_weight: Float[Array, ""]
-    forward_weight: Float[Array, ""]
-    reset_noise: float = eqx.field(static=True)
-
-    def __init__(
-        self,
-        sys: System | None = None,
-        pipeline: AbstractPipeline | None = None,
-        frame_skip: int = 5,
-        ctrl_weight: float = 0.1,
-        forward_weight: float = 1.0,
-        reset_noise: float = 0.1,
-    ):
-        self.sys = gymnasium_model("half_cheetah.xml") if sys is None else sys
-        self.pipeline = Generalized() if pipeline is None else pipeline
-        self.frame_skip = frame_skip
-        self.ctrl_weight = jnp.asarray(ctrl_weight, float)
-        self.forward_weight = jnp.asarray(forward_weight, float)
-        self.reset_noise = reset_noise
+    sys: System = eqx.field(converter=model("half_cheetah.xml"), default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=5)
+    forward_reward_weight: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+    ctrl_cost_weight: Float[Array, ""] = eqx.field(converter=as_array, default=0.1)
+    reset_noise_scale: Float[Array, ""] = eqx.field(converter=as_array, default=0.1)
+    exclude_current_positions_from_observation: bool = eqx.field(
+        static=True, default=True
+    )
 
     def initial(self, key: PRNGKeyArray) -> State:
-        noise = self.reset_noise
-        q, qd = perturbed(key, self.sys.joints.ref, self.sys.nv, noise, noise)
-        return self.pipeline.init(self.sys, q, qd)
+        return normal_start(self, key, self.reset_noise_scale)
 
     def observe(
         self, state: State, action: Float[Array, " nu"]
     ) -> Float[Array, " nobs"]:
-        return jnp.concatenate([state.q[1:], state.qd])
+        skipped = 1 if self.exclude_current_positions_from_observation else 0
+        return jnp.concatenate([state.q[skipped:], state.qd])
 
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State
     ) -> dict[str, Float[Array, ""]]:
+        speed = (new.q[0] - state.q[0]) / self.dt
         return {
-            "forward": self.forward_weight * (new.q[0] - state.q[0]) / self.dt,
-            "ctrl": -self.ctrl_weight * jnp.sum(action**2),
+            "forward": self.forward_reward_weight * speed,
+            "ctrl": square_cost(self.ctrl_cost_weight, action),
         }
 
     def terminated(self, state: State) -> Bool[Array, ""]:

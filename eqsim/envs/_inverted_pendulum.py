@@ -1,51 +1,43 @@
 import equinox as eqx
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..model import State, System
-from ..pipelines import AbstractPipeline, Generalized
-from ._assets import gymnasium_model
+from ..model._fields import as_array
+from ..pipelines import AbstractPipeline
+from ._parts import finite, model, physics, uniform_start
 from ._task import AbstractTask
 
 
 class InvertedPendulum(AbstractTask):
-    """A pole on a cart that is to be kept upright (Barto, Sutton and Anderson 1983).
+    """A pole on a cart that is to be kept upright (Barto, Sutton, Anderson 1983).
 
-    Model, observation, reward, termination and reset noise are those of Gymnasium's
-    `InvertedPendulum-v5`.
+    Observation: position of the cart (m), angle of the pole (rad), and their velocities;
+    4 numbers.
+
+    Reward: `healthy`, 1 while the pole is upright: the state is finite and the angle at
+    most 0.2 rad. Otherwise the task ends.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `inverted_pendulum.xml`.
-    - `pipeline`: the physics.
+    - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `reset_noise`: scale of the noise of the first state.
+    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
+        velocities of the first state.
+
+    ??? cite "Reference"
+        Barto, Sutton, Anderson, *Neuronlike adaptive elements that can solve difficult
+        learning control problems*, 1983. Gymnasium: `InvertedPendulum-v5`.
     """
 
-    sys: System
-    pipeline: AbstractPipeline
-    frame_skip: int = eqx.field(static=True)
-    reset_noise: float = eqx.field(static=True)
-
-    def __init__(
-        self,
-        sys: System | None = None,
-        pipeline: AbstractPipeline | None = None,
-        frame_skip: int = 2,
-        reset_noise: float = 0.01,
-    ):
-        self.sys = gymnasium_model("inverted_pendulum.xml") if sys is None else sys
-        self.pipeline = Generalized() if pipeline is None else pipeline
-        self.frame_skip = frame_skip
-        self.reset_noise = reset_noise
+    sys: System = eqx.field(converter=model("inverted_pendulum.xml"), default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=2)
+    reset_noise_scale: Float[Array, ""] = eqx.field(converter=as_array, default=0.01)
 
     def initial(self, key: PRNGKeyArray) -> State:
-        ref, noise = self.sys.joints.ref, self.reset_noise
-        key_q, key_qd = jr.split(key)
-        q = ref + jr.uniform(key_q, ref.shape, ref.dtype, -noise, noise)
-        qd = jr.uniform(key_qd, (self.sys.nv,), ref.dtype, -noise, noise)
-        return self.pipeline.init(self.sys, q, qd)
+        return uniform_start(self, key, self.reset_noise_scale)
 
     def observe(
         self, state: State, action: Float[Array, " nu"]
@@ -55,10 +47,7 @@ class InvertedPendulum(AbstractTask):
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State
     ) -> dict[str, Float[Array, ""]]:
-        return {
-            "upright": jnp.where(self.terminated(new), 0.0, 1.0).astype(new.q.dtype)
-        }
+        return {"healthy": 1.0 - self.terminated(new).astype(new.q.dtype)}
 
     def terminated(self, state: State) -> Bool[Array, ""]:
-        finite = jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.qd))
-        return ~(finite & (jnp.abs(state.q[1]) <= 0.2))
+        return ~(finite(state) & (jnp.abs(state.q[1]) <= 0.2))

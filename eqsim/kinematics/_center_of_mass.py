@@ -102,14 +102,31 @@ def center(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> Vec3:
     return _total(place * sys.links.mass) * _inverse_mass(sys)
 
 
+def tree_centers(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> Vec3:
+    """For each link, the center of mass of all that hangs on its root link, `(nlink,
+    *batch)` (MuJoCo: `subtree_com` of `body_rootid`)."""
+    pose, roots = link_poses(nodes, fixed, kin), []
+    for link, parent in enumerate(sys.links.parents):
+        roots.append(link if parent < 0 else roots[parent])
+    place = pose.pos + (pose.rot @ vec3(sys.links.com))
+    mass = sys.links.mass + jnp.zeros_like(place.x)
+    total = accumulate(_Moments(mass, place * mass), roots, sys.nlink)
+    mass, moment = take(total, roots)
+    some, own = mass > 0.0, take(place, roots)
+    inverse = 1.0 / jnp.where(some, mass, 1.0)
+    mean = moment * inverse
+    return Vec3(*(jnp.where(some, a, b) for a, b in zip(mean, own, strict=True)))
+
+
 class _Moments(NamedTuple):
-    """Mass, and first moment about the origin of the tree, `(nnode, *batch)`."""
+    """Mass and first moment."""
 
     mass: Any
     moment: Vec3
 
 
 def _node_moments(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> _Moments:
+    """Of each node, about the origin of its tree, `(nnode, *batch)`."""
     moving = [i for i, node in enumerate(nodes.link_nodes) if node >= 0]
     carrier = [nodes.link_nodes[i] for i in moving]
     pose = take(link_poses(nodes, fixed, kin), moving)

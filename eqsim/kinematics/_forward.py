@@ -260,3 +260,14 @@ def link_poses(tree: Tree, fixed: Frames, kin: Kinematics) -> Pose:
     world = identity_pose(1, kin.pose.pos.x)
     carrier = concatenate([world, kin.pose])
     return take(carrier, [node + 1 for node in tree.link_nodes]) @ fixed.link
+
+
+def link_motions(tree: Tree, kin: Kinematics, qd) -> tuple[Motion, Vec3]:
+    """Velocities of all links about the origins of their trees, and these origins."""
+    velocity = descend(tree, joint_motion(tree, kin, qd))
+    # Row 0 is the world, on which links without joints stand.
+    zero = jnp.zeros_like(velocity.ang.x[:1])
+    still = Vec3(zero, zero, zero)
+    carrier = [node + 1 for node in tree.link_nodes]
+    moving = take(concatenate([Motion(still, still), velocity]), carrier)
+    return moving, take(concatenate([still, kin.origin]), carrier)

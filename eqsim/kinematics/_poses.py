@@ -6,10 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..model import check_state, concatenate, System, take, tree
-from ..spatial import Motion, stack, Vec3
-from ._forward import frames, joint_motion, kinematics, link_poses
-from ._recursion import descend
+from ..model import check_state, System, tree
+from ..spatial import stack
+from ._forward import frames, kinematics, link_motions, link_poses
 
 
 class LinkPoses(NamedTuple):
@@ -88,15 +87,9 @@ def _forward_velocity_fn(sys, q, qd):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
-    velocity = descend(nodes, joint_motion(nodes, kin, qd))
-    # Row 0 is the world, on which links without joints stand.
-    zero = jnp.zeros_like(velocity.ang.x[:1])
-    still = Vec3(zero, zero, zero)
-    carrier = [node + 1 for node in nodes.link_nodes]
-    moving = take(concatenate([Motion(still, still), velocity]), carrier)
-    origin = take(concatenate([still, kin.origin]), carrier)
+    motion, origin = link_motions(nodes, kin, qd)
     pose = link_poses(nodes, fixed, kin)
-    return stack(moving.ang), stack(moving.at(pose.pos - origin))
+    return stack(motion.ang), stack(motion.at(pose.pos - origin))
 
 
 _forward = batch_last(_forward_fn)

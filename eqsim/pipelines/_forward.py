@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from .._staging import stage
-from ..contact._active import combine, forces, layout, residuals
+from ..contact._active import combine, forces, layout, residuals, Values
 from ..contact._detect import ContactPoints, detect
 from ..contact._newton import constrained, Problem, Solution, Structure
 from ..contact._parameters import (
@@ -157,13 +157,24 @@ def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
     return points, Rows(anchored, moving, *limits)
 
 
-def contact_forces(structure: Structure, now: Forward) -> Vec3:
+def row_forces(sys: System, now: Forward) -> Values:
+    """The forces of all rows at the solution."""
+    nodes, where, _ = structure(sys)
+    qdd, piece = now.solution
+    motion = descend(nodes, joint_motion(nodes, now.kin, qdd))
+    rows = now.problem.rows
+    return forces(rows, piece, residuals(where, rows, motion, qdd))
+
+
+def contact_forces(sys: System, now: Forward) -> Vec3:
     """Force on the second shape of each contact point, in the world."""
-    tree, where, _ = structure
-    rows, (qdd, piece) = now.problem.rows, now.solution
-    motion = descend(tree, joint_motion(tree, now.kin, qdd))
-    row_forces = forces(rows, piece, residuals(where, rows, motion, qdd))
+    rows, force, signs = (
+        now.problem.rows,
+        row_forces(sys, now),
+        structure(sys).where.signs,
+    )
     # Rows of contacts with the world count the moving shape, which may be the first.
-    signs = jnp.asarray(where.signs, qdd.dtype).reshape(-1, *(1 for _ in qdd.shape[1:]))
-    anchored = combine(rows.anchored, row_forces.anchored) * signs
-    return concatenate([anchored, combine(rows.moving, row_forces.moving)])
+    qdd = now.solution.qdd
+    signs = jnp.asarray(signs, qdd.dtype).reshape(-1, *(1 for _ in qdd.shape[1:]))
+    anchored = combine(rows.anchored, force.anchored) * signs
+    return concatenate([anchored, combine(rows.moving, force.moving)])

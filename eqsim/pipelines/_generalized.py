@@ -9,7 +9,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from ..contact._plan import contact_plan
+from ..contact._active import generalized
 from ..dynamics._actuation import next_activation
 from ..dynamics._articulated import factor, project, solve
 from ..kinematics._forward import joint_motion
@@ -26,28 +26,17 @@ from ..model import (
 )
 from ..model._fields import as_array
 from ..spatial import rotation_rate, stack, Vec3
-from ._forward import Constants, contact_forces, derive, Forward, forward, structure
+from ._contacts import Contacts, report
+from ._forward import (
+    Constants,
+    contact_forces,
+    derive,
+    Forward,
+    forward,
+    row_forces,
+    structure,
+)
 from ._pipeline import AbstractPipeline, check_input, first_state
-
-
-class Contacts(eqx.Module):
-    r"""All points that could touch, whether or not they do.
-
-    **Arguments:**
-
-    - `geoms`: the two shapes of each point.
-    - `dist`: distance of the surfaces, m; negative in penetration.
-    - `pos`: halfway between the surfaces, in the world, m.
-    - `frame`: rows are the normal, from the first shape to the second, and the two
-        friction axes, in the world.
-    - `force`: on the second shape, in the world, N; zero where there is no contact.
-    """
-
-    geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)
-    dist: Float[Array, " ncon"]
-    pos: Float[Array, "ncon 3"]
-    frame: Float[Array, "ncon 3 3"]
-    force: Float[Array, "ncon 3"]
 
 
 class Generalized(AbstractPipeline):
@@ -114,15 +103,17 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Contacts:
-        """Where shapes touch, and with what force."""
-        plan = contact_plan(sys)
-        geoms = tuple(plan.pairs[pair][:2] for pair in plan.point_pairs)
-        if not geoms:
-            none = jnp.zeros((0, 3), state.q.dtype)
-            return Contacts(geoms, none[:, 0], none, jnp.zeros((0, 3, 3)), none)
-        return Contacts(
-            geoms, *_contacts(*_arguments(self, sys, state, ctrl, external))
-        )
+        arguments = _arguments(self, sys, state, ctrl, external)
+        return report(sys, state.q.dtype, lambda: _contacts(*arguments))
+
+    def constraint_forces(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        return _constraint_forces(*_arguments(self, sys, state, ctrl, external))
 
 
 def _check_smoothing(smoothing) -> None:
@@ -160,14 +151,27 @@ def _step_fn(sys, constants, *state_and_input):
 def _contacts_fn(sys, constants, *state_and_input):
     first = full_batch(state_and_input, sys, constants)
     now = forward(sys, constants, *first)
-    points, force = now.points, contact_forces(structure(sys), now)
+    points, force = now.points, contact_forces(sys, now)
     assert points is not None, "contacts() has returned before if there are none"
     rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
     return points.dist, stack(points.pos), jnp.stack(rows, axis=1), stack(force)
 
 
+def _constraint_forces_fn(sys, constants, *state_and_input):
+    q, *rest = full_batch(state_and_input, sys, constants)
+    now = forward(sys, constants, q, *rest)
+    nodes, where, nv = structure(sys)
+    push = generalized(nodes, where, now.problem.rows, row_forces(sys, now), nv)
+    on_nodes, total = push
+    total = jnp.zeros((nv, *q.shape[1:]), q.dtype) if total is None else total
+    if on_nodes is None:
+        return total
+    return total + project(nodes, now.kin, ascend(nodes, on_nodes))
+
+
 _derive = batch_last(_derive_fn)
 _contacts = batch_last(_contacts_fn)
+_constraint_forces = batch_last(_constraint_forces_fn)
 _acceleration = batch_last(_acceleration_fn)
 _step = batch_last(_step_fn)
 

@@ -216,11 +216,12 @@ def _ball_limits(sys: System, tree: Tree, group: Group, q, h, share):
 
 
 class Blocks(NamedTuple):
-    """Impulses on the links of a group, about their centres of mass, and the new rates
-    of their joints, axis by axis."""
+    """Impulses on the links of a group, about their centres of mass; the new rates of
+    their joints, and the impulses of limits and dry friction, axis by axis."""
 
     impulse: Force
     rates: list
+    held: list
 
 
 def solve_blocks(
@@ -243,8 +244,8 @@ def solve_blocks(
     factor = free_factor(_together(group, bodies, mobility, compliance))
     response = [_impulse(factor, axis) for axis in axes]
     back = _impulse(factor, wanted)
-    rates = _rates(*_system(axes, response, back, numbers), numbers)
-    return Blocks(_sum(response, back, rates, numbers.rate), rates)
+    rates, held = _rates(*_system(axes, response, back, numbers), numbers)
+    return Blocks(_sum(response, back, rates, numbers.rate), rates, held)
 
 
 @stage
@@ -306,10 +307,13 @@ def _impulse(factor: FreeFactor, motion: Motion) -> Force:
 
 
 @stage
-def _rates(matrix: list[list], load: list, numbers: JointNumbers) -> list:
-    """Solves for the rates, with limits and dry friction."""
+def _rates(matrix: list[list], load: list, numbers: JointNumbers) -> tuple[list, list]:
+    """Solves for the rates, with limits and dry friction; their impulses come second,
+    None where there is neither."""
     factor = _decompose(matrix)
     rates = _substitute(factor, load)
+    n = len(rates)
+    turned: list[Any] = [None] * n
     for axis, largest in numbers.balls:
         direction = _substitute(factor, axis)
         excess = sum(a * r for a, r in zip(axis, rates, strict=True)) - largest
@@ -320,9 +324,13 @@ def _rates(matrix: list[list], load: list, numbers: JointNumbers) -> list:
             some, jnp.maximum(excess, 0.0) / jnp.where(some, along, 1.0), 0.0
         )
         rates = [r - push * d for r, d in zip(rates, direction, strict=True)]
-        load = [x - push * a for x, a in zip(load, axis, strict=True)]
+        pushes = [-push * a for a in axis]
+        load = [x + p for x, p in zip(load, pushes, strict=True)]
+        turned = [
+            p if t is None else t + p for t, p in zip(turned, pushes, strict=True)
+        ]
     bounded = [x for x in [*numbers.lower, *numbers.dry] if x is not None]
-    n = len(rates)
+    held = list(turned)
     for _ in range(_SWEEPS if n > 1 else 1):
         if not bounded:
             break
@@ -330,14 +338,18 @@ def _rates(matrix: list[list], load: list, numbers: JointNumbers) -> list:
             others = (
                 matrix[max(i, j)][min(i, j)] * rates[j] for j in range(n) if j != i
             )
-            force = load[i] - sum(others)
+            force, own = load[i] - sum(others), turned[i]
             if numbers.dry[i] is not None:
-                force = force - jnp.clip(force, -numbers.dry[i], numbers.dry[i])
+                rub = -jnp.clip(force, -numbers.dry[i], numbers.dry[i])
+                force, own = force + rub, rub if own is None else own + rub
             rate = force / matrix[i][i]
             if numbers.lower[i] is not None:
-                rate = jnp.clip(rate, numbers.lower[i], numbers.upper[i])
-            rates[i] = rate
-    return rates
+                free = rate
+                rate = jnp.clip(free, numbers.lower[i], numbers.upper[i])
+                stop = (rate - free) * matrix[i][i]
+                own = stop if own is None else own + stop
+            rates[i], held[i] = rate, own
+    return rates, held
 
 
 def _decompose(matrix: list[list]):

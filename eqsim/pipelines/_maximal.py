@@ -1,7 +1,6 @@
 """What `Spring` and `Positional` share: a step in maximal coordinates."""
 
 import abc
-from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,27 +10,12 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
 from .._staging import stage
-from ..contact._detect import detect
-from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
 from ..contact._plan import contact_plan
 from ..dynamics._actuation import actuation, next_activation
-from ..dynamics._articulated import factor, solve
-from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
-from ..dynamics._passive import (
-    at_centers,
-    compensation_forces,
-    fluid_forces,
-    spring_forces,
-)
-from ..kinematics._forward import (
-    Frames,
-    frames,
-    joint_motion,
-    Kinematics,
-    kinematics,
-)
-from ..kinematics._manifold import advance
-from ..kinematics._recursion import descend
+from ..dynamics._articulated import project
+from ..dynamics._passive import spring_forces
+from ..kinematics._forward import kinematics
+from ..kinematics._recursion import ascend
 from ..model import (
     accumulate,
     check_finite,
@@ -43,76 +27,15 @@ from ..model import (
     Tree,
     tree,
 )
-from ..spatial import Force, Motion, stack, Vec3, vec3
-from ._bodies import (
-    Bodies,
-    body_numbers,
-    BodyNumbers,
-    layout,
-    place_bodies,
-    small_rotation,
-    to_nodes,
-)
+from ..spatial import Force, force_at, stack, Vec3
+from ._bodies import Bodies, BodyNumbers, layout
 from ._checks import check_model, check_numbers
+from ._contacts import Contacts, report
 from ._groups import Group, group_dofs, groups
-from ._links import joint_errors, Place, place
+from ._links import joint_errors
 from ._pipeline import AbstractPipeline, check_input, first_state
-from ._touch import sides, Touch, touch
-
-
-class Constants(NamedTuple):
-    """What a step needs of a `System` and that does not depend on the state."""
-
-    frames: Frames
-    nodes: NodeBodies
-    bodies: BodyNumbers
-    geoms: GeomFrames
-    friction: Friction | None
-
-
-class World(NamedTuple):
-    """What stays as it is during the substeps of a step.
-
-    - `sys`: the robot, with the substep as its time step.
-    - `h`: the substep.
-    - `origin`: of the tree of each body, in the world.
-    - `load`: force and torque on each body at its centre of mass: weight, what carries
-        it, the medium, external forces.
-    - `contacts`: what could touch.
-    """
-
-    sys: System
-    constants: Constants
-    h: Any
-    origin: Vec3
-    load: Force
-    contacts: Touch | None
-
-    @property
-    def tree(self) -> Tree:
-        return tree(self.sys)
-
-    @property
-    def ends(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The two bodies of each possible contact."""
-        return sides(layout(self.tree), contact_plan(self.sys))
-
-    def place(self, group: Group, bodies: Bodies, q) -> Place:
-        """Where the joints at coordinates `q` put the links of a group."""
-        frames, numbers = self.constants.frames, self.constants.bodies
-        where = group, bodies, self.origin
-        return place(self.sys, self.tree, frames, numbers, *where, q)
-
-
-class Moving(NamedTuple):
-    """What changes from substep to substep: the bodies, and beside them the coordinates
-    and velocities of the joints, which armature, actuators, springs and limits read.
-    The error of a joint is how far these two descriptions are apart."""
-
-    bodies: Bodies
-    q: Any
-    qd: Any
-    act: Any
+from ._projection import project_bodies
+from ._world import begin, Constants, derive, Impulses, Moving, push, World
 
 
 class AbstractMaximal(AbstractPipeline):
@@ -128,7 +51,7 @@ class AbstractMaximal(AbstractPipeline):
     substeps: eqx.AbstractVar[int]
 
     @abc.abstractmethod
-    def substep(self, world: World, now: Moving, tau: Array) -> Moving:
+    def substep(self, world: World, now: Moving, tau: Array) -> tuple[Moving, Impulses]:
         """One substep, with batch axes last.
 
         **Arguments:**
@@ -159,6 +82,35 @@ class AbstractMaximal(AbstractPipeline):
         q, qd, act = _step(*_arguments(self, sys, state, ctrl, external))
         return State(q, qd, act if sys.na else state.act, state.aux)
 
+    def contacts(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Contacts:
+        """Where shapes touch in a state, and with what force: the impulse of the first
+        substep from there, over its duration.
+
+        **Arguments:** as of `step`.
+        """
+        arguments = _arguments(self, sys, state, ctrl, external)
+        return report(sys, state.q.dtype, lambda: _contacts(*arguments))
+
+    def constraint_forces(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        """Joint forces of contacts, joint limits and dry friction in a state, N m and
+        N: their impulses in the first substep from there, over its duration.
+
+        **Arguments:** as of `step`.
+        """
+        return _constraint_forces(*_arguments(self, sys, state, ctrl, external))
+
     def joint_drift(
         self,
         sys: System,
@@ -181,133 +133,83 @@ def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, exter
     return kept, sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
 
 
-def _derive_fn(sys: System) -> Constants:
-    plan, nodes = contact_plan(sys), tree(sys)
-    fixed = frames(sys, nodes)
-    lumped = node_bodies(sys, nodes, fixed)
-    return Constants(
-        fixed,
-        lumped,
-        body_numbers(nodes, lumped),
-        geom_frames(sys, fixed),
-        contact_friction(sys, plan) if plan.size else None,
-    )
-
-
 def _step_fn(pipeline, sys: System, constants: Constants, *state_and_input):
-    q, qd, act, ctrl, external = full_batch(state_and_input, sys, constants, pipeline)
-    world, end = _advance(pipeline, sys, constants, q, qd, act, ctrl, external)
-    return *_project(world, end), end.act
+    first = full_batch(state_and_input, sys, constants, pipeline)
+    world, end = _advance(pipeline, sys, constants, *first)
+    return *project_bodies(sys, constants, world.origin, end), end.act
+
+
+def _contacts_fn(pipeline, sys: System, constants: Constants, *state_and_input):
+    first = full_batch(state_and_input, sys, constants, pipeline)
+    world, now, ctrl = begin(pipeline.substeps, sys, constants, *first)
+    force, points = _substep(pipeline, world, now, ctrl)[1].points, world.points
+    assert force is not None and points is not None, "`report` asks only if there are"
+    rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
+    force = stack(force * (1.0 / world.h))
+    return points.dist, stack(points.pos), jnp.stack(rows, axis=1), force
+
+
+def _constraint_forces_fn(pipeline, sys, constants, *state_and_input):
+    first = full_batch(state_and_input, sys, constants, pipeline)
+    world, now, ctrl = begin(pipeline.substeps, sys, constants, *first)
+    impulses = _substep(pipeline, world, now, ctrl)[1]
+    total, nodes = impulses.joints, tree(sys)
+    if impulses.points is not None and world.points is not None:
+        kin = kinematics(sys, nodes, constants.frames, first[0])
+        pushed = _on_nodes(sys, nodes, kin, world.points.pos, impulses.points)
+        total = total + project(nodes, kin, ascend(nodes, pushed))
+    return total / world.h
+
+
+@stage
+def _on_nodes(sys: System, nodes: Tree, kin, pos: Vec3, impulse: Vec3) -> Force:
+    """Impulses at points, about the origins of the trees that they act on."""
+    parts, where = [], []
+    for side, own in zip(zip(*contact_plan(sys).nodes), (-impulse, impulse)):
+        moved = [k for k, node in enumerate(side) if node >= 0]
+        on = [side[k] for k in moved]
+        where += on
+        arm = take(pos, moved) - take(kin.origin, on)
+        parts.append(force_at(arm, take(own, moved)))
+    return accumulate(concatenate(parts), where, nodes.size)
 
 
 def _drift_fn(pipeline, sys: System, constants: Constants, *state_and_input):
-    q, qd, act, ctrl, external = full_batch(state_and_input, sys, constants, pipeline)
-    world, end = _advance(pipeline, sys, constants, q, qd, act, ctrl, external)
+    first = full_batch(state_and_input, sys, constants, pipeline)
+    world, end = _advance(pipeline, sys, constants, *first)
     nodes, links, errors = tree(sys), [], []
     for group in groups(nodes, False)[0]:
         at = world.place(group, end.bodies, end.q)
         errors.append(joint_errors(constants.bodies, group, end.bodies, at))
         links += [nodes.links[layout(nodes).nodes[body]] for body in group.bodies]
     if not links:
-        return jnp.zeros((sys.nlink, 6, *q.shape[1:]), q.dtype)
+        return jnp.zeros((sys.nlink, 6, *end.q.shape[1:]), end.q.dtype)
     error = accumulate(concatenate(errors), links, sys.nlink)
     return jnp.concatenate([stack(error.ang), stack(error.lin)], axis=1)
 
 
-_derive = batch_last(_derive_fn)
+_derive = batch_last(derive)
 _step = batch_last(_step_fn)
+_contacts = batch_last(_contacts_fn)
+_constraint_forces = batch_last(_constraint_forces_fn)
 _drift = batch_last(_drift_fn)
 
 
-def _advance(
-    pipeline: AbstractMaximal,
-    sys: System,
-    constants: Constants,
-    q,
-    qd,
-    act,
-    ctrl,
-    external,
-) -> tuple[World, Moving]:
-    """All substeps of a step."""
-    nodes = tree(sys)
-    kin = kinematics(sys, nodes, constants.frames, q)
-    velocity = descend(nodes, joint_motion(nodes, kin, qd))
-    bodies = place_bodies(nodes, constants.bodies, kin, velocity)
-    origin = take(kin.origin, layout(nodes).nodes)
-    load = _load(sys, nodes, constants, kin, velocity, external, bodies.com)
-    contacts = _contacts(sys, nodes, constants, kin, bodies, origin)
-    h = sys.dt[None] / pipeline.substeps
-    small = eqx.tree_at(lambda s: s.dt, sys, sys.dt / pipeline.substeps)
-    world = World(small, constants, h, origin, load, contacts)
-
-    def one(now: Moving, _):
-        drive = actuation(small, now.q, now.qd, now.act, ctrl)
-        tau = drive.tau + spring_forces(small, now.q)
-        pushed = now._replace(bodies=_push(world, now, tau))
-        later = pipeline.substep(world, pushed, tau)
-        act = next_activation(small, now.act, drive.act_rate, small.dt)
-        return later._replace(act=act), None
-
-    batch = lambda x: jnp.broadcast_to(x, (x.shape[0], *q.shape[1:]))
-    bodies = jtu.tree_map(batch, bodies)
-    return world, lax.scan(one, Moving(bodies, q, qd, act), length=pipeline.substeps)[0]
+def _substep(pipeline: AbstractMaximal, world: World, now: Moving, ctrl):
+    small = world.sys
+    drive = actuation(small, now.q, now.qd, now.act, ctrl)
+    tau = drive.tau + spring_forces(small, now.q)
+    pushed = now._replace(bodies=push(world, now, tau))
+    later, impulses = pipeline.substep(world, pushed, tau)
+    act = next_activation(small, now.act, drive.act_rate, small.dt)
+    return later._replace(act=act), impulses
 
 
-def _load(sys, nodes: Tree, constants, kin, velocity, external, com: Vec3) -> Force:
-    """Forces that are held for a step, at the centres of mass of the bodies."""
-    fixed = constants.frames
-    force = compensation_forces(sys, nodes, fixed, kin)
-    if sys.has_fluid:
-        force = force + fluid_forces(sys, nodes, fixed, kin, velocity)
-    if external is not None:
-        torque, push = vec3(external[:, :3]), vec3(external[:, 3:])
-        force = force + at_centers(sys, nodes, fixed, kin, push, torque)
-    return _to_bodies(sys, nodes, constants.bodies, force, com)
-
-
-@stage
-def _to_bodies(sys: System, nodes: Tree, numbers: BodyNumbers, force, com) -> Force:
-    ang, lin = take(force, layout(nodes).nodes)
-    weight = Vec3(*(sys.gravity[k][None] * numbers.mass for k in range(3)))
-    return Force(ang - (com ^ lin), lin + weight)
-
-
-def _contacts(sys, nodes: Tree, constants, kin: Kinematics, bodies, origin):
-    plan = contact_plan(sys)
-    if not plan.size:
-        return None
-    carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
-    points = detect(sys, plan, constants.geoms, kin, carriers)
-    ends = sides(layout(nodes), plan)
-    return touch(sys, plan, ends, bodies, origin, points, constants.friction)
-
-
-def _push(world: World, now: Moving, tau) -> Bodies:
-    """Velocities after the loads of a substep, and what acts along free joints."""
-    free = _free_forces(world.sys, world.tree, world.constants.bodies, now, tau)
-    return _fall(world.constants.bodies, now.bodies, world.load + free, world.h)
-
-
-@stage
-def _free_forces(sys: System, nodes: Tree, numbers, now: Moving, tau) -> Force:
-    n = nodes.num_free
-    index = [layout(nodes).index[node] for node in range(n)]
-    tau = tau - sys.joints.damping * now.qd
-    column = lambda k: take(tau, [dof + k for dof in nodes.dofs[:n]])
-    rot, com = take((now.bodies.rot, numbers.com), index)
-    push = Vec3(column(0), column(1), column(2))
-    torque = (rot @ Vec3(column(3), column(4), column(5))) - ((rot @ com) ^ push)
-    return accumulate(Force(torque, push), index, len(layout(nodes).nodes))
-
-
-@stage
-def _fall(numbers: BodyNumbers, bodies: Bodies, load: Force, h) -> Bodies:
-    rot = bodies.rot
-    turn = rot @ (numbers.inverse_inertia @ (rot.T @ load.ang))
-    ang = bodies.velocity.ang + (turn * h)
-    lin = bodies.velocity.lin + (load.lin * (h * numbers.inverse_mass))
-    return bodies._replace(velocity=Motion(ang, lin))
+def _advance(pipeline: AbstractMaximal, *arguments) -> tuple[World, Moving]:
+    """All substeps of a step; the arguments are those of `begin`."""
+    world, first, ctrl = begin(pipeline.substeps, *arguments)
+    one = lambda now, _: (_substep(pipeline, world, now, ctrl)[0], None)
+    return world, lax.scan(one, first, length=pipeline.substeps)[0]
 
 
 @stage
@@ -331,6 +233,24 @@ def all_rates(nodes: Tree, parts: list, bodies: Bodies, numbers: BodyNumbers):
     return take(rows, sorted(range(len(dofs)), key=dofs.__getitem__))
 
 
+@stage
+def all_impulses(sys: System, nodes: Tree, parts: list, like):
+    """Impulses of limits and dry friction along all joints, in the order of `qd` and in
+    the shape of `like`.
+
+    **Arguments:**
+
+    - `parts`: groups and their impulses, axis by axis, None where there is neither.
+    """
+    found, dofs = [like[:0]], []
+    for group, held in parts:
+        for axes, impulse in zip(group.axes, held, strict=True):
+            if impulse is not None:
+                found.append(impulse)
+                dofs += [nodes.dofs[node] for node in axes.nodes]
+    return accumulate(concatenate(found), dofs, sys.nv)
+
+
 def total(impulses: list[Force]) -> Force:
     """The sum of impulses on all bodies."""
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *impulses)
@@ -350,39 +270,3 @@ def between(group: Group, bodies: Bodies, impulse: Force) -> Force:
     push = take(impulse, kept)
     back = Force(push.ang + (arm ^ push.lin), push.lin)
     return own - accumulate(back, parents, n)
-
-
-def _project(world: World, end: Moving):
-    """The coordinates and velocities that are nearest to what the bodies do.
-
-    With $M$ the joint-space matrix and $J_b$ the Jacobians of the bodies, one step of
-    Gauss-Newton from the kept coordinates, $M \\delta = \\sum_b J_b^T I_b e_b$ with the
-    displacements $e_b$, and $M \\dot q = \\sum_b J_b^T I_b V_b + A \\dot q_\\mathrm{kept}$
-    with the armature $A$: the least squares in which bodies count by their masses. They
-    leave momentum as it is, but for the small change of coordinates between them.
-    """
-    sys, nodes, constants = world.sys, world.tree, world.constants
-    kin = kinematics(sys, nodes, constants.frames, end.q)
-    inertia = node_inertias(constants.nodes, kin)
-    armature = sys.joints.armature + jnp.zeros_like(end.qd)
-    factored = factor(nodes, kin, inertia, armature)
-    error, motion = _momenta(
-        nodes, constants.bodies, kin, inertia, world.origin, end.bodies
-    )
-    change, _ = solve(nodes, kin, factored, jnp.zeros_like(end.qd), error)
-    qd, _ = solve(nodes, kin, factored, armature * end.qd, motion)
-    return advance(sys.joints.kinds, end.q, change), qd
-
-
-@stage
-def _momenta(nodes, numbers, kin: Kinematics, inertia, origin, bodies: Bodies):
-    """Inertia times displacement, and momentum, of each node about its tree's origin."""
-    which = layout(nodes).nodes
-    pose, arm, here, own = take((kin.pose, kin.arm, kin.origin, inertia), which)
-    com = arm + (pose.rot @ numbers.com)
-    shift = (bodies.com + (origin - here)) - com
-    ang = small_rotation(bodies.rot, pose.rot)
-    error = own @ Motion(ang, shift - (ang ^ com))
-    spin, lin = bodies.velocity
-    motion = own @ Motion(spin, lin - (spin ^ com))
-    return to_nodes(nodes, error), to_nodes(nodes, motion)

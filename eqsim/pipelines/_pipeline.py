@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from .._errors import check_shape
 from ..model import check_state, State, System
+from ._contacts import Contacts
 
 
 class AbstractPipeline(eqx.Module):
@@ -36,6 +37,33 @@ class AbstractPipeline(eqx.Module):
         - `ctrl`: input of the actuators.
         - `external`: torque (N m) and force (N) on each link at its centre of mass, in
             world axes.
+        """
+
+    @abc.abstractmethod
+    def contacts(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Contacts:
+        """Where shapes touch in a state, and with what force.
+
+        **Arguments:** as of `step`.
+        """
+
+    @abc.abstractmethod
+    def constraint_forces(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        """Joint forces of contacts, joint limits and dry friction in a state (MuJoCo:
+        `qfrc_constraint`), N m and N.
+
+        **Arguments:** as of `step`.
         """
 
 

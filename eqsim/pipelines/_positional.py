@@ -14,15 +14,9 @@ from ._links import (
     joint_numbers,
     solve_blocks,
 )
-from ._maximal import (
-    AbstractMaximal,
-    all_rates,
-    between,
-    Moving,
-    total,
-    World,
-)
-from ._touch import approach, bounce, push_apart, rebound, Touch
+from ._maximal import AbstractMaximal, all_impulses, all_rates, between, total
+from ._touch import approach, bounce, in_world, push_apart, rebound, Touch
+from ._world import Impulses, Moving, World
 
 
 class Positional(AbstractMaximal):
@@ -77,7 +71,7 @@ class Positional(AbstractMaximal):
     def __check_init__(self):
         check_substeps(self.substeps)
 
-    def substep(self, world: World, now: Moving, tau) -> Moving:
+    def substep(self, world: World, now: Moving, tau) -> tuple[Moving, Impulses]:
         sys, h = world.sys, world.h
         nodes, numbers = world.tree, world.constants.bodies
         bodies = drift(numbers, now.bodies, h)
@@ -87,7 +81,7 @@ class Positional(AbstractMaximal):
         soft = tuple(
             x[None] / (h * h) for x in (self.compliance, self.angular_compliance)
         )
-        rates = []
+        rates, held, pushed = [], [], None
         for level in groups(nodes, True):
             parts = []
             for group in level:
@@ -101,22 +95,26 @@ class Positional(AbstractMaximal):
                 )
                 parts.append(between(group, bodies, block.impulse))
                 rates.append((group, block.rates))
+                held.append((group, block.held))
             bodies = correct(mobile, bodies, total(parts), h)
         if world.contacts is not None:
-            bodies = self._touch(world, world.contacts, now, bodies, mobile)
+            bodies, pushed = self._touch(world, world.contacts, now, bodies, mobile)
         qd = all_rates(nodes, rates, bodies, numbers)
-        return Moving(bodies, advance(sys.joints.kinds, now.q, h * qd), qd, now.act)
+        q = advance(sys.joints.kinds, now.q, h * qd)
+        done = Impulses(all_impulses(sys, nodes, held, tau), pushed)
+        return Moving(bodies, q, qd, now.act), done
 
     def _touch(self, world: World, contacts: Touch, now: Moving, bodies, mobile):
         ends, h = world.ends, world.h
         near = approach(ends, contacts, bodies)
         wanted = near.gap * (-self.relaxation[None] / h)
-        normal, impulse = push_apart(ends, contacts, near, mobile, wanted)
+        (normal, *across), impulse = push_apart(ends, contacts, near, mobile, wanted)
         bodies = correct(mobile, bodies, impulse, h)
         before = approach(ends, contacts, now.bodies).speed[0]
         near = approach(ends, contacts, bodies)
         # What is left of an approach closes the gap; what separates came of a correction.
         slow = jnp.minimum(near.speed[0], 0.0)
         back = rebound(self.restitution, world.sys, before, h, slow)
-        impulse = bounce(ends, contacts, near, mobile, normal, back)
-        return kick(mobile, bodies, impulse)
+        change, impulse = bounce(ends, contacts, near, mobile, normal, back)
+        pushed = in_world(contacts.axes, (normal + change, *across))
+        return kick(mobile, bodies, impulse), pushed

@@ -17,15 +17,9 @@ from ._links import (
     relative_velocities,
     solve_blocks,
 )
-from ._maximal import (
-    AbstractMaximal,
-    all_rates,
-    between,
-    Moving,
-    total,
-    World,
-)
-from ._touch import approach, push_apart, rebound
+from ._maximal import AbstractMaximal, all_impulses, all_rates, between, total
+from ._touch import approach, in_world, push_apart, rebound
+from ._world import Impulses, Moving, World
 
 
 class Spring(AbstractMaximal):
@@ -79,11 +73,11 @@ class Spring(AbstractMaximal):
     def __check_init__(self):
         check_substeps(self.substeps)
 
-    def substep(self, world: World, now: Moving, tau) -> Moving:
+    def substep(self, world: World, now: Moving, tau) -> tuple[Moving, Impulses]:
         sys, h = world.sys, world.h
         nodes, numbers, bodies = world.tree, world.constants.bodies, now.bodies
         mobile = mobility(numbers, bodies)
-        parts, rates = [], []
+        parts, rates, held, pushed = [], [], [], None
         for group in groups(nodes, False)[0]:
             at = world.place(group, bodies, now.q)
             along = joint_numbers(
@@ -96,16 +90,21 @@ class Spring(AbstractMaximal):
             block = solve_blocks(group, bodies, mobile, at.axes, wanted, along, none)
             parts.append(between(group, bodies, block.impulse))
             rates.append((group, block.rates))
+            held.append((group, block.held))
         if parts:
             bodies = kick(mobile, bodies, total(parts))
         if world.contacts is not None:
             near = approach(world.ends, world.contacts, bodies)
             wanted = _apart(self, sys, near, h)
-            _, impulse = push_apart(world.ends, world.contacts, near, mobile, wanted)
+            along, impulse = push_apart(
+                world.ends, world.contacts, near, mobile, wanted
+            )
             bodies = kick(mobile, bodies, impulse)
+            pushed = in_world(world.contacts.axes, along)
         qd = all_rates(nodes, rates, bodies, numbers)
         q = advance(sys.joints.kinds, now.q, h * qd)
-        return Moving(drift(numbers, bodies, h), q, qd, now.act)
+        done = Impulses(all_impulses(sys, nodes, held, tau), pushed)
+        return Moving(drift(numbers, bodies, h), q, qd, now.act), done
 
 
 @stage

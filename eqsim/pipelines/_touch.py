@@ -166,7 +166,7 @@ def rebound(restitution, sys: System, speed, h, otherwise):
 
 def push_apart(
     ends, contacts: Touch, now: Approach, mobility: Mobility, wanted
-) -> tuple[Any, Force]:
+) -> tuple[tuple[Any, Any, Any], Force]:
     """Impulses of contacts and their friction.
 
     **Arguments:**
@@ -174,12 +174,12 @@ def push_apart(
     - `wanted`: the change of the normal velocity of each point; no impulse where it is
         not positive.
 
-    **Returns:** normal impulses, and impulses on the bodies.
+    **Returns:** impulses along the three axes of each point, and on the bodies.
     """
     asked = jnp.where(contacts.valid, jnp.maximum(wanted, 0.0), 0.0)
     shares = _shares(ends, contacts, now, mobility, asked)
     impulses = _rub(contacts.friction, now.speed, asked, shares)
-    return impulses[0], _on_bodies(ends, contacts, now, mobility, impulses)
+    return impulses, _on_bodies(ends, contacts, now, mobility, impulses)
 
 
 @stage
@@ -204,13 +204,16 @@ def _rub(friction: Friction, speed, asked, shares: list) -> tuple[Any, Any, Any]
 
 def bounce(
     ends, contacts: Touch, now: Approach, mobility: Mobility, normal, wanted
-) -> Force:
+) -> tuple[Any, Force]:
     """Impulses along the normals that bring contacts with an impulse `normal` to the
-    normal velocity `wanted`; none takes back more than that impulse."""
+    normal velocity `wanted`; none takes back more than that impulse.
+
+    **Returns:** impulses along the normals, and on the bodies.
+    """
     shares = _shares(ends, contacts, now, mobility, normal)
     change = jnp.maximum((wanted - now.speed[0]) * shares[0], -normal)
     none = jnp.zeros_like(change)
-    return _on_bodies(ends, contacts, now, mobility, (change, none, none))
+    return change, _on_bodies(ends, contacts, now, mobility, (change, none, none))
 
 
 def _shares(ends, contacts: Touch, now: Approach, mobility: Mobility, asked):
@@ -243,7 +246,7 @@ def _share(asked, weights: list):
 
 
 def _on_bodies(ends, contacts, now: Approach, mobility: Mobility, impulses) -> Force:
-    push = _push(contacts.axes, impulses)
+    push = in_world(contacts.axes, impulses)
     forces = [_force(arm, push, sign) for arm, sign in zip(now.arms, (-1.0, 1.0))]
     count = mobility.mass.shape[0]
     return accumulate(
@@ -252,7 +255,8 @@ def _on_bodies(ends, contacts, now: Approach, mobility: Mobility, impulses) -> F
 
 
 @stage
-def _push(axes, impulses) -> Vec3:
+def in_world(axes, impulses) -> Vec3:
+    """Impulses along the three axes of points as vectors, on the second bodies."""
     parts = [axis * p for axis, p in zip(axes, impulses, strict=True)]
     return parts[0] + parts[1] + parts[2]
 

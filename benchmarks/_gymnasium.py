@@ -1,0 +1,85 @@
+"""Gymnasium's environments with a converged solver, read at the state they are in."""
+
+import gymnasium
+import mujoco
+import numpy as np
+from _reference import converge
+
+
+IDS = {
+    "ant": "Ant-v5",
+    "half_cheetah": "HalfCheetah-v5",
+    "hopper": "Hopper-v5",
+    "humanoid": "Humanoid-v5",
+    "humanoidstandup": "HumanoidStandup-v5",
+    "inverted_double_pendulum": "InvertedDoublePendulum-v5",
+    "inverted_pendulum": "InvertedPendulum-v5",
+    "pusher": "Pusher-v5",
+    "reacher": "Reacher-v5",
+    "swimmer": "Swimmer-v5",
+    "walker2d": "Walker2d-v5",
+}
+TERMS = {
+    "forward": "reward_forward",
+    "healthy": "reward_survive",
+    "ctrl": "reward_ctrl",
+    "contact": "reward_contact",
+    "near": "reward_near",
+}
+_OTHER_TERMS = {
+    "humanoidstandup": {
+        "up": "reward_linup",
+        "ctrl": "reward_quadctrl",
+        "impact": "reward_impact",
+    },
+    "inverted_double_pendulum": {
+        "distance": "distance_penalty",
+        "velocity": "velocity_penalty",
+    },
+}
+_OTHER_TERMS |= {name: {"distance": "reward_dist"} for name in ("pusher", "reacher")}
+
+
+def shipped(name: str, **options):
+    """Gymnasium's environment as it is, without a time limit."""
+    return gymnasium.make(IDS[name], **options).unwrapped
+
+
+def refreshed(name: str, **options):
+    """The same class with a converged solver; after a simulation, and after a state was
+    set, MuJoCo evaluates forces and places there.
+
+    As shipped they are those of the last evaluation during the simulation, one stage of
+    the integrator earlier.
+    """
+    env = shipped(name, **options)
+    converge(env.model)
+    simulate, place = env._step_mujoco_simulation, env.set_state
+
+    def refresh():
+        mujoco.mj_forward(env.model, env.data)
+        mujoco.mj_rnePostConstraint(env.model, env.data)
+
+    def simulate_and_refresh(ctrl, n_frames):
+        simulate(ctrl, n_frames)
+        refresh()
+
+    def place_and_refresh(qpos, qvel):
+        place(qpos, qvel)
+        # Forces at rest, as after `mj_resetData`.
+        env.data.ctrl[:] = 0.0
+        refresh()
+
+    env._step_mujoco_simulation = simulate_and_refresh
+    env.set_state = place_and_refresh
+    return env
+
+
+def term_of(name: str, ours: str) -> str | None:
+    """Gymnasium's key of a reward term; None for what it does not report."""
+    return _OTHER_TERMS.get(name, {}).get(ours, TERMS.get(ours))
+
+
+def draw_action(env, rng: np.random.Generator) -> np.ndarray:
+    """A random action, exact in single precision, to which Gymnasium rounds."""
+    return rng.uniform(env.action_space.low, env.action_space.high).astype(np.float32)

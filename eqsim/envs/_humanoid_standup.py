@@ -1,0 +1,102 @@
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..model import State, System
+from ..model._fields import as_array
+from ..pipelines import AbstractPipeline
+from ._parts import (
+    humanoid_observation,
+    impact_cost,
+    model,
+    physics,
+    square_cost,
+    uniform_start,
+    wrenches,
+)
+from ._task import AbstractTask
+
+
+class HumanoidStandup(AbstractTask):
+    r"""A humanoid that lies on its back and is to stand up (Tassa, Erez, Todorov 2012).
+
+    Observation: coordinates without x and y of the torso (22), velocities (23); of each
+    of the 13 links the inertia (10, see `eqsim.dynamics.centered_inertias`) and the
+    velocity (6, see `eqsim.dynamics.centered_velocities`); joint forces of the actuators
+    (17, N m); of each link torque and force of its contacts (6, see
+    `eqsim.pipelines.contact_wrenches`); 348 numbers.
+
+    Reward: `up`, the height of the torso over the time step of the simulation (m/s);
+    `ctrl`, minus the sum of the squares of the action; `impact`, minus that of all
+    contact forces and torques, clipped; each weighted; and `constant`, 1. It never
+    terminates.
+
+    **Arguments:**
+
+    - `sys`: the robot; by default Gymnasium's `humanoidstandup.xml`.
+    - `pipeline`: the physics; by default `Generalized()`.
+    - `frame_skip`: time steps per control step.
+    - `uph_cost_weight`, `ctrl_cost_weight`, `impact_cost_weight`: weights of the reward.
+        Gymnasium reads the first and does not use it.
+    - `impact_cost_range`: to which the cost of contacts is clipped.
+    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
+        velocities of the first state.
+    - `exclude_current_positions_from_observation`: whether x and y are left out.
+    - `include_cinert_in_observation`, `include_cvel_in_observation`,
+        `include_qfrc_actuator_in_observation`, `include_cfrc_ext_in_observation`:
+        whether inertias, velocities of links, forces of the actuators, and contacts are
+        observed.
+
+    ??? cite "Reference"
+        Tassa, Erez, Todorov, *Synthesis and stabilization of complex behaviors through
+        online trajectory optimization*, 2012. Gymnasium: `HumanoidStandup-v5`.
+    """
+
+    sys: System = eqx.field(converter=model("humanoidstandup.xml"), default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=5)
+    uph_cost_weight: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+    ctrl_cost_weight: Float[Array, ""] = eqx.field(converter=as_array, default=0.1)
+    impact_cost_weight: Float[Array, ""] = eqx.field(converter=as_array, default=0.5e-6)
+    impact_cost_range: Float[Array, "2"] = eqx.field(
+        converter=as_array, default=(-jnp.inf, 10.0)
+    )
+    reset_noise_scale: Float[Array, ""] = eqx.field(converter=as_array, default=1e-2)
+    exclude_current_positions_from_observation: bool = eqx.field(
+        static=True, default=True
+    )
+    include_cinert_in_observation: bool = eqx.field(static=True, default=True)
+    include_cvel_in_observation: bool = eqx.field(static=True, default=True)
+    include_qfrc_actuator_in_observation: bool = eqx.field(static=True, default=True)
+    include_cfrc_ext_in_observation: bool = eqx.field(static=True, default=True)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        return uniform_start(self, key, self.reset_noise_scale)
+
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
+        return humanoid_observation(
+            self,
+            state,
+            action,
+            place=not self.exclude_current_positions_from_observation,
+            inertia=self.include_cinert_in_observation,
+            velocity=self.include_cvel_in_observation,
+            drive=self.include_qfrc_actuator_in_observation,
+            contact=self.include_cfrc_ext_in_observation,
+        )
+
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        force, weight = wrenches(self, new, action), self.impact_cost_weight
+        return {
+            "up": self.uph_cost_weight * new.q[2] / self.sys.dt,
+            "ctrl": square_cost(self.ctrl_cost_weight, action),
+            "impact": impact_cost(weight, self.impact_cost_range, force),
+            "constant": jnp.ones_like(new.q[2]),
+        }
+
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        return jnp.zeros((), bool)

@@ -1,0 +1,89 @@
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..kinematics import forward
+from ..model import State, System
+from ..model._fields import as_array
+from ..pipelines import AbstractPipeline
+from ._parts import link_number, model, normal_start, physics, reward_if
+from ._task import AbstractTask
+
+
+# From the joint of the second pole to its tip, m.
+_TIP = 0.6
+
+
+class InvertedDoublePendulum(AbstractTask):
+    r"""Two poles on a cart, one on the other, that are to be kept upright.
+
+    Observation: position $x$ of the cart (m); sine, then cosine of the angles of the two
+    poles, each against what carries it; velocities of cart and poles, clipped to 10; the
+    force of the rail's ends on the cart (`constraint_forces`, N), clipped to 10; 9
+    numbers.
+
+    Reward: `healthy`, while the task goes on; `distance`, $-0.01\,x^2 - (z - 2)^2$ of the
+    upper tip; `velocity`, $-10^{-3}\,\omega_1^2 - 5 \cdot 10^{-3}\,\omega_2^2$ of the
+    poles. The task ends when the tip is at a height $z$ of 1 m or less.
+
+    **Arguments:**
+
+    - `sys`: the robot; by default Gymnasium's `inverted_double_pendulum.xml`.
+    - `pipeline`: the physics; by default `Generalized()`.
+    - `frame_skip`: time steps per control step.
+    - `healthy_reward`: weight of the reward.
+    - `reset_noise_scale`: of the first state: half width of the uniform noise on
+        coordinates, standard deviation of the normal noise on velocities.
+
+    ??? cite "Reference"
+        After Barto, Sutton, Anderson, *Neuronlike adaptive elements that can solve
+        difficult learning control problems*, 1983. Gymnasium:
+        `InvertedDoublePendulum-v5`.
+    """
+
+    sys: System = eqx.field(
+        converter=model("inverted_double_pendulum.xml"), default=None
+    )
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=5)
+    healthy_reward: Float[Array, ""] = eqx.field(converter=as_array, default=10.0)
+    reset_noise_scale: Float[Array, ""] = eqx.field(converter=as_array, default=0.1)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        return normal_start(self, key, self.reset_noise_scale)
+
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
+        force = self.pipeline.constraint_forces(self.sys, state, action)
+        angles, clip = state.q[1:], lambda x: jnp.clip(x, -10.0, 10.0)
+        return jnp.concatenate(
+            [
+                state.q[:1],
+                jnp.sin(angles),
+                jnp.cos(angles),
+                clip(state.qd),
+                clip(force[:1]),
+            ]
+        )
+
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        x, z = self._tip(new)
+        slow, fast = new.qd[1], new.qd[2]
+        return {
+            "healthy": reward_if(~self.terminated(new), self.healthy_reward),
+            "distance": -0.01 * x**2 - (z - 2.0) ** 2,
+            "velocity": -1e-3 * slow**2 - 5e-3 * fast**2,
+        }
+
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        return self._tip(state)[1] <= 1.0
+
+    def _tip(self, state: State) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Where the upper tip is, along x and z."""
+        link = link_number(self.sys, "pole2")
+        pos, rot = forward(self.sys, state.q)
+        tip = pos[link] + _TIP * rot[link, :, 2]
+        return tip[0], tip[2]

@@ -1,0 +1,123 @@
+"""What the classic environments have in common."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..dynamics import actuator_forces, centered_inertias, centered_velocities
+from ..model import State, System
+from ..pipelines import AbstractPipeline, contact_wrenches, Generalized
+from ..spatial import safe_sqrt
+from ._assets import gymnasium_model
+from ._task import AbstractTask
+
+
+def model(name: str) -> Callable[[System | None], System]:
+    """A converter: a robot as it is, or that of one of Gymnasium's files."""
+    return lambda sys: gymnasium_model(name) if sys is None else sys
+
+
+def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
+    """A converter: a pipeline as it is, or `Generalized()`."""
+    return Generalized() if pipeline is None else pipeline
+
+
+def link_number(sys: System, body: int | str) -> int:
+    """The link of a name, or of a number by which MuJoCo calls bodies, the first after
+    the world being 1."""
+    names = sys.links.names
+    if isinstance(body, str) and body in names:
+        return names.index(body)
+    if not isinstance(body, str) and 1 <= body <= len(names):
+        return body - 1
+    raise ValueError(
+        f"This robot has no body {body!r}. Name one of {', '.join(names)}, or give a "
+        f"number from 1 to {len(names)}."
+    )
+
+
+def uniform_start(task: AbstractTask, key: PRNGKeyArray, scale) -> State:
+    """The reference at rest with uniform noise on coordinates and velocities."""
+    key_q, key_qd = jr.split(key)
+    ref = task.sys.joints.ref
+    qd = scale * _uniform(key_qd, (task.sys.nv,), ref.dtype)
+    q = ref + scale * _uniform(key_q, ref.shape, ref.dtype)
+    return task.pipeline.init(task.sys, q, qd)
+
+
+def normal_start(task: AbstractTask, key: PRNGKeyArray, scale) -> State:
+    """The same with normal noise on velocities."""
+    key_q, key_qd = jr.split(key)
+    ref = task.sys.joints.ref
+    qd = scale * jr.normal(key_qd, (task.sys.nv,), ref.dtype)
+    q = ref + scale * _uniform(key_q, ref.shape, ref.dtype)
+    return task.pipeline.init(task.sys, q, qd)
+
+
+def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], dtype):
+    return jr.uniform(key, shape, dtype, -1.0, 1.0)
+
+
+def inside(value: Float[Array, "..."], bounds: Float[Array, "2"]) -> Bool[Array, "..."]:
+    """Whether numbers lie between two others; NaN does not."""
+    return (value > bounds[0]) & (value < bounds[1])
+
+
+def finite(state: State) -> Bool[Array, ""]:
+    """Whether coordinates and velocities are numbers."""
+    return jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.qd))
+
+
+def reward_if(flag: Bool[Array, ""], reward: Float[Array, ""]) -> Float[Array, ""]:
+    """The reward where the flag is set, else zero."""
+    return jnp.where(flag, reward, jnp.zeros_like(reward))
+
+
+def square_cost(weight: Float[Array, ""], values: Float[Array, "..."]):
+    """Minus the weighted sum of the squares."""
+    return -weight * jnp.sum(values**2)
+
+
+def length(vector: Float[Array, "3"]) -> Float[Array, ""]:
+    """The norm of a vector, with derivative zero at zero."""
+    return safe_sqrt(jnp.sum(vector**2))
+
+
+def wrenches(
+    task: AbstractTask, state: State, action: Float[Array, " nu"]
+) -> Float[Array, "nlink 6"]:
+    """What contacts do to each link, under an action that is held."""
+    found = task.pipeline.contacts(task.sys, state, action)
+    return contact_wrenches(task.sys, state.q, found)
+
+
+def impact_cost(weight, bounds, forces: Float[Array, "nlink 6"]) -> Float[Array, ""]:
+    """Minus the weighted sum of the squares of contact forces, within bounds."""
+    return -jnp.clip(weight * jnp.sum(forces**2), bounds[0], bounds[1])
+
+
+def humanoid_observation(
+    task: AbstractTask,
+    state: State,
+    action: Float[Array, " nu"],
+    *,
+    place: bool,
+    inertia: bool,
+    velocity: bool,
+    drive: bool,
+    contact: bool,
+) -> Float[Array, " nobs"]:
+    """What is seen of a humanoid, part by part: see `Humanoid`."""
+    sys, q, qd = task.sys, state.q, state.qd
+    parts = [q if place else q[2:], qd]
+    if inertia:
+        parts.append(centered_inertias(sys, q).ravel())
+    if velocity:
+        parts.append(centered_velocities(sys, q, qd).ravel())
+    if drive:
+        parts.append(actuator_forces(sys, state, action)[6:])
+    if contact:
+        parts.append(wrenches(task, state, action).ravel())
+    return jnp.concatenate(parts)

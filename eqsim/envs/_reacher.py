@@ -1,0 +1,86 @@
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..kinematics import forward
+from ..model import State, System
+from ..model._fields import as_array
+from ..pipelines import AbstractPipeline
+from ._parts import length, link_number, model, physics, square_cost
+from ._task import AbstractTask
+
+
+class Reacher(AbstractTask):
+    """An arm of two links in a plane that is to bring its fingertip to a target.
+
+    Observation: cosine, then sine of the two angles; place of the target (m); velocities
+    of the two angles; from target to fingertip along x and y (m); 10 numbers.
+
+    Reward: `distance`, minus that of fingertip and target (m), and `ctrl`, minus the sum
+    of the squares of the action; each weighted. It never terminates.
+
+    The first state: angles within 0.1 of the reference, the target uniform in a disk of
+    0.2 m, velocities of the angles within 0.005, all uniform.
+
+    **Arguments:**
+
+    - `sys`: the robot; by default Gymnasium's `reacher.xml`.
+    - `pipeline`: the physics; by default `Generalized()`.
+    - `frame_skip`: time steps per control step.
+    - `reward_dist_weight`, `reward_control_weight`: weights of the reward.
+
+    ??? cite "Reference"
+        Brockman et al., *OpenAI Gym*, 2016. Gymnasium: `Reacher-v5`.
+    """
+
+    sys: System = eqx.field(converter=model("reacher.xml"), default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=2)
+    reward_dist_weight: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+    reward_control_weight: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        keys, ref = jr.split(key, 4), self.sys.joints.ref
+        uniform = lambda key, shape, low, high: jr.uniform(
+            key, shape, ref.dtype, low, high
+        )
+        # The root makes it uniform in the area.
+        radius = 0.2 * jnp.sqrt(uniform(keys[0], (), 0.0, 1.0))
+        angle = uniform(keys[1], (), -jnp.pi, jnp.pi)
+        goal = radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+        turned = ref[:-2] + uniform(keys[2], ref[:-2].shape, -0.1, 0.1)
+        rates = uniform(keys[3], (self.sys.nv,), -0.005, 0.005)
+        q, qd = jnp.concatenate([turned, goal]), rates.at[-2:].set(0.0)
+        return self.pipeline.init(self.sys, q, qd)
+
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
+        theta = state.q[:2]
+        return jnp.concatenate(
+            [
+                jnp.cos(theta),
+                jnp.sin(theta),
+                state.q[2:],
+                state.qd[:2],
+                self._gap(state)[:2],
+            ]
+        )
+
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        return {
+            "distance": -self.reward_dist_weight * length(self._gap(new)),
+            "ctrl": square_cost(self.reward_control_weight, action),
+        }
+
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        return jnp.zeros((), bool)
+
+    def _gap(self, state: State) -> Float[Array, "3"]:
+        """From target to fingertip."""
+        pos = forward(self.sys, state.q).pos
+        tip, target = (link_number(self.sys, name) for name in ("fingertip", "target"))
+        return pos[tip] - pos[target]

@@ -1,0 +1,87 @@
+"""Contacts as every pipeline reports them."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from ..contact._plan import contact_plan
+from ..kinematics._center_of_mass import tree_centers
+from ..kinematics._forward import frames, kinematics
+from ..model import accumulate, check_state, concatenate, System, take, tree
+from ..spatial import force_at, stack, vec3
+
+
+class Contacts(eqx.Module):
+    r"""All points that could touch, whether or not they do.
+
+    **Arguments:**
+
+    - `geoms`: the two shapes of each point.
+    - `dist`: distance of the surfaces, m; negative in penetration.
+    - `pos`: halfway between the surfaces, in the world, m.
+    - `frame`: rows are the normal, from the first shape to the second, and the two
+        friction axes, in the world.
+    - `force`: on the second shape, in the world, N; zero where there is no contact.
+    """
+
+    geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    dist: Float[Array, " ncon"]
+    pos: Float[Array, "ncon 3"]
+    frame: Float[Array, "ncon 3 3"]
+    force: Float[Array, "ncon 3"]
+
+
+def contact_wrenches(
+    sys: System, q: Float[Array, " nq"], contacts: Contacts
+) -> Float[Array, "nlink 6"]:
+    r"""What contacts do to each link, as one force and its torque.
+
+    $\tau_i = \sum_k \pm (p_k - c) \times f_k, \quad f_i = \sum_k \pm f_k$, over the
+    contacts $k$ of the shapes of link $i$, with the center of mass $c$ of all that
+    hangs on the root link of $i$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+    - `contacts`: from the pipeline's `contacts` at these coordinates.
+
+    **Returns:** torque (N m), then force (N), in world axes (MuJoCo: `cfrc_ext` without
+    the world, where nothing but contacts acts from outside).
+    """
+    check_state(sys, q)
+    return _contact_wrenches(sys, q, contacts)
+
+
+def _contact_wrenches_fn(sys: System, q, contacts: Contacts):
+    ends = [[sys.geoms.links[pair[k]] for pair in contacts.geoms] for k in (0, 1)]
+    if not contacts.geoms:
+        return jnp.zeros((sys.nlink, 6, *q.shape[1:]), q.dtype)
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    centers = tree_centers(sys, nodes, fixed, kinematics(sys, nodes, fixed, q))
+    pos, force = vec3(contacts.pos), vec3(contacts.force)
+    parts, links = [], []
+    for side, push in zip(ends, (-force, force), strict=True):
+        moved = [k for k, link in enumerate(side) if link >= 0]
+        on = [side[k] for k in moved]
+        links += on
+        parts.append(force_at(take(pos, moved) - take(centers, on), take(push, moved)))
+    total = accumulate(concatenate(parts), links, sys.nlink)
+    return jnp.concatenate([stack(total.ang), stack(total.lin)], axis=1)
+
+
+_contact_wrenches = batch_last(_contact_wrenches_fn)
+
+
+def report(sys: System, dtype, points: Callable) -> Contacts:
+    """The contacts of a system; `points` computes their arrays, where there are any."""
+    plan = contact_plan(sys)
+    geoms = tuple(plan.pairs[pair][:2] for pair in plan.point_pairs)
+    if geoms:
+        return Contacts(geoms, *points())
+    none = jnp.zeros((0, 3, 3), dtype)
+    return Contacts(geoms, none[:, 0, 0], none[:, 0], none, none[:, 0])
