@@ -19,7 +19,9 @@ from . import (
     kinematics as kinematics,
     model as model,
     pipelines as pipelines,
+    randomize as randomize,
     spatial as spatial,
+    wrappers as wrappers,
 )
 from ._errors import RESULTS as RESULTS
 from ._loops import scan as scan
@@ -45,6 +47,18 @@ from .pipelines import (
     Generalized as Generalized,
     Positional as Positional,
     Spring as Spring,
+)
+from .wrappers import (
+    ActionRepeat as ActionRepeat,
+    AutoReset as AutoReset,
+    ClipAction as ClipAction,
+    DelayAction as DelayAction,
+    DomainRandomization as DomainRandomization,
+    Episode as Episode,
+    NoisyObservation as NoisyObservation,
+    NormalizeObservation as NormalizeObservation,
+    ScaleAction as ScaleAction,
+    StackObservation as StackObservation,
 )
 
 

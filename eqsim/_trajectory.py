@@ -46,9 +46,7 @@ class Episodes(eqx.Module):
         return {name: average(x) for name, x in sums.items()} | {"episodes": number}
 
 
-def episodes(
-    timestep: Timestep, valid: Bool[Array, "..."] | None = None
-) -> Episodes:
+def episodes(timestep: Timestep, valid: Bool[Array, "..."] | None = None) -> Episodes:
     """Statistics of the episodes in what a rollout reported.
 
     **Arguments:**

@@ -90,9 +90,7 @@ class AbstractTask(AbstractEnv):
         terms = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
         return state, self._report(state, rest, terms, True)
 
-    def step(
-        self, state: State, action: Float[Array, " nu"]
-    ) -> tuple[State, Timestep]:
+    def step(self, state: State, action: Float[Array, " nu"]) -> tuple[State, Timestep]:
         check_action(self, action)
         new = self.transition(state, action)
         terms = self.rewards(state, action, new)

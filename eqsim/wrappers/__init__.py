@@ -1,0 +1,34 @@
+"""Environments around environments: time limits, resets, and what changes actions,
+observations and robots."""
+
+from ._actions import (
+    ActionRepeat as ActionRepeat,
+    ClipAction as ClipAction,
+    DelayAction as DelayAction,
+    ScaleAction as ScaleAction,
+)
+from ._auto_reset import (
+    AutoReset as AutoReset,
+    reset_pool as reset_pool,
+    ResetMode as ResetMode,
+)
+from ._descriptors import (
+    AbstractDescriptor as AbstractDescriptor,
+    FeetContact as FeetContact,
+    TorsoPosition as TorsoPosition,
+)
+from ._episode import Episode as Episode
+from ._observations import (
+    NoisyObservation as NoisyObservation,
+    NormalizeObservation as NormalizeObservation,
+    StackObservation as StackObservation,
+    Statistics as Statistics,
+)
+from ._randomization import DomainRandomization as DomainRandomization
+from ._wrapper import (
+    AbstractStateful as AbstractStateful,
+    AbstractStateless as AbstractStateless,
+    AbstractWrapper as AbstractWrapper,
+    layers as layers,
+    Lifetime as Lifetime,
+)

@@ -1,0 +1,215 @@
+"""Wrappers of actions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ._wrapper import AbstractStateful, AbstractStateless, Lifetime
+
+
+class ActionRepeat(AbstractStateless):
+    """Holds each action for several control steps, or until the episode is over.
+
+    Rewards are summed; everything else is reported as of the last step that was taken.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `repeat`: how many control steps an action is held.
+
+    **Raises:** `ValueError` if `repeat` is not positive, or `env` resets itself.
+    """
+
+    env: AbstractEnv
+    repeat: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        if self.repeat < 1:
+            raise ValueError(
+                f"`ActionRepeat.repeat` is {self.repeat}: at least 1 is expected."
+            )
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.EPISODE
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt * self.repeat
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.env.action_range
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        return self.env.reset(key, options)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        check_action(self, action)
+        summed = lambda t: (t.reward, t.terms)
+
+        def again(now, _):
+            def go():
+                state, timestep = self.env.step(now[0], action)
+                total = jtu.tree_map(jnp.add, summed(now[1]), summed(timestep))
+                return state, eqx.tree_at(summed, timestep, total)
+
+            return lax.cond(now[1].done, lambda: now, go), None
+
+        first = self.env.step(state, action)
+        return lax.scan(again, first, length=self.repeat - 1)[0]
+
+
+class ClipAction(AbstractStateless):
+    """Clips actions to the range that the robot takes.
+
+    The derivative by an entry beyond the range is zero.
+    """
+
+    env: AbstractEnv
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.NONE
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        endless = jnp.asarray([-jnp.inf, jnp.inf], self.env.action_range.dtype)
+        return jnp.broadcast_to(endless[None], (self.sys.nu, 2))
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        return self.env.reset(key, options)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        check_action(self, action)
+        low, high = self.env.action_range.astype(action.dtype).T
+        return self.env.step(state, jnp.clip(action, low, high))
+
+
+class ScaleAction(AbstractStateless):
+    r"""Takes actions between -1 and 1 and scales them to the range that the robot takes.
+
+    $u = l + \tfrac{1}{2} (a + 1) (h - l)$, for actions beyond -1 and 1 as well.
+
+    **Raises:** `ValueError` if the range of an actuator is not finite.
+    """
+
+    env: AbstractEnv
+
+    def __check_init__(self):
+        span = self.env.action_range
+        if isinstance(span, Tracer):
+            return
+        for name, row in zip(self.sys.actuators.names, np.asarray(span), strict=True):
+            if not np.all(np.isfinite(row)):
+                raise ValueError(
+                    f"`ScaleAction` needs the range of every actuator, but that of {name!r} "
+                    f"is {row}. Limit it in the model file (`ctrlrange`)."
+                )
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.NONE
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        one = jnp.asarray([-1.0, 1.0], self.env.action_range.dtype)
+        return jnp.broadcast_to(one[None], (self.sys.nu, 2))
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        return self.env.reset(key, options)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        check_action(self, action)
+        low, high = self.env.action_range.astype(action.dtype).T
+        return self.env.step(state, low + 0.5 * (action + 1.0) * (high - low))
+
+
+class DelayState(eqx.Module):
+    """`pending`: the latest actions, oldest first. `delay`: of this episode, in steps."""
+
+    inner: Any
+    pending: Float[Array, "longest nu"]
+    delay: Int[Array, ""]
+
+
+class DelayAction(AbstractStateful):
+    """Actions take effect some control steps later; until then the robot gets zeros.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `delay`: in control steps; the longest one, where `shortest` is given.
+    - `shortest`: draws the delay of each episode, uniformly from `shortest` to `delay`.
+
+    **Raises:** `ValueError` unless `0 <= shortest <= delay` and `1 <= delay`, or if
+    `env` resets itself.
+    """
+
+    env: AbstractEnv
+    delay: int = eqx.field(static=True)
+    shortest: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        shortest = self.delay if self.shortest is None else self.shortest
+        if not (0 <= shortest <= self.delay and self.delay >= 1):
+            raise ValueError(
+                f"`DelayAction` with delay {self.delay} and shortest {self.shortest}: "
+                "0 <= shortest <= delay and 1 <= delay are expected."
+            )
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.EPISODE
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[DelayState, Timestep]:
+        key_reset, key = jr.split(key)
+        inner, timestep = self.env.reset(key_reset, options)
+        shortest = self.delay if self.shortest is None else self.shortest
+        delay = jr.randint(key, (), shortest, self.delay + 1)
+        dtype = self.env.physics(inner).q.dtype
+        pending = jnp.zeros((self.delay, self.sys.nu), dtype)
+        return DelayState(inner, pending, delay), timestep
+
+    def step(
+        self, state: DelayState, action: Float[Array, " nu"]
+    ) -> tuple[DelayState, Timestep]:
+        check_action(self, action)
+        action = action.astype(state.pending.dtype)
+        recent = jnp.concatenate([state.pending, action[None]])
+        now = lax.dynamic_index_in_dim(recent, self.delay - state.delay, keepdims=False)
+        inner, timestep = self.env.step(state.inner, now)
+        return DelayState(inner, recent[1:], state.delay), timestep

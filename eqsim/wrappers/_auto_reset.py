@@ -1,0 +1,126 @@
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+from jax import lax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ._wrapper import AbstractStateful, Lifetime, refuse_run
+
+
+class ResetMode(enum.Enum):
+    """When `AutoReset` begins the next episode: within the step that ended one, or in
+    the next step, whose action has no effect."""
+
+    SAME_STEP = enum.auto()
+    NEXT_STEP = enum.auto()
+
+
+class AutoResetState(eqx.Module):
+    """`key`: of the resets to come. `over`: whether the next step is a reset."""
+
+    inner: Any
+    key: PRNGKeyArray
+    over: Bool[Array, ""]
+
+
+class AutoReset(AbstractStateful):
+    """Begins a new episode wherever one has ended: a reset with a new key.
+
+    `timestep.final_obs` is what the last action led to: use it, and not `obs`, as the
+    next observation of a transition. Reward, terms, `terminated`, `truncated` and
+    `descriptor` are of that action, too.
+
+    **Arguments:**
+
+    - `env`: the environment, with all its wrappers that belong to one episode.
+    - `pool`: resets to draw from instead, made by `reset_pool`, where a reset is dear. In
+        a batch every environment makes a whole reset in every step, and keeps it if it
+        is needed; to look one up costs next to nothing.
+    - `mode`: `ResetMode.SAME_STEP`: `obs` is already that of the new episode.
+        `ResetMode.NEXT_STEP`: `obs` is that of the old one; the next step ignores its
+        action, resets, and reports that with `first=True` and a reward of zero.
+
+    Options of `reset` are for the first episode only.
+
+    **Raises:** `ValueError` if `env` holds what outlives episodes, which would be reset.
+    """
+
+    env: AbstractEnv
+    pool: tuple[Any, Timestep] | None = None
+    mode: ResetMode = eqx.field(static=True, default=ResetMode.SAME_STEP)
+
+    def __check_init__(self):
+        refuse_run(self)
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.RUN
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[AutoResetState, Timestep]:
+        key_reset, key = jr.split(key)
+        inner, timestep = self.env.reset(key_reset, options)
+        return AutoResetState(inner, key, jnp.zeros((), bool)), _final(timestep)
+
+    def step(
+        self, state: AutoResetState, action: Float[Array, " nu"]
+    ) -> tuple[AutoResetState, Timestep]:
+        check_action(self, action)
+        key_reset, key = jr.split(state.key)
+        step = lambda: self.env.step(state.inner, action)
+        fresh = lambda: self._fresh(key_reset)
+        no = jnp.zeros((), bool)
+        if self.mode is ResetMode.NEXT_STEP:
+            inner, timestep = lax.cond(state.over, fresh, step)
+            over = timestep.done & ~timestep.first
+            return AutoResetState(inner, key, over), _final(timestep)
+        inner, timestep = step()
+        new, obs = lax.cond(
+            timestep.done,
+            lambda: _pair(*fresh()),
+            lambda: (inner, timestep.obs),
+        )
+        timestep = eqx.tree_at(lambda t: t.obs, _final(timestep), obs)
+        return AutoResetState(new, key, no), timestep
+
+    def _fresh(self, key: PRNGKeyArray) -> tuple[Any, Timestep]:
+        if self.pool is None:
+            return self.env.reset(key)
+        size = self.pool[1].reward.shape[0]
+        index = jr.randint(key, (), 0, size)
+        return jtu.tree_map(lambda x: x[index], self.pool)
+
+
+def reset_pool(env: AbstractEnv, key: PRNGKeyArray, size: int) -> tuple[Any, Timestep]:
+    """Resets in advance, for `AutoReset(env, pool=...)`.
+
+    **Arguments:**
+
+    - `env`: the same environment that is given to `AutoReset`.
+    - `size`: how many.
+
+    **Returns:** a batch of states and their reports.
+
+    **Raises:** `ValueError` if the size is not positive.
+    """
+    if size < 1:
+        raise ValueError(f"A pool of {size} resets; at least one is needed.")
+    return eqx.filter_jit(eqx.filter_vmap(env.reset))(jr.split(key, size))
+
+
+def _pair(state, timestep: Timestep):
+    return state, timestep.obs
+
+
+def _final(timestep: Timestep) -> Timestep:
+    where = lambda t: t.final_obs
+    return eqx.tree_at(where, timestep, timestep.obs, is_leaf=lambda x: x is None)

@@ -1,0 +1,152 @@
+"""Features that tell skills apart, for quality diversity and skill discovery."""
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..model import candidate_pairs, System
+from ..model._fields import as_array
+from ._wrapper import AbstractStateless, Lifetime
+
+
+class AbstractDescriptor(AbstractStateless):
+    """Adds `timestep.descriptor`: a few numbers that say what the robot is doing."""
+
+    @property
+    @abc.abstractmethod
+    def descriptor_names(self) -> tuple[str, ...]:
+        """What each number is."""
+
+    @property
+    @abc.abstractmethod
+    def descriptor_range(self) -> Float[Array, "ndescriptor 2"]:
+        """Lower and upper limit of each number."""
+
+    @abc.abstractmethod
+    def describe(
+        self, state: Any, action: Float[Array, " nu"]
+    ) -> Float[Array, " ndescriptor"]:
+        """The descriptor of a state in which `action` is held."""
+
+    @property
+    def lifetime(self) -> Lifetime:
+        # Behind a reset it would describe the next episode.
+        return Lifetime.EPISODE
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.env.action_range
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        state, timestep = self.env.reset(key, options)
+        rest = jnp.zeros(self.sys.nu, self.physics(state).q.dtype)
+        return state, _described(timestep, self.describe(state, rest))
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        check_action(self, action)
+        state, timestep = self.env.step(state, action)
+        return state, _described(timestep, self.describe(state, action))
+
+
+def _described(timestep: Timestep, descriptor) -> Timestep:
+    where = lambda t: t.descriptor
+    return eqx.tree_at(where, timestep, descriptor, is_leaf=lambda x: x is None)
+
+
+class FeetContact(AbstractDescriptor):
+    """Which feet stand on the ground: 1 if a shape of the link touches a shape of the
+    world, 0 if not. Derivatives are zero.
+
+    `ant_uni`, `half_cheetah_uni`, `hopper_uni`, `walker2d_uni` and `humanoid_uni` have
+    it, as in QDax (Chalumeau et al. 2024).
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `feet`: names of links.
+
+    **Raises:** `ValueError` if there is no such link, or it has no shape that can touch
+    the world.
+    """
+
+    env: AbstractEnv
+    feet: tuple[str, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        owners = _owners(self.sys, [pair[:2] for pair in candidate_pairs(self.sys)])
+        for foot in self.feet:
+            if foot not in self.sys.links.names:
+                raise ValueError(
+                    f"There is no link {foot!r}. Links: {', '.join(self.sys.links.names)}."
+                )
+            if {self.sys.links.names.index(foot), -1} not in owners:
+                raise ValueError(f"No shape of the link {foot!r} can touch the world.")
+
+    @property
+    def descriptor_names(self) -> tuple[str, ...]:
+        return tuple(f"{foot} on the ground" for foot in self.feet)
+
+    @property
+    def descriptor_range(self) -> Float[Array, "ndescriptor 2"]:
+        return jnp.tile(jnp.array([[0.0, 1.0]]), (len(self.feet), 1))
+
+    def describe(
+        self, state: Any, action: Float[Array, " nu"]
+    ) -> Float[Array, " ndescriptor"]:
+        robot = self.physics(state)
+        contacts = self.pipeline.contacts(self.sys, robot, action)
+        owners, names = _owners(self.sys, contacts.geoms), self.sys.links.names
+        out = []
+        for foot in self.feet:
+            own = {names.index(foot), -1}
+            points = jnp.asarray([k for k, two in enumerate(owners) if two == own])
+            out.append(jnp.any(contacts.dist[points] <= 0.0))
+        return jnp.stack(out).astype(robot.q.dtype)
+
+
+def _owners(sys: System, geoms) -> list[set[int]]:
+    """The two links of each pair of shapes."""
+    links = sys.geoms.links
+    return [{links[first], links[second]} for first, second in geoms]
+
+
+class TorsoPosition(AbstractDescriptor):
+    """Where the first link is, x and y in m.
+
+    `ant_omni` and `humanoid_omni` have it, with the limits of QDax (Chalumeau et al.
+    2024); their reward for running is zero.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `limit`: positions go from `-limit` to `limit`, m.
+    """
+
+    env: AbstractEnv
+    limit: Float[Array, ""] = eqx.field(converter=as_array, default=30.0)
+
+    @property
+    def descriptor_names(self) -> tuple[str, ...]:
+        return "x", "y"
+
+    @property
+    def descriptor_range(self) -> Float[Array, "ndescriptor 2"]:
+        return jnp.stack([jnp.stack([-self.limit, self.limit])] * 2)
+
+    def describe(
+        self, state: Any, action: Float[Array, " nu"]
+    ) -> Float[Array, " ndescriptor"]:
+        return self.physics(state).q[:2]

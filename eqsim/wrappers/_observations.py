@@ -1,0 +1,272 @@
+"""Wrappers of observations."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..model._fields import as_array
+from ._wrapper import AbstractStateful, Lifetime
+
+
+class Statistics(eqx.Module):
+    r"""Running mean and variance of observations (Chan, Golub and LeVeque 1979).
+
+    They begin as those of one observation of mean 0 and variance 1.
+
+    **Arguments:**
+
+    - `count`: how many observations they are of.
+    - `mean`: per entry. `square`: sum of squared deviations from the mean.
+    """
+
+    count: Float[Array, "*batch"]
+    mean: Float[Array, "*batch nobs"]
+    square: Float[Array, "*batch nobs"]
+
+    @property
+    def variance(self) -> Float[Array, "*batch nobs"]:
+        """Per entry."""
+        return self.square / self.count[..., None]
+
+    def with_one(self, obs: Float[Array, " nobs"]) -> "Statistics":
+        """With one observation more."""
+        count = self.count + 1.0
+        off = obs - self.mean
+        mean = self.mean + off / count
+        return Statistics(count, mean, self.square + off * (obs - mean))
+
+    def merged(self) -> "Statistics":
+        """A batch of them as one: of all environments of a rollout, for instance."""
+        axes = tuple(range(self.count.ndim))
+        count = jnp.sum(self.count, axes)
+        mean = jnp.sum(self.mean * self.count[..., None], axes) / count
+        off = self.mean - mean.reshape((1,) * len(axes) + (-1,))
+        square = jnp.sum(self.square + self.count[..., None] * off**2, axes)
+        return Statistics(count, mean, square)
+
+    def normalize(self, obs: Float[Array, " nobs"]) -> Float[Array, " nobs"]:
+        r"""$(o - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$."""
+        return (obs - self.mean) / jnp.sqrt(self.variance + 1e-8)
+
+
+class NormalizedState(eqx.Module):
+    """`statistics`: of what was observed so far."""
+
+    inner: Any
+    statistics: Statistics
+
+
+class NormalizeObservation(AbstractStateful):
+    """Observations minus their running mean, over their running standard deviation.
+
+    Each environment of a batch has its own statistics. To freeze them, and to share
+    them: `NormalizeObservation(env, state.statistics.merged(), frozen=True)`.
+
+    **Arguments:**
+
+    - `env`: the environment; `AutoReset` belongs inside, unless statistics are frozen.
+    - `statistics`: to begin with; by default of nothing.
+    - `frozen`: whether they stay as they are.
+
+    **Raises:** `ValueError` if observations are not vectors of floating point numbers,
+    or `statistics` do not fit them.
+    """
+
+    env: AbstractEnv
+    statistics: Statistics | None = None
+    frozen: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        shape = vector_size(self, self.env)
+        if self.statistics is not None and self.statistics.mean.shape != (shape,):
+            raise ValueError(
+                f"`statistics.mean` has shape {self.statistics.mean.shape}, but observations "
+                f"have shape ({shape},). Statistics of a batch are made one by `merged()`."
+            )
+        if self.frozen and self.statistics is None:
+            raise ValueError("`frozen` statistics must be given: pass `statistics`.")
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.NONE if self.frozen else Lifetime.RUN
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[NormalizedState, Timestep]:
+        inner, timestep = self.env.reset(key, options)
+        statistics = self.statistics
+        if statistics is None:
+            obs = timestep.obs
+            none = jnp.zeros_like(obs)
+            statistics = Statistics(jnp.ones((), obs.dtype), none, none + 1.0)
+        return self._report(inner, statistics, timestep)
+
+    def step(
+        self, state: NormalizedState, action: Float[Array, " nu"]
+    ) -> tuple[NormalizedState, Timestep]:
+        check_action(self, action)
+        inner, timestep = self.env.step(state.inner, action)
+        return self._report(inner, state.statistics, timestep)
+
+    def _report(self, inner, statistics: Statistics, timestep: Timestep):
+        if not self.frozen:
+            statistics = statistics.with_one(timestep.obs)
+        timestep = eqx.tree_at(
+            observations,
+            timestep,
+            replace_fn=lambda x: None if x is None else statistics.normalize(x),
+            is_leaf=lambda x: x is None,
+        )
+        return NormalizedState(inner, statistics), timestep
+
+
+class StackedState(eqx.Module):
+    """`frames`: the latest observations, oldest first."""
+
+    inner: Any
+    frames: Float[Array, "number *obs"]
+
+
+class StackObservation(AbstractStateful):
+    """Observations together with the ones before, oldest first.
+
+    Vectors are joined to one vector, pictures along their last axis. An episode begins
+    with copies of its first observation.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `number`: of observations, with the present one.
+
+    **Raises:** `ValueError` if `number` is not positive, or `env` resets itself.
+    """
+
+    env: AbstractEnv
+    number: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        if self.number < 1:
+            raise ValueError(
+                f"`StackObservation.number` is {self.number}: at least 1 is expected."
+            )
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.EPISODE
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[StackedState, Timestep]:
+        inner, timestep = self.env.reset(key, options)
+        obs = timestep.obs
+        frames = jnp.broadcast_to(obs[None], (self.number, *obs.shape))
+        return _stacked(inner, frames, timestep)
+
+    def step(
+        self, state: StackedState, action: Float[Array, " nu"]
+    ) -> tuple[StackedState, Timestep]:
+        check_action(self, action)
+        inner, timestep = self.env.step(state.inner, action)
+        frames = jnp.concatenate([state.frames[1:], timestep.obs[None]])
+        return _stacked(inner, frames, timestep)
+
+
+def _stacked(inner, frames, timestep: Timestep) -> tuple[StackedState, Timestep]:
+    obs = jnp.concatenate(list(frames), axis=-1)
+    timestep = eqx.tree_at(lambda t: t.obs, timestep, obs)
+    return StackedState(inner, frames), timestep
+
+
+class NoisyState(eqx.Module):
+    """`key`: of the noise to come. `bias`: of this episode."""
+
+    inner: Any
+    key: PRNGKeyArray
+    bias: Float[Array, " nobs"]
+
+
+class NoisyObservation(AbstractStateful):
+    """Observations with normal noise, new at each step, and with a normal bias, new in
+    each episode.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `noise`, `bias`: their standard deviations; one number, or one per entry of the
+        observation. Array leaves: they can change without a recompile.
+
+    **Raises:** `ValueError` if the shapes do not fit, or `env` resets itself.
+    """
+
+    env: AbstractEnv
+    noise: Float[Array, "..."] = eqx.field(converter=as_array)
+    bias: Float[Array, "..."] = eqx.field(converter=as_array, default=0.0)
+
+    def __check_init__(self):
+        size = vector_size(self, self.env)
+        for name, value in (("noise", self.noise), ("bias", self.bias)):
+            if value.shape not in ((), (size,)):
+                raise ValueError(
+                    f"`NoisyObservation.{name}` has shape {value.shape}: one number, or one "
+                    f"for each of the {size} entries of the observation is expected."
+                )
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.EPISODE
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[NoisyState, Timestep]:
+        key_reset, key_bias, key = jr.split(key, 3)
+        inner, timestep = self.env.reset(key_reset, options)
+        obs = timestep.obs
+        bias = self.bias.astype(obs.dtype) * jr.normal(key_bias, obs.shape, obs.dtype)
+        return self._report(NoisyState(inner, key, bias), timestep)
+
+    def step(
+        self, state: NoisyState, action: Float[Array, " nu"]
+    ) -> tuple[NoisyState, Timestep]:
+        check_action(self, action)
+        inner, timestep = self.env.step(state.inner, action)
+        return self._report(NoisyState(inner, state.key, state.bias), timestep)
+
+    def _report(self, state: NoisyState, timestep: Timestep):
+        key_noise, key = jr.split(state.key)
+        obs = timestep.obs
+        noise = self.noise.astype(obs.dtype) * jr.normal(
+            key_noise, obs.shape, obs.dtype
+        )
+        timestep = eqx.tree_at(lambda t: t.obs, timestep, obs + state.bias + noise)
+        return NoisyState(state.inner, key, state.bias), timestep
+
+
+def observations(timestep: Timestep) -> tuple[Any, Any]:
+    """All that a wrapper of observations must change."""
+    return timestep.obs, timestep.final_obs
+
+
+def vector_size(holder: AbstractEnv, env: AbstractEnv) -> int:
+    """The number of entries of an observation of `env`.
+
+    **Raises:** `ValueError` if it is no vector of floating point numbers.
+    """
+    _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
+    obs = timestep.obs
+    if len(obs.shape) != 1 or not jnp.issubdtype(obs.dtype, jnp.floating):
+        raise ValueError(
+            f"`{type(holder).__name__}` needs observations that are vectors of floating "
+            f"point numbers, but they have shape {obs.shape} and type {obs.dtype}."
+        )
+    return obs.shape[0]

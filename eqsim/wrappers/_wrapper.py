@@ -1,0 +1,100 @@
+"""What wrappers share."""
+
+import abc
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ..envs import AbstractEnv
+from ..model import State, System
+from ..pipelines import AbstractPipeline
+
+
+class Lifetime(enum.Enum):
+    """Of what a wrapper adds: it is the same at every step; it begins anew with each
+    episode; it outlives episodes."""
+
+    NONE = enum.auto()
+    EPISODE = enum.auto()
+    RUN = enum.auto()
+
+
+class AbstractWrapper(AbstractEnv):
+    """An environment around another one, `env`, whose robot and pipeline it has.
+
+    **Raises:** `ValueError` if what belongs to one episode holds what outlives episodes.
+    """
+
+    env: eqx.AbstractVar[AbstractEnv]
+
+    @property
+    @abc.abstractmethod
+    def lifetime(self) -> Lifetime:
+        """How long what it adds lives."""
+
+    @property
+    def sys(self) -> System:
+        return self.env.sys
+
+    @property
+    def pipeline(self) -> AbstractPipeline:
+        return self.env.pipeline
+
+    def __check_init__(self):
+        check_env(self, self.env)
+        if self.lifetime is Lifetime.EPISODE:
+            refuse_run(self)
+
+
+def check_env(holder: AbstractEnv, env: Any) -> None:
+    """Raises `TypeError` unless `env` is an environment."""
+    if not isinstance(env, AbstractEnv):
+        raise TypeError(
+            f"`{type(holder).__name__}` is around an environment, but got {env!r}."
+        )
+
+
+def refuse_run(holder: AbstractWrapper) -> None:
+    """Raises `ValueError` if anything that `holder` holds outlives episodes."""
+    own = type(holder).__name__
+    for held in layers(holder.env):
+        if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
+            name = type(held).__name__
+            raise ValueError(
+                f"`{own}` is around `{name}`, but what it does belongs to one episode, and "
+                f"`{name}` goes on over many. Write `{name}({own}(...))`."
+            )
+
+
+class AbstractStateful(AbstractWrapper):
+    """A wrapper with a state of its own, in which `inner` is that of the environment it
+    holds; time and actions are as they were."""
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.env.action_range
+
+    def physics(self, state: Any) -> State:
+        return self.env.physics(state.inner)
+
+
+class AbstractStateless(AbstractWrapper):
+    """A wrapper whose state is that of the environment it holds."""
+
+    def physics(self, state: Any) -> State:
+        return self.env.physics(state)
+
+
+def layers(env: AbstractEnv) -> Iterator[AbstractEnv]:
+    """The environment and all those that it holds, from the outside to the task."""
+    yield env
+    while isinstance(env, AbstractWrapper):
+        env = env.env
+        yield env
