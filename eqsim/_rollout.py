@@ -1,6 +1,5 @@
 """The only loop over `env.step` in eqsim."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

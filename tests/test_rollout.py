@@ -142,7 +142,7 @@ def total(masses, gains, key, length=6):
     env = eqx.tree_at(MASSES, ENV, masses)
     policy = eqx.tree_at(lambda p: p.gains, POLICY, gains)
     out = eqsim.rollout(env, policy, key, length)
-    distance = jnp.sum(out.last[0].q**2) + jnp.sum(out.timestep.obs[:, 1] ** 2)
+    distance = jnp.sum(out.last[0].q ** 2) + jnp.sum(out.timestep.obs[:, 1] ** 2)
     return jnp.sum(out.timestep.reward) + distance
 
 
@@ -190,7 +190,7 @@ def test_gradient_of_a_fleet(fleet):
     def loss(masses):
         env = eqx.tree_at(MASSES, ENV, masses)
         out = eqsim.rollout(env, POLICY, keys, 6, env_axes=MASS_AXES)
-        return jnp.sum(out.last[0].q**2)
+        return jnp.sum(out.last[0].q ** 2)
 
     masses = MASSES(fleet)
     both = eqx.filter_jit(eqx.filter_grad(loss))(masses)

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
@@ -109,5 +110,5 @@ class AbstractEnv(eqx.Module):
 def check_action(env: AbstractEnv, action: Any) -> None:
     """Raises `ValueError` unless the action has the right shape and finite numbers."""
     check_shape("action", action, {"nu": env.sys.nu})
-    if not isinstance(action, Tracer) and not bool(jnp.all(jnp.isfinite(action))):
+    if not isinstance(action, Tracer) and not np.all(np.isfinite(action)):
         raise ValueError(f"`action` is {action}: finite numbers are expected.")

@@ -54,7 +54,7 @@ class Uniform(AbstractRandomizer):
         def draw(key, name, leaf):
             low = _fit("low", self.low, name, leaf)
             high = _fit("high", self.high, name, leaf)
-            _check_order(name, low, high)
+            _check_order(name, self.low, self.high)
             shape = () if self.shared else leaf.shape
             share = jr.uniform(key, shape, leaf.dtype)
             value = low + share * (high - low)
@@ -106,7 +106,7 @@ class Masses(AbstractRandomizer):
         mass = sys.links.mass
         low = _fit("low", self.low, ".links.mass", mass)
         high = _fit("high", self.high, ".links.mass", mass)
-        _check_order(".links.mass", low, high)
+        _check_order(".links.mass", self.low, self.high)
         share = jr.uniform(key, () if self.shared else mass.shape, mass.dtype)
         factor = jnp.broadcast_to(low + share * (high - low), mass.shape)
         new = mass * factor, sys.links.inertia * factor[..., None]

@@ -25,6 +25,15 @@ from ._observations import (
     Statistics as Statistics,
 )
 from ._randomization import DomainRandomization as DomainRandomization
+from ._skills import (
+    ant_omni as ant_omni,
+    ant_uni as ant_uni,
+    half_cheetah_uni as half_cheetah_uni,
+    hopper_uni as hopper_uni,
+    humanoid_omni as humanoid_omni,
+    humanoid_uni as humanoid_uni,
+    walker2d_uni as walker2d_uni,
+)
 from ._wrapper import (
     AbstractStateful as AbstractStateful,
     AbstractStateless as AbstractStateless,

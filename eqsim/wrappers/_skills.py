@@ -1,0 +1,62 @@
+"""The environments of skill discovery and quality diversity."""
+
+from typing import Any
+
+from ..envs import Ant, HalfCheetah, Hopper, Humanoid, Walker2d
+from ._descriptors import FeetContact, TorsoPosition
+
+
+def ant_uni(**options: Any) -> FeetContact:
+    """`Ant` with the descriptor `FeetContact`: four numbers.
+
+    **Arguments:** the options of `Ant`.
+    """
+    return FeetContact(Ant(**options), ("link3", "link6", "link9", "link12"))
+
+
+def half_cheetah_uni(**options: Any) -> FeetContact:
+    """`HalfCheetah` with the descriptor `FeetContact`: two numbers.
+
+    **Arguments:** the options of `HalfCheetah`.
+    """
+    return FeetContact(HalfCheetah(**options), ("bfoot", "ffoot"))
+
+
+def hopper_uni(**options: Any) -> FeetContact:
+    """`Hopper` with the descriptor `FeetContact`: one number.
+
+    **Arguments:** the options of `Hopper`.
+    """
+    return FeetContact(Hopper(**options), ("foot",))
+
+
+def walker2d_uni(**options: Any) -> FeetContact:
+    """`Walker2d` with the descriptor `FeetContact`: two numbers.
+
+    **Arguments:** the options of `Walker2d`.
+    """
+    return FeetContact(Walker2d(**options), ("foot", "foot_left"))
+
+
+def humanoid_uni(**options: Any) -> FeetContact:
+    """`Humanoid` with the descriptor `FeetContact`: two numbers.
+
+    **Arguments:** the options of `Humanoid`.
+    """
+    return FeetContact(Humanoid(**options), ("right_foot", "left_foot"))
+
+
+def ant_omni(**options: Any) -> TorsoPosition:
+    """`Ant` with the descriptor `TorsoPosition`, not rewarded for running.
+
+    **Arguments:** the options of `Ant`.
+    """
+    return TorsoPosition(Ant(**{"forward_reward_weight": 0.0} | options))
+
+
+def humanoid_omni(**options: Any) -> TorsoPosition:
+    """`Humanoid` with the descriptor `TorsoPosition`, not rewarded for running.
+
+    **Arguments:** the options of `Humanoid`.
+    """
+    return TorsoPosition(Humanoid(**{"forward_reward_weight": 0.0} | options))

@@ -1,0 +1,131 @@
+"""Random changes of a robot."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from toys import rails
+
+import eqsim
+from eqsim import randomize
+from eqsim.model import validate
+
+
+SYS = rails(3)
+MASS = lambda sys: sys.links.mass
+GEAR = lambda sys: sys.actuators.gear
+BOTH = lambda sys: (sys.links.mass, sys.joints.damping)
+KEYS = jr.split(jr.key(0), 500)
+
+
+def draws(randomizer, where):
+    return np.asarray(jax.vmap(lambda key: where(randomizer(key, SYS)))(KEYS))
+
+
+@given(low=st.floats(-5, 5), span=st.floats(0, 5))
+def test_uniform(low, span):
+    x = draws(randomize.uniform(MASS, low, low + span), MASS)
+    slack = 1e-9 * (abs(low) + span)
+    assert np.all(x >= low - slack) and np.all(x <= low + span + slack)
+    np.testing.assert_allclose(x.mean(0), low + span / 2, atol=0.1 * span + 1e-9)
+    if span > 1e-3:
+        assert not np.allclose(x[:, 0], x[:, 1], atol=1e-6)
+
+
+def test_scale_and_bounds_per_entry():
+    low, high = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 4.0])
+    x = draws(randomize.scale(MASS, low, high), MASS) / np.asarray(SYS.links.mass)
+    np.testing.assert_allclose(x[:, 0], 0.5)
+    assert np.all(x >= low - 1e-9) and np.all(x <= high + 1e-9)
+    shared = draws(randomize.scale(MASS, 0.5, 2.0, shared=True), MASS)
+    factor = shared / np.asarray(SYS.links.mass)
+    np.testing.assert_allclose(factor, factor[:, :1].repeat(3, 1))
+
+
+def test_gaussian():
+    x = draws(randomize.gaussian(GEAR, 0.2), GEAR) - np.asarray(SYS.actuators.gear)
+    assert x.std() == pytest.approx(0.2, rel=0.05) and abs(x.mean()) < 0.02
+
+
+def test_choice():
+    x = draws(randomize.choice(MASS, [1.0, 2.0, 7.0]), MASS)
+    values, counts = np.unique(x[:, 0], return_counts=True)
+    assert list(values) == [1.0, 2.0, 7.0] and min(counts) > 120
+    assert np.all(x == x[:, :1])
+    rows = jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    x = draws(randomize.choice(MASS, rows), MASS)
+    assert {tuple(row) for row in x} == {(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)}
+
+
+def test_masses():
+    """A link of another density: inertia goes with mass."""
+    new = jax.vmap(lambda key: randomize.masses(0.5, 2.0)(key, SYS))(KEYS)
+    factor = np.asarray(new.links.mass / SYS.links.mass)
+    ratio = np.asarray(new.links.inertia / SYS.links.inertia)
+    np.testing.assert_allclose(ratio, factor[..., None].repeat(3, -1), rtol=1e-12)
+    assert factor.min() > 0.5 and factor.max() < 2.0 and factor.std() > 0.3
+
+
+def test_several_at_once_and_one_after_the_other():
+    change = randomize.chain(
+        randomize.scale(BOTH, 0.9, 1.1),
+        randomize.uniform(GEAR, 2.0, 3.0),
+        lambda key, sys: eqx.tree_at(MASS, sys, 2.0 * sys.links.mass),
+    )
+    new = change(jr.key(3), SYS)
+    mass = np.asarray(new.links.mass / SYS.links.mass)
+    assert np.all(mass > 1.8) and np.all(mass < 2.2) and np.all(mass != 2.0)
+    damping = np.asarray(new.joints.damping / SYS.joints.damping)
+    assert not np.allclose(damping, mass / 2.0, rtol=1e-6)
+    assert np.all(np.asarray(new.actuators.gear) >= 2.0)
+    # Reproducible, and different for another key.
+    again, other = change(jr.key(3), SYS), change(jr.key(4), SYS)
+    assert np.array_equal(again.links.mass, new.links.mass)
+    assert not np.allclose(other.links.mass, new.links.mass, rtol=1e-6)
+    # What is not meant is the very same array.
+    assert new.links.com is SYS.links.com
+
+
+def test_values():
+    """Bounds are leaves: they can be batched, and change without a recompile."""
+    made = eqx.filter_jit(lambda change, key: change(key, SYS).links.mass)
+    for low in (0.5, 0.7):
+        made(randomize.scale(MASS, low, 1.0), jr.key(0))
+    assert made._cached._cache_size() == 1
+    slope = eqx.filter_grad(lambda change: jnp.sum(change(jr.key(0), SYS).links.mass))
+    change = randomize.scale(MASS, 0.5, 1.0)
+    total = slope(change).low + slope(change).high
+    np.testing.assert_allclose(total, jnp.sum(SYS.links.mass), rtol=1e-6)
+
+
+def test_wrong_bounds():
+    with pytest.raises(
+        ValueError, match=r"`low` = 2.0.*`high` = 1.0.*`sys.links.mass`"
+    ):
+        randomize.uniform(MASS, 2.0, 1.0)(jr.key(0), SYS)
+    with pytest.raises(ValueError, match=r"`low` = .*`sys.links.mass`"):
+        randomize.masses(2.0, 1.0)(jr.key(0), SYS)
+    with pytest.raises(
+        ValueError, match=r"`high` for `sys.links.mass`.*\(2,\).*\(3,\)"
+    ):
+        randomize.uniform(MASS, 0.0, jnp.ones(2))(jr.key(0), SYS)
+    with pytest.raises(ValueError, match=r"`scale` for `sys.actuators.gear`"):
+        randomize.gaussian(GEAR, jnp.ones((3, 3)))(jr.key(0), SYS)
+    with pytest.raises(ValueError, match="`where` must return arrays of the robot"):
+        randomize.uniform(lambda sys: 2.0 * sys.links.mass, 0.0, 1.0)(jr.key(0), SYS)
+
+
+@pytest.mark.parametrize("name", ["ant", "half_cheetah", "inverted_pendulum", "my_own"])
+def test_presets(name):
+    """Every draw of every preset is a robot whose numbers make sense."""
+    sys = eqsim.make("ant" if name == "my_own" else name).sys
+    found = randomize.presets(name)
+    assert {"default", "hard", "masses", "motors", "gravity"} <= set(found)
+    for change in found.values():
+        for seed in range(3):
+            new = validate(change(jr.key(seed), sys))
+            leaves = zip(jax.tree.leaves(new), jax.tree.leaves(sys), strict=True)
+            assert any(not np.array_equal(a, b) for a, b in leaves)

@@ -1,0 +1,86 @@
+"""An environment that compiles at once, and whose course is known: masses on rails."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+import eqsim
+from eqsim import AbstractPipeline, AbstractTask, State, System
+
+
+def rails(n: int = 2, limited: bool = True) -> System:
+    """`n` sliders side by side, each (or the first) with a motor between -2 and 3."""
+    bodies = "".join(
+        f'<body name="mass{k}" pos="0 {k} 0"><joint name="rail{k}" type="slide" axis="1 0 0"'
+        f' damping="0.1"/><geom size="0.1" mass="{k + 1}" contype="0" conaffinity="0"/>'
+        "</body>"
+        for k in range(n)
+    )
+    motors = "".join(
+        f'<motor name="motor{k}" joint="rail{k}" ctrlrange="-2 3" '
+        f'ctrllimited="{str(limited or k == 0).lower()}"/>'
+        for k in range(n)
+    )
+    return eqsim.load_mjcf(
+        f'<mujoco><option gravity="0 0 0" timestep="0.1"/><worldbody>{bodies}</worldbody>'
+        f"<actuator>{motors}</actuator></mujoco>"
+    )
+
+
+class Rails(AbstractPipeline):
+    """Semi-implicit Euler of `m x'' = gear u - d x'`."""
+
+    def init(self, sys, q=None, qd=None) -> State:
+        zero = jnp.zeros(sys.nv, sys.dt.dtype)
+        return State(zero if q is None else q, zero if qd is None else qd, zero[:0])
+
+    def contacts(self, sys, state, ctrl, external=None):
+        raise NotImplementedError("Nothing touches on rails.")
+
+    def step(self, sys, state, ctrl, external=None) -> State:
+        force = sys.actuators.gear[:, 0] * ctrl - sys.joints.damping * state.qd
+        qd = state.qd + sys.dt * force / sys.links.mass
+        return State(state.q + sys.dt * qd, qd, state.act)
+
+
+class Rail(AbstractTask):
+    """Masses that are to stay near 0, and fall off beyond `edge`."""
+
+    sys: System
+    pipeline: AbstractPipeline
+    frame_skip: int = eqx.field(static=True)
+    edge: float = eqx.field(static=True)
+    noise: float = eqx.field(static=True)
+
+    def __init__(self, n=2, edge=5.0, noise=0.1, frame_skip=1):
+        self.sys, self.pipeline = rails(n), Rails()
+        self.edge, self.noise, self.frame_skip = edge, noise, frame_skip
+
+    def initial(self, key) -> State:
+        q = self.noise * jr.normal(key, (self.sys.nq,), self.sys.dt.dtype)
+        return self.pipeline.init(self.sys, q)
+
+    def observe(self, state, action):
+        return jnp.concatenate([state.q, state.qd])
+
+    def rewards(self, state, action, new):
+        return {"place": -jnp.sum(new.q**2), "ctrl": -0.1 * jnp.sum(action**2)}
+
+    def terminated(self, state):
+        return jnp.max(jnp.abs(state.q)) > self.edge
+
+
+def push(obs, key):
+    """A policy: random forces, one per mass."""
+    n = obs.shape[-1] // 2
+    return jr.uniform(key, (n,), obs.dtype, -1.0, 2.0)
+
+
+def steps(env, state, actions):
+    """Steps one by one; what was reported, as a list."""
+    out = []
+    for action in np.asarray(actions):
+        state, timestep = env.step(state, jnp.asarray(action))
+        out.append(timestep)
+    return state, out

@@ -1,0 +1,175 @@
+"""`DomainRandomization`: a different robot in every episode."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import tree_allclose
+from toys import push, Rail
+
+import eqsim
+from eqsim import randomize
+from eqsim.wrappers import AutoReset, DomainRandomization, Episode
+
+
+ENV = Rail()
+MASSES = randomize.masses(0.5, 2.0)
+BOTH = randomize.chain(MASSES, randomize.uniform(lambda s: s.joints.damping, 0.0, 1.0))
+
+
+def test_only_changes_are_carried():
+    env = DomainRandomization(ENV, BOTH)
+    state, _ = env.reset(jr.key(0))
+    carried = jax.tree_util.tree_leaves_with_path(state.changed)
+    names = [jax.tree_util.keystr(path) for path, _ in carried]
+    assert names == [".links.mass", ".links.inertia", ".joints.damping"]
+    nothing = DomainRandomization(ENV, lambda key, sys: sys)
+    assert not jax.tree.leaves(nothing.reset(jr.key(0))[0].changed)
+    assert nothing.context(nothing.reset(jr.key(0))[0]).shape == (0,)
+
+
+def test_is_the_edited_robot():
+    """Step by step as the environment with that robot from the beginning."""
+    env = DomainRandomization(ENV, BOTH)
+    state, first = env.reset(jr.key(1))
+    plain = eqx.tree_at(lambda e: e.sys, ENV, env.robot(state))
+    other, _ = ENV.reset(jr.key(1))
+    inner = plain.begin(state.inner)
+    assert tree_allclose(inner[1], first, rtol=1e-14)
+    for action in jr.uniform(jr.key(2), (5, 2)):
+        state, timestep = env.step(state, action)
+        inner = plain.step(inner[0], action)
+        assert tree_allclose((state.inner, timestep), inner, rtol=1e-12, atol=1e-14)
+        other, _ = ENV.step(other, action)
+    assert not np.allclose(other.qd, state.inner.qd, rtol=1e-3)
+
+
+def test_new_at_every_reset():
+    env = AutoReset(Episode(DomainRandomization(ENV, BOTH), 4))
+    out = eqsim.rollout(env, push, jr.split(jr.key(0), 5), 24)
+    mass = np.asarray(out.state.inner.inner.changed.links.mass)
+    assert mass.shape == (5, 24, 2)
+    episodes = mass.reshape(5, 6, 4, 2)
+    assert np.all(episodes == episodes[:, :, :1])
+    assert len(np.unique(episodes[:, :, 0, 0])) == 30
+    again = eqsim.rollout(env, push, jr.split(jr.key(0), 5), 24)
+    assert np.array_equal(again.state.inner.inner.changed.links.mass, mass)
+
+
+def test_compiled_once():
+    """New keys and new bounds are numbers."""
+    run = eqx.filter_jit(lambda env, key: env.reset(key)[0].changed.links.mass)
+    for seed in range(3):
+        for high in (1.5, 3.0):
+            run(DomainRandomization(ENV, randomize.masses(0.5, high)), jr.key(seed))
+    assert run._cached._cache_size() == 1
+
+
+def test_plain_way():
+    """A batch of environments by `eqx.filter_vmap` gives the same."""
+    keys, key_run = jr.split(jr.key(3), 4), jr.split(jr.key(4), 4)
+    random = DomainRandomization(ENV, BOTH)
+    starts = jax.vmap(random.reset)(keys)
+    robots = jax.vmap(random.robot)(starts[0])
+    fleet = jax.vmap(lambda sys: eqx.tree_at(lambda e: e.sys, ENV, sys))(robots)
+    begin = jax.vmap(lambda env, state: env.begin(state))(fleet, starts[0].inner)
+    one = eqsim.rollout(random, push, key_run, 6, start=starts)
+    axes = eqx.if_array(0)
+    two = eqsim.rollout(fleet, push, key_run, 6, start=begin, env_axes=axes)
+    assert tree_allclose(one.timestep, two.timestep, rtol=1e-10, atol=1e-12)
+
+
+def test_context():
+    env = DomainRandomization(ENV, BOTH, observe_context=True)
+    state, first = env.reset(jr.key(0))
+    context = env.context(state)
+    # Two masses, six moments of inertia, two dampings.
+    assert context.shape == (10,) and np.array_equal(first.obs[4:], context)
+    assert np.array_equal(context[:2], env.robot(state).links.mass)
+    other, report = env.reset(jr.key(5), {"context": 2.0 * context})
+    assert np.array_equal(env.robot(other).links.mass, 2.0 * context[:2])
+    assert np.array_equal(env.robot(other).joints.damping, 2.0 * context[8:])
+    assert np.array_equal(report.obs[4:], 2.0 * context)
+    _, timestep = env.step(other, jnp.zeros(2))
+    assert np.array_equal(timestep.obs[4:], 2.0 * context)
+    slope = jax.grad(
+        lambda c: (
+            env.step(env.reset(jr.key(5), {"context": c})[0], jnp.ones(2))[1].reward
+        )
+    )(context)
+    assert np.all(slope[:2] != 0.0)
+    with pytest.raises(ValueError, match=r"options.context.*\(10,\).*\(3,\)"):
+        env.reset(jr.key(0), {"context": jnp.zeros(3)})
+
+
+def test_given_robot():
+    env = DomainRandomization(ENV, MASSES)
+    heavy = eqx.tree_at(lambda s: s.links.mass, ENV.sys, jnp.array([9.0, 8.0]))
+    state, _ = env.reset(jr.key(0), {"sys": heavy})
+    assert np.array_equal(env.robot(state).links.mass, [9.0, 8.0])
+    damped = eqx.tree_at(lambda s: s.joints.damping, heavy, jnp.ones(2))
+    with pytest.raises(ValueError, match=r"`options.sys.joints.damping` differs"):
+        env.reset(jr.key(0), {"sys": damped})
+    with pytest.raises(ValueError, match="both `sys` and `context`"):
+        env.reset(jr.key(0), {"sys": heavy, "context": jnp.zeros(8)})
+    for option in ({"sys": heavy}, {"context": jnp.zeros(8)}):
+        with pytest.raises(ValueError, match="Wrap it in `eqsim.DomainRandomization`"):
+            ENV.reset(jr.key(0), option)
+
+
+def changed(where, new):
+    return lambda key, sys: eqx.tree_at(where, sys, new(where(sys)))
+
+
+MASS = lambda sys: sys.links.mass
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "match"),
+    [
+        (changed(MASS, lambda x: x[:1]), r"`sys.links.mass` an array of shape \(1,\)"),
+        (changed(MASS, lambda x: x.astype(jnp.float32)), "`sys.links.mass`.*float32"),
+        (
+            lambda key, sys: dataclasses.replace(
+                sys, links=dataclasses.replace(sys.links, names=("a", "b"))
+            ),
+            "structure of the robot",
+        ),
+        (lambda key, sys: sys.links, "returned Links: a `System`"),
+        (changed(MASS, lambda x: -x), "mass"),
+        (randomize.uniform(MASS, 2.0, 1.0), r"`low` = 2.0.*`sys.links.mass`"),
+    ],
+)
+def test_wrong_randomizers(randomizer, match):
+    with pytest.raises(ValueError, match=match):
+        DomainRandomization(ENV, randomizer)
+
+
+def test_not_a_function():
+    with pytest.raises((TypeError, ValueError), match="randomize"):
+        DomainRandomization(ENV, 3)  # pyright: ignore
+
+
+def test_two_of_them():
+    """One around the other: both change their part."""
+    damping = randomize.uniform(lambda s: s.joints.damping, 1.0, 2.0)
+    env = DomainRandomization(DomainRandomization(ENV, MASSES), damping)
+    state, _ = env.reset(jr.key(0))
+    assert np.all(env.robot(state).joints.damping >= 1.0)
+    plain = eqx.tree_at(
+        lambda e: (e.sys.links.mass, e.sys.links.inertia, e.sys.joints.damping),
+        ENV,
+        (
+            state.inner.changed.links.mass,
+            state.inner.changed.links.inertia,
+            state.changed.joints.damping,
+        ),
+    )
+    action = jnp.array([0.5, -0.5])
+    got, _ = env.step(state, action)
+    expected, _ = plain.step(state.inner.inner, action)
+    assert tree_allclose(got.inner.inner, expected, rtol=1e-12)

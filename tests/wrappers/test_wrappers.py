@@ -1,0 +1,218 @@
+"""What holds for every wrapper, alone and around others."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import check_gradients, tree_allclose
+from hypothesis import given, settings, strategies as st
+from toys import Rail
+
+import eqsim
+from eqsim import randomize
+from eqsim.wrappers import (
+    ActionRepeat,
+    AutoReset,
+    ClipAction,
+    DelayAction,
+    DomainRandomization,
+    Episode,
+    layers,
+    NoisyObservation,
+    NormalizeObservation,
+    reset_pool,
+    ResetMode,
+    ScaleAction,
+    StackObservation,
+    TorsoPosition,
+)
+
+
+HEAVIER = randomize.masses(0.5, 2.0)
+
+
+def pooled(env):
+    return AutoReset(Episode(env, 3), pool=reset_pool(Episode(env, 3), jr.key(7), 4))
+
+
+WRAPPERS = {
+    "Episode": lambda env: Episode(env, 3),
+    "AutoReset": lambda env: AutoReset(Episode(env, 3)),
+    "AutoReset next": lambda env: AutoReset(Episode(env, 3), mode=ResetMode.NEXT_STEP),
+    "AutoReset pool": pooled,
+    "ActionRepeat": lambda env: ActionRepeat(env, 3),
+    "ClipAction": ClipAction,
+    "ScaleAction": ScaleAction,
+    "DelayAction": lambda env: DelayAction(env, 2),
+    "DelayAction random": lambda env: DelayAction(env, 3, 0),
+    "NormalizeObservation": NormalizeObservation,
+    "StackObservation": lambda env: StackObservation(env, 3),
+    "NoisyObservation": lambda env: NoisyObservation(env, 0.1, 0.2),
+    "DomainRandomization": lambda env: DomainRandomization(env, HEAVIER),
+    "context": lambda env: DomainRandomization(env, HEAVIER, observe_context=True),
+    "TorsoPosition": TorsoPosition,
+    "all": lambda env: NormalizeObservation(
+        AutoReset(
+            StackObservation(
+                Episode(
+                    DelayAction(
+                        NoisyObservation(
+                            TorsoPosition(
+                                DomainRandomization(
+                                    ActionRepeat(ScaleAction(env), 2), HEAVIER
+                                )
+                            ),
+                            0.1,
+                        ),
+                        1,
+                    ),
+                    4,
+                ),
+                2,
+            )
+        )
+    ),
+}
+everywhere = pytest.mark.parametrize("name", WRAPPERS)
+
+
+def shapes(tree):
+    return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
+
+
+def numbers(trajectory):
+    """All that it holds, keys as numbers."""
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    plain = lambda x: jr.key_data(x) if is_key(x) else x
+    arrays = eqx.filter(trajectory, eqx.is_array)
+    return jax.tree.map(plain, arrays)
+
+
+@everywhere
+@settings(max_examples=6)
+@given(n=st.integers(2, 3), batch=st.sampled_from([(), (1,), (3,), (2, 3)]))
+def test_structure(name, n, batch):
+    """A step returns what a reset does, in every batch; nothing is compiled."""
+    env = WRAPPERS[name](Rail(n))
+    reset, step = env.reset, env.step
+    for _ in batch:
+        reset, step = eqx.filter_vmap(reset), eqx.filter_vmap(step)
+    first = eqx.filter_eval_shape(reset, jr.split(jr.key(0), batch))
+    second = eqx.filter_eval_shape(step, first[0], jnp.zeros((*batch, n)))
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    assert shapes(first) == shapes(second)
+    assert second[1].reward.shape == batch
+    assert env.action_range.shape == (n, 2)
+    assert env.physics(first[0]).q.shape == (*batch, n)
+
+
+@everywhere
+def test_compiled_batched_and_looped(name):
+    """jit, vmap and scan change nothing."""
+    env, keys = WRAPPERS[name](Rail()), jr.split(jr.key(1), 3)
+    actions = jr.uniform(jr.key(2), (7, 3, 2), minval=-1.0, maxval=2.0)
+
+    def run(key, actions):
+        state, first = env.reset(key)
+        last, rest = jax.lax.scan(lambda s, a: env.step(s, a), state, actions)
+        return first, rest, env.physics(last)
+
+    together = eqx.filter_jit(eqx.filter_vmap(run, in_axes=(0, 1)))(keys, actions)
+    for k, key in enumerate(keys):
+        state, first = env.reset(key)
+        reports = []
+        for action in actions[:, k]:
+            state, timestep = env.step(state, action)
+            reports.append(timestep)
+        rest = jax.tree.map(lambda *x: jnp.stack(x), *reports)
+        alone = first, rest, env.physics(state)
+        mine = jax.tree.map(lambda x: x[k], together)
+        assert tree_allclose(mine, alone, rtol=1e-10, atol=1e-12)
+
+
+@everywhere
+def test_gradient(name):
+    """By actions and by the robot, through resets as well."""
+    env, key = WRAPPERS[name](Rail()), jr.key(3)
+
+    def loss(actions, mass):
+        where = lambda env: env.sys.links.mass
+        if name == "AutoReset pool":
+            where = lambda env: env.env.sys.links.mass
+        mine = eqx.tree_at(where, env, mass)
+        state, _ = mine.reset(key)
+        _, timestep = jax.lax.scan(lambda s, a: mine.step(s, a), state, actions)
+        return timestep.obs, timestep.reward
+
+    # Inside the range of the motors, so that no clipping is at its edge.
+    actions = jr.uniform(jr.key(4), (6, 2), minval=-0.9, maxval=0.9)
+    largest = check_gradients(loss, actions, env.sys.links.mass)
+    assert all(x > 0 for x in largest.values())
+
+
+@everywhere
+def test_rollout(name):
+    """As part of `eqsim.rollout`, with one key and with many."""
+    env = WRAPPERS[name](Rail())
+    policy = lambda obs, key: jr.uniform(key, (2,), minval=-1.0, maxval=1.0)
+    out = eqsim.rollout(env, policy, jr.split(jr.key(5), 2), 6)
+    assert out.timestep.reward.shape == (2, 6)
+    again = eqsim.rollout(env, policy, jr.split(jr.key(5), 2)[0], 6)
+    one = jax.tree.map(lambda x: x[0], numbers(out))
+    assert tree_allclose(one, numbers(again), rtol=1e-10, atol=1e-12)
+
+
+@everywhere
+def test_wrong_actions(name):
+    env = WRAPPERS[name](Rail())
+    state, _ = env.reset(jr.key(0))
+    # Where types are checked, that comes first.
+    wrong = (ValueError, TypeError)
+    with pytest.raises(wrong, match=r"\(nu,\) = \(2,\)|f64\[2,1\]"):
+        env.step(state, jnp.zeros((2, 1)))
+    with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(2,\).*\(3,\)"):
+        env.step(state, jnp.zeros(3))
+    with pytest.raises(ValueError, match="`action` is .*nan.*finite"):
+        env.step(state, jnp.array([0.0, jnp.nan]))
+
+
+@everywhere
+def test_reset_options(name):
+    """A given start, and options that nobody knows."""
+    env, q = WRAPPERS[name](Rail()), jnp.array([0.3, -0.4])
+    state, _ = env.reset(jr.key(0), {"q": q})
+    assert np.array_equal(env.physics(state).q, q)
+    state, _ = env.reset(jr.key(0), eqsim.ResetOptions(q, 2.0 * q))
+    assert np.array_equal(env.physics(state).qd, 2.0 * q)
+    with pytest.raises(ValueError, match="'qt'.*Did you mean 'q'"):
+        env.reset(jr.key(0), {"qt": q})
+    with pytest.raises(ValueError, match=r"`options.q`.*\(nq,\) = \(2,\).*\(3,\)"):
+        env.reset(jr.key(0), {"q": jnp.zeros(3)})
+
+
+def test_order():
+    """What belongs to an episode is inside of what resets."""
+    task = Rail()
+    looping = AutoReset(Episode(task, 3))
+    for wrap in (
+        lambda env: Episode(env, 3),
+        lambda env: StackObservation(env, 2),
+        lambda env: DelayAction(env, 1),
+        lambda env: NoisyObservation(env, 0.1),
+        lambda env: ActionRepeat(env, 2),
+        lambda env: DomainRandomization(env, HEAVIER),
+        TorsoPosition,
+        AutoReset,
+    ):
+        with pytest.raises(ValueError, match=r"around `AutoReset`.*Write `AutoReset\("):
+            wrap(looping)
+    with pytest.raises(ValueError, match="around `NormalizeObservation`"):
+        AutoReset(NormalizeObservation(task))
+    for wrap in (ClipAction, ScaleAction, NormalizeObservation):
+        wrap(looping)
+    names = [type(env).__name__ for env in layers(NormalizeObservation(looping))]
+    assert names == ["NormalizeObservation", "AutoReset", "Episode", "Rail"]
+    with pytest.raises((TypeError, ValueError), match="Episode|env"):
+        Episode("ant", 3)  # pyright: ignore
