@@ -65,6 +65,8 @@ def dynamic(model, x, k):
         "momentum": np.concatenate([data.subtree_angmom[0], linear]),
         "passive": data.qfrc_passive.copy(),
         "actuators": data.qfrc_actuator.copy(),
+        "inertias": data.cinert[1:].copy(),
+        "velocities": data.cvel[1:].copy(),
     }
     data.qvel[:] = 0.0
     mujoco.mj_forward(model, data)

@@ -111,6 +111,8 @@ def dynamic(sys, x, wanted=None):
         "actuators": lambda: dynamics.actuator_forces(
             sys, State(x.q, x.qd, x.act), x.ctrl
         ),
+        "inertias": lambda: dynamics.centered_inertias(sys, x.q),
+        "velocities": lambda: dynamics.centered_velocities(sys, x.q, x.qd),
     }
     return {name: calls[name]() for name in wanted or calls}
 

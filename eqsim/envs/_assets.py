@@ -4,17 +4,24 @@ import functools as ft
 import importlib.util
 import pathlib
 
+import jax.numpy as jnp
+
 from ..io import load_mjcf
 from ..model import System
 
 
-@ft.cache
 def gymnasium_model(name: str) -> System:
     """The system of one of Gymnasium's MuJoCo model files, for instance `"ant.xml"`.
 
     **Raises:** `ImportError` if Gymnasium is missing, `FileNotFoundError` if the file
     is.
     """
+    return _load(name, jnp.result_type(float).name)
+
+
+@ft.cache
+def _load(name: str, dtype: str) -> System:
+    del dtype  # For the cache: that of the numbers in a file is the default one.
     # Found, not imported: only the files are wanted.
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or spec.origin is None:

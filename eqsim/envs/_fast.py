@@ -1,5 +1,3 @@
-import functools as ft
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -25,13 +23,8 @@ _POINT = """
 </mujoco>"""
 
 
-@ft.cache
-def _point() -> System:
-    return load_mjcf(_POINT)
-
-
 def _model(sys: System | None) -> System:
-    return _point() if sys is None else sys
+    return load_mjcf(_POINT) if sys is None else sys
 
 
 class Fast(AbstractTask):

@@ -35,7 +35,7 @@ WITHOUT = {
 
 
 SOME = ("aba", "potential", "passive", "actuators")
-REST = ("rnea", "crba", "kinetic", "momentum")
+REST = ("rnea", "crba", "kinetic", "momentum", "inertias", "velocities")
 slow = pytest.mark.slow
 
 

@@ -4,40 +4,95 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jax.tree_util as jtu
 import numpy as np
 import pytest
-from helpers import tree_allclose
+from helpers import check_gradients, tree_allclose
+from parity import quick_compile
 
 import eqsim
-from eqsim.envs import Ant, HalfCheetah, InvertedPendulum
+from eqsim import envs
 
 
+slow = pytest.mark.slow
+# Class, numbers seen, actions, control time step, terms of the reward.
 SIZES = {
-    "ant": (Ant, 27, 8, 0.05),
-    "half_cheetah": (HalfCheetah, 17, 6, 0.05),
-    "inverted_pendulum": (InvertedPendulum, 4, 1, 0.04),
+    "ant": (envs.Ant, 105, 8, 0.05, "forward healthy ctrl contact"),
+    "fast": (envs.Fast, 2, 1, 0.1, "distance ctrl"),
+    "half_cheetah": (envs.HalfCheetah, 17, 6, 0.05, "forward ctrl"),
+    "hopper": (envs.Hopper, 11, 3, 0.008, "forward healthy ctrl"),
+    "humanoid": (envs.Humanoid, 348, 17, 0.015, "forward healthy ctrl contact"),
+    "humanoidstandup": (
+        *(envs.HumanoidStandup, 348, 17, 0.015),
+        "up ctrl impact constant",
+    ),
+    "inverted_double_pendulum": (
+        *(envs.InvertedDoublePendulum, 9, 1, 0.05),
+        "healthy distance velocity",
+    ),
+    "inverted_pendulum": (envs.InvertedPendulum, 4, 1, 0.04, "healthy"),
+    "pusher": (envs.Pusher, 23, 7, 0.05, "near distance ctrl"),
+    "reacher": (envs.Reacher, 10, 2, 0.02, "distance ctrl"),
+    "swimmer": (envs.Swimmer, 8, 2, 0.04, "forward ctrl"),
+    "walker2d": (envs.Walker2d, 17, 6, 0.008, "forward healthy ctrl"),
 }
+PLACES = "exclude_current_positions_from_observation"
+SEEN = {f"include_{k}_in_observation" for k in ("cinert", "cvel", "qfrc_actuator")}
+CONTACTS = "include_cfrc_ext_in_observation"
+# How many numbers are seen if a flag is not set.
+FLAGS = {
+    **{("ant", PLACES): 107, ("ant", CONTACTS): 27},
+    **{("half_cheetah", PLACES): 18, ("hopper", PLACES): 12},
+    **{("swimmer", PLACES): 10, ("walker2d", PLACES): 18},
+    **{("humanoid", PLACES): 350, ("humanoid", CONTACTS): 270},
+    **{("humanoid", k): 348 - n for k, n in zip(sorted(SEEN), (130, 78, 17))},
+    **{("humanoidstandup", k): 348 - n for k, n in zip(sorted(SEEN), (130, 78, 17))},
+}
+
+
+def shapes(tree):
+    return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_shapes(name):
-    kind, nobs, nu, dt = SIZES[name]
+    kind, nobs, nu, dt, terms = SIZES[name]
     env = eqsim.make(name)
     assert type(env) is kind
     # Only shapes: nothing is compiled.
     state, timestep = jax.eval_shape(env.reset, jr.key(0))
     new, stepped = jax.eval_shape(env.step, state, jnp.zeros(nu))
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), (state, timestep)) == (
-        jax.tree.map(lambda x: (x.shape, x.dtype), (new, stepped))
-    )
+    assert shapes((state, timestep)) == shapes((new, stepped))
     assert timestep.obs.shape == (nobs,) and timestep.obs.dtype == jnp.float64
     assert timestep.reward.shape == () and timestep.reward.dtype == jnp.float64
     assert timestep.terminated.dtype == timestep.truncated.dtype == jnp.bool_
+    assert set(timestep.terms) == set(terms.split())
     assert all(x.shape == () for x in timestep.terms.values())
     assert float(env.dt) == pytest.approx(dt)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=slow) if "humanoid" in n else n for n in SIZES]
+)
+@pytest.mark.parametrize("pipeline", ("spring", "positional"))
+def test_pipelines(name, pipeline):
+    """All see the same, and take the same time for a control step."""
+    env, exact = eqsim.make(name, pipeline=pipeline), eqsim.make(name)
+    state, timestep = jax.eval_shape(env.reset, jr.key(0))
+    new, stepped = jax.eval_shape(env.step, state, jnp.zeros(env.sys.nu))
+    assert shapes((state, timestep)) == shapes((new, stepped))
+    assert timestep.obs.shape == (SIZES[name][1],) and env.dt == exact.dt
+
+
+@pytest.mark.parametrize("name, flag", FLAGS)
+def test_flags(name, flag):
+    env = eqsim.make(name, **{flag: False})
+    state = env.pipeline.init(env.sys)
+    seen = jax.eval_shape(env.observe, state, jnp.zeros(env.sys.nu))
+    assert seen.shape == (FLAGS[name, flag],) and seen.dtype == jnp.float64
+
+
+@pytest.mark.parametrize("name", ("fast", "inverted_pendulum", "half_cheetah"))
 def test_reset(name):
     env = eqsim.make(name)
     reset = eqx.filter_jit(env.reset)
@@ -45,24 +100,12 @@ def test_reset(name):
     assert tree_allclose((state, timestep), reset(jr.key(1)), rtol=0.0, atol=0.0)
     other, _ = reset(jr.key(2))
     assert np.all(state.q != other.q) and np.all(state.qd != other.qd)
-    noise = env.reset_noise
-    assert np.max(np.abs(state.q - env.sys.joints.ref)) <= noise
+    assert np.max(np.abs(state.q - env.sys.joints.ref)) <= env.reset_noise_scale
     assert timestep.reward == 0 and not timestep.terminated
     assert all(x == 0 for x in timestep.terms.values())
     assert tree_allclose(timestep.obs, env.observe(state, jnp.zeros(env.sys.nu)))
-    still, _ = reset_without_noise(name)
+    still, _ = eqsim.make(name, reset_noise_scale=0.0).reset(jr.key(0))
     assert np.array_equal(still.q, env.sys.joints.ref) and np.all(still.qd == 0)
-
-
-def reset_without_noise(name):
-    return eqsim.make(name, reset_noise=0.0).reset(jr.key(0))
-
-
-def test_reset_noise_is_as_large_as_it_says():
-    env = eqsim.make("inverted_pendulum", reset_noise=0.5)
-    state, _ = jax.vmap(env.reset)(jr.split(jr.key(0), 400))
-    assert 0.45 < np.max(state.q) <= 0.5 and -0.5 <= np.min(state.qd) < -0.45
-    assert np.all(np.abs(np.mean(state.q, axis=0)) < 0.06)
 
 
 def at(env, **changes):
@@ -73,35 +116,54 @@ def at(env, **changes):
     return env.pipeline.init(env.sys, q)
 
 
-def test_terminated():
-    ant = eqsim.make("ant")
-    for height, ended in ((0.19, True), (0.21, False), (0.99, False), (1.01, True)):
-        assert bool(ant.terminated(at(ant, q2=height))) is ended
-    pendulum = eqsim.make("inverted_pendulum")
-    for angle, ended in ((0.21, True), (-0.21, True), (0.19, False), (-0.19, False)):
-        assert bool(pendulum.terminated(at(pendulum, q1=angle))) is ended
-    for env in (ant, pendulum):
-        assert bool(env.terminated(at(env, q0=jnp.nan)))
+# Coordinates at which the task goes on, and at which it ends.
+ENDS = {
+    "ant": ([("q2", 0.21), ("q2", 0.99)], [("q2", 0.19), ("q2", 1.01)]),
+    "fast": ([("q0", 0.9), ("q0", -0.9)], [("q0", 1.1), ("q0", -1.1)]),
+    "hopper": (
+        [("q1", 0.71), ("q2", 0.19), ("q3", 99.0)],
+        [("q1", 0.69), ("q2", -0.21), ("q3", 101.0)],
+    ),
+    "humanoid": ([("q2", 1.01), ("q2", 1.99)], [("q2", 0.99), ("q2", 2.01)]),
+    "inverted_double_pendulum": ([("q1", 0.58)], [("q1", 0.6), ("q1", -0.6)]),
+    "inverted_pendulum": ([("q1", 0.19), ("q1", -0.19)], [("q1", 0.21), ("q1", -0.21)]),
+    "walker2d": (
+        [("q1", 0.81), ("q1", 1.99), ("q2", 0.99)],
+        [("q1", 0.79), ("q1", 2.01), ("q2", -1.01)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_terminated(name):
+    env = eqsim.make(name)
+    for ended, places in enumerate(ENDS[name]):
+        for key, value in places:
+            assert bool(env.terminated(at(env, **{key: value}))) is bool(ended)
+    if name in ("ant", "hopper", "humanoid", "walker2d"):
+        assert bool(env.terminated(at(env, q2=jnp.nan)))
+        env = eqsim.make(name, terminate_when_unhealthy=False)
+        assert not env.terminated(at(env, q1=9.0, q2=9.0))
+    if name in ("ant", "inverted_pendulum"):
         infinite = jnp.full(env.sys.nv, jnp.inf)
         moving = env.pipeline.init(env.sys, env.sys.joints.ref, infinite)
-        assert bool(env.terminated(moving))
-    cheetah = eqsim.make("half_cheetah")
-    assert not bool(cheetah.terminated(at(cheetah, q1=-5.0)))
+        going_on = name == "ant"
+        assert bool(env.terminated(moving)) is not going_on
+        assert name != "ant" or bool(eqsim.make(name).terminated(moving))
 
 
-def test_options_count():
-    env = eqsim.make("ant", ctrl_weight=2.0, healthy_reward=3.0, healthy_z=(0.0, 9.0))
-    state, action = at(env), jnp.full(8, 0.5)
-    terms = env.rewards(state, action, at(env, q0=0.1))
-    assert float(terms["ctrl"]) == pytest.approx(-2.0 * 8 * 0.25)
-    assert float(terms["healthy"]) == 3.0
-    assert float(terms["forward"]) == pytest.approx(0.1 / 0.05)
-    assert not env.terminated(at(env, q2=8.0))
-    env = eqsim.make("half_cheetah", forward_weight=2.0, ctrl_weight=0.0)
-    terms = env.rewards(at(env), jnp.ones(6), at(env, q0=0.1))
-    assert float(terms["forward"]) == pytest.approx(0.2 / 0.05)
-    assert float(terms["ctrl"]) == 0.0
-    assert float(eqsim.make("inverted_pendulum", frame_skip=5).dt) == pytest.approx(0.1)
+@pytest.mark.parametrize("name", sorted(set(SIZES) - set(ENDS)))
+def test_never_terminated(name):
+    env = eqsim.make(name)
+    assert not env.terminated(at(env, q0=-50.0, q1=1e3))
+
+
+def test_up_is_weighted():
+    """Which Gymnasium does not do."""
+    env = eqsim.make("humanoidstandup", uph_cost_weight=2.0)
+    up = jax.jit(lambda *args: env.rewards(*args)["up"])
+    state = at(env, q2=0.3)
+    assert float(up(state, jnp.zeros(17), state)) == pytest.approx(2.0 * 0.3 / 0.003)
 
 
 def test_frame_skip_is_steps():
@@ -111,6 +173,100 @@ def test_frame_skip_is_steps():
     for _ in range(3):
         expected = env.pipeline.step(env.sys, expected, action)
     assert tree_allclose(env.transition(state, action), expected, rtol=1e-12)
+    assert float(env.dt) == pytest.approx(0.06)
+
+
+BALL = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body name="ball" pos="0 0 .3"><freejoint/><geom type="sphere" size=".3" mass="2"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+def test_contacts_are_computed_once():
+    """Although observation and reward ask for them separately."""
+
+    def loops(seen):
+        sys = eqsim.load_mjcf(BALL)
+        env = eqsim.make("ant", sys=sys, include_cfrc_ext_in_observation=seen)
+        step = lambda state: env.step(state, jnp.zeros(0))
+        return jax.jit(step).lower(at(env)).compile().as_text().count(" while(")
+
+    assert loops(True) == loops(False) > 0
+
+
+@pytest.mark.parametrize("pipeline", ("generalized", "spring", "positional"))
+def test_fast_is_known(pipeline):
+    """Its step, and the derivative of that, as its docstring says."""
+    env = eqsim.make("fast", pipeline=pipeline)
+    n = 1 if pipeline == "generalized" else env.pipeline.substeps
+    h, gain, share = 0.1, 3.0 / 2.0, (n + 1) / (2 * n)
+    state = env.pipeline.init(env.sys, jnp.array([0.2]), jnp.array([-0.3]))
+    action = jnp.array([0.7])
+    new, timestep = env.step(state, action)
+    speed = -0.3 + h * gain * 0.7
+    place = 0.2 - h * 0.3 + share * h * h * gain * 0.7
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    close(timestep.obs, [place, speed])
+    close(timestep.reward, -(place**2) - 0.1 * 0.7**2)
+    close(new.q, [place])
+    A, B, C, D = eqsim.linearize(env, state, action)
+    close(A, [[1.0, h], [0.0, 1.0]])
+    close(B, [[share * h * h * gain], [h * gain]])
+    close(C, A)
+    close(D, B)
+    slope = jax.grad(lambda sys: env.pipeline.step(sys, state, action).qd[0])(env.sys)
+    close(slope.links.mass, [-h * 3.0 * 0.7 / 4.0])
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        *("fast", "inverted_double_pendulum", "reacher"),
+        *(pytest.param(name, marks=slow) for name in ("swimmer", "half_cheetah")),
+    ),
+)
+def test_gradients(name):
+    """Of observation and reward of a step: by state, action, and the weights."""
+    env = eqsim.make(name, frame_skip=1)
+    numbers, other = eqx.partition(env, eqx.is_inexact_array)
+    keep = jtu.tree_map(lambda _: None, numbers.sys)
+    numbers, robot = eqx.tree_at(lambda e: e.sys, numbers, keep), env.sys
+
+    def report(numbers, q, qd, action):
+        whole = eqx.tree_at(lambda e: e.sys, eqx.combine(numbers, other), robot)
+        state = whole.pipeline.init(robot, q, qd)
+        timestep = whole.step(state, action)[1]
+        return timestep.obs, timestep.reward, timestep.terms
+
+    rng = np.random.default_rng(0)
+    q = env.sys.joints.ref + 0.1 * jnp.asarray(rng.normal(size=env.sys.nq))
+    qd, action = (
+        0.3 * jnp.asarray(rng.normal(size=n)) for n in (env.sys.nv, env.sys.nu)
+    )
+    largest = check_gradients(report, numbers, q, qd, action)
+    assert largest["[1]"] and largest["[3]"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=slow) if "humanoid" in n else n for n in SIZES]
+)
+def test_gradients_at_rest_are_finite(name):
+    """Of observation and rewards, at the reference, by all there is."""
+    env = eqsim.make(name)
+    state = env.pipeline.init(env.sys)
+    if name == "reacher":  # the fingertip on the target, 0.1 m off the second joint
+        state = env.pipeline.init(env.sys, jnp.array([0.0, 0.0, 0.21, 0.0]))
+
+    def total(env, state, action):
+        terms = env.rewards(state, action, state)
+        return sum(terms.values()) + jnp.sum(env.observe(state, action))
+
+    slope = jax.jit(jax.grad(total, (0, 1, 2)), compiler_options=quick_compile())
+    for leaf in jax.tree.leaves(slope(env, state, jnp.zeros(env.sys.nu))):
+        assert np.all(np.isfinite(leaf))
 
 
 def test_make():
@@ -125,6 +281,16 @@ def test_make():
         eqsim.make("inverted_pendulums")
     with pytest.raises(ValueError, match="generalized"):
         eqsim.make("ant", pipeline="generalised")
+
+
+def test_precision():
+    """Robot and numbers are of the precision that holds when they are made."""
+    for flag, dtype in ((False, jnp.float32), (True, jnp.float64)):
+        with jax.enable_x64(flag):
+            for name in ("half_cheetah", "fast"):
+                env = eqsim.make(name)
+                arrays = jax.tree.leaves(eqx.filter(env, eqx.is_inexact_array))
+                assert {x.dtype for x in arrays} == {jnp.dtype(dtype)}
 
 
 def test_wrong_action():

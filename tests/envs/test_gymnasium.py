@@ -1,90 +1,228 @@
-"""One control step beside Gymnasium's environments: observation, reward, termination."""
+"""Beside Gymnasium's environments: starts, observations, rewards, termination.
 
-import gymnasium
+Gymnasium's classes run with a converged solver, and their forces and places are those of
+the state that they are in: see `_gymnasium.refreshed`.
+"""
+
+import functools as ft
+
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
+from _gymnasium import draw_action, IDS, refreshed, shipped, term_of
+from parity import quick_compile
 
 import eqsim
 
 
-ENVS = {
-    "ant": (
-        "Ant-v5",
-        {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0},
-        {"forward": "forward", "healthy": "survive", "ctrl": "ctrl"},
+slow = pytest.mark.slow
+# What takes long to compile.
+LONG = {"humanoid", "humanoidstandup"}
+NAMES = [pytest.param(n, marks=slow) if n in LONG else n for n in IDS]
+# Every option that is a number, and none at its default.
+NUMBERS = {
+    "ant": dict(
+        forward_reward_weight=2.0,
+        ctrl_cost_weight=0.3,
+        contact_cost_weight=1e-2,
+        healthy_reward=3.0,
+        healthy_z_range=(0.4, 0.8),
+        contact_force_range=(-2.0, 0.5),
     ),
-    "half_cheetah": ("HalfCheetah-v5", {}, {"forward": "forward", "ctrl": "ctrl"}),
-    "inverted_pendulum": ("InvertedPendulum-v5", {}, {"upright": "survive"}),
+    "half_cheetah": dict(forward_reward_weight=2.0, ctrl_cost_weight=0.3),
+    "hopper": dict(
+        forward_reward_weight=2.0,
+        ctrl_cost_weight=0.3,
+        healthy_reward=3.0,
+        healthy_state_range=(-1.0, 1.0),
+        healthy_z_range=(0.9, 1.3),
+        healthy_angle_range=(-0.5, 0.3),
+    ),
+    "humanoid": dict(
+        forward_reward_weight=2.0,
+        ctrl_cost_weight=0.3,
+        contact_cost_weight=1e-6,
+        contact_cost_range=(0.1, 1.0),
+        healthy_reward=3.0,
+        healthy_z_range=(1.2, 1.6),
+    ),
+    # Gymnasium does not use `uph_cost_weight`.
+    "humanoidstandup": dict(
+        ctrl_cost_weight=0.3, impact_cost_weight=1e-6, impact_cost_range=(0.1, 1.0)
+    ),
+    "inverted_double_pendulum": dict(healthy_reward=3.0),
+    "inverted_pendulum": {},
+    "pusher": dict(
+        reward_near_weight=2.0, reward_dist_weight=0.3, reward_control_weight=0.4
+    ),
+    "reacher": dict(reward_dist_weight=0.3, reward_control_weight=0.4),
+    "swimmer": dict(forward_reward_weight=2.0, ctrl_cost_weight=0.3),
+    "walker2d": dict(
+        forward_reward_weight=2.0,
+        ctrl_cost_weight=0.3,
+        healthy_reward=3.0,
+        healthy_z_range=(1.1, 1.4),
+        healthy_angle_range=(-0.5, 0.3),
+    ),
+}
+POSITIONS = "exclude_current_positions_from_observation"
+CONTACTS = "include_cfrc_ext_in_observation"
+BODIES = [f"include_{k}_in_observation" for k in ("cinert", "cvel", "qfrc_actuator")]
+ENDS = "terminate_when_unhealthy"
+# Options that are not numbers; contacts are seen in `test_step`.
+FLAGS = {
+    "ant": [(POSITIONS, CONTACTS), (CONTACTS, ENDS)],
+    "half_cheetah": [(POSITIONS,)],
+    "hopper": [(POSITIONS,), (ENDS,)],
+    "humanoid": [(CONTACTS, ENDS), *((CONTACTS, k) for k in (POSITIONS, *BODIES))],
+    "humanoidstandup": [(CONTACTS,), *((CONTACTS, k) for k in (POSITIONS, *BODIES))],
+    "swimmer": [(POSITIONS,)],
+    "walker2d": [(POSITIONS,), (ENDS,)],
 }
 
 
-def converged(name, options):
-    env = gymnasium.make(name, **options).unwrapped
-    env.model.opt.tolerance, env.model.opt.iterations = 0.0, 200
-    env.model.opt.ls_tolerance, env.model.opt.ls_iterations = 1e-12, 200
-    env.reset(seed=0)
-    return env
+def batched(fn, axes):
+    """One compiled program for all numbers of an environment."""
+    options = {"compiler_options": quick_compile()}
+    return jax.jit(jax.vmap(fn, in_axes=(None, *axes)), **options)
 
 
-def draw(env, rng):
-    """A state that the environment may be in, and some that end the task."""
-    env.reset_model()
-    q, qd = env.data.qpos.copy(), env.data.qvel.copy()
-    scale = rng.choice([0.1, 1.0])
-    q += 0.3 * scale * rng.normal(size=q.shape)
-    qd += scale * rng.normal(size=qd.shape)
-    if env.model.nq > env.model.nv:
-        q[3:7] /= np.linalg.norm(q[3:7])
-    # Exact in single precision, to which some environments round the action.
-    low, high = env.action_space.low, env.action_space.high
-    action = rng.uniform(low, high).astype(np.float32)
-    return q, qd, action
+BEGIN = batched(lambda env, q, qd: env.begin(env.pipeline.init(env.sys, q, qd)), (0, 0))
+STEP = batched(lambda env, state, action: env.step(state, action), (0, 0))
+SEEN = batched(
+    lambda env, state: (
+        env.observe(state, jnp.zeros(env.sys.nu)),
+        env.terminated(state),
+    ),
+    (0,),
+)
 
 
-@pytest.mark.parametrize("name", ENVS)
-def test_step(name):
-    """In double precision, from the same states."""
-    theirs_name, options, terms = ENVS[name]
-    theirs, ours = converged(theirs_name, options), eqsim.make(name)
-    rng = np.random.default_rng(0)
-    cases = [draw(theirs, rng) for _ in range(12)]
-    q, qd, action = (jnp.asarray(np.stack(x), float) for x in zip(*cases))
+def close(ours, theirs, tolerance=1e-9):
+    np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
 
-    @jax.jit
-    @jax.vmap
-    def step(q, qd, action):
-        return ours.step(ours.pipeline.init(ours.sys, q, qd), action)
 
-    new, timestep = step(q, qd, action)
-    ended = []
-    for k, (q, qd, action) in enumerate(cases):
-        theirs.set_state(q, qd)
-        obs, reward, terminated, _, info = theirs.step(action)
-        close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
-        close(new.q[k], theirs.data.qpos)
-        close(new.qd[k], theirs.data.qvel)
-        shown = timestep.obs[k]
-        close(shown, obs)
-        # Where Gymnasium reads the place of a body after `mj_step`, it is that of the last
-        # stage of the integrator: the forward reward is late by a little.
-        late = name == "ant"
-        rough = 0.05 if late else 1e-7
-        np.testing.assert_allclose(timestep.reward[k], reward, rough, rough)
-        forward = (theirs.data.qpos[0] - q[0]) / theirs.dt
-        if "forward" in terms:
-            close(timestep.terms["forward"][k], forward)
-        assert bool(timestep.terminated[k]) == bool(terminated)
-        assert not timestep.truncated[k]
-        for mine, their in terms.items():
-            if not (late and mine == "forward"):
-                close(timestep.terms[mine][k], info[f"reward_{their}"])
-        summed = sum(x[k] for x in timestep.terms.values())
-        close(timestep.reward[k], summed)
-        ended.append(terminated)
-    assert set(timestep.terms) == set(terms)
-    if name != "half_cheetah":
-        assert any(ended) and not all(ended)
-    assert float(ours.dt) == pytest.approx(theirs.dt)
+@ft.lru_cache
+def starts(name, count=8):
+    """States that the environment may be in, some that end the task, and actions."""
+    theirs, rng = refreshed(name), np.random.default_rng(0)
+    theirs.reset(seed=0)
+    rows = []
+    for k in range(count):
+        theirs.reset_model()
+        q, qd = theirs.data.qpos.copy(), theirs.data.qvel.copy()
+        scale = (0.1, 1.0)[k % 2]
+        q += 0.3 * scale * rng.normal(size=q.shape)
+        qd += scale * rng.normal(size=qd.shape)
+        if theirs.model.nq > theirs.model.nv:
+            q[3:7] /= np.linalg.norm(q[3:7])
+        rows.append((q, qd, draw_action(theirs, rng).astype(float)))
     theirs.close()
+    return tuple(jnp.asarray(np.stack(x)) for x in zip(*rows))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_step(name):
+    """Observation of the start; observation, reward, each of its terms and termination
+    of a step, with all options that are numbers at their defaults, and at others."""
+    q, qd, actions = starts(name)
+    for options in [{}, NUMBERS[name]] if NUMBERS[name] else [{}]:
+        ours, theirs = eqsim.make(name, **options), refreshed(name, **options)
+        assert float(ours.dt) == pytest.approx(theirs.dt)
+        state, first = BEGIN(ours, q, qd)
+        new, timestep = STEP(ours, state, actions)
+        ended = []
+        for k in range(len(q)):
+            theirs.set_state(np.asarray(q[k]), np.asarray(qd[k]))
+            close(first.obs[k], theirs._get_obs())
+            obs, reward, terminated, _, info = theirs.step(np.asarray(actions[k]))
+            close(new.q[k], theirs.data.qpos)
+            close(new.qd[k], theirs.data.qvel)
+            close(timestep.obs[k], obs)
+            close(timestep.reward[k], reward)
+            assert bool(timestep.terminated[k]) == bool(terminated)
+            assert not timestep.truncated[k]
+            for term, value in timestep.terms.items():
+                key = term_of(name, term)
+                close(value[k], 1.0 if key is None else info[key])
+            close(timestep.reward[k], sum(x[k] for x in timestep.terms.values()))
+            ended.append(terminated)
+        if timestep.terms.get("healthy") is not None:
+            assert any(ended) and not all(ended)
+        theirs.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_trajectory(name):
+    """Both on their own for some steps, from the same starts."""
+    q, qd, _ = starts(name)
+    ours, theirs = eqsim.make(name), refreshed(name)
+    steps, rng = 5, np.random.default_rng(1)
+    actions = [[draw_action(theirs, rng) for _ in q] for _ in range(steps)]
+    actions = np.asarray(actions, float)
+    (state, _), reports = BEGIN(ours, q, qd), []
+    for action in actions:
+        state, timestep = STEP(ours, state, jnp.asarray(action))
+        reports.append(timestep)
+    for k in range(0, len(q), 2):
+        theirs.set_state(np.asarray(q[k]), np.asarray(qd[k]))
+        for action, timestep in zip(actions, reports, strict=True):
+            obs, reward, *_ = theirs.step(action[k])
+            close(timestep.obs[k], obs, 1e-6)
+            close(timestep.reward[k], reward, 1e-6)
+    theirs.close()
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_flags(name):
+    q, qd, _ = starts(name)
+    for flags in FLAGS[name]:
+        options = {flag: False for flag in flags}
+        ours, theirs = eqsim.make(name, **options), refreshed(name, **options)
+        state = jax.vmap(lambda q, qd: ours.pipeline.init(ours.sys, q, qd))(q, qd)
+        obs, terminated = SEEN(ours, state)
+        assert obs.shape[1:] == theirs.observation_space.shape
+        for k in range(len(q)):
+            theirs.set_state(np.asarray(q[k]), np.asarray(qd[k]))
+            close(obs[k], theirs._get_obs())
+        if ENDS in flags:
+            assert not np.any(terminated)
+        theirs.close()
+
+
+def test_main_body():
+    """By name and by number."""
+    q, qd, actions = starts("ant")
+    for body in (5, "front_right_leg"):
+        ours, theirs = (make("ant", main_body=body) for make in (eqsim.make, refreshed))
+        state, new = (ours.pipeline.init(ours.sys, x, v) for x, v in zip(q[:2], qd[:2]))
+        forward = jax.jit(lambda *args: ours.rewards(*args)["forward"])
+        speed = forward(state, actions[0], new)
+        places = []
+        for k in range(2):
+            theirs.set_state(np.asarray(q[k]), np.asarray(qd[k]))
+            places.append(theirs.data.body(body).xpos[0])
+        close(speed, (places[1] - places[0]) / theirs.dt)
+        theirs.close()
+    with pytest.raises(ValueError, match="no body 'torzo'.*torso"):
+        eqsim.make("ant", main_body="torzo")
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_starts_are_drawn_alike(name):
+    """The distribution of each coordinate and velocity, by Kolmogorov and Smirnov."""
+    theirs, ours = shipped(name), eqsim.make(name)
+    theirs.reset(seed=0)
+    drawn = []
+    for _ in range(400):
+        theirs.reset_model()
+        drawn.append(np.concatenate([theirs.data.qpos, theirs.data.qvel]))
+    theirs.close()
+    state = jax.jit(jax.vmap(lambda key: ours.initial(key)))(jr.split(jr.key(0), 1600))
+    mine = np.concatenate([state.q, state.qd], axis=1)
+    for a, b in zip(mine.T, np.stack(drawn).T, strict=True):
+        values = np.sort(np.concatenate([a, b]))
+        share = lambda x: np.searchsorted(np.sort(x), values + 1e-12) / len(x)
+        assert np.max(np.abs(share(a) - share(b))) < 0.12
