@@ -39,7 +39,7 @@ def main() -> None:
     """Measures every horizon without and with checkpoints."""
     options = _options()
     where, rows = setting(options), []
-    env = eqsim.make("ant")
+    env = eqsim.make("ant", include_cfrc_ext_in_observation=False)
     for length in options.lengths:
         middle = MIDDLE.get(length, 1)
         for every in dict.fromkeys([None, 1, middle]):
