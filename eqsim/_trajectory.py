@@ -62,7 +62,7 @@ def episodes(timestep: Timestep, valid: Bool[Array, "..."] | None = None) -> Epi
     def step(carry, now):
         fresh, length, totals = carry
         counts, ended, values = now
-        length = jnp.where(fresh, 0, length) + counts
+        length = jnp.where(fresh, 0, length) + counts.astype(jnp.int32)
         add = lambda total, x: jnp.where(fresh, 0.0, total) + jnp.where(counts, x, 0.0)
         totals = jtu.tree_map(add, totals, values)
         return (ended, length, totals), (length, totals)

@@ -59,7 +59,7 @@ def by_hand(env, policy, key, length, state=None):
         now = env.step(state, action)
         rows.append((state, timestep.obs, action, now[1], jnp.array(True)))
     rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
-    return eqsim.Trajectory(*rows, now, eqsim.RESULTS.successful, jnp.array(-1))
+    return eqsim.Trajectory(*rows, now, eqsim.RESULTS.successful, jnp.int32(-1))
 
 
 def test_is_a_loop():
@@ -228,9 +228,6 @@ def not_a_number(obs, key):
 def test_wrong_calls():
     with pytest.raises(ValueError, match="length 0.*at least one step"):
         eqsim.rollout(ENV, nothing, jr.key(0), 0)
-    keys = jr.split(jr.key(0), (2, 2))
-    with pytest.raises(ValueError, match=r"shape \(2, 2\).*filter_vmap"):
-        eqsim.rollout(ENV, nothing, keys, 1)
     with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(1,\).*\(3,\)"):
         eqsim.rollout(ENV, lambda obs, key: obs[:3], jr.key(0), 1)
     heavy = eqx.tree_at(MASSES, ENV, jnp.array([jnp.nan, 1.0]))
@@ -253,13 +250,107 @@ def test_inside_jit_with_nothing_traced():
     np.testing.assert_allclose(jax.jit(run)(), run(), rtol=1e-12)
 
 
+class Fragile(eqx.Module):
+    """Forces that become NaN, or huge, at a step of its own for each start."""
+
+    factor: float
+
+    def __call__(self, obs, key):
+        far = jnp.abs(obs[:1]) > 0.5
+        return jnp.where(far, self.factor, 10.0 * jnp.sign(obs[:1]))
+
+
 def test_not_finite():
-    with pytest.raises(FloatingPointError, match="NaN or infinite.*reduce `sys.dt`"):
+    with pytest.raises(FloatingPointError, match="^At step 0: An action is NaN"):
         eqsim.rollout(ENV, not_a_number, jr.key(0), 2)
-    with pytest.raises(FloatingPointError, match="In 2 of 2 environments, first 0"):
+    with pytest.raises(
+        FloatingPointError, match="In 2 of 2 environments, first in 0 at"
+    ):
         eqsim.rollout(ENV, not_a_number, jr.split(jr.key(0), 2), 2)
     out = eqsim.rollout(ENV, not_a_number, jr.key(0), 2, throw=False)
     assert np.all(np.isnan(out.last[0].q)) and np.all(out.timestep.terminated)
+    assert out.result == eqsim.RESULTS.nonfinite_action and int(out.failed_step) == 0
+
+
+def test_first_failing_step():
+    """Of many environments the one that failed first, and when."""
+    keys, nan = jr.split(jr.key(1), (2, 3)), float("nan")
+    out = eqsim.rollout(ENV, Fragile(nan), keys, 40, throw=False)
+    finite = np.all(np.isfinite(out.action), axis=-1)
+    first = np.where(finite.all(-1), -1, np.argmin(finite, axis=-1))
+    assert np.array_equal(out.failed_step, first) and np.max(first) > 0
+    step = np.min(first[first >= 0])
+    index = tuple(int(k) for k in np.argwhere(first == step)[0])
+    with pytest.raises(FloatingPointError) as error:
+        eqsim.rollout(ENV, Fragile(nan), keys, 40)
+    assert f"first in {index} at step {step}: An action" in str(error.value)
+    # A force without bounds makes the state overflow, not the action.
+    with pytest.raises(FloatingPointError, match="A state became NaN.*reduce `sys.dt`"):
+        eqsim.rollout(ENV, Fragile(1e300), keys, 40)
+
+
+def test_report_that_is_not_finite():
+    weight = eqx.tree_at(
+        lambda env: env.pipeline.smoothing, ENV, ENV.pipeline.smoothing
+    )
+
+    class Broken(type(ENV)):
+        def rewards(self, state, action, new):
+            return {"upright": jnp.log(-jnp.abs(new.q[0]))}
+
+    broken = Broken(pipeline=weight.pipeline)
+    with pytest.raises(
+        FloatingPointError, match="At step 0: A reward or an observation"
+    ):
+        eqsim.rollout(broken, nothing, jr.key(0), 2)
+
+
+def test_stop():
+    """An environment stands still once the condition is met."""
+    keys = jr.split(jr.key(6), 4)
+    whole = eqsim.rollout(ENV, POLICY, keys, 60)
+    out = eqsim.rollout(ENV, POLICY, keys, 60, stop=lambda timestep: timestep.done)
+    ended = np.asarray(whole.timestep.terminated)
+    last = np.where(ended.any(-1), np.argmax(ended, axis=-1), 59)
+    expected = np.arange(60)[None] <= last[:, None]
+    assert np.array_equal(out.valid, expected) and not np.all(expected)
+    valid = np.asarray(out.valid)
+    assert np.array_equal(out.state.q[valid], whole.state.q[valid])
+    for k in range(4):
+        after = int(last[k]) + 1
+        if after < 60:
+            assert np.array_equal(out.last[0].q[k], whole.state.q[k, after])
+    episodes = out.episodes()
+    assert np.array_equal(np.sum(episodes.ended, axis=-1), ended.any(-1))
+    assert np.array_equal(np.max(episodes.length, axis=-1), last + 1)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_going_on(shape):
+    """Two rollouts, the second from where the first ended, or one with a bar."""
+    key = jr.split(jr.key(8), shape) if shape else jr.key(8)
+    run = lambda **options: eqsim.rollout(ENV, POLICY, key, 6, **options)
+    whole, shown = run(), run(progress=True)
+    assert tree_allclose(shown, whole, rtol=1e-12, atol=1e-14)
+    next_ = run(start=whole.last)
+    first = jax.tree.map(lambda x: x[..., 0, :], next_.state.q)
+    assert np.array_equal(first, whole.last[0].q)
+    assert whole.state.q.shape == (*shape, 6, 2)
+
+
+def test_fleet_of_two_axes(fleet):
+    """Robots with two axes, of which one counts."""
+    keys = jr.split(jr.key(2), (3, 2))
+    twice = eqx.tree_at(MASSES, ENV, jnp.stack([MASSES(fleet)] * 2, axis=1))
+    got = eqsim.rollout(twice, POLICY, keys, 4, env_axes=MASS_AXES)
+    one = eqx.tree_at(MASSES, ENV, MASSES(fleet))
+    for k in range(2):
+        expected = eqsim.rollout(one, POLICY, keys[:, k], 4, env_axes=MASS_AXES)
+        mine = jax.tree.map(lambda x: x[:, k], got)
+        assert tree_allclose(mine, expected, rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match=r"has shape \(3, 2\).*asks for 3 x 4"):
+        wrong = eqx.tree_at(MASSES, ENV, MASSES(fleet))
+        eqsim.rollout(wrong, POLICY, jr.split(jr.key(2), (3, 4)), 1, env_axes=MASS_AXES)
 
 
 PROGRAM = """

@@ -43,7 +43,7 @@ class Timestep(eqx.Module):
     descriptor: Float[Array, " ndescriptor"] | None = None
 
     @property
-    def done(self) -> Bool[Array, ""]:
+    def done(self) -> Bool[Array, "..."]:
         """Whether the episode is over, for whichever reason."""
         return self.terminated | self.truncated
 

@@ -83,7 +83,8 @@ def test_frozen():
     kept = fixed.last[0].inner.inner.statistics
     assert np.array_equal(kept.mean, np.broadcast_to(statistics.mean, (8, 4)))
     obs = np.asarray(fixed.timestep.obs).reshape(-1, 4)
-    assert np.all(np.abs(obs.mean(0)) < 0.4) and np.all(np.abs(obs.std(0) - 1.0) < 0.4)
+    assert np.all(np.abs(obs.mean(0)) < 0.3)
+    assert np.all((0.4 < obs.std(0)) & (obs.std(0) < 1.1))
     with pytest.raises(ValueError, match="`frozen` statistics must be given"):
         NormalizeObservation(ENV, frozen=True)
     with pytest.raises(ValueError, match=r"shape \(8, 4\).*merged"):
@@ -109,7 +110,8 @@ def test_stack(number):
 
 def test_history_ends_with_the_episode():
     env = AutoReset(StackObservation(Episode(ENV, 2), 3))
-    out = eqsim.rollout(env, push, jr.key(0), 6)
+    policy = lambda obs, key: push(obs[-4:], key)
+    out = eqsim.rollout(env, policy, jr.key(0), 6)
     obs, done = np.asarray(out.timestep.obs), np.asarray(out.timestep.done)
     assert np.sum(done) == 3
     first = obs[done].reshape(3, 3, 4)
