@@ -7,7 +7,7 @@ import pytest
 
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ("README.md", "docs/gradients.md", "docs/pipelines.md")
+PAGES = ("README.md", "docs/gradients.md", "docs/pipelines.md", "docs/wrappers.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

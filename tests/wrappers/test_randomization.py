@@ -173,3 +173,63 @@ def test_two_of_them():
     got, _ = env.step(state, action)
     expected, _ = plain.step(state.inner.inner, action)
     assert tree_allclose(got.inner.inner, expected, rtol=1e-12)
+
+
+def everything(key, sys):
+    """Mass, inertia, friction of each shape, gear and damping."""
+    return randomize.chain(
+        MASSES,
+        randomize.scale(lambda s: s.geoms.friction, 0.5, 1.5),
+        randomize.scale(lambda s: s.actuators.gear, 0.8, 1.2),
+        randomize.scale(lambda s: s.joints.damping, 0.5, 2.0),
+    )(key, sys)
+
+
+def test_thousand_humanoids():
+    """All different, reproducible, and compiled once."""
+    env = DomainRandomization(eqsim.make("humanoid"), everything)
+    reset = eqx.filter_jit(lambda env, keys: jax.vmap(env.reset)(keys)[0].changed)
+    changed = reset(env, jr.split(jr.key(0), 1000))
+    sys = env.env.sys
+    rows = {
+        "mass": (changed.links.mass, sys.links.mass),
+        "inertia": (changed.links.inertia, sys.links.inertia),
+        "friction": (changed.geoms.friction, sys.geoms.friction),
+        "gear": (changed.actuators.gear, sys.actuators.gear),
+        "damping": (changed.joints.damping, sys.joints.damping),
+    }
+    for drawn, nominal in rows.values():
+        assert drawn.shape == (1000, *nominal.shape)
+        moves = np.asarray(nominal) != 0.0
+        values = np.asarray(drawn)[:, moves]
+        assert all(len(np.unique(column)) == 1000 for column in values.T)
+    assert tree_allclose(reset(env, jr.split(jr.key(0), 1000)), changed, rtol=0.0)
+    other = reset(env, jr.split(jr.key(1), 1000))
+    assert np.all(other.links.mass != changed.links.mass)
+    heavier = eqx.tree_at(lambda e: e.sys.links.mass, env, 2.0 * sys.links.mass)
+    twice = reset(heavier, jr.split(jr.key(0), 1000))
+    np.testing.assert_allclose(twice.links.mass, 2.0 * changed.links.mass, rtol=1e-12)
+    assert reset._cached._cache_size() == 1
+
+
+def test_what_follows_from_a_mass():
+    """In contact, where inverse weights count: as the robot that was heavy from the
+    beginning, and by the derivative as well."""
+    task = eqsim.make("hopper")
+    env = DomainRandomization(task, MASSES)
+    state, _ = env.reset(jr.key(0), {"q": task.sys.joints.ref.at[1].add(-0.05)})
+    action = jnp.array([0.3, -0.2, 0.1])
+    masses = state.changed.links.mass
+
+    def carried(mass):
+        heavy = eqx.tree_at(lambda s: s.changed.links.mass, state, mass)
+        return env.step(heavy, action)[0].inner.qd
+
+    def edited(mass):
+        where = lambda e: (e.sys.links.mass, e.sys.links.inertia)
+        new = mass, state.changed.links.inertia
+        return eqx.tree_at(where, task, new).step(state.inner, action)[0].qd
+
+    both = lambda fn: jax.jit(lambda x: (fn(x), jax.jacfwd(fn)(x)))(masses)
+    assert tree_allclose(both(carried), both(edited), rtol=1e-8, atol=1e-9)
+    assert task.pipeline.contacts(env.robot(state), state.inner, action).dist.min() < 0
