@@ -48,15 +48,21 @@ def member(fleet, k):
     return eqx.tree_at(MASSES, ENV, MASSES(fleet)[k])
 
 
+# Compiled once for all tests; one by one, a step is traced anew each time.
+RESET = eqx.filter_jit(lambda env, key: env.reset(key))
+BEGIN = eqx.filter_jit(lambda env, state: env.begin(state))
+STEP = eqx.filter_jit(lambda env, state, action: env.step(state, action))
+
+
 def by_hand(env, policy, key, length, state=None):
     """The same with a Python loop."""
     key_reset, key_policy = jr.split(key)
-    now = env.reset(key_reset) if state is None else env.begin(state)
+    now = RESET(env, key_reset) if state is None else BEGIN(env, state)
     rows = []
     for key in jr.split(key_policy, length):
         state, timestep = now
         action = policy(timestep.obs, key)
-        now = env.step(state, action)
+        now = STEP(env, state, action)
         rows.append((state, timestep.obs, action, now[1], jnp.array(True)))
     rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
     return eqsim.Trajectory(*rows, now, eqsim.RESULTS.successful, jnp.int32(-1))
