@@ -74,7 +74,7 @@ def rollout(
     number of the robot makes no sense; `FloatingPointError` if a state, an action or a
     reward has become NaN or infinite, with the first step and environment.
     """
-    _check_call(env, key, length, env_axes)
+    _check_call(env, key, length, start, env_axes)
     keep = _Kept(collect, stop, checkpoint_every)
     args = (env, policy, key, start)
     traced = any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args))
@@ -96,7 +96,9 @@ def rollout(
     last = end.state, end.timestep
     if collect is not None:
         return kept, last
-    return Trajectory(*kept, last, _result(end), end.failed)
+    state, obs, action, timestep, valid = kept
+    result = _result(end)
+    return Trajectory(state, obs, action, timestep, valid, last, result, end.failed)
 
 
 class _Kept(NamedTuple):
@@ -153,7 +155,7 @@ class _Many(NamedTuple):
     begin: _Running | None
 
 
-def _check_call(env, key, length: int, env_axes) -> None:
+def _check_call(env, key, length: int, start, env_axes) -> None:
     if length < 1:
         raise ValueError(f"A rollout of length {length}; at least one step is needed.")
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
@@ -168,6 +170,7 @@ def _check_call(env, key, length: int, env_axes) -> None:
         )
     if key.size == 0:
         raise ValueError(f"`key` has shape {key.shape}: at least one key is expected.")
+    _check_start(start, key)
     axes = jtu.tree_leaves(_axes(env, env_axes))
     leaves = jtu.tree_leaves_with_path(eqx.filter(env, eqx.is_array))
     for (path, leaf), axis in zip(leaves, axes, strict=True):
@@ -179,6 +182,22 @@ def _check_call(env, key, length: int, env_axes) -> None:
                 f"`env{jtu.keystr(path)}` has shape {leaf.shape}: by `env_axes`, its axis "
                 f"{axis} counts the environments, of which `key` asks for {asked}."
             )
+
+
+def _check_start(start, key) -> None:
+    if start is None:
+        return
+    pair = isinstance(start, tuple) and len(start) == 2
+    if not (pair and isinstance(start[1], Timestep)):
+        raise TypeError(
+            "`start` must be a state and its report, as `env.reset(key)` returns them, or "
+            f"`env.begin(state)`; but it is {type(start).__name__}."
+        )
+    if start[1].reward.shape != key.shape:
+        raise ValueError(
+            f"`start` has reports of shape {start[1].reward.shape}, but `key` has shape "
+            f"{key.shape}: one start per key is expected. See `eqx.filter_vmap`."
+        )
 
 
 def _places(leaf, axis: int, rank: int) -> range:
@@ -221,7 +240,8 @@ def _in_a_row(env, policy, key, start, env_axes) -> _Many:
     if start is not None:
         flag = lambda value, dtype: jnp.full(key.shape, value, dtype)
         codes = flag(0, jnp.int32), flag(-1, jnp.int32)
-        begin = _Running(*start, flag(False, bool), *codes)
+        state, timestep = start
+        begin = _Running(state, timestep, flag(False, bool), *codes)
     own, shared = _split(env, env_axes, key.ndim)
     if key.ndim > 1:
         row = lambda x: x.reshape(key.size, *x.shape[key.ndim :])

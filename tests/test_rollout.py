@@ -236,6 +236,12 @@ def test_wrong_calls():
         eqsim.rollout(ENV, nothing, jr.key(0), 0)
     with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(1,\).*\(3,\)"):
         eqsim.rollout(ENV, lambda obs, key: obs[:3], jr.key(0), 1)
+    state, timestep = ENV.reset(jr.key(0))
+    with pytest.raises((TypeError, ValueError), match="start"):
+        eqsim.rollout(ENV, nothing, jr.key(0), 1, start=state)  # pyright: ignore
+    keys = jr.split(jr.key(0), 2)
+    with pytest.raises(ValueError, match=r"reports of shape \(\).*shape \(2,\)"):
+        eqsim.rollout(ENV, nothing, keys, 1, start=(state, timestep))
     heavy = eqx.tree_at(MASSES, ENV, jnp.array([jnp.nan, 1.0]))
     with pytest.raises(ValueError, match="mass"):
         eqsim.rollout(heavy, nothing, jr.key(0), 1)

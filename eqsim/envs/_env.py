@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import equinox as eqx
 import numpy as np
@@ -56,8 +56,21 @@ class AbstractEnv(eqx.Module):
     `AbstractTask`, which writes `reset` and `step`.
     """
 
-    sys: eqx.AbstractVar[System]
-    pipeline: eqx.AbstractVar[AbstractPipeline]
+    if TYPE_CHECKING:
+        # A field here would be an argument of every wrapper.
+        @property
+        def sys(self) -> System:
+            """The robot."""
+            ...
+
+        @property
+        def pipeline(self) -> AbstractPipeline:
+            """The physics."""
+            ...
+
+    else:
+        sys: eqx.AbstractVar[System]
+        pipeline: eqx.AbstractVar[AbstractPipeline]
 
     @property
     @abc.abstractmethod

@@ -51,7 +51,7 @@ def reset_options(options: ResetOptions | Mapping[str, Any] | None) -> ResetOpti
 
 def check_start(sys: System, options: ResetOptions) -> None:
     """Raises `ValueError` unless coordinates and velocities fit the robot."""
-    for name, size, count in (("q", "nq", sys.nq), ("qd", "nv", sys.nv)):
-        value = getattr(options, name)
-        if value is not None:
-            check_shape(f"options.{name}", value, {size: count})
+    if options.q is not None:
+        check_shape("options.q", options.q, {"nq": sys.nq})
+    if options.qd is not None:
+        check_shape("options.qd", options.qd, {"nv": sys.nv})

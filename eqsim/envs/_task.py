@@ -68,8 +68,8 @@ class AbstractTask(AbstractEnv):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[State, Timestep]:
         options = reset_options(options)
-        for name in ("sys", "context"):
-            if getattr(options, name) is not None:
+        for name, value in (("sys", options.sys), ("context", options.context)):
+            if value is not None:
                 raise ValueError(
                     f"`options.{name}`: the robot of `{type(self).__name__}` is the same in "
                     "every episode. Wrap it in `eqsim.DomainRandomization`, or change "

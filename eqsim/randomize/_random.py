@@ -33,7 +33,7 @@ class AbstractRandomizer(eqx.Module):
 class Chain(AbstractRandomizer):
     """One change after the other, each with a key of its own."""
 
-    parts: tuple[AbstractRandomizer, ...]
+    parts: tuple[Callable[[PRNGKeyArray, System], System], ...]
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         for k, part in enumerate(self.parts):
@@ -163,7 +163,7 @@ def masses(low: Any, high: Any, *, shared: bool = False) -> Masses:
     return Masses(low, high, shared)
 
 
-def chain(*parts: AbstractRandomizer | Callable[[PRNGKeyArray, System], System]):
+def chain(*parts: Callable[[PRNGKeyArray, System], System]) -> Chain:
     """One change after the other. Any function `(key, sys) -> sys` may take part."""
     return Chain(parts)
 

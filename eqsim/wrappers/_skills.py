@@ -51,7 +51,8 @@ def ant_omni(**options: Any) -> TorsoPosition:
 
     **Arguments:** the options of `Ant`.
     """
-    return TorsoPosition(Ant(**{"forward_reward_weight": 0.0} | options))
+    options = {"forward_reward_weight": 0.0} | options
+    return TorsoPosition(Ant(**options))
 
 
 def humanoid_omni(**options: Any) -> TorsoPosition:
@@ -59,4 +60,5 @@ def humanoid_omni(**options: Any) -> TorsoPosition:
 
     **Arguments:** the options of `Humanoid`.
     """
-    return TorsoPosition(Humanoid(**{"forward_reward_weight": 0.0} | options))
+    options = {"forward_reward_weight": 0.0} | options
+    return TorsoPosition(Humanoid(**options))

@@ -37,10 +37,12 @@ class AbstractWrapper(AbstractEnv):
 
     @property
     def sys(self) -> System:
+        """The robot of the environment inside."""
         return self.env.sys
 
     @property
     def pipeline(self) -> AbstractPipeline:
+        """The physics of the environment inside."""
         return self.env.pipeline
 
     def __check_init__(self):
