@@ -11,7 +11,7 @@ from .._trajectory import Episodes
 from ..model import JointKind, System
 
 
-_STYLE = {
+_STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -55,10 +55,10 @@ def plot(
             axes.remove()
         for axes in (*grid[0, :2], *grid[1, : len(chosen)]):
             axes.set_xlabel("time, s")
-            axes.margins(x=0)
+            axes.margins(x=0.0)
         figure.suptitle(title, x=0.01, ha="left", fontsize=13)
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=4)
+        figure.legend(handles, labels, loc="outside lower left", ncols=4)
         figure.savefig(path)
 
 
@@ -101,8 +101,9 @@ def _terms(axes, time: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
             label = name.removeprefix("terms/")
             axes.plot(time, values.mean(axis=0), label=label, linewidth=1.2)
     axes.axhline(0.0, color=_GRAY, linewidth=0.6)
+    axes.margins(y=0.35)  # Room for the legend.
     axes.set_title("reward per step, mean of environments")
-    axes.legend(loc="best", ncols=2, fontsize=9, frameon=True, framealpha=0.8)
+    axes.legend(loc="upper left", ncols=3, fontsize=9)
 
 
 def _histogram(axes, arrays: dict[str, np.ndarray], statistics: Episodes) -> None:
@@ -113,10 +114,16 @@ def _histogram(axes, arrays: dict[str, np.ndarray], statistics: Episodes) -> Non
         axes.text(0.5, 0.5, "none has ended", ha="center", transform=axes.transAxes)
         axes.set_axis_off()
         return
-    parts = [returns[ended & terminated], returns[ended & ~terminated]]
-    labels = [f"terminated ({parts[0].size})", f"time limit ({parts[1].size})"]
-    edges = np.histogram_bin_edges(returns[ended], bins=24)
-    axes.hist(parts, edges, stacked=True, color=(_ORANGE, _BLUE), label=labels)
+    ends = [("terminated", ended & terminated, _ORANGE)]
+    ends.append(("time limit", ended & ~terminated, _BLUE))
+    ends = [end for end in ends if end[1].any()]
+    axes.hist(
+        [returns[which] for _, which, _ in ends],
+        np.histogram_bin_edges(returns[ended], bins=20),
+        stacked=True,
+        color=[color for _, _, color in ends],
+        label=[f"{name} ({which.sum()})" for name, which, _ in ends],
+    )
     axes.set_xlabel("return")
     axes.set_ylabel("episodes")
     axes.legend(loc="best", fontsize=9, frameon=True, framealpha=0.8)

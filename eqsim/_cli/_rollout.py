@@ -114,7 +114,7 @@ def run_rollout(request: Request) -> None:
     table, text = _summary(request, statistics, kept.timestep)
     console.print(table)
     console.print(Text(f"{text}, {time.perf_counter() - begin:.1f} s with compiling"))
-    np.savez(path.with_name(path.name + ".npz"), **arrays)
+    np.savez(path.with_name(path.name + ".npz"), allow_pickle=False, **arrays)
     written = [".npz", ".png"]
     plot(
         path.with_name(path.name + ".png"), _title(request), env.sys, arrays, statistics

@@ -129,7 +129,7 @@ def _bounds(sys: System, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
 
 def _half(sys: System, placed: Placed, geom: int) -> np.ndarray:
     """Half the edges of the box around a shape, along its own axes."""
-    radius, second, third = np.moveaxis(placed.size[:, geom], -1, 0)
+    radius, second, third = np.asarray(placed.size)[:, geom].T
     edges = {
         GeomKind.SPHERE: (radius, radius, radius),
         GeomKind.CAPSULE: (radius, radius, radius + second),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..io.mjcf._mujoco import engine
 from ..model import GeomKind
 from ._camera import Camera, FIELD_OF_VIEW
 from ._opengl import context
@@ -71,7 +72,7 @@ def paint(
     batch = np.broadcast_shapes(
         *(x.shape[: x.ndim - rank] for x, rank in zip(arrays, ranks, strict=True))
     )
-    rows = [
+    rows: list[np.ndarray] = [
         np.broadcast_to(x, batch + x.shape[x.ndim - rank :]).reshape(
             -1, *x.shape[x.ndim - rank :]
         )
@@ -81,15 +82,16 @@ def paint(
     # JAX calls from any of its threads, and a context is of use to one at a time.
     with _LOCK, context().as_current():
         canvas = _canvas(looks, width, height)
-        for k, row in enumerate(zip(*rows, strict=True)):
-            _paint_one(canvas, camera, *row, out[k])
+        for k, picture in enumerate(out):
+            _paint_one(canvas, camera, [row[k] for row in rows], picture)
     return out.reshape(*batch, height, width, 3)
 
 
-def _paint_one(canvas: _Canvas, camera: Camera, pos, rot, size, lookat, out) -> None:
-    import mujoco
+def _paint_one(canvas: _Canvas, camera: Camera, numbers: list, out) -> None:
+    mujoco = engine()
 
     model, data, scene, target = canvas
+    pos, rot, size, lookat = numbers
     planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[~planes], data.geom_xpos[:] = size[~planes], pos
     data.geom_xmat[:] = rot.reshape(-1, 9)
@@ -112,7 +114,7 @@ def _paint_one(canvas: _Canvas, camera: Camera, pos, rot, size, lookat, out) -> 
 
 @ft.lru_cache(maxsize=8)
 def _canvas(looks: Looks, width: int, height: int) -> _Canvas:
-    import mujoco
+    mujoco = engine()
 
     shapes = "\n    ".join(
         _shape(*pair) for pair in zip(looks.kinds, looks.depths, strict=True)

@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any
 
+from ..io.mjcf._mujoco import engine
+
 
 class NoOpenGL(RuntimeError):
     """There is no OpenGL to draw with."""
@@ -64,7 +66,7 @@ def context() -> Any:
 
 
 def _try(module: str) -> Any:
-    import mujoco
+    mujoco = engine()
 
     out = importlib.import_module(f"mujoco.{module}").GLContext(64, 64)
     # A context may be of no use, which shows when MuJoCo takes it.
