@@ -110,7 +110,8 @@ def run_rollout(request: Request) -> None:
         check_picture(env.sys, camera, 320, 240)
     begin = time.perf_counter()
     first, kept = _run(env, request, console)
-    arrays, statistics = _arrays(env, first, kept), episodes(kept.timestep)
+    statistics = eqx.filter_jit(episodes)(kept.timestep)
+    arrays = _arrays(env, *jtu.tree_map(np.asarray, (first, kept._replace(state=None))))
     table, text = _summary(request, statistics, kept.timestep)
     console.print(table)
     console.print(Text(f"{text}, {time.perf_counter() - begin:.1f} s with compiling"))
@@ -129,6 +130,7 @@ def run_rollout(request: Request) -> None:
 
 
 def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
+    # Pyright counts the properties of wrappers that were abstract fields as arguments.
     for layer in layers(env):
         if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
             if request.randomize is not None:
@@ -140,10 +142,11 @@ def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
     if request.randomize is not None:
         change = preset(request.env, request.randomize)
         try:
-            env = DomainRandomization(env, change)
+            env = DomainRandomization(env, change)  # pyright: ignore[reportCallIssue]
         except ValueError as error:
             raise UsageError(f"`--randomize {request.randomize}`: {error}") from error
-    return AutoReset(Episode(env, request.length))
+    limited = Episode(env, request.length)  # pyright: ignore[reportCallIssue]
+    return AutoReset(limited)  # pyright: ignore[reportCallIssue]
 
 
 def _path(out: str) -> pathlib.Path:
@@ -180,11 +183,11 @@ def _run(env: AbstractEnv, request: Request, console: Console):
     return start[1], kept
 
 
-def _arrays(env: AbstractEnv, first: Timestep, kept: Kept) -> dict[str, np.ndarray]:
-    """What is written, by name."""
+def _arrays(env: AbstractEnv, first: Any, kept: Any) -> dict[str, np.ndarray]:
+    """What is written, by name; the reports have arrays of NumPy."""
     timestep = kept.timestep
     led_to = timestep.obs if timestep.final_obs is None else timestep.final_obs
-    before = jnp.concatenate([first.obs[:, None], timestep.obs[:, :-1]], axis=1)
+    before = np.concatenate([first.obs[:, None], timestep.obs[:, :-1]], axis=1)
     out = {
         "observations": before,
         "next_observations": led_to,

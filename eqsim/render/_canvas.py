@@ -6,6 +6,8 @@ import threading
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import Array
+from jaxtyping import Float, UInt8
 
 from ..io.mjcf._mujoco import engine
 from ..model import GeomKind
@@ -61,11 +63,11 @@ def paint(
     camera: Camera,
     width: int,
     height: int,
-    pos: np.ndarray,
-    rot: np.ndarray,
-    size: np.ndarray,
-    lookat: np.ndarray,
-) -> np.ndarray:
+    pos: Float[Array | np.ndarray, "... ngeom 3"],
+    rot: Float[Array | np.ndarray, "... ngeom 3 3"],
+    size: Float[Array | np.ndarray, "... ngeom 3"],
+    lookat: Float[Array | np.ndarray, "... 3"],
+) -> UInt8[np.ndarray, "*batch height width 3"]:
     """Pictures, `(*batch, height, width, 3)`; axes of batches are broadcast."""
     arrays = [np.asarray(x, np.float64) for x in (pos, rot, size, lookat)]
     ranks = 2, 3, 2, 1
