@@ -4,10 +4,16 @@ import pathlib
 import re
 
 import pytest
+from opengl import needs_opengl
 
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ("README.md", "docs/gradients.md", "docs/pipelines.md")
+PAGES = (
+    "README.md",
+    pytest.param("docs/cli.md", marks=needs_opengl),
+    "docs/gradients.md",
+    "docs/pipelines.md",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
