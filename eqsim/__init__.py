@@ -20,6 +20,7 @@ from . import (
     model as model,
     pipelines as pipelines,
     randomize as randomize,
+    render as render,
     spatial as spatial,
     wrappers as wrappers,
 )
@@ -57,6 +58,7 @@ from .wrappers import (
     Episode as Episode,
     NoisyObservation as NoisyObservation,
     NormalizeObservation as NormalizeObservation,
+    Pixels as Pixels,
     ScaleAction as ScaleAction,
     StackObservation as StackObservation,
 )

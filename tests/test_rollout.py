@@ -11,12 +11,14 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import check_gradients, tree_allclose
+from toys import Rail
 
 import eqsim
 from eqsim import _rollout
 
 
-ENV = eqsim.make("inverted_pendulum")
+# Two masses, a spring between them, and a motor on the first: it compiles at once.
+ENV = Rail(motors=1, spring=5.0, edge=0.3)
 MASSES = lambda env: env.sys.links.mass
 # As the `in_axes` of `eqx.filter_vmap`: the masses have an axis of environments.
 MASS_AXES = eqx.tree_at(

@@ -9,27 +9,31 @@ import eqsim
 from eqsim import AbstractPipeline, AbstractTask, State, System
 
 
-def rails(n: int = 2, limited: bool = True) -> System:
-    """`n` sliders side by side, each (or the first) with a motor between -2 and 3."""
+def rails(n: int = 2, limited: bool = True, motors: int | None = None) -> System:
+    """`n` sliders side by side; all or some have motors, all or the first of which go
+    from -2 to 3."""
     bodies = "".join(
         f'<body name="mass{k}" pos="0 {k} 0"><joint name="rail{k}" type="slide" axis="1 0 0"'
         f' damping="0.1"/><geom size="0.1" mass="{k + 1}" contype="0" conaffinity="0"/>'
         "</body>"
         for k in range(n)
     )
-    motors = "".join(
+    drives = "".join(
         f'<motor name="motor{k}" joint="rail{k}" ctrlrange="-2 3" '
         f'ctrllimited="{str(limited or k == 0).lower()}"/>'
-        for k in range(n)
+        for k in range(n if motors is None else motors)
     )
     return eqsim.load_mjcf(
         f'<mujoco><option gravity="0 0 0" timestep="0.1"/><worldbody>{bodies}</worldbody>'
-        f"<actuator>{motors}</actuator></mujoco>"
+        f"<actuator>{drives}</actuator></mujoco>"
     )
 
 
 class Rails(AbstractPipeline):
-    """Semi-implicit Euler of `m x'' = gear u - d x'`."""
+    """Semi-implicit Euler of `m x'' = gear u - d x' - k (x - mean)`: masses that a
+    spring `k` pulls together."""
+
+    spring: float = 0.0
 
     def init(self, sys, q=None, qd=None) -> State:
         zero = jnp.zeros(sys.nv, sys.dt.dtype)
@@ -42,7 +46,10 @@ class Rails(AbstractPipeline):
         return jnp.zeros_like(state.qd)
 
     def step(self, sys, state, ctrl, external=None) -> State:
-        force = sys.actuators.gear[:, 0] * ctrl - sys.joints.damping * state.qd
+        driven = jnp.asarray(sys.actuators.joints)
+        push = jnp.zeros_like(state.q).at[driven].set(sys.actuators.gear[:, 0] * ctrl)
+        pull = self.spring * (jnp.mean(state.q)[None] - state.q)
+        force = push + pull - sys.joints.damping * state.qd
         qd = state.qd + sys.dt * force / sys.links.mass
         return State(state.q + sys.dt * qd, qd, state.act)
 
@@ -56,8 +63,8 @@ class Rail(AbstractTask):
     edge: float = eqx.field(static=True)
     noise: float = eqx.field(static=True)
 
-    def __init__(self, n=2, edge=5.0, noise=0.1, frame_skip=1):
-        self.sys, self.pipeline = rails(n), Rails()
+    def __init__(self, n=2, edge=5.0, noise=0.1, frame_skip=1, motors=None, spring=0.0):
+        self.sys, self.pipeline = rails(n, motors=motors), Rails(spring)
         self.edge, self.noise, self.frame_skip = edge, noise, frame_skip
 
     def initial(self, key) -> State:
@@ -71,7 +78,7 @@ class Rail(AbstractTask):
         return {"place": -jnp.sum(new.q**2), "ctrl": -0.1 * jnp.sum(action**2)}
 
     def terminated(self, state):
-        return jnp.max(jnp.abs(state.q)) > self.edge
+        return ~(jnp.max(jnp.abs(state.q)) <= self.edge)
 
 
 def push(obs, key):

@@ -28,47 +28,12 @@ def _medium(sys: System):
     return sys.density, sys.viscosity
 
 
-_BODY = (masses(0.8, 1.2), scale(_damping, 0.7, 1.3), scale(_gear, 0.85, 1.15))
-_GROUND = scale(_friction, 0.6, 1.4, shared=True)
-
-_WALKER = {
-    "default": chain(*_BODY, _GROUND),
-    "friction": scale(_friction, 0.3, 2.0, shared=True),
-    "hard": chain(
-        masses(0.5, 1.5),
-        scale(_damping, 0.3, 2.0),
-        scale(_gear, 0.6, 1.4),
-        scale(_armature, 0.5, 2.0),
-        scale(_gravity, 0.9, 1.1, shared=True),
-        scale(_friction, 0.3, 2.0, shared=True),
-    ),
-}
-_PLAIN = {
-    "default": chain(*_BODY),
-    "hard": chain(
-        masses(0.5, 2.0),
-        scale(_damping, 0.3, 3.0),
-        scale(_gear, 0.6, 1.4),
-        scale(_gravity, 0.9, 1.1, shared=True),
-    ),
-}
-_SWIMMER = {
-    "default": chain(*_BODY, scale(_medium, 0.8, 1.2)),
-    "medium": scale(_medium, 0.3, 2.0),
-    "hard": chain(_PLAIN["hard"], scale(_medium, 0.3, 2.0)),
-}
-_COMMON = {
-    "masses": masses(0.5, 1.5),
-    "motors": scale(_gear, 0.6, 1.4),
-    "gravity": scale(_gravity, 0.8, 1.2, shared=True),
-}
-_SPECIAL = {
-    "swimmer": _SWIMMER,
-    "inverted_pendulum": _PLAIN,
-    "inverted_double_pendulum": _PLAIN,
-    "reacher": _PLAIN,
-    "fast": _PLAIN,
-}
+_WITHOUT_GROUND = (
+    "fast",
+    "inverted_double_pendulum",
+    "inverted_pendulum",
+    "reacher",
+)
 
 
 def presets(name: str = "") -> dict[str, AbstractRandomizer]:
@@ -76,7 +41,7 @@ def presets(name: str = "") -> dict[str, AbstractRandomizer]:
 
     `default` is moderate: masses (with inertias) by 20 %, damping by 30 %, gears by 15
     %, friction by 40 %. `hard` goes to a factor of about two. `masses`, `motors`,
-    `gravity`, and where there is ground `friction`, change one thing.
+    `gravity`, and where there is ground `friction`, or `medium`, change one thing.
 
     **Arguments:**
 
@@ -84,4 +49,23 @@ def presets(name: str = "") -> dict[str, AbstractRandomizer]:
         environments of other packages the general ones.
     """
     base = name.removesuffix("_uni").removesuffix("_omni")
-    return _COMMON | _SPECIAL.get(base, _WALKER)
+    body = masses(0.8, 1.2), scale(_damping, 0.7, 1.3), scale(_gear, 0.85, 1.15)
+    motors, gravity = scale(_gear, 0.6, 1.4), scale(_gravity, 0.8, 1.2, shared=True)
+    hard = (
+        masses(0.5, 1.5),
+        scale(_damping, 0.3, 2.0),
+        scale(_armature, 0.5, 2.0),
+        motors,
+        scale(_gravity, 0.9, 1.1, shared=True),
+    )
+    common = {"masses": masses(0.5, 1.5), "motors": motors, "gravity": gravity}
+    if base in _WITHOUT_GROUND:
+        return common | {"default": chain(*body), "hard": chain(*hard)}
+    if base == "swimmer":
+        slight, wide = scale(_medium, 0.8, 1.2), scale(_medium, 0.3, 2.0)
+        own = {"default": chain(*body, slight), "hard": chain(*hard, wide)}
+        return common | own | {"medium": wide}
+    slight = scale(_friction, 0.6, 1.4, shared=True)
+    wide = scale(_friction, 0.3, 2.0, shared=True)
+    own = {"default": chain(*body, slight), "hard": chain(*hard, wide)}
+    return common | own | {"friction": wide}

@@ -24,7 +24,11 @@ from ._observations import (
     StackObservation as StackObservation,
     Statistics as Statistics,
 )
-from ._randomization import DomainRandomization as DomainRandomization
+from ._pixels import Pixels as Pixels
+from ._randomization import (
+    DomainRandomization as DomainRandomization,
+    robot as robot,
+)
 from ._skills import (
     ant_omni as ant_omni,
     ant_uni as ant_uni,

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
@@ -131,7 +131,7 @@ class StackedState(eqx.Module):
     """`frames`: the latest observations, oldest first."""
 
     inner: Any
-    frames: Float[Array, "number *obs"]
+    frames: Shaped[Array, "number *obs"]
 
 
 class StackObservation(AbstractStateful):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import check_shape
 from ..envs import AbstractEnv, check_action, reset_options, ResetOptions, Timestep
 from ..model import System, validate
-from ._wrapper import AbstractStateful, Lifetime
+from ._wrapper import AbstractStateful, AbstractStateless, Lifetime
 
 
 class RandomizedState(eqx.Module):
@@ -122,6 +122,25 @@ class DomainRandomization(AbstractStateful):
             obs = jnp.concatenate([timestep.obs, self.context(state)])
             timestep = eqx.tree_at(lambda t: t.obs, timestep, obs)
         return state, timestep
+
+
+def robot(env: AbstractEnv, state: Any) -> System:
+    """The robot of the present episode: `env.sys`, with what `DomainRandomization` has
+    changed, anywhere among the wrappers of eqsim.
+
+    **Arguments:**
+
+    - `env`: an environment, with wrappers or without.
+    - `state`: of it.
+    """
+    sys = env.sys
+    while isinstance(env, AbstractStateful | AbstractStateless):
+        if isinstance(env, DomainRandomization):
+            sys = eqx.combine(state.changed, sys)
+        if isinstance(env, AbstractStateful):
+            state = state.inner
+        env = env.env
+    return sys
 
 
 def _check_same(old: System, new: Any, who: str) -> None:

@@ -4,10 +4,17 @@ import pathlib
 import re
 
 import pytest
+from opengl import needs_opengl
 
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ("README.md", "docs/gradients.md", "docs/pipelines.md", "docs/wrappers.md")
+PAGES = (
+    "README.md",
+    pytest.param("docs/cli.md", marks=needs_opengl),
+    "docs/gradients.md",
+    "docs/pipelines.md",
+    "docs/wrappers.md",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,3 @@
+"""The command `eqsim`."""
+
+from ._main import main as main

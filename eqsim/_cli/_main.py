@@ -1,0 +1,29 @@
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+
+_NEEDED = ("matplotlib", "PIL", "rich", "tyro")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command `eqsim`.
+
+    **Arguments:**
+
+    - `argv`: what is written behind `eqsim`; by default what the shell passes on.
+
+    **Returns:** the exit status: 0; 1 if something failed, or a package is missing; 2 if
+    what was asked for makes no sense.
+    """
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(
+            f"The command `eqsim` needs {', '.join(missing)}. Run "
+            "`pip install 'eqsim[cli]'`.",
+            file=sys.stderr,
+        )
+        return 1
+    from ._app import run
+
+    return run(sys.argv[1:] if argv is None else argv)

@@ -1,0 +1,55 @@
+"""Names and numbers that users write, checked before anything is computed."""
+
+import difflib
+from collections.abc import Iterable
+
+from .._registry import ENVS, PIPELINES, Registry
+from ..envs import AbstractEnv, make
+from ..randomize import AbstractRandomizer, presets
+
+
+class UsageError(Exception):
+    """What was asked for makes no sense; the message says why."""
+
+
+def environment(name: str, pipeline: str | None) -> AbstractEnv:
+    """The environment of that name, with the physics of that name."""
+    _known("environment", name, ENVS)
+    if pipeline is not None:
+        _known("pipeline", pipeline, PIPELINES)
+    try:
+        return make(name, pipeline=pipeline)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"Cannot make {name!r}: {error}") from error
+
+
+def preset(env: str, name: str) -> AbstractRandomizer:
+    """A preset of randomization."""
+    found = presets(plain(env))
+    _check("preset of randomization", name, found)
+    return found[name]
+
+
+def plain(env: str) -> str:
+    """The name of an environment, without that of its package."""
+    return env.rpartition(":")[2]
+
+
+def at_least_one(option: str, value: int) -> None:
+    """Raises `UsageError` unless the number is positive."""
+    if value < 1:
+        raise UsageError(f"`{option}` is {value}: at least 1 is expected.")
+
+
+def _known(what: str, name: str, registry: Registry) -> None:
+    if name not in registry.plugins():
+        _check(what, name, registry.names())
+
+
+def _check(what: str, name: str, known: Iterable[str]) -> None:
+    names = sorted(known)
+    if name in names:
+        return
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise UsageError(f"There is no {what} {name!r}.{hint} Known: {', '.join(names)}.")

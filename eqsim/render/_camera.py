@@ -1,0 +1,138 @@
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..kinematics import forward
+from ..model import GeomKind, JointKind, System
+from ._shapes import place, Placed
+
+
+FIELD_OF_VIEW = 45.0
+"""Of every camera, vertically, degrees."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Camera:
+    """Where a picture is taken from.
+
+    **Arguments:**
+
+    - `lookat`: the point in the middle of the picture, m.
+    - `distance`: from there to the camera, m.
+    - `azimuth`: of the direction of view, degrees; at 0 along x, at 90 along y, so that
+        x points to the right.
+    - `elevation`: of the direction of view, degrees; at -90 straight down.
+    - `follow`: name of a link with which the camera moves along x and y; the first two
+        numbers of `lookat` are then relative to it.
+
+    **Raises:** `ValueError` if the distance is not positive.
+    """
+
+    lookat: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    distance: float = 3.0
+    azimuth: float = 90.0
+    elevation: float = -20.0
+    follow: str | None = None
+
+    def __post_init__(self):
+        if not self.distance > 0.0:
+            raise ValueError(
+                f"`Camera.distance` is {self.distance}: it must be positive."
+            )
+
+
+def camera_for(sys: System) -> Camera:
+    """A camera that has the robot in view.
+
+    It follows a robot that walks about on the ground. Of any other robot it has in view
+    what the joints can reach one by one, by at most 1 m or a right angle to both sides.
+
+    **Arguments:**
+
+    - `sys`: one robot, not a batch.
+
+    **Raises:** `ValueError` if the robot is a batch or traced.
+    """
+    leaves = jax.tree_util.tree_leaves(sys)
+    if any(isinstance(x, Tracer) for x in leaves) or sys.dt.ndim:
+        raise ValueError(
+            "`camera_for` needs the numbers of one robot. Call it outside of jit, grad and "
+            "vmap, for one robot of a batch, and pass on the `Camera`."
+        )
+    follow = _walks(sys)
+    ref = np.asarray(sys.joints.ref)
+    q = ref[None] if follow else _sweep(sys, ref)
+    placed, links = jax.tree_util.tree_map(np.asarray, _places(sys, jnp.asarray(q)))
+    low, high = _bounds(sys, placed)
+    span, middle = high - low, 0.5 * (low + high)
+    if follow:
+        root = links[0, sys.joints.links[0]]
+        middle = middle - np.asarray([root[0], root[1], 0.0])
+    radius = 0.5 * float(np.linalg.norm(span))
+    flat = span[2] < 0.25 * max(span[0], span[1])
+    return Camera(
+        lookat=(float(middle[0]), float(middle[1]), float(middle[2])),
+        distance=1.1 * max(radius, 1e-3) / math.tan(math.radians(FIELD_OF_VIEW / 2)),
+        elevation=-60.0 if flat else -20.0,
+        follow=sys.links.names[sys.joints.links[0]] if follow else None,
+    )
+
+
+@eqx.filter_jit
+def _places(sys: System, q):
+    return jax.vmap(lambda q: (place(sys, q), forward(sys, q).pos))(q)
+
+
+def _walks(sys: System) -> bool:
+    """Whether there is ground, and its first link goes where it likes."""
+    planes = GeomKind.PLANE in sys.geoms.kinds
+    joints = sys.joints
+    if not planes or not joints.kinds:
+        return False
+    endless = joints.kinds[0] is JointKind.PRISMATIC and not joints.limited[0]
+    return joints.kinds[0] is JointKind.FREE or endless
+
+
+def _sweep(sys: System, ref: np.ndarray) -> np.ndarray:
+    """Reference coordinates, and those with one joint at one end of its way."""
+    joints, out = sys.joints, [ref]
+    for joint, kind in enumerate(joints.kinds):
+        if kind.nq != 1:
+            continue
+        at = joints.q_starts[joint]
+        way = 1.0 if kind is JointKind.PRISMATIC else 0.5 * math.pi
+        ends = np.array([-way, way]) + ref[at]
+        if joints.limited[joint]:
+            ends = np.clip(np.asarray(joints.range)[joint], *ends)
+        for end in ends:
+            q = ref.copy()
+            q[at] = end
+            out.append(q)
+    return np.stack(out)
+
+
+def _bounds(sys: System, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
+    """The box around all shapes but planes."""
+    keep = [k for k, kind in enumerate(sys.geoms.kinds) if kind is not GeomKind.PLANE]
+    if not keep:
+        return -np.ones(3), np.ones(3)
+    half = np.stack([_half(sys, placed, k) for k in keep], axis=1)
+    reach = np.einsum("ngij,ngj->ngi", np.abs(placed.rot[:, keep]), half)
+    pos = placed.pos[:, keep]
+    return np.min(pos - reach, axis=(0, 1)), np.max(pos + reach, axis=(0, 1))
+
+
+def _half(sys: System, placed: Placed, geom: int) -> np.ndarray:
+    """Half the edges of the box around a shape, along its own axes."""
+    radius, second, third = np.asarray(placed.size)[:, geom].T
+    edges = {
+        GeomKind.SPHERE: (radius, radius, radius),
+        GeomKind.CAPSULE: (radius, radius, radius + second),
+        GeomKind.CYLINDER: (radius, radius, second),
+    }
+    return np.stack(edges.get(sys.geoms.kinds[geom], (radius, second, third)), axis=-1)

@@ -1,0 +1,109 @@
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, UInt8
+
+from ..kinematics import forward
+from ..model import System
+from ._camera import Camera, camera_for
+from ._canvas import paint
+from ._opengl import context
+from ._shapes import looks, place
+
+
+def draw(
+    sys: System,
+    q: Float[Array, " nq"],
+    camera: Camera,
+    width: int = 64,
+    height: int = 64,
+) -> UInt8[Array, "height width 3"]:
+    """A picture of the robot, within a compiled program.
+
+    MuJoCo draws it on the host; a batch goes there in one call. All shapes of `sys` are
+    drawn as they are in `sys`, planes as checkered ground, links in a color by their
+    depth in the tree. Derivatives are zero.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+    - `camera`: see `camera_for`.
+    - `width`, `height`: in pixels.
+
+    **Raises:** `ValueError` if a size is not positive, or there is no link to follow;
+    `NoOpenGL` if there is nothing to draw with.
+    """
+    check_picture(sys, camera, width, height)
+    lookat = jnp.asarray(camera.lookat, q.dtype)
+    if camera.follow is not None:
+        link = sys.links.names.index(camera.follow)
+        level = jnp.asarray([1.0, 1.0, 0.0], q.dtype)
+        lookat = lookat + level * forward(sys, q).pos[link].astype(q.dtype)
+    callback = ft.partial(paint, looks(sys), camera, width, height)
+    out = jax.ShapeDtypeStruct((height, width, 3), jnp.uint8)
+    numbers = jax.lax.stop_gradient((*place(sys, q), lookat))
+    return jax.pure_callback(callback, out, *numbers, vmap_method="expand_dims")
+
+
+def images(
+    sys: System,
+    q: Float[Array, "*batch nq"],
+    camera: Camera | None = None,
+    *,
+    width: int = 320,
+    height: int = 240,
+) -> UInt8[np.ndarray, "*batch height width 3"]:
+    """Pictures of a robot, for instance of all states of a rollout.
+
+    **Arguments:**
+
+    - `sys`: the robot; or one for each `q`, with the same axes in front.
+    - `q`: coordinates.
+    - `camera`: by default `camera_for(sys)`, of the first robot.
+    - `width`, `height`: in pixels.
+
+    **Raises:** as `draw`.
+
+    !!! example
+
+        ```python
+        q = env.physics(trajectory.state).q
+        frames = eqsim.render.images(env.sys, q)
+        ```
+    """
+    batch = sys.dt.shape
+    if batch not in ((), q.shape[:-1]):
+        raise ValueError(
+            f"There is a batch {batch} of robots, but `q` has shape {q.shape}: one robot, "
+            "or one for each `q` is expected."
+        )
+    first = jax.tree_util.tree_map(lambda x: x[(0,) * len(batch)], sys)
+    camera = camera_for(first) if camera is None else camera
+    return np.asarray(_drawn(sys, jnp.asarray(q), camera, width, height))
+
+
+@eqx.filter_jit
+def _drawn(sys: System, q, camera: Camera, width: int, height: int):
+    one = lambda sys, q: draw(sys, q, camera, width, height)
+    own = eqx.if_array(0) if sys.dt.ndim else None
+    for _ in q.shape[:-1]:
+        one = eqx.filter_vmap(one, in_axes=(own, 0))
+    return one(sys, q)
+
+
+def check_picture(sys: System, camera: Camera, width: int, height: int) -> None:
+    """Raises what `draw` raises, before anything is compiled."""
+    if width < 1 or height < 1:
+        raise ValueError(
+            f"A picture of {width} x {height} pixels; at least 1 x 1 is needed."
+        )
+    if camera.follow is not None and camera.follow not in sys.links.names:
+        raise ValueError(
+            f"`camera.follow` is {camera.follow!r}, but there is no such link. Links: "
+            f"{', '.join(sys.links.names)}."
+        )
+    context()

@@ -1,0 +1,37 @@
+import os
+
+import numpy as np
+from jaxtyping import UInt8
+
+
+def write_gif(
+    path: str | os.PathLike,
+    images: UInt8[np.ndarray, "time height width 3"],
+    dt: float,
+) -> None:
+    """Writes pictures as an animation that repeats.
+
+    **Arguments:**
+
+    - `images`: of `eqsim.render.images`.
+    - `dt`: time between two of them, s. A GIF counts in hundredths of a second, and
+        viewers show at most 50 pictures per second: of faster ones some are left out.
+
+    **Raises:** `ImportError` if Pillow is missing, which is part of the extra `cli`.
+    """
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "To write a GIF needs Pillow. Run `pip install 'eqsim[cli]'`."
+        ) from error
+    every = max(1, round(0.02 / dt))
+    frames = [Image.fromarray(x).quantize(64) for x in images[::every]]
+    frames[0].save(
+        path,
+        format="GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=round(1000 * dt * every),
+        loop=0,
+    )

@@ -1,0 +1,49 @@
+"""Where the shapes of a robot are."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..kinematics import forward
+from ..model import GeomKind, System
+from ..spatial import normalize4, quaternion_matrix
+
+
+class Placed(NamedTuple):
+    """Centers, axes (columns) and sizes of the shapes, in the world."""
+
+    pos: Float[Array, "ngeom 3"]
+    rot: Float[Array, "ngeom 3 3"]
+    size: Float[Array, "ngeom 3"]
+
+
+class Looks(NamedTuple):
+    """What pictures show of the structure of a robot, shape by shape.
+
+    - `depths`: how many links are above that of the shape; -1 for the world.
+    """
+
+    kinds: tuple[GeomKind, ...]
+    depths: tuple[int, ...]
+
+
+def place(sys: System, q: Float[Array, " nq"]) -> Placed:
+    """The shapes at coordinates `q`."""
+    geoms, links = sys.geoms, forward(sys, q)
+    # Link -1 is the world, which comes last here.
+    pos = jnp.concatenate([links.pos, jnp.zeros((1, 3), links.pos.dtype)])
+    rot = jnp.concatenate([links.rot, jnp.eye(3, dtype=links.rot.dtype)[None]])
+    owner = np.array(geoms.links, int)
+    quat = normalize4([geoms.quat[:, k] for k in range(4)])
+    own = jnp.stack(quaternion_matrix(quat), axis=-1).reshape(-1, 3, 3)
+    center = jnp.einsum("gij,gj->gi", rot[owner], geoms.pos) + pos[owner]
+    return Placed(center, rot[owner] @ own, geoms.size)
+
+
+def looks(sys: System) -> Looks:
+    """What pictures show of the structure of a robot."""
+    parents = sys.links.parents
+    depth = lambda link: -1 if link < 0 else 1 + depth(parents[link])
+    return Looks(sys.geoms.kinds, tuple(depth(link) for link in sys.geoms.links))

@@ -1,0 +1,119 @@
+"""Observations that are pictures."""
+
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from opengl import needs_opengl
+from toys import Rail
+
+import eqsim
+from eqsim import randomize
+from eqsim.render import Camera, images
+from eqsim.wrappers import (
+    AutoReset,
+    DomainRandomization,
+    Episode,
+    Pixels,
+    robot,
+    StackObservation,
+)
+
+
+pytestmark = needs_opengl
+CAMERA = Camera(distance=6.0, elevation=-50.0)
+LARGER = randomize.uniform(lambda sys: sys.geoms.size, 0.1, 0.5)
+
+
+def pixels(env):
+    return Pixels(env, 24, 16, CAMERA)
+
+
+def push(obs, key):
+    return jr.uniform(key, (2,), minval=-2.0, maxval=3.0)
+
+
+WRAPPED = {
+    "episodes": AutoReset(Episode(pixels(Rail()), 4)),
+    "randomized inside": AutoReset(
+        Episode(pixels(DomainRandomization(Rail(), LARGER)), 4)
+    ),
+    "randomized outside": AutoReset(
+        DomainRandomization(Episode(pixels(Rail()), 4), LARGER)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_shows_the_present_state(name):
+    """In a rollout of a batch, each observation is the picture of its state."""
+    env = WRAPPED[name]
+    out = eqsim.rollout(env, push, jr.split(jr.key(0), 3), 6)
+    assert out.obs.shape == (3, 6, 16, 24, 3) and out.obs.dtype == jnp.uint8
+    each = eqx.filter_vmap(eqx.filter_vmap(lambda state: robot(env, state)))
+    sys = each(out.state)
+    expected = images(sys, env.physics(out.state).q, CAMERA, width=24, height=16)
+    assert np.array_equal(out.obs, expected)
+    # `final_obs` is of the old episode, `obs` of the new one.
+    done = np.asarray(out.timestep.done)
+    same = np.all(out.timestep.obs == out.timestep.final_obs, axis=(2, 3, 4))
+    assert np.array_equal(same, ~done) and np.all(done[:, 3])
+    different = np.unique(np.asarray(out.obs).reshape(18, -1), axis=0)
+    assert len(different) >= 15 and np.ptp(different) > 50
+
+
+def test_structure():
+    env = WRAPPED["episodes"]
+    first = eqx.filter_eval_shape(env.reset, jr.key(0))
+    second = eqx.filter_eval_shape(env.step, first[0], jnp.zeros(2))
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    shapes = [[(x.shape, x.dtype) for x in jax.tree.leaves(t)] for t in (first, second)]
+    assert shapes[0] == shapes[1]
+    assert second[1].final_obs.shape == (16, 24, 3)
+    with pytest.raises(ValueError, match=r"Write `AutoReset\(Pixels"):
+        pixels(env)
+
+
+def test_derivatives():
+    """Those of pictures are zero, those of rewards stay, in both modes."""
+
+    def loss(action, mass, env):
+        env = eqx.tree_at(lambda env: env.sys.links.mass, env, mass)
+        state, _ = env.reset(jr.key(3))
+        step = lambda state, _: env.step(state, action)
+        _, timestep = jax.lax.scan(step, state, length=3)
+        return jnp.sum(timestep.reward), jnp.sum(timestep.obs.astype(float))
+
+    args = jnp.array([0.3, -0.4]), Rail().sys.links.mass
+    for derive in (jax.jacfwd, jax.jacrev):
+        of = lambda env: jax.jit(derive(ft.partial(loss, env=env), argnums=(0, 1)))(
+            *args
+        )
+        reward, picture = of(pixels(Rail()))
+        expected, _ = of(Rail())
+        np.testing.assert_allclose(reward[0], expected[0], rtol=1e-12)
+        np.testing.assert_allclose(reward[1], expected[1], rtol=1e-12)
+        assert all(not np.any(x) for x in picture)
+
+
+def test_stacked():
+    env = StackObservation(pixels(Rail()), 3)
+    _, timestep = env.reset(jr.key(0))
+    assert timestep.obs.shape == (16, 24, 9) and timestep.obs.dtype == jnp.uint8
+
+
+def test_arguments():
+    assert Pixels(Rail()).camera == eqsim.render.camera_for(Rail().sys)
+    assert Pixels(Rail()).reset(jr.key(0))[1].obs.shape == (64, 64, 3)
+    with pytest.raises(ValueError, match="0 x 16"):
+        Pixels(Rail(), 0, 16)
+    with pytest.raises(ValueError, match="'leg'.*mass0, mass1"):
+        Pixels(Rail(), camera=Camera(follow="leg"))
+    with pytest.raises(ValueError, match="pass on the `Camera`"):
+        eqx.filter_vmap(lambda s: Pixels(eqx.tree_at(lambda e: e.sys.dt, Rail(), s)))(
+            jnp.ones(2)
+        )
