@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
+from ._axes import check_axes, split
 from ._errors import RESULTS
 from ._loops import scan
 from ._partitioning import TILE
@@ -171,17 +172,7 @@ def _check_call(env, key, length: int, start, env_axes) -> None:
     if key.size == 0:
         raise ValueError(f"`key` has shape {key.shape}: at least one key is expected.")
     _check_start(start, key)
-    axes = jtu.tree_leaves(_axes(env, env_axes))
-    leaves = jtu.tree_leaves_with_path(eqx.filter(env, eqx.is_array))
-    for (path, leaf), axis in zip(leaves, axes, strict=True):
-        if axis is _SHARED:
-            continue
-        if tuple(leaf.shape[k] for k in _places(leaf, axis, key.ndim)) != key.shape:
-            asked = " x ".join(map(str, key.shape))
-            raise ValueError(
-                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: by `env_axes`, its axis "
-                f"{axis} counts the environments, of which `key` asks for {asked}."
-            )
+    check_axes(env, env_axes, key.shape)
 
 
 def _check_start(start, key) -> None:
@@ -198,13 +189,6 @@ def _check_start(start, key) -> None:
             f"`start` has reports of shape {start[1].reward.shape}, but `key` has shape "
             f"{key.shape}: one start per key is expected. See `eqx.filter_vmap`."
         )
-
-
-def _places(leaf, axis: int, rank: int) -> range:
-    """The axes of environments: they begin with `axis`, or end at it if it counts from
-    the end."""
-    first = axis if axis >= 0 else leaf.ndim + axis - rank + 1
-    return range(max(0, first), min(first + rank, leaf.ndim))
 
 
 def _result(end: _Running) -> RESULTS:
@@ -242,7 +226,7 @@ def _in_a_row(env, policy, key, start, env_axes) -> _Many:
         codes = flag(0, jnp.int32), flag(-1, jnp.int32)
         state, timestep = start
         begin = _Running(state, timestep, flag(False, bool), *codes)
-    own, shared = _split(env, env_axes, key.ndim)
+    own, shared = split(env, env_axes, key.ndim)
     if key.ndim > 1:
         row = lambda x: x.reshape(key.size, *x.shape[key.ndim :])
         own, key, begin = jtu.tree_map(row, (own, key, begin))
@@ -296,51 +280,18 @@ def _compiled(many: _Many, first, length: _Length, keep: _Kept):
         return _batched(many, first, length, keep)
     # Each device solves its own batch, so that none waits for another's contacts.
     mesh = jax.make_mesh((len(devices),), ("batch",), (AxisType.Auto,))
-    split, whole = PartitionSpec("batch"), PartitionSpec()
+    each, whole = PartitionSpec("batch"), PartitionSpec()
     dynamic, static = eqx.partition((many.shared, many.policy), eqx.is_array)
 
     def local(own, dynamic, key, begin, first):
         shared, policy = eqx.combine(dynamic, static)
         return _batched(_Many(own, shared, policy, key, begin), first, length, keep)
 
-    specs = (split, whole, split, split, whole)
+    specs = (each, whole, each, each, whole)
     run = jax.shard_map(
-        local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False
+        local, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False
     )
     return run(many.own, dynamic, key, many.begin, first)
-
-
-_SHARED = object()
-
-
-def _split(env, env_axes, rank: int):
-    """The arrays of `env` of which each environment has its own, with the axes of
-    environments in front; and the rest."""
-    arrays, static = eqx.partition(env, eqx.is_array)
-    axes = _axes(env, env_axes)
-
-    def front(x, axis):
-        return jnp.moveaxis(x, tuple(_places(x, axis, rank)), tuple(range(rank)))
-
-    own = jtu.tree_map(
-        lambda x, axis: None if axis is _SHARED else front(x, axis), arrays, axes
-    )
-    shared = jtu.tree_map(lambda x, axis: x if axis is _SHARED else None, arrays, axes)
-    return own, eqx.combine(shared, static)
-
-
-def _axes(env, env_axes):
-    """The axis of environments of each array of `env`, or `_SHARED`."""
-    arrays = eqx.filter(env, eqx.is_array)
-    if callable(env_axes):
-        axis = lambda x: _SHARED if env_axes(x) is None else env_axes(x)
-        return jtu.tree_map(axis, arrays)
-    if env_axes is None or isinstance(env_axes, int):
-        return jtu.tree_map(lambda _: _SHARED if env_axes is None else env_axes, arrays)
-    is_none = lambda x: x is None
-    return jtu.tree_map(
-        lambda axis, part: _axes(part, axis), env_axes, env, is_leaf=is_none
-    )
 
 
 def _batched(many: _Many, first, length: _Length, keep: _Kept):

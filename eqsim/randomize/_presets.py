@@ -58,14 +58,20 @@ def presets(name: str = "") -> dict[str, AbstractRandomizer]:
         motors,
         scale(_gravity, 0.9, 1.1, shared=True),
     )
-    common = {"masses": masses(0.5, 1.5), "motors": motors, "gravity": gravity}
+    common: dict[str, AbstractRandomizer] = {
+        "masses": masses(0.5, 1.5),
+        "motors": motors,
+        "gravity": gravity,
+    }
+
+    def both(*more: AbstractRandomizer) -> dict[str, AbstractRandomizer]:
+        slight, wide = more[:1], more[1:]
+        return common | {"default": chain(*body, *slight), "hard": chain(*hard, *wide)}
+
     if base in _WITHOUT_GROUND:
-        return common | {"default": chain(*body), "hard": chain(*hard)}
+        return both()
     if base == "swimmer":
-        slight, wide = scale(_medium, 0.8, 1.2), scale(_medium, 0.3, 2.0)
-        own = {"default": chain(*body, slight), "hard": chain(*hard, wide)}
-        return common | own | {"medium": wide}
-    slight = scale(_friction, 0.6, 1.4, shared=True)
+        wide = scale(_medium, 0.3, 2.0)
+        return both(scale(_medium, 0.8, 1.2), wide) | {"medium": wide}
     wide = scale(_friction, 0.3, 2.0, shared=True)
-    own = {"default": chain(*body, slight), "hard": chain(*hard, wide)}
-    return common | own | {"friction": wide}
+    return both(scale(_friction, 0.6, 1.4, shared=True), wide) | {"friction": wide}

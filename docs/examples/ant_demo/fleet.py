@@ -49,7 +49,9 @@ def throughput(ants: int, length: int, rounds: int) -> Throughput:
         ]
     ours, theirs = (ants * length / min(column) for column in zip(*pairs, strict=True))
     cores = os.cpu_count() or 1
-    return Throughput(ants, length, env.frame_skip, cores, ours, theirs, compile_seconds)
+    return Throughput(
+        ants, length, env.frame_skip, cores, ours, theirs, compile_seconds
+    )
 
 
 def _eqsim(ants: int, length: int):
