@@ -86,7 +86,7 @@ def _rollout(env: eqsim.AbstractEnv, batch: int, options) -> Callable[[], Any]:
     low, high = env.action_range.T
     policy = lambda obs, key: jr.uniform(key, low.shape, low.dtype, low, high)
     keys = jr.split(jr.key(0), batch)
-    start = eqx.filter_jit(jax.vmap(env.reset))(keys)
+    start = eqx.filter_jit(eqx.filter_vmap(env.reset))(keys)
 
     def call():
         _, (state, _) = eqsim.rollout(

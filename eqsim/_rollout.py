@@ -51,20 +51,21 @@ def rollout(
     - `length`: number of control steps.
     - `start`: a state and its report (one per key), as `env.reset` returned them (which
         is the default), as `AbstractTask.begin` makes them of a state, or as an earlier
-        rollout left them (`trajectory.last`).
+        rollout left them (`trajectory.last`); then take another `key`, as the same one
+        gives the same draws to the policy.
     - `env_axes`: which leaves of `env` differ between environments, as the `in_axes` of
         `eqx.filter_vmap`: `eqx.if_array(0)` for an environment made by
         `eqx.filter_vmap`. By default all share one. Where `key` has several axes, those
         of the environments stand together.
     - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by
-        default everything.
+        default everything. What went wrong, and which steps are valid, is lost.
     - `stop`: `timestep -> bool`, after which an environment stands still and its steps
         are no longer `valid`: `lambda timestep: timestep.done`.
     - `checkpoint_every`: saves memory in reverse mode: only the states before every so
         many steps (a divisor of `length`) are kept, and the steps in between are taken
         twice. Memory is least near the square root of `length`.
     - `progress`: whether to show a bar, which needs the extra `cli`; the rollout is then
-        made piece by piece, with the same numbers. Not inside another transformation.
+        made piece by piece, with the same numbers.
     - `throw`: whether to raise an error where a number is not finite; without effect
         inside another transformation.
 
@@ -72,13 +73,15 @@ def rollout(
     `Trajectory.last`.
 
     **Raises:** `ValueError` if the length is not positive, shapes are wrong, or a
-    number of the robot makes no sense; `FloatingPointError` if a state, an action or a
-    reward has become NaN or infinite, with the first step and environment.
+    number of the robot makes no sense; `FloatingPointError` if an action, a state, a
+    reward or an observation is not finite, with the first step and environment.
     """
     _check_call(env, key, length, start, env_axes)
     keep = _Kept(collect, stop, checkpoint_every)
     args = (env, policy, key, start)
     traced = any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args))
+    if traced and progress:
+        raise ValueError("`progress` shows nothing inside of another transformation.")
     if traced:
         keep = keep._replace(whole=len(jax.devices()) > 1)
     else:
@@ -242,9 +245,9 @@ def _piecewise(many: _Many, length: int, keep: _Kept):
     bar = _bar()
     if many.begin is None:
         many = many._replace(begin=_compiled_start(many))
-    every = keep.checkpoint_every or 1
-    most = max(every, length // _PIECES)
-    piece = next(k for k in range(most, 0, -1) if length % k == 0 and k % every == 0)
+    every, least = keep.checkpoint_every or 1, -(-length // _PIECES)
+    fits = (k for k in range(least, length) if length % k == 0 and k % every == 0)
+    piece = next(fits, length)
     parts = []
     for first in bar(range(0, length, piece), description="rollout"):
         at = jnp.asarray(first, jnp.int32)

@@ -26,7 +26,8 @@ class Episodes(eqx.Module):
     - `terms`: sum of each term of the reward.
 
     The first episode counts from the beginning of the rollout. Where an episode ends and
-    `AutoReset` is missing, the steps after it count as an episode of their own.
+    `AutoReset` is missing, each step after it that still ends the task counts as an
+    episode; `rollout(..., stop=lambda timestep: timestep.done)` leaves them out.
     """
 
     ended: Bool[Array, "..."]

@@ -373,7 +373,7 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
 import equinox as eqx, jax.numpy as jnp, jax.random as jr, numpy as np, eqsim
 
-env = eqsim.make("inverted_pendulum")
+env = eqsim.make(sys.argv[3])
 scales = jnp.linspace(0.8, 1.3, 4)
 masses = jax.vmap(lambda x: x * env.sys.links.mass)(scales)
 where = lambda env: env.sys.links.mass
@@ -386,7 +386,7 @@ run = lambda env, **options: eqsim.rollout(env, policy, jr.split(jr.key(0), 4), 
 shared = run(env)
 assert len(shared.devices()) == int(sys.argv[1]), shared.devices()
 place = lambda q: env.begin(env.pipeline.init(env.sys, q))
-states, reports = jax.vmap(place)(0.01 * jnp.ones((4, 2)))
+states, reports = jax.vmap(place)(0.01 * jnp.ones((4, env.sys.nq)))
 out = [shared, run(fleet, env_axes=axes), run(env, start=(states, reports))]
 
 # As one writes it by hand, with the states spread over the devices.
@@ -406,23 +406,26 @@ def loss(masses, states, actions):
 grad = jax.jit(jax.grad(loss, (0, 2), has_aux=True))
 (by_mass, by_action), q = grad(where(env), *args)
 assert len(q.devices()) == len(by_action.devices()) == len(jax.devices())
-out += [q, by_action + 0 * q, by_mass + 0 * q]
+out += [q, by_action + 0 * q, by_mass[None] + 0 * q]
 
 # A product with the Hessian, and robots that lie on one device beside states on all.
 bend = jax.jit(lambda m, v: jax.jvp(lambda m: grad(m, *args)[0][0], (m,), (v,))[1])
 own = jax.jit(lambda masses, states, actions: jax.vmap(
     lambda m, s, u: eqx.tree_at(where, env, m).step(s, u)[0].q)(masses, states, actions))
-out += [bend(where(env), jnp.ones(2)) + 0 * q, own(masses, *args)]
+out += [bend(where(env), jnp.ones_like(where(env)))[None] + 0 * q, own(masses, *args)]
 np.save(sys.argv[2], np.stack(out))
 """
 
 
-def test_devices(tmp_path):
+@pytest.mark.parametrize(
+    "name", ["fast", pytest.param("inverted_pendulum", marks=pytest.mark.slow)]
+)
+def test_devices(name, tmp_path):
     """Two devices share the work, and give what one gives, also under plain `jit`."""
     out = []
     for count in ("1", "2"):
         file = tmp_path / f"{count}.npy"
-        command = [sys.executable, "-c", PROGRAM, count, str(file)]
+        command = [sys.executable, "-c", PROGRAM, count, str(file), name]
         done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         out.append(np.load(file))

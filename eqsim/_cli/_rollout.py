@@ -130,7 +130,6 @@ def run_rollout(request: Request) -> None:
 
 
 def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
-    # Pyright counts the properties of wrappers that were abstract fields as arguments.
     for layer in layers(env):
         if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
             if request.randomize is not None:

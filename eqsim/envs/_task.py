@@ -23,6 +23,13 @@ class AbstractTask(AbstractEnv):
 
     frame_skip: eqx.AbstractVar[int]
 
+    def __check_init__(self):
+        if self.frame_skip < 1:
+            raise ValueError(
+                f"`frame_skip` is {self.frame_skip}: a control step has at least one time "
+                "step."
+            )
+
     @abc.abstractmethod
     def initial(self, key: PRNGKeyArray) -> State:
         """A random first state."""

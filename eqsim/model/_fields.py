@@ -11,6 +11,6 @@ def as_array(value: Any) -> Any:
 
     Everything else passes: tracers, and the placeholders of tree transformations.
     """
-    if isinstance(value, list | tuple | float | int | np.ndarray):
+    if isinstance(value, list | tuple | float | int | np.ndarray | np.generic):
         return jnp.asarray(value, dtype=jnp.result_type(float))
     return value

@@ -1,3 +1,4 @@
+import math
 import os
 
 import numpy as np
@@ -25,13 +26,13 @@ def write_gif(
         raise ImportError(
             "To write a GIF needs Pillow. Run `pip install 'eqsim[cli]'`."
         ) from error
-    every = max(1, round(0.02 / dt))
+    every = max(1, math.ceil(0.02 / dt - 1e-6))
     frames = [Image.fromarray(x).quantize(64) for x in images[::every]]
     frames[0].save(
         path,
         format="GIF",
         save_all=True,
         append_images=frames[1:],
-        duration=round(1000 * dt * every),
+        duration=10 * round(100 * dt * every),
         loop=0,
     )

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
-from ._wrapper import AbstractStateful, AbstractStateless, Lifetime
+from ._wrapper import AbstractStateful, AbstractStateless, check_env, Lifetime
 
 
 class ActionRepeat(AbstractStateless):
@@ -76,7 +76,8 @@ class ActionRepeat(AbstractStateless):
 class ClipAction(AbstractStateless):
     """Clips actions to the range that the robot takes.
 
-    The derivative by an entry beyond the range is zero.
+    The range is that of `env.sys`, also where robots are drawn. The derivative by an
+    entry beyond it is zero.
     """
 
     env: AbstractEnv
@@ -111,6 +112,7 @@ class ScaleAction(AbstractStateless):
     r"""Takes actions between -1 and 1 and scales them to the range that the robot takes.
 
     $u = l + \tfrac{1}{2} (a + 1) (h - l)$, for actions beyond -1 and 1 as well.
+    The range is that of `env.sys`, also where robots are drawn.
 
     **Raises:** `ValueError` if the range of an actuator is not finite.
     """
@@ -118,14 +120,16 @@ class ScaleAction(AbstractStateless):
     env: AbstractEnv
 
     def __check_init__(self):
+        check_env(self, self.env)
         span = self.env.action_range
-        if isinstance(span, Tracer):
+        if isinstance(span, Tracer) or span.ndim > 2:
             return
         for name, row in zip(self.sys.actuators.names, np.asarray(span), strict=True):
             if not np.all(np.isfinite(row)):
                 raise ValueError(
                     f"`ScaleAction` needs the range of every actuator, but that of {name!r} "
-                    f"is {row}. Limit it in the model file (`ctrlrange`)."
+                    f"is {row}. Limit it in the model file (`ctrlrange`); `ClipAction` "
+                    "belongs around."
                 )
 
     @property

@@ -3,6 +3,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
@@ -41,7 +42,8 @@ class AutoReset(AbstractStateful):
     - `env`: the environment, with all its wrappers that belong to one episode.
     - `pool`: resets to draw from instead, made by `reset_pool`, where a reset is dear. In
         a batch every environment makes a whole reset in every step, and keeps it if it
-        is needed; to look one up costs next to nothing.
+        is needed; to look one up costs next to nothing. Robots that
+        `DomainRandomization` draws are then those of the pool, too.
     - `mode`: `ResetMode.SAME_STEP`: `obs` is already that of the new episode.
         `ResetMode.NEXT_STEP`: `obs` is that of the old one; the next step ignores its
         action, resets, and reports that with `first=True` and a reward of zero.
@@ -95,9 +97,10 @@ class AutoReset(AbstractStateful):
     def _fresh(self, key: PRNGKeyArray) -> tuple[Any, Timestep]:
         if self.pool is None:
             return self.env.reset(key)
-        size = self.pool[1].reward.shape[0]
-        index = jr.randint(key, (), 0, size)
-        return jtu.tree_map(lambda x: x[index], self.pool)
+        key_index, key_noise = jr.split(key)
+        index = jr.randint(key_index, (), 0, self.pool[1].reward.shape[0])
+        state, timestep = jtu.tree_map(lambda x: x[index], self.pool)
+        return _with_new_keys(state, key_noise), timestep
 
 
 def reset_pool(env: AbstractEnv, key: PRNGKeyArray, size: int) -> tuple[Any, Timestep]:
@@ -115,6 +118,14 @@ def reset_pool(env: AbstractEnv, key: PRNGKeyArray, size: int) -> tuple[Any, Tim
     if size < 1:
         raise ValueError(f"A pool of {size} resets; at least one is needed.")
     return eqx.filter_jit(eqx.filter_vmap(env.reset))(jr.split(key, size))
+
+
+def _with_new_keys(state: Any, key: PRNGKeyArray) -> Any:
+    """The same state, but for its keys: what is drawn twice must not go on alike."""
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    leaves, treedef = jtu.tree_flatten(state)
+    new = [jr.fold_in(key, k) if is_key(x) else x for k, x in enumerate(leaves)]
+    return jtu.tree_unflatten(treedef, new)
 
 
 def _pair(state, timestep: Timestep):

@@ -9,13 +9,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..kinematics import forward
 from ..model import candidate_pairs, System
 from ..model._fields import as_array
-from ._wrapper import AbstractStateless, Lifetime
+from ._randomization import robot
+from ._wrapper import AbstractStateless, check_env, layers, Lifetime
 
 
 class AbstractDescriptor(AbstractStateless):
-    """Adds `timestep.descriptor`: a few numbers that say what the robot is doing."""
+    """Adds `timestep.descriptor`: a few numbers that say what the robot is doing.
+
+    **Raises:** `ValueError` if `env` has a descriptor already.
+    """
+
+    def __check_init__(self):
+        for held in layers(self.env):
+            if isinstance(held, AbstractDescriptor):
+                raise ValueError(
+                    f"`{type(self).__name__}` is around `{type(held).__name__}`, but a "
+                    "report has room for one descriptor."
+                )
 
     @property
     @abc.abstractmethod
@@ -86,6 +99,7 @@ class FeetContact(AbstractDescriptor):
     feet: tuple[str, ...] = eqx.field(static=True)
 
     def __check_init__(self):
+        check_env(self, self.env)
         owners = _owners(self.sys, [pair[:2] for pair in candidate_pairs(self.sys)])
         for foot in self.feet:
             if foot not in self.sys.links.names:
@@ -106,15 +120,15 @@ class FeetContact(AbstractDescriptor):
     def describe(
         self, state: Any, action: Float[Array, " nu"]
     ) -> Float[Array, " ndescriptor"]:
-        robot = self.physics(state)
-        contacts = self.pipeline.contacts(self.sys, robot, action)
+        sys, now = robot(self.env, state), self.physics(state)
+        contacts = self.pipeline.contacts(sys, now, action)
         owners, names = _owners(self.sys, contacts.geoms), self.sys.links.names
         out = []
         for foot in self.feet:
             own = {names.index(foot), -1}
             points = jnp.asarray([k for k, two in enumerate(owners) if two == own])
             out.append(jnp.any(contacts.dist[points] <= 0.0))
-        return jnp.stack(out).astype(robot.q.dtype)
+        return jnp.stack(out).astype(now.q.dtype)
 
 
 def _owners(sys: System, geoms) -> list[set[int]]:
@@ -149,4 +163,4 @@ class TorsoPosition(AbstractDescriptor):
     def describe(
         self, state: Any, action: Float[Array, " nu"]
     ) -> Float[Array, " ndescriptor"]:
-        return self.physics(state).q[:2]
+        return forward(robot(self.env, state), self.physics(state).q).pos[0, :2]

@@ -18,6 +18,13 @@ class EpisodeState(eqx.Module):
     count: Int[Array, ""]
 
 
+def _as_count(n: Any) -> Any:
+    """An integer, or a batch of them, as an array."""
+    if isinstance(n, float):
+        raise ValueError(f"`Episode.length` is {n}: an integer is expected.")
+    return jnp.asarray(n, jnp.int32) if isinstance(n, int | np.integer) else n
+
+
 class Episode(AbstractStateful):
     """A time limit: after `length` steps an episode that goes on is `truncated`.
 
@@ -31,10 +38,12 @@ class Episode(AbstractStateful):
     """
 
     env: AbstractEnv
-    length: Int[Array, ""] = eqx.field(converter=lambda n: jnp.asarray(n, jnp.int32))
+    length: Int[Array, ""] = eqx.field(converter=_as_count)
 
     def __check_init__(self):
-        if not isinstance(self.length, Tracer) and not np.all(self.length >= 1):
+        if not isinstance(self.length, Tracer) and not np.all(
+            np.asarray(self.length) >= 1
+        ):
             raise ValueError(
                 f"`Episode.length` is {self.length}: an episode has at least one step."
             )
@@ -57,6 +66,7 @@ class Episode(AbstractStateful):
         check_action(self, action)
         inner, timestep = self.env.step(state.inner, action)
         count = state.count + 1
-        truncated = timestep.truncated | (count >= self.length)
+        over = (count >= self.length) & ~timestep.terminated
+        truncated = timestep.truncated | over
         timestep = eqx.tree_at(lambda t: t.truncated, timestep, truncated)
         return EpisodeState(inner, count), timestep

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
-from ._wrapper import AbstractStateful, Lifetime
+from ._wrapper import AbstractStateful, check_env, Lifetime, vector_size
 
 
 class Statistics(eqx.Module):
@@ -55,10 +55,10 @@ class Statistics(eqx.Module):
 
 
 class NormalizedState(eqx.Module):
-    """`statistics`: of what was observed so far."""
+    """`statistics`: of what was observed so far; none where they are frozen."""
 
     inner: Any
-    statistics: Statistics
+    statistics: Statistics | None
 
 
 class NormalizeObservation(AbstractStateful):
@@ -82,6 +82,7 @@ class NormalizeObservation(AbstractStateful):
     frozen: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        check_env(self, self.env)
         shape = vector_size(self, self.env)
         if self.statistics is not None and self.statistics.mean.shape != (shape,):
             raise ValueError(
@@ -102,6 +103,8 @@ class NormalizeObservation(AbstractStateful):
     ) -> tuple[NormalizedState, Timestep]:
         inner, timestep = self.env.reset(key, options)
         statistics = self.statistics
+        if self.frozen:
+            return self._report(inner, None, timestep)
         if statistics is None:
             obs = timestep.obs
             none = jnp.zeros_like(obs)
@@ -115,16 +118,20 @@ class NormalizeObservation(AbstractStateful):
         inner, timestep = self.env.step(state.inner, action)
         return self._report(inner, state.statistics, timestep)
 
-    def _report(self, inner, statistics: Statistics, timestep: Timestep):
-        if not self.frozen:
-            statistics = statistics.with_one(timestep.obs)
+    def _report(self, inner, statistics: Statistics | None, timestep: Timestep):
+        kept = None
+        if statistics is not None:
+            kept = statistics = statistics.with_one(timestep.obs)
+        else:
+            statistics = self.statistics
+        assert statistics is not None, "frozen statistics are given"
         timestep = eqx.tree_at(
             observations,
             timestep,
             replace_fn=lambda x: None if x is None else statistics.normalize(x),
             is_leaf=lambda x: x is None,
         )
-        return NormalizedState(inner, statistics), timestep
+        return NormalizedState(inner, kept), timestep
 
 
 class StackedState(eqx.Module):
@@ -212,6 +219,7 @@ class NoisyObservation(AbstractStateful):
     bias: Float[Array, "..."] = eqx.field(converter=as_array, default=0.0)
 
     def __check_init__(self):
+        check_env(self, self.env)
         size = vector_size(self, self.env)
         for name, value in (("noise", self.noise), ("bias", self.bias)):
             if value.shape not in ((), (size,)):
@@ -255,18 +263,3 @@ class NoisyObservation(AbstractStateful):
 def observations(timestep: Timestep) -> tuple[Any, Any]:
     """All that a wrapper of observations must change."""
     return timestep.obs, timestep.final_obs
-
-
-def vector_size(holder: AbstractEnv, env: AbstractEnv) -> int:
-    """The number of entries of an observation of `env`.
-
-    **Raises:** `ValueError` if it is no vector of floating point numbers.
-    """
-    _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
-    obs = timestep.obs
-    if len(obs.shape) != 1 or not jnp.issubdtype(obs.dtype, jnp.floating):
-        raise ValueError(
-            f"`{type(holder).__name__}` needs observations that are vectors of floating "
-            f"point numbers, but they have shape {obs.shape} and type {obs.dtype}."
-        )
-    return obs.shape[0]

@@ -14,7 +14,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import check_shape
 from ..envs import AbstractEnv, check_action, reset_options, ResetOptions, Timestep
 from ..model import System, validate
-from ._wrapper import AbstractStateful, AbstractStateless, Lifetime
+from ._wrapper import (
+    AbstractStateful,
+    AbstractStateless,
+    check_env,
+    layers,
+    Lifetime,
+    vector_size,
+)
 
 
 class RandomizedState(eqx.Module):
@@ -49,7 +56,8 @@ class DomainRandomization(AbstractStateful):
     numbers only, and `context`, these numbers as a vector.
 
     **Raises:** `ValueError` if `randomize` changes a shape, a type or the structure of
-    the robot, or makes one whose numbers make no sense; or if `env` resets itself.
+    the robot, or makes one whose numbers make no sense; if `env` resets itself, or has
+    random robots already.
     """
 
     env: AbstractEnv
@@ -57,6 +65,14 @@ class DomainRandomization(AbstractStateful):
     observe_context: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        check_env(self, self.env)
+        if any(isinstance(held, DomainRandomization) for held in layers(self.env)):
+            raise ValueError(
+                "`DomainRandomization` is around another one. Make one of both, by "
+                "`eqsim.randomize.chain`."
+            )
+        if self.observe_context:
+            vector_size(self, self.env)
         if not callable(self.randomize):
             raise TypeError(
                 f"`randomize` is {self.randomize!r}: a function (key, sys) -> sys is "
@@ -74,7 +90,7 @@ class DomainRandomization(AbstractStateful):
 
     def robot(self, state: RandomizedState) -> System:
         """The robot of the present episode."""
-        return eqx.combine(state.changed, self.env.sys)
+        return robot(self, state)
 
     def context(self, state: RandomizedState) -> Float[Array, " ncontext"]:
         """The numbers of the robot that differ between episodes, as one vector."""
@@ -146,12 +162,10 @@ def robot(env: AbstractEnv, state: Any) -> System:
 def _check_same(old: System, new: Any, who: str) -> None:
     """The same structure, shapes and types."""
     if not isinstance(new, System):
-        raise ValueError(
-            f"{who} returned {type(new).__name__}: a `System` is expected."
-        )
+        raise ValueError(f"{who} gives {type(new).__name__}: a `System` is expected.")
     if jtu.tree_structure(old) != jtu.tree_structure(new):
         raise ValueError(
-            f"{who} changed the structure of the robot{_difference(old, new)}. Only "
+            f"{who} gives another structure of the robot{_difference(old, new)}. Only "
             "numbers can differ between episodes."
         )
     leaves = jtu.tree_leaves_with_path(old)
@@ -159,7 +173,7 @@ def _check_same(old: System, new: Any, who: str) -> None:
         found = jnp.shape(y), jnp.result_type(y)
         if found != (x.shape, x.dtype):
             raise ValueError(
-                f"{who} made `sys{jtu.keystr(path)}` an array of shape {found[0]} and type "
+                f"{who} gives `sys{jtu.keystr(path)}` as an array of shape {found[0]} and type "
                 f"{found[1]}; it was {x.shape} and {x.dtype}, and must stay so."
             )
 
@@ -185,7 +199,14 @@ def _of_robot(old: System, changed: System, given: System) -> System:
     carried = jtu.tree_leaves(changed, is_leaf=none)
     leaves = jtu.tree_leaves_with_path(old)
     for (path, x), y, kept in zip(leaves, jtu.tree_leaves(given), carried, strict=True):
-        if kept is None and x is not y and not _equal(x, y):
+        traced = isinstance(x, Tracer) or isinstance(y, Tracer)
+        if kept is None and x is not y and traced:
+            raise ValueError(
+                f"`options.sys{jtu.keystr(path)}` cannot be compared with that of the "
+                "environment while JAX traces. Edit `env.sys` with `eqx.tree_at`, so that the "
+                "rest stays the same arrays, or pass `options.context`."
+            )
+        if kept is None and x is not y and not np.array_equal(x, y):
             raise ValueError(
                 f"`options.sys{jtu.keystr(path)}` differs from that of the environment, but "
                 "`randomize` leaves it as it is, so that it is the same in every episode."
@@ -193,12 +214,6 @@ def _of_robot(old: System, changed: System, given: System) -> System:
     return jtu.tree_map(
         lambda kept, y: None if kept is None else y, changed, given, is_leaf=none
     )
-
-
-def _equal(x, y) -> bool:
-    if isinstance(x, Tracer) or isinstance(y, Tracer):
-        return False
-    return np.array_equal(x, y)
 
 
 def _vector(changed: System, dtype) -> Array:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
 from jaxtyping import Array, Float
 
 from ..envs import AbstractEnv
@@ -100,3 +102,18 @@ def layers(env: AbstractEnv) -> Iterator[AbstractEnv]:
     while isinstance(env, AbstractWrapper):
         env = env.env
         yield env
+
+
+def vector_size(holder: AbstractEnv, env: AbstractEnv) -> int:
+    """The number of entries of an observation of `env`.
+
+    **Raises:** `ValueError` if it is no vector of floating point numbers.
+    """
+    _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
+    obs = timestep.obs
+    if len(obs.shape) != 1 or not jnp.issubdtype(obs.dtype, jnp.floating):
+        raise ValueError(
+            f"`{type(holder).__name__}` needs observations that are vectors of floating "
+            f"point numbers, but they have shape {obs.shape} and type {obs.dtype}."
+        )
+    return obs.shape[0]

@@ -10,7 +10,14 @@ from helpers import tree_allclose
 from toys import push, Rail, steps
 
 import eqsim
-from eqsim.wrappers import ActionRepeat, AutoReset, Episode, reset_pool, ResetMode
+from eqsim.wrappers import (
+    ActionRepeat,
+    AutoReset,
+    Episode,
+    NoisyObservation,
+    reset_pool,
+    ResetMode,
+)
 
 
 def test_time_limit():
@@ -122,6 +129,30 @@ def test_pool():
     assert max(gaps) == 0.0 and found == set(range(5))
     with pytest.raises(ValueError, match="pool of 0"):
         reset_pool(inner, jr.key(3), 0)
+
+
+def test_noise_of_a_pool_is_new():
+    """One start, but not the same noise after it."""
+    inner = Episode(NoisyObservation(Rail(noise=0.0), 0.1), 2)
+    env = AutoReset(inner, reset_pool(inner, jr.key(3), 1))
+    still = lambda obs, key: jnp.zeros(2)
+    out = eqsim.rollout(env, still, jr.split(jr.key(0), 3), 40)
+    later = np.asarray(out.timestep.final_obs)[:, 3::2, 0].ravel()
+    assert len(np.unique(later)) == len(later)
+
+
+def test_length_must_be_an_integer():
+    with pytest.raises((ValueError, TypeError), match="10.9"):
+        Episode(Rail(), 10.9)  # pyright: ignore
+    length = jnp.asarray(3)
+    count = jax.jit(lambda key: Episode(Rail(), length).reset(key)[0].count)
+    assert int(count(jr.key(0))) == 0
+
+
+def test_terminated_is_not_truncated():
+    env = Episode(Rail(edge=1e-6), 1)
+    _, timestep = env.step(env.reset(jr.key(0))[0], jnp.ones(2))
+    assert timestep.terminated and not timestep.truncated
 
 
 def test_descriptor_outlives_a_reset():

@@ -80,8 +80,7 @@ def test_frozen():
     statistics = out.last[0].statistics.merged()
     frozen = AutoReset(Episode(NormalizeObservation(ENV, statistics, frozen=True), 5))
     fixed = eqsim.rollout(frozen, push, jr.split(jr.key(1), 8), 40)
-    kept = fixed.last[0].inner.inner.statistics
-    assert np.array_equal(kept.mean, np.broadcast_to(statistics.mean, (8, 4)))
+    assert fixed.last[0].inner.inner.statistics is None
     obs = np.asarray(fixed.timestep.obs).reshape(-1, 4)
     assert np.all(np.abs(obs.mean(0)) < 0.3)
     assert np.all((0.4 < obs.std(0)) & (obs.std(0) < 1.1))
