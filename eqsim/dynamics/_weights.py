@@ -3,25 +3,40 @@ r"""Inverse weights: how light a link or a degree of freedom is at the reference
 MuJoCo scales the softness of constraints by averages of diagonal entries of $M^{-1}$
 and of $J M^{-1} J^T$ at the reference pose (`dof_invweight0`, `body_invweight0`). They
 are computed here from the primary parameters, whenever a pipeline is called, and never
-stored. They do not depend on the state, and for a robot that all environments share
-they are computed once; so this is written with matrices, which compile fast.
+stored.
 
-Source: MuJoCo documentation, *Computation*, "Parameters"; `engine_setconst.c`.
+With the inward pass of the articulated-body algorithm ($U = I^A S$, $d = S^T U + $
+armature), the inverse inertia of a link, $\Omega = J M^{-1} J^T$, follows from that of
+the link below it, in O(n):
+
+$\Omega_i = L \Omega_p L^T + S d^{-1} S^T, \quad L = 1 - S d^{-1} U^T, \qquad
+(M^{-1})_{ii} = d^{-1} + d^{-2}\, U^T \Omega_p U$
+
+Sources: MuJoCo documentation, *Computation*, "Parameters"; `engine_setconst.c`. Kreutz-
+Delgado, Jain and Rodriguez, *Recursive formulation of operational space control*, 1992.
 """
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
 from .._staging import stage
-from ..kinematics._axes import dof_axes, dof_nodes
 from ..kinematics._forward import Frames, Kinematics, kinematics
+from ..kinematics._recursion import from_parents, rows
 from ..model import concatenate, JointKind, put, System, take, Tree
-from ..spatial import Motion, Vec3, vec3
-from ._dense import joint_space_matrix
+from ..spatial import (
+    ArticulatedInertia,
+    Force,
+    free_solve,
+    FreeFactor,
+    Mat3,
+    matrix_from_columns,
+    Motion,
+    Sym3,
+    Vec3,
+    vec3,
+)
+from ._articulated import Factor, factor, level_rows
 from ._inertia import node_inertias, NodeBodies
 
 
@@ -37,61 +52,109 @@ def inverse_weights(
 ) -> InverseWeights:
     """Inverse weights at the reference coordinates."""
     kin = kinematics(sys, tree, fixed, sys.joints.ref)
-    axes = dof_axes(tree, kin)
-    inertia = node_inertias(bodies, kin).articulated()
-    matrix = joint_space_matrix(tree, axes, inertia, sys.joints.armature)
-    inverse = _invert(matrix)
+    inertia = node_inertias(bodies, kin)
+    armature = sys.joints.armature + jnp.zeros_like(inertia.mass[:1])
+    factored = factor(tree, kin, inertia, armature)
+    inverse, joints = _inverse_inertias(tree, factored)
+    root = rows(inverse, 0, tree.num_free)
     return InverseWeights(
-        _dof(sys, tree, inverse), _link(sys, tree, fixed, kin, axes, inverse)
+        _dof(sys, tree, root, joints), _link(sys, tree, fixed, kin, inverse)
     )
 
 
-@jax.custom_jvp
-def _invert(matrix):
-    """The inverse of a positive definite `(n, n, *batch)` matrix.
-
-    Not by LAPACK: its batched kernels wait for threads of their device, and two devices
-    of a CPU that share those threads wait for each other forever.
-    """
-    n = matrix.shape[0]
-    numbers = jnp.arange(n).reshape(n, *(1 for _ in matrix.shape[1:]))
-
-    def sweep(k, left):
-        """Gauss-Jordan elimination of one row, in place; no pivots are needed."""
-        rows, columns = numbers == k, numbers.swapaxes(0, 1) == k
-        top = lax.dynamic_slice_in_dim(left, k, 1, axis=0)
-        side = lax.dynamic_slice_in_dim(left, k, 1, axis=1)
-        pivot = lax.dynamic_slice_in_dim(top, k, 1, axis=1)
-        top = jnp.where(columns, 1.0, top) / pivot
-        rest = jnp.where(columns, 0.0, left) - jnp.where(rows, 0.0, side) * top
-        return jnp.where(rows, top, rest)
-
-    return lax.fori_loop(0, n, sweep, matrix)
-
-
-@_invert.defjvp
-def _invert_jvp(primals, tangents):
-    (matrix,), (rate,) = primals, tangents
-    inverse = _invert(matrix)
-    times = lambda a, b: jnp.sum(a[:, :, None] * b[None], axis=1)
-    return inverse, -times(times(inverse, rate), inverse)
+def _inverse_inertias(tree: Tree, factored: Factor):
+    r"""$\Omega$ of each node about the origin of its tree, as a symmetric 6x6 matrix
+    that makes motions of forces; and $(M^{-1})_{ii}$ of each node that is not free."""
+    levels, joints = [], []
+    for depth in range(len(tree.levels)):
+        parts = []
+        if level_rows(tree, depth)[0]:
+            assert factored.free is not None, "free nodes are factorized"
+            parts.append(_free(factored.free))
+        above = from_parents(tree, depth, levels[-1]) if depth > 0 else None
+        own, weight = _outward(factored, depth, above)
+        parts.append(own)
+        joints.append(weight)
+        levels.append(concatenate(parts))
+    return concatenate(levels), concatenate(joints)
 
 
 @stage
-def _dof(sys: System, tree: Tree, inverse):
+def _free(factored: FreeFactor) -> ArticulatedInertia:
+    """The inverse of a factorized inertia, column by column."""
+    one, zero = jnp.ones_like(factored.lin.xx), jnp.zeros_like(factored.lin.xx)
+    none = Vec3(zero, zero, zero)
+    units = (Vec3(one, zero, zero), Vec3(zero, one, zero), Vec3(zero, zero, one))
+    ang = [free_solve(factored, Force(unit, none)).ang for unit in units]
+    by_lin = [free_solve(factored, Force(none, unit)) for unit in units]
+    cross = [motion.ang for motion in by_lin]
+    return ArticulatedInertia(
+        _symmetric(*ang),
+        matrix_from_columns(*cross),
+        _symmetric(*(m.lin for m in by_lin)),
+    )
+
+
+def _symmetric(x: Vec3, y: Vec3, z: Vec3) -> Sym3:
+    return Sym3(x.x, y.y, z.z, x.y, x.z, y.z)
+
+
+@stage
+def _outward(factored: Factor, depth: int, above: ArticulatedInertia | None):
+    r"""One level: $\Omega_p - S z^T - z S^T$, with $z = d^{-1} \Omega_p U - \tfrac{1}{2}
+    (M^{-1})_{ii} S$."""
+    axis, force, inverse = (part[depth] for part in factored[:3])
+    if above is None:
+        z = axis * (-0.5 * inverse)
+        none = jnp.zeros_like(inverse)
+        above = ArticulatedInertia(
+            Sym3(*6 * [none]), Mat3(*9 * [none]), Sym3(*6 * [none])
+        )
+        return _rank_two(above, axis, z), inverse
+    # A matrix of the same kind, which here makes a motion of a force.
+    moved = above @ Motion(force.ang, force.lin)
+    motion = Motion(moved.ang, moved.lin)
+    weight = inverse + inverse**2 * (motion | force)
+    z = (motion * inverse) - (axis * (0.5 * weight))
+    return _rank_two(above, axis, z), weight
+
+
+def _rank_two(above: ArticulatedInertia, s: Motion, z: Motion) -> ArticulatedInertia:
+    (a, b), (c, d) = s, z
+    cross = Mat3(*(u * y + w * x for u, w in zip(a, c) for x, y in zip(b, d)))
+    return ArticulatedInertia(
+        above.ang - _twice(a, c), above.cross - cross, above.lin - _twice(b, d)
+    )
+
+
+def _twice(a: Vec3, b: Vec3) -> Sym3:
+    """$a b^T + b a^T$."""
+    entry = lambda i, j: a[i] * b[j] + b[i] * a[j]
+    return Sym3(
+        *(entry(i, j) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+    )
+
+
+@stage
+def _dof(sys: System, tree: Tree, root: ArticulatedInertia, joints):
     """Diagonal entries, averaged over the axes of a joint."""
-    weights = [inverse[i, i][None] for i in range(sys.nv)]
-    mean = lambda run: sum(weights[k] for k in run) * (1 / 3)
-    for i, dof in enumerate(tree.dofs):
-        kind, link = tree.kinds[i], tree.links[i]
-        if kind is JointKind.FREE:
-            weights[dof : dof + 3] = 3 * [mean(range(dof, dof + 3))]
-            weights[dof + 3 : dof + 6] = 3 * [mean(range(dof + 3, dof + 6))]
-        elif kind is JointKind.SPHERICAL and tree.axes[i] == 0:
-            weights[dof : dof + 3] = 3 * [mean(range(dof, dof + 3))]
-        elif sys.links.translating[link]:
-            weights[dof] = _inverse_mass(sys, [link])
+    n = tree.num_free
+    weights: list[Any] = sys.nv * [None]
+    for k, dof in enumerate(tree.dofs[:n]):
+        weights[dof : dof + 3] = 3 * [_trace(root.lin)[k][None] * (1 / 3)]
+        weights[dof + 3 : dof + 6] = 3 * [_trace(root.ang)[k][None] * (1 / 3)]
+    for i, dof in list(enumerate(tree.dofs))[n:]:
+        weights[dof] = joints[i - n][None]
+    for i, dof in list(enumerate(tree.dofs))[n:]:
+        if tree.kinds[i] is JointKind.SPHERICAL and tree.axes[i] == 0:
+            weights[dof : dof + 3] = 3 * [sum(weights[dof : dof + 3]) * (1 / 3)]
+        elif sys.links.translating[tree.links[i]]:
+            weights[dof] = _inverse_mass(sys, [tree.links[i]])
     return concatenate(weights)
+
+
+def _trace(matrix: Sym3):
+    return matrix.xx + matrix.yy + matrix.zz
 
 
 def _inverse_mass(sys: System, links):
@@ -100,21 +163,16 @@ def _inverse_mass(sys: System, links):
 
 
 @stage
-def _link(sys, tree: Tree, fixed: Frames, kin: Kinematics, axes: Motion, inverse):
+def _link(sys, tree: Tree, fixed: Frames, kin: Kinematics, inverse: ArticulatedInertia):
     r"""A third of the trace of $J M^{-1} J^T$ at the centre of mass of each link."""
     moving = [i for i, node in enumerate(tree.link_nodes) if node >= 0]
     nodes = [tree.link_nodes[i] for i in moving]
     place = fixed.link.pos + (fixed.link.rot @ vec3(sys.links.com))
     point = take(kin.arm, nodes) + (take(kin.pose.rot, nodes) @ take(place, moving))
-    moves = tree.ancestors[np.ix_(nodes, dof_nodes(tree))].astype(inverse.dtype)
-    moves = moves.reshape(*moves.shape, *(1 for _ in inverse.shape[2:]))
-    each = lambda v: Vec3(*(x[None] for x in v))
-    wide = Vec3(*(x[:, None] for x in point))
-    jacobian = (each(axes.lin) + (each(axes.ang) ^ wide)) * moves
-    trace = 0.0
-    for row in jacobian:
-        back = jnp.sum(row[:, :, None] * inverse[None], axis=1)
-        trace = trace + jnp.sum(back * row, axis=1)
+    ang, cross, lin = take(inverse, nodes)
+    turn = Vec3(cross.zy - cross.yz, cross.xz - cross.zx, cross.yx - cross.xy)
+    trace = _trace(lin) + 2.0 * (point | turn)
+    trace = trace + _trace(ang) * (point | point) - (point | (ang @ point))
     weight = trace * (1 / 3)
     sliding = [i for i in moving if sys.links.translating[i]]
     rest = [k for k, i in enumerate(moving) if not sys.links.translating[i]]
