@@ -103,7 +103,8 @@ def _symmetric(x: Vec3, y: Vec3, z: Vec3) -> Sym3:
 def _outward(factored: Factor, depth: int, above: ArticulatedInertia | None):
     r"""One level: $\Omega_p - S z^T - z S^T$, with $z = d^{-1} \Omega_p U - \tfrac{1}{2}
     (M^{-1})_{ii} S$."""
-    axis, force, inverse = (part[depth] for part in factored[:3])
+    axis, force = factored.axis[depth], factored.force[depth]
+    inverse = factored.inverse[depth]
     if above is None:
         z = axis * (-0.5 * inverse)
         none = jnp.zeros_like(inverse)
