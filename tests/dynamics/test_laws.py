@@ -205,6 +205,15 @@ def turned(sys, x, rotation):
     return eqx.tree_at(where, sys, new), x._replace(external=external), velocity
 
 
+def turned_inertias(rows, matrix):
+    """Tensor, moment and mass of links, in axes that are turned."""
+    places = np.array([[0, 3, 4], [3, 1, 5], [4, 5, 2]])
+    tensor = matrix @ rows[..., places] @ matrix.T
+    six = tensor[..., [0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
+    parts = [six, rows[..., 6:9] @ matrix.T, rows[..., 9:]]
+    return jnp.asarray(np.concatenate(parts, axis=-1))
+
+
 @each_system
 def test_the_world_can_be_turned(name):
     sys, x = systems.system(name), systems.inputs(name)
@@ -214,6 +223,8 @@ def test_the_world_can_be_turned(name):
     old["crba"] = velocity @ old["crba"] @ velocity.T
     blocks = np.kron(np.eye(2), rotation.as_matrix())
     old["momentum"] = old["momentum"] @ blocks.T
+    old["inertias"] = turned_inertias(np.asarray(old["inertias"]), rotation.as_matrix())
+    old["velocities"] = old["velocities"] @ blocks.T
     for key in ("rnea", "bias", "gravity", "aba", "passive"):
         old[key] = old[key] @ velocity.T
     del old["actuators"], new["actuators"]
