@@ -35,7 +35,7 @@ ROWS = {
     "external force": ("[1][4]",),
     "mass": ("links.mass",),
     "inertia": ("links.inertia", "links.inertia_quat"),
-    "centre of mass": ("links.com",),
+    "center of mass": ("links.com",),
     "place of links": ("links.pos", "links.quat"),
     "gravity compensation": ("links.gravity_compensation",),
     "joint axis and anchor": ("joints.axis", "joints.anchor"),

@@ -84,7 +84,7 @@ def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
 
 
 def plane_box(plane: Shape, box: Shape) -> list[Point]:
-    """The corners below the centre: at most four."""
+    """The corners below the center: at most four."""
     normal = plane.pose.rot.columns[2]
     points = []
     for k in range(8):

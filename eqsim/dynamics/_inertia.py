@@ -21,7 +21,7 @@ from ..spatial import (
 
 
 class NodeBodies(NamedTuple):
-    """Mass, centre of mass and inertia about it, in the frame of each node."""
+    """Mass, center of mass and inertia about it, in the frame of each node."""
 
     mass: Any
     com: Vec3

@@ -51,7 +51,7 @@ def spring_forces(sys: System, q):
 def compensation_forces(
     sys: System, tree: Tree, fixed: Frames, kin: Kinematics
 ) -> Force:
-    """Carried weight, at the centres of mass: on each node, `(nnode, *batch)`."""
+    """Carried weight, at the centers of mass: on each node, `(nnode, *batch)`."""
     lift = -sys.links.gravity_compensation * sys.links.mass
     force = Vec3(*(sys.gravity[k][None] * lift for k in range(3)))
     return at_centers(sys, tree, fixed, kin, Vec3(*force), None)
@@ -59,7 +59,7 @@ def compensation_forces(
 
 @stage
 def at_centers(sys: System, tree: Tree, fixed, kin: Kinematics, force, torque) -> Force:
-    """Forces and torques at the centres of mass of all links, as forces on nodes."""
+    """Forces and torques at the centers of mass of all links, as forces on nodes."""
     moving = [i for i, node in enumerate(tree.link_nodes) if node >= 0]
     nodes = [tree.link_nodes[i] for i in moving]
     place = fixed.link.pos + (fixed.link.rot @ vec3(sys.links.com))
@@ -77,7 +77,7 @@ def fluid_forces(
     r"""Drag of the medium on the box that has a link's inertia, on each node.
 
     With sides $b$ along the principal axes, mean diameter $d$, and velocity $(\omega,
-    v)$ of the centre of mass in those axes:
+    v)$ of the center of mass in those axes:
     $f_i = -3\pi d \eta\, v_i - \tfrac12 \rho\, b_j b_k |v_i| v_i$,
     $\tau_i = -\pi d^3 \eta\, \omega_i
     - \tfrac{1}{64} \rho\, b_i (b_j^4 + b_k^4) |\omega_i| \omega_i$

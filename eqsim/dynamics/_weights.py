@@ -165,7 +165,7 @@ def _inverse_mass(sys: System, links):
 
 @stage
 def _link(sys, tree: Tree, fixed: Frames, kin: Kinematics, inverse: ArticulatedInertia):
-    r"""A third of the trace of $J M^{-1} J^T$ at the centre of mass of each link."""
+    r"""A third of the trace of $J M^{-1} J^T$ at the center of mass of each link."""
     moving = [i for i, node in enumerate(tree.link_nodes) if node >= 0]
     nodes = [tree.link_nodes[i] for i in moving]
     place = fixed.link.pos + (fixed.link.rot @ vec3(sys.links.com))

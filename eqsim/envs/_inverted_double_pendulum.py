@@ -10,10 +10,6 @@ from ._parts import link_number, model, normal_start, physics, reward_if
 from ._task import AbstractTask
 
 
-# From the joint of the second pole to its tip, m.
-_TIP = 0.6
-
-
 class InvertedDoublePendulum(AbstractTask):
     r"""Two poles on a cart, one on the other, that are to be kept upright.
 
@@ -32,6 +28,7 @@ class InvertedDoublePendulum(AbstractTask):
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
     - `healthy_reward`: weight of the reward.
+    - `pole_length`: from the joint of the upper pole to its tip, m.
     - `reset_noise_scale`: of the first state: half width of the uniform noise on
         coordinates, standard deviation of the normal noise on velocities.
 
@@ -47,6 +44,7 @@ class InvertedDoublePendulum(AbstractTask):
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     healthy_reward: Float[Array, ""] = eqx.field(converter=as_array, default=10.0)
+    pole_length: Float[Array, ""] = eqx.field(converter=as_array, default=0.6)
     reset_noise_scale: Float[Array, ""] = eqx.field(converter=as_array, default=0.1)
 
     def initial(self, key: PRNGKeyArray) -> State:
@@ -85,5 +83,5 @@ class InvertedDoublePendulum(AbstractTask):
         """Where the upper tip is, along x and z."""
         link = link_number(self.sys, "pole2")
         pos, rot = forward(self.sys, state.q)
-        tip = pos[link] + _TIP * rot[link, :, 2]
+        tip = pos[link] + self.pole_length * rot[link, :, 2]
         return tip[0], tip[2]

@@ -38,26 +38,30 @@ def link_number(sys: System, body: int | str) -> int:
     )
 
 
-def uniform_start(task: AbstractTask, key: PRNGKeyArray, scale) -> State:
-    """The reference at rest with uniform noise on coordinates and velocities."""
-    key_q, key_qd = jr.split(key)
-    ref = task.sys.joints.ref
-    qd = scale * _uniform(key_qd, (task.sys.nv,), ref.dtype)
-    q = ref + scale * _uniform(key_q, ref.shape, ref.dtype)
-    return task.pipeline.init(task.sys, q, qd)
-
-
-def normal_start(task: AbstractTask, key: PRNGKeyArray, scale) -> State:
-    """The same with normal noise on velocities."""
-    key_q, key_qd = jr.split(key)
-    ref = task.sys.joints.ref
-    qd = scale * jr.normal(key_qd, (task.sys.nv,), ref.dtype)
-    q = ref + scale * _uniform(key_q, ref.shape, ref.dtype)
-    return task.pipeline.init(task.sys, q, qd)
-
-
-def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], dtype):
+def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Array:
     return jr.uniform(key, shape, dtype, -1.0, 1.0)
+
+
+def uniform_start(
+    task: AbstractTask,
+    key: PRNGKeyArray,
+    scale: Float[Array, ""],
+    velocities: Callable[..., Array] = _uniform,
+) -> State:
+    """The reference at rest with noise: uniform on coordinates, and on velocities what
+    `velocities` draws."""
+    key_q, key_qd = jr.split(key)
+    ref = task.sys.joints.ref
+    qd = scale * velocities(key_qd, (task.sys.nv,), ref.dtype)
+    q = ref + scale * _uniform(key_q, ref.shape, ref.dtype)
+    return task.pipeline.init(task.sys, q, qd)
+
+
+def normal_start(
+    task: AbstractTask, key: PRNGKeyArray, scale: Float[Array, ""]
+) -> State:
+    """The same with normal noise on velocities."""
+    return uniform_start(task, key, scale, jr.normal)
 
 
 def inside(value: Float[Array, "..."], bounds: Float[Array, "2"]) -> Bool[Array, "..."]:

@@ -17,8 +17,8 @@ class Links(eqx.Module):
     - `pos`, `quat`: frame of the link in its parent's frame while all its joints are at
         their reference, m and unit quaternion (scalar first). Not read for free links.
     - `mass`: kg.
-    - `com`: centre of mass in the link frame, m.
-    - `inertia`: principal moments about the centre of mass, kg m$^2$.
+    - `com`: center of mass in the link frame, m.
+    - `inertia`: principal moments about the center of mass, kg m$^2$.
     - `inertia_quat`: orientation of the principal axes in the link frame.
     - `gravity_compensation`: share of the weight that is carried from outside, 1 for
         all.

@@ -1,6 +1,6 @@
 r"""Maximal coordinates: every link with joints is a rigid body of its own.
 
-Positions are those of centres of mass, relative to the origin of the tree at the start
+Positions are those of centers of mass, relative to the origin of the tree at the start
 of a step: so they stay small and exact in single precision, however far a robot goes.
 """
 
@@ -50,7 +50,7 @@ def layout(tree: Tree) -> Layout:
 class BodyNumbers(NamedTuple):
     """What does not depend on the state, in the frame of each body's node.
 
-    - `mass`, `com`, `inertia`: mass, centre of mass, inertia about it.
+    - `mass`, `com`, `inertia`: mass, center of mass, inertia about it.
     - `inverse_mass`, `inverse_inertia`: their inverses.
     """
 
@@ -64,9 +64,9 @@ class BodyNumbers(NamedTuple):
 class Bodies(NamedTuple):
     """Where bodies are and how they move, in world axes.
 
-    - `com`: centre of mass, relative to the tree's origin at the start of the step.
+    - `com`: center of mass, relative to the tree's origin at the start of the step.
     - `rot`: orientation of the frame of the body's node.
-    - `velocity`: angular velocity, and velocity of the centre of mass.
+    - `velocity`: angular velocity, and velocity of the center of mass.
     """
 
     com: Vec3
@@ -120,7 +120,7 @@ def with_world(values):
 
 @stage
 def kick(mobility: Mobility, bodies: Bodies, impulse: Force) -> Bodies:
-    """Changes velocities by impulses about the centres of mass."""
+    """Changes velocities by impulses about the centers of mass."""
     ang = bodies.velocity.ang + (mobility.inertia @ impulse.ang)
     lin = bodies.velocity.lin + (impulse.lin * mobility.mass)
     return bodies._replace(velocity=Motion(ang, lin))

@@ -57,7 +57,7 @@ _SWEEPS = 4
 
 class Place(NamedTuple):
     """Where a joint puts its link: the frame of the link's node, and the motion axes
-    about the actual centre of mass of the link; relative to the tree's origin."""
+    about the actual center of mass of the link; relative to the tree's origin."""
 
     pose: Pose
     axes: tuple[Motion, ...]
@@ -105,7 +105,7 @@ def _parent_pose(numbers, group: Group, bodies: Bodies, origin: Vec3) -> Pose:
 
 @stage
 def _about(group: Group, com: Vec3, raw) -> tuple[Motion, ...]:
-    """Motion axes about the centres of mass of the links."""
+    """Motion axes about the centers of mass of the links."""
     axes = []
     for kind, (axis, point) in zip((a.kind for a in group.axes), raw, strict=True):
         if kind is JointKind.PRISMATIC:
@@ -118,7 +118,7 @@ def _about(group: Group, com: Vec3, raw) -> tuple[Motion, ...]:
 @stage
 def joint_errors(numbers: BodyNumbers, group: Group, bodies: Bodies, at: Place):
     """The displacement of links from where their joints put them, as a motion about
-    their centres of mass."""
+    their centers of mass."""
     com, rot, offset = take((bodies.com, bodies.rot, numbers.com), group.bodies)
     ang = small_rotation(rot, at.pose.rot)
     return Motion(ang, com - (at.pose.pos + (at.pose.rot @ offset)))
@@ -126,7 +126,7 @@ def joint_errors(numbers: BodyNumbers, group: Group, bodies: Bodies, at: Place):
 
 @stage
 def relative_velocities(group: Group, bodies: Bodies) -> Motion:
-    """Velocities of links against their parents, about the links' centres of mass."""
+    """Velocities of links against their parents, about the links' centers of mass."""
     one = take(bodies, group.bodies)
     two = take(with_world(bodies), [parent + 1 for parent in group.parents])
     arm = one.com - two.com
@@ -216,7 +216,7 @@ def _ball_limits(sys: System, tree: Tree, group: Group, q, h, share):
 
 
 class Blocks(NamedTuple):
-    """Impulses on the links of a group, about their centres of mass; the new rates of
+    """Impulses on the links of a group, about their centers of mass; the new rates of
     their joints, and the impulses of limits and dry friction, axis by axis."""
 
     impulse: Force
@@ -237,7 +237,7 @@ def solve_blocks(
 
     **Arguments:**
 
-    - `axes`: $S$, about the centres of mass of the links.
+    - `axes`: $S$, about the centers of mass of the links.
     - `wanted`: $w$, the velocity to take away.
     - `compliance`: of the joints over $h^2$, in translation and rotation.
     """
@@ -275,7 +275,7 @@ def _sum(response: list, back: Force, rates: list, before: list) -> Force:
 def _together(
     group: Group, bodies: Bodies, mobility: Mobility, compliance
 ) -> ArticulatedInertia:
-    """The mobility of two bodies against each other, as seen at the link's centre of
+    """The mobility of two bodies against each other, as seen at the link's center of
     mass. Impulse and velocity change places: the block of rotations is eliminated
     first."""
     shares = [

@@ -35,7 +35,7 @@ class AbstractPipeline(eqx.Module):
         **Arguments:**
 
         - `ctrl`: input of the actuators.
-        - `external`: torque (N m) and force (N) on each link at its centre of mass, in
+        - `external`: torque (N m) and force (N) on each link at its center of mass, in
             world axes.
         """
 

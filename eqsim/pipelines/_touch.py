@@ -31,11 +31,11 @@ _ROUND = (GeomKind.SPHERE, GeomKind.CAPSULE)
 class Touch(NamedTuple):
     """Possible contacts of one step, `(npoint, *batch)`.
 
-    - `local`: the point in the frames of the two bodies, about their centres of mass; of
+    - `local`: the point in the frames of the two bodies, about their centers of mass; of
         round shapes their middle.
     - `reach`: from there to the surface, along the normal.
     - `arm`: the point in world axes, at the start of the step.
-    - `start`: centres of mass at the start of the step.
+    - `start`: centers of mass at the start of the step.
     - `axes`: normal, from the first body to the second, and the two friction axes.
     - `dist`: distance of the surfaces at the start of the step, less the margin.
     """
@@ -102,7 +102,7 @@ def _radii(sys: System, plan: ContactPlan, side: int):
 class Approach(NamedTuple):
     """Contacts as they are now.
 
-    - `arms`: the points about the centres of mass of the two bodies.
+    - `arms`: the points about the centers of mass of the two bodies.
     - `gap`: distance of the surfaces.
     - `speed`: of the second surface against the first, along the three axes.
     """

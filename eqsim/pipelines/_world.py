@@ -44,7 +44,7 @@ class World(NamedTuple):
     - `sys`: the robot, with the substep as its time step.
     - `h`: the substep.
     - `origin`: of the tree of each body, in the world.
-    - `load`: force and torque on each body at its centre of mass: weight, what carries
+    - `load`: force and torque on each body at its center of mass: weight, what carries
         it, the medium, external forces.
     - `points`, `contacts`: what could touch.
     """
@@ -135,7 +135,7 @@ def begin(
 
 
 def _load(sys, nodes: Tree, constants, kin, velocity, external, com: Vec3) -> Force:
-    """Forces that are held for a step, at the centres of mass of the bodies."""
+    """Forces that are held for a step, at the centers of mass of the bodies."""
     fixed = constants.frames
     force = compensation_forces(sys, nodes, fixed, kin)
     if sys.has_fluid:

@@ -104,7 +104,7 @@ class RigidInertia(NamedTuple):
 
 
 def rigid_inertia(mass, com: Vec3, rotational: Sym3) -> RigidInertia:
-    """From mass, centre of mass and the inertia about it, all in world axes."""
+    """From mass, center of mass and the inertia about it, all in world axes."""
     h = com * mass
     square = com | h
     outer = Sym3(

@@ -1,5 +1,6 @@
 """Wrappers of actions."""
 
+import abc
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,14 +74,12 @@ class ActionRepeat(AbstractStateless):
         return lax.scan(again, first, length=self.repeat - 1)[0]
 
 
-class ClipAction(AbstractStateless):
-    """Clips actions to the range that the robot takes.
+class AbstractConversion(AbstractStateless):
+    """A wrapper that takes actions in another range than the robot does."""
 
-    The range is that of `env.sys`, also where robots are drawn. The derivative by an
-    entry beyond it is zero.
-    """
-
-    env: AbstractEnv
+    @abc.abstractmethod
+    def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
+        """The action of the robot."""
 
     @property
     def lifetime(self) -> Lifetime:
@@ -89,11 +88,6 @@ class ClipAction(AbstractStateless):
     @property
     def dt(self) -> Float[Array, ""]:
         return self.env.dt
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        endless = jnp.asarray([-jnp.inf, jnp.inf], self.env.action_range.dtype)
-        return jnp.broadcast_to(endless[None], (self.sys.nu, 2))
 
     def reset(
         self,
@@ -104,11 +98,37 @@ class ClipAction(AbstractStateless):
 
     def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
         check_action(self, action)
-        low, high = self.env.action_range.astype(action.dtype).T
-        return self.env.step(state, jnp.clip(action, low, high))
+        return self.env.step(state, self.convert(action))
+
+    def _limits(self, action: Float[Array, " nu"]) -> Float[Array, "2 nu"]:
+        """Lower and upper limits of the robot's action."""
+        return self.env.action_range.astype(action.dtype).T
+
+    def _between(self, low: float, high: float) -> Float[Array, "nu 2"]:
+        """The same limits for every actuator."""
+        row = jnp.asarray([low, high], self.env.action_range.dtype)
+        return jnp.broadcast_to(row[None], (self.sys.nu, 2))
 
 
-class ScaleAction(AbstractStateless):
+class ClipAction(AbstractConversion):
+    """Clips actions to the range that the robot takes.
+
+    The range is that of `env.sys`, also where robots are drawn. The derivative by an
+    entry beyond it is zero.
+    """
+
+    env: AbstractEnv
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self._between(-jnp.inf, jnp.inf)
+
+    def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
+        low, high = self._limits(action)
+        return jnp.clip(action, low, high)
+
+
+class ScaleAction(AbstractConversion):
     r"""Takes actions between -1 and 1 and scales them to the range that the robot takes.
 
     $u = l + \tfrac{1}{2} (a + 1) (h - l)$, for actions beyond -1 and 1 as well.
@@ -133,29 +153,12 @@ class ScaleAction(AbstractStateless):
                 )
 
     @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.NONE
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        return self.env.dt
-
-    @property
     def action_range(self) -> Float[Array, "nu 2"]:
-        one = jnp.asarray([-1.0, 1.0], self.env.action_range.dtype)
-        return jnp.broadcast_to(one[None], (self.sys.nu, 2))
+        return self._between(-1.0, 1.0)
 
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
-        return self.env.reset(key, options)
-
-    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
-        check_action(self, action)
-        low, high = self.env.action_range.astype(action.dtype).T
-        return self.env.step(state, low + 0.5 * (action + 1.0) * (high - low))
+    def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
+        low, high = self._limits(action)
+        return low + 0.5 * (action + 1.0) * (high - low)
 
 
 class DelayState(eqx.Module):

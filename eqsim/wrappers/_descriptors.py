@@ -1,22 +1,21 @@
 """Features that tell skills apart, for quality diversity and skill discovery."""
 
 import abc
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..envs import AbstractEnv, Timestep
 from ..kinematics import forward
 from ..model import candidate_pairs, System
 from ..model._fields import as_array
 from ._randomization import robot
-from ._wrapper import AbstractStateless, check_env, layers, Lifetime
+from ._wrapper import AbstractReport, check_env, layers
 
 
-class AbstractDescriptor(AbstractStateless):
+class AbstractDescriptor(AbstractReport):
     """Adds `timestep.descriptor`: a few numbers that say what the robot is doing.
 
     **Raises:** `ValueError` if `env` has a descriptor already.
@@ -46,37 +45,11 @@ class AbstractDescriptor(AbstractStateless):
     ) -> Float[Array, " ndescriptor"]:
         """The descriptor of a state in which `action` is held."""
 
-    @property
-    def lifetime(self) -> Lifetime:
-        # Behind a reset it would describe the next episode.
-        return Lifetime.EPISODE
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        return self.env.dt
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        return self.env.action_range
-
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
-        state, timestep = self.env.reset(key, options)
-        rest = jnp.zeros(self.sys.nu, self.physics(state).q.dtype)
-        return state, _described(timestep, self.describe(state, rest))
-
-    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
-        check_action(self, action)
-        state, timestep = self.env.step(state, action)
-        return state, _described(timestep, self.describe(state, action))
-
-
-def _described(timestep: Timestep, descriptor) -> Timestep:
-    where = lambda t: t.descriptor
-    return eqx.tree_at(where, timestep, descriptor, is_leaf=lambda x: x is None)
+    def report(
+        self, state: Any, action: Float[Array, " nu"], timestep: Timestep
+    ) -> Timestep:
+        found, where = self.describe(state, action), lambda t: t.descriptor
+        return eqx.tree_at(where, timestep, found, is_leaf=lambda x: x is None)
 
 
 class FeetContact(AbstractDescriptor):

@@ -1,17 +1,16 @@
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..envs import AbstractEnv, Timestep
 from ..render import Camera, camera_for, draw
 from ..render._draw import check_picture
 from ._randomization import robot
-from ._wrapper import AbstractStateless, check_env, Lifetime
+from ._wrapper import AbstractReport, check_env
 
 
-class Pixels(AbstractStateless):
+class Pixels(AbstractReport):
     """Observations are pictures, `(height, width, 3)` of `uint8`, instead of what `env`
     observes.
 
@@ -52,30 +51,9 @@ class Pixels(AbstractStateless):
     def __check_init__(self):
         check_picture(self.sys, self.camera, self.width, self.height)
 
-    @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.EPISODE
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        return self.env.dt
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        return self.env.action_range
-
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
-        return self._report(*self.env.reset(key, options))
-
-    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
-        check_action(self, action)
-        return self._report(*self.env.step(state, action))
-
-    def _report(self, state: Any, timestep: Timestep) -> tuple[Any, Timestep]:
+    def report(
+        self, state: Any, action: Float[Array, " nu"], timestep: Timestep
+    ) -> Timestep:
         sys, q = robot(self.env, state), self.physics(state).q
         picture = draw(sys, q, self.camera, self.width, self.height)
-        return state, eqx.tree_at(lambda t: t.obs, timestep, picture)
+        return eqx.tree_at(lambda t: t.obs, timestep, picture)

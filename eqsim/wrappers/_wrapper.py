@@ -2,15 +2,15 @@
 
 import abc
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..envs import AbstractEnv
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model import State, System
 from ..pipelines import AbstractPipeline
 
@@ -94,6 +94,43 @@ class AbstractStateless(AbstractWrapper):
 
     def physics(self, state: Any) -> State:
         return self.env.physics(state)
+
+
+class AbstractReport(AbstractStateless):
+    """A wrapper that changes what is reported of an episode, and nothing else."""
+
+    @abc.abstractmethod
+    def report(
+        self, state: Any, action: Float[Array, " nu"], timestep: Timestep
+    ) -> Timestep:
+        """What to report of a state in which `action` is held; after a reset, zeros."""
+
+    @property
+    def lifetime(self) -> Lifetime:
+        # Behind a reset it would report the next episode.
+        return Lifetime.EPISODE
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.env.action_range
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        state, timestep = self.env.reset(key, options)
+        rest = jnp.zeros(self.sys.nu, self.physics(state).q.dtype)
+        return state, self.report(state, rest, timestep)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        check_action(self, action)
+        state, timestep = self.env.step(state, action)
+        return state, self.report(state, action, timestep)
 
 
 def layers(env: AbstractEnv) -> Iterator[AbstractEnv]:
