@@ -24,9 +24,13 @@ from . import (
     spatial as spatial,
     wrappers as wrappers,
 )
+from ._agent import (
+    AbstractAgent as AbstractAgent,
+    AbstractOnlineAgent as AbstractOnlineAgent,
+)
 from ._errors import RESULTS as RESULTS
 from ._loops import scan as scan
-from ._registry import ENVS as ENVS, PIPELINES as PIPELINES
+from ._registry import AGENTS as AGENTS, ENVS as ENVS, PIPELINES as PIPELINES
 from ._rollout import rollout as rollout
 from ._trajectory import (
     Episodes as Episodes,

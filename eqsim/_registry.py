@@ -230,3 +230,4 @@ def _normalize(package: str) -> str:
 
 ENVS = Registry("eqsim.envs")
 PIPELINES = Registry("eqsim.pipelines")
+AGENTS = Registry("eqsim.agents")
