@@ -170,8 +170,9 @@ def random_case(seed: int, count: int, precision: str = "double", links: int = 7
 
 def quick_compile() -> dict[str, Any] | None:
     """Options of the compiler for what runs once: the same operations, less tuned."""
-    cpu = jax.default_backend() == "cpu"
-    return {"xla_backend_optimization_level": 0} if cpu else None
+    if jax.default_backend() != "cpu":
+        return None
+    return {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 
 
 def _group(nlink, cases, precision):

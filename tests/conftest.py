@@ -1,3 +1,4 @@
+import gc
 import pathlib
 import zlib
 
@@ -6,6 +7,10 @@ import jax
 import jax.random as jr
 import pytest
 
+
+# Tracing makes millions of objects that live on: looking through them takes long.
+gc.freeze()
+gc.set_threshold(100_000, 20, 20)
 
 # What a shape or a type promotes to silently is a mistake more often than not.
 jax.config.update("jax_enable_x64", True)

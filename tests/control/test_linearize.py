@@ -16,17 +16,27 @@ from eqsim.control import linearize_step
 
 
 ANT = eqsim.make("ant", include_cfrc_ext_in_observation=False)
+HOPPER = eqsim.make("hopper")
 STEP = eqx.filter_jit(lambda env, state, action: env.step(state, action))
 
 
-def ant_state(seed=0):
+def low(env, height, lowered, seed=0):
     """Tilted, near the ground, moving; and an action."""
     key_q, key_v, key_u = jr.split(jr.key(seed), 3)
-    sys = ANT.sys
-    q = sys.joints.ref.at[2].set(0.45)
-    q = kinematics.integrate(sys, q, 0.2 * jr.normal(key_q, (sys.nv,)).at[2].set(0.0))
-    state = ANT.pipeline.init(sys, q, 0.5 * jr.normal(key_v, (sys.nv,)))
+    sys = env.sys
+    q = sys.joints.ref.at[height].add(-lowered)
+    turn = 0.2 * jr.normal(key_q, (sys.nv,)).at[height].set(0.0)
+    q = kinematics.integrate(sys, q, turn)
+    state = env.pipeline.init(sys, q, 0.5 * jr.normal(key_v, (sys.nv,)))
     return state, 0.5 * jr.normal(key_u, (sys.nu,))
+
+
+def ant_state(seed=0):
+    return low(ANT, 2, 0.3, seed)
+
+
+def hopper_state(seed=0):
+    return low(HOPPER, 1, 0.1, seed)
 
 
 def differences(env, state, action, eps=1e-6):
@@ -49,21 +59,28 @@ def differences(env, state, action, eps=1e-6):
     return full[:nx, :nx], full[:nx, nx:], full[nx:, :nx], full[nx:, nx:]
 
 
-def test_is_the_derivative_of_a_control_step():
+@pytest.mark.parametrize(
+    "env, draw",
+    (
+        pytest.param(HOPPER, hopper_state, id="hopper"),
+        pytest.param(ANT, ant_state, id="ant", marks=pytest.mark.slow),
+    ),
+)
+def test_is_the_derivative_of_a_control_step(env, draw):
     """Of a batch of states under `filter_vmap`: each has its own."""
-    batch = [ant_state(seed) for seed in range(2)]
+    batch = [draw(seed) for seed in range(2)]
     states, actions = jax.tree.map(lambda *x: jnp.stack(x), *batch)
     many = eqx.filter_vmap(eqsim.linearize, in_axes=(None, 0, 0))
-    found = eqx.filter_jit(many)(ANT, states, actions)
+    found = eqx.filter_jit(many)(env, states, actions)
     for k, (state, action) in enumerate(batch):
-        expected = differences(ANT, state, action)
+        expected = differences(env, state, action)
         for name, got, want in zip(found._fields, found, expected, strict=True):
             assert got[k].shape == want.shape
             largest = np.max(np.abs(want))
             np.testing.assert_allclose(got[k], want, rtol=1e-5, atol=2e-6 * largest)
             assert np.count_nonzero(got[k]) > 0, name
-    contacts = ANT.pipeline.contacts(ANT.sys, *batch[0])
-    assert np.any(contacts.force[:, 2] != 0.0)
+    touching = eqx.filter_jit(env.pipeline.contacts)
+    assert any(np.any(touching(env.sys, *x).force[:, 2] != 0.0) for x in batch)
 
 
 @pytest.mark.slow

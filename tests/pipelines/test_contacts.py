@@ -19,7 +19,7 @@ from eqsim.pipelines import contact_wrenches
 PIPELINES = Generalized(), Spring(), Positional()
 named = lambda pipeline: type(pipeline).__name__
 each = pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
-QUICK = PIPELINES[0], pytest.param(PIPELINES[1], marks=pytest.mark.slow), PIPELINES[2]
+QUICK = PIPELINES[0], *(pytest.param(p, marks=pytest.mark.slow) for p in PIPELINES[1:])
 
 RESTING = """
 <mujoco>

@@ -167,11 +167,7 @@ def test_ground_states_are_what_they_are_called(ground):
     assert np.all(np.abs(rubbing["air"]) == 1.5)
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    [PIPELINES[0], pytest.param(PIPELINES[1], marks=slow), PIPELINES[2]],
-    ids=named,
-)
+@pytest.mark.parametrize("pipeline", OTHERS_SLOW, ids=named)
 def test_ground(ground, pipeline):
     """The whole system; in `Generalized`, on the path without a dense matrix."""
     _, sys, places = ground
@@ -214,7 +210,11 @@ def test_collision(pipeline):
     assert_counted(gradients, must)
 
 
-@pytest.mark.parametrize("pipeline", OTHERS_SLOW, ids=named)
+@pytest.mark.parametrize(
+    "pipeline",
+    [*(pytest.param(x, marks=slow) for x in PIPELINES[:2]), PIPELINES[2]],
+    ids=named,
+)
 def test_ball(pipeline):
     """Limits of a ball joint, Runge-Kutta, and quaternions at the identity."""
     sys = load_mjcf(BALL)

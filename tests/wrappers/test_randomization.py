@@ -12,7 +12,7 @@ from helpers import tree_allclose
 from toys import push, Rail
 
 import eqsim
-from eqsim import randomize
+from eqsim import AbstractPipeline, AbstractTask, randomize, System
 from eqsim.wrappers import AutoReset, DomainRandomization, Episode
 
 
@@ -214,13 +214,46 @@ def test_thousand_humanoids():
     assert reset._cached._cache_size() == 1
 
 
+class Leg(AbstractTask):
+    """A foot on the ground that swings a weight."""
+
+    sys: System
+    pipeline: AbstractPipeline = eqsim.Generalized()
+    frame_skip: int = eqx.field(static=True, default=2)
+
+    def __init__(self):
+        self.sys = eqsim.load_mjcf("""
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body pos="0 0 .1">
+      <joint type="slide" axis="0 0 1"/><geom size=".1"/>
+      <body pos="0 0 .3"><joint name="swing" axis="0 1 0"/><geom pos=".2 0 0" size=".05"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="swing"/></actuator>
+</mujoco>""")
+
+    def initial(self, key):
+        return self.pipeline.init(self.sys)
+
+    def observe(self, state, action):
+        return state.q
+
+    def rewards(self, state, action, new):
+        return {"height": new.q[0]}
+
+    def terminated(self, state):
+        return jnp.zeros((), bool)
+
+
 def test_what_follows_from_a_mass():
     """In contact, where inverse weights count: as the robot that was heavy from the
     beginning, and by the derivative as well."""
-    task = eqsim.make("hopper")
+    task = Leg()
     env = DomainRandomization(task, MASSES)
-    state, _ = env.reset(jr.key(0), {"q": task.sys.joints.ref.at[1].add(-0.05)})
-    action = jnp.array([0.3, -0.2, 0.1])
+    state, _ = eqx.filter_jit(env.reset)(jr.key(0), {"q": jnp.array([-0.01, 0.3])})
+    action = jnp.array([0.3])
     masses = state.changed.links.mass
 
     def carried(mass):
@@ -234,4 +267,5 @@ def test_what_follows_from_a_mass():
 
     both = lambda fn: jax.jit(lambda x: (fn(x), jax.jacfwd(fn)(x)))(masses)
     assert tree_allclose(both(carried), both(edited), rtol=1e-8, atol=1e-9)
-    assert task.pipeline.contacts(env.robot(state), state.inner, action).dist.min() < 0
+    contacts = eqx.filter_jit(task.pipeline.contacts)
+    assert contacts(env.robot(state), state.inner, action).dist.min() < 0
