@@ -67,7 +67,9 @@ def _plugins() -> None:
     """What packages publish, whether it works, and how to begin one of your own."""
 
 
-def _plugins_list(json: bool = False, check: bool = False, timeout: float = 30.0) -> None:
+def _plugins_list(
+    json: bool = False, check: bool = False, timeout: float = 30.0
+) -> None:
     """All that is published, and where it comes from. Imports nothing.
 
     Args:
@@ -130,15 +132,16 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    commands, prog = _COMMANDS, "eqsim"
+    commands, prog, about = _COMMANDS, "eqsim", "A differentiable robot simulator."
     if argv[:1] == ["plugins"]:
-        commands, prog, argv = _PLUGIN_COMMANDS, "eqsim plugins", argv[1:]
+        commands, prog, about = _PLUGIN_COMMANDS, "eqsim plugins", _plugins.__doc__
+        argv = argv[1:]
     arguments: Any = argv or ["--help"]
     try:
         tyro.extras.subcommand_cli_from_dict(
             commands,
             prog=prog,
-            description="A differentiable robot simulator.",
+            description=about,
             args=arguments,
             config=(tyro.conf.FlagCreatePairsOff,),
         )

@@ -5,11 +5,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from ..envs import make
 from ._plugins import find, Kind
+from ._tables import console
 
 
 class ChecksFailed(Exception):
@@ -40,7 +40,7 @@ def _say(kind: Kind, check: str, outcome: str, reason: str) -> None:
     line.append(f"{kind} {check}", style="")
     if reason:
         line.append(": " + reason.strip().replace("\n", "\n" + 10 * " "), style="")
-    Console(highlight=False, soft_wrap=True).print(line)
+    console().print(line, soft_wrap=True)
 
 
 def _outcomes(kind: Kind, build: Callable[[], Any]):

@@ -29,7 +29,7 @@ _USAGE = {
     "pipeline": '`eqsim.make("ant", pipeline="$module")` uses it.',
     "agent": '`eqsim.AGENTS.get("$module")()` makes it.',
 }
-_WORDS = {"env": "environment", "pipeline": "pipeline", "agent": "agent"}
+_ARTICLES = {"env": "an environment", "pipeline": "a pipeline", "agent": "an agent"}
 _USED = ("any", "array", "bool", "contacts", "float")
 _GROUPS = {kind: registry.group for kind, registry in REGISTRIES.items()}
 
@@ -52,8 +52,7 @@ def new_plugin(name: str, kind: Kind, out: str) -> None:
         "module": module,
         "title": "".join(part.capitalize() for part in module.split("_")),
         "kind": kind,
-        "word": _WORDS[kind],
-        "Article": "A" if kind == "pipeline" else "An",
+        "What": _ARTICLES[kind].capitalize(),
         "usage": Template(_USAGE[kind]).substitute(module=module),
         "group": _GROUPS[kind],
         "api": API_VERSION.partition(".")[0],
@@ -83,26 +82,23 @@ def _module(name: str, kind: Kind) -> str:
     module = normalize(name).replace("-", "_")
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
         reason = (
-            "has letters and digits of ASCII, with '-', '_' or '.' between them only"
+            "the name of a package has letters and digits of ASCII, and '-', '_' or '.' "
+            "between them"
         )
     elif module[0].isdigit():
-        reason = "does not begin with a digit, as no module of Python does"
+        reason = f"a module of Python cannot be called {module!r}"
     elif keyword.iskeyword(module) or keyword.issoftkeyword(module):
-        reason = "is no word of Python's own"
+        reason = f"{module!r} is a word of the language Python"
     elif module in sys.stdlib_module_names or module in ("eqsim", "test", "tests"):
-        reason = "is not that of a module of Python or of eqsim"
+        reason = f"it would hide another module {module!r}"
     elif module in _USED:
-        reason = "is not that of a class which its module uses itself"
-    elif importlib.util.find_spec(module) is not None:
-        reason = f"is not taken: a module {module!r} is installed"
+        reason = "its class would hide another one that it uses"
     elif module in REGISTRIES[kind].names():
-        reason = (
-            f"is not taken: there is {_WORDS[kind]} {module!r} (`eqsim plugins list`)"
-        )
+        reason = f"there already is {_ARTICLES[kind]} {module!r} (`eqsim plugins list`)"
+    elif importlib.util.find_spec(module) is not None:
+        reason = f"a module {module!r} is already installed"
     else:
         return module
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "robot"
     advice = plain if plain.startswith("my-") else f"my-{plain}"
-    raise UsageError(
-        f"{name!r} will not do: the name of a package {reason}. Try {advice!r}."
-    )
+    raise UsageError(f"{name!r} will not do: {reason}. Try {advice!r}.")

@@ -7,14 +7,13 @@ import json
 import sys
 from typing import Any, Literal, NamedTuple
 
-from rich.console import Console
 from rich.text import Text
 
 from .._discovery import Plugin
 from .._registry import AGENTS, ENVS, PIPELINES, Registry
 from ._names import UsageError
 from ._probe import probe
-from ._tables import paragraph, plain_table
+from ._tables import console, paragraph, plain_table
 
 
 Kind = Literal["env", "pipeline", "agent"]
@@ -47,11 +46,11 @@ def list_plugins(as_json: bool, check: bool, timeout: float) -> None:
     table = plain_table(*Row._fields[:-1])
     for row in rows:
         table.add_row(*map(Text, row[:-1]))
-    console = Console()
-    console.print(table)
+    out = console()
+    out.print(table)
     for row in rows:
         if row.reason:
-            console.print(Text(f"{row.status}: {row.name}: {row.reason}"))
+            out.print(Text(f"{row.status}: {row.name}: {row.reason}"))
 
 
 def _rows(kind: Kind, check: bool, timeout: float) -> list[Row]:
@@ -108,19 +107,19 @@ def find(name: str, kind: Kind | None) -> list[tuple[Kind, Any]]:
 
 def show_plugin(name: str, kind: Kind | None) -> None:
     """Prints where a plugin comes from, what it is, and its options."""
-    console = Console(highlight=False)
+    out = console()
     for number, (found, value) in enumerate(find(name, kind)):
         if number:
-            console.print()
+            out.print()
         table = plain_table("", "", show_header=False)
         for key, text in _facts(name, found).items():
             table.add_row(Text(key, style="bold"), Text(text))
-        console.print(table)
-        console.print(Text(f"\n{paragraph(value)}\n"))
+        out.print(table)
+        out.print(Text(f"\n{paragraph(value)}\n"))
         options = plain_table("option", "default")
         for parameter in inspect.signature(value).parameters.values():
             options.add_row(Text(parameter.name), Text(_default(parameter)))
-        console.print(options if options.row_count else Text("no options"))
+        out.print(options if options.row_count else Text("no options"))
 
 
 def _facts(name: str, kind: Kind) -> dict[str, str]:

@@ -1,8 +1,19 @@
 """Tables and sentences that several commands print."""
 
 import inspect
+import sys
 
+from rich.console import Console
 from rich.table import Table
+
+
+_WIDE = 1000
+
+
+def console() -> Console:
+    """A terminal, or a file, in which no line is cut to fit."""
+    width = None if sys.stdout.isatty() else _WIDE
+    return Console(highlight=False, width=width)
 
 
 def plain_table(first: str, *others: str, show_header: bool = True) -> Table:
