@@ -61,7 +61,8 @@ class Registry:
         if self._plugins is None:
             found = discover(self.group, self._path)
             hidden = [plugin for plugin in found if plugin.hidden]
-            self._hidden = {plugin.qualified: plugin for plugin in hidden}
+            keys = lambda plugin: (plugin.name, plugin.qualified)
+            self._hidden = {key: plugin for plugin in hidden for key in keys(plugin)}
             usable = [plugin for plugin in found if not plugin.hidden]
             self._plugins = by_name(self.group, usable)
         return self._plugins
@@ -71,7 +72,8 @@ class Registry:
         return dict(self._registered)
 
     def hidden(self) -> dict[str, Plugin]:
-        """What the environment variables hide, by `package:name`. Imports nothing."""
+        """What the environment variables hide, by name and by `package:name`. Imports
+        nothing."""
         self.plugins()
         return dict(self._hidden)
 
@@ -90,7 +92,8 @@ class Registry:
         if name in self._registered:
             return self._registered[name]
         if name not in self.plugins():
-            self._refuse_hidden(name)
+            if name in self._hidden:
+                raise PluginError(self._hiding(name, self._hidden[name]))
             raise ValueError(self._unknown(name))
         if name not in self._loaded:
             self._loaded[name] = self._load(name, self.plugins()[name])
@@ -151,14 +154,12 @@ class Registry:
         )
         return self._errors[name]
 
-    def _refuse_hidden(self, name: str) -> None:
-        for plugin in self._hidden.values():
-            if name in (plugin.name, plugin.qualified):
-                raise PluginError(
-                    f"{name!r} in {self.group!r} comes from {plugin.package} "
-                    f"{plugin.version}, and is hidden: {plugin.hidden}. Change that, "
-                    "and call `refresh()` or start Python anew."
-                )
+    def _hiding(self, name: str, plugin: Plugin) -> str:
+        return (
+            f"{name!r} in {self.group!r} comes from {plugin.package} {plugin.version}, and "
+            f"is hidden: {plugin.hidden}. Change that, and call `refresh()` or start "
+            "Python anew."
+        )
 
     def _unknown(self, name: str) -> str:
         close = difflib.get_close_matches(name, self.names(), n=1)

@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
@@ -43,7 +43,7 @@ def _say(kind: Kind, check: str, outcome: str, reason: str) -> None:
     console().print(line, soft_wrap=True)
 
 
-def _outcomes(kind: Kind, build: Callable[[], Any]):
+def _outcomes(kind: Kind, build: Callable[[], Any]) -> Iterator[tuple[str, str, str]]:
     """Name, outcome and reason of each check, one after the other."""
     try:
         value = build()
@@ -67,7 +67,9 @@ def _outcomes(kind: Kind, build: Callable[[], Any]):
         yield name, "failed", reason
 
 
-def _outcome(check: Any, expected: Mapping[str, str], skip: type) -> tuple[str, str]:
+def _outcome(
+    check: Any, expected: Mapping[str, str], skip: type[Exception]
+) -> tuple[str, str]:
     try:
         check.run()
     except skip as reason:

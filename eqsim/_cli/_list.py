@@ -43,9 +43,9 @@ def _what(name: str, registry: Registry, broken: list[str]) -> str:
     """The first sentence of what is ours or here already; of other packages, which are
     not imported for this, their summary."""
     plugin = registry.plugins().get(name)
-    here = name in registry.registered() or plugin is None
-    if not here and plugin.package != "eqsim" and not plugin.malformed():
-        return plugin.summary
+    if plugin is not None and name not in registry.registered():
+        if plugin.package != "eqsim" and not plugin.malformed():
+            return plugin.summary
     try:
         return _first_sentence(registry.get(name))
     except PluginError as error:

@@ -56,7 +56,7 @@ def list_plugins(as_json: bool, check: bool, timeout: float) -> None:
 def _rows(kind: Kind, check: bool, timeout: float) -> list[Row]:
     registry = REGISTRIES[kind]
     usable = _addresses(registry)
-    hidden = registry.hidden().items()
+    hidden = [(k, p) for k, p in registry.hidden().items() if k == p.qualified]
     reasons = {name: plugin.malformed() for name, plugin in usable.items()}
     errors = {name: str(error) for name, error in registry.errors().items()}
     reasons |= {name: errors[name] for name in errors if name in usable}
@@ -87,11 +87,10 @@ def find(name: str, kind: Kind | None) -> list[tuple[Kind, Any]]:
     **Raises:** `UsageError` if there are none; `PluginError` if one cannot be used.
     """
     kinds: list[Kind] = [*REGISTRIES] if kind is None else [kind]
-    has = lambda k: name in {*REGISTRIES[k].names(), *REGISTRIES[k].plugins()}
-    hides = lambda k: any(
-        name in (p.name, p.qualified) for p in REGISTRIES[k].hidden().values()
-    )
-    found = [k for k in kinds if has(k)] or [k for k in kinds if hides(k)]
+    found: list[Kind] = [
+        k for k in kinds if name in {*REGISTRIES[k].names(), *REGISTRIES[k].plugins()}
+    ]
+    found = found or [k for k in kinds if name in REGISTRIES[k].hidden()]
     if not found:
         known = sorted({n for k in kinds for n in REGISTRIES[k].names()})
         close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
