@@ -188,11 +188,11 @@ def test_installed(capsys, tmp_path, kind):
     pytest.importorskip("eqsim.testing")
     assert new(capsys, "my-thing", "--kind", kind, "--out", tmp_path)[0] == 0
     home = tmp_path / "venv"
-    venv.create(home, with_pip=False, system_site_packages=True)
+    venv.create(home)
     folder = tmp_path / "my-thing"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for command in (
-        ["pip", "install", "--no-deps", "--prefix", str(home), "-e", str(folder)],
+        ["pip", "install", "--no-deps", "-e", str(folder)],
         ["pytest", "-q", "-n", "0", str(folder)],
     ):
         run = subprocess.run(
