@@ -54,6 +54,7 @@ def test_list(capsys, monkeypatch):
     odd = Plugin("odd", "no such: target", "odd-one", "0.1")
     monkeypatch.setitem(plugins, "far", foreign)
     monkeypatch.setitem(plugins, "odd", odd)
+    monkeypatch.setattr(eqsim.ENVS, "_errors", {})
     status, out, err = run(capsys, "list")
     assert status == 0
     for name in (*eqsim.ENVS.names(), *eqsim.PIPELINES.names(), *randomize.presets()):
