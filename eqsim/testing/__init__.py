@@ -1,0 +1,18 @@
+"""The conformance kit: whether an environment, a pipeline or an agent keeps what its kind
+promises."""
+
+from ._check import (
+    Check as Check,
+    ConformanceError as ConformanceError,
+    NotApplicable as NotApplicable,
+    Outcome as Outcome,
+    Report as Report,
+    Status as Status,
+)
+from ._compare import Comparison as Comparison, tree_allclose as tree_allclose
+from ._env import check_env as check_env, env_checks as env_checks
+from ._gradients import check_gradients as check_gradients
+from ._pipeline import (
+    check_pipeline as check_pipeline,
+    pipeline_checks as pipeline_checks,
+)
