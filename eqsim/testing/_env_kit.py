@@ -15,28 +15,50 @@ from .._trajectory import Trajectory
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ..model import State
 from ._gradients import Function
-from ._tools import double_precision, Traces
+from ._tools import counted_jit, double_precision
 
 
 STEPS = 20
 """Of the rollout."""
 
 
+@counted_jit
+def reset(env, key):
+    """A reset, compiled; all environments of one structure share it."""
+    return env.reset(key)
+
+
+@counted_jit
+def step(env, state, action):
+    """A step, compiled."""
+    return env.step(state, action)
+
+
+@eqx.filter_jit
+def _start(env, key, options):
+    return env.reset(key, options)
+
+
+def _report(action, state, env):
+    _, timestep = env.step(state, action)
+    return timestep.obs, timestep.reward
+
+
+class RandomPolicy(eqx.Module):
+    """Random actions within the range of an environment."""
+
+    env: AbstractEnv
+
+    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
+        return random_actions(self.env, key, ())
+
+
 class EnvKit:
     """An environment, and what is computed of it when a check first asks for it."""
 
     def __init__(self, env: AbstractEnv, build: Callable[[], Any] | None):
-        self.env, self.build, self.traces = env, build, Traces()
+        self.env, self.build = env, build
         self.keys = jr.split(jr.key(0), 3)
-        self.reset = self.traces.jit("reset", lambda env, key: env.reset(key))
-        self.step = self.traces.jit(
-            "step", lambda env, state, action: env.step(state, action)
-        )
-
-    @property
-    def name(self) -> str:
-        """What messages call the environment."""
-        return type(self.env).__name__
 
     @ft.cached_property
     def actions(self) -> Float[Array, "3 nu"]:
@@ -46,7 +68,7 @@ class EnvKit:
     @ft.cached_property
     def first(self) -> tuple[Any, Timestep]:
         """A reset."""
-        return self.reset(self.env, self.keys[0])
+        return reset(self.env, self.keys[0])
 
     @ft.cached_property
     def path(self) -> list[tuple[Any, Timestep]]:
@@ -57,17 +79,16 @@ class EnvKit:
         """The steps by `actions` from a state, in an environment of the same structure."""
         out = []
         for action in self.actions:
-            state, timestep = self.step(env, state, action)
+            state, timestep = step(env, state, action)
             out.append((state, timestep))
         return out
 
     @ft.cached_property
     def trajectory(self) -> Trajectory:
         """A rollout from `first`, by random actions."""
-        env = self.env
-        policy = lambda obs, key: random_actions(env, key, ())
+        policy = RandomPolicy(self.env)
         return rollout(
-            env, policy, self.keys[1], STEPS, start=self.first, throw=False
+            self.env, policy, self.keys[1], STEPS, start=self.first, throw=False
         )
 
     @ft.cached_property
@@ -79,9 +100,8 @@ class EnvKit:
     def started(self) -> tuple[State, tuple[Any, Timestep]]:
         """Coordinates and velocities that no key gives, and what a reset there gives."""
         physics = self.env.physics(self.path[0][0])
-        start = lambda env, key, q, qd: env.reset(key, ResetOptions(q, qd))
         qd = physics.qd + jnp.asarray(0.125, physics.qd.dtype)
-        found = eqx.filter_jit(start)(self.env, self.keys[0], physics.q, qd)
+        found = _start(self.env, self.keys[0], ResetOptions(physics.q, qd))
         return State(physics.q, qd, physics.act), found
 
     @ft.cached_property
@@ -90,12 +110,7 @@ class EnvKit:
         the numbers of the environment, in double precision, and their derivatives."""
         with double_precision() as convert:
             env, (state, _) = convert((self.env, self.path[0]))
-
-            def report(action, state, env):
-                _, timestep = env.step(state, action)
-                return timestep.obs, timestep.reward
-
-            return Function.of(report, convert(self.actions[1]), state, env)
+            return Function.of(_report, convert(self.actions[1]), state, env)
 
     @ft.cached_property
     def at_rest(self) -> Function:
@@ -109,8 +124,8 @@ def shapes_of(env: AbstractEnv) -> tuple[tuple[Any, Timestep], tuple[Any, Timest
     """Shapes of a reset and of a step of an environment; nothing is compiled."""
     first = eqx.filter_eval_shape(lambda env, key: env.reset(key), env, jr.key(0))
     action = jax.ShapeDtypeStruct((env.sys.nu,), env.sys.dt.dtype)
-    step = lambda env, state, action: env.step(state, action)
-    return first, eqx.filter_eval_shape(step, env, first[0], action)
+    next_of = lambda env, state, action: env.step(state, action)
+    return first, eqx.filter_eval_shape(next_of, env, first[0], action)
 
 
 def random_actions(

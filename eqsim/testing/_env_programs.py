@@ -3,17 +3,17 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
 from .._errors import RESULTS
 from ._check import NotApplicable
 from ._compare import same_shapes, tree_allclose
-from ._env_kit import EnvKit, shapes_of
+from ._env_kit import EnvKit, reset, shapes_of, step
 from ._tools import (
     in_precision,
     moved,
+    no_trace,
     require,
     require_arrays,
     require_equal,
@@ -59,17 +59,17 @@ def deterministic(kit: EnvKit) -> None:
     Draw random numbers with `jax.random` from the key, and keep nothing between calls
     but the state.
     """
-    reset = lambda env, key: env.reset(key)
-    step = lambda env, state, action: env.step(state, action)
-    args = kit.env, kit.first[0], kit.actions[0]
-    if not same_program(reset, kit.env, kit.keys[0]):
-        again = eqx.filter_jit(reset)(kit.env, kit.keys[0])
+    reset_of = lambda env, key: env.reset(key)
+    step_of = lambda env, state, action: env.step(state, action)
+    first, args = (kit.env, kit.keys[0]), (kit.env, kit.first[0], kit.actions[0])
+    if not same_program(reset_of, *first):
+        again = eqx.filter_jit(reset_of)(*first)
         require_equal("two resets by one key", again, kit.first, rounding(again))
-    if not same_program(step, *args):
-        again = eqx.filter_jit(step)(*args)
+    if not same_program(step_of, *args):
+        again = eqx.filter_jit(step_of)(*args)
         require_equal("two equal steps", again, kit.path[0], rounding(again))
-    require_equal("two resets by one key", kit.reset(kit.env, kit.keys[0]), kit.first)
-    require_equal("two equal steps", kit.step(*args), kit.path[0])
+    require_equal("two resets by one key", reset(*first), kit.first)
+    require_equal("two equal steps", step(*args), kit.path[0])
 
 
 def keys(kit: EnvKit) -> None:
@@ -78,11 +78,11 @@ def keys(kit: EnvKit) -> None:
     Draw the first state from the key. If it is to be fixed by a number that is zero,
     declare this check as an expected failure.
     """
-    program = str(jax.make_jaxpr(lambda key: kit.shapes and _arrays(kit, key))(kit.keys[0]))
+    program = str(jax.make_jaxpr(lambda key: _arrays(kit, key))(kit.keys[0]))
     if "random_" not in program and "threefry" not in program:
         raise NotApplicable("the start is fixed: a reset draws no random numbers")
     where = lambda start: (kit.env.physics(start[0]), start[1].obs)
-    others = [where(kit.reset(kit.env, key)) for key in kit.keys[1:]]
+    others = [where(reset(kit.env, key)) for key in kit.keys[1:]]
     differ = [not tree_allclose(x, where(kit.first), rtol=0, atol=0) for x in others]
     require(any(differ), f"{1 + len(others)} keys give the same first state")
 
@@ -91,22 +91,23 @@ def _arrays(kit: EnvKit, key):
     return eqx.filter(kit.env.reset(key), eqx.is_array)
 
 
+@eqx.filter_jit
+@eqx.filter_vmap(in_axes=(None, 0, 0))
+def _both(env, key, action):
+    first = env.reset(key)
+    return first, env.step(first[0], action)
+
+
 def vmap(kit: EnvKit) -> None:
     """A batch of environments gives what each gives alone.
 
     Look for code that reads the size of an array, and for callbacks or custom rules
     without a batching rule.
     """
-
-    def both(env, key, action):
-        first = env.reset(key)
-        return first, env.step(first[0], action)
-
-    batched = eqx.filter_vmap(both, in_axes=(None, 0, 0))
-    together = eqx.filter_jit(batched)(kit.env, kit.keys, kit.actions)
+    together = _both(kit.env, kit.keys, kit.actions)
     for k, key in enumerate(kit.keys):
-        first = kit.reset(kit.env, key)
-        alone = first, kit.step(kit.env, first[0], kit.actions[k])
+        first = reset(kit.env, key)
+        alone = first, step(kit.env, first[0], kit.actions[k])
         row = jtu.tree_map(lambda x: x[k] if eqx.is_array(x) else x, together)
         require_equal(f"row {k} of a batch", row, alone, rounding(alone))
 
@@ -125,7 +126,7 @@ def scan(kit: EnvKit) -> None:
         )
     state = kit.first[0]
     for k, action in enumerate(end.action[:3]):
-        state, alone = kit.step(kit.env, state, action)
+        state, alone = step(kit.env, state, action)
         row = jtu.tree_map(lambda x: x[k], end.timestep)
         # A step amplifies what rounding changed in the one before.
         tolerance = 10.0 ** (k + 1) * rounding(alone)
@@ -140,13 +141,12 @@ def retrace(kit: EnvKit) -> None:
     static if it never changes.
     """
     require_arrays("env", kit.env)
-    before = dict(kit.traces.count)
     other = moved(kit.env, 1.0009765625)
-    state, _ = kit.reset(other, kit.keys[2])
-    kit.traces.require_none("reset", before["reset"], "another key and other numbers")
-    for change in (1.0, 0.5):
-        state, _ = kit.step(other, state, moved(kit.actions[0], change))
-    kit.traces.require_none("step", before["step"], "other states, actions and numbers")
+    with no_trace(reset, "another key and other numbers"):
+        state, _ = reset(other, kit.keys[2])
+    with no_trace(step, "other states, actions and numbers"):
+        for change in (1.0, 0.5):
+            state, _ = step(other, state, moved(kit.actions[0], change))
 
 
 def precision(kit: EnvKit) -> None:
@@ -193,24 +193,25 @@ def rebuild(kit: EnvKit) -> None:
     require_rebuild(kit.env, kit.build)
 
 
+@eqx.filter_jit
+@eqx.filter_vmap(in_axes=(None, 0, None, None))
+def _robots(env, scale, key, actions):
+    changed = _heavier(env, scale)
+    state, _ = changed.reset(key)
+    state, _ = changed.step(state, actions[0])
+    return changed.step(state, actions[1])
+
+
 def fleet(kit: EnvKit) -> None:
     """A batch of robots gives what each gives alone.
 
     Compute with `env.sys` in JAX, and read no number of it before.
     """
     scales = jnp.asarray([1.0, 1.5], kit.env.sys.links.mass.dtype)
-
-    def run(env, scale):
-        changed = _heavier(env, scale)
-        state, _ = changed.reset(kit.keys[0])
-        state, _ = changed.step(state, kit.actions[0])
-        return changed.step(state, kit.actions[1])
-
-    batched = eqx.filter_vmap(run, in_axes=(None, 0))
-    together = eqx.filter_jit(batched)(kit.env, scales)
+    together = _robots(kit.env, scales, kit.keys[0], kit.actions)
     for k, scale in enumerate(np.asarray(scales)):
         env = _heavier(kit.env, jnp.asarray(scale))
-        state, _ = kit.reset(env, kit.keys[0])
+        state, _ = reset(env, kit.keys[0])
         alone = kit.follow(env, state)[1]
         row = jtu.tree_map(lambda x: x[k] if eqx.is_array(x) else x, together)
         require_equal(f"robot {k} of a batch", row, alone, 10 * rounding(alone))
@@ -223,7 +224,7 @@ def mass(kit: EnvKit) -> None:
     check as an expected failure.
     """
     env = _heavier(kit.env, jnp.asarray(1.5, kit.env.sys.links.mass.dtype))
-    state, _ = kit.reset(env, kit.keys[0])
+    state, _ = reset(env, kit.keys[0])
     changed = kit.env.physics(kit.follow(env, state)[-1][0])
     same = tree_allclose(changed, kit.env.physics(kit.path[-1][0]), rtol=0, atol=0)
     require(not same, "with masses of 1.5 times the value, three steps end the same")

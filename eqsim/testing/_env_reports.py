@@ -133,7 +133,9 @@ def options(kit: EnvKit) -> None:
     unknown = {"no_such_option": 0.0}
     _refused(
         "an unknown option of `reset`",
-        lambda: eqx.filter_eval_shape(lambda key: kit.env.reset(key, unknown), kit.keys[0]),
+        lambda: eqx.filter_eval_shape(
+            lambda key: kit.env.reset(key, unknown), kit.keys[0]
+        ),
     )
 
 
@@ -220,5 +222,3 @@ def _compare(kit: EnvKit, prefix: str) -> None:
             compare(kit.derivatives, prefix, kinks=True, rtol=2e-5, atol=1e-6)
         except AssertionError as error:
             raise AssertionError(f"with {ARGUMENTS}, {error}") from None
-
-

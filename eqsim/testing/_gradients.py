@@ -60,36 +60,71 @@ def check_gradients(
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of a list of floating-point arrays, and its compiled derivatives."""
+    """A function of a list of floating-point arrays, and its compiled derivatives, which
+    equal functions of arguments of one structure share.
 
-    value: Callable
-    push: Callable
-    pull: Callable
+    - `fn`: of trees.
+    - `leaves`, `moving`, `fixed`: its arguments: the floating-point arrays, as a list and
+        as a tree, and the rest.
+    """
+
+    fn: Callable
     leaves: list[jax.Array]
-    tree: Any
+    moving: Any
+    fixed: Any
 
     @staticmethod
     def of(fn: Callable, *args: Any) -> "Function":
         """The function, at some arguments."""
         moving, fixed = _split(args)
-        leaves, structure = jtu.tree_flatten(moving)
+        return Function(fn, jtu.tree_leaves(moving), moving, fixed)
 
-        def value(leaves):
-            out = fn(*eqx.combine(jtu.tree_unflatten(structure, leaves), fixed))
-            return jtu.tree_leaves(eqx.filter(out, eqx.is_inexact_array))
+    def value(self, leaves: list) -> list:
+        """The floating-point arrays that come out."""
+        return _value(self.fn, self._tree(leaves), self.fixed)
 
-        push = lambda x, t: jax.jvp(value, (x,), (t,))[1]
-        pull = lambda x, c: jax.vjp(value, x)[1](c)[0]
-        return Function(jax.jit(value), jax.jit(push), jax.jit(pull), leaves, moving)
+    def push(self, leaves: list, tangents: list) -> list:
+        """Forward mode."""
+        return _push(self.fn, self._tree(leaves), self.fixed, self._tree(tangents))
+
+    def pull(self, leaves: list, cotangents: list) -> list:
+        """Reverse mode."""
+        return jtu.tree_leaves(
+            _pull(self.fn, self._tree(leaves), self.fixed, cotangents)
+        )
+
+    def _tree(self, leaves: list) -> Any:
+        return jtu.tree_unflatten(jtu.tree_structure(self.moving), leaves)
 
     def at(self, *args: Any) -> "Function":
         """The same programs at other numbers; all that is not floating point stays."""
-        leaves = jtu.tree_leaves(_split(args)[0])
-        return dataclasses.replace(self, leaves=leaves)
+        return dataclasses.replace(self, leaves=jtu.tree_leaves(_split(args)[0]))
 
     def names(self) -> list[str]:
         """Where each array is in the arguments."""
-        return [leaf_name(path) for path, _ in jtu.tree_flatten_with_path(self.tree)[0]]
+        return [
+            leaf_name(path) for path, _ in jtu.tree_flatten_with_path(self.moving)[0]
+        ]
+
+
+def _outputs(fn, moving, fixed) -> list:
+    out = fn(*eqx.combine(moving, fixed))
+    return jtu.tree_leaves(eqx.filter(out, eqx.is_inexact_array))
+
+
+@eqx.filter_jit
+def _value(fn, moving, fixed):
+    return _outputs(fn, moving, fixed)
+
+
+@eqx.filter_jit
+def _push(fn, moving, fixed, tangents):
+    return jax.jvp(lambda x: _outputs(fn, x, fixed), (moving,), (tangents,))[1]
+
+
+@eqx.filter_jit
+def _pull(fn, moving, fixed, cotangents):
+    return jax.vjp(lambda x: _outputs(fn, x, fixed), moving)[1](cotangents)[0]
 
 
 def compare(

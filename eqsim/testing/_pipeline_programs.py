@@ -9,10 +9,11 @@ import numpy as np
 from ._check import NotApplicable
 from ._compare import same_shapes
 from ._gradients import compare
-from ._pipeline_kit import PipelineKit
+from ._pipeline_kit import init_state, next_state, PipelineKit
 from ._tools import (
     in_precision,
     moved,
+    no_trace,
     require,
     require_arrays,
     require_equal,
@@ -31,7 +32,7 @@ def jit(kit: PipelineKit) -> None:
     """
     state = kit.start(kit.ball)
     require_finite("the state of `init`", state)
-    new = kit.step(kit.pipeline, kit.ball, state, jnp.ones(kit.ball.nu))
+    new = next_state(kit.pipeline, kit.ball, state, jnp.ones(kit.ball.nu))
     require_finite("the state of `step`", new)
 
 
@@ -72,6 +73,18 @@ def precision(kit: PipelineKit) -> None:
                     )
 
 
+def _heavier(sys, scale):
+    where = lambda s: s.links.mass
+    return eqx.tree_at(where, sys, where(sys) * scale)
+
+
+@eqx.filter_jit
+@eqx.filter_vmap(in_axes=(None, None, 0, 0, 0, 0))
+def _rows(pipeline, sys, scale, q, qd, ctrl):
+    sys = _heavier(sys, scale)
+    return pipeline.step(sys, pipeline.init(sys, q, qd), ctrl)
+
+
 def vmap(kit: PipelineKit) -> None:
     """A batch of states and robots gives what each gives alone.
 
@@ -81,21 +94,11 @@ def vmap(kit: PipelineKit) -> None:
     scales = jnp.asarray([1.0, 1.5, 0.7])
     rows = [kit.places[k] for k in ("in the air", "sliding", "resting")]
     q, qd, ctrl = (jnp.stack(x) for x in zip(*rows, strict=True))
-
-    def heavier(scale):
-        where = lambda s: s.links.mass
-        return eqx.tree_at(where, kit.ball, where(kit.ball) * scale)
-
-    def run(scale, q, qd, ctrl):
-        sys = heavier(scale)
-        state = kit.pipeline.init(sys, q, qd)
-        return kit.pipeline.step(sys, state, ctrl)
-
-    together = eqx.filter_jit(jax.vmap(run))(scales, q, qd, ctrl)
+    together = _rows(kit.pipeline, kit.ball, scales, q, qd, ctrl)
     for k, scale in enumerate(scales):
-        sys = heavier(scale)
-        state = kit.init(kit.pipeline, sys, q[k], qd[k])
-        alone = kit.step(kit.pipeline, sys, state, ctrl[k])
+        sys = _heavier(kit.ball, scale)
+        state = init_state(kit.pipeline, sys, q[k], qd[k])
+        alone = next_state(kit.pipeline, sys, state, ctrl[k])
         row = jtu.tree_map(lambda x: x[k], together)
         require_equal(f"row {k} of a batch", row, alone, rounding(alone))
 
@@ -109,7 +112,7 @@ def scan(kit: PipelineKit) -> None:
     q = kit.ball.joints.ref.at[2].add(0.01)
     state, none = kit.start(kit.ball, q), jnp.zeros(kit.ball.nu)
     for k in range(3):
-        state = kit.step(kit.pipeline, kit.ball, state, none)
+        state = next_state(kit.pipeline, kit.ball, state, none)
         row = jtu.tree_map(lambda x: x[k], kit.settled)
         tolerance = 10.0 ** (k + 1) * rounding(state)
         require_equal(f"step {k} of a loop", row, state, tolerance)
@@ -124,13 +127,13 @@ def retrace(kit: PipelineKit) -> None:
     require_arrays("pipeline", kit.pipeline)
     sys, pipeline = moved(kit.ball, 1.0009765625), moved(kit.pipeline, 0.9990234375)
     state = kit.start(kit.ball)
-    kit.step(kit.pipeline, kit.ball, state, jnp.zeros(sys.nu))
-    before = dict(kit.traces.count)
-    state = kit.init(pipeline, sys, 1.01 * sys.joints.ref, jnp.ones(sys.nv))
-    kit.traces.require_none("init", before["init"], "other coordinates and numbers")
-    for value in (1.0, -1.0):
-        state = kit.step(pipeline, sys, state, jnp.full(sys.nu, value))
-    kit.traces.require_none("step", before["step"], "other states, controls and numbers")
+    next_state(kit.pipeline, kit.ball, state, jnp.zeros(sys.nu))
+    q, qd = 1.01 * sys.joints.ref, jnp.ones(sys.nv)
+    with no_trace(init_state, "other coordinates and numbers"):
+        state = init_state(pipeline, sys, q, qd)
+    with no_trace(next_state, "other states, controls and numbers"):
+        for value in (1.0, -1.0):
+            state = next_state(pipeline, sys, state, value * jnp.ones(sys.nu))
 
 
 def serialization(kit: PipelineKit) -> None:
@@ -181,11 +184,11 @@ def aux(kit: PipelineKit) -> None:
     last = jtu.tree_map(lambda x: x[-1], kit.settled)
     if not jtu.tree_leaves(last.aux):
         raise NotApplicable("the states hold no `aux`")
-    fresh = kit.init(kit.pipeline, kit.ball, last.q, last.qd)
+    fresh = init_state(kit.pipeline, kit.ball, last.q, last.qd)
     results = []
     for state in (last, fresh):
         ctrl = jnp.full(kit.ball.nu, 0.3)
-        new = kit.step(kit.pipeline, kit.ball, state, ctrl)
+        new = next_state(kit.pipeline, kit.ball, state, ctrl)
         results.append((new.q, new.qd, new.act))
     require_equal("a step with the `aux` of `init` instead", *reversed(results), 1e-6)
 
@@ -275,5 +278,3 @@ def sensitivity(kit: PipelineKit) -> None:
             pushed = function.push(function.leaves, tangents)
             size = max(float(np.max(np.abs(x))) for x in pushed)
             require(size > 1e-9, f"{place}, the derivative by `sys.{part}` is zero")
-
-

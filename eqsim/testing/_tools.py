@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools as ft
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,9 +71,7 @@ def in_precision(tree: Any, dtype: Any) -> Any:
 
 def moved(tree: Any, factor: float) -> Any:
     """A tree whose floating-point arrays are multiplied: new numbers, and zero stays."""
-    scale = lambda x: (
-        x * jnp.asarray(factor, x.dtype) if eqx.is_inexact_array(x) else x
-    )
+    scale = lambda x: x * jnp.asarray(factor, x.dtype) if eqx.is_inexact_array(x) else x
     return jtu.tree_map(scale, tree)
 
 
@@ -138,25 +137,28 @@ def require_rebuild(subject: Any, build: Callable[[], Any] | None) -> None:
     )
 
 
-class Traces:
-    """Counts how often functions are traced, which is how often they are compiled."""
+_traced = collections.Counter()
 
-    def __init__(self):
-        self.count = collections.Counter()
 
-    def jit(self, name: str, fn: Callable) -> Callable:
-        """`equinox.filter_jit`, counted."""
+def counted_jit(fn: Callable) -> Callable:
+    """`equinox.filter_jit`, which counts how often a function is traced: how often it is
+    compiled."""
 
-        def traced(*args):
-            self.count[name] += 1
-            return fn(*args)
+    @ft.wraps(fn)
+    def traced(*args):
+        _traced[fn.__name__] += 1
+        return fn(*args)
 
-        return eqx.filter_jit(traced)
+    return eqx.filter_jit(traced)
 
-    def require_none(self, name: str, before: int, what: str) -> None:
-        """Raises `AssertionError` if it was traced again."""
-        again = self.count[name] - before
-        require(again == 0, f"`{name}` was compiled again for {what}")
+
+@contextlib.contextmanager
+def no_trace(fn: Callable, what: str) -> Iterator[None]:
+    """Raises `AssertionError` if a function of `counted_jit` is traced within."""
+    before = _traced[fn.__name__]
+    yield
+    again = _traced[fn.__name__] - before
+    require(again == 0, f"`{fn.__name__.strip('_')}` was compiled again for {what}")
 
 
 def same_program(fn: Callable, *args: Any) -> bool:
