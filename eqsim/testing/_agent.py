@@ -26,7 +26,7 @@ LAWS = (
     Law(laws.metrics, ("jit",)),
     Law(laws.finite, _ALIKE),
     Law(laws.learns_action, _LEARNS),
-    Law(laws.learns_observation, _LEARNS),
+    Law(laws.learns_observation, (*_LEARNS, "learns_action")),
 )
 
 

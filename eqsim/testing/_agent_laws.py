@@ -53,9 +53,9 @@ def deterministic(kit: AgentKit) -> None:
     key, env, agent = kit.keys[0], kit.env, kit.agent
     again = eqx.filter_jit(lambda agent: agent.init(key, env))(agent)
     require_equal("two states by one key", again, kit.first, rounding(again))
-    first = act(agent, kit.state, kit.obs, None)
+    first = act(agent, kit.first, kit.obs, None)
     afresh = eqx.filter_jit(lambda agent, state: agent.act(state, kit.obs))
-    for action in (act(agent, kit.state, kit.obs, None), afresh(agent, kit.state)):
+    for action in (act(agent, kit.first, kit.obs, None), afresh(agent, kit.first)):
         require_equal("two actions without key", action, first, rounding(first))
 
 
@@ -71,7 +71,7 @@ def keys(kit: AgentKit) -> None:
     pairs = [(kit.first, other)]
     if kit.state is not kit.first:
         pairs.append((kit.state, iterate(kit.online(), other, kit.env)[0]))
-    same = (tree_allclose(numbers(x), numbers(y), rtol=0, atol=0) for x, y in pairs)
+    same = (tree_allclose(numbers(x), numbers(y), rtol=0.0, atol=0.0) for x, y in pairs)
     require(not all(same), "two keys give the same state")
 
 
@@ -81,7 +81,7 @@ def action(kit: AgentKit) -> None:
     Return an array of shape (nu,), without an axis for a batch.
     """
     for key in (None, kit.keys[0]):
-        found, nu = act(kit.agent, kit.state, kit.obs, key), kit.env.sys.nu
+        found, nu = act(kit.agent, kit.first, kit.obs, key), kit.env.sys.nu
         fits = found.shape == (nu,) and jnp.issubdtype(found.dtype, jnp.floating)
         require(fits, f"an action is {found.dtype}{list(found.shape)}, not ({nu},)")
         require_finite("an action: ", found)
@@ -95,7 +95,7 @@ def bounds(kit: AgentKit) -> None:
     low, high = np.asarray(kit.env.action_range).T
     for scale in (1.0, 100.0):
         for key in (None, *jr.split(kit.keys[1], 20)):
-            found = np.asarray(act(kit.agent, kit.state, scale * kit.obs, key))
+            found = np.asarray(act(kit.agent, kit.first, scale * kit.obs, key))
             inside = np.all((found >= low - 1e-6) & (found <= high + 1e-6))
             drawn = "" if key is None else ", drawn by a key,"
             require(inside, f"the action {found}{drawn} is not within {low} and {high}")
@@ -121,12 +121,11 @@ def _seeds(agent, key, env):
 
 
 def hyperparameters(kit: AgentKit) -> None:
-    """Numbers among the hyper-parameters are arrays.
+    """Hyper-parameters that are real numbers are not static.
 
     Give each a field with an array converter, so that `eqx.filter_vmap` makes a fleet of
-    agents and no value is compiled anew; sizes and flags are static.
+    agents; only sizes and flags are static.
     """
-    require_arrays("agent", kit.agent)
     require_no_static_float(kit.agent)
 
 
@@ -134,8 +133,10 @@ def retrace(kit: AgentKit) -> None:
     """Turn after turn, seed after seed, with other hyper-parameters and other numbers of
     the environment, nothing is compiled again.
 
-    Count in arrays, and give numbers a `dtype`.
+    Give every number of the agent a field with an array converter, and count in arrays.
     """
+    require_arrays("agent", kit.agent)
+    require_arrays("state", kit.first)
     state, _ = kit.second
     other = moved(kit.online(), 1.0009765625)
     with no_trace(first_state, "another key and other hyper-parameters"):

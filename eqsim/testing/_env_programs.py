@@ -83,7 +83,9 @@ def keys(kit: EnvKit) -> None:
         raise NotApplicable("the start is fixed: a reset draws no random numbers")
     where = lambda start: (kit.env.physics(start[0]), start[1].obs)
     others = [where(reset(kit.env, key)) for key in kit.keys[1:]]
-    differ = [not tree_allclose(x, where(kit.first), rtol=0, atol=0) for x in others]
+    differ = [
+        not tree_allclose(x, where(kit.first), rtol=0.0, atol=0.0) for x in others
+    ]
     require(any(differ), f"{1 + len(others)} keys give the same first state")
 
 
@@ -121,7 +123,7 @@ def scan(kit: EnvKit) -> None:
     end = kit.trajectory
     if bool(end.result != RESULTS.successful):
         raise AssertionError(
-            f"in a rollout by random actions, step {int(end.failed)}: "
+            f"in a rollout by random actions, step {int(end.failed_step)}: "
             f"{RESULTS[end.result]}"
         )
     state = kit.first[0]
@@ -226,7 +228,7 @@ def mass(kit: EnvKit) -> None:
     env = _heavier(kit.env, jnp.asarray(1.5, kit.env.sys.links.mass.dtype))
     state, _ = reset(env, kit.keys[0])
     changed = kit.env.physics(kit.follow(env, state)[-1][0])
-    same = tree_allclose(changed, kit.env.physics(kit.path[-1][0]), rtol=0, atol=0)
+    same = tree_allclose(changed, kit.env.physics(kit.path[-1][0]), rtol=0.0, atol=0.0)
     require(not same, "with masses of 1.5 times the value, three steps end the same")
 
 

@@ -183,7 +183,7 @@ def grad(kit: EnvKit) -> None:
         function = kit.at_rest
         ones = [jnp.ones_like(x) for x in function.value(function.leaves)]
         slopes = function.pull(function.leaves, ones)
-    for name, slope in zip(function.names(), slopes, strict=True):
+    for name, slope in zip(function.names, slopes, strict=True):
         require_finite(f"with {ARGUMENTS}, the derivative by {name}: ", slope)
 
 

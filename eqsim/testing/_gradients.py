@@ -1,6 +1,7 @@
 """Derivatives that are right: two modes, and central differences."""
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -60,71 +61,66 @@ def check_gradients(
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of a list of floating-point arrays, and its compiled derivatives, which
-    equal functions of arguments of one structure share.
+    """A function of floating-point arrays, and its derivatives; equal functions of
+    arguments of one structure share what is compiled.
 
-    - `fn`: of trees.
-    - `leaves`, `moving`, `fixed`: its arguments: the floating-point arrays, as a list and
-        as a tree, and the rest.
+    - `leaves`, `names`: the arrays, and where each one is in the arguments.
+    - `value`, `push`, `pull`: the arrays that come out, forward and reverse mode, as
+        functions of such lists of arrays, and of tangents or cotangents.
     """
 
     fn: Callable
     leaves: list[jax.Array]
-    moving: Any
-    fixed: Any
+    names: list[str]
+    value: Callable
+    push: Callable
+    pull: Callable
 
     @staticmethod
     def of(fn: Callable, *args: Any) -> "Function":
         """The function, at some arguments."""
-        moving, fixed = _split(args)
-        return Function(fn, jtu.tree_leaves(moving), moving, fixed)
-
-    def value(self, leaves: list) -> list:
-        """The floating-point arrays that come out."""
-        return _value(self.fn, self._tree(leaves), self.fixed)
-
-    def push(self, leaves: list, tangents: list) -> list:
-        """Forward mode."""
-        return _push(self.fn, self._tree(leaves), self.fixed, self._tree(tangents))
-
-    def pull(self, leaves: list, cotangents: list) -> list:
-        """Reverse mode."""
-        return jtu.tree_leaves(
-            _pull(self.fn, self._tree(leaves), self.fixed, cotangents)
-        )
-
-    def _tree(self, leaves: list) -> Any:
-        return jtu.tree_unflatten(jtu.tree_structure(self.moving), leaves)
+        paths, structure = jtu.tree_flatten_with_path(_to_jax(args))
+        names, leaves = zip(*((leaf_name(path), x) for path, x in paths), strict=True)
+        kinds = tuple(_kind(x) for x in leaves)
+        pick = lambda kind: [x for x, k in zip(leaves, kinds, strict=True) if k == kind]
+        statics, fixed = tuple(pick("static")), pick("array")
+        try:
+            programs = _programs(fn, structure, kinds, statics)
+        except TypeError:  # Something in it cannot be hashed.
+            programs = _programs.__wrapped__(fn, structure, kinds, statics)
+        with_fixed = [ft.partial(program, fixed) for program in programs]
+        where = [name for name, kind in zip(names, kinds) if kind == "moving"]
+        return Function(fn, pick("moving"), where, *with_fixed)
 
     def at(self, *args: Any) -> "Function":
-        """The same programs at other numbers; all that is not floating point stays."""
-        return dataclasses.replace(self, leaves=jtu.tree_leaves(_split(args)[0]))
-
-    def names(self) -> list[str]:
-        """Where each array is in the arguments."""
-        return [
-            leaf_name(path) for path, _ in jtu.tree_flatten_with_path(self.moving)[0]
-        ]
+        """The same programs at other arguments."""
+        return Function.of(self.fn, *args)
 
 
-def _outputs(fn, moving, fixed) -> list:
-    out = fn(*eqx.combine(moving, fixed))
-    return jtu.tree_leaves(eqx.filter(out, eqx.is_inexact_array))
+def _kind(leaf: Any) -> str:
+    if eqx.is_inexact_array(leaf):
+        return "moving"
+    return "array" if eqx.is_array(leaf) else "static"
 
 
-@eqx.filter_jit
-def _value(fn, moving, fixed):
-    return _outputs(fn, moving, fixed)
+@ft.lru_cache(maxsize=8)
+def _programs(fn, structure, kinds, statics) -> tuple[Callable, Callable, Callable]:
+    def value(fixed, moving):
+        rest = {
+            "moving": iter(moving),
+            "array": iter(fixed),
+            "static": iter(statics),
+        }
+        args = jtu.tree_unflatten(structure, [next(rest[kind]) for kind in kinds])
+        return jtu.tree_leaves(eqx.filter(fn(*args), eqx.is_inexact_array))
 
+    def push(fixed, moving, tangents):
+        return jax.jvp(lambda x: value(fixed, x), (moving,), (tangents,))[1]
 
-@eqx.filter_jit
-def _push(fn, moving, fixed, tangents):
-    return jax.jvp(lambda x: _outputs(fn, x, fixed), (moving,), (tangents,))[1]
+    def pull(fixed, moving, cotangents):
+        return jax.vjp(lambda x: value(fixed, x), moving)[1](cotangents)[0]
 
-
-@eqx.filter_jit
-def _pull(fn, moving, fixed, cotangents):
-    return jax.vjp(lambda x: _outputs(fn, x, fixed), moving)[1](cotangents)[0]
+    return jax.jit(value), jax.jit(push), jax.jit(pull)
 
 
 def compare(
@@ -149,7 +145,7 @@ def compare(
     here, largest = function.value(function.leaves), {}
     cotangents = [_direction(rng, y, 1.0) for y in here]
     pulled = function.pull(function.leaves, cotangents)
-    for i, name in enumerate(function.names()):
+    for i, name in enumerate(function.names):
         scale = float(np.max(np.abs(function.leaves[i]), initial=0.0)) or 1.0
         tangents = [jnp.zeros_like(x) for x in function.leaves]
         tangents[i] = _direction(rng, function.leaves[i], scale)
@@ -173,14 +169,15 @@ def compare(
     return largest
 
 
-def _split(args: tuple) -> tuple[Any, Any]:
+def _to_jax(args: tuple) -> tuple:
     # NumPy numbers become JAX arrays: annotations in signatures accept only these.
     numbers = (float, np.floating, np.ndarray)
     to_jax = lambda x: jnp.asarray(x) if isinstance(x, numbers) else x
-    moving, fixed = eqx.partition(jtu.tree_map(to_jax, args), eqx.is_inexact_array)
-    if any(x.dtype != jnp.float64 for x in jtu.tree_leaves(moving)):
+    args = jtu.tree_map(to_jax, args)
+    moving = jtu.tree_leaves(eqx.filter(args, eqx.is_inexact_array))
+    if any(x.dtype != jnp.float64 for x in moving):
         raise TypeError("Finite differences need double precision in all arguments.")
-    return moving, fixed
+    return args
 
 
 def _direction(rng: np.random.Generator, like: jax.Array, scale: float) -> jax.Array:

@@ -202,7 +202,7 @@ def grad(kit: PipelineKit) -> None:
     for place, function in kit.derivatives.items():
         ones = [jnp.ones_like(x) for x in function.value(function.leaves)]
         slopes = function.pull(function.leaves, ones)
-        for name, slope in zip(function.names(), slopes, strict=True):
+        for name, slope in zip(function.names, slopes, strict=True):
             what = f"{place}, with {ARGUMENTS}, the derivative by {name}: "
             require_finite(what, slope)
 
@@ -272,7 +272,7 @@ def sensitivity(kit: PipelineKit) -> None:
     for place, matters in MATTERS.items():
         function = kit.derivatives[place]
         for part in matters:
-            i = function.names().index(f"[3].{part}")
+            i = function.names.index(f"[3].{part}")
             tangents = [jnp.zeros_like(x) for x in function.leaves]
             tangents[i] = function.leaves[i]
             pushed = function.push(function.leaves, tangents)

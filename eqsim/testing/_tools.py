@@ -71,8 +71,8 @@ def in_precision(tree: Any, dtype: Any) -> Any:
 
 def moved(tree: Any, factor: float) -> Any:
     """A tree whose floating-point arrays are multiplied: new numbers, and zero stays."""
-    scale = lambda x: x * jnp.asarray(factor, x.dtype) if eqx.is_inexact_array(x) else x
-    return jtu.tree_map(scale, tree)
+    # A number of Python changes no type, not even a weak one.
+    return jtu.tree_map(lambda x: x * factor if eqx.is_inexact_array(x) else x, tree)
 
 
 def require_arrays(what: str, tree: Any) -> None:
