@@ -10,7 +10,6 @@ from ._check import bind, Check, Law, Report, run_checks
 
 _ALIKE = "jit", "structure"
 _LEARNS = *_ALIKE, "finite"
-# `structure` does not apply to an agent without `iterate`.
 LAWS = (
     Law(laws.jit),
     Law(laws.structure, ("jit",)),

@@ -144,6 +144,13 @@ class Law:
         return self.function.__name__
 
 
+class _Blocked(NotApplicable):
+    """A check that says nothing as long as another one fails."""
+
+
+_FINE = NotApplicable, type(None)
+
+
 def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
     """The checks of one object. Each is computed once, however often it runs.
 
@@ -162,8 +169,10 @@ def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
 
     def _error(law: Law) -> Exception | None:
         for name in law.needs:
-            if error(name) is not None:
-                return NotApplicable(f"it needs `{name}`, which does not pass")
+            found = error(name)
+            # What makes no sense for this object is no reason to skip the rest.
+            if isinstance(found, _Blocked) or not isinstance(found, _FINE):
+                return _Blocked(f"it needs `{name}`, which does not pass")
         try:
             law.function(kit)
         except Exception as caught:
