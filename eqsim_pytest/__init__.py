@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Adds the checks, before others select by names and marks."""
-    asked = config.getoption("--eqsim-plugins").split(",")
+    asked = str(config.getoption("--eqsim-plugins")).split(",")
     asked = [name.strip() for name in asked if name.strip()]
     if asked:
         for kind, name in _chosen(asked):

@@ -14,11 +14,14 @@ class NotApplicable(Exception):
     **Arguments:**
 
     - `reason`: in words.
+    - `blocked`: whether that is because another check fails.
     """
 
-    def __init__(self, reason: str):
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, reason: str, blocked: bool = False):
+        self.reason, self.blocked = reason, blocked
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class ConformanceError(AssertionError):
@@ -30,8 +33,10 @@ class ConformanceError(AssertionError):
     """
 
     def __init__(self, report: "Report"):
-        super().__init__(str(report))
         self.report = report
+
+    def __str__(self) -> str:
+        return str(self.report)
 
 
 class Status(enum.Enum):
@@ -144,13 +149,6 @@ class Law:
         return self.function.__name__
 
 
-class _Blocked(NotApplicable):
-    """A check that says nothing as long as another one fails."""
-
-
-_FINE = NotApplicable, type(None)
-
-
 def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
     """The checks of one object. Each is computed once, however often it runs.
 
@@ -171,8 +169,10 @@ def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
         for name in law.needs:
             found = error(name)
             # What makes no sense for this object is no reason to skip the rest.
-            if isinstance(found, _Blocked) or not isinstance(found, _FINE):
-                return _Blocked(f"it needs `{name}`, which does not pass")
+            fine = isinstance(found, NotApplicable) and not found.blocked
+            if not (found is None or fine):
+                reason = f"it needs `{name}`, which does not pass"
+                return NotApplicable(reason, blocked=True)
         try:
             law.function(kit)
         except Exception as caught:

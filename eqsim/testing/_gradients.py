@@ -49,7 +49,8 @@ def check_gradients(
         rng = np.random.default_rng(seed)
         cotangents = [_direction(rng, y, 1.0) for y in function.value(function.leaves)]
         ones = [_direction(rng, x, 1.0) for x in function.leaves]
-        options = dict(order=order - 1, eps=eps, rtol=rtol, atol=atol, seed=seed + 1)
+        options: dict[str, Any] = dict(order=order - 1, seed=seed + 1)
+        options |= dict(eps=eps, rtol=rtol, atol=atol)
         check_gradients(
             lambda *xs: function.push(list(xs), ones), *function.leaves, **options
         )

@@ -190,7 +190,8 @@ def aux(kit: PipelineKit) -> None:
         ctrl = jnp.full(kit.ball.nu, 0.3)
         new = next_state(kit.pipeline, kit.ball, state, ctrl)
         results.append((new.q, new.qd, new.act))
-    require_equal("a step with the `aux` of `init` instead", *reversed(results), 1e-6)
+    one, other = results
+    require_equal("a step with the `aux` of `init` instead", other, one, 1e-6)
 
 
 def grad(kit: PipelineKit) -> None:

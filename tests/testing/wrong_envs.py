@@ -78,8 +78,9 @@ class CountsInPython(_Wrong):
 
 class DrawsInNumPy(_Wrong):
     def initial(self, key):
-        noise = np.random.default_rng().normal(size=2)
-        return self.pipeline.init(self.sys, noise * jr.normal(key, (2,)))
+        noise = jnp.asarray(np.random.default_rng().normal(), self.sys.dt.dtype)
+        state = Rail.initial(self, key)
+        return self.pipeline.init(self.sys, noise * state.q)
 
 
 _kept = {}
@@ -149,7 +150,8 @@ class HoldsCopy(_Wrong):
 
 class WrongInFleets(_Wrong):
     def terminated(self, state):
-        one = _wrong_in_batches(jnp.negative)(self.sys.links.mass)[0]
+        mass = jax.lax.stop_gradient(self.sys.links.mass)
+        one = _wrong_in_batches(jnp.negative)(mass)[0]
         return ~(jnp.max(jnp.abs(state.q)) <= 5.0 * one)
 
 
@@ -171,11 +173,11 @@ class TermsAreVectors(_Wrong):
 class FlagIsNumber(_Wrong):
     def begin(self, state):
         state, timestep = Rail.begin(self, state)
-        return state, _changed(timestep, lambda t: t.first, jnp.ones(()))
+        return state, _changed(timestep, lambda t: t.first, jnp.ones((), int))
 
     def step(self, state, action):
         state, timestep = Rail.step(self, state, action)
-        return state, _changed(timestep, lambda t: t.first, jnp.zeros(()))
+        return state, _changed(timestep, lambda t: t.first, jnp.zeros((), int))
 
 
 class RangeUpsideDown(_Wrong):
@@ -304,7 +306,7 @@ MUTANTS = {
     CountsInPython: ("structure", "the state"),
     DrawsInNumPy: ("deterministic", "two resets by one key"),
     Remembers: ("deterministic", "two equal steps"),
-    IgnoresKey: ("keys", "3 keys give the same"),
+    IgnoresKey: ("keys", "8 keys give the same"),
     WrongInBatches: ("vmap", "terminated"),
     Diverges: ("scan", "became NaN"),
     NumberOfPython: ("retrace", "spring is the number 0.0 of Python"),

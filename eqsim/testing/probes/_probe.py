@@ -124,7 +124,8 @@ class Probe(AbstractEnv):
         time = self.length - 1.0
         contexts = (-jnp.ones_like(time), jnp.ones_like(time))
         found = [self._terms(c, policy(jnp.stack([c, time]))) for c in contexts]
-        return sum(sum(terms.values()) for terms in found) / 2.0
+        total = [jnp.sum(jnp.stack(list(terms.values()))) for terms in found]
+        return jnp.mean(jnp.stack(total))
 
     def reset(
         self,
