@@ -34,7 +34,7 @@ LAWS = (
     Law(double(programs.gradients_qd), _SMOOTH),
     Law(double(programs.gradients_ctrl), _SMOOTH),
     Law(double(programs.gradients_sys), _SMOOTH),
-    Law(double(programs.sensitivity), _SMOOTH),
+    Law(double(programs.sensitivity), (*_SMOOTH, "contact", "gradients_sys")),
 )
 
 

@@ -93,7 +93,7 @@ class Switched(AbstractPipeline):
     def _ball(self, qd, state):
         lost = (qd[2] < -0.3) & (self.on("scan") > 0)
         qd = jnp.where(lost, jnp.nan, qd)
-        qd = qd + 1e-5 * self.on("aux") * state.aux
+        qd = qd + 1e-6 * self.on("aux") * state.aux
         # Has no derivative at rest.
         on = self.on("grad") > 0
         speed = jnp.sqrt(jnp.where(on, jnp.sum(state.qd**2), 1.0))
