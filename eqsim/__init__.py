@@ -22,6 +22,7 @@ from . import (
     randomize as randomize,
     render as render,
     spatial as spatial,
+    testing as testing,
     wrappers as wrappers,
 )
 from ._agent import (
