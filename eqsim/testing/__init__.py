@@ -8,6 +8,7 @@ from ._check import (
     ConformanceError as ConformanceError,
     NotApplicable as NotApplicable,
     Outcome as Outcome,
+    outcomes as outcomes,
     Report as Report,
     Status as Status,
 )

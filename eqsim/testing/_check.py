@@ -190,6 +190,21 @@ def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
         yield Check(law.name, says, advice, lambda name=law.name: run(name))
 
 
+def outcomes(
+    subject: Any, checks: Iterable[Check], expected_failures: Mapping[str, str] = {}
+) -> Iterator[Outcome]:
+    """What becomes of the checks of an object, one after the other.
+
+    **Arguments:** as of `run_checks`.
+
+    **Raises:** `ValueError` if a check that is expected to fail does not exist.
+    """
+    checks = tuple(checks)
+    expected = expected_of(subject, checks, expected_failures)
+    for check in checks:
+        yield _outcome(check, expected.get(check.name))
+
+
 def run_checks(
     subject: Any, checks: Iterable[Check], expected_failures: Mapping[str, str]
 ) -> Report:
@@ -204,10 +219,8 @@ def run_checks(
     **Raises:** `ConformanceError` if a check fails, or passes though it is expected to
     fail; `ValueError` if a check that is expected to fail does not exist.
     """
-    checks = tuple(checks)
-    expected = expected_of(subject, checks, expected_failures)
-    name = type(subject).__name__
-    report = Report(name, tuple(_outcome(c, expected.get(c.name)) for c in checks))
+    found = tuple(outcomes(subject, checks, expected_failures))
+    report = Report(type(subject).__name__, found)
     if report.failures:
         raise ConformanceError(report)
     return report

@@ -185,7 +185,6 @@ def test_agent(written):
 @pytest.mark.parametrize("kind", KINDS)
 def test_installed(capsys, tmp_path, kind):
     """As a user does it: `pip install -e`, its own tests, the conformance kit."""
-    pytest.importorskip("eqsim.testing")
     assert new(capsys, "my-thing", "--kind", kind, "--out", tmp_path)[0] == 0
     home = tmp_path / "venv"
     venv.create(home)

@@ -2,14 +2,14 @@
 
 import json
 import sys
-import types
 
 import pytest
 from packages import publish
 from toys import Rail
 
 import eqsim
-from eqsim._cli import main
+from eqsim._cli import _check, main
+from eqsim.testing import Check, NotApplicable
 
 
 KEYS = {"name", "kind", "package", "version", "target", "status", "reason"}
@@ -163,46 +163,31 @@ def test_show(capsys, site):
     assert status == 0 and "volume none: must be given pitch 1.0" in out
 
 
-class Skip(Exception):
-    """As `eqsim.testing.NotApplicable`."""
-
-
 class Checked(Rail):
     """An environment of which one check fails, as it says, and one as it does not."""
 
     __eqsim_expected_failures__ = {"known": "it is so", "cured": "it was so"}
 
 
-def kit():
-    """A module with the interface of `eqsim.testing`."""
+def some_checks(subject):
+    """All that can become of a check."""
 
     def fail(error):
         raise error
 
-    outcomes = {
+    functions = {
         "good": lambda: None,
         "bad": lambda: fail(AssertionError("two\nlines")),
         "known": lambda: fail(ValueError("no")),
         "cured": lambda: None,
-        "odd": lambda: fail(Skip("makes no sense")),
+        "odd": lambda: fail(NotApplicable("makes no sense")),
     }
-    check = lambda name: types.SimpleNamespace(name=name, run=outcomes[name])
-
-    def env_checks(env):
-        assert isinstance(env, Rail)
-        yield from map(check, outcomes if isinstance(env, Checked) else ["good"])
-
-    def pipeline_checks(pipeline):
-        assert isinstance(pipeline, eqsim.Spring)
-        yield check("good")
-
-    return types.SimpleNamespace(
-        env_checks=env_checks, pipeline_checks=pipeline_checks, NotApplicable=Skip
-    )
+    for name in functions if isinstance(subject, Checked) else ["good"]:
+        yield Check(name, f"{name} law", "do good", functions[name])
 
 
 def test_check(capsys, site, monkeypatch):
-    monkeypatch.setitem(sys.modules, "eqsim.testing", kit())
+    monkeypatch.setattr(_check, "checks_of", some_checks)
     monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
     monkeypatch.setitem(eqsim.ENVS._registered, "checked", Checked)
     monkeypatch.setitem(eqsim.ENVS._registered, "choosy", lambda option: Rail())
@@ -219,10 +204,14 @@ def test_check(capsys, site, monkeypatch):
     assert status == 1 and "2 of 6 checks of 'checked' failed" in err
     assert out.splitlines()[1:] == [
         "passed   env good",
-        "failed   env bad: AssertionError: two",
+        "failed   env bad: bad law",
+        "          two",
         "          lines",
+        "          -> do good",
         "expected env known: it is so",
-        "failed   env cured: passed, but the class says that it fails. Remove that entry",
+        "failed   env cured: cured law",
+        "          passed, though it is expected to fail (it was so): take it off the list",
+        "          -> do good",
         "skipped  env odd: makes no sense",
     ]
     status, out, err = run(capsys, "plugins check choosy")
