@@ -1,13 +1,12 @@
 """What the single and the vector environment are built from."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import eqsim
 import jax
-import jax.numpy as jnp
 import numpy as np
-from eqsim import AbstractEnv, DomainRandomization, ResetOptions, System
+from eqsim import AbstractEnv, DomainRandomization, System
 from eqsim.envs import reset_options
 from eqsim.wrappers import AbstractWrapper, layers, Lifetime
 from jaxtyping import PRNGKeyArray
@@ -64,36 +63,50 @@ def _randomizer(name: str, randomize: Randomizer | str) -> Randomizer:
     return presets[randomize]
 
 
+class Start(NamedTuple):
+    """Reset options, checked; for many environments, with an axis in front of all but
+    `sys`."""
+
+    q: Any = None
+    qd: Any = None
+    context: Any = None
+    sys: System | None = None
+
+
 def start(
     env: AbstractEnv, options: Mapping[str, Any] | None, number: int | None = None
-) -> ResetOptions | None:
+) -> Start | None:
     """Reset options as arrays of the environment's type; for a number of environments,
     each vector once per environment."""
     if not options:
         return None
-    given = reset_options(
-        {name: _as_array(env, name, value) for name, value in options.items()}
-    )
+    reset_options({name: None for name in options})  # Refuses unknown names.
+    given = Start(**{name: _numbers(env, name, x) for name, x in options.items()})
     if number is None:
         return given
 
-    def each(value):
-        if value is None or value.ndim != 1:
+    def each(name, value):
+        if value is None or value.shape[:1] == (number,) and value.ndim == 2:
             return value
-        return jnp.broadcast_to(value[None], (number, *value.shape))
+        if value.ndim != 1:
+            raise ValueError(
+                f"`options[{name!r}]` has shape {value.shape}: one vector for all, or one "
+                f"per environment, of which there are {number}, is expected."
+            )
+        return np.broadcast_to(value, (number, *value.shape))
 
-    return ResetOptions(
-        each(given.q), each(given.qd), given.sys, each(given.context)
-    )
+    vectors = ("q", "qd", "context")
+    new = {name: each(name, given._asdict()[name]) for name in vectors}
+    return given._replace(**new)
 
 
-def _as_array(env: AbstractEnv, name: str, value: Any) -> Any:
-    if name not in ("q", "qd", "context") or value is None:
+def _numbers(env: AbstractEnv, name: str, value: Any) -> Any:
+    if name == "sys" or value is None:
         return value
     value = np.asarray(value, env.sys.dt.dtype)
     if not np.all(np.isfinite(value)):
         raise ValueError(f"`options[{name!r}]` is {value}: finite numbers are expected.")
-    return jnp.asarray(value)
+    return value
 
 
 def checked(action: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

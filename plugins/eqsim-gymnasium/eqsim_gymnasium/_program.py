@@ -12,6 +12,8 @@ import jax.tree_util as jtu
 from eqsim import AbstractEnv, ResetOptions, Timestep
 from jax import lax
 
+from ._build import Start
+
 
 class Running(NamedTuple):
     """An environment on its way, or many.
@@ -96,10 +98,11 @@ def chains(env: AbstractEnv, words: Any) -> Any:
 
 
 def reset(
-    env: AbstractEnv, key: Any, options: ResetOptions | None = None
+    env: AbstractEnv, key: Any, start: Start | None = None
 ) -> tuple[Running, Report]:
     """The next episode of a chain."""
     key, key_reset = jr.split(key)
+    options = None if start is None else ResetOptions(**start._asdict())
     state, timestep = env.reset(key_reset, options)
     return Running(key, state, jnp.zeros((), jnp.int32)), _report(timestep)
 
@@ -111,20 +114,15 @@ def step(env: AbstractEnv, now: Running, action: Any) -> tuple[Running, Report]:
 
 
 def resets(
-    env: AbstractEnv, key: Any, options: ResetOptions | None = None
+    env: AbstractEnv, key: Any, start: Start | None = None
 ) -> tuple[Running, Report]:
     """The next episode of each environment."""
-    if options is None:
-        return jax.vmap(lambda key: reset(env, key))(key)
-
-    def one(key, q, qd, context):
-        return reset(env, key, ResetOptions(q, qd, options.sys, context))
-
-    return jax.vmap(one)(key, options.q, options.qd, options.context)
+    axes = None if start is None else Start(0, 0, 0, None)
+    return jax.vmap(ft.partial(reset, env), (0, axes))(key, start)
 
 
 def resets_where(
-    env: AbstractEnv, now: Running, seen: Any, mask: Any, options: Any = None
+    env: AbstractEnv, now: Running, seen: Any, mask: Any, start: Any = None
 ) -> tuple[Running, Any]:
     """The next episode of the environments in `mask`.
 
@@ -132,7 +130,7 @@ def resets_where(
     """
 
     def fresh():
-        new, report = resets(env, now.key, options)
+        new, report = resets(env, now.key, start)
         pick = lambda mask, new, old: jtu.tree_map(
             lambda x, y: lax.select(mask, x, y), new, old
         )
