@@ -51,11 +51,11 @@ def test_stable_baselines3_is_content(sb3):
 
 
 def test_reports_of_the_vector_environment(sb3):
-    expected, vec = _envs(), sb3.SB3VecEnv(_envs())
-    assert vec.seed(5) == [5, 6, 7]
+    expected, vec = _envs(9), sb3.SB3VecEnv(_envs(9))
+    assert vec.seed(5) == list(range(5, 14))
     assert np.array_equal(vec.reset(), expected.reset(seed=5)[0])
     cut_off, ended = 0, 0
-    for actions in np.random.default_rng(0).uniform(-2, 2, (40, 3, 1)):
+    for actions in np.random.default_rng(0).uniform(-2, 2, (40, 9, 1)):
         obs, reward, terminated, truncated, infos = expected.step(actions)
         found = vec.step(actions)
         assert np.array_equal(found[0], obs) and found[1].dtype == np.float32
