@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+
 from eqsim import AbstractEnv, System
 
 from ._foreign import AbstractLibrary, Foreign, foreign, Found

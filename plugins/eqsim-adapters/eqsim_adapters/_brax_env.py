@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from brax.envs.base import Env, State
+
 from eqsim import AbstractEnv, System, Timestep
 
 from ._checks import check_no_reset

@@ -4,11 +4,12 @@ from typing import Any
 
 import dm_env
 import equinox as eqx
-import eqsim
 import jax
 import jax.random as jr
 import numpy as np
 from dm_env import specs
+
+import eqsim
 from eqsim import AbstractEnv
 
 from ._checks import check_no_reset
@@ -47,7 +48,7 @@ class DmEnv(dm_env.Environment):
         self._state, timestep = _step(self.eqsim_env, self._state, action)
         timestep = jax.device_get(timestep)
         args = np.array(timestep.reward)[()], np.array(timestep.obs)
-        self._over = bool(timestep.done)
+        self._over = bool(timestep.terminated | timestep.truncated)
         if timestep.terminated:
             return dm_env.termination(*args)
         return dm_env.truncation(*args) if self._over else dm_env.transition(*args)

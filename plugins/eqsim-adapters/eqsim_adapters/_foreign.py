@@ -5,16 +5,17 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import equinox as eqx
-import eqsim
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
-from eqsim import AbstractEnv, AbstractPipeline, ResetOptions, State, System, Timestep
-from eqsim.envs import check_action, reset_options
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
+
+import eqsim
+from eqsim import AbstractEnv, AbstractPipeline, ResetOptions, State, System, Timestep
+from eqsim.envs import check_action, reset_options
 
 
 class Found(NamedTuple):

@@ -7,9 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from eqsim import AbstractEnv, Timestep
 from jax import lax
 from jaxtyping import Array, Int, PRNGKeyArray
+
+from eqsim import AbstractEnv, Timestep
 
 from ._checks import check_no_reset
 

@@ -1,9 +1,10 @@
 """eqsim in dm_env's interface."""
 
-import eqsim
 import numpy as np
 import pytest
 from eqsim_adapters import to_dm_env
+
+import eqsim
 
 
 dm_env = pytest.importorskip("dm_env", reason="needs the extra dm_env")

@@ -3,7 +3,6 @@
 import dataclasses
 
 import equinox as eqx
-import eqsim
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,6 +10,8 @@ import numpy as np
 import pytest
 from eqsim_adapters import AbstractLibrary
 from eqsim_adapters._foreign import foreign, Found
+
+import eqsim
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,7 @@ def test_rollout_is_that_of_the_library():
 
 
 def test_time_limit_and_resets():
-    env = eqsim.AutoReset(eqsim.Episode(_walk(), 4))
+    env = eqsim.AutoReset(eqsim.Episode(_walk(0.8), 4))
     trajectory = eqsim.rollout(env, _policy, jr.split(jr.key(0), 5), length=30)
     timestep = trajectory.timestep
     assert np.any(timestep.terminated) and np.any(timestep.truncated)

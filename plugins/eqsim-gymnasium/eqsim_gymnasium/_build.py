@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import eqsim
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
+
+import eqsim
 from eqsim import AbstractEnv, DomainRandomization, System
 from eqsim.envs import reset_options
 from eqsim.wrappers import AbstractWrapper, layers, Lifetime
-from jaxtyping import PRNGKeyArray
 
 
 Randomizer = Callable[[PRNGKeyArray, System], System]
@@ -105,7 +106,9 @@ def _numbers(env: AbstractEnv, name: str, value: Any) -> Any:
         return value
     value = np.asarray(value, env.sys.dt.dtype)
     if not np.all(np.isfinite(value)):
-        raise ValueError(f"`options[{name!r}]` is {value}: finite numbers are expected.")
+        raise ValueError(
+            f"`options[{name!r}]` is {value}: finite numbers are expected."
+        )
     return value
 
 

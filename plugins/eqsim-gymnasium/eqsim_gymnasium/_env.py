@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 import jax
 import numpy as np
+
 from eqsim import AbstractEnv
 from eqsim.render import Camera, camera_for, images
 from eqsim.wrappers import robot
@@ -91,9 +92,7 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         report = jax.device_get(report)
         return np.array(report.obs), _info(report._replace(terms={}))
 
-    def step(
-        self, action: Any
-    ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         space = self.action_space
         action = checked(action, space.shape or (), space.dtype)
         self._now, report = self._program(step, self._running(), action)

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-from eqsim import AbstractEnv, ResetOptions, Timestep
 from jax import lax
+
+from eqsim import AbstractEnv, ResetOptions, Timestep
 
 from ._build import Start
 

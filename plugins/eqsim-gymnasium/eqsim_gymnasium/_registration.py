@@ -2,8 +2,9 @@
 
 import warnings
 
-import eqsim
 import gymnasium
+
+import eqsim
 
 
 _DEFAULT_STEPS = 1000

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.random as jr
 import numpy as np
-from eqsim import AbstractEnv
 from gymnasium import spaces
+
+from eqsim import AbstractEnv
 
 
 class ArraySpec(NamedTuple):

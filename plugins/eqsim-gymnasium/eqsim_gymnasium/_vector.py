@@ -8,12 +8,13 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from eqsim import AbstractEnv, DomainRandomization
-from eqsim.render import Camera, camera_for, images
-from eqsim.wrappers import layers, robot
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
+
+from eqsim import AbstractEnv, DomainRandomization
+from eqsim.render import Camera, camera_for, images
+from eqsim.wrappers import layers, robot
 
 from ._build import build, checked, metadata, Randomizer, start, words
 from ._infos import final_infos, step_infos

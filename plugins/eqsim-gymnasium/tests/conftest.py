@@ -13,8 +13,9 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 @pytest.fixture(scope="session")
 def opengl():
     """Leaves a test out where there is nothing to draw with."""
-    import eqsim
     import jax.numpy as jnp
+
+    import eqsim
 
     sys = eqsim.make("fast").sys
     try:

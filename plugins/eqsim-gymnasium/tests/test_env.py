@@ -1,7 +1,6 @@
 """One environment: what Gymnasium asks for, and what eqsim computes."""
 
 import equinox as eqx
-import eqsim
 import gymnasium
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,6 +9,8 @@ import pytest
 from eqsim_gymnasium import EqsimEnv
 from eqsim_gymnasium._program import _call
 from gymnasium.utils.env_checker import check_env
+
+import eqsim
 
 
 CLASSIC = (
@@ -116,7 +117,9 @@ def test_random_robots():
     for randomize in (heavier, "masses"):
         env = EqsimEnv("fast", randomize=randomize)
         env.reset(seed=0)
-        mass = lambda: float(eqsim.wrappers.robot(env.eqsim_env, env.state).links.mass[0])
+        mass = lambda: float(
+            eqsim.wrappers.robot(env.eqsim_env, env.state).links.mass[0]
+        )
         masses = {mass(), *(env.reset() and mass() for _ in range(3))}
         assert len(masses) == 4
         context = np.full(env.eqsim_env.context(env.state).size, 4.0)

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 
-import eqsim
 import eqsim_gymnasium
 import gymnasium
 import pytest
+
+import eqsim
 
 
 CLASSIC = {

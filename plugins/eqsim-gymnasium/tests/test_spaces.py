@@ -1,10 +1,11 @@
 """Shapes, types and bounds of Gymnasium's spaces."""
 
-import eqsim
 import numpy as np
 import pytest
 from eqsim_gymnasium import ArraySpec, EqsimEnv, from_space
 from gymnasium import spaces
+
+import eqsim
 
 
 @pytest.mark.parametrize(
