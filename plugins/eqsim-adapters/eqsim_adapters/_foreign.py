@@ -13,6 +13,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ._placeholder import check_robot, placeholder
+
 import eqsim
 from eqsim import AbstractEnv, AbstractPipeline, ResetOptions, State, System, Timestep
 from eqsim.envs import check_action, reset_options
@@ -126,8 +128,8 @@ class Foreign(AbstractEnv):
 
     library: AbstractLibrary = eqx.field(static=True)
     params: Any
-    sys: System
-    pipeline: AbstractPipeline
+    sys: System  # type: ignore[override]
+    pipeline: AbstractPipeline  # type: ignore[override]
     robot: bool = eqx.field(static=True)
     obs_dtype: str = eqx.field(static=True)
 
@@ -212,51 +214,15 @@ def foreign(
             "`eqx.filter_vmap` make batches."
         )
     if sys is not None:
-        _check_robot(library, sys, found.inner, len(action_range), dt)
+        check_robot(library, sys, found.inner, len(action_range), dt)
     return Foreign(
         library,
         params,
-        _placeholder(action_range, dt) if sys is None else sys,
+        placeholder(action_range, dt) if sys is None else sys,
         NoPhysics(library.name),
         sys is not None,
         str(found.obs.dtype),
     )
-
-
-def _check_robot(library, sys: System, inner, nu: int, dt: float) -> None:
-    q, qd = eqx.filter_eval_shape(library.coordinates, inner)
-    sizes = {"nq": q.shape[0], "nv": qd.shape[0], "nu": nu}
-    for name, size in sizes.items():
-        own = {"nq": sys.nq, "nv": sys.nv, "nu": sys.nu}[name]
-        if own != size:
-            raise ValueError(
-                f"`sys.{name}` is {own}, but the robot of {library.name} has {size}. Load "
-                "the model file of that environment, or leave `sys` out."
-            )
-    if not np.isclose(float(sys.dt), dt, rtol=1e-5):
-        raise ValueError(
-            f"`sys.dt` is {float(sys.dt)} s, but a control step of {library.name} is {dt} s "
-            "long, and is read from there. Change it with `eqx.tree_at`."
-        )
-
-
-def _placeholder(action_range: np.ndarray, dt: float) -> System:
-    motors = "".join(
-        f'<motor name="action{k}" joint="rail"{_limits(low, high)}/>'
-        for k, (low, high) in enumerate(np.asarray(action_range, float).tolist())
-    )
-    return eqsim.load_mjcf(
-        f'<mujoco><option timestep="{dt!r}" gravity="0 0 0"/><worldbody><body name="none">'
-        '<joint name="rail" type="slide" axis="1 0 0"/>'
-        '<geom size="0.1" mass="1" contype="0" conaffinity="0"/></body></worldbody>'
-        f"<actuator>{motors}</actuator></mujoco>"
-    )
-
-
-def _limits(low: float, high: float) -> str:
-    if np.isfinite(low) and np.isfinite(high):
-        return f' ctrllimited="true" ctrlrange="{low!r} {high!r}"'
-    return ' ctrllimited="false"'
 
 
 def _strong(x: Any) -> Any:
