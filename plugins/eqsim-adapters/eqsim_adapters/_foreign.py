@@ -13,11 +13,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._placeholder import check_robot, placeholder
-
-import eqsim
 from eqsim import AbstractEnv, AbstractPipeline, ResetOptions, State, System, Timestep
 from eqsim.envs import check_action, reset_options
+
+from ._placeholder import check_robot, placeholder
 
 
 class Found(NamedTuple):

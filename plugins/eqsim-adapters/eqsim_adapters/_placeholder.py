@@ -3,8 +3,9 @@
 from typing import Any
 
 import equinox as eqx
-import eqsim
 import numpy as np
+
+import eqsim
 from eqsim import System
 
 
