@@ -54,15 +54,22 @@ class BraxEnv(Env):
         """A random first state; `rng` is a key of either kind."""
         typed = jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
         inner, timestep = self.eqsim_env.reset(rng if typed else jr.wrap_key_data(rng))
-        return self._state(inner, timestep, {})
+        return self._state(inner, timestep, {}, {})
 
     def step(self, state: State, action: jax.Array) -> State:
-        """One control step; `info` stays as it is."""
+        """One control step; `info`, and metrics of others, stay as they are."""
         action = action.astype(self.eqsim_env.action_range.dtype)
         inner, timestep = self.eqsim_env.step(state.pipeline_state, action)
-        return self._state(inner, timestep, state.info)
+        return self._state(inner, timestep, state.metrics, state.info)
 
-    def _state(self, inner: Any, timestep: Timestep, info: dict[str, Any]) -> State:
-        done = timestep.done.astype(timestep.reward.dtype)
-        terms = dict(timestep.terms)
-        return State(inner, timestep.obs, timestep.reward, done, terms, dict(info))
+    def _state(
+        self,
+        inner: Any,
+        timestep: Timestep,
+        metrics: dict[str, Any],
+        info: dict[str, Any],
+    ) -> State:
+        # Wrappers of Brax write into both dictionaries, and expect to find it again.
+        reward = timestep.reward
+        done, metrics = timestep.done.astype(reward.dtype), metrics | timestep.terms
+        return State(inner, timestep.obs, reward, done, metrics, dict(info))

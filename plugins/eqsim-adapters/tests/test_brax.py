@@ -50,6 +50,21 @@ def test_wrappers_of_brax(brax):
     assert np.all(state.info["truncation"] == 1) and np.array_equal(state.obs, first)
 
 
+def test_evaluation_of_brax(brax):
+    """Its wrapper adds a metric of its own, which steps must keep."""
+    env = brax.training.wrap(to_brax(eqsim.make("fast")), episode_length=2)
+    env = brax.training.EvalWrapper(env)
+    state = env.reset(_keys(2))
+    state, rewards = jax.lax.scan(
+        lambda state, _: 2 * (env.step(state, jnp.zeros((2, 1))),), state, length=2
+    )
+    metrics = state.info["eval_metrics"]
+    total = np.sum(rewards.reward, 0)
+    np.testing.assert_allclose(metrics.episode_metrics["reward"], total)
+    np.testing.assert_allclose(metrics.episode_metrics["distance"], total)
+    assert np.all(metrics.episode_steps == 2) and not np.any(metrics.active_episodes)
+
+
 def test_random_robots_of_brax(brax):
     env = to_brax(eqsim.make("fast"))
 

@@ -103,6 +103,7 @@ def test_the_rest_of_the_interface(sb3, opengl):
 @pytest.mark.filterwarnings("ignore")
 def test_ppo_learns_to_balance(sb3):
     """From a few steps to a whole episode of 200 of them."""
+    import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import VecMonitor
@@ -116,6 +117,8 @@ def test_ppo_learns_to_balance(sb3):
         )
         return VecMonitor(sb3.SB3VecEnv(envs))
 
+    # Small networks; several threads would wait for each other on a busy machine.
+    torch.set_num_threads(1)
     model = PPO(
         "MlpPolicy",
         make(200),
