@@ -1,0 +1,3 @@
+"""MuJoCo MJX as a pipeline of eqsim."""
+
+from ._pipeline import Mjx as Mjx
