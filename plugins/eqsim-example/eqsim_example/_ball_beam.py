@@ -8,6 +8,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 import eqsim
 from eqsim import AbstractPipeline, AbstractTask, Generalized, State, System
 
+from ._fields import number
+
 
 _FILE = pathlib.Path(__file__).with_name("ball_beam.xml")
 
@@ -57,8 +59,8 @@ class BallBeam(AbstractTask):
     sys: System = eqx.field(converter=_robot, default=None)
     pipeline: AbstractPipeline = eqx.field(converter=_physics, default=None)
     frame_skip: int = eqx.field(static=True, default=2)
-    ctrl_cost_weight: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.01)
-    reset_noise_scale: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.3)
+    ctrl_cost_weight: Float[Array, ""] = eqx.field(converter=number, default=0.01)
+    reset_noise_scale: Float[Array, ""] = eqx.field(converter=number, default=0.3)
 
     def initial(self, key: PRNGKeyArray) -> State:
         ref = self.sys.joints.ref

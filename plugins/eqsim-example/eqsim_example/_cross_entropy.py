@@ -9,6 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 import eqsim
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
+from ._fields import number
+
 
 class LinearPolicy(eqx.Module):
     r"""$a = \mathrm{squash}(W (o, 1))$: between the bounds, where there are two.
@@ -92,8 +94,8 @@ class CrossEntropy(AbstractOnlineAgent):
     population: int = eqx.field(static=True, default=64)
     elites: int = eqx.field(static=True, default=8)
     length: int = eqx.field(static=True, default=200)
-    deviation: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1.0)
-    noise: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.1)
+    deviation: Float[Array, ""] = eqx.field(converter=number, default=1.0)
+    noise: Float[Array, ""] = eqx.field(converter=number, default=0.1)
 
     def __check_init__(self):
         if not 1 <= self.elites <= self.population:

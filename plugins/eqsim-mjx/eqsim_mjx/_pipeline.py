@@ -23,8 +23,8 @@ from ._numbers import fill
 from ._template import Settings, Template, template
 
 
-def _as_array(value: Any) -> Any:
-    return jnp.asarray(value, float) if isinstance(value, (int, float)) else value
+def _number(value: Any) -> Any:
+    return jnp.asarray(value, float) if isinstance(value, int | float) else value
 
 
 class Mjx(AbstractPipeline):
@@ -54,7 +54,7 @@ class Mjx(AbstractPipeline):
 
     iterations: int = eqx.field(static=True, default=100)
     ls_iterations: int = eqx.field(static=True, default=50)
-    tolerance: Float[Array, ""] = eqx.field(converter=_as_array, default=1e-8)
+    tolerance: Float[Array, ""] = eqx.field(converter=_number, default=1e-8)
 
     def __check_init__(self):
         for name in ("iterations", "ls_iterations"):
