@@ -110,13 +110,13 @@ class CrossEntropy(AbstractOnlineAgent):
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> CrossEntropyState:
         _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, key)
-        shape = getattr(timestep.obs, "shape", None)
-        if shape is None or len(shape) != 1:
+        obs = timestep.obs
+        if not isinstance(obs, jax.ShapeDtypeStruct) or len(obs.shape) != 1:
             raise ValueError(
                 f"`CrossEntropy` takes observations that are one vector, but those of "
-                f"`{type(env).__name__}` are {timestep.obs}."
+                f"`{type(env).__name__}` are {obs}."
             )
-        mean = jnp.zeros((env.sys.nu, shape[0] + 1), env.sys.dt.dtype)
+        mean = jnp.zeros((env.sys.nu, obs.shape[0] + 1), env.sys.dt.dtype)
         first = jnp.full_like(mean, self.deviation.astype(mean.dtype))
         return CrossEntropyState(mean, first, env.action_range, key)
 

@@ -80,7 +80,7 @@ class Mjx(AbstractPipeline):
         check_state(sys, q, qd)
         check_finite(sys)
         with _lenient():
-            template(sys, self._settings)
+            template(sys, Settings(self.iterations, self.ls_iterations))
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
         return State(q, qd, jnp.zeros(sys.na, q.dtype), jnp.zeros(sys.nv, q.dtype))
@@ -108,7 +108,9 @@ class Mjx(AbstractPipeline):
     ) -> Contacts:
         """As of `AbstractPipeline`: the points that MJX looks at, in its order."""
         with _lenient():
-            geoms = contact_geoms(template(sys, self._settings))
+            geoms = contact_geoms(
+                template(sys, Settings(self.iterations, self.ls_iterations))
+            )
         arrays = self._with(_contacts, sys, state, ctrl, external)
         dtype = state.q.dtype
         return Contacts(geoms, *(x.astype(dtype) for x in arrays))
@@ -123,21 +125,15 @@ class Mjx(AbstractPipeline):
         force = self._with(_constraint_forces, sys, state, ctrl, external)
         return force.astype(state.q.dtype)
 
-    @property
-    def _settings(self) -> Settings:
-        return Settings(self.iterations, self.ls_iterations)
-
     def _with(self, fn: Callable, sys: System, state: State, ctrl, external) -> Any:
-        """`fn(sys, mjx, state)` in the precision in which MJX computes."""
+        """`fn(sys, engine, state)`, compiled, in the precision in which MJX computes."""
         _check_input(sys, state, ctrl, external)
-        convert = lambda x: x.astype(float) if eqx.is_inexact_array(x) else x
-        arguments = (sys, state, ctrl, external, self.tolerance)
-        with _lenient():
-            sys, state, ctrl, external, tolerance = jtu.tree_map(convert, arguments)
-            frame = template(sys, self._settings)
-            model = fill(sys, frame, tolerance)
-            dynamics = lambda at: forward(sys, frame, model, at, ctrl, external)
-            return fn(sys, _Engine(frame, model, dynamics), state)
+        arguments = _converted((sys, state, ctrl, external, self.tolerance))
+        sys, state, ctrl, external, tolerance = arguments
+        settings = Settings(self.iterations, self.ls_iterations)
+        # Compiled by itself, so that a loop can do this once.
+        model = _fill(settings, sys, tolerance)
+        return _apply(fn, settings, sys, model, state, ctrl, external)
 
 
 class _Engine(NamedTuple):
@@ -146,6 +142,25 @@ class _Engine(NamedTuple):
     frame: Template
     model: Any
     dynamics: Callable[[State], Forward]
+
+
+def _converted(tree: Any) -> Any:
+    convert = lambda x: x.astype(float) if eqx.is_inexact_array(x) else x
+    return jtu.tree_map(convert, tree)
+
+
+@eqx.filter_jit
+def _fill(settings: Settings, sys: System, tolerance: Any) -> Any:
+    with _lenient():
+        return fill(sys, template(sys, settings), tolerance)
+
+
+@eqx.filter_jit
+def _apply(fn, settings: Settings, sys: System, model, state: State, ctrl, external):
+    with _lenient():
+        frame = template(sys, settings)
+        dynamics = lambda at: forward(sys, frame, model, at, ctrl, external)
+        return fn(sys, _Engine(frame, model, dynamics), state)
 
 
 @contextlib.contextmanager
