@@ -1,0 +1,230 @@
+"""The pipeline."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+from jaxtyping import Array, Float
+
+from eqsim import AbstractPipeline, scan, State, System
+from eqsim.kinematics import integrate
+from eqsim.model import check_finite, check_state, Integrator
+from eqsim.pipelines import Contacts
+
+from ._contacts import contact_geoms, contacts_of
+from ._forward import Forward, forward
+from ._mjx import mjx
+from ._numbers import fill
+from ._template import Settings, Template, template
+
+
+def _number(value: Any) -> Any:
+    return jnp.asarray(value, float) if isinstance(value, int | float) else value
+
+
+class Mjx(AbstractPipeline):
+    r"""MuJoCo's physics as MJX computes it, with derivatives that are right.
+
+    A step is that of `mjx.step` on the same robot, with its solver converged: `q` and `qd`
+    agree to rounding. What it needs is built anew of `sys`, `q`, `qd` and `act` in every
+    step, so that nothing is differentiated that is out of date; of an earlier step only
+    the accelerations are kept (`State.aux`), from which the solver starts.
+
+    Unlike `mjx.step` it has both modes of differentiation, by states, controls and every
+    number of the robot: the solver only finds which constraints act, and the equation that
+    then holds is differentiated. So there is no need of `iterations=1`.
+
+    **Arguments:**
+
+    - `iterations`: at most so many passes of the solver.
+    - `ls_iterations`: at most so many passes of each line search.
+    - `tolerance`: the solver stops where a pass improves by less than this, relatively.
+
+    MJX computes in the default precision of JAX, whatever that of the robot is; the state
+    has the precision of its coordinates.
+
+    ??? cite "Reference"
+        MuJoCo documentation, *MuJoCo XLA (MJX)*.
+    """
+
+    iterations: int = eqx.field(static=True, default=100)
+    ls_iterations: int = eqx.field(static=True, default=50)
+    tolerance: Float[Array, ""] = eqx.field(converter=_number, default=1e-8)
+
+    def __check_init__(self):
+        for name in ("iterations", "ls_iterations"):
+            value = vars(self)[name]
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(
+                    f"`Mjx.{name}` is {value!r}: a number of passes, 1 or more, is "
+                    "expected. MuJoCo's default is "
+                    f"{100 if name == 'iterations' else 50}."
+                )
+
+    def init(
+        self,
+        sys: System,
+        q: Float[Array, " nq"] | None = None,
+        qd: Float[Array, " nv"] | None = None,
+    ) -> State:
+        """As of `AbstractPipeline`.
+
+        **Raises:** `ValueError` if MJX cannot simulate this robot, and says what it
+        lacks.
+        """
+        check_state(sys, q, qd)
+        check_finite(sys)
+        with _lenient():
+            template(sys, Settings(self.iterations, self.ls_iterations))
+        q = sys.joints.ref if q is None else q
+        qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
+        return State(q, qd, jnp.zeros(sys.na, q.dtype), jnp.zeros(sys.nv, q.dtype))
+
+    def step(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> State:
+        step = _euler if sys.integrator is Integrator.EULER else _rk4
+        q, qd, act, warm = self._with(step, sys, state, ctrl, external)
+        dtype = state.q.dtype
+        aux = None if state.aux is None else lax.stop_gradient(warm.astype(dtype))
+        act = act.astype(dtype) if sys.na else state.act
+        return State(q.astype(dtype), qd.astype(dtype), act, aux)
+
+    def contacts(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Contacts:
+        """As of `AbstractPipeline`: the points that MJX looks at, in its order."""
+        with _lenient():
+            geoms = contact_geoms(
+                template(sys, Settings(self.iterations, self.ls_iterations))
+            )
+        arrays = self._with(_contacts, sys, state, ctrl, external)
+        dtype = state.q.dtype
+        return Contacts(geoms, *(x.astype(dtype) for x in arrays))
+
+    def constraint_forces(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        force = self._with(_constraint_forces, sys, state, ctrl, external)
+        return force.astype(state.q.dtype)
+
+    def _with(self, fn: Callable, sys: System, state: State, ctrl, external) -> Any:
+        """`fn(sys, engine, state)`, compiled, in the precision in which MJX computes."""
+        _check_input(sys, state, ctrl, external)
+        arguments = _converted((sys, state, ctrl, external, self.tolerance))
+        sys, state, ctrl, external, tolerance = arguments
+        settings = Settings(self.iterations, self.ls_iterations)
+        # Compiled by itself, so that a loop can do this once.
+        model = _fill(settings, sys, tolerance)
+        return _apply(fn, settings, sys, model, state, ctrl, external)
+
+
+class _Engine(NamedTuple):
+    """MJX's structures of a robot, and its dynamics in any state."""
+
+    frame: Template
+    model: Any
+    dynamics: Callable[[State], Forward]
+
+
+def _converted(tree: Any) -> Any:
+    convert = lambda x: x.astype(float) if eqx.is_inexact_array(x) else x
+    return jtu.tree_map(convert, tree)
+
+
+@eqx.filter_jit
+def _fill(settings: Settings, sys: System, tolerance: Any) -> Any:
+    with _lenient():
+        return fill(sys, template(sys, settings), tolerance)
+
+
+@eqx.filter_jit
+def _apply(fn, settings: Settings, sys: System, model, state: State, ctrl, external):
+    with _lenient():
+        frame = template(sys, settings)
+        dynamics = lambda at: forward(sys, frame, model, at, ctrl, external)
+        return fn(sys, _Engine(frame, model, dynamics), state)
+
+
+@contextlib.contextmanager
+def _lenient() -> Iterator[None]:
+    """MJX mixes ranks and types, which a user may have forbidden."""
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def _check_input(sys: System, state: State, ctrl: Any, external: Any) -> None:
+    check_state(sys, state.q, state.qd, ctrl, state.act)
+    if external is not None and jnp.shape(external) != (sys.nlink, 6):
+        raise ValueError(
+            f"`external` has shape {jnp.shape(external)}, but this robot has "
+            f"{sys.nlink} links: an array of shape ({sys.nlink}, 6) is expected, of "
+            "torque and force on each. For a batch use `eqx.filter_vmap`."
+        )
+
+
+def _euler(sys: System, engine: _Engine, state: State):
+    """Semi-implicit Euler; joint damping is implicit."""
+    now = engine.dynamics(state).data
+    new = mjx.euler(engine.model, now)
+    # MJX's turn by a velocity has derivative zero where that is zero.
+    q = integrate(sys, state.q, sys.dt * new.qvel)
+    return q, new.qvel, new.act, now.qacc
+
+
+def _rk4(sys: System, engine: _Engine, state: State):
+    """Runge-Kutta of order four, as MJX: stages are turned from the first place by
+    their velocity."""
+    h, still = sys.dt, jnp.zeros_like(state.qd)
+    begin = still if state.aux is None else state.aux
+    start = State(state.q, state.qd, state.act, begin)
+
+    def stage(carry, numbers):
+        (place, mean), (weight, share) = carry, numbers
+        now = engine.dynamics(place).data
+        rate = (place.qd, now.qacc, now.act_dot)
+        mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
+        place = State(
+            integrate(sys, state.q, share * h * rate[0]),
+            state.qd + share * h * rate[1],
+            state.act + share * h * rate[2],
+            lax.stop_gradient(now.qacc),
+        )
+        return (place, mean), None
+
+    weights = jnp.array([1 / 6, 1 / 3, 1 / 3, 1 / 6])
+    shares = jnp.array([0.5, 0.5, 1.0, 0.0])
+    none = (still, still, jnp.zeros_like(state.act))
+    (last, mean), _ = scan(stage, (start, none), (weights, shares))
+    option = engine.model.opt
+    flags = option.disableflags | mjx.DisableBit.EULERDAMP
+    explicit = engine.model.replace(opt=option.replace(disableflags=flags))
+    data = jtu.tree_map(jnp.asarray, engine.frame.data)
+    data = data.replace(qpos=state.q, qvel=state.qd, act=state.act)
+    new = mjx.euler(explicit, data.replace(qacc=mean[1], act_dot=mean[2]))
+    return integrate(sys, state.q, h * mean[0]), new.qvel, new.act, last.aux
+
+
+def _contacts(sys: System, engine: _Engine, state: State):
+    return contacts_of(engine.dynamics(state))
+
+
+def _constraint_forces(sys: System, engine: _Engine, state: State):
+    return engine.dynamics(state).data.qfrc_constraint

@@ -1,0 +1,134 @@
+"""What MJX needs to know of a robot before any number is known.
+
+An `mjx.Model` has static parts: which joints are limited, which shapes collide, the
+size of the problem. They follow from the structure of a `System`, which is static. So a
+robot of the same structure with placeholder numbers goes through MuJoCo's compiler,
+once; the real numbers are filled in at every step (`_numbers.py`). Nothing of a robot
+is stored, and the numbers may be traced.
+"""
+
+import functools as ft
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import mujoco
+import numpy as np
+
+from eqsim import System
+from eqsim.io import write_mjcf
+from eqsim.model import JointKind
+
+from ._mjx import mjx
+from ._placeholder import placeholder
+
+
+class Settings(NamedTuple):
+    """What `Mjx` tells MJX's solver, as far as it is static."""
+
+    iterations: int
+    ls_iterations: int
+
+
+class Template(NamedTuple):
+    """MJX's structures for all robots of one structure.
+
+    - `model`, `data`: with placeholder numbers, as NumPy arrays.
+    - `geoms`, `pairs`: the shape and the pair of the `System` at each place of MJX's
+        model.
+    - `friction`: degrees of freedom with dry friction.
+    - `ball_limits`, `limits`: limited joints, spherical and others.
+    """
+
+    model: Any
+    data: Any
+    geoms: np.ndarray
+    pairs: np.ndarray
+    friction: np.ndarray
+    ball_limits: np.ndarray
+    limits: np.ndarray
+
+
+def template(sys: System, settings: Settings) -> Template:
+    """The template of a robot; made when a structure comes for the first time.
+
+    **Raises:** `ValueError` if MJX, or MJCF, has no such robot.
+    """
+    leaves, structure = jtu.tree_flatten(sys)
+    shapes = tuple(jnp.shape(leaf) for leaf in leaves)
+    # For the cache: MJX computes in the default precision.
+    return _template(structure, shapes, settings, jnp.result_type(float).name)
+
+
+@ft.lru_cache(maxsize=64)
+def _template(structure: Any, shapes: Any, settings: Settings, dtype: str) -> Template:
+    del dtype
+    sys = jtu.tree_unflatten(structure, [np.zeros(shape) for shape in shapes])
+    _refuse(sys)
+    # The first call may come from within `jit`; what is kept must not be traced.
+    with jax.ensure_compile_time_eval():
+        compiled = _compile(placeholder(sys), settings)
+        model, data = _put(compiled)
+    ball = np.array([kind is JointKind.SPHERICAL for kind in sys.joints.kinds], bool)
+    limited = np.array(sys.joints.limited, bool)
+    return Template(
+        model=jtu.tree_map(np.asarray, model),
+        data=jtu.tree_map(np.asarray, data),
+        geoms=_geom_order(compiled, sys),
+        pairs=_pair_order(compiled, sys),
+        friction=np.flatnonzero(sys.joints.has_friction),
+        ball_limits=np.flatnonzero(ball & limited),
+        limits=np.flatnonzero(~ball & limited),
+    )
+
+
+def _refuse(sys: System) -> None:
+    """What MJX would ignore."""
+    early = [n for n, e in zip(sys.actuators.names, sys.actuators.act_early) if e]
+    if early:
+        raise ValueError(
+            f"Actuators {', '.join(map(repr, early))} have `act_early` set, which MJX "
+            "ignores. Set it to False, or use `eqsim.Generalized`, which supports it."
+        )
+
+
+def _compile(sys: System, settings: Settings) -> Any:
+    text = write_mjcf(sys)
+    try:
+        model = mujoco.MjModel.from_xml_string(text)
+    except (ValueError, mujoco.FatalError) as error:
+        raise ValueError(
+            f"MuJoCo cannot compile a robot of this structure. It says: {error}"
+        ) from error
+    model.opt.iterations = settings.iterations
+    model.opt.ls_iterations = settings.ls_iterations
+    return model
+
+
+def _put(compiled: Any) -> tuple[Any, Any]:
+    try:
+        model = mjx.put_model(compiled, impl="jax")
+        return model, mjx.make_data(model)
+    except NotImplementedError as error:
+        raise ValueError(
+            f"MJX cannot simulate a robot of this structure: {error}. Exclude what it "
+            "lacks, or use `eqsim.Generalized`."
+        ) from error
+
+
+def _geom_order(compiled: Any, sys: System) -> np.ndarray:
+    names = sys.geoms.names
+    order = [names.index(compiled.geom(k).name) for k in range(compiled.ngeom)]
+    return np.array(order, int)
+
+
+def _pair_order(compiled: Any, sys: System) -> np.ndarray:
+    """MuJoCo sorts pairs; pairs of the same two shapes keep their order."""
+    left, order = list(enumerate(sys.pairs.geoms)), []
+    geoms = _geom_order(compiled, sys)
+    for one, two in zip(compiled.pair_geom1, compiled.pair_geom2):
+        ends = {int(geoms[one]), int(geoms[two])}
+        place = next(k for k, (_, pair) in enumerate(left) if set(pair) == ends)
+        order.append(left.pop(place)[0])
+    return np.array(order, int)

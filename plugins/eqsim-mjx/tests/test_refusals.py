@@ -1,0 +1,75 @@
+"""What MJX would ignore is refused, and the error says what to do."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import pytest
+from eqsim_mjx import Mjx
+
+import eqsim
+from eqsim.model import GeomKind
+
+
+PILE = """
+<mujoco>
+  <worldbody>
+    <body><freejoint/><geom name="one" type="box" size=".1 .1 .1"/></body>
+    <body pos="0 0 1"><freejoint/><geom name="two" size=".1" contype="2"
+      conaffinity="2"/></body>
+  </worldbody>
+</mujoco>"""
+
+EARLY = """
+<mujoco>
+  <worldbody>
+    <body><joint name="hinge" axis="0 1 0"/><geom size=".1" pos=".2 0 0"/></body>
+  </worldbody>
+  <actuator>
+    <general name="lazy" joint="hinge" dyntype="filter" dynprm=".1" actearly="true"/>
+  </actuator>
+</mujoco>"""
+
+
+def test_early_activation():
+    with pytest.raises(
+        ValueError, match="'lazy' have `act_early` set, which MJX ignor"
+    ):
+        Mjx().init(eqsim.load_mjcf(EARLY))
+
+
+def test_shapes_that_mjx_cannot_collide():
+    sys = eqsim.load_mjcf(PILE)
+    geoms = dataclasses.replace(
+        sys.geoms, kinds=(GeomKind.CYLINDER, GeomKind.BOX), conaffinity=(1, 1)
+    )
+    geoms = dataclasses.replace(geoms, contype=(1, 1))
+    with pytest.raises(ValueError, match="MJX cannot simulate .*not implemented"):
+        Mjx().init(dataclasses.replace(sys, geoms=geoms))
+
+
+def test_shapes_that_only_mjx_collides():
+    """Two boxes, which `Generalized` lacks: one falls on the other, and stays there."""
+    sys = eqsim.load_mjcf(PILE)
+    geoms = dataclasses.replace(
+        sys.geoms, kinds=(GeomKind.BOX, GeomKind.BOX), contype=(1, 1)
+    )
+    geoms = dataclasses.replace(geoms, conaffinity=(1, 1), size=0.1 * jnp.ones((2, 3)))
+    sys = dataclasses.replace(sys, geoms=geoms)
+    q = sys.joints.ref.at[9].set(0.199)
+    found = Mjx().contacts(sys, Mjx().init(sys, q), jnp.zeros(0))
+    assert len(found.geoms) > 1
+    assert jnp.isclose(jnp.min(found.dist), -0.001, rtol=1e-6)
+    assert jnp.sum(found.force[:, 2]) > 0.0
+
+
+@pytest.mark.parametrize("field", ["iterations", "ls_iterations"])
+def test_no_passes(field):
+    with pytest.raises(ValueError, match=rf"`Mjx.{field}` is 0: a number of passes"):
+        Mjx(**{field: 0})
+
+
+def test_shape_of_external_forces():
+    env = eqsim.make("fast", pipeline=Mjx())
+    state = env.pipeline.init(env.sys)
+    with pytest.raises((ValueError, TypeError), match="external"):
+        env.pipeline.step(env.sys, state, jnp.ones(1), jnp.zeros((3, 6)))
