@@ -9,7 +9,7 @@ from eqsim import AbstractPipeline, ResetOptions, State, System, Timestep
 from eqsim.envs import check_action
 from eqsim.kinematics import forward
 from eqsim.spatial import safe_sqrt
-from eqsim.wrappers import AbstractStateful, Lifetime
+from eqsim.wrappers import AbstractWrapper, Lifetime
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._models import point_mass_model
@@ -73,7 +73,7 @@ class GainsState(eqx.Module):
     gains: Float[Array, "2 2"]
 
 
-class RandomGains(AbstractStateful):
+class RandomGains(AbstractWrapper):
     r"""`PointMass`, whose controls push in random directions.
 
     The motors get $\mathrm{clip}(u)^\top G$. The rows of the gains $G$, unit vectors that
@@ -96,8 +96,16 @@ class RandomGains(AbstractStateful):
         return Lifetime.EPISODE
 
     @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
     def action_range(self) -> Float[Array, "nu 2"]:
+        # The motors inside do not clip, so that they have a range but no limits.
         return self.sys.actuators.ctrl_range
+
+    def physics(self, state: GainsState) -> State:
+        return state.inner
 
     def reset(
         self,
