@@ -3,7 +3,6 @@ eqsim's, begun in a state of theirs."""
 
 from typing import Any, NamedTuple
 
-import eqsim
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,6 +10,8 @@ import mujoco
 import numpy as np
 from dm_control.mujoco.wrapper.mjbindings import sizes
 from eqsim_dmc import RandomGains
+
+import eqsim
 
 
 def _fit_tables() -> None:

@@ -11,11 +11,12 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-import eqsim
 import jax
 import jax.numpy as jnp
 import numpy as np
 from _dm_control import flat, programs, stacked, Start, TASKS, Theirs
+
+import eqsim
 
 
 TOLERANCE = 1e-5

@@ -3,10 +3,11 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward
 from eqsim.spatial import safe_sqrt
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._models import site
 from ._task import AbstractSuiteTask, index, model, physics

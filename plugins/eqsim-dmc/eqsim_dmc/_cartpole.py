@@ -3,9 +3,10 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._models import as_array
 from ._task import AbstractSuiteTask, model, physics
@@ -81,9 +82,7 @@ class Cartpole(AbstractSuiteTask):
         upright = jnp.mean(1.0 + cosine) / 2.0
         centered = (1.0 + tolerance(place, margin=2.0)) / 2.0
         slow = (1.0 + jnp.min(tolerance(state.qd[1:], margin=5.0))) / 2.0
-        idle = tolerance(
-            action[0], margin=1.0, sigmoid=quadratic, value_at_margin=0.0
-        )
+        idle = tolerance(action[0], margin=1.0, sigmoid=quadratic, value_at_margin=0.0)
         return upright * centered * (4.0 + idle) / 5.0 * slow
 
 

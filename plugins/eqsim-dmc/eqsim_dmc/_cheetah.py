@@ -1,12 +1,13 @@
 from typing import Any
 
 import equinox as eqx
-import eqsim
 import jax.numpy as jnp
 import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+import eqsim
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import com_velocity
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._models import as_array
 from ._task import AbstractSuiteTask, model, physics

@@ -7,10 +7,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
-import eqsim
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+
+import eqsim
 from eqsim import System
 
 

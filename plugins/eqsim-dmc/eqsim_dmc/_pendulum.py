@@ -4,9 +4,10 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._models import as_array
 from ._task import AbstractSuiteTask, model, physics

@@ -5,12 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
 from eqsim import AbstractPipeline, ResetOptions, State, System, Timestep
 from eqsim.envs import check_action
 from eqsim.kinematics import forward
 from eqsim.spatial import safe_sqrt
 from eqsim.wrappers import AbstractWrapper, Lifetime
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._models import point_mass_model
 from ._task import AbstractSuiteTask, index, physics, random_joints, small
@@ -87,7 +88,9 @@ class RandomGains(AbstractWrapper):
     """
 
     env: PointMass = eqx.field(
-        converter=lambda env: PointMass(point_mass_model(False)) if env is None else env,
+        converter=lambda env: (
+            PointMass(point_mass_model(False)) if env is None else env
+        ),
         default=None,
     )
 

@@ -3,11 +3,12 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
 from eqsim import AbstractPipeline, DomainRandomization, State, System
 from eqsim.kinematics import forward
 from eqsim.randomize import AbstractRandomizer
 from eqsim.spatial import safe_sqrt
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._task import AbstractSuiteTask, index, model, physics, random_joints
 from ._tolerance import tolerance

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import jax.random as jr
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
 from eqsim import AbstractPipeline, AbstractTask, Generalized, State, System
 from eqsim.model import JointKind
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ._models import suite_model
 from ._tolerance import tolerance
@@ -39,7 +40,9 @@ class AbstractSuiteTask(AbstractTask):
         self, state: State, action: Float[Array, " nu"]
     ) -> Float[Array, " nobs"]:
         """The parts of an observation, one behind the other."""
-        return jnp.concatenate([jnp.ravel(x) for x in self.parts(state, action).values()])
+        return jnp.concatenate(
+            [jnp.ravel(x) for x in self.parts(state, action).values()]
+        )
 
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State

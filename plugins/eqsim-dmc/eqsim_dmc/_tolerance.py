@@ -60,9 +60,7 @@ def tolerance(
 def _check(low: Any, high: Any, margin: Any) -> None:
     known = lambda *values: not any(isinstance(v, Tracer) for v in values)
     if known(low, high) and not np.all(np.asarray(low) <= np.asarray(high)):
-        raise ValueError(
-            f"`bounds` are ({low}, {high}): the lower one comes first."
-        )
+        raise ValueError(f"`bounds` are ({low}, {high}): the lower one comes first.")
     if known(margin) and not np.all(np.asarray(margin) >= 0.0):
         raise ValueError(
             f"`margin` is {margin}: a distance, zero or positive, is expected."

@@ -1,10 +1,11 @@
 """MuJoCo's touch sensor."""
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
+
 from eqsim import System
 from eqsim.kinematics import forward
 from eqsim.pipelines import Contacts
-from jaxtyping import Array, Float
 
 
 def touch(

@@ -2,9 +2,10 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import com_velocity, forward
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._models import as_array
 from ._task import AbstractSuiteTask, index, model, physics, random_joints

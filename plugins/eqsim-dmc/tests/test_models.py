@@ -3,11 +3,12 @@
 import importlib.metadata
 import importlib.util
 
-import eqsim
 import eqsim_dmc
 import equinox as eqx
 import jax.random as jr
 import pytest
+
+import eqsim
 
 
 INSTALLED = importlib.util.find_spec("dm_control") is not None

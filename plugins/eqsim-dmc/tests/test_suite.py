@@ -1,12 +1,13 @@
 """Beside dm_control: models, starts, observations and rewards."""
 
-import eqsim
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+
+import eqsim
 
 
 pytest.importorskip("dm_control")
@@ -16,8 +17,8 @@ from eqsim_dmc import RandomGains
 
 
 slow = pytest.mark.slow
-# What takes long to compile; one task of each such robot is in the quick tests.
-LONG = {"dmc_hopper_stand", "dmc_walker_stand", "dmc_walker_walk"}
+# What takes long to compile.
+LONG = {"dmc_hopper_hop", "dmc_hopper_stand", "dmc_walker_stand", "dmc_walker_walk"}
 NAMES = [pytest.param(name, marks=slow) if name in LONG else name for name in TASKS]
 
 
@@ -41,10 +42,11 @@ def test_interface(name):
     close(env.action_range, np.stack([spec.minimum, spec.maximum], axis=1), 0.0)
     task, parts = task_of(env), theirs.reset()
     state, action = task.pipeline.init(task.sys), jnp.zeros(task.sys.nu)
-    shapes = jax.eval_shape(task.parts, state, action)
-    assert [(k, v.shape) for k, v in shapes.items()] == [
-        (k, v.shape) for k, v in parts.items()
-    ]
+    sizes = lambda parts: [(name, part.shape) for name, part in parts.items()]
+    # JAX sorts the keys of what a traced function returns; here they are as they were.
+    seen = []
+    jax.eval_shape(lambda *args: seen.extend(sizes(task.parts(*args))), state, action)
+    assert seen == sizes(parts)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,7 +80,7 @@ def test_step(name):
 
 SUCCESS = {
     "dmc_acrobot_swingup_sparse": ([0.03, 0.05], [1.0, 0.5]),
-    "dmc_cartpole_balance_sparse": ([0.2, 0.08], [0.24, 0.08]),
+    "dmc_cartpole_balance_sparse": ([0.2, 0.08], [0.26, 0.08]),
     "dmc_pendulum_swingup": ([0.13], [0.3]),
     "dmc_point_mass_easy": ([0.01, 0.012], [0.04, 0.0]),
     "dmc_hopper_stand": ([0, 0, 0, 0, 0, 0.1, 0], [0, 0, 0, 0, -2.5, 2.5, 0]),
@@ -91,7 +93,7 @@ def test_reward_of_poses(name):
     """Of a pose that earns more, and one that earns less, which random actions may never
     come to."""
     task, theirs, earned = task_of(eqsim.make(name)), Theirs(name), []
-    reward = jax.jit(task.reward)
+    reward = jax.jit(lambda state, action: task.reward(state, action))
     theirs.reset()
     for pose in SUCCESS[name]:
         for scale in (0.0, 0.5, 3.0):
@@ -120,7 +122,8 @@ def test_target():
         task, values = eqx.tree_at(lambda t: t.sys, task, sys), []
         for gap in (-0.012, -0.008, 0.008, 0.012):
             # The elbow that brings the tip to this distance from the origin.
-            far = np.linalg.norm(target[:2]) + radius + gap - 0.002
+            away = np.linalg.norm(target[:2])
+            far = away + (radius + gap) * (-1.0 if away > 0.1 else 1.0)
             bend = np.arccos((far**2 - 0.12**2 - 0.12**2) / (2 * 0.12 * 0.12))
             turn = np.arctan2(target[1], target[0]) - bend / 2
             q = np.array([turn, bend])

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
-
 from eqsim_dmc import sigmoids, tolerance
+from jax.test_util import check_grads
 
 
 NAMES = (
@@ -73,9 +72,7 @@ def test_gradients_are_finite(name):
     """With infinite bounds, far away, at the bounds and without margin."""
     for bounds in BOUNDS:
         for margin in (0.0, 1.0):
-            slope = jax.grad(
-                lambda x: tolerance(x, bounds, margin, sigmoid(name), 0.1)
-            )
+            slope = jax.grad(lambda x: tolerance(x, bounds, margin, sigmoid(name), 0.1))
             slopes = jax.vmap(slope)(jnp.asarray([*X, 0.3, -0.2, 1.5, -1e9, 1e9]))
             assert np.all(np.isfinite(slopes))
 

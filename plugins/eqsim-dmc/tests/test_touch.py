@@ -1,12 +1,12 @@
 """`touch` beside MuJoCo's sensor."""
 
-import eqsim
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-
 from eqsim_dmc import touch
+
+import eqsim
 
 
 # Inside of a zone, before it, behind it, and beside it; on a link that touches the ground
