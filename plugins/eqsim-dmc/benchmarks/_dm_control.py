@@ -56,9 +56,9 @@ TASKS = {
 class Start(NamedTuple):
     """A state; `numbers`: what else differs between episodes, a target or gains."""
 
-    q: np.ndarray
-    qd: np.ndarray
-    numbers: np.ndarray
+    q: Any
+    qd: Any
+    numbers: Any
 
 
 class Theirs:

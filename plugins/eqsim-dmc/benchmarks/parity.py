@@ -166,7 +166,7 @@ def _show(value: Any) -> str:
 
 
 def _options() -> argparse.Namespace:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = made.add_argument
     add("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
     add("--seeds", type=int, default=5, help="random starts of each")

@@ -96,6 +96,6 @@ def hopper_stand(**options: Any) -> Hopper:
     return Hopper(speed=None, **options)
 
 
-def hopper_hop(**options: Any) -> Hopper:
-    """`Hopper` that is to hop at 2 m/s. **Arguments:** its options."""
-    return Hopper(**({"speed": 2.0} | options))
+def hopper_hop(speed: Any = 2.0, **options: Any) -> Hopper:
+    """`Hopper` that is to hop. **Arguments:** its options; `speed` in m/s."""
+    return Hopper(speed=speed, **options)

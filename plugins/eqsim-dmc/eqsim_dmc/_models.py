@@ -1,6 +1,7 @@
 """The model files that `dm_control` ships."""
 
 import functools as ft
+import importlib
 import importlib.util
 import pathlib
 import xml.etree.ElementTree as ET
@@ -8,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 
 import eqsim
@@ -75,6 +75,8 @@ def as_array(value: Any) -> Any:
 @ft.cache
 def _site(file: str, name: str) -> tuple[np.ndarray, float]:
     """Place and radius of a site; a `System` has none."""
+    # Imported when it is needed, as eqsim does.
+    mujoco: Any = importlib.import_module("mujoco")
     found = mujoco.MjModel.from_xml_path(str(suite_file(file))).site(name)
     return np.array(found.pos), float(found.size[0])
 

@@ -89,7 +89,7 @@ class RandomGains(AbstractWrapper):
 
     env: PointMass = eqx.field(
         converter=lambda env: (
-            PointMass(point_mass_model(False)) if env is None else env
+            PointMass(sys=point_mass_model(False)) if env is None else env
         ),
         default=None,
     )

@@ -81,11 +81,11 @@ def walker_stand(**options: Any) -> Walker:
     return Walker(speed=None, **options)
 
 
-def walker_walk(**options: Any) -> Walker:
-    """`Walker` that is to walk at 1 m/s. **Arguments:** its options."""
-    return Walker(**({"speed": 1.0} | options))
+def walker_walk(speed: Any = 1.0, **options: Any) -> Walker:
+    """`Walker` that is to walk. **Arguments:** its options; `speed` in m/s."""
+    return Walker(speed=speed, **options)
 
 
-def walker_run(**options: Any) -> Walker:
-    """`Walker` that is to run at 8 m/s. **Arguments:** its options."""
-    return Walker(**({"speed": 8.0} | options))
+def walker_run(speed: Any = 8.0, **options: Any) -> Walker:
+    """`Walker` that is to run. **Arguments:** its options; `speed` in m/s."""
+    return Walker(speed=speed, **options)
