@@ -85,6 +85,8 @@ class RandomGains(AbstractWrapper):
 
     - `env`: by default one whose motors do not clip, since two controls may add up to
         more than one motor is allowed alone.
+
+    **Raises:** `ValueError` if a motor clips its input.
     """
 
     env: PointMass = eqx.field(
@@ -93,6 +95,15 @@ class RandomGains(AbstractWrapper):
         ),
         default=None,
     )
+
+    def __check_init__(self):
+        actuators = self.sys.actuators
+        for name, limited in zip(actuators.names, actuators.ctrl_limited):
+            if limited:
+                raise ValueError(
+                    f"The motor {name!r} clips its input, but `RandomGains` clips controls "
+                    'and then mixes them. Set `ctrllimited="false"` in the model file.'
+                )
 
     @property
     def lifetime(self) -> Lifetime:
@@ -157,7 +168,7 @@ def point_mass_easy(**options: Any) -> PointMass:
 
 def point_mass_hard(**options: Any) -> RandomGains:
     """`PointMass` with `RandomGains`. **Arguments:** its options; the motors of `sys`
-    should not clip."""
+    must not clip."""
     if options.get("sys") is None:
         options["sys"] = point_mass_model(limited=False)
     return RandomGains(PointMass(**options))

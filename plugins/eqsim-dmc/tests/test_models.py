@@ -57,6 +57,13 @@ def test_other_robot():
 
 
 @with_suite
+def test_motors_that_clip():
+    sys = eqsim.make("dmc_point_mass_easy").sys
+    with pytest.raises(ValueError, match="The motor 't1' clips its input"):
+        eqsim.make("dmc_point_mass_hard", sys=sys)
+
+
+@with_suite
 def test_missing_file():
     from eqsim_dmc._models import suite_file
 
