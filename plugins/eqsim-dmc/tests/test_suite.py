@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
 import eqsim
 
@@ -134,7 +135,10 @@ def test_target():
         assert set(values) == {0.0, 1.0}
 
 
-@pytest.mark.parametrize("name", TASKS)
+STARTS = [pytest.param(n, marks=slow) if n == "dmc_cheetah_run" else n for n in TASKS]
+
+
+@pytest.mark.parametrize("name", STARTS)
 def test_starts_are_drawn_alike(name):
     """The distribution of each number of a start, by Kolmogorov and Smirnov."""
     count = 300
@@ -177,6 +181,28 @@ def test_gains_are_not_parallel():
     assert np.max(parallel) <= 0.9 + 1e-12 and np.max(parallel) > 0.85
 
 
+@pytest.mark.parametrize("name", ["dmc_acrobot_swingup", "dmc_walker_run"])
+def test_gradient_of_reward(name):
+    """By coordinates, velocities and masses, where it is smooth."""
+    task, rng = eqsim.make(name), np.random.default_rng(0)
+    q, qd = (jnp.asarray(0.3 * rng.normal(size=task.sys.nv)) for _ in range(2))
+    # Off the target, and as fast as is rewarded in part.
+    q, qd = q + 0.3, qd + 5.0
+
+    @jax.jit
+    def reward(q, qd, factor):
+        heavier = lambda t: t.sys.links.mass
+        other = eqx.tree_at(heavier, task, heavier(task) * factor)
+        return other.reward(
+            other.pipeline.init(other.sys, q, qd), jnp.zeros(task.sys.nu)
+        )
+
+    factor = jnp.asarray(rng.uniform(0.5, 1.5, task.sys.nlink))
+    check_grads(reward, (q, qd, factor), order=1, modes=("fwd", "rev"), rtol=1e-5)
+    assert np.max(np.abs(jax.grad(reward)(q, qd, factor))) > 1e-3
+
+
+@slow
 @pytest.mark.parametrize("name", ["dmc_cartpole_balance", "dmc_point_mass_hard"])
 def test_gradient_of_return(name):
     """By actions and by masses, against differences."""
