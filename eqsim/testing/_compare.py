@@ -29,7 +29,7 @@ class Comparison:
 
 
 def tree_allclose(
-    x: Any, y: Any, *, rtol: float = 1e-8, atol: float = 1e-8
+    x: Any, y: Any, *, rtol: float | int = 1e-8, atol: float | int = 1e-8
 ) -> Comparison:
     r"""Whether two trees have one structure, shapes, dtypes, and close numbers.
 
@@ -94,7 +94,7 @@ def leaf_name(path: Any) -> str:
     return jtu.keystr(path) or "value"
 
 
-def _difference(name: str, x: Any, y: Any, rtol: float, atol: float) -> str:
+def _difference(name: str, x: Any, y: Any, rtol: float | int, atol: float | int) -> str:
     if is_key(x) and is_key(y) and x.dtype == y.dtype:
         x, y = jr.key_data(x), jr.key_data(y)
     if not (eqx.is_array_like(x) and eqx.is_array_like(y)):

@@ -18,9 +18,9 @@ def check_gradients(
     fn: Callable,
     *args: Any,
     order: int = 1,
-    eps: float = 1e-6,
-    rtol: float = 1e-5,
-    atol: float = 1e-7,
+    eps: float | int = 1e-6,
+    rtol: float | int = 1e-5,
+    atol: float | int = 1e-7,
     seed: int = 0,
 ) -> dict[str, float]:
     """Asserts that forward mode, reverse mode and central differences agree.
@@ -129,9 +129,9 @@ def compare(
     prefix: str = "",
     *,
     kinks: bool = False,
-    eps: float = 1e-6,
-    rtol: float = 1e-5,
-    atol: float = 1e-7,
+    eps: float | int = 1e-6,
+    rtol: float | int = 1e-5,
+    atol: float | int = 1e-7,
     seed: int = 0,
 ) -> dict[str, float]:
     """As `check_gradients`, of a function whose derivatives are compiled already.
@@ -185,7 +185,7 @@ def _direction(rng: np.random.Generator, like: jax.Array, scale: float) -> jax.A
     return jnp.asarray(scale * rng.standard_normal(like.shape))
 
 
-def _assert_close(what: str, x: Any, y: Any, rtol: float, atol: Any) -> None:
+def _assert_close(what: str, x: Any, y: Any, rtol: float | int, atol: Any) -> None:
     x, y = np.asarray(x), np.asarray(y)
     bound = np.broadcast_to(atol + rtol * np.max(np.abs(y), initial=0.0), x.shape)
     error = np.abs(x - y)
