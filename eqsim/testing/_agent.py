@@ -24,7 +24,7 @@ LAWS = (
     Law(laws.retrace, _ALIKE),
     Law(laws.metrics, ("jit",)),
     Law(laws.finite, _ALIKE),
-    Law(laws.learns_action, _LEARNS),
+    Law(laws.learns_action, (*_LEARNS, "action")),
     Law(laws.learns_observation, (*_LEARNS, "learns_action")),
 )
 

@@ -67,7 +67,7 @@ class Switched(AbstractPipeline):
                 _constant(mass, self.on("gradients_sys")),
                 damping + ignored * (constant - damping) if ball else damping,
                 size * (1.0 - 0.1 * self.on("contact")) if ball else size,
-                dt * (1.0 + self.on("coordinates")) if "lower" in names else dt,
+                dt * (1.0 + 0.3 * self.on("coordinates")) if "lower" in names else dt,
             ),
         )
         q = _constant(state.q, self.on("gradients_q"))
@@ -97,7 +97,7 @@ class Switched(AbstractPipeline):
         # Has no derivative at rest.
         on = self.on("grad") > 0
         speed = jnp.sqrt(jnp.where(on, jnp.sum(state.qd**2), 1.0))
-        return qd + 1e-3 * jnp.where(on, speed, 0.0)
+        return qd + 1e-9 * jnp.where(on, speed, 0.0)
 
     def contacts(self, sys, state, ctrl, external=None):
         bare = State(state.q, state.qd, state.act)

@@ -69,14 +69,24 @@ def test_mutant(mutant):
     assert re.search(message, str(caught.value), re.DOTALL), caught.value
 
 
+DEAR = ("grad", "gradients_", "sensitivity", "forces")
+
+
 @slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
 def test_mutant_fails_one_check(mutant):
-    """What is wrong in one way is reported once."""
-    name, _ = MUTANTS[mutant]
-    with pytest.raises(ConformanceError) as caught:
-        testing.check_pipeline(mutant())
-    assert caught.value.report.names(Status.FAILED) == (name,)
+    """What is wrong in one way is reported once; derivatives, which each of them would
+    have to compile, are left to the mistakes above."""
+    failed = []
+    for check in testing.pipeline_checks(mutant()):
+        try:
+            if not check.name.startswith(DEAR):
+                check.run()
+        except NotApplicable:
+            continue
+        except Exception:
+            failed.append(check.name)
+    assert failed == [MUTANTS[mutant][0]]
 
 
 def test_a_refused_robot():
