@@ -22,15 +22,23 @@ from . import (
     randomize as randomize,
     render as render,
     spatial as spatial,
+    testing as testing,
     wrappers as wrappers,
 )
 from ._agent import (
     AbstractAgent as AbstractAgent,
     AbstractOnlineAgent as AbstractOnlineAgent,
 )
+from ._discovery import PluginWarning as PluginWarning
 from ._errors import RESULTS as RESULTS
+from ._handshake import API_VERSION as API_VERSION
 from ._loops import scan as scan
-from ._registry import AGENTS as AGENTS, ENVS as ENVS, PIPELINES as PIPELINES
+from ._registry import (
+    AGENTS as AGENTS,
+    ENVS as ENVS,
+    PIPELINES as PIPELINES,
+    PluginError as PluginError,
+)
 from ._rollout import rollout as rollout
 from ._trajectory import (
     Episodes as Episodes,

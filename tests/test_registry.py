@@ -1,26 +1,16 @@
 import importlib.metadata
 import inspect
+import pathlib
 import sys
 import warnings
+import zipfile
 
 import pytest
+from packages import GROUP, publish
 
 import eqsim
-from eqsim._registry import PluginError, PluginWarning, Registry
-
-
-GROUP = "eqsim.test_things"
-
-
-def publish(folder, package, points, version="1.0", group=GROUP):
-    """Writes what `pip install` leaves behind of a package's entry points."""
-    info = folder / f"{package}-{version}.dist-info"
-    info.mkdir()
-    lines = "".join(f"{name} = {target}\n" for name, target in points.items())
-    (info / "entry_points.txt").write_text(f"[{group}]\n{lines}")
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
-    )
+from eqsim import PluginError, PluginWarning
+from eqsim._registry import Registry
 
 
 @pytest.fixture
@@ -106,20 +96,295 @@ def test_one_name_of_two_packages(tmp_path, modules):
     assert registry.get("zz-last:same") == registry.get("zz-last:ant") == "b"
 
 
-@pytest.mark.parametrize(
-    "malformed",
-    (b"no section\n", b"[x]\na = b\na = c\n", b"[x]\nno equals\n", b"\xff"),
-)
-def test_a_malformed_file_of_another_package(tmp_path, modules, malformed):
+MALFORMED = (b"no section\n", b"[x]\na = b\na = c\n", b"[x]\nno equals\n")
+
+
+@pytest.mark.parametrize("malformed", MALFORMED)
+def test_a_malformed_file_of_an_unrelated_package(tmp_path, modules, malformed):
+    """It is none of our business: not even a warning."""
     (modules / "sane_thing.py").write_text("Sane = 5\n")
     publish(tmp_path, "sane", {"sane": "sane_thing:Sane"})
-    (tmp_path / "odd-1.0.dist-info").mkdir()
-    (tmp_path / "odd-1.0.dist-info" / "entry_points.txt").write_bytes(malformed)
+    publish(tmp_path, "aaa", malformed)
+    publish(tmp_path, "zzz", malformed)
     registry = Registry(GROUP, [tmp_path])
-    with pytest.warns(PluginWarning, match="could not (be )?read"):
-        assert registry.names() == ("sane",)
+    assert registry.names() == ("sane",)
     assert registry.get("sane") == 5
     assert registry.plugins()["sane"].package == "sane"
+
+
+def test_a_malformed_file_of_a_plugin(tmp_path):
+    """That package is named, and the others are found."""
+    publish(tmp_path, "sane", {"sane": "sane_thing:Sane"})
+    publish(tmp_path, "odd-one", f"[{GROUP}]\nno equals\n".encode())
+    publish(tmp_path, "worse", b"\xff\n")
+    with pytest.warns(PluginWarning, match="could not be read") as caught:
+        assert Registry(GROUP, [tmp_path]).names() == ("sane",)
+    messages = sorted(str(warning.message) for warning in caught)
+    assert len(messages) == 2
+    assert "'odd-one'" in messages[0] and "'worse'" in messages[1]
+
+
+def test_a_key_twice_in_one_file(tmp_path, modules):
+    """The last one counts, and it is said; other packages are not touched."""
+    (modules / "twice_thing.py").write_text("One, Two = 1, 2\n")
+    lines = "same = twice_thing:One\nother = twice_thing:One\nsame = twice_thing:Two\n"
+    publish(tmp_path, "twice", f"[{GROUP}]\n{lines}".encode())
+    publish(tmp_path, "sane", {"sane": "twice_thing:One"})
+    registry = Registry(GROUP, [tmp_path])
+    with pytest.warns(PluginWarning, match="'twice' name something twice"):
+        assert registry.names() == ("other", "same", "sane")
+    assert [registry.get(name) for name in registry.names()] == [1, 2, 1]
+
+
+def test_a_percent_sign_and_letters_beyond_ascii(tmp_path, modules):
+    (modules / "größe.py").write_text("Größe = 3\n", encoding="utf-8")
+    publish(tmp_path, "signs", {"100%": "größe:Größe", "größe": "größe:Größe"})
+    publish(tmp_path, "odd", {"odd": "100%s:X"})
+    registry = Registry(GROUP, [tmp_path])
+    assert registry.names() == ("100%", "größe", "odd")
+    assert registry.get("100%") == registry.get("größe") == 3
+
+
+def test_a_target_that_cannot_be_parsed(tmp_path):
+    publish(tmp_path, "my-odd", {"odd": "not a module!", "gone": "a:b:c"}, "0.3")
+    registry = Registry(GROUP, [tmp_path])
+    assert registry.names() == ("gone", "odd")
+    with pytest.raises(
+        PluginError, match=r"my-odd 0\.3.*'not a module!'.*module:object"
+    ):
+        registry.get("odd")
+    assert "'a:b:c'" in registry.plugins()["gone"].malformed()
+
+
+def test_a_name_with_a_colon_is_refused(tmp_path):
+    publish(tmp_path, "odd", {"sane:name": "x:Y", "sane": "x:Z"})
+    registry = Registry(GROUP, [tmp_path])
+    with pytest.warns(PluginWarning, match="'odd' have 'sane:name'.*no colon"):
+        assert set(registry.plugins()) == {"sane", "odd:sane"}
+
+
+def test_hyphens_in_the_names_of_folders(tmp_path):
+    """Neither is dropped, and names and versions are those of the packages."""
+    for package in ("my-first", "my-second", "My_Third.part"):
+        publish(tmp_path, package, {package[3:5]: "x:Y"}, "1.2")
+    plugins = Registry(GROUP, [tmp_path]).plugins()
+    found = {(p.name, p.package, p.version) for p in plugins.values()}
+    assert found == {
+        ("fi", "my-first", "1.2"),
+        ("se", "my-second", "1.2"),
+        ("Th", "my-third-part", "1.2"),
+    }
+
+
+def test_names_are_those_of_the_metadata(tmp_path):
+    folder = publish(tmp_path, "real-name", {"box": "x:Y"}, "1.0")
+    folder.rename(tmp_path / "other_name-9.9.dist-info")
+    plugin = Registry(GROUP, [tmp_path]).plugins()["box"]
+    assert (plugin.package, plugin.version) == ("real-name", "1.0")
+    assert plugin.summary == "What real-name is."
+
+
+def test_a_package_without_metadata(tmp_path):
+    folder = publish(tmp_path, "bare", {"box": "x:Y"})
+    (folder / "METADATA").unlink()
+    publish(tmp_path, "sane", {"sane": "x:Y"})
+    registry = Registry(GROUP, [tmp_path])
+    assert registry.names() == ("box", "sane")
+    with pytest.raises(PluginError, match="unknown unknown"):
+        registry.get("box")
+
+
+def test_the_first_package_on_the_path_counts(tmp_path):
+    """As Python imports it; also if the first one no longer publishes anything."""
+    for name, package, points in (
+        ("a", "same", {"new": "x:New"}),
+        ("b", "same", {"old": "x:Old"}),
+        ("a", "empty", b""),
+        ("b", "empty", {"gone": "x:Y"}),
+    ):
+        (tmp_path / name).mkdir(exist_ok=True)
+        publish(tmp_path / name, package, points, "1.0" if name == "b" else "2.0")
+    names = lambda *order: Registry(GROUP, [tmp_path / x for x in order]).names()
+    assert names("a", "b") == ("new",)
+    assert names("b", "a") == ("gone", "old")
+
+
+def test_paths_of_any_type(tmp_path, monkeypatch):
+    publish(tmp_path, "boxes", {"box": "x:Y"})
+    monkeypatch.setattr(sys, "path", [*sys.path, pathlib.Path(tmp_path), None])
+    assert Registry(GROUP).names() == ("box",)
+
+
+def test_a_wheel_on_the_path(tmp_path):
+    folder = publish(tmp_path, "zipped", {"box": "zipped_box:Box"})
+    wheel = tmp_path / "zipped.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        for item in folder.iterdir():
+            file.write(item, f"{folder.name}/{item.name}")
+    plugin = Registry(GROUP, [wheel]).plugins()["box"]
+    assert (plugin.package, plugin.version) == ("zipped", "1.0")
+
+
+def test_packages_that_another_finder_finds(tmp_path, monkeypatch):
+    """As build systems have, that do not install into a folder."""
+
+    class Found(importlib.metadata.Distribution):
+        def read_text(self, filename):
+            return {
+                "METADATA": "Name: elsewhere\nVersion: 4.5\n",
+                "entry_points.txt": f"[{GROUP}]\nfar = x:Y\n",
+            }.get(filename)
+
+        def locate_file(self, path):
+            return tmp_path / path
+
+    class Finder(importlib.metadata.DistributionFinder):
+        def find_spec(self, *_):
+            return None
+
+        def find_distributions(self, context=None):
+            return [Found()]
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    plugin = Registry(GROUP, [tmp_path]).plugins()["far"]
+    assert (plugin.package, plugin.version) == ("elsewhere", "4.5")
+
+
+def test_a_plugin_that_ends_python(tmp_path, modules):
+    """`sys.exit` is an error of the plugin; an interruption is the user's."""
+    (modules / "exit_thing.py").write_text("import sys\nsys.exit(3)\n")
+    (modules / "stop_thing.py").write_text("raise KeyboardInterrupt\n")
+    publish(tmp_path, "ends", {"exit": "exit_thing:X", "stop": "stop_thing:X"})
+    registry = Registry(GROUP, [tmp_path])
+    with pytest.raises(PluginError, match="SystemExit: 3") as caught:
+        registry.get("exit")
+    assert isinstance(caught.value.__cause__, SystemExit)
+    with pytest.raises(KeyboardInterrupt):
+        registry.get("stop")
+    assert set(registry.errors()) == {"exit"}
+
+
+def hiding(tmp_path, monkeypatch, allow, deny):
+    """The names that can be used, and a registry."""
+    for package in ("eqsim", "eqsim-zoo", "my-boxes", "other"):
+        publish(tmp_path, package, {package[:2]: "json:dumps"})
+    for variable, value in (("EQSIM_PLUGINS", allow), ("EQSIM_PLUGINS_DENY", deny)):
+        monkeypatch.delenv(variable, raising=False)
+        if value is not None:
+            monkeypatch.setenv(variable, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PluginWarning)
+        registry = Registry(GROUP, [tmp_path])
+        registry.names()
+    names = (name for name in registry.plugins() if ":" in name)
+    return sorted(name.partition(":")[0] for name in names), registry
+
+
+@pytest.mark.parametrize(
+    "allow, deny, usable",
+    (
+        (None, None, "eqsim eqsim-zoo my-boxes other"),
+        ("", None, "eqsim eqsim-zoo"),
+        ("My_Boxes", None, "eqsim eqsim-zoo my-boxes"),
+        (" my.boxes , other,", "other", "eqsim eqsim-zoo my-boxes"),
+        (None, "my_boxes,eqsim-zoo,eqsim", "eqsim other"),
+        (None, "", "eqsim eqsim-zoo my-boxes other"),
+    ),
+)
+def test_allow_and_deny(tmp_path, monkeypatch, allow, deny, usable):
+    found, registry = hiding(tmp_path, monkeypatch, allow, deny)
+    assert found == usable.split()
+    hidden = {plugin.package for plugin in registry.hidden().values()}
+    assert hidden == {"eqsim", "eqsim-zoo", "my-boxes", "other"} - set(found)
+
+
+def test_what_is_hidden_is_said(tmp_path, monkeypatch):
+    _, registry = hiding(tmp_path, monkeypatch, "other", "other")
+    assert "my" not in registry.names()
+    for name in ("my", "my-boxes:my"):
+        with pytest.raises(PluginError, match="`EQSIM_PLUGINS` does not name my-boxes"):
+            registry.get(name)
+    with pytest.raises(PluginError, match="`EQSIM_PLUGINS_DENY` names other"):
+        registry.get("ot")
+    monkeypatch.delenv("EQSIM_PLUGINS")
+    with pytest.warns(PluginWarning, match="published by eqsim and by eqsim-zoo"):
+        registry.refresh()
+        assert registry.names() == ("eq", "my")
+
+
+def declare(tmp_path, modules, version, on_module=False):
+    """A registry with a plugin `box` that was written for a version of the API."""
+    line = f"__eqsim_api__ = {version!r}\n"
+    text = line + "def Box(): ...\n" if on_module else f"class Box:\n    {line}"
+    (modules / "versioned_thing.py").write_text(text)
+    publish(tmp_path, "my-boxes", {"box": "versioned_thing:Box"}, "0.7")
+    return Registry(GROUP, [tmp_path])
+
+
+def ours(shift=0, minor_shift=0):
+    major, minor = map(int, eqsim.API_VERSION.split("."))
+    return f"{major + shift}.{minor + minor_shift}"
+
+
+@pytest.mark.parametrize("on_module", (False, True))
+def test_versions_that_fit(tmp_path, modules, on_module):
+    registry = declare(tmp_path, modules, ours().split(".")[0], on_module)
+    assert registry.get("box").__name__ == "Box"
+
+
+@pytest.mark.parametrize("on_module", (False, True))
+def test_a_version_that_is_newer(tmp_path, modules, on_module):
+    registry = declare(tmp_path, modules, ours(0, 1), on_module)
+    with pytest.warns(PluginWarning, match="'box' of my-boxes 0.7.*Upgrade eqsim"):
+        assert registry.get("box").__name__ == "Box"
+
+
+@pytest.mark.parametrize(
+    "shift, advice", ((-1, "Upgrade my-boxes"), (1, "Upgrade eqsim"))
+)
+def test_another_major_version(tmp_path, modules, shift, advice):
+    registry = declare(tmp_path, modules, ours(shift), shift > 0)
+    with pytest.raises(PluginError, match=f"my-boxes 0.7.*{ours()}.*{advice}"):
+        registry.get("box")
+    assert set(registry.errors()) == {"box"}
+
+
+@pytest.mark.parametrize("version", (1, "", "one", "1.2.3", "1."))
+def test_a_version_that_is_none(tmp_path, modules, version):
+    registry = declare(tmp_path, modules, version)
+    with pytest.raises(PluginError, match=r"`__eqsim_api__` is .*'1' or '1.0'"):
+        registry.get("box")
+
+
+KINDS = {
+    "the_class: eqsim:Spring": "the class `Spring`, a pipeline, and not an environment",
+    "the_class: eqsim:Episode": "",
+    "another: pathlib:Path": "the class `Path`, of none of our kinds",
+    "module: json": "an object of type `module`",
+    "maker: json:dumps": "",
+}
+
+
+@pytest.mark.parametrize("line", KINDS)
+def test_what_is_published_is_of_the_right_kind(tmp_path, line):
+    name, target = line.split(": ")
+    publish(tmp_path, "kinds", {name: target}, group="eqsim.envs")
+    registry = Registry("eqsim.envs", [tmp_path])
+    if not KINDS[line]:
+        assert callable(registry.get(name))
+        return
+    with pytest.raises(PluginError, match=f"kinds 1.0.*{KINDS[line]}.*AbstractEnv"):
+        registry.get(name)
+
+
+def test_kinds_at_run_time():
+    with pytest.raises(TypeError, match="the class `Spring`, a pipeline"):
+        eqsim.ENVS.register("jumping", eqsim.Spring)
+    with pytest.raises(TypeError, match="an object of type `Fast`"):
+        eqsim.ENVS.register("jumping", eqsim.make("fast"))
+    assert "jumping" not in eqsim.ENVS.names()
+    with pytest.raises(ValueError, match="'spring'.*name of a pipeline"):
+        eqsim.ENVS.get("spring")
 
 
 def test_register_at_run_time(tmp_path):

@@ -1,24 +1,30 @@
 """What the command understands."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import tyro
 
+from .._discovery import PluginWarning
 from .._registry import PluginError
 from ..render import NoOpenGL
+from ._check import check_plugin, ChecksFailed
 from ._list import list_all
 from ._names import UsageError
+from ._new import new_plugin
+from ._plugins import Kind, list_plugins, show_plugin
 from ._rollout import Request, run_rollout
 from ._show import show
 
 
 _Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+_Plugin = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 
 def _list() -> None:
-    """Environments, pipelines and presets of randomization that are installed."""
+    """Environments, pipelines, agents and presets of randomization that are installed."""
     list_all()
 
 
@@ -57,23 +63,91 @@ def _rollout(
     run_rollout(Request(env, pipeline, num_envs, length, seed, randomize, out, picture))
 
 
-_COMMANDS = {"list": _list, "show": _show, "rollout": _rollout}
+def _plugins() -> None:
+    """What packages publish, whether it works, and how to begin one of your own."""
+
+
+def _plugins_list(
+    json: bool = False, check: bool = False, timeout: float = 30.0
+) -> None:
+    """All that is published, and where it comes from. Imports nothing.
+
+    Args:
+        json: print a list of objects, with keys as in the table, and `reason`.
+        check: import everything of other packages, in processes of their own.
+        timeout: seconds that each import may take then.
+    """
+    if not timeout > 0:
+        raise UsageError(f"`--timeout` is {timeout}: a positive number is expected.")
+    list_plugins(json, check, timeout)
+
+
+def _plugins_show(name: _Plugin, kind: Kind | None = None) -> None:
+    """What one plugin is, where it comes from, and its options.
+
+    Args:
+        name: as listed; `package:name` chooses between packages.
+        kind: if several kinds have that name, show this one only.
+    """
+    show_plugin(name, kind)
+
+
+def _plugins_check(name: _Plugin, kind: Kind | None = None) -> None:
+    """Runs the conformance kit `eqsim.testing` on one plugin.
+
+    Args:
+        name: as listed; `package:name` chooses between packages.
+        kind: if several kinds have that name, check this one only.
+    """
+    check_plugin(name, kind)
+
+
+def _plugins_new(name: _Plugin, kind: Kind, out: str = ".") -> None:
+    """Writes a package that works, with tests, to begin from.
+
+    Args:
+        name: of the package, for instance `my-robot`.
+        kind: what it is to publish.
+        out: folder in which its folder is made.
+    """
+    new_plugin(name, kind, out)
+
+
+_COMMANDS = {"list": _list, "show": _show, "rollout": _rollout, "plugins": _plugins}
+_PLUGIN_COMMANDS = {
+    "list": _plugins_list,
+    "show": _plugins_show,
+    "check": _plugins_check,
+    "new": _plugins_new,
+}
 
 
 def run(argv: Sequence[str]) -> int:
     """Runs a command, and says what went wrong without a traceback."""
-    arguments: Any = list(argv) or ["--help"]
+    with warnings.catch_warnings():
+        # In a sentence, not with a line of our source.
+        warnings.simplefilter("always", PluginWarning)
+        warnings.showwarning = _say
+        return _run(list(argv))
+
+
+def _run(argv: list[str]) -> int:
+    commands, prog, about = _COMMANDS, "eqsim", "A differentiable robot simulator."
+    if argv[:1] == ["plugins"]:
+        commands, prog, about = _PLUGIN_COMMANDS, "eqsim plugins", _plugins.__doc__
+        argv = argv[1:]
+    arguments: Any = argv or ["--help"]
     try:
         tyro.extras.subcommand_cli_from_dict(
-            _COMMANDS,
-            prog="eqsim",
-            description="A differentiable robot simulator.",
+            commands,
+            prog=prog,
+            description=about,
             args=arguments,
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except UsageError as error:
         return _failed(error, 2)
-    except (PluginError, NoOpenGL, FloatingPointError, OSError) as error:
+    except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:
         return _failed(error, 1)
     except SystemExit as end:  # How the parser ends, after help as well.
         return end.code if isinstance(end.code, int) else 0
@@ -83,3 +157,11 @@ def run(argv: Sequence[str]) -> int:
 def _failed(error: Exception, status: int) -> int:
     print(f"eqsim: {error}", file=sys.stderr)
     return status
+
+
+def _say(message, category, filename, lineno, file=None, line=None) -> None:
+    if issubclass(category, PluginWarning):
+        print(f"eqsim: {message}", file=sys.stderr)
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        print(text, file=sys.stderr, end="")

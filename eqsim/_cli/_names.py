@@ -42,7 +42,7 @@ def at_least_one(option: str, value: int) -> None:
 
 
 def _known(what: str, name: str, registry: Registry) -> None:
-    if name not in registry.plugins():
+    if name not in {**registry.plugins(), **registry.hidden()}:
         _check(what, name, registry.names())
 
 

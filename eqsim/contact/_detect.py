@@ -7,7 +7,7 @@ import jax.tree_util as jtu
 
 from .._staging import stage
 from ..kinematics._forward import Kinematics
-from ..model import concatenate, put, System, take
+from ..model import concatenate, put, System, take, tree
 from ..spatial import Mat3, Vec3
 from ._parameters import GeomFrames
 from ._plan import ContactPlan
@@ -28,13 +28,10 @@ class ContactPoints(NamedTuple):
     valid: Any
 
 
-def detect(sys: System, plan: ContactPlan, geoms: GeomFrames, kin: Kinematics, nodes):
-    """Distances, positions and frames of all points.
-
-    **Arguments:**
-
-    - `nodes`: for each shape, the node that carries it; -1 is the world.
-    """
+def detect(sys: System, plan: ContactPlan, geoms: GeomFrames, kin: Kinematics):
+    """Distances, positions and frames of all points."""
+    carriers = tree(sys).link_nodes
+    nodes = [-1 if link < 0 else carriers[link] for link in sys.geoms.links]
     shapes = _place(geoms, kin, nodes, plan)
     parts = []
     for kinds, group in zip(plan.kinds, plan.groups, strict=True):
@@ -47,7 +44,8 @@ def detect(sys: System, plan: ContactPlan, geoms: GeomFrames, kin: Kinematics, n
 
 @stage
 def _place(geoms: GeomFrames, kin: Kinematics, nodes, plan: ContactPlan) -> Shape:
-    """The shapes in the world; those that touch nothing are left at zero."""
+    """The shapes in the world, carried by `nodes`, of which -1 is the world; those that
+    touch nothing are left at zero."""
     used = sorted({geom for pair in plan.pairs for geom in pair[:2]})
     moving = [geom for geom in used if nodes[geom] >= 0]
     fixed = [geom for geom in used if nodes[geom] < 0]

@@ -141,8 +141,7 @@ def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
     nodes, plan = tree(sys), contact_plan(sys)
     points, anchored, moving = None, no_points(q), no_points(q)
     if plan.size:
-        carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
-        points = detect(sys, plan, constants.geoms, kin, carriers)
+        points = detect(sys, plan, constants.geoms, kin)
         anchored, moving = point_rows(
             nodes,
             plan,

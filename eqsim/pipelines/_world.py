@@ -157,8 +157,7 @@ def _touching(sys, nodes: Tree, constants, kin: Kinematics, bodies, origin):
     plan = contact_plan(sys)
     if not plan.size:
         return None, None
-    carriers = [-1 if k < 0 else nodes.link_nodes[k] for k in sys.geoms.links]
-    points = detect(sys, plan, constants.geoms, kin, carriers)
+    points = detect(sys, plan, constants.geoms, kin)
     ends = sides(layout(nodes), plan)
     return points, touch(sys, plan, ends, bodies, origin, points, constants.friction)
 

@@ -33,6 +33,11 @@ def _libraries() -> list[str]:
         )
     if wanted in _MODULES:
         return [wanted]
+    if wanted:
+        known = ", ".join(_MODULES)
+        raise NoOpenGL(
+            f"MUJOCO_GL={wanted} is no library. Unset it, or choose: {known}."
+        )
     if sys.platform == "darwin":
         return ["cgl", "glfw"]
     if sys.platform == "win32":

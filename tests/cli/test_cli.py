@@ -16,7 +16,7 @@ import eqsim
 from eqsim import randomize
 from eqsim._cli import main
 from eqsim._cli._rollout import RandomPolicy
-from eqsim._registry import Plugin
+from eqsim._discovery import Plugin
 from eqsim.wrappers import AutoReset, DomainRandomization, Episode
 
 
@@ -42,23 +42,28 @@ def run(capsys, *argv):
 def test_help(capsys):
     status, out, err = run(capsys)
     assert status == 0 and not err
-    assert all(command in out for command in ("list", "show", "rollout"))
+    assert all(command in out for command in ("list", "show", "rollout", "plugins"))
     status, out, _ = run(capsys, "rollout", "--help")
     assert status == 0 and "--num-envs" in out and "--randomize" in out
 
 
 def test_list(capsys, monkeypatch):
-    """What is broken is named, and hides nothing."""
-    broken = Plugin("broken", "no_such_module:Env", "third-party", "1.2")
-    monkeypatch.setitem(eqsim.ENVS.plugins(), "broken", broken)
+    """Other packages are named, and not imported for it."""
+    plugins = eqsim.ENVS.plugins()
+    foreign = Plugin("far", "no_such_module:Env", "third-party", "1.2", "Far away.")
+    odd = Plugin("odd", "no such: target", "odd-one", "0.1")
+    monkeypatch.setitem(plugins, "far", foreign)
+    monkeypatch.setitem(plugins, "odd", odd)
+    monkeypatch.setattr(eqsim.ENVS, "_errors", {})
     status, out, err = run(capsys, "list")
     assert status == 0
     for name in (*eqsim.ENVS.names(), *eqsim.PIPELINES.names(), *randomize.presets()):
         assert name in out
-    assert "third-party" in out and "broken, see below" in out
-    assert "'broken'" in err and "third-party 1.2" in err and "no_such_module" in err
-    status, _, err = run(capsys, "show", "broken")
-    assert status == 1 and "third-party 1.2" in err
+    assert "far third-party Far away." in out
+    assert "odd odd-one broken, see below" in out and "no such: target" in err
+    assert "no_such_module" not in err
+    status, _, err = run(capsys, "show", "far")
+    assert status == 1 and "third-party 1.2" in err and "no_such_module" in err
 
 
 def test_show(capsys, rail):
@@ -101,6 +106,12 @@ WRONG = {
     "rollout fast --num-envs x": "--num-envs",
     "rollout": "ENV",
     "roll": "roll",
+    "plugins lst": "lst",
+    "plugins list --timeout 0": "`--timeout` is 0.0",
+    "plugins show antt": "no plugin 'antt'. Did you mean 'ant'",
+    "plugins show ant --kind pipeline": "no pipeline 'ant'",
+    "plugins check ant --kind robot": "robot",
+    "plugins new my-robot": "--kind",
 }
 
 

@@ -140,7 +140,7 @@ def test_presets(name):
 def test_presets_are_felt(name):
     """A preset of one thing changes how the robot moves."""
     env, key = eqsim.make(name), jr.key(0)
-    actions = jr.uniform(jr.key(1), (40, env.sys.nu), minval=-1.0)
+    actions = jr.uniform(jr.key(1), (120, env.sys.nu), minval=-1.0)
 
     @eqx.filter_jit
     def motion(sys):
@@ -150,7 +150,7 @@ def test_presets_are_felt(name):
 
     usual = motion(env.sys)
     for preset, change in randomize.presets(name).items():
-        # In 40 steps the arm of the pusher does not reach what it is to push.
+        # In so few steps the arm of the pusher does not reach what it is to push.
         if (name, preset) != ("pusher", "friction"):
             new = motion(change(jr.key(2), env.sys))
             assert jnp.max(jnp.abs(new - usual)) > 1e-6, preset

@@ -173,6 +173,7 @@ def test_without_opengl():
     """Says so, and how to get it."""
     for library, words in (
         ("off", ("forbids",)),
+        ("elg", ("no library", "egl, osmesa")),
         ("glfw", ("MUJOCO_GL=egl", "osmesa")),
     ):
         environment = {k: v for k, v in os.environ.items() if "DISPLAY" not in k}

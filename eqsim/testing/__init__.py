@@ -1,0 +1,25 @@
+"""The conformance kit: whether an environment, a pipeline or an agent keeps what its kind
+promises."""
+
+from . import probes as probes
+from ._agent import agent_checks as agent_checks, check_agent as check_agent
+from ._check import (
+    Check as Check,
+    ConformanceError as ConformanceError,
+    NotApplicable as NotApplicable,
+    Outcome as Outcome,
+    outcomes as outcomes,
+    Report as Report,
+    Status as Status,
+)
+from ._compare import Comparison as Comparison, tree_allclose as tree_allclose
+from ._env import check_env as check_env, env_checks as env_checks
+from ._gradients import check_gradients as check_gradients
+from ._parametrize import (
+    checks_of as checks_of,
+    parametrize_with_checks as parametrize_with_checks,
+)
+from ._pipeline import (
+    check_pipeline as check_pipeline,
+    pipeline_checks as pipeline_checks,
+)

@@ -1,0 +1,198 @@
+"""Derivatives that are right: two modes, and central differences."""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+
+from ._compare import leaf_name
+
+
+def check_gradients(
+    fn: Callable,
+    *args: Any,
+    order: int = 1,
+    eps: float = 1e-6,
+    rtol: float = 1e-5,
+    atol: float = 1e-7,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Asserts that forward mode, reverse mode and central differences agree.
+
+    Every floating-point array in `args` is moved on its own along a random direction,
+    by `eps` times the largest number in it (or `eps` where all are zero), so a wrong
+    derivative cannot hide behind a larger one. Double precision is required.
+
+    **Arguments:**
+
+    - `fn`: takes and returns trees; only floating-point arrays in them are looked at.
+    - `order`: 2 also checks the derivatives of both the forward and the reverse mode.
+    - `eps`: half of the distance between the points of a central difference.
+    - `rtol`, `atol`: relative to, and added to, the largest entry of an output array.
+    - `seed`: of the directions.
+
+    **Returns:** the largest derivative found for each array, by name, so that a test
+    can assert that none is zero where it should not be.
+
+    **Raises:** `AssertionError` naming the array whose derivative is wrong; `TypeError`
+    if an array is not in double precision.
+    """
+    function = Function.of(fn, *args)
+    largest = compare(function, eps=eps, rtol=rtol, atol=atol, seed=seed)
+    if order > 1:
+        rng = np.random.default_rng(seed)
+        cotangents = [_direction(rng, y, 1.0) for y in function.value(function.leaves)]
+        ones = [_direction(rng, x, 1.0) for x in function.leaves]
+        options: dict[str, Any] = dict(order=order - 1, seed=seed + 1)
+        options |= dict(eps=eps, rtol=rtol, atol=atol)
+        check_gradients(
+            lambda *xs: function.push(list(xs), ones), *function.leaves, **options
+        )
+        check_gradients(
+            lambda *xs: function.pull(list(xs), cotangents), *function.leaves, **options
+        )
+    return largest
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of floating-point arrays, and its derivatives; equal functions of
+    arguments of one structure share what is compiled.
+
+    - `leaves`, `names`: the arrays, and where each one is in the arguments.
+    - `value`, `push`, `pull`: the arrays that come out, forward and reverse mode, as
+        functions of such lists of arrays, and of tangents or cotangents.
+    """
+
+    fn: Callable
+    leaves: list[jax.Array]
+    names: list[str]
+    value: Callable
+    push: Callable
+    pull: Callable
+
+    @staticmethod
+    def of(fn: Callable, *args: Any) -> "Function":
+        """The function, at some arguments."""
+        paths, structure = jtu.tree_flatten_with_path(_to_jax(args))
+        names, leaves = zip(*((leaf_name(path), x) for path, x in paths), strict=True)
+        kinds = tuple(_kind(x) for x in leaves)
+        pick = lambda kind: [x for x, k in zip(leaves, kinds, strict=True) if k == kind]
+        statics, fixed = tuple(pick("static")), pick("array")
+        try:
+            programs = _programs(fn, structure, kinds, statics)
+        except TypeError:  # Something in it cannot be hashed.
+            programs = _programs.__wrapped__(fn, structure, kinds, statics)
+        with_fixed = [ft.partial(program, fixed) for program in programs]
+        where = [name for name, kind in zip(names, kinds) if kind == "moving"]
+        return Function(fn, pick("moving"), where, *with_fixed)
+
+    def at(self, *args: Any) -> "Function":
+        """The same programs at other arguments."""
+        return Function.of(self.fn, *args)
+
+
+def _kind(leaf: Any) -> str:
+    if eqx.is_inexact_array(leaf):
+        return "moving"
+    return "array" if eqx.is_array(leaf) else "static"
+
+
+@ft.lru_cache(maxsize=8)
+def _programs(fn, structure, kinds, statics) -> tuple[Callable, Callable, Callable]:
+    def value(fixed, moving):
+        rest = {
+            "moving": iter(moving),
+            "array": iter(fixed),
+            "static": iter(statics),
+        }
+        args = jtu.tree_unflatten(structure, [next(rest[kind]) for kind in kinds])
+        return jtu.tree_leaves(eqx.filter(fn(*args), eqx.is_inexact_array))
+
+    def push(fixed, moving, tangents):
+        return jax.jvp(lambda x: value(fixed, x), (moving,), (tangents,))[1]
+
+    def pull(fixed, moving, cotangents):
+        return jax.vjp(lambda x: value(fixed, x), moving)[1](cotangents)[0]
+
+    return jax.jit(value), jax.jit(push), jax.jit(pull)
+
+
+def compare(
+    function: Function,
+    prefix: str = "",
+    *,
+    kinks: bool = False,
+    eps: float = 1e-6,
+    rtol: float = 1e-5,
+    atol: float = 1e-7,
+    seed: int = 0,
+) -> dict[str, float]:
+    """As `check_gradients`, of a function whose derivatives are compiled already.
+
+    **Arguments:**
+
+    - `prefix`: how the names of the arrays begin that are to be looked at.
+    - `kinks`: whether the function may bend sharply: a derivative between the two
+        one-sided ones is accepted, which for a smooth function is the same.
+    """
+    rng = np.random.default_rng(seed)
+    here, largest = function.value(function.leaves), {}
+    cotangents = [_direction(rng, y, 1.0) for y in here]
+    pulled = function.pull(function.leaves, cotangents)
+    for i, name in enumerate(function.names):
+        scale = float(np.max(np.abs(function.leaves[i]), initial=0.0)) or 1.0
+        tangents = [jnp.zeros_like(x) for x in function.leaves]
+        tangents[i] = _direction(rng, function.leaves[i], scale)
+        if not name.startswith(prefix):
+            continue
+        pushed = function.push(function.leaves, tangents)
+        plus, minus = (
+            function.value([x + s * t for x, t in zip(function.leaves, tangents)])
+            for s in (eps, -eps)
+        )
+        for k, (a, b, c) in enumerate(zip(pushed, plus, minus, strict=True)):
+            what = f"output {k} by {name}: forward mode against differences"
+            bend = np.abs(b - 2.0 * here[k] + c) / (2 * eps) if kinks else 0.0
+            _assert_close(what, a, (b - c) / (2 * eps), rtol, atol + bend)
+        forward = [np.sum(c * t) for c, t in zip(cotangents, pushed, strict=True)]
+        size = max((float(np.max(np.abs(t), initial=0.0)) for t in pushed), default=0.0)
+        reverse = np.sum(pulled[i] * tangents[i])
+        what = f"all outputs by {name}: reverse mode against forward mode"
+        _assert_close(what, reverse, np.sum(forward), rtol, atol + rtol * size)
+        largest[name] = size / scale
+    return largest
+
+
+def _to_jax(args: tuple) -> tuple:
+    # NumPy numbers become JAX arrays: annotations in signatures accept only these.
+    numbers = (float, np.floating, np.ndarray)
+    to_jax = lambda x: jnp.asarray(x) if isinstance(x, numbers) else x
+    args = jtu.tree_map(to_jax, args)
+    moving = jtu.tree_leaves(eqx.filter(args, eqx.is_inexact_array))
+    if any(x.dtype != jnp.float64 for x in moving):
+        raise TypeError("Finite differences need double precision in all arguments.")
+    return args
+
+
+def _direction(rng: np.random.Generator, like: jax.Array, scale: float) -> jax.Array:
+    return jnp.asarray(scale * rng.standard_normal(like.shape))
+
+
+def _assert_close(what: str, x: Any, y: Any, rtol: float, atol: Any) -> None:
+    x, y = np.asarray(x), np.asarray(y)
+    bound = np.broadcast_to(atol + rtol * np.max(np.abs(y), initial=0.0), x.shape)
+    error = np.abs(x - y)
+    if not np.all(error <= bound):  # also if one is NaN
+        excess = np.nan_to_num(error - bound, nan=np.inf)
+        at = tuple(int(i) for i in np.unravel_index(np.argmax(excess), error.shape))
+        raise AssertionError(
+            f"{what}\n  at {at}: {x[at]} against {y[at]}; the difference "
+            f"{error[at]:.3g} exceeds {bound[at]:.3g}"
+        )

@@ -1,0 +1,106 @@
+"""The same checks as tests of pytest."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .._agent import AbstractAgent
+from ..envs import AbstractEnv
+from ..pipelines import AbstractPipeline
+from ._agent import agent_checks
+from ._check import Check, expected_of, NotApplicable
+from ._env import env_checks
+from ._pipeline import pipeline_checks
+
+
+def checks_of(subject: Any) -> Iterator[Check]:
+    """The checks of an environment, a pipeline or an agent.
+
+    **Raises:** `TypeError` if it is none of these.
+    """
+    kinds = {
+        AbstractEnv: env_checks,
+        AbstractPipeline: pipeline_checks,
+        AbstractAgent: agent_checks,
+    }
+    for kind, checks in kinds.items():
+        if isinstance(subject, kind):
+            return checks(subject)
+    raise TypeError(
+        "An environment, a pipeline or an agent is expected, but got "
+        f"{subject!r}{'; call the class' if isinstance(subject, type) else ''}."
+    )
+
+
+def parametrize_with_checks(
+    objects: Sequence[Any],
+    expected_failures: Mapping[str, str] | Callable[[Any], Mapping[str, str]] = {},
+) -> Callable:
+    """A decorator that turns a test with an argument `check` into one test per check and
+    object.
+
+    Its name ends in `Ant-jit`. An expected failure becomes a strict `xfail`, and what is
+    not applicable is skipped with its reason. Needs pytest.
+
+    **Arguments:**
+
+    - `objects`: environments, pipelines, agents.
+    - `expected_failures`: reasons by name of check, or a function that gives them for an
+        object; besides what classes declare in `__eqsim_expected_failures__`.
+
+    **Raises:** `TypeError` if an object is of no kind that has checks; `ValueError` if
+    there is no check of a name.
+
+    !!! example
+
+        ```python
+        @parametrize_with_checks([eqsim.make("fast"), eqsim.make("ant")])
+        def test_conformance(check):
+            check.run()
+        ```
+    """
+    import pytest
+
+    names = collections.Counter(type(x).__name__ for x in objects)
+    seen: collections.Counter = collections.Counter()
+    parameters = []
+    for subject in objects:
+        name = type(subject).__name__
+        seen[name] += 1
+        label = name if names[name] == 1 else f"{name}{seen[name]}"
+        given = expected_failures
+        given = given(subject) if callable(given) else given
+        checks = tuple(checks_of(subject))
+        expected = expected_of(subject, checks, given)
+        for check in checks:
+            parameters.append(
+                pytest.param(
+                    skipping(check),
+                    id=f"{label}-{check.name}",
+                    marks=xfail_marks(check, expected),
+                )
+            )
+    return pytest.mark.parametrize("check", parameters)
+
+
+def xfail_marks(check: Check, expected: Mapping[str, str]) -> tuple:
+    """The mark of a check that is expected to fail, if it is."""
+    import pytest
+
+    if check.name not in expected:
+        return ()
+    return (pytest.mark.xfail(reason=expected[check.name], strict=True),)
+
+
+def skipping(check: Check) -> Check:
+    """A check that, where it is not applicable, skips the test that runs it."""
+    import pytest
+
+    def run() -> None:
+        try:
+            check.run()
+        except NotApplicable as reason:
+            pytest.skip(reason.reason)
+
+    return dataclasses.replace(check, function=run)

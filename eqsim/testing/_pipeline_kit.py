@@ -1,0 +1,198 @@
+"""What the checks of one pipeline share: small robots, programs and paths."""
+
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._loops import scan
+from ..io import load_mjcf
+from ..model import State, System
+from ..pipelines import AbstractPipeline, Generalized
+from ._check import NotApplicable
+from ._gradients import Function
+from ._tools import counted_jit, double_precision, in_precision
+
+
+STEPS = 128
+"""Of a simulation."""
+
+BOX = """
+<mujoco model="box">
+  <option timestep="0.005"/>
+  <worldbody>
+    <body name="box"><freejoint/><geom type="box" size=".1 .2 .3" mass="2"/></body>
+  </worldbody>
+</mujoco>"""
+PENDULUM = """
+<mujoco model="pendulum">
+  <option timestep="0.005"/>
+  <default><geom type="capsule" size=".03" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body name="upper"><joint axis="0 1 0"/><geom fromto="0 0 0 .5 0 0" mass="1"/>
+      <body name="lower" pos=".5 0 0"><joint axis="0 1 0"/>
+        <geom fromto="0 0 0 .4 0 0" mass=".5"/></body>
+    </body>
+  </worldbody>
+</mujoco>"""
+# The rod hangs from the middle of a ball, and touches nothing.
+BALL = """
+<mujoco model="ball">
+  <option timestep="0.005"/>
+  <worldbody>
+    <geom name="ground" type="plane" size="1 1 1" friction=".4"/>
+    <body name="ball" pos="0 0 .1"><freejoint/>
+      <geom name="ball" type="sphere" size=".1" mass="2" friction=".4"/>
+      <body name="rod"><joint name="hinge" axis="0 1 0" damping=".05"/>
+        <geom type="capsule" fromto="0 0 0 .05 .02 -.3" size=".02" mass=".3"
+          contype="0" conaffinity="0"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="hinge" gear="2"/></actuator>
+</mujoco>"""
+
+
+@counted_jit
+def init_state(pipeline, sys, q, qd):
+    """A state, compiled; all pipelines of one structure share it."""
+    return pipeline.init(sys, q, qd)
+
+
+@counted_jit
+def next_state(pipeline, sys, state, ctrl):
+    """A step, compiled."""
+    return pipeline.step(sys, state, ctrl)
+
+
+def _ball_step(q, qd, ctrl, sys, pipeline):
+    new = pipeline.step(sys, pipeline.init(sys, q, qd), ctrl)
+    return new.q, new.qd
+
+
+class PipelineKit:
+    """A pipeline, and what is computed with it when a check first asks for it; all in
+    double precision."""
+
+    def __init__(
+        self, pipeline: AbstractPipeline, build: Callable[[], Any] | None = None
+    ):
+        self.given, self.build = pipeline, build
+
+    @ft.cached_property
+    def pipeline(self) -> AbstractPipeline:
+        """In double precision."""
+        return in_precision(self.given, jnp.float64)
+
+    @ft.cached_property
+    def box(self) -> System:
+        """A body that floats."""
+        return self._accepted(BOX)
+
+    @ft.cached_property
+    def pendulum(self) -> System:
+        """Two links on hinges."""
+        return self._accepted(PENDULUM)
+
+    @ft.cached_property
+    def ball(self) -> System:
+        """A ball on the ground, with a rod that a motor moves."""
+        return self._accepted(BALL)
+
+    def _accepted(self, text: str) -> System:
+        sys = in_precision(load_mjcf(text), jnp.float64)
+        try:
+            eqx.filter_eval_shape(self.pipeline.init, sys)
+        except ValueError as error:
+            raise NotApplicable(f"it refuses such a robot: {error}") from error
+        return sys
+
+    def simulate(self, sys: System, state: State) -> State:
+        """The states of `STEPS` steps without control, stacked; the first one is not
+        among them."""
+        return _simulate(self.pipeline, sys, state)
+
+    def reference(self, sys: System, q: Array, qd: Array) -> State:
+        """The same by `Generalized`."""
+        exact = Generalized()
+        return _simulate(exact, sys, exact.init(sys, q, qd))
+
+    def start(self, sys: System, q: Any = None, qd: Any = None) -> State:
+        """A state at given numbers; by default at the reference and at rest."""
+        q = sys.joints.ref if q is None else jnp.asarray(q, float)
+        qd = jnp.zeros(sys.nv) if qd is None else jnp.asarray(qd, float)
+        return init_state(self.pipeline, sys, q, qd)
+
+    @ft.cached_property
+    def settled(self) -> State:
+        """The states of a ball that falls to the ground, and comes to rest."""
+        q = self.ball.joints.ref.at[2].add(0.01)
+        return self.simulate(self.ball, self.start(self.ball, q))
+
+    @ft.cached_property
+    def places(self) -> dict[str, tuple[Array, Array, Array]]:
+        """Coordinates, velocities and controls of the ball: in the air at the reference,
+        in the air, sliding on the ground, and resting on it."""
+        ref, rng = self.ball.joints.ref, np.random.default_rng(0)
+        quat = np.array([0.9, 0.1, -0.3, 0.3])
+        turned = ref.at[3:7].set(jnp.asarray(quat / np.linalg.norm(quat)))
+        turned = turned.at[7].set(0.4)
+        moving = jnp.asarray(0.5 * rng.normal(size=self.ball.nv))
+        sliding = jnp.asarray([2.0, 0.8, -0.1, 0.3, 0.5, -0.2, 0.6])
+        none, some = jnp.zeros(1), jnp.asarray([0.7])
+        last = jax.tree.map(lambda x: x[-1], self.settled)
+        return {
+            "at the reference": (ref.at[2].set(0.5), jnp.zeros(self.ball.nv), some),
+            "in the air": (turned.at[2].set(0.5), moving, some),
+            "sliding": (turned.at[2].set(0.0999), sliding, some),
+            "resting": (last.q, last.qd, none),
+        }
+
+    @ft.cached_property
+    def derivatives(self) -> dict[str, Function]:
+        """A step of the ball as a function of coordinates, velocities, control and the
+        robot, and its derivatives, at each place."""
+        places, rest = dict(self.places), (self.ball, self.pipeline)
+        function = Function.of(_ball_step, *places["in the air"], *rest)
+        return {name: function.at(*place, *rest) for name, place in places.items()}
+
+
+def with_dt(sys: System, share: float) -> System:
+    """The robot with another time step."""
+    return eqx.tree_at(lambda s: s.dt, sys, sys.dt * share)
+
+
+def without_gravity(sys: System) -> System:
+    """The robot where nothing falls."""
+    return eqx.tree_at(lambda s: s.gravity, sys, jnp.zeros_like(sys.gravity))
+
+
+def double(law: Callable[[PipelineKit], None]) -> Callable[[PipelineKit], None]:
+    """A law that is checked in double precision."""
+
+    @ft.wraps(law)
+    def checked(kit: PipelineKit) -> None:
+        with double_precision():
+            law(kit)
+
+    return checked
+
+
+@eqx.filter_jit
+def _simulate(pipeline: AbstractPipeline, sys: System, state: State) -> State:
+    ctrl = jnp.zeros(sys.nu, state.q.dtype)
+
+    def step(state, _):
+        new = pipeline.step(sys, state, ctrl)
+        return new, new
+
+    return scan(step, state, length=STEPS)[1]
+
+
+def norm(x: Any) -> float:
+    """Of all entries."""
+    return float(np.linalg.norm(np.asarray(x)))

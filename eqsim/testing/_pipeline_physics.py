@@ -1,0 +1,177 @@
+"""Checks of what pipelines compute: laws of physics."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..dynamics import kinetic_energy, momentum, potential_energy
+from ..kinematics import difference
+from ..model import System
+from ..pipelines import contact_wrenches
+from ._pipeline_kit import norm, PipelineKit, STEPS, with_dt, without_gravity
+from ._tools import require
+
+
+def free_fall(kit: PipelineKit) -> None:
+    """A free body falls by half of g t^2, but for an error of the order of the time step.
+
+    Apply gravity once per step, to velocities before positions or with both exact.
+    """
+    sys, start = kit.box, jnp.asarray([1.0, 0.0, 2.0, 0.0, 0.0, 0.0])
+    half = STEPS // 2
+    coarse = kit.simulate(sys, kit.start(sys, qd=start))
+    fine_sys = with_dt(sys, 0.5)
+    fine = kit.simulate(fine_sys, kit.start(fine_sys, qd=start))
+    time = half * float(sys.dt)
+    velocity = np.asarray(start[:3] + time * sys.gravity)
+    place = np.asarray(start[:3] * time + 0.5 * time**2 * sys.gravity)
+    for name, state, k in (("dt", coarse, half - 1), ("dt / 2", fine, STEPS - 1)):
+        gone = norm(state.qd[k, :3] - velocity) / norm(velocity)
+        require(
+            gone < 1e-6, f"with {name}, velocities are {gone:.1e} off after {time} s"
+        )
+    first = norm(coarse.q[half - 1, :3] - place)
+    second = norm(fine.q[-1, :3] - place)
+    most = norm(sys.gravity) * time * float(sys.dt)
+    require(
+        first <= most and second <= 0.6 * first + 1e-9,
+        f"places are {first:.2e} m off after {time} s, and {second:.2e} m with half of "
+        f"the time step; at most {most:.1e} m, and half of it, are expected",
+    )
+
+
+def linear_momentum(kit: PipelineKit) -> None:
+    """A body on which nothing acts keeps its linear momentum.
+
+    Forces inside of a robot must come in pairs that are equal and opposite.
+    """
+    first, last = _momenta(kit)
+    lost = np.max(np.linalg.norm(last[:, 3:] - first[3:], axis=1)) / norm(first[3:])
+    require(lost < 1e-6, f"a share of {lost:.1e} is lost or won")
+
+
+def angular_momentum(kit: PipelineKit) -> None:
+    """A body on which nothing acts keeps its angular momentum, but for an error of the
+    order of the time step.
+
+    Look at gyroscopic terms, and at the frames of angular velocity and inertia.
+    """
+    first, last = _momenta(kit)
+    lost = np.max(np.linalg.norm(last[:, :3] - first[:3], axis=1)) / norm(first[:3])
+    require(lost < 0.01, f"a share of {lost:.1e} is lost or won, of at most 0.01")
+
+
+def _momenta(kit: PipelineKit) -> tuple[np.ndarray, np.ndarray]:
+    sys, start, path = _spinning(kit, 1.0)
+    found = jax.vmap(lambda q, qd: momentum(sys, q, qd))(path.q, path.qd)
+    return np.asarray(momentum(sys, start.q, start.qd)), np.asarray(found)
+
+
+def _spinning(kit: PipelineKit, share: float):
+    sys = with_dt(without_gravity(kit.box), share)
+    qd = jnp.asarray([0.5, -0.3, 0.2, 0.4, 2.0, -1.0])
+    start = kit.start(sys, qd=qd)
+    return sys, start, kit.simulate(sys, start)
+
+
+def _swinging(kit: PipelineKit, share: float):
+    sys = with_dt(kit.pendulum, share)
+    start = kit.start(sys, jnp.asarray([0.4, 0.5]), jnp.asarray([0.0, 1.0]))
+    return sys, start, kit.simulate(sys, start)
+
+
+def energy(kit: PipelineKit) -> None:
+    """A pendulum keeps its energy, but for an error of the order of the time step.
+
+    Look at bias forces, and at the order in which places and velocities are integrated.
+    """
+    sys, start, path = _swinging(kit, 1.0)
+    kinetic = lambda q, qd: kinetic_energy(sys, q, qd)
+    total = lambda q, qd: kinetic(q, qd) + potential_energy(sys, q)
+    moved = np.max(np.asarray(jax.vmap(kinetic)(path.q, path.qd)))
+    now = np.asarray(jax.vmap(total)(path.q, path.qd))
+    lost = np.max(np.abs(now - float(total(start.q, start.qd)))) / moved
+    require(
+        lost < 0.05,
+        f"in {STEPS} steps energy is {lost:.1%} off, of the largest kinetic energy; at "
+        "most 5 % are expected",
+    )
+
+
+def contact(kit: PipelineKit) -> None:
+    """A ball that falls to the ground comes to rest there, and sinks in by less than a
+    twentieth of its radius.
+
+    Look at how deep contacts may get, and at the friction that keeps the ball in place.
+    """
+    heights, radius = np.asarray(kit.settled.q[:, 2]), float(kit.ball.geoms.size[1, 0])
+    depth = (radius - float(np.min(heights))) / radius
+    require(depth < 0.05, f"the ball sinks in by {depth:.1%} of its radius")
+    end, speed = float(heights[-1]), norm(kit.settled.qd[-1, :3])
+    require(
+        abs(end - radius) < 0.03 * radius and speed < 0.05,
+        f"in the end the center of the ball is at {end} m, of {radius} m, and moves with "
+        f"{speed:.2g} m/s",
+    )
+
+
+@eqx.filter_jit
+def _carried(pipeline, sys, state):
+    none = jnp.zeros(sys.nu)
+    found = pipeline.contacts(sys, state, none)
+    wrench = contact_wrenches(sys, state.q, found)
+    return wrench, pipeline.constraint_forces(sys, state, none)
+
+
+def forces(kit: PipelineKit) -> None:
+    """`contacts` and `constraint_forces` carry the weight of a ball that rests.
+
+    Report the forces that the step applies, averaged over its substeps.
+    """
+    sys = kit.ball
+    state = jax.tree.map(lambda x: x[-1], kit.settled)
+    wrench, constraint = _carried(kit.pipeline, sys, state)
+    weight = -float(sys.gravity[2] * jnp.sum(sys.links.mass))
+    found = {
+        "contacts": float(jnp.sum(wrench[:, 5])),
+        "constraint_forces": float(constraint[2]),
+    }
+    for name, value in found.items():
+        good = abs(value - weight) < 0.02 * weight
+        require(good, f"`{name}` carries {value:.4g} N of {weight:.4g} N")
+
+
+def coordinates(kit: PipelineKit) -> None:
+    """`q` and `qd` mean what they mean in `Generalized`, to which shorter steps lead.
+
+    Free joints: velocity in world axes, angular velocity in body axes; quaternions
+    scalar first.
+    """
+    for name, run in (("box", _spinning), ("pendulum", _swinging)):
+        exact, start, _ = run(kit, 0.125)
+        reference = kit.reference(exact, start.q, start.qd)
+        twice = with_dt(exact, 2.0)
+        rough = kit.reference(twice, start.q, start.qd)
+        at = STEPS // 8
+        error = {}
+        for share, k in ((1.0, at - 1), (0.5, 2 * at - 1)):
+            _, _, path = run(kit, share)
+            near = _change(exact, reference, STEPS - 1, path, k)
+            far = _change(exact, rough, STEPS // 2 - 1, path, k)
+            # Euler's error is of first order: two step sizes remove it.
+            error[share] = norm(2.0 * near - far)
+        gone = norm(_change(exact, start, None, reference, STEPS - 1))
+        few, many = error[1.0] / gone, error[0.5] / gone
+        require(
+            few < 0.1 and many < 0.75 * few + 1e-5,
+            f"the {name} is {few:.2%} of its way off, and {many:.2%} with half of the "
+            "time step; at most 10 %, and half of it, are expected",
+        )
+
+
+def _change(sys: System, start, k: int | None, end, last: int) -> np.ndarray:
+    """From one state to another, in tangent coordinates."""
+    q, qd = (start.q, start.qd) if k is None else (start.q[k], start.qd[k])
+    turned = difference(sys, q, end.q[last])
+    return np.concatenate([turned, end.qd[last] - qd])

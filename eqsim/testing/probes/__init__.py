@@ -1,0 +1,11 @@
+"""Environments so simple that one knows what an agent must learn, each of which needs one
+thing more than the one before."""
+
+from ._probe import Probe as Probe, ProbeState as ProbeState
+from ._probes import (
+    action_reward as action_reward,
+    constant_reward as constant_reward,
+    delayed_reward as delayed_reward,
+    observed_action_reward as observed_action_reward,
+    observed_reward as observed_reward,
+)

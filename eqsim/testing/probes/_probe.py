@@ -1,0 +1,186 @@
+"""One environment that all probes are made of, so that they share what is compiled."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ...envs import (
+    AbstractEnv,
+    check_action,
+    reset_options,
+    ResetOptions,
+    Timestep,
+)
+from ...io import load_mjcf
+from ...model import check_state, State, System
+from ...model._fields import as_array
+from ...pipelines import AbstractPipeline, Generalized
+
+
+_SLIDER = """
+<mujoco model="probe">
+  <option gravity="0 0 0" timestep="1"/>
+  <worldbody>
+    <body name="slider"><joint name="slide" type="slide" axis="1 0 0"/>
+      <geom type="sphere" size=".1" mass="1" contype="0" conaffinity="0"/></body>
+  </worldbody>
+  <actuator>
+    <motor name="motor" joint="slide" ctrllimited="true" ctrlrange="-1 1"/>
+  </actuator>
+</mujoco>"""
+
+
+def _slider(sys: System | None) -> System:
+    return load_mjcf(_SLIDER) if sys is None else sys
+
+
+def _generalized(pipeline: AbstractPipeline | None) -> AbstractPipeline:
+    return Generalized() if pipeline is None else pipeline
+
+
+class ProbeState(eqx.Module):
+    """`physics`: of the slider, which stands at the context; `time`: steps since the
+    episode began; `key`: of the contexts to come."""
+
+    physics: State
+    time: Int[Array, ""]
+    key: PRNGKeyArray
+
+
+class Probe(AbstractEnv):
+    r"""A context $c$ that is $-1$ or $1$, an action $u$ between $-1$ and $1$, and at the end
+    of the episode, after `length` steps, the reward
+
+    $$r = b + s\,c - w\,(u - g - f\,c)^2$$
+
+    whose terms are `constant`, `seen` and `match`; before the end it is zero. Observed
+    are the context and the number of steps since the episode began. Nothing is
+    simulated.
+
+    After an end the next episode begins by itself, with another context, so that an
+    agent may put an `AutoReset` around it or not.
+
+    **Arguments:**
+
+    - `constant`, `seen`, `weight`, `goal`, `follow`: $b$, $s$, $w$, $g$, $f$.
+    - `length`: steps of an episode.
+    - `sys`, `pipeline`: a slider, and physics that is not used.
+
+    ??? cite "Reference"
+        Jones, *Debugging reinforcement learning systems*, 2021: probe environments.
+    """
+
+    constant: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    seen: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    weight: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    goal: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    follow: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    length: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+    sys: System = eqx.field(converter=_slider, default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=_generalized, default=None)
+
+    __eqsim_expected_failures__ = {"mass": "nothing is simulated"}
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.sys.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.sys.actuators.ctrl_range
+
+    def physics(self, state: ProbeState) -> State:
+        return state.physics
+
+    def best_action(self, obs: Float[Array, "2"]) -> Float[Array, " nu"]:
+        """The action that is rewarded most: $g + f c$."""
+        return (self.goal + self.follow * obs[0])[None]
+
+    def value(
+        self, obs: Float[Array, "2"], discount: Float[Array, ""] | float
+    ) -> Float[Array, ""]:
+        r"""The value of what is observed, if the best action follows:
+        $\gamma^{n} (b + s\,c)$, with $n$ steps to go after the next one.
+
+        **Arguments:**
+
+        - `obs`: an observation.
+        - `discount`: $\gamma$.
+        """
+        left = self.length - 1.0 - obs[1]
+        return jnp.asarray(discount, left.dtype) ** left * self._best(obs[0])
+
+    def mean_reward(self, policy: Any) -> Float[Array, ""]:
+        """The mean reward at the end of an episode, over both contexts.
+
+        **Arguments:**
+
+        - `policy`: `obs -> action`, for one observation; no batch.
+        """
+        time = self.length - 1.0
+        contexts = (-jnp.ones_like(time), jnp.ones_like(time))
+        found = [self._terms(c, policy(jnp.stack([c, time]))) for c in contexts]
+        total = [jnp.sum(jnp.stack(list(terms.values()))) for terms in found]
+        return jnp.mean(jnp.stack(total))
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[ProbeState, Timestep]:
+        options = reset_options(options)
+        if options.sys is not None or options.context is not None:
+            raise ValueError(
+                "A probe has one robot: pass neither `sys` nor `context` to `reset`."
+            )
+        check_state(self.sys, options.q, options.qd)
+        key, draw = jr.split(key)
+        q = self._draw(draw) if options.q is None else options.q
+        qd = jnp.zeros_like(q) if options.qd is None else options.qd
+        state = ProbeState(State(q, qd, q[:0]), jnp.zeros((), jnp.int32), key)
+        none = jnp.zeros_like(q[0])
+        terms = {name: none for name in ("constant", "seen", "match")}
+        return state, self._report(state, terms, False, True)
+
+    def step(
+        self, state: ProbeState, action: Float[Array, " nu"]
+    ) -> tuple[ProbeState, Timestep]:
+        check_action(self, action)
+        time = state.time + 1
+        end = time.astype(self.length.dtype) >= self.length
+        terms = self._terms(state.physics.q[0], action)
+        terms = {k: jnp.where(end, x, jnp.zeros_like(x)) for k, x in terms.items()}
+        key, draw = jr.split(state.key)
+        q = jnp.where(end, self._draw(draw), state.physics.q)
+        physics = State(q, state.physics.qd, state.physics.act)
+        new = ProbeState(physics, jnp.where(end, jnp.zeros_like(time), time), key)
+        return new, self._report(new, terms, end, False)
+
+    def _draw(self, key: PRNGKeyArray) -> Float[Array, "1"]:
+        return jr.rademacher(key, (1,), self.constant.dtype)
+
+    def _best(self, context: Float[Array, ""]) -> Float[Array, ""]:
+        return self.constant + self.seen * context
+
+    def _terms(self, context, action) -> dict[str, Float[Array, ""]]:
+        miss = action[0] - self.goal - self.follow * context
+        return {
+            "constant": self.constant,
+            "seen": self.seen * context,
+            "match": -self.weight * miss**2,
+        }
+
+    def _report(self, state: ProbeState, terms, end, first) -> Timestep:
+        time = state.time.astype(self.constant.dtype)
+        return Timestep(
+            jnp.stack([state.physics.q[0], time]),
+            terms["constant"] + terms["seen"] + terms["match"],
+            jnp.full((), end, bool),
+            jnp.zeros((), bool),
+            terms,
+            jnp.full((), first, bool),
+        )

@@ -1,0 +1,22 @@
+"""Environments of eqsim for other JAX libraries, and theirs for eqsim."""
+
+from ._brax import (
+    from_brax as from_brax,
+    from_playground as from_playground,
+    to_brax as to_brax,
+)
+from ._dm_env import to_dm_env as to_dm_env
+from ._foreign import (
+    AbstractLibrary as AbstractLibrary,
+    Foreign as Foreign,
+    ForeignState as ForeignState,
+    NoPhysics as NoPhysics,
+)
+from ._from_gymnax import from_gymnax as from_gymnax
+from ._to_gymnax import (
+    Box as Box,
+    GymnaxEnv as GymnaxEnv,
+    GymnaxParams as GymnaxParams,
+    GymnaxState as GymnaxState,
+    to_gymnax as to_gymnax,
+)

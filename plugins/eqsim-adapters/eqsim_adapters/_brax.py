@@ -1,0 +1,131 @@
+"""Brax and MuJoCo Playground, whose environments are used in the same way."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from eqsim import AbstractEnv, System
+
+from ._foreign import AbstractLibrary, Foreign, foreign, Found
+
+
+def to_brax(env: AbstractEnv) -> Any:
+    """An environment of eqsim as a `brax.envs.Env`, for instance for `brax.training`.
+
+    The pipeline state is the state of `env`, metrics are the terms of the reward. Brax
+    has no mark of its own for what a task cuts off, so leave time limits to Brax, which
+    calls them `episode_length`, and reset to it as well.
+
+    Brax's domain randomization works: `randomization_fn` gets `env.sys`, and returns a
+    batch of them and their axes.
+
+    **Raises:** `ImportError` without Brax; `ValueError` if `env` resets itself.
+    """
+    try:
+        from ._brax_env import BraxEnv
+    except ImportError as error:
+        raise ImportError(
+            "`to_brax` needs Brax. Run `pip install 'eqsim-adapters[brax]'`."
+        ) from error
+    return BraxEnv(env)
+
+
+def from_brax(
+    env: Any,
+    *,
+    obs: str | None = None,
+    sys: System | None = None,
+    dt: float | None = None,
+) -> Foreign:
+    """A `brax.envs.Env` as an environment of eqsim; see `Foreign` for what it has not.
+
+    Actions are between -1 and 1, as Brax has them. `info["truncation"]` of Brax's own
+    time limit, if `env` has one, becomes `truncated`; `eqsim.Episode` is another.
+
+    **Arguments:**
+
+    - `env`: without wrappers that batch or reset.
+    - `obs`: which observation, if they are a dictionary.
+    - `sys`: a description of its robot, with `sys.dt` equal to `env.dt`. Coordinates and
+        velocities are then `pipeline_state.q` and `pipeline_state.qd`.
+    - `dt`: duration of a control step, s; by default `env.dt`, which environments
+        without physics do not have.
+
+    **Raises:** `ValueError` if `env` is a batch or resets itself, observations are a
+    dictionary and `obs` is none of its names, or `sys` does not fit.
+    """
+    library = _Brax("Brax", env, obs, "pipeline_state", "q", "qd")
+    return _made(library, env, sys, float(env.dt) if dt is None else dt)
+
+
+def from_playground(
+    env: Any, *, obs: str | None = None, sys: System | None = None
+) -> Foreign:
+    """An `MjxEnv` of MuJoCo Playground as an environment of eqsim; see `Foreign` for what
+    it has not.
+
+    **Arguments, raises:** as of `from_brax`; with `sys`, coordinates and velocities are
+    `data.qpos` and `data.qvel`. `obs` is `"state"` for most dictionaries.
+    """
+    library = _Brax("Playground", env, obs, "data", "qpos", "qvel")
+    return _made(library, env, sys, float(env.dt))
+
+
+def _made(library: "_Brax", env: Any, sys: System | None, dt: float) -> Foreign:
+    library.check()
+    bounds = np.tile([-1.0, 1.0], (env.action_size, 1))
+    return foreign(library, None, bounds, dt, sys)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Brax(AbstractLibrary):
+    """`data`, `q`, `qd`: where the robot is found in a state."""
+
+    name: str
+    env: Any
+    obs: str | None
+    data: str
+    q: str
+    qd: str
+
+    def reset(self, params: Any, key: Any) -> Found:
+        return self._found(self.env.reset(jr.key_data(key)))
+
+    def step(self, params: Any, inner: Any, action: Any, key: Any) -> Found:
+        return self._found(self.env.step(inner, action))
+
+    def coordinates(self, inner: Any) -> tuple[Any, Any]:
+        data = vars(inner)[self.data]
+        # Not `vars`: in one pipeline of Brax they are fields, in another properties.
+        return getattr(data, self.q), getattr(data, self.qd)
+
+    def check(self) -> None:
+        """Raises `ValueError` for what can not be an environment of eqsim."""
+        state = jax.eval_shape(self.env.reset, jax.random.PRNGKey(0))
+        for name in state.info:
+            if name.endswith("first_obs"):
+                raise ValueError(
+                    f"This environment of {self.name} resets itself. Pass it without that "
+                    "wrapper; `eqsim.AutoReset` does it, with a new start each time."
+                )
+        known = sorted(state.obs) if isinstance(state.obs, Mapping) else None
+        if known is None and self.obs is not None:
+            raise ValueError(
+                f"`obs` is {self.obs!r}, but observations are an array: leave it out."
+            )
+        if known is not None and self.obs not in known:
+            raise ValueError(
+                f"`obs` is {self.obs!r}, but observations are a dictionary: choose one of "
+                f"{', '.join(known)}."
+            )
+
+    def _found(self, state: Any) -> Found:
+        obs = state.obs if self.obs is None else state.obs[self.obs]
+        truncated = jnp.asarray(state.info.get("truncation", 0.0), float) > 0
+        terminated = (jnp.asarray(state.done, float) > 0) & ~truncated
+        return Found(state, obs, state.reward, terminated, truncated)

@@ -1,0 +1,75 @@
+"""Imported by `to_brax` only, as it needs Brax."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from brax.envs.base import Env, State
+
+from eqsim import AbstractEnv, System, Timestep
+
+from ._checks import check_no_reset
+
+
+class BraxEnv(Env):
+    """An environment of eqsim for Brax, see `to_brax`."""
+
+    def __init__(self, env: AbstractEnv):
+        check_no_reset(env, "Brax")
+        self.eqsim_env = env
+
+    @property
+    def sys(self) -> System:
+        """The robot. Brax's domain randomization sets another one for a while."""
+        return self.eqsim_env.sys
+
+    @sys.setter
+    def sys(self, sys: System) -> None:
+        self.eqsim_env = eqx.tree_at(lambda env: env.sys, self.eqsim_env, sys)
+
+    @property
+    def dt(self) -> jax.Array:
+        """Duration of a control step, s."""
+        return self.eqsim_env.dt
+
+    @property
+    def observation_size(self) -> int:
+        """Length of an observation."""
+        _, timestep = eqx.filter_eval_shape(self.eqsim_env.reset, jr.key(0))
+        return timestep.obs.shape[-1]
+
+    @property
+    def action_size(self) -> int:
+        """Length of an action."""
+        return self.eqsim_env.sys.nu
+
+    @property
+    def backend(self) -> str:
+        """Which physics: eqsim's."""
+        return "eqsim"
+
+    def reset(self, rng: jax.Array) -> State:
+        """A random first state; `rng` is a key of either kind."""
+        typed = jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
+        inner, timestep = self.eqsim_env.reset(rng if typed else jr.wrap_key_data(rng))
+        return self._state(inner, timestep, {}, {})
+
+    def step(self, state: State, action: jax.Array) -> State:
+        """One control step; `info`, and metrics of others, stay as they are."""
+        action = action.astype(self.eqsim_env.action_range.dtype)
+        inner, timestep = self.eqsim_env.step(state.pipeline_state, action)
+        return self._state(inner, timestep, state.metrics, state.info)
+
+    def _state(
+        self,
+        inner: Any,
+        timestep: Timestep,
+        metrics: dict[str, Any],
+        info: dict[str, Any],
+    ) -> State:
+        # Wrappers of Brax write into both dictionaries, and expect to find it again.
+        reward = timestep.reward
+        done, metrics = timestep.done.astype(reward.dtype), metrics | timestep.terms
+        return State(inner, timestep.obs, reward, done, metrics, dict(info))

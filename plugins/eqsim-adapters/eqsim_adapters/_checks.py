@@ -1,0 +1,12 @@
+from eqsim import AbstractEnv
+from eqsim.wrappers import AbstractWrapper, layers, Lifetime
+
+
+def check_no_reset(env: AbstractEnv, library: str) -> None:
+    """Raises `ValueError` if `env` holds what outlives episodes."""
+    for held in layers(env):
+        if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
+            raise ValueError(
+                f"`{type(held).__name__}` goes on over many episodes, but {library} begins "
+                "them itself. Leave it out."
+            )

@@ -1,0 +1,71 @@
+"""Imported by `to_dm_env` only, as it needs dm_env."""
+
+from typing import Any
+
+import dm_env
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from dm_env import specs
+
+import eqsim
+from eqsim import AbstractEnv
+
+from ._checks import check_no_reset
+
+
+class DmEnv(dm_env.Environment):
+    """An environment of eqsim for dm_env, see `to_dm_env`."""
+
+    def __init__(self, env: AbstractEnv, max_steps: int | None, seed: int):
+        check_no_reset(env, "dm_env")
+        self.eqsim_env = env if max_steps is None else eqsim.Episode(env, max_steps)
+        self._key, self._state, self._over = jr.key(seed), None, True
+        _, timestep = eqx.filter_eval_shape(env.reset, self._key)
+        self._obs, self._reward = timestep.obs, timestep.reward
+
+    def reset(self) -> dm_env.TimeStep:
+        """Begins an episode."""
+        self._key, key = jr.split(self._key)
+        self._state, timestep = _reset(self.eqsim_env, key)
+        self._over = False
+        return dm_env.restart(np.array(timestep.obs))
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """One control step, or the first of an episode if the last one is over.
+
+        **Raises:** `ValueError` if the action has a wrong shape or is not finite.
+        """
+        if self._over:
+            return self.reset()
+        spec = self.action_spec()
+        action = np.asarray(action, spec.dtype)
+        if action.shape != spec.shape or not np.all(np.isfinite(action)):
+            raise ValueError(
+                f"`action` is {action}: finite numbers of shape {spec.shape} are expected."
+            )
+        self._state, timestep = _step(self.eqsim_env, self._state, action)
+        timestep = jax.device_get(timestep)
+        args = np.array(timestep.reward)[()], np.array(timestep.obs)
+        self._over = bool(timestep.terminated | timestep.truncated)
+        if timestep.terminated:
+            return dm_env.termination(*args)
+        return dm_env.truncation(*args) if self._over else dm_env.transition(*args)
+
+    def observation_spec(self) -> specs.Array:  # type: ignore[override]
+        """Shape and type of observations."""
+        return specs.Array(self._obs.shape, self._obs.dtype, "observation")
+
+    def action_spec(self) -> specs.BoundedArray:  # type: ignore[override]
+        """Shape, type and bounds of actions."""
+        low, high = np.moveaxis(np.asarray(self.eqsim_env.action_range), -1, 0)
+        return specs.BoundedArray(low.shape, low.dtype, low, high, "action")
+
+    def reward_spec(self) -> specs.Array:
+        """Type of rewards."""
+        return specs.Array((), self._reward.dtype, "reward")
+
+
+_reset = eqx.filter_jit(lambda env, key: env.reset(key))
+_step = eqx.filter_jit(lambda env, state, action: env.step(state, action))

@@ -1,0 +1,234 @@
+"""Environments of other libraries, as ones of eqsim."""
+
+import abc
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractPipeline, ResetOptions, State, System, Timestep
+from eqsim.envs import check_action, reset_options
+
+from ._placeholder import check_robot, placeholder
+
+
+class Found(NamedTuple):
+    """What an environment of another library reports of a reset or a step.
+
+    - `inner`: its state, a PyTree of the same structure each time.
+    """
+
+    inner: Any
+    obs: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+
+
+class AbstractLibrary(abc.ABC):
+    """How an environment of another library is reset and stepped.
+
+    It is a static part of `Foreign`: it must be hashable, and equal to another one only
+    if both can stand for each other. Arrays that it holds are constants.
+    """
+
+    name: str
+
+    @abc.abstractmethod
+    def reset(self, params: Any, key: PRNGKeyArray) -> Found:
+        """A random first state."""
+
+    @abc.abstractmethod
+    def step(self, params: Any, inner: Any, action: Array, key: PRNGKeyArray) -> Found:
+        """One control step."""
+
+    def coordinates(self, inner: Any) -> tuple[Array, Array]:
+        """Coordinates and velocities of the robot in a state, as MuJoCo orders them.
+
+        **Raises:** `TypeError` if the library has no robot.
+        """
+        raise TypeError(
+            f"{self.name} has no robot, so that `sys` can not describe it: leave it out."
+        )
+
+
+class NoPhysics(AbstractPipeline):
+    """The place of a pipeline, where another library does the physics.
+
+    Every method raises `RuntimeError`.
+    """
+
+    library: str = eqx.field(static=True)
+
+    def _refuse(self) -> NoReturn:
+        raise RuntimeError(
+            f"The physics of this environment is that of {self.library}, and inside of it: "
+            "there is no pipeline of eqsim. Call `env.step`."
+        )
+
+    def init(self, sys, q=None, qd=None) -> State:
+        self._refuse()
+
+    def step(self, sys, state, ctrl, external=None) -> State:
+        self._refuse()
+
+    def contacts(self, sys, state, ctrl, external=None):
+        self._refuse()
+
+    def constraint_forces(self, sys, state, ctrl, external=None):
+        self._refuse()
+
+
+class ForeignState(eqx.Module):
+    """`inner`: the state of the other library. `key`: of what it draws in its steps."""
+
+    inner: Any
+    key: PRNGKeyArray
+
+
+class Foreign(AbstractEnv):
+    """An environment of another library. It is made by `from_brax`, `from_playground` or
+    `from_gymnax`.
+
+    `eqsim.rollout`, `Episode`, `AutoReset` and all wrappers that look at observations,
+    actions and rewards only work with it, as do agents.
+
+    It has no robot of eqsim, and does not pretend to have one:
+
+    - `sys` is a placeholder, from which the time step and the number and range of
+        actions are read: one mass of 1 kg on a rail, with as many motors as an action
+        has numbers. Nothing in it moves the environment, so that derivatives by it and
+        `DomainRandomization` are without effect.
+    - `physics(state)` is that mass at rest. So a rollout notices numbers that are not
+        finite in actions, observations and rewards only.
+    - `pipeline` is `NoPhysics`.
+
+    Where the other library has a robot, `sys` may describe it: then `physics(state)` are
+    its coordinates, in the convention of that library, and `eqsim.render` draws them.
+
+    The terms of the reward are one, `reward`; whatever else the library reports is in
+    `state.inner`.
+
+    **Arguments:**
+
+    - `library`: how it is reset and stepped.
+    - `params`: numbers that it reads; array leaves.
+    - `sys`, `pipeline`: see above.
+    - `robot`: whether `sys` describes its robot.
+    - `obs_dtype`: type of observations.
+    """
+
+    library: AbstractLibrary = eqx.field(static=True)
+    params: Any
+    sys: System  # type: ignore[override]
+    pipeline: AbstractPipeline  # type: ignore[override]
+    robot: bool = eqx.field(static=True)
+    obs_dtype: str = eqx.field(static=True)
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.sys.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        actuators = self.sys.actuators
+        limited = jnp.asarray(actuators.ctrl_limited, bool)[:, None]
+        endless = jnp.asarray([-jnp.inf, jnp.inf], actuators.ctrl_range.dtype)
+        return jnp.where(limited, actuators.ctrl_range, endless[None])
+
+    def physics(self, state: ForeignState) -> State:
+        dtype = self.sys.dt.dtype
+        rest = jnp.zeros(self.sys.nq, dtype), jnp.zeros(self.sys.nv, dtype)
+        q, qd = self.library.coordinates(state.inner) if self.robot else rest
+        return State(q.astype(dtype), qd.astype(dtype), jnp.zeros(self.sys.na, dtype))
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[ForeignState, Timestep]:
+        given = reset_options(options)
+        if jtu.tree_leaves(given):
+            raise ValueError(
+                f"Reset options are of no use here: {self.library.name} draws the start of "
+                "an episode itself. Leave them out."
+            )
+        key_reset, key = jr.split(key)
+        found = self.library.reset(self.params, key_reset)
+        state = ForeignState(jtu.tree_map(_strong, found.inner), key)
+        none = found._replace(reward=0.0, terminated=False, truncated=False)
+        return state, self._report(none, True)
+
+    def step(
+        self, state: ForeignState, action: Float[Array, " nu"]
+    ) -> tuple[ForeignState, Timestep]:
+        check_action(self, action)
+        key_step, key = jr.split(state.key)
+        # A library may write into the dictionaries of the state that it is given.
+        inner = jtu.tree_map(lambda x: x, state.inner)
+        found = self.library.step(self.params, inner, action, key_step)
+        new = jtu.tree_map(_as_before, found.inner, state.inner)
+        return ForeignState(new, key), self._report(found, False)
+
+    def _report(self, found: Found, first: bool) -> Timestep:
+        reward = jnp.asarray(found.reward, self.sys.dt.dtype)
+        return Timestep(
+            jnp.asarray(found.obs, self.obs_dtype),
+            reward,
+            jnp.asarray(found.terminated, bool),
+            jnp.asarray(found.truncated, bool),
+            {"reward": reward},
+            jnp.full((), first, bool),
+        )
+
+
+def foreign(
+    library: AbstractLibrary,
+    params: Any,
+    action_range: np.ndarray,
+    dt: float,
+    sys: System | None = None,
+) -> Foreign:
+    """Puts an environment of another library together.
+
+    **Raises:** `ValueError` if it is a batch of environments, its observations are no
+    arrays, or `sys` does not fit it.
+    """
+    found = eqx.filter_eval_shape(library.reset, params, jr.key(0))
+    if not isinstance(found.obs, jax.ShapeDtypeStruct):
+        raise ValueError(
+            f"Observations of {library.name} are {found.obs}: an array is expected."
+        )
+    if jnp.shape(found.terminated) != ():
+        raise ValueError(
+            f"This environment of {library.name} is a batch of shape "
+            f"{jnp.shape(found.terminated)}: pass a single one. `eqsim.rollout` and "
+            "`eqx.filter_vmap` make batches."
+        )
+    if sys is not None:
+        check_robot(library, sys, found.inner, len(action_range), dt)
+    return Foreign(
+        library,
+        params,
+        placeholder(action_range, dt) if sys is None else sys,
+        NoPhysics(library.name),
+        sys is not None,
+        str(found.obs.dtype),
+    )
+
+
+def _strong(x: Any) -> Any:
+    """An array whose type does not depend on what it meets."""
+    x = jnp.asarray(x)
+    return lax.convert_element_type(x, x.dtype)
+
+
+def _as_before(new: Any, old: Any) -> Any:
+    return jnp.asarray(new, old.dtype)

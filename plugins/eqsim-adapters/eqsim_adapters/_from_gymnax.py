@@ -1,0 +1,59 @@
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ._foreign import AbstractLibrary, Foreign, foreign, Found
+
+
+def from_gymnax(env: Any, params: Any = None, *, dt: float = 1.0) -> Foreign:
+    """An environment of gymnax as one of eqsim; see `Foreign` for what it has not.
+
+    The time limit of gymnax becomes `truncated`, in both of its interfaces, the one
+    since version 1 and the one before.
+
+    **Arguments:**
+
+    - `env`: with a `Box` of actions, a vector.
+    - `params`: by default `env.default_params`. Those that are arrays are array leaves
+        of `env.params`; numbers of Python are constants.
+    - `dt`: duration of a step, which gymnax does not know, s.
+
+    **Raises:** `ValueError` if actions are discrete or no vectors, or `dt` is not
+    positive.
+    """
+    params = env.default_params if params is None else params
+    space = env.action_space(params)
+    if len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
+        raise ValueError(
+            f"Actions of {env.name} are {type(space).__name__}, of shape {space.shape}: "
+            "eqsim has vectors of floating point numbers, and no discrete actions."
+        )
+    if not dt > 0:
+        raise ValueError(f"`dt` is {dt}: it must be positive.")
+    bounds = [np.broadcast_to(x, space.shape) for x in (space.low, space.high)]
+    modern = any("is_truncated" in vars(base) for base in type(env).__mro__)
+    return foreign(_Gymnax("gymnax", env, modern), params, np.stack(bounds, -1), dt)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gymnax(AbstractLibrary):
+    """`modern`: whether `step_env` tells ends from time limits."""
+
+    name: str
+    env: Any
+    modern: bool
+
+    def reset(self, params: Any, key: Any) -> Found:
+        obs, state = self.env.reset_env(key, params)
+        return Found(state, obs, 0.0, np.zeros((), bool), np.zeros((), bool))
+
+    def step(self, params: Any, inner: Any, action: Any, key: Any) -> Found:
+        obs, state, reward, ended, _ = self.env.step_env(key, inner, action, params)
+        if self.modern:
+            truncated = self.env.is_truncated(state, params)
+            return Found(state, obs, reward, ended, truncated)
+        truncated = state.time >= params.max_steps_in_episode
+        terminated = jnp.asarray(ended, bool) & ~truncated
+        return Found(state, obs, reward, terminated, truncated)

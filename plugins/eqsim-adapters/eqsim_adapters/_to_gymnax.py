@@ -1,0 +1,190 @@
+"""Environments of eqsim for code that is written for gymnax."""
+
+import functools as ft
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax import lax
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from eqsim import AbstractEnv, Timestep
+
+from ._checks import check_no_reset
+
+
+class Box:
+    """Arrays between two bounds; what `gymnax.environments.spaces.Box` is, for where
+    gymnax is not installed."""
+
+    def __init__(self, low: Any, high: Any, shape: tuple[int, ...], dtype: Any):
+        self.low, self.high, self.shape, self.dtype = low, high, shape, dtype
+
+    def sample(self, key: PRNGKeyArray) -> Array:
+        """A random element."""
+        bounds = {"minval": self.low, "maxval": self.high}
+        return jr.uniform(key, self.shape, self.dtype, **bounds)
+
+    def contains(self, x: Any) -> Array:
+        """Whether an array is between the bounds."""
+        return jnp.all((x >= self.low) & (x <= self.high))
+
+
+class GymnaxParams(eqx.Module):
+    """The numbers of an environment, all of them array leaves, which can be batched and
+    differentiated.
+
+    **Arguments:**
+
+    - `env`: the environment of eqsim, without what is no array.
+    - `max_steps_in_episode`: time limit, in control steps.
+    """
+
+    env: Any
+    max_steps_in_episode: Int[Array, ""]
+
+
+class GymnaxState(eqx.Module):
+    """`time`: control steps of this episode so far."""
+
+    inner: Any
+    time: Int[Array, ""]
+
+
+def to_gymnax(
+    env: AbstractEnv,
+    api: Literal["1.0", "legacy"] = "1.0",
+    *,
+    max_steps_in_episode: int = 1000,
+) -> "GymnaxEnv":
+    """An environment of eqsim for purejaxrl, rejax and other code that is written for
+    gymnax.
+
+    **Arguments:**
+
+    - `env`: without what resets itself; a time limit of its own is respected.
+    - `api`: what `step` returns. `"1.0"`: `(obs, state, reward, terminated, truncated,
+        info)`, as gymnax since version 1. `"legacy"`: `(obs, state, reward, done,
+        info)`, as before, which purejaxrl and rejax 0.1 expect.
+    - `max_steps_in_episode`: time limit, which is a number of the parameters.
+
+    **Raises:** `ValueError` if `env` resets itself, or for another `api` or limit.
+    """
+    return GymnaxEnv(env, api, max_steps_in_episode)
+
+
+class GymnaxEnv:
+    """An environment of eqsim for gymnax, see `to_gymnax`.
+
+    It is hashable by identity, as JAX wants static arguments to be; all numbers are in
+    `default_params`. `step` begins the next episode where one has ended;
+    `info["final_observation"]` is what the action led to.
+    """
+
+    def __init__(self, env: AbstractEnv, api: str, max_steps_in_episode: int):
+        check_no_reset(env, "gymnax")
+        if api not in ("1.0", "legacy"):
+            raise ValueError(f"`api` is {api!r}: '1.0' or 'legacy' is expected.")
+        if max_steps_in_episode < 1:
+            raise ValueError(
+                f"`max_steps_in_episode` is {max_steps_in_episode}: an episode has at least "
+                "one step."
+            )
+        arrays, self._static = eqx.partition(env, eqx.is_array)
+        limit = jnp.asarray(max_steps_in_episode, jnp.int32)
+        self._params, self._legacy = GymnaxParams(arrays, limit), api == "legacy"
+        self._type = type(env).__name__
+
+    @property
+    def name(self) -> str:
+        """Type of the environment."""
+        return self._type
+
+    @property
+    def default_params(self) -> GymnaxParams:
+        """The numbers of the environment, as it was given."""
+        return self._params
+
+    @property
+    def num_actions(self) -> int:
+        """Length of an action."""
+        return self._env(None).sys.nu
+
+    def action_space(self, params: GymnaxParams | None = None) -> Any:
+        """A `Box`, gymnax's own if it is installed."""
+        low, high = jnp.moveaxis(self._env(params).action_range, -1, 0)
+        return _box_type()(low, high, low.shape, low.dtype)
+
+    def observation_space(self, params: GymnaxParams | None = None) -> Any:
+        """A `Box` without bounds, gymnax's own if it is installed."""
+        env = self._env(params)
+        _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
+        shape, dtype = timestep.obs.shape, timestep.obs.dtype
+        if jnp.issubdtype(dtype, jnp.floating):
+            return _box_type()(-jnp.inf, jnp.inf, shape, dtype)
+        info = jnp.iinfo(dtype)
+        return _box_type()(int(info.min), int(info.max), shape, dtype)
+
+    @ft.partial(jax.jit, static_argnums=0)
+    def reset(
+        self, key: PRNGKeyArray, params: GymnaxParams | None = None
+    ) -> tuple[Array, GymnaxState]:
+        """The first observation, and the state."""
+        return self._begin(key, params)
+
+    @ft.partial(jax.jit, static_argnums=0)
+    def step(
+        self,
+        key: PRNGKeyArray,
+        state: GymnaxState,
+        action: Array,
+        params: GymnaxParams | None = None,
+    ) -> tuple:
+        """One control step, and the next episode, drawn by `key`, if one has ended."""
+        new, timestep, truncated = self._step(state, action, params)
+        done = timestep.terminated | truncated
+        go_on = lambda: (timestep.obs, new)
+        obs, new = lax.cond(done, lambda: self._begin(key, params), go_on)
+        terms = {f"reward_{name}": value for name, value in timestep.terms.items()}
+        info = terms | {
+            "terminated": timestep.terminated,
+            "truncated": truncated,
+            "final_observation": timestep.obs,
+        }
+        ends = (done,) if self._legacy else (timestep.terminated, truncated)
+        return obs, new, timestep.reward, *ends, info
+
+    def _env(self, params: GymnaxParams | None) -> AbstractEnv:
+        arrays = (self._params if params is None else params).env
+        return eqx.combine(arrays, self._static)
+
+    def _begin(self, key, params) -> tuple[Array, GymnaxState]:
+        inner, timestep = self._env(params).reset(_typed(key))
+        return timestep.obs, GymnaxState(inner, jnp.zeros((), jnp.int32))
+
+    def _step(self, state, action, params) -> tuple[GymnaxState, Timestep, Array]:
+        env = self._env(params)
+        action = jnp.asarray(action).astype(env.action_range.dtype)
+        inner, timestep = env.step(state.inner, action)
+        time = state.time + 1
+        limit = (self._params if params is None else params).max_steps_in_episode
+        over = (time >= limit) & ~timestep.terminated
+        return GymnaxState(inner, time), timestep, timestep.truncated | over
+
+
+def _typed(key: Any) -> PRNGKeyArray:
+    """A key of `jax.random.key`, of either kind."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return key
+    return jr.wrap_key_data(key)
+
+
+def _box_type() -> type:
+    # rejax asks whether a space is one of gymnax's.
+    try:
+        from gymnax.environments.spaces import Box as GymnaxBox
+    except ImportError:
+        return Box
+    return GymnaxBox

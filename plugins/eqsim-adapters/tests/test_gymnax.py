@@ -1,0 +1,153 @@
+"""eqsim in gymnax's interface, and gymnax's environments in eqsim's."""
+
+import copy
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from eqsim_adapters import Box, from_gymnax, to_gymnax
+
+import eqsim
+
+
+def _fast(**options):
+    return eqsim.make("fast", **options)
+
+
+@pytest.mark.parametrize("api", ("1.0", "legacy"))
+def test_steps_and_resets_are_those_of_eqsim(api):
+    task = _fast(reset_noise_scale=0.9)
+    env = to_gymnax(task, api, max_steps_in_episode=6)
+    task_reset, task_step = eqx.filter_jit(task.reset), eqx.filter_jit(task.step)
+    params, limits, ends = env.default_params, 0, 0
+    keys = jr.split(jr.key(0), 60)
+    obs, state = env.reset(keys[0], params)
+    assert np.array_equal(obs, task_reset(keys[0])[1].obs)
+    for key in keys[1:]:
+        action, time = jr.uniform(key, (1,), minval=-9.0, maxval=9.0), int(state.time)
+        _, expected = task_step(state.inner, action)
+        obs, state, reward, *flags, info = env.step(key, state, action, params)
+        np.testing.assert_allclose(reward, expected.reward, rtol=1e-12)
+        np.testing.assert_allclose(info["final_observation"], expected.obs, rtol=1e-12)
+        limit = bool(time + 1 >= 6 and not expected.terminated)
+        both = [bool(expected.terminated), limit]
+        assert [bool(flag) for flag in flags] == (both if api == "1.0" else [any(both)])
+        assert [bool(info["terminated"]), bool(info["truncated"])] == both
+        start = task_reset(key)[1].obs if any(both) else info["final_observation"]
+        np.testing.assert_allclose(obs, start, rtol=1e-12)
+        assert state.time == (0 if any(both) else time + 1)
+        limits, ends = limits + limit, ends + both[0]
+    assert limits and ends
+
+
+def test_old_keys_and_batches():
+    env = to_gymnax(_fast())
+    keys = jax.random.split(jax.random.PRNGKey(0), 3)
+    obs, state = jax.vmap(env.reset, in_axes=(0, None))(keys, env.default_params)
+    step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
+    out = step(keys, state, jnp.zeros((3, 1)), env.default_params)
+    assert obs.shape == out[0].shape == (3, 2) and len(out) == 6
+
+
+def test_parameters_are_numbers_of_the_environment():
+    """They have derivatives and batches, and a program depends on none of them."""
+    env = to_gymnax(_fast())
+    params = env.default_params
+    obs, state = env.reset(jr.key(0), params)
+
+    def speed(mass):
+        new = eqx.tree_at(lambda p: p.env.sys.links.mass, params, mass)
+        return env.step(jr.key(0), state, jnp.ones(1), new)[0][1] - obs[1]
+
+    mass = jnp.array([2.0])
+    np.testing.assert_allclose(speed(mass), 0.1 * 3 / 2)
+    np.testing.assert_allclose(jax.grad(speed)(mass), [-0.1 * 3 / 4])
+    short = eqx.tree_at(
+        lambda p: p.max_steps_in_episode, params, jnp.asarray(1, jnp.int32)
+    )
+    assert env.step(jr.key(0), state, jnp.ones(1), short)[4]
+
+
+def test_is_a_static_argument():
+    env = to_gymnax(_fast())
+    run = jax.jit(lambda env, key: env.reset(key)[0], static_argnums=0)
+    assert np.array_equal(run(env, jr.key(0)), env.reset(jr.key(0))[0])
+    other = copy.deepcopy(env)
+    assert np.array_equal(run(other, jr.key(0)), env.reset(jr.key(0))[0])
+    assert hash(env) != hash(other) and env.name == "Fast" and env.num_actions == 1
+
+
+def test_spaces_without_gymnax(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnax", None)
+    monkeypatch.setitem(sys.modules, "gymnax.environments.spaces", None)
+    env = to_gymnax(eqsim.make("inverted_pendulum"))
+    actions, seen = env.action_space(), env.observation_space(env.default_params)
+    assert type(actions) is type(seen) is Box
+    assert actions.shape == (1,) and actions.low == -3 and actions.high == 3
+    samples = jax.vmap(actions.sample)(jr.split(jr.key(0), 100))
+    assert np.min(samples) < -2 and np.max(samples) > 2
+    assert actions.contains(samples[0]) and not actions.contains(jnp.array([3.5]))
+    assert seen.shape == (4,) and seen.contains(jnp.zeros(4))
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="`AutoReset` goes on.*gymnax"):
+        to_gymnax(eqsim.AutoReset(_fast()))
+    with pytest.raises(ValueError, match="`max_steps_in_episode` is 0"):
+        to_gymnax(_fast(), max_steps_in_episode=0)
+
+
+@pytest.fixture
+def gymnax():
+    return pytest.importorskip(
+        "gymnax", reason="needs the extra gymnax", exc_type=ImportError
+    )
+
+
+def test_spaces_of_gymnax(gymnax):
+    space = to_gymnax(_fast()).action_space()
+    assert isinstance(space, gymnax.environments.spaces.Box)
+
+
+@pytest.mark.usefixtures("lenient")
+def test_environment_of_gymnax(gymnax):
+    """Steps are gymnax's own; its time limit truncates."""
+    env, params = gymnax.make("Pendulum-v1")
+    ours = from_gymnax(env, params.replace(max_steps_in_episode=5), dt=0.05)
+    assert np.array_equal(ours.action_range, [[-2.0, 2.0]]) and ours.dt == 0.05
+    state, timestep = ours.reset(jr.key(3))
+    for k in range(5):
+        action = jnp.array([0.5 * k])
+        key, _ = jr.split(state.key)
+        obs, inner, reward, *_ = env.step_env(key, state.inner, action, params)
+        state, timestep = ours.step(state, action)
+        np.testing.assert_allclose(timestep.obs, obs, rtol=1e-6)
+        np.testing.assert_allclose(timestep.reward, np.squeeze(reward), rtol=1e-6)
+        assert not timestep.terminated and bool(timestep.truncated) is (k == 4)
+    policy = lambda obs, key: jr.uniform(key, (1,), minval=-2.0, maxval=2.0)
+    many = eqsim.AutoReset(eqsim.Episode(ours, 3))
+    trajectory = eqsim.rollout(many, policy, jr.split(jr.key(0), 4), length=9)
+    assert np.sum(trajectory.timestep.truncated) == 12
+
+
+@pytest.mark.usefixtures("lenient")
+def test_there_and_back(gymnax):
+    """An environment of eqsim, through gymnax's own wrapper for the older interface."""
+    wrappers = pytest.importorskip("gymnax.wrappers")
+    env = to_gymnax(_fast())
+    legacy = wrappers.LegacyStepAPIWrapper(env)
+    obs, state = legacy.reset(jr.key(0), env.default_params)
+    expected = to_gymnax(_fast(), "legacy").step(jr.key(1), state, jnp.ones(1))
+    found = legacy.step(jr.key(1), state, jnp.ones(1), env.default_params)
+    assert eqx.tree_equal(expected, found) and len(found) == 5
+
+
+@pytest.mark.usefixtures("lenient")
+def test_discrete_actions_are_refused(gymnax):
+    env, _ = gymnax.make("CartPole-v1")
+    with pytest.raises(ValueError, match="Discrete.*no discrete actions"):
+        from_gymnax(env)

@@ -1,0 +1,169 @@
+"""dm_control's tasks with a converged solver, read at the state they are in; and
+eqsim's, begun in a state of theirs."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import mujoco
+import numpy as np
+from dm_control.mujoco.wrapper.mjbindings import sizes
+from eqsim_dmc import RandomGains
+
+import eqsim
+
+
+def _fit_tables() -> None:
+    """Takes from dm_control's tables of array sizes what this MuJoCo does not have.
+
+    dm_control 1.0.50 lists arrays of flexible bodies that MuJoCo 4.0 has dropped, and
+    loads no model. Nothing else of it is touched.
+    """
+    model = mujoco.MjModel.from_xml_string("<mujoco/>")
+    for name, struct in (("mjmodel", model), ("mjdata", mujoco.MjData(model))):
+        table = sizes.array_sizes[name]
+        for field in set(table) - set(dir(struct)):
+            del table[field]
+
+
+_fit_tables()
+
+from dm_control import suite
+
+
+TASKS = {
+    "dmc_acrobot_swingup": ("acrobot", "swingup"),
+    "dmc_acrobot_swingup_sparse": ("acrobot", "swingup_sparse"),
+    "dmc_cartpole_balance": ("cartpole", "balance"),
+    "dmc_cartpole_balance_sparse": ("cartpole", "balance_sparse"),
+    "dmc_cartpole_swingup": ("cartpole", "swingup"),
+    "dmc_cartpole_swingup_sparse": ("cartpole", "swingup_sparse"),
+    "dmc_cheetah_run": ("cheetah", "run"),
+    "dmc_hopper_hop": ("hopper", "hop"),
+    "dmc_hopper_stand": ("hopper", "stand"),
+    "dmc_pendulum_swingup": ("pendulum", "swingup"),
+    "dmc_point_mass_easy": ("point_mass", "easy"),
+    "dmc_point_mass_hard": ("point_mass", "hard"),
+    "dmc_reacher_easy": ("reacher", "easy"),
+    "dmc_reacher_hard": ("reacher", "hard"),
+    "dmc_walker_run": ("walker", "run"),
+    "dmc_walker_stand": ("walker", "stand"),
+    "dmc_walker_walk": ("walker", "walk"),
+}
+
+
+class Start(NamedTuple):
+    """A state; `numbers`: what else differs between episodes, a target or gains."""
+
+    q: Any
+    qd: Any
+    numbers: Any
+
+
+class Theirs:
+    """A task of dm_control.
+
+    **Arguments:**
+
+    - `name`: of ours.
+    - `seed`: of its random numbers.
+    - `refreshed`: whether the solver converges, and MuJoCo evaluates places and forces at
+        the new state after each step. As shipped, forces are those of the time step
+        before.
+    """
+
+    def __init__(self, name: str, seed: int = 0, refreshed: bool = True):
+        self.domain, task = TASKS[name]
+        self.env = suite.load(self.domain, task, task_kwargs={"random": seed})
+        self.task, self.physics = self.env.task, self.env.physics
+        self.model, self.data = self.physics.model.ptr, self.physics.data.ptr
+        self.refreshed = refreshed
+        ratio = self.env.control_timestep() / self.physics.timestep()
+        self.substeps = round(ratio)
+        if refreshed:
+            _converge(self.model)
+
+    def reset(self) -> dict[str, np.ndarray]:
+        """A random start."""
+        self.env.reset()
+        return self.report()
+
+    def place(self, q, qd) -> dict[str, np.ndarray]:
+        """A given state of the same episode."""
+        self.data.qpos[:], self.data.qvel[:] = q, qd
+        self.data.ctrl[:] = 0.0
+        mujoco.mj_forward(self.model, self.data)
+        return self.report()
+
+    def step(self, action) -> tuple[dict[str, np.ndarray], float]:
+        """Observation and reward."""
+        self.task.before_step(action, self.physics)
+        self.physics.step(self.substeps)
+        return self.report(), float(self.task.get_reward(self.physics))
+
+    def report(self) -> dict[str, np.ndarray]:
+        """The observation, part by part."""
+        if self.refreshed:
+            mujoco.mj_forward(self.model, self.data)
+        parts = self.task.get_observation(self.physics)
+        return {name: np.array(part, float) for name, part in parts.items()}
+
+    def state(self) -> Start:
+        """The state it is in."""
+        numbers = np.zeros(0)
+        if self.domain == "reacher":
+            numbers = np.array(self.physics.named.model.geom_pos["target"])
+        if self.domain == "point_mass":
+            # Coefficients of the joints in the tendon of each motor.
+            numbers = np.array(self.model.wrap_prm).reshape(2, 2)
+        return Start(self.data.qpos.copy(), self.data.qvel.copy(), numbers)
+
+    def draw_action(self, rng: np.random.Generator) -> np.ndarray:
+        """Uniform over the full range."""
+        spec = self.env.action_spec()
+        return rng.uniform(spec.minimum, spec.maximum)
+
+
+def flat(parts: dict[str, np.ndarray]) -> np.ndarray:
+    """An observation as one vector."""
+    return np.concatenate([np.ravel(part) for part in parts.values()])
+
+
+def begin(env: eqsim.AbstractEnv, start: Any) -> tuple[Any, eqsim.Timestep]:
+    """An episode of ours in a given state."""
+    options = {"q": start.q, "qd": start.qd}
+    if isinstance(env, eqsim.DomainRandomization):
+        pos, names = env.sys.geoms.pos, env.sys.geoms.names
+        options["context"] = pos.at[names.index("target")].set(start.numbers).ravel()
+    state, timestep = env.reset(jr.key(0), options)
+    if isinstance(env, RandomGains):
+        gains = jnp.asarray(start.numbers, state.gains.dtype)
+        state = type(state)(state.inner, gains)
+    return state, timestep
+
+
+def stacked(starts: list[Start]) -> Start:
+    """Several states along a first axis."""
+    return Start(*(jnp.asarray(np.stack(x)) for x in zip(*starts)))
+
+
+def programs(env: eqsim.AbstractEnv):
+    """`begin` and `step` of ours for a batch, compiled quickly."""
+    options = None
+    if jax.default_backend() == "cpu":
+        # The same operations, less tuned: they run a few times.
+        options = {
+            "xla_backend_optimization_level": 0,
+            "xla_cpu_use_fusion_emitters": False,
+        }
+    first = jax.jit(jax.vmap(lambda start: begin(env, start)), compiler_options=options)
+    step = lambda state, action: env.step(state, action)
+    return first, jax.jit(jax.vmap(step), compiler_options=options)
+
+
+def _converge(model: mujoco.MjModel) -> None:
+    """Makes MuJoCo solve each step as exactly as it can."""
+    model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    model.opt.iterations, model.opt.tolerance = 200, 0.0
+    model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12

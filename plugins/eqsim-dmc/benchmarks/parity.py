@@ -1,0 +1,184 @@
+"""How far eqsim's tasks are from dm_control's, step by step.
+
+python plugins/eqsim-dmc/benchmarks/parity.py --markdown plugins/eqsim-dmc/PARITY.md
+"""
+
+import argparse
+import importlib.metadata
+import pathlib
+import platform
+import sys
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from _dm_control import flat, programs, stacked, Start, TASKS, Theirs
+
+import eqsim
+
+
+TOLERANCE = 1e-5
+PACKAGES = "eqsim", "dm_control", "mujoco", "jax", "numpy"
+EXPLANATION = """\
+Each task from {seeds} random starts of dm_control, {steps} control steps under random actions over
+the full range; double precision. dm_control's tasks run with a converged solver (Newton, tolerance
+0), and after each step MuJoCo evaluates forces at the new state (`mj_forward`). Differences are
+relative to max(1, |dm_control's number|); the largest of all numbers, steps and starts is shown.
+
+- `reset`: the observation of the start.
+- `alone`: both run on their own from the same start; until they part, if they do.
+- `part at`: the first step at which a difference exceeds {tolerance:g}: contacts are chaotic, and
+  what begins as rounding grows.
+- `one step`: each step from dm_control's state. No chaos enters, so this is the difference of the
+  tasks.
+- `rewarded`: the share of steps with a reward above zero. Where there are none,
+  `tests/test_suite.py` compares rewards of poses that succeed.
+- `as shipped`: median difference from dm_control as it is, running on its own: with the solver
+  settings of the file, and with touch forces of the time step before."""
+
+
+class Path(NamedTuple):
+    """What dm_control did from one start: states and observations, one more than
+    steps."""
+
+    states: list[Start]
+    actions: list[np.ndarray]
+    obs: list[np.ndarray]
+    rewards: list[float]
+
+
+def main() -> int:
+    """Prints the table; returns how many tasks disagree."""
+    options = _options()
+    jax.config.update("jax_enable_x64", True)
+    rows = [_compared(name, options) for name in options.tasks]
+    text = report(rows, options)
+    print(text)
+    if options.markdown is not None:
+        options.markdown.write_text(text)
+    return sum(not _agrees(row) for row in rows)
+
+
+def follow(env: Theirs, seed: int, steps: int) -> Path:
+    """dm_control's task under random actions."""
+    rng = np.random.default_rng(seed)
+    obs = flat(env.reset())
+    path = Path([env.state()], [], [obs], [])
+    for _ in range(steps):
+        action = env.draw_action(rng)
+        parts, reward = env.step(action)
+        path.states.append(env.state())
+        path.actions.append(action)
+        path.obs.append(flat(parts))
+        path.rewards.append(reward)
+    return path
+
+
+def _compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The row of one task."""
+    began = time.time()
+    seeds = range(options.seed, options.seed + options.seeds)
+    paths, raw = (
+        [follow(Theirs(name, seed, refreshed), seed, options.steps) for seed in seeds]
+        for refreshed in (True, False)
+    )
+    starts, forced, free = _errors(name, paths, options.steps)
+    beyond = ~(free.max(axis=-1) <= TOLERANCE)
+    parted = [int(np.argmax(run)) if np.any(run) else None for run in beyond]
+    together = np.concatenate([run[:end] for run, end in zip(free, parted)])
+    rewards = np.array([path.rewards for path in paths])
+    shipped = [
+        np.median([_relative(y, x) for a, b in zip(paths, raw) for x, y in pick(a, b)])
+        for pick in (
+            lambda a, b: list(zip(a.obs, b.obs))[1:],
+            lambda a, b: zip(a.rewards, b.rewards),
+        )
+    ]
+    most = lambda errors: float(np.max(errors, initial=0.0))
+    row = {
+        "task": name,
+        "reset": max(starts),
+        "alone: obs": most(together[:, 0]),
+        "alone: reward": most(together[:, 1]),
+        "part at": ", ".join(str(t + 1) for t in parted if t is not None) or "never",
+        "one step: obs": most(forced[..., 0]),
+        "one step: reward": most(forced[..., 1]),
+        "rewarded": float(np.mean(rewards > 0.0)),
+        "as shipped: obs": float(shipped[0]),
+        "as shipped: reward": float(shipped[1]),
+    }
+    print(f"{row} [{time.time() - began:.0f} s]", file=sys.stderr, flush=True)
+    return row
+
+
+def _errors(name: str, paths: list[Path], steps: int):
+    """Of the starts; and `(paths, steps, 2)`, of observation and reward of each step from
+    dm_control's state, and of each step alone."""
+    begin, step = programs(eqsim.make(name))
+    alone, first = begin(stacked([path.states[0] for path in paths]))
+    starts = [_relative(first.obs[i], path.obs[0]) for i, path in enumerate(paths)]
+    forced, free = (np.zeros((len(paths), steps, 2)) for _ in range(2))
+    for t in range(steps):
+        actions = jnp.asarray(np.stack([path.actions[t] for path in paths]))
+        guided, _ = begin(stacked([path.states[t] for path in paths]))
+        _, near = step(guided, actions)
+        alone, far = step(alone, actions)
+        for timestep, errors in ((near, forced), (far, free)):
+            for i, path in enumerate(paths):
+                errors[i, t, 0] = _relative(timestep.obs[i], path.obs[t + 1])
+                errors[i, t, 1] = _relative(timestep.reward[i], path.rewards[t])
+    return starts, forced, free
+
+
+def _relative(ours, theirs) -> float:
+    theirs = np.asarray(theirs)
+    scale = np.maximum(1.0, np.abs(theirs))
+    return float(np.max(np.abs(np.asarray(ours) - theirs) / scale))
+
+
+def _agrees(row: dict[str, Any]) -> bool:
+    errors = [row["one step: obs"], row["one step: reward"], row["reset"]]
+    return max(errors) <= TOLERANCE
+
+
+def report(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """The table and what it means, in Markdown."""
+    text = EXPLANATION.format(
+        seeds=options.seeds, steps=options.steps, tolerance=TOLERANCE
+    )
+    names = list(rows[0])
+    lines = [names, ["---"] + ["--:"] * (len(names) - 1)]
+    lines += [[_show(row[name]) for name in names] for row in rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    bad = [row["task"] for row in rows if not _agrees(row)]
+    says = f"These disagree: {', '.join(bad)}." if bad else "No task disagrees."
+    versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in PACKAGES)
+    where = f"{versions}; Python {platform.python_version()}; {jax.default_backend()}."
+    title = "# Parity with dm_control"
+    return f"{title}\n\n{text}\n\n{table}\n\n{says}\n\n{where}\n"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.2g}" if value == 0.0 or value >= 0.01 else f"{value:.1e}"
+
+
+def _options() -> argparse.Namespace:
+    made = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add = made.add_argument
+    add("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
+    add("--seeds", type=int, default=5, help="random starts of each")
+    add("--seed", type=int, default=0, help="the first of them")
+    add("--steps", type=int, default=200)
+    add("--markdown", type=pathlib.Path)
+    options = made.parse_args()
+    if options.seeds < 1 or options.steps < 1:
+        made.error("--seeds and --steps must be positive")
+    return options
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""Tasks of the DeepMind control suite in eqsim."""
+
+from . import sigmoids as sigmoids
+from ._acrobot import (
+    Acrobot as Acrobot,
+    acrobot_swingup as acrobot_swingup,
+    acrobot_swingup_sparse as acrobot_swingup_sparse,
+)
+from ._cartpole import (
+    Cartpole as Cartpole,
+    cartpole_balance as cartpole_balance,
+    cartpole_balance_sparse as cartpole_balance_sparse,
+    cartpole_swingup as cartpole_swingup,
+    cartpole_swingup_sparse as cartpole_swingup_sparse,
+)
+from ._cheetah import Cheetah as Cheetah, cheetah_run as cheetah_run
+from ._hopper import (
+    Hopper as Hopper,
+    hopper_hop as hopper_hop,
+    hopper_stand as hopper_stand,
+)
+from ._pendulum import Pendulum as Pendulum, pendulum_swingup as pendulum_swingup
+from ._point_mass import (
+    GainsState as GainsState,
+    point_mass_easy as point_mass_easy,
+    point_mass_hard as point_mass_hard,
+    PointMass as PointMass,
+    RandomGains as RandomGains,
+)
+from ._reacher import (
+    RandomTarget as RandomTarget,
+    Reacher as Reacher,
+    reacher_easy as reacher_easy,
+    reacher_hard as reacher_hard,
+)
+from ._task import AbstractSuiteTask as AbstractSuiteTask
+from ._tolerance import tolerance as tolerance
+from ._touch import touch as touch
+from ._walker import (
+    Walker as Walker,
+    walker_run as walker_run,
+    walker_stand as walker_stand,
+    walker_walk as walker_walk,
+)

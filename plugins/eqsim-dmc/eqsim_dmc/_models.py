@@ -1,0 +1,106 @@
+"""The model files that `dm_control` ships."""
+
+import functools as ft
+import importlib
+import importlib.util
+import pathlib
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import eqsim
+from eqsim import System
+
+
+def suite_file(name: str) -> pathlib.Path:
+    """Where a model file of the control suite lies, for instance `"cartpole.xml"`.
+
+    **Raises:** `ImportError` if `dm_control` is missing, `FileNotFoundError` if it has
+    no such file.
+    """
+    # Found, not imported: only the files are wanted.
+    spec = importlib.util.find_spec("dm_control")
+    if spec is None or spec.origin is None:
+        raise ImportError(
+            f"The model file {name!r} comes with `dm_control`, which is not installed. "
+            'Run `pip install "eqsim-dmc[suite]"`, or pass a robot as `sys`.'
+        )
+    file = pathlib.Path(spec.origin).parent / "suite" / name
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"`dm_control` is installed, but has no file {file}. Its version may be too "
+            'old or too new: run `pip install "eqsim-dmc[suite]"`.'
+        )
+    return file
+
+
+def suite_model(name: str) -> System:
+    """The system of a model file of the control suite."""
+    return _load(name, jnp.result_type(float).name)
+
+
+def point_mass_model(limited: bool) -> System:
+    """The system of `point_mass.xml`, with motors on its joints.
+
+    In the file each motor pulls at a tendon that is fixed to one joint with coefficient
+    1, which is the same force.
+
+    **Arguments:**
+
+    - `limited`: whether motors clip their inputs to their range.
+    """
+    return _load_point_mass(limited, jnp.result_type(float).name)
+
+
+def site(file: str, name: str, size: bool = False) -> Callable[[Any], Any]:
+    """A converter: numbers as an array, None as the place of a site of a model file in
+    its link (m), or as its radius (m)."""
+
+    def convert(value: Any) -> Any:
+        return as_array(_site(file, name)[size] if value is None else value)
+
+    return convert
+
+
+def as_array(value: Any) -> Any:
+    """A converter: numbers as arrays of the default precision; all else as it is."""
+    if isinstance(value, int | float | list | tuple | np.ndarray | np.generic):
+        return jnp.asarray(value, jnp.result_type(float))
+    return value
+
+
+@ft.cache
+def _site(file: str, name: str) -> tuple[np.ndarray, float]:
+    """Place and radius of a site; a `System` has none."""
+    # Imported when it is needed, as eqsim does.
+    mujoco: Any = importlib.import_module("mujoco")
+    found = mujoco.MjModel.from_xml_path(str(suite_file(file))).site(name)
+    return np.array(found.pos), float(found.size[0])
+
+
+@ft.cache
+def _load(name: str, dtype: str) -> System:
+    del dtype  # For the cache: that of the numbers in a file is the default one.
+    return eqsim.load_mjcf(suite_file(name))
+
+
+@ft.cache
+def _load_point_mass(limited: bool, dtype: str) -> System:
+    del dtype
+    root = ET.parse(suite_file("point_mass.xml")).getroot()
+    joints = {}
+    for tendon in root.findall("./tendon/fixed"):
+        ends = [j.get("joint") for j in tendon if float(j.get("coef", "0")) == 1.0]
+        joints[tendon.get("name")] = ends[0]
+    for motor in root.findall("./actuator/motor"):
+        motor.set("joint", joints[motor.attrib.pop("tendon")] or "")
+        motor.set("ctrllimited", "true" if limited else "false")
+    for part in [*root.findall("include"), *root.findall("tendon")]:
+        root.remove(part)
+    # Materials were in the files included.
+    for element in root.iter():
+        element.attrib.pop("material", None)
+    return eqsim.load_mjcf(ET.tostring(root, encoding="unicode"))

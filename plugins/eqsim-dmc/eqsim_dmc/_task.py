@@ -1,0 +1,107 @@
+"""What the tasks of the suite have in common."""
+
+import abc
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from eqsim import AbstractPipeline, AbstractTask, Generalized, State, System
+from eqsim.model import JointKind
+
+from ._models import suite_model
+from ._tolerance import tolerance
+from .sigmoids import quadratic
+
+
+class AbstractSuiteTask(AbstractTask):
+    """A task of the control suite.
+
+    Its observation has named parts; its reward is one term, `task`, from 0 to 1; it never
+    terminates. In the suite an episode is cut off after 1,000 control steps: wrap it in
+    `eqsim.Episode(env, 1000)`.
+    """
+
+    @abc.abstractmethod
+    def parts(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> dict[str, Float[Array, "..."]]:
+        """The parts of an observation by their names in the suite, in its order.
+
+        **Arguments:** as of `observe`.
+        """
+
+    @abc.abstractmethod
+    def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
+        """The reward for having come to a state by an action."""
+
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
+        """The parts of an observation, one behind the other."""
+        return jnp.concatenate(
+            [jnp.ravel(x) for x in self.parts(state, action).values()]
+        )
+
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        """The one term `task`."""
+        return {"task": self.reward(new, action)}
+
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        """Never."""
+        return jnp.zeros((), bool)
+
+
+def model(name: str) -> Callable[[System | None], System]:
+    """A converter: a robot as it is, or that of one of the suite's files."""
+    return lambda sys: suite_model(name) if sys is None else sys
+
+
+def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
+    """A converter: a pipeline as it is, or `Generalized()`."""
+    return Generalized() if pipeline is None else pipeline
+
+
+def index(names: tuple[str, ...], name: str, kind: str) -> int:
+    """The place of a name.
+
+    **Raises:** `ValueError` if it is not there.
+    """
+    if name not in names:
+        raise ValueError(
+            f"This task needs a {kind} {name!r}, but the robot has {', '.join(names)}. "
+            "Rename one, or start from the robot of the suite's file."
+        )
+    return names.index(name)
+
+
+def random_joints(sys: System, key: PRNGKeyArray) -> Float[Array, " nq"]:
+    """The coordinates of the suite's random poses: joints with a range uniform within
+    it, hinges without one uniform in the circle, other slides at their reference.
+
+    **Raises:** `ValueError` if there are other joints.
+    """
+    joints = sys.joints
+    low, high = joints.ref, joints.ref
+    for joint, (kind, start) in enumerate(zip(joints.kinds, joints.q_starts)):
+        if kind not in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+            raise ValueError(
+                f"Joint {joints.names[joint]!r} is {kind.name.lower()}: poses of hinges "
+                "and slides can be drawn, no others. Pass `options` with `q` to `reset`."
+            )
+        if joints.limited[joint]:
+            low = low.at[start].set(joints.range[joint, 0])
+            high = high.at[start].set(joints.range[joint, 1])
+        elif kind is JointKind.REVOLUTE:
+            low, high = low.at[start].set(-jnp.pi), high.at[start].set(jnp.pi)
+    return low + jr.uniform(key, low.shape, low.dtype) * (high - low)
+
+
+def small(action: Float[Array, " nu"]) -> Float[Array, ""]:
+    r"""How small an action is, from 4/5 to 1: $(4 + \overline{\max(0, 1 - u^2)}) / 5$, with
+    the mean over its entries."""
+    value = tolerance(action, margin=1.0, sigmoid=quadratic, value_at_margin=0.0)
+    return (4.0 + jnp.mean(value)) / 5.0

@@ -1,0 +1,71 @@
+"""Names, files, and what is said where something is missing."""
+
+import importlib.metadata
+import importlib.util
+
+import eqsim_dmc
+import equinox as eqx
+import jax.random as jr
+import pytest
+
+import eqsim
+
+
+INSTALLED = importlib.util.find_spec("dm_control") is not None
+with_suite = pytest.mark.skipif(not INSTALLED, reason="needs dm_control")
+
+
+def test_names():
+    points = importlib.metadata.distribution("eqsim-dmc").entry_points
+    names = {point.name for point in points if point.group == "eqsim.envs"}
+    assert names <= set(eqsim.ENVS.names()) and len(names) == 17
+    for name in names:
+        assert eqsim.ENVS.get(name) is vars(eqsim_dmc)[name.removeprefix("dmc_")]
+
+
+@pytest.mark.skipif(INSTALLED, reason="dm_control is installed")
+def test_without_dm_control():
+    with pytest.raises(ImportError, match=r'pip install "eqsim-dmc\[suite\]"'):
+        eqsim.make("dmc_cartpole_swingup")
+
+
+@with_suite
+def test_same_structure_each_time():
+    """Made twice, a task needs no second compilation."""
+    env = eqsim.make("dmc_point_mass_easy")
+    fn = eqx.filter_jit(lambda env, key: env.reset(key))
+    fn(env, jr.key(0))
+    fn(eqsim.make("dmc_point_mass_easy"), jr.key(1))
+    assert fn._cached._cache_size() == 1
+
+
+@with_suite
+def test_other_robot():
+    """A robot without what the task looks for."""
+    rail = eqsim.make("fast").sys
+    env = eqsim.make("dmc_walker_stand", sys=rail)
+    with pytest.raises(ValueError, match="needs a link 'torso', but the robot has"):
+        env.reset(jr.key(0))
+    with pytest.raises(ValueError, match="needs a shape 'target'"):
+        eqsim.make("dmc_reacher_easy", sys=rail)
+    free = eqsim.load_mjcf(
+        '<mujoco><worldbody><body name="torso"><freejoint name="root"/>'
+        '<geom size="1"/></body></worldbody></mujoco>'
+    )
+    with pytest.raises(ValueError, match="Joint 'root' is free: .*hinges and slides"):
+        eqsim.make("dmc_walker_stand", sys=free).reset(jr.key(0))
+
+
+@with_suite
+def test_motors_that_clip():
+    sys = eqsim.make("dmc_point_mass_easy").sys
+    with pytest.raises(ValueError, match="The motor 't1' clips its input"):
+        eqsim.make("dmc_point_mass_hard", sys=sys)
+
+
+@with_suite
+def test_missing_file():
+    from eqsim_dmc._models import suite_file
+
+    with pytest.raises(FileNotFoundError, match="has no file .*ladder.xml"):
+        suite_file("ladder.xml")

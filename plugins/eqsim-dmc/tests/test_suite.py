@@ -1,0 +1,240 @@
+"""Beside dm_control: models, starts, observations and rewards."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+import eqsim
+
+
+pytest.importorskip("dm_control")
+
+from _dm_control import flat, programs, stacked, TASKS, Theirs
+from eqsim_dmc import RandomGains
+
+
+slow = pytest.mark.slow
+# What takes long to compile.
+LONG = {"dmc_hopper_hop", "dmc_hopper_stand", "dmc_walker_stand", "dmc_walker_walk"}
+NAMES = [pytest.param(name, marks=slow) if name in LONG else name for name in TASKS]
+
+
+def task_of(env):
+    """The task inside of what draws targets or gains."""
+    if isinstance(env, eqsim.DomainRandomization | RandomGains):
+        return env.env
+    return env
+
+
+def close(ours, theirs, tolerance=1e-8):
+    np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_interface(name):
+    """Control step, range of actions, and names and sizes of the parts seen."""
+    env, theirs = eqsim.make(name), Theirs(name)
+    assert float(env.dt) == pytest.approx(theirs.env.control_timestep())
+    spec = theirs.env.action_spec()
+    close(env.action_range, np.stack([spec.minimum, spec.maximum], axis=1), 0.0)
+    task, parts = task_of(env), theirs.reset()
+    state, action = task.pipeline.init(task.sys), jnp.zeros(task.sys.nu)
+    sizes = lambda parts: [(name, part.shape) for name, part in parts.items()]
+    # JAX sorts the keys of what a traced function returns; here they are as they were.
+    seen = []
+    jax.eval_shape(lambda *args: seen.extend(sizes(task.parts(*args))), state, action)
+    assert seen == sizes(parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_step(name):
+    """Observation of a start; observation and reward of steps from states on the way;
+    with actions beyond the range in some."""
+    rng, count = np.random.default_rng(0), 5
+    starts, actions, seen, reports = [], [], [], []
+    for seed in range(count):
+        theirs = Theirs(name, seed)
+        theirs.reset()
+        for _ in range(8 * seed):
+            theirs.step(theirs.draw_action(rng))
+        start = theirs.state()
+        starts.append(start)
+        seen.append(flat(theirs.place(start.q, start.qd)))
+        actions.append(theirs.draw_action(rng) * (1.0 + 0.5 * (seed % 2)))
+        parts, reward = theirs.step(actions[-1])
+        reports.append((flat(parts), reward))
+    begin, step = programs(eqsim.make(name))
+    state, first = begin(stacked(starts))
+    _, timestep = step(state, jnp.asarray(np.stack(actions)))
+    for k in range(count):
+        close(first.obs[k], seen[k])
+        close(timestep.obs[k], reports[k][0])
+        close(timestep.reward[k], reports[k][1])
+    close(timestep.terms["task"], timestep.reward, 0.0)
+    assert not np.any(timestep.terminated | timestep.truncated | timestep.first)
+    assert np.all(first.first) and not np.any(first.reward)
+
+
+SUCCESS = {
+    "dmc_acrobot_swingup_sparse": ([0.03, 0.05], [1.0, 0.5]),
+    "dmc_cartpole_balance_sparse": ([0.2, 0.08], [0.26, 0.08]),
+    "dmc_pendulum_swingup": ([0.13], [0.3]),
+    "dmc_point_mass_easy": ([0.01, 0.012], [0.04, 0.0]),
+    "dmc_hopper_stand": ([0, 0, 0, 0, 0, 0.1, 0], [0, 0, 0, 0, -2.5, 2.5, 0]),
+    "dmc_walker_run": ([0.1, 0, 0.1, 0, 0, 0, 0, 0, 0], [-0.4, 0, 2, 0, 0, 0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", SUCCESS)
+def test_reward_of_poses(name):
+    """Of a pose that earns more, and one that earns less, which random actions may never
+    come to."""
+    task, theirs, earned = task_of(eqsim.make(name)), Theirs(name), []
+    reward = jax.jit(lambda state, action: task.reward(state, action))
+    theirs.reset()
+    for pose in SUCCESS[name]:
+        for scale in (0.0, 0.5, 3.0):
+            q, qd = np.asarray(pose, float), scale * np.ones(theirs.model.nv)
+            theirs.place(q, qd)
+            action = np.full(theirs.model.nu, 0.3 * scale)
+            theirs.task.before_step(action, theirs.physics)
+            state = task.pipeline.init(task.sys, jnp.asarray(q), jnp.asarray(qd))
+            earned.append(float(theirs.task.get_reward(theirs.physics)))
+            close(reward(state, jnp.asarray(action)), earned[-1], 1e-12)
+    assert max(earned[:3]) > 0.4 and min(earned[3:]) < max(earned[:3])
+
+
+def test_target():
+    """Reached if the fingertip touches it, with either radius."""
+    for name, radius in (("dmc_reacher_easy", 0.05), ("dmc_reacher_hard", 0.015)):
+        task, theirs = eqsim.make(name).env, Theirs(name)
+        theirs.reset()
+        target = theirs.state().numbers
+        pos = task.sys.geoms.pos
+        sys = eqx.tree_at(
+            lambda s: s.geoms.pos,
+            task.sys,
+            pos.at[task.sys.geoms.names.index("target")].set(target),
+        )
+        task, values = eqx.tree_at(lambda t: t.sys, task, sys), []
+        for gap in (-0.012, -0.008, 0.008, 0.012):
+            # The elbow that brings the tip to this distance from the origin.
+            away = np.linalg.norm(target[:2])
+            far = away + (radius + gap) * (-1.0 if away > 0.1 else 1.0)
+            bend = np.arccos((far**2 - 0.12**2 - 0.12**2) / (2 * 0.12 * 0.12))
+            turn = np.arctan2(target[1], target[0]) - bend / 2
+            q = np.array([turn, bend])
+            theirs.place(q, np.zeros(2))
+            values.append(float(theirs.task.get_reward(theirs.physics)))
+            state = task.pipeline.init(task.sys, jnp.asarray(q))
+            close(task.reward(state, jnp.zeros(2)), values[-1])
+        assert set(values) == {0.0, 1.0}
+
+
+STARTS = [pytest.param(n, marks=slow) if n == "dmc_cheetah_run" else n for n in TASKS]
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_starts_are_drawn_alike(name):
+    """The distribution of each number of a start, by Kolmogorov and Smirnov."""
+    count = 300
+    if name == "dmc_cheetah_run":
+        count = 60
+    theirs, env, drawn = Theirs(name, 0, refreshed=False), eqsim.make(name), []
+    for _ in range(count):
+        theirs.env.reset()
+        drawn.append(np.concatenate([np.ravel(x) for x in theirs.state()]))
+
+    def ours(key):
+        state = env.reset(key)[0]
+        numbers = []
+        if isinstance(env, eqsim.DomainRandomization):
+            names = env.sys.geoms.names
+            numbers = [env.robot(state).geoms.pos[names.index("target")]]
+        if name == "dmc_point_mass_easy":
+            numbers = [jnp.eye(2).ravel()]
+        if isinstance(env, RandomGains):
+            numbers = [state.gains.ravel()]
+        robot = env.physics(state)
+        return jnp.concatenate([robot.q, robot.qd, *numbers])
+
+    options = {"xla_backend_optimization_level": 0}
+    many = jax.jit(jax.vmap(ours), compiler_options=options)
+    mine = many(jr.split(jr.key(0), 3 * count))
+    limit = 1.95 * np.sqrt((1 + 1 / 3) / count)
+    for a, b in zip(np.asarray(mine).T, np.stack(drawn).T, strict=True):
+        values = np.sort(np.concatenate([a, b]))
+        share = lambda x: np.searchsorted(np.sort(x), values + 1e-12) / len(x)
+        assert np.max(np.abs(share(a) - share(b))) < limit
+
+
+def test_gains_are_not_parallel():
+    """Whatever is drawn, each control has a direction of its own."""
+    env = eqsim.make("dmc_point_mass_hard")
+    gains = jax.vmap(lambda key: env.reset(key)[0].gains)(jr.split(jr.key(0), 500))
+    close(jnp.sum(gains**2, axis=2), 1.0, 1e-12)
+    parallel = np.abs(np.sum(gains[:, 0] * gains[:, 1], axis=1))
+    assert np.max(parallel) <= 0.9 + 1e-12 and np.max(parallel) > 0.85
+
+
+@pytest.mark.parametrize("name", ["dmc_acrobot_swingup", "dmc_walker_run"])
+def test_gradient_of_reward(name):
+    """By coordinates, velocities and masses, where it is smooth."""
+    task, rng = eqsim.make(name), np.random.default_rng(0)
+    q, qd = (jnp.asarray(0.3 * rng.normal(size=task.sys.nv)) for _ in range(2))
+    # Off the target, and as fast as is rewarded in part.
+    q, qd = q + 0.3, qd + 5.0
+
+    @jax.jit
+    def reward(q, qd, factor):
+        heavier = lambda t: t.sys.links.mass
+        other = eqx.tree_at(heavier, task, heavier(task) * factor)
+        return other.reward(
+            other.pipeline.init(other.sys, q, qd), jnp.zeros(task.sys.nu)
+        )
+
+    factor = jnp.asarray(rng.uniform(0.5, 1.5, task.sys.nlink))
+    check_grads(reward, (q, qd, factor), order=1, modes=("fwd", "rev"), rtol=1e-5)
+    assert np.max(np.abs(jax.grad(reward)(q, qd, factor))) > 1e-3
+
+
+@slow
+@pytest.mark.parametrize("name", ["dmc_cartpole_balance", "dmc_point_mass_hard"])
+def test_gradient_of_return(name):
+    """By actions and by masses, against differences."""
+    env = eqsim.make(name)
+    start = {"q": jnp.asarray([0.02, 0.015]), "qd": jnp.asarray([0.1, -0.2])}
+    state, _ = env.reset(jr.key(3), start)
+
+    @jax.jit
+    def earned(actions, factor):
+        heavier = lambda e: task_of(e).sys.links.mass
+        other = eqx.tree_at(heavier, env, heavier(env) * factor)
+        step = lambda s, a: (lambda pair: (pair[0], pair[1].reward))(other.step(s, a))
+        return jnp.sum(eqsim.scan(step, state, actions)[1])
+
+    actions = 0.3 * jr.normal(jr.key(0), (5, env.sys.nu))
+    point = actions, jnp.ones(())
+    found = jax.grad(earned, argnums=(0, 1))(*point)
+    direction = jr.normal(jr.key(1), actions.shape), jnp.asarray(0.7)
+    inner = lambda a, b: jnp.sum(a[0] * b[0]) + a[1] * b[1]
+    move = lambda h: earned(*(x + h * d for x, d in zip(point, direction)))
+    expected = (move(1e-5) - move(-1e-5)) / 2e-5
+    close(inner(found, direction), expected, 1e-6)
+    _, forward = jax.jvp(earned, point, direction)
+    close(forward, expected, 1e-6)
+    assert abs(float(expected)) > 1e-6
+
+
+def test_rollout():
+    """Through the loop of eqsim, with the time limit of the suite."""
+    env = eqsim.Episode(eqsim.make("dmc_reacher_hard"), 1000)
+    keep = lambda state, action, timestep: (timestep.reward, timestep.truncated)
+    policy = lambda obs, key: jnp.ones(2)
+    rewards, truncated = eqsim.rollout(env, policy, jr.key(0), 1000, collect=keep)[0]
+    assert truncated[-1] and not np.any(truncated[:-1])
+    assert set(np.unique(rewards)) <= {0.0, 1.0}

@@ -1,0 +1,135 @@
+"""What the single and the vector environment are built from."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+import eqsim
+from eqsim import AbstractEnv, DomainRandomization, System
+from eqsim.envs import reset_options
+from eqsim.wrappers import AbstractWrapper, layers, Lifetime
+
+
+Randomizer = Callable[[PRNGKeyArray, System], System]
+
+RENDER_MODES = ("rgb_array",)
+
+
+def build(
+    env: AbstractEnv | str,
+    randomize: Randomizer | str | None,
+    render_mode: str | None,
+    options: dict[str, Any],
+) -> AbstractEnv:
+    """The environment that a name, or an object, and options stand for."""
+    if render_mode is not None and render_mode not in RENDER_MODES:
+        raise ValueError(
+            f"`render_mode` is {render_mode!r}: None or {RENDER_MODES[0]!r} is expected."
+        )
+    name = env if isinstance(env, str) else ""
+    made = eqsim.make(env, **options) if isinstance(env, str) else env
+    if not isinstance(made, AbstractEnv):
+        raise TypeError(
+            f"`env` is {made!r}: an environment of eqsim or the name of one is expected."
+        )
+    if options and not isinstance(env, str):
+        raise TypeError(
+            f"Options {', '.join(options)} are for an environment that is made by its name; "
+            f"this one is a `{type(env).__name__}` already."
+        )
+    for held in layers(made):
+        if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
+            raise ValueError(
+                f"`{type(held).__name__}` goes on over many episodes, but Gymnasium's "
+                "environments are reset from outside. Leave it out, and use Gymnasium's "
+                "autoreset modes and wrappers instead."
+            )
+    if randomize is None:
+        return made
+    return DomainRandomization(made, _randomizer(name, randomize))
+
+
+def _randomizer(name: str, randomize: Randomizer | str) -> Randomizer:
+    if not isinstance(randomize, str):
+        return randomize
+    presets = eqsim.randomize.presets(name)
+    if randomize not in presets:
+        raise ValueError(
+            f"`randomize` is {randomize!r}, but there is no such preset. Presets: "
+            f"{', '.join(presets)}; or pass a function (key, sys) -> sys."
+        )
+    return presets[randomize]
+
+
+class Start(NamedTuple):
+    """Reset options, checked; for many environments, with an axis in front of all but
+    `sys`."""
+
+    q: Any = None
+    qd: Any = None
+    context: Any = None
+    sys: System | None = None
+
+
+def start(
+    env: AbstractEnv, options: Mapping[str, Any] | None, number: int | None = None
+) -> Start | None:
+    """Reset options as arrays of the environment's type; for a number of environments,
+    each vector once per environment."""
+    if not options:
+        return None
+    reset_options({name: None for name in options})  # Refuses unknown names.
+    given = Start(**{name: _numbers(env, name, x) for name, x in options.items()})
+    if number is None:
+        return given
+
+    def each(name, value):
+        if value is None or value.shape[:1] == (number,) and value.ndim == 2:
+            return value
+        if value.ndim != 1:
+            raise ValueError(
+                f"`options[{name!r}]` has shape {value.shape}: one vector for all, or one "
+                f"per environment, of which there are {number}, is expected."
+            )
+        return np.broadcast_to(value, (number, *value.shape))
+
+    vectors = ("q", "qd", "context")
+    new = {name: each(name, given._asdict()[name]) for name in vectors}
+    return given._replace(**new)
+
+
+def _numbers(env: AbstractEnv, name: str, value: Any) -> Any:
+    if name == "sys" or value is None:
+        return value
+    value = np.asarray(value, env.sys.dt.dtype)
+    if not np.all(np.isfinite(value)):
+        raise ValueError(
+            f"`options[{name!r}]` is {value}: finite numbers are expected."
+        )
+    return value
+
+
+def checked(action: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Actions as an array, of the right shape and finite."""
+    action = np.asarray(action, dtype)
+    if action.shape != shape:
+        raise ValueError(
+            f"Actions must have shape {shape}, but their shape is {action.shape}."
+        )
+    if not np.all(np.isfinite(action)):
+        raise ValueError(f"Actions are {action}: finite numbers are expected.")
+    return action
+
+
+def words(random: np.random.Generator) -> np.ndarray:
+    """What a chain of keys begins with: 64 random bits."""
+    return random.integers(0, 2**32, 2, np.uint32)
+
+
+def metadata(env: AbstractEnv) -> dict[str, Any]:
+    """Of one environment: how to show it."""
+    rate = round(1.0 / float(jax.device_get(env.dt)))
+    return {"render_modes": list(RENDER_MODES), "render_fps": max(rate, 1)}

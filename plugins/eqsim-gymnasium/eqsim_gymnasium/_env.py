@@ -1,0 +1,133 @@
+"""One environment."""
+
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from eqsim import AbstractEnv
+from eqsim.render import Camera, camera_for, images
+from eqsim.wrappers import robot
+
+from ._build import build, checked, metadata, Randomizer, RENDER_MODES, start, words
+from ._program import chain, Program, Report, reset, step
+from ._spaces import action_space, observation_space
+
+
+class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """An environment of eqsim as one of Gymnasium.
+
+    Reset and step are compiled, and their results are NumPy arrays and numbers of
+    Python. One environment is as slow as Python is: train with `EqsimVectorEnv`, which
+    computes the same.
+
+    There is no time limit in it; `gymnasium.make` adds one. `info` of a step has each
+    term of the reward as `reward_<term>`, and the `descriptor` of a skill-discovery
+    environment.
+
+    Seeds begin a chain of random numbers that each reset continues, as Gymnasium asks
+    for. `reset` takes the options of `eqsim.ResetOptions`: `q`, `qd`, and with
+    `randomize`, `sys` and `context`.
+
+    **Arguments:**
+
+    - `env`: an environment, or the name of one out of `eqsim.ENVS`.
+    - `randomize`: a function `(key, sys) -> sys` that draws a robot for each episode, or
+        the name of one out of `eqsim.randomize.presets`.
+    - `render_mode`: None or `"rgb_array"`.
+    - `width`, `height`, `camera`: of pictures, see `eqsim.render`.
+    - `options`: handed to `eqsim.make`, with the name.
+
+    **Raises:** `ValueError` if `env` outlives episodes, as `eqsim.AutoReset` does, or for
+    an unknown preset or render mode; `TypeError` for unknown options.
+
+    !!! example
+
+        ```python
+        env = gymnasium.make("eqsim_gymnasium:eqsim/Ant-v0", pipeline="spring")
+        ```
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}
+
+    def __init__(
+        self,
+        env: AbstractEnv | str,
+        *,
+        randomize: Randomizer | str | None = None,
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 480,
+        camera: Camera | None = None,
+        **options: Any,
+    ):
+        self.eqsim_env = build(env, randomize, render_mode, options)
+        self.metadata = metadata(self.eqsim_env)
+        self.render_mode = render_mode
+        self.action_space = action_space(self.eqsim_env)
+        self.observation_space = observation_space(self.eqsim_env)
+        self._picture = camera, width, height
+        self._program = Program(self.eqsim_env)
+        self._key = self._now = None
+
+    @property
+    def state(self) -> Any:
+        """The state of the environment of eqsim.
+
+        **Raises:** `gymnasium.error.ResetNeeded` before the first reset.
+        """
+        return self._running().state
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        given = start(self.eqsim_env, options)
+        key = self._key
+        if seed is not None or key is None:
+            key = self._program(chain, words(self.np_random))
+        self._now, report = self._program(reset, key, given)
+        self._key = self._now.key
+        report = jax.device_get(report)
+        return np.array(report.obs), _info(report._replace(terms={}))
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        space = self.action_space
+        action = checked(action, space.shape or (), space.dtype)
+        self._now, report = self._program(step, self._running(), action)
+        report = jax.device_get(report)
+        return (
+            np.array(report.obs),
+            float(report.reward),
+            bool(report.terminated),
+            bool(report.truncated),
+            _info(report),
+        )
+
+    def render(self) -> np.ndarray | None:
+        """A picture of the present state, or None without a render mode.
+
+        **Raises:** `eqsim.render.NoOpenGL` if there is nothing to draw with.
+        """
+        if self.render_mode is None:
+            return None
+        env, (camera, width, height) = self.eqsim_env, self._picture
+        camera = camera_for(env.sys) if camera is None else camera
+        self._picture = camera, width, height
+        sys, q = robot(env, self.state), env.physics(self.state).q
+        return images(sys, q, camera, width=width, height=height).copy()
+
+    def _running(self) -> Any:
+        if self._now is None:
+            raise gymnasium.error.ResetNeeded("Call `reset` before anything else.")
+        return self._now
+
+
+def _info(report: Report) -> dict[str, Any]:
+    info: dict[str, Any] = {
+        f"reward_{name}": float(x) for name, x in report.terms.items()
+    }
+    if report.descriptor is not None:
+        info["descriptor"] = np.array(report.descriptor)
+    return info

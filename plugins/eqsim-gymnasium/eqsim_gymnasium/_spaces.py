@@ -1,0 +1,80 @@
+"""Shapes, types and bounds: from eqsim to Gymnasium and back."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.random as jr
+import numpy as np
+from gymnasium import spaces
+
+from eqsim import AbstractEnv
+
+
+class ArraySpec(NamedTuple):
+    """What a space says of an array.
+
+    **Arguments:**
+
+    - `shape`, `dtype`: of its elements.
+    - `low`, `high`: bounds, of that shape, both inclusive; infinite without one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    low: np.ndarray
+    high: np.ndarray
+
+
+def from_space(space: spaces.Space) -> Any:
+    """Shape, type and bounds of a space of Gymnasium.
+
+    **Arguments:**
+
+    - `space`: a `Box`, `Discrete`, `MultiDiscrete` or `MultiBinary`, or a `Dict` or
+        `Tuple` of such.
+
+    **Returns:** an `ArraySpec`; a dictionary or tuple of them.
+
+    **Raises:** `TypeError` for other spaces, whose elements are no arrays of one shape.
+    """
+    if isinstance(space, spaces.Dict):
+        return {name: from_space(part) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(from_space(part) for part in space.spaces)
+    if isinstance(space, spaces.Box):
+        low, high = space.low, space.high
+    elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        low = np.asarray(space.start, space.dtype)
+        high = np.asarray(low + count - 1, space.dtype)
+    elif isinstance(space, spaces.MultiBinary):
+        low, high = np.zeros(space.shape, np.int8), np.ones(space.shape, np.int8)
+    else:
+        raise TypeError(
+            f"`space` is {space}, whose elements are no arrays of one shape. Box, Discrete, "
+            "MultiDiscrete, MultiBinary, and Dict and Tuple of these are expected."
+        )
+    return ArraySpec(low.shape, low.dtype, np.array(low), np.array(high))
+
+
+def action_space(env: AbstractEnv) -> spaces.Box:
+    """The actions of an environment of eqsim."""
+    low, high = np.moveaxis(np.asarray(env.action_range), -1, 0)
+    return spaces.Box(low.copy(), high.copy(), dtype=low.dtype)
+
+
+def observation_space(env: AbstractEnv) -> spaces.Box:
+    """What an environment of eqsim observes; nothing is computed, but all is traced.
+
+    **Raises:** `TypeError` if it is neither floating point nor integer.
+    """
+    _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
+    shape, dtype = timestep.obs.shape, timestep.obs.dtype
+    if np.issubdtype(dtype, np.floating):
+        return spaces.Box(-np.inf, np.inf, shape, dtype)
+    if np.issubdtype(dtype, np.integer):
+        info = np.iinfo(dtype)
+        return spaces.Box(info.min, info.max, shape, dtype)
+    raise TypeError(
+        f"Observations have type {dtype}: Gymnasium gets floating point numbers or integers."
+    )

@@ -1,0 +1,232 @@
+"""Many environments in one compiled step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from eqsim import AbstractEnv, DomainRandomization
+from eqsim.render import Camera, camera_for, images
+from eqsim.wrappers import layers, robot
+
+from ._build import build, checked, metadata, Randomizer, start, words
+from ._infos import final_infos, step_infos
+from ._program import (
+    chains,
+    Program,
+    Report,
+    resets,
+    resets_where,
+    steps,
+    steps_or_reset,
+    steps_then_reset,
+)
+from ._spaces import action_space, observation_space
+
+
+class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Many environments of eqsim, stepped together by one compiled program.
+
+    It reports what `gymnasium.vector.SyncVectorEnv` reports of so many `EqsimEnv`, with
+    the same seeds, in each autoreset mode:
+
+    - `NEXT_STEP`: after the end of an episode the next step resets instead of acting;
+        its reward is 0.
+    - `SAME_STEP`: the observation is that of the new episode already; `final_obs` and
+        `final_info` in `infos` are what the old one ended with.
+    - `DISABLED`: `reset(options={"reset_mask": mask})` resets those in the mask, and
+        none may be stepped beyond its end.
+
+    Reset options are for all environments; `q`, `qd` and `context` may have one row per
+    environment instead. A seed `s` gives environment `i` the seed `s + i`.
+
+    **Arguments:** as of `EqsimEnv`, and
+
+    - `num_envs`: how many.
+    - `max_episode_steps`: time limit, in steps; None or -1 for none. An episode that
+        ends by itself in its last step is terminated and truncated, as with Gymnasium's
+        `TimeLimit`.
+    - `autoreset_mode`: a `gymnasium.vector.AutoresetMode` or its value, `"NextStep"`,
+        `"SameStep"` or `"Disabled"`.
+
+    **Raises:** as `EqsimEnv`, and `ValueError` if a number is not positive.
+
+    !!! example
+
+        ```python
+        envs = gymnasium.make_vec("eqsim_gymnasium:eqsim/Ant-v0", num_envs=1024)
+        ```
+    """
+
+    def __init__(
+        self,
+        env: AbstractEnv | str,
+        num_envs: int = 1,
+        *,
+        max_episode_steps: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        randomize: Randomizer | str | None = None,
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 480,
+        camera: Camera | None = None,
+        **options: Any,
+    ):
+        if num_envs < 1:
+            raise ValueError(f"`num_envs` is {num_envs}; at least one is needed.")
+        self.eqsim_env = build(env, randomize, render_mode, options)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = metadata(self.eqsim_env)
+        self.metadata["autoreset_mode"] = self.autoreset_mode
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.single_action_space = action_space(self.eqsim_env)
+        self.single_observation_space = observation_space(self.eqsim_env)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self._limit = _limit(max_episode_steps)
+        self._picture = camera, width, height
+        self._program = Program(self.eqsim_env)
+        self._now = self._key = self._seen = None
+        self._over = np.zeros(num_envs, bool)
+
+    @property
+    def state(self) -> Any:
+        """The states of the environments of eqsim, with an axis in front.
+
+        **Raises:** `gymnasium.error.ResetNeeded` before the first reset.
+        """
+        return self._running().state
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        options = dict(options or {})
+        mask = self._mask(options.pop("reset_mask", None))
+        given = start(self.eqsim_env, options, self.num_envs)
+        everyone = np.ones(self.num_envs, bool)
+        key = self._seeded(seed, everyone if mask is None else mask)
+        if mask is None:
+            mask = everyone
+            self._now, report = self._program(resets, key, given)
+            seen = report.obs, report.descriptor
+        else:
+            now = self._running()._replace(key=key)
+            args = now, self._seen, mask, given
+            self._now, seen = self._program(resets_where, *args)
+        self._key, self._seen = self._now.key, seen
+        self._over = self._over & ~mask
+        obs, descriptor = jax.device_get(seen)
+        return np.array(obs), step_infos({}, descriptor, mask, mask)
+
+    def step(
+        self, actions: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        space = self.action_space
+        actions = checked(actions, space.shape or (), space.dtype)
+        over, args = self._over, (self._running(), actions, self._limit)
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._now, report = self._program(steps_or_reset, *args, over)
+        elif self.autoreset_mode is AutoresetMode.SAME_STEP:
+            self._now, report = self._program(steps_then_reset, *args)
+        else:
+            self._refuse_over()
+            self._now, report = self._program(steps, *args)
+        self._key, self._seen = self._now.key, (report.obs, report.descriptor)
+        return self._told(jax.device_get(report), acted=~over)
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """A picture of each environment, or None without a render mode.
+
+        **Raises:** `eqsim.render.NoOpenGL` if there is nothing to draw with.
+        """
+        if self.render_mode is None:
+            return None
+        env, (camera, width, height) = self.eqsim_env, self._picture
+        camera = camera_for(env.sys) if camera is None else camera
+        self._picture, sys = (camera, width, height), env.sys
+        if any(isinstance(held, DomainRandomization) for held in layers(env)):
+            sys = eqx.filter_vmap(lambda state: robot(env, state))(self.state)
+        q = eqx.filter_vmap(lambda state: env.physics(state).q)(self.state)
+        return tuple(np.array(images(sys, q, camera, width=width, height=height)))
+
+    def _told(self, report: Report, acted: np.ndarray) -> tuple:
+        terminated, truncated = np.array(report.terminated), np.array(report.truncated)
+        done = terminated | truncated
+        infos, told = {}, acted
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            infos, told = final_infos(report, done), ~done
+        else:
+            self._over = done
+        everyone = np.ones_like(done)
+        infos |= step_infos(report.terms, report.descriptor, told, everyone)
+        reward = np.array(report.reward, np.float64)
+        return np.array(report.obs), reward, terminated, truncated, infos
+
+    def _running(self) -> Any:
+        if self._now is None:
+            raise gymnasium.error.ResetNeeded("Call `reset` before anything else.")
+        return self._now
+
+    def _refuse_over(self) -> None:
+        if np.any(self._over):
+            ended = ", ".join(map(str, np.flatnonzero(self._over)[:10]))
+            raise gymnasium.error.ResetNeeded(
+                f"Episodes of environments {ended} have ended, and autoreset is disabled. "
+                'Call `reset(options={"reset_mask": terminated | truncated})` first.'
+            )
+
+    def _mask(self, mask: Any) -> np.ndarray | None:
+        if mask is None:
+            return None
+        shape = (self.num_envs,)
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            raise TypeError(
+                f'`options["reset_mask"]` is {mask!r}: a NumPy array of booleans is '
+                "expected."
+            )
+        if mask.shape != shape or not np.any(mask):
+            raise ValueError(
+                f'`options["reset_mask"]` is {mask}: shape {shape} and at least one True '
+                "are expected."
+            )
+        return mask
+
+    def _seeded(self, seed: int | Sequence[int | None] | None, mask: np.ndarray) -> Any:
+        """The chains of keys, begun anew where there is a seed in the mask."""
+        if seed is None and self._key is not None:
+            return self._key
+        seeds = [seed] * self.num_envs if seed is None else seed
+        if isinstance(seeds, int | np.integer):
+            seeds = [int(seeds) + k for k in range(self.num_envs)]
+        if len(seeds) != self.num_envs:
+            raise ValueError(
+                f"There are {len(seeds)} seeds for {self.num_envs} environments: one number "
+                "for all, or one per environment is expected."
+            )
+        super().reset(seed=next((s for s in seeds if s is not None), None))
+        drawn = np.stack([words(seeding.np_random(seed)[0]) for seed in seeds])
+        new = self._program(chains, drawn)
+        if self._key is None:
+            return new
+        return jnp.where(mask & [s is not None for s in seeds], new, self._key)
+
+
+def _limit(steps: int | None) -> np.ndarray | None:
+    if steps is None or steps == -1:
+        return None
+    if steps < 1:
+        raise ValueError(
+            f"`max_episode_steps` is {steps}: an episode has at least one step; -1 is no "
+            "limit."
+        )
+    return np.asarray(steps, np.int32)

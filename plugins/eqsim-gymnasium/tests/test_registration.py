@@ -1,0 +1,99 @@
+"""Names of eqsim, its own and those of other packages, in Gymnasium's registry."""
+
+import subprocess
+import sys
+
+import eqsim_gymnasium
+import gymnasium
+import pytest
+
+import eqsim
+
+
+CLASSIC = {
+    "Ant": 1000,
+    "HalfCheetah": 1000,
+    "Hopper": 1000,
+    "Humanoid": 1000,
+    "HumanoidStandup": 1000,
+    "InvertedDoublePendulum": 1000,
+    "InvertedPendulum": 1000,
+    "Pusher": 100,
+    "Reacher": 50,
+    "Swimmer": 1000,
+    "Walker2d": 1000,
+}
+
+
+def test_all_names():
+    names = [spec.kwargs["env"] for id, spec in _registered().items()]
+    assert sorted(names) == sorted(eqsim.ENVS.names())
+    assert eqsim_gymnasium.register_envs() == ()
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_episodes_are_as_long_as_gymnasium_has_them(name):
+    steps = _registered()[f"eqsim/{name}-v0"].max_episode_steps
+    assert steps == gymnasium.spec(f"{name}-v5").max_episode_steps == CLASSIC[name]
+
+
+def test_specs_are_strings():
+    """So that they can be saved, and nothing is imported before it is made."""
+    for spec in _registered().values():
+        assert gymnasium.envs.registration.EnvSpec.from_json(spec.to_json()) == spec
+
+
+def test_name_that_is_registered_later(monkeypatch):
+    # What the test adds goes with it.
+    monkeypatch.setattr(eqsim.ENVS, "_registered", {})
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(_all()))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    eqsim.ENVS.register("my_point", eqsim.envs.Fast)
+    assert eqsim_gymnasium.register_envs() == ("eqsim/MyPoint-v0",)
+    env = gymnasium.make("eqsim/MyPoint-v0", ctrl_cost_weight=0.0)
+    assert env.spec.max_episode_steps == 1000
+    eqsim.ENVS.register("myPoint", eqsim.envs.Fast)
+    eqsim.ENVS.register("my point!", eqsim.envs.Fast)
+    with pytest.warns(UserWarning) as warned:
+        assert eqsim_gymnasium.register_envs() == ()
+    texts = [str(w.message) for w in warned]
+    assert any("'my point!' is no name for Gymnasium" in text for text in texts)
+    assert any("'my_point' would be 'eqsim/MyPoint-v0'" in text for text in texts)
+
+
+def test_packages_are_imported_when_an_environment_is_made(tmp_path):
+    """One that is broken hides no other."""
+    (tmp_path / "sleds-1.0.dist-info").mkdir()
+    (tmp_path / "sleds-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: sleds\nVersion: 1.0\n"
+    )
+    (tmp_path / "sleds-1.0.dist-info" / "entry_points.txt").write_text(
+        "[eqsim.envs]\nrocket_sled = rocket_sled:Sled\nbroken_sled = broken_sled:Sled\n"
+    )
+    (tmp_path / "rocket_sled.py").write_text("from eqsim.envs import Fast as Sled\n")
+    (tmp_path / "broken_sled.py").write_text("raise RuntimeError('no snow')\n")
+    program = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import gymnasium
+import eqsim_gymnasium
+assert not {{"rocket_sled", "broken_sled"}} & set(sys.modules)
+assert "eqsim/BrokenSled-v0" in gymnasium.registry
+env = gymnasium.make("eqsim/RocketSled-v0")
+assert env.reset(seed=0)[0].shape == (2,)
+try:
+    gymnasium.make("eqsim/BrokenSled-v0")
+except ImportError as error:
+    assert "broken_sled" in str(error) and "no snow" in str(error)
+else:
+    raise AssertionError("a broken package was imported")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def _all():
+    return gymnasium.registry
+
+
+def _registered():
+    return {id: spec for id, spec in _all().items() if id.startswith("eqsim/")}

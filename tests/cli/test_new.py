@@ -1,0 +1,204 @@
+"""`eqsim plugins new`: what it writes works as it is written."""
+
+import os
+import subprocess
+import sys
+import venv
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+from helpers import tree_allclose
+from packages import publish
+from toys import Rail
+
+import eqsim
+from eqsim._cli import main
+
+
+KINDS = {"env": eqsim.ENVS, "pipeline": eqsim.PIPELINES, "agent": eqsim.AGENTS}
+
+
+def new(capsys, *argv):
+    status = main(["plugins", "new", *map(str, argv)])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+@pytest.fixture
+def written(tmp_path, capsys, monkeypatch):
+    """Writes a package, and makes it known as an installation would."""
+    names = []
+
+    def write(name, kind):
+        status, out, err = new(capsys, name, "--kind", kind, "--out", tmp_path)
+        assert (status, err) == (0, "") and f"pip install -e '{tmp_path / name}" in out
+        folder = tmp_path / name
+        monkeypatch.syspath_prepend(folder / "src")
+        project = (folder / "pyproject.toml").read_text()
+        (module,) = [path.name for path in (folder / "src").iterdir()]
+        table = f'[project.entry-points."{KINDS[kind].group}"]\n'
+        line = project.partition(table)[2].partition("\n")[0]
+        key, _, target = line.partition(" = ")
+        publish(
+            folder / "src", name, {key: target.strip('"')}, "0.1", KINDS[kind].group
+        )
+        names.append(module)
+        KINDS[kind].refresh()
+        return KINDS[kind].get(module)
+
+    yield write
+    monkeypatch.undo()
+    for registry in KINDS.values():
+        registry.refresh()
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_files(capsys, tmp_path):
+    """Complete, clean, and nothing is written over."""
+    for kind, name in (
+        ("env", "my-robot"),
+        ("pipeline", "My.Fine_one"),
+        ("agent", "me"),
+    ):
+        folder = tmp_path / "deep" / name
+        assert new(capsys, name, "--kind", kind, "--out", folder.parent)[0] == 0
+        module = name.lower().replace("-", "_").replace(".", "_")
+        files = {str(path.relative_to(folder)) for path in folder.rglob("*.*")}
+        assert files == {
+            "pyproject.toml",
+            "README.md",
+            f"src/{module}/__init__.py",
+            f"src/{module}/py.typed",
+            f"tests/test_{module}.py",
+        } | {name for name in files if name.endswith("egg-info")}
+        assert "$" not in "".join(
+            path.read_text() for path in folder.rglob("*.*") if path.is_file()
+        )
+        before = (folder / "README.md").read_text()
+        status, _, err = new(capsys, name, "--kind", "env", "--out", folder.parent)
+        assert status == 1 and "exists already" in err
+        assert (folder / "README.md").read_text() == before
+    for command in (["check"], ["format", "--check"]):
+        run = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--no-cache", str(tmp_path)],
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stdout
+
+
+NAMES = {
+    "1robot": "Try 'my-1robot'",
+    "a/b": "letters and digits of ASCII.*Try 'my-a-b'",
+    "-x": "",
+    "größe": "letters and digits of ASCII",
+    "ant": "there already is an environment 'ant'.*Try 'my-ant'",
+    "class": "word of the language Python",
+    "json": "would hide another module 'json'",
+    "EQsim": "would hide another module 'eqsim'",
+    "Bool": "its class would hide",
+    "jaxtyping": "a module 'jaxtyping' is already installed",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_will_not_do(capsys, tmp_path, name):
+    status, _, err = new(capsys, name, "--kind", "env", "--out", tmp_path)
+    assert status == 2 and not list(tmp_path.iterdir())
+    words = " ".join(err.split())
+    for part in NAMES[name].split(".*"):
+        assert part in words
+
+
+def test_env(written):
+    """It is found by name, and its derivatives are those of a pendulum that falls."""
+    cls = written("my-arm", "env")
+    env = eqsim.make("my_arm")
+    assert type(env) is cls and isinstance(env, eqsim.AbstractTask)
+    state, timestep = eqx.filter_jit(env.reset)(jr.key(0))
+    assert set(timestep.terms) == {"upright", "ctrl"} and timestep.obs.shape == (3,)
+    step = eqx.filter_jit(env.step)
+    state, _ = env.reset(jr.key(0), {"q": jnp.array([0.1]), "qd": jnp.zeros(1)})
+    new, timestep = step(state, jnp.zeros(1))
+    assert new.q[0] > 0.1 and not timestep.terminated
+    assert jnp.allclose(timestep.reward, jnp.cos(new.q[0]), rtol=1e-9)
+    fast = eqx.tree_at(lambda state: state.qd, state, jnp.array([40.0]))
+    assert step(fast, jnp.zeros(1))[1].terminated
+    lost = eqx.tree_at(lambda state: state.qd, state, jnp.array([jnp.nan]))
+    assert env.terminated(lost)
+
+
+def test_pipeline(written):
+    """It takes more, shorter steps; one of them is a step of `Generalized`."""
+    cls = written("my-steps", "pipeline")
+    env = eqsim.make("fast", pipeline="my_steps")
+    assert type(env.pipeline) is cls
+    sys_, plain = env.sys, eqsim.Generalized()
+    start = plain.init(sys_, jnp.array([0.2]), jnp.array([-0.3]))
+    ctrl = jnp.array([0.7])
+    step = lambda pipeline: eqx.filter_jit(pipeline.step)(sys_, start, ctrl)
+    assert tree_allclose(step(cls(substeps=1)), step(plain), rtol=1e-12, atol=1e-12)
+    n, gain = 4, 0.1 * 3 * 0.7 / 2  # See `eqsim.envs.Fast`.
+    expected = 0.2 - 0.3 * 0.1 + (n + 1) / (2 * n) * 0.1 * gain
+    assert jnp.allclose(step(cls(substeps=n)).q, expected, rtol=1e-9)
+    force = cls().constraint_forces(sys_, start, ctrl)
+    assert force.shape == (1,) and not force.any()
+    with pytest.raises(ValueError, match="`substeps` is 0"):
+        cls(substeps=0)
+
+
+def test_agent(written):
+    """From the same starts, what it has learned is better than what it began with."""
+    cls = written("my-search", "agent")
+    env = Rail(1, motors=1, noise=1.0)
+    agent = cls(population=24, elites=4, episodes=4, length=30)
+    first = state = agent.init(jr.key(0), env)
+    iterate = eqx.filter_jit(agent.iterate)
+    for _ in range(15):
+        state, metrics = iterate(state, env)
+    assert set(metrics) == {"return", "best", "std"}
+
+    def score(state):
+        policy = lambda obs, key: agent.act(state, obs)
+        out = eqsim.rollout(env, policy, jr.split(jr.key(1), 32), 30)
+        return float(out.timestep.reward.sum(axis=1).mean())
+
+    assert score(state) > 0.3 * score(first)
+    assert state.mean[0, 0] < 0, "it pushes a mass back from where it is"
+    obs = jnp.array([0.1, -0.1])
+    assert jnp.array_equal(agent.act(state, obs), agent.act(state, obs))
+    assert not jnp.array_equal(
+        agent.act(state, obs), agent.act(state, obs, key=jr.key(1))
+    )
+    for sign, bound in ((1.0, -2.0), (-1.0, 3.0)):
+        assert jnp.allclose(agent.act(state, sign * jnp.array([100.0, 0.0])), bound)
+    batch = jnp.arange(24.0)[:, None, None] * jnp.ones((24, 1, 3)), jnp.arange(24.0)
+    assert jnp.allclose(agent.update(state, batch)[0].mean, 21.5)
+    with pytest.raises(ValueError, match="`elites` is 0"):
+        cls(elites=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_installed(capsys, tmp_path, kind):
+    """As a user does it: `pip install -e`, its own tests, the conformance kit."""
+    assert new(capsys, "my-thing", "--kind", kind, "--out", tmp_path)[0] == 0
+    home = tmp_path / "venv"
+    venv.create(home)
+    folder = tmp_path / "my-thing"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for command in (
+        ["pip", "install", "--no-deps", "-e", str(folder)],
+        ["pytest", "-q", "-n", "0", str(folder)],
+    ):
+        run = subprocess.run(
+            [home / "bin" / "python", "-m", *command],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
