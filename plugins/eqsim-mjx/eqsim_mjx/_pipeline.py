@@ -80,7 +80,7 @@ class Mjx(AbstractPipeline):
         check_state(sys, q, qd)
         check_finite(sys)
         with _lenient():
-            template(sys, Settings(self.iterations, self.ls_iterations))
+            template(sys, self._settings)
         q = sys.joints.ref if q is None else q
         qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
         return State(q, qd, jnp.zeros(sys.na, q.dtype), jnp.zeros(sys.nv, q.dtype))
@@ -108,9 +108,7 @@ class Mjx(AbstractPipeline):
     ) -> Contacts:
         """As of `AbstractPipeline`: the points that MJX looks at, in its order."""
         with _lenient():
-            geoms = contact_geoms(
-                template(sys, Settings(self.iterations, self.ls_iterations))
-            )
+            geoms = contact_geoms(template(sys, self._settings))
         arrays = self._with(_contacts, sys, state, ctrl, external)
         dtype = state.q.dtype
         return Contacts(geoms, *(x.astype(dtype) for x in arrays))
@@ -125,15 +123,18 @@ class Mjx(AbstractPipeline):
         force = self._with(_constraint_forces, sys, state, ctrl, external)
         return force.astype(state.q.dtype)
 
+    @property
+    def _settings(self) -> Settings:
+        return Settings(self.iterations, self.ls_iterations)
+
     def _with(self, fn: Callable, sys: System, state: State, ctrl, external) -> Any:
         """`fn(sys, engine, state)`, compiled, in the precision in which MJX computes."""
         _check_input(sys, state, ctrl, external)
         arguments = _converted((sys, state, ctrl, external, self.tolerance))
         sys, state, ctrl, external, tolerance = arguments
-        settings = Settings(self.iterations, self.ls_iterations)
         # Compiled by itself, so that a loop can do this once.
-        model = _fill(settings, sys, tolerance)
-        return _apply(fn, settings, sys, model, state, ctrl, external)
+        model = _fill(self._settings, sys, tolerance)
+        return _apply(fn, self._settings, sys, model, state, ctrl, external)
 
 
 class _Engine(NamedTuple):

@@ -157,6 +157,20 @@ def test_single_precision_stays_single():
     assert {x.dtype for x in jax.tree.leaves(new)} == {jnp.dtype("float32")}
 
 
+def test_single_precision_in_contact(models):
+    """Without `jax_enable_x64`, where MJX computes in single precision."""
+    pipeline, sys = Mjx(), eqsim.load_mjcf(models / "hopper.xml")
+    q = sys.joints.ref.at[1].add(-0.05)
+    args = sys, pipeline.init(sys, q, jnp.ones(sys.nv)), jnp.full(sys.nu, 0.3)
+    exact = step(pipeline, *args)
+    with jax.enable_x64(False):
+        single = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), "float32"), args)
+        new = step(pipeline, *single)
+    assert {x.dtype for x in jax.tree.leaves(new)} == {jnp.dtype("float32")}
+    assert np.allclose(new.q, exact.q, rtol=0, atol=1e-5)
+    assert np.allclose(new.qd, exact.qd, rtol=0, atol=1e-3)
+
+
 def test_rollout_of_a_fleet():
     """A batch of robots with different masses, within one compiled rollout; its step is
     known: see `eqsim.envs.Fast`."""
