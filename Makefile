@@ -21,12 +21,13 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench docs-tables format clean
+.PHONY: help demo test test-all wheels check bench docs-tables format clean
 
 help:
 	@echo "make demo         install, then run the demonstration; results in out/demo"
 	@echo "make test         install, then lint, types, layers and the quick tests"
 	@echo "make test-all     the same with the slow tests"
+	@echo "make wheels       install eqsim and a plugin from wheels, run both, and remove the plugin"
 	@echo "make bench        install the peers, then run the benchmarks; results in out/bench"
 	@echo "make docs-tables  write the generated tables of the documentation anew"
 	@echo "make format       sort imports and format"
@@ -52,6 +53,10 @@ check: $(VENV)/.installed-test
 
 test: check
 	$(QUICK) $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+
+# From wheels in a fresh environment: a package of a third party comes, runs, and goes.
+wheels:
+	PYTHON=$(PYTHON) bash plugins/check_wheels.sh
 
 test-all: check
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
