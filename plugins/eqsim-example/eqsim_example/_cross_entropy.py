@@ -67,9 +67,9 @@ class Trials(eqx.Module):
 class CrossEntropy(AbstractOnlineAgent):
     r"""The cross-entropy method: tries policies, keeps the best, draws around them.
 
-    Weights $W$ of a linear policy are drawn from a normal distribution, each is tried in
-    one episode, and the distribution moves to the mean $\mu$ and the deviation $\sigma$ of
-    those that earned most:
+    Weights $W$ of a linear policy are drawn from a normal distribution, all are tried in
+    the same few episodes, and the distribution moves to the mean $\mu$ and the deviation
+    $\sigma$ of those that earned most:
 
     $$\mu \leftarrow \mathrm{mean}_{\mathrm{elites}} W, \qquad
     \sigma \leftarrow \sqrt{\mathrm{var}_{\mathrm{elites}} W + z^2}.$$
@@ -81,6 +81,8 @@ class CrossEntropy(AbstractOnlineAgent):
 
     - `population`: policies tried per iteration.
     - `elites`: how many of them are kept.
+    - `episodes`: in how many each is tried. They begin alike for all, so that it is
+        policies that are compared, and not luck.
     - `length`: control steps of an episode, at most.
     - `deviation`: of the first distribution.
     - `noise`: $z$.
@@ -91,8 +93,9 @@ class CrossEntropy(AbstractOnlineAgent):
         cross-entropy method*, 2006.
     """
 
-    population: int = eqx.field(static=True, default=64)
+    population: int = eqx.field(static=True, default=40)
     elites: int = eqx.field(static=True, default=8)
+    episodes: int = eqx.field(static=True, default=4)
     length: int = eqx.field(static=True, default=200)
     deviation: Float[Array, ""] = eqx.field(converter=number, default=1.0)
     noise: Float[Array, ""] = eqx.field(converter=number, default=0.1)
@@ -103,9 +106,10 @@ class CrossEntropy(AbstractOnlineAgent):
                 f"`elites` is {self.elites}, of a `population` of {self.population}: "
                 "at least one of them, and at most all, must be kept."
             )
-        if self.length < 1:
+        if self.episodes < 1 or self.length < 1:
             raise ValueError(
-                f"`length` is {self.length}: an episode has at least one step."
+                f"`episodes` is {self.episodes} and `length` is {self.length}: each policy "
+                "needs an episode, and that a step."
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> CrossEntropyState:
@@ -161,17 +165,17 @@ class CrossEntropy(AbstractOnlineAgent):
         shape = (self.population, *state.mean.shape)
         normal = jr.normal(key_draw, shape, state.mean.dtype)
         weights = state.mean[None] + state.deviation[None] * normal
-        keys = jr.split(key_try, self.population)
-        one = lambda weights, key: self._earned(state, env, weights, key)
-        trials = Trials(weights, jax.vmap(one)(weights, keys))
+        keys = jr.split(key_try, self.episodes)
+        one = lambda weights: self._earned(state, env, weights, keys)
+        trials = Trials(weights, jax.vmap(one)(weights))
         new, report = self.update(state, trials)
         return eqx.tree_at(lambda s: s.key, new, key), report
 
-    def _earned(self, state: CrossEntropyState, env: AbstractEnv, weights, key):
-        """The return of one episode."""
+    def _earned(self, state: CrossEntropyState, env: AbstractEnv, weights, keys):
+        """The mean return of some episodes."""
         policy = LinearPolicy(weights, state.bounds)
         trajectory = eqsim.rollout(
-            env, policy, key, self.length, stop=lambda timestep: timestep.done
+            env, policy, keys, self.length, stop=lambda timestep: timestep.done
         )
-        rewards = trajectory.timestep.reward
-        return jnp.sum(jnp.where(trajectory.valid, rewards, 0.0))
+        rewards = jnp.where(trajectory.valid, trajectory.timestep.reward, 0.0)
+        return jnp.mean(jnp.sum(rewards, axis=-1))

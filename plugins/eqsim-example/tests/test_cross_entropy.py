@@ -42,7 +42,7 @@ def test_learns_to_balance():
     state = agent.init(jr.key(0), env)
     iterate = eqx.filter_jit(lambda state: agent.iterate(state, env))
     state, first = iterate(state)
-    for _ in range(30):
+    for _ in range(20):
         state, last = iterate(state)
     assert first["return"] < 100.0 < last["return"]
     policy = lambda obs, key: agent.act(state, obs)

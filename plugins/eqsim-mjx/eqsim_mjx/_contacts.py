@@ -26,7 +26,8 @@ def contact_geoms(template: Template) -> tuple[tuple[int, int], ...]:
 
 def _geoms(template: Template) -> Any:
     model, data = jtu.tree_map(jnp.asarray, (template.model, template.data))
-    return mjx.collision(model, data)._impl.contact.geom
+    found: Any = mjx.collision(model, data)
+    return found._impl.contact.geom
 
 
 def contacts_of(now: Forward) -> tuple[Any, Any, Any, Any]:

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import mujoco
 import numpy as np
 
 from eqsim import System
 from eqsim.io import write_mjcf
 from eqsim.model import JointKind
 
-from ._mjx import mjx
+from ._mjx import mjx, mujoco
 from ._placeholder import placeholder
 
 
