@@ -53,7 +53,9 @@ say "they run"
 say "they conform"
 if "$bin/eqsim" plugins --help >help.txt 2>&1; then
   "$bin/eqsim" plugins list
-  "$bin/eqsim" plugins check ball_beam
+  for name in ball_beam richardson cross_entropy; do
+    "$bin/eqsim" plugins check "$name"
+  done
 else
   echo "this version of eqsim has no command \`plugins\`: left out"
 fi

@@ -79,14 +79,21 @@ def test_at_rest_in_contact_and_at_limits():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("height", [0.75, 0.5], ids=["in the air", "on the ground"])
-def test_ant(models, height):
+@pytest.mark.parametrize("touches", [False, True], ids=["in the air", "on the ground"])
+def test_ant(models, touches):
     """All of `q`, `qd`, the control, and the masses."""
-    sys = eqsim.load_mjcf(models / "ant.xml")
-    rng = np.random.default_rng(1)
-    q = sys.joints.ref.at[2].set(height).at[7:].add(0.1 * rng.normal(size=8))
+    sys, rng = eqsim.load_mjcf(models / "ant.xml"), np.random.default_rng(1)
+    legs = jnp.array([0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0])
+    q = sys.joints.ref.at[7:].set(legs + 0.1 * rng.normal(size=8))
+    q = q.at[2].set(2.0).at[3:7].set(jnp.array([0.9, 0.1, -0.3, 0.3]))
+    if touches:
+        found = Mjx().contacts(sys, Mjx().init(sys, q), jnp.zeros(sys.nu))
+        q = q.at[2].add(-0.0107 - jnp.min(found.dist))
     state = Mjx().init(sys, q, jnp.asarray(rng.normal(size=sys.nv)))
-    step, x = everything(sys, state, jnp.asarray(rng.normal(size=sys.nu)))
+    ctrl = jnp.asarray(rng.uniform(-0.9, 0.9, sys.nu))
+    touching = Mjx().contacts(sys, state, ctrl).force
+    assert bool(jnp.any(touching != 0.0)) is touches
+    step, x = everything(sys, state, ctrl)
     matrix = check(step, x)
     # No column is zero: `q'` and `qd'` depend on `q` and `qd`.
     assert np.all(np.max(np.abs(matrix), axis=0) > 1e-9)
