@@ -89,8 +89,9 @@ class AbstractMaximal(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Contacts:
-        """Where shapes touch in a state, and with what force: the impulse of the first
-        substep from there, over its duration.
+        """Where shapes touch in a state, and with what force: the mean over the substeps
+        of the step from there. A single substep does not tell: what a body carries
+        reaches its contacts from joint to joint, in one substep each.
 
         **Arguments:** as of `step`.
         """
@@ -105,7 +106,7 @@ class AbstractMaximal(AbstractPipeline):
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
         """Joint forces of contacts, joint limits and dry friction in a state, N m and
-        N: their impulses in the first substep from there, over its duration.
+        N: their mean over the substeps of the step from there.
 
         **Arguments:** as of `step`.
         """
@@ -135,37 +136,35 @@ def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, exter
 
 def _step_fn(pipeline, sys: System, constants: Constants, *state_and_input):
     first = full_batch(state_and_input, sys, constants, pipeline)
-    world, end = _advance(pipeline, sys, constants, *first)
+    world, end, _ = _advance(pipeline, sys, constants, *first)
     return *project_bodies(sys, constants, world.origin, end), end.act
 
 
 def _contacts_fn(pipeline, sys: System, constants: Constants, *state_and_input):
     first = full_batch(state_and_input, sys, constants, pipeline)
-    world, now, ctrl = begin(pipeline.substeps, sys, constants, *first)
-    force, points = _substep(pipeline, world, now, ctrl)[1].points, world.points
+    world, _, forces = _advance(pipeline, sys, constants, *first)
+    force, points = forces.points, world.points
     assert force is not None and points is not None, "`report` asks only if there are"
     rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
-    force = stack(force * (1.0 / world.h))
-    return points.dist, stack(points.pos), jnp.stack(rows, axis=1), force
+    return points.dist, stack(points.pos), jnp.stack(rows, axis=1), stack(force)
 
 
 def _constraint_forces_fn(pipeline, sys, constants, *state_and_input):
     first = full_batch(state_and_input, sys, constants, pipeline)
-    world, now, ctrl = begin(pipeline.substeps, sys, constants, *first)
-    impulses = _substep(pipeline, world, now, ctrl)[1]
-    total, nodes = impulses.joints, tree(sys)
-    if impulses.points is not None and world.points is not None:
+    world, _, forces = _advance(pipeline, sys, constants, *first)
+    total, nodes = forces.joints, tree(sys)
+    if forces.points is not None and world.points is not None:
         kin = kinematics(sys, nodes, constants.frames, first[0])
-        pushed = _on_nodes(sys, nodes, kin, world.points.pos, impulses.points)
+        pushed = _on_nodes(sys, nodes, kin, world.points.pos, forces.points)
         total = total + project(nodes, kin, ascend(nodes, pushed))
-    return total / world.h
+    return total
 
 
 @stage
-def _on_nodes(sys: System, nodes: Tree, kin, pos: Vec3, impulse: Vec3) -> Force:
-    """Impulses at points, about the origins of the trees that they act on."""
+def _on_nodes(sys: System, nodes: Tree, kin, pos: Vec3, force: Vec3) -> Force:
+    """Forces at points, about the origins of the trees that they act on."""
     parts, where = [], []
-    for side, own in zip(zip(*contact_plan(sys).nodes), (-impulse, impulse)):
+    for side, own in zip(zip(*contact_plan(sys).nodes), (-force, force)):
         moved = [k for k, node in enumerate(side) if node >= 0]
         on = [side[k] for k in moved]
         where += on
@@ -176,7 +175,7 @@ def _on_nodes(sys: System, nodes: Tree, kin, pos: Vec3, impulse: Vec3) -> Force:
 
 def _drift_fn(pipeline, sys: System, constants: Constants, *state_and_input):
     first = full_batch(state_and_input, sys, constants, pipeline)
-    world, end = _advance(pipeline, sys, constants, *first)
+    world, end, _ = _advance(pipeline, sys, constants, *first)
     nodes, links, errors = tree(sys), [], []
     for group in groups(nodes, False)[0]:
         at = world.place(group, end.bodies, end.q)
@@ -205,11 +204,14 @@ def _substep(pipeline: AbstractMaximal, world: World, now: Moving, ctrl):
     return later._replace(act=act), impulses
 
 
-def _advance(pipeline: AbstractMaximal, *arguments) -> tuple[World, Moving]:
-    """All substeps of a step; the arguments are those of `begin`."""
+def _advance(pipeline: AbstractMaximal, *arguments) -> tuple[World, Moving, Impulses]:
+    """All substeps of a step, and their mean forces in the place of impulses; the
+    arguments are those of `begin`."""
     world, first, ctrl = begin(pipeline.substeps, *arguments)
-    one = lambda now, _: (_substep(pipeline, world, now, ctrl)[0], None)
-    return world, lax.scan(one, first, length=pipeline.substeps)[0]
+    one = lambda now, _: _substep(pipeline, world, now, ctrl)
+    end, impulses = lax.scan(one, first, length=pipeline.substeps)
+    mean = lambda x: jnp.mean(x, axis=0) / world.h
+    return world, end, jtu.tree_map(mean, impulses)
 
 
 @stage

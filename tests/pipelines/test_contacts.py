@@ -91,6 +91,19 @@ HELD = """
   </worldbody>
 </mujoco>"""
 
+# A box that carries a ball, on a slider at its lower end.
+LOADED = """
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .1"><freejoint/><geom type="box" size=".2 .2 .1" mass="1"/>
+      <body pos="0 0 .3"><joint type="slide" axis="0 0 1" limited="true" range="0 1"/>
+        <geom type="sphere" size=".1" mass="2"/></body>
+    </body>
+  </worldbody>
+</mujoco>"""
+
 
 def settle(pipeline, sys, steps):
     """Where a robot comes to rest."""
@@ -186,6 +199,15 @@ def test_constraints_carry_weight(pipeline):
     state = settle(pipeline, sys, 400)
     force = pipeline.constraint_forces(sys, state, jnp.zeros(0))
     np.testing.assert_allclose(force, 9.81 * sys.links.mass, rtol=1e-3)
+
+
+@each
+def test_contacts_carry_all_links(pipeline):
+    """Also those that reach the ground through joints only."""
+    sys = load_mjcf(LOADED)
+    state = settle(pipeline, sys, 400)
+    force = contact_wrenches(sys, state.q, pipeline.contacts(sys, state, jnp.zeros(0)))
+    np.testing.assert_allclose(force[:, 5], [9.81 * 3, 0], rtol=1e-3)
 
 
 @each
