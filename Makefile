@@ -21,12 +21,15 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all wheels check bench docs-tables format clean
+PLUGINS := gymnasium adapters mjx dmc example
+
+.PHONY: help demo test test-all test-plugins wheels check bench docs-tables format clean
 
 help:
 	@echo "make demo         install, then run the demonstration; results in out/demo"
 	@echo "make test         install, then lint, types, layers and the quick tests"
 	@echo "make test-all     the same with the slow tests"
+	@echo "make test-plugins install the plugins, then run their quick tests"
 	@echo "make wheels       install eqsim and a plugin from wheels, run both, and remove the plugin"
 	@echo "make bench        install the peers, then run the benchmarks; results in out/bench"
 	@echo "make docs-tables  write the generated tables of the documentation anew"
@@ -54,6 +57,19 @@ check: $(VENV)/.installed-test
 test: check
 	$(QUICK) $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
+# The plugins in an environment of their own, which tests of eqsim do not see.
+$(VENV)-plugins/.installed: $(SETUP) $(wildcard plugins/*/pyproject.toml)
+	$(PYTHON) -m venv $(VENV)-plugins
+	$(VENV)-plugins/bin/python -m pip --disable-pip-version-check --quiet install \
+	  --constraint constraints.txt pytest-xdist --editable ".[cli,testing]" \
+	  --editable "plugins/eqsim-adapters[brax,dm-env,test]" \
+	  $(foreach name,$(filter-out adapters,$(PLUGINS)),--editable "plugins/eqsim-$(name)[test]")
+	@touch $@
+
+test-plugins: $(VENV)-plugins/.installed
+	for name in $(PLUGINS); do (cd plugins/eqsim-$$name && $(QUICK) \
+	  $(abspath $(VENV))-plugins/bin/pytest -q -n $(WORKERS) -m "not slow") || exit 1; done
+
 # From wheels in a fresh environment: a package of a third party comes, runs, and goes.
 wheels:
 	PYTHON=$(PYTHON) bash plugins/check_wheels.sh
@@ -74,4 +90,4 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .cache .hypothesis .import_linter_cache .pytest_cache .ruff_cache out
+	rm -rf $(VENV) $(VENV)-plugins .cache .hypothesis .import_linter_cache .pytest_cache .ruff_cache out

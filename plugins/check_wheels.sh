@@ -51,14 +51,10 @@ say "they run"
   fail "the rollout is not what was asked for"
 
 say "they conform"
-if "$bin/eqsim" plugins --help >help.txt 2>&1; then
-  "$bin/eqsim" plugins list
-  for name in ball_beam richardson cross_entropy; do
-    "$bin/eqsim" plugins check "$name"
-  done
-else
-  echo "this version of eqsim has no command \`plugins\`: left out"
-fi
+"$bin/eqsim" plugins list
+for name in ball_beam richardson cross_entropy; do
+  "$bin/eqsim" plugins check "$name"
+done
 
 say "they go"
 "${pip[@]}" uninstall --yes eqsim-example

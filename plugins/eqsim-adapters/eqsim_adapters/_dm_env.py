@@ -22,6 +22,6 @@ def to_dm_env(env: AbstractEnv, *, max_steps: int | None = None, seed: int = 0) 
         from ._dm import DmEnv
     except ImportError as error:
         raise ImportError(
-            "`to_dm_env` needs dm_env. Run `pip install 'eqsim-adapters[dm_env]'`."
+            "`to_dm_env` needs dm_env. Run `pip install 'eqsim-adapters[dm-env]'`."
         ) from error
     return DmEnv(env, max_steps, seed)

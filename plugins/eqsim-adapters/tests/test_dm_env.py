@@ -7,7 +7,7 @@ from eqsim_adapters import to_dm_env
 import eqsim
 
 
-dm_env = pytest.importorskip("dm_env", reason="needs the extra dm_env")
+dm_env = pytest.importorskip("dm_env", reason="needs the extra dm-env")
 
 
 def test_time_limit():
