@@ -19,7 +19,9 @@ def find(checks, name):
 
 @slow
 @pytest.mark.parametrize(
-    "kind", (eqsim.Generalized, eqsim.Spring, eqsim.Positional), ids=lambda x: x.__name__
+    "kind",
+    (eqsim.Generalized, eqsim.Spring, eqsim.Positional),
+    ids=lambda x: x.__name__,
 )
 def test_built_in(kind):
     report = testing.check_pipeline(kind())
