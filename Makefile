@@ -6,7 +6,7 @@ WORKERS ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-SETUP := pyproject.toml constraints.txt
+SETUP := pyproject.toml zoo/pyproject.toml constraints.txt
 
 # A compiled program is kept between the tests of a run, and between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
@@ -42,7 +42,7 @@ $(VENV)/.created:
 
 # One stamp per extra: a second call installs nothing.
 $(VENV)/.installed-%: $(VENV)/.created $(SETUP)
-	$(PIP) install --constraint constraints.txt --editable ".[$*]"
+	$(PIP) install --constraint constraints.txt --editable ".[$*]" --editable zoo
 	@touch $@
 
 demo: $(VENV)/.installed-demo
