@@ -1,0 +1,82 @@
+"""Between what a policy gives and what a robot takes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractEnv, ResetOptions, Timestep
+from eqsim.wrappers import AbstractStateless, Lifetime
+
+
+class Squash(AbstractStateless):
+    r"""Takes any numbers: $\tanh(u)$, scaled to the range of the actuator where that is
+    finite; clipped where it is not.
+
+    A rollout in it records $u$, of which the density of a normal policy is known.
+    """
+
+    env: AbstractEnv
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.NONE
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        bound = jnp.asarray([-jnp.inf, jnp.inf], self.env.action_range.dtype)
+        return jnp.broadcast_to(bound[None], (self.sys.nu, 2))
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        return self.env.reset(key, options)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        return self.env.step(state, squash(self.env.action_range, action))
+
+
+def squash(
+    bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]
+) -> Float[Array, " nu"]:
+    """The action for any numbers: see `Squash`."""
+    low, high = bounds.astype(u.dtype).T
+    both = jnp.isfinite(low) & jnp.isfinite(high)
+    scaled = _scaled(jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u))
+    return jnp.where(both, scaled, jnp.clip(u, low, high))
+
+
+def scale(
+    bounds: Float[Array, "nu 2"], action: Float[Array, " nu"]
+) -> Float[Array, " nu"]:
+    """From between -1 and 1 to the range of each actuator, which must be finite."""
+    low, high = bounds.astype(action.dtype).T
+    return _scaled(low, high, action)
+
+
+def _scaled(low, high, action):
+    return low + 0.5 * (action + 1.0) * (high - low)
+
+
+def check_bounded(agent: eqx.Module, env: AbstractEnv) -> None:
+    """Raises `ValueError` if an action has no bound on one side, where that is known."""
+    bounds = env.action_range
+    if isinstance(bounds, Tracer):
+        return
+    for name, row in zip(env.sys.actuators.names, np.asarray(bounds), strict=True):
+        if not np.all(np.isfinite(row)):
+            raise ValueError(
+                f"`{type(agent).__name__}` takes actions between two bounds, but those of "
+                f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or take "
+                "an agent whose actions need no bounds, such as `PPO`."
+            )

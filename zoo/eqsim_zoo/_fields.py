@@ -1,0 +1,52 @@
+"""Fields of agents: numbers are arrays, so that `eqx.filter_vmap` makes a fleet."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jaxtyping import Array, Float
+
+
+def number(x: Any) -> Any:
+    """A real number as an array; what is no number stays, for tools that fill PyTrees
+    with other things."""
+    if isinstance(x, bool):
+        raise ValueError(f"{x} is a flag: a number is expected.")
+    return jnp.asarray(x, jnp.result_type(float)) if isinstance(x, int | float) else x
+
+
+def real(default: float) -> Any:
+    """A field for a real number."""
+    return eqx.field(converter=number, default=default)
+
+
+def size(default: Any) -> Any:
+    """A field for a size, a shape or a flag, which is static."""
+    return eqx.field(static=True, default=default)
+
+
+def in_type(tree: Any, dtype: Any) -> Any:
+    """Real numbers of an agent in the type of what it computes with."""
+    cast = lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x
+    return jtu.tree_map(cast, tree)
+
+
+def check_positive(agent: eqx.Module, *names: str) -> None:
+    """Raises `ValueError` unless the sizes of those names are positive."""
+    for name in names:
+        value = getattr(agent, name)
+        if value < 1:
+            raise ValueError(
+                f"`{type(agent).__name__}.{name}` is {value}: at least 1 is expected."
+            )
+
+
+def annealed(
+    rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
+) -> Float[Array, ""]:
+    """A learning rate that goes to zero in so many steps; the same always if they are
+    0."""
+    length = jnp.where(anneal_steps > 0.0, anneal_steps, 1.0)
+    left = jnp.clip(1.0 - steps / length, 0.0, 1.0)
+    return rate * jnp.where(anneal_steps > 0.0, left, 1.0)

@@ -1,0 +1,73 @@
+"""Networks together with the state of their optimizer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import optax
+from jaxtyping import Array, Float
+
+
+class Learner(eqx.Module):
+    """A network, or any PyTree of networks, and the state of the optimizer that trains
+    it.
+
+    The optimizer itself is made where it is used, from the hyper-parameters of the agent,
+    which may be arrays: `optax.adam(agent.learning_rate)`.
+
+    **Arguments:**
+
+    - `model`: what is learned.
+    - `opt_state`: of the optimizer.
+    """
+
+    model: Any
+    opt_state: Any
+
+    @staticmethod
+    def create(model: Any, optimizer: optax.GradientTransformation) -> "Learner":
+        """A learner before its first step."""
+        return Learner(model, optimizer.init(_parameters(model)))
+
+    def apply_loss_fn(
+        self,
+        loss_fn: Callable[[Any], tuple[Float[Array, ""], dict[str, Array]]],
+        optimizer: optax.GradientTransformation,
+        *,
+        max_grad_norm: Float[Array, ""] | None = None,
+    ) -> tuple["Learner", dict[str, Array]]:
+        """One step against the gradient of a loss.
+
+        Where the loss or its gradient is not finite nothing is changed; what is reported
+        is then not finite either.
+
+        **Arguments:**
+
+        - `loss_fn`: `model -> (loss, metrics)`. Networks that it closes over are
+            constants.
+        - `optimizer`: as given to `create`.
+        - `max_grad_norm`: a longer gradient is shortened to this length.
+
+        **Returns:** the learner after the step; the metrics of `loss_fn`, with `loss` and
+        `grad_norm`, the length of the gradient before it was shortened.
+        """
+        value_and_grad = eqx.filter_value_and_grad(loss_fn, has_aux=True)
+        (loss, metrics), grads = value_and_grad(self.model)
+        norm = optax.global_norm(grads)
+        good = jnp.isfinite(loss) & jnp.isfinite(norm)
+        if max_grad_norm is not None:
+            scale = jnp.minimum(1.0, max_grad_norm / jnp.maximum(norm, 1e-9))
+            grads = jtu.tree_map(lambda g: g * scale, grads)
+        step, opt_state = optimizer.update(
+            grads, self.opt_state, _parameters(self.model)
+        )
+        after = Learner(eqx.apply_updates(self.model, step), opt_state)
+        keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
+        new = jtu.tree_map(keep, after, self)
+        return new, {**metrics, "loss": loss, "grad_norm": norm}
+
+
+def _parameters(model: Any) -> Any:
+    return eqx.filter(model, eqx.is_inexact_array)

@@ -1,0 +1,155 @@
+"""Networks: layers of numbers, and several of the same kind side by side."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class Linear(eqx.Module):
+    r"""$x W + b$. In the beginning $b$ is zero and $W$ uniform, with the variance
+    `scale` over the number of inputs.
+
+    ??? cite "Reference"
+        LeCun et al., *Efficient backprop*, 1998, section 4.6.
+    """
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray, inputs: int, outputs: int, scale: float, dtype: Any
+    ) -> "Linear":
+        """A layer before anything is learned."""
+        # Not orthogonal: two batched decompositions at once can wait for each other
+        # for ever on a machine with two cores (jaxlib 0.10.2).
+        first = jax.nn.initializers.variance_scaling(scale, "fan_in", "uniform")
+        return Linear(first(key, (inputs, outputs), dtype), jnp.zeros(outputs, dtype))
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        return x @ self.weight + self.bias
+
+
+class LayerNorm(eqx.Module):
+    """Numbers less their mean, over their standard deviation; scaled and shifted.
+
+    ??? cite "Reference"
+        Ba, Kiros, Hinton, *Layer normalization*, 2016.
+    """
+
+    scale: Float[Array, " size"]
+    shift: Float[Array, " size"]
+
+    def __call__(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
+        off = x - jnp.mean(x)
+        return off * jax.lax.rsqrt(jnp.mean(off**2) + 1e-5) * self.scale + self.shift
+
+
+class MLP(eqx.Module):
+    """A multilayer perceptron: `activation` after each layer but the last.
+
+    **Arguments:**
+
+    - `layers`: the layers.
+    - `norms`: before each activation; none by default.
+    - `activation`: a function of a module, so that two networks are alike.
+    """
+
+    layers: tuple[Linear, ...]
+    norms: tuple[LayerNorm, ...]
+    activation: Callable = eqx.field(static=True)
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray,
+        sizes: tuple[int, ...],
+        activation: Callable = jax.nn.relu,
+        *,
+        last_scale: float = 1.0,
+        layer_norm: bool = False,
+        dtype: Any = jnp.float32,
+    ) -> "MLP":
+        """A network before anything is learned.
+
+        **Arguments:**
+
+        - `sizes`: of the input, of each hidden layer, and of the output.
+        - `last_scale`: of the last layer, see `Linear`.
+        - `layer_norm`: whether hidden layers are normalized.
+        """
+        layers = []
+        for k, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:])):
+            scale = last_scale if k == len(sizes) - 2 else 1.0
+            layer_key = jr.fold_in(key, k)
+            layers.append(Linear.create(layer_key, inputs, outputs, scale, dtype))
+        norms = [
+            LayerNorm(jnp.ones(n, dtype), jnp.zeros(n, dtype)) for n in sizes[1:-1]
+        ]
+        return MLP(tuple(layers), tuple(norms) if layer_norm else (), activation)
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        for k, layer in enumerate(self.layers[:-1]):
+            x = layer(x)
+            x = self.activation(self.norms[k](x) if self.norms else x)
+        return self.layers[-1](x)
+
+
+class Ensemble(eqx.Module):
+    """Networks of the same shape, stacked, each with its own weights."""
+
+    members: Any
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray, number: int, make: Callable[[PRNGKeyArray], Any]
+    ) -> "Ensemble":
+        """`number` networks by different keys.
+
+        **Arguments:**
+
+        - `make`: `key -> network`.
+        """
+        return Ensemble(eqx.filter_vmap(make)(jr.split(key, number)))
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, "number outputs"]:
+        each = eqx.filter_vmap(lambda net, x: net(x), in_axes=(eqx.if_array(0), None))
+        return each(self.members, x)
+
+
+class Critic(eqx.Module):
+    """Values of actions, by several networks that judge on their own."""
+
+    networks: Ensemble
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray,
+        obs_size: int,
+        action_size: int,
+        hidden: tuple[int, ...],
+        *,
+        number: int = 2,
+        layer_norm: bool = False,
+        dtype: Any = jnp.float32,
+    ) -> "Critic":
+        """Critics before anything is learned."""
+        sizes = (obs_size + action_size, *hidden, 1)
+        make = lambda key: MLP.create(key, sizes, layer_norm=layer_norm, dtype=dtype)
+        return Critic(Ensemble.create(key, number, make))
+
+    def __call__(
+        self, obs: Float[Array, " nobs"], action: Float[Array, " nu"]
+    ) -> Float[Array, " number"]:
+        return self.networks(jnp.concatenate([obs, action]))[:, 0]
+
+
+def target_update(new: Any, target: Any, rate: Float[Array, ""]) -> Any:
+    r"""$\bar\theta \leftarrow (1 - \tau)\,\bar\theta + \tau\,\theta$, with the parameters
+    after their step."""
+    follow = lambda x, y: y + rate * (x - y) if eqx.is_inexact_array(x) else y
+    return jax.tree_util.tree_map(follow, new, target)

@@ -1,0 +1,311 @@
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import ScaleAction, Statistics
+
+from ._actions import check_bounded, scale, Squash, squash
+from ._collect import begin, collect, count_steps, rows_of, Running
+from ._distributions import Categorical, log_slope, Normal
+from ._fields import annealed, check_positive, in_type, real, size
+from ._learner import Learner
+from ._networks import MLP
+from ._parallel import by_rows, check_shares, whole
+from ._replay import Transition
+from ._returns import gae
+from ._statistics import no_statistics, normalize, updated
+
+
+class PPONetworks(eqx.Module):
+    """What is learned.
+
+    **Arguments:**
+
+    - `policy`: from observations to means, or to the logits of all levels.
+    - `log_std`: of the actions, whatever is observed; empty where there are levels.
+    - `value`: from observations to the sum of the rewards to come.
+    """
+
+    policy: MLP
+    log_std: Float[Array, " nu"]
+    value: MLP
+
+
+class PPOState(eqx.Module):
+    """`learner`: of `PPONetworks`. `statistics`: of observations. `bounds`: of actions.
+    `steps`: control steps taken."""
+
+    learner: Learner
+    statistics: Statistics | None
+    bounds: Float[Array, "nu 2"]
+    running: Running
+    key: PRNGKeyArray
+    steps: Int[Array, ""]
+
+
+class PPOBatch(eqx.Module):
+    """What `PPO.update` learns from, one row per step.
+
+    **Arguments:**
+
+    - `obs`, `action`: normalized observations, and what was drawn.
+    - `log_prob`: of the action, by the policy that drew it.
+    - `advantage`, `target`: of the action, and for the value.
+    """
+
+    obs: Float[Array, "rows nobs"]
+    action: Float[Array, "rows nu"]
+    log_prob: Float[Array, " rows"]
+    advantage: Float[Array, " rows"]
+    target: Float[Array, " rows"]
+
+
+class PPO(AbstractOnlineAgent):
+    r"""Proximal policy optimization: several steps on what the last policy did, none of
+    which may change the probability of an action by much.
+
+    With the ratio $\rho_t = \pi(a_t|o_t) / \pi_{old}(a_t|o_t)$ and advantages $A_t$ by
+    generalized advantage estimation, a batch is passed several times, in minibatches, to
+    lessen
+
+    $$L = \mathrm{mean}\left[-\min\left(\rho_t A_t,\;
+    \mathrm{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon) A_t\right)
+    + \tfrac{c_V}{2} (V(o_t) - A_t - V_{old}(o_t))^2 - c_H H(\pi(o_t))\right].$$
+
+    Differences from the paper: actions are $\tanh$ of normal numbers, scaled to the range
+    of the actuators, whose deviation does not depend on what is observed (Andrychowicz et
+    al., *What matters for on-policy deep actor-critic methods?*, 2021, choices C59 to
+    C67); observations are normalized by running statistics, advantages within each
+    minibatch; gradients are shortened to a length. Where an episode is cut off by a time
+    limit the value of what follows is in the advantage. With `levels`, each actuator takes
+    one of so many values, each with a probability of its own (Tang, Agrawal,
+    *Discretizing continuous action space for on-policy optimization*, 2020).
+
+    **Arguments:**
+
+    - `num_envs`, `unroll_length`: environments, and steps of each per iteration.
+    - `num_epochs`, `num_minibatches`: passes through a batch, and pieces of each.
+    - `policy_hidden`, `value_hidden`: sizes of the hidden layers.
+    - `levels`: values of each actuator; 0 for all between its bounds.
+    - `normalize_observations`: whether observations are normalized.
+    - `learning_rate`: of Adam. `anneal_steps`: control steps in which it goes to zero; 0 if
+        it stays.
+    - `discount`, `gae_decay`: $\gamma$ and $\lambda$ of the advantages.
+    - `clip`, `value_cost`, `entropy_cost`: $\epsilon$, $c_V$, $c_H$.
+    - `reward_scale`: rewards are multiplied by it.
+    - `max_grad_norm`: length of a gradient, at most.
+    - `initial_log_std`: logarithm of the deviation of the first actions.
+
+    ??? cite "Reference"
+        Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.
+    """
+
+    num_envs: int = size(256)
+    unroll_length: int = size(16)
+    num_epochs: int = size(4)
+    num_minibatches: int = size(8)
+    policy_hidden: tuple[int, ...] = size((64, 64))
+    value_hidden: tuple[int, ...] = size((64, 64))
+    levels: int = size(0)
+    normalize_observations: bool = size(True)
+    learning_rate: Float[Array, ""] = real(3e-4)
+    anneal_steps: Float[Array, ""] = real(0.0)
+    discount: Float[Array, ""] = real(0.99)
+    gae_decay: Float[Array, ""] = real(0.95)
+    clip: Float[Array, ""] = real(0.2)
+    value_cost: Float[Array, ""] = real(0.5)
+    entropy_cost: Float[Array, ""] = real(1e-3)
+    reward_scale: Float[Array, ""] = real(1.0)
+    max_grad_norm: Float[Array, ""] = real(0.5)
+    initial_log_std: Float[Array, ""] = real(-0.5)
+
+    def __check_init__(self):
+        check_positive(
+            self, "num_envs", "unroll_length", "num_epochs", "num_minibatches"
+        )
+        rows = self.num_envs * self.unroll_length
+        if rows % self.num_minibatches:
+            raise ValueError(
+                f"`PPO.num_minibatches` is {self.num_minibatches}: a divisor of the {rows} "
+                "rows of a batch (`num_envs` times `unroll_length`) is expected."
+            )
+        if self.levels == 1 or self.levels < 0:
+            raise ValueError(
+                f"`PPO.levels` is {self.levels}: at least 2 levels of an action are "
+                "expected, or 0 for all numbers between its bounds."
+            )
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
+        if self.levels:
+            check_bounded(self, env)
+        check_shares(self, "num_envs")
+        key, key_policy, key_value, key_envs = jr.split(key, 4)
+        running = begin(self, env, key_envs, self.num_envs)
+        obs, nu = running.obs[0], env.sys.nu
+        self = in_type(self, obs.dtype)
+        outputs = nu * self.levels if self.levels else nu
+        create = lambda key, hidden, outputs, scale: MLP.create(
+            key,
+            (obs.shape[0], *hidden, outputs),
+            jax.nn.swish,
+            last_scale=scale,
+            dtype=obs.dtype,
+        )
+        log_std = jnp.zeros(0 if self.levels else nu, obs.dtype) + self.initial_log_std
+        networks = PPONetworks(
+            create(key_policy, self.policy_hidden, outputs, 0.01),
+            log_std,
+            create(key_value, self.value_hidden, 1, 1.0),
+        )
+        learner = Learner.create(networks, self._optimizer(jnp.zeros((), obs.dtype)))
+        statistics = no_statistics(obs) if self.normalize_observations else None
+        steps = jnp.zeros((), jnp.int32)
+        return PPOState(learner, statistics, env.action_range, running, key, steps)
+
+    def act(
+        self, state: PPOState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        drawn = _Explorer(self, state.learner.model, state.statistics)(obs, key)
+        return (scale if self.levels else squash)(state.bounds, drawn)
+
+    def iterate(
+        self, state: PPOState, env: AbstractEnv
+    ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
+        self = in_type(self, state.running.obs.dtype)
+        key, key_act, key_learn = jr.split(state.key, 3)
+        policy = _Explorer(self, state.learner.model, state.statistics)
+        taken = ScaleAction(env) if self.levels else Squash(env)
+        running, steps, report = collect(
+            taken, policy, state.running, key_act, self.unroll_length
+        )
+        batch = self._batch(state, steps)
+        statistics = state.statistics
+        if statistics is not None:
+            statistics = updated(statistics, rows_of(steps).obs)
+        count = count_steps(report, state.steps)
+        state = PPOState(
+            state.learner, statistics, state.bounds, running, key_learn, count
+        )
+        state, metrics = self.update(state, batch)
+        return eqx.tree_at(lambda s: s.key, state, key), report | metrics
+
+    def update(
+        self, state: PPOState, batch: PPOBatch
+    ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
+        """Passes several times through a `PPOBatch`.
+
+        **Returns:** the new state; means over all steps of the losses, of `entropy`, and
+        of `kl`, the mean of $\\rho_t - 1 - \\log \\rho_t$, an estimate of the divergence
+        from the old policy.
+        """
+        self = in_type(self, batch.obs.dtype)
+        optimizer = self._optimizer(state.steps.astype(batch.obs.dtype))
+        rows = batch.advantage.shape[0]
+        piece = rows // self.num_minibatches
+
+        def minibatch(learner, x):
+            index, key = x
+            few = by_rows(jtu.tree_map(lambda x: x[index], batch))
+            loss = lambda networks: self._loss(networks, few, key)
+            return learner.apply_loss_fn(
+                loss, optimizer, max_grad_norm=self.max_grad_norm
+            )
+
+        def epoch(learner, key):
+            key_order, key = jr.split(key)
+            order = jr.permutation(key_order, rows)[: piece * self.num_minibatches]
+            pieces = order.reshape(self.num_minibatches, piece)
+            keys = jr.split(key, self.num_minibatches)
+            return lax.scan(minibatch, learner, (pieces, keys))
+
+        key, key_epochs = jr.split(state.key)
+        keys = jr.split(key_epochs, self.num_epochs)
+        learner, metrics = lax.scan(epoch, state.learner, keys)
+        new = eqx.tree_at(lambda s: (s.learner, s.key), state, (whole(learner), key))
+        return new, jtu.tree_map(jnp.mean, metrics)
+
+    def _batch(self, state: PPOState, steps: Transition) -> PPOBatch:
+        """What the policy did, with advantages."""
+        networks, statistics = state.learner.model, state.statistics
+        seen = lambda obs: jax.vmap(jax.vmap(lambda x: normalize(statistics, x)))(obs)
+        obs, next_obs = seen(steps.obs), seen(steps.next_obs)
+        value_of = jax.vmap(jax.vmap(lambda x: networks.value(x)[0]))
+        value, next_value = value_of(obs), value_of(next_obs)
+        advantages = jax.vmap(gae, in_axes=(0, 0, 0, 0, 0, None, None))(
+            steps.reward * self.reward_scale,
+            value,
+            next_value,
+            steps.terminated,
+            steps.done,
+            self.discount,
+            self.gae_decay,
+        )
+        log_prob = jax.vmap(
+            jax.vmap(lambda obs, u: self._distribution(networks, obs).log_prob(u))
+        )(obs, self._drawn(steps.action))
+        flat = lambda x: x.reshape(-1, *x.shape[2:])
+        whole_batch = (obs, steps.action, log_prob, advantages, advantages + value)
+        return PPOBatch(*(flat(x) for x in whole_batch))
+
+    def _loss(self, networks: PPONetworks, batch: PPOBatch, key: PRNGKeyArray):
+        def each(obs, action, key):
+            distribution = self._distribution(networks, obs)
+            entropy = distribution.entropy()
+            if isinstance(distribution, Normal):
+                # Of the squashed action, by a draw.
+                entropy = entropy + jnp.sum(log_slope(distribution.sample(key)))
+            return distribution.log_prob(action), entropy, networks.value(obs)[0]
+
+        keys = jr.split(key, batch.advantage.shape[0])
+        drawn = self._drawn(batch.action)
+        log_prob, entropy, value = jax.vmap(each)(batch.obs, drawn, keys)
+        change = log_prob - batch.log_prob
+        ratio = jnp.exp(change)
+        advantage = batch.advantage - jnp.mean(batch.advantage)
+        advantage = advantage / (jnp.std(batch.advantage) + 1e-8)
+        clipped = jnp.clip(ratio, 1.0 - self.clip, 1.0 + self.clip)
+        gain = jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+        off = 0.5 * jnp.mean((value - batch.target) ** 2)
+        entropy = jnp.mean(entropy)
+        loss = -gain + self.value_cost * off - self.entropy_cost * entropy
+        kl = jnp.mean(ratio - 1.0 - change)
+        return loss, {"value_loss": off, "entropy": entropy, "kl": kl}
+
+    def _optimizer(self, steps) -> optax.GradientTransformation:
+        return optax.adam(annealed(self.learning_rate, steps, self.anneal_steps))
+
+    def _distribution(self, networks: PPONetworks, obs) -> Normal | Categorical:
+        out = networks.policy(obs)
+        if self.levels:
+            return Categorical(out.reshape(-1, self.levels))
+        return Normal(out, networks.log_std)
+
+    def _drawn(self, action):
+        """What was drawn for an action: its level, or itself."""
+        if not self.levels:
+            return action
+        return jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
+
+
+class _Explorer(eqx.Module):
+    """Draws actions, before they are squashed; without a key takes the likeliest."""
+
+    agent: PPO
+    networks: PPONetworks
+    statistics: Statistics | None
+
+    def __call__(self, obs, key):
+        obs = normalize(self.statistics, obs)
+        distribution = self.agent._distribution(self.networks, obs)
+        drawn = distribution.mode() if key is None else distribution.sample(key)
+        if not self.agent.levels:
+            return drawn
+        return 2.0 * drawn.astype(obs.dtype) / (self.agent.levels - 1) - 1.0
