@@ -46,13 +46,13 @@ class Squash(AbstractStateless):
         return self.env.step(state, squash(self.env.action_range, action))
 
 
-def squash(
-    bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]
-) -> Float[Array, " nu"]:
+def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array, " nu"]:
     """The action for any numbers: see `Squash`."""
     low, high = bounds.astype(u.dtype).T
     both = jnp.isfinite(low) & jnp.isfinite(high)
-    scaled = _scaled(jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u))
+    scaled = _scaled(
+        jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u)
+    )
     return jnp.where(both, scaled, jnp.clip(u, low, high))
 
 

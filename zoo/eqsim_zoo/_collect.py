@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractEnv, AbstractTask, Timestep
-from eqsim.wrappers import AutoReset, AbstractWrapper, layers, Lifetime, ResetMode
+from eqsim.wrappers import AbstractWrapper, AutoReset, layers, Lifetime, ResetMode
 
 from ._parallel import by_rows, per_share
 from ._replay import Transition
@@ -66,6 +66,7 @@ def collect(
     running: Running,
     key: PRNGKeyArray,
     length: int,
+    checkpoint_every: int | None = None,
 ) -> tuple[Running, Transition, dict[str, Float[Array, ""]]]:
     """Steps all environments.
 
@@ -73,6 +74,7 @@ def collect(
 
     - `policy`: `(obs, key) -> action`, a PyTree.
     - `length`: how many steps each takes.
+    - `checkpoint_every`: for reverse mode, see `eqsim.rollout`.
 
     **Returns:** the environments after it; transitions with axes (environment, time);
     `return` and `length` of the episodes that ended, or of the last ones that did,
@@ -83,13 +85,22 @@ def collect(
     def run(rows, shared):
         (state, timestep, keys), (env, policy) = rows, shared
         return eqsim.rollout(
-            env, policy, keys, length, start=(state, timestep), collect=_kept, throw=False
+            env,
+            policy,
+            keys,
+            length,
+            start=(state, timestep),
+            collect=_kept,
+            checkpoint_every=checkpoint_every,
+            throw=False,
         )
 
     rows = running.state, running.timestep, keys
     (steps, after), (state, timestep) = per_share(run, rows, (env, policy))
     before = jtu.tree_map(
-        lambda x, y: jnp.concatenate([x[:, None], y[:, :-1]], axis=1), running.obs, after
+        lambda x, y: jnp.concatenate([x[:, None], y[:, :-1]], axis=1),
+        running.obs,
+        after,
     )
     transitions = Transition(before, *steps)
     sums, (returns, lengths) = _episodes(running, transitions)
@@ -117,7 +128,11 @@ def _episodes(running: Running, steps: Transition):
         returns, lengths = returns + reward, lengths + 1.0
         ended = jnp.stack([jnp.ones_like(returns), returns, lengths])
         sums = sums + jnp.sum(jnp.where(done[None], ended, 0.0), axis=1)
-        return (sums, jnp.where(done, 0.0, returns), jnp.where(done, 0.0, lengths)), None
+        return (
+            sums,
+            jnp.where(done, 0.0, returns),
+            jnp.where(done, 0.0, lengths),
+        ), None
 
     time_first = steps.reward.T, steps.done.T
     start = jnp.zeros(3, steps.reward.dtype), running.returns, running.lengths
