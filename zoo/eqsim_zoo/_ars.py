@@ -100,7 +100,7 @@ class ARS(AbstractOnlineAgent):
         key, key_noise, key_try = jr.split(state.key, 3)
         shape = (self.num_directions, *weights.shape)
         noise = jr.normal(key_noise, shape, weights.dtype)
-        pairs = weights + self.noise * jnp.stack([noise, -noise], axis=1)
+        pairs = weights[None, None] + self.noise * jnp.stack([noise, -noise], axis=1)
         policies = jax.vmap(jax.vmap(_policy))(pairs)
         returns, statistics, report = try_pairs(
             env, policies, state.statistics, key_try, self.episode_length

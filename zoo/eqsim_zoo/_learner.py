@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import optax
@@ -78,14 +79,16 @@ class Learner(eqx.Module):
 
         **Returns:** the learner after the step, and the length of the gradient.
         """
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         good = good & jnp.isfinite(norm)
         if max_grad_norm is not None:
             scale = jnp.minimum(1.0, max_grad_norm / jnp.maximum(norm, 1e-9))
             grads = jtu.tree_map(lambda g: g * scale, grads)
-        step, opt_state = optimizer.update(
-            grads, self.opt_state, _parameters(self.model)
-        )
+        # Optax counts in integers, and multiplies numbers of any type and rank.
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            step, opt_state = optimizer.update(
+                grads, self.opt_state, _parameters(self.model)
+            )
         after = Learner(eqx.apply_updates(self.model, step), opt_state)
         keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
         return jtu.tree_map(keep, after, self), norm
