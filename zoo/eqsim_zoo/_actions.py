@@ -10,6 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, ResetOptions, Timestep
+from eqsim.envs import check_action
 from eqsim.wrappers import AbstractStateless, Lifetime
 
 
@@ -43,16 +44,17 @@ class Squash(AbstractStateless):
         return self.env.reset(key, options)
 
     def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        check_action(self, action)
         return self.env.step(state, squash(self.env.action_range, action))
 
 
-def squash(
-    bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]
-) -> Float[Array, " nu"]:
+def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array, " nu"]:
     """The action for any numbers: see `Squash`."""
     low, high = bounds.astype(u.dtype).T
     both = jnp.isfinite(low) & jnp.isfinite(high)
-    scaled = _scaled(jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u))
+    scaled = _scaled(
+        jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u)
+    )
     return jnp.where(both, scaled, jnp.clip(u, low, high))
 
 

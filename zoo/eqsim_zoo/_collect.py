@@ -13,7 +13,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractEnv, AbstractTask, Timestep
-from eqsim.wrappers import AutoReset, AbstractWrapper, layers, Lifetime, ResetMode
+from eqsim.wrappers import (
+    AbstractWrapper,
+    AutoReset,
+    layers,
+    Lifetime,
+    NormalizeObservation,
+    ResetMode,
+)
 
 from ._parallel import by_rows, per_share
 from ._replay import Transition
@@ -52,10 +59,12 @@ def begin(
     check_env(agent, env)
     keys = by_rows(jr.split(key, number))
     state, timestep = per_share(_reset, keys, env)
-    none = jnp.zeros(number, timestep.reward.dtype)
-    return Running(state, timestep, none, none, none[:1].repeat(2))
+    # Different arrays, as each can be donated once.
+    none = lambda size: jnp.zeros(size, timestep.reward.dtype)
+    return Running(state, timestep, none(number), none(number), none(2))
 
 
+@eqx.filter_jit
 def _reset(keys, env):
     return eqx.filter_vmap(env.reset)(keys)
 
@@ -83,13 +92,21 @@ def collect(
     def run(rows, shared):
         (state, timestep, keys), (env, policy) = rows, shared
         return eqsim.rollout(
-            env, policy, keys, length, start=(state, timestep), collect=_kept, throw=False
+            env,
+            policy,
+            keys,
+            length,
+            start=(state, timestep),
+            collect=_kept,
+            throw=False,
         )
 
     rows = running.state, running.timestep, keys
     (steps, after), (state, timestep) = per_share(run, rows, (env, policy))
     before = jtu.tree_map(
-        lambda x, y: jnp.concatenate([x[:, None], y[:, :-1]], axis=1), running.obs, after
+        lambda x, y: jnp.concatenate([x[:, None], y[:, :-1]], axis=1),
+        running.obs,
+        after,
     )
     transitions = Transition(before, *steps)
     sums, (returns, lengths) = _episodes(running, transitions)
@@ -117,7 +134,11 @@ def _episodes(running: Running, steps: Transition):
         returns, lengths = returns + reward, lengths + 1.0
         ended = jnp.stack([jnp.ones_like(returns), returns, lengths])
         sums = sums + jnp.sum(jnp.where(done[None], ended, 0.0), axis=1)
-        return (sums, jnp.where(done, 0.0, returns), jnp.where(done, 0.0, lengths)), None
+        return (
+            sums,
+            jnp.where(done, 0.0, returns),
+            jnp.where(done, 0.0, lengths),
+        ), None
 
     time_first = steps.reward.T, steps.done.T
     start = jnp.zeros(3, steps.reward.dtype), running.returns, running.lengths
@@ -139,7 +160,8 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
         )
     resets = False
     for layer in layers(env):
-        resets |= isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
+        lasts = isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
+        resets |= lasts and not isinstance(layer, NormalizeObservation)
         if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:
             raise ValueError(
                 f"`{name}` learns from every step, but with `{layer.mode}` some are resets. "

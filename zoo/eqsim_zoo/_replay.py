@@ -72,8 +72,9 @@ class Replay(eqx.Module):
             )
         whole = -(-capacity // block) * block
         empty = lambda x: jnp.zeros((whole, *x.shape), x.dtype)
-        none = jnp.zeros((), jnp.int32)
-        return Replay(jtu.tree_map(empty, example), none, none, block)
+        # Two arrays, as each can be donated once.
+        at, size = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+        return Replay(jtu.tree_map(empty, example), at, size, block)
 
     @property
     def capacity(self) -> int:
