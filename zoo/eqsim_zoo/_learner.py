@@ -55,7 +55,7 @@ class Learner(eqx.Module):
         """
         value_and_grad = eqx.filter_value_and_grad(loss_fn, has_aux=True)
         (loss, metrics), grads = value_and_grad(self.model)
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         good = jnp.isfinite(loss) & jnp.isfinite(norm)
         if max_grad_norm is not None:
             scale = jnp.minimum(1.0, max_grad_norm / jnp.maximum(norm, 1e-9))

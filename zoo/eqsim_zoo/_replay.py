@@ -84,6 +84,9 @@ class Replay(eqx.Module):
     def add(self, rows: Any) -> "Replay":
         """With a block of rows in the place of the oldest.
 
+        In place where the old memory is donated; draw from the new one then, as the old
+        one would have to be copied.
+
         **Raises:** `ValueError` if the number of rows is not that of a block.
         """
         number = jtu.tree_leaves(rows)[0].shape[0]
