@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import optax
@@ -60,9 +61,11 @@ class Learner(eqx.Module):
         if max_grad_norm is not None:
             scale = jnp.minimum(1.0, max_grad_norm / jnp.maximum(norm, 1e-9))
             grads = jtu.tree_map(lambda g: g * scale, grads)
-        step, opt_state = optimizer.update(
-            grads, self.opt_state, _parameters(self.model)
-        )
+        # Optax raises reals to the power of integers, which strict promotion forbids.
+        with jax.numpy_dtype_promotion("standard"):
+            step, opt_state = optimizer.update(
+                grads, self.opt_state, _parameters(self.model)
+            )
         after = Learner(eqx.apply_updates(self.model, step), opt_state)
         keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
         new = jtu.tree_map(keep, after, self)
