@@ -150,10 +150,11 @@ def test_vmapped(collected):
         assert tree_allclose(of(both, k), alone, rtol=1e-12)
 
 
-def test_arrays_are_apart():
+@pytest.mark.parametrize("env", (ENV, probes.constant_reward()), ids=("rail", "probe"))
+def test_arrays_are_apart(env):
     """Also without jit: each can be donated, and the environment stays."""
-    state = AGENT.init(jr.key(0), ENV)
-    leaves = [x for x in jtu.tree_leaves((state, ENV)) if eqx.is_array(x)]
+    state = AGENT.init(jr.key(0), env)
+    leaves = [x for x in jtu.tree_leaves((state, env)) if eqx.is_array(x)]
     data = lambda x: (
         jr.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
     )
