@@ -2,6 +2,9 @@
 
 from typing import Final
 
+from ._apg import APG as APG
+from ._ars import ARS as ARS
+from ._es import ES as ES
 from ._networks import (
     Critic as Critic,
     Ensemble as Ensemble,
@@ -12,6 +15,9 @@ from ._networks import (
 from ._parallel import device_mesh as device_mesh
 from ._ppo import PPO as PPO
 from ._replay import Replay as Replay, Transition as Transition
+from ._sac import SAC as SAC
+from ._shac import SHAC as SHAC
+from ._td3 import TD3 as TD3
 
 
 __eqsim_api__: Final = "1.0"

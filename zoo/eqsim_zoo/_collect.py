@@ -75,6 +75,7 @@ def collect(
     running: Running,
     key: PRNGKeyArray,
     length: int,
+    checkpoint_every: int | None = None,
 ) -> tuple[Running, Transition, dict[str, Float[Array, ""]]]:
     """Steps all environments.
 
@@ -82,6 +83,7 @@ def collect(
 
     - `policy`: `(obs, key) -> action`, a PyTree.
     - `length`: how many steps each takes.
+    - `checkpoint_every`: for reverse mode, see `eqsim.rollout`.
 
     **Returns:** the environments after it; transitions with axes (environment, time);
     `return` and `length` of the episodes that ended, or of the last ones that did,
@@ -98,6 +100,7 @@ def collect(
             length,
             start=(state, timestep),
             collect=_kept,
+            checkpoint_every=checkpoint_every,
             throw=False,
         )
 

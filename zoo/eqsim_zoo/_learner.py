@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 
 class Learner(eqx.Module):
@@ -56,20 +56,42 @@ class Learner(eqx.Module):
         """
         value_and_grad = eqx.filter_value_and_grad(loss_fn, has_aux=True)
         (loss, metrics), grads = value_and_grad(self.model)
+        new, norm = self.apply_gradients(
+            grads, optimizer, max_grad_norm=max_grad_norm, good=jnp.isfinite(loss)
+        )
+        return new, {**metrics, "loss": loss, "grad_norm": norm}
+
+    def apply_gradients(
+        self,
+        grads: Any,
+        optimizer: optax.GradientTransformation,
+        *,
+        max_grad_norm: Float[Array, ""] | None = None,
+        good: Bool[Array, ""] | bool = True,
+    ) -> tuple["Learner", Float[Array, ""]]:
+        """One step against a gradient that is known.
+
+        **Arguments:**
+
+        - `grads`: like `model`, with None for what is no real number.
+        - `optimizer`, `max_grad_norm`: see `apply_loss_fn`.
+        - `good`: whether to take the step; never if the gradient is not finite.
+
+        **Returns:** the learner after the step, and the length of the gradient.
+        """
         norm = optax.tree.norm(grads)
-        good = jnp.isfinite(loss) & jnp.isfinite(norm)
+        good = good & jnp.isfinite(norm)
         if max_grad_norm is not None:
             scale = jnp.minimum(1.0, max_grad_norm / jnp.maximum(norm, 1e-9))
             grads = jtu.tree_map(lambda g: g * scale, grads)
-        # Optax raises reals to the power of integers, which strict promotion forbids.
-        with jax.numpy_dtype_promotion("standard"):
+        # Optax counts in integers, and multiplies numbers of any type and rank.
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             step, opt_state = optimizer.update(
                 grads, self.opt_state, _parameters(self.model)
             )
         after = Learner(eqx.apply_updates(self.model, step), opt_state)
         keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
-        new = jtu.tree_map(keep, after, self)
-        return new, {**metrics, "loss": loss, "grad_norm": norm}
+        return jtu.tree_map(keep, after, self), norm
 
 
 def _parameters(model: Any) -> Any:

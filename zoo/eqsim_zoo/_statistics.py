@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from eqsim.wrappers import Statistics
 
@@ -17,11 +17,23 @@ def no_statistics(obs: Float[Array, " nobs"]) -> Statistics:
     return Statistics(jnp.ones((), obs.dtype), none, none + 1.0)
 
 
-def updated(statistics: Statistics, obs: Float[Array, "rows nobs"]) -> Statistics:
-    """With some observations more (Chan, Golub, LeVeque 1979)."""
-    mean = jnp.mean(obs, axis=0)
-    count = jnp.full((), obs.shape[0], obs.dtype)
-    new = Statistics(count, mean, jnp.sum((obs - mean[None]) ** 2, axis=0))
+def updated(
+    statistics: Statistics,
+    obs: Float[Array, "rows nobs"],
+    valid: Bool[Array, " rows"] | None = None,
+) -> Statistics:
+    """With some observations more (Chan, Golub, LeVeque 1979).
+
+    **Arguments:**
+
+    - `valid`: which of them count; by default all.
+    """
+    weight = jnp.ones(obs.shape[0], obs.dtype)
+    if valid is not None:
+        weight = weight * valid
+    count = jnp.sum(weight)
+    mean = weight @ obs / jnp.maximum(count, 1.0)
+    new = Statistics(count, mean, weight @ (obs - mean[None]) ** 2)
     pair = lambda x, y: jnp.stack([x, y])
     return jtu.tree_map(pair, statistics, new).merged()
 

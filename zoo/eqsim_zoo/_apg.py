@@ -1,0 +1,161 @@
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import ScaleAction, Statistics
+
+from ._actions import check_bounded, scale
+from ._collect import begin, collect, count_steps, rows_of, Running
+from ._fields import check_positive, in_type, real, size
+from ._learner import Learner
+from ._networks import MLP
+from ._parallel import check_shares
+from ._policies import DeterministicPolicy, Explorer
+from ._statistics import no_statistics, normalize, updated
+
+
+class APGState(eqx.Module):
+    """`learner`: of a `DeterministicPolicy`. `statistics`: of observations. `bounds`: of
+    actions. `steps`: control steps taken."""
+
+    learner: Learner
+    statistics: Statistics | None
+    bounds: Float[Array, "nu 2"]
+    running: Running
+    key: PRNGKeyArray
+    steps: Int[Array, ""]
+
+
+class APG(AbstractOnlineAgent):
+    r"""Analytic policy gradient: the derivative of the rewards of the next $h$ steps by the
+    parameters of the policy, through the physics.
+
+    $$J = \frac{1}{h}\,\mathrm{mean} \sum_{t < h} \gamma^t r(s_t, \pi_\theta(o_t)), \qquad
+    s_{t+1} = f(s_t, \pi_\theta(o_t)),$$
+
+    of environments that go on where they were; what happened before is not differentiated,
+    and what comes after $h$ steps is not seen. Derivatives of long horizons grow without
+    bound where motion is unstable; see `SHAC`, which asks a critic instead.
+
+    **Arguments:**
+
+    - `num_envs`, `horizon`: environments, and $h$.
+    - `checkpoint_every`: saves memory, see `eqsim.rollout`; 0 keeps all.
+    - `hidden`, `layer_norm`: of the network.
+    - `normalize_observations`: whether observations are normalized.
+    - `learning_rate`: of Adam, whose averages are short ($\beta$ = 0.7 and 0.95).
+    - `discount`: $\gamma$. `max_grad_norm`: length of a gradient, at most.
+    - `noise`: deviation of what is added to the actions.
+
+    ??? cite "Reference"
+        Freeman et al., *Brax: a differentiable physics engine for large scale rigid body
+        simulation*, 2021, section 4.2. Wiedemann et al., *Training efficient controllers
+        via analytic policy gradient*, 2023.
+    """
+
+    num_envs: int = size(64)
+    horizon: int = size(16)
+    checkpoint_every: int = size(0)
+    hidden: tuple[int, ...] = size((64, 64))
+    layer_norm: bool = size(True)
+    normalize_observations: bool = size(True)
+    learning_rate: Float[Array, ""] = real(1e-3)
+    discount: Float[Array, ""] = real(0.99)
+    max_grad_norm: Float[Array, ""] = real(1.0)
+    noise: Float[Array, ""] = real(0.0)
+
+    def __check_init__(self):
+        check_positive(self, "num_envs", "horizon")
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> APGState:
+        check_bounded(self, env)
+        check_shares(self, "num_envs")
+        key, key_policy, key_envs = jr.split(key, 3)
+        running = begin(self, env, key_envs, self.num_envs)
+        obs = running.obs[0]
+        network = MLP.create(
+            key_policy,
+            (obs.shape[0], *self.hidden, env.sys.nu),
+            jnp.tanh,
+            last_scale=0.01,
+            layer_norm=self.layer_norm,
+            dtype=obs.dtype,
+        )
+        optimizer = in_type(self, obs.dtype)._optimizer()
+        return APGState(
+            Learner.create(DeterministicPolicy(network), optimizer),
+            no_statistics(obs) if self.normalize_observations else None,
+            env.action_range,
+            running,
+            key,
+            jnp.zeros((), jnp.int32),
+        )
+
+    def act(
+        self, state: APGState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        policy = state.learner.model
+        if key is None:
+            return scale(state.bounds, policy(normalize(state.statistics, obs)))
+        return scale(state.bounds, self._explorer(state, policy)(obs, key))
+
+    def iterate(
+        self, state: APGState, env: AbstractEnv
+    ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
+        self = in_type(self, state.bounds.dtype)
+        key, key_act = jr.split(state.key)
+
+        def loss(policy):
+            running, steps, report = collect(
+                ScaleAction(env),
+                self._explorer(state, policy),
+                state.running,
+                key_act,
+                self.horizon,
+                self.checkpoint_every or None,
+            )
+            weight = self.discount ** jnp.arange(self.horizon, dtype=steps.reward.dtype)
+            value = jnp.mean(steps.reward @ weight) / self.horizon
+            return -value, (running, steps, report)
+
+        value_and_grad = eqx.filter_value_and_grad(loss, has_aux=True)
+        (lost, (running, steps, report)), grads = value_and_grad(state.learner.model)
+        statistics = state.statistics
+        if statistics is not None:
+            statistics = updated(statistics, rows_of(steps).obs)
+        place = lambda s: (s.statistics, s.running, s.key, s.steps)
+        count = count_steps(report, state.steps)
+        new = (statistics, running, key, count)
+        state = eqx.tree_at(place, state, new, is_leaf=lambda x: x is None)
+        state, metrics = self.update(state, grads)
+        return state, report | metrics | {"loss": lost}
+
+    def update(
+        self, state: APGState, batch: Any
+    ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
+        """Takes a step against a gradient.
+
+        **Arguments:**
+
+        - `batch`: the derivative of a loss by `state.learner.model`, as
+            `eqx.filter_grad` gives it; nothing is changed if it is not finite.
+
+        **Returns:** the new state, and `grad_norm`, the length of the gradient.
+        """
+        self = in_type(self, state.bounds.dtype)
+        learner, norm = state.learner.apply_gradients(
+            batch, self._optimizer(), max_grad_norm=self.max_grad_norm
+        )
+        return eqx.tree_at(lambda s: s.learner, state, learner), {"grad_norm": norm}
+
+    def _explorer(self, state: APGState, policy) -> Explorer:
+        noise = self.noise.astype(state.bounds.dtype)
+        return Explorer(policy, state.statistics, noise, jnp.zeros((), bool))
+
+    def _optimizer(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, b1=0.7, b2=0.95)
