@@ -10,6 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, ResetOptions, Timestep
+from eqsim.envs import check_action
 from eqsim.wrappers import AbstractStateless, Lifetime
 
 
@@ -43,6 +44,7 @@ class Squash(AbstractStateless):
         return self.env.reset(key, options)
 
     def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        check_action(self, action)
         return self.env.step(state, squash(self.env.action_range, action))
 
 

@@ -80,7 +80,9 @@ class ARS(AbstractOnlineAgent):
         obs = env.reset(key_reset)[1].obs
         weights = jnp.zeros((obs.shape[0] + 1, env.sys.nu), obs.dtype)
         steps = jnp.zeros((), jnp.int32)
-        return ARSState(weights, no_statistics(obs), env.action_range, key, steps)
+        return ARSState(
+            weights, no_statistics(obs), jnp.array(env.action_range), key, steps
+        )
 
     def act(
         self, state: ARSState, obs: Any, *, key: PRNGKeyArray | None = None

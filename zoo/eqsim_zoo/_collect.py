@@ -13,7 +13,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractEnv, AbstractTask, Timestep
-from eqsim.wrappers import AbstractWrapper, AutoReset, layers, Lifetime, ResetMode
+from eqsim.wrappers import (
+    AbstractWrapper,
+    AutoReset,
+    layers,
+    Lifetime,
+    NormalizeObservation,
+    ResetMode,
+)
 
 from ._parallel import by_rows, per_share
 from ._replay import Transition
@@ -52,10 +59,12 @@ def begin(
     check_env(agent, env)
     keys = by_rows(jr.split(key, number))
     state, timestep = per_share(_reset, keys, env)
-    none = jnp.zeros(number, timestep.reward.dtype)
-    return Running(state, timestep, none, none, none[:1].repeat(2))
+    # Different arrays, as each can be donated once.
+    none = lambda size: jnp.zeros(size, timestep.reward.dtype)
+    return Running(state, timestep, none(number), none(number), none(2))
 
 
+@eqx.filter_jit
 def _reset(keys, env):
     return eqx.filter_vmap(env.reset)(keys)
 
@@ -154,7 +163,8 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
         )
     resets = False
     for layer in layers(env):
-        resets |= isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
+        lasts = isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
+        resets |= lasts and not isinstance(layer, NormalizeObservation)
         if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:
             raise ValueError(
                 f"`{name}` learns from every step, but with `{layer.mode}` some are resets. "

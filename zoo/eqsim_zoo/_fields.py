@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -13,7 +14,8 @@ def number(x: Any) -> Any:
     with other things."""
     if isinstance(x, bool):
         raise ValueError(f"{x} is a flag: a number is expected.")
-    return jnp.asarray(x, jnp.result_type(float)) if isinstance(x, int | float) else x
+    known = int | float | np.number | np.ndarray
+    return jnp.asarray(x, jnp.result_type(float)) if isinstance(x, known) else x
 
 
 def real(default: float) -> Any:
@@ -22,8 +24,12 @@ def real(default: float) -> Any:
 
 
 def size(default: Any) -> Any:
-    """A field for a size, a shape or a flag, which is static."""
-    return eqx.field(static=True, default=default)
+    """A field for a size, a shape (a list becomes a tuple) or a flag, which is static."""
+    return eqx.field(static=True, converter=_hashable, default=default)
+
+
+def _hashable(x: Any) -> Any:
+    return tuple(x) if isinstance(x, list) else x
 
 
 def in_type(tree: Any, dtype: Any) -> Any:
@@ -33,12 +39,13 @@ def in_type(tree: Any, dtype: Any) -> Any:
 
 
 def check_positive(agent: eqx.Module, *names: str) -> None:
-    """Raises `ValueError` unless the sizes of those names are positive."""
+    """Raises `ValueError` unless the sizes of those names are positive integers."""
     for name in names:
         value = getattr(agent, name)
-        if value < 1:
+        if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(
-                f"`{type(agent).__name__}.{name}` is {value}: at least 1 is expected."
+                f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
+                "least 1."
             )
 
 

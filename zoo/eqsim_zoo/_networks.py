@@ -81,7 +81,14 @@ class MLP(eqx.Module):
         - `sizes`: of the input, of each hidden layer, and of the output.
         - `last_scale`: of the last layer, see `Linear`.
         - `layer_norm`: whether hidden layers are normalized.
+
+        **Raises:** `ValueError` without an input and an output.
         """
+        if len(sizes) < 2:
+            raise ValueError(
+                f"A network of sizes {sizes}: those of the input, of hidden layers if any, "
+                "and of the output are expected."
+            )
         layers = []
         for k, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:])):
             scale = last_scale if k == len(sizes) - 2 else 1.0

@@ -88,7 +88,7 @@ class AbstractOffPolicy(AbstractOnlineAgent):
         key, key_envs = jr.split(key)
         memory = remember(self, env, key_envs)
         like = in_type(self, memory.running.obs.dtype)
-        return like.begin(key, memory, env.action_range)
+        return like.begin(key, memory, jnp.array(env.action_range))
 
     def iterate(
         self, state: Any, env: AbstractEnv

@@ -7,7 +7,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import ScaleAction, Statistics
@@ -155,7 +155,9 @@ class PPO(AbstractOnlineAgent):
         learner = Learner.create(networks, self._optimizer(jnp.zeros((), obs.dtype)))
         statistics = no_statistics(obs) if self.normalize_observations else None
         steps = jnp.zeros((), jnp.int32)
-        return PPOState(learner, statistics, env.action_range, running, key, steps)
+        # A copy, as the state may be donated and the robot not.
+        bounds = jnp.array(env.action_range)
+        return PPOState(learner, statistics, bounds, running, key, steps)
 
     def act(
         self, state: PPOState, obs: Any, *, key: PRNGKeyArray | None = None
@@ -177,12 +179,12 @@ class PPO(AbstractOnlineAgent):
         statistics = state.statistics
         if statistics is not None:
             statistics = updated(statistics, rows_of(steps).obs)
-        count = count_steps(report, state.steps)
         state = PPOState(
-            state.learner, statistics, state.bounds, running, key_learn, count
+            state.learner, statistics, state.bounds, running, key_learn, state.steps
         )
         state, metrics = self.update(state, batch)
-        return eqx.tree_at(lambda s: s.key, state, key), report | metrics
+        last = key, count_steps(report, state.steps)
+        return eqx.tree_at(lambda s: (s.key, s.steps), state, last), report | metrics
 
     def update(
         self, state: PPOState, batch: PPOBatch
@@ -192,16 +194,25 @@ class PPO(AbstractOnlineAgent):
         **Returns:** the new state; means over all steps of the losses, of `entropy`, and
         of `kl`, the mean of $\\rho_t - 1 - \\log \\rho_t$, an estimate of the divergence
         from the old policy.
+
+        **Raises:** `ValueError` if there are fewer rows than minibatches; rows that they
+        can not share evenly are left out, others in each pass.
         """
         self = in_type(self, batch.obs.dtype)
         optimizer = self._optimizer(state.steps.astype(batch.obs.dtype))
         rows = batch.advantage.shape[0]
         piece = rows // self.num_minibatches
+        if not piece:
+            raise ValueError(
+                f"A batch of {rows} rows for `PPO.num_minibatches` = "
+                f"{self.num_minibatches}: at least one row for each is expected."
+            )
+        squashed = jnp.all(jnp.isfinite(state.bounds), axis=1)
 
         def minibatch(learner, x):
             index, key = x
             few = by_rows(jtu.tree_map(lambda x: x[index], batch))
-            loss = lambda networks: self._loss(networks, few, key)
+            loss = lambda networks: self._loss(networks, few, squashed, key)
             return learner.apply_loss_fn(
                 loss, optimizer, max_grad_norm=self.max_grad_norm
             )
@@ -242,13 +253,20 @@ class PPO(AbstractOnlineAgent):
         whole_batch = (obs, steps.action, log_prob, advantages, advantages + value)
         return PPOBatch(*(flat(x) for x in whole_batch))
 
-    def _loss(self, networks: ActorCritic, batch: PPOBatch, key: PRNGKeyArray):
+    def _loss(
+        self,
+        networks: ActorCritic,
+        batch: PPOBatch,
+        squashed: Bool[Array, " nu"],
+        key: PRNGKeyArray,
+    ):
         def each(obs, action, key):
             distribution = networks.distribution(obs)
             entropy = distribution.entropy()
             if isinstance(distribution, Normal):
                 # Of the squashed action, by a draw.
-                entropy = entropy + jnp.sum(log_slope(distribution.sample(key)))
+                slope = log_slope(distribution.sample(key))
+                entropy = entropy + jnp.sum(jnp.where(squashed, slope, 0.0))
             return distribution.log_prob(action), entropy, networks.value(obs)[0]
 
         keys = jr.split(key, batch.advantage.shape[0])

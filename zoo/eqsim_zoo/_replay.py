@@ -72,8 +72,9 @@ class Replay(eqx.Module):
             )
         whole = -(-capacity // block) * block
         empty = lambda x: jnp.zeros((whole, *x.shape), x.dtype)
-        none = jnp.zeros((), jnp.int32)
-        return Replay(jtu.tree_map(empty, example), none, none, block)
+        # Two arrays, as each can be donated once.
+        at, size = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+        return Replay(jtu.tree_map(empty, example), at, size, block)
 
     @property
     def capacity(self) -> int:
@@ -82,6 +83,9 @@ class Replay(eqx.Module):
 
     def add(self, rows: Any) -> "Replay":
         """With a block of rows in the place of the oldest.
+
+        In place where the old memory is donated; draw from the new one then, as the old
+        one would have to be copied.
 
         **Raises:** `ValueError` if the number of rows is not that of a block.
         """

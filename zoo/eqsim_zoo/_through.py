@@ -48,7 +48,9 @@ def set_out(agent: Any, env: AbstractEnv, key: PRNGKeyArray) -> Underway:
     running = begin(agent, env, key, agent.num_envs)
     obs = running.obs[0]
     statistics = no_statistics(obs) if agent.normalize_observations else None
-    return Underway(running, statistics, env.action_range, jnp.zeros((), jnp.int32))
+    return Underway(
+        running, statistics, jnp.array(env.action_range), jnp.zeros((), jnp.int32)
+    )
 
 
 def through_physics(

@@ -1,0 +1,82 @@
+"""Between what a policy gives and what a robot takes."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import check_gradients, tree_allclose
+from toys import Rail, rails
+
+import eqsim
+from eqsim_zoo import PPO
+from eqsim_zoo._actions import check_bounded, scale, Squash, squash
+
+
+BOUNDS = np.array([[-2.0, 3.0], [-np.inf, np.inf], [0.5, np.inf], [-np.inf, 1.0]])
+
+
+@pytest.fixture(scope="module")
+def half_limited():
+    """A robot whose first motor has bounds, and whose second has none."""
+    env = Rail(2)
+    env = eqx.tree_at(lambda e: e.sys, env, rails(2, limited=False))
+    bounds = np.asarray(env.action_range)
+    np.testing.assert_array_equal(bounds[0], [-2.0, 3.0])
+    assert not np.any(np.isfinite(bounds[1]))
+    return env
+
+
+@pytest.mark.parametrize("u", (0.0, 0.7, -3.0, 50.0, -50.0))
+def test_squash(u):
+    """`tanh` between two bounds; clipped where there is one bound, or none."""
+    numbers = jnp.full(4, u)
+    found = squash(jnp.asarray(BOUNDS), numbers)
+    expected = [0.5 + 2.5 * np.tanh(u), u, max(u, 0.5), min(u, 1.0)]
+    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-14)
+    single = squash(jnp.asarray(BOUNDS), numbers.astype(jnp.float32))
+    assert single.dtype == jnp.float32
+    low, high = BOUNDS.T
+    assert np.all((np.asarray(single) >= low) & (np.asarray(single) <= high))
+    # Also where numbers are at the bounds; there are no infinities times zero.
+    slopes = jax.jacfwd(lambda u: squash(jnp.asarray(BOUNDS), u))(numbers)
+    assert np.all(np.isfinite(slopes))
+
+
+def test_squash_gradients():
+    check_gradients(squash, jnp.asarray(BOUNDS[:1]), jnp.array([0.3]))
+    check_gradients(lambda u: squash(jnp.asarray(BOUNDS), u), jnp.full(4, 0.7))
+
+
+def test_scale_is_the_wrapper(getkey):
+    """The same as `eqsim.ScaleAction`, which scales what was collected."""
+    env = Rail(2)
+    action = jr.uniform(getkey(), (2,), minval=-1.0)
+    found = scale(env.action_range, action)
+    np.testing.assert_array_equal(found, eqsim.ScaleAction(env).convert(action))
+    ends = jnp.array([-1.0, 1.0])
+    np.testing.assert_allclose(scale(env.action_range, ends), [-2.0, 3.0])
+
+
+def test_squash_wraps(half_limited, getkey):
+    env, wrapped = half_limited, Squash(half_limited)
+    assert not np.any(np.isfinite(wrapped.action_range))
+    state, first = wrapped.reset(jr.key(0))
+    assert tree_allclose((state, first), env.reset(jr.key(0)))
+    u = 3.0 * jr.normal(getkey(), (2,))
+    action = squash(env.action_range, u)
+    assert tree_allclose(wrapped.step(state, u), env.step(state, action))
+    assert wrapped.dt == env.dt
+    with pytest.raises(ValueError, match="action"):
+        wrapped.step(state, jnp.zeros(3))
+    with pytest.raises(ValueError, match="finite"):
+        wrapped.step(state, jnp.array([jnp.nan, 0.0]))
+
+
+def test_check_bounded(half_limited):
+    check_bounded(PPO(), Rail(2))
+    with pytest.raises(ValueError, match="`PPO` takes .* actuator 'motor1'"):
+        check_bounded(PPO(), half_limited)
+    with pytest.raises(ValueError, match="motor1"):
+        PPO(levels=3).init(jr.key(0), half_limited)

@@ -1,0 +1,195 @@
+"""What is collected is what single steps report, and an episode is summed once."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from helpers import tree_allclose
+from toys import push, Rail
+
+from eqsim import AutoReset, Episode
+from eqsim.testing import probes
+from eqsim.wrappers import NormalizeObservation, ResetMode
+from eqsim_zoo import PPO
+from eqsim_zoo._collect import begin, check_env, collect, count_steps, rows_of
+
+
+AGENT, NUMBER, LENGTH, LIMIT = PPO(), 4, 7, 5
+ENV = AutoReset(Episode(Rail(1, edge=0.25, noise=0.15), LIMIT))
+
+
+@eqx.filter_jit
+def start(env, key):
+    return begin(AGENT, env, key, NUMBER)
+
+
+@eqx.filter_jit
+def go(env, running, key):
+    return collect(env, push, running, key, LENGTH)
+
+
+@pytest.fixture(scope="module")
+def collected():
+    """Environments in the beginning, and what three calls gave."""
+    running = start(ENV, jr.key(0))
+    out = [(running, None, None)]
+    for k in range(3):
+        out.append(go(ENV, out[-1][0], jr.key(k + 1)))
+    return out
+
+
+def of(tree, *index):
+    return jtu.tree_map(lambda x: x[index], tree)
+
+
+def test_transitions_are_steps(collected):
+    """In a plain loop over the environment without resets, the actions that were taken
+    give the same: observations before and after, rewards, and both flags."""
+    step, inner_step = eqx.filter_jit(ENV.step), eqx.filter_jit(ENV.env.step)
+    seen = set()
+    for (running, *_), (end, steps, _) in zip(collected, collected[1:]):
+        assert steps.reward.shape == (NUMBER, LENGTH)
+        for i in range(NUMBER):
+            state, timestep = of(running.state, i), of(running.timestep, i)
+            for t in range(LENGTH):
+                found, obs = of(steps, i, t), timestep.obs
+                _, inner = inner_step(state.inner, found.action)
+                state, timestep = step(state, found.action)
+                expected = (
+                    obs,
+                    inner.reward,
+                    inner.obs,
+                    inner.terminated,
+                    inner.truncated,
+                )
+                kept = found.obs, found.reward, found.next_obs
+                flags = found.terminated, found.truncated
+                assert tree_allclose((*kept, *flags), expected, rtol=1e-12)
+                ends = bool(inner.done)
+                assert ends == bool(found.done)
+                # After an end an episode begins elsewhere.
+                same = np.allclose(found.next_obs, timestep.obs, rtol=1e-9)
+                assert ends != same
+                seen.add((bool(found.terminated), bool(found.truncated)))
+            assert tree_allclose(of(end.state, i), state, rtol=1e-12)
+            assert tree_allclose(of(end.obs, i), timestep.obs, rtol=1e-12)
+    assert {(True, False), (False, True), (False, False)} <= seen
+
+
+def test_the_next_call_goes_on(collected):
+    """The first observation of a call is the one after the last of the call before."""
+    for (running, *_), (_, steps, _) in zip(collected, collected[1:]):
+        np.testing.assert_array_equal(steps.obs[:, 0], running.obs)
+
+
+def test_policy_sees_and_draws(collected):
+    """It is given what was observed; each environment and each step has its own key."""
+    policy = eqx.filter_jit(lambda obs, key: 2.0 * obs[:1] - obs[1:])
+    again = eqx.filter_jit(collect)(ENV, policy, collected[0][0], jr.key(9), LENGTH)
+    _, steps, _ = again
+    expected = 2.0 * steps.obs[..., :1] - steps.obs[..., 1:]
+    np.testing.assert_allclose(steps.action, expected, rtol=1e-12)
+    drawn = np.concatenate([np.ravel(steps.action) for _, steps, _ in collected[1:]])
+    assert len(np.unique(drawn)) == drawn.size
+
+
+def test_episodes_are_summed_once(collected):
+    """By a plain loop, also over the ends of calls; means stay where no episode ended."""
+    returns, lengths = np.zeros(NUMBER), np.zeros(NUMBER)
+    last, longest = np.zeros(2), 0
+    for running, steps, report in collected[1:]:
+        ended = []
+        for i in range(NUMBER):
+            for t in range(LENGTH):
+                returns[i] += steps.reward[i, t]
+                lengths[i] += 1
+                if steps.terminated[i, t] or steps.truncated[i, t]:
+                    ended.append((returns[i], lengths[i]))
+                    returns[i] = lengths[i] = 0.0
+        last = np.mean(ended, axis=0) if ended else last
+        longest = max(longest, *(length for _, length in ended))
+        found = report["return"], report["length"]
+        np.testing.assert_allclose(found, last, rtol=1e-12)
+        assert report["episodes"] == len(ended)
+        assert report["steps"] == NUMBER * LENGTH
+        np.testing.assert_allclose(running.returns, returns, rtol=1e-12)
+        np.testing.assert_array_equal(running.lengths, lengths)
+    assert longest == LIMIT
+
+
+def test_no_end_keeps_the_last_means():
+    env = AutoReset(Episode(Rail(1, edge=1e9), 10**6))
+    running = start(env, jr.key(0))
+    running = eqx.tree_at(lambda r: r.last, running, jnp.array([3.0, 4.0]))
+    running, _, report = go(env, running, jr.key(1))
+    assert report["episodes"] == 0.0
+    assert report["return"] == 3.0 and report["length"] == 4.0
+    np.testing.assert_array_equal(running.lengths, LENGTH)
+
+
+def test_rows_and_counts(collected):
+    _, steps, report = collected[1]
+    rows = rows_of(steps)
+    for i in range(NUMBER):
+        for t in range(LENGTH):
+            assert tree_allclose(of(rows, i * LENGTH + t), of(steps, i, t))
+    before = jnp.array(5, jnp.int32)
+    after = count_steps(report, before)
+    assert after == 5 + NUMBER * LENGTH and after.dtype == jnp.int32
+
+
+def test_vmapped(collected):
+    """Two runs side by side are each alone."""
+    keys = jr.split(jr.key(5), 2)
+    both = eqx.filter_vmap(lambda k: go(ENV, start(ENV, k), k))(keys)
+    for k, key in enumerate(keys):
+        alone = go(ENV, start(ENV, key), key)
+        assert tree_allclose(of(both, k), alone, rtol=1e-12)
+
+
+@pytest.mark.parametrize("env", (ENV, probes.constant_reward()), ids=("rail", "probe"))
+def test_arrays_are_apart(env):
+    """Also without jit: each can be donated, and the environment stays."""
+    state = AGENT.init(jr.key(0), env)
+    leaves = [x for x in jtu.tree_leaves((state, env)) if eqx.is_array(x)]
+    data = lambda x: (
+        jr.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+    )
+    pointers = [data(x).unsafe_buffer_pointer() for x in leaves]
+    own = len(jtu.tree_leaves(state))
+    assert len(set(pointers[:own])) == own
+    assert not set(pointers[:own]) & set(pointers[own:])
+
+
+class Matrix(Rail):
+    """Rails that are observed as a matrix."""
+
+    def observe(self, state, action):
+        return jnp.stack([state.q, state.qd])
+
+
+REFUSED = {
+    "no reset": (Rail(1), "`Rail` does not begin anew"),
+    "no reset but a limit": (Episode(Rail(1), 5), "AutoReset"),
+    "statistics are no reset": (NormalizeObservation(Episode(Rail(1), 5)), "anew"),
+    "resets in steps of their own": (
+        AutoReset(Episode(Rail(1), 5), mode=ResetMode.NEXT_STEP),
+        "some are resets",
+    ),
+    "a matrix": (AutoReset(Episode(Matrix(1), 5)), "one vector of real numbers"),
+}
+
+
+@pytest.mark.parametrize("env, message", REFUSED.values(), ids=REFUSED)
+def test_refusals(env, message):
+    with pytest.raises(ValueError, match=message):
+        begin(AGENT, env, jr.key(0), 2)
+
+
+def test_accepted():
+    check_env(AGENT, ENV)
+    check_env(AGENT, NormalizeObservation(ENV))
+    check_env(AGENT, probes.constant_reward())

@@ -1,0 +1,158 @@
+"""Networks are what NumPy computes of their weights."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from helpers import check_gradients, tree_allclose
+
+from eqsim_zoo import Critic, Ensemble, MLP, target_update
+
+
+SIZES = (3, 5, 4, 2)
+
+
+def shaken(net, key):
+    """With numbers in the place of the zeros and ones that layers begin with."""
+    leaves, treedef = jtu.tree_flatten(net)
+    keys = jr.split(key, len(leaves))
+    new = [x + 0.3 * jr.normal(k, x.shape, x.dtype) for x, k in zip(leaves, keys)]
+    return jtu.tree_unflatten(treedef, new)
+
+
+def reference(net, x, activation):
+    """Layer by layer, in NumPy."""
+    for k, layer in enumerate(net.layers):
+        x = x @ np.asarray(layer.weight) + np.asarray(layer.bias)
+        if k == len(net.layers) - 1:
+            return x
+        if net.norms:
+            scale, shift = (
+                np.asarray(net.norms[k].scale),
+                np.asarray(net.norms[k].shift),
+            )
+            x = scale * (x - x.mean()) / np.sqrt(x.var() + 1e-5) + shift
+        x = activation(x)
+
+
+@pytest.mark.parametrize("layer_norm", (False, True))
+@pytest.mark.parametrize(
+    "activation, same",
+    ((jax.nn.relu, lambda x: np.maximum(x, 0.0)), (jnp.tanh, np.tanh)),
+    ids=("relu", "tanh"),
+)
+def test_mlp_is_numpy(activation, same, layer_norm, getkey):
+    net = MLP.create(
+        getkey(), SIZES, activation, layer_norm=layer_norm, dtype=jnp.float64
+    )
+    net = shaken(net, getkey())
+    x = jr.normal(getkey(), (3,))
+    np.testing.assert_allclose(net(x), reference(net, np.asarray(x), same), rtol=1e-12)
+
+
+def test_relu_is_the_default(getkey):
+    net = MLP.create(getkey(), (2, 8, 1), dtype=jnp.float64)
+    relu = lambda x: np.maximum(x, 0.0)
+    x = jnp.array([0.5, -2.0])
+    np.testing.assert_allclose(net(x), reference(net, np.asarray(x), relu), rtol=1e-12)
+
+
+@pytest.mark.parametrize("layer_norm", (False, True))
+def test_layer_sizes(layer_norm):
+    net = MLP.create(jr.key(0), SIZES, layer_norm=layer_norm)
+    weights = [layer.weight.shape for layer in net.layers]
+    assert weights == [(3, 5), (5, 4), (4, 2)]
+    assert [layer.bias.shape for layer in net.layers] == [(5,), (4,), (2,)]
+    assert [norm.scale.shape for norm in net.norms] == [(5,), (4,)] * layer_norm
+    assert all(x.dtype == jnp.float32 for x in jtu.tree_leaves(net))
+
+
+def test_no_hidden_layer_is_linear(getkey):
+    net = MLP.create(getkey(), (3, 2), layer_norm=True, dtype=jnp.float64)
+    x = jr.normal(getkey(), (3,))
+    np.testing.assert_allclose(net(2.0 * x), 2.0 * net(x), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"sizes \(3,\)"):
+        MLP.create(getkey(), (3,))
+
+
+def test_first_weights():
+    """Uniform, with the variance of one over the number of inputs; small in the last
+    layer, where that is asked for. Biases are zero."""
+    net = MLP.create(jr.key(3), (100, 150, 200), last_scale=0.01, dtype=jnp.float64)
+    for layer, scale in zip(net.layers, (1.0, 0.01)):
+        weight, inputs = np.asarray(layer.weight), layer.weight.shape[0]
+        assert np.var(weight) == pytest.approx(scale / inputs, rel=0.03)
+        assert np.mean(weight) == pytest.approx(0.0, abs=0.02 * np.std(weight))
+        bound = np.sqrt(3.0 * scale / inputs)
+        assert 0.99 * bound < np.max(np.abs(weight)) <= bound
+        # Uniform: as many in each fifth.
+        counts, _ = np.histogram(weight, 5, (-bound, bound))
+        np.testing.assert_allclose(counts, weight.size / 5, rtol=0.05)
+        np.testing.assert_array_equal(layer.bias, 0.0)
+    first, second = (MLP.create(jr.key(k), SIZES) for k in range(2))
+    differs = jtu.tree_map(lambda x, y: bool(jnp.any(x != y)), first, second)
+    assert all(layer.weight for layer in differs.layers)
+
+
+def test_layer_norm():
+    """Mean zero and variance one, whatever came in; also where all numbers are equal."""
+    net = MLP.create(jr.key(0), (1, 64, 1), layer_norm=True, dtype=jnp.float64)
+    norm = net.norms[0]
+    out = norm(3.0 + 100.0 * jr.normal(jr.key(1), (64,)))
+    assert jnp.mean(out) == pytest.approx(0.0, abs=1e-12)
+    assert jnp.var(out) == pytest.approx(1.0, rel=1e-6)
+    np.testing.assert_array_equal(norm(jnp.full(64, 7.0)), 0.0)
+
+
+def test_gradients(getkey):
+    net = MLP.create(getkey(), (2, 3, 1), jnp.tanh, layer_norm=True, dtype=jnp.float64)
+    net = shaken(net, getkey())
+    check_gradients(lambda net, x: net(x), net, jnp.array([0.3, -0.2]))
+    equal = jnp.full(3, 0.7)
+    check_gradients(lambda norm, x: norm(x), net.norms[0], equal)
+
+
+def test_ensemble_is_each_alone(getkey):
+    keys, x = getkey(), jr.normal(getkey(), (3,))
+    make = lambda key: MLP.create(key, SIZES, layer_norm=True, dtype=jnp.float64)
+    found = eqx.filter_jit(Ensemble.create(keys, 4, make))(x)
+    alone = [make(key)(x) for key in jr.split(keys, 4)]
+    np.testing.assert_allclose(found, np.stack(alone), rtol=1e-12)
+    assert len(np.unique(found[:, 0])) == 4
+
+
+def test_critic_is_each_alone(getkey):
+    """Of observation and action, in this order."""
+    critic = Critic.create(getkey(), 3, 2, (5, 4), number=3, dtype=jnp.float64)
+    obs, action = jr.normal(getkey(), (3,)), jr.normal(getkey(), (2,))
+    together = np.concatenate([obs, action])
+    relu = lambda x: np.maximum(x, 0.0)
+    for k, value in enumerate(critic(obs, action)):
+        member = jtu.tree_map(lambda x: x[k], critic.networks.members)
+        assert [layer.weight.shape[1] for layer in member.layers] == [5, 4, 1]
+        expected = reference(member, together, relu)[0]
+        assert value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("rate", (0.0, 0.3, 1.0))
+def test_target_update(rate):
+    new = {"w": jnp.array([1.0, 2.0]), "count": jnp.array(7, jnp.int32), "name": None}
+    old = {"w": jnp.array([5.0, -2.0]), "count": jnp.array(3, jnp.int32), "name": None}
+    found = target_update(new, old, jnp.array(rate))
+    expected = (1.0 - rate) * np.array([5.0, -2.0]) + rate * np.array([1.0, 2.0])
+    np.testing.assert_allclose(found["w"], expected, rtol=1e-15)
+    assert found["count"] == 3
+
+
+def test_target_follows(getkey):
+    """After many steps, what is left of the first target is `(1 - rate)^n`."""
+    new = MLP.create(getkey(), (2, 3, 1), dtype=jnp.float64)
+    first = MLP.create(getkey(), (2, 3, 1), dtype=jnp.float64)
+    rate, target = jnp.array(0.1), first
+    for _ in range(20):
+        target = target_update(new, target, rate)
+    mix = lambda x, y: y + 0.9**20 * (x - y)
+    assert tree_allclose(target, jtu.tree_map(mix, first, new), rtol=1e-12)

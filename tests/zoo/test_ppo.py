@@ -1,0 +1,294 @@
+"""PPO computes what its paper says, knows what follows a time limit, and learns."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from helpers import tree_allclose
+from scipy import special, stats
+from toys import Rail
+
+from eqsim import AutoReset, Episode
+from eqsim.testing import parametrize_with_checks, probes
+from eqsim_zoo import PPO
+from eqsim_zoo._collect import collect
+from eqsim_zoo._fields import annealed
+from eqsim_zoo._ppo import PPOBatch
+from eqsim_zoo._statistics import normalize
+
+
+# One configuration, so that it is compiled once.
+QUICK = {"num_envs": 64, "unroll_length": 8, "learning_rate": 3e-3}
+KINDS = (PPO(**QUICK), PPO(**QUICK, levels=5))
+both_kinds = pytest.mark.parametrize("agent", KINDS, ids=("continuous", "levels"))
+
+init = eqx.filter_jit(lambda agent, key, env: agent.init(key, env))
+iterate = eqx.filter_jit(lambda agent, state, env: agent.iterate(state, env))
+
+
+@parametrize_with_checks(KINDS)
+def test_conformance(check):
+    check.run()
+
+
+PROBES = {
+    "constant": probes.constant_reward(),
+    "observed": probes.observed_reward(),
+    "delayed": probes.delayed_reward(),
+    "action": probes.action_reward(),
+    "observed_action": probes.observed_action_reward(),
+}
+
+
+@both_kinds
+@pytest.mark.parametrize("env", PROBES.values(), ids=PROBES)
+def test_values_of_probes(env, agent):
+    """The value function learns the known values, the discount too; and the policy comes
+    near the best."""
+    # A number, so that nothing is compiled for it.
+    agent = eqx.tree_at(lambda a: a.anneal_steps, agent, jnp.array(40 * 512.0))
+    state = init(agent, jr.key(0), env)
+    for _ in range(40):
+        state, _ = iterate(agent, state, env)
+    times = range(int(env.length))
+    for obs in [jnp.array([c, t], float) for c in (-1.0, 1.0) for t in times]:
+        found = state.learner.model.value(normalize(state.statistics, obs))[0]
+        assert float(found) == pytest.approx(float(env.value(obs, 0.99)), abs=0.1)
+        if float(env.weight):
+            best = float(env.best_action(obs)[0])
+            assert float(agent.act(state, obs)[0]) == pytest.approx(best, abs=0.25)
+
+
+class Alive(Rail):
+    """One reward per step, until it falls off; nothing is seen."""
+
+    def observe(self, state, action):
+        return jnp.ones_like(state.q)
+
+    def rewards(self, state, action, new):
+        return {"one": jnp.ones_like(new.q[0])}
+
+
+def test_values_at_ends():
+    """Where a time limit cuts off, what follows counts: the value is that of an episode
+    without end, `1 / (1 - discount)`. Where the task ends, nothing follows."""
+    agent = PPO(**QUICK, discount=0.5)
+    for edge, expected in ((1e9, 2.0), (0.0, 1.0)):
+        env = AutoReset(Episode(Alive(1, edge=edge, noise=0.0), 2))
+        state = init(agent, jr.key(0), env)
+        for _ in range(40):
+            state, report = iterate(agent, state, env)
+        assert report["length"] == (2.0 if edge else 1.0)
+        found = state.learner.model.value(normalize(state.statistics, jnp.ones(1)))
+        assert float(found[0]) == pytest.approx(expected, abs=0.1)
+
+
+def linear_values(agent, state, key):
+    """A state with random weights of a value function without hidden layers."""
+    weight = jr.normal(key, state.learner.model.value.layers[0].weight.shape)
+    where = lambda s: s.learner.model.value.layers[0].weight
+    return eqx.tree_at(where, state, weight), np.asarray(weight)[:, 0]
+
+
+def test_advantages_use_final_observations():
+    """The whole way from an environment with ends of both kinds: by a plain sum of later
+    errors, with the value of what the last action led to, not of the next episode."""
+    agent = PPO(
+        num_envs=4,
+        unroll_length=7,
+        num_minibatches=1,
+        value_hidden=(),
+        policy_hidden=(),
+        reward_scale=0.3,
+        gae_decay=0.8,
+        discount=0.9,
+    )
+    env = AutoReset(Episode(Rail(1, edge=0.25, noise=0.15), 5))
+    state, weight = linear_values(agent, init(agent, jr.key(0), env), jr.key(1))
+    state = eqx.tree_at(
+        lambda s: (s.statistics.mean, s.statistics.square),
+        state,
+        (jnp.array([0.1, -0.2]), jnp.array([4.0, 0.25])),
+    )
+    policy = lambda obs, key: 3.0 * jr.normal(key, (1,))
+    _, steps, _ = eqx.filter_jit(collect)(env, policy, state.running, jr.key(2), 7)
+    assert np.any(steps.terminated) and np.any(steps.truncated)
+    batch = eqx.filter_jit(agent._batch)(state, steps)
+
+    seen = lambda obs: (
+        (np.asarray(obs) - [0.1, -0.2]) / np.sqrt(np.array([4.0, 0.25]) + 1e-8)
+    )
+    value, after = seen(steps.obs) @ weight, seen(steps.next_obs) @ weight
+    done = np.asarray(steps.done)
+    left = np.where(steps.terminated, 0.0, 0.9)
+    error = 0.3 * np.asarray(steps.reward) + left * after - value
+    expected = np.zeros((4, 7))
+    for i in range(4):
+        for t in range(7):
+            last = next((s for s in range(t, 7) if done[i, s]), 6)
+            terms = (0.72 ** (s - t) * error[i, s] for s in range(t, last + 1))
+            expected[i, t] = sum(terms)
+    np.testing.assert_allclose(batch.advantage, expected.ravel(), rtol=1e-6)
+    np.testing.assert_allclose(batch.target, (expected + value).ravel(), rtol=1e-6)
+    np.testing.assert_allclose(batch.obs, seen(steps.obs).reshape(-1, 2), rtol=1e-6)
+    # The probability is that of the policy that drew, before it learns.
+    mean = np.asarray(jax.vmap(state.learner.model.policy)(batch.obs))
+    normal = stats.norm(mean, np.exp(state.learner.model.log_std))
+    expected = normal.logpdf(batch.action).sum(axis=1)
+    np.testing.assert_allclose(batch.log_prob, expected, rtol=1e-9)
+
+
+ROWS, NOBS, NU = 12, 3, 2
+
+
+class Wide(Rail):
+    """Rails whose observation has three numbers."""
+
+    def observe(self, state, action):
+        return jnp.concatenate([state.q, state.qd[:1]])
+
+
+def random_batch(agent, key):
+    keys = jr.split(key, 5)
+    normal = lambda key, *shape: jr.normal(key, (ROWS, *shape))
+    if agent.levels:
+        level = jr.randint(keys[1], (ROWS, NU), 0, agent.levels)
+        action = 2.0 * level.astype(float) / (agent.levels - 1) - 1.0
+    else:
+        action = normal(keys[1], NU)
+    rest = normal(keys[2]), *normal(keys[3], 2).T
+    return PPOBatch(normal(keys[0], NOBS), action, *rest)
+
+
+@pytest.mark.parametrize("levels", (0, 4))
+@pytest.mark.parametrize("squashed", ((True, True), (True, False)))
+def test_loss_is_numpy(levels, squashed, getkey):
+    """Surrogate, values and entropy, row by row in NumPy (equation 9 of the paper)."""
+    agent = PPO(
+        levels=levels, clip=0.3, value_cost=0.7, entropy_cost=0.05, initial_log_std=0.2
+    )
+    env = AutoReset(Episode(Wide(NU), 5))
+    networks = agent.init(getkey(), env).learner.model
+    keys = iter(jr.split(getkey(), 100))
+    shake = lambda x: x + 0.3 * jr.normal(next(keys), x.shape, x.dtype)
+    networks = jtu.tree_map(shake, networks)
+    batch, key = random_batch(agent, getkey()), getkey()
+    out = np.asarray(jax.vmap(networks.policy)(batch.obs))
+    value = np.asarray(jax.vmap(networks.value)(batch.obs))[:, 0]
+    if levels:
+        log = special.log_softmax(out.reshape(ROWS, NU, levels), axis=-1)
+        chosen = np.rint(1.5 * (np.asarray(batch.action) + 1.0)).astype(int)
+        log_prob = np.array(
+            [sum(log[i, j, chosen[i, j]] for j in range(NU)) for i in range(ROWS)]
+        )
+        entropy = -np.sum(np.exp(log) * log, axis=(1, 2))
+    else:
+        std = np.exp(np.asarray(networks.log_std))
+        normal = stats.norm(out, std)
+        log_prob = normal.logpdf(batch.action).sum(axis=1)
+        draw = lambda key: jr.normal(key, (NU,))
+        u = out + std * np.asarray(jax.vmap(draw)(jr.split(key, ROWS)))
+        slope = np.where(squashed, np.log(1.0 - np.tanh(u) ** 2), 0.0)
+        entropy = (normal.entropy() + slope).sum(axis=1)
+    # Ratios within the clip, and beyond it on both sides.
+    change = np.linspace(-0.6, 0.6, ROWS)
+    ratio, advantage = np.exp(change), np.asarray(batch.advantage)
+    batch = eqx.tree_at(lambda b: b.log_prob, batch, jnp.asarray(log_prob - change))
+    loss, metrics = eqx.filter_jit(agent._loss)(
+        networks, batch, jnp.asarray(squashed), key
+    )
+    advantage = (advantage - advantage.mean()) / advantage.std()
+    gains = [
+        min(r * a, min(max(r, 0.7), 1.3) * a)
+        for r, a in zip(ratio, advantage, strict=True)
+    ]
+    off = np.mean((value - np.asarray(batch.target)) ** 2) / 2
+    expected = -np.mean(gains) + 0.7 * off - 0.05 * entropy.mean()
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+    kl = np.mean(ratio - 1.0 - np.log(ratio))
+    found = [float(metrics[name]) for name in ("value_loss", "entropy", "kl")]
+    np.testing.assert_allclose(found, [off, entropy.mean(), kl], rtol=1e-6)
+    assert all(float(x) >= 0.0 for x in (metrics["value_loss"], metrics["kl"]))
+
+
+@both_kinds
+def test_act(agent, getkey):
+    """Without a key the middle of the policy, the same each time; with one, draws, whose
+    levels are those between the bounds."""
+    env = PROBES["action"]
+    state = init(agent, getkey(), env)
+    obs = jnp.array([1.0, 0.0])
+    out = state.learner.model.policy(normalize(state.statistics, obs))
+    out = np.asarray(out)
+    expected = -1.0 + 0.5 * np.argmax(out) if agent.levels else np.tanh(out[0])
+    np.testing.assert_allclose(agent.act(state, obs), [expected], rtol=1e-9)
+    drawn = jax.vmap(lambda k: agent.act(state, obs, key=k))(jr.split(getkey(), 300))
+    if agent.levels:
+        np.testing.assert_allclose(np.unique(drawn), np.linspace(-1.0, 1.0, 5))
+    else:
+        assert len(np.unique(drawn)) == 300
+
+
+def test_learning_rate_goes_to_zero():
+    """Over so many steps: in the first iteration it is whole, after them nothing moves."""
+    rate, length = jnp.array(0.3), jnp.array(100.0)
+    for steps, share in ((0.0, 1.0), (25.0, 0.75), (100.0, 0.0), (300.0, 0.0)):
+        found = annealed(rate, jnp.array(steps), length)
+        assert float(found) == pytest.approx(0.3 * share)
+        assert annealed(rate, jnp.array(steps), jnp.array(0.0)) == rate
+    agent, env = PPO(**QUICK, anneal_steps=512.0), PROBES["action"]
+    first = init(agent, jr.key(0), env)
+    second, _ = iterate(agent, first, env)
+    third, _ = iterate(agent, second, env)
+    assert second.steps == 512 and third.steps == 1024
+    models = [state.learner.model for state in (first, second, third)]
+    assert not tree_allclose(models[0], models[1])
+    assert tree_allclose(models[1], models[2], rtol=0.0, atol=0.0)
+
+
+def test_update_leaves_environments(getkey):
+    """Learning from a batch changes networks, optimizer and key, and nothing else; and
+    rows that minibatches can not share are left out."""
+    agent = PPO(num_envs=5, unroll_length=1, num_minibatches=5, num_epochs=1)
+    env = AutoReset(Episode(Wide(NU), 5))
+    state = agent.init(getkey(), env)
+    batch = random_batch(agent, getkey())
+    new, metrics = eqx.filter_jit(agent.update)(state, batch)
+    same = lambda s: (s.statistics, s.bounds, s.running, s.steps)
+    assert tree_allclose(same(new), same(state), rtol=0.0, atol=0.0)
+    assert not tree_allclose(new.learner.model, state.learner.model)
+    assert not np.array_equal(jr.key_data(new.key), jr.key_data(state.key))
+    assert all(x.shape == () and np.isfinite(x) for x in metrics.values())
+
+
+def test_refusals():
+    for name in ("num_envs", "unroll_length", "num_epochs", "num_minibatches"):
+        for value in (0, -1, 64.0):
+            with pytest.raises(ValueError, match=f"`PPO.{name}` is {value}"):
+                PPO(**{name: value})
+    with pytest.raises(ValueError, match="divisor of the 24 rows"):
+        PPO(num_envs=8, unroll_length=3, num_minibatches=5)
+    for levels in (1, -2):
+        with pytest.raises(ValueError, match=f"`PPO.levels` is {levels}"):
+            PPO(levels=levels)
+    with pytest.raises(TypeError, match="learning_rat"):
+        PPO(learning_rat=1e-3)
+    with pytest.raises(ValueError, match="True is a flag"):
+        PPO(learning_rate=True)
+    agent, env = PPO(num_minibatches=16), AutoReset(Episode(Wide(NU), 5))
+    with pytest.raises(ValueError, match="12 rows .* = 16"):
+        state = agent.init(jr.key(0), env)
+        agent.update(state, random_batch(agent, jr.key(0)))
+
+
+def test_fields():
+    """Real numbers are arrays, also those of NumPy; sizes may be lists."""
+    rates = (1e-3, np.float32(1e-3), np.float64(1e-3), np.asarray(1e-3))
+    agents = [PPO(learning_rate=rate, policy_hidden=[8, 8]) for rate in rates]
+    for agent in agents:
+        assert eqx.is_array(agent.learning_rate)
+        assert agent.policy_hidden == (8, 8)
+    assert len({jtu.tree_structure(agent) for agent in agents}) == 1
