@@ -83,7 +83,7 @@ def rollout(
     if traced and progress:
         raise ValueError("`progress` shows nothing inside of another transformation.")
     if traced:
-        keep = keep._replace(whole=len(jax.devices()) > 1)
+        keep = keep._replace(whole=_torn())
     else:
         validate(env.sys)
     many = _in_a_row(env, policy, key, start, env_axes)
@@ -157,6 +157,13 @@ class _Many(NamedTuple):
     policy: Any
     key: Array
     begin: _Running | None
+
+
+def _torn() -> bool:
+    """Whether a batch may lie on several devices: not within `jax.shard_map`."""
+    mesh = jax.sharding.get_abstract_mesh()
+    local = not mesh.empty and set(mesh.manual_axes) == set(mesh.axis_names)
+    return len(jax.devices()) > 1 and not local
 
 
 def _check_call(env, key, length: int, start, env_axes) -> None:
