@@ -1,0 +1,187 @@
+"""Training, and going on with it."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+
+from ._evaluate import Evaluation
+from ._folder import begin_folder, LAST, open_run, Run, run_env, with_state, write_config
+from ._interrupt import listening
+from ._judge import exempt
+from ._loggers import AbstractLogger
+from ._loop import Loop
+from ._members import Members, members_of
+from ._output import Output
+from ._plan import Counters, counters_from, Plan
+from ._progress import Bar, Silent
+from ._recipe import Recipe
+from ._turn import nonfinite_of_members
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run led to.
+
+    **Arguments:**
+
+    - `members`: the agents.
+    - `state`: of all members, with an axis of members if there are several:
+        `members.pick(state, 3)` is that of one.
+    - `counters`: what was counted.
+    - `evaluations`: steps and what was found, of this call, with an axis of members.
+    - `interrupted`: number of the signal that ended it early; 0 without one.
+    - `folder`: where it was written; None if it was not.
+    """
+
+    members: Members
+    state: Any
+    counters: Counters
+    evaluations: tuple[tuple[int, Evaluation], ...]
+    interrupted: int
+    folder: pathlib.Path | None
+
+
+def train(
+    agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent],
+    env: AbstractEnv,
+    *,
+    steps: float,
+    seed: int = 0,
+    num_seeds: int = 1,
+    episode_length: int = 1000,
+    pool_size: int = 1024,
+    turns: int = 100,
+    evaluations: int = 10,
+    episodes: int = 32,
+    out: str | os.PathLike | None = None,
+    overwrite: bool = False,
+    recipe: Recipe | None = None,
+    save_every: float = 60.0,
+    loggers: Sequence[AbstractLogger] = (),
+    progress: bool = False,
+) -> Result:
+    """Trains an agent, or several that differ in numbers in one program.
+
+    **Arguments:**
+
+    - `agent`: one, or several; each learns with `num_seeds` seeds.
+    - `env`: of one episode: `Episode` and `AutoReset` are added.
+    - `steps` to `episodes`: as of `Plan`.
+    - `out`: folder for `config.json`, `metrics.jsonl`, `metrics.csv`, `last.ckpt`,
+        `best.ckpt` (of the evaluation with the highest mean return of any member) and
+        `curves.png`.
+    - `overwrite`: whether a run in that folder is thrown away.
+    - `recipe`: by which names agent and environment are made again, for `resume`.
+    - `save_every`: a checkpoint is written at each evaluation, and at the end of a turn
+        that ends so many seconds after the last one; less often where that takes long.
+    - `loggers`: told all metrics, and closed at the end.
+    - `progress`: whether to show a bar, or lines where there is no terminal.
+
+    SIGINT (Ctrl-C) ends it after the running turn, with a checkpoint.
+
+    **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
+    holds a run; `FloatingPointError` if numbers are not finite, of all members.
+    """
+    plan = Plan(
+        steps=_whole("steps", steps),
+        seed=seed,
+        num_seeds=num_seeds,
+        episode_length=episode_length,
+        pool_size=pool_size,
+        turns=turns,
+        evaluations=evaluations,
+        episodes=episodes,
+    )
+    folder = None if out is None else pathlib.Path(out)
+    members = members_of(agent, seed, num_seeds)
+    run = Run(folder or pathlib.Path(), members, env, plan, recipe)
+    whole = run_env(run)
+    members.skeleton(whole)  # An agent that cannot act here says so before files are made.
+    if folder is not None:
+        begin_folder(run, overwrite)
+    return _go(run, whole, folder, loggers, save_every, progress)
+
+
+def resume(
+    folder: str | os.PathLike,
+    *,
+    more_steps: float = 0,
+    agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent] | None = None,
+    env: AbstractEnv | None = None,
+    save_every: float = 60.0,
+    loggers: Sequence[AbstractLogger] = (),
+    progress: bool = False,
+) -> Result:
+    """Goes on with a run from its last checkpoint, as if it had not been stopped: on the
+    same machine with the same versions, the end is equal bit by bit. Rows of metrics that
+    came after that checkpoint are written anew.
+
+    **Arguments:**
+
+    - `folder`: of the run.
+    - `more_steps`: how many to add to those that were planned.
+    - `agent`, `env`: as given to `train`; not needed where that had a `recipe`.
+    - `save_every`, `loggers`, `progress`: as of `train`.
+
+    **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
+    is damaged or does not fit; `ValueError` if the agent is another one, or the run is
+    complete; `FloatingPointError` as `train`.
+    """
+    run = open_run(folder, agent, env)
+    path = run.folder / LAST
+    if path.exists():
+        run = with_state(run, path)
+        done = counters_from(run.about["counters"])
+        if done.steps >= run.plan.steps and not more_steps:
+            raise ValueError(
+                f"The run in {str(run.folder)!r} is complete: {done.steps:,} of "
+                f"{run.plan.steps:,} steps. Say how many more it should take (`eqsim resume "
+                f"{run.folder} --steps 1e6`, or `more_steps`)."
+            )
+    if more_steps:
+        run = dataclasses.replace(run, plan=run.plan.longer(more_steps))
+        write_config(run)
+    return _go(run, run_env(run), run.folder, loggers, save_every, progress)
+
+
+def _go(
+    run: Run,
+    env: Any,
+    folder: pathlib.Path | None,
+    loggers: Sequence[AbstractLogger],
+    save_every: float,
+    progress: bool,
+) -> Result:
+    shown = Bar() if progress else Silent()
+    try:
+        with listening(shown) as interrupt:
+            state, counters = run.state, counters_from(run.about.get("counters", {}))
+            if state is None:
+                state = run.members.init(env)
+                broken = nonfinite_of_members(run.members, state)
+                counters = counters._replace(exempt=exempt(broken, state))
+            output = Output(run, folder, counters.turn, loggers, shown)
+            loop = Loop(run, env, state, counters, output, shown, save_every)
+            # The loop gives memory of states away: keep no other name for them.
+            run, state = dataclasses.replace(run, state=None), None
+            try:
+                loop.go(interrupt)
+                output.curves()
+            finally:
+                output.close()
+    finally:
+        shown.close()
+    found = tuple(loop.evaluations)
+    return Result(
+        run.members, loop.state, loop.counters, found, interrupt.number, folder
+    )
+
+
+def _whole(name: str, value: float) -> int:
+    if not 1 <= value < 2**53 or value != int(value):
+        raise ValueError(f"`{name}` is {value}: a positive integer is expected.")
+    return int(value)
