@@ -87,7 +87,14 @@ class Search(AbstractOnlineAgent):
         bad = jnp.asarray(count, self.bad_after.dtype) > self.bad_after
         best = jnp.where(bad, jnp.nan, best)
         new = Searched(
-            weight, best, jnp.maximum(value, state.value), envs, key, running, last, count
+            weight,
+            best,
+            jnp.maximum(value, state.value),
+            envs,
+            key,
+            running,
+            last,
+            count,
         )
         metrics = {
             "steps": jnp.asarray(float(self.num_envs * self.unroll)),

@@ -1,7 +1,5 @@
 """Learning agents for eqsim."""
 
-from typing import Final
-
 from ._checkpoint import (
     CheckpointError as CheckpointError,
     load_checkpoint as load_checkpoint,
@@ -26,4 +24,4 @@ from ._recipe import Recipe as Recipe
 from ._train import Result as Result, resume as resume, train as train
 
 
-__eqsim_api__: Final = "1.0"
+__eqsim_api__ = "1.0"

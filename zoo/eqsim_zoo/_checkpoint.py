@@ -224,7 +224,9 @@ def _header(path: pathlib.Path, file: BinaryIO) -> dict[str, Any]:
         _ = header["about"], header["versions"], header["sha256"]
         [_Leaf(**leaf) for leaf in header["leaves"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(_damaged(path, "its first line cannot be read")) from error
+        raise CheckpointError(
+            _damaged(path, "its first line cannot be read")
+        ) from error
     if not known:
         raise CheckpointError(
             f"{str(path)!r} has the format {header['format']!r}, and this version of "

@@ -59,7 +59,8 @@ def read_series(folder: str | os.PathLike) -> list[Series]:
     groups: dict[str, list[int]] = {}
     for member, label in enumerate(_labels(folder, rows)):
         groups.setdefault(label, []).append(member)
-    return [_series(folder, rows, label, own) for label, own in groups.items()]
+    many = lambda own: f" ({len(own)} seeds)" if len(own) > 1 else ""
+    return [_series(rows, name + many(own), own) for name, own in groups.items()]
 
 
 def write_curves(
@@ -86,22 +87,29 @@ def write_curves(
         ) from error
     series = [one for folder in folders for one in read_series(folder)]
     names = _others(series) if len(folders) == 1 else []
-    lower = -(-len(names) // 4)
+    across = min(max(len(names), 1), 4)
+    lower = -(-len(names) // across)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(12.5, 4.4 + 2.3 * lower))
         heights = [2.0] + [1.0] * lower
-        grid = figure.add_gridspec(1 + lower, 4, height_ratios=heights)
-        left = figure.add_subplot(grid[0, :2])
-        right = figure.add_subplot(grid[0, 2:], sharey=left)
-        for axes, name, text in ((left, "steps", "steps"), (right, "seconds", "time, s")):
+        grid = figure.add_gridspec(1 + lower, 12, height_ratios=heights)
+        left = figure.add_subplot(grid[0, :6])
+        right = figure.add_subplot(grid[0, 6:], sharey=left)
+        for axes, name, text in (
+            (left, "steps", "steps"),
+            (right, "seconds", "time, s"),
+        ):
             for number, one in enumerate(series):
                 _returns(axes, one, name, _COLORS[number % len(_COLORS)])
             axes.set_title("return")
             axes.set_xlabel(text)
+            axes.set_xlim(left=0)
         if len(series) > 1:
             left.legend(fontsize=9)
         for number, name in enumerate(names):
-            axes = figure.add_subplot(grid[1 + number // 4, number % 4])
+            row, column = divmod(number, across)
+            span = slice(column * 12 // across, (column + 1) * 12 // across)
+            axes = figure.add_subplot(grid[1 + row, span])
             _metric(axes, series, name)
         titles = [pathlib.Path(folder).name for folder in folders]
         figure.suptitle(", ".join(titles), x=0.01, ha="left", fontsize=13)
@@ -120,7 +128,7 @@ def _labels(folder: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
     return [" ".join(filter(None, (folder.name, fields(m)))) for m in members[:count]]
 
 
-def _series(folder, rows: list[dict[str, Any]], label: str, own: list[int]) -> Series:
+def _series(rows: list[dict[str, Any]], label: str, own: list[int]) -> Series:
     turns = sorted({row["turn"] for row in rows})
     place = {turn: k for k, turn in enumerate(turns)}
     names = {name: None for row in rows for name in row}
@@ -153,7 +161,9 @@ def _returns(axes: Any, one: Series, against: str, color: str) -> None:
     places = one.columns[against][0]
     turns, values = one.known("return")
     if turns.size:
-        axes.plot(places[turns], _over_members(values)[0], color=color, alpha=0.35, lw=1)
+        axes.plot(
+            places[turns], _over_members(values)[0], color=color, alpha=0.35, lw=1
+        )
     turns, values = one.known("eval/return")
     if not turns.size:
         return
@@ -170,7 +180,10 @@ def _metric(axes: Any, series: list[Series], name: str) -> None:
         turns, values = one.known(name)
         if turns.size:
             mean, low, high = _over_members(values)
-            color, places = _COLORS[number % len(_COLORS)], one.columns["steps"][0, turns]
+            color, places = (
+                _COLORS[number % len(_COLORS)],
+                one.columns["steps"][0, turns],
+            )
             axes.plot(places, mean, color=color, lw=1.2)
             if len(values) > 1:
                 axes.fill_between(places, low, high, color=color, alpha=0.18, lw=0)

@@ -94,12 +94,14 @@ def evaluate_members(
         keys = jr.split(key, episodes)
         out = _run_members(members, state, env, keys, episode_length)
     else:
-        out = _run(members.agent(0), state, env, jr.split(key, episodes), episode_length)
+        out = _run(
+            members.agent(0), state, env, jr.split(key, episodes), episode_length
+        )
         out = tuple(x[None] for x in out)
     return _evaluation(out)
 
 
-class _Greedy(eqx.Module):
+class Greedy(eqx.Module):
     """Acts as the agent thinks best."""
 
     agent: AbstractAgent
@@ -119,7 +121,7 @@ def _kept(state: Any, action: Any, timestep: Timestep):
 
 def _run(agent, state, env, keys: Key[Array, " episodes"], length: int):
     # Not finite is a bad return, not an error: whoever asked decides.
-    policy = _Greedy(agent, state)
+    policy = Greedy(agent, state)
     kept, _ = eqsim.rollout(
         env, policy, keys, length, stop=_done, collect=_kept, throw=False
     )
@@ -128,7 +130,9 @@ def _run(agent, state, env, keys: Key[Array, " episodes"], length: int):
 
 @eqx.filter_jit
 def _run_members(members: Members, state, env, keys, length: int):
-    return members.each(lambda agent, state: _run(agent, state, env, keys, length), state)
+    return members.each(
+        lambda agent, state: _run(agent, state, env, keys, length), state
+    )
 
 
 def _evaluation(kept: tuple) -> Evaluation:
@@ -136,6 +140,6 @@ def _evaluation(kept: tuple) -> Evaluation:
     # After its end an episode stands still, and reports its last step again.
     taken = np.ones_like(done)
     taken[..., 1:] = ~np.maximum.accumulate(done, axis=-1)[..., :-1]
-    returns = np.sum(np.where(taken, reward, 0.0), axis=-1, dtype=np.float64)
+    returns = np.where(taken, reward, 0.0).astype(np.float64).sum(axis=-1)
     ended = np.any(taken & terminated, axis=-1)
     return Evaluation(returns, taken.sum(axis=-1), ended)

@@ -129,7 +129,7 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
         if config["format"] != FORMAT:
             raise ValueError(f"unknown format {config['format']!r}")
         Plan(**config["plan"])
-        config["recipe"], config["agents"][0]["class"], config["env"]
+        _ = config["recipe"], config["agents"][0]["class"], config["env"]
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(
             f"{str(path)!r} is damaged, or of another version ({error})."
@@ -193,7 +193,9 @@ def check_agents(
     for number, (one, two) in enumerate(zip(stored, ours)):
         where = f"  member {number}, " if len(ours) > 1 else "  "
         if one["class"] != two["class"]:
-            lines.append(f"{where}agent: {one['class']} in the run, {two['class']} here")
+            lines.append(
+                f"{where}agent: {one['class']} in the run, {two['class']} here"
+            )
             continue
         for name in {**one["fields"], **two["fields"]}:
             missing = "no such field"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import jax
 import jax.tree_util as jtu
 
 from ._progress import AbstractProgress
@@ -54,10 +53,11 @@ def listening(progress: AbstractProgress) -> Iterator[Interrupt]:
 
 
 def wait(tree: Any) -> None:
-    """Waits until arrays are computed; unlike `jax.block_until_ready`, Python goes on to
+    """Waits until arrays of JAX are computed; unlike `jax.block_until_ready`, Python goes on to
     hear signals meanwhile."""
     begin = time.monotonic()
-    for leaf in jtu.tree_leaves(tree):
-        while isinstance(leaf, jax.Array) and not leaf.is_ready():
+    leaves: list[Any] = jtu.tree_leaves(tree)
+    for leaf in leaves:
+        while not leaf.is_ready():
             waited = time.monotonic() - begin
             time.sleep(min(1e-4 + 0.02 * waited, 0.02))

@@ -48,7 +48,7 @@ def advance(
 
 def exempt(broken: Any, state: Any) -> tuple[str, ...]:
     """Leaves that are not finite to begin with, such as a best value so far."""
-    flags = np.atleast_2d(np.asarray(broken)).any(axis=0)
+    flags = np.any(np.atleast_2d(np.asarray(broken)), axis=0).tolist()
     return tuple(path for path, flag in zip(float_paths(state), flags) if flag)
 
 

@@ -1,6 +1,7 @@
 """Metrics for programs that show them. Each needs a package of its own."""
 
 import abc
+import importlib
 import os
 import pathlib
 from collections.abc import Sequence
@@ -33,10 +34,10 @@ class TensorBoard(AbstractLogger):
 
     def __init__(self, folder: str | os.PathLike):
         try:
-            import tensorboardX
+            module: Any = importlib.import_module("tensorboardX")
         except ImportError as error:
             raise _missing("TensorBoard", "tensorboardX", "tensorboard") from error
-        self._make: Any = tensorboardX.SummaryWriter
+        self._make = module.SummaryWriter
         self._folder = pathlib.Path(folder)
         self._writers: dict[int, Any] = {}
 
@@ -70,10 +71,9 @@ class WeightsAndBiases(AbstractLogger):
 
     def __init__(self, project: str, name: str, config: dict[str, Any] | None = None):
         try:
-            import wandb
+            module: Any = importlib.import_module("wandb")
         except ImportError as error:
             raise _missing("Weights & Biases", "wandb", "wandb") from error
-        module: Any = wandb
         self._run = module.init(project=project, name=name, config=config)
 
     def write(self, rows: Sequence[Row]) -> None:

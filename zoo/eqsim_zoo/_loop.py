@@ -39,7 +39,7 @@ class Loop:
     counters: Counters
     output: Output
     progress: AbstractProgress
-    save_every: float
+    save_every: int | float
     evaluations: list[tuple[int, Evaluation]] = dataclasses.field(default_factory=list)
 
     def go(self, interrupt: Interrupt) -> None:
@@ -126,14 +126,9 @@ class Loop:
             self.progress.warn(f"{text} The other members go on.")
             return
         self.output.curves()
-        kept = "Nothing was kept, as the run has no folder (`out`)."
-        if self.output.kept is not None:
-            kept = f"The last good checkpoint is {self.output.kept}."
-        raise FloatingPointError(f"{text} {kept}")
+        raise FloatingPointError(f"{text} {self.output.kept}")
 
-    def _rows(
-        self, report: Report, rate: float, found: Evaluation | None
-    ) -> list[Row]:
+    def _rows(self, report: Report, rate: float, found: Evaluation | None) -> list[Row]:
         counters, rows = self.counters, []
         for member in range(self.run.members.count):
             row: Row = {
@@ -159,7 +154,9 @@ class Loop:
         total, steps = self.run.plan.steps, self.counters.steps
         alive = self._alive()
         values = [_means(report, k).get("return", np.nan) for k in alive]
-        evaluated = [self.counters.evaluated[k] for k in alive if self.counters.evaluated]
+        evaluated = [
+            self.counters.evaluated[k] for k in alive if self.counters.evaluated
+        ]
         known = [x for x in evaluated if x is not None]
         done = steps - pace[1]
         left = np.nan
@@ -167,7 +164,13 @@ class Loop:
             left = (time.monotonic() - pace[0]) * max(total - steps, 0) / done
         mean = lambda x: float(np.mean(x)) if len(x) else np.nan
         return News(
-            steps, total, rate, mean(values), mean(known), float(left), found is not None
+            steps,
+            total,
+            rate,
+            mean(values),
+            mean(known),
+            float(left),
+            found is not None,
         )
 
 
@@ -176,7 +179,10 @@ def _means(report: Report, member: int) -> Row:
     none, or it ended otherwise, the last one."""
     row: Row = {}
     for name, total in report.total.items():
-        number, last = int(report.number[name][member]), float(report.last[name][member])
+        number, last = (
+            int(report.number[name][member]),
+            float(report.last[name][member]),
+        )
         fine = number > 0 and np.isfinite(last)
         row[name] = float(total[member]) / number if fine else last
     row.pop("steps", None)

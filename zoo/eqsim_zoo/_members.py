@@ -135,11 +135,16 @@ def _differs(column: tuple) -> bool:
 
 def _check_alike(first: AbstractOnlineAgent, other: AbstractOnlineAgent) -> None:
     """Raises `ValueError` unless two agents differ in numbers only."""
-    alike = eqx.filter(first, eqx.is_array, inverse=True), eqx.filter(
-        other, eqx.is_array, inverse=True
+    alike = (
+        eqx.filter(first, eqx.is_array, inverse=True),
+        eqx.filter(other, eqx.is_array, inverse=True),
     )
     shapes = [
-        [(jnp.shape(x), jnp.result_type(x)) for x in jtu.tree_leaves(a) if eqx.is_array(x)]
+        [
+            (jnp.shape(x), jnp.result_type(x))
+            for x in jtu.tree_leaves(a)
+            if eqx.is_array(x)
+        ]
         for a in (first, other)
     ]
     if bool(eqx.tree_equal(*alike)) and shapes[0] == shapes[1]:

@@ -65,7 +65,9 @@ def read_metrics(folder: str | os.PathLike) -> list[Row]:
     """
     path = pathlib.Path(folder) / "metrics.jsonl"
     if not path.is_file():
-        raise FileNotFoundError(f"There is no {str(path)!r}: is this the folder of a run?")
+        raise FileNotFoundError(
+            f"There is no {str(path)!r}: is this the folder of a run?"
+        )
     rows = []
     lines = path.read_text().splitlines(keepends=True)
     for number, line in enumerate(lines, 1):

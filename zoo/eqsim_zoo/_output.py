@@ -27,7 +27,7 @@ class Output:
     - `loggers`: who is told the rows as well.
     - `progress`: who is told what goes wrong.
 
-    `kept` says which checkpoint was written last; None without one.
+    `kept` says in a sentence which checkpoint was written last.
     """
 
     def __init__(
@@ -42,8 +42,11 @@ class Output:
         self._loggers, self._progress = loggers, progress
         self._metrics = None if folder is None else Metrics(folder, turn)
         self._about = {"agents": agents_of(run.members), "env": env_name(run.env)}
-        there = folder is not None and (folder / LAST).exists()
-        self.kept = f"{folder / LAST} (turn {turn})" if folder and there else None
+        self.kept = "Nothing was kept, as the run has no folder (`out`)."
+        if folder is not None:
+            self.kept = "There was no checkpoint yet."
+            if (folder / LAST).exists():
+                self.kept = _kept(folder, turn)
         self._saved, self._cost, self._said = time.monotonic(), 0.0, ""
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -59,10 +62,11 @@ class Output:
         for logger in self._loggers:
             logger.write(rows)
 
-    def due(self, every: float) -> bool:
-        """Whether the last checkpoint is old, and writing one does not take long beside."""
+    def due(self, every: int | float) -> bool:
+        """Whether the last checkpoint is old, and writing one does not take long beside;
+        always, if `every` is 0."""
         age = time.monotonic() - self._saved
-        return self._folder is not None and age >= max(every, 20.0 * self._cost)
+        return every == 0 or age >= max(every, 20.0 * self._cost)
 
     def save(self, state: Any, counters: Counters, best: bool) -> bool:
         """Writes `last.ckpt`, and `best.ckpt` if it is the best.
@@ -86,7 +90,7 @@ class Output:
         finally:
             self._saved = time.monotonic()
             self._cost = self._saved - begin
-        self.kept = f"{last} (turn {counters.turn})"
+        self.kept = _kept(self._folder, counters.turn)
         return True
 
     def curves(self) -> None:
@@ -102,6 +106,10 @@ class Output:
         """Writes what is left."""
         for logger in self._loggers:
             logger.close()
+
+
+def _kept(folder: pathlib.Path, turn: int) -> str:
+    return f"The last good checkpoint is {folder / LAST} (turn {turn})."
 
 
 def _copy(source: pathlib.Path, target: pathlib.Path) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Plan:
         if not self.planned:
             object.__setattr__(self, "planned", self.steps)
 
-    def longer(self, steps: float) -> "Plan":
+    def longer(self, steps: int | float) -> "Plan":
         """The same with more steps."""
         if not steps >= 0 or math.isinf(steps):
             raise ValueError(f"More steps by {steps}: a positive number is expected.")
@@ -99,7 +99,10 @@ class Counters(NamedTuple):
     exempt: tuple[str, ...] = ()
 
 
-def counters_from(stored: dict) -> Counters:
+def counters_from(stored: dict[str, Any]) -> Counters:
     """Out of JSON, which knows no tuples."""
-    deep = lambda x: tuple(map(deep, x)) if isinstance(x, list) else x
-    return Counters(**{name: deep(value) for name, value in stored.items()})
+    return Counters(**{name: _tuples(value) for name, value in stored.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -41,7 +41,9 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
     changed = {}
     for name, value in settings.items():
         if name not in fields:
-            raise ValueError(unknown(f"{type(base).__name__!r} has no field", name, fields))
+            raise ValueError(
+                unknown(f"{type(base).__name__!r} has no field", name, fields)
+            )
         value = _decode(value, fields[name])
         if _encode(value) == _encode(fields[name]):
             continue
@@ -64,7 +66,9 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
     """
     fields = _fields(agent)
     if name not in fields:
-        raise ValueError(unknown(f"{type(agent).__name__!r} has no field", name, fields))
+        raise ValueError(
+            unknown(f"{type(agent).__name__!r} has no field", name, fields)
+        )
     try:
         return _parse(text.strip(), fields[name])
     except (ValueError, SyntaxError, KeyError) as error:
@@ -112,7 +116,7 @@ def _encode(value: Any) -> Any:
 
 def _encode_array(value: np.ndarray) -> Any:
     if value.ndim:
-        return [_encode_array(item) for item in value]
+        return [_encode_array(np.asarray(item)) for item in value]
     return float(str(value)) if value.dtype.kind == "f" else value.item()
 
 
@@ -163,5 +167,10 @@ def _expected(like: Any) -> str:
     if isinstance(like, enum.Enum):
         return f"one of {', '.join(type(like).__members__)}"
     kind = "s" if isinstance(like, str) else np.asarray(like).dtype.kind
-    kinds = {"b": "true or false", "i": "an integer", "u": "an integer", "f": "a number"}
+    kinds = {
+        "b": "true or false",
+        "i": "an integer",
+        "u": "an integer",
+        "f": "a number",
+    }
     return kinds.get(kind, "nothing that can be written as text")

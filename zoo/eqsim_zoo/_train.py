@@ -9,7 +9,15 @@ from typing import Any
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
 from ._evaluate import Evaluation
-from ._folder import begin_folder, LAST, open_run, Run, run_env, with_state, write_config
+from ._folder import (
+    begin_folder,
+    LAST,
+    open_run,
+    Run,
+    run_env,
+    with_state,
+    write_config,
+)
 from ._interrupt import listening
 from ._judge import exempt
 from ._loggers import AbstractLogger
@@ -49,7 +57,7 @@ def train(
     agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent],
     env: AbstractEnv,
     *,
-    steps: float,
+    steps: int | float,
     seed: int = 0,
     num_seeds: int = 1,
     episode_length: int = 1000,
@@ -60,7 +68,7 @@ def train(
     out: str | os.PathLike | None = None,
     overwrite: bool = False,
     recipe: Recipe | None = None,
-    save_every: float = 60.0,
+    save_every: int | float = 60.0,
     loggers: Sequence[AbstractLogger] = (),
     progress: bool = False,
 ) -> Result:
@@ -71,13 +79,13 @@ def train(
     - `agent`: one, or several; each learns with `num_seeds` seeds.
     - `env`: of one episode: `Episode` and `AutoReset` are added.
     - `steps` to `episodes`: as of `Plan`.
-    - `out`: folder for `config.json`, `metrics.jsonl`, `metrics.csv`, `last.ckpt`,
-        `best.ckpt` (of the evaluation with the highest mean return of any member) and
-        `curves.png`.
+    - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`:
+        of the evaluation with the highest mean return of any member.
     - `overwrite`: whether a run in that folder is thrown away.
     - `recipe`: by which names agent and environment are made again, for `resume`.
     - `save_every`: a checkpoint is written at each evaluation, and at the end of a turn
-        that ends so many seconds after the last one; less often where that takes long.
+        that ends so many seconds after the last one (less often where writing takes
+        long; after every turn if 0).
     - `loggers`: told all metrics, and closed at the end.
     - `progress`: whether to show a bar, or lines where there is no terminal.
 
@@ -86,21 +94,13 @@ def train(
     **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
     holds a run; `FloatingPointError` if numbers are not finite, of all members.
     """
-    plan = Plan(
-        steps=_whole("steps", steps),
-        seed=seed,
-        num_seeds=num_seeds,
-        episode_length=episode_length,
-        pool_size=pool_size,
-        turns=turns,
-        evaluations=evaluations,
-        episodes=episodes,
-    )
+    sizes = episode_length, pool_size, turns, evaluations, episodes
+    plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
     folder = None if out is None else pathlib.Path(out)
     members = members_of(agent, seed, num_seeds)
     run = Run(folder or pathlib.Path(), members, env, plan, recipe)
     whole = run_env(run)
-    members.skeleton(whole)  # An agent that cannot act here says so before files are made.
+    members.skeleton(whole)  # Before files are made, as an agent may refuse.
     if folder is not None:
         begin_folder(run, overwrite)
     return _go(run, whole, folder, loggers, save_every, progress)
@@ -109,10 +109,10 @@ def train(
 def resume(
     folder: str | os.PathLike,
     *,
-    more_steps: float = 0,
+    more_steps: int | float = 0,
     agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent] | None = None,
     env: AbstractEnv | None = None,
-    save_every: float = 60.0,
+    save_every: int | float = 60.0,
     loggers: Sequence[AbstractLogger] = (),
     progress: bool = False,
 ) -> Result:
@@ -153,7 +153,7 @@ def _go(
     env: Any,
     folder: pathlib.Path | None,
     loggers: Sequence[AbstractLogger],
-    save_every: float,
+    save_every: int | float,
     progress: bool,
 ) -> Result:
     shown = Bar() if progress else Silent()
@@ -181,7 +181,7 @@ def _go(
     )
 
 
-def _whole(name: str, value: float) -> int:
+def _whole(name: str, value: int | float) -> int:
     if not 1 <= value < 2**53 or value != int(value):
         raise ValueError(f"`{name}` is {value}: a positive integer is expected.")
     return int(value)

@@ -110,7 +110,9 @@ def float_paths(state: Any) -> list[str]:
 def _floats(state: Any) -> list[tuple[Any, Any]]:
     leaves, _ = jtu.tree_flatten_with_path(state)
     array = lambda x: eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
-    return [(p, x) for p, x in leaves if array(x) and jnp.issubdtype(x.dtype, jnp.inexact)]
+    return [
+        (p, x) for p, x in leaves if array(x) and jnp.issubdtype(x.dtype, jnp.inexact)
+    ]
 
 
 def on_host(report: Report) -> Report:
