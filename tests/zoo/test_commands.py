@@ -189,22 +189,28 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_ctrl_c(capsys, tmp_path):
-    """It saves, says how to go on, and the run ends as one that was left alone."""
-    options = "--steps 60000 --episode-length 10 --pool-size 4 --turns 300"
+def started(folder, options, turns):
+    """A run in a process of its own, once it has taken some turns."""
     tests = str(pathlib.Path(__file__).parents[1])
     path = [tests, *filter(None, [os.environ.get("PYTHONPATH")])]
-    line = [*f"train search rail {options} --out".split(), str(tmp_path / "a")]
+    line = [*f"train search rail {options} --out".split(), str(folder)]
     process = subprocess.Popen(
         [sys.executable, "-c", CODE, *line],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
         stdout=subprocess.PIPE,
         text=True,
     )
-    rows, begin = tmp_path / "a" / "metrics.jsonl", time.monotonic()
-    while not rows.exists() or rows.read_text().count("\n") < 5:
+    rows, begin = folder / "metrics.jsonl", time.monotonic()
+    while not rows.exists() or rows.read_text().count("\n") < turns:
         assert process.poll() is None and time.monotonic() - begin < 60
         time.sleep(0.002)
+    return process
+
+
+def test_ctrl_c(capsys, tmp_path):
+    """It saves, says how to go on, and the run ends as one that was left alone."""
+    options = "--steps 60000 --episode-length 10 --pool-size 4 --turns 300"
+    process = started(tmp_path / "a", options, 5)
     process.send_signal(signal.SIGINT)
     out = " ".join(process.communicate()[0].split())
     assert process.returncode == 130
@@ -214,3 +220,18 @@ def test_ctrl_c(capsys, tmp_path):
     assert run(capsys, f"train search rail {options} --out b")[0] == 0
     one, two = (without_times(read_metrics(name)) for name in "ab")
     assert one == two
+
+
+def test_ctrl_c_twice(capsys, tmp_path):
+    """In the middle of a turn that would take an hour. Meanwhile nobody else may write."""
+    options = "--steps 1e9 --episode-length 10 --pool-size 4 --turns 1"
+    process = started(tmp_path / "a", options, 1)
+    status, _, err = run(capsys, "resume a")
+    assert status == 2 and "Another process is at work on the run in 'a'" in err
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    while "Stopping after this turn" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == -signal.SIGINT
+    process.stdout.close()

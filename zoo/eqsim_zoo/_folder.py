@@ -4,7 +4,8 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -18,6 +19,12 @@ from ._members import Members, members_of
 from ._plan import Plan
 from ._recipe import Recipe
 from ._settings import describe
+
+
+try:
+    import fcntl
+except ImportError:  # Not on every system.
+    fcntl = None
 
 
 FORMAT = "eqsim-run-1"
@@ -114,6 +121,29 @@ def open_run(
     return Run(folder, members, env, plan, recipe)
 
 
+@contextmanager
+def locked(folder: pathlib.Path | None) -> Iterator[None]:
+    """Keeps other processes from writing to the folder of a run, which must be there. The
+    system lets go of it when the process ends, however that happens.
+
+    **Raises:** `FileExistsError` if another process holds it.
+    """
+    if folder is None or fcntl is None:
+        yield
+        return
+    with open(folder / ".lock", "wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileExistsError(
+                f"Another process is at work on the run in {str(folder)!r}. Wait for its "
+                "end, or choose another folder."
+            ) from error
+        except OSError:
+            pass  # Some file systems know no locks.
+        yield
+
+
 def read_config(folder: pathlib.Path) -> dict[str, Any]:
     """What `config.json` says.
 
@@ -149,7 +179,6 @@ def begin_folder(run: Run, overwrite: bool) -> None:
             f"(`eqsim resume {run.folder}`), choose another folder, or say that it may be "
             "overwritten (`--overwrite`, or `overwrite=True`)."
         )
-    run.folder.mkdir(parents=True, exist_ok=True)
     for name in there:
         (run.folder / name).unlink()
     write_config(run)

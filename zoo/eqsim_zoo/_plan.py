@@ -5,6 +5,10 @@ import math
 from typing import Any, NamedTuple
 
 
+_MOST = 2**30
+"""Steps of a turn, which are counted in 32 bits."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What is decided about a run beside its agent and its environment.
@@ -61,7 +65,7 @@ class Plan:
         so that a run that was stopped takes the same turns."""
         if not counters.iterations:
             return 1  # To see how many steps one takes.
-        turn = math.ceil(self.planned / self.turns)
+        turn = min(math.ceil(self.planned / self.turns), _MOST)
         wanted = min(turn, self.steps - counters.steps)
         return max(1, math.ceil(wanted / counters.pace))
 

@@ -12,6 +12,7 @@ from ._evaluate import Evaluation
 from ._folder import (
     begin_folder,
     LAST,
+    locked,
     open_run,
     Run,
     run_env,
@@ -102,8 +103,11 @@ def train(
     whole = run_env(run)
     members.skeleton(whole)  # Before files are made, as an agent may refuse.
     if folder is not None:
-        begin_folder(run, overwrite)
-    return _go(run, whole, folder, loggers, save_every, progress)
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if folder is not None:
+            begin_folder(run, overwrite)
+        return _go(run, whole, folder, loggers, save_every, progress)
 
 
 def resume(
@@ -132,20 +136,30 @@ def resume(
     complete; `FloatingPointError` as `train`.
     """
     run = open_run(folder, agent, env)
+    with locked(run.folder):
+        run = _longer(_latest(run), more_steps)
+        return _go(run, run_env(run), run.folder, loggers, save_every, progress)
+
+
+def _latest(run: Run) -> Run:
+    """With its last checkpoint; without one it begins anew."""
     path = run.folder / LAST
-    if path.exists():
-        run = with_state(run, path)
-        done = counters_from(run.about["counters"])
-        if done.steps >= run.plan.steps and not more_steps:
-            raise ValueError(
-                f"The run in {str(run.folder)!r} is complete: {done.steps:,} of "
-                f"{run.plan.steps:,} steps. Say how many more it should take (`eqsim resume "
-                f"{run.folder} --steps 1e6`, or `more_steps`)."
-            )
+    return with_state(run, path) if path.exists() else run
+
+
+def _longer(run: Run, more_steps: int | float) -> Run:
     if more_steps:
         run = dataclasses.replace(run, plan=run.plan.longer(more_steps))
         write_config(run)
-    return _go(run, run_env(run), run.folder, loggers, save_every, progress)
+        return run
+    done = counters_from(run.about.get("counters", {}))
+    if done.steps >= run.plan.steps:
+        raise ValueError(
+            f"The run in {str(run.folder)!r} is complete: {done.steps:,} of "
+            f"{run.plan.steps:,} steps. Say how many more it should take (`eqsim resume "
+            f"{run.folder} --steps 1e6`, or `more_steps`)."
+        )
+    return run
 
 
 def _go(
