@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, HealthCheck, settings, strategies as st
 from zoo.states import bits
 
-import eqsim_zoo
 from eqsim_zoo import CheckpointError, load_checkpoint, read_about, save_checkpoint
 
 
@@ -170,9 +169,3 @@ def test_full_disk_keeps_the_old_file(written, tmp_path):
     assert about["turn"] == 1 and bits(found) == bits(state())
     save_checkpoint(path, state(2.0), {"turn": 2})
     assert load_checkpoint(path, state())[1]["turn"] == 2
-
-
-def test_public_names():
-    assert issubclass(CheckpointError, ValueError)
-    for name in ("train", "resume", "evaluate", "load_run", "Preset", "presets"):
-        assert vars(eqsim_zoo)[name].__doc__

@@ -11,6 +11,7 @@ from zoo.search import Search
 
 from eqsim_zoo import evaluate, Evaluation, training_env
 from eqsim_zoo._evaluate import evaluate_members
+from eqsim_zoo._loop import best_agent
 from eqsim_zoo._members import members_of
 
 
@@ -69,6 +70,24 @@ def test_statistics():
         )
     single = Evaluation(returns[0, :1], lengths[0, :1], lengths[0, :1] > 0)
     assert single.mean() == returns[0, 0] and np.isnan(single.error())
+
+
+@pytest.mark.parametrize(
+    "alive, best",
+    (
+        ([0, 1, 2, 3, 4, 5], 5.0),  # Not 7, which is one lucky seed.
+        ([0, 1, 2, 3, 5], 4.0),
+        ([0, 2, 4], 7.0),
+        ([1], 1.0),
+        ([], np.nan),
+    ),
+)
+def test_best_agent(alive, best):
+    """Of three agents with two seeds each: whole ones come first."""
+    means = np.array([2.0, 1.0, 4.0, 4.0, 7.0, 3.0])
+    np.testing.assert_equal(best_agent(means, 2, alive), best)
+    means[~np.isin(np.arange(6), alive)] = np.nan
+    np.testing.assert_equal(best_agent(means, 2, [*range(6)]), best)
 
 
 def test_what_makes_no_sense(state):

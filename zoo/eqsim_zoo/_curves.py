@@ -81,6 +81,7 @@ def write_curves(
     try:
         import matplotlib
         from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
     except ImportError as error:
         raise ImportError(
             "Curves need matplotlib. Run `pip install 'eqsim-zoo[cli]'`."
@@ -104,6 +105,7 @@ def write_curves(
             axes.set_title("return")
             axes.set_xlabel(text)
             axes.set_xlim(left=0)
+        left.xaxis.set_major_formatter(EngFormatter(sep=""))
         if len(series) > 1:
             left.legend(fontsize=9)
         for number, name in enumerate(names):
@@ -111,6 +113,8 @@ def write_curves(
             span = slice(column * 12 // across, (column + 1) * 12 // across)
             axes = figure.add_subplot(grid[1 + row, span])
             _metric(axes, series, name)
+            axes.locator_params(axis="x", nbins=5)
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         titles = [pathlib.Path(folder).name for folder in folders]
         figure.suptitle(", ".join(titles), x=0.01, ha="left", fontsize=13)
         figure.savefig(path)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from scipy import special
 
 import eqsim
-from eqsim import AbstractAgent, AbstractEnv, Timestep
+from eqsim import AbstractAgent, AbstractEnv, Episode, Timestep
 
 from ._environments import evaluation_env
 from ._members import Members
@@ -90,15 +90,32 @@ def evaluate_members(
     episode_length: int,
 ) -> Evaluation:
     """`evaluate` of all members in the same episodes, with an axis of members."""
+    keys, episode = jr.split(key, episodes), evaluation_env(env, episode_length)
     if members.many:
-        keys = jr.split(key, episodes)
-        out = _run_members(members, state, env, keys, episode_length)
-    else:
-        out = _run(
-            members.agent(0), state, env, jr.split(key, episodes), episode_length
+        return evaluation_of(
+            members, run_members(members, state, episode, keys, episode_length)
         )
-        out = tuple(x[None] for x in out)
-    return _evaluation(out)
+    out = _run(members.agent(0), state, episode, keys, episode_length)
+    return evaluation_of(members, out)
+
+
+@eqx.filter_jit
+def run_members(
+    members: Members,
+    state: Any,
+    env: Episode,
+    keys: Key[Array, " episodes"],
+    length: int,
+) -> Any:
+    """What `evaluation_of` takes, of all members in one program."""
+    return members.each(
+        lambda agent, state: _run(agent, state, env, keys, length), state
+    )
+
+
+def evaluation_of(members: Members, kept: Any) -> Evaluation:
+    """With an axis of members in any case."""
+    return _evaluation(kept if members.many else tuple(x[None] for x in kept))
 
 
 class Greedy(eqx.Module):
@@ -126,13 +143,6 @@ def _run(agent, state, env, keys: Key[Array, " episodes"], length: int):
         env, policy, keys, length, stop=_done, collect=_kept, throw=False
     )
     return kept
-
-
-@eqx.filter_jit
-def _run_members(members: Members, state, env, keys, length: int):
-    return members.each(
-        lambda agent, state: _run(agent, state, env, keys, length), state
-    )
 
 
 def _evaluation(kept: tuple) -> Evaluation:

@@ -68,8 +68,8 @@ def load_run(
     **Arguments:**
 
     - `folder`: of the run.
-    - `best`: of the evaluation with the highest mean return of a member, and not the
-        last checkpoint.
+    - `best`: of the evaluation in which an agent had its highest mean return over its
+        seeds, and not the last checkpoint.
     - `agent`, `env`: as they were given to `train`; not needed where it was given a
         `recipe`.
 

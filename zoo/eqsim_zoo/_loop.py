@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ._environments import evaluation_key
-from ._evaluate import evaluate_members, Evaluation
+from ._evaluate import Evaluation
+from ._evaluator import Evaluator
 from ._folder import Run
 from ._interrupt import Interrupt, wait
 from ._judge import advance, complaint
@@ -28,8 +28,10 @@ class Loop:
     - `run`: agents, environment and plan.
     - `env`: what the agents learn in.
     - `state`, `counters`: where it is.
+    - `evaluator`: tells how good it is.
     - `output`, `progress`: who is told.
     - `save_every`: seconds, see `train`.
+    - `begin`: when this process began with the run, by `time.monotonic()`.
     - `evaluations`: steps and what was found, of this process.
     """
 
@@ -37,9 +39,11 @@ class Loop:
     env: Any
     state: Any
     counters: Counters
+    evaluator: Evaluator
     output: Output
     progress: AbstractProgress
     save_every: int | float
+    begin: float
     evaluations: list[tuple[int, Evaluation]] = dataclasses.field(default_factory=list)
 
     def go(self, interrupt: Interrupt) -> None:
@@ -47,7 +51,7 @@ class Loop:
 
         **Raises:** `FloatingPointError` if no member is left whose numbers are finite.
         """
-        plan, begin = self.run.plan, time.monotonic() - self.counters.seconds
+        plan, begin = self.run.plan, self.begin - self.counters.seconds
         paths = float_paths(self.state)
         pace: tuple[float, int] | None = None
         while self.counters.steps < plan.steps and not interrupt.number:
@@ -84,31 +88,23 @@ class Loop:
         plan, counters = self.run.plan, self.counters
         if not self._alive() or not plan.evaluates(before.steps, counters.steps):
             return None
-        key = evaluation_key(plan.seed, counters.turn)
-        found = evaluate_members(
-            self.run.members,
-            self.state,
-            self.run.env,
-            key,
-            plan.episodes,
-            plan.episode_length,
-        )
+        found = self.evaluator(self.state, counters.turn)
         self.evaluations.append((counters.steps, found))
         means = tuple(float(x) if np.isfinite(x) else None for x in found.mean())
         self.counters = counters._replace(evaluated=means)
         return found
 
     def _best(self, found: Evaluation | None) -> bool:
-        """Whether a member was evaluated better than any before; that is noted."""
+        """Whether an agent was evaluated better than any before; that is noted."""
         if found is None:
             return False
-        means = [found.mean()[k] for k in self._alive()]
-        finite = [float(x) for x in means if np.isfinite(x)]
-        best = self.counters.best
-        if not finite or (best is not None and max(finite) <= best):
+        value = best_agent(found.mean(), self.run.plan.num_seeds, self._alive())
+        if not np.isfinite(value):
+            return False
+        if self.counters.best is not None and value <= self.counters.best:
             return False
         turn = self.counters.turn
-        self.counters = self.counters._replace(best=max(finite), best_turn=turn)
+        self.counters = self.counters._replace(best=value, best_turn=turn)
         return True
 
     def _save(self, before: Counters, best: bool) -> None:
@@ -172,6 +168,25 @@ class Loop:
             float(left),
             found is not None,
         )
+
+
+def best_agent(means: np.ndarray, num_seeds: int, alive: list[int]) -> float:
+    """The mean return over the seeds of the agent for which that is highest; of agents with
+    seeds that failed only where there are no others, and then without those.
+
+    **Arguments:**
+
+    - `means`: of members, one agent with all its seeds after the other.
+    - `alive`: members that did not fail.
+    """
+    fine = np.isin(np.arange(len(means)), alive) & np.isfinite(means)
+    agents, fine = means.reshape(-1, num_seeds), fine.reshape(-1, num_seeds)
+    whole = fine.all(axis=1, keepdims=True)
+    fine = fine & whole if whole.any() else fine
+    number = fine.sum(axis=1)
+    total = np.where(fine, agents, 0.0).sum(axis=1)
+    known = number > 0
+    return float(np.max(total[known] / number[known])) if known.any() else np.nan
 
 
 def _means(report: Report, member: int) -> Row:

@@ -82,8 +82,10 @@ class Counters(NamedTuple):
 
     - `turn`, `iterations`, `steps`: taken; steps of the member that took fewest.
     - `pace`: steps per iteration in the last turn.
-    - `seconds`: since the beginning, with compiling and evaluating, without pauses.
-    - `best`, `best_turn`: highest mean return of a member in an evaluation, and when.
+    - `seconds`: since `train` was called, with compiling and evaluating; while a run was
+        stopped they are not counted.
+    - `best`, `best_turn`: highest mean return of an agent, over its seeds, in an
+        evaluation, and when.
     - `evaluated`: mean return of each member in the last evaluation.
     - `failed`: members whose numbers are not finite: what was, and when.
     - `seen`: statistics of episodes that are known, by member: they are NaN before.

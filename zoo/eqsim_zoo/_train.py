@@ -3,12 +3,14 @@
 import dataclasses
 import os
 import pathlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
 from ._evaluate import Evaluation
+from ._evaluator import Evaluator
 from ._folder import (
     begin_folder,
     LAST,
@@ -81,7 +83,7 @@ def train(
     - `env`: of one episode: `Episode` and `AutoReset` are added.
     - `steps` to `episodes`: as of `Plan`.
     - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`:
-        of the evaluation with the highest mean return of any member.
+        of the evaluation in which an agent had its highest mean return over seeds.
     - `overwrite`: whether a run in that folder is thrown away.
     - `recipe`: by which names agent and environment are made again, for `resume`.
     - `save_every`: a checkpoint is written at each evaluation, and at the end of a turn
@@ -95,6 +97,7 @@ def train(
     **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
     holds a run; `FloatingPointError` if numbers are not finite, of all members.
     """
+    begin = time.monotonic()
     sizes = episode_length, pool_size, turns, evaluations, episodes
     plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
     folder = None if out is None else pathlib.Path(out)
@@ -107,7 +110,7 @@ def train(
     with locked(folder):
         if folder is not None:
             begin_folder(run, overwrite)
-        return _go(run, whole, folder, loggers, save_every, progress)
+        return _go(begin, run, whole, folder, loggers, save_every, progress)
 
 
 def resume(
@@ -135,10 +138,11 @@ def resume(
     is damaged or does not fit; `ValueError` if the agent is another one, or the run is
     complete; `FloatingPointError` as `train`.
     """
+    begin = time.monotonic()
     run = open_run(folder, agent, env)
     with locked(run.folder):
         run = _longer(_latest(run), more_steps)
-        return _go(run, run_env(run), run.folder, loggers, save_every, progress)
+        return _go(begin, run, run_env(run), run.folder, loggers, save_every, progress)
 
 
 def _latest(run: Run) -> Run:
@@ -163,6 +167,7 @@ def _longer(run: Run, more_steps: int | float) -> Run:
 
 
 def _go(
+    begin: float,
     run: Run,
     env: Any,
     folder: pathlib.Path | None,
@@ -179,7 +184,9 @@ def _go(
                 broken = nonfinite_of_members(run.members, state)
                 counters = counters._replace(exempt=exempt(broken, state))
             output = Output(run, folder, counters.turn, loggers, shown)
-            loop = Loop(run, env, state, counters, output, shown, save_every)
+            evaluator = Evaluator(run.members, state, run.env, run.plan)
+            told = evaluator, output, shown
+            loop = Loop(run, env, state, counters, *told, save_every, begin)
             # The loop gives memory of states away: keep no other name for them.
             run, state = dataclasses.replace(run, state=None), None
             try:
