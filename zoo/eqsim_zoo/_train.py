@@ -7,6 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.tree_util as jtu
+
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
 from ._evaluate import Evaluation
@@ -148,7 +152,15 @@ def resume(
 def _latest(run: Run) -> Run:
     """With its last checkpoint; without one it begins anew."""
     path = run.folder / LAST
-    return with_state(run, path) if path.exists() else run
+    if not path.exists():
+        return run
+    run = with_state(run, path)
+    if jax.sharding.get_abstract_mesh().empty:
+        return run
+    # Devices that share the arrays get them as `init` hands them out.
+    like = run.members.init(run_env(run))
+    put = lambda x, y: jax.device_put(x, y.sharding) if eqx.is_array(y) else x
+    return dataclasses.replace(run, state=jtu.tree_map(put, run.state, like))
 
 
 def _longer(run: Run, more_steps: int | float) -> Run:
