@@ -30,7 +30,7 @@ from ._agent import (
     AbstractOnlineAgent as AbstractOnlineAgent,
 )
 from ._discovery import PluginWarning as PluginWarning
-from ._errors import RESULTS as RESULTS
+from ._errors import CommandError as CommandError, RESULTS as RESULTS
 from ._handshake import API_VERSION as API_VERSION
 from ._loops import scan as scan
 from ._registry import (

@@ -70,6 +70,9 @@ class AbstractOnlineAgent(AbstractAgent):
         - `state`: from `init`, with the environments that it steps.
         - `env`: as given to `init`.
 
-        **Returns:** the new state, of the same structure, and what to report: numbers by
-        name.
+        **Returns:** the new state, of the same structure, and what to report: numbers of
+        shape () by name. `steps` is the number of control steps that this call took, in
+        all environments; an agent that does not report it is counted in calls.
+        `return` and `length` are means over the episodes that ended in this call; where
+        none did, those known last, and NaN before the first.
         """

@@ -27,6 +27,21 @@ class RESULTS(eqx.Enumeration):
     )
 
 
+class CommandError(Exception):
+    """What a command of `eqsim` raises to end with a sentence instead of a traceback.
+
+    **Arguments:**
+
+    - `message`: what is wrong, and what to do.
+    - `status`: of the process: 2 if what was asked for makes no sense, 1 if something
+        failed.
+    """
+
+    def __init__(self, message: str, status: int = 2):
+        Exception.__init__(self, message)
+        self.status = status
+
+
 def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
     """Raises `ValueError` unless `value` has these dimensions and is floating point.
 

@@ -175,3 +175,5 @@ ENVS = Registry("eqsim.envs")
 PIPELINES = Registry("eqsim.pipelines")
 AGENTS = Registry("eqsim.agents")
 REGISTRIES = (ENVS, PIPELINES, AGENTS)
+# Of the command line: functions, or dictionaries of them.
+COMMANDS = Registry("eqsim.commands")

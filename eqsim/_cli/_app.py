@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import tyro
 
 from .._discovery import PluginWarning
+from .._errors import CommandError
 from .._registry import PluginError
 from ..render import NoOpenGL
 from ._check import check_plugin, ChecksFailed
+from ._commands import published, summaries
 from ._list import list_all
 from ._names import UsageError
 from ._new import new_plugin
@@ -132,19 +134,18 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    commands, prog, about = _COMMANDS, "eqsim", "A differentiable robot simulator."
-    if argv[:1] == ["plugins"]:
-        commands, prog, about = _PLUGIN_COMMANDS, "eqsim plugins", _plugins.__doc__
-        argv = argv[1:]
-    arguments: Any = argv or ["--help"]
     try:
+        prog, about, commands, argv = _found(argv)
+        config = (tyro.conf.FlagCreatePairsOff,)
+        if not isinstance(commands, dict):
+            tyro.cli(commands, prog=prog, args=argv, config=config)
+            return 0
+        arguments: Any = argv or ["--help"]
         tyro.extras.subcommand_cli_from_dict(
-            commands,
-            prog=prog,
-            description=about,
-            args=arguments,
-            config=(tyro.conf.FlagCreatePairsOff,),
+            commands, prog=prog, description=about, args=arguments, config=config
         )
+    except CommandError as error:
+        return _failed(error, error.status)
     except UsageError as error:
         return _failed(error, 2)
     except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:
@@ -152,6 +153,25 @@ def _run(argv: list[str]) -> int:
     except SystemExit as end:  # How the parser ends, after help as well.
         return end.code if isinstance(end.code, int) else 0
     return 0
+
+
+def _found(argv: list[str]) -> tuple[str, str | None, Any, list[str]]:
+    """Name and description of what is asked for, the function or the functions that it
+    is, and the words that are left for it."""
+    first = argv[0] if argv else "--help"
+    if first == "plugins":
+        return "eqsim plugins", _plugins.__doc__, _PLUGIN_COMMANDS, argv[1:]
+    commands: dict[str, Any] = dict(_COMMANDS)
+    if first.startswith("-"):
+        others, broken = summaries()
+        commands = {**others, **commands}
+        for message in broken:
+            print(f"eqsim: {message}", file=sys.stderr)
+    elif first not in commands:
+        command = published(first)
+        if command is not None:
+            return f"eqsim {first}", None, command, argv[1:]
+    return "eqsim", "A differentiable robot simulator.", commands, argv
 
 
 def _failed(error: Exception, status: int) -> int:

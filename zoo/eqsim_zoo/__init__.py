@@ -1,6 +1,27 @@
 """Learning agents for eqsim."""
 
-from typing import Final
+from ._checkpoint import (
+    CheckpointError as CheckpointError,
+    load_checkpoint as load_checkpoint,
+    read_about as read_about,
+    save_checkpoint as save_checkpoint,
+)
+from ._curves import write_curves as write_curves
+from ._environments import training_env as training_env
+from ._evaluate import evaluate as evaluate, Evaluation as Evaluation
+from ._folder import load_run as load_run, Run as Run
+from ._loggers import (
+    AbstractLogger as AbstractLogger,
+    TensorBoard as TensorBoard,
+    WeightsAndBiases as WeightsAndBiases,
+)
+from ._members import Members as Members
+from ._metrics import read_metrics as read_metrics
+from ._plan import Counters as Counters, Plan as Plan
+from ._presets import find_preset as find_preset, Preset as Preset, presets as presets
+from ._progress import RunWarning as RunWarning
+from ._recipe import Recipe as Recipe
+from ._train import Result as Result, resume as resume, train as train
 
 from ._apg import APG as APG
 from ._ars import ARS as ARS
@@ -20,4 +41,4 @@ from ._shac import SHAC as SHAC
 from ._td3 import TD3 as TD3
 
 
-__eqsim_api__: Final = "1.0"
+__eqsim_api__ = "1.0"

@@ -1,0 +1,68 @@
+"""Commands that other packages publish under the entry points `eqsim.commands`.
+
+A command is a function whose signature and docstring say what it understands, as those of
+`eqsim` itself, or a dictionary of such functions by name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._registry import COMMANDS, PluginError
+from ._names import UsageError
+
+
+# What people look for, and where it is.
+_ELSEWHERE = {
+    name: "eqsim-zoo" for name in ("train", "resume", "eval", "evaluate", "runs")
+}
+
+
+def published(name: str) -> Callable | dict[str, Callable] | None:
+    """The command of that name, imported by this; None if no package has it.
+
+    **Raises:** `PluginError` if it cannot be used; `UsageError` if it is known where it
+    would come from.
+    """
+    if name not in COMMANDS.names() and name not in COMMANDS.hidden():
+        if name in _ELSEWHERE:
+            package = _ELSEWHERE[name]
+            raise UsageError(
+                f"The command {name!r} comes with the package {package}, which is not "
+                f"installed. Run `pip install '{package}[cli]'`."
+            )
+        return None
+    return _checked(name, COMMANDS.get(name))
+
+
+def summaries() -> tuple[dict[str, Callable], list[str]]:
+    """Stand-ins for all published commands, which carry their documentation, and what is
+    broken. It imports them all: what is broken is left out."""
+    found, broken = {}, []
+    for name in COMMANDS.names():
+        try:
+            found[name] = _stand_in(_checked(name, COMMANDS.get(name)))
+        except PluginError as error:
+            broken.append(str(error))
+    return found, broken
+
+
+def _checked(name: str, value: Any) -> Callable | dict[str, Callable]:
+    group = isinstance(value, Mapping) and value and all(map(callable, value.values()))
+    if group:
+        return dict(value)
+    if callable(value):
+        return value
+    raise PluginError(
+        f"The command {name!r} is {value!r}: a function, or a dictionary of functions by "
+        "name, is expected. Ask the authors of its package to repair it."
+    )
+
+
+def _stand_in(command: Callable | dict[str, Callable]) -> Callable:
+    def nothing() -> None: ...
+
+    if isinstance(command, dict):
+        nothing.__doc__ = f"Has commands of its own: {', '.join(command)}."
+    else:
+        nothing.__doc__ = command.__doc__
+    return nothing

@@ -1,0 +1,237 @@
+"""`eqsim train`, `resume`, `eval` and `runs`, within this process."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import entrypoints
+import pytest
+from toys import Rail
+from zoo.search import Search
+from zoo.states import without_times
+
+import eqsim
+from eqsim._cli import main
+from eqsim._registry import COMMANDS
+from eqsim_zoo import load_run, Preset, read_about, read_metrics
+from eqsim_zoo._presets import _TABLE
+
+
+ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
+POINTS = tomllib.loads(ZOO.read_text())["project"]["entry-points"]["eqsim.commands"]
+SHORT = "--steps 120 --episode-length 10 --pool-size 4 --turns 6 --evaluations 2"
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch, tmp_path):
+    """Commands as they are published, a tiny agent, and a folder to run in."""
+    for name, target in POINTS.items():
+        value = entrypoints.EntryPoint.from_string(target, name).load()
+        monkeypatch.setitem(COMMANDS._registered, name, value)
+    monkeypatch.setitem(eqsim.AGENTS._registered, "search", Search)
+    monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys, line):
+    """The exit status, and what was printed, on one line each."""
+    status = main(line.split())
+    printed = capsys.readouterr()
+    return status, " ".join(printed.out.split()), " ".join(printed.err.split())
+
+
+def test_help(capsys):
+    status, out, err = run(capsys, "--help")
+    assert status == 0 and not err
+    assert {*POINTS} == {"train", "resume", "eval", "runs"}
+    assert all(name in out for name in (*POINTS, "list", "rollout"))
+    for name in POINTS:
+        status, out, _ = run(capsys, f"{name} --help")
+        assert status == 0 and f"usage: eqsim {name}" in out
+    status, out, _ = run(capsys, "runs")
+    assert status == 0 and "compare" in out
+
+
+def test_a_run(capsys, tmp_path):
+    """Trained, made longer, evaluated and compared; `resume` knows all by name."""
+    line = f"train search rail {SHORT} --set rate=0.2 --num-envs 3 --seed 5"
+    status, out, err = run(capsys, line)
+    assert status == 0 and not err
+    assert (
+        "with its defaults, as there is no preset: 120 steps, into runs/search-rail"
+        in out
+    )
+    assert "100 % 120 steps" in out and "± (95 %)" in out
+    folder = tmp_path / "runs" / "search-rail"
+    config = json.loads((folder / "config.json").read_text())
+    assert config["recipe"]["settings"]["rate"] == 0.2
+    assert config["agents"][0]["fields"]["num_envs"] == 3
+    assert config["plan"]["seed"] == 5 and config["plan"]["episode_length"] == 10
+    status, _, err = run(capsys, line)
+    assert status == 2 and "eqsim resume runs/search-rail" in err
+    status, _, err = run(capsys, "resume runs/search-rail")
+    assert status == 2 and "is complete: 120 of 120 steps" in err
+    status, out, _ = run(capsys, "resume runs/search-rail --steps 60")
+    assert status == 0 and "100 % 180 steps" in out
+    status, out, _ = run(capsys, "eval runs/search-rail --episodes 3 --last")
+    assert status == 0 and "after 180 steps: 3 episodes of at most 10 steps" in out
+    status, out, _ = run(capsys, "eval runs/search-rail --episodes 3")
+    best = read_about(folder / "best.ckpt")["counters"]["steps"]
+    assert status == 0 and f"after {best} steps" in out
+    status, out, _ = run(capsys, "runs compare runs/search-rail --out two.png")
+    assert status == 0 and "search-rail 180" in out
+    assert (tmp_path / "two.png").stat().st_size > 10_000
+
+
+def test_a_sweep(capsys, tmp_path):
+    line = f"train search rail {SHORT} --sweep rate=0.1,0.2 --num-seeds 2 --out s"
+    status, out, _ = run(capsys, line)
+    assert status == 0 and "2 settings, 2 seeds, into s" in out
+    run_ = load_run(tmp_path / "s")
+    fields = [(label["rate"], label["seed"]) for label in run_.members.labels()]
+    assert fields == [(0.1, 0), (0.1, 1), (0.2, 0), (0.2, 1)]
+    assert {row["member"] for row in read_metrics("s")} == {0, 1, 2, 3}
+    status, out, _ = run(capsys, "runs compare s s")
+    assert status == 0 and "s rate 0.1 (2 seeds)" in out and "s rate 0.2" in out
+    assert (tmp_path / "compare.png").exists()
+    status, out, _ = run(capsys, "eval s --episodes 2")
+    assert status == 0 and "seed, rate return" in out and "1, 0.2" in out
+
+
+def test_presets_are_defaults(capsys, monkeypatch, tmp_path):
+    agent = Search(rate=0.7, num_envs=4)
+    preset = Preset(agent, steps=64, episode_length=9)
+    monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: preset)
+    options = "--pool-size 4 --turns 6 --evaluations 2"
+    status, out, _ = run(capsys, f"train search rail {options} --set num_envs=2")
+    assert status == 0 and "by its preset: 64 steps" in out
+    config = json.loads(pathlib.Path("runs/search-rail/config.json").read_text())
+    fields = config["agents"][0]["fields"]
+    assert fields["rate"] == 0.7 and fields["num_envs"] == 2
+    assert config["plan"]["episode_length"] == 9
+    # The run is what it was, whatever becomes of the preset.
+    monkeypatch.delitem(_TABLE, ("search", "rail"))
+    assert float(load_run("runs/search-rail").members.agent(0).rate) == 0.7
+
+
+WRONG = {
+    "train": "AGENT",
+    "train serch rail --steps 9": "There is no agent 'serch'. Did you mean 'search'",
+    "train search ral --steps 9": "There is no environment 'ral'. Did you mean 'rail'",
+    "train search rail": "There is no preset for 'search' on 'rail': say how long",
+    "train search rail --steps x": "--steps",
+    "train search rail --steps 0.5": "`steps` is 0.5",
+    "train search rail --steps 9 --set rat=1": "no field 'rat'. Did you mean 'rate'",
+    "train search rail --steps 9 --set rate": "`--set FIELD=VALUE` is expected",
+    "train search rail --steps 9 --set rate=x": "`rate=x`: a number is expected",
+    "train search rail --steps 9 --num-envs 0": "`num_envs` is 0: at least 1 is expected",
+    "train search rail --steps 9 --num-seeds 0": "`num_seeds` is 0",
+    "train search rail --steps 9 --sweep sizes=1,2": "only single numbers can be swept",
+    "train search rail --steps 9 --sweep num_envs=1,2": "only numbers can differ",
+    "train search rail --steps 9 --pipeline sprng": "Did you mean 'spring'",
+    "train search rail --steps 9 --randomize hrd": "Did you mean 'hard'",
+    "train search rail --steps 9 --logger tensorbord": "tensorboard",
+    "resume nothing": "'nothing' is not the folder of a run",
+    "resume nothing --steps -1": "'nothing' is not the folder of a run",
+    "eval nothing": "'nothing' is not the folder of a run",
+    "eval nothing --best --last": "choose one of them",
+    "eval nothing --episodes 0": "at least one episode",
+    "runs compare": "Name the folder of a run",
+    "runs compare nothing": "is this the folder of a run",
+    "runs list": "list",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_arguments(capsys, tmp_path, line):
+    """Status 2 and a sentence; nothing is written."""
+    status, _, err = run(capsys, line)
+    assert status == 2 and WRONG[line] in err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_damaged_files(capsys, tmp_path):
+    assert run(capsys, f"train search rail {SHORT} --out r")[0] == 0
+    for name in ("last.ckpt", "best.ckpt"):
+        data = (tmp_path / "r" / name).read_bytes()
+        (tmp_path / "r" / name).unlink()
+        (tmp_path / "r" / name).write_bytes(data[:-1])
+    for line in ("eval r", "eval r --last", "resume r --steps 9"):
+        status, _, err = run(capsys, line)
+        assert status == 1 and ".ckpt' is damaged" in err and "Traceback" not in err
+
+
+def test_numbers_that_are_not_finite(capsys):
+    status, _, err = run(capsys, f"train search rail {SHORT} --set bad_after=2")
+    assert status == 1 and "`loss` became nan in turn 2" in err
+    assert "There was no checkpoint yet" in err and "Traceback" not in err
+
+
+CODE = """
+import sys
+import jax
+jax.config.update("jax_enable_x64", True)
+from toys import Rail
+from zoo.search import Search
+import eqsim
+from eqsim._cli import main
+from eqsim._registry import COMMANDS
+from eqsim_zoo import _cli
+COMMANDS.register("train", _cli.train_agent, replace=True)
+eqsim.AGENTS.register("search", Search)
+eqsim.ENVS.register("rail", Rail)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def started(folder, options, turns):
+    """A run in a process of its own, once it has taken some turns."""
+    tests = str(pathlib.Path(__file__).parents[1])
+    path = [tests, *filter(None, [os.environ.get("PYTHONPATH")])]
+    line = [*f"train search rail {options} --out".split(), str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, *line],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    rows, begin = folder / "metrics.jsonl", time.monotonic()
+    while not rows.exists() or rows.read_text().count("\n") < turns:
+        assert process.poll() is None and time.monotonic() - begin < 60
+        time.sleep(0.002)
+    return process
+
+
+def test_ctrl_c(capsys, tmp_path):
+    """It saves, says how to go on, and the run ends as one that was left alone."""
+    options = "--steps 60000 --episode-length 10 --pool-size 4 --turns 300"
+    process = started(tmp_path / "a", options, 5)
+    process.send_signal(signal.SIGINT)
+    out = " ".join(process.communicate()[0].split())
+    assert process.returncode == 130
+    assert "Stopping after this turn" in out
+    assert f"Go on with `eqsim resume {tmp_path / 'a'}`" in out
+    assert run(capsys, "resume a")[0] == 0
+    assert run(capsys, f"train search rail {options} --out b")[0] == 0
+    one, two = (without_times(read_metrics(name)) for name in "ab")
+    assert one == two
+
+
+def test_ctrl_c_twice(capsys, tmp_path):
+    """In the middle of a turn that would take an hour. Meanwhile nobody else may write."""
+    options = "--steps 1e9 --episode-length 10 --pool-size 4 --turns 1"
+    process = started(tmp_path / "a", options, 1)
+    status, _, err = run(capsys, "resume a")
+    assert status == 2 and "Another process is at work on the run in 'a'" in err
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    while "Stopping after this turn" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == -signal.SIGINT
+    process.stdout.close()

@@ -1,0 +1,97 @@
+"""Evaluations, beside a plain loop over episodes and SciPy's statistics."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from toys import Rail
+from zoo.search import Search
+
+from eqsim_zoo import evaluate, Evaluation, training_env
+from eqsim_zoo._evaluate import evaluate_members
+from eqsim_zoo._loop import best_agent
+from eqsim_zoo._members import members_of
+
+
+# Pushed off the edge sooner or later, or not at all.
+RAIL, AGENT, LENGTH = Rail(edge=0.7, noise=0.2), Search(), 12
+
+
+@pytest.fixture(scope="module")
+def state():
+    members = members_of(AGENT, 0, 1)
+    state = members.init(training_env(RAIL, LENGTH, 4, jax.random.key(0)))
+    push = np.array([[2.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 2.0]])
+    return eqx.tree_at(lambda s: s.best, state, jnp.asarray(push))
+
+
+def test_is_a_plain_loop(state):
+    key = jax.random.key(5)
+    found = evaluate(AGENT, state, RAIL, key, episodes=8, episode_length=LENGTH)
+    reset, step = eqx.filter_jit(RAIL.reset), eqx.filter_jit(RAIL.step)
+    act = jax.jit(lambda obs: AGENT.act(state, obs))
+    for number, one in enumerate(jax.random.split(key, 8)):
+        now, timestep = reset(jax.random.split(one)[0])
+        total, steps = 0.0, 0
+        while steps < LENGTH and not timestep.terminated:
+            now, timestep = step(now, act(timestep.obs))
+            total, steps = total + float(timestep.reward), steps + 1
+        np.testing.assert_allclose(found.returns[number], total, rtol=1e-9)
+        assert found.lengths[number] == steps
+        assert found.terminated[number] == bool(timestep.terminated)
+    assert found.terminated.any() and not found.terminated.all()
+    again = evaluate(AGENT, state, RAIL, key, episodes=8, episode_length=LENGTH)
+    assert np.array_equal(again.returns, found.returns)
+
+
+def test_members_are_evaluated_in_the_same_episodes(state):
+    key = jax.random.key(5)
+    members = members_of([Search(), Search(rate=1.0)], 0, 1)
+    both = jax.tree.map(lambda x: jnp.stack([x, x]), state)
+    found = evaluate_members(members, both, RAIL, key, 8, LENGTH)
+    alone = evaluate_members(members_of(AGENT, 0, 1), state, RAIL, key, 8, LENGTH)
+    assert found.returns.shape == (2, 8) and alone.returns.shape == (1, 8)
+    np.testing.assert_allclose(found.returns, np.repeat(alone.returns, 2, 0), rtol=1e-9)
+
+
+def test_statistics():
+    returns = np.random.default_rng(0).normal(3.0, 2.0, (2, 9))
+    lengths = np.full((2, 9), 4)
+    found = Evaluation(returns, lengths, lengths > 0)
+    for member in range(2):
+        scale = stats.sem(returns[member])
+        low, high = stats.t.interval(0.95, 8, loc=returns[member].mean(), scale=scale)
+        np.testing.assert_allclose(found.mean()[member], (low + high) / 2)
+        np.testing.assert_allclose(found.error()[member], (high - low) / 2)
+        np.testing.assert_allclose(
+            found.deviation()[member], stats.tstd(returns[member])
+        )
+    single = Evaluation(returns[0, :1], lengths[0, :1], lengths[0, :1] > 0)
+    assert single.mean() == returns[0, 0] and np.isnan(single.error())
+
+
+@pytest.mark.parametrize(
+    "alive, best",
+    (
+        ([0, 1, 2, 3, 4, 5], 5.0),  # Not 7, which is one lucky seed.
+        ([0, 1, 2, 3, 5], 4.0),
+        ([0, 2, 4], 7.0),
+        ([1], 1.0),
+        ([], np.nan),
+    ),
+)
+def test_best_agent(alive, best):
+    """Of three agents with two seeds each: whole ones come first."""
+    means = np.array([2.0, 1.0, 4.0, 4.0, 7.0, 3.0])
+    np.testing.assert_equal(best_agent(means, 2, alive), best)
+    means[~np.isin(np.arange(6), alive)] = np.nan
+    np.testing.assert_equal(best_agent(means, 2, [*range(6)]), best)
+
+
+def test_what_makes_no_sense(state):
+    key = jax.random.key(0)
+    for change in ({"episodes": 0}, {"episode_length": 0}):
+        with pytest.raises(ValueError, match=f"`{[*change][0]}` is 0"):
+            evaluate(AGENT, state, RAIL, key, **change)

@@ -1,0 +1,120 @@
+"""Files of metrics, and those who are told them."""
+
+import csv
+import math
+import sys
+import types
+
+import pytest
+
+from eqsim_zoo import read_metrics, TensorBoard, WeightsAndBiases, write_curves
+from eqsim_zoo._metrics import BEGIN, END, Metrics
+
+
+def row(turn, member=0, **more):
+    begin = dict(zip(BEGIN, (turn, member, 2 * turn, 16 * turn, 0.5 * turn, 10.0)))
+    return begin | {"loss": 0.1 * turn, "b": math.inf if turn == 2 else 1.0} | more
+
+
+def evaluated(turn, member=0):
+    return row(turn, member, **dict(zip(END, (1.0, 2.0, 3.0, 4.0))))
+
+
+def read_csv(folder):
+    with open(folder / "metrics.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def test_both_files_have_the_same_rows(tmp_path):
+    metrics = Metrics(tmp_path, 0)
+    rows = [row(1), row(2), evaluated(3)]
+    for one in rows:
+        assert metrics.write([one]) == ""
+    assert [*read_csv(tmp_path)[0]] == [*BEGIN, "b", "loss", *END]
+    found = read_metrics(tmp_path)
+    assert [x.keys() for x in found] == [x.keys() for x in rows]
+    assert found[0] == rows[0] and found[2] == rows[2] and math.isnan(found[1]["b"])
+    for one, line in zip(rows, read_csv(tmp_path)):
+        assert {k: float(x) for k, x in line.items() if x} == one
+
+
+def test_going_on(tmp_path):
+    """Names of columns stay; later rows and half lines are cut off."""
+    metrics = Metrics(tmp_path, 0)
+    metrics.write([row(1), row(1, 1)])
+    metrics.write([row(2), row(2, 1)])
+    text = (tmp_path / "metrics.csv").read_text()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"turn": 3, "mem')
+    assert len(read_metrics(tmp_path)) == 4
+    again = Metrics(tmp_path, 1)
+    again.write([row(2), row(2, 1)])
+    assert (tmp_path / "metrics.csv").read_text() == text
+    assert [x["turn"] for x in read_metrics(tmp_path)] == [1, 1, 2, 2]
+    Metrics(tmp_path, 0).write([row(1)])
+    assert len(read_metrics(tmp_path)) == len(read_csv(tmp_path)) == 1
+
+
+def test_what_cannot_be_read(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is this the folder of a run"):
+        read_metrics(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text("no\n{}\n")
+    with pytest.raises(ValueError, match="line 1"):
+        read_metrics(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(ValueError, match="has no metrics yet"):
+        write_curves([tmp_path], tmp_path / "x.png")
+
+
+@pytest.mark.parametrize(
+    "make, package, extra",
+    (
+        (lambda: TensorBoard("x"), "tensorboardX", "tensorboard"),
+        (lambda: WeightsAndBiases("x", "y"), "wandb", "wandb"),
+    ),
+)
+def test_missing_packages_are_named(monkeypatch, make, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"needs {package}.*eqsim-zoo\[{extra}\]"):
+        make()
+
+
+def test_loggers(monkeypatch, tmp_path):
+    """What is called of packages that are not installed here: name, number, step."""
+    calls = []
+
+    class Writer:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def add_scalar(self, *scalar):
+            calls.append((self.folder, *scalar))
+
+        def flush(self):
+            pass
+
+        close = flush
+
+    stand_in = types.SimpleNamespace(SummaryWriter=Writer)
+    monkeypatch.setitem(sys.modules, "tensorboardX", stand_in)
+    logger = TensorBoard(tmp_path)
+    logger.write([row(1), row(1, 1)])
+    logger.close()
+    assert (str(tmp_path / "member1"), "loss", 0.1, 16) in calls
+    assert (str(tmp_path / "member0"), "rate", 10.0, 16) in calls
+
+    class Run:
+        def log(self, numbers, step):
+            calls.append((numbers, step))
+
+        def finish(self):
+            calls.append("finished")
+
+    stand_in = types.SimpleNamespace(init=lambda **_: Run())
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    logger = WeightsAndBiases("project", "name")
+    logger.write([evaluated(3)])
+    logger.close()
+    assert calls[-1] == "finished"
+    numbers, step = calls[-2]
+    assert step == 3 and numbers["steps"] == 48 and numbers["eval/return"] == 1.0

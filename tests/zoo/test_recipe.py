@@ -1,0 +1,198 @@
+"""Agents and environments from names and text."""
+
+import enum
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from toys import Rail
+from zoo.search import Search
+
+import eqsim
+from eqsim.testing import tree_allclose
+from eqsim_zoo import find_preset, Preset, presets, Recipe
+from eqsim_zoo._presets import _TABLE
+from eqsim_zoo._settings import build, describe, parse
+
+
+class Mood(enum.Enum):
+    calm = 1
+    wild = 2
+
+
+def single(x):
+    return jnp.asarray(x, jnp.float32)
+
+
+class Rich(eqsim.AbstractAgent):
+    """Fields of all kinds."""
+
+    rate: jax.Array = eqx.field(converter=single, default=0.1)
+    pair: jax.Array = eqx.field(converter=single, default=(1.0, 2.0))
+    number: jax.Array = eqx.field(converter=jnp.asarray, default=3)
+    size: int = eqx.field(static=True, default=4)
+    sizes: tuple[int, ...] = eqx.field(static=True, default=(5, 6))
+    flag: bool = eqx.field(static=True, default=False)
+    mood: Mood = eqx.field(static=True, default=Mood.calm)
+    name: str = eqx.field(static=True, default="x")
+    maybe: float | None = eqx.field(static=True, default=None)
+    squash: object = eqx.field(static=True, default=jnp.tanh)
+
+    def init(self, key, env):
+        """Nothing is learned here."""
+
+    def act(self, state, obs, *, key=None):
+        """Nothing is done here."""
+
+    update = init
+
+
+GOOD = {
+    "rate=3e-4": 3e-4,
+    "rate=2": 2.0,
+    "pair=1,2.5": (1.0, 2.5),
+    "number=7": 7,
+    "size=2e3": 2000,
+    "sizes=32,32,32": (32, 32, 32),
+    "sizes=(64, 64)": (64, 64),
+    "sizes=8": (8,),
+    "flag=true": True,
+    "flag=No": False,
+    "mood=wild": Mood.wild,
+    "name=a=b": "a=b",
+    "maybe=0.5": 0.5,
+    "maybe=None": None,
+}
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_text_is_typed(text):
+    name, _, value = text.partition("=")
+    found = parse(Rich(), name, value)
+    assert found == GOOD[text] and type(found) is type(GOOD[text])
+    made = build(Rich, {name: found})
+    assert tree_allclose(made, Rich(**{name: GOOD[text]}))
+
+
+BAD = {
+    "rate=fast": "a number is expected, such as 0.1",
+    "size=2.5": "an integer is expected, such as 4",
+    "sizes=1,x": "several values with commas",
+    "flag=maybe": "true or false",
+    "mood=sad": "one of calm, wild",
+    "squash=relu": "nothing that can be written as text",
+    "ratte=1": "no field 'ratte'. Did you mean 'rate'",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_text_that_does_not_fit(text):
+    name, _, value = text.partition("=")
+    with pytest.raises(ValueError, match=BAD[text].replace("?", "[?]")):
+        parse(Rich(), name, value)
+
+
+@given(
+    rate=st.floats(width=32, allow_nan=False, allow_infinity=False),
+    pair=st.tuples(st.floats(width=32, min_value=0, max_value=2.0**99), st.just(2.0)),
+    number=st.integers(-(2**31), 2**31),
+    size=st.integers(0, 99),
+    mood=st.sampled_from(Mood),
+)
+def test_json_and_back(**values):
+    """Bit by bit, through text, and readable: single precision has few digits."""
+    agent = Rich(**values)
+    text = json.dumps(describe(agent))
+    again = build(Rich, json.loads(text))
+    assert jax.tree.structure(again) == jax.tree.structure(agent)
+    for x, y in zip(jax.tree.leaves(agent), jax.tree.leaves(again)):
+        assert x.dtype == y.dtype and np.asarray(x).tobytes() == np.asarray(y).tobytes()
+    assert describe(Rich())["rate"] == 0.1
+
+
+def test_what_has_no_text():
+    """A function is as it was, or the agent must be made in Python."""
+    stored = describe(Rich(squash=jnp.sin))
+    assert build(Rich, describe(Rich())).squash is jnp.tanh
+    with pytest.raises(
+        ValueError, match="`squash` of 'Rich' .* cannot be given by name"
+    ):
+        build(Rich, stored)
+    with pytest.raises(ValueError, match="has no field 'foo'"):
+        build(Rich, {"foo": 1})
+
+
+@pytest.fixture
+def names(monkeypatch):
+    monkeypatch.setitem(eqsim.AGENTS._registered, "search", Search)
+    monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
+
+
+def test_recipe(names):
+    recipe = Recipe(
+        "search",
+        "rail",
+        {"num_envs": 3},
+        {"rate": [0.1, 0.2], "bad_after": [5, 6]},
+        options={"n": 3},
+    )
+    agents = recipe.agents()
+    assert [(float(a.rate), int(a.bad_after)) for a in agents] == [
+        *((0.1, 5), (0.1, 6), (0.2, 5), (0.2, 6))
+    ]
+    assert all(agent.num_envs == 3 for agent in agents)
+    assert recipe.environment().sys.nq == 3
+    whole = recipe.complete()
+    assert whole.settings == describe(Search(num_envs=3))
+    assert [describe(a) for a in whole.agents()] == [describe(a) for a in agents]
+
+
+def test_recipe_randomizes():
+    env = Recipe("x", "fast", randomize="hard", pipeline="spring").environment()
+    assert isinstance(env, eqsim.DomainRandomization)
+    assert isinstance(env.pipeline, eqsim.Spring)
+
+
+def test_recipes_that_cannot_be_made(names):
+    for words, recipe in {
+        "no field 'rat'": Recipe("search", "rail", {"rat": 1}),
+        "`num_envs` is 0": Recipe("search", "rail", {"num_envs": 0}),
+        "No 'serch' in 'eqsim.agents'": Recipe("serch", "rail"),
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            recipe.agents()
+    for words, recipe in {
+        "has no option 'm'": Recipe("search", "rail", options={"m": 1}),
+        "randomization 'hrd'. Did you mean 'hard'": Recipe("", "rail", randomize="hrd"),
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            recipe.environment()
+
+
+def test_presets(monkeypatch):
+    made = Preset(Search(rate=0.7), steps=1000, episode_length=50)
+    monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: made)
+    assert find_preset("search", "rail") is made
+    assert find_preset("tiny:search", "my-package:rail") is made
+    assert find_preset("search", "ant") is None
+    assert presets()[("search", "rail")]() is made
+    with pytest.raises(TypeError):
+        presets()[("search", "ant")] = lambda: made
+    with pytest.raises(ValueError, match="both must be positive"):
+        Preset(Search(), steps=0)
+
+
+@pytest.mark.parametrize("names", [*_TABLE], ids="-".join)
+def test_each_preset_is_one(names):
+    """Of agents and environments that exist, and settings that can be written down."""
+    agent, env = names
+    assert agent in eqsim.AGENTS.names() and env in eqsim.ENVS.names()
+    found = find_preset(agent, env)
+    again = build(
+        eqsim.AGENTS.get(agent), json.loads(json.dumps(describe(found.agent)))
+    )
+    assert tree_allclose(again, found.agent)

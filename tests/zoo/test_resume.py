@@ -1,0 +1,224 @@
+"""A run that was stopped, however that happened, ends as if it had not been."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from toys import Rail
+from zoo.search import Search
+from zoo.states import bits, without_times
+
+from eqsim_zoo import (
+    AbstractLogger,
+    CheckpointError,
+    load_run,
+    read_about,
+    read_metrics,
+    resume,
+    train,
+)
+
+
+TESTS = pathlib.Path(__file__).parents[1]
+ARGS = {
+    "steps": 400,
+    "episode_length": 10,
+    "pool_size": 8,
+    "turns": 12,
+    "evaluations": 4,
+    "episodes": 4,
+}
+SLOW = ARGS | {"steps": 40_000, "turns": 200, "evaluations": 20}
+AGENT = {"agent": Search(), "env": Rail()}
+
+
+class Signal(AbstractLogger):
+    """Sends a signal to this process after some turns."""
+
+    def __init__(self, turn, number=signal.SIGINT):
+        self.turn, self.number, self.closed = turn, number, False
+
+    def write(self, rows):
+        if rows[0]["turn"] == self.turn:
+            os.kill(os.getpid(), self.number)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that was not stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return train(Search(), Rail(), out=folder, **ARGS)
+
+
+def same(result, whole):
+    """Whether two runs ended alike: states, counters, files."""
+    assert bits(result.state) == bits(whole.state)
+    times = {"seconds": 0.0}
+    assert result.counters._replace(**times) == whole.counters._replace(**times)
+    for folder in (result.folder, whole.folder):
+        assert (folder / "curves.png").stat().st_size > 10_000
+    one, two = (read_metrics(folder) for folder in (result.folder, whole.folder))
+    assert without_times(one) == without_times(two)
+    tables = [
+        [line.split(",")[:4] + line.split(",")[6:] for line in text.splitlines()]
+        for text in (
+            (folder / "metrics.csv").read_text()
+            for folder in (result.folder, whole.folder)
+        )
+    ]
+    assert tables[0] == tables[1]
+    best = [load_run(x.folder, best=True, **AGENT) for x in (result, whole)]
+    assert bits(best[0].state) == bits(best[1].state)
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_a_signal_saves_and_returns(whole, tmp_path, number):
+    logger, before = Signal(5, number), signal.getsignal(number)
+    out = tmp_path / "run"
+    result = train(Search(), Rail(), out=out, loggers=[logger], **ARGS)
+    assert result.interrupted == number and logger.closed
+    assert signal.getsignal(number) is before
+    assert result.counters.turn == 5 == read_metrics(out)[-1]["turn"]
+    assert bits(load_run(out, **AGENT).state) == bits(result.state)
+    again = resume(out, **AGENT)
+    assert not again.interrupted
+    same(again, whole)
+
+
+def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
+    """As a crash leaves them: with more turns, and half a line."""
+    out = tmp_path / "run"
+    train(Search(), Rail(), out=out, loggers=[Signal(5)], **ARGS)
+    late = (whole.folder / "metrics.jsonl").read_text().splitlines()[5:8]
+    with open(out / "metrics.jsonl", "a") as file:
+        file.write("\n".join(late)[:-9])
+    late = (whole.folder / "metrics.csv").read_text().splitlines()[6:8]
+    with open(out / "metrics.csv", "a") as file:
+        file.write("\n".join(late)[:-3])
+    same(resume(out, **AGENT), whole)
+
+
+def test_without_a_checkpoint_it_begins_anew(whole, tmp_path):
+    out = tmp_path / "run"
+    train(Search(), Rail(), out=out, loggers=[Signal(2)], **ARGS)
+    (out / "last.ckpt").unlink()
+    same(resume(out, **AGENT), whole)
+
+
+CODE = """
+import sys
+import jax
+jax.config.update("jax_enable_x64", True)
+from toys import Rail
+from zoo.search import Search
+from eqsim_zoo import train
+train(Search(), Rail(), out=sys.argv[1], save_every=0.0, **{args})
+"""
+
+
+def started(out):
+    """The same run in a process of its own, once it has written some turns."""
+    path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE.format(args=SLOW), str(out)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+    )
+    rows, begin = out / "metrics.jsonl", time.monotonic()
+    while not rows.exists() or rows.read_text().count("\n") < 20:
+        assert process.poll() is None and time.monotonic() - begin < 60
+        time.sleep(0.002)
+    return process
+
+
+def test_kill_and_resume(tmp_path):
+    process = started(tmp_path / "killed")
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    turn = read_about(tmp_path / "killed" / "last.ckpt")["counters"]["turn"]
+    assert 0 < turn < 150
+    whole = train(Search(), Rail(), out=tmp_path / "whole", **SLOW)
+    same(resume(tmp_path / "killed", **AGENT), whole)
+
+
+def test_longer(whole, tmp_path):
+    """A run that is made longer is a longer run; one that is complete says so."""
+    out = tmp_path / "run"
+    train(Search(), Rail(), out=out, **(ARGS | {"steps": 200, "turns": 6}))
+    with pytest.raises(ValueError, match="is complete: 200 of 200 steps"):
+        resume(out, **AGENT)
+    result = resume(out, more_steps=200, **AGENT)
+    assert bits(result.state) == bits(whole.state)
+    assert load_run(out, **AGENT).plan.steps == 400
+    with pytest.raises(ValueError, match="More steps by -1"):
+        resume(out, more_steps=-1, **AGENT)
+
+
+def test_another_agent_is_refused(whole):
+    folder = whole.folder
+    for words, change in {
+        "num_envs: 2 in the run, 3 here": {"agent": Search(num_envs=3)},
+        "rate: 0.3 in the run, 0.2 here": {"agent": Search(rate=0.2)},
+        r"members: 1 in the run, 2 here": {"agent": [Search(), Search(rate=0.2)]},
+        r"\.envs\[0\]\.inner\.inner\.q: float64\[2, 2\] in the file": {"env": Rail(3)},
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            resume(folder, more_steps=10, **(AGENT | change))
+    with pytest.raises(ValueError, match="pass `agent` .Search. and `env` .Rail."):
+        resume(folder, more_steps=10)
+    with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
+        resume(folder.parent)
+
+
+def test_a_damaged_run_is_refused(tmp_path):
+    out = tmp_path / "run"
+    train(Search(), Rail(), out=out, **ARGS)
+    data = (out / "last.ckpt").read_bytes()
+    (out / "last.ckpt").unlink()  # It may be the same file as `best.ckpt`.
+    (out / "last.ckpt").write_bytes(data[:-100])
+    with pytest.raises(CheckpointError, match="last.ckpt' is damaged"):
+        resume(out, more_steps=10, **AGENT)
+    assert load_run(out, best=True, **AGENT).state is not None
+    (out / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="config.json' is damaged"):
+        load_run(out, **AGENT)
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
+def test_a_full_disk_does_not_end_a_run(whole, tmp_path):
+    """Checkpoints and metrics that cannot be written are said, and tried again."""
+
+    class Fill(AbstractLogger):
+        """The disk is full from turn 2 to turn 7."""
+
+        def write(self, rows):
+            csv, part = out / "metrics.csv", out / "last.ckpt.part"
+            if rows[0]["turn"] == 2:
+                csv.rename(out / "kept.csv")
+                csv.symlink_to("/dev/full")
+            if 2 <= rows[0]["turn"] < 7:
+                part.symlink_to("/dev/full")
+            if rows[0]["turn"] == 7:
+                (out / "kept.csv").rename(csv)
+
+        def close(self):
+            pass
+
+    out, args = tmp_path / "run", ARGS | {"save_every": 0.0}
+    with pytest.warns() as said:
+        result = train(Search(), Rail(), out=out, loggers=[Fill()], **args)
+    text = [str(one.message) for one in said]
+    checkpoints = [x for x in text if "The checkpoint after turn" in x]
+    assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
+    assert "The one before is kept, and the run goes on" in checkpoints[0]
+    assert sum("Metrics could not be written" in x for x in text) == 1
+    same(result, whole)
+    assert bits(load_run(out, **AGENT).state) == bits(whole.state)

@@ -1,0 +1,232 @@
+"""The loop of all agents, beside plain loops that do the same."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from toys import Rail
+from zoo.search import Search
+from zoo.states import bits, without_times
+
+import eqsim
+from eqsim_zoo import load_run, Plan, read_metrics, train, training_env
+from eqsim_zoo._environments import member_key, pool_key
+from eqsim_zoo._plan import Counters
+
+
+SHORT = {"episode_length": 10, "turns": 6, "evaluations": 2, "episodes": 4}
+
+
+@eqx.filter_jit
+def once(agent, state, env):
+    return agent.iterate(state, env)
+
+
+def plain(agent, env, seed, steps, pool_size=8):
+    """The last state, and the metrics of each iteration."""
+    env = training_env(env, 10, pool_size, pool_key(0))
+    state = eqx.filter_jit(lambda key: agent.init(key, env))(member_key(seed))
+    metrics = []
+    for _ in range(-(-steps // 8)):
+        state, found = once(agent, state, env)
+        metrics.append({name: float(x) for name, x in found.items()})
+    return state, metrics
+
+
+def close(one, two):
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
+        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+            assert (jax.random.key_data(x) == jax.random.key_data(y)).all()
+        else:
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+def test_is_a_plain_loop(tmp_path):
+    result = train(
+        Search(), Rail(), steps=300, pool_size=8, out=tmp_path / "run", **SHORT
+    )
+    state, metrics = plain(Search(), Rail(), 0, 300)
+    close(result.state, state)
+    rows = read_metrics(tmp_path / "run")
+    assert rows[0]["iterations"] == 1 and rows[-1]["iterations"] == len(metrics) == 38
+    assert result.counters.steps == rows[-1]["steps"] == 304
+    last = 0
+    for row in rows:
+        part = metrics[last : row["iterations"]]
+        last = row["iterations"]
+        for name in ("loss", "return", "length"):
+            known = [x[name] for x in part if np.isfinite(x[name])]
+            mean = np.mean(known) if known else np.nan
+            np.testing.assert_allclose(row[name], mean, rtol=1e-9)
+    assert [row["steps"] for row in rows if "eval/return" in row] == [
+        steps for steps, _ in result.evaluations
+    ]
+
+
+def test_equal_runs_are_equal(tmp_path):
+    args = {"steps": 200, "pool_size": 4, **SHORT}
+    one = train(Search(), Rail(), out=tmp_path / "a", **args)
+    two = train(Search(), Rail(), out=tmp_path / "b", **args)
+    other = train(Search(), Rail(), seed=1, **args)
+    assert bits(one.state) == bits(two.state) != bits(other.state)
+    rows = [without_times(read_metrics(tmp_path / name)) for name in "ab"]
+    assert rows[0] == rows[1] and len(rows[0]) > 5
+
+
+def test_members_learn_as_by_themselves(tmp_path):
+    """Two rates with two seeds, in one program."""
+    agents = [Search(rate=0.1), Search(rate=0.5)]
+    result = train(
+        agents, Rail(), steps=160, num_seeds=2, pool_size=0, out=tmp_path / "m", **SHORT
+    )
+    assert result.members.count == 4
+    assert result.members.labels() == [
+        {"seed": seed, "rate": rate} for rate in (0.1, 0.5) for seed in (0, 1)
+    ]
+    rows = read_metrics(tmp_path / "m")
+    for member, label in enumerate(result.members.labels()):
+        agent = agents[member // 2]
+        state, metrics = plain(agent, Rail(), label["seed"], 160, pool_size=0)
+        close(result.members.pick(result.state, member), state)
+        own = [row for row in rows if row["member"] == member]
+        assert own[0]["loss"] == pytest.approx(metrics[0]["loss"])
+    alone = train(agents[1], Rail(), steps=160, seed=0, pool_size=0, **SHORT)
+    for (steps, one), (other, many) in zip(alone.evaluations, result.evaluations):
+        assert steps == other
+        np.testing.assert_allclose(one.returns[0], many.returns[2], rtol=1e-9)
+
+
+@given(
+    steps=st.integers(1, 10**7),
+    turns=st.integers(1, 200),
+    evaluations=st.integers(0, 20),
+    more=st.integers(0, 10_000),
+    pace=st.integers(1, 10_000),
+)
+def test_plan(steps, turns, evaluations, more, pace):
+    """All steps are taken, and less than one iteration too many, also where the first one
+    takes more, as with a warm-up."""
+    first = pace + more
+    plan = Plan(steps, turns=turns, evaluations=evaluations)
+    now, evaluated = Counters(), 0
+    while now.steps < plan.steps:
+        n = plan.iterations(now)
+        taken = first + (n - 1) * pace if not now.iterations else n * pace
+        new = now.steps + taken
+        evaluated += plan.evaluates(now.steps, new)
+        now = Counters(now.turn + 1, now.iterations + n, new, taken / n)
+    assert now.steps < steps + first
+    assert now.turn <= turns + 3
+    assert evaluated <= evaluations and (evaluated > 0) == (evaluations > 0)
+    if (
+        first == pace
+        and pace * 3 * max(evaluations, 1) < steps
+        and evaluations < turns / 2
+    ):
+        assert evaluated == evaluations
+
+
+def nan_beyond(edge):
+    """Its reward is NaN where the first mass is beyond `edge`."""
+
+    class Sick(eqsim.AbstractEnv):
+        env: Rail
+        sys = property(lambda self: self.env.sys)
+        pipeline = property(lambda self: self.env.pipeline)
+        dt = property(lambda self: self.env.dt)
+        action_range = property(lambda self: self.env.action_range)
+
+        def physics(self, state):
+            return self.env.physics(state)
+
+        def reset(self, key, options=None):
+            return self.env.reset(key, options)
+
+        def step(self, state, action):
+            state, timestep = self.env.step(state, action)
+            bad = self.physics(state).q[0] > edge
+            reward = jax.numpy.where(bad, jax.numpy.nan, timestep.reward)
+            return state, eqx.tree_at(lambda t: t.reward, timestep, reward)
+
+    return Sick(Rail())
+
+
+def test_nan_env_ends_the_run(tmp_path):
+    with pytest.raises(FloatingPointError) as error:
+        train(Search(), nan_beyond(0.15), steps=4000, **SHORT)
+    text = str(error.value)
+    assert "`loss` became nan in turn" in text or "`return` became nan" in text
+    assert "check_env" in text and "no folder" in text
+
+
+@pytest.mark.parametrize(
+    "after, words",
+    ((30, "`loss` became nan"), (36, "`state.best` became NaN or infinite")),
+)
+def test_bad_numbers_end_the_run(tmp_path, after, words):
+    """In the middle of a turn, and in its last iteration, where no metric shows it. The
+    checkpoint before them is kept, and the rows show what happened."""
+    out, agent = tmp_path / "run", Search(bad_after=after)
+    with pytest.raises(FloatingPointError) as error:
+        train(agent, Rail(), steps=400, out=out, save_every=0.0, **SHORT)
+    rows = read_metrics(out)
+    last = rows[-1]
+    assert rows[-2]["iterations"] <= after < last["iterations"]
+    text = str(error.value)
+    assert f"{words} in turn {last['turn']} " in text
+    assert (
+        f"last good checkpoint is {out / 'last.ckpt'} (turn {last['turn'] - 1})" in text
+    )
+    assert "learning rate" in text
+    run = load_run(out, agent=agent, env=Rail())
+    assert run.about["counters"]["turn"] == last["turn"] - 1
+    assert np.isfinite(run.state.best).all()
+
+
+def test_bad_members_are_left_behind(tmp_path):
+    agents = [Search(bad_after=20), Search()]
+    with pytest.warns(match="member 0 .seed 0, bad_after 20.: `loss` became nan"):
+        result = train(agents, Rail(), steps=400, out=tmp_path / "run", **SHORT)
+    assert [member for member, _ in result.counters.failed] == [0]
+    alone = train(Search(), Rail(), steps=400, **SHORT)
+    close(result.members.pick(result.state, 1), alone.state)
+    means = [float(found.mean()[1]) for _, found in result.evaluations]
+    assert result.counters.best == max(means)
+
+
+def test_what_makes_no_sense(tmp_path):
+    rail = Rail()
+    for words, change in {
+        "`steps` is 0": {"steps": 0},
+        "`steps` is nan": {"steps": float("nan")},
+        "`steps` is 2.5": {"steps": 2.5},
+        "`num_seeds` is 0": {"num_seeds": 0},
+        "`episodes` is 0": {"episodes": 0},
+        "`episode_length` is 0": {"episode_length": 0},
+        "`pool_size` is -1": {"pool_size": -1},
+        "`seed` is -1": {"seed": -1},
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            train(Search(), rail, **({"steps": 10, "out": tmp_path / "no"} | change))
+    with pytest.raises(ValueError, match="`sizes` .* only numbers can differ"):
+        train([Search(), Search(sizes=(1,))], rail, steps=10)
+    with pytest.raises(ValueError, match="Pass it without: `train` adds"):
+        train(Search(), eqsim.AutoReset(eqsim.Episode(rail, 5)), steps=10)
+    with pytest.raises(TypeError, match="AbstractOnlineAgent"):
+        train([Search(), Rail()], rail, steps=10)
+    assert not (tmp_path / "no").exists()
+
+
+def test_existing_runs_are_kept(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    args = {"steps": 40, "out": tmp_path, **SHORT}
+    train(Search(), Rail(), **args)
+    before = (tmp_path / "metrics.csv").read_text()
+    with pytest.raises(FileExistsError, match="eqsim resume"):
+        train(Search(), Rail(), **args)
+    assert (tmp_path / "metrics.csv").read_text() == before
+    train(Search(), Rail(), overwrite=True, **(args | {"steps": 8}))
+    assert len(read_metrics(tmp_path)) == 1
+    assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -1,0 +1,19 @@
+"""From what the library raises to sentences."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from eqsim import CommandError
+
+from .._checkpoint import CheckpointError
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Errors of what was asked for end a command without a traceback."""
+    try:
+        yield
+    except CheckpointError as error:
+        raise CommandError(str(error), 1) from error
+    except (ValueError, FileExistsError, FileNotFoundError, ImportError) as error:
+        raise CommandError(str(error), 2) from error

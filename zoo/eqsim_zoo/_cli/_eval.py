@@ -1,0 +1,90 @@
+"""`eqsim eval`"""
+
+import pathlib
+from typing import Annotated, Any
+
+import equinox as eqx
+import jax
+import jax.tree_util as jtu
+import numpy as np
+import tyro
+
+import eqsim
+from eqsim import CommandError
+from eqsim.render import camera_for, images, write_gif
+from eqsim.wrappers import robot
+
+from .._environments import evaluation_env
+from .._evaluate import evaluate_members, Greedy
+from .._folder import BEST, load_run, Run
+from ._errors import sentences
+from ._tables import console, evaluation_table
+
+
+FRAMES = 300
+"""Of an animation, at most."""
+
+
+def evaluate_run(
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
+    episodes: int = 64,
+    best: bool = False,
+    last: bool = False,
+    seed: int = 0,
+    picture: bool = False,
+) -> None:
+    """Runs episodes with what a run has learned, and prints their returns.
+
+    Args:
+        folder: of the run.
+        episodes: how many.
+        best: take the checkpoint that was evaluated best, which is the default.
+        last: take the last checkpoint.
+        seed: of the episodes.
+        picture: also write an animation of one episode, `episode.gif` in the folder.
+    """
+    if best and last:
+        raise CommandError("`--best` and `--last`: choose one of them.")
+    if episodes < 1 or seed < 0:
+        raise CommandError(
+            f"`--episodes {episodes} --seed {seed}`: at least one episode, and a seed that "
+            "is not negative, are expected."
+        )
+    screen = console()
+    with sentences():
+        run = load_run(folder, best=_best(folder, best, last))
+        key, plan = jax.random.key(seed), run.plan
+        found = evaluate_members(
+            run.members, run.state, run.env, key, episodes, plan.episode_length
+        )
+    counters = run.about["counters"]
+    screen.print(
+        f"{run.about['agents'][0]['class']} on {run.about['env']}, after "
+        f"{counters['steps']:,} steps: {episodes} episodes of at most "
+        f"{plan.episode_length} steps"
+    )
+    screen.print(evaluation_table(run.members, found))
+    if picture:
+        means = np.where(np.isfinite(found.mean()), found.mean(), -np.inf)
+        path = run.folder / "episode.gif"
+        _animate(run, int(np.argmax(means)), key, path)
+        screen.print(f"wrote {path}")
+
+
+def _best(folder: str, best: bool, last: bool) -> bool:
+    return best or (not last and (pathlib.Path(folder) / BEST).exists())
+
+
+def _animate(run: Run, member: int, key: Any, path: Any) -> None:
+    """Draws an episode of one member."""
+    env = evaluation_env(run.env, run.plan.episode_length)
+    policy = Greedy(run.members.agent(member), run.members.pick(run.state, member))
+    trajectory = eqsim.rollout(
+        env, policy, key, run.plan.episode_length, stop=lambda timestep: timestep.done
+    )
+    taken = int(np.asarray(trajectory.valid).sum())
+    every = -(-taken // FRAMES)
+    states = jtu.tree_map(lambda x: x[:taken:every], trajectory.state)
+    sys = eqx.filter_vmap(lambda state: robot(env, state))(states)
+    q = eqx.filter_vmap(lambda state: env.physics(state).q)(states)
+    write_gif(path, images(sys, q, camera_for(env.sys)), every * float(env.dt))

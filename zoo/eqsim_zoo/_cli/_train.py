@@ -1,0 +1,210 @@
+"""`eqsim train` and `eqsim resume`"""
+
+import contextlib
+import dataclasses
+import pathlib
+import signal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+import eqsim
+from eqsim import CommandError
+
+from .._evaluate import Evaluation
+from .._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
+from .._presets import find_preset
+from .._recipe import Recipe
+from .._settings import describe, parse, unknown
+from .._train import Result, resume, train
+from ._errors import sentences
+from ._tables import console, evaluation_table
+
+
+Logger = Literal["tensorboard", "wandb"]
+_Several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The arguments of `eqsim train`."""
+
+    agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
+    """Name of the agent, for instance `ppo`."""
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Name of the environment, for instance `ant`."""
+    steps: float | None = None
+    """Control steps, in all environments together; 2e7 is a number, too."""
+    seed: int = 0
+    """Of all that is random."""
+    out: str | None = None
+    """Folder of the run; by default runs/AGENT-ENV."""
+    num_envs: int | None = None
+    """Environments side by side: the field of the agent of that name."""
+    settings: Annotated[_Several, tyro.conf.arg(name="set", metavar="FIELD=VALUE")] = ()
+    """A field of the agent, as often as you like; see `eqsim plugins show AGENT`."""
+    sweep: Annotated[_Several, tyro.conf.arg(metavar="FIELD=A,B,C")] = ()
+    """Numbers to try side by side in one program; all combinations, if given again."""
+    num_seeds: int = 1
+    """Seeds, from `--seed` on, that learn side by side in one program."""
+    pipeline: str | None = None
+    """Name of the physics; by default what the environment chooses."""
+    episode_length: int | None = None
+    """Control steps of an episode, at most; by default 1000."""
+    randomize: str | None = None
+    """Preset by which the robot of each episode is drawn."""
+    pool_size: int = 1024
+    """Resets made in advance, of which episodes begin with one; 0: true resets."""
+    evaluations: int = 10
+    """How often the agent is evaluated."""
+    episodes: int = 32
+    """Of each evaluation."""
+    turns: int = 100
+    """About how many rows of metrics are written."""
+    logger: Logger | None = None
+    """Who is told the metrics beside the files; needs the extra of that name."""
+    overwrite: bool = False
+    """Throw away the run that is in the folder."""
+
+
+def train_agent(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
+    """Trains an agent in an environment; writes metrics, checkpoints and curves."""
+    screen = console()
+    with sentences():
+        recipe, steps, length, text = _recipe(request)
+        folder = request.out or f"runs/{request.agent}-{request.env}".replace(":", "-")
+        agents, env = recipe.agents(), recipe.environment()
+        points = f", {len(agents)} settings" if len(agents) > 1 else ""
+        seeds = f", {request.num_seeds} seeds" if request.num_seeds > 1 else ""
+        screen.print(
+            f"{request.agent} on {request.env}, {text}: {steps:,g} steps{points}{seeds}, "
+            f"into {folder}"
+        )
+        with _abrupt():
+            result = train(
+                agents,
+                env,
+                steps=steps,
+                seed=request.seed,
+                num_seeds=request.num_seeds,
+                episode_length=length,
+                pool_size=request.pool_size,
+                turns=request.turns,
+                evaluations=request.evaluations,
+                episodes=request.episodes,
+                out=folder,
+                overwrite=request.overwrite,
+                recipe=recipe,
+                loggers=_loggers(request.logger, folder),
+                progress=True,
+            )
+    _end(screen, result)
+
+
+def resume_run(
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
+    steps: float = 0.0,
+    logger: Logger | None = None,
+) -> None:
+    """Goes on with a run that was stopped, or makes one longer.
+
+    Args:
+        folder: of the run.
+        steps: how many to add to those that were planned.
+        logger: who is told the metrics beside the files.
+    """
+    screen = console()
+    with sentences(), _abrupt():
+        loggers = _loggers(logger, folder)
+        result = resume(folder, more_steps=steps, loggers=loggers, progress=True)
+    _end(screen, result)
+
+
+def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
+    """How it is made, its steps, the length of episodes, and where that comes from."""
+    for what, name, registry in (
+        ("agent", request.agent, eqsim.AGENTS),
+        ("environment", request.env, eqsim.ENVS),
+    ):
+        if name not in {*registry.names(), *registry.plugins(), *registry.hidden()}:
+            raise ValueError(unknown(f"There is no {what}", name, registry.names()))
+    preset = find_preset(request.agent, request.env)
+    agent = eqsim.AGENTS.get(request.agent)() if preset is None else preset.agent
+    given = [_pair("--set", text) for text in request.settings]
+    if request.num_envs is not None:
+        given.append(("num_envs", str(request.num_envs)))
+    settings = describe(agent) | {k: parse(agent, k, text) for k, text in given}
+    sweep = {}
+    for name, text in (_pair("--sweep", text) for text in request.sweep):
+        if np.ndim(vars(agent).get(name, 0)) > 0:
+            raise ValueError(f"`--sweep {name}`: only single numbers can be swept.")
+        sweep[name] = [parse(agent, name, value) for value in text.split(",")]
+    pipeline = request.pipeline or (preset.pipeline if preset else None)
+    recipe = Recipe(
+        request.agent,
+        request.env,
+        settings,
+        sweep,
+        pipeline=pipeline,
+        randomize=request.randomize,
+    )
+    steps = request.steps or (preset.steps if preset else None)
+    if steps is None:
+        raise CommandError(
+            f"There is no preset for {request.agent!r} on {request.env!r}: say how long it "
+            "is to learn, for instance `--steps 1e6`."
+        )
+    length = request.episode_length or (preset.episode_length if preset else 1000)
+    text = (
+        "with its defaults, as there is no preset"
+        if preset is None
+        else "by its preset"
+    )
+    return recipe, steps, length, text
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise ValueError(
+            f"`{option} {text}`: `{option} FIELD=VALUE` is expected, as in "
+            f"`{option} learning_rate=1e-3`."
+        )
+    return name.strip().replace("-", "_"), value
+
+
+def _loggers(name: Logger | None, folder: str) -> list[AbstractLogger]:
+    if name == "tensorboard":
+        return [TensorBoard(pathlib.Path(folder) / "tensorboard")]
+    if name == "wandb":
+        return [WeightsAndBiases("eqsim", pathlib.Path(folder).name)]
+    return []
+
+
+@contextlib.contextmanager
+def _abrupt() -> Iterator[None]:
+    """The second Ctrl-C ends the process, whatever it is at: files stay whole."""
+    before: Any = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(screen: Console, result: Result) -> None:
+    if result.interrupted:
+        screen.print(
+            f"Stopped after turn {result.counters.turn}, {result.counters.steps:,} steps. "
+            f"Go on with `eqsim resume {result.folder}`."
+        )
+        raise SystemExit(128 + result.interrupted)
+    if result.evaluations:
+        found: Evaluation = result.evaluations[-1][1]
+        screen.print(evaluation_table(result.members, found))
+    screen.print(
+        f"{result.counters.steps:,} steps in {result.counters.seconds:.0f} s; wrote "
+        f"{result.folder}: metrics, checkpoints and curves.png"
+    )

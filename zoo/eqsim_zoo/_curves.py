@@ -1,0 +1,196 @@
+"""Pictures of runs: returns against steps and seconds, and what else was measured."""
+
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._metrics import BEGIN, END, read_metrics
+
+
+_STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "figure.constrained_layout.use": True,
+    "legend.frameon": False,
+    "savefig.dpi": 110,
+}
+_COLORS = (
+    *("#1f6fb2", "#d1701f", "#3a8f4d", "#8a5fb0", "#b8392f", "#7a6a58", "#c2669e"),
+    *("#5d6470", "#8f8f1f", "#2f9aa8"),
+)
+_PANELS = 8
+"""Of other metrics, at most."""
+
+
+class Series(NamedTuple):
+    """Members of a run that differ in nothing but their seeds.
+
+    - `label`: which run, and what its agent has for its own.
+    - `columns`: numbers by name, with the axes (member, turn); NaN where not known.
+    """
+
+    label: str
+    columns: dict[str, np.ndarray]
+
+    def known(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """In which turns a number is known of some member, and its rows there."""
+        values = self.columns.get(name, np.full((1, 0), np.nan))
+        turns = np.flatnonzero(np.isfinite(values).any(axis=0))
+        return turns, values[:, turns]
+
+
+def read_series(folder: str | os.PathLike) -> list[Series]:
+    """What was measured in a run.
+
+    **Raises:** `FileNotFoundError` if there is no run; `ValueError` if its files cannot be
+    read, or have no rows yet.
+    """
+    folder = pathlib.Path(folder)
+    rows = read_metrics(folder)
+    if not rows:
+        raise ValueError(f"The run in {str(folder)!r} has no metrics yet.")
+    groups: dict[str, list[int]] = {}
+    for member, label in enumerate(_labels(folder, rows)):
+        groups.setdefault(label, []).append(member)
+    many = lambda own: f" ({len(own)} seeds)" if len(own) > 1 else ""
+    return [_series(rows, name + many(own), own) for name, own in groups.items()]
+
+
+def write_curves(
+    folders: Sequence[str | os.PathLike], path: str | os.PathLike
+) -> list[Series]:
+    """Draws runs: dots are evaluations, thin lines returns while learning. Bands are the 95 %
+    confidence interval of one member, or all that lies between several.
+
+    **Arguments:**
+
+    - `folders`: of one run, whose other metrics are drawn as well, or of several.
+    - `path`: of the picture.
+
+    **Returns:** what was drawn.
+
+    **Raises:** `ImportError` without matplotlib; and as `read_series`.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
+    except ImportError as error:
+        raise ImportError(
+            "Curves need matplotlib. Run `pip install 'eqsim-zoo[cli]'`."
+        ) from error
+    series = [one for folder in folders for one in read_series(folder)]
+    names = _others(series) if len(folders) == 1 else []
+    across = min(max(len(names), 1), 4)
+    lower = -(-len(names) // across)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(12.5, 4.4 + 2.3 * lower))
+        heights = [2.0] + [1.0] * lower
+        grid = figure.add_gridspec(1 + lower, 12, height_ratios=heights)
+        left = figure.add_subplot(grid[0, :6])
+        right = figure.add_subplot(grid[0, 6:], sharey=left)
+        for axes, name, text in (
+            (left, "steps", "steps"),
+            (right, "seconds", "time, s"),
+        ):
+            for number, one in enumerate(series):
+                _returns(axes, one, name, _COLORS[number % len(_COLORS)])
+            axes.set_title("return")
+            axes.set_xlabel(text)
+            axes.set_xlim(left=0)
+        left.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if len(series) > 1:
+            left.legend(fontsize=9)
+        for number, name in enumerate(names):
+            row, column = divmod(number, across)
+            span = slice(column * 12 // across, (column + 1) * 12 // across)
+            axes = figure.add_subplot(grid[1 + row, span])
+            _metric(axes, series, name)
+            axes.locator_params(axis="x", nbins=5)
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        titles = [pathlib.Path(folder).name for folder in folders]
+        figure.suptitle(", ".join(titles), x=0.01, ha="left", fontsize=13)
+        figure.savefig(path)
+    return series
+
+
+def _labels(folder: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
+    """Of each member: the name of the run, and its fields but for the seed."""
+    count = 1 + max(row["member"] for row in rows)
+    try:
+        members = json.loads((folder / "config.json").read_text())["members"]
+    except (OSError, ValueError, KeyError):
+        members = [{} for _ in range(count)]
+    fields = lambda m: ", ".join(f"{k} {v}" for k, v in m.items() if k != "seed")
+    return [" ".join(filter(None, (folder.name, fields(m)))) for m in members[:count]]
+
+
+def _series(rows: list[dict[str, Any]], label: str, own: list[int]) -> Series:
+    turns = sorted({row["turn"] for row in rows})
+    place = {turn: k for k, turn in enumerate(turns)}
+    names = {name: None for row in rows for name in row}
+    columns = {name: np.full((len(own), len(turns)), np.nan) for name in names}
+    for row in rows:
+        if row["member"] in own:
+            where = own.index(row["member"]), place[row["turn"]]
+            for name, value in row.items():
+                columns[name][where] = value
+    return Series(label, columns)
+
+
+def _others(series: list[Series]) -> list[str]:
+    known = {*BEGIN, *END, "return", "length"}
+    names = [k for one in series for k in one.columns if k not in known]
+    unique = sorted({*names}, key=lambda name: ("loss" not in name, name))
+    return unique[:_PANELS]
+
+
+def _over_members(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, least and greatest of the members that are finite; one is, in each turn."""
+    fine = np.isfinite(values)
+    mean = np.where(fine, values, 0.0).sum(axis=0) / fine.sum(axis=0)
+    low = np.where(fine, values, np.inf).min(axis=0)
+    high = np.where(fine, values, -np.inf).max(axis=0)
+    return mean, low, high
+
+
+def _returns(axes: Any, one: Series, against: str, color: str) -> None:
+    places = one.columns[against][0]
+    turns, values = one.known("return")
+    if turns.size:
+        axes.plot(
+            places[turns], _over_members(values)[0], color=color, alpha=0.35, lw=1
+        )
+    turns, values = one.known("eval/return")
+    if not turns.size:
+        return
+    mean, low, high = _over_members(values)
+    if len(values) == 1:
+        error = np.nan_to_num(one.columns["eval/error"][0, turns])
+        low, high = mean - error, mean + error
+    axes.plot(places[turns], mean, "o-", color=color, ms=4, lw=1.8, label=one.label)
+    axes.fill_between(places[turns], low, high, color=color, alpha=0.18, lw=0)
+
+
+def _metric(axes: Any, series: list[Series], name: str) -> None:
+    for number, one in enumerate(series):
+        turns, values = one.known(name)
+        if turns.size:
+            mean, low, high = _over_members(values)
+            color, places = (
+                _COLORS[number % len(_COLORS)],
+                one.columns["steps"][0, turns],
+            )
+            axes.plot(places, mean, color=color, lw=1.2)
+            if len(values) > 1:
+                axes.fill_between(places, low, high, color=color, alpha=0.18, lw=0)
+    axes.set_title(name, fontsize=10)
+    axes.tick_params(labelsize=8)
+    axes.margins(x=0.02)

@@ -1,0 +1,65 @@
+"""How an environment is wrapped to learn in, and to evaluate in."""
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from eqsim import AbstractEnv, AutoReset, Episode
+from eqsim.wrappers import AbstractWrapper, layers, Lifetime, reset_pool
+
+
+def training_env(
+    env: AbstractEnv, episode_length: int, pool_size: int, key: PRNGKeyArray
+) -> AutoReset:
+    """`AutoReset(Episode(env, episode_length))`: what agents are given.
+
+    **Arguments:**
+
+    - `env`: of one episode, with all its wrappers.
+    - `episode_length`: control steps after which an episode is truncated.
+    - `pool_size`: episodes begin with one of so many resets, made in advance, since in a
+        batch every environment makes a whole reset in every step. 0: true resets.
+    - `key`: of the resets in the pool.
+
+    **Raises:** `ValueError` if the environment resets itself, or a number makes no sense.
+    """
+    if pool_size < 0:
+        raise ValueError(f"`pool_size` is {pool_size}: at least 0 is expected.")
+    episode = evaluation_env(env, episode_length)
+    pool = reset_pool(episode, key, pool_size) if pool_size else None
+    return AutoReset(episode, pool)
+
+
+def evaluation_env(env: AbstractEnv, episode_length: int) -> Episode:
+    """`Episode(env, episode_length)`: one episode.
+
+    **Raises:** `ValueError` if the environment resets itself, or the length is not
+    positive.
+    """
+    for layer in layers(env):
+        if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
+            name = type(layer).__name__
+            raise ValueError(
+                f"The environment has a `{name}`, which outlives episodes. Pass it without: "
+                "`train` adds `Episode` and `AutoReset` itself, and agents keep what they "
+                "learn of observations in their state."
+            )
+    if episode_length < 1:
+        raise ValueError(
+            f"`episode_length` is {episode_length}: an episode has at least one step."
+        )
+    return Episode(env, episode_length)
+
+
+def pool_key(seed: int) -> PRNGKeyArray:
+    """Of the pool of a run."""
+    return jax.random.fold_in(jax.random.key(seed), 1)
+
+
+def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
+    """Of the evaluation after a turn: the same episodes for all members of a run."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
+
+
+def member_key(seed: int) -> PRNGKeyArray:
+    """Of `agent.init`."""
+    return jax.random.fold_in(jax.random.key(seed), 3)

@@ -1,0 +1,53 @@
+"""Settings that are known to work, by agent and environment."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from eqsim import AbstractOnlineAgent
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """How to train an agent in an environment.
+
+    **Arguments:**
+
+    - `agent`: with all its hyper-parameters.
+    - `steps`: control steps, in all environments together.
+    - `episode_length`: control steps of an episode, at most.
+    - `pipeline`: name of the physics; by default what the environment chooses.
+    """
+
+    agent: AbstractOnlineAgent
+    steps: int
+    episode_length: int = 1000
+    pipeline: str | None = None
+
+    def __post_init__(self):
+        if self.steps < 1 or self.episode_length < 1:
+            raise ValueError(
+                f"A preset of {self.steps} steps in episodes of {self.episode_length}: "
+                "both must be positive."
+            )
+
+
+# Functions, as an agent holds arrays, and importing this must not start a device.
+_TABLE: dict[tuple[str, str], Callable[[], Preset]] = {}
+
+
+def presets() -> Mapping[tuple[str, str], Callable[[], Preset]]:
+    """All presets: functions that make one, by the names of agent and environment."""
+    return MappingProxyType(_TABLE)
+
+
+def find_preset(agent: str, env: str) -> Preset | None:
+    """The preset for an agent in an environment; None without one.
+
+    **Arguments:**
+
+    - `agent`, `env`: names; that of a package before them, as in `eqsim:ant`, is left
+        out.
+    """
+    make = _TABLE.get((agent.rpartition(":")[2], env.rpartition(":")[2]))
+    return None if make is None else make()

@@ -1,0 +1,82 @@
+"""Names and numbers from which an agent and its environment can be made again."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import eqsim
+from eqsim import AbstractEnv, AbstractOnlineAgent, DomainRandomization, randomize
+
+from ._settings import build, describe, unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Of a run, all that can be written down.
+
+    **Arguments:**
+
+    - `agent`, `env`: names out of `eqsim.AGENTS` and `eqsim.ENVS`.
+    - `settings`: fields of the agent by name; others have their defaults.
+    - `sweep`: values to try by name of field, all combinations of them. Numbers only, as
+        all of them learn in one program.
+    - `pipeline`: name of the physics; by default what the environment chooses.
+    - `options`: of the environment, as of `eqsim.make`.
+    - `randomize`: preset by which the robot of each episode is drawn.
+    """
+
+    agent: str
+    env: str
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sweep: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
+    pipeline: str | None = None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    randomize: str | None = None
+
+    def points(self) -> list[dict[str, Any]]:
+        """What is swept, by name, of each agent."""
+        values = itertools.product(*self.sweep.values())
+        return [dict(zip(self.sweep, point)) for point in values]
+
+    def agents(self) -> list[AbstractOnlineAgent]:
+        """One agent for each point of the sweep.
+
+        **Raises:** `ValueError` if there is no such agent, or it has no such field, or it
+        refuses a value; `PluginError` if it cannot be used.
+        """
+        make = eqsim.AGENTS.get(self.agent)
+        made = [build(make, {**self.settings, **point}) for point in self.points()]
+        found: list[AbstractOnlineAgent] = []
+        for agent in made:
+            if not isinstance(agent, AbstractOnlineAgent):
+                raise ValueError(
+                    f"{self.agent!r} learns from recordings: it has no `iterate`, and "
+                    "cannot be trained in an environment."
+                )
+            found.append(agent)
+        return found
+
+    def environment(self) -> AbstractEnv:
+        """The environment, of one episode.
+
+        **Raises:** `ValueError` if there is no such name, or one that does not go with
+        the others; `PluginError` if one cannot be used.
+        """
+        try:
+            env = eqsim.make(self.env, pipeline=self.pipeline, **self.options)
+        except TypeError as error:
+            raise ValueError(f"Cannot make {self.env!r}: {error}") from error
+        if self.randomize is None:
+            return env
+        found = randomize.presets(self.env.rpartition(":")[2])
+        if self.randomize not in found:
+            raise ValueError(
+                unknown("There is no preset of randomization", self.randomize, found)
+            )
+        return DomainRandomization(env, found[self.randomize])
+
+    def complete(self) -> "Recipe":
+        """The same with all fields of the agent written down, so that a run is made again
+        as it was even where defaults have changed since."""
+        first = build(eqsim.AGENTS.get(self.agent), self.settings)
+        return dataclasses.replace(self, settings=describe(first))
