@@ -4,31 +4,24 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import ScaleAction, Statistics
 
-from ._actions import check_bounded, scale
-from ._collect import begin, collect, count_steps, rows_of, Running
+from ._actions import scale
 from ._fields import check_positive, in_type, real, size
 from ._learner import Learner
 from ._networks import MLP
-from ._parallel import check_shares
-from ._policies import DeterministicPolicy, Explorer
-from ._statistics import no_statistics, normalize, updated
+from ._policies import DeterministicPolicy, jittered
+from ._through import set_out, through_physics, Underway
 
 
 class APGState(eqx.Module):
-    """`learner`: of a `DeterministicPolicy`. `statistics`: of observations. `bounds`: of
-    actions. `steps`: control steps taken."""
+    """`learner`: of a `DeterministicPolicy`. `world`: the environments."""
 
     learner: Learner
-    statistics: Statistics | None
-    bounds: Float[Array, "nu 2"]
-    running: Running
+    world: Underway
     key: PRNGKeyArray
-    steps: Int[Array, ""]
 
 
 class APG(AbstractOnlineAgent):
@@ -73,11 +66,9 @@ class APG(AbstractOnlineAgent):
         check_positive(self, "num_envs", "horizon")
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> APGState:
-        check_bounded(self, env)
-        check_shares(self, "num_envs")
         key, key_policy, key_envs = jr.split(key, 3)
-        running = begin(self, env, key_envs, self.num_envs)
-        obs = running.obs[0]
+        world = set_out(self, env, key_envs)
+        obs = world.running.obs[0]
         network = MLP.create(
             key_policy,
             (obs.shape[0], *self.hidden, env.sys.nu),
@@ -87,53 +78,32 @@ class APG(AbstractOnlineAgent):
             dtype=obs.dtype,
         )
         optimizer = in_type(self, obs.dtype)._optimizer()
-        return APGState(
-            Learner.create(DeterministicPolicy(network), optimizer),
-            no_statistics(obs) if self.normalize_observations else None,
-            env.action_range,
-            running,
-            key,
-            jnp.zeros((), jnp.int32),
-        )
+        learner = Learner.create(DeterministicPolicy(network), optimizer)
+        return APGState(learner, world, key)
 
     def act(
         self, state: APGState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        policy = state.learner.model
-        if key is None:
-            return scale(state.bounds, policy(normalize(state.statistics, obs)))
-        return scale(state.bounds, self._explorer(state, policy)(obs, key))
+        action = state.learner.model(state.world.seen(obs))
+        if key is not None:
+            action = jittered(action, self.noise.astype(action.dtype), key)
+        return scale(state.world.bounds, action)
 
     def iterate(
         self, state: APGState, env: AbstractEnv
     ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
-        self = in_type(self, state.bounds.dtype)
+        self = in_type(self, state.world.bounds.dtype)
         key, key_act = jr.split(state.key)
 
-        def loss(policy):
-            running, steps, report = collect(
-                ScaleAction(env),
-                self._explorer(state, policy),
-                state.running,
-                key_act,
-                self.horizon,
-                self.checkpoint_every or None,
-            )
+        def loss(steps):
             weight = self.discount ** jnp.arange(self.horizon, dtype=steps.reward.dtype)
-            value = jnp.mean(steps.reward @ weight) / self.horizon
-            return -value, (running, steps, report)
+            return -jnp.mean(steps.reward @ weight) / self.horizon, None
 
-        value_and_grad = eqx.filter_value_and_grad(loss, has_aux=True)
-        (lost, (running, steps, report)), grads = value_and_grad(state.learner.model)
-        statistics = state.statistics
-        if statistics is not None:
-            statistics = updated(statistics, rows_of(steps).obs)
-        place = lambda s: (s.statistics, s.running, s.key, s.steps)
-        count = count_steps(report, state.steps)
-        new = (statistics, running, key, count)
-        state = eqx.tree_at(place, state, new, is_leaf=lambda x: x is None)
-        state, metrics = self.update(state, grads)
-        return state, report | metrics | {"loss": lost}
+        world, gradient, _, _, report = through_physics(
+            self, state.world, env, state.learner.model, key_act, loss, self.noise
+        )
+        state, metrics = self.update(APGState(state.learner, world, key), gradient)
+        return state, report | metrics
 
     def update(
         self, state: APGState, batch: Any
@@ -147,15 +117,11 @@ class APG(AbstractOnlineAgent):
 
         **Returns:** the new state, and `grad_norm`, the length of the gradient.
         """
-        self = in_type(self, state.bounds.dtype)
+        self = in_type(self, state.world.bounds.dtype)
         learner, norm = state.learner.apply_gradients(
             batch, self._optimizer(), max_grad_norm=self.max_grad_norm
         )
         return eqx.tree_at(lambda s: s.learner, state, learner), {"grad_norm": norm}
-
-    def _explorer(self, state: APGState, policy) -> Explorer:
-        noise = self.noise.astype(state.bounds.dtype)
-        return Explorer(policy, state.statistics, noise, jnp.zeros((), bool))
 
     def _optimizer(self) -> optax.GradientTransformation:
         return optax.adam(self.learning_rate, b1=0.7, b2=0.95)

@@ -80,7 +80,9 @@ class ARS(AbstractOnlineAgent):
         obs = env.reset(key_reset)[1].obs
         weights = jnp.zeros((obs.shape[0] + 1, env.sys.nu), obs.dtype)
         steps = jnp.zeros((), jnp.int32)
-        return ARSState(weights, no_statistics(obs), env.action_range, key, steps)
+        return ARSState(
+            weights, no_statistics(obs), jnp.array(env.action_range), key, steps
+        )
 
     def act(
         self, state: ARSState, obs: Any, *, key: PRNGKeyArray | None = None
@@ -100,7 +102,7 @@ class ARS(AbstractOnlineAgent):
         key, key_noise, key_try = jr.split(state.key, 3)
         shape = (self.num_directions, *weights.shape)
         noise = jr.normal(key_noise, shape, weights.dtype)
-        pairs = weights + self.noise * jnp.stack([noise, -noise], axis=1)
+        pairs = weights[None, None] + self.noise * jnp.stack([noise, -noise], axis=1)
         policies = jax.vmap(jax.vmap(_policy))(pairs)
         returns, statistics, report = try_pairs(
             env, policies, state.statistics, key_try, self.episode_length

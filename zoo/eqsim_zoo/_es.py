@@ -83,7 +83,7 @@ class ES(AbstractOnlineAgent):
         return ESState(
             Learner.create(DeterministicPolicy(network), optimizer),
             no_statistics(obs) if self.normalize_observations else None,
-            env.action_range,
+            jnp.array(env.action_range),
             key,
             jnp.zeros((), jnp.int32),
         )

@@ -1,5 +1,6 @@
 """What agents share that learn from a memory: to fill it, and to learn from it."""
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -7,19 +8,22 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from eqsim import AbstractEnv
+from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import ScaleAction, Statistics
 
 from ._actions import check_bounded
 from ._collect import begin, collect, count_steps, rows_of, Running
-from ._fields import check_positive
+from ._fields import check_positive, in_type, real, size
+from ._learner import Learner
+from ._networks import Critic, MLP
 from ._parallel import by_rows, check_shares, whole
 from ._policies import Explorer
 from ._replay import Replay, Transition
-from ._statistics import updated
+from ._statistics import no_statistics, updated
 
 
 class Memory(eqx.Module):
@@ -37,8 +41,91 @@ class Memory(eqx.Module):
     steps: Int[Array, ""]
 
 
-def check_off_policy(agent: Any) -> None:
-    """Raises `ValueError` unless the sizes of an agent fit each other."""
+class AbstractOffPolicy(AbstractOnlineAgent):
+    """An agent that learns from a memory of what it has done, whichever policy did it.
+
+    **Arguments:**
+
+    - `num_envs`, `unroll_length`: environments, and steps of each per iteration.
+    - `num_updates`, `batch_size`: updates per iteration, and transitions for each.
+    - `capacity`: transitions that are remembered. `random_steps`: that are taken at random
+        before anything is learned.
+    - `actor_hidden`, `critic_hidden`, `layer_norm`: of the networks.
+    - `normalize_observations`: whether observations are normalized.
+    - `learning_rate`: of Adam. `discount`, `target_rate`: $\\gamma$ and $\\tau$.
+    - `reward_scale`: rewards are multiplied by it.
+    """
+
+    num_envs: int = size(16)
+    unroll_length: int = size(4)
+    num_updates: int = size(16)
+    batch_size: int = size(256)
+    capacity: int = size(2**18)
+    actor_hidden: tuple[int, ...] = size((256, 256))
+    critic_hidden: tuple[int, ...] = size((256, 256))
+    layer_norm: bool = size(False)
+    normalize_observations: bool = size(False)
+    random_steps: Float[Array, ""] = real(2000.0)
+    learning_rate: Float[Array, ""] = real(3e-4)
+    discount: Float[Array, ""] = real(0.99)
+    target_rate: Float[Array, ""] = real(0.005)
+    reward_scale: Float[Array, ""] = real(1.0)
+
+    def __check_init__(self):
+        _check_sizes(self)
+
+    @abc.abstractmethod
+    def begin(
+        self, key: PRNGKeyArray, memory: Memory, bounds: Float[Array, "nu 2"]
+    ) -> Any:
+        """The state before anything is learned."""
+
+    @abc.abstractmethod
+    def explore(self, state: Any) -> tuple[Any, Float[Array, ""]]:
+        """The policy that acts, and the noise on its actions: see `Explorer`."""
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
+        key, key_envs = jr.split(key)
+        memory = remember(self, env, key_envs)
+        like = in_type(self, memory.running.obs.dtype)
+        return like.begin(key, memory, jnp.array(env.action_range))
+
+    def iterate(
+        self, state: Any, env: AbstractEnv
+    ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
+        self = in_type(self, state.bounds.dtype)
+        return _iterate(self, state, env, *self.explore(state))
+
+    def create_critic(self, key: PRNGKeyArray, memory: Memory) -> Critic:
+        """Critics for what is remembered."""
+        rows = memory.replay.rows
+        sizes = rows.obs.shape[1], rows.action.shape[1]
+        return Critic.create(
+            key,
+            *sizes,
+            self.critic_hidden,
+            layer_norm=self.layer_norm,
+            dtype=rows.obs.dtype,
+        )
+
+    def create_actor(self, key: PRNGKeyArray, memory: Memory, outputs: int) -> MLP:
+        """A network for the policy, with so many numbers per actuator."""
+        rows = memory.replay.rows
+        last = outputs * rows.action.shape[1]
+        sizes = (rows.obs.shape[1], *self.actor_hidden, last)
+        return MLP.create(key, sizes, last_scale=0.01, dtype=rows.obs.dtype)
+
+    def statistics(self, memory: Memory) -> Statistics | None:
+        """Of observations, before there are any; none if they are taken as they are."""
+        obs = memory.running.obs[0]
+        return no_statistics(obs) if self.normalize_observations else None
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """Of the networks."""
+        return optax.adam(self.learning_rate)
+
+
+def _check_sizes(agent: AbstractOffPolicy) -> None:
     check_positive(agent, "num_envs", "unroll_length", "batch_size", "capacity")
     name, rows = type(agent).__name__, agent.num_envs * agent.unroll_length
     if agent.batch_size > agent.capacity:
@@ -55,7 +142,7 @@ def check_off_policy(agent: Any) -> None:
         raise ValueError(f"`{name}.num_updates` is {agent.num_updates}: at least 0.")
 
 
-def remember(agent: Any, env: AbstractEnv, key: PRNGKeyArray) -> Memory:
+def remember(agent: AbstractOffPolicy, env: AbstractEnv, key: PRNGKeyArray) -> Memory:
     """An empty memory.
 
     **Raises:** `ValueError` if the agent can not act in that environment.
@@ -71,8 +158,33 @@ def remember(agent: Any, env: AbstractEnv, key: PRNGKeyArray) -> Memory:
     return Memory(running, whole(replay), jnp.zeros((), jnp.int32))
 
 
-def iterate(
-    agent: Any, state: Any, env: AbstractEnv, policy: Any, noise: Float[Array, ""]
+def regress(
+    critic: Learner,
+    obs: Float[Array, "rows nobs"],
+    action: Float[Array, "rows nu"],
+    target: Float[Array, " rows"],
+    optimizer: optax.GradientTransformation,
+) -> tuple[Learner, dict[str, Array]]:
+    r"""A step of all critics against $\sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2$.
+
+    **Returns:** the learner; `critic_loss`, and the mean value `q`.
+    """
+
+    def loss(critic):
+        q = jax.vmap(critic)(obs, action)
+        off = jnp.mean((q - target[:, None]) ** 2, axis=0)
+        return jnp.sum(off), {"q": jnp.mean(q)}
+
+    critic, metrics = critic.apply_loss_fn(loss, optimizer)
+    return critic, {"critic_loss": metrics["loss"], "q": metrics["q"]}
+
+
+def _iterate(
+    agent: AbstractOffPolicy,
+    state: Any,
+    env: AbstractEnv,
+    policy: Any,
+    noise: Float[Array, ""],
 ) -> tuple[Any, dict[str, Float[Array, ""]]]:
     """Acts, remembers, and learns `num_updates` times, once there is enough to learn from.
 
@@ -85,7 +197,7 @@ def iterate(
     """
     key, key_act, key_learn = jr.split(state.key, 3)
     memory: Memory = state.memory
-    random = memory.steps < agent.random_steps
+    random = _as(memory.steps, agent.random_steps) < agent.random_steps
     explorer = Explorer(policy, state.statistics, noise, random)
     running, steps, report = collect(
         ScaleAction(env), explorer, memory.running, key_act, agent.unroll_length
@@ -112,9 +224,14 @@ def iterate(
         zeros = jtu.tree_map(
             lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn, bare)[1]
         )
-        enough = (replay.size >= agent.batch_size) & (count > agent.random_steps)
+        acted = _as(count, agent.random_steps) > agent.random_steps
+        enough = (replay.size >= agent.batch_size) & acted
         bare, metrics = lax.cond(enough, learn, lambda state: (state, zeros), bare)
         report = report | metrics
     memory = Memory(running, replay, count)
     new = eqx.tree_at(lambda s: s.memory, bare, memory, is_leaf=lambda x: x is None)
     return new, report
+
+
+def _as(steps: Int[Array, ""], like: Float[Array, ""]) -> Float[Array, ""]:
+    return steps.astype(like.dtype)

@@ -19,7 +19,7 @@ AXIS = "batch"
 _ROWS, _WHOLE = PartitionSpec(AXIS), PartitionSpec()
 
 
-def device_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
+def device_mesh(devices: Sequence[Any] | None = None) -> Mesh:
     """A row of devices for `jax.set_mesh`; by default all there are, those of other
     processes too."""
     devices = jax.devices() if devices is None else devices

@@ -3,11 +3,11 @@
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from eqsim.wrappers import Statistics
 
-from ._distributions import Normal, TanhNormal
+from ._distributions import Categorical, Normal, TanhNormal
 from ._networks import MLP
 from ._statistics import normalize
 
@@ -67,7 +67,75 @@ class Explorer(eqx.Module):
         if isinstance(found, TanhNormal):
             action, _ = found.sample_and_log_prob(key)
         else:
-            noise = self.noise * jr.normal(key, found.shape, found.dtype)
-            action = jnp.clip(found + noise, -1.0, 1.0)
+            action = jittered(found, self.noise, key)
         uniform = jr.uniform(key_random, action.shape, action.dtype, -1.0, 1.0)
         return jnp.where(self.random, uniform, action)
+
+
+def jittered(
+    action: Float[Array, " nu"], noise: Float[Array, ""], key: PRNGKeyArray
+) -> Float[Array, " nu"]:
+    """An action with normal noise of that deviation, between -1 and 1."""
+    normal = jr.normal(key, action.shape, action.dtype)
+    return jnp.clip(action + noise * normal, -1.0, 1.0)
+
+
+class ActorCritic(eqx.Module):
+    """A policy whose deviation does not depend on what is observed, or one that chooses
+    among levels, beside a value.
+
+    **Arguments:**
+
+    - `policy`: from observations to means, or to the logits of all levels.
+    - `log_std`: of the actions, before they are squashed; empty where there are levels.
+    - `value`: from observations to the sum of the rewards to come.
+    - `levels`: values of each actuator, evenly from -1 to 1; 0 for all numbers.
+    """
+
+    policy: MLP
+    log_std: Float[Array, " nu"]
+    value: MLP
+    levels: int = eqx.field(static=True)
+
+    def distribution(self, obs: Float[Array, " nobs"]) -> Normal | Categorical:
+        """Of what is drawn."""
+        out = self.policy(obs)
+        if self.levels:
+            return Categorical(out.reshape(-1, self.levels))
+        return Normal(out, self.log_std)
+
+    def action(self, drawn: Shaped[Array, " nu"]) -> Float[Array, " nu"]:
+        """The action for what was drawn: a level between -1 and 1, or itself."""
+        if not self.levels:
+            return drawn
+        return 2.0 * drawn.astype(self._dtype) / (self.levels - 1) - 1.0
+
+    def drawn(self, action: Float[Array, "*rows nu"]) -> Shaped[Array, "*rows nu"]:
+        """What was drawn for an action."""
+        if not self.levels:
+            return action
+        return jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
+
+    @property
+    def _dtype(self):
+        return self.log_std.dtype
+
+
+class Performer(eqx.Module):
+    """Acts as `networks` say, before actions are squashed.
+
+    **Arguments:**
+
+    - `networks`: what to do.
+    - `statistics`: of observations.
+    """
+
+    networks: ActorCritic
+    statistics: Statistics | None
+
+    def __call__(
+        self, obs: Float[Array, " nobs"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        distribution = self.networks.distribution(normalize(self.statistics, obs))
+        drawn = distribution.mode() if key is None else distribution.sample(key)
+        return self.networks.action(drawn)

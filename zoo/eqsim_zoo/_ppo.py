@@ -14,33 +14,19 @@ from eqsim.wrappers import ScaleAction, Statistics
 
 from ._actions import check_bounded, scale, Squash, squash
 from ._collect import begin, collect, count_steps, rows_of, Running
-from ._distributions import Categorical, log_slope, Normal
+from ._distributions import log_slope, Normal
 from ._fields import annealed, check_positive, in_type, real, size
 from ._learner import Learner
 from ._networks import MLP
 from ._parallel import by_rows, check_shares, whole
+from ._policies import ActorCritic, Performer
 from ._replay import Transition
 from ._returns import gae
 from ._statistics import no_statistics, normalize, updated
 
 
-class PPONetworks(eqx.Module):
-    """What is learned.
-
-    **Arguments:**
-
-    - `policy`: from observations to means, or to the logits of all levels.
-    - `log_std`: of the actions, whatever is observed; empty where there are levels.
-    - `value`: from observations to the sum of the rewards to come.
-    """
-
-    policy: MLP
-    log_std: Float[Array, " nu"]
-    value: MLP
-
-
 class PPOState(eqx.Module):
-    """`learner`: of `PPONetworks`. `statistics`: of observations. `bounds`: of actions.
+    """`learner`: of an `ActorCritic`. `statistics`: of observations. `bounds`: of actions.
     `steps`: control steps taken."""
 
     learner: Learner
@@ -160,10 +146,11 @@ class PPO(AbstractOnlineAgent):
             dtype=obs.dtype,
         )
         log_std = jnp.zeros(0 if self.levels else nu, obs.dtype) + self.initial_log_std
-        networks = PPONetworks(
+        networks = ActorCritic(
             create(key_policy, self.policy_hidden, outputs, 0.01),
             log_std,
             create(key_value, self.value_hidden, 1, 1.0),
+            self.levels,
         )
         learner = Learner.create(networks, self._optimizer(jnp.zeros((), obs.dtype)))
         statistics = no_statistics(obs) if self.normalize_observations else None
@@ -175,7 +162,7 @@ class PPO(AbstractOnlineAgent):
     def act(
         self, state: PPOState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        drawn = _Explorer(self, state.learner.model, state.statistics)(obs, key)
+        drawn = Performer(state.learner.model, state.statistics)(obs, key)
         return (scale if self.levels else squash)(state.bounds, drawn)
 
     def iterate(
@@ -183,7 +170,7 @@ class PPO(AbstractOnlineAgent):
     ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
         self = in_type(self, state.running.obs.dtype)
         key, key_act, key_learn = jr.split(state.key, 3)
-        policy = _Explorer(self, state.learner.model, state.statistics)
+        policy = Performer(state.learner.model, state.statistics)
         taken = ScaleAction(env) if self.levels else Squash(env)
         running, steps, report = collect(
             taken, policy, state.running, key_act, self.unroll_length
@@ -260,21 +247,21 @@ class PPO(AbstractOnlineAgent):
             self.gae_decay,
         )
         log_prob = jax.vmap(
-            jax.vmap(lambda obs, u: self._distribution(networks, obs).log_prob(u))
-        )(obs, self._drawn(steps.action))
+            jax.vmap(lambda obs, u: networks.distribution(obs).log_prob(u))
+        )(obs, networks.drawn(steps.action))
         flat = lambda x: x.reshape(-1, *x.shape[2:])
         whole_batch = (obs, steps.action, log_prob, advantages, advantages + value)
         return PPOBatch(*(flat(x) for x in whole_batch))
 
     def _loss(
         self,
-        networks: PPONetworks,
+        networks: ActorCritic,
         batch: PPOBatch,
         squashed: Bool[Array, " nu"],
         key: PRNGKeyArray,
     ):
         def each(obs, action, key):
-            distribution = self._distribution(networks, obs)
+            distribution = networks.distribution(obs)
             entropy = distribution.entropy()
             if isinstance(distribution, Normal):
                 # Of the squashed action, by a draw.
@@ -283,7 +270,7 @@ class PPO(AbstractOnlineAgent):
             return distribution.log_prob(action), entropy, networks.value(obs)[0]
 
         keys = jr.split(key, batch.advantage.shape[0])
-        drawn = self._drawn(batch.action)
+        drawn = networks.drawn(batch.action)
         log_prob, entropy, value = jax.vmap(each)(batch.obs, drawn, keys)
         change = log_prob - batch.log_prob
         ratio = jnp.exp(change)
@@ -299,31 +286,3 @@ class PPO(AbstractOnlineAgent):
 
     def _optimizer(self, steps) -> optax.GradientTransformation:
         return optax.adam(annealed(self.learning_rate, steps, self.anneal_steps))
-
-    def _distribution(self, networks: PPONetworks, obs) -> Normal | Categorical:
-        out = networks.policy(obs)
-        if self.levels:
-            return Categorical(out.reshape(-1, self.levels))
-        return Normal(out, networks.log_std)
-
-    def _drawn(self, action):
-        """What was drawn for an action: its level, or itself."""
-        if not self.levels:
-            return action
-        return jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
-
-
-class _Explorer(eqx.Module):
-    """Draws actions, before they are squashed; without a key takes the likeliest."""
-
-    agent: PPO
-    networks: PPONetworks
-    statistics: Statistics | None
-
-    def __call__(self, obs, key):
-        obs = normalize(self.statistics, obs)
-        distribution = self.agent._distribution(self.networks, obs)
-        drawn = distribution.mode() if key is None else distribution.sample(key)
-        if not self.agent.levels:
-            return drawn
-        return 2.0 * drawn.astype(obs.dtype) / (self.agent.levels - 1) - 1.0

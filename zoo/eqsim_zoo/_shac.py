@@ -1,3 +1,4 @@
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -7,36 +8,31 @@ import jax.random as jr
 import jax.tree_util as jtu
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import ScaleAction, Statistics
 
-from ._actions import check_bounded, scale
-from ._collect import begin, collect, count_steps, rows_of, Running
+from ._actions import scale
+from ._collect import rows_of
 from ._fields import annealed, check_positive, in_type, real, size
 from ._learner import Learner
 from ._networks import MLP, target_update
-from ._parallel import by_rows, check_shares, whole
-from ._policies import Explorer, StochasticPolicy
+from ._parallel import by_rows, whole
+from ._policies import StochasticPolicy
 from ._replay import Transition
 from ._returns import td_lambda
-from ._statistics import no_statistics, normalize, updated
+from ._through import set_out, through_physics, Underway
 
 
 class SHACState(eqx.Module):
     """`actor`, `critic`: learners of a `StochasticPolicy` and of a value network.
-    `target`: the critic, some time ago. `statistics`: of observations. `bounds`: of
-    actions. `steps`: control steps taken."""
+    `target`: the critic, some time ago. `world`: the environments."""
 
     actor: Learner
     critic: Learner
     target: MLP
-    statistics: Statistics | None
-    bounds: Float[Array, "nu 2"]
-    running: Running
+    world: Underway
     key: PRNGKeyArray
-    steps: Int[Array, ""]
 
 
 class SHACBatch(eqx.Module):
@@ -115,11 +111,9 @@ class SHAC(AbstractOnlineAgent):
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SHACState:
-        check_bounded(self, env)
-        check_shares(self, "num_envs")
         key, key_actor, key_critic, key_envs = jr.split(key, 4)
-        running = begin(self, env, key_envs, self.num_envs)
-        obs = running.obs[0]
+        world = set_out(self, env, key_envs)
+        obs = world.running.obs[0]
         create = lambda key, hidden, outputs, last: MLP.create(
             key,
             (obs.shape[0], *hidden, outputs),
@@ -135,48 +129,35 @@ class SHAC(AbstractOnlineAgent):
             Learner.create(StochasticPolicy(network), adam),
             Learner.create(critic, adam),
             critic,
-            no_statistics(obs) if self.normalize_observations else None,
-            env.action_range,
-            running,
+            world,
             key,
-            jnp.zeros((), jnp.int32),
         )
 
     def act(
         self, state: SHACState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        distribution = state.actor.model(normalize(state.statistics, obs))
-        if key is None:
-            return scale(state.bounds, distribution.mode())
-        return scale(state.bounds, distribution.sample_and_log_prob(key)[0])
+        distribution = state.actor.model(state.world.seen(obs))
+        action = distribution.mode()
+        if key is not None:
+            action, _ = distribution.sample_and_log_prob(key)
+        return scale(state.world.bounds, action)
 
     def iterate(
         self, state: SHACState, env: AbstractEnv
     ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
-        self = in_type(self, state.bounds.dtype)
+        world, target = state.world, state.target
+        self = in_type(self, world.bounds.dtype)
         key, key_act = jr.split(state.key)
-        seen = lambda obs: jax.vmap(jax.vmap(lambda x: normalize(state.statistics, x)))(
-            obs
+        worth = jax.vmap(jax.vmap(lambda obs: target(world.seen(obs))[0]))
+
+        def loss(steps):
+            next_value = worth(steps.next_obs)
+            return self._actor_loss(steps, next_value), next_value
+
+        none, actor = jnp.zeros_like(self.discount), state.actor.model
+        after, gradient, steps, next_value, report = through_physics(
+            self, world, env, actor, key_act, loss, none
         )
-        worth = lambda obs: jax.vmap(jax.vmap(state.target))(obs)[..., 0]
-        calm = jnp.zeros_like(self.discount), jnp.zeros((), bool)
-
-        def loss(actor):
-            running, steps, report = collect(
-                ScaleAction(env),
-                Explorer(actor, state.statistics, *calm),
-                state.running,
-                key_act,
-                self.horizon,
-                self.checkpoint_every or None,
-            )
-            next_value = worth(seen(steps.next_obs))
-            lost = self._actor_loss(steps, next_value)
-            return lost, (running, steps, next_value, report)
-
-        value_and_grad = eqx.filter_value_and_grad(loss, has_aux=True)
-        (lost, kept), grads = value_and_grad(state.actor.model)
-        running, steps, next_value, report = kept
         targets = jax.vmap(td_lambda, in_axes=(0, 0, 0, 0, None, None))(
             steps.reward * self.reward_scale,
             next_value,
@@ -185,16 +166,11 @@ class SHAC(AbstractOnlineAgent):
             self.discount,
             self.td_decay,
         )
-        obs = seen(steps.obs)
-        batch = SHACBatch(grads, obs.reshape(-1, obs.shape[-1]), targets.reshape(-1))
-        statistics = state.statistics
-        if statistics is not None:
-            statistics = updated(statistics, rows_of(steps).obs)
-        place = lambda s: (s.statistics, s.running, s.key, s.steps)
-        new = statistics, running, key, count_steps(report, state.steps)
-        state = eqx.tree_at(place, state, new, is_leaf=lambda x: x is None)
+        obs = jax.vmap(world.seen)(rows_of(steps).obs)
+        batch = SHACBatch(gradient, obs, targets.reshape(-1))
+        state = dataclasses.replace(state, world=after, key=key)
         state, metrics = self.update(state, batch)
-        return state, report | metrics | {"actor_loss": lost}
+        return state, report | metrics
 
     def update(
         self, state: SHACState, batch: SHACBatch
@@ -205,7 +181,7 @@ class SHAC(AbstractOnlineAgent):
         mean `critic_loss`.
         """
         self = in_type(self, batch.target.dtype)
-        steps = state.steps.astype(batch.target.dtype)
+        steps = state.world.steps.astype(batch.target.dtype)
         adam = lambda rate: optax.adam(
             annealed(rate, steps, self.anneal_steps), b1=0.7, b2=0.95
         )
@@ -235,8 +211,9 @@ class SHAC(AbstractOnlineAgent):
         keys = jr.split(key_epochs, self.num_epochs)
         critic, of_critic = lax.scan(epoch, state.critic, keys)
         slow = target_update(critic.model, state.target, 1.0 - self.target_decay)
-        place = lambda s: (s.actor, s.critic, s.target, s.key)
-        new = eqx.tree_at(place, state, (actor, whole(critic), slow, key))
+        new = dataclasses.replace(
+            state, actor=actor, critic=whole(critic), target=slow, key=key
+        )
         return new, {"grad_norm": norm, "critic_loss": jnp.mean(of_critic["loss"])}
 
     def _actor_loss(self, steps: Transition, next_value) -> Float[Array, ""]:

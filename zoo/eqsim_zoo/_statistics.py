@@ -30,7 +30,7 @@ def updated(
     """
     weight = jnp.ones(obs.shape[0], obs.dtype)
     if valid is not None:
-        weight = weight * valid
+        weight = weight * valid.astype(obs.dtype)
     count = jnp.sum(weight)
     mean = weight @ obs / jnp.maximum(count, 1.0)
     new = Statistics(count, mean, weight @ (obs - mean[None]) ** 2)

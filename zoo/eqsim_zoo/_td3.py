@@ -1,24 +1,23 @@
+import dataclasses
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import Statistics
 
 from ._actions import scale
 from ._fields import check_positive, in_type, real, size
 from ._learner import Learner
-from ._networks import Critic, MLP, target_update
-from ._off_policy import check_off_policy, iterate, Memory, remember
-from ._policies import DeterministicPolicy, Explorer
+from ._networks import Critic, target_update
+from ._off_policy import AbstractOffPolicy, Memory, regress
+from ._policies import DeterministicPolicy, jittered
 from ._replay import Transition
-from ._statistics import no_statistics, normalize
+from ._statistics import normalize
 
 
 class TD3State(eqx.Module):
@@ -36,7 +35,7 @@ class TD3State(eqx.Module):
     key: PRNGKeyArray
 
 
-class TD3(AbstractOnlineAgent):
+class TD3(AbstractOffPolicy):
     r"""Twin delayed deep deterministic policy gradient: a policy that climbs the value of
     its actions, which two critics estimate, the lower of whom is believed.
 
@@ -54,91 +53,54 @@ class TD3(AbstractOnlineAgent):
     Differences from the paper: many environments side by side; policies are $\tanh$ of a
     network, scaled to the range of the actuators; observations may be normalized.
 
-    **Arguments:**
+    **Arguments:** those of `AbstractOffPolicy`, and
 
-    - `num_envs`, `unroll_length`: environments, and steps of each per iteration.
-    - `num_updates`, `batch_size`: updates per iteration, and transitions for each.
-    - `capacity`: transitions that are remembered. `random_steps`: that are taken at random
-        before anything is learned.
-    - `actor_hidden`, `critic_hidden`, `layer_norm`: of the networks.
-    - `normalize_observations`: whether observations are normalized.
     - `policy_delay`: updates of the critics per update of the policy.
-    - `learning_rate`: of Adam. `discount`, `target_rate`: $\gamma$ and $\tau$.
     - `exploration_noise`: deviation of what is added to actions while collecting.
     - `target_noise`, `noise_clip`: of the actions of the target.
-    - `reward_scale`: rewards are multiplied by it.
 
     ??? cite "Reference"
         Fujimoto, van Hoof, Meger, *Addressing function approximation error in actor-critic
         methods*, 2018, algorithm 1.
     """
 
-    num_envs: int = size(16)
-    unroll_length: int = size(4)
-    num_updates: int = size(16)
-    batch_size: int = size(256)
-    capacity: int = size(2**18)
-    actor_hidden: tuple[int, ...] = size((256, 256))
-    critic_hidden: tuple[int, ...] = size((256, 256))
-    layer_norm: bool = size(False)
-    normalize_observations: bool = size(False)
     policy_delay: int = size(2)
-    random_steps: Float[Array, ""] = real(2000.0)
-    learning_rate: Float[Array, ""] = real(3e-4)
-    discount: Float[Array, ""] = real(0.99)
-    target_rate: Float[Array, ""] = real(0.005)
     exploration_noise: Float[Array, ""] = real(0.1)
     target_noise: Float[Array, ""] = real(0.2)
     noise_clip: Float[Array, ""] = real(0.5)
-    reward_scale: Float[Array, ""] = real(1.0)
 
     def __check_init__(self):
-        check_off_policy(self)
         check_positive(self, "policy_delay")
 
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> TD3State:
-        key, key_actor, key_critic, key_envs = jr.split(key, 4)
-        memory = remember(self, env, key_envs)
-        obs, nu = memory.running.obs[0], env.sys.nu
-        sizes = (obs.shape[0], *self.actor_hidden, nu)
-        network = MLP.create(key_actor, sizes, last_scale=0.01, dtype=obs.dtype)
-        actor = DeterministicPolicy(network)
-        critic = Critic.create(
-            key_critic,
-            obs.shape[0],
-            nu,
-            self.critic_hidden,
-            layer_norm=self.layer_norm,
-            dtype=obs.dtype,
-        )
-        optimizer = in_type(self, obs.dtype)._optimizer()
+    def begin(
+        self, key: PRNGKeyArray, memory: Memory, bounds: Float[Array, "nu 2"]
+    ) -> TD3State:
+        key_actor, key_critic, key = jr.split(key, 3)
+        policy = DeterministicPolicy(self.create_actor(key_actor, memory, 1))
+        critic, optimizer = self.create_critic(key_critic, memory), self.optimizer()
         return TD3State(
-            Learner.create(actor, optimizer),
-            Learner.create(critic, optimizer),
-            (actor, critic),
-            jnp.zeros((), jnp.int32),
-            no_statistics(obs) if self.normalize_observations else None,
-            env.action_range,
-            memory,
-            key,
+            actor=Learner.create(policy, optimizer),
+            critic=Learner.create(critic, optimizer),
+            targets=(policy, critic),
+            updates=jnp.zeros((), jnp.int32),
+            statistics=self.statistics(memory),
+            bounds=bounds,
+            memory=memory,
+            key=key,
         )
+
+    def explore(self, state: TD3State) -> tuple[DeterministicPolicy, Float[Array, ""]]:
+        return state.actor.model, self.exploration_noise
 
     def act(
         self, state: TD3State, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
         policy = state.actor.model
-        if key is None:
-            return scale(state.bounds, policy(normalize(state.statistics, obs)))
-        noise = self.exploration_noise.astype(state.bounds.dtype)
-        never = jnp.zeros((), bool)
-        explorer = Explorer(policy, state.statistics, noise, never)
-        return scale(state.bounds, explorer(obs, key))
-
-    def iterate(
-        self, state: TD3State, env: AbstractEnv
-    ) -> tuple[TD3State, dict[str, Float[Array, "..."]]]:
-        self = in_type(self, state.bounds.dtype)
-        return iterate(self, state, env, state.actor.model, self.exploration_noise)
+        action = policy(normalize(state.statistics, obs))
+        if key is not None:
+            noise = self.exploration_noise.astype(action.dtype)
+            action = jittered(action, noise, key)
+        return scale(state.bounds, action)
 
     def update(
         self, state: TD3State, batch: Transition
@@ -162,19 +124,15 @@ class TD3(AbstractOnlineAgent):
         left = jnp.where(batch.terminated, 0.0, self.discount)
         target = self.reward_scale * batch.reward + left * after
 
-        def critic_loss(critic):
-            q = jax.vmap(critic)(obs, batch.action)
-            off = jnp.mean((q - target[:, None]) ** 2, axis=0)
-            return jnp.sum(off), {"q": jnp.mean(q)}
-
-        critic, of_critic = state.critic.apply_loss_fn(critic_loss, self._optimizer())
+        optimizer = self.optimizer()
+        critic, metrics = regress(state.critic, obs, batch.action, target, optimizer)
 
         def actor_loss(actor):
             q = jax.vmap(critic.model)(obs, jax.vmap(actor)(obs))
             return -jnp.mean(q[:, 0]), {}
 
         def improve():
-            actor, of_actor = state.actor.apply_loss_fn(actor_loss, self._optimizer())
+            actor, of_actor = state.actor.apply_loss_fn(actor_loss, optimizer)
             new = target_update(
                 (actor.model, critic.model), state.targets, self.target_rate
             )
@@ -185,12 +143,8 @@ class TD3(AbstractOnlineAgent):
 
         due = state.updates % self.policy_delay == 0
         actor, targets, loss = lax.cond(due, improve, wait)
-        place = lambda s: (s.actor, s.critic, s.targets, s.updates, s.key)
         # Wraps around long before it overflows.
-        updates = (state.updates + 1) % (self.policy_delay * 2**20)
-        new = eqx.tree_at(place, state, (actor, critic, targets, updates, key))
-        q, off = of_critic["q"], of_critic["loss"]
-        return new, {"critic_loss": off, "actor_loss": loss, "q": q}
-
-    def _optimizer(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate)
+        count = (state.updates + 1) % (self.policy_delay * 2**20)
+        learned = {"actor": actor, "critic": critic, "targets": targets}
+        new = dataclasses.replace(state, **learned, updates=count, key=key)
+        return new, {**metrics, "actor_loss": loss}

@@ -85,7 +85,8 @@ def _episode(env, policy: DeterministicPolicy, statistics, key, length: int):
     )
     obs, reward, done = kept
     obs = jnp.concatenate([state[1].obs[None], obs[:-1]])
-    valid = jnp.cumsum(done) - done.astype(jnp.int32) == 0
+    over = done.astype(jnp.int32)
+    valid = jnp.cumsum(over, dtype=over.dtype) == over
     return obs, jnp.where(valid, reward, 0.0), valid
 
 

@@ -1,0 +1,174 @@
+"""What holds for every agent of the zoo."""
+
+import difflib
+import inspect
+import itertools
+import pathlib
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from zoo.agents import AGENTS, init, iterate
+
+import eqsim
+from eqsim import AutoReset, Episode, testing
+from eqsim.testing import probes
+
+
+each = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+KINDS = {type(agent).__name__: type(agent) for agent in AGENTS.values()}
+PROBES = probes.constant_reward, probes.observed_reward, probes.delayed_reward
+
+
+@each
+def test_conforms(agent):
+    """With all checks, of which two are that it solves the probes of actions."""
+    build = lambda: type(agent)(**vars(agent))
+    report = testing.check_agent(agent, build=build)
+    assert not report.names(testing.Status.NOT_APPLICABLE)
+
+
+def values(agent, state, obs):
+    """What critics think of an observation, and of the action that would follow."""
+    name = type(agent).__name__
+    if name == "PPO":
+        seen = obs
+        if state.statistics is not None:
+            seen = jnp.clip(state.statistics.normalize(obs), -10, 10)
+        return state.learner.model.value(seen)
+    if name == "SHAC":
+        return state.critic.model(state.world.seen(obs))
+    action = state.actor.model(obs)
+    action = action if name == "TD3" else action.mode()
+    return state.critic.model(obs, action)
+
+
+CRITICS = {name: AGENTS[name] for name in ("ppo", "sac", "td3", "shac")}
+
+
+@pytest.mark.parametrize("agent", CRITICS.values(), ids=CRITICS)
+def test_values(agent):
+    """What nothing can be done about is known in advance: 1; what is seen; and, a step
+    before the reward, the discount."""
+    if isinstance(agent, type(AGENTS["sac"])):
+        # Without a price for certainty, which is no part of the reward.
+        none = (jnp.asarray(1e-6), jnp.asarray(0.0))
+        where = lambda a: (a.initial_temperature, a.temperature_learning_rate)
+        agent = eqx.tree_at(where, agent, none)
+    agent = eqx.tree_at(lambda a: a.discount, agent, jnp.asarray(0.8))
+    made = [probe() for probe in PROBES]
+    numbers = eqx.filter(made, eqx.is_array)
+    many = jtu.tree_map(lambda *xs: jnp.stack(xs), *numbers)
+
+    @eqx.filter_jit
+    def run(many, key):
+        def one(numbers):
+            env = eqx.combine(numbers, made[0])
+            first, static = eqx.partition(agent.init(key, env), eqx.is_array)
+            turn = lambda _, now: eqx.partition(
+                agent.iterate(eqx.combine(now, static), env)[0], eqx.is_array
+            )[0]
+            return jax.lax.fori_loop(0, 150, turn, first)
+
+        return jax.vmap(one)(many)
+
+    end = run(many, jr.key(1))
+    like = init(agent, jr.key(1), made[0])
+    for k, env in enumerate(made):
+        state = eqx.combine(jtu.tree_map(lambda x: x[k], end), like)
+        for context, time in itertools.product((-1.0, 1.0), range(int(env.length))):
+            obs = jnp.array([context, time])
+            found = values(agent, state, obs)
+            np.testing.assert_allclose(found, env.value(obs, 0.8), atol=0.1)
+
+
+@each
+def test_sweep_is_one_program(agent):
+    """Agents with other numbers are a batch, each of which learns as it does alone."""
+    names = "learning_rate", "actor_learning_rate", "step_size"
+    name = next(name for name in names if hasattr(agent, name))
+    where, rates = lambda agent: getattr(agent, name), jnp.array([1e-3, 1e-2])
+    none = lambda x: x is None
+    axes = eqx.tree_at(where, jtu.tree_map(lambda _: None, agent), 0, is_leaf=none)
+    env = probes.action_reward()
+    key = jr.key(0)
+    twice = lambda agent, key: iterate(agent, init(agent, key, env), env)[0]
+    run = eqx.filter_jit(eqx.filter_vmap(twice, in_axes=(axes, None)))
+    together = run(eqx.tree_at(where, agent, rates), key)
+    for k, rate in enumerate(rates):
+        alone = twice(eqx.tree_at(where, agent, rate), key)
+        row = jtu.tree_map(lambda x: x[k] if eqx.is_array(x) else x, together)
+        assert testing.tree_allclose(row, alone, rtol=1e-6, atol=1e-9)
+
+
+def source(kind):
+    path = pathlib.Path(inspect.getsourcefile(kind))
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line]
+
+
+def test_agents_are_short_and_their_own():
+    """A file of at most 300 lines each, of which two share at most 40 %."""
+    files = {name: source(kind) for name, kind in KINDS.items()}
+    assert len(files) == 7
+    for name, kind in KINDS.items():
+        assert (
+            len(pathlib.Path(inspect.getsourcefile(kind)).read_text().split("\n"))
+            <= 301
+        )
+    for (a, one), (b, two) in itertools.combinations(files.items(), 2):
+        matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
+        shared = sum(block.size for block in matcher.get_matching_blocks())
+        assert shared <= 0.4 * min(len(one), len(two)), (a, b, shared)
+
+
+def test_unknown_arguments_are_errors():
+    for kind in KINDS.values():
+        with pytest.raises(TypeError, match="learning_rat"):
+            kind(learning_rat=1.0)
+
+
+@each
+def test_refuses_what_does_not_reset_itself(agent):
+    with pytest.raises(ValueError, match=r"AutoReset\(Episode\(env, length\)\)"):
+        agent.init(jr.key(0), eqsim.make("inverted_pendulum"))
+
+
+@each
+def test_refuses_pictures(agent):
+    with pytest.raises(ValueError, match="one vector of real numbers"):
+        agent.init(jr.key(0), _Pictures(probes.constant_reward()))
+
+
+class _Pictures(eqsim.wrappers.AbstractStateless):
+    """Observations are pictures."""
+
+    env: eqsim.AbstractEnv
+
+    lifetime = eqsim.wrappers.Lifetime.NONE
+    dt = property(lambda self: self.env.dt)
+    action_range = property(lambda self: self.env.action_range)
+
+    def reset(self, key, options=None):
+        state, timestep = self.env.reset(key, options)
+        return state, eqx.tree_at(lambda t: t.obs, timestep, jnp.zeros((4, 4, 3)))
+
+    def step(self, state, action):
+        state, timestep = self.env.step(state, action)
+        return state, eqx.tree_at(lambda t: t.obs, timestep, jnp.zeros((4, 4, 3)))
+
+
+BOUNDED = {name: agent for name, agent in AGENTS.items() if name != "ppo"}
+
+
+@pytest.mark.parametrize("agent", BOUNDED.values(), ids=BOUNDED)
+def test_refuses_actions_without_bounds(agent):
+    """Which PPO takes."""
+    env = AutoReset(Episode(eqsim.make("fast"), 8))
+    with pytest.raises(ValueError, match="between two bounds"):
+        agent.init(jr.key(0), env)
+    AGENTS["ppo"].init(jr.key(0), env)
