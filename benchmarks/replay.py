@@ -27,7 +27,8 @@ turn adds a block of {block} rows and draws {sample}, whose mean is taken. `loop
 thousands of turns per second within one program, as within an agent's; `call`: with one
 call of a compiled program per turn. The memory is donated; one process, one device, in
 turns. `item buffer`, `trajectory buffer`: flashbax with single rows in one long axis, and
-with the block as its first axis, sequences of length 1."""
+with the block as its first axis, sequences of length 1. `time / ours`: above 1 it is
+slower than `eqsim-zoo`; `spread`: how much slower than the best the median is."""
 
 
 def main() -> None:

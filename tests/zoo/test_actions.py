@@ -4,12 +4,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jax.tree_util as jtu
 import numpy as np
 import pytest
 from helpers import check_gradients, tree_allclose
 from toys import Rail, rails
 
 import eqsim
+from eqsim import AutoReset, Episode
+from eqsim.testing import probes
 from eqsim_zoo import PPO
 from eqsim_zoo._actions import check_bounded, scale, Squash, squash
 
@@ -75,8 +78,17 @@ def test_squash_wraps(half_limited, getkey):
 
 
 def test_check_bounded(half_limited):
+    """Also while JAX traces, as in a compiled `init`."""
     check_bounded(PPO(), Rail(2))
     with pytest.raises(ValueError, match="`PPO` takes .* actuator 'motor1'"):
         check_bounded(PPO(), half_limited)
+    env = AutoReset(Episode(half_limited, 5))
+    for fn in (PPO(levels=3).init, eqx.filter_jit(PPO(levels=3).init)):
+        with pytest.raises(ValueError, match="motor1"):
+            fn(jr.key(0), env)
     with pytest.raises(ValueError, match="motor1"):
-        PPO(levels=3).init(jr.key(0), half_limited)
+        eqx.filter_vmap(lambda env: check_bounded(PPO(), env))(
+            jtu.tree_map(lambda x: x[None] if eqx.is_array(x) else x, env)
+        )
+    eqx.filter_jit(lambda env: check_bounded(PPO(), env))(Rail(2))
+    eqx.filter_jit(lambda env: check_bounded(PPO(), env))(probes.action_reward())

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -74,11 +76,21 @@ def check_bounded(agent: eqx.Module, env: AbstractEnv) -> None:
     """Raises `ValueError` if an action has no bound on one side, where that is known."""
     bounds = env.action_range
     if isinstance(bounds, Tracer):
+        bounds = _without_numbers(env)
+    if isinstance(bounds, Tracer):
         return
     for name, row in zip(env.sys.actuators.names, np.asarray(bounds), strict=True):
         if not np.all(np.isfinite(row)):
             raise ValueError(
                 f"`{type(agent).__name__}` takes actions between two bounds, but those of "
                 f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or take "
-                "an agent whose actions need no bounds, such as `PPO`."
+                "an agent whose actions need no bounds, such as `PPO` without `levels`."
             )
+
+
+def _without_numbers(env: AbstractEnv) -> Float[Array, "nu 2"]:
+    """The range of actions with zero for each number of the environment: inside a
+    transformation, which has none. What has no limit is infinite all the same."""
+    with jax.ensure_compile_time_eval():
+        zero = lambda x: jnp.zeros(x.shape, x.dtype) if eqx.is_inexact_array(x) else x
+        return jtu.tree_map(zero, env).action_range

@@ -41,7 +41,7 @@ def in_type(tree: Any, dtype: Any) -> Any:
 def check_positive(agent: eqx.Module, *names: str) -> None:
     """Raises `ValueError` unless the sizes of those names are positive integers."""
     for name in names:
-        value = getattr(agent, name)
+        value = vars(agent)[name]
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(
                 f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
