@@ -1,5 +1,7 @@
 """Learning agents for eqsim."""
 
+from ._apg import APG as APG
+from ._ars import ARS as ARS
 from ._checkpoint import (
     CheckpointError as CheckpointError,
     load_checkpoint as load_checkpoint,
@@ -8,6 +10,7 @@ from ._checkpoint import (
 )
 from ._curves import write_curves as write_curves
 from ._environments import training_env as training_env
+from ._es import ES as ES
 from ._evaluate import evaluate as evaluate, Evaluation as Evaluation
 from ._folder import load_run as load_run, Run as Run
 from ._loggers import (
@@ -17,15 +20,6 @@ from ._loggers import (
 )
 from ._members import Members as Members
 from ._metrics import read_metrics as read_metrics
-from ._plan import Counters as Counters, Plan as Plan
-from ._presets import find_preset as find_preset, Preset as Preset, presets as presets
-from ._progress import RunWarning as RunWarning
-from ._recipe import Recipe as Recipe
-from ._train import Result as Result, resume as resume, train as train
-
-from ._apg import APG as APG
-from ._ars import ARS as ARS
-from ._es import ES as ES
 from ._networks import (
     Critic as Critic,
     Ensemble as Ensemble,
@@ -34,11 +28,16 @@ from ._networks import (
     target_update as target_update,
 )
 from ._parallel import device_mesh as device_mesh
+from ._plan import Counters as Counters, Plan as Plan
 from ._ppo import PPO as PPO
+from ._presets import find_preset as find_preset, Preset as Preset, presets as presets
+from ._progress import RunWarning as RunWarning
+from ._recipe import Recipe as Recipe
 from ._replay import Replay as Replay, Transition as Transition
 from ._sac import SAC as SAC
 from ._shac import SHAC as SHAC
 from ._td3 import TD3 as TD3
+from ._train import Result as Result, resume as resume, train as train
 
 
 __eqsim_api__ = "1.0"
