@@ -38,7 +38,7 @@ def check_shares(agent: eqx.Module, *names: str) -> None:
     """Raises `ValueError` unless the devices can share sizes evenly."""
     shares = num_shares()
     for name in names:
-        value = getattr(agent, name)
+        value = vars(agent)[name]
         if value % shares:
             raise ValueError(
                 f"`{type(agent).__name__}.{name}` is {value}: a multiple of {shares}, the "
