@@ -6,6 +6,9 @@ from types import MappingProxyType
 
 from eqsim import AbstractOnlineAgent
 
+from ._ppo import PPO
+from ._sac import SAC
+
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
@@ -32,8 +35,46 @@ class Preset:
             )
 
 
+def _balance() -> Preset:
+    agent = PPO(learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
+    return Preset(agent, steps=200_000)
+
+
+def _run(steps: int) -> Preset:
+    """For robots that run."""
+    agent = PPO(
+        unroll_length=32,
+        num_epochs=6,
+        num_minibatches=16,
+        learning_rate=1e-3,
+        anneal_steps=steps,
+        reward_scale=0.1,
+        entropy_cost=0.0,
+    )
+    return Preset(agent, steps=steps)
+
+
+def _balance_off_policy() -> Preset:
+    agent = SAC(
+        unroll_length=1,
+        num_updates=8,
+        actor_hidden=(64, 64),
+        critic_hidden=(64, 64),
+        random_steps=1000,
+        learning_rate=1e-3,
+        temperature_learning_rate=1e-3,
+        reward_scale=0.1,
+    )
+    return Preset(agent, steps=40_000)
+
+
 # Functions, as an agent holds arrays, and importing this must not start a device.
-_TABLE: dict[tuple[str, str], Callable[[], Preset]] = {}
+_TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
+    ("ppo", "inverted_pendulum"): _balance,
+    ("ppo", "hopper"): lambda: _run(2_000_000),
+    ("ppo", "half_cheetah"): lambda: _run(3_000_000),
+    ("sac", "inverted_pendulum"): _balance_off_policy,
+}
 
 
 def presets() -> Mapping[tuple[str, str], Callable[[], Preset]]:
