@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 from eqsim import AbstractOnlineAgent
 
+from ._ppo import PPO
+
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
@@ -32,8 +34,21 @@ class Preset:
             )
 
 
+def _ppo_half_cheetah() -> Preset:
+    agent = PPO(learning_rate=1e-3, discount=0.97, reward_scale=0.3)
+    return Preset(agent, steps=2_000_000)
+
+
+def _ppo_inverted_pendulum() -> Preset:
+    agent = PPO(learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
+    return Preset(agent, steps=200_000)
+
+
 # Functions, as an agent holds arrays, and importing this must not start a device.
-_TABLE: dict[tuple[str, str], Callable[[], Preset]] = {}
+_TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
+    ("ppo", "half_cheetah"): _ppo_half_cheetah,
+    ("ppo", "inverted_pendulum"): _ppo_inverted_pendulum,
+}
 
 
 def presets() -> Mapping[tuple[str, str], Callable[[], Preset]]:
