@@ -1,10 +1,11 @@
-"""What eqsim is for, on Gymnasium's ant, beside MuJoCo C.
+"""What eqsim is for: Gymnasium's ant beside MuJoCo C, and a cheetah that learns to run.
 
     python docs/examples/demo.py --out out/demo
 
 - The parameters of an ant are found from two seconds of a noisy recording.
 - Two thousand ants, each with its own masses, run in one program.
 - The linear model of a time step is compared with finite differences.
+- An agent of eqsim-zoo learns, from nothing, to gallop.
 
 Everything is written to the output folder: plots, `results.json`, `index.html`.
 """
@@ -25,7 +26,7 @@ jax.config.update("jax_enable_x64", True)
 
 import numpy as np
 import rich.table
-from ant_demo import figures, linearization, tables
+from ant_demo import figures, learning as learner, linearization, tables
 from ant_demo.animation import animate
 from ant_demo.fleet import throughput
 from ant_demo.identification import identify
@@ -46,10 +47,10 @@ def main() -> None:
     console, begin = Console(), time.perf_counter()
     where = tables.circumstances()
     line = ", ".join(f"{name} {value}" for name, value in where.items())
-    page = Page("eqsim: one ant identified, thousands simulated", line)
+    page = Page("eqsim: an ant identified, thousands simulated, a cheetah taught to run", line)
     results: dict = {"circumstances": where, "quick": options.quick}
     sys = eqsim_system()
-    parts = (identification, fleet, linear_model)
+    parts = (identification, fleet, linear_model, learning)
     for number, part in enumerate(parts, 1):
         start = time.perf_counter()
         with console.status(f"[{number}/{len(parts)}] {part.__doc__}") as status:
@@ -170,6 +171,51 @@ def linear_model(sys, options, page, console, say) -> dict:
     figures.linear_model(path, ours, theirs, linearization.labels(sys))
     page.image(path, "heat maps of A and B")
     return {"time": float(recording.time[moment]), "matrices": entries}
+
+
+def learning(sys, options, page, console, say) -> dict:
+    """Learning to run."""
+    say("Learning to run (compiles first)")
+    begin = time.perf_counter()
+    found = learner.learn(options.out / "run", options.quick, say)
+    seconds = time.perf_counter() - begin
+    (train, printed), evaluate = found.commands
+    table = tables.learning_table(found.evaluations)
+    page.section("Learning to run")
+    page.text(
+        f"Proximal policy optimization ({learner.AGENT}) with the settings that eqsim-zoo "
+        f"has for {learner.ENV}, in single precision: collecting and learning are one "
+        "compiled program. Time is counted from the beginning of the command, and most "
+        "of it up to the first evaluation is compilation. Standing still has a return of 0."
+    )
+    page.command(train, printed)
+    page.image(found.folder / "curves.png", "return against steps and time")
+    _show(console, page, table)
+    page.text(
+        "Each row: 32 episodes in which nothing is drawn but where they begin. The best "
+        "of these policies, in other episodes:"
+    )
+    page.command(*evaluate)
+    if found.animation is None:
+        console.print(f"No pictures of what was learned: {found.problem}")
+    else:
+        strip, loop = options.out / "running.png", options.out / "running.gif"
+        learner.excerpt(found.animation, loop, strip)
+        page.text("What it does, one picture for each control step of 0.05 s:")
+        page.image(strip, "eight pictures of the cheetah at a gallop")
+        page.image(loop, "the cheetah, running")
+    last = found.evaluations[-1]
+    console.print(
+        f"Return {last['mean_return']:,.0f} ± {last['confidence']:.0f} after "
+        f"{last['steps']:,.0f} steps, in {last['seconds']:.0f} s"
+    )
+    return {
+        "agent": learner.AGENT,
+        "env": learner.ENV,
+        "commands": [command for command, _ in found.commands],
+        "evaluations": found.evaluations,
+        "train_and_evaluate_seconds": seconds,
+    }
 
 
 def _show(console: Console, page: Page, table: tables.Table) -> None:

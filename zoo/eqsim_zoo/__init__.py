@@ -9,10 +9,16 @@ from ._checkpoint import (
     save_checkpoint as save_checkpoint,
 )
 from ._curves import write_curves as write_curves
+from ._distributions import (
+    Categorical as Categorical,
+    Normal as Normal,
+    TanhNormal as TanhNormal,
+)
 from ._environments import training_env as training_env
 from ._es import ES as ES
 from ._evaluate import evaluate as evaluate, Evaluation as Evaluation
 from ._folder import load_run as load_run, Run as Run
+from ._learner import Learner as Learner
 from ._loggers import (
     AbstractLogger as AbstractLogger,
     TensorBoard as TensorBoard,
@@ -34,6 +40,12 @@ from ._presets import find_preset as find_preset, Preset as Preset, presets as p
 from ._progress import RunWarning as RunWarning
 from ._recipe import Recipe as Recipe
 from ._replay import Replay as Replay, Transition as Transition
+from ._returns import (
+    discounted_returns as discounted_returns,
+    gae as gae,
+    td_lambda as td_lambda,
+    vtrace as vtrace,
+)
 from ._sac import SAC as SAC
 from ._shac import SHAC as SHAC
 from ._td3 import TD3 as TD3

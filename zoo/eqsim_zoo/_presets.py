@@ -73,6 +73,7 @@ _TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
     ("ppo", "inverted_pendulum"): _balance,
     ("ppo", "hopper"): lambda: _run(2_000_000),
     ("ppo", "half_cheetah"): lambda: _run(3_000_000),
+    ("ppo", "ant"): lambda: _run(3_000_000),
     ("sac", "inverted_pendulum"): _balance_off_policy,
 }
 

@@ -21,6 +21,8 @@ td { text-align: right; border-bottom: 1px solid #e4e4e4;
   font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .8rem; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+pre { background: #f5f6f8; padding: .8rem 1rem; overflow-x: auto; font-size: .8rem;
+  line-height: 1.4; }
 img { max-width: 100%; height: auto; margin: .5rem 0; }
 """
 
@@ -39,6 +41,11 @@ class Page:
     def text(self, text: str, *, note: bool = False) -> None:
         start = '<p class="note">' if note else "<p>"
         self.parts.append(f"{start}{html.escape(text)}</p>")
+
+    def command(self, command: str, printed: str) -> None:
+        """What was typed, and what it printed."""
+        text = html.escape(f"$ {command}\n{printed}")
+        self.parts.append(f"<pre>{text}</pre>")
 
     def table(self, table: Table) -> None:
         row = lambda tag, cells: "".join(

@@ -96,9 +96,25 @@ def linear_table(entries: list[dict]) -> Table:
     return Table("A and B beside mjd_transitionFD", columns, rows)
 
 
+def learning_table(entries: list[dict]) -> Table:
+    rows = [
+        (
+            f"{entry['steps']:,.0f}",
+            f"{entry['seconds']:.0f} s",
+            f"{entry['mean_return']:,.0f}",
+            f"{entry['confidence']:.0f}",
+            f"{entry['standard_deviation']:.0f}",
+            f"{entry['length']:.0f}",
+        )
+        for entry in entries
+    ]
+    columns = ("steps", "time", "mean return", "± (95 %)", "std. dev.", "length")
+    return Table("Evaluations while learning", columns, rows)
+
+
 def circumstances() -> dict[str, str]:
     """When, where, and with which versions."""
-    packages = ("eqsim", "jax", "equinox", "optimistix", "mujoco", "gymnasium")
+    packages = ("eqsim", "eqsim-zoo", "jax", "equinox", "optimistix", "mujoco", "gymnasium")
     versions = {name: importlib.metadata.version(name) for name in packages}
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),

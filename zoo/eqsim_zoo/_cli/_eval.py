@@ -21,8 +21,8 @@ from ._errors import sentences
 from ._tables import console, evaluation_table
 
 
-FRAMES = 300
-"""Of an animation, at most."""
+FRAMES, SPACING = 300, 0.05
+"""Of an animation: how many at most, and about how far apart, s."""
 
 
 def evaluate_run(
@@ -41,7 +41,8 @@ def evaluate_run(
         best: take the checkpoint that was evaluated best, which is the default.
         last: take the last checkpoint.
         seed: of the episodes.
-        picture: also write an animation of one episode, `episode.gif` in the folder.
+        picture: also write an animation of one episode, its first 15 seconds at most,
+            `episode.gif` in the folder.
     """
     if best and last:
         raise CommandError("`--best` and `--last`: choose one of them.")
@@ -77,13 +78,18 @@ def _best(folder: str, best: bool, last: bool) -> bool:
 
 def _animate(run: Run, member: int, key: Any, path: Any) -> None:
     """Draws an episode of one member."""
-    env = evaluation_env(run.env, run.plan.episode_length)
+    length = run.plan.episode_length
+    env = evaluation_env(run.env, length)
+    every = max(1, round(SPACING / float(env.dt)))
     policy = Greedy(run.members.agent(member), run.members.pick(run.state, member))
     trajectory = eqsim.rollout(
-        env, policy, key, run.plan.episode_length, stop=lambda timestep: timestep.done
+        env,
+        policy,
+        key,
+        min(length, FRAMES * every),
+        stop=lambda timestep: timestep.done,
     )
     taken = int(np.asarray(trajectory.valid).sum())
-    every = -(-taken // FRAMES)
     states = jtu.tree_map(lambda x: x[:taken:every], trajectory.state)
     sys = eqx.filter_vmap(lambda state: robot(env, state))(states)
     q = eqx.filter_vmap(lambda state: env.physics(state).q)(states)
