@@ -26,7 +26,7 @@ PLUGINS := gymnasium adapters mjx dmc example
 .PHONY: help demo test test-all test-plugins wheels check bench docs-tables format clean
 
 help:
-	@echo "make demo         install, then run the demonstration; results in out/demo"
+	@echo "make demo         install, then run the demonstration, which also trains; results in out/demo"
 	@echo "make test         install, then lint, types, layers and the quick tests"
 	@echo "make test-all     the same with the slow tests"
 	@echo "make test-plugins install the plugins, then run their quick tests"

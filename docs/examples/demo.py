@@ -47,7 +47,9 @@ def main() -> None:
     console, begin = Console(), time.perf_counter()
     where = tables.circumstances()
     line = ", ".join(f"{name} {value}" for name, value in where.items())
-    page = Page("eqsim: an ant identified, thousands simulated, a cheetah taught to run", line)
+    page = Page(
+        "eqsim: an ant identified, thousands simulated, a cheetah taught to run", line
+    )
     results: dict = {"circumstances": where, "quick": options.quick}
     sys = eqsim_system()
     parts = (identification, fleet, linear_model, learning)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from PIL import Image
 
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "docs" / "examples"
@@ -18,6 +19,7 @@ sys.path.insert(0, str(EXAMPLES))
 from ant_demo import (
     figures,
     identification,
+    learning,
     linearization,
     recording,
     report,
@@ -98,12 +100,39 @@ def test_report(tmp_path):
     page.table(tables.identification_table(entries))
     page.table(tables.throughput_table(rate))
     page.table(tables.linear_table(tables.linear_entries(model, model)))
+    numbers = dict.fromkeys(learning.KNOWN, 1234.5)
+    page.table(tables.learning_table([numbers, numbers]))
+    page.command("eqsim train", "<done>")
     for name in "abc":
         page.image(tmp_path / f"{name}.png", name)
     page.write(tmp_path / "index.html")
     text = (tmp_path / "index.html").read_text()
     assert "&lt;title&gt;" in text and "http" not in text
-    assert text.count("data:image/png;base64,") == 3 and text.count("<table>") == 3
+    assert text.count("data:image/png;base64,") == 3 and text.count("<table>") == 4
+    assert "$ eqsim train\n&lt;done&gt;</pre>" in text and text.count("1,234") == 4
+
+
+def test_excerpt(tmp_path):
+    """Pictures of the right moments, in order."""
+    shades = [Image.new("L", (8, 6), 2 * k) for k in range(100)]
+    whole, loop, strip = (tmp_path / name for name in ("a.gif", "b.gif", "c.png"))
+    shades[0].save(whole, save_all=True, append_images=shades[1:], duration=50)
+    learning.excerpt(whole, loop, strip, first=30, frames=20)
+    with Image.open(loop) as image:
+        assert image.n_frames == 20 and image.info["duration"] == 50
+    with Image.open(strip) as image:
+        assert image.size == (32, 12)
+        cells = [image.getpixel((8 * (k % 4) + 4, 6 * (k // 4) + 3)) for k in range(8)]
+    np.testing.assert_allclose([c[0] for c in cells], 60 + 2 * np.arange(8), atol=1)
+    learning.excerpt(whole, loop, strip, first=95, frames=20)
+    with Image.open(strip) as image:
+        assert abs(image.getpixel((4, 3))[0] - 160) <= 1
+
+
+def test_a_run_that_fails_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(learning, "ENV", "half_chetah")
+    with pytest.raises(RuntimeError, match="Did you mean 'half_cheetah'"):
+        learning.learn(tmp_path / "run", True, lambda line: None)
 
 
 @pytest.mark.slow  # Derivatives of the ant by all parameters take a minute to compile.
@@ -118,4 +147,7 @@ def test_demo(tmp_path):
     for entry in results["linear_model"]["matrices"]:
         assert entry["largest_difference"] < 1e-6 * entry["largest_entry"]
     assert results["fleet"]["eqsim"] > 0
+    (found,) = results["learning"]["evaluations"]
+    assert found["steps"] >= 4096 and np.isfinite(found["mean_return"])
+    assert (tmp_path / "run" / "last.ckpt").exists()
     assert (tmp_path / "index.html").stat().st_size > 1e5

@@ -6,22 +6,63 @@ import re
 import pytest
 from opengl import needs_opengl
 
+import eqsim_zoo
+from eqsim_zoo._settings import describe
+
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (
     "README.md",
+    "docs/agents.md",
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/gradients.md",
     "docs/pipelines.md",
     "docs/wrappers.md",
+    "zoo/README.md",
 )
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_examples(page):
+def test_examples(page, monkeypatch, tmp_path):
     """All Python blocks of a page, in one namespace."""
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     namespace = {}
     for block in blocks:
         exec(compile(block, page, "exec"), namespace)
+
+
+AGENTS = {"SAC and TD3": ("SAC", "TD3")} | {
+    k: (k,) for k in "PPO APG SHAC ES ARS".split()
+}
+OWN = {"SAC": "of SAC alone:", "TD3": "of TD3 alone:"}
+
+
+@pytest.mark.parametrize("heading", AGENTS)
+def test_arguments_of_agents(heading):
+    """The tables of docs/agents.md name all arguments, with the defaults they have."""
+    page = (ROOT / "docs" / "agents.md").read_text()
+    section = re.search(rf"### {heading}\n(.*?)\n##", page, re.DOTALL).group(1)
+    shared, *parts = re.split(r"\n(?=of \w+ alone:)", section)
+    for name in AGENTS[heading]:
+        own = [part for part in parts if part.startswith(OWN.get(name, " "))]
+        assert len(own) == (name in OWN)
+        told = {}
+        for row in re.findall(
+            r"^\| (`.*?) \| (.*?) \|", "\n".join([shared, *own]), re.M
+        ):
+            fields, values = re.findall(r"`(\w+)`", row[0]), row[1].split(", ")
+            # Several fields have a default each, one may have several numbers.
+            each = values if len(fields) > 1 else [values]
+            told |= dict(zip(fields, each, strict=True))
+        told = {k: v if isinstance(v, list) else [v] for k, v in told.items()}
+        known = describe(getattr(eqsim_zoo, name)())
+        assert told.keys() == known.keys()
+        for field, value in known.items():
+            # Layers of 64 and 64 of two networks are written once.
+            values = value if isinstance(value, list) else [value]
+            text = [
+                str(x).lower() if isinstance(x, bool) else f"{x:.15g}" for x in values
+            ]
+            assert told[field] in (text, text[:1]), field

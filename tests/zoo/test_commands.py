@@ -11,6 +11,8 @@ import tomllib
 
 import entrypoints
 import pytest
+from opengl import needs_opengl
+from PIL import Image
 from toys import Rail
 from zoo.search import Search
 from zoo.states import without_times
@@ -86,6 +88,20 @@ def test_a_run(capsys, tmp_path):
     status, out, _ = run(capsys, "runs compare runs/search-rail --out two.png")
     assert status == 0 and "search-rail 180" in out
     assert (tmp_path / "two.png").stat().st_size > 10_000
+
+
+@needs_opengl
+def test_an_animation(capsys, tmp_path):
+    """Of one episode, at the pace of the robot: one picture in about 0.05 s."""
+    dt = float(Rail().dt)
+    line = f"train search rail {SHORT} --out run"
+    assert run(capsys, line)[0] == 0
+    status, out, _ = run(capsys, "eval run --episodes 2 --picture")
+    assert status == 0 and "wrote run/episode.gif" in out
+    every = max(1, round(0.05 / dt))
+    with Image.open(tmp_path / "run" / "episode.gif") as image:
+        assert image.n_frames == -(-10 // every)
+        assert image.info["duration"] == pytest.approx(1000 * every * dt, abs=10)
 
 
 def test_a_sweep(capsys, tmp_path):

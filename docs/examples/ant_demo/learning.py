@@ -7,15 +7,18 @@ device, which the rest of the demonstration has set otherwise.
 import pathlib
 import shlex
 import subprocess
-import sysconfig
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from eqsim_zoo import read_metrics
 from PIL import Image
 
+from eqsim_zoo import read_metrics
 
-AGENT, ENV, EPISODES = "ppo", "half_cheetah", 64
+
+AGENT, ENV, STEPS, EPISODES = "ppo", "half_cheetah", "1e6", 64
+PROGRAM = "import sys; from eqsim._cli import main; sys.exit(main())"
+"""What is in the file `eqsim`, whichever folder that was installed to."""
 TINY = (
     "--steps 4096 --num-envs 64 --episode-length 40 --pool-size 8 --turns 2 "
     "--evaluations 1 --episodes 2"
@@ -59,7 +62,7 @@ def learn(folder: pathlib.Path, quick: bool, say: Callable[[str], None]) -> Lear
 
     **Raises:** `RuntimeError` if training fails, with what it printed.
     """
-    run = ["--out", str(folder), "--overwrite", *(TINY if quick else ())]
+    run = ["--out", str(folder), "--overwrite", *(TINY if quick else ("--steps", STEPS))]
     train = ["eqsim", "train", AGENT, ENV, *run]
     episodes = str(2 if quick else EPISODES)
     evaluate = ["eqsim", "eval", str(folder), "--episodes", episodes]
@@ -114,9 +117,8 @@ def excerpt(
 
 def _execute(command: list[str], say: Callable[[str], None]) -> tuple[bool, str]:
     """Whether it succeeded, and what it printed."""
-    program = pathlib.Path(sysconfig.get_path("scripts")) / command[0]
     process = subprocess.Popen(
-        [program, *command[1:]],
+        [sys.executable, "-c", PROGRAM, *command[1:]],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

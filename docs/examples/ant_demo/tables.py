@@ -114,7 +114,15 @@ def learning_table(entries: list[dict]) -> Table:
 
 def circumstances() -> dict[str, str]:
     """When, where, and with which versions."""
-    packages = ("eqsim", "eqsim-zoo", "jax", "equinox", "optimistix", "mujoco", "gymnasium")
+    packages = (
+        "eqsim",
+        "eqsim-zoo",
+        "jax",
+        "equinox",
+        "optimistix",
+        "mujoco",
+        "gymnasium",
+    )
     versions = {name: importlib.metadata.version(name) for name in packages}
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
