@@ -21,7 +21,8 @@ def animate(path: pathlib.Path, left: np.ndarray, right: np.ndarray, fps: int) -
 
     **Returns:** an empty string, or why there is none.
     """
-    reason = "no OpenGL"
+    # The program runs in another folder.
+    path, reasons = path.resolve(), []
     with tempfile.TemporaryDirectory() as folder:
         motion = pathlib.Path(folder) / "motion.npz"
         np.savez(motion, left=left, right=right)
@@ -37,7 +38,8 @@ def animate(path: pathlib.Path, left: np.ndarray, right: np.ndarray, fps: int) -
                 return ""
             lines = done.stderr.strip().splitlines()
             reason = lines[-1] if lines else f"exit code {done.returncode}"
-    return f"No GIF, as MuJoCo finds no OpenGL to draw with ({reason})."
+            reasons.append(f"{library}: {reason}")
+    return f"No GIF, as MuJoCo could not draw it ({'; '.join(reasons)})."
 
 
 def main(motion: str, path: str, fps: str) -> None:

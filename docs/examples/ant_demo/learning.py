@@ -62,7 +62,12 @@ def learn(folder: pathlib.Path, quick: bool, say: Callable[[str], None]) -> Lear
 
     **Raises:** `RuntimeError` if training fails, with what it printed.
     """
-    run = ["--out", str(folder), "--overwrite", *(TINY if quick else ("--steps", STEPS))]
+    run = [
+        "--out",
+        str(folder),
+        "--overwrite",
+        *(TINY if quick else ("--steps", STEPS)),
+    ]
     train = ["eqsim", "train", AGENT, ENV, *run]
     episodes = str(2 if quick else EPISODES)
     evaluate = ["eqsim", "eval", str(folder), "--episodes", episodes]

@@ -1,6 +1,7 @@
 """`eqsim eval`"""
 
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import equinox as eqx
@@ -52,9 +53,11 @@ def evaluate_run(
             "is not negative, are expected."
         )
     screen = console()
-    with sentences():
+    with sentences(), ThreadPoolExecutor(1) as worker:
         run = load_run(folder, best=_best(folder, best, last))
         key, plan = jax.random.key(seed), run.plan
+        # Compiled beside the evaluation.
+        first = worker.submit(_episode, run, 0, key) if picture else None
         found = evaluate_members(
             run.members, run.state, run.env, key, episodes, plan.episode_length
         )
@@ -65,10 +68,10 @@ def evaluate_run(
         f"{plan.episode_length} steps"
     )
     screen.print(evaluation_table(run.members, found))
-    if picture:
+    if first is not None:
         means = np.where(np.isfinite(found.mean()), found.mean(), -np.inf)
-        path = run.folder / "episode.gif"
-        _animate(run, int(np.argmax(means)), key, path)
+        path, member = run.folder / "episode.gif", int(np.argmax(means))
+        _animate(run, _episode(run, member, key) if member else first.result(), path)
         screen.print(f"wrote {path}")
 
 
@@ -76,21 +79,29 @@ def _best(folder: str, best: bool, last: bool) -> bool:
     return best or (not last and (pathlib.Path(folder) / BEST).exists())
 
 
-def _animate(run: Run, member: int, key: Any, path: Any) -> None:
-    """Draws an episode of one member."""
-    length = run.plan.episode_length
-    env = evaluation_env(run.env, length)
-    every = max(1, round(SPACING / float(env.dt)))
+def _episode(run: Run, member: int, key: Any) -> eqsim.Trajectory:
+    """The beginning of an episode of one member."""
+    env, length = evaluation_env(run.env, run.plan.episode_length), _length(run)
     policy = Greedy(run.members.agent(member), run.members.pick(run.state, member))
-    trajectory = eqsim.rollout(
-        env,
-        policy,
-        key,
-        min(length, FRAMES * every),
-        stop=lambda timestep: timestep.done,
-    )
+    return eqsim.rollout(env, policy, key, length, stop=lambda timestep: timestep.done)
+
+
+def _animate(run: Run, trajectory: eqsim.Trajectory, path: pathlib.Path) -> None:
+    """Draws an episode."""
+    env = evaluation_env(run.env, run.plan.episode_length)
+    every = _every(run)
     taken = int(np.asarray(trajectory.valid).sum())
     states = jtu.tree_map(lambda x: x[:taken:every], trajectory.state)
     sys = eqx.filter_vmap(lambda state: robot(env, state))(states)
     q = eqx.filter_vmap(lambda state: env.physics(state).q)(states)
     write_gif(path, images(sys, q, camera_for(env.sys)), every * float(env.dt))
+
+
+def _every(run: Run) -> int:
+    """Control steps from one picture to the next."""
+    return max(1, round(SPACING / float(run.env.dt)))
+
+
+def _length(run: Run) -> int:
+    """Control steps that are drawn, at most."""
+    return min(run.plan.episode_length, FRAMES * _every(run))
