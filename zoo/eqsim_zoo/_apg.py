@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
 from ._actions import scale
-from ._fields import check_positive, in_type, real, size
+from ._fields import check_positive, in_type, number, size
 from ._learner import Learner
 from ._networks import MLP
 from ._policies import DeterministicPolicy, jittered
@@ -57,10 +57,10 @@ class APG(AbstractOnlineAgent):
     hidden: tuple[int, ...] = size((64, 64))
     layer_norm: bool = size(True)
     normalize_observations: bool = size(True)
-    learning_rate: Float[Array, ""] = real(1e-3)
-    discount: Float[Array, ""] = real(0.99)
-    max_grad_norm: Float[Array, ""] = real(1.0)
-    noise: Float[Array, ""] = real(0.0)
+    learning_rate: Float[Array, ""] = eqx.field(converter=number, default=1e-3)
+    discount: Float[Array, ""] = eqx.field(converter=number, default=0.99)
+    max_grad_norm: Float[Array, ""] = eqx.field(converter=number, default=1.0)
+    noise: Float[Array, ""] = eqx.field(converter=number, default=0.0)
 
     def __check_init__(self):
         check_positive(self, "num_envs", "horizon")

@@ -12,7 +12,7 @@ from eqsim.wrappers import Statistics
 
 from ._actions import check_bounded, scale
 from ._collect import check_env, count_steps
-from ._fields import check_positive, in_type, real, size
+from ._fields import check_positive, in_type, number, size
 from ._networks import Linear, MLP
 from ._parallel import check_shares
 from ._policies import DeterministicPolicy
@@ -60,8 +60,8 @@ class ARS(AbstractOnlineAgent):
     num_directions: int = size(64)
     num_best: int = size(16)
     episode_length: int = size(1000)
-    step_size: Float[Array, ""] = real(0.02)
-    noise: Float[Array, ""] = real(0.03)
+    step_size: Float[Array, ""] = eqx.field(converter=number, default=0.02)
+    noise: Float[Array, ""] = eqx.field(converter=number, default=0.03)
 
     def __check_init__(self):
         check_positive(self, "num_directions", "num_best", "episode_length")

@@ -13,7 +13,7 @@ from eqsim.wrappers import Statistics
 
 from ._actions import check_bounded, scale
 from ._collect import check_env, count_steps
-from ._fields import check_positive, in_type, real, size
+from ._fields import check_positive, in_type, number, size
 from ._learner import Learner
 from ._networks import MLP
 from ._parallel import check_shares
@@ -64,9 +64,9 @@ class ES(AbstractOnlineAgent):
     episode_length: int = size(1000)
     hidden: tuple[int, ...] = size((32, 32))
     normalize_observations: bool = size(True)
-    noise: Float[Array, ""] = real(0.05)
-    learning_rate: Float[Array, ""] = real(0.01)
-    weight_decay: Float[Array, ""] = real(0.005)
+    noise: Float[Array, ""] = eqx.field(converter=number, default=0.05)
+    learning_rate: Float[Array, ""] = eqx.field(converter=number, default=0.01)
+    weight_decay: Float[Array, ""] = eqx.field(converter=number, default=0.005)
 
     def __check_init__(self):
         check_positive(self, "num_pairs", "episode_length")

@@ -18,11 +18,6 @@ def number(x: Any) -> Any:
     return jnp.asarray(x, jnp.result_type(float)) if isinstance(x, known) else x
 
 
-def real(default: float) -> Any:
-    """A field for a real number."""
-    return eqx.field(converter=number, default=default)
-
-
 def size(default: Any) -> Any:
     """A field for a size, a shape (a list becomes a tuple) or a flag, which is static."""
     return eqx.field(static=True, converter=_hashable, default=default)

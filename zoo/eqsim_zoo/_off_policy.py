@@ -17,7 +17,7 @@ from eqsim.wrappers import ScaleAction, Statistics
 
 from ._actions import check_bounded
 from ._collect import begin, collect, count_steps, rows_of, Running
-from ._fields import check_positive, in_type, real, size
+from ._fields import check_positive, in_type, number, size
 from ._learner import Learner
 from ._networks import Critic, MLP
 from ._parallel import by_rows, check_shares, whole
@@ -65,11 +65,11 @@ class AbstractOffPolicy(AbstractOnlineAgent):
     critic_hidden: tuple[int, ...] = size((256, 256))
     layer_norm: bool = size(False)
     normalize_observations: bool = size(False)
-    random_steps: Float[Array, ""] = real(2000.0)
-    learning_rate: Float[Array, ""] = real(3e-4)
-    discount: Float[Array, ""] = real(0.99)
-    target_rate: Float[Array, ""] = real(0.005)
-    reward_scale: Float[Array, ""] = real(1.0)
+    random_steps: Float[Array, ""] = eqx.field(converter=number, default=2000.0)
+    learning_rate: Float[Array, ""] = eqx.field(converter=number, default=3e-4)
+    discount: Float[Array, ""] = eqx.field(converter=number, default=0.99)
+    target_rate: Float[Array, ""] = eqx.field(converter=number, default=0.005)
+    reward_scale: Float[Array, ""] = eqx.field(converter=number, default=1.0)
 
     def __check_init__(self):
         _check_sizes(self)

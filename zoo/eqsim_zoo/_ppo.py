@@ -15,7 +15,7 @@ from eqsim.wrappers import ScaleAction, Statistics
 from ._actions import check_bounded, scale, Squash, squash
 from ._collect import begin, collect, count_steps, rows_of, Running
 from ._distributions import log_slope, Normal
-from ._fields import annealed, check_positive, in_type, real, size
+from ._fields import annealed, check_positive, in_type, number, size
 from ._learner import Learner
 from ._networks import MLP
 from ._parallel import by_rows, check_shares, whole
@@ -102,16 +102,16 @@ class PPO(AbstractOnlineAgent):
     value_hidden: tuple[int, ...] = size((64, 64))
     levels: int = size(0)
     normalize_observations: bool = size(True)
-    learning_rate: Float[Array, ""] = real(3e-4)
-    anneal_steps: Float[Array, ""] = real(0.0)
-    discount: Float[Array, ""] = real(0.99)
-    gae_decay: Float[Array, ""] = real(0.95)
-    clip: Float[Array, ""] = real(0.2)
-    value_cost: Float[Array, ""] = real(0.5)
-    entropy_cost: Float[Array, ""] = real(1e-3)
-    reward_scale: Float[Array, ""] = real(1.0)
-    max_grad_norm: Float[Array, ""] = real(0.5)
-    initial_log_std: Float[Array, ""] = real(-0.5)
+    learning_rate: Float[Array, ""] = eqx.field(converter=number, default=3e-4)
+    anneal_steps: Float[Array, ""] = eqx.field(converter=number, default=0.0)
+    discount: Float[Array, ""] = eqx.field(converter=number, default=0.99)
+    gae_decay: Float[Array, ""] = eqx.field(converter=number, default=0.95)
+    clip: Float[Array, ""] = eqx.field(converter=number, default=0.2)
+    value_cost: Float[Array, ""] = eqx.field(converter=number, default=0.5)
+    entropy_cost: Float[Array, ""] = eqx.field(converter=number, default=1e-3)
+    reward_scale: Float[Array, ""] = eqx.field(converter=number, default=1.0)
+    max_grad_norm: Float[Array, ""] = eqx.field(converter=number, default=0.5)
+    initial_log_std: Float[Array, ""] = eqx.field(converter=number, default=-0.5)
 
     def __check_init__(self):
         check_positive(

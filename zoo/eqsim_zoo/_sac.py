@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim.wrappers import Statistics
 
 from ._actions import scale
-from ._fields import in_type, real
+from ._fields import in_type, number
 from ._learner import Learner
 from ._networks import Critic, target_update
 from ._off_policy import AbstractOffPolicy, Memory, regress
@@ -65,9 +65,11 @@ class SAC(AbstractOffPolicy):
         5, 7, 18 and algorithm 1.
     """
 
-    temperature_learning_rate: Float[Array, ""] = real(3e-4)
-    target_entropy: Float[Array, ""] = real(-1.0)
-    initial_temperature: Float[Array, ""] = real(1.0)
+    temperature_learning_rate: Float[Array, ""] = eqx.field(
+        converter=number, default=3e-4
+    )
+    target_entropy: Float[Array, ""] = eqx.field(converter=number, default=-1.0)
+    initial_temperature: Float[Array, ""] = eqx.field(converter=number, default=1.0)
 
     def begin(
         self, key: PRNGKeyArray, memory: Memory, bounds: Float[Array, "nu 2"]

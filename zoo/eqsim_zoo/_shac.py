@@ -14,7 +14,7 @@ from eqsim import AbstractEnv, AbstractOnlineAgent
 
 from ._actions import scale
 from ._collect import rows_of
-from ._fields import annealed, check_positive, in_type, real, size
+from ._fields import annealed, check_positive, in_type, number, size
 from ._learner import Learner
 from ._networks import MLP, target_update
 from ._parallel import by_rows, whole
@@ -92,14 +92,14 @@ class SHAC(AbstractOnlineAgent):
     actor_hidden: tuple[int, ...] = size((128, 64, 32))
     critic_hidden: tuple[int, ...] = size((64, 64))
     normalize_observations: bool = size(True)
-    actor_learning_rate: Float[Array, ""] = real(2e-3)
-    critic_learning_rate: Float[Array, ""] = real(2e-3)
-    anneal_steps: Float[Array, ""] = real(0.0)
-    discount: Float[Array, ""] = real(0.99)
-    td_decay: Float[Array, ""] = real(0.95)
-    target_decay: Float[Array, ""] = real(0.2)
-    max_grad_norm: Float[Array, ""] = real(1.0)
-    reward_scale: Float[Array, ""] = real(1.0)
+    actor_learning_rate: Float[Array, ""] = eqx.field(converter=number, default=2e-3)
+    critic_learning_rate: Float[Array, ""] = eqx.field(converter=number, default=2e-3)
+    anneal_steps: Float[Array, ""] = eqx.field(converter=number, default=0.0)
+    discount: Float[Array, ""] = eqx.field(converter=number, default=0.99)
+    td_decay: Float[Array, ""] = eqx.field(converter=number, default=0.95)
+    target_decay: Float[Array, ""] = eqx.field(converter=number, default=0.2)
+    max_grad_norm: Float[Array, ""] = eqx.field(converter=number, default=1.0)
+    reward_scale: Float[Array, ""] = eqx.field(converter=number, default=1.0)
 
     def __check_init__(self):
         check_positive(self, "num_envs", "horizon", "num_epochs", "num_minibatches")

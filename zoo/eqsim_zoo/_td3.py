@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from eqsim.wrappers import Statistics
 
 from ._actions import scale
-from ._fields import check_positive, in_type, real, size
+from ._fields import check_positive, in_type, number, size
 from ._learner import Learner
 from ._networks import Critic, target_update
 from ._off_policy import AbstractOffPolicy, Memory, regress
@@ -65,9 +65,9 @@ class TD3(AbstractOffPolicy):
     """
 
     policy_delay: int = size(2)
-    exploration_noise: Float[Array, ""] = real(0.1)
-    target_noise: Float[Array, ""] = real(0.2)
-    noise_clip: Float[Array, ""] = real(0.5)
+    exploration_noise: Float[Array, ""] = eqx.field(converter=number, default=0.1)
+    target_noise: Float[Array, ""] = eqx.field(converter=number, default=0.2)
+    noise_clip: Float[Array, ""] = eqx.field(converter=number, default=0.5)
 
     def __check_init__(self):
         check_positive(self, "policy_delay")
