@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from eqsim import AbstractOnlineAgent
 
@@ -34,20 +35,20 @@ class Preset:
             )
 
 
-def _ppo_half_cheetah() -> Preset:
-    agent = PPO(learning_rate=1e-3, discount=0.97, reward_scale=0.3)
-    return Preset(agent, steps=2_000_000)
-
-
-def _ppo_inverted_pendulum() -> Preset:
-    agent = PPO(learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
-    return Preset(agent, steps=200_000)
+def _with(
+    make: Callable[..., AbstractOnlineAgent], steps: int, **settings: Any
+) -> Preset:
+    return Preset(make(**settings), steps)
 
 
 # Functions, as an agent holds arrays, and importing this must not start a device.
 _TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
-    ("ppo", "half_cheetah"): _ppo_half_cheetah,
-    ("ppo", "inverted_pendulum"): _ppo_inverted_pendulum,
+    ("ppo", "half_cheetah"): lambda: _with(
+        PPO, 2_000_000, learning_rate=1e-3, discount=0.97, reward_scale=0.3
+    ),
+    ("ppo", "inverted_pendulum"): lambda: _with(
+        PPO, 200_000, learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0
+    ),
 }
 
 
