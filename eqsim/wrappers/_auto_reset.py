@@ -48,7 +48,8 @@ class AutoReset(AbstractStateful):
         `ResetMode.NEXT_STEP`: `obs` is that of the old one; the next step ignores its
         action, resets, and reports that with `first=True` and a reward of zero.
 
-    Options of `reset` are for the first episode only.
+    Options of `reset` are for the first episode only, which is then a reset of its own
+    also where there is a pool.
 
     **Raises:** `ValueError` if `env` holds what outlives episodes, which would be reset.
     """
@@ -70,7 +71,10 @@ class AutoReset(AbstractStateful):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[AutoResetState, Timestep]:
         key_reset, key = jr.split(key)
-        inner, timestep = self.env.reset(key_reset, options)
+        if options is None:
+            inner, timestep = self._fresh(key_reset)
+        else:
+            inner, timestep = self.env.reset(key_reset, options)
         return AutoResetState(inner, key, jnp.zeros((), bool)), _final(timestep)
 
     def step(

@@ -116,7 +116,7 @@ def test_termination_in_a_scan():
 
 
 def test_pool():
-    """Starts come out of the pool, all of them in the long run."""
+    """Starts come out of the pool, also the first; all of them in the long run."""
     inner = Episode(Rail(), 2)
     pool = reset_pool(inner, jr.key(3), 5)
     env = AutoReset(inner, pool)
@@ -124,6 +124,8 @@ def test_pool():
     done = np.asarray(out.timestep.truncated)
     known = np.asarray(pool[1].obs)
     ends = np.asarray(out.timestep.obs)[done]
+    first = np.asarray(out.obs)[:, 0]
+    assert all(np.any(np.all(known == obs, axis=-1)) for obs in first)
     found = {int(np.argmin(np.abs(known - obs).max(-1))) for obs in ends}
     gaps = [np.abs(known - obs).max(-1).min() for obs in ends]
     assert max(gaps) == 0.0 and found == set(range(5))

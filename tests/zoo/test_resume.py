@@ -9,6 +9,7 @@ import time
 
 import pytest
 from toys import Rail
+from zoo.agents import AGENTS
 from zoo.search import Search
 from zoo.states import bits, without_times
 
@@ -32,7 +33,7 @@ ARGS = {
     "evaluations": 4,
     "episodes": 4,
 }
-SLOW = ARGS | {"steps": 40_000, "turns": 200, "evaluations": 20}
+SLOW = ARGS | {"steps": 20_000, "turns": 200, "evaluations": 20}
 AGENT = {"agent": Search(), "env": Rail()}
 
 
@@ -57,7 +58,7 @@ def whole(tmp_path_factory):
     return train(Search(), Rail(), out=folder, **ARGS)
 
 
-def same(result, whole):
+def same(result, whole, agent=Search()):
     """Whether two runs ended alike: states, counters, files."""
     assert bits(result.state) == bits(whole.state)
     times = {"seconds": 0.0}
@@ -74,7 +75,8 @@ def same(result, whole):
         )
     ]
     assert tables[0] == tables[1]
-    best = [load_run(x.folder, best=True, **AGENT) for x in (result, whole)]
+    made = {"agent": agent, "env": Rail()}
+    best = [load_run(x.folder, best=True, **made) for x in (result, whole)]
     assert bits(best[0].state) == bits(best[1].state)
 
 
@@ -117,17 +119,19 @@ import sys
 import jax
 jax.config.update("jax_enable_x64", True)
 from toys import Rail
+from zoo.agents import AGENTS
 from zoo.search import Search
 from eqsim_zoo import train
-train(Search(), Rail(), out=sys.argv[1], save_every=0.0, **{args})
+agent = AGENTS.get(sys.argv[2], Search())
+train(agent, Rail(), out=sys.argv[1], save_every=0.0, **{args})
 """
 
 
-def started(out):
+def started(out, name):
     """The same run in a process of its own, once it has written some turns."""
     path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE.format(args=SLOW), str(out)],
+        [sys.executable, "-c", CODE.format(args=SLOW), str(out), name],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
     )
     rows, begin = out / "metrics.jsonl", time.monotonic()
@@ -137,14 +141,17 @@ def started(out):
     return process
 
 
-def test_kill_and_resume(tmp_path):
-    process = started(tmp_path / "killed")
+@pytest.mark.parametrize("name", ("search", "ppo", "sac"))
+def test_kill_and_resume(name, tmp_path):
+    agent = AGENTS.get(name, Search())
+    process = started(tmp_path / "killed", name)
     process.kill()
     assert process.wait() == -signal.SIGKILL
     turn = read_about(tmp_path / "killed" / "last.ckpt")["counters"]["turn"]
     assert 0 < turn < 150
-    whole = train(Search(), Rail(), out=tmp_path / "whole", **SLOW)
-    same(resume(tmp_path / "killed", **AGENT), whole)
+    whole = train(agent, Rail(), out=tmp_path / "whole", **SLOW)
+    resumed = resume(tmp_path / "killed", agent=agent, env=Rail())
+    same(resumed, whole, agent)
 
 
 def test_longer(whole, tmp_path):

@@ -22,7 +22,7 @@ from eqsim.wrappers import (
     ResetMode,
 )
 
-from ._parallel import by_rows, per_share
+from ._parallel import by_rows, per_share, whole
 from ._replay import Transition
 
 
@@ -61,7 +61,8 @@ def begin(
     state, timestep = per_share(_reset, keys, env)
     # Different arrays, as each can be donated once.
     none = lambda size: jnp.zeros(size, timestep.reward.dtype)
-    return Running(state, timestep, none(number), none(number), none(2))
+    sums = by_rows(none(number)), by_rows(none(number))
+    return Running(state, timestep, *sums, whole(none(2)))
 
 
 @eqx.filter_jit
@@ -115,7 +116,7 @@ def collect(
     sums, (returns, lengths) = _episodes(running, transitions)
     count = sums[0]
     last = jnp.where(count > 0, sums[1:] / jnp.maximum(count, 1.0), running.last)
-    new = Running(state, timestep, returns, lengths, last)
+    new = Running(state, timestep, by_rows(returns), by_rows(lengths), whole(last))
     total = jnp.full((), transitions.reward.size, last.dtype)
     report = {"return": last[0], "length": last[1], "episodes": count, "steps": total}
     return new, transitions, report

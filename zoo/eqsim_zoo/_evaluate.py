@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
@@ -14,6 +15,7 @@ from eqsim import AbstractAgent, AbstractEnv, Episode, Timestep
 
 from ._environments import evaluation_env
 from ._members import Members
+from ._parallel import whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +93,7 @@ def evaluate_members(
 ) -> Evaluation:
     """`evaluate` of all members in the same episodes, with an axis of members."""
     keys, episode = jr.split(key, episodes), evaluation_env(env, episode_length)
-    if members.many:
+    if members.many or jax.process_count() > 1:
         return evaluation_of(
             members, run_members(members, state, episode, keys, episode_length)
         )
@@ -108,9 +110,8 @@ def run_members(
     length: int,
 ) -> Any:
     """What `evaluation_of` takes, of all members in one program."""
-    return members.each(
-        lambda agent, state: _run(agent, state, env, keys, length), state
-    )
+    run = lambda agent, state: _run(agent, state, env, keys, length)
+    return whole(members.each(run, state))
 
 
 def evaluation_of(members: Members, kept: Any) -> Evaluation:

@@ -15,6 +15,7 @@ from ._judge import advance, complaint
 from ._metrics import Row
 from ._output import Output
 from ._plan import Counters
+from ._processes import agreed, gathered
 from ._progress import AbstractProgress, News
 from ._turn import float_paths, on_host, Report, run_turn
 
@@ -65,8 +66,10 @@ class Loop:
             rate = float(report.steps.sum()) / max(took, 1e-9)
             self.output.write(self._rows(report, rate, found))
             self._complain(before)
+            due = int(self.output.due(self.save_every))
+            interrupt.number, due = agreed(interrupt.number, due)
             ended = self.counters.steps >= plan.steps or interrupt.number
-            if found is not None or ended or self.output.due(self.save_every):
+            if found is not None or ended or due:
                 self._save(before, best)
             pace = pace or (now, self.counters.steps)
             self.progress.turn(self._news(report, rate, found, pace))
@@ -108,7 +111,7 @@ class Loop:
         return True
 
     def _save(self, before: Counters, best: bool) -> None:
-        if not self.output.save(self.state, self.counters, best) and best:
+        if not self.output.save(gathered(self.state), self.counters, best) and best:
             # There is no file of it.
             old = before.best, before.best_turn
             self.counters = self.counters._replace(best=old[0], best_turn=old[1])

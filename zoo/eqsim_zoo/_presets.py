@@ -8,6 +8,7 @@ from typing import Any
 from eqsim import AbstractOnlineAgent
 
 from ._ppo import PPO
+from ._sac import SAC
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +42,47 @@ def _with(
     return Preset(make(**settings), steps)
 
 
+def _balance() -> Preset:
+    return _with(PPO, 200_000, learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
+
+
+def _run(steps: int) -> Preset:
+    """For robots that run."""
+    return _with(
+        PPO,
+        steps,
+        unroll_length=32,
+        num_epochs=6,
+        num_minibatches=16,
+        learning_rate=1e-3,
+        anneal_steps=steps,
+        reward_scale=0.1,
+        entropy_cost=0.0,
+    )
+
+
+def _balance_off_policy() -> Preset:
+    return _with(
+        SAC,
+        40_000,
+        unroll_length=1,
+        num_updates=8,
+        actor_hidden=(64, 64),
+        critic_hidden=(64, 64),
+        random_steps=1000,
+        learning_rate=1e-3,
+        temperature_learning_rate=1e-3,
+        reward_scale=0.1,
+    )
+
+
 # Functions, as an agent holds arrays, and importing this must not start a device.
 _TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
-    ("ppo", "half_cheetah"): lambda: _with(
-        PPO, 2_000_000, learning_rate=1e-3, discount=0.97, reward_scale=0.3
-    ),
-    ("ppo", "inverted_pendulum"): lambda: _with(
-        PPO, 200_000, learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0
-    ),
+    ("ppo", "inverted_pendulum"): _balance,
+    ("ppo", "hopper"): lambda: _run(2_000_000),
+    ("ppo", "half_cheetah"): lambda: _run(3_000_000),
+    ("ppo", "ant"): lambda: _run(3_000_000),
+    ("sac", "inverted_pendulum"): _balance_off_policy,
 }
 
 

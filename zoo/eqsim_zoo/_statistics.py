@@ -6,6 +6,8 @@ from jaxtyping import Array, Bool, Float
 
 from eqsim.wrappers import Statistics
 
+from ._parallel import whole
+
 
 LIMIT = 10.0
 """Of a normalized observation."""
@@ -35,7 +37,7 @@ def updated(
     mean = weight @ obs / jnp.maximum(count, 1.0)
     new = Statistics(count, mean, weight @ (obs - mean[None]) ** 2)
     pair = lambda x, y: jnp.stack([x, y])
-    return jtu.tree_map(pair, statistics, new).merged()
+    return whole(jtu.tree_map(pair, statistics, new).merged())
 
 
 def normalize(

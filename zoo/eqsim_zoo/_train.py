@@ -32,6 +32,7 @@ from ._loop import Loop
 from ._members import Members, members_of
 from ._output import Output
 from ._plan import Counters, counters_from, Plan
+from ._processes import is_first
 from ._progress import Bar, Silent
 from ._recipe import Recipe
 from ._turn import nonfinite_of_members
@@ -96,7 +97,9 @@ def train(
     - `loggers`: told all metrics, and closed at the end.
     - `progress`: whether to show a bar, or lines where there is no terminal.
 
-    SIGINT (Ctrl-C) ends it after the running turn, with a checkpoint.
+    SIGINT (Ctrl-C) ends it after the running turn, with a checkpoint. Where several
+    processes train together (`jax.distributed`, and `jax.set_mesh(device_mesh())`), all of
+    them call this alike; the first one writes and speaks.
 
     **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
     holds a run; `FloatingPointError` if numbers are not finite, of all members.
@@ -109,10 +112,11 @@ def train(
     run = Run(folder or pathlib.Path(), members, env, plan, recipe)
     whole = run_env(run)
     members.skeleton(whole)  # Before files are made, as an agent may refuse.
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        if folder is not None:
+    mine = folder if is_first() else None
+    if mine is not None:
+        mine.mkdir(parents=True, exist_ok=True)
+    with locked(mine):
+        if mine is not None:
             begin_folder(run, overwrite)
         return _go(begin, run, whole, folder, loggers, save_every, progress)
 
@@ -144,7 +148,7 @@ def resume(
     """
     begin = time.monotonic()
     run = open_run(folder, agent, env)
-    with locked(run.folder):
+    with locked(run.folder if is_first() else None):
         run = _longer(_latest(run), more_steps)
         return _go(begin, run, run_env(run), run.folder, loggers, save_every, progress)
 
@@ -166,7 +170,8 @@ def _latest(run: Run) -> Run:
 def _longer(run: Run, more_steps: int | float) -> Run:
     if more_steps:
         run = dataclasses.replace(run, plan=run.plan.longer(more_steps))
-        write_config(run)
+        if is_first():
+            write_config(run)
         return run
     done = counters_from(run.about.get("counters", {}))
     if done.steps >= run.plan.steps:
@@ -187,7 +192,7 @@ def _go(
     save_every: int | float,
     progress: bool,
 ) -> Result:
-    shown = Bar() if progress else Silent()
+    shown = Bar() if progress and is_first() else Silent()
     try:
         with listening(shown) as interrupt:
             state, counters = run.state, counters_from(run.about.get("counters", {}))
@@ -195,7 +200,8 @@ def _go(
                 state = run.members.init(env)
                 broken = nonfinite_of_members(run.members, state)
                 counters = counters._replace(exempt=exempt(broken, state))
-            output = Output(run, folder, counters.turn, loggers, shown)
+            mine = folder if is_first() else None
+            output = Output(run, mine, counters.turn, loggers, shown)
             evaluator = Evaluator(run.members, state, run.env, run.plan)
             told = evaluator, output, shown
             loop = Loop(run, env, state, counters, *told, save_every, begin)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from eqsim import AbstractEnv
 
 from ._members import Members
+from ._parallel import whole
 
 
 class Report(NamedTuple):
@@ -46,7 +47,9 @@ def run_turn(
     - `state`: of all members; its memory is given away.
     """
     members, env, n = fixed
-    return members.each(lambda agent, state: _iterations(agent, state, env, n), state)
+    run = lambda agent, state: _iterations(agent, state, env, n)
+    state, report = members.each(run, state)
+    return state, whole(report)
 
 
 @eqx.filter_jit
@@ -99,7 +102,7 @@ def nonfinite(state: Any) -> Bool[Array, " leaves"]:
 @eqx.filter_jit
 def nonfinite_of_members(members: Members, state: Any) -> Bool[Array, "..."]:
     """`nonfinite` of all members."""
-    return members.each(lambda _, state: nonfinite(state), state)
+    return whole(members.each(lambda _, state: nonfinite(state), state))
 
 
 def float_paths(state: Any) -> list[str]:

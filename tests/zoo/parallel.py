@@ -1,0 +1,65 @@
+"""Trains on several devices, or by several processes, for test_parallel.py.
+
+    python parallel.py DEVICES PROCESSES NUMBER PORT AGENT OUT
+
+Writes metrics and shardings; with OUT it trains, and writes a run.
+"""
+
+import json
+import pathlib
+import sys
+
+import jax
+
+
+devices, processes, number, port = map(int, sys.argv[1:5])
+jax.config.update("jax_num_cpu_devices", devices)
+jax.config.update("jax_enable_x64", True)
+if processes > 1:
+    jax.distributed.initialize(f"127.0.0.1:{port}", processes, number)
+
+import equinox as eqx
+import jax.random as jr
+import jax.tree_util as jtu
+from agents import AGENTS, init, iterate
+
+import eqsim
+import eqsim_zoo as zoo
+from eqsim.testing.probes import observed_action_reward
+
+
+def placed(state):
+    """Where arrays lie, with what is everywhere written alike."""
+    leaves = [x for x in jtu.tree_leaves(state) if eqx.is_array(x)]
+    return [str(x.sharding.spec) for x in leaves]
+
+
+def turns(agent):
+    env = observed_action_reward()
+    state = init(agent, jr.key(0), env)
+    first, reports = placed(state), []
+    for _ in range(10):
+        state, report = iterate(agent, state, env)
+        reports.append({name: float(x) for name, x in report.items()})
+    return {"reports": reports, "first": first, "last": placed(state)}
+
+
+agent, out = AGENTS[sys.argv[5]], pathlib.Path(sys.argv[6])
+with jax.set_mesh(zoo.device_mesh()):
+    if out.suffix == ".json":
+        found = turns(agent)
+        found["devices"] = len(jax.devices())
+        if jax.process_index() == 0:
+            out.write_text(json.dumps(found))
+    else:
+        result = zoo.train(
+            agent,
+            eqsim.make("fast") if sys.argv[5] == "ppo" else observed_action_reward(),
+            steps=4096,
+            episode_length=8,
+            turns=4,
+            evaluations=2,
+            episodes=4,
+            out=out,
+        )
+        print(result.counters.steps)

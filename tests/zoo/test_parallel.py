@@ -1,0 +1,92 @@
+"""One program on several devices, and by several processes, learns what it learns on one."""
+
+import functools as ft
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import eqsim_zoo as zoo
+
+
+SCRIPT = pathlib.Path(__file__).with_name("parallel.py")
+AGENTS = "ppo", "sac", "shac", "es"
+slow = pytest.mark.slow
+
+
+def run(agent, out, devices=1, processes=1):
+    """Runs the script in all its processes, side by side."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start = lambda number: subprocess.Popen(
+        [sys.executable, SCRIPT]
+        + [str(x) for x in (devices, processes, number, port, agent, out)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    started = [start(number) for number in range(processes)]
+    for process in started:
+        text, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, text
+
+
+def reports(agent, path, **options):
+    run(agent, path, **options)
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What an agent reports on one device."""
+    folder = tmp_path_factory.mktemp("alone")
+    return ft.cache(lambda name: reports(name, folder / f"{name}.json"))
+
+
+def same(found, expected):
+    for ours, theirs in zip(found["reports"], expected["reports"], strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            np.testing.assert_allclose(ours[name], theirs[name], 1e-9, 1e-9, name)
+
+
+@pytest.mark.parametrize(
+    "agent", [*AGENTS[:2], *(pytest.param(name, marks=slow) for name in AGENTS[2:])]
+)
+def test_eight_devices(agent, alone, tmp_path):
+    found = reports(agent, tmp_path / "out.json", devices=8)
+    assert found["devices"] == 8
+    same(found, alone(agent))
+    # Nothing moves between devices from turn to turn, nor is compiled again for it.
+    assert found["first"] == found["last"]
+    if agent != "es":
+        assert any("batch" in spec for spec in found["last"])
+
+
+@pytest.mark.parametrize("agent", ("ppo", pytest.param("sac", marks=slow)))
+def test_two_processes(agent, alone, tmp_path):
+    found = reports(agent, tmp_path / "out.json", devices=2, processes=2)
+    assert found["devices"] == 4
+    same(found, alone(agent))
+
+
+@slow
+def test_two_processes_write_one_run(tmp_path):
+    """Equal to that of one process."""
+    for folder, processes in (("one", 1), ("two", 2)):
+        run("ppo", tmp_path / folder, processes=processes)
+    rows = [zoo.read_metrics(tmp_path / folder) for folder in ("one", "two")]
+    assert len(rows[0]) == len(rows[1]) > 1
+    for a, b in zip(*rows):
+        for name in ("steps", "return", "loss", "eval/return"):
+            if a.get(name) is not None:
+                np.testing.assert_allclose(a[name], b[name], 1e-6, 1e-6, name)
+    for folder in ("one", "two"):
+        assert (tmp_path / folder / "last.ckpt").exists()
