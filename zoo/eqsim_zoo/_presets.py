@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from eqsim import AbstractOnlineAgent
 
@@ -36,21 +35,14 @@ class Preset:
             )
 
 
-def _with(
-    make: Callable[..., AbstractOnlineAgent], steps: int, **settings: Any
-) -> Preset:
-    return Preset(make(**settings), steps)
-
-
 def _balance() -> Preset:
-    return _with(PPO, 200_000, learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
+    agent = PPO(learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
+    return Preset(agent, steps=200_000)
 
 
 def _run(steps: int) -> Preset:
     """For robots that run."""
-    return _with(
-        PPO,
-        steps,
+    agent = PPO(
         unroll_length=32,
         num_epochs=6,
         num_minibatches=16,
@@ -59,12 +51,11 @@ def _run(steps: int) -> Preset:
         reward_scale=0.1,
         entropy_cost=0.0,
     )
+    return Preset(agent, steps=steps)
 
 
 def _balance_off_policy() -> Preset:
-    return _with(
-        SAC,
-        40_000,
+    agent = SAC(
         unroll_length=1,
         num_updates=8,
         actor_hidden=(64, 64),
@@ -74,6 +65,7 @@ def _balance_off_policy() -> Preset:
         temperature_learning_rate=1e-3,
         reward_scale=0.1,
     )
+    return Preset(agent, steps=40_000)
 
 
 # Functions, as an agent holds arrays, and importing this must not start a device.
