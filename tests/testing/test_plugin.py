@@ -47,6 +47,8 @@ def run(folder, *options):
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        # Installed beside eqsim, and checked by tests of its own.
+        "EQSIM_PLUGINS_DENY": "eqsim-zoo",
         "JAX_ENABLE_X64": "1",
     }
     command = [sys.executable, "-m", "pytest", "-p", "eqsim_pytest", "-rA", "-q"]
