@@ -48,8 +48,9 @@ def main() -> None:
             rows.append(_run(agent, env, seed, options))
             publish(options, "learning", {"where": where, "rows": rows}, "")
         _draw(agent, env, options)
-    if options.brax:
-        rows += [_brax(options, seed) for seed in range(options.seeds)]
+    for seed in range(options.seeds if options.brax else 0):
+        rows.append(_brax(options, seed))
+        publish(options, "learning", {"where": where, "rows": rows}, "")
     text = report(where, rows, options)
     publish(options, "learning", {"where": where, "rows": rows}, text)
     print(text)
