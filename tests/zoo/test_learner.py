@@ -50,8 +50,8 @@ def test_steps_are_those_of_optax(getkey):
         learner, metrics = step(learner, jnp.array(1e-2))
         error = loss_fn(net)[1]["error"]
         net, opt_state, value = by_hand(net, opt_state, optimizer)
-        assert tree_allclose(learner.model, net, rtol=1e-9, atol=1e-8)
-        assert tree_allclose(learner.opt_state, opt_state, rtol=1e-9, atol=1e-8)
+        assert tree_allclose(learner.model, net, rtol=1e-9, atol=1e-9)
+        assert tree_allclose(learner.opt_state, opt_state, rtol=1e-9, atol=1e-12)
         assert metrics["loss"] == pytest.approx(float(value), rel=1e-12)
         assert metrics["error"] == pytest.approx(float(error), rel=1e-12)
 
@@ -148,4 +148,4 @@ def test_vmapped_over_learning_rates(getkey):
     together = eqx.filter_vmap(two)(rates)
     for k, rate in enumerate(rates):
         row = jtu.tree_map(lambda x: x[k], together)
-        assert tree_allclose(row, two(rate), rtol=1e-9, atol=1e-8)
+        assert tree_allclose(row, two(rate), rtol=1e-9, atol=1e-12)
