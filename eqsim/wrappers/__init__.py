@@ -2,6 +2,7 @@
 observations and robots."""
 
 from ._actions import (
+    AbstractConversion as AbstractConversion,
     ActionRepeat as ActionRepeat,
     ClipAction as ClipAction,
     DelayAction as DelayAction,

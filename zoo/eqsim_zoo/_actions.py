@@ -1,22 +1,18 @@
 """Between what a policy gives and what a robot takes."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from eqsim import AbstractEnv, ResetOptions, Timestep
-from eqsim.envs import check_action
-from eqsim.wrappers import AbstractStateless, Lifetime
+from eqsim import AbstractEnv
+from eqsim.wrappers import AbstractConversion
 
 
-class Squash(AbstractStateless):
+class Squash(AbstractConversion):
     r"""Takes any numbers: $\tanh(u)$, scaled to the range of the actuator where that is
     finite; clipped where it is not.
 
@@ -26,28 +22,12 @@ class Squash(AbstractStateless):
     env: AbstractEnv
 
     @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.NONE
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        return self.env.dt
-
-    @property
     def action_range(self) -> Float[Array, "nu 2"]:
         bound = jnp.asarray([-jnp.inf, jnp.inf], self.env.action_range.dtype)
         return jnp.broadcast_to(bound[None], (self.sys.nu, 2))
 
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
-        return self.env.reset(key, options)
-
-    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
-        check_action(self, action)
-        return self.env.step(state, squash(self.env.action_range, action))
+    def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
+        return squash(self.env.action_range, action)
 
 
 def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array, " nu"]:
