@@ -4,7 +4,6 @@ import dataclasses
 import time
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ._evaluate import Evaluation
@@ -76,8 +75,7 @@ class Loop:
 
     def _turn(self, paths: list[str]) -> Report:
         n = self.run.plan.iterations(self.counters)
-        fixed = self.run.members, self.env, jnp.asarray(n, jnp.int32)
-        self.state, report = run_turn(fixed, self.state)
+        self.state, report = run_turn(self.run.members, self.env, n, self.state)
         wait(report)
         report = on_host(report)
         self.counters = advance(self.counters, report, n, paths)

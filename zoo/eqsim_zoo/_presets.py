@@ -8,6 +8,7 @@ from eqsim import AbstractOnlineAgent
 
 from ._ppo import PPO
 from ._sac import SAC
+from ._shac import SHAC
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,12 @@ def _balance_off_policy() -> Preset:
     return Preset(agent, steps=40_000)
 
 
+def _hop_through_physics() -> Preset:
+    steps = 300_000
+    agent = SHAC(num_envs=16, anneal_steps=steps, reward_scale=0.1)
+    return Preset(agent, steps=steps)
+
+
 # Functions, as an agent holds arrays, and importing this must not start a device.
 _TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
     ("ppo", "inverted_pendulum"): _balance,
@@ -75,6 +82,7 @@ _TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
     ("ppo", "half_cheetah"): lambda: _run(3_000_000),
     ("ppo", "ant"): lambda: _run(3_000_000),
     ("sac", "inverted_pendulum"): _balance_off_policy,
+    ("shac", "hopper"): _hop_through_physics,
 }
 
 

@@ -34,22 +34,33 @@ class Report(NamedTuple):
     broken: Bool[Array, "..."]
 
 
-@eqx.filter_jit(donate="all-except-first")
 def run_turn(
-    fixed: tuple[Members, AbstractEnv, Int[Array, ""]], state: Any
+    members: Members, env: AbstractEnv, n: int, state: Any
 ) -> tuple[Any, Report]:
     """Iterates all members.
 
     **Arguments:**
 
-    - `fixed`: the members, what they act in, and the number of iterations, which may
-        change without a recompile.
+    - `members`, `env`: agents, and what they act in.
+    - `n`: number of iterations, which may change without a recompile.
     - `state`: of all members; its memory is given away.
     """
+    number = jnp.asarray(n, jnp.int32)
+    state, (total, finite, last, steps) = _run((members, env, number), state)
+    # A program of its own, as it is there from before the first turn; within the other
+    # it would take as long to compile as a tenth of a small environment.
+    broken = nonfinite_of_members(members, state)
+    return state, Report(total, finite, last, steps, broken)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _run(
+    fixed: tuple[Members, AbstractEnv, Int[Array, ""]], state: Any
+) -> tuple[Any, Any]:
     members, env, n = fixed
     run = lambda agent, state: _iterations(agent, state, env, n)
-    state, report = members.each(run, state)
-    return state, whole(report)
+    state, counted = members.each(run, state)
+    return state, whole(counted)
 
 
 @eqx.filter_jit
@@ -90,7 +101,7 @@ def _iterations(agent: Any, state: Any, env: AbstractEnv, n: Int[Array, ""]):
 
     dynamic, (total, number, last, steps) = lax.fori_loop(0, n, body, (dynamic, begin))
     state = eqx.combine(dynamic, static)
-    return state, Report(total, number, last, steps, nonfinite(state))
+    return state, (total, number, last, steps)
 
 
 def nonfinite(state: Any) -> Bool[Array, " leaves"]:
