@@ -7,19 +7,17 @@ Every run is a process of its own, `eqsim train`, with nothing compiled in advan
 
 import json
 import math
-import os
 import pathlib
 import subprocess
-import sys
-import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from _command import parser, publish, say, setting
+from _runs import draw, physics, train
 from _tables import caption, table
 
-import eqsim
-from eqsim_zoo import find_preset, presets, read_metrics, write_curves
+from eqsim_zoo import find_preset, presets
 
 
 EXPLANATION = """\
@@ -27,8 +25,9 @@ EXPLANATION = """\
 process, one device, an empty compilation cache. Rewards, observations, endings and time
 steps are those of Gymnasium's version 5. `return`: of the deterministic policy in the last
 evaluation of each seed, mean over episodes. `seconds`: from the call of `train` to its
-end, with compiling. `reached`: seconds until an evaluation first exceeded the goal, in
-each seed; evaluations are a tenth of a run apart."""
+end, with compiling, without imports. `reached`: seconds until an evaluation first exceeded
+the goal, in each seed; evaluations are a tenth of a run apart. `ppo, 8 seeds`: with as many
+steps for each seed, in one program; their mean return."""
 
 GOALS = {
     "inverted_pendulum": 999.0,
@@ -37,17 +36,32 @@ GOALS = {
     "ant": 4000.0,
 }
 
+RATES = np.geomspace(1e-4, 3e-3, 16)
+TOGETHER = {
+    "ppo, 8 seeds": ("--num-seeds", "8"),
+    "ppo, 16 learning rates": (
+        "--sweep",
+        f"learning_rate={','.join(f'{rate:.2e}' for rate in RATES)}",
+    ),
+}
+
 
 def main() -> None:
     """Trains all, and writes table and curves."""
     options = _options()
     where = setting(options)
-    rows: list[dict[str, Any]] = []
+    rows = _kept(options)
     for agent, env in options.runs or [*presets()]:
         for seed in range(options.seeds):
             rows.append(_run(agent, env, seed, options))
             publish(options, "learning", {"where": where, "rows": rows}, "")
-        _draw(agent, env, options)
+        _draw(env, [agent], options)
+    for env, agents in _by_env(rows).items():
+        if len(agents) > 1:
+            _draw(env, agents, options)
+    for agent, more in TOGETHER.items() if options.together else ():
+        rows.append(_together(agent, more, options))
+        publish(options, "learning", {"where": where, "rows": rows}, "")
     for seed in range(options.seeds if options.brax else 0):
         rows.append(_brax(options, seed))
         publish(options, "learning", {"where": where, "rows": rows}, "")
@@ -56,11 +70,27 @@ def main() -> None:
     print(text)
 
 
+def _kept(options) -> list[dict[str, Any]]:
+    """What an earlier call has measured, and this one does not."""
+    path = options.out / "learning.json"
+    if not options.keep or not path.exists():
+        return []
+    again = {*(options.runs or presets())}
+    if options.brax:
+        again.add(("Brax's ppo", "inverted_pendulum"))
+    if options.together:
+        again |= {(agent, "inverted_pendulum") for agent in TOGETHER}
+    rows = json.loads(path.read_text())["rows"]
+    return [row for row in rows if (row["agent"], row["env"]) not in again]
+
+
 def _options():
     made = parser(__doc__ or "", repeats=1)
     add = made.add_argument
     add("--seeds", type=int, default=3)
     add("--runs", type=_pair, nargs="*", help="AGENT:ENV; by default all presets")
+    add("--together", action="store_true", help="and many members in one program")
+    add("--keep", action="store_true", help="other rows of an earlier call")
     add("--brax", help="a Python with Brax whose PPO starts, to run beside")
     add("--pictures", type=pathlib.Path, help="folder of the curves; by default --out")
     return made.parse_args()
@@ -79,19 +109,7 @@ def _folder(agent: str, env: str, seed: int, options) -> pathlib.Path:
 
 
 def _run(agent: str, env: str, seed: int, options) -> dict[str, Any]:
-    """One run, in a process of its own; what its files say."""
-    folder = _folder(agent, env, seed, options)
-    code = "import sys; from eqsim._cli import main; sys.exit(main())"
-    command = ["train", agent, env, "--seed", str(seed), "--out", str(folder)]
-    clean = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
-    say(f"{agent} {env} seed {seed}")
-    subprocess.run(
-        [sys.executable, "-c", code, *command, "--overwrite"],
-        env=clean,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    found = [row for row in read_metrics(folder) if "eval/return" in row]
+    found = train(agent, env, seed, _folder(agent, env, seed, options))
     goal = GOALS.get(env, math.nan)
     reached = [row["seconds"] for row in found if row["eval/return"] > goal]
     return {
@@ -105,18 +123,46 @@ def _run(agent: str, env: str, seed: int, options) -> dict[str, Any]:
     }
 
 
-def _draw(agent: str, env: str, options) -> None:
-    folders = [_folder(agent, env, seed, options) for seed in range(options.seeds)]
-    out = options.pictures or options.out
-    out.mkdir(parents=True, exist_ok=True)
-    write_curves(folders, out / f"learning_{agent}_{env}.png")
+def _together(agent: str, more: Sequence[str], options) -> dict[str, Any]:
+    """Many members in one program."""
+    env, folder = "inverted_pendulum", options.out / "learning" / agent
+    found = train("ppo", env, 0, folder, more)
+    last = [row for row in found if row["turn"] == found[-1]["turn"]]
+    return {
+        "agent": agent,
+        "env": env,
+        "seed": 0,
+        "return": float(np.mean([row["eval/return"] for row in last])),
+        "steps": last[0]["steps"],
+        "seconds": last[0]["seconds"],
+        "reached": None,
+    }
+
+
+def _draw(env: str, agents: list[str], options) -> None:
+    seeds = range(options.seeds)
+    folders = [_folder(agent, env, seed, options) for agent in agents for seed in seeds]
+    draw(folders, options.pictures or options.out, _picture(env, agents))
+
+
+def _picture(env: str, agents: list[str]) -> str:
+    return f"learning_{env}_{'_'.join(agents)}"
+
+
+def _by_env(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        own = found.setdefault(row["env"], [])
+        if row["agent"] not in own and find_preset(row["agent"], row["env"]):
+            own.append(row["agent"])
+    return found
 
 
 BRAX = """
 import json, sys, time
-begin = time.time()
 from brax import envs
 from brax.training.agents.ppo import train as ppo
+begin = time.time()
 rows = []
 def progress(steps, metrics):
     rows.append((steps, time.time() - begin, float(metrics["eval/episode_reward"])))
@@ -134,7 +180,6 @@ print(json.dumps(rows))
 
 def _brax(options, seed: int) -> dict[str, Any]:
     say(f"Brax's ppo inverted_pendulum seed {seed}")
-    begin = time.time()
     done = subprocess.run(
         [options.brax, "-c", BRAX, str(seed)],
         check=True,
@@ -149,7 +194,7 @@ def _brax(options, seed: int) -> dict[str, Any]:
         "seed": seed,
         "return": rows[-1][2],
         "steps": rows[-1][0],
-        "seconds": time.time() - begin,
+        "seconds": rows[-1][1],
         "reached": reached[0] if reached else None,
     }
 
@@ -178,8 +223,11 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
                 "physics": _physics(agent, env),
             }
         )
-        if not agent.startswith("Brax"):
-            pictures.append(f"![{agent} on {env}](images/learning_{agent}_{env}.png)\n")
+    for env, agents in _by_env(rows).items():
+        shown = [[agent] for agent in agents] + ([agents] if len(agents) > 1 else [])
+        for own in shown:
+            text = f"{' beside '.join(own)} on {env}"
+            pictures.append(f"![{text}](images/{_picture(env, own)}.png)\n")
     parts = ["# Learning\n", EXPLANATION, "", caption(where), "", table(lines)]
     return "\n".join([*parts, "", *pictures])
 
@@ -187,10 +235,7 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
 def _physics(agent: str, env: str) -> str:
     if agent.startswith("Brax"):
         return "Brax generalized, Euler"
-    preset = find_preset(agent, env)
-    assert preset is not None
-    made = eqsim.make(env, pipeline=preset.pipeline)
-    return f"{type(made.pipeline).__name__}, {made.sys.integrator.name}"
+    return physics(agent.partition(",")[0], env)
 
 
 if __name__ == "__main__":

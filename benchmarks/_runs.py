@@ -1,0 +1,43 @@
+"""Training in processes of their own."""
+
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from _command import say
+
+import eqsim
+from eqsim_zoo import find_preset, read_metrics, write_curves
+
+
+def train(
+    agent: str, env: str, seed: int, folder: pathlib.Path, more: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Runs `eqsim train`, with nothing compiled in advance; its evaluations."""
+    code = "import sys; from eqsim._cli import main; sys.exit(main())"
+    command = ["train", agent, env, "--seed", str(seed), "--out", str(folder), *more]
+    clean = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    say(f"{agent} {env} seed {seed}")
+    subprocess.run(
+        [sys.executable, "-c", code, *command, "--overwrite"],
+        env=clean,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return [row for row in read_metrics(folder) if "eval/return" in row]
+
+
+def draw(folders: Sequence[pathlib.Path], out: pathlib.Path, name: str) -> None:
+    """The curves of runs in one picture."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_curves(folders, out / f"{name}.png")
+
+
+def physics(agent: str, env: str) -> str:
+    """Pipeline and integrator of a preset."""
+    preset = find_preset(agent, env)
+    made = eqsim.make(env, pipeline=None if preset is None else preset.pipeline)
+    return f"{type(made.pipeline).__name__}, {made.sys.integrator.name}"
