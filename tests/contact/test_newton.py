@@ -60,7 +60,8 @@ def states(model):
 
 
 def solve(sys, q, qd):
-    """The solution, and by how much it fails to be one; states along the last axis."""
+    """The problem, its solution, and by how much it fails to be one; states along the
+    last axis."""
     last = jtu.tree_map(lambda x: x[..., None], sys)
     none = jnp.zeros((0, q.shape[1]))
     now = forward(last, derive(last, jnp.zeros(1)), q, qd, none, none, None)
@@ -71,11 +72,29 @@ def solve(sys, q, qd):
     # The force on the pieces that the rows are on at the solution.
     true = forces(problem.rows, pieces(problem.rows, x), x)
     found = forces(problem.rows, piece, x)
-    gap = _newton.residual(facts, problem, qdd, piece)
-    size = _newton.residual(
-        facts, problem, 0 * qdd, jtu.tree_map(jnp.zeros_like, piece)
+    return problem, qdd, *gaps(facts, problem, now.solution), true, found
+
+
+def gaps(facts, problem, solution):
+    """What is left of the forces, and what they are without a solution."""
+    qdd, piece = solution
+    none = jtu.tree_map(jnp.zeros_like, piece)
+    return (
+        _newton.residual(facts, problem, qdd, piece),
+        _newton.residual(facts, problem, 0 * qdd, none),
     )
-    return qdd, gap, size, true, found
+
+
+def again(sys, problem):
+    """The solution of a problem that is set up; traced anew in each call."""
+    facts = structure(sys)
+
+    @jax.jit
+    def run(problem):
+        solution = _newton.constrained(facts, problem)
+        return solution.qdd, *gaps(facts, problem, solution)
+
+    return run(problem)
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -98,7 +117,7 @@ def solved(case):
 def test_is_optimal(case, solved):
     """Forces balance, and are those of the pieces that the rows are on."""
     data, sys, _, _ = case
-    qdd, gap, size, true, found = solved
+    _, qdd, gap, size, true, found = solved
     assert qdd.shape == (sys.nv, COUNT) and np.all(np.isfinite(qdd))
     strongest = np.max(np.abs(size), axis=0)
     rows = [np.abs(x) for x in jtu.tree_leaves(true) if x.size]
@@ -113,23 +132,21 @@ def test_is_that_of_mujoco(case, solved):
     data, _, _, _ = case
     theirs = np.stack([d.qacc for d in data], axis=1)
     scale = np.maximum(1.0, np.max(np.abs(theirs), axis=0))
-    assert np.max(np.abs(solved[0] - theirs) / scale) < 1e-6
+    assert np.max(np.abs(solved[1] - theirs) / scale) < 1e-6
 
 
 def test_line_search(case, solved, monkeypatch):
     """It finds the same minimum, from the point that the first full step has found."""
-    _, sys, q, qd = case
     monkeypatch.setattr(_newton, "_FULL_STEPS", 1)
-    # A new function, so that it is traced anew.
-    qdd = np.asarray(jax.jit(lambda *args: solve(*args)[0])(sys, q, qd))
-    scale = np.maximum(1.0, np.max(np.abs(solved[0]), axis=0))
-    assert np.max(np.abs(qdd - solved[0]) / scale) < 1e-8
+    problem, expected = solved[:2]
+    qdd, _, _ = again(case[1], problem)
+    scale = np.maximum(1.0, np.max(np.abs(expected), axis=0))
+    assert np.max(np.abs(qdd - expected) / scale) < 1e-8
 
 
-def test_line_search_is_needed(case, monkeypatch):
+def test_line_search_is_needed(case, solved, monkeypatch):
     """Or the test above would say nothing: one full step is not enough here."""
-    _, sys, q, qd = case
     monkeypatch.setattr(_newton, "_FULL_STEPS", 1)
     monkeypatch.setattr(_newton, "_SEARCHED_STEPS", 0)
-    gap, size = jax.jit(lambda *args: solve(*args)[1:3])(sys, q, qd)
+    _, gap, size = again(case[1], solved[0])
     assert np.max(np.abs(gap) / np.max(np.abs(size), axis=0)) > 1e-3

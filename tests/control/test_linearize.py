@@ -17,6 +17,24 @@ from eqsim.control import linearize_step
 
 ANT = eqsim.make("ant", include_cfrc_ext_in_observation=False)
 HOPPER = eqsim.make("hopper")
+# A hopper of two links, of which one can touch the ground.
+SHORT = eqsim.make(
+    "hopper",
+    sys=eqsim.load_mjcf("""
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .3"><joint type="slide" axis="1 0 0"/>
+      <joint type="slide" axis="0 0 1"/><joint axis="0 1 0" damping=".1"/>
+      <geom type="box" size=".1 .1 .05" contype="0" conaffinity="0"/>
+      <body pos="0 0 -.1"><joint name="hip" axis="0 1 0" damping=".1"/>
+        <geom type="sphere" size=".05" pos="0 0 -.15"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="hip" gear="5"/></actuator>
+</mujoco>"""),
+)
 STEP = eqx.filter_jit(lambda env, state, action: env.step(state, action))
 
 
@@ -37,6 +55,10 @@ def ant_state(seed=0):
 
 def hopper_state(seed=0):
     return low(HOPPER, 1, 0.1, seed)
+
+
+def short_state(seed=0):
+    return low(SHORT, 1, 0.05, seed)
 
 
 def differences(env, state, action, eps=1e-6):
@@ -62,7 +84,8 @@ def differences(env, state, action, eps=1e-6):
 @pytest.mark.parametrize(
     "env, draw",
     (
-        pytest.param(HOPPER, hopper_state, id="hopper"),
+        pytest.param(SHORT, short_state, id="short"),
+        pytest.param(HOPPER, hopper_state, id="hopper", marks=pytest.mark.slow),
         pytest.param(ANT, ant_state, id="ant", marks=pytest.mark.slow),
     ),
 )
@@ -119,9 +142,23 @@ def columns(jacobian):
     return np.concatenate([x for x in jax.tree.leaves(jacobian)], axis=1)
 
 
+# A cart with a pole that meets neither limits nor the ground: nothing is solved for.
+CART = eqsim.load_mjcf("""
+<mujoco>
+  <option timestep="0.02" integrator="RK4"/>
+  <default><geom type="capsule" size=".05" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body><joint name="rail" type="slide" axis="1 0 0"/><geom fromto="-.2 0 0 .2 0 0"/>
+      <body><joint axis="0 1 0" damping=".1"/><geom fromto="0 0 0 0 0 .6"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="rail" gear="100"/></actuator>
+</mujoco>""")
+
+
 def test_all_ways_to_a_jacobian():
     """Forward and reverse mode, of arrays and of modules."""
-    env = eqsim.make("inverted_pendulum")
+    env = eqsim.make("inverted_pendulum", sys=CART)
     state = env.pipeline.init(env.sys, jnp.array([0.1, 0.2]), jnp.array([0.3, -0.4]))
     obs = lambda action: env.step(state, action)[1].obs
     both = lambda u: (jax.jacfwd(obs)(u), eqx.filter_jacrev(obs)(u))

@@ -22,9 +22,7 @@ def test_random_systems(name):
     compare(mujoco.MjModel.from_xml_string(text), name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ("swimmer", pytest.param("half_cheetah", marks=pytest.mark.slow)),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ("swimmer", "half_cheetah"))
 def test_files(name):
     compare(mujoco.MjModel.from_xml_path(str(assets.path(name))), name)

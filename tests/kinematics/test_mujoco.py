@@ -22,8 +22,7 @@ def test_random_systems(name):
     compare(mujoco.MjModel.from_xml_string(text), name)
 
 
-@pytest.mark.parametrize(
-    "name", ("half_cheetah", pytest.param("ant", marks=pytest.mark.slow))
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ("half_cheetah", "ant"))
 def test_files(name):
     compare(mujoco.MjModel.from_xml_path(str(assets.path(name))), name)

@@ -38,7 +38,7 @@ def _assert_agreement(name, model, states, qdd, target, tolerance):
     [
         ("half_cheetah", "double"),
         ("pusher_v5", "double"),
-        ("swimmer", "double"),
+        pytest.param("swimmer", "double", marks=pytest.mark.slow),
         ("hopper", "single"),
     ],
 )
@@ -64,7 +64,10 @@ def test_trajectory(euler):
     assert np.all(errors(path, target.path) < TOLERANCE["double"])
 
 
-@pytest.mark.parametrize("seed", range(8))
+# The last two have as many links and trees as the first two.
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(k, marks=pytest.mark.slow) for k in (6, 7))]
+)
 def test_random_system(seed):
     sys, model, states = random_case(seed, STATES, links=3)
     qdd = accelerations(sys, states, quick_compile())

@@ -201,7 +201,7 @@ def test_constraints_carry_weight(pipeline):
     np.testing.assert_allclose(force, 9.81 * sys.links.mass, rtol=1e-3)
 
 
-@each
+@pytest.mark.parametrize("pipeline", QUICK, ids=named)
 def test_contacts_carry_all_links(pipeline):
     """Also those that reach the ground through joints only."""
     sys = load_mjcf(LOADED)

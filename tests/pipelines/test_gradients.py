@@ -176,7 +176,9 @@ def test_ground(ground, pipeline):
     assert_counted(check(step, ENGINES[kind]), MUST_COUNT_IN[kind], part=2)
 
 
-@pytest.mark.parametrize("pipeline", OTHERS_SLOW, ids=named)
+# `test_ground` is the quick one with contacts.
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
 def test_collision(pipeline):
     """Contacts between two links that move."""
     sys = load_mjcf(COLLISION)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+import pytest
 from helpers import tree_allclose
 
 from eqsim import _batching, _partitioning, Generalized, load_mjcf
@@ -43,16 +44,19 @@ def step(sys, q, qd, ctrl):
     return out.q, out.qd
 
 
+MANY = jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))
+
+
 def by_loop(systems, args):
     """One state after the other; `systems` gives the system of each."""
     rows = [step(systems(k), *(x[k] for x in args)) for k in range(len(args[0]))]
     return jtu.tree_map(lambda *x: jnp.stack(x), *rows)
 
 
-def heavier(scale):
+def heavier(scale, sys=SYS):
     """The puck with another mass, friction and gear."""
     where = lambda s: (s.links.mass, s.geoms.friction, s.actuators.gear)
-    return eqx.tree_at(where, SYS, tuple(scale * x for x in where(SYS)))
+    return eqx.tree_at(where, sys, tuple(scale * x for x in where(sys)))
 
 
 def test_states_are_in_and_out_of_contact():
@@ -71,7 +75,7 @@ def test_jit_is_eager():
 
 def test_vmap_is_loop():
     args = draw(12)
-    out = eqx.filter_jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))(SYS, *args)
+    out = MANY(SYS, *args)
     assert tree_allclose(out, by_loop(lambda _: SYS, args), rtol=1e-12)
 
 
@@ -99,7 +103,18 @@ def test_two_batch_axes():
     assert tree_allclose(jax.jit(outer)(scales, args), expected, rtol=1e-12)
 
 
-def test_tiles(monkeypatch):
+# The puck without ground and wall, so that nothing is solved for.
+FREE = load_mjcf(
+    PUCK.replace('type="sphere"', 'type="sphere" contype="0" conaffinity="0"')
+    .replace('limited="true"', "")
+    .replace('range="-1 1"', "")
+)
+
+
+@pytest.mark.parametrize(
+    "puck", [FREE, pytest.param(SYS, marks=pytest.mark.slow)], ids=["free", "ground"]
+)
+def test_tiles(puck, monkeypatch):
     """Long batches are cut into tiles, which changes neither value nor gradient."""
     size = 2 * _partitioning.TILE
     args = draw(size)
@@ -107,7 +122,7 @@ def test_tiles(monkeypatch):
 
     def total(gravity, scales, args):
         def one(scale, *args):
-            sys = eqx.tree_at(lambda s: s.gravity, heavier(scale), gravity)
+            sys = eqx.tree_at(lambda s: s.gravity, heavier(scale, puck), gravity)
             return jnp.concatenate(step(sys, *args))
 
         out = jax.vmap(one)(scales, *args)
@@ -116,13 +131,14 @@ def test_tiles(monkeypatch):
     def run():
         # A new function, so that it is lowered anew.
         fn = jax.value_and_grad(lambda *xs: total(*xs), (0, 1, 2), has_aux=True)
-        return jax.jit(fn)(SYS.gravity, scales, args)
+        return jax.jit(fn)(puck.gravity, scales, args)
 
     tiled = run()
     monkeypatch.setattr(_partitioning, "TILE", 10**9)
     assert tree_allclose(tiled, run(), rtol=1e-11, atol=1e-11)
     some = slice(0, size, 97)
-    expected = by_loop(lambda k: heavier(scales[some][k]), [x[some] for x in args])
+    systems = lambda k: heavier(scales[some][k], puck)
+    expected = by_loop(systems, [x[some] for x in args])
     got = tiled[0][1][some]
     assert tree_allclose(got, jnp.concatenate(expected, 1), rtol=1e-11)
 
@@ -131,8 +147,7 @@ def test_single_precision():
     q, qd, ctrl = draw(12)
     single = lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x
     args = jtu.tree_map(single, (SYS, q, qd, ctrl))
-    vmapped = jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))
-    out, expected = vmapped(*args), vmapped(SYS, q, qd, ctrl)
+    out, expected = MANY(*args), MANY(SYS, q, qd, ctrl)
     assert all(x.dtype == jnp.float32 for x in out)
     for a, b in zip(out, expected):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)

@@ -66,7 +66,10 @@ def theirs(model, state, eps):
     return a, b
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("hopper", marks=pytest.mark.slow), "inverted_pendulum", "rolling"],
+)
 def test_transition_matrices(name):
     model = mujoco.MjModel.from_xml_string(MODELS[name])
     model.opt.tolerance, model.opt.iterations = 0.0, 200

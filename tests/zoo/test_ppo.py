@@ -30,8 +30,14 @@ init = eqx.filter_jit(lambda agent, key, env: agent.init(key, env))
 iterate = eqx.filter_jit(lambda agent, state, env: agent.iterate(state, env))
 
 
-@parametrize_with_checks(KINDS)
+@pytest.mark.slow  # `test_agents.py` has the same checks of a smaller one.
+@parametrize_with_checks(KINDS[:1])
 def test_conformance(check):
+    check.run()
+
+
+@parametrize_with_checks(KINDS[1:])
+def test_conformance_of_levels(check):
     check.run()
 
 

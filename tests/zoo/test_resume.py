@@ -141,7 +141,9 @@ def started(out, name):
     return process
 
 
-@pytest.mark.parametrize("name", ("search", "ppo", "sac"))
+@pytest.mark.parametrize(
+    "name", (pytest.param("search", marks=pytest.mark.slow), "ppo", "sac")
+)
 def test_kill_and_resume(name, tmp_path):
     agent = AGENTS.get(name, Search())
     process = started(tmp_path / "killed", name)
