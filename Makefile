@@ -21,14 +21,14 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-PLUGINS := gymnasium adapters mjx dmc example
+PLUGINS := gymnasium adapters mjx dmc torchrl example
 
 .PHONY: help demo test test-all test-plugins wheels check bench docs-tables format clean
 
 help:
 	@echo "make demo         install, then run the demonstration, which also trains; results in out/demo"
 	@echo "make test         install, then lint, types, layers and the quick tests"
-	@echo "make test-all     the same with the slow tests"
+	@echo "make test-all     the same with the slow tests, and wheels"
 	@echo "make test-plugins install the plugins, then run their quick tests"
 	@echo "make wheels       install eqsim and a plugin from wheels, run both, and remove the plugin"
 	@echo "make bench        install the peers, then run the benchmarks; results in out/bench"
@@ -76,6 +76,7 @@ wheels:
 
 test-all: check
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+	$(MAKE) wheels
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/step.py --out out/bench

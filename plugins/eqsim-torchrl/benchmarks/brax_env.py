@@ -1,0 +1,123 @@
+"""TorchRL's `BraxEnv` beside `EqsimEnv`: rollouts of the ant, and the gradient of ten steps.
+
+    pip install brax==0.14.2
+    python benchmarks/brax_env.py --out out/bench
+
+Both ants move in generalized coordinates, which is what `BraxEnv` chooses: control steps
+of 0.05 s here, in five steps of physics, as in Gymnasium; there too.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import pathlib
+import platform
+import time
+
+import torch
+from eqsim_torchrl import EqsimEnv
+from torchrl.envs import BraxEnv
+
+
+PACKAGES = "eqsim", "eqsim-torchrl", "torch", "torchrl", "jax", "brax"
+KINDS = "eqsim", "eqsim, one program", "BraxEnv, caches kept", "BraxEnv"
+
+
+def made(kind: str, batch: int, grad: bool):
+    """An environment of a kind."""
+    if kind.startswith("eqsim"):
+        env = EqsimEnv("ant", batch_size=[batch], requires_grad=grad)
+    else:
+        options = {"cache_clear_frequency": 0} if "kept" in kind else {}
+        env = BraxEnv(
+            "ant", batch_size=[batch], requires_grad=grad, device="cpu", **options
+        )
+    env.set_seed(0)
+    return env
+
+
+def rollout(env, kind: str, steps: int):
+    """With random actions."""
+    if kind != "eqsim, one program":
+        return env.rollout(steps, break_when_any_done=False)
+    env.reset()
+    return env.unroll(env.action_spec.rand((steps,)).movedim(0, 1))[0]
+
+
+def gradient(env, kind: str, steps: int) -> torch.Tensor:
+    """Of the mean reward, by an action that all steps share."""
+    action = torch.zeros(env.action_spec.shape, requires_grad=True)
+    if kind == "eqsim, one program":
+        env.reset()
+        actions = action.unsqueeze(1).expand(-1, steps, -1)
+        reward = env.unroll(actions)[0]["next", "reward"]
+    else:
+        policy = lambda tensordict: tensordict.set("action", action.clone())
+        found = env.rollout(steps, policy, break_when_any_done=False)
+        reward = found["next", "reward"]
+    reward.mean().backward()
+    assert action.grad is not None
+    return action.grad
+
+
+def seconds(call, repeats: int) -> tuple[float, float]:
+    """Of the first call, and the best of the others."""
+    found = []
+    for _ in range(1 + repeats):
+        begin = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begin)
+    return found[0], min(found[1:])
+
+
+def main() -> None:
+    """Measures one after the other, and writes what was found."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
+    options.add_argument("--batches", type=int, nargs="*", default=[4, 16, 128])
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS))
+    chosen = options.parse_args()
+    rows = []
+    for grad in (False, True):
+        for batch in chosen.batches:
+            for kind in chosen.kinds:
+                env, steps = made(kind, batch, grad), 10 if grad else 100
+                run = gradient if grad else rollout
+                first, warm = seconds(lambda: run(env, kind, steps), chosen.repeats)
+                what = "gradient of 10 steps" if grad else "rollout of 100 steps"
+                rows.append([what, batch, kind, first, warm])
+                print(rows[-1], flush=True)
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    where = {
+        "machine": platform.machine(),
+        "date": time.strftime("%Y-%m-%d"),
+        **versions,
+    }
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    (chosen.out / "brax_env.json").write_text(
+        json.dumps({"where": where, "rows": rows})
+    )
+    print(where)
+    print(table(rows))
+
+
+def table(rows: list) -> str:
+    """Seconds, and their ratios to those of eqsim step by step."""
+    lines = [
+        "| task | batch | environment | first, s | warm, s | ratio |",
+        "|" + "---|" * 6,
+    ]
+    base = {
+        (what, batch): warm for what, batch, kind, _, warm in rows if kind == "eqsim"
+    }
+    for what, batch, kind, first, warm in rows:
+        ratio = warm / base[what, batch]
+        lines.append(
+            f"| {what} | {batch} | {kind} | {first:.2f} | {warm:.4f} | {ratio:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Arrays from PyTorch to JAX and back, in place where that can be."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from jax import dlpack
+
+
+_TYPES = {
+    np.dtype(np.float32): torch.float32,
+    np.dtype(np.float64): torch.float64,
+    np.dtype(np.float16): torch.float16,
+    np.dtype(np.int8): torch.int8,
+    np.dtype(np.int16): torch.int16,
+    np.dtype(np.int32): torch.int32,
+    np.dtype(np.int64): torch.int64,
+    np.dtype(np.uint8): torch.uint8,
+    np.dtype(np.bool_): torch.bool,
+}
+_BACK = {theirs: ours for ours, theirs in _TYPES.items()}
+
+
+def torch_type(dtype: Any) -> torch.dtype:
+    """That of PyTorch with the same values.
+
+    **Raises:** `TypeError` without one.
+    """
+    found = _TYPES.get(np.dtype(dtype))
+    if found is None:
+        raise TypeError(f"PyTorch has no type for numbers of type {dtype}.")
+    return found
+
+
+def jax_type(dtype: torch.dtype) -> np.dtype:
+    """That of JAX with the same values; integers of 64 bits have 32 where JAX has no more.
+
+    **Raises:** `TypeError` without one.
+    """
+    found = _BACK.get(dtype)
+    if found is None:
+        raise TypeError(f"JAX gets no numbers of type {dtype} from PyTorch.")
+    if found.itemsize == 8 and not jax.config.jax_enable_x64:
+        if found.kind == "f":
+            raise TypeError(
+                "A tensor has type torch.float64, but JAX computes in single precision. "
+                "Pass `tensor.float()`, or set `jax.config.update('jax_enable_x64', True)` "
+                "before anything else."
+            )
+        return np.dtype(np.int32)
+    return found
+
+
+def to_jax(tensor: torch.Tensor) -> Any:
+    """The numbers of a tensor, on the same device, as a compiled function takes them."""
+    dtype, tensor = jax_type(tensor.dtype), tensor.detach()
+    if tensor.device.type != "cpu":
+        wanted = _TYPES[dtype]
+        return dlpack.from_dlpack(tensor.to(wanted).contiguous())
+    # Ten times faster than by dlpack; JAX copies where it has to.
+    return tensor.numpy().astype(dtype, copy=False)
+
+
+def to_torch(array: jax.Array) -> torch.Tensor:
+    """The numbers of an array, which are in its memory; it waits until they are there."""
+    return torch.from_dlpack(array)
+
+
+def jax_device(device: torch.device) -> Any:
+    """The device of JAX that a device of PyTorch is.
+
+    **Raises:** `ValueError` if JAX does not see it.
+    """
+    kind = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
+    try:
+        found = jax.devices(kind) if kind else []
+    except RuntimeError:
+        found = []
+    number = device.index or 0
+    if number >= len(found):
+        seen = ", ".join(str(x) for x in jax.devices())
+        raise ValueError(
+            f"`device` is {str(device)!r}, which JAX does not see; it sees {seen}. For GPUs "
+            "install `jax[cuda12]`, and set XLA_PYTHON_CLIENT_PREALLOCATE=false so that "
+            "PyTorch has memory too."
+        )
+    return found[number]

@@ -1,0 +1,422 @@
+"""Environments of eqsim as those of TorchRL."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import nn
+from torchrl.data import Composite
+from torchrl.envs import EnvBase
+
+from eqsim import AbstractEnv
+from eqsim.render import Camera
+
+from ._arrays import jax_device, to_torch, torch_type
+from ._build import action_table, build, Randomizer
+from ._operator import Operator
+from ._pictures import Pictures
+from ._policies import apply, plan_of
+from ._program import Program, Where
+from ._specs import action_spec, flags_spec, rows, state_spec, unbounded
+from ._state import check_state, EnvState, trajectory
+
+
+class EqsimWrapper(EnvBase):
+    r"""An environment of eqsim for TorchRL, one or a batch of any rank.
+
+    Only actions go in and observations, rewards and flags come out. The state stays with
+    this object as two tensors, `state`, or goes with the tensordict.
+
+    With `requires_grad`, what comes out is a function of the actions before, of the
+    initial state and of `parameters`, which PyTorch differentiates: forward and backward
+    are each compiled once. A step keeps its arguments for backward, and nothing else.
+    What was before a `reset` is cut off; `detach` cuts everywhere.
+
+    **Arguments:**
+
+    - `env`: the environment, of one episode.
+    - `batch_size`: of environments, any rank.
+    - `device`: of the tensors, and of the computation; JAX must see it. By default the CPU.
+    - `requires_grad`: whether derivatives are taken.
+    - `parameters`: names, and for each a function that finds an array in the environment,
+        as `lambda env: env.sys.gravity`. They are `torch.nn.Parameter`s of this module, and
+        shared by the batch.
+    - `frame_skip`: how many control steps an action is held, within the compiled step;
+        rewards are summed.
+    - `episode_length`: control steps (or actions, with `frame_skip`) after which an episode
+        is `truncated`.
+    - `randomize`: a robot for each episode and each environment: a function
+        `(key, sys) -> sys`, or with `EqsimEnv` the name of a preset.
+    - `discrete_actions`: actions are integers, each of which stands for a row of this table;
+        a number makes a table of so many values per actuator.
+    - `categorical_action_encoding`: whether such an action is an integer or a one-hot row,
+        through which derivatives pass.
+    - `state_in_tensordict`: whether the state goes with the tensordict, under `"state"`, so
+        that a step depends on the tensordict alone, as planners need; a rollout then holds
+        all states.
+    - `from_pixels`, `pixels_only`: whether pictures are observed, under `"pixels"`, and
+        nothing else. They have no derivatives.
+    - `camera`, `width`, `height`: of the pictures.
+    - `allow_done_after_reset`: as of `EnvBase`.
+
+    **Raises:** `ValueError` or `TypeError` if an option makes no sense.
+
+    !!! example
+
+        ```python
+        env = EqsimWrapper(eqsim.make("ant"), batch_size=[64], requires_grad=True)
+        ```
+    """
+
+    _has_frame_skip = True
+
+    def __init__(
+        self,
+        env: AbstractEnv,
+        *,
+        batch_size: Sequence[int] = (),
+        device: torch.device | str | int | None = None,
+        requires_grad: bool = False,
+        parameters: Mapping[str, Where] | None = None,
+        frame_skip: int = 1,
+        episode_length: int | None = None,
+        randomize: Randomizer | str | None = None,
+        discrete_actions: int | Sequence[Sequence[float]] | None = None,
+        categorical_action_encoding: bool = False,
+        state_in_tensordict: bool = False,
+        from_pixels: bool = False,
+        pixels_only: bool = True,
+        camera: Camera | None = None,
+        width: int = 64,
+        height: int = 64,
+        allow_done_after_reset: bool = False,
+        _name: str = "",
+    ):
+        device = torch.device("cpu" if device is None else device)
+        super().__init__(
+            device=device,
+            batch_size=torch.Size(batch_size),
+            allow_done_after_reset=allow_done_after_reset,
+        )
+        env = build(env, _name, randomize, frame_skip, episode_length)
+        table = action_table(env, discrete_actions)
+        if categorical_action_encoding and table is None:
+            raise ValueError(
+                "`categorical_action_encoding` is for actions that are integers: pass "
+                "`discrete_actions`, a table of actions."
+            )
+        self.eqsim_env, self.requires_grad = env, requires_grad
+        self.frame_skip = frame_skip
+        self._in_tensordict = state_in_tensordict
+        self._supports_set_state = state_in_tensordict
+        self._state: EnvState | None = None
+        self._table, self._categorical = table, categorical_action_encoding
+        self._seed: int | None = None
+        self._count = 0
+        wheres = dict(parameters or {})
+        place = jax_device(self.device)
+        self._program = Program(
+            env, rows(self.batch_size), [*wheres.values()], table, place
+        )
+        self._add_parameters(wheres)
+        self._pictures = Pictures(self._program, camera, width, height)
+        self._seen = [] if from_pixels and pixels_only else ["observation"]
+        self._seen += ["pixels"] if from_pixels else []
+        self._make_specs()
+
+    @property
+    def state(self) -> EnvState:
+        """Where the environments are. `env.reset(state=state)` goes back there.
+
+        **Raises:** `RuntimeError` before the first reset.
+        """
+        if self._state is None:
+            raise RuntimeError("There is no state yet. Call `env.reset()` first.")
+        return self._state
+
+    @property
+    def slices(self) -> dict[str, tuple[slice, tuple[int, ...]]]:
+        """Where each array of a state stands among its `numbers`, and its shape."""
+        return self._program.packing.slices()
+
+    @property
+    def traces(self) -> int:
+        """How often the step was compiled."""
+        return self._program.step.traces
+
+    def detach(self) -> None:
+        """Cuts the graph: what comes does not depend on what was."""
+        if self._state is not None:
+            self._state = EnvState(*(x.detach() for x in self._state))
+
+    def transition(
+        self, state: EnvState, action: torch.Tensor
+    ) -> tuple[EnvState, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """One step as a pure function of tensors, for `torch.func`: the environment itself
+        stays where it is.
+
+        **Returns:** the new state; reward, terminated and truncated, each with an axis of
+        one at the end.
+        """
+        state, action = self._checked(state), self._action(action)
+        flat = action.reshape(self._program.rows, *action.shape[self.batch_dims :])
+        out = self._call(self._program.step, self._rows(state)[:2], flat)
+        numbers, words, obs, *told = map(self._unrows, out)
+        return EnvState(numbers, words, obs), *told
+
+    def unroll(
+        self,
+        actions: torch.Tensor | nn.Module,
+        length: int | None = None,
+        *,
+        state: EnvState | None = None,
+    ) -> tuple[TensorDict, EnvState]:
+        """Many steps by one compiled program, from where the environments are, which stay
+        there. Episodes are neither reset nor ended: what comes after `done` is what comes if
+        one goes on. Backward keeps the state of every step, and does the rest again.
+
+        **Arguments:**
+
+        - `actions`: with an axis of steps behind those of the batch; or a policy, a network
+            that `from_torch` takes, which acts on what is observed.
+        - `length`: number of steps, with a policy.
+        - `state`: where to begin; by default `self.state`.
+
+        **Returns:** a tensordict with that axis of steps, as `rollout` returns it: `action`,
+        `observation`, and in `next` observation, reward and flags; and the last state.
+
+        **Raises:** `ValueError` if shapes are wrong, or the length is missing; `TypeError`
+        for a network that is not known.
+        """
+        state = self.state if state is None else self._checked(state)
+        if isinstance(actions, nn.Module):
+            out, actions = self._under(actions, length, state)
+        else:
+            if length is not None:
+                raise ValueError("`length` is that of `actions`: leave it out.")
+            steps = actions.shape[self.batch_dims : self.batch_dims + 1]
+            if steps == (0,):
+                raise ValueError("`actions` have no steps: at least one is expected.")
+            actions = self._action(actions, tuple(steps))
+            flat = actions.reshape(
+                self._program.rows, *actions.shape[self.batch_dims :]
+            )
+            out = self._call(self._program.unroll, self._rows(state)[:2], flat)
+            out = [*map(self._unrows, out)]
+        return trajectory(state, actions, out, self.batch_dims)
+
+    def _add_parameters(self, wheres: Mapping[str, Where]) -> None:
+        self.model_parameters = nn.ParameterDict()
+        for name, where in wheres.items():
+            value = where(self.eqsim_env)
+            if not isinstance(value, jax.Array) or not jax.numpy.issubdtype(
+                value.dtype, jax.numpy.floating
+            ):
+                raise TypeError(
+                    f"`parameters[{name!r}]` finds {value!r}: an array of floating point "
+                    "numbers in the environment is expected."
+                )
+            tensor = to_torch(value).clone().to(self.device)
+            self.model_parameters[name] = nn.Parameter(tensor, self.requires_grad)
+
+    def _make_specs(self) -> None:
+        batch, device = self.batch_size, self.device
+        timestep, env = self._program.timestep, self.eqsim_env
+        obs = Composite(shape=batch, device=device)
+        if "observation" in self._seen:
+            obs["observation"] = unbounded(timestep.obs, batch, device)
+        if "pixels" in self._seen:
+            obs["pixels"] = unbounded(self._pictures.shape, batch, device)
+        if self._in_tensordict:
+            obs["state"] = state_spec(self._program.packing, batch, device)
+            self.state_spec = Composite(
+                state=obs["state"].clone(), shape=batch, device=device
+            )
+        self.observation_spec = obs
+        reward = jax.ShapeDtypeStruct((1,), timestep.reward.dtype)
+        self.reward_spec = unbounded(reward, batch, device)
+        spec = action_spec(env, self._table, self._categorical, batch, device)
+        self.action_spec = spec
+        self._action_shape = tuple(spec.shape)[len(batch) :]
+        number = torch_type(self._program.packing.dtype)
+        self._action_type = torch.int32 if self._categorical else number
+        self.full_done_spec = flags_spec(batch, device)
+
+    def _set_seed(self, seed: int | None) -> None:
+        if seed is None:
+            # So that `torch.manual_seed` is enough.
+            seed = int(torch.randint(2**62, ()))
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"The seed is {seed}: 0 <= seed < 2^63 is expected.")
+        self._seed, self._count = seed, 0
+
+    def _next_seed(self) -> torch.Tensor:
+        if self._seed is None:
+            self._set_seed(None)
+        assert self._seed is not None
+        words = self._seed & 0x7FFFFFFF, self._seed >> 31, self._count
+        self._count += 1
+        low = [x & 0x7FFFFFFF for x in words] + [self._seed >> 62]
+        return torch.tensor(low, dtype=torch.int32, device=self.device)
+
+    def _reset(
+        self,
+        tensordict: TensorDictBase | None = None,
+        *,
+        state: EnvState | None = None,
+        set_state: bool = False,
+        **kwargs: Any,
+    ) -> TensorDictBase:
+        if kwargs:
+            raise TypeError(
+                f"`reset` got {', '.join(kwargs)}: of options it knows `state`, an `EnvState`."
+            )
+        mask = None if tensordict is None else tensordict.get("_reset", None)
+        partly = mask is not None and not mask.all()
+        if state is not None and partly:
+            raise ValueError(
+                "`state` is that of all environments, but `_reset` leaves some out."
+            )
+        if set_state:
+            state = self._given(tensordict)
+        if state is not None:
+            self._state = self._checked(state)
+        elif not partly:
+            new = self._call(self._program.begin, (), self._next_seed())
+            self._state = EnvState(*map(self._unrows, new))
+        else:
+            held = self._in_tensordict and tensordict.get("state", None) is not None
+            old = self._given(tensordict) if held else self.state
+            args = *self._rows(old), mask.reshape(self._program.rows)
+            new = self._call(self._program.reset, args, self._next_seed())
+            self._state = EnvState(*map(self._unrows, new))
+        return self._out(self.state, **self._flags_after_reset(tensordict, mask))
+
+    def _flags_after_reset(
+        self, tensordict: TensorDictBase | None, mask: torch.Tensor | None
+    ) -> dict[str, torch.Tensor]:
+        """None is set but for rows that stay as they are."""
+        shape, names = (*self.batch_size, 1), ("done", "terminated", "truncated")
+        no = torch.zeros(shape, dtype=torch.bool, device=self.device)
+        if tensordict is None or mask is None:
+            return {name: no.clone() for name in names}
+        stay = ~mask.reshape(shape)
+        return {name: tensordict.get(name, no) & stay for name in names}
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        state = self._given(tensordict) if self._in_tensordict else self.state
+        action = self._action(tensordict.get("action"))
+        if action.device.type == "cpu" and not torch.isfinite(action).all():
+            raise ValueError(f"Actions are {action}: finite numbers are expected.")
+        flat = action.reshape(self._program.rows, *action.shape[self.batch_dims :])
+        out = self._call(self._program.step, self._rows(state)[:2], flat)
+        numbers, words, obs, reward, terminated, truncated = map(self._unrows, out)
+        new = EnvState(numbers, words, obs)
+        mask = tensordict.get("_step", None)
+        if mask is not None:
+            # Rows that take no step stay where they are.
+            mask = mask.reshape(*self.batch_size)
+            pick = lambda x, y: torch.where(
+                mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y
+            )
+            new = EnvState(*map(pick, new, state))
+            reward = pick(reward, torch.zeros_like(reward))
+            no = torch.zeros_like(terminated)
+            terminated = pick(terminated, tensordict.get("terminated", no))
+            truncated = pick(truncated, tensordict.get("truncated", no))
+        self._state = new
+        done = terminated | truncated
+        return self._out(
+            new, reward=reward, done=done, terminated=terminated, truncated=truncated
+        )
+
+    def _out(self, state: EnvState, **rest: torch.Tensor) -> TensorDictBase:
+        made: dict[str, Any] = dict(rest)
+        if "observation" in self._seen:
+            # A copy, as users may write to theirs.
+            made["observation"] = state.obs.clone()
+        if "pixels" in self._seen:
+            pictures = self._pictures(self._rows(state)[:2], self._shared())
+            made["pixels"] = self._unrows(pictures.to(self.device))
+        if self._in_tensordict:
+            made["state"] = {"numbers": state.numbers, "words": state.words}
+        return TensorDict(made, self.batch_size, device=self.device)
+
+    def _given(self, tensordict: TensorDictBase | None) -> EnvState:
+        """The state in a tensordict."""
+        if tensordict is None or tensordict.get("state", None) is None:
+            raise KeyError(
+                "The tensordict has no `state`, which goes with it here. Pass what `reset` "
+                "or a step has returned."
+            )
+        held = tensordict.get("state")
+        obs = tensordict.get("observation", None)
+        if obs is None:
+            leaf = self._program.timestep.obs
+            shape = (*self.batch_size, *leaf.shape)
+            obs = torch.zeros(shape, dtype=torch_type(leaf.dtype), device=self.device)
+        return self._checked(EnvState(held.get("numbers"), held.get("words"), obs))
+
+    def _checked(self, state: EnvState) -> EnvState:
+        return check_state(state, self._program, self.batch_size, self.device)
+
+    def _action(self, action: torch.Tensor, steps: tuple[int, ...] = ()):
+        """Checked, and in the type of the environment."""
+        expected = (*self.batch_size, *steps, *self._action_shape)
+        if tuple(action.shape) != expected:
+            raise ValueError(
+                f"Actions have shape {tuple(action.shape)}, but {expected} is expected: "
+                f"batch size{', steps' if steps else ''} and the shape of an action."
+            )
+        if self._table is None and not action.is_floating_point():
+            raise TypeError(
+                f"Actions have type {action.dtype}: floating point numbers are expected."
+            )
+        if self._categorical and action.is_floating_point():
+            raise TypeError(f"Actions have type {action.dtype}: integers are expected.")
+        # A cast has a derivative, and so has a one-hot row of numbers.
+        return action.to(self.device, self._action_type)
+
+    def _shared(self) -> list[torch.Tensor]:
+        return list(self.model_parameters.values())
+
+    def _call(self, operator: Operator, args: Sequence[torch.Tensor], last) -> tuple:
+        given = [*args, last, *self._shared()]
+        if self.requires_grad:
+            return operator(*given)
+        return operator.run(given)
+
+    def _under(self, policy: nn.Module, length: int | None, state: EnvState):
+        if length is None or length < 1:
+            raise ValueError(
+                f"`length` is {length}: with a policy, the number of steps is expected."
+            )
+        if self._table is not None:
+            raise ValueError(
+                "`unroll` with a policy takes the actions that a network gives, but here "
+                "they are integers. Pass a row of actions, or leave `discrete_actions` out."
+            )
+        plan, weights = plan_of(policy)
+        act = lambda weights, obs: apply(plan, weights, obs)
+        operator = self._program.under(act, plan, length)
+        weights = [x.to(self.device, self._action_type) for x in weights]
+        given = [*self._rows(state), *weights, *self._shared()]
+        found = operator(*given) if self.requires_grad else operator.run(given)
+        *out, actions = map(self._unrows, found)
+        return out, actions
+
+    def _rows(self, state: EnvState) -> list[torch.Tensor]:
+        number = self._program.rows
+        return [x.reshape(number, *x.shape[self.batch_dims :]) for x in state]
+
+    def _unrows(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(*self.batch_size, *x.shape[1:])
+
+    def __repr__(self) -> str:
+        name = type(self.eqsim_env).__name__
+        return (
+            f"{type(self).__name__}(env={name}, batch_size={tuple(self.batch_size)}, "
+            f"device={self.device}, requires_grad={self.requires_grad})"
+        )

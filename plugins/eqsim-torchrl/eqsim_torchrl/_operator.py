@@ -1,0 +1,196 @@
+"""Functions of JAX as functions of PyTorch."""
+
+import contextlib
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, no_type_check
+
+import jax
+import jax.numpy as jnp
+import torch
+
+from ._arrays import jax_type, to_jax, to_torch, torch_type
+
+
+Function = Callable[..., tuple[jax.Array, ...]]
+
+
+class Operator:
+    """A function of arrays, `f(fixed, *arrays) -> tuple of arrays`, as one of tensors.
+
+    It, its derivative in reverse and its derivative forward are each compiled once for
+    given shapes. What backward needs are the arguments: the function is run again there,
+    so that a graph of many steps holds little, and may be used twice. `torch.func.grad`,
+    `vjp`, `jvp` and `vmap` work, so do derivatives of derivatives, and `torch.compile`
+    takes it as it is. Integers and booleans have no derivatives, as in PyTorch.
+
+    **Arguments:**
+
+    - `f`: a function without side effects.
+    - `fixed`: a PyTree of arrays that is handed to it, without derivatives.
+    """
+
+    def __init__(self, f: Function, fixed: Any = None):
+        self.f, self.fixed = f, fixed
+        self.compiled = jax.jit(f)
+        self._derived: dict[Any, Operator] = {}
+        self.number = next(_numbers)
+        _operators[self.number] = self
+
+    @no_type_check  # Which `torch.compile` would have to look into.
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if torch.compiler.is_compiling():
+            return tuple(_opaque(self.number, list(tensors)))
+        return _Apply.apply(self, *tensors)
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Without derivatives."""
+        return tuple(map(to_torch, self.compiled(self.fixed, *map(to_jax, tensors))))
+
+    @property
+    def traces(self) -> int:
+        """For how many combinations of shapes and types it was compiled."""
+        return self.compiled._cache_size()
+
+    def backward(self, number: int) -> "Operator":
+        """From so many arguments, and the derivatives by the real results, to those by
+        the real arguments."""
+
+        def backward(fixed, *given):
+            args, cotangents = given[:number], given[number:]
+            real = tuple(filter(_is_real, args))
+            with _naming("in reverse"):
+                return jax.vjp(self._real(fixed, args), *real)[1](cotangents)
+
+        return self._derive(("backward", number), backward)
+
+    def tangent(self, number: int) -> "Operator":
+        """From so many arguments, and the tangents of the real ones, to those of the real
+        results."""
+
+        def tangent(fixed, *given):
+            args, tangents = given[:number], given[number:]
+            real = tuple(filter(_is_real, args))
+            with _naming("forward"):
+                return jax.jvp(self._real(fixed, args), real, tangents)[1]
+
+        return self._derive(("tangent", number), tangent)
+
+    def batched(self, axes: tuple[int | None, ...]) -> "Operator":
+        """With one more axis, in front of the results, and there in each argument."""
+        return self._derive(axes, jax.vmap(self.f, (None, *axes)))
+
+    def _derive(self, key: Any, f: Function) -> "Operator":
+        if key not in self._derived:
+            self._derived[key] = Operator(f, self.fixed)
+        return self._derived[key]
+
+    def _real(self, fixed: Any, args: tuple) -> Function:
+        """The real results, as a function of the real arguments."""
+
+        def of_real(*real):
+            left = iter(real)
+            given = (next(left) if _is_real(x) else x for x in args)
+            return tuple(filter(_is_real, self.f(fixed, *given)))
+
+        return of_real
+
+
+_numbers = itertools.count()
+_operators: weakref.WeakValueDictionary[int, Operator] = weakref.WeakValueDictionary()
+
+
+def _is_real(x: Any) -> bool:
+    if isinstance(x, torch.Tensor):
+        return x.is_floating_point()
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+@contextlib.contextmanager
+def _naming(direction: str):
+    """Says what is missing where JAX finds no derivative."""
+    try:
+        yield
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise RuntimeError(
+            f"JAX finds no derivative {direction}: {error} Physics that leaves JAX, or loops "
+            "without a bound, has none. Take another pipeline (those of eqsim have both), "
+            "or leave `requires_grad` out."
+        ) from error
+
+
+class _Apply(torch.autograd.Function):
+    @staticmethod
+    def forward(operator: Operator, *tensors):
+        return operator.run(tensors)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.operator, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.real = [_is_real(x) for x in output]
+        ctx.mark_non_differentiable(*(x for x in output if not _is_real(x)))
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return None, *_backward(ctx.operator, ctx.saved_tensors, ctx.real, grads)
+
+    @staticmethod
+    def jvp(ctx, _, *tangents):
+        args = ctx.saved_tensors
+        given = [
+            torch.zeros_like(x) if tangent is None else tangent
+            for x, tangent in zip(args, tangents)
+            if _is_real(x)
+        ]
+        found = iter(ctx.operator.tangent(len(args))(*args, *given))
+        return tuple(next(found) if real else None for real in ctx.real)
+
+    @staticmethod
+    def vmap(info, in_dims, operator: Operator, *tensors):
+        out = operator.batched(tuple(in_dims[1:]))(*tensors)
+        return out, (0,) * len(out)
+
+
+def _backward(operator: Operator, args, real: Sequence[bool], grads) -> list:
+    """Derivatives by all arguments; None of those that have none."""
+    given = [grad for grad, is_real in zip(grads, real) if is_real]
+    found = iter(operator.backward(len(args))(*args, *given))
+    return [next(found) if _is_real(x) else None for x in args]
+
+
+@torch.library.custom_op("eqsim_torchrl::call", mutates_args=())
+def _opaque(number: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return list(_operators[number].run(tensors))
+
+
+@_opaque.register_fake
+def _(number: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    operator = _operators[number]
+    shapes = [jax.ShapeDtypeStruct(x.shape, jax_type(x.dtype)) for x in tensors]
+    out = jax.eval_shape(operator.f, operator.fixed, *shapes)
+    return [tensors[0].new_empty(x.shape, dtype=torch_type(x.dtype)) for x in out]
+
+
+def _setup(ctx, inputs, output):
+    ctx.number, tensors = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.real = [_is_real(x) for x in output]
+    ctx.like = [(x.shape, x.dtype, x.device) for x in output]
+
+
+def _opaque_backward(ctx, grads):
+    operator, args = _operators[ctx.number], ctx.saved_tensors
+    whole = [
+        torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+        for grad, (shape, dtype, device) in zip(grads, ctx.like)
+    ]
+    given = [grad for grad, real in zip(whole, ctx.real) if real]
+    number = operator.backward(len(args)).number
+    found = iter(_opaque(number, [*args, *given]))
+    return None, [next(found) if _is_real(x) else None for x in args]
+
+
+_opaque.register_autograd(_opaque_backward, setup_context=_setup)

@@ -1,0 +1,52 @@
+"""Pictures of environments, drawn on the host."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import torch
+
+from eqsim.render import Camera, camera_for, images
+from eqsim.wrappers import robot
+
+from ._arrays import to_jax
+from ._program import Program
+
+
+class Pictures:
+    """Draws environments by their states.
+
+    **Arguments:**
+
+    - `program`: of the environments.
+    - `camera`, `width`, `height`: of a picture.
+    """
+
+    def __init__(
+        self, program: Program, camera: Camera | None, width: int, height: int
+    ):
+        self.shape = jax.ShapeDtypeStruct((height, width, 3), np.uint8)
+        self._camera, self._size = camera, {"width": width, "height": height}
+        self._program, self._seen = program, jax.jit(self._poses)
+
+    def __call__(
+        self, state: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
+        """A picture of each row.
+
+        **Raises:** `eqsim.render.NoOpenGL` if there is nothing to draw with.
+        """
+        args = [*map(to_jax, state)], [*map(to_jax, parameters)]
+        sys, q = self._seen(self._program.step.fixed, *args)
+        if self._camera is None:
+            self._camera = camera_for(jax.tree_util.tree_map(lambda x: x[0], sys))
+        return torch.from_numpy(np.array(images(sys, q, self._camera, **self._size)))
+
+    def _poses(self, fixed, state, parameters):
+        env = self._program.environment(fixed, parameters)
+
+        def one(numbers, words):
+            state = self._program.packing.unpack(numbers, words)
+            return robot(env, state), env.physics(state).q
+
+        return jax.vmap(one)(*state)

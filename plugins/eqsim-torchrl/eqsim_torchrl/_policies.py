@@ -1,0 +1,137 @@
+"""Networks of PyTorch as functions of JAX."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import torch
+from jaxtyping import Array, Float, PRNGKeyArray
+from tensordict.nn import NormalParamExtractor, TensorDictModuleBase
+from torch import nn
+
+from ._arrays import to_jax
+
+
+_ACTIVATIONS = {
+    nn.ELU: lambda x, alpha: jax.nn.elu(x, alpha),
+    nn.GELU: lambda x, approximate: jax.nn.gelu(x, approximate=approximate == "tanh"),
+    nn.LeakyReLU: lambda x, slope: jax.nn.leaky_relu(x, slope),
+    nn.Mish: lambda x: jax.nn.mish(x),
+    nn.ReLU: lambda x: jax.nn.relu(x),
+    nn.Sigmoid: lambda x: jax.nn.sigmoid(x),
+    nn.SiLU: lambda x: jax.nn.silu(x),
+    nn.Softplus: lambda x, beta: jax.nn.softplus(beta * x) / beta,
+    nn.Tanh: lambda x: jnp.tanh(x),
+}
+_SETTINGS = {
+    nn.ELU: ("alpha",),
+    nn.GELU: ("approximate",),
+    nn.LeakyReLU: ("negative_slope",),
+    nn.Softplus: ("beta",),
+}
+_NOTHING = nn.Identity, nn.Dropout, nn.Flatten
+
+Plan = tuple[tuple[Any, ...], ...]
+
+
+def plan_of(module: nn.Module) -> tuple[Plan, list[torch.Tensor]]:
+    """What a network does, layer by layer, and its weights, in the order of the plan.
+
+    **Raises:** `TypeError` for a layer that is not known.
+    """
+    plan, weights = [], []
+    for layer in _layers(module):
+        kind, own = type(layer), list(layer.parameters(recurse=False))
+        if isinstance(layer, nn.Linear):
+            plan.append((nn.Linear, len(own)))
+        elif isinstance(layer, nn.LayerNorm):
+            if len(layer.normalized_shape) != 1:
+                raise TypeError(
+                    f"`{layer}` is over {len(layer.normalized_shape)} axes: one is expected."
+                )
+            plan.append((nn.LayerNorm, len(own), layer.eps))
+        elif isinstance(layer, NormalParamExtractor):
+            plan.append((NormalParamExtractor, 0))
+        elif kind in _ACTIVATIONS:
+            names = _SETTINGS.get(kind, ())
+            settings = tuple(layer.__dict__[name] for name in names)
+            plan.append((kind, 0, *settings))
+        elif not isinstance(layer, _NOTHING):
+            known = [nn.Linear, nn.LayerNorm, NormalParamExtractor, *_ACTIVATIONS]
+            raise TypeError(
+                f"A layer is `{layer}`, which has no counterpart here. Known are "
+                f"{', '.join(x.__name__ for x in known)}, and sequences of them."
+            )
+        weights += own
+    return tuple(plan), weights
+
+
+def apply(plan: Plan, weights: Sequence[Array], x: Float[Array, " n"]) -> Any:
+    """What the network makes of a vector. Of a normal distribution it is the mean."""
+    left = iter(weights)
+    for kind, number, *settings in plan:
+        own = [next(left) for _ in range(number)]
+        if kind is nn.Linear:
+            x = own[0] @ x + (own[1] if number == 2 else 0.0)
+        elif kind is nn.LayerNorm:
+            x = x - jnp.mean(x)
+            x = x / jnp.sqrt(jnp.mean(x**2) + settings[0])
+            x = x * own[0] if own else x
+            x = x + own[1] if number == 2 else x
+        elif kind is NormalParamExtractor:
+            x, _ = jnp.split(x, 2)
+        else:
+            x = _ACTIVATIONS[kind](x, *settings)
+    return x
+
+
+class TorchPolicy(eqx.Module):
+    """A policy of PyTorch, as `eqsim.rollout` takes it: `policy(obs, key)`.
+
+    **Arguments:**
+
+    - `weights`: in the order of its layers.
+    """
+
+    weights: tuple[Array, ...]
+    _plan: Plan = eqx.field(static=True)
+
+    def __call__(
+        self, obs: Float[Array, " nobs"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        return apply(self._plan, self.weights, obs)
+
+
+def from_torch(policy: nn.Module) -> TorchPolicy:
+    """A network of PyTorch as a module of Equinox, with a copy of its weights.
+
+    **Arguments:**
+
+    - `policy`: a sequence of linear layers, layer norms and activations, such as
+        `torchrl.modules.MLP`, or a `TensorDictModule` around one. Where it ends in a
+        `NormalParamExtractor`, the policy is the mean.
+
+    **Raises:** `TypeError` for layers that are not known.
+
+    !!! example
+
+        ```python
+        trajectory = eqsim.rollout(env, from_torch(actor), keys, 1000)
+        ```
+    """
+    plan, weights = plan_of(policy)
+    copies = tuple(jnp.array(to_jax(x)) for x in weights)
+    return TorchPolicy(copies, plan)
+
+
+def _layers(module: nn.Module) -> list[nn.Module]:
+    if isinstance(module, TensorDictModuleBase):
+        inner = module.__dict__["_modules"].get("module")
+        if inner is None:
+            raise TypeError(f"`{type(module).__name__}` holds no single network.")
+        return _layers(inner)
+    if isinstance(module, nn.Sequential):
+        return [layer for part in module for layer in _layers(part)]
+    return [module]

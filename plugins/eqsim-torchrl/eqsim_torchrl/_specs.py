@@ -1,0 +1,84 @@
+"""Shapes, types and bounds, as TorchRL states them."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torchrl.data import (
+    Bounded,
+    Categorical,
+    Composite,
+    OneHot,
+    TensorSpec,
+    Unbounded,
+)
+
+from eqsim import AbstractEnv
+
+from ._arrays import torch_type
+from ._packing import Packing
+
+
+def action_spec(
+    env: AbstractEnv,
+    table: np.ndarray | None,
+    categorical: bool,
+    batch: torch.Size,
+    device: torch.device | None,
+) -> TensorSpec:
+    """Of actions: an integer, a one-hot row, or a vector between its bounds.
+
+    **Raises:** `ValueError` if some entries have bounds and others have none.
+    """
+    if table is not None and categorical:
+        return Categorical(len(table), shape=batch, device=device)
+    if table is not None:
+        return OneHot(len(table), shape=(*batch, len(table)), device=device)
+    low, high = np.moveaxis(np.asarray(env.action_range), -1, 0)
+    shape, dtype = (*batch, *low.shape), torch_type(low.dtype)
+    if np.all(np.isfinite([low, high])):
+        wide = lambda x: torch.tensor(x, device=device).expand(shape).clone()
+        return Bounded(wide(low), wide(high), shape, device, dtype)
+    if np.any(np.isfinite([low, high])):
+        raise ValueError(
+            f"Actions lie between {low} and {high}: TorchRL has no bounds for some entries "
+            "only. Limit all actuators in the model file (`ctrlrange`), or none: "
+            "`eqsim.wrappers.ClipAction` takes any number and clips it."
+        )
+    return Unbounded(shape, device, dtype)
+
+
+def unbounded(leaf: Any, batch: torch.Size, device: torch.device | None) -> TensorSpec:
+    """Of an array of one environment, by its shape and type."""
+    shape, dtype = (*batch, *leaf.shape), torch_type(leaf.dtype)
+    if dtype == torch.uint8:
+        return Bounded(0, 255, shape, device, dtype)
+    return Unbounded(shape, device, dtype)
+
+
+def flags_spec(batch: torch.Size, device: torch.device | None) -> Composite:
+    """Of `done`, `terminated` and `truncated`."""
+    one = lambda: Categorical(2, shape=(*batch, 1), device=device, dtype=torch.bool)
+    names = "done", "terminated", "truncated"
+    return Composite({name: one() for name in names}, shape=batch, device=device)
+
+
+def state_spec(
+    packing: Packing, batch: torch.Size, device: torch.device | None
+) -> Composite:
+    """Of numbers and words of a state."""
+    number = torch_type(packing.dtype)
+    return Composite(
+        {
+            "numbers": Unbounded((*batch, packing.numbers), device, number),
+            "words": Unbounded((*batch, packing.words), device, torch.int32),
+        },
+        shape=batch,
+        device=device,
+    )
+
+
+def rows(batch: torch.Size) -> int:
+    """How many environments there are."""
+    return math.prod(batch)

@@ -1,0 +1,50 @@
+import importlib.util
+import pathlib
+
+import jax
+import pytest
+import torch
+
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def single():
+    """Examples run in single precision, as they do by themselves."""
+    with jax.enable_x64(False):
+        yield
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_random_rollout(capsys):
+    load("random_rollout").main("fast", 3, [2])
+    assert "2 environments, 3 steps" in capsys.readouterr().out
+
+
+def test_policy_gradient():
+    earned = load("policy_gradient").main("fast", 4, 8, 60)
+    assert earned[-1] > earned[0]
+
+
+@pytest.mark.slow
+def test_policy_gradient_of_the_ant():
+    earned = load("policy_gradient").main("ant", 10, 16, 10)
+    assert earned[-1] > earned[0]
+
+
+@pytest.mark.slow
+def test_ppo_balances():
+    assert load("ppo").main("inverted_pendulum", 400_000) > 999.0
+
+
+def test_ppo_runs():
+    assert load("ppo").main("inverted_pendulum", 4096) > 0.0
+    assert torch.is_grad_enabled()
