@@ -13,6 +13,15 @@ from ._auto_reset import (
     reset_pool as reset_pool,
     ResetMode as ResetMode,
 )
+from ._described import (
+    ant_omni as ant_omni,
+    ant_uni as ant_uni,
+    half_cheetah_uni as half_cheetah_uni,
+    hopper_uni as hopper_uni,
+    humanoid_omni as humanoid_omni,
+    humanoid_uni as humanoid_uni,
+    walker2d_uni as walker2d_uni,
+)
 from ._descriptors import (
     AbstractDescriptor as AbstractDescriptor,
     FeetContact as FeetContact,
@@ -26,19 +35,17 @@ from ._observations import (
     Statistics as Statistics,
 )
 from ._pixels import Pixels as Pixels
+from ._priors import (
+    AbstractPrior as AbstractPrior,
+    NormalSkills as NormalSkills,
+    OneHotSkills as OneHotSkills,
+    UniformSkills as UniformSkills,
+)
 from ._randomization import (
     DomainRandomization as DomainRandomization,
     robot as robot,
 )
-from ._skills import (
-    ant_omni as ant_omni,
-    ant_uni as ant_uni,
-    half_cheetah_uni as half_cheetah_uni,
-    hopper_uni as hopper_uni,
-    humanoid_omni as humanoid_omni,
-    humanoid_uni as humanoid_uni,
-    walker2d_uni as walker2d_uni,
-)
+from ._skill_wrapper import Skills as Skills
 from ._wrapper import (
     AbstractStateful as AbstractStateful,
     AbstractStateless as AbstractStateless,

@@ -9,9 +9,12 @@ from ._checkpoint import (
     save_checkpoint as save_checkpoint,
 )
 from ._curves import write_curves as write_curves
+from ._dads import DADS as DADS, SkillDynamics as SkillDynamics
+from ._diayn import DIAYN as DIAYN, Discriminator as Discriminator
 from ._distributions import (
     Categorical as Categorical,
     Normal as Normal,
+    NormalMixture as NormalMixture,
     TanhNormal as TanhNormal,
 )
 from ._environments import training_env as training_env
@@ -48,6 +51,12 @@ from ._returns import (
 )
 from ._sac import SAC as SAC
 from ._shac import SHAC as SHAC
+from ._skill_agent import (
+    AbstractSkillAgent as AbstractSkillAgent,
+    Mix as Mix,
+    SkillRow as SkillRow,
+    SkillState as SkillState,
+)
 from ._td3 import TD3 as TD3
 from ._train import Result as Result, resume as resume, train as train
 

@@ -111,3 +111,27 @@ class Categorical(eqx.Module):
 
     def _log(self) -> Float[Array, "nu levels"]:
         return jax.nn.log_softmax(self.logits, axis=-1)
+
+
+class NormalMixture(eqx.Module):
+    """One of several vectors of independent normal numbers.
+
+    **Arguments:**
+
+    - `logits`: of each component.
+    - `mean`, `log_std`: of the numbers of each.
+    """
+
+    logits: Float[Array, " components"]
+    mean: Float[Array, "components n"]
+    log_std: Float[Array, "components n"]
+
+    def log_prob(self, x: Float[Array, " n"]) -> Float[Array, ""]:
+        """The logarithm of the density."""
+        each = jax.vmap(lambda mean, log_std: Normal(mean, log_std).log_prob(x))
+        weights = jax.nn.log_softmax(self.logits)
+        return jax.nn.logsumexp(weights + each(self.mean, self.log_std))
+
+    def expectation(self) -> Float[Array, " n"]:
+        """The mean over all components."""
+        return jax.nn.softmax(self.logits) @ self.mean

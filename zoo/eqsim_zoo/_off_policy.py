@@ -1,6 +1,7 @@
 """What agents share that learn from a memory: to fill it, and to learn from it."""
 
 import abc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import ScaleAction, Statistics
@@ -142,8 +143,17 @@ def _check_sizes(agent: AbstractOffPolicy) -> None:
         raise ValueError(f"`{name}.num_updates` is {agent.num_updates}: at least 0.")
 
 
-def remember(agent: AbstractOffPolicy, env: AbstractEnv, key: PRNGKeyArray) -> Memory:
+def remember(
+    agent: AbstractOffPolicy,
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    row: Callable[[Transition], Any] = lambda transition: transition,
+) -> Memory:
     """An empty memory.
+
+    **Arguments:**
+
+    - `row`: what is remembered of a transition.
 
     **Raises:** `ValueError` if the agent can not act in that environment.
     """
@@ -154,7 +164,7 @@ def remember(agent: AbstractOffPolicy, env: AbstractEnv, key: PRNGKeyArray) -> M
     action = jnp.zeros(env.sys.nu, obs.dtype)
     example = Transition(obs, action, running.timestep.reward[0], obs, no, no)
     rows = agent.num_envs * agent.unroll_length
-    replay = Replay.create(example, agent.capacity, rows)
+    replay = Replay.create(row(example), agent.capacity, rows)
     return Memory(running, whole(replay), jnp.zeros((), jnp.int32))
 
 
@@ -186,51 +196,103 @@ def _iterate(
     policy: Any,
     noise: Float[Array, ""],
 ) -> tuple[Any, dict[str, Float[Array, ""]]]:
-    """Acts, remembers, and learns `num_updates` times, once there is enough to learn from.
+    """Practises with a state that has `memory`, `statistics` and `key`; what
+    `agent.update` changes beside these is learned.
 
     **Arguments:**
 
-    - `state`: with `memory`, `statistics` and `key`; what `agent.update` changes beside
-        these is learned.
     - `policy`: what acts, see `Explorer`.
     - `noise`: of a deterministic one.
     """
-    key, key_act, key_learn = jr.split(state.key, 3)
-    memory: Memory = state.memory
-    random = _as(memory.steps, agent.random_steps) < agent.random_steps
+    key, *keys = jr.split(state.key, 3)
+    random = acts_at_random(agent, state.memory)
     explorer = Explorer(policy, state.statistics, noise, random)
-    running, steps, report = collect(
-        ScaleAction(env), explorer, memory.running, key_act, agent.unroll_length
+    place = lambda s: (s.memory, s.statistics, s.key)
+
+    def see(state, steps):
+        rows, statistics = whole(rows_of(steps)), state.statistics
+        if statistics is not None:
+            statistics = updated(statistics, rows.obs)
+        new = eqx.tree_at(place, state, (None, statistics, key), is_leaf=_is_none)
+        return new, rows
+
+    def learn(state, replay, key):
+        return several(agent, agent.update, state, replay, key)
+
+    memory, new, report = practise(
+        agent, state.memory, env, explorer, state, keys, see=see, learn=learn
     )
-    rows = whole(rows_of(steps))
+    return eqx.tree_at(lambda s: s.memory, new, memory, is_leaf=_is_none), report
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def acts_at_random(agent: AbstractOffPolicy, memory: Memory) -> Bool[Array, ""]:
+    """Whether so little was done that actions are still uniform."""
+    return _as(memory.steps, agent.random_steps) < agent.random_steps
+
+
+def several(
+    agent: AbstractOffPolicy,
+    update: Callable[[Any, Any], tuple[Any, dict[str, Array]]],
+    state: Any,
+    replay: Replay,
+    key: PRNGKeyArray,
+) -> tuple[Any, dict[str, Array]]:
+    """`agent.num_updates` updates, each with a batch of its own, and the means of what
+    they report."""
+
+    def once(state, key):
+        return update(state, by_rows(replay.sample(key, agent.batch_size)))
+
+    state, metrics = lax.scan(once, state, jr.split(key, agent.num_updates))
+    return state, jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
+
+
+def practise(
+    agent: AbstractOffPolicy,
+    memory: Memory,
+    env: AbstractEnv,
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    state: Any,
+    keys: Sequence[PRNGKeyArray],
+    *,
+    see: Callable[[Any, Transition], tuple[Any, Any]],
+    learn: Callable[[Any, Replay, PRNGKeyArray], tuple[Any, dict[str, Array]]],
+) -> tuple[Memory, Any, dict[str, Float[Array, ""]]]:
+    """Acts, remembers, and learns, once there is enough to learn from.
+
+    **Arguments:**
+
+    - `agent`: whose sizes are taken.
+    - `policy`: what acts, with actions between -1 and 1.
+    - `state`: what is learned.
+    - `keys`: to act, and to learn.
+    - `see`: `(state, steps) -> (state, rows)`, before anything is learned: with
+        transitions of axes (environment, time), and the rows to remember. The new state
+        is without the memory, in which learning changes nothing.
+    - `learn`: `(state, replay, key) -> (state, metrics)`.
+
+    **Returns:** the memory, the state, and what to report.
+    """
+    key_act, key_learn = keys
+    running, steps, report = collect(
+        ScaleAction(env), policy, memory.running, key_act, agent.unroll_length
+    )
+    state, rows = see(state, steps)
     replay = memory.replay.add(rows)
     count = count_steps(report, memory.steps)
-    statistics: Statistics | None = state.statistics
-    if statistics is not None:
-        statistics = updated(statistics, rows.obs)
-
-    def learn(state):
-        def once(state, key):
-            batch = by_rows(replay.sample(key, agent.batch_size))
-            return agent.update(state, batch)
-
-        state, metrics = lax.scan(once, state, jr.split(key_learn, agent.num_updates))
-        return state, jtu.tree_map(jnp.mean, metrics)
-
-    # The memory stays outside of the loop: nothing in it is changed there.
-    place = lambda s: (s.memory, s.statistics, s.key)
-    bare = eqx.tree_at(place, state, (None, statistics, key))
     if agent.num_updates:
-        zeros = jtu.tree_map(
-            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn, bare)[1]
-        )
+        ask = lambda state: learn(state, replay, key_learn)
+        shapes = jax.eval_shape(ask, state)[1]
+        zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         acted = _as(count, agent.random_steps) > agent.random_steps
         enough = (replay.size >= agent.batch_size) & acted
-        bare, metrics = lax.cond(enough, learn, lambda state: (state, zeros), bare)
+        state, metrics = lax.cond(enough, ask, lambda state: (state, zeros), state)
         report = report | metrics
-    memory = Memory(running, replay, count)
-    new = eqx.tree_at(lambda s: s.memory, bare, memory, is_leaf=lambda x: x is None)
-    return new, report
+    return Memory(running, replay, count), state, report
 
 
 def _as(steps: Int[Array, ""], like: Float[Array, ""]) -> Float[Array, ""]:

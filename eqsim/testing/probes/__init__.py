@@ -1,6 +1,7 @@
 """Environments so simple that one knows what an agent must learn, each of which needs one
 thing more than the one before."""
 
+from ._point_mass import point_mass as point_mass, PointMass as PointMass
 from ._probe import Probe as Probe, ProbeState as ProbeState
 from ._probes import (
     action_reward as action_reward,

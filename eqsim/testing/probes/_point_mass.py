@@ -1,0 +1,109 @@
+"""A point in the plane, for agents that discover skills."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ...envs import AbstractEnv, AbstractTask
+from ...io import load_mjcf
+from ...model import State, System
+from ...model._fields import as_array
+from ...pipelines import AbstractPipeline, Generalized
+from ...wrappers import AbstractDescriptor
+
+
+_POINT = """
+<mujoco model="point mass">
+  <option gravity="0 0 0" timestep=".1"/>
+  <worldbody>
+    <body name="point">
+      <joint name="x" type="slide" axis="1 0 0" damping="100"/>
+      <joint name="y" type="slide" axis="0 1 0" damping="100"/>
+      <geom type="sphere" size=".05" mass="1" contype="0" conaffinity="0"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor name="x" joint="x" gear="100" ctrllimited="true" ctrlrange="-1 1"/>
+    <motor name="y" joint="y" gear="100" ctrllimited="true" ctrlrange="-1 1"/>
+  </actuator>
+</mujoco>"""
+
+
+def _point(sys: System | None) -> System:
+    return load_mjcf(_POINT) if sys is None else sys
+
+
+def _generalized(pipeline: AbstractPipeline | None) -> AbstractPipeline:
+    return Generalized() if pipeline is None else pipeline
+
+
+class PointMass(AbstractTask):
+    r"""A mass of $m = 1$ kg in the plane, which two motors push against much damping, so
+    that the action is almost its velocity: with damping $d = 100$ Ns/m, gear $g = 100$ N
+    and time step $h = 0.1$ s,
+
+    $$v' = \frac{v + h\,g\,u / m}{1 + h\,d / m}, \qquad x' = x + h\,v'.$$
+
+    It starts at rest at the origin. Observation: place (m) and velocity (m/s). Reward:
+    `distance`, minus the distance to the place (1, 0), squared. It never ends.
+
+    **Arguments:**
+
+    - `sys`, `pipeline`, `frame_skip`: as of other tasks.
+    """
+
+    sys: System = eqx.field(converter=_point, default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=_generalized, default=None)
+    frame_skip: int = eqx.field(static=True, default=1)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        zero = jnp.zeros_like(self.sys.joints.ref)
+        return self.pipeline.init(self.sys, zero, zero)
+
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
+        return jnp.concatenate([state.q, state.qd])
+
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        return {"distance": -((new.q[0] - 1.0) ** 2) - new.q[1] ** 2}
+
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        return jnp.zeros((), bool)
+
+
+class _Place(AbstractDescriptor):
+    """The coordinates of the robot, between `-limit` and `limit`, m."""
+
+    env: AbstractEnv
+    limit: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+
+    @property
+    def descriptor_names(self) -> tuple[str, ...]:
+        return "x", "y"
+
+    @property
+    def descriptor_range(self) -> Float[Array, "ndescriptor 2"]:
+        return jnp.stack([jnp.stack([-self.limit, self.limit])] * 2)
+
+    def describe(
+        self, state: Any, action: Float[Array, " nu"]
+    ) -> Float[Array, " ndescriptor"]:
+        return self.physics(state).q
+
+
+def point_mass(limit: float = 1.0) -> AbstractDescriptor:
+    """`PointMass` with its place as descriptor.
+
+    In one second it goes one meter, so that episodes of some 10 steps fill a disc of
+    radius 1 m.
+
+    **Arguments:**
+
+    - `limit`: of the descriptor, m.
+    """
+    return _Place(PointMass(), limit)

@@ -1,0 +1,104 @@
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..model._fields import as_array
+from ._priors import AbstractPrior
+from ._wrapper import AbstractStateful, Lifetime, vector_size
+
+
+class SkillsState(eqx.Module):
+    """`key`: from which the skill is drawn; `draws`: of the times to draw another one;
+    `count`: steps with this skill."""
+
+    inner: Any
+    key: PRNGKeyArray
+    draws: PRNGKeyArray
+    count: Int[Array, ""]
+
+
+def _as_count(n: Any) -> Any:
+    return jnp.asarray(n, jnp.int32) if isinstance(n, int) else n
+
+
+class Skills(AbstractStateful):
+    r"""Gives every episode a skill $z$, drawn from a prior, which an agent is to follow:
+    the observation becomes $(o, x, z)$, with the descriptor $x$, if the environment has
+    one, and `timestep.descriptor` is it, too.
+
+    Below an `AutoReset` with a pool an episode keeps the skill of the pool for one step,
+    and has a skill of its own from then on.
+
+    **Arguments:**
+
+    - `env`: the environment, whose observations are vectors.
+    - `prior`: what skills there are.
+    - `resample_probability`: of another skill after a step, within an episode.
+    - `least_steps`: how many steps a skill has at least.
+
+    **Raises:** `ValueError` if observations are no vectors, or `env` resets itself;
+    `TypeError` if `prior` is none.
+
+    ??? cite "Reference"
+        Eysenbach et al., *Diversity is all you need*, 2019; Sharma et al.,
+        *Dynamics-aware unsupervised discovery of skills*, 2020.
+    """
+
+    env: AbstractEnv
+    prior: AbstractPrior
+    resample_probability: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    least_steps: Int[Array, ""] = eqx.field(converter=_as_count, default=1)
+
+    def __check_init__(self):
+        if not isinstance(self.prior, AbstractPrior):
+            raise TypeError(
+                f"`Skills.prior` is {self.prior!r}: a distribution of skills is expected, "
+                "such as `OneHotSkills(5)`."
+            )
+        vector_size(self, self.env)
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.EPISODE
+
+    def skill(self, state: SkillsState) -> Float[Array, " size"]:
+        """The skill that is to be followed."""
+        return self.prior.sample(state.key)
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[SkillsState, Timestep]:
+        key, key_skill, draws = jr.split(key, 3)
+        inner, timestep = self.env.reset(key, options)
+        state = SkillsState(inner, key_skill, draws, jnp.zeros((), jnp.int32))
+        return state, self._report(state, timestep)
+
+    def step(
+        self, state: SkillsState, action: Float[Array, " nu"]
+    ) -> tuple[SkillsState, Timestep]:
+        check_action(self, action)
+        inner, timestep = self.env.step(state.inner, action)
+        draws, key_chance, key_skill = jr.split(state.draws, 3)
+        count = state.count + 1
+        chance = jr.uniform(key_chance, (), self.resample_probability.dtype)
+        another = (chance < self.resample_probability) & (count >= self.least_steps)
+        # An episode goes to its end with the skill it had.
+        another = another & ~timestep.done
+        key = jnp.where(another, key_skill, state.key)
+        count = jnp.where(another, jnp.zeros_like(count), count)
+        new = SkillsState(inner, key, draws, count)
+        return new, self._report(new, timestep)
+
+    def _report(self, state: SkillsState, timestep: Timestep) -> Timestep:
+        obs, parts = timestep.obs, [self.skill(state)]
+        if timestep.descriptor is not None:
+            parts = [timestep.descriptor, *parts]
+        parts = [obs, *(x.astype(obs.dtype) for x in parts)]
+        return eqx.tree_at(lambda t: t.obs, timestep, jnp.concatenate(parts))
