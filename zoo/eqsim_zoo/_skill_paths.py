@@ -1,0 +1,245 @@
+"""Where skills lead: rollouts per skill, and what can be read from them."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+import eqsim
+from eqsim import AbstractEnv
+from eqsim.wrappers import AbstractDescriptor, layers
+
+from ._dads import DADS, SkillDynamics
+from ._diayn import DIAYN
+from ._environments import evaluation_env
+from ._skill_agent import AbstractSkillAgent, SkillState
+
+
+CELLS = 20
+"""Of the grid by which coverage is measured, along each axis."""
+
+
+class FollowSkill(eqx.Module):
+    """Acts by one skill, whichever is observed, as the agent thinks best."""
+
+    agent: AbstractSkillAgent
+    state: SkillState
+    skill: Float[Array, " k"]
+
+    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
+        return self.agent.act(self.state, self.state.world.with_skill(obs, self.skill))
+
+
+@dataclasses.dataclass(frozen=True)
+class SkillPaths:
+    """Episodes under skills, with axes (skill, episode, time).
+
+    **Arguments:**
+
+    - `skills`: one per row.
+    - `descriptors`: before each step, and after the last one.
+    - `valid`: whether a step was taken, and the episode not over.
+    - `returns`: of the task, in each episode.
+    - `log_posterior`: the logarithm of the probability of each skill (last axis), by what
+        the agent has learned, after each step; up to a constant.
+    - `predicted`: the change of the descriptor as the dynamics foretell it; None of an
+        agent that has none.
+    - `limits`: of descriptors; None if they have none.
+    """
+
+    skills: Float[np.ndarray, "skills k"]
+    descriptors: Float[np.ndarray, "skills episodes times n"]
+    valid: Bool[np.ndarray, "skills episodes steps"]
+    returns: Float[np.ndarray, "skills episodes"]
+    log_posterior: Float[np.ndarray, "skills episodes steps skills"]
+    predicted: Float[np.ndarray, "skills episodes steps n"] | None
+    limits: Float[np.ndarray, "n 2"] | None
+
+    def confusion(self) -> Float[np.ndarray, "skills skills"]:
+        """How often, per step, a skill (row) is taken for another one (column)."""
+        number = len(self.skills)
+        guess = np.eye(number)[self.log_posterior.argmax(axis=-1)]
+        count = (guess * self.valid[..., None]).sum(axis=(1, 2))
+        return count / np.maximum(count.sum(axis=1, keepdims=True), 1.0)
+
+    def accuracy(self) -> tuple[float, float]:
+        """How often a skill is told rightly: from one step, and from a whole episode."""
+        step = float(np.diagonal(self.confusion()).mean())
+        total = (self.log_posterior * self.valid[..., None]).sum(axis=2)
+        right = total.argmax(axis=-1) == np.arange(len(self.skills))[:, None]
+        return step, float(right.mean())
+
+    def reward(self) -> float:
+        r"""Mean over steps of $\log K + \log p(z | \ldots)$: the reward of `DADS` and
+        `DIAYN` with these skills to compare with."""
+        top = self.log_posterior.max(axis=-1, keepdims=True)
+        log_sum = top[..., 0] + np.log(np.exp(self.log_posterior - top).sum(axis=-1))
+        index = np.arange(len(self.skills))[:, None, None, None]
+        own = np.take_along_axis(self.log_posterior, index, axis=-1)[..., 0]
+        reward = np.log(len(self.skills)) + own - log_sum
+        return float(reward[self.valid].mean())
+
+    def coverage(self) -> float:
+        """The part of a grid over the limits of the first two numbers of the descriptor
+        that was visited.
+
+        **Raises:** `ValueError` if they have no limits.
+        """
+        return float((self.visits() > 0).mean())
+
+    def visits(self) -> Float[np.ndarray, "cells cells"]:
+        """How often each cell of that grid was visited.
+
+        **Raises:** `ValueError` if descriptors have no limits.
+        """
+        limits = self.limits
+        if limits is None or not np.all(np.isfinite(limits[:2])):
+            raise ValueError(
+                f"The limits of the descriptor are {limits}: finite ones are needed to say "
+                "what was covered. Give them in the wrapper that describes (see "
+                "`AbstractDescriptor.descriptor_range`)."
+            )
+        points = self.descriptors[:, :, 1:][self.valid][:, :2]
+        if points.shape[1] == 1:
+            points, limits = np.repeat(points, 2, axis=1), np.repeat(limits, 2, axis=0)
+        edges = [np.linspace(*limit, CELLS + 1) for limit in limits[:2]]
+        return np.histogram2d(points[:, 0], points[:, 1], edges)[0]
+
+
+def follow_skills(
+    agent: AbstractSkillAgent,
+    state: SkillState,
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    *,
+    skills: Float[Array, "skills k"] | None = None,
+    episodes: int = 8,
+    episode_length: int = 1000,
+) -> SkillPaths:
+    """Runs episodes under skills.
+
+    **Arguments:**
+
+    - `agent`, `state`: an agent of skills, and what it has learned.
+    - `env`: of one episode, with `Skills`.
+    - `key`: of the episodes.
+    - `skills`: by default all, or 16 draws of a continuum.
+    - `episodes`: of each skill.
+    - `episode_length`: control steps of an episode, at most.
+
+    **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
+    """
+    if episodes < 1:
+        raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
+    if skills is None:
+        skills = default_skills(state, jr.fold_in(key, 1))
+    episode = evaluation_env(env, episode_length)
+    keys = jr.split(key, episodes)
+    found = _follow(agent, state, episode, keys, skills, episode_length)
+    after, valid, reward, log_posterior, predicted = found
+    first = after[:, :, :1] * 0 + _first(state, episode, keys)[None, :, None]
+    described = np.concatenate([first, np.asarray(after)], axis=2)
+    valid = np.asarray(valid)
+    returns = np.where(valid, reward, 0.0).sum(axis=2)
+    return SkillPaths(
+        np.asarray(skills),
+        described,
+        valid,
+        returns,
+        np.asarray(log_posterior),
+        None if predicted is None else np.asarray(predicted),
+        _limits(state, env),
+    )
+
+
+def default_skills(
+    state: SkillState, key: PRNGKeyArray, number: int = 16
+) -> Float[Array, "skills k"]:
+    """All skills, or so many draws of a continuum."""
+    prior = state.world.prior
+    if prior.number is not None:
+        return jax.vmap(prior.project)(jnp.eye(prior.number))
+    return jax.vmap(prior.sample)(jr.split(key, number))
+
+
+def posterior(
+    agent: AbstractSkillAgent,
+    state: SkillState,
+    obs: Float[Array, " n"],
+    next_obs: Float[Array, " n"],
+    skills: Float[Array, "skills k"],
+) -> Float[Array, " skills"]:
+    """The logarithm of the probability of each skill after a step, up to a constant, if
+    all are equally likely beforehand."""
+    model, world = state.skills.model, state.world
+    if isinstance(model, SkillDynamics):
+        change = world.change(obs, next_obs)
+        found = lambda z: model(world.descriptor(obs), z).log_prob(change)
+    else:
+        on_next = isinstance(agent, DIAYN) and agent.reward_on_next
+        asked = world.descriptor(next_obs if on_next else obs)
+        found = lambda z: model.log_prob(asked, z)
+    return jax.vmap(found)(skills)
+
+
+def predicted_change(
+    state: SkillState, obs: Float[Array, " n"], skill: Float[Array, " k"]
+) -> Float[Array, " ndescriptor"]:
+    """How `DADS` thinks that the descriptor changes in a step, on average."""
+    return foretold(state, state.world.descriptor(obs), skill)
+
+
+def foretold(
+    state: SkillState, descriptor: Float[Array, " n"], skill: Float[Array, " k"]
+) -> Float[Array, " n"]:
+    """The change in a step, of a normalized descriptor."""
+    mean = state.skills.model(descriptor, skill).expectation()
+    statistics = state.world.changes
+    if statistics is None:
+        return mean
+    return mean * jnp.sqrt(statistics.variance + 1e-8) + statistics.mean
+
+
+@eqx.filter_jit
+def _follow(agent, state, env, keys, skills, length):
+    split = state.world.layout.split
+
+    def one(skill):
+        policy = FollowSkill(agent, state, skill)
+        path = eqsim.rollout(
+            env, policy, keys, length, stop=lambda timestep: timestep.done, throw=False
+        )
+        judge = lambda o, n: posterior(agent, state, o, n, skills)
+        foresee = lambda o: predicted_change(state, o, skill)
+        both = lambda f: jax.vmap(jax.vmap(f))
+        obs, after = path.obs, path.timestep.obs
+        found = both(foresee)(obs) if isinstance(agent, DADS) else None
+        return (
+            split(after)[1],
+            path.valid,
+            path.timestep.reward,
+            both(judge)(obs, after),
+            found,
+        )
+
+    return jax.lax.map(one, skills)
+
+
+@eqx.filter_jit
+def _first(state, env, keys):
+    reset = lambda key: env.reset(jr.split(key)[0])[1].obs
+    return state.world.layout.split(eqx.filter_vmap(reset)(keys))[1]
+
+
+def _limits(state: SkillState, env: AbstractEnv) -> np.ndarray | None:
+    if state.world.layout.full:
+        return None
+    for layer in layers(env):
+        if isinstance(layer, AbstractDescriptor):
+            return np.asarray(layer.descriptor_range)
+    return None
