@@ -51,7 +51,7 @@ def main() -> None:
     options = _options()
     where = setting(options)
     rows = _kept(options)
-    for agent, env in options.runs or [*presets()]:
+    for agent, env in options.runs or _rewarded():
         for seed in range(options.seeds):
             rows.append(_run(agent, env, seed, options))
             publish(options, "learning", {"where": where, "rows": rows}, "")
@@ -70,12 +70,17 @@ def main() -> None:
     print(text)
 
 
+def _rewarded() -> list[tuple[str, str]]:
+    """Presets by whose returns one sees what was learned; skills are in `skills.py`."""
+    return [pair for pair, make in presets().items() if make().skills is None]
+
+
 def _kept(options) -> list[dict[str, Any]]:
     """What an earlier call has measured, and this one does not."""
     path = options.out / "learning.json"
     if not options.keep or not path.exists():
         return []
-    again = {*(options.runs or presets())}
+    again = {*(options.runs or _rewarded())}
     if options.brax:
         again.add(("Brax's ppo", "inverted_pendulum"))
     if options.together:

@@ -15,11 +15,13 @@ from opengl import needs_opengl
 from PIL import Image
 from toys import Rail
 from zoo.search import Search
+from zoo.skills import dads
 from zoo.states import without_times
 
 import eqsim
 from eqsim._cli import main
 from eqsim._registry import COMMANDS
+from eqsim.testing import probes
 from eqsim_zoo import load_run, Preset, read_about, read_metrics
 from eqsim_zoo._presets import _TABLE
 
@@ -117,6 +119,24 @@ def test_a_sweep(capsys, tmp_path):
     assert (tmp_path / "compare.png").exists()
     status, out, _ = run(capsys, "eval s --episodes 2")
     assert status == 0 and "seed, rate return" in out and "1, 0.2" in out
+
+
+def test_skills(capsys, monkeypatch, tmp_path):
+    """Trained by the name of a prior, and drawn."""
+    monkeypatch.setitem(eqsim.AGENTS._registered, "dads", dads)
+    monkeypatch.setitem(eqsim.ENVS._registered, "plane", probes.point_mass)
+    line = "train dads plane --skills one_hot:3 --set capacity=70 --num-envs 5"
+    status, out, err = run(capsys, f"{line} {SHORT} --out r")
+    assert status == 0 and not err
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert config["recipe"]["skills"] == "one_hot:3"
+    assert config["agents"][0]["fields"]["sac.capacity"] == 70
+    assert config["agents"][0]["fields"]["sac.num_envs"] == 5
+    status, out, _ = run(capsys, "eval r --episodes 2")
+    assert status == 0 and "3 skills: reward" in out and "% of the descriptors" in out
+    assert (tmp_path / "r" / "skills.png").stat().st_size > 10_000
+    status, _, err = run(capsys, f"train dads fast {SHORT} --out s")
+    assert status == 2 and "which `Fast` has not. These have one: ant_omni" in err
 
 
 def test_presets_are_defaults(capsys, monkeypatch, tmp_path):

@@ -13,10 +13,13 @@ from toys import Rail
 from zoo.search import Search
 
 import eqsim
+import eqsim_zoo as zoo
 from eqsim.testing import tree_allclose
-from eqsim_zoo import find_preset, Preset, presets, Recipe
+from eqsim.wrappers import OneHotSkills, Skills, UniformSkills
+from eqsim_zoo import find_preset, Preset, presets, Recipe, variants
 from eqsim_zoo._presets import _TABLE
-from eqsim_zoo._settings import build, describe, parse
+from eqsim_zoo._recipe import prior_of
+from eqsim_zoo._settings import build, describe, full_name, parse
 
 
 class Mood(enum.Enum):
@@ -126,6 +129,38 @@ def test_what_has_no_text():
         build(Rich, {"foo": 1})
 
 
+def test_fields_of_what_is_held():
+    """By dotted names, which may be cut where only one field is meant."""
+    agent = zoo.DADS(sac=zoo.SAC(discount=0.5, num_envs=3), mix=zoo.Mix(task=2.0))
+    text = json.loads(json.dumps(describe(agent)))
+    assert text["sac.discount"] == 0.5 and text["mix.task"] == 2.0
+    again = build(zoo.DADS, text)
+    assert jax.tree.structure(again) == jax.tree.structure(agent)
+    assert tree_allclose(again, agent, rtol=0.0, atol=0.0)
+    changed = build(zoo.DADS, text | {"sac.num_envs": 4})
+    assert changed.sac.num_envs == 4 and float(changed.sac.discount) == 0.5
+    assert parse(agent, "sac.actor_hidden", "8,9") == (8, 9)
+    assert full_name(agent, "discount") == "sac.discount"
+    assert full_name(agent, "learning_rate") == "learning_rate"
+    assert full_name(agent, "foo") == "foo"
+    with pytest.raises(ValueError, match="no field 'sac.discont'. Did you mean 'sac.d"):
+        build(zoo.DADS, {"sac.discont": 1.0})
+
+
+def test_recipe_gives_skills():
+    env = Recipe("x", "fast", skills="one_hot:3").environment()
+    assert isinstance(env, Skills) and env.prior == OneHotSkills(3)
+    assert prior_of("uniform:2") == UniformSkills(2)
+    for text, words in {
+        "one_hot": "as in `one_hot:5`",
+        "onehot:3": "Did you mean 'one_hot'",
+        "one_hot:0": "at least 1",
+        "normal:x": "as in `normal:5`",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            prior_of(text)
+
+
 @pytest.fixture
 def names(monkeypatch):
     monkeypatch.setitem(eqsim.AGENTS._registered, "search", Search)
@@ -184,14 +219,16 @@ def test_presets(monkeypatch):
         presets()[("search", "ant")] = lambda: made
     with pytest.raises(ValueError, match="both must be positive"):
         Preset(Search(), steps=0)
+    with pytest.raises(ValueError, match="no preset 'qdx'. Did you mean 'qdax'"):
+        find_preset("dads", "ant_omni", "qdx")
 
 
-@pytest.mark.parametrize("names", [*_TABLE], ids="-".join)
+@pytest.mark.parametrize("names", [*_TABLE, *variants()], ids="-".join)
 def test_each_preset_is_one(names):
     """Of agents and environments that exist, and settings that can be written down."""
-    agent, env = names
+    agent, env = names[:2]
     assert agent in eqsim.AGENTS.names() and env in eqsim.ENVS.names()
-    found = find_preset(agent, env)
+    found = find_preset(*names)
     again = build(
         eqsim.AGENTS.get(agent), json.loads(json.dumps(describe(found.agent)))
     )

@@ -39,7 +39,12 @@ from ._networks import (
 from ._parallel import device_mesh as device_mesh
 from ._plan import Counters as Counters, Plan as Plan
 from ._ppo import PPO as PPO
-from ._presets import find_preset as find_preset, Preset as Preset, presets as presets
+from ._presets import (
+    find_preset as find_preset,
+    Preset as Preset,
+    presets as presets,
+    variants as variants,
+)
 from ._progress import RunWarning as RunWarning
 from ._recipe import Recipe as Recipe
 from ._replay import Replay as Replay, Transition as Transition
@@ -57,6 +62,13 @@ from ._skill_agent import (
     SkillRow as SkillRow,
     SkillState as SkillState,
 )
+from ._skill_paths import (
+    default_skills as default_skills,
+    follow_skills as follow_skills,
+    SkillPaths as SkillPaths,
+)
+from ._skill_pictures import write_skills as write_skills
+from ._skill_planning import reach_goals as reach_goals, Reached as Reached
 from ._td3 import TD3 as TD3
 from ._train import Result as Result, resume as resume, train as train
 

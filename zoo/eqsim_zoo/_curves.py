@@ -11,7 +11,7 @@ import numpy as np
 from ._metrics import BEGIN, END, read_metrics
 
 
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -90,7 +90,7 @@ def write_curves(
     names = _others(series) if len(folders) == 1 else []
     across = min(max(len(names), 1), 4)
     lower = -(-len(names) // across)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(12.5, 4.4 + 2.3 * lower))
         heights = [2.0] + [1.0] * lower
         grid = figure.add_gridspec(1 + lower, 12, height_ratios=heights)

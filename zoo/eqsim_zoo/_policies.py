@@ -1,5 +1,8 @@
 """From observations to actions between -1 and 1."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -47,14 +50,14 @@ class Explorer(eqx.Module):
 
     **Arguments:**
 
-    - `policy`: one of the above.
+    - `policy`: one of the above, or another module that gives the same.
     - `statistics`: of observations.
     - `noise`: standard deviation of what is added to the actions of a deterministic
         policy.
     - `random`: whether actions are uniform instead.
     """
 
-    policy: StochasticPolicy | DeterministicPolicy
+    policy: Callable[[Float[Array, " nobs"]], Any]
     statistics: Statistics | None
     noise: Float[Array, ""]
     random: Bool[Array, ""]

@@ -6,6 +6,13 @@ from typing import Any
 
 import eqsim
 from eqsim import AbstractEnv, AbstractOnlineAgent, DomainRandomization, randomize
+from eqsim.wrappers import (
+    AbstractPrior,
+    NormalSkills,
+    OneHotSkills,
+    Skills,
+    UniformSkills,
+)
 
 from ._settings import build, describe, unknown
 
@@ -23,6 +30,8 @@ class Recipe:
     - `pipeline`: name of the physics; by default what the environment chooses.
     - `options`: of the environment, as of `eqsim.make`.
     - `randomize`: preset by which the robot of each episode is drawn.
+    - `skills`: a prior such as `one_hot:5`, `uniform:2` or `normal:2`: with it the
+        environment is in `Skills`.
     """
 
     agent: str
@@ -32,6 +41,7 @@ class Recipe:
     pipeline: str | None = None
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     randomize: str | None = None
+    skills: str | None = None
 
     def points(self) -> list[dict[str, Any]]:
         """What is swept, by name, of each agent."""
@@ -66,6 +76,10 @@ class Recipe:
             env = eqsim.make(self.env, pipeline=self.pipeline, **self.options)
         except TypeError as error:
             raise ValueError(f"Cannot make {self.env!r}: {error}") from error
+        env = self._randomized(env)
+        return env if self.skills is None else Skills(env, prior_of(self.skills))
+
+    def _randomized(self, env: AbstractEnv) -> AbstractEnv:
         if self.randomize is None:
             return env
         found = randomize.presets(self.env.rpartition(":")[2])
@@ -80,3 +94,21 @@ class Recipe:
         as it was even where defaults have changed since."""
         first = build(eqsim.AGENTS.get(self.agent), self.settings)
         return dataclasses.replace(self, settings=describe(first))
+
+
+_PRIORS = {"one_hot": OneHotSkills, "uniform": UniformSkills, "normal": NormalSkills}
+
+
+def prior_of(text: str) -> AbstractPrior:
+    """A prior of skills by its name and size, as in `one_hot:5`.
+
+    **Raises:** `ValueError` if there is none of that name, or the size makes no sense.
+    """
+    name, _, number = text.strip().replace("-", "_").partition(":")
+    if name not in _PRIORS:
+        raise ValueError(unknown("There is no prior of skills", name, _PRIORS))
+    if not number.isdecimal():
+        raise ValueError(
+            f"{text!r}: a size is expected after the name, as in `{name}:5`."
+        )
+    return _PRIORS[name](int(number))

@@ -19,7 +19,8 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def describe(agent: AbstractAgent) -> dict[str, Any]:
-    """The fields of an agent by name, as JSON can write them.
+    """The fields of an agent by name, as JSON can write them; those of what it holds as
+    `sac.discount`.
 
     Numbers are the shortest that give the same number again.
     """
@@ -47,13 +48,37 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
         value = _decode(value, fields[name])
         if _encode(value) == _encode(fields[name]):
             continue
-        if name not in taken or isinstance(value, dict):
+        if name.partition(".")[0] not in taken or isinstance(value, dict):
             raise ValueError(
                 f"`{name}` of {type(base).__name__!r} is {_encode(value)!r}, which cannot "
                 "be given by name. Make the agent in Python, and pass it."
             )
         changed[name] = value
-    return make(**changed) if changed else base
+    return make(**_nested(base, changed)) if changed else base
+
+
+def _nested(base: eqx.Module, changed: dict[str, Any]) -> dict[str, Any]:
+    """What is passed to the class of `base`, of which names such as `sac.discount`
+    change something that it holds."""
+    passed, inner = {}, {}
+    for name, value in changed.items():
+        first, dot, rest = name.partition(".")
+        if dot:
+            inner.setdefault(first, {})[rest] = value
+        else:
+            passed[name] = value
+    for name, values in inner.items():
+        held = vars(base)[name]
+        passed[name] = type(held)(**{**vars(held), **_nested(held, values)})
+    return passed
+
+
+def full_name(agent: AbstractAgent, name: str) -> str:
+    """The name of a field, also if it is that of something held, said without its holder:
+    `discount` for `sac.discount`, if no other field is called so."""
+    fields = _fields(agent)
+    inner = [known for known in fields if known.endswith(f".{name}")]
+    return inner[0] if name not in fields and len(inner) == 1 else name
 
 
 def parse(agent: AbstractAgent, name: str, text: str) -> Any:
@@ -86,9 +111,16 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"{what} {name!r}.{hint} Known: {', '.join(names) or 'none'}."
 
 
-def _fields(agent: AbstractAgent) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(agent)]
-    return {name: vars(agent)[name] for name in names}
+def _fields(agent: eqx.Module) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(agent):
+        name, value = field.name, vars(agent)[field.name]
+        if isinstance(value, eqx.Module):
+            inner = _fields(value)
+            found |= {f"{name}.{own}": held for own, held in inner.items()}
+        else:
+            found[name] = value
+    return found
 
 
 def _parameters(make: Callable[..., Any]) -> set[str]:

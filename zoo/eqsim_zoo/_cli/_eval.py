@@ -1,6 +1,7 @@
 """`eqsim eval`"""
 
 import pathlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
@@ -18,8 +19,11 @@ from eqsim.wrappers import robot
 from .._environments import evaluation_env
 from .._evaluate import evaluate_members, Greedy
 from .._folder import BEST, load_run, Run
+from .._skill_agent import AbstractSkillAgent
+from .._skill_paths import follow_skills
+from .._skill_pictures import write_skills
 from ._errors import sentences
-from ._tables import console, evaluation_table
+from ._tables import console, evaluation_table, skill_line
 
 
 FRAMES, SPACING = 300, 0.05
@@ -34,7 +38,8 @@ def evaluate_run(
     seed: int = 0,
     picture: bool = False,
 ) -> None:
-    """Runs episodes with what a run has learned, and prints their returns.
+    """Runs episodes with what a run has learned, and prints their returns. Of skills it
+    also draws where they lead, `skills.png` in the folder.
 
     Args:
         folder: of the run.
@@ -68,11 +73,28 @@ def evaluate_run(
         f"{plan.episode_length} steps"
     )
     screen.print(evaluation_table(run.members, found))
+    for line in _skills(run, key):
+        screen.print(line)
     if first is not None:
         means = np.where(np.isfinite(found.mean()), found.mean(), -np.inf)
         path, member = run.folder / "episode.gif", int(np.argmax(means))
         _animate(run, _episode(run, member, key) if member else first.result(), path)
         screen.print(f"wrote {path}")
+
+
+def _skills(run: Run, key: Any) -> Iterator[str]:
+    """Of agents of skills: where they lead, in numbers and a picture of each."""
+    for member in range(run.members.count):
+        agent = run.members.agent(member)
+        if not isinstance(agent, AbstractSkillAgent):
+            continue
+        state, length = run.members.pick(run.state, member), run.plan.episode_length
+        paths = follow_skills(agent, state, run.env, key, episode_length=length)
+        name = f"skills_{member}.png" if run.members.many else "skills.png"
+        title = f"{type(agent).__name__} on {run.about['env']}"
+        write_skills(paths, run.folder / name, title)
+        yield skill_line(paths)
+        yield f"wrote {run.folder / name}"
 
 
 def _best(folder: str, best: bool, last: bool) -> bool:

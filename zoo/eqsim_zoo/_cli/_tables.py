@@ -2,11 +2,13 @@
 
 import sys
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from .._evaluate import Evaluation
 from .._members import Members
+from .._skill_paths import SkillPaths
 
 
 _WIDE = 1000
@@ -46,3 +48,16 @@ def evaluation_table(members: Members, found: Evaluation) -> Table:
         text = ", ".join(map(str, label.values()))
         table.add_row(text, *(f"{x:.4g}" for x in numbers), share)
     return table
+
+
+def skill_line(paths: SkillPaths) -> str:
+    """What skills are, in a sentence."""
+    step, episode = paths.accuracy()
+    limits = paths.limits
+    known = limits is not None and np.all(np.isfinite(limits[:2]))
+    covered = f"; {paths.coverage():.0%} of the descriptors covered" if known else ""
+    return (
+        f"{len(paths.skills)} skills: reward {paths.reward():.3g} of at most "
+        f"{np.log(len(paths.skills)):.3g} per step; told rightly by {step:.0%} of the steps "
+        f"and by {episode:.0%} of the episodes{covered}"
+    )

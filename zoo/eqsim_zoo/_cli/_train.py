@@ -18,7 +18,8 @@ from .._evaluate import Evaluation
 from .._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
 from .._presets import find_preset
 from .._recipe import Recipe
-from .._settings import describe, parse, unknown
+from .._settings import describe, full_name, parse, unknown
+from .._skill_agent import AbstractSkillAgent
 from .._train import Result, resume, train
 from ._errors import sentences
 from ._tables import console, evaluation_table
@@ -36,6 +37,8 @@ class Request:
     """Name of the agent, for instance `ppo`."""
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Name of the environment, for instance `ant`."""
+    preset: str | None = None
+    """Name of a preset other than the usual one, for instance `qdax`."""
     steps: float | None = None
     """Control steps, in all environments together; 2e7 is a number, too."""
     seed: int = 0
@@ -56,6 +59,9 @@ class Request:
     """Control steps of an episode, at most; by default 1000."""
     randomize: str | None = None
     """Preset by which the robot of each episode is drawn."""
+    skills: str | None = None
+    """What skills an agent of skills learns: one_hot:5, uniform:2 or normal:2; by default
+    one_hot:5."""
     pool_size: int = 1024
     """Resets made in advance, of which episodes begin with one; 0: true resets."""
     evaluations: int = 10
@@ -131,18 +137,24 @@ def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
     ):
         if name not in {*registry.names(), *registry.plugins(), *registry.hidden()}:
             raise ValueError(unknown(f"There is no {what}", name, registry.names()))
-    preset = find_preset(request.agent, request.env)
+    preset = find_preset(request.agent, request.env, request.preset)
     agent = eqsim.AGENTS.get(request.agent)() if preset is None else preset.agent
     given = [_pair("--set", text) for text in request.settings]
     if request.num_envs is not None:
         given.append(("num_envs", str(request.num_envs)))
-    settings = describe(agent) | {k: parse(agent, k, text) for k, text in given}
+    given = [(full_name(agent, name), text) for name, text in given]
+    fields = describe(agent)
+    settings = fields | {k: parse(agent, k, text) for k, text in given}
     sweep = {}
     for name, text in (_pair("--sweep", text) for text in request.sweep):
-        if np.ndim(vars(agent).get(name, 0)) > 0:
+        name = full_name(agent, name)
+        if np.ndim(fields.get(name, 0)) > 0:
             raise ValueError(f"`--sweep {name}`: only single numbers can be swept.")
         sweep[name] = [parse(agent, name, value) for value in text.split(",")]
     pipeline = request.pipeline or (preset.pipeline if preset else None)
+    skills = request.skills or (preset.skills if preset else None)
+    if skills is None and isinstance(agent, AbstractSkillAgent):
+        skills = "one_hot:5"
     recipe = Recipe(
         request.agent,
         request.env,
@@ -150,6 +162,8 @@ def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
         sweep,
         pipeline=pipeline,
         randomize=request.randomize,
+        skills=skills,
+        options={} if preset is None else {**preset.options},
     )
     steps = request.steps or (preset.steps if preset else None)
     if steps is None:

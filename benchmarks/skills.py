@@ -1,0 +1,186 @@
+"""Skills of the ant by DADS, and how many updates it makes per second.
+
+    python benchmarks/skills.py --out out/bench \\
+        --markdown docs/skills_of_the_ant.md --pictures docs/images
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from _command import parser, publish, say, setting
+from _runs import physics, train
+from _tables import caption, table
+from _timing import interleaved
+from jax import lax
+
+import eqsim_zoo as zoo
+from eqsim import AutoReset, Episode
+from eqsim.wrappers import ant_omni, OneHotSkills, Skills
+
+
+EXPLANATION = """\
+`eqsim train dads ant_omni --seed SEED`, by its preset: five skills, 1,000,000 control steps
+in episodes of 100, single precision, one process, one device, an empty compilation cache. `reward`:
+of `DADS`, mean over the steps of {episodes} episodes of each skill with the deterministic
+policy, at most log 5 = 1.609; `told`: how often the skill dynamics tell from the
+displacement in a step, or in an episode, which skill it was. `distance`: from the origin at
+the end of an episode, mean over skills, m. `apart`: least distance between the mean ends of
+two skills, m. `seconds`: from the call of `train` to its end, with compiling."""
+
+UPDATES = """\
+Updates per second of `DADS`, each of one batch out of a memory of {rows:,} rows: skill
+dynamics, critics, policy, temperature, targets; and of a `SAC` alone, which sees the same.
+Batch {batch}, networks of 256x256, five skills, 27 observations, 8 actions. Within one
+program; the best of {repeats}."""
+
+EPISODES = 16
+
+
+def main() -> None:
+    """Trains, evaluates, times, and writes tables and pictures."""
+    options = _options()
+    where, rows = setting(options), []
+    for seed in range(options.seeds):
+        rows.append(_run(seed, options))
+        publish(options, "skills", {"where": where, "rows": rows}, "")
+    data = {"where": where, "rows": rows, "updates": _updates(options)}
+    text = report(where, rows, data["updates"], options)
+    publish(options, "skills", data, text)
+    print(text)
+
+
+def _options():
+    made = parser(__doc__ or "", repeats=5, limit=60.0)
+    add = made.add_argument
+    add("--seeds", type=int, default=1)
+    add("--steps", help="in place of those of the preset")
+    add(
+        "--pictures", type=pathlib.Path, help="folder of the pictures; by default --out"
+    )
+    return made.parse_args()
+
+
+def _run(seed: int, options) -> dict[str, Any]:
+    folder = options.out / "skills" / f"dads-ant_omni-{seed}"
+    more = () if options.steps is None else ("--steps", options.steps)
+    found = train("dads", "ant_omni", seed, folder, more)
+    code = "import sys; from eqsim._cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "eval", str(folder), "--last"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    pictures = options.pictures or options.out
+    pictures.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "skills.png", pictures / f"skills_of_the_ant_{seed}.png")
+    shutil.copy(
+        folder / "curves.png", pictures / f"skills_of_the_ant_{seed}_curves.png"
+    )
+    run = zoo.load_run(folder)
+    length = run.plan.episode_length
+    paths = zoo.follow_skills(
+        run.members.agent(0),
+        run.state,
+        run.env,
+        jr.key(seed),
+        episodes=EPISODES,
+        episode_length=length,
+    )
+    ends = paths.descriptors[:, :, -1]
+    middle = ends.mean(axis=1)
+    apart = np.linalg.norm(middle[:, None] - middle[None], axis=-1)
+    step, episode = paths.accuracy()
+    return {
+        "seed": seed,
+        "steps": found[-1]["steps"],
+        "seconds": found[-1]["seconds"],
+        "reward": paths.reward(),
+        "told by step": step,
+        "told by episode": episode,
+        "distance": float(np.linalg.norm(ends, axis=-1).mean()),
+        "apart": float(apart[np.triu_indices(len(ends), 1)].min()),
+    }
+
+
+ROWS, BATCH, TURN = 10_000, 256, 20
+
+
+def _updates(options) -> dict[str, float]:
+    """Per second, of DADS and of a SAC alone."""
+    say("updates per second")
+    options_of_env = {"include_cfrc_ext_in_observation": False}
+    inner = Episode(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
+    sac = zoo.SAC(num_envs=4, batch_size=BATCH, capacity=ROWS)
+    runs = {}
+    for name, agent in {"dads": zoo.DADS(sac=sac), "sac": sac}.items():
+        say(f"  {name}")
+        state = eqx.filter_jit(agent.init)(jr.key(0), AutoReset(inner))
+        replay = _filled(state.memory.replay)
+        bare = eqx.tree_at(lambda s: s.memory, state, None)
+        runs[name] = _several(agent, bare, replay)
+    found = interleaved(runs, options.repeats, options.limit)
+    return {name: TURN / timing.best for name, timing in found.items()}
+
+
+def _filled(replay: zoo.Replay) -> zoo.Replay:
+    """With random numbers, between -1 and 1, as actions are."""
+
+    def fill(x):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return x
+        return jr.uniform(jr.key(x.size), x.shape, x.dtype, -0.99, 0.99)
+
+    full = jnp.asarray(replay.capacity, jnp.int32)
+    return zoo.Replay(jax.tree.map(fill, replay.rows), full * 0, full, replay.block)
+
+
+def _several(agent, state, replay):
+    @eqx.filter_jit
+    def turn(agent, state, replay, key):
+        once = lambda s, key: (agent.update(s, replay.sample(key, BATCH))[0], None)
+        return lax.scan(once, state, jr.split(key, TURN))[0]
+
+    return lambda: turn(agent, state, replay, jr.key(0))
+
+
+def report(
+    where: dict[str, Any],
+    rows: list[dict[str, Any]],
+    updates: dict[str, float],
+    options,
+) -> str:
+    """Tables and pictures."""
+    lines = [
+        {
+            "seed": row["seed"],
+            "steps": f"{row['steps']:,}",
+            "seconds": f"{row['seconds']:.0f}",
+            "reward": f"{row['reward']:.3f}",
+            "reward / log 5": f"{row['reward'] / np.log(5):.2f}",
+            "told, step": f"{row['told by step']:.0%}",
+            "told, episode": f"{row['told by episode']:.0%}",
+            "distance": f"{row['distance']:.1f}",
+            "apart": f"{row['apart']:.1f}",
+        }
+        for row in rows
+    ]
+    pictures = [
+        f"![skills of the ant, seed {row['seed']}]"
+        f"(images/skills_of_the_ant_{row['seed']}.png)\n"
+        for row in rows
+    ]
+    about = EXPLANATION.format(episodes=EPISODES)
+    speed = UPDATES.format(rows=ROWS, batch=BATCH, repeats=options.repeats)
+    counted = [{"agent": k, "updates/s": f"{v:,.0f}"} for k, v in updates.items()]
+    text = f"Physics: {physics('dads', 'ant_omni')}."
+    parts = ["# Skills of the ant\n", about, text, "", caption(where), "", table(lines)]
+    return "\n".join([*parts, "", *pictures, speed, "", table(counted), ""])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Skills on a point mass: told apart, foretold, and put together to reach goals."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from zoo.skills import dads, diayn, NETWORK, plane, SHARP
+
+import eqsim
+import eqsim_zoo as zoo
+from eqsim.testing import probes
+from eqsim.wrappers import (
+    AbstractStateless,
+    Lifetime,
+    OneHotSkills,
+    Skills,
+    UniformSkills,
+)
+
+
+def learned(agent, prior, length, steps=60_000):
+    """With what it has learned, and the last row of metrics."""
+    env = plane(prior)
+    sizes = {"pool_size": 16, "turns": 1, "evaluations": 0}
+    found = zoo.train(agent, env, steps=steps, episode_length=length, **sizes)
+    return found.state, env
+
+
+def test_diayn():
+    """Five skills, which the discriminator tells by single steps."""
+    agent = zoo.DIAYN(**NETWORK)
+    state, env = learned(agent, OneHotSkills(5), 10)
+    paths = zoo.follow_skills(
+        agent, state, env, jr.key(1), episodes=4, episode_length=10
+    )
+    step, episode = paths.accuracy()
+    assert step > 0.9  # The first step is not far from where all begin.
+    assert episode == 1.0
+    assert paths.reward() > 0.9 * np.log(5)
+
+
+def test_dads():
+    agent = zoo.DADS(**NETWORK, **SHARP)
+    state, env = learned(agent, OneHotSkills(5), 10)
+    paths = zoo.follow_skills(
+        agent, state, env, jr.key(1), episodes=4, episode_length=10
+    )
+    assert 0.8 * np.log(5) <= paths.reward() <= np.log(5)
+    assert paths.accuracy()[1] == 1.0
+    ends = paths.descriptors[:, 0, -1]
+    apart = np.linalg.norm(ends[:, None] - ends[None], axis=-1)
+    assert np.min(apart[np.triu_indices(5, 1)]) > 0.3
+    real = np.diff(paths.descriptors, axis=2)
+    np.testing.assert_allclose(paths.predicted, real, atol=0.05)
+
+
+@pytest.mark.slow
+def test_goals():
+    """A continuum of skills covers the disc, and leads to 16 goals on two circles."""
+    agent = zoo.DADS(**NETWORK, **SHARP, random_skills=64)
+    state, env = learned(agent, UniformSkills(2), 20)
+    skills = jax.vmap(UniformSkills(2).sample)(jr.split(jr.key(3), 256))
+    paths = zoo.follow_skills(
+        agent, state, env, jr.key(1), skills=skills, episodes=1, episode_length=10
+    )
+    covered = paths.coverage()
+    print(f"covered: {covered:.0%}")
+    assert covered > 0.75
+    angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    goals = jnp.asarray(np.concatenate([0.5 * circle, circle]))
+    found = zoo.reach_goals(agent, state, env, goals, jr.key(2), length=20, hold=2)
+    print(f"distances: {found.distances()[:, -1].round(3)}")
+    assert np.max(found.distances()[:, -1]) <= 0.15
+
+
+def fresh(agent, prior):
+    """An agent that has learned nothing."""
+    env = plane(prior)
+    return zoo.train(
+        agent, env, steps=14, episode_length=5, pool_size=0, turns=1, evaluations=0
+    ).state, env
+
+
+@pytest.fixture(scope="module")
+def made():
+    agent = dads(random_skills=3)
+    return agent, *fresh(agent, UniformSkills(2))
+
+
+SIZES = {"length": 4, "hold": 2, "horizon": 1}
+
+
+def test_plans(made):
+    """Skills are held, and are skills."""
+    agent, state, env = made
+    found = zoo.reach_goals(agent, state, env, jnp.ones((3, 2)), jr.key(0), **SIZES)
+    assert found.descriptors.shape == (3, 4, 2)
+    assert found.skills.shape == (3, 4, 2)
+    assert np.all(np.abs(found.skills) <= 1.0)
+    assert np.array_equal(found.skills[:, 0], found.skills[:, 1])
+    expected = np.linalg.norm(found.descriptors - 1.0, axis=-1)
+    np.testing.assert_allclose(found.distances(), expected)
+
+
+class Fence(AbstractStateless):
+    """Ends at once, at the first step."""
+
+    env: eqsim.AbstractEnv
+
+    lifetime = Lifetime.EPISODE
+    dt = property(lambda self: self.env.dt)
+    action_range = property(lambda self: self.env.action_range)
+
+    def reset(self, key, options=None):
+        return self.env.reset(key, options)
+
+    def step(self, state, action):
+        state, timestep = self.env.step(state, action)
+        return state, eqx.tree_at(lambda t: t.terminated, timestep, jnp.ones((), bool))
+
+
+def test_plans_end_with_the_episode(made):
+    agent, state, _ = made
+    env = Skills(Fence(probes.point_mass()), UniformSkills(2))
+    found = zoo.reach_goals(agent, state, env, jnp.ones((3, 2)), jr.key(0), **SIZES)
+    assert np.all(found.descriptors[:, 0] != 0.0)
+    assert np.all(found.descriptors == found.descriptors[:, :1])
+
+
+def test_refuses_plans(made):
+    agent, state, env = made
+    goals = jnp.ones((1, 2))
+    with pytest.raises(ValueError, match="`length` a multiple of `hold`"):
+        zoo.reach_goals(agent, state, env, goals, jr.key(0), length=5, hold=2)
+    with pytest.raises(ValueError, match="rows of 2 numbers"):
+        zoo.reach_goals(agent, state, env, jnp.ones((1, 3)), jr.key(0))
+    with pytest.raises(TypeError):
+        zoo.reach_goals(diayn(), state, env, goals, jr.key(0))
+    with pytest.raises(ValueError, match="at least one"):
+        zoo.follow_skills(agent, state, env, jr.key(0), episodes=0)
+
+
+def test_picture(made, tmp_path):
+    """With limits and without."""
+    agent, state, env = made
+    paths = zoo.follow_skills(agent, state, env, jr.key(0), episode_length=5)
+    assert paths.descriptors.shape == (16, 8, 6, 2)
+    zoo.write_skills(paths, tmp_path / "one.png")
+    endless = dataclasses.replace(paths, limits=None)
+    zoo.write_skills(endless, tmp_path / "two.png")
+    assert (tmp_path / "one.png").stat().st_size > 10_000
+    assert (tmp_path / "two.png").stat().st_size > 10_000
+    with pytest.raises(ValueError, match="limits of the descriptor are None"):
+        endless.coverage()
+
+
+def test_numbers_of_paths():
+    """Accuracy, reward and coverage of paths that are made up."""
+    posterior = np.log(np.array([[0.8, 0.2], [0.4, 0.6]]))
+    # Skill 0 is told in every step; skill 1 in two of three, but by the whole episode.
+    rows = np.stack([posterior[[0, 0, 0]], posterior[[1, 1, 0]]])[:, None]
+    descriptors = np.zeros((2, 1, 4, 2))
+    descriptors[1, 0, 1:] = 0.99
+    paths = zoo.SkillPaths(
+        skills=np.eye(2),
+        descriptors=descriptors,
+        valid=np.ones((2, 1, 3), bool),
+        returns=np.zeros((2, 1)),
+        log_posterior=rows,
+        predicted=None,
+        limits=np.array([[-1.0, 1.0], [-1.0, 1.0]]),
+    )
+    np.testing.assert_allclose(paths.confusion(), [[1, 0], [1 / 3, 2 / 3]])
+    total = 2 * np.log(0.6 / 0.4) + np.log(0.2 / 0.8)
+    assert paths.accuracy() == (pytest.approx(5 / 6), 1.0 if total > 0 else 0.5)
+    own = np.array([0.8, 0.8, 0.8, 0.6, 0.6, 0.2])
+    assert paths.reward() == pytest.approx(np.log(2) + np.log(own).mean())
+    assert paths.coverage() == pytest.approx(2 / 400)
+    short = dataclasses.replace(paths, valid=np.array([[[1, 0, 0]], [[1, 1, 0]]], bool))
+    assert short.visits().sum() == 3

@@ -1,0 +1,435 @@
+"""DIAYN and DADS: what rewards are, from where gradients come, and what is remembered."""
+
+import dataclasses
+
+import equinox as eqx
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from scipy import stats
+from zoo.agents import act, init, iterate
+from zoo.skills import dads, diayn, plane, TINY
+
+import eqsim
+import eqsim_zoo as zoo
+from eqsim import AutoReset, Episode, testing
+from eqsim.testing import probes
+from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
+from eqsim_zoo._dads import predictability
+from eqsim_zoo._diayn import diversity_reward
+from eqsim_zoo._episodes import Episodes
+from eqsim_zoo._skill_agent import log_density
+from eqsim_zoo._skill_world import SkillPolicy
+
+
+AGENTS = {
+    "diayn": (diayn(), OneHotSkills(5)),
+    "diayn, continuum": (diayn(reward_on_next=False), NormalSkills(2)),
+    "dads": (dads(), OneHotSkills(5)),
+    "dads, continuum": (
+        dads(
+            random_skills=3,
+            dynamics_update_freq=2,
+            dynamics_updates=2,
+            importance_weights=True,
+            identity_covariance=False,
+            omit_input_dynamics_dim=0,
+        ),
+        UniformSkills(2),
+    ),
+    "dads, all is described": (
+        dads(descriptor_full_state=True, dynamics_update_freq=0, dynamics_updates=1),
+        OneHotSkills(2),
+    ),
+}
+each = pytest.mark.parametrize("agent, prior", AGENTS.values(), ids=AGENTS)
+
+
+def training(prior, length=5):
+    return AutoReset(Episode(plane(prior), length))
+
+
+def grown(agent, prior, iterations=4, key=0):
+    """A state after some iterations, and the last report."""
+    env = training(prior)
+    state, metrics = init(agent, jr.key(key), env), {}
+    for _ in range(iterations):
+        state, metrics = iterate(agent, state, env)
+    return state, metrics
+
+
+@each
+def test_learns_and_acts(agent, prior):
+    """Reproducibly, within bounds, with finite numbers; the number of environments and
+    the size of a batch have nothing to do with that of skills."""
+    (state, metrics), (again, _) = grown(agent, prior), grown(agent, prior)
+    assert testing.tree_allclose(state, again, rtol=0.0, atol=0.0)
+    other, _ = grown(agent, prior, key=1)
+    assert not testing.tree_allclose(state.sac, other.sac)
+    assert all(jnp.isfinite(x) for x in metrics.values())
+    assert metrics["steps"] == 14
+    assert int(state.updates) == 6  # Not in the first iteration.
+    obs = training(prior).reset(jr.key(2))[1].obs
+    best = act(agent, state, obs)
+    assert jnp.all(jnp.abs(best) <= 1.0)
+    assert jnp.array_equal(best, act(agent, state, obs))
+    assert not jnp.array_equal(best, act(agent, state, obs, jr.key(1)))
+
+
+def test_seeds_are_a_batch():
+    agent, env = diayn(), training(OneHotSkills(3))
+    both = eqx.filter_vmap(lambda key: agent.init(key, env))(jr.split(jr.key(0), 2))
+    step = eqx.filter_jit(eqx.filter_vmap(lambda s: agent.iterate(s, env)[0]))
+    for _ in range(3):
+        both = step(both)
+    alone = init(agent, jr.split(jr.key(0), 2)[1], env)
+    for _ in range(3):
+        alone, _ = iterate(agent, alone, env)
+    row = jtu.tree_map(lambda x: x[1] if eqx.is_array(x) else x, both)
+    assert testing.tree_allclose(row, alone, rtol=1e-6, atol=1e-9)
+
+
+def test_policy_does_not_see_the_descriptor():
+    """But the skill, which is not normalized."""
+    agent, prior = AGENTS["diayn"]
+    state, _ = grown(agent, prior)
+    obs = jr.normal(jr.key(0), (4 + 2 + 5,))
+    moved = obs.at[4:6].add(100.0)
+    assert jnp.array_equal(act(agent, state, obs), act(agent, state, moved))
+    assert jnp.array_equal(state.world.input(obs)[4:], obs[6:])
+    assert not jnp.array_equal(state.world.input(obs)[:4], obs[:4])
+    other = state.world.with_skill(obs, jnp.eye(5)[0])
+    assert jnp.array_equal(other[:6], obs[:6])
+    assert jnp.array_equal(other[6:], jnp.eye(5)[0])
+
+
+def test_statistics():
+    """Of what was observed, of descriptors and of their changes, over all steps."""
+    agent, prior = AGENTS["dads"]
+    state, _ = grown(agent, prior)
+    rows = state.memory.replay.rows.transition
+    number = int(state.memory.replay.size)
+    obs, after = (np.asarray(x)[:number] for x in (rows.obs, rows.next_obs))
+    for found, values in (
+        (state.world.observations, obs[:, :4]),
+        (state.world.descriptors, obs[:, 4:6]),
+        (state.world.changes, after[:, 4:6] - obs[:, 4:6]),
+    ):
+        # They begin as those of one row of mean 0 and variance 1.
+        n = number + 1
+        mean = values.sum(axis=0) / n
+        square = 1.0 + (values**2).sum(axis=0) - n * mean**2
+        np.testing.assert_allclose(found.mean, mean, atol=1e-12)
+        np.testing.assert_allclose(found.variance, square / n, rtol=1e-9)
+
+
+def test_changes_are_never_those_of_a_reset():
+    """The last step of an episode leads to where the robot went."""
+    agent, prior = AGENTS["dads"]
+    state, _ = grown(agent, prior, 8)
+    rows = state.memory.replay.rows.transition
+    assert jnp.any(rows.truncated)
+    change = rows.next_obs[:, 4:6] - rows.obs[:, 4:6]
+    # The velocity after a step, times its duration.
+    np.testing.assert_allclose(change, 0.1 * rows.next_obs[:, 2:4], atol=1e-12)
+
+
+# Rewards.
+
+
+def mixture(model, x, z, change):
+    """The density of a mixture, with scipy."""
+    out = np.asarray(
+        model.network(jnp.asarray(np.concatenate([x[model.omitted :], z])))
+    )
+    weights = np.exp(out[: model.components] - out[: model.components].max())
+    rest = out[model.components :].reshape(model.components, -1)
+    mean, std = rest, np.ones_like(rest)
+    if not model.unit:
+        mean, raw = np.split(rest, 2, axis=1)
+        std = np.clip(np.log1p(np.exp(raw)), *np.asarray(model.std_range))
+    each = stats.norm.pdf(change, mean, std).prod(axis=1)
+    return (weights / weights.sum()) @ each
+
+
+@hypothesis.given(
+    skills=st.integers(1, 6),
+    components=st.integers(1, 4),
+    omitted=st.integers(0, 2),
+    unit=st.booleans(),
+    sampled=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+@hypothesis.settings(max_examples=12, deadline=None)
+def test_predictability(skills, components, omitted, unit, sampled, seed):
+    """As plain loops say, and at most the logarithm of the number of skills."""
+    rng = np.random.default_rng(seed)
+    width = 2 - omitted + skills
+    network = zoo.MLP.create(
+        jr.key(seed),
+        (width, 5, components * (1 + (2 if unit else 4))),
+        dtype=jnp.float64,
+    )
+    limits = jnp.array([0.3, 10.0])
+    model = zoo.SkillDynamics(network, limits, omitted, components, unit)
+    x, change = rng.normal(size=(2, 4, 2))
+    z = np.eye(skills)[rng.integers(skills, size=4)]
+    others = rng.normal(size=(3, skills)) if sampled else np.eye(skills)
+    arrays = map(jnp.asarray, (x, z, change, others))
+    found = eqx.filter_jit(predictability)(model, *arrays, itself=sampled)
+    compared = len(others) + sampled
+    for k in range(4):
+        own = np.log(mixture(model, x[k], z[k], change[k]))
+        total = 1.0 if sampled else 0.0
+        for other in others:
+            off = np.log(mixture(model, x[k], other, change[k])) - own
+            total += np.exp(np.clip(off, -50, 50))
+        np.testing.assert_allclose(
+            found[k], np.log(compared) - np.log(total), 1e-7, 1e-9
+        )
+    assert jnp.all(found <= np.log(compared) + 1e-12)
+
+
+def test_predictability_of_sure_dynamics():
+    """Skills whose changes have nothing in common: the logarithm of their number."""
+    # One component: its logit, and as many means as there are skills.
+    weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
+    layer = zoo.Linear(weight, jnp.zeros(5))
+    model = zoo.SkillDynamics(
+        zoo.MLP((layer,), (), jax.nn.relu), jnp.array([0.3, 10.0]), 4, 1, True
+    )
+    skills = jnp.eye(4)
+    reward = predictability(
+        model, jnp.zeros((4, 4)), skills, 100.0 * skills, skills, itself=False
+    )
+    np.testing.assert_allclose(reward, np.log(4), rtol=1e-12)
+
+
+def test_perfect_discriminator():
+    """The reward of DIAYN is the logarithm of the number of skills where it is sure, and
+    0 where it has no idea."""
+    for sure, expected in ((1e3, np.log(4)), (0.0, 0.0)):
+        layer = zoo.Linear(sure * jnp.eye(4), jnp.zeros(4))
+        network = zoo.MLP((layer,), (), jax.nn.relu)
+        model = zoo.Discriminator(network, jnp.asarray(0.1), True)
+        reward = diversity_reward(model, OneHotSkills(4), jnp.eye(4), jnp.eye(4))
+        np.testing.assert_allclose(reward, expected, atol=1e-12)
+
+
+def test_discriminator_of_a_continuum():
+    """A normal density, by scipy; less that of the prior."""
+    layer = zoo.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
+    model = zoo.Discriminator(
+        zoo.MLP((layer,), (), jax.nn.relu), jnp.asarray(0.2), False
+    )
+    x, z = jr.normal(jr.key(1), (5, 3)), jr.normal(jr.key(2), (5, 2))
+    found = diversity_reward(model, NormalSkills(2), x, z)
+    mean, raw = np.split(np.asarray(x @ layer.weight), 2, axis=1)
+    own = stats.norm.logpdf(z, mean, 0.2 + np.log1p(np.exp(raw))).sum(axis=1)
+    expected = own - stats.norm.logpdf(z).sum(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    without = diversity_reward(model, NormalSkills(2), x, z, log_prior=False)
+    np.testing.assert_allclose(without, own, rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def batches():
+    """States and batches to learn from, by name."""
+    made = {}
+    for name, (agent, prior) in AGENTS.items():
+        state, _ = grown(agent, prior)
+        batch = state.memory.replay.sample(jr.key(3), 13)
+        made[name] = agent, dataclasses.replace(state, memory=None), batch
+    return made
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_gradients_flow_only_where_they_should(batches, name):
+    """The reward is a number to SAC, and the policy one to the network of skills."""
+    agent, state, batch = batches[name]
+    if "continuum" in name and "dads" in name:
+        agent = dataclasses.replace(agent, dynamics_update_freq=1)
+
+    def into(part, where):
+        """How the numbers after an update depend on some numbers before it."""
+        numbers, rest = eqx.partition(where(state), eqx.is_inexact_array)
+
+        def total(numbers):
+            before = eqx.tree_at(where, state, eqx.combine(numbers, rest))
+            after, _ = agent.update(before, batch)
+            leaves = jtu.tree_leaves(eqx.filter(part(after), eqx.is_inexact_array))
+            return sum(jnp.sum(x) for x in leaves)
+
+        found = eqx.filter_jit(jax.grad(total))(numbers)
+        return max(float(jnp.max(jnp.abs(x))) for x in jtu.tree_leaves(found))
+
+    sac, skills = lambda s: s.sac.critic.model, lambda s: s.skills.model
+    assert into(sac, skills) == 0.0
+    if name != "dads, continuum":  # Its weights depend on the policy.
+        assert into(skills, lambda s: s.sac.actor.model) == 0.0
+    # Not zero, and not finite where Adam takes the root of zero.
+    assert into(sac, sac) != 0.0
+    if name != "dads, all is described":
+        assert into(skills, skills) != 0.0
+
+
+def test_update_learns_from_the_reward(batches):
+    """What SAC is given: the mixed reward, the old skill on both sides, and no
+    descriptor."""
+    agent, state, batch = batches["diayn"]
+    steps = batch.transition
+    changed = dataclasses.replace(
+        steps,
+        next_obs=jnp.concatenate(
+            [steps.next_obs[:, :6], jnp.roll(steps.next_obs[:, 6:], 1, axis=1)], axis=1
+        ),
+    )
+    one, _ = agent.update(state, batch)
+    two, _ = agent.update(state, dataclasses.replace(batch, transition=changed))
+    assert testing.tree_allclose(one, two, rtol=0.0, atol=0.0)
+    key = jr.split(state.key)[1]
+    _, diversity, _ = agent.judge(state, batch, key)
+    seen = jax.vmap(state.world.input)
+    inner = zoo.Transition(
+        seen(steps.obs),
+        steps.action,
+        diversity,
+        seen(jnp.concatenate([steps.next_obs[:, :6], steps.obs[:, 6:]], axis=1)),
+        steps.terminated,
+        steps.truncated,
+    )
+    expected, _ = agent.sac.update(state.sac, inner)
+    assert testing.tree_allclose(one.sac, expected, rtol=1e-12)
+
+
+def test_importance_weights(batches):
+    """1 while the policy is that which acted; clipped; and of the density of what was
+    done."""
+    agent, state, batch = batches["dads, continuum"]
+    policy = SkillPolicy(state.sac.actor.model, state.world)
+    now = jax.vmap(lambda o, a: log_density(policy, o, a))
+    steps = batch.transition
+    fresh = dataclasses.replace(batch, log_prob=now(steps.obs, steps.action))
+    plain = dataclasses.replace(agent, importance_weights=False)
+    loss = lambda agent, batch: agent._loss(state, batch, state.skills.model)[0]
+    np.testing.assert_allclose(loss(agent, fresh), loss(plain, fresh), rtol=1e-12)
+    rare = dataclasses.replace(fresh, log_prob=fresh.log_prob - 100.0)
+    np.testing.assert_allclose(loss(agent, rare), 10.0 * loss(plain, fresh), rtol=1e-9)
+
+
+def test_densities_of_actions():
+    """At random the density is that of uniform numbers; later that of the policy, as
+    scipy has it."""
+    agent, prior = AGENTS["dads, continuum"]
+    env = training(prior)
+    first, _ = iterate(agent, init(agent, jr.key(0), env), env)
+    np.testing.assert_allclose(
+        first.memory.replay.rows.log_prob[:14], -2 * np.log(2), rtol=1e-12
+    )
+    state, _ = iterate(agent, first, env)
+    after, _ = iterate(agent, state, env)
+    rows = jtu.tree_map(lambda x: x[28:42], after.memory.replay.rows)
+    distribution = jax.vmap(SkillPolicy(state.sac.actor.model, state.world))
+    normal = distribution(rows.transition.obs).normal
+    action = np.asarray(rows.transition.action)
+    u = np.arctanh(action)
+    density = stats.norm.logpdf(u, normal.mean, np.exp(normal.log_std))
+    expected = (density - np.log(1 - action**2)).sum(axis=1)
+    np.testing.assert_allclose(rows.log_prob, expected, rtol=1e-6)
+
+
+# Mixing, and returns of episodes.
+
+
+def test_mix():
+    mix = zoo.Mix(task=2.0, diversity=3.0, target_return=10.0, margin=1.0)
+    reward, own = jnp.array([1.0, 1.0, 1.0]), jnp.array([5.0, 5.0, 5.0])
+    found = mix(reward, own, jnp.array([9.0, 8.9, -jnp.inf]))
+    np.testing.assert_allclose(found, [17.0, 2.0, 2.0])
+    np.testing.assert_allclose(zoo.Mix()(reward, own, jnp.full(3, -jnp.inf)), own)
+
+
+@hypothesis.given(seed=st.integers(0, 2**16), length=st.integers(1, 5))
+@hypothesis.settings(max_examples=15, deadline=None)
+def test_returns_of_episodes(seed, length):
+    """Of all that is remembered, as a plain loop says, also after the ring has gone
+    round."""
+    rng, envs, blocks, kept = np.random.default_rng(seed), 3, 9, 8
+    episodes = Episodes.create(envs, kept, jnp.float64)
+    so_far, places, names = np.zeros(envs), [], []
+    known, running = {}, np.arange(envs)
+    after = jax.jit(lambda e, steps, so_far: e.after(steps, so_far))
+    for _ in range(blocks):
+        reward = rng.normal(size=(envs, length))
+        done = rng.random((envs, length)) < 0.4
+        no = jnp.zeros((envs, length), bool)
+        steps = zoo.Transition(no, no, jnp.asarray(reward), no, jnp.asarray(done), no)
+        episodes, where = after(episodes, steps, jnp.asarray(so_far))
+        for t in range(length):
+            so_far = so_far + reward[:, t]
+            for e in range(envs):
+                places.append(int(where[e, t]))
+                names.append(int(running[e]))
+                if done[e, t]:
+                    known[names[-1]] = so_far[e]
+                    so_far[e], running[e] = 0.0, running[e] + envs
+    for place, name in [*zip(places, names)][-envs * kept :]:
+        expected = known.get(name, -np.inf)
+        np.testing.assert_allclose(episodes.return_of(jnp.asarray(place)), expected)
+
+
+def test_smerl_learns_from_good_episodes_only():
+    agent = diayn(mix=zoo.Mix(task=1.0, target_return=1e6))
+    prior = OneHotSkills(5)
+    state, _ = grown(agent, prior)
+    batch = state.memory.replay.sample(jr.key(3), 13)
+    bare = dataclasses.replace(state, memory=None)
+    _, metrics = agent.update(bare, batch)
+    task = diayn(mix=zoo.Mix(task=1.0, diversity=0.0))
+    _, expected = task.update(bare, batch)
+    assert metrics["critic_loss"] == expected["critic_loss"]
+    both = diayn(mix=zoo.Mix(task=1.0))
+    assert both.update(bare, batch)[1]["critic_loss"] != expected["critic_loss"]
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize("agent", (diayn(), dads()), ids=("diayn", "dads"))
+def test_refuses_environments(agent):
+    begin = lambda env: agent.init(jr.key(0), AutoReset(Episode(env, 5)))
+    with pytest.raises(ValueError, match=r"`Skills\(env, OneHotSkills\(5\)\)`"):
+        begin(probes.point_mass())
+    with pytest.raises(ValueError, match=r"ant_omni, ant_uni, .*humanoid_uni"):
+        begin(Skills(probes.PointMass(), OneHotSkills(5)))
+    with pytest.raises(ValueError, match="inside of `Skills`"):
+        begin(eqsim.wrappers.StackObservation(plane(), 2))
+    with pytest.raises(ValueError, match="has several"):
+        begin(Skills(plane(), OneHotSkills(2)))
+
+
+def test_refuses_options():
+    with pytest.raises(ValueError, match="`DADS.components` is 0"):
+        dads(components=0)
+    with pytest.raises(ValueError, match="`DADS.random_skills` is -1"):
+        dads(random_skills=-1)
+    with pytest.raises(ValueError, match="would never learn"):
+        dads(dynamics_update_freq=0)
+    with pytest.raises(ValueError, match="a descriptor has 2 numbers"):
+        dads(omit_input_dynamics_dim=3).init(jr.key(0), training(OneHotSkills(2)))
+    with pytest.raises(ValueError, match="`UniformSkills` has a continuum"):
+        dads().init(jr.key(0), training(UniformSkills(2)))
+
+
+def test_holds_a_sac():
+    """Which it does not inherit from, and all of whose fields count."""
+    assert not issubclass(zoo.DADS, zoo.SAC)
+    state, _ = grown(dataclasses.replace(diayn(), sac=TINY), OneHotSkills(2), 1)
+    assert state.memory.replay.capacity == 140
+    assert state.sac.memory is None
+    assert state.sac.statistics is None
