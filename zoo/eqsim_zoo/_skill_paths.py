@@ -107,7 +107,7 @@ class SkillPaths:
         points = self.descriptors[:, :, 1:][self.valid][:, :2]
         if points.shape[1] == 1:
             points, limits = np.repeat(points, 2, axis=1), np.repeat(limits, 2, axis=0)
-        edges = [np.linspace(*limit, CELLS + 1) for limit in limits[:2]]
+        edges = [np.linspace(low, high, CELLS + 1) for low, high in limits[:2]]
         return np.histogram2d(points[:, 0], points[:, 1], edges)[0]
 
 
