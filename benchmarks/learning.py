@@ -62,7 +62,7 @@ def main() -> None:
     for agent, more in TOGETHER.items() if options.together else ():
         rows.append(_together(agent, more, options))
         publish(options, "learning", {"where": where, "rows": rows}, "")
-    for seed in range(options.seeds if options.brax else 0):
+    for seed in range(options.brax_seeds if options.brax else 0):
         rows.append(_brax(options, seed))
         publish(options, "learning", {"where": where, "rows": rows}, "")
     text = report(where, rows, options)
@@ -97,6 +97,7 @@ def _options():
     add("--together", action="store_true", help="and many members in one program")
     add("--keep", action="store_true", help="other rows of an earlier call")
     add("--brax", help="a Python with Brax whose PPO starts, to run beside")
+    add("--brax-seeds", type=int, default=1)
     add("--pictures", type=pathlib.Path, help="folder of the curves; by default --out")
     return made.parse_args()
 
