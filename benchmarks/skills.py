@@ -61,6 +61,7 @@ def _options():
     made = parser(__doc__ or "", repeats=5, limit=60.0)
     add = made.add_argument
     add("--seeds", type=int, default=1)
+    add("--qdax", help="a Python with QDax 0.5.0 and a JAX it runs on, to time as well")
     add("--steps", help="in place of those of the preset")
     add(
         "--pictures", type=pathlib.Path, help="folder of the pictures; by default --out"

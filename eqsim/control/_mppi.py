@@ -22,8 +22,9 @@ class MPPI(eqx.Module):
     w_k \propto \exp\left(-\frac{J^k - \min J}{\lambda\,s}\right), \quad
     \mu \leftarrow \sum_k w_k u^k,$$
 
-    with normal numbers $n$ and the standard deviation $s$ of the costs, so that the scale
-    of the cost does not matter. The mean of before is one of the plans.
+    with normal numbers $n$ and $s = \mathrm{median}\,J - \min J$, so that the scale of the
+    cost does not matter, nor how bad the worst plans are. The mean of before is one of
+    the plans.
 
     **Arguments:**
 
@@ -85,22 +86,19 @@ class MPPI(eqx.Module):
         plans = jax.vmap(jax.vmap(project))(mean[None] + self._noise(mean, key))
         costs = jax.vmap(cost)(plans)
         good = jnp.isfinite(costs)
-        number = jnp.maximum(jnp.sum(good.astype(costs.dtype)), 1.0)
-        known = jnp.where(good, costs, 0.0)
-        middle = jnp.sum(known) / number
-        square = jnp.sum(jnp.where(good, (known - middle) ** 2, 0.0)) / number
+        least = jnp.min(jnp.where(good, costs, jnp.inf))
+        spread = jnp.nanmedian(jnp.where(good, costs, jnp.nan)) - least
         # Where all plans cost the same all count the same.
         tiny = jnp.finfo(costs.dtype).tiny
-        scale = self.temperature.astype(costs.dtype) * jnp.sqrt(square)
-        least = jnp.min(jnp.where(good, costs, jnp.inf))
-        off = jnp.where(good, costs - least, jnp.inf) / jnp.maximum(scale, tiny)
-        weights = jax.nn.softmax(-off)
+        scale = jnp.maximum(self.temperature.astype(costs.dtype) * spread, tiny)
+        weights = jax.nn.softmax(jnp.where(good, (least - costs) / scale, -jnp.inf))
         return jnp.where(jnp.any(good), jnp.tensordot(weights, plans, 1), mean)
 
     def _noise(self, mean, key):
         """Of the plan that is the mean itself, zero."""
         shape = self.samples - 1, *mean.shape
-        normal = jr.normal(key, shape, mean.dtype) * self.std.astype(mean.dtype)
+        std = jnp.broadcast_to(self.std.astype(mean.dtype), mean.shape[1:])
+        normal = jr.normal(key, shape, mean.dtype) * std[None, None]
         beta = self.smoothing.astype(mean.dtype)
 
         def step(before, now):

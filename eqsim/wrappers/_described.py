@@ -46,19 +46,23 @@ def humanoid_uni(**options: Any) -> FeetContact:
     return FeetContact(Humanoid(**options), ("right_foot", "left_foot"))
 
 
-def ant_omni(**options: Any) -> TorsoPosition:
+def ant_omni(*, limit: float = 30.0, **options: Any) -> TorsoPosition:
     """`Ant` with the descriptor `TorsoPosition`, not rewarded for running.
 
-    **Arguments:** the options of `Ant`.
+    **Arguments:** the options of `Ant`, and
+
+    - `limit`: of the position, m.
     """
     options = {"forward_reward_weight": 0.0} | options
-    return TorsoPosition(Ant(**options))
+    return TorsoPosition(Ant(**options), limit)
 
 
-def humanoid_omni(**options: Any) -> TorsoPosition:
+def humanoid_omni(*, limit: float = 30.0, **options: Any) -> TorsoPosition:
     """`Humanoid` with the descriptor `TorsoPosition`, not rewarded for running.
 
-    **Arguments:** the options of `Humanoid`.
+    **Arguments:** the options of `Humanoid`, and
+
+    - `limit`: of the position, m.
     """
     options = {"forward_reward_weight": 0.0} | options
-    return TorsoPosition(Humanoid(**options))
+    return TorsoPosition(Humanoid(**options), limit)

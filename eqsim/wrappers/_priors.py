@@ -14,11 +14,13 @@ _LOG_2 = 0.6931471805599453
 
 
 class AbstractPrior(eqx.Module):
-    """What skills there are, and how they are drawn: vectors of `size` numbers; `number`
-    is how many there are, or None if there is a continuum."""
+    """What skills there are, and how they are drawn: vectors of `size` numbers."""
 
     size: eqx.AbstractVar[int]
-    number: eqx.AbstractVar[int | None]
+
+    @abc.abstractmethod
+    def all(self) -> Float[Array, "size size"] | None:
+        """All skills, one-hot, if they can be counted; None of a continuum."""
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
@@ -60,6 +62,9 @@ class OneHotSkills(AbstractPrior):
     def size(self) -> int:
         return self.number
 
+    def all(self) -> Float[Array, "size size"]:
+        return jnp.eye(self.number)
+
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
         return jax.nn.one_hot(jr.randint(key, (), 0, self.number), self.number)
 
@@ -68,10 +73,6 @@ class OneHotSkills(AbstractPrior):
 
     def project(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         return jax.nn.one_hot(jnp.argmax(x), self.number, dtype=x.dtype)
-
-    def all(self) -> Float[Array, "number size"]:
-        """All skills."""
-        return jnp.eye(self.number)
 
 
 class UniformSkills(AbstractPrior):
@@ -89,8 +90,7 @@ class UniformSkills(AbstractPrior):
     def __check_init__(self):
         _positive(self, "size", self.size)
 
-    @property
-    def number(self) -> None:
+    def all(self) -> None:
         return None
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
@@ -122,8 +122,7 @@ class NormalSkills(AbstractPrior):
     def __check_init__(self):
         _positive(self, "size", self.size)
 
-    @property
-    def number(self) -> None:
+    def all(self) -> None:
         return None
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:

@@ -44,7 +44,7 @@ def test_is_the_weighted_mean():
         noise[:, t] = before
     plans = np.concatenate([np.zeros((1, 3, 2)), noise]) + 1.0
     costs = np.array([cost(p) for p in plans])
-    weights = np.exp(-(costs - costs.min()) / (0.1 * costs.std()))
+    weights = np.exp(-(costs - costs.min()) / (0.1 * (np.median(costs) - costs.min())))
     expected = (weights[:, None, None] * plans).sum(axis=0) / weights.sum()
     np.testing.assert_allclose(plan, expected, rtol=1e-9)
 
@@ -74,6 +74,29 @@ def test_broken_costs():
     start = jnp.full((2, 1), 0.3)
     stay, _ = planned(MPPI(), lambda plan: jnp.asarray(jnp.inf), start)
     assert jnp.array_equal(stay, start)
+
+
+def test_diverged_plans():
+    """However large a cost is, and whatever else is broken, good plans count."""
+    with jax.enable_x64(False):
+        start = jnp.zeros((1, 1), jnp.float32)
+
+        def cost(plan):
+            x = plan[0, 0]
+            bad = jnp.where(x > 0.8, jnp.inf, jnp.where(x > 0.6, 1e30, 1e10))
+            return jnp.where(x > 0.4, bad, (x + 0.5) ** 2)
+
+        plan, found = planned(MPPI(samples=256, iterations=20), cost, start)
+        assert jnp.isfinite(found)
+        np.testing.assert_allclose(plan, -0.5, atol=0.1)
+
+
+def test_one_deviation_per_entry():
+    cost = lambda plan: jnp.sum((plan - 1.0) ** 2)
+    planner = MPPI(std=jnp.array([0.5, 0.0]))
+    plan, _ = planned(planner, cost, jnp.zeros((2, 2)))
+    np.testing.assert_allclose(plan[:, 1], 0.0)
+    assert jnp.all(plan[:, 0] > 0.5)
 
 
 def test_projected():

@@ -21,7 +21,11 @@ SAC = zoo.SAC(
 )
 NETWORK = {"sac": SAC, "hidden": (64, 64), "learning_rate": 1e-3}
 # On a point mass all skills go equally fast: deviations of 1 would hide which is which.
-SHARP = {"identity_covariance": False, "std_range": (0.1, 10.0)}
+SHARP = {
+    "identity_covariance": False,
+    "std_range": (0.1, 10.0),
+    "omit_input_dynamics_dim": 2,
+}
 TINY = zoo.SAC(
     num_envs=7,
     unroll_length=2,
@@ -42,7 +46,8 @@ def diayn(**options):
 
 def dads(**options):
     """Tiny."""
-    return zoo.DADS(**{"sac": TINY, "hidden": (8,)} | options)
+    fixed = {"sac": TINY, "hidden": (8,), "omit_input_dynamics_dim": 2}
+    return zoo.DADS(**fixed | options)
 
 
 def plane(prior=None):

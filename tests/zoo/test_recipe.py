@@ -134,6 +134,7 @@ def test_fields_of_what_is_held():
     agent = zoo.DADS(sac=zoo.SAC(discount=0.5, num_envs=3), mix=zoo.Mix(task=2.0))
     text = json.loads(json.dumps(describe(agent)))
     assert text["sac.discount"] == 0.5 and text["mix.task"] == 2.0
+    assert text["mix.target_return"] == "-inf"
     again = build(zoo.DADS, text)
     assert jax.tree.structure(again) == jax.tree.structure(agent)
     assert tree_allclose(again, agent, rtol=0.0, atol=0.0)

@@ -5,12 +5,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import optax
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import OneHotSkills
 
 from ._distributions import NormalMixture
 from ._fields import number, size
@@ -29,7 +29,8 @@ from ._skill_world import SkillPolicy, World
 
 
 def _pair(x: Any) -> Any:
-    return jnp.asarray(x) if isinstance(x, tuple | list) else x
+    pair = isinstance(x, tuple | list | np.ndarray)
+    return jnp.asarray(x, jnp.result_type(float)) if pair else x
 
 
 class SkillDynamics(eqx.Module):
@@ -93,7 +94,8 @@ class DADS(AbstractSkillAgent):
 
     - `normalize_target`: whether $\Delta$ is normalized.
     - `omit_input_dynamics_dim`: how many numbers of the descriptor, from the first one
-        on, the dynamics do not see: x and y, as skills are to work everywhere.
+        on, the dynamics do not see: 2 where these are x and y, and skills are to work
+        everywhere.
     - `dynamics_update_freq`: the dynamics learn in every so many-th update, with the same
         batch; 0: in none.
     - `dynamics_updates`: steps of the dynamics per iteration besides, each with a batch
@@ -111,7 +113,7 @@ class DADS(AbstractSkillAgent):
     """
 
     normalize_target: bool = size(True)
-    omit_input_dynamics_dim: int = size(2)
+    omit_input_dynamics_dim: int = size(0)
     dynamics_update_freq: int = size(1)
     dynamics_updates: int = size(0)
     random_skills: int = size(0)
@@ -150,9 +152,10 @@ class DADS(AbstractSkillAgent):
         if self.omit_input_dynamics_dim > described:
             raise ValueError(
                 f"`DADS.omit_input_dynamics_dim` is {self.omit_input_dynamics_dim}, but a "
-                f"descriptor has {described} numbers here."
+                f"descriptor has {described} numbers here. Set it to 0, or to how many of "
+                "them say where the robot is."
             )
-        if not self.random_skills and not isinstance(world.prior, OneHotSkills):
+        if not self.random_skills and world.prior.all() is None:
             raise ValueError(
                 f"`DADS.random_skills` is 0, which is to compare with all skills, but "
                 f"`{type(world.prior).__name__}` has a continuum of them. Set it, for "
@@ -174,16 +177,31 @@ class DADS(AbstractSkillAgent):
         )
         return Learner.create(model, optax.adam(self.learning_rate))
 
-    def study(self, state: SkillState, replay: Replay, key: PRNGKeyArray) -> SkillState:
+    def study(
+        self, state: SkillState, replay: Replay, key: PRNGKeyArray
+    ) -> tuple[SkillState, dict[str, Array]]:
         if not self.dynamics_updates:
-            return state
+            return state, {}
 
         def once(skills, key):
             now = dataclasses.replace(state, skills=skills)
-            return self._step(now, batch_of(self, replay, key))[0], None
+            return self._step(now, batch_of(self, replay, key))
 
         keys = jr.split(key, self.dynamics_updates)
-        return dataclasses.replace(state, skills=lax.scan(once, state.skills, keys)[0])
+        skills, loss = lax.scan(once, state.skills, keys)
+        report = {"dynamics_loss": jnp.mean(loss)}
+        return dataclasses.replace(state, skills=skills), report
+
+    def log_likelihood(
+        self,
+        state: SkillState,
+        obs: Float[Array, " n"],
+        next_obs: Float[Array, " n"],
+        skill: Float[Array, " k"],
+    ) -> Float[Array, ""]:
+        model: SkillDynamics = state.skills.model
+        found = model(state.world.descriptor(obs), skill)
+        return found.log_prob(state.world.change(obs, next_obs))
 
     def judge(
         self, state: SkillState, batch: SkillRow, key: PRNGKeyArray
@@ -198,17 +216,15 @@ class DADS(AbstractSkillAgent):
             skills, loss = learn() if every else lax.cond(due, learn, skip)
             report["dynamics_loss"] = loss
         model = state.skills.model
-        if isinstance(world.prior, OneHotSkills) and not self.random_skills:
-            others = world.prior.all().astype(batch.log_prob.dtype)
-        else:
-            draws = jax.vmap(world.prior.sample)(jr.split(key, self.random_skills))
-            others = draws.astype(batch.log_prob.dtype)
+        others = None if self.random_skills else world.prior.all()
+        if others is None:
+            others = jax.vmap(world.prior.sample)(jr.split(key, self.random_skills))
         reward = predictability(
             model,
             jax.vmap(world.descriptor)(steps.obs),
             jax.vmap(world.skill)(steps.obs),
             jax.vmap(world.change)(steps.obs, steps.next_obs),
-            others,
+            others.astype(batch.log_prob.dtype),
             itself=bool(self.random_skills),
         )
         return skills, reward, report

@@ -95,15 +95,28 @@ class DIAYN(AbstractSkillAgent):
         )
 
     def create_skills(self, key: PRNGKeyArray, world: World, dtype: Any) -> Learner:
-        counted = world.prior.number is not None
+        counted = world.prior.all() is not None
         outputs = world.prior.size if counted else 2 * world.prior.size
         sizes = world.layout.described, outputs
         network = create_network(self, key, *sizes, dtype)
         model = Discriminator(network, self.least_std.astype(dtype), counted)
         return Learner.create(model, optax.adam(self.learning_rate))
 
-    def study(self, state: SkillState, replay: Replay, key: PRNGKeyArray) -> SkillState:
-        return state
+    def study(
+        self, state: SkillState, replay: Replay, key: PRNGKeyArray
+    ) -> tuple[SkillState, dict[str, Array]]:
+        return state, {}
+
+    def log_likelihood(
+        self,
+        state: SkillState,
+        obs: Float[Array, " n"],
+        next_obs: Float[Array, " n"],
+        skill: Float[Array, " k"],
+    ) -> Float[Array, ""]:
+        asked = next_obs if self.reward_on_next else obs
+        model: Discriminator = state.skills.model
+        return model.log_prob(state.world.descriptor(asked), skill)
 
     def judge(
         self, state: SkillState, batch: SkillRow, key: PRNGKeyArray
@@ -128,7 +141,7 @@ class DIAYN(AbstractSkillAgent):
             learner.model, world.prior, asked, skill, self.log_prior
         )
         report = {"discriminator_loss": metrics["loss"]}
-        if world.prior.number is not None:
+        if world.prior.all() is not None:
             report["discriminator_accuracy"] = metrics["accuracy"]
         return learner, reward, report
 
@@ -144,5 +157,4 @@ def diversity_reward(
     found = jax.vmap(model.log_prob)(descriptor, skill)
     if not log_prior:
         return found
-    # Not of the skill itself, which rounding may have moved beyond the limits.
-    return found - jax.vmap(lambda z: prior.log_prob(prior.project(z)))(skill)
+    return found - jax.vmap(prior.log_prob)(skill)

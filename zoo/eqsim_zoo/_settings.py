@@ -149,7 +149,10 @@ def _encode(value: Any) -> Any:
 def _encode_array(value: np.ndarray) -> Any:
     if value.ndim:
         return [_encode_array(np.asarray(item)) for item in value]
-    return float(str(value)) if value.dtype.kind == "f" else value.item()
+    if value.dtype.kind != "f":
+        return value.item()
+    # JSON has no infinity.
+    return float(str(value)) if np.isfinite(value) else str(value)
 
 
 def _decode(value: Any, like: Any) -> Any:
@@ -157,6 +160,8 @@ def _decode(value: Any, like: Any) -> Any:
         return type(like)[value]
     if isinstance(value, list) and isinstance(like, tuple):
         return tuple(_decode(item, like[0] if like else None) for item in value)
+    if isinstance(value, str) and isinstance(like, jax.Array | np.ndarray):
+        return float(value)
     if isinstance(value, list) and isinstance(like, jax.Array | np.ndarray):
         return np.asarray(value, like.dtype)
     # What cannot be decoded stays as it is, if it is the same.

@@ -138,8 +138,21 @@ class AbstractSkillAgent(AbstractOnlineAgent):
         """
 
     @abc.abstractmethod
-    def study(self, state: SkillState, replay: Replay, key: PRNGKeyArray) -> SkillState:
-        """What is learned once per iteration, before all updates."""
+    def study(
+        self, state: SkillState, replay: Replay, key: PRNGKeyArray
+    ) -> tuple[SkillState, dict[str, Array]]:
+        """What is learned once per iteration, before all updates, and what to report."""
+
+    @abc.abstractmethod
+    def log_likelihood(
+        self,
+        state: SkillState,
+        obs: Float[Array, " n"],
+        next_obs: Float[Array, " n"],
+        skill: Float[Array, " k"],
+    ) -> Float[Array, ""]:
+        """How much a step speaks for a skill: the logarithm of the probability of the
+        skill if all are equally likely before, up to a constant."""
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
         key, key_envs, key_sac, key_skills = jr.split(key, 4)
@@ -196,8 +209,9 @@ class AbstractSkillAgent(AbstractOnlineAgent):
 
         def learn(state, replay, key):
             key_study, key = jr.split(key)
-            state = self.study(state, replay, key_study)
-            return several(self.sac, self.update, state, replay, key)
+            state, studied = self.study(state, replay, key_study)
+            state, metrics = several(self.sac, self.update, state, replay, key)
+            return state, metrics | studied
 
         memory, new, report = practise(
             self.sac, memory, env, explorer, state, keys, see=see, learn=learn

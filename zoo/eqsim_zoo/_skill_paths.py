@@ -14,8 +14,7 @@ import eqsim
 from eqsim import AbstractEnv
 from eqsim.wrappers import AbstractDescriptor, layers
 
-from ._dads import DADS, SkillDynamics
-from ._diayn import DIAYN
+from ._dads import DADS
 from ._environments import evaluation_env
 from ._skill_agent import AbstractSkillAgent, SkillState
 
@@ -45,8 +44,8 @@ class SkillPaths:
     - `descriptors`: before each step, and after the last one.
     - `valid`: whether a step was taken, and the episode not over.
     - `returns`: of the task, in each episode.
-    - `log_posterior`: the logarithm of the probability of each skill (last axis), by what
-        the agent has learned, after each step; up to a constant.
+    - `log_likelihood`: how much each step speaks for each skill (last axis), see
+        `AbstractSkillAgent`.
     - `predicted`: the change of the descriptor as the dynamics foretell it; None of an
         agent that has none.
     - `limits`: of descriptors; None if they have none.
@@ -56,32 +55,32 @@ class SkillPaths:
     descriptors: Float[np.ndarray, "skills episodes times n"]
     valid: Bool[np.ndarray, "skills episodes steps"]
     returns: Float[np.ndarray, "skills episodes"]
-    log_posterior: Float[np.ndarray, "skills episodes steps skills"]
+    log_likelihood: Float[np.ndarray, "skills episodes steps skills"]
     predicted: Float[np.ndarray, "skills episodes steps n"] | None
     limits: Float[np.ndarray, "n 2"] | None
 
     def confusion(self) -> Float[np.ndarray, "skills skills"]:
         """How often, per step, a skill (row) is taken for another one (column)."""
         number = len(self.skills)
-        guess = np.eye(number)[self.log_posterior.argmax(axis=-1)]
+        guess = np.eye(number)[self.log_likelihood.argmax(axis=-1)]
         count = (guess * self.valid[..., None]).sum(axis=(1, 2))
         return count / np.maximum(count.sum(axis=1, keepdims=True), 1.0)
 
     def accuracy(self) -> tuple[float, float]:
         """How often a skill is told rightly: from one step, and from a whole episode."""
         step = float(np.diagonal(self.confusion()).mean())
-        total = (self.log_posterior * self.valid[..., None]).sum(axis=2)
+        total = (self.log_likelihood * self.valid[..., None]).sum(axis=2)
         right = total.argmax(axis=-1) == np.arange(len(self.skills))[:, None]
         return step, float(right.mean())
 
     def reward(self) -> float:
-        r"""Mean over steps of $\log K + \log p(z | \ldots)$: the reward of `DADS` and
-        `DIAYN` with these skills to compare with."""
-        top = self.log_posterior.max(axis=-1, keepdims=True)
-        log_sum = top[..., 0] + np.log(np.exp(self.log_posterior - top).sum(axis=-1))
+        r"""Mean over steps of $\log K - \log \sum_k \exp(l_k - l)$, with the likelihood
+        $l$ of the skill that was followed: the reward of `DADS` if compared with these
+        skills; that of `DIAYN`, if these are all there are."""
         index = np.arange(len(self.skills))[:, None, None, None]
-        own = np.take_along_axis(self.log_posterior, index, axis=-1)[..., 0]
-        reward = np.log(len(self.skills)) + own - log_sum
+        own = np.take_along_axis(self.log_likelihood, index, axis=-1)
+        off = np.clip(self.log_likelihood - own, -50.0, 50.0)
+        reward = np.log(len(self.skills)) - np.log(np.exp(off).sum(axis=-1))
         return float(reward[self.valid].mean())
 
     def coverage(self) -> float:
@@ -92,8 +91,9 @@ class SkillPaths:
         """
         return float((self.visits() > 0).mean())
 
-    def visits(self) -> Float[np.ndarray, "cells cells"]:
-        """How often each cell of that grid was visited.
+    def visits(self) -> Float[np.ndarray, "..."]:
+        """How often each cell of that grid was visited; of a descriptor of one number the
+        grid has one axis.
 
         **Raises:** `ValueError` if descriptors have no limits.
         """
@@ -105,10 +105,8 @@ class SkillPaths:
                 "`AbstractDescriptor.descriptor_range`)."
             )
         points = self.descriptors[:, :, 1:][self.valid][:, :2]
-        if points.shape[1] == 1:
-            points, limits = np.repeat(points, 2, axis=1), np.repeat(limits, 2, axis=0)
         edges = [np.linspace(low, high, CELLS + 1) for low, high in limits[:2]]
-        return np.histogram2d(points[:, 0], points[:, 1], edges)[0]
+        return np.histogramdd(points, edges)[0]
 
 
 def follow_skills(
@@ -136,24 +134,22 @@ def follow_skills(
     """
     if episodes < 1:
         raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
+    key_skills, key = jr.split(key)
     if skills is None:
-        skills = default_skills(state, jr.fold_in(key, 1))
+        skills = default_skills(state, key_skills)
     episode = evaluation_env(env, episode_length)
     keys = jr.split(key, episodes)
     found = _follow(agent, state, episode, keys, skills, episode_length)
-    after, valid, reward, log_posterior, predicted = found
-    first = after[:, :, :1] * 0 + _first(state, episode, keys)[None, :, None]
-    described = np.concatenate([first, np.asarray(after)], axis=2)
+    descriptors, valid, reward, likelihood, predicted = found
     valid = np.asarray(valid)
-    returns = np.where(valid, reward, 0.0).sum(axis=2)
     return SkillPaths(
-        np.asarray(skills),
-        described,
-        valid,
-        returns,
-        np.asarray(log_posterior),
-        None if predicted is None else np.asarray(predicted),
-        _limits(state, env),
+        skills=np.asarray(skills),
+        descriptors=np.asarray(descriptors),
+        valid=valid,
+        returns=np.where(valid, reward, 0.0).sum(axis=2),
+        log_likelihood=np.asarray(likelihood),
+        predicted=None if predicted is None else np.asarray(predicted),
+        limits=_limits(state, env),
     )
 
 
@@ -162,47 +158,15 @@ def default_skills(
 ) -> Float[Array, "skills k"]:
     """All skills, or so many draws of a continuum."""
     prior = state.world.prior
-    if prior.number is not None:
-        return jax.vmap(prior.project)(jnp.eye(prior.number))
-    return jax.vmap(prior.sample)(jr.split(key, number))
-
-
-def posterior(
-    agent: AbstractSkillAgent,
-    state: SkillState,
-    obs: Float[Array, " n"],
-    next_obs: Float[Array, " n"],
-    skills: Float[Array, "skills k"],
-) -> Float[Array, " skills"]:
-    """The logarithm of the probability of each skill after a step, up to a constant, if
-    all are equally likely beforehand."""
-    model, world = state.skills.model, state.world
-    if isinstance(model, SkillDynamics):
-        change = world.change(obs, next_obs)
-        found = lambda z: model(world.descriptor(obs), z).log_prob(change)
-    else:
-        on_next = isinstance(agent, DIAYN) and agent.reward_on_next
-        asked = world.descriptor(next_obs if on_next else obs)
-        found = lambda z: model.log_prob(asked, z)
-    return jax.vmap(found)(skills)
-
-
-def predicted_change(
-    state: SkillState, obs: Float[Array, " n"], skill: Float[Array, " k"]
-) -> Float[Array, " ndescriptor"]:
-    """How `DADS` thinks that the descriptor changes in a step, on average."""
-    return foretold(state, state.world.descriptor(obs), skill)
+    known = prior.all()
+    return jax.vmap(prior.sample)(jr.split(key, number)) if known is None else known
 
 
 def foretold(
     state: SkillState, descriptor: Float[Array, " n"], skill: Float[Array, " k"]
 ) -> Float[Array, " n"]:
     """The change in a step, of a normalized descriptor."""
-    mean = state.skills.model(descriptor, skill).expectation()
-    statistics = state.world.changes
-    if statistics is None:
-        return mean
-    return mean * jnp.sqrt(statistics.variance + 1e-8) + statistics.mean
+    return state.world.denormalized(state.skills.model(descriptor, skill).expectation())
 
 
 @eqx.filter_jit
@@ -214,26 +178,18 @@ def _follow(agent, state, env, keys, skills, length):
         path = eqsim.rollout(
             env, policy, keys, length, stop=lambda timestep: timestep.done, throw=False
         )
-        judge = lambda o, n: posterior(agent, state, o, n, skills)
-        foresee = lambda o: predicted_change(state, o, skill)
+        each = lambda o, n: jax.vmap(
+            lambda z: agent.log_likelihood(state, o, n, z.astype(o.dtype))
+        )(skills)
+        foresee = lambda o: foretold(state, state.world.descriptor(o), skill)
         both = lambda f: jax.vmap(jax.vmap(f))
         obs, after = path.obs, path.timestep.obs
+        described = jnp.concatenate([split(obs)[1][:, :1], split(after)[1]], axis=1)
         found = both(foresee)(obs) if isinstance(agent, DADS) else None
-        return (
-            split(after)[1],
-            path.valid,
-            path.timestep.reward,
-            both(judge)(obs, after),
-            found,
-        )
+        likelihood = both(each)(obs, after)
+        return described, path.valid, path.timestep.reward, likelihood, found
 
     return jax.lax.map(one, skills)
-
-
-@eqx.filter_jit
-def _first(state, env, keys):
-    reset = lambda key: env.reset(jr.split(key)[0])[1].obs
-    return state.world.layout.split(eqx.filter_vmap(reset)(keys))[1]
 
 
 def _limits(state: SkillState, env: AbstractEnv) -> np.ndarray | None:

@@ -64,14 +64,18 @@ def _paths(axes: Any, paths: SkillPaths, colors: Any) -> None:
 def _coverage(axes: Any, paths: SkillPaths, colors: Any) -> None:
     limits = paths.limits
     assert limits is not None
-    wide = limits[:2] if len(limits) > 1 else np.repeat(limits, 2, axis=0)
+    axes.set_title(f"covered: {paths.coverage():.0%}")
+    if len(limits) == 1:
+        axes.stairs(paths.visits(), np.linspace(*limits[0], len(paths.visits()) + 1))
+        axes.set_ylabel("visits")
+        return
+    wide = limits[:2]
     visits = np.log10(np.maximum(paths.visits(), 0.1))
     shown = np.where(visits < 0, np.nan, visits)
     image = axes.imshow(
         shown.T, origin="lower", extent=wide.ravel(), cmap="viridis", aspect="equal"
     )
     axes.figure.colorbar(image, ax=axes, shrink=0.7, label="visits, decimal logarithm")
-    axes.set_title(f"covered: {paths.coverage():.0%}")
 
 
 def _confusion(axes: Any, paths: SkillPaths, colors: Any) -> None:

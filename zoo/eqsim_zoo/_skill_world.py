@@ -1,6 +1,8 @@
 """How agents of skills see: observations apart into what was observed, what describes it,
 and the skill."""
 
+import itertools
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -8,11 +10,21 @@ from jaxtyping import Array, Float
 
 import eqsim
 from eqsim import AbstractEnv
-from eqsim.wrappers import AbstractPrior, layers, Skills, Statistics
+from eqsim.wrappers import (
+    AbstractConversion,
+    AbstractPrior,
+    ActionRepeat,
+    AutoReset,
+    DelayAction,
+    Episode,
+    layers,
+    Skills,
+    Statistics,
+)
 
 from ._distributions import TanhNormal
 from ._policies import StochasticPolicy
-from ._statistics import no_statistics, normalize, updated
+from ._statistics import denormalize, no_statistics, normalize, updated
 
 
 class Layout(eqx.Module):
@@ -80,7 +92,8 @@ class World(eqx.Module):
         describes what the robot does.
         """
         layer, layout = _layout(agent, env, full)
-        dtype = env.action_range.dtype
+        _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
+        dtype = timestep.obs.dtype
         none = lambda size, flag: (
             no_statistics(jnp.zeros(size, dtype)) if flag else None
         )
@@ -112,6 +125,14 @@ class World(eqx.Module):
         split = self.layout.split
         return normalize(self.changes, split(next_obs)[1] - split(obs)[1])
 
+    def denormalized(
+        self, change: Float[Array, " ndescriptor"]
+    ) -> Float[Array, " ndescriptor"]:
+        """A change that was normalized, in the units of the descriptor."""
+        if self.changes is None:
+            return change
+        return denormalize(self.changes, change)
+
     def with_skill(
         self, obs: Float[Array, " n"], skill: Float[Array, " nskill"]
     ) -> Float[Array, " n"]:
@@ -140,6 +161,10 @@ class SkillPolicy(eqx.Module):
         return self.actor(self.world.input(obs))
 
 
+# Wrappers that hand observations on as they are.
+_HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, Episode
+
+
 def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, Layout]:
     name = type(agent).__name__
     held = [layer for layer in layers(env) if isinstance(layer, Skills)]
@@ -149,14 +174,14 @@ def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, La
             f"{'gives none' if not held else 'has several wrappers that give them'}. Write "
             "`Skills(env, OneHotSkills(5))` around it."
         )
-    shape = lambda env: eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
-    (_, timestep), (_, inner) = shape(env), shape(held[0])
-    if timestep.obs.shape != inner.obs.shape:
-        raise ValueError(
-            f"`{name}` finds the skill at the end of an observation, but a wrapper around "
-            f"`Skills` changes its shape from {inner.obs.shape} to {timestep.obs.shape}. "
-            "Put that wrapper inside of `Skills`."
-        )
+    for layer in itertools.takewhile(lambda layer: layer is not held[0], layers(env)):
+        if not isinstance(layer, _HARMLESS):
+            raise ValueError(
+                f"`{name}` finds the skill at the end of an observation, which "
+                f"`{type(layer).__name__}`, around `Skills`, may change. Put it inside of "
+                "`Skills`."
+            )
+    _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
     described = timestep.descriptor
     number = 0 if described is None else described.shape[0]
     if not full and number == 0:

@@ -48,3 +48,13 @@ def normalize(
     if statistics is None:
         return obs
     return jnp.clip(statistics.normalize(obs), -LIMIT, LIMIT)
+
+
+def denormalize(
+    statistics: Statistics, x: Float[Array, " nobs"]
+) -> Float[Array, " nobs"]:
+    """The inverse of `normalize`, within `LIMIT`."""
+    # The difference of two, as the small number in the root is not ours.
+    zero, one = jnp.zeros_like(x), jnp.ones_like(x)
+    slope = statistics.normalize(one) - statistics.normalize(zero)
+    return statistics.mean + x / slope

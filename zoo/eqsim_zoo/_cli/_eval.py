@@ -44,7 +44,8 @@ def evaluate_run(
     Args:
         folder: of the run.
         episodes: how many.
-        best: take the checkpoint that was evaluated best, which is the default.
+        best: take the checkpoint that was evaluated best, which is the default but for
+            skills, since rewards do not tell how good those are.
         last: take the last checkpoint.
         seed: of the episodes.
         picture: also write an animation of one episode, its first 15 seconds at most,
@@ -60,6 +61,8 @@ def evaluate_run(
     screen = console()
     with sentences(), ThreadPoolExecutor(1) as worker:
         run = load_run(folder, best=_best(folder, best, last))
+        if not best and isinstance(run.members.agent(0), AbstractSkillAgent):
+            run = load_run(folder)
         key, plan = jax.random.key(seed), run.plan
         # Compiled beside the evaluation.
         first = worker.submit(_episode, run, 0, key) if picture else None
