@@ -38,7 +38,9 @@ def agent_checks(
     """The checks of an agent, in an order in which causes come before what follows.
 
     It acts and learns on `eqsim.testing.probes`. For an agent without `iterate`, checks
-    of learning are not applicable. See `env_checks`.
+    of learning are not applicable. An agent that takes no probe as it is declares in its
+    class a static method `__eqsim_wrap__(env)`, which puts it in the wrappers that it
+    needs; it is then not asked to solve probes. See `env_checks`.
 
     **Arguments:**
 

@@ -9,6 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from .._agent import AbstractAgent, AbstractOnlineAgent
+from ..envs import AbstractEnv
 from ._check import NotApplicable
 from ._tools import counted_jit
 from .probes import action_reward, observed_action_reward, Probe
@@ -38,6 +39,11 @@ def mean_reward(agent, state, env):
     return env.mean_reward(lambda obs: agent.act(state, obs))
 
 
+WRAP = "__eqsim_wrap__"
+"""Of the class of an agent, a static method: the wrapper in which it can act, around an
+environment. What it learns is then not the reward of a probe."""
+
+
 class AgentKit:
     """An agent, and what is computed of it when a check first asks for it."""
 
@@ -48,14 +54,26 @@ class AgentKit:
         self.keys = jr.split(jr.key(0), 3)
 
     @ft.cached_property
-    def env(self) -> Probe:
-        """A probe whose reward depends on the action."""
-        return action_reward()
+    def wrap(self) -> Callable[[AbstractEnv], AbstractEnv] | None:
+        """How a probe must be wrapped for this agent; None if it takes it as it is."""
+        for cls in type(self.agent).__mro__:
+            if WRAP in vars(cls):
+                return vars(cls)[WRAP].__func__
+        return None
+
+    def probe(self, probe: Probe) -> AbstractEnv:
+        """A probe, in the wrapper that the agent needs."""
+        return probe if self.wrap is None else self.wrap(probe)
 
     @ft.cached_property
-    def observed(self) -> Probe:
+    def env(self) -> AbstractEnv:
+        """A probe whose reward depends on the action."""
+        return self.probe(action_reward())
+
+    @ft.cached_property
+    def observed(self) -> AbstractEnv:
         """A probe whose best action depends on what is seen."""
-        return observed_action_reward()
+        return self.probe(observed_action_reward())
 
     def online(self) -> AbstractOnlineAgent:
         """The agent, if it collects what it learns from."""
@@ -83,6 +101,6 @@ class AgentKit:
         return self.second[0] if online else self.first
 
     @ft.cached_property
-    def obs(self) -> Float[Array, "2"]:
+    def obs(self) -> Float[Array, " nobs"]:
         """Something to see."""
         return self.env.reset(self.keys[0])[1].obs

@@ -7,6 +7,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ._agent_kit import act, AgentKit, first_state, iterate, mean_reward
+from ._check import NotApplicable
 from ._compare import is_key, same_shapes, tree_allclose
 from ._tools import (
     moved,
@@ -20,7 +21,14 @@ from ._tools import (
     require_round_trip,
     rounding,
 )
-from .probes import constant_reward, delayed_reward, observed_reward, Probe
+from .probes import (
+    action_reward,
+    constant_reward,
+    delayed_reward,
+    observed_action_reward,
+    observed_reward,
+    Probe,
+)
 
 
 def jit(kit: AgentKit) -> None:
@@ -182,7 +190,7 @@ def finite(kit: AgentKit) -> None:
     Look at standard deviations of what is always the same, and at logarithms.
     """
     agent = kit.online()
-    for env in (constant_reward(), observed_reward(), delayed_reward()):
+    for env in map(kit.probe, (constant_reward(), observed_reward(), delayed_reward())):
         state = first_state(agent, kit.keys[0], env)
         for turn in range(5):
             state, report = iterate(agent, state, env)
@@ -197,7 +205,7 @@ def learns_action(kit: AgentKit) -> None:
     Look at the sign of what is ascended, at advantages, and at step sizes; or state a
     larger budget: `check_agent(agent, iterations=...)`.
     """
-    _learns(kit, kit.env)
+    _learns(kit, action_reward())
 
 
 def learns_observation(kit: AgentKit) -> None:
@@ -207,11 +215,13 @@ def learns_observation(kit: AgentKit) -> None:
     Look at how observations reach the policy and the value function: order, time, scale;
     or state a larger budget: `check_agent(agent, iterations=...)`.
     """
-    _learns(kit, kit.observed)
+    _learns(kit, observed_action_reward())
 
 
 def _learns(kit: AgentKit, env: Probe) -> None:
     agent, reward = kit.online(), -np.inf
+    if kit.wrap is not None:
+        raise NotApplicable("what it learns is not the reward of a probe")
     state = first_state(agent, kit.keys[0], env)
     for _ in range(kit.iterations):
         state, _ = iterate(agent, state, env)

@@ -35,11 +35,11 @@ class AbstractPrior(eqx.Module):
         """The skill that is nearest to any numbers."""
 
 
-def _positive(prior: AbstractPrior, name: str, value: int) -> None:
+def _check_size(prior: AbstractPrior) -> None:
+    value = prior.size
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(
-            f"`{type(prior).__name__}.{name}` is {value}: an integer is expected, at "
-            "least 1."
+            f"`{type(prior).__name__}.size` is {value}: an integer is expected, at least 1."
         )
 
 
@@ -48,31 +48,27 @@ class OneHotSkills(AbstractPrior):
 
     **Arguments:**
 
-    - `number`: how many.
+    - `size`: how many.
 
     **Raises:** `ValueError` if there are none.
     """
 
-    number: int = eqx.field(static=True)
+    size: int = eqx.field(static=True)
 
     def __check_init__(self):
-        _positive(self, "number", self.number)
-
-    @property
-    def size(self) -> int:
-        return self.number
+        _check_size(self)
 
     def all(self) -> Float[Array, "size size"]:
-        return jnp.eye(self.number)
+        return jnp.eye(self.size)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
-        return jax.nn.one_hot(jr.randint(key, (), 0, self.number), self.number)
+        return jax.nn.one_hot(jr.randint(key, (), 0, self.size), self.size)
 
     def log_prob(self, skill: Float[Array, " size"]) -> Float[Array, ""]:
-        return jnp.full((), -jnp.log(float(self.number)), skill.dtype)
+        return jnp.full((), -jnp.log(float(self.size)), skill.dtype)
 
     def project(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        return jax.nn.one_hot(jnp.argmax(x), self.number, dtype=x.dtype)
+        return jax.nn.one_hot(jnp.argmax(x), self.size, dtype=x.dtype)
 
 
 class UniformSkills(AbstractPrior):
@@ -88,7 +84,7 @@ class UniformSkills(AbstractPrior):
     size: int = eqx.field(static=True)
 
     def __check_init__(self):
-        _positive(self, "size", self.size)
+        _check_size(self)
 
     def all(self) -> None:
         return None
@@ -120,7 +116,7 @@ class NormalSkills(AbstractPrior):
     size: int = eqx.field(static=True)
 
     def __check_init__(self):
-        _positive(self, "size", self.size)
+        _check_size(self)
 
     def all(self) -> None:
         return None

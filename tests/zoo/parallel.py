@@ -36,6 +36,8 @@ def placed(state):
 
 def turns(agent):
     env = observed_action_reward()
+    if isinstance(agent, zoo.AbstractSkillAgent):
+        env = agent.__eqsim_wrap__(env)
     state = init(agent, jr.key(0), env)
     first, reports = placed(state), []
     for _ in range(10):
@@ -44,7 +46,8 @@ def turns(agent):
     return {"reports": reports, "first": first, "last": placed(state)}
 
 
-agent, out = AGENTS[sys.argv[5]], pathlib.Path(sys.argv[6])
+SKILLS = {"dads": zoo.DADS(sac=AGENTS["sac"], hidden=(32,), importance_weights=True)}
+agent, out = (AGENTS | SKILLS)[sys.argv[5]], pathlib.Path(sys.argv[6])
 with jax.set_mesh(zoo.device_mesh()):
     if out.suffix == ".json":
         found = turns(agent)

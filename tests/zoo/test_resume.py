@@ -11,12 +11,14 @@ import pytest
 from toys import Rail
 from zoo.agents import AGENTS
 from zoo.search import Search
+from zoo.skills import dads, plane
 from zoo.states import bits, without_times
 
 from eqsim_zoo import (
     AbstractLogger,
     CheckpointError,
     load_run,
+    Mix,
     read_about,
     read_metrics,
     resume,
@@ -141,9 +143,10 @@ def started(out, name):
     return process
 
 
-@pytest.mark.parametrize(
-    "name", (pytest.param("search", marks=pytest.mark.slow), "ppo", "sac")
-)
+slow = lambda name: pytest.param(name, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", (slow("search"), "ppo", "sac"))
 def test_kill_and_resume(name, tmp_path):
     agent = AGENTS.get(name, Search())
     process = started(tmp_path / "killed", name)
@@ -154,6 +157,19 @@ def test_kill_and_resume(name, tmp_path):
     whole = train(agent, Rail(), out=tmp_path / "whole", **SLOW)
     resumed = resume(tmp_path / "killed", agent=agent, env=Rail())
     same(resumed, whole, agent)
+
+
+@pytest.mark.slow
+def test_skills_are_stopped_and_resumed(tmp_path):
+    """With all that an agent of skills remembers."""
+    agent, env = dads(mix=Mix(task=1.0, target_return=-5.0)), plane()
+    args = {"steps": 560, "episode_length": 5, "pool_size": 4, "episodes": 2}
+    args |= {"turns": 8, "evaluations": 2}
+    whole = train(agent, env, out=tmp_path / "whole", **args)
+    stop = {"loggers": [Signal(3)]}
+    train(agent, env, out=tmp_path / "stopped", **args, **stop)
+    resumed = resume(tmp_path / "stopped", agent=agent, env=env)
+    assert bits(resumed.state) == bits(whole.state)
 
 
 def test_longer(whole, tmp_path):

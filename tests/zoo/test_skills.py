@@ -81,17 +81,12 @@ def test_learns_and_acts(agent, prior):
     assert not jnp.array_equal(best, act(agent, state, obs, jr.key(1)))
 
 
-def test_seeds_are_a_batch():
-    agent, env = diayn(), training(OneHotSkills(3))
-    both = eqx.filter_vmap(lambda key: agent.init(key, env))(jr.split(jr.key(0), 2))
-    step = eqx.filter_jit(eqx.filter_vmap(lambda s: agent.iterate(s, env)[0]))
-    for _ in range(3):
-        both = step(both)
-    alone = init(agent, jr.split(jr.key(0), 2)[1], env)
-    for _ in range(3):
-        alone, _ = iterate(agent, alone, env)
-    row = jtu.tree_map(lambda x: x[1] if eqx.is_array(x) else x, both)
-    assert testing.tree_allclose(row, alone, rtol=1e-6, atol=1e-9)
+@pytest.mark.parametrize("agent", (diayn(), dads(omit_input_dynamics_dim=0)))
+def test_conforms(agent):
+    """To all that is asked of agents, but to learn rewards."""
+    report = testing.check_agent(agent, build=lambda: type(agent)(**vars(agent)))
+    left = report.names(testing.Status.NOT_APPLICABLE)
+    assert {*left} == {"learns_action", "learns_observation"}
 
 
 def test_policy_does_not_see_the_descriptor():

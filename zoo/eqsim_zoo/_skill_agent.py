@@ -11,6 +11,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import AbstractDescriptor, OneHotSkills, Skills
 
 from ._collect import rows_of
 from ._episodes import Episodes
@@ -118,6 +119,11 @@ class AbstractSkillAgent(AbstractOnlineAgent):
     hidden: tuple[int, ...] = size((256, 256))
     learning_rate: Float[Array, ""] = eqx.field(converter=number, default=3e-4)
     descriptor_full_state: bool = size(False)
+
+    @staticmethod
+    def __eqsim_wrap__(env: AbstractEnv) -> AbstractEnv:
+        """How the conformance kit gives it skills to learn."""
+        return Skills(_Coordinates(env), OneHotSkills(3))
 
     @abc.abstractmethod
     def create_world(self, env: AbstractEnv) -> World:
@@ -256,6 +262,25 @@ def log_density(
     """Of an action between -1 and 1, which is moved off the bounds."""
     inside = jnp.clip(action, -1.0 + _EDGE, 1.0 - _EDGE)
     return policy(obs).log_prob(jnp.arctanh(inside))
+
+
+class _Coordinates(AbstractDescriptor):
+    """All coordinates of the robot."""
+
+    env: AbstractEnv
+
+    @property
+    def descriptor_names(self) -> tuple[str, ...]:
+        return tuple(f"coordinate {k}" for k in range(self.sys.nq))
+
+    @property
+    def descriptor_range(self) -> Float[Array, "ndescriptor 2"]:
+        return jnp.tile(jnp.array([[-jnp.inf, jnp.inf]]), (self.sys.nq, 1))
+
+    def describe(
+        self, state: Any, action: Float[Array, " nu"]
+    ) -> Float[Array, " ndescriptor"]:
+        return self.physics(state).q
 
 
 def _first_row(transition: Transition) -> SkillRow:

@@ -66,7 +66,8 @@ def _coverage(axes: Any, paths: SkillPaths, colors: Any) -> None:
     assert limits is not None
     axes.set_title(f"covered: {paths.coverage():.0%}")
     if len(limits) == 1:
-        axes.stairs(paths.visits(), np.linspace(*limits[0], len(paths.visits()) + 1))
+        low, high = limits[0]
+        axes.stairs(paths.visits(), np.linspace(low, high, len(paths.visits()) + 1))
         axes.set_ylabel("visits")
         return
     wide = limits[:2]
