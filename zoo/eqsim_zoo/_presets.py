@@ -92,14 +92,14 @@ def _directions() -> Preset:
     sac = SAC(
         num_envs=64,
         unroll_length=4,
-        num_updates=32,
+        num_updates=48,
         capacity=2**18,
         actor_hidden=(128, 128),
         critic_hidden=(128, 128),
         learning_rate=1e-3,
         temperature_learning_rate=1e-3,
         discount=0.97,
-        target_entropy=-0.5,
+        target_entropy=0.0,
         normalize_observations=True,
     )
     agent = DADS(
@@ -108,6 +108,7 @@ def _directions() -> Preset:
         learning_rate=1e-3,
         omit_input_dynamics_dim=2,
         identity_covariance=False,
+        std_range=(0.5, 10.0),
     )
     return Preset(agent, 1_000_000, 100, skills="one_hot:5", options=_BLIND)
 
