@@ -59,6 +59,7 @@ def _paths(axes: Any, paths: SkillPaths, colors: Any) -> None:
         axes.set_xlabel("steps")
     else:
         axes.set_aspect("equal", adjustable="datalim")
+    axes.locator_params(nbins=6)
 
 
 def _coverage(axes: Any, paths: SkillPaths, colors: Any) -> None:
@@ -96,6 +97,7 @@ def _changes(axes: Any, paths: SkillPaths, colors: Any) -> None:
     sums = [np.where(taken, x, 0.0).sum(axis=2) for x in (paths.predicted, real)]
     for predicted, found, color in zip(*sums, colors, strict=True):
         axes.plot(predicted.ravel(), found.ravel(), "o", color=color, ms=3, alpha=0.8)
+    axes.locator_params(nbins=6)
     ends = np.array([min(x.min() for x in sums), max(x.max() for x in sums)])
     axes.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
     axes.set_title("change in an episode")
