@@ -10,9 +10,14 @@ of 0.05 s here, in five steps of physics, as in Gymnasium; there too.
 import argparse
 import importlib.metadata
 import json
+import os
 import pathlib
 import platform
 import time
+
+
+# First calls compile, whatever an earlier run has left.
+os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
 import torch
 from eqsim_torchrl import EqsimEnv
@@ -91,6 +96,8 @@ def main() -> None:
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
     where = {
         "machine": platform.machine(),
+        "processor": processor(),
+        "cpus": os.cpu_count(),
         "date": time.strftime("%Y-%m-%d"),
         **versions,
     }
@@ -102,19 +109,28 @@ def main() -> None:
     print(table(rows))
 
 
+def processor() -> str:
+    """The name of the processor, where the system tells."""
+    file = pathlib.Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor()
+
+
 def table(rows: list) -> str:
-    """Seconds, and their ratios to those of eqsim step by step."""
+    """Seconds, and their ratios to those of eqsim step by step: of first calls, which
+    compile, and of the others."""
     lines = [
-        "| task | batch | environment | first, s | warm, s | ratio |",
-        "|" + "---|" * 6,
+        "| task | batch | environment | first, s | ratio | warm, s | ratio |",
+        "|" + "---|" * 7,
     ]
-    base = {
-        (what, batch): warm for what, batch, kind, _, warm in rows if kind == "eqsim"
-    }
-    for what, batch, kind, first, warm in rows:
-        ratio = warm / base[what, batch]
+    base = {(what, batch): both for what, batch, kind, *both in rows if kind == "eqsim"}
+    for what, batch, kind, *both in rows:
+        one, other = base.get((what, batch), both)
+        first, warm = both
         lines.append(
-            f"| {what} | {batch} | {kind} | {first:.2f} | {warm:.4f} | {ratio:.2f} |"
+            f"| {what} | {batch} | {kind} | {first:.2f} | {first / one:.2f} "
+            f"| {warm:.4f} | {warm / other:.2f} |"
         )
     return "\n".join(lines)
 

@@ -53,8 +53,20 @@ def jax_type(dtype: torch.dtype) -> np.dtype:
 
 
 def to_jax(tensor: torch.Tensor) -> Any:
-    """The numbers of a tensor, on the same device, as a compiled function takes them."""
+    """The numbers of a tensor, on the same device, as a compiled function takes them.
+
+    **Raises:** `TypeError` if JAX has no type for them; `ValueError` for an integer of more
+    than 32 bits where JAX has no more.
+    """
     dtype, tensor = jax_type(tensor.dtype), tensor.detach()
+    if tensor.dtype == torch.int64 and dtype == np.int32 and tensor.numel():
+        for x in map(int, torch.aminmax(tensor)):
+            if not -(2**31) <= x < 2**31:
+                raise ValueError(
+                    f"A tensor of integers holds {x}, but JAX computes in single precision, "
+                    "with 32 bits. Pass smaller numbers, or set "
+                    "`jax.config.update('jax_enable_x64', True)` before anything else."
+                )
     if tensor.device.type != "cpu":
         wanted = _TYPES[dtype]
         return dlpack.from_dlpack(tensor.to(wanted).contiguous())

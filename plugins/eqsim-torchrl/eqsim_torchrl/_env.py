@@ -13,21 +13,27 @@ from torchrl.envs import EnvBase
 from eqsim import AbstractEnv
 from eqsim.render import Camera
 
-from ._arrays import jax_device, to_torch, torch_type
+from ._arrays import jax_device, to_torch
 from ._build import action_table, build, Randomizer
 from ._operator import Operator
 from ._pictures import Pictures
 from ._policies import apply, plan_of
 from ._program import Program, Where
 from ._specs import action_spec, flags_spec, rows, state_spec, unbounded
-from ._state import check_state, EnvState, trajectory
+from ._state import (
+    check_actions,
+    check_first_observation,
+    check_state,
+    EnvState,
+    trajectory,
+)
 
 
 class EqsimWrapper(EnvBase):
     r"""An environment of eqsim for TorchRL, one or a batch of any rank.
 
     Only actions go in and observations, rewards and flags come out. The state stays with
-    this object as two tensors, `state`, or goes with the tensordict.
+    this object as tensors, `state`, or goes with the tensordict.
 
     With `requires_grad`, what comes out is a function of the actions before, of the
     initial state and of `parameters`, which PyTorch differentiates: forward and backward
@@ -42,7 +48,9 @@ class EqsimWrapper(EnvBase):
     - `requires_grad`: whether derivatives are taken.
     - `parameters`: names, and for each a function that finds an array in the environment,
         as `lambda env: env.sys.gravity`. They are `torch.nn.Parameter`s of this module, and
-        shared by the batch.
+        shared by the batch. Of numbers that `randomize` changes they are what it changes, at
+        a reset: the derivative passes through that reset, and ends where the state is
+        detached or given.
     - `frame_skip`: how many control steps an action is held, within the compiled step;
         rewards are summed.
     - `episode_length`: control steps (or actions, with `frame_skip`) after which an episode
@@ -59,7 +67,8 @@ class EqsimWrapper(EnvBase):
     - `from_pixels`, `pixels_only`: whether pictures are observed, under `"pixels"`, and
         nothing else. They have no derivatives.
     - `camera`, `width`, `height`: of the pictures.
-    - `allow_done_after_reset`: as of `EnvBase`.
+    - `allow_done_after_reset`: whether an episode may be over where it begins, as of
+        `EnvBase`; otherwise flags are not set by a reset.
 
     **Raises:** `ValueError` or `TypeError` if an option makes no sense.
 
@@ -115,13 +124,10 @@ class EqsimWrapper(EnvBase):
         self._table, self._categorical = table, categorical_action_encoding
         self._seed: int | None = None
         self._count = 0
-        wheres = dict(parameters or {})
-        place = jax_device(self.device)
-        self._program = Program(
-            env, rows(self.batch_size), [*wheres.values()], table, place
-        )
-        self._add_parameters(wheres)
-        self._pictures = Pictures(self._program, camera, width, height)
+        self._wheres = dict(parameters or {})
+        self._picture = {"camera": camera, "width": width, "height": height}
+        self._compile()
+        self._add_parameters()
         self._seen = [] if from_pixels and pixels_only else ["observation"]
         self._seen += ["pixels"] if from_pixels else []
         self._make_specs()
@@ -146,6 +152,22 @@ class EqsimWrapper(EnvBase):
         """How often the step was compiled."""
         return self._program.step.traces
 
+    def to(self, device: torch.device | str | int) -> "EqsimWrapper":
+        """Moves to another device, with the state, which is cut off from what was before.
+        All is compiled again there.
+
+        **Raises:** `ValueError` if JAX does not see the device.
+        """
+        jax_device(torch.device(device))
+        before = self.device
+        EnvBase.to(self, device)
+        if self.device != before:
+            self.detach()
+            self._compile()
+            if self._state is not None:
+                self._state = EnvState(*(x.to(self.device) for x in self._state))
+        return self
+
     def detach(self) -> None:
         """Cuts the graph: what comes does not depend on what was."""
         if self._state is not None:
@@ -162,7 +184,8 @@ class EqsimWrapper(EnvBase):
         """
         state, action = self._checked(state), self._action(action)
         flat = action.reshape(self._program.rows, *action.shape[self.batch_dims :])
-        out = self._call(self._program.step, self._rows(state)[:2], flat)
+        # `torch.func` and `torch.compile` need the operator, also without `requires_grad`.
+        out = self._program.step(*self._rows(state)[:2], flat, *self._shared())
         numbers, words, obs, *told = map(self._unrows, out)
         return EnvState(numbers, words, obs), *told
 
@@ -184,12 +207,19 @@ class EqsimWrapper(EnvBase):
         - `length`: number of steps, with a policy.
         - `state`: where to begin; by default `self.state`.
 
-        **Returns:** a tensordict with that axis of steps, as `rollout` returns it: `action`,
-        `observation`, and in `next` observation, reward and flags; and the last state.
+        **Returns:** a tensordict with that axis of steps, as `rollout` returns it, but without
+        pictures and states: `action`, `observation` and flags, and in `next` observation,
+        reward and flags; and the last state.
 
-        **Raises:** `ValueError` if shapes are wrong, or the length is missing; `TypeError`
-        for a network that is not known.
+        **Raises:** `ValueError` if shapes are wrong, the length is missing, only pictures are
+        observed, or a policy acts first on an observation that does not depend on a
+        state by which a derivative is taken; `TypeError` for a network that is not known.
         """
+        if "observation" not in self._seen:
+            raise ValueError(
+                "`unroll` gives no pictures, but nothing else is observed here. Pass "
+                "`pixels_only=False`, or call `rollout`."
+            )
         state = self.state if state is None else self._checked(state)
         if isinstance(actions, nn.Module):
             out, actions = self._under(actions, length, state)
@@ -199,17 +229,25 @@ class EqsimWrapper(EnvBase):
             steps = actions.shape[self.batch_dims : self.batch_dims + 1]
             if steps == (0,):
                 raise ValueError("`actions` have no steps: at least one is expected.")
-            actions = self._action(actions, tuple(steps))
-            flat = actions.reshape(
-                self._program.rows, *actions.shape[self.batch_dims :]
-            )
+            cast = self._action(actions, tuple(steps))
+            flat = cast.reshape(self._program.rows, *cast.shape[self.batch_dims :])
             out = self._call(self._program.unroll, self._rows(state)[:2], flat)
             out = [*map(self._unrows, out)]
+            # Numbers between the rows of a table have derivatives, and stay numbers.
+            real = actions.is_floating_point()
+            actions = cast if real else actions.to(self.device, self.action_spec.dtype)
         return trajectory(state, actions, out, self.batch_dims)
 
-    def _add_parameters(self, wheres: Mapping[str, Where]) -> None:
+    def _compile(self) -> None:
+        """What runs on the device."""
+        wheres, place = [*self._wheres.values()], jax_device(self.device)
+        number = rows(self.batch_size)
+        self._program = Program(self.eqsim_env, number, wheres, self._table, place)
+        self._pictures = Pictures(self._program, **self._picture)
+
+    def _add_parameters(self) -> None:
         self.model_parameters = nn.ParameterDict()
-        for name, where in wheres.items():
+        for name, where in self._wheres.items():
             value = where(self.eqsim_env)
             if not isinstance(value, jax.Array) or not jax.numpy.issubdtype(
                 value.dtype, jax.numpy.floating
@@ -230,7 +268,8 @@ class EqsimWrapper(EnvBase):
         if "pixels" in self._seen:
             obs["pixels"] = unbounded(self._pictures.shape, batch, device)
         if self._in_tensordict:
-            obs["state"] = state_spec(self._program.packing, batch, device)
+            packing = self._program.packing
+            obs["state"] = state_spec(packing, timestep.obs, batch, device)
             self.state_spec = Composite(
                 state=obs["state"].clone(), shape=batch, device=device
             )
@@ -240,8 +279,7 @@ class EqsimWrapper(EnvBase):
         spec = action_spec(env, self._table, self._categorical, batch, device)
         self.action_spec = spec
         self._action_shape = tuple(spec.shape)[len(batch) :]
-        number = torch_type(self._program.packing.dtype)
-        self._action_type = torch.int32 if self._categorical else number
+        self._action_type = torch.int32 if self._categorical else self._program.number
         self.full_done_spec = flags_spec(batch, device)
 
     def _set_seed(self, seed: int | None) -> None:
@@ -281,35 +319,47 @@ class EqsimWrapper(EnvBase):
             )
         if set_state:
             state = self._given(tensordict)
+        found = []
         if state is not None:
-            self._state = self._checked(state)
-        elif not partly:
-            new = self._call(self._program.begin, (), self._next_seed())
-            self._state = EnvState(*map(self._unrows, new))
+            # A copy, as users may write to theirs.
+            self._state = EnvState(*(x.clone() for x in self._checked(state)))
         else:
-            held = self._in_tensordict and tensordict.get("state", None) is not None
-            old = self._given(tensordict) if held else self.state
-            args = *self._rows(old), mask.reshape(self._program.rows)
-            new = self._call(self._program.reset, args, self._next_seed())
-            self._state = EnvState(*map(self._unrows, new))
-        return self._out(self.state, **self._flags_after_reset(tensordict, mask))
+            if not partly:
+                new = self._call(self._program.begin, (), self._next_seed())
+            else:
+                held = self._in_tensordict and tensordict.get("state", None) is not None
+                old = self._given(tensordict) if held else self.state
+                args = *self._rows(old), mask.reshape(self._program.rows)
+                new = self._call(self._program.reset, args, self._next_seed())
+            numbers, words, obs, *found = map(self._unrows, new)
+            self._state = EnvState(numbers, words, obs)
+        flags = self._flags_after_reset(tensordict, mask, found)
+        return self._out(self.state, **flags)
 
     def _flags_after_reset(
-        self, tensordict: TensorDictBase | None, mask: torch.Tensor | None
+        self,
+        tensordict: TensorDictBase | None,
+        mask: torch.Tensor | None,
+        found: Sequence[torch.Tensor],
     ) -> dict[str, torch.Tensor]:
-        """None is set but for rows that stay as they are."""
+        """Those of rows that stay as they are; others have some only if that is allowed.
+
+        - `found`: terminated and truncated of new episodes, if there are any.
+        """
         shape, names = (*self.batch_size, 1), ("done", "terminated", "truncated")
         no = torch.zeros(shape, dtype=torch.bool, device=self.device)
+        flags = {name: no.clone() for name in names}
+        if found and self._allow_done_after_reset:
+            terminated, truncated = found
+            flags = dict(zip(names, (terminated | truncated, terminated, truncated)))
         if tensordict is None or mask is None:
-            return {name: no.clone() for name in names}
+            return flags
         stay = ~mask.reshape(shape)
-        return {name: tensordict.get(name, no) & stay for name in names}
+        return {name: flags[name] | (tensordict.get(name, no) & stay) for name in names}
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         state = self._given(tensordict) if self._in_tensordict else self.state
         action = self._action(tensordict.get("action"))
-        if action.device.type == "cpu" and not torch.isfinite(action).all():
-            raise ValueError(f"Actions are {action}: finite numbers are expected.")
         flat = action.reshape(self._program.rows, *action.shape[self.batch_dims :])
         out = self._call(self._program.step, self._rows(state)[:2], flat)
         numbers, words, obs, reward, terminated, truncated = map(self._unrows, out)
@@ -317,7 +367,7 @@ class EqsimWrapper(EnvBase):
         mask = tensordict.get("_step", None)
         if mask is not None:
             # Rows that take no step stay where they are.
-            mask = mask.reshape(*self.batch_size)
+            mask = mask.reshape(self.batch_size)
             pick = lambda x, y: torch.where(
                 mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y
             )
@@ -341,7 +391,7 @@ class EqsimWrapper(EnvBase):
             pictures = self._pictures(self._rows(state)[:2], self._shared())
             made["pixels"] = self._unrows(pictures.to(self.device))
         if self._in_tensordict:
-            made["state"] = {"numbers": state.numbers, "words": state.words}
+            made["state"] = {k: x.clone() for k, x in state._asdict().items()}
         return TensorDict(made, self.batch_size, device=self.device)
 
     def _given(self, tensordict: TensorDictBase | None) -> EnvState:
@@ -352,12 +402,13 @@ class EqsimWrapper(EnvBase):
                 "or a step has returned."
             )
         held = tensordict.get("state")
-        obs = tensordict.get("observation", None)
-        if obs is None:
-            leaf = self._program.timestep.obs
-            shape = (*self.batch_size, *leaf.shape)
-            obs = torch.zeros(shape, dtype=torch_type(leaf.dtype), device=self.device)
-        return self._checked(EnvState(held.get("numbers"), held.get("words"), obs))
+        for name in EnvState._fields:
+            if held.get(name, None) is None:
+                raise KeyError(
+                    f"The `state` of the tensordict has no `{name}`. Pass all of what `reset` "
+                    "or a step has returned."
+                )
+        return self._checked(EnvState(*map(held.get, EnvState._fields)))
 
     def _checked(self, state: EnvState) -> EnvState:
         return check_state(state, self._program, self.batch_size, self.device)
@@ -377,7 +428,12 @@ class EqsimWrapper(EnvBase):
         if self._categorical and action.is_floating_point():
             raise TypeError(f"Actions have type {action.dtype}: integers are expected.")
         # A cast has a derivative, and so has a one-hot row of numbers.
-        return action.to(self.device, self._action_type)
+        cast = action.to(self.device, self._action_type)
+        if self._categorical:
+            check_actions(action, len(self._table))
+        else:
+            check_actions(cast)
+        return cast
 
     def _shared(self) -> list[torch.Tensor]:
         return list(self.model_parameters.values())
@@ -398,6 +454,8 @@ class EqsimWrapper(EnvBase):
                 "`unroll` with a policy takes the actions that a network gives, but here "
                 "they are integers. Pass a row of actions, or leave `discrete_actions` out."
             )
+        if self.requires_grad and torch.is_grad_enabled():
+            check_first_observation(state)
         plan, weights = plan_of(policy)
         act = lambda weights, obs: apply(plan, weights, obs)
         operator = self._program.under(act, plan, length)

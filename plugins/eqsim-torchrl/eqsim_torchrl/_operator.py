@@ -20,8 +20,9 @@ class Operator:
     """A function of arrays, `f(fixed, *arrays) -> tuple of arrays`, as one of tensors.
 
     It, its derivative in reverse and its derivative forward are each compiled once for
-    given shapes. What backward needs are the arguments: the function is run again there,
-    so that a graph of many steps holds little, and may be used twice. `torch.func.grad`,
+    given shapes; that in reverse for the arguments that need one. What backward needs are
+    the arguments: the function is run again there, so that a graph of many steps holds
+    little, and may be used twice. `torch.func.grad`,
     `vjp`, `jvp` and `vmap` work, so do derivatives of derivatives, and `torch.compile`
     takes it as it is. Integers and booleans have no derivatives, as in PyTorch.
 
@@ -53,17 +54,31 @@ class Operator:
         """For how many combinations of shapes and types it was compiled."""
         return self.compiled._cache_size()
 
-    def backward(self, number: int) -> "Operator":
-        """From so many arguments, and the derivatives by the real results, to those by
-        the real arguments."""
+    def backward(self, needed: Sequence[bool]) -> "Operator":
+        """From all arguments, and the derivatives by the real results, to those by the
+        arguments that are needed, which are real ones."""
+        needed = tuple(needed)
 
         def backward(fixed, *given):
-            args, cotangents = given[:number], given[number:]
-            real = tuple(filter(_is_real, args))
+            args, cotangents = given[: len(needed)], given[len(needed) :]
+            by = tuple(itertools.compress(args, needed))
             with _naming("in reverse"):
-                return jax.vjp(self._real(fixed, args), *real)[1](cotangents)
+                return jax.vjp(self._real(fixed, args, needed), *by)[1](cotangents)
 
-        return self._derive(("backward", number), backward)
+        return self._derive(("backward", needed), backward)
+
+    def ready(self, needed: Sequence[bool]) -> tuple[bool, ...]:
+        """What `backward` is best asked for: what is needed; or more, where just that has
+        not been compiled, but more has. So the first of many steps, whose state needs no
+        derivative, is no program of its own."""
+        needed = tuple(needed)
+        if ("backward", needed) in self._derived:
+            return needed
+        for key, operator in self._derived.items():
+            if key[0] == "backward" and len(key[1]) == len(needed) and operator.traces:
+                if all(more or not need for more, need in zip(key[1], needed)):
+                    return key[1]
+        return needed
 
     def tangent(self, number: int) -> "Operator":
         """From so many arguments, and the tangents of the real ones, to those of the real
@@ -72,29 +87,30 @@ class Operator:
         def tangent(fixed, *given):
             args, tangents = given[:number], given[number:]
             real = tuple(filter(_is_real, args))
+            by = tuple(map(_is_real, args))
             with _naming("forward"):
-                return jax.jvp(self._real(fixed, args), real, tangents)[1]
+                return jax.jvp(self._real(fixed, args, by), real, tangents)[1]
 
         return self._derive(("tangent", number), tangent)
 
     def batched(self, axes: tuple[int | None, ...]) -> "Operator":
         """With one more axis, in front of the results, and there in each argument."""
-        return self._derive(axes, jax.vmap(self.f, (None, *axes)))
+        return self._derive(("batched", axes), jax.vmap(self.f, (None, *axes)))
 
     def _derive(self, key: Any, f: Function) -> "Operator":
         if key not in self._derived:
             self._derived[key] = Operator(f, self.fixed)
         return self._derived[key]
 
-    def _real(self, fixed: Any, args: tuple) -> Function:
-        """The real results, as a function of the real arguments."""
+    def _real(self, fixed: Any, args: tuple, by: tuple[bool, ...]) -> Function:
+        """The real results, as a function of some arguments."""
 
-        def of_real(*real):
-            left = iter(real)
-            given = (next(left) if _is_real(x) else x for x in args)
+        def of_some(*some):
+            left = iter(some)
+            given = (next(left) if new else x for x, new in zip(args, by))
             return tuple(filter(_is_real, self.f(fixed, *given)))
 
-        return of_real
+        return of_some
 
 
 _numbers = itertools.count()
@@ -135,7 +151,10 @@ class _Apply(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        return None, *_backward(ctx.operator, ctx.saved_tensors, ctx.real, grads)
+        needed = ctx.needs_input_grad[1:]
+        given = [grad for grad, real in zip(grads, ctx.real) if real]
+        call = lambda operator, given: operator(*given)
+        return None, *_backward(call, ctx.operator, ctx.saved_tensors, needed, given)
 
     @staticmethod
     def jvp(ctx, _, *tangents):
@@ -154,11 +173,19 @@ class _Apply(torch.autograd.Function):
         return out, (0,) * len(out)
 
 
-def _backward(operator: Operator, args, real: Sequence[bool], grads) -> list:
-    """Derivatives by all arguments; None of those that have none."""
-    given = [grad for grad, is_real in zip(grads, real) if is_real]
-    found = iter(operator.backward(len(args))(*args, *given))
-    return [next(found) if _is_real(x) else None for x in args]
+def _backward(call: Callable, operator: Operator, args, needed, cotangents) -> list:
+    """Derivatives by the arguments that need one; None for the others.
+
+    - `call`: `(operator, tensors) -> tensors`.
+    - `cotangents`: derivatives by the real results.
+    """
+    needed = [need and _is_real(x) for need, x in zip(needed, args)]
+    if not any(needed):
+        return [None] * len(needed)
+    made = operator.ready(needed)
+    found = iter(call(operator.backward(made), [*args, *cotangents]))
+    every = [next(found) if x else None for x in made]
+    return [x if need else None for x, need in zip(every, needed)]
 
 
 @torch.library.custom_op("eqsim_torchrl::call", mutates_args=())
@@ -188,9 +215,8 @@ def _opaque_backward(ctx, grads):
         for grad, (shape, dtype, device) in zip(grads, ctx.like)
     ]
     given = [grad for grad, real in zip(whole, ctx.real) if real]
-    number = operator.backward(len(args)).number
-    found = iter(_opaque(number, [*args, *given]))
-    return None, [next(found) if _is_real(x) else None for x in args]
+    call = lambda operator, given: _opaque(operator.number, given)
+    return None, _backward(call, operator, args, ctx.needs_input_grad[1], given)
 
 
 _opaque.register_autograd(_opaque_backward, setup_context=_setup)

@@ -1,6 +1,7 @@
 """Networks of PyTorch as functions of JAX."""
 
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any
 
 import equinox as eqx
@@ -8,8 +9,13 @@ import jax
 import jax.numpy as jnp
 import torch
 from jaxtyping import Array, Float, PRNGKeyArray
-from tensordict.nn import NormalParamExtractor, TensorDictModuleBase
+from tensordict.nn import (
+    NormalParamExtractor,
+    TensorDictModule,
+    TensorDictModuleBase,
+)
 from torch import nn
+from torchrl.modules import Actor, MLP, SafeModule
 
 from ._arrays import to_jax
 
@@ -22,16 +28,17 @@ _ACTIVATIONS = {
     nn.ReLU: lambda x: jax.nn.relu(x),
     nn.Sigmoid: lambda x: jax.nn.sigmoid(x),
     nn.SiLU: lambda x: jax.nn.silu(x),
-    nn.Softplus: lambda x, beta: jax.nn.softplus(beta * x) / beta,
+    nn.Softplus: lambda x, beta, threshold: jnp.where(
+        beta * x > threshold, x, jax.nn.softplus(beta * x) / beta
+    ),
     nn.Tanh: lambda x: jnp.tanh(x),
 }
 _SETTINGS = {
     nn.ELU: ("alpha",),
     nn.GELU: ("approximate",),
     nn.LeakyReLU: ("negative_slope",),
-    nn.Softplus: ("beta",),
+    nn.Softplus: ("beta", "threshold"),
 }
-_NOTHING = nn.Identity, nn.Dropout, nn.Flatten
 
 Plan = tuple[tuple[Any, ...], ...]
 
@@ -39,26 +46,27 @@ Plan = tuple[tuple[Any, ...], ...]
 def plan_of(module: nn.Module) -> tuple[Plan, list[torch.Tensor]]:
     """What a network does, layer by layer, and its weights, in the order of the plan.
 
-    **Raises:** `TypeError` for a layer that is not known.
+    **Raises:** `TypeError` for a layer that is not known; a subclass of one that is may
+        do anything, and is not.
     """
     plan, weights = [], []
     for layer in _layers(module):
         kind, own = type(layer), list(layer.parameters(recurse=False))
-        if isinstance(layer, nn.Linear):
+        if kind is nn.Linear:
             plan.append((nn.Linear, len(own)))
-        elif isinstance(layer, nn.LayerNorm):
+        elif kind is nn.LayerNorm:
             if len(layer.normalized_shape) != 1:
                 raise TypeError(
                     f"`{layer}` is over {len(layer.normalized_shape)} axes: one is expected."
                 )
             plan.append((nn.LayerNorm, len(own), layer.eps))
-        elif isinstance(layer, NormalParamExtractor):
+        elif kind is NormalParamExtractor:
             plan.append((NormalParamExtractor, 0))
         elif kind in _ACTIVATIONS:
             names = _SETTINGS.get(kind, ())
             settings = tuple(layer.__dict__[name] for name in names)
             plan.append((kind, 0, *settings))
-        elif not isinstance(layer, _NOTHING):
+        elif not _does_nothing(layer):
             known = [nn.Linear, nn.LayerNorm, NormalParamExtractor, *_ACTIVATIONS]
             raise TypeError(
                 f"A layer is `{layer}`, which has no counterpart here. Known are "
@@ -113,7 +121,8 @@ def from_torch(policy: nn.Module) -> TorchPolicy:
         `torchrl.modules.MLP`, or a `TensorDictModule` around one. Where it ends in a
         `NormalParamExtractor`, the policy is the mean.
 
-    **Raises:** `TypeError` for layers that are not known.
+    **Raises:** `TypeError` for layers that are not known, subclasses of known ones, hooks,
+        and dropout in training.
 
     !!! example
 
@@ -126,12 +135,34 @@ def from_torch(policy: nn.Module) -> TorchPolicy:
     return TorchPolicy(copies, plan)
 
 
+def _does_nothing(layer: nn.Module) -> bool:
+    """To a vector."""
+    if type(layer) is nn.Dropout and layer.training and layer.p > 0.0:
+        raise TypeError(
+            f"`{layer}` is in training, where it draws numbers. Call `policy.eval()`, or "
+            "leave it out."
+        )
+    whole = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
+    return whole or type(layer) in (nn.Identity, nn.Dropout)
+
+
 def _layers(module: nn.Module) -> list[nn.Module]:
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise TypeError(
+            f"`{type(module).__name__}` has hooks, which have no counterpart here. Remove "
+            "them; weights that hooks compute can be made plain ones."
+        )
+    if type(module) in (TensorDictModule, SafeModule, Actor):
+        return _layers(module.module)
     if isinstance(module, TensorDictModuleBase):
-        inner = module.__dict__["_modules"].get("module")
-        if inner is None:
-            raise TypeError(f"`{type(module).__name__}` holds no single network.")
-        return _layers(inner)
-    if isinstance(module, nn.Sequential):
+        raise TypeError(
+            f"`{type(module).__name__}` may hold more than one network. Pass the network "
+            "itself."
+        )
+    if type(module) is MLP and not isinstance(module.out_features, Number):
+        raise TypeError(
+            f"An `MLP` gives arrays of shape {module.out_features}: a vector is expected."
+        )
+    if type(module) in (nn.Sequential, MLP):
         return [layer for part in module for layer in _layers(part)]
     return [module]

@@ -14,6 +14,7 @@ from jax import lax
 
 from eqsim import AbstractEnv
 
+from ._arrays import torch_type
 from ._operator import Operator
 from ._packing import Packing
 
@@ -45,6 +46,10 @@ class Program:
     ):
         state, self.timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
         self.packing = Packing(state, env.sys.dt.dtype)
+        # Plain values, which `torch.compile` can look at.
+        counts = (self.packing.numbers,), (self.packing.words,)
+        self.shapes = *counts, tuple(self.timestep.obs.shape)
+        self.number = torch_type(self.packing.dtype)
         self.rows, self._wheres = rows, tuple(wheres)
         # A tree of modules is slow to hand over to a compiled function: apart it is not.
         leaves, self._treedef = jtu.tree_flatten(env)
@@ -75,7 +80,8 @@ class Program:
         return env
 
     def _begin(self, fixed, seed, *parameters):
-        """`(seed, *parameters) -> (numbers, words, obs)` of new episodes.
+        """`(seed, *parameters) -> (numbers, words, obs, terminated, truncated)` of new
+        episodes, the flags as columns.
 
         - `seed`: words of which the key is made.
         """
@@ -85,14 +91,16 @@ class Program:
 
         def one(key):
             state, timestep = env.reset(key)
-            return *self.packing.pack(state), timestep.obs
+            obs, _, *flags = _told(timestep)
+            return *self.packing.pack(state), obs, *flags
 
         return jax.vmap(one)(jr.split(key, self.rows))
 
     def _reset(self, fixed, numbers, words, obs, mask, seed, *parameters):
-        """The same where `mask` is set; the other rows stay."""
-        old = numbers, words, obs
+        """The same where `mask` is set; the other rows stay, and have no flags."""
         new = self._begin(fixed, seed, *parameters)
+        no = jnp.zeros((self.rows, 1), bool)
+        old = numbers, words, obs, no, no
         pick = lambda mask, new, old: jnp.where(mask, new, old)
         return tuple(jax.vmap(pick)(mask, x, y) for x, y in zip(new, old))
 

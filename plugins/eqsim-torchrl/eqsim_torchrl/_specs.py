@@ -65,14 +65,15 @@ def flags_spec(batch: torch.Size, device: torch.device | None) -> Composite:
 
 
 def state_spec(
-    packing: Packing, batch: torch.Size, device: torch.device | None
+    packing: Packing, obs: Any, batch: torch.Size, device: torch.device | None
 ) -> Composite:
-    """Of numbers and words of a state."""
+    """Of numbers and words of a state, and of what was observed last."""
     number = torch_type(packing.dtype)
     return Composite(
         {
             "numbers": Unbounded((*batch, packing.numbers), device, number),
             "words": Unbounded((*batch, packing.words), device, torch.int32),
+            "obs": unbounded(obs, batch, device),
         },
         shape=batch,
         device=device,

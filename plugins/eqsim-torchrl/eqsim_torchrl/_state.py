@@ -6,7 +6,6 @@ from typing import NamedTuple
 import torch
 from tensordict import TensorDict
 
-from ._arrays import torch_type
 from ._program import Program
 
 
@@ -31,9 +30,7 @@ def check_state(
 
     **Raises:** `ValueError` if a shape is wrong.
     """
-    packing, timestep = program.packing, program.timestep
-    shapes = (packing.numbers,), (packing.words,), timestep.obs.shape
-    for name, x, shape in zip(EnvState._fields, state, shapes):
+    for name, x, shape in zip(EnvState._fields, state, program.shapes):
         expected = (*batch, *shape)
         if tuple(x.shape) != expected:
             raise ValueError(
@@ -41,10 +38,36 @@ def check_state(
                 "expected: batch size, and one environment's."
             )
     return EnvState(
-        state.numbers.to(device, torch_type(packing.dtype)),
+        state.numbers.to(device, program.number),
         state.words.to(device, torch.int32),
         state.obs.to(device),
     )
+
+
+def check_first_observation(state: EnvState) -> None:
+    """Raises `ValueError` where a policy would act on an observation that does not depend
+    on the state, by which a derivative is taken."""
+    if state.numbers.requires_grad and not state.obs.requires_grad:
+        raise ValueError(
+            "A derivative is taken by the `numbers` of the state, but its `obs`, on which the "
+            "policy acts first, does not depend on them. Take a step before, whose state "
+            "`transition` returns; or detach the numbers; or let `obs` require a "
+            "gradient too, for the derivative by each of them."
+        )
+
+
+def check_actions(actions: torch.Tensor, number: int | None = None) -> None:
+    """Raises `ValueError` for an action that is not finite, or for an integer without a
+    row among so many. On the CPU only: on a GPU one would wait for it. While PyTorch
+    compiles there is nothing to look at.
+    """
+    if torch.compiler.is_compiling() or actions.device.type != "cpu":
+        return
+    values = torch.func.debug_unwrap(actions.detach())
+    if number is not None and not torch.all((0 <= values) & (values < number)):
+        raise ValueError(f"Actions are {values}: 0 <= action < {number} is expected.")
+    if values.is_floating_point() and not torch.isfinite(values).all():
+        raise ValueError(f"Actions are {values}: finite numbers are expected.")
 
 
 def trajectory(
@@ -59,22 +82,22 @@ def trajectory(
     - `axis`: of steps.
     """
     numbers, words, obs, reward, terminated, truncated = out
-    before = state.obs.unsqueeze(axis), obs.narrow(axis, 0, obs.shape[axis] - 1)
     after = {
         "observation": obs,
-        "reward": reward,
         "terminated": terminated,
         "truncated": truncated,
         "done": terminated | truncated,
     }
-    shape, device = actions.shape[: axis + 1], obs.device
+    no = torch.zeros_like(terminated.select(axis, 0))
+    first = {"observation": state.obs, "terminated": no, "truncated": no, "done": no}
+    late = lambda x: x.narrow(axis, 0, x.shape[axis] - 1)
+    before = {
+        name: torch.cat([x.unsqueeze(axis), late(after[name])], axis)
+        for name, x in first.items()
+    }
+    shape, device = reward.shape[: axis + 1], obs.device
+    after = TensorDict({**after, "reward": reward}, shape, device=device)
     result = TensorDict(
-        {
-            "action": actions,
-            "observation": torch.cat(before, axis),
-            "next": TensorDict(after, shape, device=device),
-        },
-        shape,
-        device=device,
+        {"action": actions, **before, "next": after}, shape, device=device
     )
     return result, EnvState(numbers, words, obs.select(axis, -1))

@@ -1,3 +1,6 @@
+import gc
+import pathlib
+
 import jax
 import pytest
 
@@ -22,3 +25,13 @@ def opengl():
         eqsim.render.images(sys, jnp.zeros(1), width=8, height=8)
     except eqsim.render.NoOpenGL as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(autouse=True)
+def few_programs():
+    """A process may map so many pieces of memory, and each program takes some."""
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_text().splitlines()) > 20_000:
+        jax.clear_caches()
+        gc.collect()

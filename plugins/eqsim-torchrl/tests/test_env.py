@@ -1,6 +1,7 @@
 import copy
 import functools as ft
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,10 +11,11 @@ import torch
 from eqsim_torchrl import EqsimEnv, EqsimWrapper
 from tensordict import TensorDict
 from torchrl.data import Bounded, Categorical, OneHot, Unbounded
-from torchrl.envs import SerialEnv
+from torchrl.envs import ParallelEnv, RenameTransform, SerialEnv, TransformedEnv
 from torchrl.envs.utils import check_env_specs
 
 import eqsim
+from eqsim.wrappers import AbstractStateless, Lifetime
 
 
 BATCHES = (), (5,), (5, 4)
@@ -153,6 +155,15 @@ def test_partial_reset_leaves_the_rest(in_tensordict):
         same(after["state", "numbers"], env.state.numbers)
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_single_one_that_takes_no_step(moves):
+    env = wrap(batch_size=())
+    tensordict = acted(env)
+    before = env.state
+    env.step(tensordict.set("_step", torch.tensor(moves)))
+    assert torch.equal(env.state.numbers, before.numbers) is not moves
+
+
 def test_rows_that_take_no_step():
     env = wrap()
     tensordict = acted(env)
@@ -239,12 +250,96 @@ def test_step_depends_on_the_tensordict_alone():
     same(env.step(tensordict.clone())["next"]["observation"], first["observation"])
 
 
-def test_set_state():
+def transformed():
+    """What is observed goes by another name."""
     env = wrap(state_in_tensordict=True)
+    return TransformedEnv(env, RenameTransform(["observation"], ["obs"]))
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_set_state(renamed):
+    env = transformed() if renamed else wrap(state_in_tensordict=True)
+    name = "obs" if renamed else "observation"
     tensordict = env.step(acted(env))["next"]
     env.reset()
     again = env.reset(tensordict.clone(), set_state=True)
     same(again["state", "numbers"], tensordict["state", "numbers"])
+    same(again[name], tensordict[name])
+    assert torch.any(again[name] != 0.0)
+
+
+def test_a_part_of_the_state_is_missing():
+    env = wrap(state_in_tensordict=True)
+    tensordict = acted(env)
+    del tensordict["state", "obs"]
+    with pytest.raises(KeyError, match="no `obs`"):
+        env.step(tensordict)
+
+
+class Stillborn(AbstractStateless):
+    """Some episodes are over where they begin."""
+
+    env: eqsim.AbstractEnv
+
+    @property
+    def lifetime(self):
+        return Lifetime.NONE
+
+    @property
+    def dt(self):
+        return self.env.dt
+
+    @property
+    def action_range(self):
+        return self.env.action_range
+
+    def reset(self, key, options=None):
+        state, timestep = self.env.reset(key, options)
+        over = timestep.obs[0] > 0.0
+        return state, eqx.tree_at(lambda t: t.terminated, timestep, over)
+
+    def step(self, state, action):
+        return self.env.step(state, action)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_episodes_that_are_over_where_they_begin(allowed):
+    env = EqsimWrapper(
+        Stillborn(make("fast")), batch_size=[8], allow_done_after_reset=allowed
+    )
+    env.set_seed(0)
+    tensordict = env.reset()
+    over = tensordict["observation"][:, :1] > 0.0
+    assert over.any() and not over.all()
+    for name in ("done", "terminated"):
+        same(tensordict[name], over & allowed)
+    assert not tensordict["truncated"].any()
+    # Rows that stay keep their flags; others have those of the new episode.
+    mask = torch.arange(8)[:, None] < 4
+    after = env.reset(tensordict.clone().set("_reset", mask))
+    same(after["terminated"], (after["observation"][:, :1] > 0.0) & allowed)
+    same(after["observation"][4:], tensordict["observation"][4:])
+    assert not torch.equal(after["observation"][:4], tensordict["observation"][:4])
+
+
+def test_to_another_device():
+    env = EqsimWrapper(make("fast"), batch_size=[2], requires_grad=True)
+    env.set_seed(0)
+    env.reset()
+    program, state = env._program, env.state
+    assert env.to("cpu") is env and env._program is program
+    for device in ("cuda:7", "meta"):
+        with pytest.raises(ValueError, match="JAX does not see"):
+            env.to(device)
+    assert env.device == torch.device("cpu") and env._program is program
+    # For TorchRL that is another one.
+    assert env.to("cpu:0") is env
+    assert env.device == env.action_spec.device == torch.device("cpu:0")
+    assert env._program is not program and env._pictures._program is env._program
+    same(env.state.numbers, state.numbers)
+    action = torch.zeros(2, 1, dtype=env.action_spec.dtype, requires_grad=True)
+    env.unroll(action[:, None])[1].obs.sum().backward()
+    assert action.grad is not None
 
 
 def test_state_is_copied_and_restored():
@@ -267,6 +362,27 @@ def test_what_users_write_to_is_theirs():
     first = env.step(tensordict)["next"].clone()
     env.reset(state=kept)
     same(env.step(tensordict.clone())["next", "observation"], first["observation"])
+
+
+def test_states_that_users_write_to_are_theirs():
+    env = wrap(state_in_tensordict=True)
+    tensordict = acted(env)
+    kept, given = copy.deepcopy(env.state), copy.deepcopy(env.state)
+    for name in ("numbers", "words", "obs"):
+        tensordict["state", name].zero_()
+    for found, expected in zip(env.state, kept):
+        same(found, expected)
+    env.reset(state=given)
+    for x in given:
+        x.zero_()
+    for found, expected in zip(env.state, kept):
+        same(found, expected)
+    numbers = kept.numbers.clone().requires_grad_()
+    env.reset(state=kept._replace(numbers=numbers))
+    torch.testing.assert_close(
+        torch.autograd.grad(env.state.numbers.sum(), numbers)[0],
+        torch.ones_like(numbers),
+    )
 
 
 @pytest.mark.parametrize(
@@ -315,6 +431,20 @@ def test_serial():
     env.close()
 
 
+@pytest.mark.slow
+def test_parallel():
+    # Its processes have the precision that JAX has by itself.
+    with jax.enable_x64(False):
+        env = ParallelEnv(2, ft.partial(EqsimEnv, "fast"), mp_start_method="spawn")
+        try:
+            env.set_seed(0)
+            rollout = env.rollout(3, break_when_any_done=False)
+        finally:
+            env.close()
+    assert rollout.shape == (2, 3)
+    assert not torch.equal(*rollout["observation"])
+
+
 def test_unroll_is_steps():
     env = wrap(episode_length=5)
     env.reset()
@@ -334,6 +464,41 @@ def test_unroll_is_steps():
     torch.testing.assert_close(last.numbers, env.state.numbers)
     torch.testing.assert_close(last.obs, env.state.obs)
     assert found["next", "truncated"][:, -1].all()
+
+
+@pytest.mark.parametrize("categorical", [None, False, True])
+def test_unroll_has_what_a_rollout_has(categorical):
+    options = {} if categorical is None else {"discrete_actions": [[-1.0], [1.0]]}
+    if categorical:
+        options["categorical_action_encoding"] = True
+    env = wrap(**options)
+    torch.manual_seed(0)
+    start = env.reset()
+    state = env.state
+    rollout = env.rollout(3, auto_reset=False, tensordict=start)
+    found, _ = env.unroll(rollout["action"], state=state)
+    assert set(found.keys(True, True)) == set(rollout.keys(True, True))
+    for key in rollout.keys(True, True):
+        assert found[key].dtype == rollout[key].dtype, key
+        torch.testing.assert_close(found[key], rollout[key])
+
+
+def test_flags_before_each_step():
+    found, _ = _unrolled(torch.zeros(3, 4, 1), episode_length=2)
+    truncated = found["next", "truncated"][..., 0]
+    assert truncated[:, 1:].all() and not truncated[:, 0].any()
+    for name in ("done", "truncated", "terminated"):
+        assert not found[name][:, 0].any()
+        same(found[name][:, 1:], found["next", name][:, :-1])
+
+
+def test_numbers_between_one_hot_rows_have_derivatives():
+    env = wrap(discrete_actions=[[-1.0], [1.0]], requires_grad=True)
+    env.reset()
+    actions = torch.full((3, 2, 2), 0.5, requires_grad=True)
+    found, _ = env.unroll(actions)
+    found["next", "observation"].sum().backward()
+    assert actions.grad.any() and found["action"].is_floating_point()
 
 
 def test_shapes_of_any_rank():
@@ -417,12 +582,42 @@ WRONG = (
         "row",
     ),
     (lambda: wrap().reset(nothing=1), TypeError, "nothing"),
+    (lambda: _unrolled(torch.full((3, 2, 1), torch.inf)), ValueError, "finite"),
+    (lambda: _moved(torch.full((3, 1), torch.nan)), ValueError, "finite"),
+    (lambda: _moved_under_vmap(torch.full((2, 3, 1), torch.nan)), ValueError, "finite"),
+    (lambda: _stepped(torch.tensor([0, 1, 2]), **INTEGERS), ValueError, "action < 2"),
+    (lambda: _stepped(torch.tensor([0, -1, 1]), **INTEGERS), ValueError, "action < 2"),
+    (
+        lambda: _unrolled(torch.tensor([[0], [2**32], [1]]), **INTEGERS),
+        ValueError,
+        "action < 2",
+    ),
+    (lambda: _moved(torch.tensor([0, 1, 2]), **INTEGERS), ValueError, "action < 2"),
+    (
+        lambda: wrap(from_pixels=True).unroll(torch.zeros(3, 2, 1)),
+        ValueError,
+        "pixels_only=False",
+    ),
 )
+INTEGERS = {
+    "discrete_actions": [[-1.0], [1.0]],
+    "categorical_action_encoding": True,
+}
 
 
-def _stepped(action):
-    env = wrap()
+def _stepped(action, **options):
+    env = wrap(**options)
     return env.step(env.reset().set("action", action))
+
+
+def _moved(action, **options):
+    env = wrap(**options)
+    env.reset()
+    return env.transition(env.state, action)
+
+
+def _moved_under_vmap(actions):
+    return torch.func.vmap(lambda action: _moved(action)[1])(actions)
 
 
 def _unrolled(*args, **options):

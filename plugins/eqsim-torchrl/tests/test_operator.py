@@ -110,7 +110,7 @@ def test_is_traced_once():
         x = args(seed)[0]
         operator(x)[0].sum().backward()
         torch.testing.assert_close(x.grad, torch.cos(x.detach()))
-    assert operator.traces == operator.backward(1).traces == 1
+    assert operator.traces == operator.backward([True]).traces == 1
     assert len(count) == 2  # Forward, and within backward.
 
 
@@ -133,10 +133,60 @@ def test_numbers_that_pytorch_lacks():
 
 
 def test_functions_without_derivatives_are_named():
-    def halve(fixed, x):
-        return (jax.lax.while_loop(lambda x: x[0] > 1.0, lambda x: x / 2.0, x),)
-
     x = torch.full((2,), 5.0, requires_grad=True)
-    (out,) = Operator(halve)(x)
+    (out,) = Operator(lambda fixed, x: (halve(x),))(x)
     with pytest.raises(RuntimeError, match="no derivative in reverse"):
         out.sum().backward()
+
+
+def halve(x):
+    """Has no derivative in reverse."""
+    return jax.lax.while_loop(lambda x: x[0] > 1.0, lambda x: x / 2.0, x)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_only_what_is_needed_is_differentiated(compiled):
+    operator = Operator(lambda fixed, x, y: (jnp.sin(x) + halve(y),))
+    call = lambda x, y: operator(x, y)[0].sum()
+    if compiled:
+        call = torch.compile(call, fullgraph=True, backend="aot_eager")
+    x, y = torch.ones(2, requires_grad=True), torch.full((2,), 5.0)
+    call(x, y).backward()
+    torch.testing.assert_close(x.grad, torch.cos(x.detach()))
+    found = torch.func.grad(lambda x: operator(x, y)[0].sum())(x.detach())
+    torch.testing.assert_close(found, x.grad)
+
+
+def test_each_set_of_needed_arguments_is_traced_once():
+    operator = Operator(lambda fixed, x, y: (x * y,))
+    x, y = torch.ones(2), torch.full((2,), 3.0)
+    for _ in range(3):
+        for needed in ([True, False], [False, True]):
+            given = [z.clone().requires_grad_(need) for z, need in zip((x, y), needed)]
+            operator(*given)[0].sum().backward()
+            for one, other, need in zip(given, (y, x), needed):
+                assert (one.grad is not None) is need
+                if need:
+                    torch.testing.assert_close(one.grad, other)
+            assert operator.backward(needed).traces == 1
+
+
+def test_more_than_needed_is_not_compiled_again():
+    operator = Operator(lambda fixed, x, y: (x * y,))
+    x, y = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
+    operator(x, y)[0].sum().backward()
+    (by,) = torch.autograd.grad(operator(x, y.detach())[0].sum(), x)
+    torch.testing.assert_close(by, y.detach())
+    assert len(operator._derived) == 1
+
+
+def test_large_integers_where_jax_has_small_ones():
+    operator = Operator(lambda fixed, n: (n + 1,))
+    with jax.enable_x64(False):
+        small = torch.tensor([-(2**31), 2**31 - 2])
+        torch.testing.assert_close(operator(small)[0].long(), small + 1)
+        for number in (2**31, -(2**31) - 1):
+            with pytest.raises(ValueError, match=str(number)):
+                operator(torch.tensor([0, number]))
+    large = torch.tensor([2**40])
+    torch.testing.assert_close(operator(large)[0], large + 1)

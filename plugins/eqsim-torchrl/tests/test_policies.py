@@ -8,7 +8,7 @@ import torch
 from eqsim_torchrl import EqsimWrapper, from_torch
 from tensordict.nn import NormalParamExtractor, TensorDictModule
 from torch import nn
-from torchrl.modules import MLP
+from torchrl.modules import Actor, MLP, NoisyLinear
 
 import eqsim
 
@@ -31,6 +31,9 @@ LAYERS = {
     "mish": [nn.Mish()],
     "sigmoid": [nn.Sigmoid()],
     "softplus": [nn.Softplus(2.0)],
+    "softplus with a threshold": [nn.Softplus(2.0, 0.5)],
+    "dropout of nothing": [nn.Dropout(0.0), nn.Tanh()],
+    "dropout after training": [nn.Dropout(0.5).eval(), nn.Tanh()],
     "norm": [nn.LayerNorm(8), nn.Tanh()],
     "plain norm": [nn.LayerNorm(8, elementwise_affine=False)],
     "nested": [nn.Sequential(nn.Identity(), nn.Tanh()), nn.Linear(8, 8)],
@@ -76,6 +79,45 @@ def test_other_layers_are_refused(layer):
         from_torch(nn.Sequential(nn.Linear(4, 4), layer))
 
 
+class Backwards(nn.Sequential):
+    """A sequence, but in another order."""
+
+    def forward(self, x):
+        for layer in reversed(self):
+            x = layer(x)
+        return x
+
+
+def hooked():
+    layer = nn.Linear(4, 4)
+    layer.register_forward_hook(lambda module, args, out: 2.0 * out)
+    return layer
+
+
+REFUSED = {
+    "NoisyLinear": NoisyLinear(4, 4),
+    "NoisyLinear in an MLP": MLP(4, 4, num_cells=[4], layer_class=NoisyLinear),
+    "Backwards": Backwards(nn.Linear(4, 4), nn.Tanh()),
+    "training": nn.Dropout(0.5),
+    "hooks": hooked(),
+    "vector": MLP(4, (2, 2), num_cells=[4]),
+    "Flatten": nn.Flatten(0),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_looks_like_a_known_layer_is_refused(text):
+    with pytest.raises(TypeError, match=text.split()[0]):
+        from_torch(nn.Sequential(nn.Linear(4, 4), REFUSED[text]))
+
+
+def test_actor_of_torchrl():
+    module = network(nn.Tanh())
+    obs = torch.randn(4, dtype=torch.float64)
+    found = from_torch(Actor(module))(jnp.asarray(obs.numpy()))
+    np.testing.assert_allclose(found, module(obs).detach().numpy(), atol=1e-12)
+
+
 def test_closed_loop_is_steps_and_has_their_gradients():
     env = EqsimWrapper(eqsim.make("fast"), batch_size=[3], requires_grad=True)
     env.set_seed(0)
@@ -95,6 +137,33 @@ def test_closed_loop_is_steps_and_has_their_gradients():
     torch.testing.assert_close(
         torch.autograd.grad(value, weights), torch.autograd.grad(total, weights)
     )
+
+
+def test_closed_loop_from_an_observation_without_the_state():
+    env = EqsimWrapper(eqsim.make("fast"), batch_size=[3], requires_grad=True)
+    env.reset()
+    module, state = network(nn.Tanh(), inputs=2), env.state
+    state.numbers.requires_grad_()
+    with pytest.raises(ValueError, match="does not depend on them"):
+        env.unroll(module, 2, state=state)
+    action = torch.zeros(3, 1, dtype=env.action_spec.dtype)
+    after = env.transition(state, action)[0]
+    last = env.unroll(module, 2, state=after)[1]
+    (found,) = torch.autograd.grad(last.obs.sum(), state.numbers)
+    (expected,) = torch.autograd.grad(
+        _closed(env, module, state, action), state.numbers
+    )
+    torch.testing.assert_close(found, expected)
+    with torch.no_grad():
+        env.unroll(module, 2, state=state)
+
+
+def _closed(env, module, state, action):
+    """The same by steps."""
+    for _ in range(3):
+        state = env.transition(state, action)[0]
+        action = module(state.obs)
+    return state.obs.sum()
 
 
 def test_public_names_are_documented():
