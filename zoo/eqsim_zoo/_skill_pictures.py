@@ -77,6 +77,7 @@ def _coverage(axes: Any, paths: SkillPaths, colors: Any) -> None:
     image = axes.imshow(
         shown.T, origin="lower", extent=wide.ravel(), cmap="viridis", aspect="equal"
     )
+    axes.locator_params(nbins=5)
     axes.figure.colorbar(image, ax=axes, shrink=0.7, label="visits, decimal logarithm")
 
 
