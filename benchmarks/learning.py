@@ -208,7 +208,8 @@ def _brax(options, seed: int) -> dict[str, Any]:
 def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
     """The table, one line for all seeds of an agent and an environment."""
     lines, pictures = [], []
-    for agent, env in dict.fromkeys((row["agent"], row["env"]) for row in rows):
+    pairs = dict.fromkeys((row["agent"], row["env"]) for row in rows)
+    for agent, env in sorted(pairs, key=lambda pair: [*GOALS].index(pair[1])):
         own = [row for row in rows if (row["agent"], row["env"]) == (agent, env)]
         returns = [row["return"] for row in own]
         reached = [row["reached"] for row in own]
