@@ -25,6 +25,7 @@ from eqsim_zoo import MLP
 
 
 DISCOUNT = 0.99
+KINDS = "largest", "of mean", "median"
 BEFORE = 32
 EXPLANATION = """\
 Length of the derivative of $\\frac{{1}}{{h}} \\sum_{{t<h}} \\gamma^t r_t$ by the parameters of
@@ -114,10 +115,15 @@ def _draw(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
         for axes, name in zip(np.ravel(figure.subplots(1, len(names))), names):
             own = [row for row in rows if row["environment"] == name]
             horizons = [row["horizon"] for row in own]
-            for kind in ("largest", "of mean", "median"):
+            for kind in KINDS:
                 axes.loglog(horizons, [row[kind] for row in own], "o-", label=kind)
             axes.set_xticks(horizons, [str(x) for x in horizons])
             axes.minorticks_off()
+            # A power of two on either side, as a decade may have no mark.
+            values = np.array([row[kind] for row in own for kind in KINDS])
+            low, high = np.floor(np.log2(values.min())), np.ceil(np.log2(values.max()))
+            marks = 2.0 ** np.arange(low, high + 1)
+            axes.set_yticks(marks, [f"{x:g}" for x in marks])
             axes.set_title(name)
             axes.set_xlabel("horizon, control steps")
             axes.set_ylabel("length of the gradient")
