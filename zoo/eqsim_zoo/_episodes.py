@@ -13,7 +13,7 @@ class Episodes(eqx.Module):
 
     **Arguments:**
 
-    - `returns`: of the episode in each place; minus infinity while it lasts.
+    - `returns`: of the episode in each place; the least number there is while it lasts.
     - `current`: the place of the running episode in the ring of its environment.
     """
 
@@ -30,7 +30,7 @@ class Episodes(eqx.Module):
         - `steps`: of each environment, for which episodes are to be known.
         """
         # One more than there can be episodes, for the one that begins.
-        empty = jnp.full((steps + 2, num_envs), -jnp.inf, dtype)
+        empty = jnp.full((steps + 2, num_envs), _unknown(dtype), dtype)
         return Episodes(empty, jnp.zeros(num_envs, jnp.int32))
 
     def after(
@@ -55,7 +55,7 @@ class Episodes(eqx.Module):
             total, after = total + reward, (current + 1) % places
             ended = jnp.where(done, total, returns[current, env])
             returns = returns.at[current, env].set(ended)
-            fresh = jnp.where(done, -jnp.inf, returns[after, env])
+            fresh = jnp.where(done, _unknown(returns.dtype), returns[after, env])
             returns = returns.at[after, env].set(fresh)
             new = jnp.where(done, after, current), jnp.where(done, 0.0, total)
             return (returns, *new), current * envs + env
@@ -67,5 +67,11 @@ class Episodes(eqx.Module):
         return Episodes(returns, current), where.T
 
     def return_of(self, where: Int[Array, "*rows"]) -> Float[Array, "*rows"]:
-        """The returns of episodes by their places."""
-        return self.returns.ravel()[where]
+        """The returns of episodes by their places; minus infinity of those that last."""
+        found = self.returns.ravel()[where]
+        return jnp.where(found == _unknown(found.dtype), -jnp.inf, found)
+
+
+def _unknown(dtype):
+    """A return that no episode has, and which is finite, as states of agents are."""
+    return jnp.finfo(dtype).min
