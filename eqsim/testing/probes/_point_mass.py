@@ -1,17 +1,15 @@
 """A point in the plane, for agents that discover skills."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ...envs import AbstractEnv, AbstractTask
+from ...envs import AbstractTask
 from ...io import load_mjcf
 from ...model import State, System
-from ...model._fields import as_array
-from ...pipelines import AbstractPipeline, Generalized
-from ...wrappers import AbstractDescriptor
+from ...pipelines import AbstractPipeline
+from ...wrappers import TorsoPosition
+from ._probe import default_pipeline
 
 
 _POINT = """
@@ -35,10 +33,6 @@ def _point(sys: System | None) -> System:
     return load_mjcf(_POINT) if sys is None else sys
 
 
-def _generalized(pipeline: AbstractPipeline | None) -> AbstractPipeline:
-    return Generalized() if pipeline is None else pipeline
-
-
 class PointMass(AbstractTask):
     r"""A mass of $m = 1$ kg in the plane, which two motors push against much damping, so
     that the action is almost its velocity: with damping $d = 100$ Ns/m, gear $g = 100$ N
@@ -55,7 +49,7 @@ class PointMass(AbstractTask):
     """
 
     sys: System = eqx.field(converter=_point, default=None)
-    pipeline: AbstractPipeline = eqx.field(converter=_generalized, default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=default_pipeline, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
 
     def initial(self, key: PRNGKeyArray) -> State:
@@ -76,27 +70,7 @@ class PointMass(AbstractTask):
         return jnp.zeros((), bool)
 
 
-class _Place(AbstractDescriptor):
-    """The coordinates of the robot, between `-limit` and `limit`, m."""
-
-    env: AbstractEnv
-    limit: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
-
-    @property
-    def descriptor_names(self) -> tuple[str, ...]:
-        return "x", "y"
-
-    @property
-    def descriptor_range(self) -> Float[Array, "ndescriptor 2"]:
-        return jnp.stack([jnp.stack([-self.limit, self.limit])] * 2)
-
-    def describe(
-        self, state: Any, action: Float[Array, " nu"]
-    ) -> Float[Array, " ndescriptor"]:
-        return self.physics(state).q
-
-
-def point_mass(limit: float = 1.0) -> AbstractDescriptor:
+def point_mass(limit: float = 1.0) -> TorsoPosition:
     """`PointMass` with its place as descriptor.
 
     In one second it goes one meter, so that episodes of some 10 steps fill a disc of
@@ -106,4 +80,4 @@ def point_mass(limit: float = 1.0) -> AbstractDescriptor:
 
     - `limit`: of the descriptor, m.
     """
-    return _Place(PointMass(), limit)
+    return TorsoPosition(PointMass(), limit)

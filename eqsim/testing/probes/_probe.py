@@ -38,7 +38,8 @@ def _slider(sys: System | None) -> System:
     return load_mjcf(_SLIDER) if sys is None else sys
 
 
-def _generalized(pipeline: AbstractPipeline | None) -> AbstractPipeline:
+def default_pipeline(pipeline: AbstractPipeline | None) -> AbstractPipeline:
+    """A converter: a pipeline as it is, or `Generalized()`."""
     return Generalized() if pipeline is None else pipeline
 
 
@@ -81,7 +82,7 @@ class Probe(AbstractEnv):
     follow: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
     length: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
     sys: System = eqx.field(converter=_slider, default=None)
-    pipeline: AbstractPipeline = eqx.field(converter=_generalized, default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=default_pipeline, default=None)
 
     __eqsim_expected_failures__ = {"mass": "nothing is simulated"}
 
