@@ -48,6 +48,16 @@ def scale(
     return _scaled(low, high, action)
 
 
+def unscale(
+    bounds: Float[Array, "nu 2"], action: Float[Array, "*rows nu"]
+) -> Float[Array, "*rows nu"]:
+    """The inverse of `scale`, of one action or of many."""
+    low, high = bounds.astype(action.dtype).T
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    broadcast = lambda x: jnp.broadcast_to(x, action.shape)
+    return jnp.clip((action - broadcast(middle)) / broadcast(half), -1.0, 1.0)
+
+
 def _scaled(low, high, action):
     return low + 0.5 * (action + 1.0) * (high - low)
 

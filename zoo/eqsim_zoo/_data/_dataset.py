@@ -1,0 +1,309 @@
+"""Recorded steps, to learn from."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from .._actions import unscale
+from .._replay import Transition
+from ._checks import check_steps
+from ._host import HostArray, is_host, take, to_device
+from ._pack import pack, Packed
+
+
+class About(NamedTuple):
+    """Where a dataset comes from.
+
+    - `env`: name of the environment; None if it is not known.
+    - `sources`: what acted, in words.
+    - `random_return`, `expert_return`: mean returns of a policy that knows nothing and of
+        one that is good, by which scores are normalized; None if they are not known.
+    """
+
+    env: str | None = None
+    sources: tuple[str, ...] = ()
+    random_return: float | None = None
+    expert_return: float | None = None
+
+    def score(self, returns: float) -> float:
+        r"""$100\,(R - R_\mathrm{random}) / (R_\mathrm{expert} - R_\mathrm{random})$.
+
+        **Raises:** `ValueError` if one of the two is not known.
+
+        ??? cite "Reference"
+            Fu et al., *D4RL: datasets for deep data-driven reinforcement learning*, 2020,
+            section 5.
+        """
+        if self.random_return is None or self.expert_return is None:
+            raise ValueError(
+                "The dataset does not say what a random and an expert policy reach "
+                f"(`random_return` is {self.random_return}, `expert_return` is "
+                f"{self.expert_return}): record it with both, or set them."
+            )
+        return (
+            100.0
+            * (returns - self.random_return)
+            / (self.expert_return - self.random_return)
+        )
+
+
+class Dataset(eqx.Module):
+    """Steps of many trajectories, one after the other.
+
+    An observation that one step leads to and the next begins with is held once. Two flags
+    are kept apart: whether nothing follows a step (`mask` is 0 and no value is added
+    after it), and whether its trajectory is over (`terminal`), which is also so where it
+    was cut off.
+
+    **Arguments:**
+
+    - `frames`: observations, any PyTree of arrays with one axis in front, see `HostArray`.
+    - `at`: where each step begins; it leads to the frame after that.
+    - `action`: of each step, in the units of the robot.
+    - `reward`: for each step.
+    - `terminated`: whether the task ended there.
+    - `last`: the last step of the trajectory of each step.
+    - `bounds`: of actions.
+    - `about`: where it comes from.
+    """
+
+    frames: Any
+    at: Int[Array, " steps"]
+    action: Any
+    reward: Float[Array, " steps"]
+    terminated: Bool[Array, " steps"]
+    last: Int[Array, " steps"]
+    bounds: Float[Array, "nu 2"]
+    about: About = eqx.field(static=True)
+
+    @staticmethod
+    def create(
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        *,
+        bounds: Any = None,
+        clip: bool = False,
+        about: About = About(),
+    ) -> "Dataset":
+        """Of steps in the order in which they were taken.
+
+        **Arguments:**
+
+        - `obs` to `next_obs`: of each step, with one axis in front.
+        - `terminated`, `truncated`: whether the task ended with the step, and whether the
+            trajectory was cut off after it. The last step of all always ends one.
+        - `bounds`: of actions, (nu, 2); by default -1 and 1.
+        - `clip`: whether actions outside the bounds are moved to them.
+        - `about`: where it comes from.
+
+        **Raises:** `ValueError` if there are no steps, shapes do not fit, numbers are not
+        finite, or actions are outside the bounds.
+        """
+        as_numpy = lambda tree: jtu.tree_map(np.asarray, tree)
+        steps = Transition(
+            *map(as_numpy, (obs, action, reward, next_obs, terminated, truncated))
+        )
+        steps, limits = check_steps(steps, bounds, clip)
+        return from_packed(pack(steps), limits, about)
+
+    def __len__(self) -> int:
+        return self.reward.shape[0]
+
+    @property
+    def mask(self) -> Float[Array, " steps"]:
+        """1 where values of what follows count, 0 where the task ended."""
+        return 1.0 - self.terminated.astype(self.reward.dtype)
+
+    @property
+    def terminal(self) -> Bool[Array, " steps"]:
+        """Whether the trajectory is over after the step."""
+        return self.last == jnp.arange(len(self), dtype=self.last.dtype)
+
+    def rows(self, index: Int[Array, "*n"]) -> Transition:
+        """Steps by number, as agents take them: actions are between -1 and 1."""
+        index = jnp.asarray(index, self.at.dtype)
+        at, over = self.at[index], self.last[index] == index
+        obs, next_obs = take(self.frames, at), take(self.frames, at + 1)
+        action = unscale(self.bounds, take(self.action, index))
+        terminated = self.terminated[index]
+        cut = over & ~terminated
+        return Transition(obs, action, self.reward[index], next_obs, terminated, cut)
+
+    def sample(self, key: PRNGKeyArray, number: int) -> Transition:
+        """Steps drawn uniformly, with replacement: see `rows`."""
+        return self.rows(jr.randint(key, (number,), 0, len(self), self.at.dtype))
+
+    def sample_sequences(
+        self, key: PRNGKeyArray, number: int, length: int
+    ) -> tuple[Transition, Bool[Array, "number length"]]:
+        """Pieces of trajectories, each from a step that is drawn uniformly.
+
+        **Returns:** steps with axes (piece, time), and which of them are there: behind
+        the end of a trajectory its last step is repeated.
+        """
+        first = jr.randint(key, (number,), 0, len(self), self.at.dtype)
+        index = first[:, None] + jnp.arange(length, dtype=first.dtype)[None]
+        end = self.last[first][:, None]
+        return self.rows(jnp.minimum(index, end)), index <= end
+
+    def ends(self) -> Int[np.ndarray, " trajectories"]:
+        """The last step of each trajectory."""
+        return np.flatnonzero(np.asarray(self.terminal))
+
+    def spans(self) -> list[range]:
+        """The steps of each trajectory."""
+        ends = self.ends() + 1
+        return [range(a, b) for a, b in zip([0, *ends[:-1]], ends)]
+
+    def trajectory(self, number: int) -> Transition:
+        """All steps of one trajectory: see `rows`."""
+        return self.rows(jnp.asarray(self.spans()[number]))
+
+    def returns(self) -> Float[np.ndarray, " trajectories"]:
+        """The sum of the rewards of each trajectory."""
+        reward = np.asarray(self.reward, np.float64)
+        return np.asarray([reward[span].sum() for span in map(_slice, self.spans())])
+
+    def subset(self, trajectories: Sequence[int] | Int[np.ndarray, " n"]) -> "Dataset":
+        """Some trajectories only, in that order, where this one is: host or device.
+
+        **Raises:** `ValueError` if there are none.
+        """
+        if not len(trajectories):
+            raise ValueError("A dataset of no trajectories: at least one is expected.")
+        spans = self.spans()
+        chosen = [spans[int(k)] for k in trajectories]
+        index = np.concatenate([np.asarray(span) for span in chosen])
+        whole = self.on_host()
+        steps = whole._steps(index, np.concatenate([_ends(span) for span in chosen]))
+        data = from_packed(pack(steps), np.asarray(self.bounds), self.about)
+        return data.on_host() if self.is_on_host else data
+
+    def shard(self, number: int, count: int) -> "Dataset":
+        """Every `count`-th trajectory, from `number` on: what one process of several
+        learns from.
+
+        **Raises:** `ValueError` if there are fewer trajectories than shards.
+        """
+        trajectories = len(self.ends())
+        if not 0 <= number < count or trajectories < count:
+            raise ValueError(
+                f"Shard {number} of {count}, of {trajectories} trajectories: a number from "
+                "0 on is expected, and at least one trajectory for each shard."
+            )
+        return self.subset(range(number, trajectories, count))
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether observations and actions are in the memory of the host."""
+        return any(map(is_host, jtu.tree_leaves(self.frames, is_leaf=is_host)))
+
+    def on_host(self) -> "Dataset":
+        """The same with observations and actions in the memory of the host, from where
+        each batch is fetched, also by a compiled program: for more than the device can
+        hold."""
+        moved = lambda tree: jtu.tree_map(
+            lambda x: x if is_host(x) else HostArray.of(x), tree, is_leaf=is_host
+        )
+        return self._with(moved(self.frames), moved(self.action))
+
+    def on_device(self) -> "Dataset":
+        """The same with all arrays on the device."""
+        return self._with(to_device(self.frames), to_device(self.action))
+
+    def _with(self, frames: Any, action: Any) -> "Dataset":
+        where = lambda data: (data.frames, data.action)
+        leaf = lambda x: x is self.frames or x is self.action
+        return eqx.tree_at(where, self, (frames, action), is_leaf=leaf)
+
+    def _steps(
+        self, index: Int[np.ndarray, " n"], ends: Bool[np.ndarray, " n"]
+    ) -> Transition:
+        """Steps as they were recorded, on the host."""
+        at = np.asarray(self.at)[index]
+        raw = lambda tree, i: jtu.tree_map(
+            lambda x: x.array[i], tree, is_leaf=is_host
+        )
+        over = np.asarray(self.terminated)[index]
+        return Transition(
+            raw(self.frames, at),
+            raw(self.action, index),
+            np.asarray(self.reward)[index],
+            raw(self.frames, at + 1),
+            over,
+            ends & ~over,
+        )
+
+    def steps(self) -> Transition:
+        """All steps as they were recorded, as NumPy arrays: actions in the units of the
+        robot."""
+        return self.on_host()._steps(
+            np.arange(len(self)), np.asarray(self.terminal)
+        )
+
+
+def from_packed(packed: Packed, bounds: Any, about: About) -> Dataset:
+    """A dataset on the device."""
+    index = lambda x: jnp.asarray(x, jnp.int32)
+    return Dataset(
+        to_device(packed.frames),
+        index(packed.at),
+        jnp.asarray(packed.action),
+        jnp.asarray(packed.reward),
+        jnp.asarray(packed.terminated),
+        index(packed.last),
+        jnp.asarray(bounds, packed.action.dtype),
+        about,
+    )
+
+
+def joined(parts: Sequence[Dataset], about: About | None = None) -> Dataset:
+    """Several datasets as one, on the device.
+
+    **Raises:** `ValueError` if their shapes or bounds differ.
+    """
+    bounds = [np.asarray(part.bounds) for part in parts]
+    for k, other in enumerate(bounds):
+        if other.shape != bounds[0].shape or not np.array_equal(other, bounds[0]):
+            raise ValueError(
+                f"Dataset {k} has actions between {other.tolist()}, but the first between "
+                f"{bounds[0].tolist()}: only recordings of the same actuators are joined."
+            )
+    whole = [part.steps() for part in parts]
+    steps = jtu.tree_map(lambda *x: np.concatenate(x), *whole)
+    return from_packed(pack(steps), bounds[0], about or parts[0].about)
+
+
+def with_scaled_rewards(data: Dataset) -> Dataset:
+    r"""Rewards times $1000 / (\max R - \min R)$, with the returns $R$ of its trajectories.
+
+    ??? cite "Reference"
+        Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit Q-learning*,
+        2022, appendix B.
+    """
+    returns = data.returns()
+    span = float(returns.max() - returns.min())
+    if not span > 0.0:
+        raise ValueError(
+            f"All {len(returns)} trajectories have the return {returns[0]:.6g}: rewards "
+            "cannot be scaled by the range of returns."
+        )
+    return eqx.tree_at(lambda d: d.reward, data, data.reward * (1000.0 / span))
+
+
+def _slice(span: range) -> slice:
+    return slice(span.start, span.stop)
+
+
+def _ends(span: range) -> Bool[np.ndarray, " n"]:
+    return np.arange(len(span)) == len(span) - 1
