@@ -45,6 +45,7 @@ from ._randomization import (
     DomainRandomization as DomainRandomization,
     robot as robot,
 )
+from ._reach import Reach as Reach, ReachState as ReachState
 from ._skill_wrapper import Skills as Skills
 from ._wrapper import (
     AbstractStateful as AbstractStateful,

@@ -52,3 +52,11 @@ def annealed(
     length = jnp.where(anneal_steps > 0.0, anneal_steps, 1.0)
     left = jnp.clip(1.0 - steps / length, 0.0, 1.0)
     return rate * jnp.where(anneal_steps > 0.0, left, 1.0)
+
+
+def cosine(
+    rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
+) -> Float[Array, ""]:
+    """As `annealed`, along half a cosine."""
+    part = annealed(jnp.ones_like(rate), steps, anneal_steps)
+    return rate * jnp.where(anneal_steps > 0.0, 0.5 * (1.0 - jnp.cos(jnp.pi * part)), 1.0)

@@ -170,7 +170,7 @@ def remember(
 
 def regress(
     critic: Learner,
-    obs: Float[Array, "rows nobs"],
+    obs: Any,
     action: Float[Array, "rows nu"],
     target: Float[Array, " rows"],
     optimizer: optax.GradientTransformation,

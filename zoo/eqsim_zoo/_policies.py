@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jax.tree_util as jtu
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from eqsim.wrappers import Statistics
@@ -32,8 +34,20 @@ class StochasticPolicy(eqx.Module):
 
     def __call__(self, obs: Float[Array, " nobs"]) -> TanhNormal:
         mean, raw = jnp.split(self.network(obs), 2)
-        log_std = _LEAST + 0.5 * (_LARGEST - _LEAST) * (jnp.tanh(raw) + 1.0)
-        return TanhNormal(Normal(mean, log_std))
+        return TanhNormal(Normal(mean, between(raw)))
+
+
+def between(raw: Float[Array, "*rows nu"]) -> Float[Array, "*rows nu"]:
+    r"""Logarithms of deviations between $e^{-5}$ and $e^2$, from any numbers."""
+    return _LEAST + 0.5 * (_LARGEST - _LEAST) * (jnp.tanh(raw) + 1.0)
+
+
+def draw(
+    policy: Callable[[Any], TanhNormal], obs: Any, key: PRNGKeyArray
+) -> tuple[Float[Array, "rows nu"], Float[Array, " rows"]]:
+    """An action for each row of observations, and the logarithms of their densities."""
+    keys = jr.split(key, jtu.tree_leaves(obs)[0].shape[0])
+    return jax.vmap(lambda obs, key: policy(obs).sample_and_log_prob(key))(obs, keys)
 
 
 class DeterministicPolicy(eqx.Module):

@@ -15,7 +15,7 @@ from ._fields import in_type, number
 from ._learner import Learner
 from ._networks import Critic, target_update
 from ._off_policy import AbstractOffPolicy, Memory, regress
-from ._policies import StochasticPolicy
+from ._policies import draw, StochasticPolicy
 from ._replay import Transition
 from ._statistics import normalize
 
@@ -114,7 +114,7 @@ class SAC(AbstractOffPolicy):
         key, key_next, key_now = jr.split(state.key, 3)
         alpha = jnp.exp(state.temperature.model)
 
-        action, log_prob = _draw(state.actor.model, next_obs, key_next)
+        action, log_prob = draw(state.actor.model, next_obs, key_next)
         after = jnp.min(jax.vmap(state.target)(next_obs, action), axis=1)
         left = jnp.where(batch.terminated, 0.0, self.discount)
         target = self.reward_scale * batch.reward + left * (after - alpha * log_prob)
@@ -123,7 +123,7 @@ class SAC(AbstractOffPolicy):
         critic, metrics = regress(state.critic, obs, batch.action, target, adam)
 
         def actor_loss(actor):
-            action, log_prob = _draw(actor, obs, key_now)
+            action, log_prob = draw(actor, obs, key_now)
             q = jnp.min(jax.vmap(critic.model)(obs, action), axis=1)
             return jnp.mean(alpha * log_prob - q), {"entropy": -jnp.mean(log_prob)}
 
@@ -145,9 +145,3 @@ class SAC(AbstractOffPolicy):
         )
         of_actor = {"actor_loss": of_actor["loss"], "entropy": of_actor["entropy"]}
         return new, {**metrics, **of_actor, "temperature": alpha}
-
-
-def _draw(actor: StochasticPolicy, obs, key):
-    """Actions, and the logarithms of their densities."""
-    keys = jr.split(key, obs.shape[0])
-    return jax.vmap(lambda obs, key: actor(obs).sample_and_log_prob(key))(obs, keys)

@@ -1,0 +1,25 @@
+import equinox as eqx
+
+from ._goals import AbstractGoalAgent, Hindsight
+from ._iql import IQL
+
+
+class GCIQL(AbstractGoalAgent):
+    """Goal-conditioned implicit Q-learning: the fewest steps to a goal, and a policy that
+    takes them.
+
+    Differences from OGBench: values and policy learn from the same goals, and a goal is
+    reached by the step that leads to it.
+
+    **Arguments:**
+
+    - `agent`: how values are learned. `hindsight`: how goals are drawn.
+
+    ??? cite "Reference"
+        Park et al., *OGBench: benchmarking offline goal-conditioned RL*, 2024, appendices C
+        and D; Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit
+        Q-learning*, 2022.
+    """
+
+    agent: IQL = eqx.field(default_factory=lambda: IQL(expectile=0.9))
+    hindsight: Hindsight = eqx.field(default_factory=Hindsight)

@@ -1,0 +1,192 @@
+"""Agents that are told where to go: what was recorded is taken as if that had been the
+goal."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from eqsim import AbstractAgent, AbstractEnv
+
+from .._data import Dataset
+from .._data._host import is_host, take
+from .._fields import number, size
+from .._replay import Transition
+from ._agent import AbstractOfflineAgent, shown
+from ._observations import is_picture
+
+
+OBSERVATION, ACHIEVED, DESIRED = "observation", "achieved_goal", "desired_goal"
+
+
+class Hindsight(eqx.Module):
+    r"""Goals in hindsight. The goal of a step is what it led to itself; or what a later
+    step of its trajectory led to, with a distance that is geometric ($\gamma$) or even; or
+    what any step led to.
+
+    **Arguments:**
+
+    - `current`, `trajectory`, `random`: weights of the three.
+    - `geometric`: whether near goals are likelier. `discount`: $\gamma$.
+    - `tolerance`: distance within which a goal is reached; with 0 it has to be equal.
+
+    ??? cite "Reference"
+        Andrychowicz et al., *Hindsight experience replay*, 2017; Park et al., *OGBench:
+        benchmarking offline goal-conditioned RL*, 2024, appendix C.
+    """
+
+    geometric: bool = size(True)
+    current: Float[Array, ""] = eqx.field(converter=number, default=0.2)
+    trajectory: Float[Array, ""] = eqx.field(converter=number, default=0.5)
+    random: Float[Array, ""] = eqx.field(converter=number, default=0.3)
+    discount: Float[Array, ""] = eqx.field(converter=number, default=0.99)
+    tolerance: Float[Array, ""] = eqx.field(converter=number, default=0.0)
+
+    def draw(
+        self, key: PRNGKeyArray, data: Dataset, index: Int[Array, " n"]
+    ) -> Int[Array, " n"]:
+        """Steps, of which each leads to the goal of one step."""
+        key_kind, key_far, key_any = jr.split(key, 3)
+        shape, dtype = index.shape, data.reward.dtype
+        weights = jnp.stack([self.current, self.trajectory, self.random])
+        kind = jr.categorical(key_kind, jnp.log(weights), shape=shape)
+        left = data.last[index] - index
+        uniform = jr.uniform(key_far, shape, dtype, jnp.finfo(dtype).tiny, 1.0)
+        most = left.astype(dtype)
+        if self.geometric:
+            far = 1.0 + jnp.floor(jnp.log(uniform) / jnp.log(self.discount.astype(dtype)))
+        else:
+            far = 1.0 + jnp.floor(uniform * most)
+        later = index + jnp.minimum(far, most).astype(index.dtype)
+        anywhere = jr.randint(key_any, shape, 0, len(data), index.dtype)
+        return jnp.where(kind == 0, index, jnp.where(kind == 1, later, anywhere))
+
+
+class GoalData(eqx.Module):
+    """A recording with goals: observations are `observation` and `desired_goal`.
+
+    A step that leads to its goal has the reward 0, and nothing follows; any other has
+    -1. Where observations have an `achieved_goal`, goals are such; else whole
+    observations.
+
+    **Arguments:**
+
+    - `data`: the recording.
+    - `hindsight`: how goals are drawn.
+    """
+
+    data: Dataset
+    hindsight: Hindsight
+
+    def sample(self, key: PRNGKeyArray, number: int) -> Transition:
+        """Steps and their goals, drawn with replacement."""
+        key_step, key_goal = jr.split(key)
+        data = self.data
+        index = jr.randint(key_step, (number,), 0, len(data), data.at.dtype)
+        return self.rows(index, self.hindsight.draw(key_goal, data, index))
+
+    def rows(self, index: Int[Array, " n"], goal: Int[Array, " n"]) -> Transition:
+        """Steps by number, and the numbers of the steps that lead to their goals."""
+        steps = self.data.rows(index)
+        target = goal_of(take(self.data.frames, self.data.at[goal] + 1))
+        reached = self._reached(goal_of(steps.next_obs), target)
+        with_goal = lambda obs: {OBSERVATION: observation_of(obs), DESIRED: target}
+        reward = reached.astype(steps.reward.dtype) - 1.0
+        over = steps.done & ~reached
+        return Transition(
+            with_goal(steps.obs),
+            steps.action,
+            reward,
+            with_goal(steps.next_obs),
+            reached,
+            over,
+        )
+
+    def vectors(self) -> dict[str, Any]:
+        """All observations and goals that are vectors."""
+        at, frames = self.data.at, _vectors(self.data.frames)
+        out = {}
+        if _has(frames, observation_of):
+            out[OBSERVATION] = take(observation_of(frames), at)
+        if _has(frames, goal_of):
+            out[DESIRED] = take(goal_of(frames), at + 1)
+        return out
+
+    def _reached(self, achieved: Any, goal: Any) -> Array:
+        off = achieved.astype(self.data.reward.dtype) - goal.astype(
+            self.data.reward.dtype
+        )
+        square = jnp.sum(off.reshape(off.shape[0], -1) ** 2, axis=1)
+        return square <= self.hindsight.tolerance.astype(square.dtype) ** 2
+
+
+class AbstractGoalAgent(AbstractAgent):
+    """An agent that is told where to go: it sees `observation` and `desired_goal`, and
+    what it holds learns from steps with goals in hindsight.
+
+    Its `update` takes a `Transition` out of `GoalData`.
+    """
+
+    agent: eqx.AbstractVar[AbstractOfflineAgent]
+    hindsight: eqx.AbstractVar[Hindsight]
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
+        """The state before anything is learned. Where the environment has no goals, they
+        are taken to be observations."""
+        obs, bounds = shown(self, env)
+        seen = {OBSERVATION: observation_of(obs), DESIRED: goal_of(obs)}
+        return self.agent.create(key, seen, bounds)
+
+    def act(
+        self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        if not isinstance(obs, dict) or not {OBSERVATION, DESIRED} <= {*obs}:
+            raise ValueError(
+                f"`{type(self).__name__}` is told where to go: an observation with "
+                f"{OBSERVATION!r} and {DESIRED!r} is expected, but got "
+                f"{sorted(obs) if isinstance(obs, dict) else type(obs).__name__}. Write "
+                "`wrappers.Reach(env)`, or pass a dictionary."
+            )
+        seen = {OBSERVATION: obs[OBSERVATION], DESIRED: obs[DESIRED]}
+        return self.agent.act(state, seen, key=key)
+
+    def update(
+        self, state: Any, batch: Transition
+    ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
+        """Learns from a `Transition` out of `GoalData`, with one axis, of rows; see that
+        of the agent that it holds."""
+        return self.agent.update(state, batch)
+
+
+def observation_of(obs: Any) -> Any:
+    """What is observed beside goals."""
+    return _part(obs, OBSERVATION)
+
+
+def goal_of(obs: Any) -> Any:
+    """What could have been the goal."""
+    return _part(obs, ACHIEVED)
+
+
+def _part(obs: Any, name: str) -> Any:
+    if not isinstance(obs, dict):
+        return obs
+    if name not in obs:
+        raise ValueError(
+            f"Observations {sorted(obs)} have no {name!r}: a single array is expected, or "
+            f"{OBSERVATION!r} and {ACHIEVED!r}."
+        )
+    return obs[name]
+
+
+def _vectors(frames: Any) -> Any:
+    """What is no picture; None in the place of one."""
+    vector = lambda x: None if is_picture((x.array if is_host(x) else x).shape[1:]) else x
+    return jtu.tree_map(vector, frames, is_leaf=is_host)
+
+
+def _has(frames: Any, part: Any) -> bool:
+    return part(frames) is not None

@@ -1,0 +1,73 @@
+"""Actions out of a finite number: each actuator has some levels, evenly from -1 to 1."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+
+_MOST = 4096
+
+
+class Levels(eqx.Module):
+    """All combinations of the levels of all actuators, by number.
+
+    **Arguments:**
+
+    - `levels`: of each actuator, from -1 to 1. `nu`: number of actuators.
+
+    **Raises:** `ValueError` if there are fewer than two levels, or more than 4,096
+    combinations.
+    """
+
+    levels: int = eqx.field(static=True)
+    nu: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        if self.levels < 2:
+            raise ValueError(f"`levels` is {self.levels}: at least 2 are expected.")
+        if self.count > _MOST:
+            raise ValueError(
+                f"{self.levels} levels of each of {self.nu} actuators are {self.count:,} "
+                f"actions, of at most {_MOST:,}: take fewer `levels`, or an agent whose "
+                "actions are all numbers."
+            )
+
+    @property
+    def count(self) -> int:
+        """How many actions there are."""
+        return self.levels**self.nu
+
+    def index(self, action: Float[Array, "*rows nu"]) -> Int[Array, "*rows"]:
+        """The number of the action that is nearest."""
+        digit = jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
+        return digit @ jnp.asarray(self._places(), jnp.int32)
+
+    def action(self, index: Int[Array, "*rows"], dtype: object) -> Float[Array, "*rows nu"]:
+        """The action of a number."""
+        return jnp.asarray(self.table(), dtype)[index]
+
+    def table(self) -> Float[np.ndarray, "count nu"]:
+        """All actions."""
+        digits = np.arange(self.count)[:, None] // self._places()[None] % self.levels
+        return 2.0 * digits / (self.levels - 1) - 1.0
+
+    def _places(self) -> Int[np.ndarray, " nu"]:
+        return self.levels ** np.arange(self.nu)
+
+
+def check_levels(
+    agent: eqx.Module, levels: Levels, action: Float[np.ndarray, "steps nu"]
+) -> None:
+    """Raises `ValueError` unless recorded actions, between -1 and 1, are among the
+    levels."""
+    nearest = np.round(0.5 * (action + 1.0) * (levels.levels - 1))
+    off = np.abs(2.0 * nearest / (levels.levels - 1) - 1.0 - action).max(axis=1) > 1e-4
+    if off.any():
+        first = int(np.argmax(off))
+        raise ValueError(
+            f"`{type(agent).__name__}` chooses among {levels.levels} levels per actuator, "
+            f"but the actions of {int(off.sum())} of {len(off)} recorded steps are none of "
+            f"them, first in step {first}: {action[first]} (of -1 to 1). Set `levels` as it "
+            "was when they were recorded, or take an agent with `levels=0`."
+        )

@@ -1,0 +1,223 @@
+"""Learning from recordings, for the loop that trains all agents."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
+from eqsim.envs import ResetOptions
+from eqsim.model import State, System
+from eqsim.pipelines import AbstractPipeline
+from eqsim.wrappers import AbstractStateless, layers, Lifetime
+
+from .._actions import unscale
+from .._data import check_fits, Dataset
+from .._fields import check_positive, size
+from .._parallel import by_rows, check_shares
+from ._agent import AbstractLevelAgent, AbstractOfflineAgent
+from ._goals import AbstractGoalAgent, GoalData
+from ._levels import check_levels, Levels
+from ._observations import statistics_of
+
+
+class Recorded(AbstractStateless):
+    """An environment, and what was recorded in it.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `data`: the recording.
+    """
+
+    env: AbstractEnv
+    data: Dataset
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.RUN
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.env.action_range
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        return self.env.reset(key, options)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        return self.env.step(state, action)
+
+
+class NoEnvironment(AbstractEnv):
+    """In the place of an environment that is not there: it has observations and actions
+    as recorded, and cannot be stepped."""
+
+    data: Dataset
+
+    @property
+    def sys(self) -> System:
+        raise ValueError(_NO_ROBOT)
+
+    @property
+    def pipeline(self) -> AbstractPipeline:
+        raise ValueError(_NO_ROBOT)
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        raise ValueError(_NO_ROBOT)
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.data.bounds
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        """The first observation that was recorded."""
+        row = self.data.rows(jnp.zeros((), jnp.int32))
+        zero, no = jnp.zeros((), row.reward.dtype), jnp.zeros((), bool)
+        first = jnp.ones((), bool)
+        return (), Timestep(row.obs, zero, no, no, {}, first)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        raise ValueError(_NO_ROBOT)
+
+    def physics(self, state: Any) -> State:
+        raise ValueError(_NO_ROBOT)
+
+
+_NO_ROBOT = (
+    "There is no environment, but only a recording. Pass `env` to act and to be evaluated."
+)
+
+
+class OfflineState(eqx.Module):
+    """`learned`: the state of the agent."""
+
+    learned: Any
+    key: PRNGKeyArray
+
+
+class Offline(AbstractOnlineAgent):
+    """An agent that learns from recordings, in the place of one that collects: `iterate`
+    takes a `Recorded` environment, of which it reads the recording and steps nothing.
+
+    It is what `train(agent, env, data=data)` trains. A step is an update.
+
+    **Arguments:**
+
+    - `agent`: whose `update` takes a `Transition`.
+    - `batch_size`: rows of a batch.
+    - `num_updates`: in one iteration.
+
+    **Raises:** `ValueError` if a size is not positive.
+    """
+
+    agent: AbstractAgent
+    batch_size: int = size(256)
+    num_updates: int = size(10)
+
+    def __check_init__(self):
+        check_positive(self, "batch_size", "num_updates")
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> OfflineState:
+        """The state before anything is learned.
+
+        **Raises:** `ValueError` if there is no recording, or the agent can not learn from
+        it.
+        """
+        check_shares(self, "batch_size")
+        key, key_agent = jr.split(key)
+        recorded = recording(self, env)
+        learned = self.agent.init(key_agent, recorded.env)
+        return OfflineState(_prepared(self, learned, recorded.data), key)
+
+    def act(
+        self, state: OfflineState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        return self.agent.act(state.learned, obs, key=key)
+
+    def update(
+        self, state: OfflineState, batch: Any
+    ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
+        learned, metrics = self.agent.update(state.learned, batch)
+        return dataclasses.replace(state, learned=learned), metrics
+
+    def iterate(
+        self, state: OfflineState, env: AbstractEnv
+    ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
+        """Learns from `num_updates` batches.
+
+        **Returns:** the new state, and the means of what the agent reports.
+        """
+        data = drawn_from(self.agent, recording(self, env).data)
+
+        def once(state, key):
+            return self.update(state, by_rows(data.sample(key, self.batch_size)))
+
+        key, *keys = jr.split(state.key, 1 + self.num_updates)
+        start = dataclasses.replace(state, key=key)
+        state, metrics = lax.scan(once, start, jnp.stack(keys))
+        means = jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
+        dtype = env.action_range.dtype
+        return state, means | {"steps": jnp.full((), self.num_updates, dtype)}
+
+
+def recording(agent: eqx.Module, env: AbstractEnv) -> Recorded:
+    """Of an environment.
+
+    **Raises:** `ValueError` if there is none.
+    """
+    for layer in layers(env):
+        if isinstance(layer, Recorded):
+            return layer
+    raise ValueError(
+        f"`{type(agent).__name__}` learns from a recording, but `{type(env).__name__}` has "
+        "none. Write `Recorded(env, data)`, or `train(agent, env, data=data)`."
+    )
+
+
+def drawn_from(agent: AbstractAgent, data: Dataset) -> Dataset | GoalData:
+    """What an agent draws its batches from."""
+    if isinstance(agent, AbstractGoalAgent):
+        return GoalData(data, agent.hindsight)
+    return data
+
+
+def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> None:
+    """Raises `ValueError` unless an agent can learn from a recording, and act in an
+    environment as recorded."""
+    if env is not None:
+        check_fits(data, env)
+    held = agent.agent if isinstance(agent, AbstractGoalAgent) else agent
+    if isinstance(held, AbstractLevelAgent) and held.levels:
+        action = np.asarray(unscale(data.bounds, jnp.asarray(data.steps().action)))
+        check_levels(held, Levels(held.levels, action.shape[1]), action)
+
+
+def _prepared(agent: Offline, learned: Any, data: Dataset) -> Any:
+    """A state with statistics of all recordings."""
+    held = agent.agent
+    if isinstance(held, AbstractGoalAgent):
+        held = held.agent
+    if not isinstance(held, AbstractOfflineAgent) or not held.normalize_observations:
+        return learned
+    statistics = statistics_of(drawn_from(agent.agent, data).vectors())
+    return eqx.tree_at(lambda s: s.statistics, learned, statistics)
