@@ -137,6 +137,9 @@ def test_changes_are_never_those_of_a_reset():
 # Rewards.
 
 
+LIMITS = jnp.array([0.3, 10.0])
+
+
 def mixture(model, x, z, change):
     """The density of a mixture, with scipy."""
     out = np.asarray(
@@ -147,7 +150,7 @@ def mixture(model, x, z, change):
     mean, std = rest, np.ones_like(rest)
     if not model.unit:
         mean, raw = np.split(rest, 2, axis=1)
-        std = np.clip(np.log1p(np.exp(raw)), *np.asarray(model.std_range))
+        std = np.clip(np.log1p(np.exp(raw)), *np.asarray(LIMITS))
     each = stats.norm.pdf(change, mean, std).prod(axis=1)
     return (weights / weights.sum()) @ each
 
@@ -170,13 +173,12 @@ def test_predictability(skills, components, omitted, unit, sampled, seed):
         (width, 5, components * (1 + (2 if unit else 4))),
         dtype=jnp.float64,
     )
-    limits = jnp.array([0.3, 10.0])
-    model = zoo.SkillDynamics(network, limits, omitted, components, unit)
+    model = zoo.SkillDynamics(network, omitted, components, unit)
     x, change = rng.normal(size=(2, 4, 2))
     z = np.eye(skills)[rng.integers(skills, size=4)]
     others = rng.normal(size=(3, skills)) if sampled else np.eye(skills)
     arrays = map(jnp.asarray, (x, z, change, others))
-    found = eqx.filter_jit(predictability)(model, *arrays, itself=sampled)
+    found = eqx.filter_jit(predictability)(model, *arrays, LIMITS, itself=sampled)
     compared = len(others) + sampled
     for k in range(4):
         own = np.log(mixture(model, x[k], z[k], change[k]))
@@ -195,12 +197,10 @@ def test_predictability_of_sure_dynamics():
     # One component: its logit, and as many means as there are skills.
     weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
     layer = zoo.Linear(weight, jnp.zeros(5))
-    model = zoo.SkillDynamics(
-        zoo.MLP((layer,), (), jax.nn.relu), jnp.array([0.3, 10.0]), 4, 1, True
-    )
+    model = zoo.SkillDynamics(zoo.MLP((layer,), (), jax.nn.relu), 4, 1, True)
     skills = jnp.eye(4)
     reward = predictability(
-        model, jnp.zeros((4, 4)), skills, 100.0 * skills, skills, itself=False
+        model, jnp.zeros((4, 4)), skills, 100.0 * skills, skills, LIMITS, itself=False
     )
     np.testing.assert_allclose(reward, np.log(4), rtol=1e-12)
 
@@ -211,25 +211,46 @@ def test_perfect_discriminator():
     for sure, expected in ((1e3, np.log(4)), (0.0, 0.0)):
         layer = zoo.Linear(sure * jnp.eye(4), jnp.zeros(4))
         network = zoo.MLP((layer,), (), jax.nn.relu)
-        model = zoo.Discriminator(network, jnp.asarray(0.1), True)
-        reward = diversity_reward(model, OneHotSkills(4), jnp.eye(4), jnp.eye(4))
+        model, rows = zoo.Discriminator(network, True), (jnp.eye(4), jnp.eye(4))
+        reward = diversity_reward(model, OneHotSkills(4), *rows, jnp.asarray(0.1))
         np.testing.assert_allclose(reward, expected, atol=1e-12)
 
 
 def test_discriminator_of_a_continuum():
     """A normal density, by scipy; less that of the prior."""
     layer = zoo.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
-    model = zoo.Discriminator(
-        zoo.MLP((layer,), (), jax.nn.relu), jnp.asarray(0.2), False
-    )
+    model = zoo.Discriminator(zoo.MLP((layer,), (), jax.nn.relu), False)
+    least = jnp.asarray(0.2)
     x, z = jr.normal(jr.key(1), (5, 3)), jr.normal(jr.key(2), (5, 2))
-    found = diversity_reward(model, NormalSkills(2), x, z)
+    found = diversity_reward(model, NormalSkills(2), x, z, least)
     mean, raw = np.split(np.asarray(x @ layer.weight), 2, axis=1)
     own = stats.norm.logpdf(z, mean, 0.2 + np.log1p(np.exp(raw))).sum(axis=1)
     expected = own - stats.norm.logpdf(z).sum(axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    without = diversity_reward(model, NormalSkills(2), x, z, log_prior=False)
+    without = diversity_reward(model, NormalSkills(2), x, z, least, log_prior=False)
     np.testing.assert_allclose(without, own, rtol=1e-9)
+
+
+LIMITED = {
+    "diayn, continuum": {"least_std": 5.0},
+    "dads, continuum": {"std_range": (5.0, 10.0)},
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_limits_of_deviations_are_those_of_the_agent(batches, name):
+    """And not those of the agent that made the state."""
+    agent, state, batch = batches[name]
+    wide = type(agent)(**vars(agent) | LIMITED[name])
+    steps = batch.transition
+    row = steps.obs[0], steps.next_obs[0], state.world.skill(steps.obs[0])
+    likelihood = lambda agent: float(agent.log_likelihood(state, *row))
+    # The density of two numbers is nowhere higher than that of a deviation of 5.
+    most = -np.log(2.0 * np.pi * 5.0**2)
+    assert likelihood(wide) <= most < likelihood(agent)
+    key = jr.key(0)
+    learners = [one.judge(state, batch, key)[0] for one in (agent, wide)]
+    assert not testing.tree_allclose(learners[0].model, learners[1].model)
 
 
 @pytest.fixture(scope="module")

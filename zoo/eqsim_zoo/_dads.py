@@ -42,28 +42,33 @@ class SkillDynamics(eqx.Module):
 
     - `network`: of the descriptor, without the first `omitted` numbers, and the skill.
     - `components`: of the mixture.
-    - `std_range`: limits of deviations that are learned.
     - `unit`: whether variances are 1.
     """
 
     network: MLP
-    std_range: Float[Array, "2"]
     omitted: int = eqx.field(static=True)
     components: int = eqx.field(static=True)
     unit: bool = eqx.field(static=True)
 
     def __call__(
-        self, descriptor: Float[Array, " n"], skill: Float[Array, " k"]
+        self,
+        descriptor: Float[Array, " n"],
+        skill: Float[Array, " k"],
+        std_range: Float[Array, "2"],
     ) -> NormalMixture:
+        """The density of the change.
+
+        **Arguments:**
+
+        - `std_range`: limits of deviations that are learned.
+        """
         out = self.network(jnp.concatenate([descriptor[self.omitted :], skill]))
         logits, rest = out[: self.components], out[self.components :]
         if self.unit:
             mean = rest.reshape(self.components, -1)
             return NormalMixture(logits, mean, jnp.zeros_like(mean))
         mean, raw = jnp.split(rest.reshape(self.components, -1), 2, axis=1)
-        # Limits are no parameters.
-        limits = lax.stop_gradient(self.std_range)
-        std = jnp.clip(jax.nn.softplus(raw), *limits)
+        std = jnp.clip(jax.nn.softplus(raw), *std_range.astype(raw.dtype))
         return NormalMixture(logits, mean, jnp.log(std))
 
 
@@ -170,7 +175,6 @@ class DADS(AbstractSkillAgent):
         outputs = self.components * (1 + each)
         model = SkillDynamics(
             create_network(self, key, inputs, outputs, dtype),
-            self.std_range.astype(dtype),
             self.omit_input_dynamics_dim,
             self.components,
             self.identity_covariance,
@@ -200,7 +204,7 @@ class DADS(AbstractSkillAgent):
         skill: Float[Array, " k"],
     ) -> Float[Array, ""]:
         model: SkillDynamics = state.skills.model
-        found = model(state.world.descriptor(obs), skill)
+        found = model(state.world.descriptor(obs), skill, self.std_range)
         return found.log_prob(state.world.change(obs, next_obs))
 
     def judge(
@@ -225,6 +229,7 @@ class DADS(AbstractSkillAgent):
             jax.vmap(world.skill)(steps.obs),
             jax.vmap(world.change)(steps.obs, steps.next_obs),
             others.astype(batch.log_prob.dtype),
+            self.std_range,
             itself=bool(self.random_skills),
         )
         return skills, reward, report
@@ -243,7 +248,8 @@ class DADS(AbstractSkillAgent):
         steps, world = batch.transition, state.world
 
         def log_prob(obs, next_obs):
-            found = model(world.descriptor(obs), world.skill(obs))
+            seen = world.descriptor(obs), world.skill(obs)
+            found = model(*seen, self.std_range)
             return found.log_prob(world.change(obs, next_obs))
 
         found = jax.vmap(log_prob)(steps.obs, steps.next_obs)
@@ -262,6 +268,7 @@ def predictability(
     skill: Float[Array, "rows k"],
     change: Float[Array, "rows n"],
     others: Float[Array, "skills k"],
+    std_range: Float[Array, "2"],
     *,
     itself: bool,
 ) -> Float[Array, " rows"]:
@@ -270,17 +277,19 @@ def predictability(
     **Arguments:**
 
     - `others`: skills to compare with.
+    - `std_range`: limits of deviations that are learned.
     - `itself`: whether the row's own skill is to be compared with, too: not if it is
         among `others`.
     """
-    own = jax.vmap(lambda x, z, d: model(x, z).log_prob(d))(descriptor, skill, change)
+    density = lambda x, z: model(x, z, std_range)
+    own = jax.vmap(lambda x, z, d: density(x, z).log_prob(d))(descriptor, skill, change)
     if descriptor.shape[1] == model.omitted:
         # Nothing but the skill is seen: one mixture per skill serves all rows.
-        mixtures = jax.vmap(lambda z: model(descriptor[0], z))(others)
+        mixtures = jax.vmap(lambda z: density(descriptor[0], z))(others)
         per_row = lambda d: jax.vmap(lambda mixture: mixture.log_prob(d))(mixtures)
         found = jax.vmap(per_row)(change)
     else:
-        per_row = lambda x, d: jax.vmap(lambda z: model(x, z).log_prob(d))(others)
+        per_row = lambda x, d: jax.vmap(lambda z: density(x, z).log_prob(d))(others)
         found = jax.vmap(per_row)(descriptor, change)
     off = jnp.clip(found - own[:, None], -50.0, 50.0)
     if itself:

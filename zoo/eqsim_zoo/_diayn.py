@@ -22,23 +22,29 @@ class Discriminator(eqx.Module):
     r"""$q(z | x)$: of which skill a descriptor tells.
 
     For skills that can be counted it gives their logits, and otherwise means and
-    deviations of normal numbers, no smaller than `least_std`.
+    deviations of normal numbers.
     """
 
     network: MLP
-    least_std: Float[Array, ""]
     counted: bool = eqx.field(static=True)
 
     def log_prob(
-        self, descriptor: Float[Array, " n"], skill: Float[Array, " k"]
+        self,
+        descriptor: Float[Array, " n"],
+        skill: Float[Array, " k"],
+        least_std: Float[Array, ""],
     ) -> Float[Array, ""]:
-        r"""$\log q(z | x)$."""
+        r"""$\log q(z | x)$.
+
+        **Arguments:**
+
+        - `least_std`: deviations are no smaller.
+        """
         out = self.network(descriptor)
         if self.counted:
             return skill @ jax.nn.log_softmax(out)
         mean, raw = jnp.split(out, 2)
-        # The limit is no parameter.
-        std = jax.lax.stop_gradient(self.least_std) + jax.nn.softplus(raw)
+        std = least_std.astype(raw.dtype) + jax.nn.softplus(raw)
         return Normal(mean, jnp.log(std)).log_prob(skill)
 
     def guess(self, descriptor: Float[Array, " n"]) -> Float[Array, " k"]:
@@ -99,8 +105,9 @@ class DIAYN(AbstractSkillAgent):
         outputs = world.prior.size if counted else 2 * world.prior.size
         sizes = world.layout.described, outputs
         network = create_network(self, key, *sizes, dtype)
-        model = Discriminator(network, self.least_std.astype(dtype), counted)
-        return Learner.create(model, optax.adam(self.learning_rate))
+        return Learner.create(
+            Discriminator(network, counted), optax.adam(self.learning_rate)
+        )
 
     def study(
         self, state: SkillState, replay: Replay, key: PRNGKeyArray
@@ -116,7 +123,7 @@ class DIAYN(AbstractSkillAgent):
     ) -> Float[Array, ""]:
         asked = next_obs if self.reward_on_next else obs
         model: Discriminator = state.skills.model
-        return model.log_prob(state.world.descriptor(asked), skill)
+        return model.log_prob(state.world.descriptor(asked), skill, self.least_std)
 
     def judge(
         self, state: SkillState, batch: SkillRow, key: PRNGKeyArray
@@ -130,7 +137,8 @@ class DIAYN(AbstractSkillAgent):
         def loss(model):
             right = jax.vmap(model.guess)(taught) == skill
             accuracy = jnp.mean(jnp.all(right, axis=1).astype(skill.dtype))
-            log_prob = jax.vmap(model.log_prob)(taught, skill)
+            tell = lambda x, z: model.log_prob(x, z, self.least_std)
+            log_prob = jax.vmap(tell)(taught, skill)
             return -jnp.mean(log_prob), {"accuracy": accuracy}
 
         learner, metrics = state.skills.apply_loss_fn(
@@ -138,7 +146,12 @@ class DIAYN(AbstractSkillAgent):
         )
         asked = after if self.reward_on_next else before
         reward = diversity_reward(
-            learner.model, world.prior, asked, skill, self.log_prior
+            learner.model,
+            world.prior,
+            asked,
+            skill,
+            self.least_std,
+            log_prior=self.log_prior,
         )
         report = {"discriminator_loss": metrics["loss"]}
         if world.prior.all() is not None:
@@ -151,10 +164,13 @@ def diversity_reward(
     prior: AbstractPrior,
     descriptor: Float[Array, "rows n"],
     skill: Float[Array, "rows k"],
+    least_std: Float[Array, ""],
+    *,
     log_prior: bool = True,
 ) -> Float[Array, " rows"]:
     r"""$\log q(z | x) - \log p(z)$ of each row."""
-    found = jax.vmap(model.log_prob)(descriptor, skill)
+    tell = lambda x, z: model.log_prob(x, z, least_std)
+    found = jax.vmap(tell)(descriptor, skill)
     if not log_prior:
         return found
     return found - jax.vmap(prior.log_prob)(skill)

@@ -14,7 +14,7 @@ import eqsim
 from eqsim import AbstractEnv
 from eqsim.wrappers import AbstractDescriptor, layers
 
-from ._dads import DADS
+from ._dads import DADS, SkillDynamics
 from ._environments import evaluation_env
 from ._skill_agent import AbstractSkillAgent, SkillState
 
@@ -163,10 +163,15 @@ def default_skills(
 
 
 def foretold(
-    state: SkillState, descriptor: Float[Array, " n"], skill: Float[Array, " k"]
+    agent: DADS,
+    state: SkillState,
+    descriptor: Float[Array, " n"],
+    skill: Float[Array, " k"],
 ) -> Float[Array, " n"]:
     """The change in a step, of a normalized descriptor."""
-    return state.world.denormalized(state.skills.model(descriptor, skill).expectation())
+    model: SkillDynamics = state.skills.model
+    found = model(descriptor, skill, agent.std_range)
+    return state.world.denormalized(found.expectation())
 
 
 @eqx.filter_jit
@@ -181,7 +186,7 @@ def _follow(agent, state, env, keys, skills, length):
         each = lambda o, n: jax.vmap(
             lambda z: agent.log_likelihood(state, o, n, z.astype(o.dtype))
         )(skills)
-        foresee = lambda o: foretold(state, state.world.descriptor(o), skill)
+        foresee = lambda o: foretold(agent, state, state.world.descriptor(o), skill)
         both = lambda f: jax.vmap(jax.vmap(f))
         obs, after = path.obs, path.timestep.obs
         described = jnp.concatenate([split(obs)[1][:, :1], split(after)[1]], axis=1)

@@ -110,7 +110,7 @@ def _reach(agent, state, env, goals, keys, sizes, planner: MPPI):
         def cost(plan):
             def step(x, skill):
                 ahead = lambda _, x: (
-                    x + foretold(state, normalize(world.descriptors, x), skill)
+                    x + foretold(agent, state, normalize(world.descriptors, x), skill)
                 )
                 x = lax.fori_loop(0, hold, ahead, x)
                 return x, jnp.sum((x - goal) ** 2)
