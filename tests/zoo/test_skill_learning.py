@@ -161,6 +161,17 @@ def test_picture(made, tmp_path):
         endless.coverage()
 
 
+@pytest.mark.parametrize("size", (1, 2))
+def test_picture_of_goals(tmp_path, size):
+    """Of descriptors of one number, too; goals may be tried several times."""
+    rng = np.random.default_rng(0)
+    goals = np.repeat(rng.normal(size=(2, size)), 2, axis=0)
+    ways = goals[:, None] * np.linspace(0.0, 1.0, 5)[None, :, None]
+    found = zoo.Reached(goals, ways, np.zeros((4, 5, 3)))
+    zoo.write_goals(found, tmp_path / "goals.png", "ways")
+    assert (tmp_path / "goals.png").stat().st_size > 10_000
+
+
 def test_numbers_of_paths():
     """Accuracy, reward and coverage of paths that are made up."""
     posterior = np.log(np.array([[0.8, 0.2], [0.4, 0.6]]))

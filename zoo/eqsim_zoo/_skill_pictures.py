@@ -1,12 +1,15 @@
-"""Pictures of skills: where they lead, what they cover, and how well they are told apart."""
+"""Pictures of skills: where they lead, what they cover, how well they are told apart; and of
+goals that were reached by them."""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ._curves import STYLE
 from ._skill_paths import SkillPaths
+from ._skill_planning import Reached
 
 
 def write_skills(
@@ -24,6 +27,38 @@ def write_skills(
 
     **Raises:** `ImportError` without matplotlib.
     """
+    known = paths.limits is not None and bool(np.all(np.isfinite(paths.limits[:2])))
+    panels = [_paths, *([_coverage] if known else []), _confusion]
+    panels += [] if paths.predicted is None else [_changes]
+    _draw(panels, paths, len(paths.skills), path, title)
+
+
+def write_goals(
+    reached: Reached, path: str | os.PathLike, title: str = "goals"
+) -> None:
+    """Draws the ways to goals, of the same color where the goal is the same, and how far
+    off it was after each step.
+
+    **Arguments:**
+
+    - `reached`: of `reach_goals`.
+    - `path`: of the picture.
+    - `title`: above it.
+
+    **Raises:** `ImportError` without matplotlib.
+    """
+    number = len(np.unique(reached.goals, axis=0))
+    _draw([_ways, _distances], reached, number, path, title)
+
+
+def _draw(
+    panels: Sequence[Callable[[Any, Any, Any], None]],
+    what: Any,
+    number: int,
+    path: str | os.PathLike,
+    title: str,
+) -> None:
+    """Panels side by side, which share so many colors."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -31,17 +66,12 @@ def write_skills(
         raise ImportError(
             "Pictures need matplotlib. Run `pip install 'eqsim-zoo[cli]'`."
         ) from error
-    known = paths.limits is not None and bool(np.all(np.isfinite(paths.limits[:2])))
-    panels = [_paths, *([_coverage] if known else []), _confusion]
-    panels += [] if paths.predicted is None else [_changes]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.3 * len(panels), 4.4))
         axes = figure.subplots(1, len(panels))
-        colors = matplotlib.colormaps["turbo"](
-            np.linspace(0.05, 0.95, len(paths.skills))
-        )
+        colors = matplotlib.colormaps["turbo"](np.linspace(0.05, 0.95, number))
         for panel, own in zip(panels, axes, strict=True):
-            panel(own, paths, colors)
+            panel(own, what, colors)
         figure.suptitle(title, x=0.01, ha="left", fontsize=13)
         figure.savefig(path)
 
@@ -104,3 +134,38 @@ def _changes(axes: Any, paths: SkillPaths, colors: Any) -> None:
     axes.set_title("change in an episode")
     axes.set_xlabel("predicted")
     axes.set_ylabel("real")
+
+
+def _ways(axes: Any, reached: Reached, colors: Any) -> None:
+    """To goals, which are crosses; of a descriptor of one number against steps."""
+    flat = reached.goals.shape[1] == 1
+    length = reached.descriptors.shape[1]
+    for goal, row, color in _by_goal(reached, reached.descriptors, colors):
+        place = (np.arange(1, length + 1), row[:, 0]) if flat else row[:, :2].T
+        axes.plot(*place, color=color, lw=1, alpha=0.8)
+        axes.plot(*(x[-1] for x in place), "o", color=color, ms=3)
+        end = (length, goal[0]) if flat else goal[:2]
+        axes.plot(*end, "X", color=color, ms=9, mec="white")
+    axes.set_title("ways to goals")
+    if flat:
+        axes.set_xlabel("steps")
+    else:
+        axes.set_aspect("equal", adjustable="datalim")
+    axes.locator_params(nbins=6)
+
+
+def _distances(axes: Any, reached: Reached, colors: Any) -> None:
+    for _, row, color in _by_goal(reached, reached.distances(), colors):
+        axes.plot(np.arange(1, len(row) + 1), row, color=color, lw=1, alpha=0.8)
+    axes.set_ylim(bottom=0.0)
+    axes.set_title("distance from the goal")
+    axes.set_xlabel("steps")
+
+
+def _by_goal(
+    reached: Reached, rows: np.ndarray, colors: Any
+) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+    """Each goal with its row, and the color of that goal."""
+    _, index = np.unique(reached.goals, axis=0, return_inverse=True)
+    for goal, row, number in zip(reached.goals, rows, index.ravel(), strict=True):
+        yield goal, row, colors[number]
