@@ -139,6 +139,15 @@ def test_skills(capsys, monkeypatch, tmp_path):
     assert status == 0 and "3 skills: reward" in out and "% of the descriptors" in out
     assert (tmp_path / "r" / "skills.png").stat().st_size > 10_000
     status, _, err = run(capsys, f"train dads fast {SHORT} --out s")
+    (tmp_path / "r" / "skills.png").unlink()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        status, out, err = run(capsys, "eval r --episodes 7")
+    assert status == 0, err
+    assert "3 skills in 9 episodes: reward" in out and "wrote" not in out
+    table, _, last = out.partition("No picture was drawn: ")
+    assert "± (95 %)" in table and "pip install 'eqsim-zoo[cli]'" in last
+    assert not (tmp_path / "r" / "skills.png").exists()
     assert status == 2 and "which `Fast` has not. These have one: ant_omni" in err
 
 

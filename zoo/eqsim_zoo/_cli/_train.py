@@ -61,7 +61,8 @@ class Request:
     """Preset by which the robot of each episode is drawn."""
     skills: str | None = None
     """What skills an agent of skills learns: one_hot:5, uniform:2 or normal:2; by default
-    one_hot:5."""
+    one_hot:5. Drawn again within an episode:
+    one_hot:5,resample_probability=0.02,least_steps=10."""
     pool_size: int = 1024
     """Resets made in advance, of which episodes begin with one; 0: true resets."""
     evaluations: int = 10
