@@ -1,9 +1,10 @@
 """Agents and environments from names and text."""
 
 import enum
+import functools as ft
 import json
-
 import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,8 +21,8 @@ from eqsim.wrappers import OneHotSkills, Skills, UniformSkills
 from eqsim_zoo import find_preset, Preset, presets, Recipe, variants
 from eqsim_zoo._presets import _TABLE
 from eqsim_zoo._settings import build, describe, full_name, parse
-
 from eqsim_zoo._skill_text import prior_of, with_skills
+
 
 class Mood(enum.Enum):
     calm = 1
@@ -149,6 +150,55 @@ def test_fields_of_what_is_held():
         build(zoo.DADS, {"sac.discont": 1.0})
 
 
+class Steady(eqx.Module):
+    rate: float = 0.1
+
+
+class Falling(eqx.Module):
+    rate: float = 0.1
+
+
+class Holder(eqsim.AbstractAgent):
+    """Holds modules, one by itself and two together."""
+
+    schedule: eqx.Module | None = eqx.field(default_factory=Steady)
+    several: tuple = eqx.field(default_factory=lambda: (Steady(), Falling()))
+
+    def init(self, key, env):
+        """Nothing is learned here."""
+
+    def act(self, state, obs, *, key=None):
+        """Nothing is done here."""
+
+    update = init
+
+
+def written(agent):
+    return json.loads(json.dumps(describe(agent)))
+
+
+def test_classes_of_what_is_held():
+    """Are written down, and cannot become others, though the fields are called the
+    same."""
+    text = written(zoo.DADS())
+    assert text["sac.class"] == "SAC" and text["mix.class"] == "Mix"
+    assert bool(eqx.tree_equal(build(Holder, written(Holder())), Holder()))
+    changed = build(Holder, written(Holder(schedule=Steady(0.5))))
+    assert isinstance(changed.schedule, Steady) and changed.schedule.rate == 0.5
+    for other, words in (
+        (Holder(schedule=Falling()), "`schedule` of 'Holder' is 'Falling' .* 'Steady'"),
+        (Holder(schedule=None), "`schedule` of 'Holder' is None in .* but 'Steady'"),
+        (Holder(several=(Falling(), Steady())), "`several` .* cannot be given by name"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            build(Holder, written(other))
+    empty = ft.partial(Holder, schedule=None)
+    with pytest.raises(ValueError, match="is 'Steady' in the settings, but None here"):
+        build(empty, written(Holder()))
+    with pytest.raises(ValueError, match="no field 'scedule.class'"):
+        build(Holder, {"scedule.class": "Steady"})
+
+
 def test_recipe_gives_skills():
     env = Recipe("x", "fast", skills="one_hot:3").environment()
     assert isinstance(env, Skills) and env.prior == OneHotSkills(3)
@@ -161,6 +211,40 @@ def test_recipe_gives_skills():
     }.items():
         with pytest.raises(ValueError, match=words):
             prior_of(text)
+
+
+def test_skills_drawn_again():
+    """As often as the text says; without it never."""
+    text = "uniform:2, resample_probability=0.25,least-steps=10"
+    env = Recipe("x", "fast", skills=text).environment()
+    assert isinstance(env, Skills) and env.prior == UniformSkills(2)
+    assert float(env.resample_probability) == 0.25 and int(env.least_steps) == 10
+    plain = Recipe("x", "fast", skills="uniform:2").environment()
+    assert isinstance(plain, Skills)
+    assert float(plain.resample_probability) == 0.0 and int(plain.least_steps) == 1
+
+
+WRONG_SKILLS = {
+    "resample=0.5": "has no option 'resample'. Did you mean 'resample_probability'",
+    "env=3": "has no option 'env'. Known: least_steps, resample_probability",
+    "": "has no option ''",
+    "resample_probability": "is '', but a number from 0 to 1",
+    "resample_probability=x": "is 'x', but a number from 0 to 1",
+    "resample_probability=1.5": "is '1.5', but a number from 0 to 1",
+    "resample_probability=nan": "is 'nan', but a number from 0 to 1",
+    "least_steps=2.5": "is '2.5', but an integer, at least 1",
+    "least_steps=0": "is '0', but an integer, at least 1",
+    f"least_steps={2**31}": "an integer, at least 1",
+    "least_steps=2,least_steps=3": "`least_steps` is given twice",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_SKILLS)
+def test_refuses_skills(text):
+    env = Recipe("x", "fast").environment()
+    with pytest.raises(ValueError, match=re.escape(WRONG_SKILLS[text])) as error:
+        with_skills(env, f"one_hot:5,{text}")
+    assert f"one_hot:5,{text}" in str(error.value)
 
 
 @pytest.fixture
@@ -213,40 +297,6 @@ def test_recipes_that_cannot_be_made(names):
 def test_presets(monkeypatch):
     made = Preset(Search(rate=0.7), steps=1000, episode_length=50)
     monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: made)
-def test_skills_drawn_again():
-    """As often as the text says; without it never."""
-    text = "uniform:2, resample_probability=0.25,least-steps=10"
-    env = Recipe("x", "fast", skills=text).environment()
-    assert isinstance(env, Skills) and env.prior == UniformSkills(2)
-    assert float(env.resample_probability) == 0.25 and int(env.least_steps) == 10
-    plain = Recipe("x", "fast", skills="uniform:2").environment()
-    assert isinstance(plain, Skills)
-    assert float(plain.resample_probability) == 0.0 and int(plain.least_steps) == 1
-
-
-WRONG_SKILLS = {
-    "resample=0.5": "has no option 'resample'. Did you mean 'resample_probability'",
-    "env=3": "has no option 'env'. Known: least_steps, resample_probability",
-    "": "has no option ''",
-    "resample_probability": "is '', but a number from 0 to 1",
-    "resample_probability=x": "is 'x', but a number from 0 to 1",
-    "resample_probability=1.5": "is '1.5', but a number from 0 to 1",
-    "resample_probability=nan": "is 'nan', but a number from 0 to 1",
-    "least_steps=2.5": "is '2.5', but an integer, at least 1",
-    "least_steps=0": "is '0', but an integer, at least 1",
-    f"least_steps={2**31}": "an integer, at least 1",
-    "least_steps=2,least_steps=3": "`least_steps` is given twice",
-}
-
-
-@pytest.mark.parametrize("text", WRONG_SKILLS)
-def test_refuses_skills(text):
-    env = Recipe("x", "fast").environment()
-    with pytest.raises(ValueError, match=re.escape(WRONG_SKILLS[text])) as error:
-        with_skills(env, f"one_hot:5,{text}")
-    assert f"one_hot:5,{text}" in str(error.value)
-
-
     assert find_preset("search", "rail") is made
     assert find_preset("tiny:search", "my-package:rail") is made
     assert find_preset("search", "ant") is None

@@ -15,16 +15,19 @@ import numpy as np
 from eqsim import AbstractAgent
 
 
+# Of what is held; no field can be called so.
+_CLASS = "class"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def describe(agent: AbstractAgent) -> dict[str, Any]:
     """The fields of an agent by name, as JSON can write them; those of what it holds as
-    `sac.discount`.
+    `sac.discount`, and the class of that as `sac.class`.
 
     Numbers are the shortest that give the same number again.
     """
-    return {name: _encode(value) for name, value in _fields(agent).items()}
+    classes = {f"{path}.{_CLASS}": name for path, name in _held(agent).items()}
+    return classes | {name: _encode(value) for name, value in _fields(agent).items()}
 
 
 def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
@@ -35,12 +38,17 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
     - `make`: its class, or a function that makes it from the same names.
     - `settings`: values by name of field; others are as `make` chooses.
 
-    **Raises:** `ValueError` if it has no such field, or refuses a value.
+    **Raises:** `ValueError` if it has no such field, or refuses a value, or holds
+    something of another class than the settings say.
     """
     base = make()
     fields, taken = _fields(base), _parameters(make)
+    _check_held(base, settings)
+    classes = {f"{path}.{_CLASS}" for path in _held(base)}
     changed = {}
     for name, value in settings.items():
+        if name in classes:
+            continue
         if name not in fields:
             raise ValueError(
                 unknown(f"{type(base).__name__!r} has no field", name, fields)
@@ -48,9 +56,10 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
         value = _decode(value, fields[name])
         if _encode(value) == _encode(fields[name]):
             continue
-        if name.partition(".")[0] not in taken or isinstance(value, dict):
+        if name.partition(".")[0] not in taken or _is_opaque(value):
+            shown = value if _is_opaque(value) else _encode(value)
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} is {_encode(value)!r}, which cannot "
+                f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot "
                 "be given by name. Make the agent in Python, and pass it."
             )
         changed[name] = value
@@ -123,6 +132,39 @@ def _fields(agent: eqx.Module) -> dict[str, Any]:
     return found
 
 
+def _held(agent: eqx.Module) -> dict[str, str]:
+    """The classes of the modules that an agent holds, and of those in them, by name."""
+    found: dict[str, str] = {}
+    for field in dataclasses.fields(agent):
+        value = vars(agent)[field.name]
+        if isinstance(value, eqx.Module):
+            inner = {f"{field.name}.{own}": name for own, name in _held(value).items()}
+            found |= {field.name: type(value).__name__} | inner
+    return found
+
+
+def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
+    """Raises `ValueError` if the settings are those of an agent that holds something of
+    another class than this one does."""
+    held, fields = _held(base), _fields(base)
+    for name, value in settings.items():
+        path, _, last = name.rpartition(".")
+        # What is no module has a value in place of a class.
+        path = path if last == _CLASS else name
+        if path in held:
+            here = held[path]
+        elif path in fields and last == _CLASS:
+            here = _encode(fields[path])
+        else:
+            continue
+        if here != value:
+            raise ValueError(
+                f"`{path}` of {type(base).__name__!r} is {value!r} in the settings, but "
+                f"{here!r} here, and no class can be chosen by name. Make the agent in "
+                "Python, and pass it."
+            )
+
+
 def _parameters(make: Callable[..., Any]) -> set[str]:
     return {*inspect.signature(make).parameters}
 
@@ -159,7 +201,9 @@ def _decode(value: Any, like: Any) -> Any:
     if isinstance(like, enum.Enum) and isinstance(value, str):
         return type(like)[value]
     if isinstance(value, list) and isinstance(like, tuple):
-        return tuple(_decode(item, like[0] if like else None) for item in value)
+        first = like[0] if like else None
+        each = like if len(like) == len(value) else [first] * len(value)
+        return tuple(map(_decode, value, each))
     if isinstance(value, str) and isinstance(like, jax.Array | np.ndarray):
         return float(value)
     if isinstance(value, list) and isinstance(like, jax.Array | np.ndarray):
@@ -167,6 +211,12 @@ def _decode(value: Any, like: Any) -> Any:
     # What cannot be decoded stays as it is, if it is the same.
     same = isinstance(value, dict) and value == _encode(like)
     return like if same else value
+
+
+def _is_opaque(value: Any) -> bool:
+    """Whether there is something in it that could not be decoded."""
+    several = isinstance(value, tuple) and any(map(_is_opaque, value))
+    return several or isinstance(value, dict)
 
 
 def _parse(text: str, like: Any) -> Any:
