@@ -54,7 +54,7 @@ def run(capsys, line):
 def test_help(capsys):
     status, out, err = run(capsys, "--help")
     assert status == 0 and not err
-    assert {*POINTS} == {"train", "resume", "eval", "runs"}
+    assert {*POINTS} == {"train", "resume", "eval", "record", "runs"}
     assert all(name in out for name in (*POINTS, "list", "rollout"))
     for name in POINTS:
         status, out, _ = run(capsys, f"{name} --help")
@@ -136,9 +136,9 @@ def test_skills(capsys, monkeypatch, tmp_path):
     assert config["agents"][0]["fields"]["sac.capacity"] == 70
     assert config["agents"][0]["fields"]["sac.num_envs"] == 5
     status, out, _ = run(capsys, "eval r --episodes 2")
-    assert status == 0 and "3 skills: reward" in out and "% of the descriptors" in out
+    assert status == 0 and "3 skills in 3 episodes: reward" in out
+    assert "% of the descriptors" in out
     assert (tmp_path / "r" / "skills.png").stat().st_size > 10_000
-    status, _, err = run(capsys, f"train dads fast {SHORT} --out s")
     (tmp_path / "r" / "skills.png").unlink()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "matplotlib.figure", None)
@@ -148,6 +148,7 @@ def test_skills(capsys, monkeypatch, tmp_path):
     table, _, last = out.partition("No picture was drawn: ")
     assert "± (95 %)" in table and "pip install 'eqsim-zoo[cli]'" in last
     assert not (tmp_path / "r" / "skills.png").exists()
+    status, _, err = run(capsys, f"train dads fast {SHORT} --out s")
     assert status == 2 and "which `Fast` has not. These have one: ant_omni" in err
 
 
@@ -183,6 +184,7 @@ WRONG = {
     "train search rail --steps 9 --sweep num_envs=1,2": "only numbers can differ",
     "train search rail --steps 9 --pipeline sprng": "Did you mean 'spring'",
     "train search rail --steps 9 --randomize hrd": "Did you mean 'hard'",
+    "train search rail --steps 9 --skills one_hot:5,least=3": "no option 'least'. Did",
     "train search rail --steps 9 --logger tensorbord": "tensorboard",
     "resume nothing": "'nothing' is not the folder of a run",
     "resume nothing --steps -1": "'nothing' is not the folder of a run",

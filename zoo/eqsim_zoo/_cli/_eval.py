@@ -20,7 +20,7 @@ from .._environments import evaluation_env
 from .._evaluate import evaluate_members, Greedy
 from .._folder import BEST, load_run, Run
 from .._skill_agent import AbstractSkillAgent
-from .._skill_paths import follow_skills
+from .._skill_paths import default_skills, follow_skills
 from .._skill_pictures import write_skills
 from ._errors import sentences
 from ._tables import console, evaluation_table, skill_line
@@ -39,11 +39,12 @@ def evaluate_run(
     picture: bool = False,
 ) -> None:
     """Runs episodes with what a run has learned, and prints their returns. Of skills it
-    also draws where they lead, `skills.png` in the folder.
+    then runs as many again, shared out among them, to say how well they are told apart
+    and to draw where they lead, `skills.png` in the folder.
 
     Args:
         folder: of the run.
-        episodes: how many.
+        episodes: how many; of skills at least one of each.
         best: take the checkpoint that was evaluated best, which is the default but for
             skills, since rewards do not tell how good those are.
         last: take the last checkpoint.
@@ -76,8 +77,9 @@ def evaluate_run(
         f"{plan.episode_length} steps"
     )
     screen.print(evaluation_table(run.members, found))
-    for line in _skills(run, key):
-        screen.print(line)
+    with sentences():
+        for line in _skills(run, key, episodes):
+            screen.print(line)
     if first is not None:
         means = np.where(np.isfinite(found.mean()), found.mean(), -np.inf)
         path, member = run.folder / "episode.gif", int(np.argmax(means))
@@ -85,19 +87,33 @@ def evaluate_run(
         screen.print(f"wrote {path}")
 
 
-def _skills(run: Run, key: Any) -> Iterator[str]:
+def _skills(run: Run, key: Any, episodes: int) -> Iterator[str]:
     """Of agents of skills: where they lead, in numbers and a picture of each."""
+    key_skills, key = jax.random.split(key)
     for member in range(run.members.count):
         agent = run.members.agent(member)
         if not isinstance(agent, AbstractSkillAgent):
             continue
         state, length = run.members.pick(run.state, member), run.plan.episode_length
-        paths = follow_skills(agent, state, run.env, key, episode_length=length)
+        skills = default_skills(state, key_skills)
+        paths = follow_skills(
+            agent,
+            state,
+            run.env,
+            key,
+            skills=skills,
+            episodes=-(-episodes // len(skills)),
+            episode_length=length,
+        )
+        yield skill_line(paths)
         name = f"skills_{member}.png" if run.members.many else "skills.png"
         title = f"{type(agent).__name__} on {run.about['env']}"
-        write_skills(paths, run.folder / name, title)
-        yield skill_line(paths)
-        yield f"wrote {run.folder / name}"
+        try:
+            write_skills(paths, run.folder / name, title)
+        except (OSError, ImportError) as error:
+            yield f"No picture was drawn: {error}"
+        else:
+            yield f"wrote {run.folder / name}"
 
 
 def _best(folder: str, best: bool, last: bool) -> bool:

@@ -57,7 +57,7 @@ def skill_line(paths: SkillPaths) -> str:
     known = limits is not None and np.all(np.isfinite(limits[:2]))
     covered = f"; {paths.coverage():.0%} of the descriptors covered" if known else ""
     return (
-        f"{len(paths.skills)} skills: reward {paths.reward():.3g} of at most "
-        f"{np.log(len(paths.skills)):.3g} per step; told rightly by {step:.0%} of the steps "
-        f"and by {episode:.0%} of the episodes{covered}"
+        f"{len(paths.skills)} skills in {paths.returns.size} episodes: reward "
+        f"{paths.reward():.3g} of at most {np.log(len(paths.skills)):.3g} per step; told "
+        f"rightly by {step:.0%} of the steps and by {episode:.0%} of the episodes{covered}"
     )
