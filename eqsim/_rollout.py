@@ -363,7 +363,7 @@ def _judged(env, now: _Running, action, new, timestep, number, keep) -> _Running
         jnp.stack([jnp.all(jnp.isfinite(x)) for x in arrays])
     )
     robot = env.physics(new)
-    code = jnp.where(finite(timestep.obs, timestep.reward), 0, 3)
+    code = jnp.where(finite(*jtu.tree_leaves(timestep.obs), timestep.reward), 0, 3)
     code = jnp.where(finite(robot.q, robot.qd), code, 2)
     code = jnp.where(finite(action), code, 1).astype(now.code.dtype)
     fails = (code > 0) & (now.failed < 0) & ~now.stopped

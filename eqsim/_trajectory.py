@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from ._errors import RESULTS
 from .envs import Timestep
@@ -95,7 +95,7 @@ class Trajectory(eqx.Module):
     """
 
     state: Any
-    obs: Shaped[Array, "..."]
+    obs: PyTree[Shaped[Array, "..."]]
     action: Float[Array, "..."]
     timestep: Timestep
     valid: Bool[Array, "..."]

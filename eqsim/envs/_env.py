@@ -7,7 +7,7 @@ from typing import Any, TYPE_CHECKING
 import equinox as eqx
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._errors import check_shape
 from ..model import State, System
@@ -20,7 +20,8 @@ class Timestep(eqx.Module):
 
     **Arguments:**
 
-    - `obs`: what an agent sees next.
+    - `obs`: what an agent sees next; arrays in any structure, such as a picture and a
+        vector in a dictionary.
     - `reward`: the sum of `terms`.
     - `terminated`: whether the task has ended, for good or bad.
     - `truncated`: whether it was cut off; a time limit sets it, a task does not.
@@ -33,13 +34,13 @@ class Timestep(eqx.Module):
     - `descriptor`: below a skill-discovery wrapper, the features that tell skills apart.
     """
 
-    obs: Shaped[Array, "..."]
+    obs: PyTree[Shaped[Array, "..."]]
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
     terms: dict[str, Float[Array, ""]]
     first: Bool[Array, ""]
-    final_obs: Shaped[Array, "..."] | None = None
+    final_obs: PyTree[Shaped[Array, "..."]] | None = None
     descriptor: Float[Array, " ndescriptor"] | None = None
 
     @property
