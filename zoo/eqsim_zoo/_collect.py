@@ -43,7 +43,7 @@ class Running(eqx.Module):
     last: Float[Array, "2"]
 
     @property
-    def obs(self) -> Float[Array, "envs nobs"]:
+    def obs(self) -> Any:
         """What the agent sees now."""
         return self.timestep.obs
 
@@ -57,6 +57,11 @@ def begin(
     environment does not begin anew by itself.
     """
     check_env(agent, env)
+    return started(env, key, number)
+
+
+def started(env: AbstractEnv, key: PRNGKeyArray, number: int) -> Running:
+    """Environments after a reset, whatever they observe; they begin anew by themselves."""
     keys = by_rows(jr.split(key, number))
     state, timestep = per_share(_reset, keys, env)
     # Different arrays, as each can be donated once.

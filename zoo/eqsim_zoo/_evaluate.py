@@ -1,6 +1,7 @@
 """How good an agent is: episodes in which it acts as it thinks best."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -76,11 +77,24 @@ def evaluate(
 
     **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
     """
+    return evaluate_policy(
+        Greedy(agent, state), env, key, episodes=episodes, episode_length=episode_length
+    )
+
+
+def evaluate_policy(
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    *,
+    episodes: int = 32,
+    episode_length: int = 1000,
+) -> Evaluation:
+    """`evaluate` of `(obs, key) -> action`, which may draw."""
     if episodes < 1:
         raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
     episode = evaluation_env(env, episode_length)
-    keys = jr.split(key, episodes)
-    return _evaluation(_run(agent, state, episode, keys, episode_length))
+    return _evaluation(_run(policy, episode, jr.split(key, episodes), episode_length))
 
 
 def evaluate_members(
@@ -97,7 +111,8 @@ def evaluate_members(
         return evaluation_of(
             members, run_members(members, state, episode, keys, episode_length)
         )
-    out = _run(members.agent(0), state, episode, keys, episode_length)
+    policy = Greedy(members.agent(0), state)
+    out = _run(policy, episode, keys, episode_length)
     return evaluation_of(members, out)
 
 
@@ -110,7 +125,7 @@ def run_members(
     length: int,
 ) -> Any:
     """What `evaluation_of` takes, of all members in one program."""
-    run = lambda agent, state: _run(agent, state, env, keys, length)
+    run = lambda agent, state: _run(Greedy(agent, state), env, keys, length)
     return whole(members.each(run, state))
 
 
@@ -137,9 +152,8 @@ def _kept(state: Any, action: Any, timestep: Timestep):
     return timestep.reward, timestep.terminated, timestep.done
 
 
-def _run(agent, state, env, keys: Key[Array, " episodes"], length: int):
+def _run(policy, env, keys: Key[Array, " episodes"], length: int):
     # Not finite is a bad return, not an error: whoever asked decides.
-    policy = Greedy(agent, state)
     kept, _ = eqsim.rollout(
         env, policy, keys, length, stop=_done, collect=_kept, throw=False
     )

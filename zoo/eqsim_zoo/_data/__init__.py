@@ -1,10 +1,15 @@
 """Recordings: what they are, where they come from, and where they are kept."""
 
-from ._checks import check_fits as check_fits
-from ._dataset import (
-    About as About,
-    Dataset as Dataset,
-    joined as joined,
-    with_scaled_rewards as with_scaled_rewards,
+from ._about import About as About
+from ._behavior import (
+    DrawnPolicy as DrawnPolicy,
+    NoisyPolicy as NoisyPolicy,
+    RandomPolicy as RandomPolicy,
 )
+from ._checks import check_fits as check_fits
+from ._dataset import Dataset as Dataset
+from ._files import load_data as load_data, save_data as save_data
 from ._host import HostArray as HostArray
+from ._join import joined as joined, with_scaled_rewards as with_scaled_rewards
+from ._record import record as record
+from ._trajectory import from_trajectory as from_trajectory

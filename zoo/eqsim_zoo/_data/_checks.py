@@ -6,38 +6,36 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from .._replay import Transition
+from ._steps import Steps
 
 
 def check_steps(
-    steps: Transition, bounds: Any, clip: bool
-) -> tuple[Transition, Float[np.ndarray, "nu 2"]]:
+    steps: Steps, bounds: Any, clip: bool
+) -> tuple[Steps, Float[np.ndarray, "nu 2"]]:
     """Steps whose numbers are in the type that JAX computes with, and the bounds of
     actions.
 
     **Raises:** `ValueError` if something can not be learned from.
     """
     number = _number(steps)
-    steps = _typed(steps)
+    steps = Steps(
+        observations("obs", steps.obs),
+        numbers("action", steps.action),
+        numbers("reward", steps.reward),
+        observations("next_obs", steps.next_obs),
+        np.asarray(steps.terminated, bool),
+        np.asarray(steps.truncated, bool),
+    )
     _check_shapes(steps, number)
-    names = ("obs", steps.obs), ("action", steps.action), ("reward", steps.reward)
-    for name, tree in (*names, ("next_obs", steps.next_obs)):
-        _check_finite(name, tree)
-    size = steps.action.shape[1]
-    limits = np.tile([-1.0, 1.0], (size, 1)) if bounds is None else np.asarray(bounds)
-    fine = limits.shape == (size, 2) and np.all(np.isfinite(limits))
-    if not fine or not np.all(limits[:, 0] < limits[:, 1]):
-        raise ValueError(
-            f"`bounds` are {limits.tolist()}: a lower and a higher finite number are "
-            f"expected for each of the {size} entries of an action."
-        )
-    limits = limits.astype(steps.action.dtype)
-    return _inside(steps, limits, clip), limits
+    for name in ("obs", "action", "reward", "next_obs"):
+        check_finite(name, steps._asdict()[name])
+    limits = limits_of(bounds, steps.action)
+    return steps._replace(action=inside(steps.action, limits, clip)), limits
 
 
-def _number(steps: Transition) -> int:
+def _number(steps: Steps) -> int:
     if np.ndim(steps.reward) != 1 or not len(steps.reward):
         raise ValueError(
             f"`reward` has shape {np.shape(steps.reward)}: one number for each step is "
@@ -46,25 +44,31 @@ def _number(steps: Transition) -> int:
     return len(steps.reward)
 
 
-def _typed(steps: Transition) -> Transition:
-    real = jnp.result_type(float)
+def numbers(name: str, tree: Any) -> Any:
+    """Arrays of real numbers in the type that JAX computes with.
 
-    def typed(x):
-        # Pictures stay in bytes.
-        return x if x.dtype == np.uint8 else np.asarray(x).astype(real)
-
-    flag = lambda x: np.asarray(x).astype(bool)
-    return Transition(
-        jtu.tree_map(typed, steps.obs),
-        np.asarray(steps.action).astype(real),
-        np.asarray(steps.reward).astype(real),
-        jtu.tree_map(typed, steps.next_obs),
-        flag(steps.terminated),
-        flag(steps.truncated),
-    )
+    **Raises:** `ValueError` if there is something else.
+    """
+    return jtu.tree_map_with_path(lambda path, x: _real(name, path, x), tree)
 
 
-def _check_shapes(steps: Transition, number: int) -> None:
+def observations(name: str, tree: Any) -> Any:
+    """`numbers`, but that pictures stay in bytes."""
+    is_bytes = lambda x: np.asarray(x).dtype == np.uint8
+    kept = lambda path, x: np.asarray(x) if is_bytes(x) else _real(name, path, x)
+    return jtu.tree_map_with_path(kept, tree)
+
+
+def _real(name: str, path: Any, x: Any) -> np.ndarray:
+    x = np.asarray(x)
+    if x.dtype.kind not in "biuf":
+        raise ValueError(
+            f"`{name}{jtu.keystr(path)}` has type {x.dtype}: real numbers are expected."
+        )
+    return x.astype(jnp.result_type(float), copy=False)
+
+
+def _check_shapes(steps: Steps, number: int) -> None:
     if steps.action.ndim != 2:
         raise ValueError(
             f"`action` has shape {steps.action.shape}: (steps, nu) is expected."
@@ -74,9 +78,11 @@ def _check_shapes(steps: Transition, number: int) -> None:
             f"`obs` is {jtu.tree_structure(steps.obs)}, but `next_obs` is "
             f"{jtu.tree_structure(steps.next_obs)}: they are alike."
         )
+    if not jtu.tree_leaves(steps.obs):
+        raise ValueError(f"`obs` is {steps.obs}: at least one array is expected.")
     names = "obs", "action", "next_obs", "terminated", "truncated"
     for name in names:
-        for path, x in jtu.tree_leaves_with_path(vars(steps)[name]):
+        for path, x in jtu.tree_leaves_with_path(steps._asdict()[name]):
             if x.ndim == 0 or len(x) != number:
                 raise ValueError(
                     f"`{name}{jtu.keystr(path)}` has shape {x.shape}, but there are "
@@ -91,37 +97,58 @@ def _check_shapes(steps: Transition, number: int) -> None:
             )
 
 
-def _check_finite(name: str, tree: Any) -> None:
+def check_finite(name: str, tree: Any) -> None:
+    """Raises `ValueError` if there is a number that is not finite, with its row."""
     for path, x in jtu.tree_leaves_with_path(tree):
+        if x.dtype == np.uint8:
+            continue
         bad = ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
         if bad.any():
             first = int(np.argmax(bad))
             raise ValueError(
                 f"`{name}{jtu.keystr(path)}` is not finite in {int(bad.sum())} of {len(x)} "
-                f"steps, first in step {first}: {x[first]}. Leave those trajectories out."
+                f"rows, first in row {first}: {x[first]}. Leave those trajectories out."
             )
 
 
-def _inside(
-    steps: Transition, limits: Float[np.ndarray, "nu 2"], clip: bool
-) -> Transition:
+def limits_of(
+    bounds: Any, action: Float[np.ndarray, "n nu"]
+) -> Float[np.ndarray, "nu 2"]:
+    """Bounds of actions, by default -1 and 1.
+
+    **Raises:** `ValueError` if they are not finite, or none of these actions.
+    """
+    size = action.shape[1]
+    limits = np.tile([-1.0, 1.0], (size, 1))
+    limits = limits if bounds is None else np.asarray(bounds, np.float64)
+    fine = limits.shape == (size, 2) and np.all(np.isfinite(limits))
+    if not fine or not np.all(limits[:, 0] < limits[:, 1]):
+        raise ValueError(
+            f"`bounds` are {limits.tolist()}: a lower and a higher finite number are "
+            f"expected for each of the {size} entries of an action."
+        )
+    return limits.astype(action.dtype)
+
+
+def inside(
+    action: Float[np.ndarray, "n nu"], limits: Float[np.ndarray, "nu 2"], clip: bool
+) -> Float[np.ndarray, "n nu"]:
+    """Actions between their bounds.
+
+    **Raises:** `ValueError` if one is not, unless it is to be moved there (`clip`).
+    """
     low, high = limits.T
-    outside: Bool[np.ndarray, " n"] = (
-        (steps.action < low) | (steps.action > high)
-    ).any(axis=1)
+    outside = ((action < low) | (action > high)).any(axis=1)
     if not outside.any():
-        return steps
+        return action
     if not clip:
         first = int(np.argmax(outside))
         raise ValueError(
             f"`action` is outside its bounds in {int(outside.sum())} of {len(outside)} "
-            f"steps, first in step {first}: {steps.action[first]}, with bounds "
+            f"rows, first in row {first}: {action[first]}, with bounds "
             f"{limits.tolist()}. Pass the `bounds` of the robot, or `clip=True`."
         )
-    action = np.clip(steps.action, low, high)
-    return jtu.tree_map(
-        lambda x: action if x is steps.action else x, steps
-    )
+    return np.clip(action, low, high)
 
 
 def check_fits(data: Any, env: Any) -> None:

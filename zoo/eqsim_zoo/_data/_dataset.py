@@ -1,7 +1,8 @@
 """Recorded steps, to learn from."""
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,45 +13,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .._actions import unscale
 from .._replay import Transition
+from ._about import About
 from ._checks import check_steps
 from ._host import HostArray, is_host, take, to_device
 from ._pack import pack, Packed
-
-
-class About(NamedTuple):
-    """Where a dataset comes from.
-
-    - `env`: name of the environment; None if it is not known.
-    - `sources`: what acted, in words.
-    - `random_return`, `expert_return`: mean returns of a policy that knows nothing and of
-        one that is good, by which scores are normalized; None if they are not known.
-    """
-
-    env: str | None = None
-    sources: tuple[str, ...] = ()
-    random_return: float | None = None
-    expert_return: float | None = None
-
-    def score(self, returns: float) -> float:
-        r"""$100\,(R - R_\mathrm{random}) / (R_\mathrm{expert} - R_\mathrm{random})$.
-
-        **Raises:** `ValueError` if one of the two is not known.
-
-        ??? cite "Reference"
-            Fu et al., *D4RL: datasets for deep data-driven reinforcement learning*, 2020,
-            section 5.
-        """
-        if self.random_return is None or self.expert_return is None:
-            raise ValueError(
-                "The dataset does not say what a random and an expert policy reach "
-                f"(`random_return` is {self.random_return}, `expert_return` is "
-                f"{self.expert_return}): record it with both, or set them."
-            )
-        return (
-            100.0
-            * (returns - self.random_return)
-            / (self.expert_return - self.random_return)
-        )
+from ._steps import Steps
 
 
 class Dataset(eqx.Module):
@@ -109,10 +76,20 @@ class Dataset(eqx.Module):
         **Raises:** `ValueError` if there are no steps, shapes do not fit, numbers are not
         finite, or actions are outside the bounds.
         """
-        as_numpy = lambda tree: jtu.tree_map(np.asarray, tree)
-        steps = Transition(
-            *map(as_numpy, (obs, action, reward, next_obs, terminated, truncated))
-        )
+        steps = Steps(obs, action, reward, next_obs, terminated, truncated)
+        return Dataset.of(steps, bounds=bounds, clip=clip, about=about)
+
+    @staticmethod
+    def of(
+        steps: Steps,
+        *,
+        bounds: Any = None,
+        clip: bool = False,
+        about: About = About(),
+    ) -> "Dataset":
+        """Of steps with one axis, in the order in which they were taken, with actions in
+        the units of the robot: see `create`."""
+        steps = jtu.tree_map(np.asarray, steps)
         steps, limits = check_steps(steps, bounds, clip)
         return from_packed(pack(steps), limits, about)
 
@@ -155,6 +132,21 @@ class Dataset(eqx.Module):
         index = first[:, None] + jnp.arange(length, dtype=first.dtype)[None]
         end = self.last[first][:, None]
         return self.rows(jnp.minimum(index, end)), index <= end
+
+    def vectors(self) -> dict[str, Any]:
+        """What steps begin with, by name, of observations that are vectors; a single array
+        is `obs`."""
+        named = self.frames if isinstance(self.frames, dict) else {"obs": self.frames}
+        shape = lambda x: (x.array if is_host(x) else x).shape
+        return {k: take(x, self.at) for k, x in named.items() if len(shape(x)) == 2}
+
+    def digest(self) -> str:
+        """A number in words that differs for other recordings, in practice."""
+        steps, found = self.steps(), hashlib.sha256()
+        for x in (*jtu.tree_leaves(steps), np.asarray(self.bounds)):
+            found.update(str((x.shape, x.dtype)).encode())
+            found.update(np.ascontiguousarray(x).data)
+        return found.hexdigest()[:32]
 
     def ends(self) -> Int[np.ndarray, " trajectories"]:
         """The last step of each trajectory."""
@@ -228,14 +220,12 @@ class Dataset(eqx.Module):
 
     def _steps(
         self, index: Int[np.ndarray, " n"], ends: Bool[np.ndarray, " n"]
-    ) -> Transition:
+    ) -> Steps:
         """Steps as they were recorded, on the host."""
         at = np.asarray(self.at)[index]
-        raw = lambda tree, i: jtu.tree_map(
-            lambda x: x.array[i], tree, is_leaf=is_host
-        )
+        raw = lambda tree, i: jtu.tree_map(lambda x: x.array[i], tree, is_leaf=is_host)
         over = np.asarray(self.terminated)[index]
-        return Transition(
+        return Steps(
             raw(self.frames, at),
             raw(self.action, index),
             np.asarray(self.reward)[index],
@@ -244,12 +234,10 @@ class Dataset(eqx.Module):
             ends & ~over,
         )
 
-    def steps(self) -> Transition:
+    def steps(self) -> Steps:
         """All steps as they were recorded, as NumPy arrays: actions in the units of the
         robot."""
-        return self.on_host()._steps(
-            np.arange(len(self)), np.asarray(self.terminal)
-        )
+        return self.on_host()._steps(np.arange(len(self)), np.asarray(self.terminal))
 
 
 def from_packed(packed: Packed, bounds: Any, about: About) -> Dataset:
@@ -265,40 +253,6 @@ def from_packed(packed: Packed, bounds: Any, about: About) -> Dataset:
         jnp.asarray(bounds, packed.action.dtype),
         about,
     )
-
-
-def joined(parts: Sequence[Dataset], about: About | None = None) -> Dataset:
-    """Several datasets as one, on the device.
-
-    **Raises:** `ValueError` if their shapes or bounds differ.
-    """
-    bounds = [np.asarray(part.bounds) for part in parts]
-    for k, other in enumerate(bounds):
-        if other.shape != bounds[0].shape or not np.array_equal(other, bounds[0]):
-            raise ValueError(
-                f"Dataset {k} has actions between {other.tolist()}, but the first between "
-                f"{bounds[0].tolist()}: only recordings of the same actuators are joined."
-            )
-    whole = [part.steps() for part in parts]
-    steps = jtu.tree_map(lambda *x: np.concatenate(x), *whole)
-    return from_packed(pack(steps), bounds[0], about or parts[0].about)
-
-
-def with_scaled_rewards(data: Dataset) -> Dataset:
-    r"""Rewards times $1000 / (\max R - \min R)$, with the returns $R$ of its trajectories.
-
-    ??? cite "Reference"
-        Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit Q-learning*,
-        2022, appendix B.
-    """
-    returns = data.returns()
-    span = float(returns.max() - returns.min())
-    if not span > 0.0:
-        raise ValueError(
-            f"All {len(returns)} trajectories have the return {returns[0]:.6g}: rewards "
-            "cannot be scaled by the range of returns."
-        )
-    return eqx.tree_at(lambda d: d.reward, data, data.reward * (1000.0 / span))
 
 
 def _slice(span: range) -> slice:

@@ -1,0 +1,258 @@
+"""`eqsim record`"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import tyro
+from rich.table import Table
+
+from eqsim import AbstractEnv, CommandError
+
+from .._data import (
+    About,
+    Dataset,
+    DrawnPolicy,
+    joined,
+    NoisyPolicy,
+    RandomPolicy,
+    record,
+    save_data,
+)
+from .._evaluate import evaluate_policy, Greedy
+from .._folder import BEST, load_run, Run
+from .._recipe import Recipe
+from ._errors import sentences
+from ._tables import console, plain_table
+
+
+RANDOM = "random"
+_Several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+_Shares = Annotated[tuple[float, ...], tyro.conf.UseAppendAction]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The arguments of `eqsim record`."""
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Name of the environment, for instance `hopper`."""
+    policy: Annotated[_Several, tyro.conf.arg(metavar="RUN")] = ()
+    """Who acts: the folder of a run, or `random`, which is the default. Given several
+    times, each records its share, one after the other."""
+    share: Annotated[_Shares, tyro.conf.arg(metavar="SHARE")] = ()
+    """Of each policy, in their order; by default equal ones."""
+    steps: float = 1e5
+    """Control steps to record, of all policies together; 2e5 is a number, too."""
+    out: str = "data.npz"
+    """File to write."""
+    drawn: bool = False
+    """Draw the actions of agents, as while they learned; otherwise they act as they
+    think best."""
+    noise: float = 0.0
+    """Standard deviation of noise in the actions of agents, where those go from -1 to 1."""
+    best: bool = False
+    """Take the checkpoints that were evaluated best, which is the default."""
+    last: bool = False
+    """Take the last checkpoints."""
+    expert: str | None = None
+    """Folder of a run whose mean return is 100 when scores are normalized."""
+    random_return: float | None = None
+    """Mean return that is 0 then; by default that of uniform actions is measured."""
+    expert_return: float | None = None
+    """Mean return that is 100 then, if it is not measured with `--expert`."""
+    episodes: int = 64
+    """With which these returns are measured."""
+    seed: int = 0
+    """Of all that is random."""
+    num_envs: int | None = None
+    """Environments side by side; by default at most 64, and so few that each takes as
+    many steps as an episode can have."""
+    episode_length: int | None = None
+    """Control steps of an episode, at most; by default as in the runs, or 1000."""
+    pool_size: int = 1024
+    """Resets made in advance, of which episodes begin with one; 0: true resets."""
+    pipeline: str | None = None
+    """Name of the physics; by default as in the runs, or what the environment chooses."""
+    overwrite: bool = False
+    """Throw away the file that is there."""
+
+
+def record_data(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
+    """Records steps of agents, of random actions, or of both, to learn from."""
+    screen, out = console(), pathlib.Path(request.out)
+    with sentences():
+        parts = _parts(request)
+        runs = {folder: _load(request, folder) for folder in _folders(request)}
+        recipe, length = _recipe(request, runs), _episode_length(request, runs)
+        env, key = recipe.environment(), jax.random.key(request.seed)
+        found, table = [], plain_table("source", *_COLUMNS)
+        for number, (name, steps) in enumerate(parts):
+            data = record(
+                env,
+                _policy(request, env, runs.get(name)),
+                jax.random.fold_in(key, number),
+                steps=steps,
+                num_envs=request.num_envs,
+                episode_length=length,
+                pool_size=request.pool_size,
+                name=request.env,
+            )
+            source = _source(request, name, runs.get(name))
+            _add_row(table, source, data, length)
+            found.append(dataclasses.replace(data, about=About(request.env, (source,))))
+        data = joined(found) if len(found) > 1 else found[0]
+        if len(found) > 1:
+            _add_row(table, "all", data, length)
+        about = _about(request, data.about, env, runs, length)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        save_data(dataclasses.replace(data, about=about), out)
+    screen.print(table)
+    screen.print(
+        f"mean return of random actions {_number(about.random_return)}, of an expert "
+        f"{_number(about.expert_return)}"
+    )
+    screen.print(f"wrote {out}: {len(data):,} steps, {out.stat().st_size / 1e6:.3g} MB")
+
+
+def _parts(request: Request) -> list[tuple[str, int]]:
+    """Who acts, and for how many steps; after a look at what can be seen at once."""
+    names = request.policy or (RANDOM,)
+    shares = request.share or (1.0,) * len(names)
+    if request.best and request.last:
+        raise CommandError("`--best` and `--last`: choose one of them.")
+    if request.expert is not None and request.expert_return is not None:
+        raise CommandError("`--expert` and `--expert-return`: choose one of them.")
+    if len(shares) != len(names) or not all(x > 0.0 for x in shares):
+        raise ValueError(
+            f"`--share` is given {len(shares)} times ({', '.join(map(str, shares))}), and "
+            f"there are {len(names)} policies: a positive share of each is expected."
+        )
+    if not request.noise >= 0.0 or request.seed < 0:
+        raise ValueError(
+            f"`--noise {request.noise} --seed {request.seed}`: numbers that are not "
+            "negative are expected."
+        )
+    if not request.steps >= len(names) or request.steps != request.steps // 1:
+        raise ValueError(
+            f"`--steps` is {request.steps:g}: a whole number is expected, and at least "
+            f"one step of each of {len(names)} policies."
+        )
+    if pathlib.Path(request.out).exists() and not request.overwrite:
+        raise FileExistsError(
+            f"{request.out!r} is there already. Choose another file (`--out`), or say that "
+            "it may be overwritten (`--overwrite`)."
+        )
+    ends = np.cumsum(shares) / np.sum(shares) * request.steps
+    steps = np.diff(np.round(ends).astype(int), prepend=0)
+    return [(name, max(1, int(number))) for name, number in zip(names, steps)]
+
+
+def _folders(request: Request) -> list[str]:
+    """Those of all runs that are named, once each."""
+    folders = [name for name in request.policy if name != RANDOM]
+    return [*dict.fromkeys([*folders, *filter(None, [request.expert])])]
+
+
+def _load(request: Request, folder: str) -> Run:
+    return load_run(folder, best=_best(request, folder))
+
+
+def _best(request: Request, folder: str) -> bool:
+    there = (pathlib.Path(folder) / BEST).exists()
+    return request.best or (there and not request.last)
+
+
+def _recipe(request: Request, runs: dict[str, Run]) -> Recipe:
+    """Of the environment, in which all of the runs must have learned."""
+    if not runs:
+        return Recipe("", request.env, pipeline=request.pipeline)
+    wanted, recipe = {"env": request.env}, None
+    if request.pipeline is not None:
+        wanted["pipeline"] = request.pipeline
+    for folder, run in runs.items():
+        assert run.recipe is not None
+        for name, value in wanted.items():
+            own = vars(run.recipe)[name]
+            if own != value:
+                raise ValueError(
+                    f"The run in {folder!r} learned with {name} {own!r}, and not with "
+                    f"{value!r}: all that is recorded must be alike."
+                )
+        names = "env", "pipeline", "options", "randomize", "skills"
+        recipe = run.recipe
+        wanted = {name: vars(recipe)[name] for name in names}
+    assert recipe is not None
+    return recipe
+
+
+def _episode_length(request: Request, runs: dict[str, Run]) -> int:
+    if request.episode_length is not None:
+        return request.episode_length
+    return max((run.plan.episode_length for run in runs.values()), default=1000)
+
+
+def _policy(
+    request: Request, env: AbstractEnv, run: Run | None
+) -> Callable[[Any, Any], Any]:
+    if run is None:
+        return RandomPolicy(env.action_range)
+    agent, state = run.members.agent(0), run.members.pick(run.state, 0)
+    policy = DrawnPolicy(agent, state) if request.drawn else Greedy(agent, state)
+    noise = request.noise
+    return NoisyPolicy(policy, env.action_range, noise) if noise else policy
+
+
+def _source(request: Request, name: str, run: Run | None) -> str:
+    """Who acted, in words."""
+    if run is None:
+        return RANDOM
+    words = [f"{type(run.members.agent(0)).__name__} of {name}"]
+    words += [run.members.name(0)] if run.members.many else []
+    words.append(f"after {run.about['counters']['steps']:,} steps")
+    words += ["drawn"] if request.drawn else []
+    words += [f"noise {request.noise:g}"] if request.noise else []
+    return ", ".join(words)
+
+
+_COLUMNS = ("steps", "trajectories", "whole episodes", "return", "deviation")
+
+
+def _add_row(table: Table, source: str, data: Dataset, length: int) -> None:
+    """Trajectories that were cut off by the end of the recording have no return."""
+    ends = data.ends()
+    taken = np.diff(ends, prepend=-1)
+    whole = np.asarray(data.terminated)[ends] | (taken >= length)
+    returns = data.returns()[whole]
+    mean = _number(returns.mean() if len(returns) else None)
+    spread = _number(returns.std(ddof=1) if len(returns) > 1 else None)
+    counts = f"{len(data):,}", f"{len(ends):,}", f"{len(returns):,}"
+    table.add_row(source, *counts, mean, spread)
+
+
+def _number(x: float | None) -> str:
+    return "not known" if x is None else f"{x:.4g}"
+
+
+def _about(
+    request: Request, about: About, env: AbstractEnv, runs: dict[str, Run], length: int
+) -> About:
+    """With the returns by which scores are normalized."""
+
+    def measured(policy) -> float:
+        key = jax.random.fold_in(jax.random.key(request.seed), 2**31 - 1)
+        found = evaluate_policy(
+            policy, env, key, episodes=request.episodes, episode_length=length
+        )
+        return float(found.mean())
+
+    lowest, highest = request.random_return, request.expert_return
+    if lowest is None:
+        lowest = measured(RandomPolicy(env.action_range))
+    if request.expert is not None:
+        run = runs[request.expert]
+        highest = measured(Greedy(run.members.agent(0), run.members.pick(run.state, 0)))
+    return about._replace(random_return=lowest, expert_return=highest)

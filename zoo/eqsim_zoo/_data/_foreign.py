@@ -1,0 +1,139 @@
+"""Layouts of recordings that others write, by the names of their arrays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.tree_util as jtu
+import numpy as np
+from jaxtyping import Bool
+
+from ._names import nested
+from ._rows import in_a_row
+from ._steps import Steps
+
+
+_EXPECTED = (
+    "`observations`, `actions`, `rewards` and `next_observations`, with `terminals`, "
+    "`masks` or both (D4RL, jaxrl_m); or `observations`, `actions` and `terminals`, the "
+    "last of a trajectory marking its last observation, and no `timeouts`, `dones_float` "
+    "or `valids` (OGBench); or what `eqsim rollout` writes"
+)
+_ROLLOUT = {"rewards", "next_observations", "terminated", "truncated", "valid"}
+_ENDS = ("terminals", "timeouts", "dones_float")
+
+
+def foreign_steps(arrays: Mapping[str, np.ndarray]) -> Steps:
+    """Steps in their order, in the units of the robot: see `load_data`.
+
+    **Raises:** `ValueError` if the names are those of no known layout, or arrays do not
+    fit together.
+    """
+    names = {name.partition("/")[0] for name in arrays}
+    if {"observations", "actions"} <= names:
+        if _ROLLOUT <= names:
+            return _of_rollout(arrays)
+        if {"rewards", "next_observations"} <= names and names & {"terminals", "masks"}:
+            return _of_steps(arrays, names)
+        others = {"next_observations", "timeouts", "dones_float", "valids"}
+        if "terminals" in names and not names & others:
+            return _of_frames(arrays, names)
+    raise ValueError(
+        f"There are arrays {', '.join(sorted(names)) or '(none)'}. Expected are "
+        f"{_EXPECTED}."
+    )
+
+
+def _of_steps(arrays: Mapping[str, np.ndarray], names: set[str]) -> Steps:
+    obs, then = nested("observations", arrays), nested("next_observations", arrays)
+    action, reward = arrays["actions"], arrays["rewards"]
+    flags = {name: _flags(name, arrays) for name in (*_ENDS, "masks") if name in names}
+    _check_lengths(
+        {"observations": obs, "next_observations": then, "actions": action}
+        | {"rewards": reward, **flags}
+    )
+    terminated = ~flags["masks"] if "masks" in flags else flags["terminals"]
+    ends = [flags[name] for name in _ENDS if name in flags]
+    if not set(flags) & {"timeouts", "dones_float"} and (
+        "masks" not in flags or "terminals" not in flags
+    ):
+        ends = [*ends, _breaks(obs, then)]
+    truncated = np.any(ends, axis=0) & ~terminated
+    return Steps(obs, action, reward, then, terminated, truncated)
+
+
+def _of_frames(arrays: Mapping[str, np.ndarray], names: set[str]) -> Steps:
+    obs, action = nested("observations", arrays), arrays["actions"]
+    last = _flags("terminals", arrays)
+    given: dict[str, Any] = {"observations": obs, "actions": action, "terminals": last}
+    given |= {"rewards": arrays["rewards"]} if "rewards" in names else {}
+    given |= {"masks": _flags("masks", arrays)} if "masks" in names else {}
+    _check_lengths(given)
+    if not len(last):
+        raise ValueError("`terminals` is empty: at least two frames are expected.")
+    last[-1] = True
+    alone = last & np.append(True, last[:-1])
+    if alone.any():
+        raise ValueError(
+            f"{int(alone.sum())} trajectories have no step, the first of them in row "
+            f"{int(np.argmax(alone))}: `terminals` is 1 at the last frame of a trajectory, "
+            "which has at least one other frame."
+        )
+    at = np.flatnonzero(~last)
+    rows = lambda tree, index: jtu.tree_map(lambda x: x[index], tree)
+    reward = given["rewards"][at] if "rewards" in names else np.zeros(len(at))
+    terminated = ~given["masks"][at] if "masks" in names else np.zeros(len(at), bool)
+    truncated = last[at + 1] & ~terminated
+    frames = rows(obs, at), action[at], reward, rows(obs, at + 1)
+    return Steps(*frames, terminated, truncated)
+
+
+def _of_rollout(arrays: Mapping[str, np.ndarray]) -> Steps:
+    names = "observations", "actions", "rewards", "next_observations"
+    flags = {name: arrays[name] for name in ("terminated", "truncated", "valid")}
+    given = {name: arrays[name] for name in names} | flags
+    shape = flags["valid"].shape
+    for name, x in given.items():
+        if len(shape) != 2 or x.shape[:2] != shape:
+            raise ValueError(
+                f"`{name}` has shape {x.shape}: environments and steps are expected to be "
+                f"the first two axes, as of `valid`, {shape}."
+            )
+    *_, valid = flags.values()
+    parts = [given[name] for name in (*names, "terminated", "truncated")]
+    return in_a_row(Steps(*parts), valid)
+
+
+def _flags(name: str, arrays: Mapping[str, np.ndarray]) -> Bool[np.ndarray, " rows"]:
+    x = arrays[name]
+    if x.ndim != 1 or x.dtype.kind not in "biuf" or not np.all((x == 0) | (x == 1)):
+        raise ValueError(
+            f"`{name}` has shape {x.shape} and type {x.dtype}: a row of zeros and ones is "
+            "expected."
+        )
+    return x.astype(bool)
+
+
+def _check_lengths(given: dict[str, Any]) -> None:
+    number = len(given["actions"]) if given["actions"].ndim else 0
+    for name, tree in given.items():
+        for path, x in jtu.tree_leaves_with_path(tree):
+            if x.ndim == 0 or len(x) != number:
+                raise ValueError(
+                    f"`{name}{jtu.keystr(path)}` has shape {x.shape}, but `actions` has "
+                    f"{number} rows."
+                )
+
+
+def _breaks(obs: Any, then: Any) -> Bool[np.ndarray, " rows"]:
+    """Where a step does not lead to what the next one begins with."""
+    pairs = [*zip(jtu.tree_leaves(obs), jtu.tree_leaves(then))]
+    broken = np.zeros(len(pairs[0][0]), bool)
+    for now, after in pairs:
+        if now.shape != after.shape:
+            raise ValueError(
+                f"`observations` has shape {now.shape}, but `next_observations` "
+                f"{after.shape}."
+            )
+        differs = now[1:] != after[:-1]
+        broken[:-1] |= differs.any(axis=tuple(range(1, now.ndim)))
+    return broken
