@@ -17,17 +17,22 @@ def train(
     agent: str, env: str, seed: int, folder: pathlib.Path, more: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Runs `eqsim train`, with nothing compiled in advance; its evaluations."""
-    code = "import sys; from eqsim._cli import main; sys.exit(main())"
-    command = ["train", agent, env, "--seed", str(seed), "--out", str(folder), *more]
-    clean = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     say(f"{agent} {env} seed {seed}")
+    own = "--seed", str(seed), "--out", str(folder), "--overwrite"
+    command(("train", agent, env, *own, *more))
+    return [row for row in read_metrics(folder) if "eval/return" in row]
+
+
+def command(words: Sequence[str]) -> None:
+    """Runs `eqsim`, with nothing compiled in advance."""
+    code = "import sys; from eqsim._cli import main; sys.exit(main())"
+    clean = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     subprocess.run(
-        [sys.executable, "-c", code, *command, "--overwrite"],
+        [sys.executable, "-c", code, *words],
         env=clean,
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    return [row for row in read_metrics(folder) if "eval/return" in row]
 
 
 def draw(folders: Sequence[pathlib.Path], out: pathlib.Path, name: str) -> None:

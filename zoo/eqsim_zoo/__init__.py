@@ -9,13 +9,17 @@ from ._checkpoint import (
     save_checkpoint as save_checkpoint,
 )
 from ._curves import write_curves as write_curves
+from ._dads import DADS as DADS, SkillDynamics as SkillDynamics
 from ._data import (
     About as About,
     Dataset as Dataset,
+    from_trajectory as from_trajectory,
     joined as joined,
+    load_data as load_data,
+    record as record,
+    save_data as save_data,
     with_scaled_rewards as with_scaled_rewards,
 )
-from ._dads import DADS as DADS, SkillDynamics as SkillDynamics
 from ._diayn import DIAYN as DIAYN, Discriminator as Discriminator
 from ._distributions import (
     Categorical as Categorical,
@@ -49,6 +53,7 @@ from ._offline import (
     BC as BC,
     CQL as CQL,
     DiscreteCQL as DiscreteCQL,
+    fine_tuned as fine_tuned,
     GCBC as GCBC,
     GCIQL as GCIQL,
     GoalData as GoalData,

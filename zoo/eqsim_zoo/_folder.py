@@ -10,12 +10,14 @@ from typing import Any
 
 import jax
 
-from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim import AbstractAgent, AbstractEnv
 from eqsim.wrappers import layers
 
 from ._checkpoint import load_checkpoint, read_about, versions
+from ._data import Dataset
 from ._environments import pool_key, training_env
 from ._members import Members, members_of
+from ._offline import as_learner, Recorded
 from ._plan import Plan
 from ._recipe import Recipe
 from ._settings import describe
@@ -42,6 +44,7 @@ class Run:
     - `members`: the agents; `members.agent(0)` is the first.
     - `env`: the environment, of one episode.
     - `plan`, `recipe`: how it is trained; and by which names it is made again, if it is.
+    - `data`: what it learns from, if that is a recording.
     - `state`: of all members; with an axis of members if there are several, see
         `members.pick`.
     - `about`: of the checkpoint: `counters`, `agents` and `env`.
@@ -52,6 +55,7 @@ class Run:
     env: AbstractEnv
     plan: Plan
     recipe: Recipe | None
+    data: Dataset | None = None
     state: Any = None
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -60,7 +64,7 @@ def load_run(
     folder: str | os.PathLike,
     *,
     best: bool = False,
-    agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent] | None = None,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
     env: AbstractEnv | None = None,
 ) -> Run:
     """Reads a run, with what was learned.
@@ -76,7 +80,7 @@ def load_run(
     **Raises:** `FileNotFoundError` if something is missing; `CheckpointError` if a file
     is damaged or does not fit; `ValueError` if the run cannot be made again.
     """
-    run = open_run(folder, agent, env)
+    run = open_run(folder, agent, env, learns=False)
     return with_state(run, run.folder / (BEST if best else LAST))
 
 
@@ -90,22 +94,31 @@ def with_state(run: Run, path: pathlib.Path) -> Run:
 
 def run_env(run: Run) -> Any:
     """What its agents learn in."""
-    plan = run.plan
-    return training_env(
-        run.env, plan.episode_length, plan.pool_size, pool_key(plan.seed)
-    )
+    plan, env, pool = run.plan, run.env, run.plan.pool_size
+    if run.data is not None:
+        env, pool = Recorded(env, run.data), 0
+    return training_env(env, plan.episode_length, pool, pool_key(plan.seed))
 
 
 def open_run(
     folder: str | os.PathLike,
-    agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent] | None = None,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
     env: AbstractEnv | None = None,
+    data: Dataset | None = None,
+    *,
+    learns: bool = True,
 ) -> Run:
-    """A run without what was learned."""
+    """A run without what was learned; without its recording if it does not go on to
+    learn.
+
+    **Raises:** `ValueError` if the run cannot be made again.
+    """
     folder = pathlib.Path(folder)
     config = read_config(folder)
     plan = Plan(**config["plan"])
     recipe = None if config["recipe"] is None else Recipe(**config["recipe"])
+    if learns and recipe is not None and data is None:
+        data = recipe.recording()
     if recipe is None and (agent is None or env is None):
         raise ValueError(
             f"The run in {str(folder)!r} was started with objects, and not by name: pass "
@@ -116,9 +129,15 @@ def open_run(
     env = recipe.environment() if env is None and recipe is not None else env
     if agents is None or env is None:
         raise ValueError("Pass `agent` and `env`.")
+    recorded = config.get("data")
+    if recorded is not None and learns:
+        check_same(folder, recorded, data)
+    agents = [agents] if isinstance(agents, AbstractAgent) else [*agents]
+    if recorded is not None:
+        agents = [as_learner(agent) for agent in agents]
     members = members_of(agents, plan.seed, plan.num_seeds)
     check_agents(folder, config["agents"], members)
-    return Run(folder, members, env, plan, recipe)
+    return Run(folder, members, env, plan, recipe, data if learns else None)
 
 
 @contextmanager
@@ -167,6 +186,19 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
     return config
 
 
+def check_same(folder: pathlib.Path, digest: str, data: Dataset | None) -> None:
+    """Raises `ValueError` unless a recording is that of a run."""
+    if data is None:
+        raise ValueError(
+            f"The run in {str(folder)!r} learns from a recording: pass `data` as it was."
+        )
+    if data.digest() != digest:
+        raise ValueError(
+            f"The recording, of {len(data):,} steps, is not that from which the run in "
+            f"{str(folder)!r} learned. Pass it as it was."
+        )
+
+
 def begin_folder(run: Run, overwrite: bool) -> None:
     """Makes the folder of a new run.
 
@@ -192,6 +224,7 @@ def write_config(run: Run) -> None:
         "plan": dataclasses.asdict(run.plan),
         "agents": agents_of(run.members),
         "env": env_name(run.env),
+        "data": None if run.data is None else run.data.digest(),
         "members": run.members.labels(),
         "versions": versions(),
         "devices": [str(device.device_kind) for device in jax.devices()],

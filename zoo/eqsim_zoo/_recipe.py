@@ -2,11 +2,20 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import eqsim
-from eqsim import AbstractEnv, AbstractOnlineAgent, DomainRandomization, randomize
+from eqsim import (
+    AbstractAgent,
+    AbstractEnv,
+    AbstractOnlineAgent,
+    DomainRandomization,
+    randomize,
+)
 
+from ._data import Dataset, load_data
+from ._offline import offline_maker
 from ._settings import build, describe, unknown
 from ._skill_text import with_skills
 
@@ -27,6 +36,7 @@ class Recipe:
     - `skills`: a prior such as `one_hot:5`, `uniform:2` or `normal:2`: with it the
         environment is in `Skills`; fields of that after it, as in
         `uniform:2,resample_probability=0.02,least_steps=10`.
+    - `data`: file of a recording, see `load_data`, for agents that learn from one.
     """
 
     agent: str
@@ -37,6 +47,7 @@ class Recipe:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     randomize: str | None = None
     skills: str | None = None
+    data: str | None = None
 
     def points(self) -> list[dict[str, Any]]:
         """What is swept, by name, of each agent."""
@@ -49,17 +60,31 @@ class Recipe:
         **Raises:** `ValueError` if there is no such agent, or it has no such field, or it
         refuses a value; `PluginError` if it cannot be used.
         """
-        make = eqsim.AGENTS.get(self.agent)
+        make = self.maker()
         made = [build(make, {**self.settings, **point}) for point in self.points()]
         found: list[AbstractOnlineAgent] = []
         for agent in made:
             if not isinstance(agent, AbstractOnlineAgent):
                 raise ValueError(
                     f"{self.agent!r} learns from recordings: it has no `iterate`, and "
-                    "cannot be trained in an environment."
+                    "cannot be trained in an environment alone. Name a recording "
+                    "(`--data FILE`, which `eqsim record` writes)."
                 )
             found.append(agent)
         return found
+
+    def maker(self) -> Callable[..., AbstractAgent]:
+        """What makes the agent from its fields: with a recording, `Offline` around it."""
+        make = eqsim.AGENTS.get(self.agent)
+        return make if self.data is None else offline_maker(make)
+
+    def recording(self) -> Dataset | None:
+        """What it learns from, if that is a recording.
+
+        **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it can
+        not be learned from.
+        """
+        return None if self.data is None else load_data(self.data)
 
     def environment(self) -> AbstractEnv:
         """The environment, of one episode.
@@ -87,5 +112,5 @@ class Recipe:
     def complete(self) -> "Recipe":
         """The same with all fields of the agent written down, so that a run is made again
         as it was even where defaults have changed since."""
-        first = build(eqsim.AGENTS.get(self.agent), self.settings)
+        first = build(self.maker(), self.settings)
         return dataclasses.replace(self, settings=describe(first))

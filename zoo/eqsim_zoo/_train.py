@@ -11,8 +11,9 @@ import equinox as eqx
 import jax
 import jax.tree_util as jtu
 
-from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim import AbstractAgent, AbstractEnv
 
+from ._data import Dataset
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
 from ._folder import (
@@ -30,9 +31,10 @@ from ._judge import exempt
 from ._loggers import AbstractLogger
 from ._loop import Loop
 from ._members import Members, members_of
+from ._offline import learners, NoEnvironment
 from ._output import Output
 from ._plan import Counters, counters_from, Plan
-from ._processes import is_first
+from ._processes import gathered, is_first
 from ._progress import Bar, Silent
 from ._recipe import Recipe
 from ._turn import nonfinite_of_members
@@ -62,10 +64,12 @@ class Result:
 
 
 def train(
-    agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent],
-    env: AbstractEnv,
+    agent: AbstractAgent | Sequence[AbstractAgent],
+    env: AbstractEnv | None,
     *,
     steps: int | float,
+    data: Dataset | None = None,
+    state: Any = None,
     seed: int = 0,
     num_seeds: int = 1,
     episode_length: int = 1000,
@@ -85,7 +89,12 @@ def train(
     **Arguments:**
 
     - `agent`: one, or several; each learns with `num_seeds` seeds.
-    - `env`: of one episode: `Episode` and `AutoReset` are added.
+    - `env`: of one episode: `Episode` and `AutoReset` are added. An agent that learns
+        from a recording is evaluated there, if it is not None.
+    - `data`: a recording, for agents that learn from one: see `Offline`. A step is then
+        an update.
+    - `state`: what is known before, in the place of `agent.init(key, env)`: of
+        `fine_tuned`, for instance; with an axis of members if there are several.
     - `steps` to `episodes`: as of `Plan`.
     - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`:
         of the evaluation in which an agent had its highest mean return over seeds.
@@ -105,13 +114,18 @@ def train(
     holds a run; `FloatingPointError` if numbers are not finite, of all members.
     """
     begin = time.monotonic()
+    agents, env = learners(agent, env, data)
+    if isinstance(env, NoEnvironment):
+        evaluations = 0
     sizes = episode_length, pool_size, turns, evaluations, episodes
     plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
     folder = None if out is None else pathlib.Path(out)
-    members = members_of(agent, seed, num_seeds)
-    run = Run(folder or pathlib.Path(), members, env, plan, recipe)
+    members = members_of(agents, seed, num_seeds)
+    run = Run(folder or pathlib.Path(), members, env, plan, recipe, data)
     whole = run_env(run)
-    members.skeleton(whole)  # Before files are made, as an agent may refuse.
+    # Before files are made, as an agent may refuse.
+    _check_start(state, members.skeleton(whole))
+    run = dataclasses.replace(run, state=_own(state))
     mine = folder if is_first() else None
     if mine is not None:
         mine.mkdir(parents=True, exist_ok=True)
@@ -125,8 +139,9 @@ def resume(
     folder: str | os.PathLike,
     *,
     more_steps: int | float = 0,
-    agent: AbstractOnlineAgent | Sequence[AbstractOnlineAgent] | None = None,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
     env: AbstractEnv | None = None,
+    data: Dataset | None = None,
     save_every: int | float = 60.0,
     loggers: Sequence[AbstractLogger] = (),
     progress: bool = False,
@@ -139,7 +154,7 @@ def resume(
 
     - `folder`: of the run.
     - `more_steps`: how many to add to those that were planned.
-    - `agent`, `env`: as given to `train`; not needed where that had a `recipe`.
+    - `agent`, `env`, `data`: as given to `train`; not needed where that had a `recipe`.
     - `save_every`, `loggers`, `progress`: as of `train`.
 
     **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
@@ -147,7 +162,7 @@ def resume(
     complete; `FloatingPointError` as `train`.
     """
     begin = time.monotonic()
-    run = open_run(folder, agent, env)
+    run = open_run(folder, agent, env, data)
     with locked(run.folder if is_first() else None):
         run = _longer(_latest(run), more_steps)
         return _go(begin, run, run_env(run), run.folder, loggers, save_every, progress)
@@ -196,12 +211,16 @@ def _go(
     try:
         with listening(shown) as interrupt:
             state, counters = run.state, counters_from(run.about.get("counters", {}))
+            given = state is not None and not counters.turn
             if state is None:
                 state = run.members.init(env)
+            if not counters.turn:
                 broken = nonfinite_of_members(run.members, state)
                 counters = counters._replace(exempt=exempt(broken, state))
             mine = folder if is_first() else None
             output = Output(run, mine, counters.turn, loggers, shown)
+            if given:  # It could not be made again.
+                output.save(gathered(state), counters, False)
             evaluator = Evaluator(run.members, state, run.env, run.plan)
             told = evaluator, output, shown
             loop = Loop(run, env, state, counters, *told, save_every, begin)
@@ -218,6 +237,30 @@ def _go(
     return Result(
         run.members, loop.state, loop.counters, found, interrupt.number, folder
     )
+
+
+def _check_start(state: Any, skeleton: Any) -> None:
+    """Raises `ValueError` unless a state has the structure of the first one."""
+    if state is None:
+        return
+    shape = lambda x: (x.shape, x.dtype) if eqx.is_array(x) else x
+    like = lambda x: isinstance(x, jax.ShapeDtypeStruct)
+    ours = jtu.tree_map(shape, state)
+    theirs = jtu.tree_map(
+        lambda x: (x.shape, x.dtype) if like(x) else x, skeleton, is_leaf=like
+    )
+    if not bool(eqx.tree_equal(ours, theirs)):
+        raise ValueError(
+            f"`state` is a `{type(state).__name__}` of other shapes than that of "
+            "`agent.init`, of all members. Make it with the same agent and environment, in "
+            "`training_env`."
+        )
+
+
+def _own(state: Any) -> Any:
+    """A copy, as memory of states is given away."""
+    copy = lambda x: jax.numpy.copy(x) if eqx.is_array(x) else x
+    return jtu.tree_map(copy, state)
 
 
 def _whole(name: str, value: int | float) -> int:

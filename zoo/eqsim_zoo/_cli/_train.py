@@ -16,6 +16,7 @@ from eqsim import CommandError
 
 from .._evaluate import Evaluation
 from .._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
+from .._offline import as_learner
 from .._presets import find_preset
 from .._recipe import Recipe
 from .._settings import describe, full_name, parse, unknown
@@ -63,6 +64,9 @@ class Request:
     """What skills an agent of skills learns: one_hot:5, uniform:2 or normal:2; by default
     one_hot:5. Drawn again within an episode:
     one_hot:5,resample_probability=0.02,least_steps=10."""
+    data: str | None = None
+    """Recording from which an agent such as `iql` learns; see `eqsim record`. A step is
+    then an update."""
     pool_size: int = 1024
     """Resets made in advance, of which episodes begin with one; 0: true resets."""
     evaluations: int = 10
@@ -95,6 +99,7 @@ def train_agent(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
                 agents,
                 env,
                 steps=steps,
+                data=recipe.recording(),
                 seed=request.seed,
                 num_seeds=request.num_seeds,
                 episode_length=length,
@@ -140,6 +145,8 @@ def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
             raise ValueError(unknown(f"There is no {what}", name, registry.names()))
     preset = find_preset(request.agent, request.env, request.preset)
     agent = eqsim.AGENTS.get(request.agent)() if preset is None else preset.agent
+    if request.data is not None:
+        agent = as_learner(agent)
     given = [_pair("--set", text) for text in request.settings]
     if request.num_envs is not None:
         given.append(("num_envs", str(request.num_envs)))
@@ -164,6 +171,7 @@ def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
         pipeline=pipeline,
         randomize=request.randomize,
         skills=skills,
+        data=request.data,
         options={} if preset is None else {**preset.options},
     )
     steps = request.steps or (preset.steps if preset else None)

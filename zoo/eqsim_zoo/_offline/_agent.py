@@ -95,7 +95,12 @@ class AbstractOfflineAgent(AbstractAgent):
         places = lambda batch: (batch.obs, batch.next_obs)
         new = [jax.vmap(look)(obs, row) for obs, row in zip(places(batch), keys)]
         return Transition(
-            new[0], batch.action, batch.reward, new[1], batch.terminated, batch.truncated
+            new[0],
+            batch.action,
+            batch.reward,
+            new[1],
+            batch.terminated,
+            batch.truncated,
         )
 
     def optimizer(self) -> optax.GradientTransformation:
@@ -115,9 +120,7 @@ class AbstractLevelAgent(AbstractOfflineAgent):
     levels: int = size(0)
 
 
-def shown(
-    agent: AbstractAgent, env: AbstractEnv
-) -> tuple[Any, Float[Array, "nu 2"]]:
+def shown(agent: AbstractAgent, env: AbstractEnv) -> tuple[Any, Float[Array, "nu 2"]]:
     """Shapes and types of what an environment shows, and the bounds of its actions.
 
     **Raises:** `ValueError` if an action has no bound.
@@ -168,9 +171,7 @@ class Start:
         key_eyes, key_head = jr.split(key)
         dtype = self.bounds.dtype
         if shared is not None and self.agent.shared_encoder:
-            return Seeing(
-                Senses({}), head(key_head, encoded_size(shared, self.obs))
-            )
+            return Seeing(Senses({}), head(key_head, encoded_size(shared, self.obs)))
         senses = Senses.create(key_eyes, self.obs, self.agent.encoder, dtype)
         return Seeing(senses, head(key_head, encoded_size(senses, self.obs)))
 
@@ -193,7 +194,9 @@ class Start:
             make = lambda n: lambda key: self.mlp(key, n, table.count)
             return self.network(
                 key,
-                lambda key, n: ChoiceCritic(Ensemble.create(key, number, make(n)), table),
+                lambda key, n: ChoiceCritic(
+                    Ensemble.create(key, number, make(n)), table
+                ),
             )
         head = lambda key, n: Critic.create(
             key,
@@ -227,9 +230,7 @@ class Start:
 
     def value(self, key: PRNGKeyArray, shared: Senses | None = None) -> Seeing:
         """The value of a state."""
-        return self.network(
-            key, lambda key, n: StateValue(self.mlp(key, n, 1)), shared
-        )
+        return self.network(key, lambda key, n: StateValue(self.mlp(key, n, 1)), shared)
 
 
 class Eyes(eqx.Module):

@@ -100,9 +100,7 @@ class AWAC(AbstractLevelAgent):
         after = jnp.min(jax.vmap(state.target)(batch.next_obs, action), axis=1)
         left = jnp.where(batch.terminated, 0.0, self.discount)
         target = self.reward_scale * batch.reward + left * after
-        critic, of_critic = regress(
-            state.critic, batch.obs, batch.action, target, adam
-        )
+        critic, of_critic = regress(state.critic, batch.obs, batch.action, target, adam)
 
         value = lambda action: jnp.min(
             jax.vmap(critic.model)(batch.obs, action), axis=1

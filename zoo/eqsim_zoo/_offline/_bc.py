@@ -14,7 +14,7 @@ from .._fields import in_type, size
 from .._learner import Learner
 from .._replay import Transition
 from ._agent import AbstractLevelAgent, action_distance, Start
-from ._heads import chosen, GaussianPolicy
+from ._heads import chosen
 
 
 class BCState(eqx.Module):

@@ -77,9 +77,7 @@ class DiscreteCQL(AbstractLevelAgent):
         key, key_critic = jr.split(key)
         critic = start.critic(key_critic, self.num_critics, self.levels)
         learner = Learner.create(critic, self.optimizer())
-        return DiscreteCQLState(
-            learner, critic, start.statistics(), start.bounds, key
-        )
+        return DiscreteCQLState(learner, critic, start.statistics(), start.bounds, key)
 
     def policy(self, state: DiscreteCQLState) -> Callable[[Any], Any]:
         temperature = self.temperature.astype(state.bounds.dtype)

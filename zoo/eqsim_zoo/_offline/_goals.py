@@ -57,7 +57,9 @@ class Hindsight(eqx.Module):
         uniform = jr.uniform(key_far, shape, dtype, jnp.finfo(dtype).tiny, 1.0)
         most = left.astype(dtype)
         if self.geometric:
-            far = 1.0 + jnp.floor(jnp.log(uniform) / jnp.log(self.discount.astype(dtype)))
+            far = 1.0 + jnp.floor(
+                jnp.log(uniform) / jnp.log(self.discount.astype(dtype))
+            )
         else:
             far = 1.0 + jnp.floor(uniform * most)
         later = index + jnp.minimum(far, most).astype(index.dtype)
@@ -184,7 +186,9 @@ def _part(obs: Any, name: str) -> Any:
 
 def _vectors(frames: Any) -> Any:
     """What is no picture; None in the place of one."""
-    vector = lambda x: None if is_picture((x.array if is_host(x) else x).shape[1:]) else x
+    vector = lambda x: (
+        None if is_picture((x.array if is_host(x) else x).shape[1:]) else x
+    )
     return jtu.tree_map(vector, frames, is_leaf=is_host)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from .._fields import cosine, in_type, number, size
+from .._fields import cosine, in_type, number
 from .._learner import Learner
 from .._networks import target_update
 from .._off_policy import regress
@@ -134,9 +134,7 @@ class IQL(AbstractLevelAgent):
         left = jnp.where(batch.terminated, 0.0, self.discount)
         after = jax.vmap(value.model)(next_obs)
         target = self.reward_scale * batch.reward + left * after
-        critic, of_critic = regress(
-            state.critic, batch.obs, batch.action, target, adam
-        )
+        critic, of_critic = regress(state.critic, batch.obs, batch.action, target, adam)
         slow = target_update(critic.model, state.target, self.target_rate)
         new = dataclasses.replace(
             state,

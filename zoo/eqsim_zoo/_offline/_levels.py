@@ -43,7 +43,9 @@ class Levels(eqx.Module):
         digit = jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
         return digit @ jnp.asarray(self._places(), jnp.int32)
 
-    def action(self, index: Int[Array, "*rows"], dtype: object) -> Float[Array, "*rows nu"]:
+    def action(
+        self, index: Int[Array, "*rows"], dtype: object
+    ) -> Float[Array, "*rows nu"]:
         """The action of a number."""
         return jnp.asarray(self.table(), dtype)[index]
 

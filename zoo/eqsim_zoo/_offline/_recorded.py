@@ -1,7 +1,8 @@
 """Learning from recordings, for the loop that trains all agents."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools as ft
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -42,7 +43,7 @@ class Recorded(AbstractStateless):
 
     @property
     def lifetime(self) -> Lifetime:
-        return Lifetime.RUN
+        return Lifetime.NONE
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -103,9 +104,7 @@ class NoEnvironment(AbstractEnv):
         raise ValueError(_NO_ROBOT)
 
 
-_NO_ROBOT = (
-    "There is no environment, but only a recording. Pass `env` to act and to be evaluated."
-)
+_NO_ROBOT = "There is no environment, but only a recording. Pass `env` to act and to be evaluated."
 
 
 class OfflineState(eqx.Module):
@@ -138,16 +137,15 @@ class Offline(AbstractOnlineAgent):
         check_positive(self, "batch_size", "num_updates")
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> OfflineState:
-        """The state before anything is learned.
-
-        **Raises:** `ValueError` if there is no recording, or the agent can not learn from
-        it.
-        """
+        """The state before anything is learned; with statistics of the recording, if the
+        environment has one."""
         check_shares(self, "batch_size")
         key, key_agent = jr.split(key)
-        recorded = recording(self, env)
-        learned = self.agent.init(key_agent, recorded.env)
-        return OfflineState(_prepared(self, learned, recorded.data), key)
+        learned = self.agent.init(key_agent, env)
+        recorded = [layer for layer in layers(env) if isinstance(layer, Recorded)]
+        if recorded:
+            learned = _prepared(self, learned, recorded[0].data)
+        return OfflineState(learned, key)
 
     def act(
         self, state: OfflineState, obs: Any, *, key: PRNGKeyArray | None = None
@@ -192,6 +190,41 @@ def recording(agent: eqx.Module, env: AbstractEnv) -> Recorded:
         f"`{type(agent).__name__}` learns from a recording, but `{type(env).__name__}` has "
         "none. Write `Recorded(env, data)`, or `train(agent, env, data=data)`."
     )
+
+
+def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
+    """`Offline(agent)` of an agent that is none."""
+    return agent if isinstance(agent, Offline) else Offline(agent)
+
+
+def offline_maker(make: Callable[..., AbstractAgent]) -> Callable[..., Offline]:
+    """What makes `Offline` around an agent that `make` makes, from its fields."""
+    return ft.partial(Offline, agent=make())
+
+
+def learners(
+    agent: AbstractAgent | Sequence[AbstractAgent],
+    env: AbstractEnv | None,
+    data: Dataset | None,
+) -> tuple[Sequence[AbstractAgent], AbstractEnv]:
+    """What the loop trains, and where: with a recording `Offline` agents, without an
+    environment in `NoEnvironment`.
+
+    **Raises:** `ValueError` if there is neither environment nor recording, or the agents
+    can not learn from it.
+    """
+    agents = [agent] if isinstance(agent, AbstractAgent) else [*agent]
+    if data is None:
+        if env is None:
+            raise ValueError(
+                "There is neither an environment nor a recording to learn from: pass `env`, "
+                "`data`, or both."
+            )
+        return agents, env
+    for one in agents:
+        check_data(one.agent if isinstance(one, Offline) else one, env, data)
+    where = NoEnvironment(data) if env is None else env
+    return [as_learner(one) for one in agents], where
 
 
 def drawn_from(agent: AbstractAgent, data: Dataset) -> Dataset | GoalData:

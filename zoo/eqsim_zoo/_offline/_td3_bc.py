@@ -112,9 +112,7 @@ class TD3BC(AbstractOfflineAgent):
         left = jnp.where(batch.terminated, 0.0, self.discount)
         target = self.reward_scale * batch.reward + left * after
         adam = self.optimizer()
-        critic, metrics = regress(
-            state.critic, batch.obs, batch.action, target, adam
-        )
+        critic, metrics = regress(state.critic, batch.obs, batch.action, target, adam)
         look = jax.vmap(eyes(self, critic.model))
         obs = look(batch.obs)
 

@@ -1,0 +1,240 @@
+"""What agents learn from recordings of others, and how fast.
+
+    python benchmarks/offline.py --out out/bench --markdown docs/offline.md
+
+Trains a medium policy, records it alone and together with random actions, and learns from
+both; `--speed` measures updates per second instead, also of CORL's IQL if its file is
+given.
+"""
+
+import importlib.util
+import pathlib
+import sys
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from _command import parser, publish, say, setting
+from _runs import command, draw, train
+from _tables import caption, table
+
+import eqsim
+import eqsim_zoo as zoo
+
+
+EXPLANATION = """\
+A PPO that stops early (`medium`) is recorded with the actions it draws, 200,000 steps; in
+`mixed` half of them are of uniform actions instead. Each agent learns from each recording
+with three seeds in one program, and is evaluated in the environment, 32 episodes, acting as
+it thinks best. `behavior`: mean return of the recorded trajectories, with the 95 %
+confidence interval of the mean. `score`: the mean over seeds, where the random policy is 0
+and the medium one, acting as it thinks best, 100. `seconds`: with compiling, of all three
+seeds. Agents have their defaults, but `cql`, whose `num_actions` is 4 in place of 10."""
+
+AGENTS = {
+    "bc": (2e4, ()),
+    "td3_bc": (3e4, ()),
+    "iql": (3e4, ()),
+    "awac": (3e4, ()),
+    "cql": (1e4, ("--set", "num_actions=4", "--set", "policy_learning_rate=3e-4")),
+}
+
+
+def main() -> None:
+    """Makes the data, learns from them, and writes table and curves."""
+    options = _options()
+    where = setting(options)
+    if options.speed:
+        rows = _speeds(options)
+        text = "\n".join(["# IQL's updates", "", caption(where), "", table(rows)])
+        publish(options, "offline_speed", {"where": where, "rows": rows}, text)
+        return print(text)
+    _record(options)
+    found: list[dict[str, Any]] = []
+    for name in options.data:
+        for agent in options.agents:
+            found.append(_learn(agent, name, options))
+            data = {"where": where, "rows": found}
+            publish(options, "offline", data, report(where, found, options))
+        folders = [_folder(options, agent, name) for agent in options.agents]
+        draw(folders, options.pictures or options.out, f"offline_{options.env}_{name}")
+    print(report(where, found, options))
+
+
+def _options():
+    made = parser(__doc__ or "", repeats=3)
+    add = made.add_argument
+    add("--env", default="half_cheetah")
+    add("--behavior-steps", type=float, default=1e6, help="of the medium policy")
+    add("--steps", type=float, default=2e5, help="that are recorded")
+    add("--agents", nargs="+", choices=[*AGENTS], default=[*AGENTS])
+    add("--data", nargs="+", choices=["medium", "mixed"], default=["mixed", "medium"])
+    add("--share", type=float, default=1.0, help="of the updates, for a quick look")
+    add("--pictures", type=pathlib.Path, help="folder of the curves; by default --out")
+    add("--speed", action="store_true", help="updates per second only")
+    add("--corl", type=pathlib.Path, help="algorithms/offline/iql.py of CORL, with torch")
+    return made.parse_args()
+
+
+def _folder(options, agent: str, data: str) -> pathlib.Path:
+    return options.out / "offline" / f"{agent}-{options.env}-{data}"
+
+
+def _file(options, name: str) -> pathlib.Path:
+    return options.out / "offline" / f"{options.env}-{name}.npz"
+
+
+def _record(options) -> None:
+    """The medium policy, and what it does; kept from an earlier call if it is there."""
+    run = options.out / "offline" / f"behavior-{options.env}"
+    if not (run / "last.ckpt").exists():
+        train("ppo", options.env, 0, run, ("--steps", f"{options.behavior_steps:g}"))
+    policies = {
+        "medium": ("--policy", str(run)),
+        "mixed": ("--policy", str(run), "--policy", "random"),
+    }
+    for name in options.data:
+        if _file(options, name).exists():
+            continue
+        say(f"record {name}")
+        more = ("--expert", str(run), "--last", "--drawn", "--steps", f"{options.steps:g}")
+        out = ("--out", str(_file(options, name)))
+        command(("record", options.env, *policies[name], *more, *out))
+
+
+def _learn(agent: str, name: str, options) -> dict[str, Any]:
+    steps, more = AGENTS[agent]
+    own = ("--data", str(_file(options, name)), "--num-seeds", "3")
+    own += ("--steps", f"{steps * options.share:g}", "--turns", "20")
+    folder = _folder(options, agent, name)
+    found = train(agent, options.env, 0, folder, (*own, *more))
+    data = zoo.load_data(_file(options, name))
+    returns, last = data.returns(), found[-1]["turn"]
+    reached = [row["eval/return"] for row in found if row["turn"] == last]
+    error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns))
+    return {
+        "data": name,
+        "agent": agent,
+        "updates": found[-1]["steps"],
+        "returns": reached,
+        "score": data.about.score(float(np.mean(reached))),
+        "behavior": float(returns.mean()),
+        "error": float(error),
+        "random": data.about.random_return,
+        "medium": data.about.expert_return,
+        "seconds": found[-1]["seconds"],
+    }
+
+
+def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
+    """The table, one line for each recording and agent."""
+    lines = [
+        {
+            "recording": row["data"],
+            "behavior": f"{row['behavior']:,.0f} ± {row['error']:,.0f}",
+            "agent": row["agent"],
+            "updates": f"{row['updates']:,}",
+            "return by seed": ", ".join(f"{x:,.0f}" for x in row["returns"]),
+            "mean": f"{np.mean(row['returns']):,.0f}",
+            "score": f"{row['score']:.0f}",
+            "seconds": f"{row['seconds']:.0f}",
+        }
+        for row in rows
+    ]
+    first = rows[0]
+    policies = (
+        f"{options.env}: the random policy reaches {first['random']:,.0f}, the medium one, "
+        f"which has learned for {options.behavior_steps:,.0f} steps, "
+        f"{first['medium']:,.0f}."
+    )
+    names = dict.fromkeys(row["data"] for row in rows)
+    pictures = [
+        f"![Returns while learning from {name}](images/offline_{options.env}_{name}.png)\n"
+        for name in names
+    ]
+    parts = ["# Learning from recordings\n", EXPLANATION, "", policies, ""]
+    return "\n".join([*parts, caption(where), "", table(lines), "", *pictures])
+
+
+def _speeds(options) -> list[dict[str, Any]]:
+    """Updates per second of IQL, batch 256, networks of 256 and 256, of observations with
+    17 numbers and actions with 6."""
+    found = {"eqsim-zoo": _ours, "CORL": _corl}
+    if options.corl is None:
+        del found["CORL"]
+    best = dict.fromkeys(found, 0.0)
+    steps = _steps()
+    runs = {name: make(options, steps) for name, make in found.items()}
+    for _ in range(options.repeats):  # In turns, as the machine is shared.
+        for name, run in runs.items():
+            begin = time.perf_counter()
+            number = run()
+            best[name] = max(best[name], number / (time.perf_counter() - begin))
+    ours = best["eqsim-zoo"]
+    return [
+        {"IQL of": name, "updates/s": f"{rate:.0f}", "ours": f"{ours / rate:.2f}x"}
+        for name, rate in best.items()
+    ]
+
+
+def _steps() -> dict[str, np.ndarray]:
+    draws, number = np.random.default_rng(0), 100_000
+    obs = draws.normal(size=(number + 1, 17)).astype(np.float32)
+    return {
+        "observations": obs[:-1],
+        "next_observations": obs[1:],
+        "actions": draws.uniform(-1, 1, (number, 6)).astype(np.float32),
+        "rewards": draws.normal(size=number).astype(np.float32),
+        "terminals": np.arange(number) % 1000 == 999,
+    }
+
+
+def _ours(options, steps):
+    names = "observations", "actions", "rewards", "next_observations", "terminals"
+    data = zoo.Dataset.create(
+        *(steps[name] for name in names), np.zeros(len(steps["rewards"]), bool)
+    )
+    agent = zoo.Offline(zoo.IQL(), num_updates=200)
+    env = zoo.Recorded(eqsim.make("half_cheetah"), data)
+    turn = eqx.filter_jit(agent.iterate, donate="all-except-first")
+    state = [turn(agent.init(jax.random.key(0), env), env)[0]]
+
+    def run():
+        for _ in range(5):
+            state[0], metrics = turn(state[0], env)
+        jax.block_until_ready(metrics)
+        return 5 * agent.num_updates
+
+    return run
+
+
+def _corl(options, steps):
+    """CORL's, from its file: everything on the CPU, batches drawn by its buffer."""
+    import torch
+
+    spec = importlib.util.spec_from_file_location("corl_iql", options.corl)
+    assert spec is not None and spec.loader is not None
+    corl = importlib.util.module_from_spec(spec)
+    sys.modules["corl_iql"] = corl
+    spec.loader.exec_module(corl)
+    buffer = corl.ReplayBuffer(17, 6, len(steps["rewards"]), "cpu")
+    buffer.load_d4rl_dataset(steps)
+    actor = corl.GaussianPolicy(17, 6, 1.0)
+    q, v = corl.TwinQ(17, 6), corl.ValueFunction(17)
+    adam = lambda net: torch.optim.Adam(net.parameters(), lr=3e-4)
+    trainer = corl.ImplicitQLearning(
+        1.0, actor, adam(actor), q, adam(q), v, adam(v), max_steps=1_000_000
+    )
+
+    def run():
+        for _ in range(500):
+            trainer.train(buffer.sample(256))
+        return 500
+
+    return run
+
+
+if __name__ == "__main__":
+    main()
