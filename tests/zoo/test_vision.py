@@ -1,0 +1,605 @@
+"""Networks that see are what NumPy computes of their weights; images change only as said."""
+
+import colorsys
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from helpers import check_gradients
+from hypothesis import given, settings, strategies as st
+from scipy.signal import correlate2d
+
+from eqsim_zoo._vision import (
+    AbstractAugmentation,
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+    augment,
+    ColorJitter,
+    Conv,
+    Flatten,
+    GroupNorm,
+    Impala,
+    max_pool,
+    Mean,
+    RandomCrop,
+    RandomFlip,
+    ResNet18,
+    SmallCNN,
+    SpatialSoftmax,
+)
+
+
+SMALL = dict(widths=(3, 2), kernels=(3, 2), strides=(2, 1), outputs=4)
+RECIPES = {
+    "flatten": (SmallCNN(**SMALL), (9, 8, 3)),
+    "softmax": (SmallCNN(**SMALL, pool=SpatialSoftmax(0.5)), (8, 9, 1)),
+    "impala": (Impala(widths=(2, 3), outputs=8), (9, 6, 3)),
+    "resnet": (ResNet18(widths=(2, 2, 2, 4), groups=2), (32, 35, 3)),
+}
+each_network = pytest.mark.parametrize("name", RECIPES)
+relu = lambda x: np.maximum(x, 0.0)
+apply = eqx.filter_jit(lambda module, x: module(x))
+
+
+def shaken(net):
+    """With numbers in the place of the zeros and ones that layers begin with."""
+    rng = np.random.default_rng(0)
+    more = lambda x: x + jnp.asarray(0.1 * rng.normal(size=x.shape))
+    return jtu.tree_map(more, net)
+
+
+@functools.cache
+def creator(name):
+    recipe, shape = RECIPES[name]
+    return jax.jit(lambda key: recipe.create(key, shape, jnp.float64))
+
+
+@functools.cache
+def network(name):
+    """Before anything is learned."""
+    return creator(name)(jr.key(2))
+
+
+def numpy_conv(layer, x):
+    """One correlation for each pair of channels, of which the stride picks places."""
+    weight, pad, stride = np.asarray(layer.weight), layer.padding, layer.stride
+    x = np.pad(x, ((pad, pad), (pad, pad), (0, 0)))
+    out = []
+    for o in range(weight.shape[3]):
+        terms = [
+            correlate2d(x[..., c], weight[..., c, o], mode="valid")
+            for c in range(x.shape[2])
+        ]
+        out.append(sum(terms)[::stride, ::stride])
+    bias = 0.0 if layer.bias is None else np.asarray(layer.bias)
+    return np.stack(out, -1) + bias
+
+
+def numpy_group_norm(layer, x):
+    out, size = np.empty_like(x), x.shape[2] // layer.groups
+    for first in range(0, x.shape[2], size):
+        part = x[..., first : first + size]
+        out[..., first : first + size] = (part - part.mean()) / np.sqrt(
+            part.var() + 1e-5
+        )
+    return out * np.asarray(layer.scale) + np.asarray(layer.shift)
+
+
+def numpy_max_pool(x):
+    wide = np.pad(x, ((1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
+    rows, columns = range(0, x.shape[0], 2), range(0, x.shape[1], 2)
+    return np.array(
+        [[wide[i : i + 3, j : j + 3].max((0, 1)) for j in columns] for i in rows]
+    )
+
+
+def numpy_places(log_temperature, x):
+    height, width, _ = x.shape
+    weights = np.exp(x / np.exp(log_temperature))
+    weights /= weights.sum((0, 1))
+    out = []
+    for c in range(x.shape[2]):
+        u = sum(weights[:, j, c].sum() * ((j + 0.5) / width) for j in range(width))
+        v = sum(weights[i, :, c].sum() * ((i + 0.5) / height) for i in range(height))
+        out += [2.0 * u - 1.0, 2.0 * v - 1.0]
+    return np.array(out)
+
+
+def numpy_small(net, x):
+    for layer in net.layers:
+        x = relu(numpy_conv(layer, x))
+    temperature = jtu.tree_leaves(net.pool)
+    x = numpy_places(np.asarray(temperature[0]), x) if temperature else x.ravel()
+    x = x @ np.asarray(net.last.weight) + np.asarray(net.last.bias)
+    normal = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+    return np.tanh(normal * np.asarray(net.norm.scale) + np.asarray(net.norm.shift))
+
+
+def numpy_impala(net, x):
+    for stack in net.stacks:
+        x = numpy_max_pool(numpy_conv(stack.entry, x))
+        for block in stack.blocks:
+            x = x + numpy_conv(block.second, relu(numpy_conv(block.first, relu(x))))
+    x = relu(x).ravel()
+    return relu(x @ np.asarray(net.last.weight) + np.asarray(net.last.bias))
+
+
+def numpy_resnet(net, x):
+    normal = lambda layer, x: numpy_group_norm(layer.norm, numpy_conv(layer.conv, x))
+    x = numpy_max_pool(relu(normal(net.entry, x)))
+    for block in net.blocks:
+        straight = x if block.shortcut is None else normal(block.shortcut, x)
+        x = relu(straight + normal(block.second, relu(normal(block.first, x))))
+    return x.mean((0, 1))
+
+
+REFERENCES = {SmallCNN: numpy_small, Impala: numpy_impala, ResNet18: numpy_resnet}
+
+
+# Layers
+
+
+@pytest.mark.parametrize("stride, padding", ((1, 0), (2, 1), (3, 2)))
+def test_conv_is_numpy(stride, padding, getkey):
+    layer = Conv.create(
+        getkey(), 2, 3, 4, stride=stride, padding=padding, dtype=jnp.float64
+    )
+    layer, x = shaken(layer), jr.normal(getkey(), (7, 6, 2))
+    np.testing.assert_allclose(
+        apply(layer, x), numpy_conv(layer, np.asarray(x)), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("scale", (1.0, 2.0))
+def test_conv_begins_uniform(scale):
+    """With the variance of `scale` over the number of terms, and no bias."""
+    layer = Conv.create(jr.key(1), 32, 64, 3, scale=scale, dtype=jnp.float64)
+    weight, bound = np.asarray(layer.weight), np.sqrt(3.0 * scale / (9 * 32))
+    assert np.var(weight) == pytest.approx(scale / (9 * 32), rel=0.03)
+    assert 0.99 * bound < np.max(np.abs(weight)) <= bound
+    np.testing.assert_array_equal(layer.bias, 0.0)
+    assert Conv.create(jr.key(1), 1, 1, 3, bias=False).bias is None
+
+
+@pytest.mark.parametrize("groups", (1, 2, 6))
+def test_group_norm_is_numpy(groups, getkey):
+    layer = shaken(GroupNorm.create(6, groups, jnp.float64))
+    x = 5.0 + 3.0 * jr.normal(getkey(), (3, 4, 6))
+    expected = numpy_group_norm(layer, np.asarray(x))
+    np.testing.assert_allclose(apply(layer, x), expected, rtol=1e-10)
+
+
+def test_group_norm_of_equal_numbers():
+    layer = GroupNorm.create(4, 2, jnp.float64)
+    equal = jnp.full((2, 3, 4), 7.0)
+    np.testing.assert_array_equal(layer(equal), 0.0)
+    check_gradients(apply, shaken(layer), equal)
+    with pytest.raises(ValueError, match="4 channels in 3 groups"):
+        GroupNorm.create(4, 3)
+
+
+@pytest.mark.parametrize("shape", ((5, 4, 2), (1, 6, 1), (1, 1, 3)))
+def test_max_pool_is_numpy(shape, getkey):
+    x = jr.normal(getkey(), shape)
+    np.testing.assert_array_equal(max_pool(x), numpy_max_pool(np.asarray(x)))
+    check_gradients(jax.jit(max_pool), x)
+
+
+# Pools
+
+
+def test_spatial_softmax_of_a_point():
+    """Is where the point is, between -1 and 1 at the edges; of nothing, the middle."""
+    pool = SpatialSoftmax(0.01).create(jnp.float64)
+    x = jnp.zeros((4, 5, 3)).at[3, 0, 0].set(1.0).at[1, 2, 1].set(1.0)
+    expected = [-0.8, 0.75, 0.0, -0.25, 0.0, 0.0]
+    np.testing.assert_allclose(apply(pool, x), expected, atol=1e-12)
+
+
+def test_spatial_softmax_is_numpy(getkey):
+    temperature = 0.3
+    pool = SpatialSoftmax(temperature).create(jnp.float64)
+    x = jr.normal(getkey(), (3, 5, 2))
+    expected = numpy_places(np.log(temperature), np.asarray(x))
+    np.testing.assert_allclose(apply(pool, x), expected, rtol=1e-10, atol=1e-12)
+    largest = check_gradients(apply, pool, x)
+    assert all(value > 0.0 for value in largest.values())
+    check_gradients(apply, pool, jnp.zeros((2, 1, 1)))
+
+
+@pytest.mark.parametrize("temperature", (0.0, -1.0, float("nan"), float("inf")))
+def test_spatial_softmax_needs_a_temperature(temperature):
+    with pytest.raises(ValueError, match="temperature"):
+        SpatialSoftmax(temperature)
+
+
+def test_flatten_and_mean(getkey):
+    x = jr.normal(getkey(), (3, 2, 4))
+    np.testing.assert_array_equal(Flatten().create()(x), np.asarray(x).ravel())
+    np.testing.assert_allclose(
+        Mean().create()(x), np.asarray(x).mean((0, 1)), rtol=1e-12
+    )
+
+
+# Encoders
+
+
+@each_network
+def test_encoder_is_numpy(name, getkey):
+    """Also of bytes, which are divided by 255."""
+    recipe, shape = RECIPES[name]
+    net = shaken(network(name))
+    image = jr.randint(getkey(), shape, 0, 256).astype(jnp.uint8)
+    expected = REFERENCES[type(recipe)](net, np.asarray(image) / 255.0)
+    found = apply(net, image)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert jnp.max(jnp.abs(found)) > 0.01
+
+
+@each_network
+def test_many_images_in_single_precision(name, getkey):
+    """Which is the type of a network unless another is asked for."""
+    recipe, shape = RECIPES[name]
+    default = jax.eval_shape(lambda key: recipe.create(key, shape), getkey())
+    assert {x.dtype for x in jtu.tree_leaves(default)} == {jnp.dtype(jnp.float32)}
+    net = jtu.tree_map(lambda x: x.astype(jnp.float32), shaken(network(name)))
+    images = jr.uniform(getkey(), (2, *shape))
+    found = eqx.filter_jit(lambda net, xs: jax.vmap(net)(xs))(net, images)
+    assert found.dtype == jnp.float32
+    for x, image in zip(found, images):
+        expected = REFERENCES[type(recipe)](net, np.asarray(image))
+        np.testing.assert_allclose(x, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ("flatten", "softmax", "impala"))
+def test_encoder_gradients(name, getkey):
+    leaves, treedef = jtu.tree_flatten(shaken(network(name)))
+    fn = lambda leaves, x: jtu.tree_unflatten(treedef, leaves)(x)
+    some = leaves[:1] + leaves[-2:]
+    few = lambda some, x: fn([*some[:1], *leaves[1:-2], *some[1:]], x)
+    image = jr.uniform(getkey(), RECIPES[name][1])
+    largest = check_gradients(eqx.filter_jit(few), some, image)
+    assert all(value > 0.0 for value in largest.values())
+
+
+def test_block_gradients(getkey):
+    """Of a residual block that halves the image, and changes its channels."""
+    block = shaken(network("resnet").blocks[6])
+    assert block.shortcut is not None
+    largest = check_gradients(apply, block, jr.normal(getkey(), (3, 4, 2)))
+    assert all(value > 0.0 for value in largest.values())
+
+
+@each_network
+def test_gradients_of_one_color_are_finite(name):
+    """Where there is nothing to divide by, and ReLUs have their kink."""
+    total = lambda both: jnp.sum(both[0](both[1]))
+    slope = eqx.filter_jit(eqx.filter_value_and_grad(total))
+    for color in (0.0, 1.0):
+        image = jnp.full(RECIPES[name][1], color)
+        value, gradient = slope((network(name), image))
+        assert jnp.isfinite(value)
+        assert all(jnp.all(jnp.isfinite(x)) for x in jtu.tree_leaves(gradient))
+
+
+def results(recipe, shape):
+    see = lambda key: recipe.create(key, shape)(jnp.zeros(shape, jnp.uint8))
+    return jax.eval_shape(see, jr.key(0)).shape
+
+
+@settings(max_examples=3)
+@given(st.integers(32, 70), st.integers(32, 70), st.integers(1, 9))
+def test_encoder_shapes(height, width, channels):
+    """As many numbers for any image; or as many as there are."""
+    shape = (height, width, channels)
+    assert results(SmallCNN(), shape) == (256,)
+    assert results(SmallCNN(pool=SpatialSoftmax(), outputs=5), shape) == (5,)
+    assert results(Impala(outputs=7), shape) == (7,)
+    places = -(-height // 32) * -(-width // 32)
+    assert results(ResNet18(pool=Flatten()), shape) == (512 * places,)
+
+
+@pytest.mark.parametrize("pool, outputs", ((Mean(), 16), (SpatialSoftmax(), 32)))
+def test_resnet_shapes(pool, outputs):
+    recipe = ResNet18(widths=(2, 4, 8, 16), groups=2, pool=pool)
+    assert results(recipe, (64, 33, 3)) == (outputs,)
+
+
+def test_default_places():
+    """64 x 64 leave as many places to the small network as 84 x 84 did to DQN."""
+    net = jax.eval_shape(lambda key: SmallCNN().create(key, (64, 64, 3)), jr.key(0))
+    assert net.last.weight.shape == (7 * 7 * 64, 256)
+
+
+@each_network
+def test_weights_differ(name):
+    """By key, and between layers of one network; also where these are of one shape."""
+    leaves = jtu.tree_leaves((network(name), creator(name)(jr.key(3))))
+    # Not by the deviation, which layers may differ in.
+    ratios = [float(x.ravel()[0] / x.ravel()[1]) for x in leaves if x.ndim > 1]
+    assert len(set(ratios)) == len(ratios)
+
+
+@pytest.mark.parametrize(
+    "recipe, least",
+    ((SmallCNN(), 27), (Impala(), 8), (ResNet18(widths=(1, 1, 1, 1), groups=1), 32)),
+    ids=("small", "impala", "resnet"),
+)
+def test_small_images(recipe, least):
+    jax.eval_shape(lambda key: recipe.create(key, (least, least, 1)), jr.key(0))
+    for shape in ((least - 1, least, 1), (least, least - 1, 1), (least, least, 0)):
+        with pytest.raises(ValueError, match=rf"\({shape[0]}, .*{least} x {least} x 1"):
+            recipe.create(jr.key(0), shape)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    (
+        (lambda: SmallCNN(widths=(3, 4)), "as many of each"),
+        (lambda: SmallCNN(strides=(3, 0, 1)), r"SmallCNN.strides` is \(3, 0, 1\)"),
+        (lambda: SmallCNN(outputs=0), "SmallCNN.outputs` is 0"),
+        (lambda: Impala(widths=()), r"Impala.widths` is \(\)"),
+        (lambda: Impala(blocks=0), "Impala.blocks` is 0"),
+        (lambda: ResNet18(groups=48), "48 groups"),
+        (lambda: ResNet18(widths=(32, 32)), r"\(32, 32\).*four"),
+    ),
+)
+def test_wrong_sizes(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# Augmentations
+
+
+def picture(key, shape=(6, 5, 3)):
+    """Of different bytes."""
+    numbers = jr.permutation(key, 256)[: np.prod(shape)]
+    return numbers.reshape(shape).astype(jnp.uint8)
+
+
+def numpy_crops(image, padding):
+    wide = np.pad(image, ((padding,) * 2, (padding,) * 2, (0, 0)), mode="edge")
+    height, width, _ = image.shape
+    places = range(2 * padding + 1)
+    return [wide[i : i + height, j : j + width] for i in places for j in places]
+
+
+@pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32))
+def test_crop_is_one_of_numpys(dtype, getkey):
+    """Each as often."""
+    image = picture(getkey()).astype(dtype)
+    crop = RandomCrop(padding=2)
+    found = np.asarray(
+        jax.jit(jax.vmap(crop, (None, 0)))(image, jr.split(getkey(), 1000)), order="C"
+    )
+    assert found.dtype == image.dtype
+    crops = [x.tobytes() for x in numpy_crops(np.asarray(image), 2)]
+    assert len(set(crops)) == 25
+    counts = np.bincount([crops.index(x.tobytes()) for x in found], minlength=25)
+    np.testing.assert_allclose(counts, 40.0, atol=25.0)
+
+
+@pytest.mark.parametrize("probability", (0.0, 0.3, 1.0))
+def test_flip(probability, getkey):
+    image, keys = picture(getkey()), jr.split(getkey(), 1000)
+    found = jax.jit(jax.vmap(RandomFlip(probability), (None, 0)))(image, keys)
+    assert found.dtype == jnp.uint8
+    mirrored = np.all(found == np.asarray(image)[None, :, ::-1], (1, 2, 3))
+    same = np.all(found == np.asarray(image)[None], (1, 2, 3))
+    np.testing.assert_array_equal(mirrored, ~same)
+    assert np.mean(mirrored) == pytest.approx(probability, abs=0.05)
+
+
+FACTORS = (0.0, 0.4, 1.0, 1.7)
+HUE_SLOPE = jax.jit(jax.jacrev(adjust_hue, (0, 1)))
+LUMA = np.array([0.2989, 0.587, 0.114])
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_blends_are_numpy(factor, getkey):
+    image = jr.uniform(getkey(), (4, 3, 3))
+    x, gray = np.asarray(image), (np.asarray(image) @ LUMA)[..., None]
+    mix = lambda y: np.clip(factor * x + (1.0 - factor) * y, 0.0, 1.0)
+    blends = {
+        adjust_brightness: 0.0,
+        adjust_contrast: gray.mean(),
+        adjust_saturation: gray,
+    }
+    for blend, other in blends.items():
+        found = blend(image, jnp.array(factor))
+        np.testing.assert_allclose(found, mix(other), atol=1e-14)
+        if 0.0 < factor < 1.0:
+            check_gradients(jax.jit(blend), image, jnp.array(factor))
+    one = adjust_contrast(image[..., :1], jnp.array(factor))
+    expected = np.clip(factor * x[..., :1] + (1 - factor) * x[..., 0].mean(), 0.0, 1.0)
+    np.testing.assert_allclose(one, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("turns", (0.0, 1.0 / 3.0, -0.2, 0.5, 1.0))
+def test_hue_is_colorsys(turns, getkey):
+    image = jr.uniform(getkey(), (5, 4, 3)).at[0, 0].set(0.3).at[0, 1].set(0.0)
+    image = image.at[0, 2].set(jnp.array([0.7, 0.7, 0.1]))
+    expected = []
+    for rgb in np.asarray(image).reshape(-1, 3):
+        hue, saturation, value = colorsys.rgb_to_hsv(*rgb)
+        expected.append(colorsys.hsv_to_rgb((hue + turns) % 1.0, saturation, value))
+    found = jax.jit(adjust_hue)(image, jnp.array(turns))
+    np.testing.assert_allclose(found.reshape(-1, 3), expected, atol=1e-12)
+    slope = HUE_SLOPE(image, jnp.array(turns))
+    assert all(jnp.all(jnp.isfinite(x)) for x in slope)
+
+
+def test_hue_from_red_over_green_to_blue():
+    red, green, blue = jnp.eye(3)
+    hue = jax.jit(adjust_hue)
+    turned = lambda x, turns: np.asarray(hue(x[None, None], jnp.array(turns)))[0, 0]
+    np.testing.assert_allclose(turned(red, 1.0 / 3.0), green, atol=1e-12)
+    np.testing.assert_allclose(turned(red, -1.0 / 3.0), blue, atol=1e-12)
+    np.testing.assert_allclose(turned(green, 0.5), [1.0, 0.0, 1.0], atol=1e-12)
+
+
+def test_hue_gradient(getkey):
+    check_gradients(
+        jax.jit(adjust_hue), jr.uniform(getkey(), (3, 2, 3)), jnp.array(0.13)
+    )
+
+
+@pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32, jnp.float64))
+def test_no_jitter_is_identity(dtype, getkey):
+    image = picture(getkey())
+    image = image if dtype == jnp.uint8 else image.astype(dtype) / 255.0
+    found = jax.jit(ColorJitter())(image, getkey())
+    assert found.dtype == dtype
+    tolerance = 0.0 if dtype == jnp.uint8 else 1e-6
+    np.testing.assert_allclose(found, image, atol=tolerance)
+
+
+def test_jitter_factors(getkey):
+    """Of brightness, everything between, as often; and no other light than asked for."""
+    jitter, image = ColorJitter(brightness=0.4), jnp.full((1, 1, 3), 0.5)
+    found = jax.jit(jax.vmap(jitter, (None, 0)))(image, jr.split(getkey(), 2000))
+    np.testing.assert_array_equal(found[..., 1:], found[..., :1].repeat(2, -1))
+    counts, _ = np.histogram(found[..., 0], 5, (0.3, 0.7))
+    np.testing.assert_allclose(counts, 400, atol=80)
+    # A factor is never below zero.
+    dark = jax.jit(jax.vmap(ColorJitter(brightness=3.0), (None, 0)))
+    found = dark(jnp.full((1, 1, 1), 0.1), jr.split(getkey(), 2000))
+    assert 0.0 <= jnp.min(found) < 0.001 and 0.399 < jnp.max(found) <= 0.4
+
+
+def test_jitter_of_one_kind(getkey):
+    """Each argument changes what it names, and keeps what its blend keeps."""
+    image, key = jr.uniform(getkey(), (4, 4, 3), minval=0.3, maxval=0.7), getkey()
+    gray = lambda x: np.asarray(x) @ LUMA
+    found = jax.jit(ColorJitter(contrast=0.5))(image, key)
+    assert np.mean(gray(found)) == pytest.approx(np.mean(gray(image)), abs=1e-4)
+    ratio = (found - jnp.mean(gray(image))) / (image - jnp.mean(gray(image)))
+    np.testing.assert_allclose(ratio, ratio[0, 0, 0], rtol=1e-9)
+    found = jax.jit(ColorJitter(saturation=0.5))(image, key)
+    np.testing.assert_allclose(gray(found), gray(image), atol=1e-4)
+    found = jax.jit(ColorJitter(hue=0.5))(image, key)
+    np.testing.assert_allclose(jnp.max(found, -1), jnp.max(image, -1), rtol=1e-12)
+    np.testing.assert_allclose(jnp.min(found, -1), jnp.min(image, -1), rtol=1e-12)
+    assert jnp.max(jnp.abs(found - image)) > 0.01
+
+
+ALL = ColorJitter(0.4, 0.4, 0.4, 0.2)
+
+
+def test_frames_change_alike(getkey):
+    first, second, key = picture(getkey()), picture(getkey()), getkey()
+    alone, found = jax.jit(ALL), jax.jit(ALL)(jnp.concatenate([first, second], -1), key)
+    alike = lambda x, y: np.testing.assert_allclose(
+        x.astype(int), y.astype(int), atol=1
+    )
+    alike(found[..., :3], alone(first, key))
+    alike(found[..., 3:], alone(second, key))
+
+
+def test_gray_has_no_colors(getkey):
+    image = picture(getkey(), (4, 4, 1))
+    found = jax.jit(ColorJitter(saturation=0.5, hue=0.5))(image, getkey())
+    np.testing.assert_array_equal(found, image)
+    with pytest.raises(ValueError, match="image of 4 channels"):
+        ALL(picture(getkey(), (4, 4, 4)), getkey())
+
+
+def test_jitter_of_bytes_is_rounded(getkey):
+    image, key = picture(getkey()), getkey()
+    found = jax.jit(ALL)(image, key)
+    numbers = jax.jit(ALL)(image.astype(jnp.float32) / 255.0, key)
+    assert found.dtype == jnp.uint8
+    off = np.asarray(found) - 255.0 * np.asarray(numbers)
+    assert np.max(np.abs(off)) < 0.5001
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    (
+        (lambda: RandomCrop(0), "RandomCrop.padding` is 0"),
+        (lambda: RandomFlip(1.5), "probability of 1.5"),
+        (lambda: ColorJitter(hue=0.6), "hue=0.6"),
+        (lambda: ColorJitter(contrast=-0.1), "contrast=-0.1"),
+    ),
+)
+def test_wrong_augmentations(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+class Half(AbstractAugmentation):
+    """Darker."""
+
+    def __call__(self, image, key):
+        return image / 2.0
+
+
+class Noise(AbstractAugmentation):
+    """Brighter, by chance."""
+
+    def __call__(self, image, key):
+        return image + jr.uniform(key, (), image.dtype)
+
+
+def test_augment_goes_in_order(getkey):
+    """With numbers drawn anew for each."""
+    image, key = jr.uniform(getkey(), (2, 2, 1)), getkey()
+    change = lambda *them: augment(them, image, key)
+    noise = change(Noise()) - image
+    np.testing.assert_allclose(change(Noise(), Half()), (image + noise) / 2.0)
+    second = change(Half(), Noise()) - image / 2.0
+    np.testing.assert_allclose(second, second[0, 0, 0], rtol=1e-12)
+    assert jnp.abs(second[0, 0, 0] - noise[0, 0, 0]) > 1e-3
+    np.testing.assert_array_equal(change(), image)
+
+
+CHAIN = (RandomCrop(2), RandomFlip(), ALL)
+
+
+def test_augment_changes_images_only(getkey):
+    image = picture(getkey())
+    obs = {
+        "pixels": image,
+        "goal": {"pixels": image},
+        "wrist": image[:4, :4].astype(jnp.float32) / 255.0,
+        "proprio": jr.normal(getkey(), (7,)),
+        "time": jnp.array(3),
+    }
+    key = getkey()
+    change = jax.jit(lambda obs, key: augment(CHAIN[:2], obs, key))
+    found = change(obs, key)
+    assert jtu.tree_structure(found) == jtu.tree_structure(obs)
+    for x, y in zip(jtu.tree_leaves(found), jtu.tree_leaves(obs)):
+        assert x.shape == y.shape and x.dtype == y.dtype
+    for name in ("proprio", "time"):
+        np.testing.assert_array_equal(found[name], obs[name])
+    # What was equal stays so, and the same key does the same again.
+    np.testing.assert_array_equal(found["pixels"], found["goal"]["pixels"])
+    np.testing.assert_array_equal(found["pixels"], change(obs, key)["pixels"])
+    assert np.any(found["pixels"] != image) and np.any(found["wrist"] != obs["wrist"])
+
+
+def test_augment_a_batch(getkey):
+    """Each row is what its key gives."""
+    images, keys = (
+        jnp.stack([picture(getkey()) for _ in range(4)]),
+        jr.split(getkey(), 4),
+    )
+    change = lambda x, key: augment(CHAIN, x, key)
+    found = jax.jit(jax.vmap(change))(images, keys)
+    alone = jax.jit(change)
+    for x, image, key in zip(found, images, keys):
+        one = alone(image, key)
+        np.testing.assert_allclose(x.astype(int), one.astype(int), atol=1)
+    with pytest.raises(ValueError, match=r"\(4, 6, 5, 3\).*jax.vmap"):
+        augment(CHAIN, {"pixels": images}, keys[0])
+    with pytest.raises(ValueError, match="type int32"):
+        augment(CHAIN, images[0].astype(jnp.int32), keys[0])

@@ -1,0 +1,25 @@
+"""Networks that see, and random changes of what they see."""
+
+from ._augment import (
+    AbstractAugmentation as AbstractAugmentation,
+    augment as augment,
+    ColorJitter as ColorJitter,
+    RandomCrop as RandomCrop,
+    RandomFlip as RandomFlip,
+)
+from ._color import (
+    adjust_brightness as adjust_brightness,
+    adjust_contrast as adjust_contrast,
+    adjust_hue as adjust_hue,
+    adjust_saturation as adjust_saturation,
+)
+from ._encoders import AbstractEncoder as AbstractEncoder, SmallCNN as SmallCNN
+from ._impala import Impala as Impala
+from ._layers import Conv as Conv, GroupNorm as GroupNorm, max_pool as max_pool
+from ._pools import (
+    AbstractPool as AbstractPool,
+    Flatten as Flatten,
+    Mean as Mean,
+    SpatialSoftmax as SpatialSoftmax,
+)
+from ._resnet import ResNet18 as ResNet18

@@ -1,0 +1,179 @@
+"""Random changes of images that do not change what is to be done."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._fields import check_positive, size
+from ._color import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+)
+from ._layers import Image, Maps, to_numbers
+
+
+class AbstractAugmentation(eqx.Module):
+    """A random change of an image, which stays of its shape and type."""
+
+    @abc.abstractmethod
+    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
+        """The image, changed; in the same way for the same key."""
+
+
+class RandomCrop(AbstractAugmentation):
+    """Repeats the outermost pixels around the image, and cuts out one of its size.
+
+    **Arguments:**
+
+    - `padding`: rows and columns on each side; the image moves by as many at most.
+
+    ??? cite "Reference"
+        Kostrikov, Yarats, Fergus, *Image augmentation is all you need: regularizing deep
+        reinforcement learning from pixels*, 2020; also Laskin et al.,
+        *Reinforcement learning with augmented data*, 2020.
+    """
+
+    padding: int = size(4)
+
+    def __check_init__(self):
+        check_positive(self, "padding")
+
+    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
+        around, places = (self.padding, self.padding), 2 * self.padding + 1
+        wide = jnp.pad(image, (around, around, (0, 0)), mode="edge")
+        row, column = jr.randint(key, (2,), 0, places)
+        start = (row, column, jnp.zeros_like(row))
+        return jax.lax.dynamic_slice(wide, start, image.shape)
+
+
+class RandomFlip(AbstractAugmentation):
+    """Mirrors left and right.
+
+    **Arguments:**
+
+    - `probability`: how often.
+    """
+
+    probability: float = eqx.field(static=True, converter=float, default=0.5)
+
+    def __check_init__(self):
+        if not 0.0 <= self.probability <= 1.0:
+            raise ValueError(
+                f"A probability of {self.probability}: a number between 0 and 1 is expected."
+            )
+
+    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
+        flips = jr.bernoulli(key, self.probability)
+        return jnp.where(flips, image[:, ::-1], image)
+
+
+class ColorJitter(AbstractAugmentation):
+    r"""Other light and other colors, see `adjust_brightness`, `adjust_contrast`,
+    `adjust_saturation` and `adjust_hue`.
+
+    The first three have factors between $\max(0, 1 - b)$ and $1 + b$ for an argument $b$,
+    the last has turns between $-b$ and $b$. They follow one another in this order, which
+    torchvision draws at random, and bytes are rounded once, at the end.
+
+    Images have three channels; one, where saturation and hue do nothing; or several
+    frames of three, which change in the same way.
+
+    **Arguments:**
+
+    - `brightness`, `contrast`, `saturation`: how far factors are from one at most.
+    - `hue`: the largest turn, at most a half.
+
+    ??? cite "Reference"
+        torchvision, *transforms.ColorJitter*.
+    """
+
+    brightness: float = eqx.field(static=True, converter=float, default=0.0)
+    contrast: float = eqx.field(static=True, converter=float, default=0.0)
+    saturation: float = eqx.field(static=True, converter=float, default=0.0)
+    hue: float = eqx.field(static=True, converter=float, default=0.0)
+
+    def __check_init__(self):
+        least = min(self.brightness, self.contrast, self.saturation, self.hue)
+        if least < 0.0 or self.hue > 0.5:
+            raise ValueError(
+                f"{self}: no number below 0 is expected, and a hue of at most 0.5."
+            )
+
+    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
+        height, width, channels = image.shape
+        if channels != 1 and channels % 3:
+            raise ValueError(
+                f"An image of {channels} channels has no colors that `ColorJitter` knows: "
+                "1 or a multiple of 3 is expected."
+            )
+        is_bytes = image.dtype == jnp.uint8
+        x = to_numbers(image, jnp.float32 if is_bytes else image.dtype)
+        frames = x.reshape(height, width, -1, 1 if channels == 1 else 3)
+        change = lambda frame: self._change(frame, key)
+        x = jax.vmap(change, 2, 2)(frames).reshape(image.shape)
+        return jnp.round(255.0 * x).astype(jnp.uint8) if is_bytes else x
+
+    def _change(self, frame: Maps, key: PRNGKeyArray) -> Maps:
+        keys = jr.split(key, 4)
+        frame = adjust_brightness(frame, _factor(keys[0], self.brightness, frame.dtype))
+        frame = adjust_contrast(frame, _factor(keys[1], self.contrast, frame.dtype))
+        if frame.shape[-1] == 1:
+            return frame
+        factor = _factor(keys[2], self.saturation, frame.dtype)
+        turns = jr.uniform(keys[3], (), frame.dtype, -self.hue, self.hue)
+        return adjust_hue(adjust_saturation(frame, factor), turns)
+
+
+def _factor(key: PRNGKeyArray, far: float, dtype: Any) -> Float[Array, ""]:
+    return jr.uniform(key, (), dtype, max(0.0, 1.0 - far), 1.0 + far)
+
+
+def augment(
+    augmentations: tuple[AbstractAugmentation, ...], obs: Any, key: PRNGKeyArray
+) -> Any:
+    """Changes the images of one observation, one augmentation after the other.
+
+    An array with three axes is an image; others stay as they are. All images see the same
+    random numbers: what was equal, such as an observation and its goal, stays equal.
+
+    **Arguments:**
+
+    - `obs`: an array, or a PyTree of arrays.
+
+    **Raises:** `ValueError` if there are more axes, as of a batch, or an image is neither
+    bytes nor real numbers.
+    """
+    keys = [jr.fold_in(key, k) for k in range(len(augmentations))]
+
+    def change(x: Any) -> Any:
+        if not _is_image(x):
+            return x
+        for augmentation, each in zip(augmentations, keys):
+            x = augmentation(x, each)
+        return x
+
+    return jtu.tree_map(change, obs)
+
+
+def _is_image(x: Any) -> bool:
+    if jnp.ndim(x) > 3:
+        raise ValueError(
+            f"An array of shape {jnp.shape(x)} in an observation: an image has 3 axes. "
+            "For a batch, use `jax.vmap`, with a key for each row."
+        )
+    if jnp.ndim(x) < 3:
+        return False
+    if x.dtype != jnp.uint8 and not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(
+            f"An image of type {x.dtype}: uint8 from 0 to 255 is expected, or a "
+            "floating-point type from 0 to 1."
+        )
+    return True

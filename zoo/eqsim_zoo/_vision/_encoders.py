@@ -1,0 +1,131 @@
+"""Encoders: from an image to a vector."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._fields import check_positive, size
+from .._networks import LayerNorm, Linear
+from ._layers import check_shape, check_sizes, Conv, Image, Maps, to_numbers
+from ._pools import AbstractPool, Flatten, Pool
+
+
+Encoder: TypeAlias = Callable[[Image], Float[Array, " outputs"]]
+
+
+class AbstractEncoder(eqx.Module):
+    """A recipe for a network that sees: its sizes, before the images are known."""
+
+    @abc.abstractmethod
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> Encoder:
+        """A network, an `eqx.Module`, before anything is learned.
+
+        **Arguments:**
+
+        - `shape`: height, width and channels of an image.
+        - `dtype`: of weights and results. Images are numbers between 0 and 1, or bytes,
+            which are divided by 255.
+
+        **Raises:** `ValueError` if the images are too small.
+        """
+
+
+class SmallCNN(AbstractEncoder):
+    """Three convolutions, each with a ReLU; then a layer of numbers, normalized, and
+    the hyperbolic tangent.
+
+    The convolutions are those of DQN but for the first, of 6 x 6 with stride 3 instead
+    of 8 x 8 with stride 4: images of 64 x 64 then leave 7 x 7 places, as those of 84 x 84
+    did. The end is that of DrQ.
+
+    **Arguments:**
+
+    - `widths`, `kernels`, `strides`: of the convolutions, which pad nothing.
+    - `outputs`: numbers in the result.
+    - `pool`: of what the last convolution gives.
+
+    ??? cite "Reference"
+        Mnih et al., *Human-level control through deep reinforcement learning*, 2015,
+        methods; Kostrikov, Yarats, Fergus, *Image augmentation is all you need:
+        regularizing deep reinforcement learning from pixels*, 2020.
+    """
+
+    widths: tuple[int, ...] = size((32, 64, 64))
+    kernels: tuple[int, ...] = size((6, 4, 3))
+    strides: tuple[int, ...] = size((3, 2, 1))
+    outputs: int = size(256)
+    pool: AbstractPool = Flatten()
+
+    def __check_init__(self):
+        check_positive(self, "outputs")
+        for name in ("widths", "kernels", "strides"):
+            check_sizes(f"SmallCNN.{name}", vars(self)[name])
+        if not len(self.widths) == len(self.kernels) == len(self.strides):
+            raise ValueError(
+                f"Convolutions of widths {self.widths}, kernels {self.kernels} and strides "
+                f"{self.strides}: as many of each are expected."
+            )
+
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> "ConvNet":
+        check_shape(shape, self._least(), "`SmallCNN`")
+        layers, inputs = [], shape[2]
+        for k, width in enumerate(self.widths):
+            kernel, stride = self.kernels[k], self.strides[k]
+            kwargs: dict[str, Any] = dict(stride=stride, scale=2.0, dtype=dtype)
+            layers.append(
+                Conv.create(jr.fold_in(key, k), inputs, width, kernel, **kwargs)
+            )
+            inputs = width
+        pool = self.pool.create(dtype)
+        seen = features(lambda x: pool(_see(tuple(layers), x)), shape, dtype)
+        key = jr.fold_in(key, len(layers))
+        last = Linear.create(key, seen, self.outputs, 1.0, dtype)
+        norm = LayerNorm(jnp.ones(self.outputs, dtype), jnp.zeros(self.outputs, dtype))
+        return ConvNet(tuple(layers), pool, last, norm)
+
+    def _least(self) -> int:
+        """Rows that leave one after the last convolution."""
+        rows = 1
+        for kernel, stride in zip(self.kernels[::-1], self.strides[::-1]):
+            rows = (rows - 1) * stride + kernel
+        return rows
+
+
+class ConvNet(eqx.Module):
+    """What `SmallCNN` creates."""
+
+    layers: tuple[Conv, ...]
+    pool: Pool
+    last: Linear
+    norm: LayerNorm
+
+    def __call__(self, image: Image) -> Float[Array, " outputs"]:
+        x = to_numbers(image, self.last.weight.dtype)
+        return jnp.tanh(self.norm(self.last(self.pool(_see(self.layers, x)))))
+
+
+def _see(layers: tuple[Conv, ...], x: Maps) -> Float[Array, "rows columns outputs"]:
+    for layer in layers:
+        x = jax.nn.relu(layer(x))
+    return x
+
+
+def features(network: Callable, shape: tuple[int, int, int], dtype: Any) -> int:
+    """How many numbers a network gives for maps of that shape."""
+    return jax.eval_shape(network, jax.ShapeDtypeStruct(shape, dtype)).size
