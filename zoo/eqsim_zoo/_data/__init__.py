@@ -11,5 +11,6 @@ from ._dataset import Dataset as Dataset
 from ._files import load_data as load_data, save_data as save_data
 from ._host import HostArray as HostArray
 from ._join import joined as joined, with_scaled_rewards as with_scaled_rewards
+from ._minari import from_minari as from_minari
 from ._record import record as record
 from ._trajectory import from_trajectory as from_trajectory

@@ -19,29 +19,19 @@ def check_steps(
 
     **Raises:** `ValueError` if something can not be learned from.
     """
-    number = _number(steps)
     steps = Steps(
         observations("obs", steps.obs),
-        numbers("action", steps.action),
-        numbers("reward", steps.reward),
+        _real("action", (), steps.action),
+        _real("reward", (), steps.reward),
         observations("next_obs", steps.next_obs),
         np.asarray(steps.terminated, bool),
         np.asarray(steps.truncated, bool),
     )
-    _check_shapes(steps, number)
+    _check_shapes(steps)
     for name in ("obs", "action", "reward", "next_obs"):
         check_finite(name, steps._asdict()[name])
     limits = limits_of(bounds, steps.action)
     return steps._replace(action=inside(steps.action, limits, clip)), limits
-
-
-def _number(steps: Steps) -> int:
-    if np.ndim(steps.reward) != 1 or not len(steps.reward):
-        raise ValueError(
-            f"`reward` has shape {np.shape(steps.reward)}: one number for each step is "
-            "expected, and at least one step."
-        )
-    return len(steps.reward)
 
 
 def numbers(name: str, tree: Any) -> Any:
@@ -68,25 +58,27 @@ def _real(name: str, path: Any, x: Any) -> np.ndarray:
     return x.astype(jnp.result_type(float), copy=False)
 
 
-def _check_shapes(steps: Steps, number: int) -> None:
-    if steps.action.ndim != 2:
+def _check_shapes(steps: Steps) -> None:
+    if steps.reward.ndim != 1 or not len(steps.reward):
         raise ValueError(
-            f"`action` has shape {steps.action.shape}: (steps, nu) is expected."
+            f"`reward` has shape {steps.reward.shape}: one number for each step is "
+            "expected, and at least one step."
         )
+    if not jtu.tree_leaves(steps.obs):
+        raise ValueError(f"`obs` is {steps.obs}: at least one array is expected.")
     if jtu.tree_structure(steps.obs) != jtu.tree_structure(steps.next_obs):
         raise ValueError(
             f"`obs` is {jtu.tree_structure(steps.obs)}, but `next_obs` is "
             f"{jtu.tree_structure(steps.next_obs)}: they are alike."
         )
-    if not jtu.tree_leaves(steps.obs):
-        raise ValueError(f"`obs` is {steps.obs}: at least one array is expected.")
-    names = "obs", "action", "next_obs", "terminated", "truncated"
-    for name in names:
+    number, axes = len(steps.reward), {"action": 2, "terminated": 1, "truncated": 1}
+    for name in ("obs", "next_obs", *axes):
         for path, x in jtu.tree_leaves_with_path(steps._asdict()[name]):
-            if x.ndim == 0 or len(x) != number:
+            if x.shape[:1] != (number,) or x.ndim != axes.get(name, x.ndim):
+                shape = f"({number}, nu)" if name == "action" else f"{number} rows"
                 raise ValueError(
                     f"`{name}{jtu.keystr(path)}` has shape {x.shape}, but there are "
-                    f"{number} rewards: the first axis is that of steps."
+                    f"{number} rewards: {shape} are expected."
                 )
     pairs = zip(jtu.tree_leaves(steps.obs), jtu.tree_leaves(steps.next_obs))
     for now, then in pairs:

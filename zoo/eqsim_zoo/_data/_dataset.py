@@ -89,7 +89,6 @@ class Dataset(eqx.Module):
     ) -> "Dataset":
         """Of steps with one axis, in the order in which they were taken, with actions in
         the units of the robot: see `create`."""
-        steps = jtu.tree_map(np.asarray, steps)
         steps, limits = check_steps(steps, bounds, clip)
         return from_packed(pack(steps), limits, about)
 

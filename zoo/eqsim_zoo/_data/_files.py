@@ -41,7 +41,7 @@ def save_data(data: Dataset, path: str | os.PathLike) -> None:
     path, host = pathlib.Path(path), data.on_host()
     frames = jtu.tree_map(lambda x: x.array, host.frames, is_leaf=is_host)
     arrays = {"format": np.asarray(FORMAT), **flat(_FRAMES, frames)}
-    arrays |= {"about": np.asarray(json.dumps(data.about._asdict()))}
+    arrays |= {"about": np.asarray(json.dumps(data.about._asdict(), default=float))}
     arrays |= {name: np.asarray(vars(data)[name]) for name in _PLAIN}
     arrays |= {"action": host.action.array}
     part = path.with_name(path.name + ".part")
