@@ -1,6 +1,8 @@
-"""Skills of the ant by DADS, and how many updates it makes per second.
+"""Skills of the ant by DADS, how many updates it makes per second, and goals it reaches.
 
     python benchmarks/skills.py --out out/bench \\
+        --markdown docs/skills_of_the_ant.md --pictures docs/images
+    python benchmarks/skills.py --goals --out out/bench \\
         --markdown docs/skills_of_the_ant.md --pictures docs/images
 """
 
@@ -10,6 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
+import _goals
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,7 +20,7 @@ import jax.random as jr
 import numpy as np
 from _command import parser, publish, say, setting
 from _runs import physics, train
-from _tables import caption, table
+from _tables import caption, table, write
 from _timing import interleaved
 from jax import lax
 
@@ -47,13 +50,22 @@ EPISODES = 16
 def main() -> None:
     """Trains, evaluates, times, and writes tables and pictures."""
     options = _options()
+    options.pictures = options.pictures or options.out
+    options.pictures.mkdir(parents=True, exist_ok=True)
     where, rows = setting(options), []
+    name, run = ("goals", _goals.reach) if options.goals else ("skills", _run)
     for seed in range(options.seeds):
-        rows.append(_run(seed, options))
-        publish(options, "skills", {"where": where, "rows": rows}, "")
-    data = {"where": where, "rows": rows, "updates": _updates(options)}
-    text = report(where, rows, data["updates"], options)
-    publish(options, "skills", data, text)
+        rows.append(run(seed, options))
+        write(options.out / f"{name}.json", {"where": where, "rows": rows})
+    data: dict[str, Any] = {"where": where, "rows": rows}
+    if options.goals:
+        text = _goals.report(where, rows)
+        page = _goals.merged(options.markdown, goals=text)
+    else:
+        data["updates"] = _updates(options)
+        text = report(where, rows, data["updates"], options)
+        page = _goals.merged(options.markdown, before=text)
+    publish(options, name, data, page)
     print(text)
 
 
@@ -61,6 +73,12 @@ def _options():
     made = parser(__doc__ or "", repeats=5, limit=60.0)
     add = made.add_argument
     add("--seeds", type=int, default=1)
+    add(
+        "--goals",
+        action="store_true",
+        help="in place of the rest: skills of a continuum, and goals that are reached by "
+        "plans of them; the rest of --markdown stays as it is",
+    )
     add("--qdax", help="a Python with QDax 0.5.0 and a JAX it runs on, to time as well")
     add("--steps", help="in place of those of the preset")
     add(
@@ -76,12 +94,9 @@ def _run(seed: int, options) -> dict[str, Any]:
     code = "import sys; from eqsim._cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "eval", str(folder), "--last"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    pictures = options.pictures or options.out
-    pictures.mkdir(parents=True, exist_ok=True)
-    shutil.copy(folder / "skills.png", pictures / f"skills_of_the_ant_{seed}.png")
-    shutil.copy(
-        folder / "curves.png", pictures / f"skills_of_the_ant_{seed}_curves.png"
-    )
+    drawn = options.pictures / f"skills_of_the_ant_{seed}.png"
+    shutil.copy(folder / "skills.png", drawn)
+    shutil.copy(folder / "curves.png", drawn.with_stem(f"{drawn.stem}_curves"))
     run = zoo.load_run(folder)
     length = run.plan.episode_length
     paths = zoo.follow_skills(

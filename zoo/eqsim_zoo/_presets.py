@@ -87,7 +87,7 @@ def _hop_through_physics() -> Preset:
 _BLIND = {"include_cfrc_ext_in_observation": False, "limit": 10.0}
 
 
-def _directions() -> Preset:
+def _directions(random_skills: int) -> DADS:
     """Of the ant, by a budget that two cores can afford."""
     sac = SAC(
         num_envs=64,
@@ -102,15 +102,28 @@ def _directions() -> Preset:
         target_entropy=0.0,
         normalize_observations=True,
     )
-    agent = DADS(
+    return DADS(
         sac=sac,
         hidden=(128, 128),
         learning_rate=1e-3,
         omit_input_dynamics_dim=2,
+        random_skills=random_skills,
         identity_covariance=False,
         std_range=(0.5, 10.0),
     )
+
+
+def _five_directions() -> Preset:
+    agent = _directions(random_skills=0)
     return Preset(agent, 1_000_000, 100, skills="one_hot:5", options=_BLIND)
+
+
+def _any_direction() -> Preset:
+    """With skills as in the original: points of a continuum, compared with 100 others,
+    and drawn again within an episode, as plans change them, too."""
+    agent = _directions(random_skills=100)
+    skills = "uniform:2,resample_probability=0.02,least_steps=10"
+    return Preset(agent, 1_000_000, 200, skills=skills, options=_BLIND)
 
 
 def _as_qdax() -> Preset:
@@ -161,9 +174,10 @@ _TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
     ("ppo", "ant"): lambda: _run(3_000_000),
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
-    ("dads", "ant_omni"): _directions,
+    ("dads", "ant_omni"): _five_directions,
 }
 _VARIANTS: dict[tuple[str, str, str], Callable[[], Preset]] = {
+    ("dads", "ant_omni", "continuous"): _any_direction,
     ("dads", "ant_omni", "qdax"): _as_qdax,
     ("dads", "ant_omni", "original"): _as_published,
 }
@@ -175,8 +189,8 @@ def presets() -> Mapping[tuple[str, str], Callable[[], Preset]]:
 
 
 def variants() -> Mapping[tuple[str, str, str], Callable[[], Preset]]:
-    """Presets besides, as others have published them: functions that make one, by the
-    names of agent, environment and preset."""
+    """Presets besides, for another purpose, or as others have published them: functions
+    that make one, by the names of agent, environment and preset."""
     return MappingProxyType(_VARIANTS)
 
 

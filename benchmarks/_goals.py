@@ -1,0 +1,158 @@
+"""Goals that the ant reaches by plans of skills, without learning anything new."""
+
+import argparse
+import pathlib
+from typing import Any
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from _command import say
+from _runs import physics, train
+from _tables import caption, table
+
+import eqsim_zoo as zoo
+
+
+GOALS, RADIUS, EPISODES, LENGTH = 8, 5.0, 4, 200
+"""On a circle, m; episodes to each; control steps of an episode."""
+
+TITLE = "## Goals\n"
+EXPLANATION = """\
+`eqsim train dads ant_omni --preset continuous --seed SEED`: a skill is a point of a square,
+and another one is drawn now and then within an episode; {steps:,} control steps. Then
+`reach_goals`, with its defaults, follows skills to {goals} goals, {radius:g} m from the
+start, by plans in which the skill dynamics foretell where skills lead: {episodes} episodes
+of {length} steps to each, from which nothing is learned. `left / radius`: the distance from
+the goal at the end of an episode, mean over episodes, where an ant that stays has 1;
+`most`: the largest of them; `nearest`: the least distance in an episode, mean over
+episodes. `reach`: distance from the origin after {plan} steps of one skill, mean over
+{number} skills, m; `covered`: of a grid over 20 m x 20 m, by these; `reward`: of `DADS`, if
+compared with these, at most log {number}. `seconds`: from the call of `train` to its
+end, with compiling."""
+
+
+def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Trains, goes to goals, and draws the ways there.
+
+    **Returns:** numbers of the run, and a row per goal.
+    """
+    folder = options.out / "skills" / f"dads-ant_omni-continuous-{seed}"
+    more = ["--preset", "continuous"]
+    more += [] if options.steps is None else ["--steps", options.steps]
+    found = train("dads", "ant_omni", seed, folder, more)
+    run = zoo.load_run(folder)
+    agent, key = run.members.agent(0), jr.key(seed)
+    length = run.plan.episode_length
+    paths = zoo.follow_skills(
+        agent, run.state, run.env, key, episodes=EPISODES, episode_length=length
+    )
+    zoo.write_skills(paths, folder / "skills.png", "DADS on ant_omni, continuous")
+    goals = circle()
+    reached = zoo.reach_goals(
+        agent,
+        run.state,
+        run.env,
+        jnp.asarray(np.repeat(goals, EPISODES, axis=0)),
+        key,
+        length=LENGTH,
+    )
+    name = f"goals_of_the_ant_{seed}.png"
+    zoo.write_goals(reached, options.pictures / name, "DADS on ant_omni, zero-shot")
+    ends = np.linalg.norm(paths.descriptors[:, :, -1], axis=-1)
+    return {
+        "seed": seed,
+        "picture": name,
+        "steps": found[-1]["steps"],
+        "seconds": found[-1]["seconds"],
+        "skills": {
+            "number": len(paths.skills),
+            "length": length,
+            "reward": paths.reward(),
+            "reach": float(ends.mean()),
+            "covered": paths.coverage(),
+        },
+        "goals": rows_of(reached, goals),
+    }
+
+
+def circle() -> np.ndarray:
+    """The goals, m."""
+    angles = 2.0 * np.pi * np.arange(GOALS) / GOALS
+    goals = RADIUS * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return goals.round(9) + 0.0  # No negative zeros, which would be printed.
+
+
+def rows_of(reached: zoo.Reached, goals: np.ndarray) -> list[dict[str, Any]]:
+    """A row per goal: distances over the radius, of episodes."""
+    off = reached.distances().reshape(GOALS, EPISODES, LENGTH) / RADIUS
+    rows = []
+    for goal, episodes in zip(goals, off, strict=True):
+        rows.append(
+            {
+                "goal": goal.tolist(),
+                "left": episodes[:, -1].tolist(),
+                "nearest": episodes.min(axis=1).tolist(),
+            }
+        )
+        say(
+            f"  goal {goal.round(1)}: distance / radius {np.mean(rows[-1]['left']):.2f}"
+        )
+    return rows
+
+
+def report(where: dict[str, Any], runs: list[dict[str, Any]]) -> str:
+    """The section on goals."""
+    skills = runs[0]["skills"]
+    about = EXPLANATION.format(
+        steps=runs[0]["steps"],
+        episodes=EPISODES,
+        length=LENGTH,
+        goals=GOALS,
+        radius=RADIUS,
+        number=skills["number"],
+        plan=skills["length"],
+    )
+    text = f"Physics: {physics('dads', 'ant_omni')}."
+    parts = [TITLE, about, text, "", caption(where), "", table([*map(_run, runs)])]
+    for run in runs:
+        picture = f"![ways of the ant to goals, seed {run['seed']}]"
+        parts += ["", table(_goals(run)), "", f"{picture}(images/{run['picture']})"]
+    return "\n".join([*parts, ""])
+
+
+def merged(
+    page: pathlib.Path | None, *, before: str | None = None, goals: str | None = None
+) -> str:
+    """A page that ends with the section on goals; what is not given is as it was."""
+    old = page.read_text() if page is not None and page.exists() else ""
+    first, title, rest = old.partition(TITLE)
+    parts = (
+        first if before is None else before,
+        title + rest if goals is None else goals,
+    )
+    return "\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
+
+
+def _run(run: dict[str, Any]) -> dict[str, Any]:
+    skills, off = run["skills"], [row["left"] for row in run["goals"]]
+    return {
+        "seed": run["seed"],
+        "seconds": f"{run['seconds']:.0f}",
+        "reward": f"{skills['reward']:.3f}",
+        "reach": f"{skills['reach']:.1f}",
+        "covered": f"{skills['covered']:.0%}",
+        "left / radius": f"{np.mean(off):.2f}",
+    }
+
+
+def _goals(run: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "goal": f"({row['goal'][0]:.1f}, {row['goal'][1]:.1f})",
+            "left / radius": f"{np.mean(row['left']):.2f}",
+            "most": f"{np.max(row['left']):.2f}",
+            "nearest": f"{np.mean(row['nearest']):.2f}",
+        }
+        for row in run["goals"]
+    ]
