@@ -131,10 +131,11 @@ def _parts(request: Request) -> list[tuple[str, int]]:
             f"`--share` is given {len(shares)} times ({', '.join(map(str, shares))}), and "
             f"there are {len(names)} policies: a positive share of each is expected."
         )
-    if not request.noise >= 0.0 or request.seed < 0:
+    if not request.noise >= 0.0 or request.seed < 0 or request.episodes < 1:
         raise ValueError(
-            f"`--noise {request.noise} --seed {request.seed}`: numbers that are not "
-            "negative are expected."
+            f"`--noise {request.noise} --seed {request.seed} --episodes "
+            f"{request.episodes}`: numbers that are not negative, and at least one "
+            "episode, are expected."
         )
     if not request.steps >= len(names) or request.steps != request.steps // 1:
         raise ValueError(

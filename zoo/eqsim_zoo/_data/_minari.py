@@ -3,7 +3,6 @@
 import importlib
 from typing import Any
 
-import gymnasium
 import jax.tree_util as jtu
 import numpy as np
 
@@ -38,13 +37,16 @@ def from_minari(
     ??? cite "Reference"
         Younis et al., *Minari*, 2024, doi 10.5281/zenodo.13767625.
     """
+    # Minari needs it; nothing else here does.
+    from gymnasium.spaces import Box
+
     data = _load(source, download) if isinstance(source, str) else source
     parts = [_steps(episode) for episode in data.iterate_episodes()]
     if not parts:
         raise ValueError(f"{source!r} has no episodes: at least one is expected.")
     steps = jtu.tree_map(lambda *x: np.concatenate(x), *parts)
     space = data.action_space
-    if bounds is None and isinstance(space, gymnasium.spaces.Box):
+    if bounds is None and isinstance(space, Box):
         bounds = np.stack([space.low.ravel(), space.high.ravel()], axis=1)
     about = _about(data) if about is None else about
     return Dataset.of(steps, bounds=bounds, clip=clip, about=about)
