@@ -94,11 +94,12 @@ class Reach(AbstractStateful):
         return new, eqx.tree_at(where, timestep, (reward, {"reach": reward}, ended))
 
     def _seen(self, state: ReachState, timestep: Timestep) -> Timestep:
-        zero = jnp.zeros_like(timestep.reward)
+        zero, achieved = jnp.zeros_like(timestep.reward), timestep.descriptor
+        assert achieved is not None  # There is an `AbstractDescriptor` inside.
         dtype = timestep.obs.dtype
         obs = {
             "observation": timestep.obs,
-            "achieved_goal": timestep.descriptor.astype(dtype),
+            "achieved_goal": achieved.astype(dtype),
             "desired_goal": state.goal.astype(dtype),
         }
         where = lambda t: (t.obs, t.terms)

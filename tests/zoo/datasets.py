@@ -3,7 +3,7 @@
 import jax.tree_util as jtu
 import numpy as np
 
-from eqsim_zoo._data import About, Dataset
+from eqsim_zoo.data import About, Dataset
 
 
 BOUNDS = np.array([[-2.0, 3.0], [0.0, 1.0]])

@@ -20,7 +20,7 @@ from zoo.datasets import (
 )
 
 from eqsim.wrappers import ScaleAction
-from eqsim_zoo._data import (
+from eqsim_zoo.data import (
     About,
     check_fits,
     Dataset,

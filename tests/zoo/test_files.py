@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from zoo.datasets import ABOUT, assert_same, BOUNDS, created, dictionaries, vectors
 
-from eqsim_zoo._data import About, Dataset, from_minari, load_data, save_data
+from eqsim_zoo.data import About, Dataset, from_minari, load_data, save_data
 
 
 @pytest.mark.parametrize("make", (vectors, dictionaries))

@@ -23,7 +23,8 @@ from eqsim._registry import COMMANDS
 from eqsim.wrappers import Pixels, ResetMode
 from eqsim_zoo import evaluate
 from eqsim_zoo._actions import Squash
-from eqsim_zoo._data import (
+from eqsim_zoo._evaluate import evaluate_policy, Greedy
+from eqsim_zoo.data import (
     About,
     DrawnPolicy,
     from_trajectory,
@@ -32,7 +33,6 @@ from eqsim_zoo._data import (
     RandomPolicy,
     record,
 )
-from eqsim_zoo._evaluate import evaluate_policy, Greedy
 
 
 LIMIT = 5
@@ -95,7 +95,7 @@ def test_pieces_make_no_difference(monkeypatch):
     call = {"steps": 50, "num_envs": 3, "episode_length": LIMIT, "pool_size": 4}
     whole = record(ENV, policy, jr.key(3), **call)
     # Of each of the three, two numbers of 8 bytes, three times; 4 steps at once.
-    monkeypatch.setattr("eqsim_zoo._data._record._MOST", 4 * 3 * 2 * 8 * 3)
+    monkeypatch.setattr("eqsim_zoo.data._record._MOST", 4 * 3 * 2 * 8 * 3)
     assert_same(record(ENV, policy, jr.key(3), **call), whole)
     expected = np.asarray(jax.vmap(policy)(whole.steps().obs, jr.split(jr.key(0), 50)))
     np.testing.assert_allclose(whole.steps().action, expected, rtol=1e-12)

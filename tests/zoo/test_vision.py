@@ -14,7 +14,7 @@ from helpers import check_gradients
 from hypothesis import given, settings, strategies as st
 from scipy.signal import correlate2d
 
-from eqsim_zoo._vision import (
+from eqsim_zoo.vision import (
     AbstractAugmentation,
     adjust_brightness,
     adjust_contrast,

@@ -10,16 +10,6 @@ from ._checkpoint import (
 )
 from ._curves import write_curves as write_curves
 from ._dads import DADS as DADS, SkillDynamics as SkillDynamics
-from ._data import (
-    About as About,
-    Dataset as Dataset,
-    from_trajectory as from_trajectory,
-    joined as joined,
-    load_data as load_data,
-    record as record,
-    save_data as save_data,
-    with_scaled_rewards as with_scaled_rewards,
-)
 from ._diayn import DIAYN as DIAYN, Discriminator as Discriminator
 from ._distributions import (
     Categorical as Categorical,
@@ -45,23 +35,6 @@ from ._networks import (
     Linear as Linear,
     MLP as MLP,
     target_update as target_update,
-)
-from ._offline import (
-    AbstractLevelAgent as AbstractLevelAgent,
-    AbstractOfflineAgent as AbstractOfflineAgent,
-    AWAC as AWAC,
-    BC as BC,
-    CQL as CQL,
-    DiscreteCQL as DiscreteCQL,
-    fine_tuned as fine_tuned,
-    GCBC as GCBC,
-    GCIQL as GCIQL,
-    GoalData as GoalData,
-    Hindsight as Hindsight,
-    IQL as IQL,
-    Offline as Offline,
-    Recorded as Recorded,
-    TD3BC as TD3BC,
 )
 from ._parallel import device_mesh as device_mesh
 from ._plan import Counters as Counters, Plan as Plan
@@ -98,18 +71,7 @@ from ._skill_pictures import write_goals as write_goals, write_skills as write_s
 from ._skill_planning import reach_goals as reach_goals, Reached as Reached
 from ._td3 import TD3 as TD3
 from ._train import Result as Result, resume as resume, train as train
-from ._vision import (
-    AbstractAugmentation as AbstractAugmentation,
-    AbstractEncoder as AbstractEncoder,
-    augment as augment,
-    ColorJitter as ColorJitter,
-    Impala as Impala,
-    RandomCrop as RandomCrop,
-    RandomFlip as RandomFlip,
-    ResNet18 as ResNet18,
-    SmallCNN as SmallCNN,
-    SpatialSoftmax as SpatialSoftmax,
-)
+from .data import Dataset as Dataset, load_data as load_data
 
 
 __eqsim_api__ = "1.0"

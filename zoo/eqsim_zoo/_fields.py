@@ -59,4 +59,6 @@ def cosine(
 ) -> Float[Array, ""]:
     """As `annealed`, along half a cosine."""
     part = annealed(jnp.ones_like(rate), steps, anneal_steps)
-    return rate * jnp.where(anneal_steps > 0.0, 0.5 * (1.0 - jnp.cos(jnp.pi * part)), 1.0)
+    return rate * jnp.where(
+        anneal_steps > 0.0, 0.5 * (1.0 - jnp.cos(jnp.pi * part)), 1.0
+    )

@@ -14,13 +14,13 @@ from eqsim import AbstractAgent, AbstractEnv
 from eqsim.wrappers import layers
 
 from ._checkpoint import load_checkpoint, read_about, versions
-from ._data import Dataset
 from ._environments import pool_key, training_env
 from ._members import Members, members_of
-from ._offline import as_learner, Recorded
 from ._plan import Plan
 from ._recipe import Recipe
 from ._settings import describe
+from .data import Dataset
+from .offline import as_learner, Recorded
 
 
 try:

@@ -38,6 +38,7 @@ class Learner(eqx.Module):
         optimizer: optax.GradientTransformation,
         *,
         max_grad_norm: Float[Array, ""] | None = None,
+        frozen: Callable[[Any], Any] | None = None,
     ) -> tuple["Learner", dict[str, Array]]:
         """One step against the gradient of a loss.
 
@@ -50,6 +51,7 @@ class Learner(eqx.Module):
             constants.
         - `optimizer`: as given to `create`.
         - `max_grad_norm`: a longer gradient is shortened to this length.
+        - `frozen`: `model -> parts`, which are constants: such as `lambda m: m.senses`.
 
         **Returns:** the learner after the step; the metrics of `loss_fn`, with `loss` and
         `grad_norm`, the length of the gradient before it was shortened.
@@ -57,7 +59,11 @@ class Learner(eqx.Module):
         value_and_grad = eqx.filter_value_and_grad(loss_fn, has_aux=True)
         (loss, metrics), grads = value_and_grad(self.model)
         new, norm = self.apply_gradients(
-            grads, optimizer, max_grad_norm=max_grad_norm, good=jnp.isfinite(loss)
+            grads,
+            optimizer,
+            max_grad_norm=max_grad_norm,
+            good=jnp.isfinite(loss),
+            frozen=frozen,
         )
         return new, {**metrics, "loss": loss, "grad_norm": norm}
 
@@ -68,17 +74,22 @@ class Learner(eqx.Module):
         *,
         max_grad_norm: Float[Array, ""] | None = None,
         good: Bool[Array, ""] | bool = True,
+        frozen: Callable[[Any], Any] | None = None,
     ) -> tuple["Learner", Float[Array, ""]]:
         """One step against a gradient that is known.
 
         **Arguments:**
 
         - `grads`: like `model`, with None for what is no real number.
-        - `optimizer`, `max_grad_norm`: see `apply_loss_fn`.
+        - `optimizer`, `max_grad_norm`, `frozen`: see `apply_loss_fn`. The gradient of what
+            is frozen is not looked at.
         - `good`: whether to take the step; never if the gradient is not finite.
 
         **Returns:** the learner after the step, and the length of the gradient.
         """
+        if frozen is not None:
+            still = lambda part: jtu.tree_map(jnp.zeros_like, part)
+            grads = eqx.tree_at(frozen, grads, replace_fn=still)
         norm = optax.tree.norm(grads)
         good = good & jnp.isfinite(norm)
         if max_grad_norm is not None:
@@ -89,7 +100,10 @@ class Learner(eqx.Module):
             step, opt_state = optimizer.update(
                 grads, self.opt_state, _parameters(self.model)
             )
-        after = Learner(eqx.apply_updates(self.model, step), opt_state)
+        model = eqx.apply_updates(self.model, step)
+        if frozen is not None:  # Some optimizers move what has no gradient.
+            model = eqx.tree_at(frozen, model, frozen(self.model))
+        after = Learner(model, opt_state)
         keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
         return jtu.tree_map(keep, after, self), norm
 

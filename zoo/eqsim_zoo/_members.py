@@ -11,7 +11,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Key
 
-from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
 
 from ._environments import member_key
 from ._settings import describe
@@ -91,7 +91,7 @@ def _init(members: Members, env: AbstractEnv, keys: Key[Array, "..."]) -> Any:
 
 
 def members_of(
-    agents: AbstractOnlineAgent | Sequence[AbstractOnlineAgent],
+    agents: AbstractAgent | Sequence[AbstractAgent],
     seed: int,
     num_seeds: int,
 ) -> Members:
@@ -100,21 +100,22 @@ def members_of(
     **Raises:** `ValueError` if the agents differ in anything but numbers, as then they are
     not one program; `TypeError` if one has no `iterate`.
     """
-    agents = [agents] if isinstance(agents, AbstractOnlineAgent) else [*agents]
-    for agent in agents:
+    online: list[AbstractOnlineAgent] = []
+    for agent in [agents] if isinstance(agents, AbstractAgent) else agents:
         if not isinstance(agent, AbstractOnlineAgent):
             raise TypeError(
-                f"{agent!r} cannot be trained in an environment: an "
-                "`eqsim.AbstractOnlineAgent` is expected."
+                f"{agent!r} cannot be trained in an environment alone, as it has no "
+                "`iterate`: pass a recording that it learns from (`data`)."
             )
-    if not agents or num_seeds < 1:
+        online.append(agent)
+    if not online or num_seeds < 1:
         raise ValueError(
-            f"{len(agents)} agents with {num_seeds} seeds: at least one of each is needed."
+            f"{len(online)} agents with {num_seeds} seeds: at least one of each is needed."
         )
-    for agent in agents[1:]:
-        _check_alike(agents[0], agent)
-    leaves = [jtu.tree_leaves(agent) for agent in agents]
-    treedef = jtu.tree_structure(agents[0])
+    for agent in online[1:]:
+        _check_alike(online[0], agent)
+    leaves = [jtu.tree_leaves(agent) for agent in online]
+    treedef = jtu.tree_structure(online[0])
     columns = [*zip(*leaves)]
     differs = [_differs(column) for column in columns]
     repeat = lambda x: jnp.repeat(x, num_seeds, axis=0)
@@ -122,7 +123,7 @@ def members_of(
     whole = jtu.tree_unflatten(treedef, rows)
     mask = jtu.tree_unflatten(treedef, differs)
     varied, shared = eqx.partition(whole, mask)
-    seeds = tuple(seed + k for k in range(num_seeds)) * len(agents)
+    seeds = tuple(seed + k for k in range(num_seeds)) * len(online)
     return Members(varied, shared, seeds, len(seeds) > 1)
 
 

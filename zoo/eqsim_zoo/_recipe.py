@@ -14,10 +14,10 @@ from eqsim import (
     randomize,
 )
 
-from ._data import Dataset, load_data
-from ._offline import offline_maker
 from ._settings import build, describe, unknown
 from ._skill_text import with_skills
+from .data import Dataset, load_data
+from .offline import offline_maker
 
 
 @dataclasses.dataclass(frozen=True)

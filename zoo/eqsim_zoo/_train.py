@@ -1,10 +1,11 @@
 """Training, and going on with it."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,6 @@ import jax.tree_util as jtu
 
 from eqsim import AbstractAgent, AbstractEnv
 
-from ._data import Dataset
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
 from ._folder import (
@@ -31,13 +31,14 @@ from ._judge import exempt
 from ._loggers import AbstractLogger
 from ._loop import Loop
 from ._members import Members, members_of
-from ._offline import learners, NoEnvironment
 from ._output import Output
 from ._plan import Counters, counters_from, Plan
 from ._processes import gathered, is_first
 from ._progress import Bar, Silent
 from ._recipe import Recipe
 from ._turn import nonfinite_of_members
+from .data import Dataset
+from .offline import learners, NoEnvironment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,12 +90,12 @@ def train(
     **Arguments:**
 
     - `agent`: one, or several; each learns with `num_seeds` seeds.
-    - `env`: of one episode: `Episode` and `AutoReset` are added. An agent that learns
-        from a recording is evaluated there, if it is not None.
-    - `data`: a recording, for agents that learn from one: see `Offline`. A step is then
-        an update.
-    - `state`: what is known before, in the place of `agent.init(key, env)`: of
-        `fine_tuned`, for instance; with an axis of members if there are several.
+    - `env`: of one episode: `Episode` and `AutoReset` are added. None will do where
+        `data` is given; nothing is evaluated then.
+    - `data`: a recording, for agents that learn from one, see `Offline`: a step is an
+        update.
+    - `state`: with an axis of members if there are several: what is known before, as of
+        `fine_tuned`, in the place of `agent.init(key, env)`.
     - `steps` to `episodes`: as of `Plan`.
     - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`:
         of the evaluation in which an agent had its highest mean return over seeds.
@@ -115,24 +116,34 @@ def train(
     """
     begin = time.monotonic()
     agents, env = learners(agent, env, data)
-    if isinstance(env, NoEnvironment):
-        evaluations = 0
+    evaluations = 0 if isinstance(env, NoEnvironment) else evaluations
     sizes = episode_length, pool_size, turns, evaluations, episodes
     plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
     folder = None if out is None else pathlib.Path(out)
     members = members_of(agents, seed, num_seeds)
     run = Run(folder or pathlib.Path(), members, env, plan, recipe, data)
-    whole = run_env(run)
-    # Before files are made, as an agent may refuse.
-    _check_start(state, members.skeleton(whole))
-    run = dataclasses.replace(run, state=_own(state))
-    mine = folder if is_first() else None
-    if mine is not None:
-        mine.mkdir(parents=True, exist_ok=True)
-    with locked(mine):
-        if mine is not None:
-            begin_folder(run, overwrite)
+    run, whole = _checked(run, state)
+    with _writing(run, folder if is_first() else None, overwrite):
         return _go(begin, run, whole, folder, loggers, save_every, progress)
+
+
+def _checked(run: Run, state: Any) -> tuple[Run, Any]:
+    """A run that begins with a state, if it is one of its agents, and what it learns in.
+    Before files are made, as an agent may refuse."""
+    whole = run_env(run)
+    _check_start(state, run.members.skeleton(whole))
+    return dataclasses.replace(run, state=_own(state)), whole
+
+
+@contextlib.contextmanager
+def _writing(run: Run, folder: pathlib.Path | None, overwrite: bool) -> Iterator[None]:
+    """Makes the folder of a run, and keeps others from it."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if folder is not None:
+            begin_folder(run, overwrite)
+        yield
 
 
 def resume(

@@ -12,7 +12,10 @@ from rich.table import Table
 
 from eqsim import AbstractEnv, CommandError
 
-from .._data import (
+from .._evaluate import evaluate_policy, Greedy
+from .._folder import BEST, load_run, Run
+from .._recipe import Recipe
+from ..data import (
     About,
     Dataset,
     DrawnPolicy,
@@ -22,9 +25,6 @@ from .._data import (
     record,
     save_data,
 )
-from .._evaluate import evaluate_policy, Greedy
-from .._folder import BEST, load_run, Run
-from .._recipe import Recipe
 from ._errors import sentences
 from ._tables import console, plain_table
 

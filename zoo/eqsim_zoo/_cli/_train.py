@@ -16,12 +16,12 @@ from eqsim import CommandError
 
 from .._evaluate import Evaluation
 from .._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
-from .._offline import as_learner
 from .._presets import find_preset
 from .._recipe import Recipe
 from .._settings import describe, full_name, parse, unknown
 from .._skill_agent import AbstractSkillAgent
 from .._train import Result, resume, train
+from ..offline import as_learner
 from ._errors import sentences
 from ._tables import console, evaluation_table
 

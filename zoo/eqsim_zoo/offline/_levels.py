@@ -1,5 +1,7 @@
 """Actions out of a finite number: each actuator has some levels, evenly from -1 to 1."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -44,7 +46,7 @@ class Levels(eqx.Module):
         return digit @ jnp.asarray(self._places(), jnp.int32)
 
     def action(
-        self, index: Int[Array, "*rows"], dtype: object
+        self, index: Int[Array, "*rows"], dtype: Any
     ) -> Float[Array, "*rows nu"]:
         """The action of a number."""
         return jnp.asarray(self.table(), dtype)[index]

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv
 
-from .._data import Dataset
-from .._data._host import is_host, take
 from .._fields import number, size
 from .._replay import Transition
+from ..data import Dataset
+from ..data._host import is_host, take
 from ._agent import AbstractOfflineAgent, shown
 from ._observations import is_picture
 
@@ -49,6 +49,7 @@ class Hindsight(eqx.Module):
         self, key: PRNGKeyArray, data: Dataset, index: Int[Array, " n"]
     ) -> Int[Array, " n"]:
         """Steps, of which each leads to the goal of one step."""
+        index = jnp.asarray(index, data.last.dtype)
         key_kind, key_far, key_any = jr.split(key, 3)
         shape, dtype = index.shape, data.reward.dtype
         weights = jnp.stack([self.current, self.trajectory, self.random])
@@ -92,7 +93,7 @@ class GoalData(eqx.Module):
 
     def rows(self, index: Int[Array, " n"], goal: Int[Array, " n"]) -> Transition:
         """Steps by number, and the numbers of the steps that lead to their goals."""
-        steps = self.data.rows(index)
+        steps, goal = self.data.rows(index), jnp.asarray(goal, self.data.at.dtype)
         target = goal_of(take(self.data.frames, self.data.at[goal] + 1))
         reached = self._reached(goal_of(steps.next_obs), target)
         with_goal = lambda obs: {OBSERVATION: observation_of(obs), DESIRED: target}

@@ -10,9 +10,9 @@ from jaxtyping import PRNGKeyArray
 
 from eqsim import AbstractEnv
 
-from .._data import Dataset
 from .._learner import Learner
 from .._sac import SAC, SACState
+from ..data import Dataset
 from ._cql import CQLState
 from ._observations import Seeing
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim.wrappers import Statistics
 
 from .._statistics import no_statistics, normalize
-from .._vision import AbstractEncoder
+from ..vision import AbstractEncoder
 
 
 def named(obs: Any) -> dict[str, Any]:
@@ -122,9 +122,10 @@ def normalized(statistics: dict[str, Statistics] | None, obs: Any) -> Any:
     """An observation with its vectors normalized; as it is without statistics."""
     if statistics is None:
         return obs
+    one = lambda k, x: normalize(statistics[k], x) if k in statistics else x
     if not isinstance(obs, dict):
-        return normalize(statistics["obs"], obs) if "obs" in statistics else obs
-    return {k: normalize(statistics.get(k), x) for k, x in obs.items()}
+        return one("obs", obs)
+    return {k: one(k, x) for k, x in obs.items()}
 
 
 def encoded_size(senses: Senses, obs: Any) -> int:

@@ -19,7 +19,7 @@ from .._fields import in_type, number, size
 from .._networks import Critic, Ensemble, MLP
 from .._policies import StochasticPolicy
 from .._replay import Transition
-from .._vision import AbstractAugmentation, AbstractEncoder, augment
+from ..vision import AbstractAugmentation, AbstractEncoder, augment
 from ._heads import ChoiceCritic, ChoicePolicy, chosen, GaussianPolicy, StateValue
 from ._levels import Levels
 from ._observations import (

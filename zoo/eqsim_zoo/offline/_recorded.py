@@ -20,9 +20,9 @@ from eqsim.pipelines import AbstractPipeline
 from eqsim.wrappers import AbstractStateless, layers, Lifetime
 
 from .._actions import unscale
-from .._data import check_fits, Dataset
 from .._fields import check_positive, size
 from .._parallel import by_rows, check_shares
+from ..data import check_fits, Dataset
 from ._agent import AbstractLevelAgent, AbstractOfflineAgent
 from ._goals import AbstractGoalAgent, GoalData
 from ._levels import check_levels, Levels
@@ -136,6 +136,12 @@ class Offline(AbstractOnlineAgent):
     def __check_init__(self):
         check_positive(self, "batch_size", "num_updates")
 
+    @staticmethod
+    def __eqsim_wrap__(env: AbstractEnv) -> AbstractEnv:
+        """How the conformance kit gives it something to learn from: a few steps without
+        a meaning."""
+        return Recorded(env, _meaningless(env))
+
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> OfflineState:
         """The state before anything is learned; with statistics of the recording, if the
         environment has one."""
@@ -176,6 +182,21 @@ class Offline(AbstractOnlineAgent):
         means = jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
         dtype = env.action_range.dtype
         return state, means | {"steps": jnp.full((), self.num_updates, dtype)}
+
+
+def _meaningless(env: AbstractEnv) -> Dataset:
+    """What an environment shows at first, again and again, and random actions."""
+    number, keys = 32, jr.split(jr.key(0))
+    _, timestep = env.reset(keys[0])
+    obs = jtu.tree_map(
+        lambda x: np.repeat(np.asarray(x)[None], number, 0), timestep.obs
+    )
+    low, high = np.asarray(env.action_range).T
+    action = low + (high - low) * np.asarray(jr.uniform(keys[1], (number, len(low))))
+    no, reward = np.zeros(number, bool), np.linspace(0.0, 1.0, number)
+    return Dataset.create(
+        obs, action, reward, obs, no, no, bounds=np.asarray(env.action_range)
+    )
 
 
 def recording(agent: eqx.Module, env: AbstractEnv) -> Recorded:

@@ -119,17 +119,7 @@ class IQL(AbstractLevelAgent):
 
         value, of_value = state.value.apply_loss_fn(value_loss, adam)
         advantage = q - jax.vmap(value.model)(obs)
-        weight = jnp.exp(self.temperature * advantage)
-        limited = jnp.minimum(weight, self.weight_limit)
-
-        def actor_loss(actor):
-            log_prob = lambda obs, action: actor(obs).log_prob(action)
-            return -jnp.mean(limited * jax.vmap(log_prob)(obs, batch.action)), {}
-
-        done = state.updates.astype(batch.reward.dtype)
-        rate = cosine(self.learning_rate, done, self.anneal_steps)
-        distance = action_distance(state.actor.model, obs, batch.action)
-        actor, of_actor = state.actor.apply_loss_fn(actor_loss, optax.adam(rate))
+        actor, of_actor = self._imitate(state, obs, batch.action, advantage)
 
         left = jnp.where(batch.terminated, 0.0, self.discount)
         after = jax.vmap(value.model)(next_obs)
@@ -149,9 +139,26 @@ class IQL(AbstractLevelAgent):
         return new, {
             **of_critic,
             "value_loss": of_value["loss"],
-            "actor_loss": of_actor["loss"],
             "v": of_value["v"],
             "advantage": jnp.mean(advantage),
+            **of_actor,
+        }
+
+    def _imitate(self, state, obs, action, advantage):
+        """A step of the policy, and what to report of it."""
+        weight = jnp.exp(self.temperature * advantage)
+        limited = jnp.minimum(weight, self.weight_limit)
+
+        def loss(actor):
+            log_prob = lambda obs, action: actor(obs).log_prob(action)
+            return -jnp.mean(limited * jax.vmap(log_prob)(obs, action)), {}
+
+        done = state.updates.astype(weight.dtype)
+        rate = cosine(self.learning_rate, done, self.anneal_steps)
+        distance = action_distance(state.actor.model, obs, action)
+        actor, found = state.actor.apply_loss_fn(loss, optax.adam(rate))
+        return actor, {
+            "actor_loss": found["loss"],
             "limited": jnp.mean((weight >= self.weight_limit).astype(weight.dtype)),
             "action_distance": distance,
         }

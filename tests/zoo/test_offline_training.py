@@ -1,0 +1,365 @@
+"""Agents that learn from recordings are trained, stopped, shared among devices and
+evaluated as all others are."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+from toys import Rail
+from zoo.recordings import everything, first, random_batch
+from zoo.states import bits
+
+import eqsim_zoo as zoo
+from eqsim import testing
+from eqsim.testing import probes
+from eqsim.wrappers import Reach
+from eqsim_zoo import offline, vision
+from eqsim_zoo.data import RandomPolicy
+
+
+SMALL = {"hidden": (8,)}
+AGENTS = {
+    "bc": offline.BC(normalize_observations=True, **SMALL),
+    "iql": offline.IQL(**SMALL),
+    "td3_bc": offline.TD3BC(**SMALL),
+    "cql": offline.CQL(num_actions=2, **SMALL),
+    "awac": offline.AWAC(**SMALL),
+    "discrete_cql": offline.DiscreteCQL(**SMALL),
+}
+slow = pytest.mark.slow
+
+
+def quick_and_slow(*quick):
+    """Names of agents, of which some are tested always."""
+    return [x if x in quick else pytest.param(x, marks=slow) for x in AGENTS]
+
+
+QUICK = {"steps": 60, "turns": 6, "evaluations": 2, "episodes": 2, "episode_length": 5}
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Random actions on a rail."""
+    env = Rail()
+    policy = RandomPolicy(env.action_range)
+    return zoo.data.record(
+        env, policy, jr.key(0), steps=320, num_envs=8, episode_length=10
+    )
+
+
+def practising(agent, **options):
+    return offline.Offline(agent, **{"batch_size": 16, "num_updates": 5} | options)
+
+
+@pytest.mark.parametrize("name", quick_and_slow("bc"))
+def test_conforms(name):
+    """To the conformance kit, but for learning, as what it is given has no meaning."""
+    testing.check_agent(practising(AGENTS[name]))
+
+
+@pytest.mark.parametrize("name", quick_and_slow("iql"))
+def test_stopped_and_resumed(name, data, tmp_path):
+    """Bit by bit as if it had not been."""
+    from zoo.test_resume import Signal
+
+    agent, env = practising(AGENTS[name]), Rail()
+    args = QUICK | {"data": data}
+    whole = zoo.train(agent, env, out=tmp_path / "whole", **args)
+    stop = {"loggers": [Signal(3)]}
+    zoo.train(agent, env, out=tmp_path / "stopped", **args, **stop)
+    resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
+    assert bits(resumed.state) == bits(whole.state)
+    assert resumed.counters.steps == 60
+    # What was learned is read, and acts, without the recording.
+    run = zoo.load_run(tmp_path / "stopped", agent=agent, env=env)
+    assert bits(run.state) == bits(whole.state)
+    other = data.subset(range(3))
+    with pytest.raises(ValueError, match="of 30 steps, is not that from which"):
+        zoo.resume(run.folder, agent=agent, env=env, data=other, more_steps=10)
+    with pytest.raises(ValueError, match="learns from a recording: pass `data`"):
+        zoo.resume(run.folder, agent=agent, env=env, more_steps=10)
+
+
+CODE = """
+import sys
+import jax
+jax.config.update("jax_enable_x64", True)
+from toys import Rail
+import eqsim_zoo as zoo
+agent = offline.Offline(offline.IQL(hidden=(8,)), batch_size=16, num_updates=5)
+data = zoo.load_data(sys.argv[2])
+zoo.train(agent, Rail(), data=data, out=sys.argv[1], save_every=0.0, **{args})
+"""
+
+
+def test_kill_and_resume(data, tmp_path):
+    """With SIGKILL, in the middle."""
+    args = {"steps": 20_000, "turns": 200, "evaluations": 2, "episodes": 2}
+    args |= {"episode_length": 5}
+    zoo.data.save_data(data, tmp_path / "data.npz")
+    tests = str(pathlib.Path(__file__).parents[1])
+    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE.format(args=args)]
+        + [str(tmp_path / "killed"), str(tmp_path / "data.npz")],
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    rows, begin = tmp_path / "killed" / "metrics.jsonl", time.monotonic()
+    while not rows.exists() or rows.read_text().count("\n") < 20:
+        assert process.poll() is None and time.monotonic() - begin < 120
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    agent = offline.Offline(offline.IQL(**SMALL), batch_size=16, num_updates=5)
+    whole = zoo.train(agent, Rail(), data=data, out=tmp_path / "whole", **args)
+    resumed = zoo.resume(tmp_path / "killed", agent=agent, env=Rail(), data=data)
+    assert bits(resumed.state) == bits(whole.state)
+
+
+@pytest.mark.parametrize("name", ("bc", pytest.param("cql", marks=slow)))
+def test_eight_devices(name, tmp_path):
+    """A batch in eight shares teaches what the whole one does: BC of pictures, and CQL."""
+    found = []
+    for devices in (1, 8):
+        out = tmp_path / f"{devices}.json"
+        script = pathlib.Path(__file__).with_name("offline_devices.py")
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, script, str(devices), name, out]
+        subprocess.run(command, env=os.environ | path, check=True, timeout=300)
+        found.append(json.loads(out.read_text()))
+    one, eight = found
+    assert eight["devices"] == 8 and eight["first"] == eight["last"]
+    for ours, theirs in zip(eight["reports"], one["reports"], strict=True):
+        assert ours.keys() == theirs.keys()
+        for key in ours:
+            np.testing.assert_allclose(ours[key], theirs[key], 1e-8, 1e-9, key)
+
+
+def test_without_an_environment(data, tmp_path):
+    result = zoo.train(practising(AGENTS["bc"]), None, data=data, out=tmp_path, **QUICK)
+    assert result.counters.steps == 60 and not result.evaluations
+    state = result.state.learned
+    found = everything(data)
+    np.testing.assert_allclose(
+        state.statistics["obs"].mean, np.asarray(found.obs).mean(axis=0)
+    )
+    with pytest.raises(ValueError, match="neither an environment nor a recording"):
+        zoo.train(AGENTS["bc"], None, **QUICK)
+    with pytest.raises(ValueError, match="There is no environment, but only"):
+        result.members.agent(0)
+        zoo.evaluate(
+            practising(AGENTS["bc"]), result.state, _no_environment(data), jr.key(0)
+        )
+
+
+def _no_environment(data):
+    return offline.NoEnvironment(data)
+
+
+@slow
+def test_members_learn_side_by_side(data):
+    """As each would by itself."""
+    agents = [practising(offline.IQL(temperature=x, **SMALL)) for x in (1.0, 3.0)]
+    args = QUICK | {"evaluations": 1, "turns": 2}
+    both = zoo.train(agents, Rail(), data=data, num_seeds=2, **args)
+    alone = zoo.train(agents[1], Rail(), data=data, **args)
+    ours = both.members.pick(both.state, 2).learned.actor.model
+    theirs = alone.state.learned.actor.model
+    assert testing.tree_allclose(ours, theirs, rtol=1e-8)
+
+
+def test_where_data_and_environment_do_not_fit(data):
+    moved = eqx.tree_at(lambda d: d.bounds, data, 2.0 * data.bounds)
+    with pytest.raises(ValueError, match="has actions between"):
+        zoo.train(AGENTS["bc"], Rail(), data=moved, **QUICK)
+    with pytest.raises(ValueError, match="none of them, first in step 0"):
+        zoo.train(offline.IQL(levels=3, **SMALL), Rail(), data=data, **QUICK)
+    with pytest.raises(ValueError, match="The dataset holds observations"):
+        zoo.train(AGENTS["bc"], Reach(probes.point_mass()), data=data, **QUICK)
+    with pytest.raises(
+        ValueError, match="learns from a recording, but `Rail` has none"
+    ):
+        agent = practising(AGENTS["bc"])
+        agent.iterate(agent.init(jr.key(0), Rail()), Rail())
+    with pytest.raises(TypeError, match="cannot be trained in an environment alone"):
+        zoo.train(AGENTS["bc"], Rail(), **QUICK)
+
+
+def test_host_and_device_teach_the_same(data):
+    agent, env = practising(AGENTS["iql"]), Rail()
+    states = []
+    for own in (data, data.on_host()):
+        where = offline.Recorded(env, own)
+        state = agent.init(jr.key(0), where)
+        states.append(eqx.filter_jit(agent.iterate)(state, where)[0])
+    assert bits(states[0]) == bits(states[1])
+
+
+# From recordings to practice.
+
+
+def test_fine_tuning(data):
+    """It begins as good as it was, remembers the recording, and goes on."""
+    env = Rail()
+    agent = practising(AGENTS["cql"])
+    result = zoo.train(agent, env, data=data, **QUICK)
+    learned = result.state.learned
+    sizes = {"actor_hidden": (8,), "critic_hidden": (8,), "random_steps": 0.0}
+    sac = zoo.SAC(num_envs=2, unroll_length=2, capacity=1024, batch_size=32, **sizes)
+    where = zoo.training_env(env, 10, 4, jr.key(1))
+    state = offline.fine_tuned(sac, where, jr.key(0), learned, data)
+    obs = everything(data).obs[3]
+    assert jnp.array_equal(sac.act(state, obs), agent.act(result.state, obs))
+    assert state.memory.replay.size == 320
+    assert jnp.array_equal(state.memory.replay.rows.obs[:320], everything(data).obs)
+    args = {"episode_length": 10, "pool_size": 4, "episodes": 2}
+    more = zoo.train(sac, env, steps=8, turns=2, state=state, **args)
+    assert more.state.memory.replay.size == 328
+    assert more.state.memory.steps == 8
+    with pytest.raises(ValueError, match="`state` is a `SACState` of other shapes"):
+        zoo.train(
+            sac,
+            env,
+            steps=8,
+            state=eqx.tree_at(lambda s: s.bounds, state, jnp.ones((3, 2))),
+        )
+    wide = zoo.SAC(num_envs=2, unroll_length=2, capacity=1024, actor_hidden=(9,))
+    with pytest.raises(ValueError, match="Set `actor_hidden` and `layer_norm`"):
+        offline.fine_tuned(wide, where, jr.key(0), learned)
+
+
+# Goals in hindsight.
+
+
+@pytest.fixture(scope="module")
+def walks():
+    """Of a point that moves at random."""
+    env = Reach(probes.point_mass(), 0.1)
+    policy = RandomPolicy(env.action_range)
+    return env, zoo.data.record(
+        env, policy, jr.key(0), steps=20_000, num_envs=100, episode_length=20
+    )
+
+
+def test_goals_in_hindsight(walks):
+    """Goals are what steps led to, later in a trajectory; and a step that leads there is
+    the last."""
+    _, data = walks
+    index = jnp.arange(4000)
+    for geometric in (True, False):
+        hindsight = offline.Hindsight(geometric, 0.0, 1.0, 0.0, discount=0.8)
+        goal = hindsight.draw(jr.key(0), data, index)
+        index = index.astype(data.last.dtype)
+        inside = index < data.last[index]
+        assert jnp.all((goal > index)[inside]) and jnp.all(goal <= data.last[index])
+        far, left = (
+            np.asarray(goal - index)[inside],
+            np.asarray(data.last) - np.arange(len(data)),
+        )
+        if geometric:
+            early = left[:4000][np.asarray(inside)] > 1
+            share = (far[early] == 1).mean()
+            np.testing.assert_allclose(share, 1 - 0.8, atol=0.03)
+        else:
+            middle = left[:4000][np.asarray(inside)] == 10
+            assert np.ptp(np.bincount(far[middle], minlength=11)[1:]) < 30
+    rows = offline.GoalData(data, offline.Hindsight(tolerance=0.1)).rows(index, goal)
+    target = everything(data).next_obs["achieved_goal"][goal]
+    assert jnp.array_equal(rows.obs["desired_goal"], target)
+    achieved = everything(data).next_obs["achieved_goal"][index]
+    reached = jnp.linalg.norm(achieved - target, axis=1) <= 0.1
+    assert jnp.array_equal(rows.terminated, reached)
+    assert jnp.array_equal(rows.reward, jnp.where(reached, 0.0, -1.0))
+    itself = offline.GoalData(data, offline.Hindsight()).rows(index, index)
+    assert jnp.all(itself.terminated)
+
+
+@pytest.mark.parametrize("name", ("gcbc", pytest.param("gciql", marks=slow)))
+def test_goals_are_reached(name, walks):
+    """Out of random walks, of which few reach theirs."""
+    env, data = walks
+    hidden = {"hidden": (64, 64), "learning_rate": 1e-3}
+    near = {"tolerance": 0.1, "discount": 0.9}
+    agent = {
+        "gcbc": lambda: offline.GCBC(
+            offline.BC(**hidden), offline.Hindsight(True, 0.0, 1.0, 0.0, **near)
+        ),
+        "gciql": lambda: offline.GCIQL(
+            offline.IQL(expectile=0.9, discount=0.9, target_rate=0.02, **hidden),
+            offline.Hindsight(**near),
+        ),
+    }[name]()
+    updates = {"gcbc": 1500, "gciql": 4000}[name]
+    learner = offline.Offline(agent, num_updates=50)
+    args = {"episodes": 64, "episode_length": 40, "turns": 4, "evaluations": 1}
+    result = zoo.train(learner, env, data=data, steps=updates, **args)
+    before = np.asarray(data.terminated).sum() / len(data.ends())
+    assert before < 0.5 and result.evaluations[-1][1].terminated.mean() > 0.9
+
+
+def test_goals_have_to_be_told(walks):
+    env, data = walks
+    agent = offline.GCBC()
+    state = agent.init(jr.key(0), env)
+    with pytest.raises(ValueError, match="is told where to go"):
+        agent.act(state, jnp.zeros(2))
+
+
+# What is learned of pictures, and what is not learned.
+
+
+def test_pictures_and_numbers():
+    """Encoders of their own or a shared one, which the critic alone teaches."""
+    draws, rows = np.random.default_rng(0), 6
+    picture = lambda: jnp.asarray(draws.integers(0, 256, (rows, 8, 8, 3)), jnp.uint8)
+    plain = random_batch(rows=rows)
+    show = lambda x: {"camera": picture(), "joints": x}
+    batch = eqx.tree_at(
+        lambda b: (b.obs, b.next_obs), plain, (show(plain.obs), show(plain.next_obs))
+    )
+    one = jax.tree_util.tree_map(lambda x: x[0], batch.obs)
+    bounds = jnp.tile(jnp.array([[-1.0, 1.0]]), (2, 1))
+    sees = {"encoder": vision.Impala(widths=(2,), blocks=1, outputs=4)}
+    crop = {"augmentations": (vision.RandomCrop(2),), "normalize_observations": True}
+    for shared in (False, True):
+        agent = offline.IQL(shared_encoder=shared, **SMALL, **sees, **crop)
+        state = agent.create(jr.key(0), one, bounds)
+        new, metrics = eqx.filter_jit(agent.update)(state, batch)
+        assert all(np.isfinite(float(x)) for x in metrics.values())
+        eyes = [
+            bool(x.model.senses.networks) for x in (new.actor, new.critic, new.value)
+        ]
+        assert eyes == ([False, True, False] if shared else [True] * 3)
+        action = agent.act(new, one)
+        assert action.shape == (2,) and jnp.all(jnp.abs(action) <= 1.0)
+        assert set(state.statistics) == {"joints"}
+    with pytest.raises(ValueError, match="'camera' is a picture .* needs an `encoder`"):
+        offline.BC(**SMALL).create(jr.key(0), one, bounds)
+
+
+def test_frozen_parts_are_constants():
+    agent = offline.IQL(**SMALL)
+    learner = zoo.Learner.create(first(agent, 3, 2).critic.model, optax.adamw(0.1))
+    obs, action = random_batch().obs, random_batch().action
+    loss = lambda critic: (jnp.mean(jax.vmap(critic)(obs, action) ** 2), {})
+    layers = lambda c: c.network.networks.members.layers
+    still = lambda c: layers(c)[0]
+    new, metrics = learner.apply_loss_fn(loss, optax.adamw(0.1), frozen=still)
+    assert eqx.tree_equal(still(new.model), still(learner.model))
+    assert not eqx.tree_equal(layers(new.model)[1], layers(learner.model)[1])
+    grads = eqx.filter_grad(lambda critic: loss(critic)[0])(learner.model)
+    grads = eqx.tree_at(
+        still, grads, jax.tree_util.tree_map(jnp.zeros_like, still(grads))
+    )
+    np.testing.assert_allclose(metrics["grad_norm"], optax.tree.norm(grads))
