@@ -101,9 +101,8 @@ def train(
         of the evaluation in which an agent had its highest mean return over seeds.
     - `overwrite`: whether a run in that folder is thrown away.
     - `recipe`: by which names agent and environment are made again, for `resume`.
-    - `save_every`: a checkpoint is written at each evaluation, and at the end of a turn
-        that ends so many seconds after the last one (less often where writing takes
-        long; after every turn if 0).
+    - `save_every`: a checkpoint is written at each evaluation, and after a turn that ends
+        so many seconds after the last one (0: any; fewer where writing takes long).
     - `loggers`: told all metrics, and closed at the end.
     - `progress`: whether to show a bar, or lines where there is no terminal.
 
