@@ -17,6 +17,7 @@ PAGES = (
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/gradients.md",
     "docs/pipelines.md",
+    "docs/recordings.md",
     "docs/skills.md",
     "docs/wrappers.md",
     "zoo/README.md",
