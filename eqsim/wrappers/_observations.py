@@ -6,7 +6,8 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+import jax.tree_util as jtu
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
@@ -135,17 +136,17 @@ class NormalizeObservation(AbstractStateful):
 
 
 class StackedState(eqx.Module):
-    """`frames`: the latest observations, oldest first."""
+    """`frames`: the latest observations, oldest first, on an axis in front."""
 
     inner: Any
-    frames: Shaped[Array, "number *obs"]
+    frames: PyTree[Shaped[Array, "..."]]
 
 
 class StackObservation(AbstractStateful):
     """Observations together with the ones before, oldest first.
 
-    Vectors are joined to one vector, pictures along their last axis. An episode begins
-    with copies of its first observation.
+    Vectors are joined to one vector, pictures along their last axis; in a dictionary each
+    by itself. An episode begins with copies of its first observation.
 
     **Arguments:**
 
@@ -174,21 +175,21 @@ class StackObservation(AbstractStateful):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[StackedState, Timestep]:
         inner, timestep = self.env.reset(key, options)
-        obs = timestep.obs
-        frames = jnp.broadcast_to(obs[None], (self.number, *obs.shape))
-        return _stacked(inner, frames, timestep)
+        copies = lambda x: jnp.broadcast_to(x[None], (self.number, *x.shape))
+        return _stacked(inner, jtu.tree_map(copies, timestep.obs), timestep)
 
     def step(
         self, state: StackedState, action: Float[Array, " nu"]
     ) -> tuple[StackedState, Timestep]:
         check_action(self, action)
         inner, timestep = self.env.step(state.inner, action)
-        frames = jnp.concatenate([state.frames[1:], timestep.obs[None]])
+        later = lambda old, new: jnp.concatenate([old[1:], new[None]])
+        frames = jtu.tree_map(later, state.frames, timestep.obs)
         return _stacked(inner, frames, timestep)
 
 
 def _stacked(inner, frames, timestep: Timestep) -> tuple[StackedState, Timestep]:
-    obs = jnp.concatenate(list(frames), axis=-1)
+    obs = jtu.tree_map(lambda x: jnp.concatenate(list(x), axis=-1), frames)
     timestep = eqx.tree_at(lambda t: t.obs, timestep, obs)
     return StackedState(inner, frames), timestep
 

@@ -106,6 +106,26 @@ def test_stacked():
     assert timestep.obs.shape == (16, 24, 9) and timestep.obs.dtype == jnp.uint8
 
 
+def test_both():
+    """Pictures beside what was observed before, also several of both."""
+    env, key = Pixels(Rail(), 24, 16, CAMERA, only=False), jr.key(0)
+    _, plain = Rail().reset(key)
+    _, picture = pixels(Rail()).reset(key)
+    _, both = env.reset(key)
+    assert both.obs.keys() == {"pixels", "state"}
+    assert jnp.array_equal(both.obs["state"], plain.obs)
+    assert jnp.array_equal(both.obs["pixels"], picture.obs)
+    stacked = StackObservation(env, 2)
+    state, first = stacked.reset(key)
+    _, then = stacked.step(state, jnp.array([1.0, -1.0]))
+    assert then.obs["pixels"].shape == (16, 24, 6)
+    assert jnp.array_equal(then.obs["pixels"][..., :3], picture.obs)
+    half = plain.obs.size
+    assert jnp.array_equal(then.obs["state"][:half], plain.obs)
+    assert not jnp.array_equal(then.obs["state"][half:], plain.obs)
+    assert jnp.array_equal(first.obs["state"], jnp.tile(plain.obs, 2))
+
+
 def test_arguments():
     assert Pixels(Rail()).camera == eqsim.render.camera_for(Rail().sys)
     assert Pixels(Rail()).reset(jr.key(0))[1].obs.shape == (64, 64, 3)
