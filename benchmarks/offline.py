@@ -34,12 +34,13 @@ it thinks best. `behavior`: mean return of the recorded trajectories, with the 9
 confidence interval of the mean. `score`: the mean over seeds, where the random policy is 0
 and the medium one, acting as it thinks best, 100. `seconds`: with compiling, of all three
 seeds. Agents have their defaults, but `cql`: `num_actions` is 4 in place of 10, which makes
-it faster, and `policy_learning_rate` 3e-4 in place of 1e-4, as its run is short."""
+it faster, and `policy_learning_rate` 3e-4 in place of 1e-4, as its run is short; and `iql`, whose
+`expectile` is 0.9 in place of 0.7, as little of a mixed recording is good."""
 
 AGENTS = {
     "bc": (2e4, ()),
     "td3_bc": (3e4, ()),
-    "iql": (2e4, ()),
+    "iql": (2e4, ("--set", "expectile=0.9")),
     "awac": (2e4, ()),
     "cql": (5e3, ("--set", "num_actions=4", "--set", "policy_learning_rate=3e-4")),
 }

@@ -118,6 +118,7 @@ def test_every_episode_has_a_skill_of_its_own():
         assert len({*per_episode[:, 0].tolist()}) == 10
 
 
+@pytest.mark.slow
 def test_conforms():
     testing.check_env(Skills(probes.point_mass(), OneHotSkills(3), 0.1))
 

@@ -30,6 +30,7 @@ def learned(agent, prior, length, **options):
     return found.state, env
 
 
+@pytest.mark.slow
 def test_diayn(tmp_path):
     """Five skills, which the discriminator tells by single steps, as it learns; and in
     episodes without noise but for the first step, not far from where all begin."""

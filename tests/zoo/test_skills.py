@@ -81,7 +81,10 @@ def test_learns_and_acts(agent, prior):
     assert not jnp.array_equal(best, act(agent, state, obs, jr.key(1)))
 
 
-@pytest.mark.parametrize("agent", (diayn(), dads(omit_input_dynamics_dim=0)))
+@pytest.mark.parametrize(
+    "agent",
+    (diayn(), pytest.param(dads(omit_input_dynamics_dim=0), marks=pytest.mark.slow)),
+)
 def test_conforms(agent):
     """To all that is asked of agents, but to learn rewards."""
     report = testing.check_agent(agent, build=lambda: type(agent)(**vars(agent)))
