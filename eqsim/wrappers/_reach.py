@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
 from ._descriptors import AbstractDescriptor
-from ._wrapper import AbstractStateful, check_env, layers, Lifetime
+from ._wrapper import AbstractStateful, check_env, layers, Lifetime, vector_size
 
 
 class ReachState(eqx.Module):
@@ -23,7 +23,8 @@ class Reach(AbstractStateful):
     r"""Gives every episode a goal $g$ for the descriptor $x$ of the environment. The
     observation becomes a dictionary of `observation`, `achieved_goal` ($x$) and
     `desired_goal` ($g$); the reward is -1 for each step, and 0 for one that leads to
-    $|x - g| \le$ `tolerance`, which ends the task.
+    $|x - g| \le$ `tolerance`, which ends the task. Where the environment inside ends, as
+    after a fall, the episode is truncated: an end would be better than more steps.
 
     **Arguments:**
 
@@ -32,8 +33,8 @@ class Reach(AbstractStateful):
     - `goals`: lowest and highest goal, between which they are drawn uniformly; by default
         the range of the descriptor.
 
-    **Raises:** `ValueError` if there is no descriptor, `goals` have another shape, or
-    `env` resets itself.
+    **Raises:** `ValueError` if there is no descriptor, `goals` have another shape,
+    observations are no vectors, or `env` resets itself.
 
     ??? cite "Reference"
         Plappert et al., *Multi-goal reinforcement learning: challenging robotics
@@ -62,6 +63,7 @@ class Reach(AbstractStateful):
                 f"`Reach.goals` have shape {self.goals.shape}: ({size}, 2) is expected, the "
                 "lowest and the highest goal for each number of the descriptor."
             )
+        vector_size(self, self.env)
 
     @property
     def lifetime(self) -> Lifetime:
@@ -89,14 +91,16 @@ class Reach(AbstractStateful):
         off = timestep.obs["achieved_goal"] - state.goal
         reached = jnp.sum(off**2) <= self.tolerance**2
         reward = reached.astype(timestep.reward.dtype) - 1.0
-        where = lambda t: (t.reward, t.terms, t.terminated)
-        ended = timestep.terminated | reached
-        return new, eqx.tree_at(where, timestep, (reward, {"reach": reward}, ended))
+        where = lambda t: (t.reward, t.terms, t.terminated, t.truncated)
+        # Where the task inside ends, nothing is reached: what follows is worth something.
+        cut = (timestep.truncated | timestep.terminated) & ~reached
+        parts = reward, {"reach": reward}, reached, cut
+        return new, eqx.tree_at(where, timestep, parts)
 
     def _seen(self, state: ReachState, timestep: Timestep) -> Timestep:
         zero, achieved = jnp.zeros_like(timestep.reward), timestep.descriptor
         assert achieved is not None  # There is an `AbstractDescriptor` inside.
-        dtype = timestep.obs.dtype
+        dtype = timestep.reward.dtype
         obs = {
             "observation": timestep.obs,
             "achieved_goal": achieved.astype(dtype),

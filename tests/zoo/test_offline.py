@@ -129,6 +129,8 @@ def test_bc_of_one_action_equals_numpy():
     _, metrics = update(agent, state, batch)
     obs, action, *_ = arrays(batch)
     best = np.tanh(perceptron(state.actor.model.network.network, obs))
+    drawn = agent.act(state, batch.obs[0], key=jr.key(0))
+    assert jnp.array_equal(drawn, agent.act(state, batch.obs[0]))
     close(metrics["loss"], ((best - action) ** 2).sum(axis=1).mean())
 
 
@@ -418,11 +420,15 @@ BAD = {
     "`AWAC.num_actions` is 0": lambda: offline.AWAC(num_actions=0),
     "`levels` is 1": lambda: first(offline.BC(levels=1)),
     "are 59,049 actions, of at most 4,096": lambda: first(offline.IQL(levels=3), nu=10),
+    "`DiscreteCQL.levels` is 0": lambda: offline.DiscreteCQL(levels=0),
     "`Offline.batch_size` is 0": lambda: offline.Offline(offline.BC(), batch_size=0),
 }
 
 
 @pytest.mark.parametrize("make", BAD.values(), ids=BAD)
 def test_bad_settings(make, request):
-    with pytest.raises(ValueError, match=request.node.callspec.id.split("[")[0]):
+    # Where types are checked as well, that comes first.
+    with pytest.raises(
+        (ValueError, TypeError), match=request.node.callspec.id.split("[")[0]
+    ):
         make()

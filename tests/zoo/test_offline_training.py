@@ -1,6 +1,7 @@
 """Agents that learn from recordings are trained, stopped, shared among devices and
 evaluated as all others are."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -74,6 +75,8 @@ def test_stopped_and_resumed(name, data, tmp_path):
     from zoo.test_resume import Signal
 
     agent, env = practising(AGENTS[name]), Rail()
+    about = data.about._replace(random_return=-10.0, expert_return=0.0)
+    data = dataclasses.replace(data, about=about)
     args = QUICK | {"data": data}
     whole = zoo.train(agent, env, out=tmp_path / "whole", **args)
     stop = {"loggers": [Signal(3)]}
@@ -81,6 +84,10 @@ def test_stopped_and_resumed(name, data, tmp_path):
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60
+    rows = [row for row in zoo.read_metrics(tmp_path / "whole") if "eval/score" in row]
+    assert len(rows) == 2
+    for row in rows:
+        np.testing.assert_allclose(row["eval/score"], 10.0 * (row["eval/return"] + 10))
     # What was learned is read, and acts, without the recording.
     run = zoo.load_run(tmp_path / "stopped", agent=agent, env=env)
     assert bits(run.state) == bits(whole.state)
@@ -97,6 +104,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 from toys import Rail
 import eqsim_zoo as zoo
+from eqsim_zoo import offline
 agent = offline.Offline(offline.IQL(hidden=(8,)), batch_size=16, num_updates=5)
 data = zoo.load_data(sys.argv[2])
 zoo.train(agent, Rail(), data=data, out=sys.argv[1], save_every=0.0, **{args})
@@ -154,6 +162,9 @@ def test_without_an_environment(data, tmp_path):
     np.testing.assert_allclose(
         state.statistics["obs"].mean, np.asarray(found.obs).mean(axis=0)
     )
+    args = {"agent": practising(AGENTS["bc"]), "data": data}
+    assert zoo.resume(tmp_path, more_steps=5, **args).counters.steps == 65
+    assert zoo.load_run(tmp_path, **args).state is not None
     with pytest.raises(ValueError, match="neither an environment nor a recording"):
         zoo.train(AGENTS["bc"], None, **QUICK)
     with pytest.raises(ValueError, match="There is no environment, but only"):
@@ -192,6 +203,8 @@ def test_where_data_and_environment_do_not_fit(data):
     ):
         agent = practising(AGENTS["bc"])
         agent.iterate(agent.init(jr.key(0), Rail()), Rail())
+    with pytest.raises(ValueError, match="`PPO` learns from what it has just done"):
+        zoo.train(zoo.PPO(), Rail(), data=data, **QUICK)
     with pytest.raises(TypeError, match="cannot be trained in an environment alone"):
         zoo.train(AGENTS["bc"], Rail(), **QUICK)
 
@@ -234,6 +247,9 @@ def test_fine_tuning(data):
             steps=8,
             state=eqx.tree_at(lambda s: s.bounds, state, jnp.ones((3, 2))),
         )
+    seen = zoo.SAC(num_envs=2, normalize_observations=True, **sizes)
+    with pytest.raises(ValueError, match="was not given normalized observations"):
+        offline.fine_tuned(seen, where, jr.key(0), learned)
     wide = zoo.SAC(num_envs=2, unroll_length=2, capacity=1024, actor_hidden=(9,))
     with pytest.raises(ValueError, match="Set `actor_hidden` and `layer_norm`"):
         offline.fine_tuned(wide, where, jr.key(0), learned)
@@ -261,19 +277,13 @@ def test_goals_in_hindsight(walks):
         hindsight = offline.Hindsight(geometric, 0.0, 1.0, 0.0, discount=0.8)
         goal = hindsight.draw(jr.key(0), data, index)
         index = index.astype(data.last.dtype)
-        inside = index < data.last[index]
-        assert jnp.all((goal > index)[inside]) and jnp.all(goal <= data.last[index])
-        far, left = (
-            np.asarray(goal - index)[inside],
-            np.asarray(data.last) - np.arange(len(data)),
-        )
+        assert jnp.all(goal >= index) and jnp.all(goal <= data.last[index])
+        far, left = np.asarray(goal - index), np.asarray(data.last[index] - index)
         if geometric:
-            early = left[:4000][np.asarray(inside)] > 1
-            share = (far[early] == 1).mean()
-            np.testing.assert_allclose(share, 1 - 0.8, atol=0.03)
+            np.testing.assert_allclose((far[left > 0] == 0).mean(), 0.2, atol=0.03)
         else:
-            middle = left[:4000][np.asarray(inside)] == 10
-            assert np.ptp(np.bincount(far[middle], minlength=11)[1:]) < 30
+            count = np.bincount(far[left == 9], minlength=10)
+            assert len(count) == 10 and np.ptp(count) < 0.6 * count.mean() + 20
     rows = offline.GoalData(data, offline.Hindsight(tolerance=0.1)).rows(index, goal)
     target = everything(data).next_obs["achieved_goal"][goal]
     assert jnp.array_equal(rows.obs["desired_goal"], target)
@@ -306,6 +316,16 @@ def test_goals_are_reached(name, walks):
     result = zoo.train(learner, env, data=data, steps=updates, **args)
     before = np.asarray(data.terminated).sum() / len(data.ends())
     assert before < 0.5 and result.evaluations[-1][1].terminated.mean() > 0.9
+
+
+def test_bad_hindsight(walks):
+    env, data = walks
+    for words, hindsight in {
+        "`Hindsight.discount` is 1": offline.Hindsight(discount=1.0),
+        "`random` -1: none may be": offline.Hindsight(random=-1.0),
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            zoo.train(offline.GCBC(hindsight=hindsight), env, data=data, **QUICK)
 
 
 def test_goals_have_to_be_told(walks):

@@ -20,7 +20,7 @@ from ._plan import Plan
 from ._recipe import Recipe
 from ._settings import describe
 from .data import Dataset
-from .offline import as_learner, Recorded
+from .offline import as_learner, NoEnvironment, Recorded
 
 
 try:
@@ -66,6 +66,7 @@ def load_run(
     best: bool = False,
     agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
     env: AbstractEnv | None = None,
+    data: Dataset | None = None,
 ) -> Run:
     """Reads a run, with what was learned.
 
@@ -76,11 +77,12 @@ def load_run(
         seeds, and not the last checkpoint.
     - `agent`, `env`: as they were given to `train`; not needed where it was given a
         `recipe`.
+    - `data`: its recording, where it was trained without an environment.
 
     **Raises:** `FileNotFoundError` if something is missing; `CheckpointError` if a file
     is damaged or does not fit; `ValueError` if the run cannot be made again.
     """
-    run = open_run(folder, agent, env, learns=False)
+    run = open_run(folder, agent, env, data, learns=False)
     return with_state(run, run.folder / (BEST if best else LAST))
 
 
@@ -94,10 +96,11 @@ def with_state(run: Run, path: pathlib.Path) -> Run:
 
 def run_env(run: Run) -> Any:
     """What its agents learn in."""
-    plan, env, pool = run.plan, run.env, run.plan.pool_size
+    plan, env = run.plan, run.env
     if run.data is not None:
-        env, pool = Recorded(env, run.data), 0
-    return training_env(env, plan.episode_length, pool, pool_key(plan.seed))
+        env = Recorded(env, run.data)
+    key = pool_key(plan.seed)
+    return training_env(env, plan.episode_length, plan.pool_size, key)
 
 
 def open_run(
@@ -117,8 +120,11 @@ def open_run(
     config = read_config(folder)
     plan = Plan(**config["plan"])
     recipe = None if config["recipe"] is None else Recipe(**config["recipe"])
+    recorded = config.get("data")
     if learns and recipe is not None and data is None:
         data = recipe.recording()
+    if recorded is not None and env is None and data is not None and recipe is None:
+        env = NoEnvironment(data)
     if recipe is None and (agent is None or env is None):
         raise ValueError(
             f"The run in {str(folder)!r} was started with objects, and not by name: pass "
@@ -129,8 +135,7 @@ def open_run(
     env = recipe.environment() if env is None and recipe is not None else env
     if agents is None or env is None:
         raise ValueError("Pass `agent` and `env`.")
-    recorded = config.get("data")
-    if recorded is not None and learns:
+    if learns:
         check_same(folder, recorded, data)
     agents = [agents] if isinstance(agents, AbstractAgent) else [*agents]
     if recorded is not None:
@@ -186,8 +191,14 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
     return config
 
 
-def check_same(folder: pathlib.Path, digest: str, data: Dataset | None) -> None:
-    """Raises `ValueError` unless a recording is that of a run."""
+def check_same(folder: pathlib.Path, digest: str | None, data: Dataset | None) -> None:
+    """Raises `ValueError` unless a recording is that of a run, if it has one."""
+    if digest is None:
+        if data is None:
+            return
+        raise ValueError(
+            f"The run in {str(folder)!r} does not learn from a recording: leave out `data`."
+        )
     if data is None:
         raise ValueError(
             f"The run in {str(folder)!r} learns from a recording: pass `data` as it was."

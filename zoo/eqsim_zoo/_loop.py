@@ -144,8 +144,16 @@ class Loop:
                     "eval/error": float(found.error()[member]),
                     "eval/length": float(found.length()[member]),
                 }
+                row |= self._score(float(found.mean()[member]))
             rows.append(row)
         return rows
+
+    def _score(self, returns: float) -> Row:
+        """Normalized, where the recording says by what."""
+        known = None if self.run.data is None else self.run.data.about
+        if known is None or known.random_return is None or known.expert_return is None:
+            return {}
+        return {"eval/score": known.score(returns)}
 
     def _news(self, report: Report, rate: float, found, pace) -> News:
         total, steps = self.run.plan.steps, self.counters.steps

@@ -13,7 +13,7 @@ from typing import Any
 Row = dict[str, Any]
 
 BEGIN = ("turn", "member", "iterations", "steps", "seconds", "rate")
-END = ("eval/return", "eval/deviation", "eval/error", "eval/length")
+END = ("eval/return", "eval/deviation", "eval/error", "eval/length", "eval/score")
 
 
 class Metrics:

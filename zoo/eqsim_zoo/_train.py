@@ -116,12 +116,12 @@ def train(
     begin = time.monotonic()
     agents, env = learners(agent, env, data)
     evaluations = 0 if isinstance(env, NoEnvironment) else evaluations
+    pool_size = 0 if data is not None else pool_size
     sizes = episode_length, pool_size, turns, evaluations, episodes
     plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
     folder = None if out is None else pathlib.Path(out)
-    members = members_of(agents, seed, num_seeds)
-    run = Run(folder or pathlib.Path(), members, env, plan, recipe, data)
-    run, whole = _checked(run, state)
+    members, where = members_of(agents, seed, num_seeds), folder or pathlib.Path()
+    run, whole = _checked(Run(where, members, env, plan, recipe, data), state)
     with _writing(run, folder if is_first() else None, overwrite):
         return _go(begin, run, whole, folder, loggers, save_every, progress)
 

@@ -225,9 +225,7 @@ _COLUMNS = ("steps", "trajectories", "whole episodes", "return", "deviation")
 def _add_row(table: Table, source: str, data: Dataset, length: int) -> None:
     """Trajectories that were cut off by the end of the recording have no return."""
     ends = data.ends()
-    taken = np.diff(ends, prepend=-1)
-    whole = np.asarray(data.terminated)[ends] | (taken >= length)
-    returns = data.returns()[whole]
+    returns = data.returns()[data.whole(length)]
     mean = _number(returns.mean() if len(returns) else None)
     spread = _number(returns.std(ddof=1) if len(returns) > 1 else None)
     counts = f"{len(data):,}", f"{len(ends):,}", f"{len(returns):,}"

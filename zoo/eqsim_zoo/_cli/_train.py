@@ -171,7 +171,9 @@ def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
         pipeline=pipeline,
         randomize=request.randomize,
         skills=skills,
-        data=request.data,
+        data=None
+        if request.data is None
+        else str(pathlib.Path(request.data).resolve()),
         options={} if preset is None else {**preset.options},
     )
     steps = request.steps or (preset.steps if preset else None)

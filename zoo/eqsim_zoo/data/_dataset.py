@@ -141,9 +141,10 @@ class Dataset(eqx.Module):
 
     def digest(self) -> str:
         """A number in words that differs for other recordings, in practice."""
-        steps, found = self.steps(), hashlib.sha256()
-        for x in (*jtu.tree_leaves(steps), np.asarray(self.bounds)):
-            found.update(str((x.shape, x.dtype)).encode())
+        found, host = hashlib.sha256(), self.on_host()
+        for path, x in jtu.tree_leaves_with_path(host, is_leaf=is_host):
+            x = x.array if is_host(x) else np.asarray(x)
+            found.update(str((jtu.keystr(path), x.shape, x.dtype)).encode())
             found.update(np.ascontiguousarray(x).data)
         return found.hexdigest()[:32]
 
@@ -164,6 +165,12 @@ class Dataset(eqx.Module):
         """The sum of the rewards of each trajectory."""
         reward = np.asarray(self.reward, np.float64)
         return np.asarray([reward[span].sum() for span in map(_slice, self.spans())])
+
+    def whole(self, length: int) -> Bool[np.ndarray, " trajectories"]:
+        """Which trajectories came to their end, or have as many steps as an episode can;
+        others were cut off where the recording stopped."""
+        ends = self.ends()
+        return np.asarray(self.terminated)[ends] | (np.diff(ends, prepend=-1) >= length)
 
     def subset(self, trajectories: Sequence[int] | Int[np.ndarray, " n"]) -> "Dataset":
         """Some trajectories only, in that order, where this one is: host or device.
@@ -201,8 +208,7 @@ class Dataset(eqx.Module):
 
     def on_host(self) -> "Dataset":
         """The same with observations and actions in the memory of the host, from where
-        each batch is fetched, also by a compiled program: for more than the device can
-        hold."""
+        each batch is fetched, also by a compiled program, while an agent learns."""
         moved = lambda tree: jtu.tree_map(
             lambda x: x if is_host(x) else HostArray.of(x), tree, is_leaf=is_host
         )

@@ -57,6 +57,20 @@ class AbstractOfflineAgent(AbstractAgent):
     augmentations: tuple[AbstractAugmentation, ...] = ()
     learning_rate: Float[Array, ""] = eqx.field(converter=number, default=3e-4)
 
+    def __check_init__(self):
+        name, parts = type(self).__name__, self.augmentations
+        if not isinstance(self.encoder, AbstractEncoder | None):
+            raise ValueError(
+                f"`{name}.encoder` is {self.encoder!r}: an encoder is expected, such as "
+                "`eqsim_zoo.vision.Impala()`, or None. It is given in Python."
+            )
+        fine = isinstance(parts, tuple)
+        if not fine or not all(isinstance(x, AbstractAugmentation) for x in parts):
+            raise ValueError(
+                f"`{name}.augmentations` are {parts!r}: a tuple is expected, such as "
+                "`(eqsim_zoo.vision.RandomCrop(4),)`. They are given in Python."
+            )
+
     @abc.abstractmethod
     def begin(self, key: PRNGKeyArray, start: "Start") -> Any:
         """The state before anything is learned."""
@@ -176,14 +190,20 @@ class Start:
         return Seeing(senses, head(key_head, encoded_size(senses, self.obs)))
 
     def mlp(
-        self, key: PRNGKeyArray, inputs: int, outputs: int, last_scale: float = 1.0
+        self,
+        key: PRNGKeyArray,
+        inputs: int,
+        outputs: int,
+        last_scale: float = 1.0,
+        plain: bool = False,
     ) -> MLP:
-        """A network of the sizes of the agent."""
+        """A network of the sizes of the agent; a `plain` one has no layer normalization
+        in any case."""
         return MLP.create(
             key,
             (inputs, *self.agent.hidden, outputs),
             last_scale=last_scale,
-            layer_norm=self.agent.layer_norm,
+            layer_norm=self.agent.layer_norm and not plain,
             dtype=self.bounds.dtype,
         )
 
@@ -224,8 +244,9 @@ class Start:
         return self.network(key, head, shared)
 
     def squashed(self, key: PRNGKeyArray, shared: Senses | None = None) -> Seeing:
-        """A policy as of soft actor-critic."""
-        head = lambda key, n: StochasticPolicy(self.mlp(key, n, 2 * self.nu, 0.01))
+        """A policy as of soft actor-critic, without layer normalization."""
+        outputs = 2 * self.nu
+        head = lambda key, n: StochasticPolicy(self.mlp(key, n, outputs, 0.01, True))
         return self.network(key, head, shared)
 
     def value(self, key: PRNGKeyArray, shared: Senses | None = None) -> Seeing:

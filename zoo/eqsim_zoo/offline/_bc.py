@@ -58,7 +58,10 @@ class BC(AbstractLevelAgent):
         return BCState(learner, start.statistics(), start.bounds, key)
 
     def policy(self, state: BCState) -> Callable[[Any], Any]:
-        return state.actor.model
+        actor = state.actor.model
+        if self.deterministic:
+            return lambda obs: chosen(actor(obs), None)
+        return actor
 
     def update(
         self, state: BCState, batch: Transition

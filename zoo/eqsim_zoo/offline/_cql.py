@@ -97,7 +97,7 @@ class CQL(AbstractOfflineAgent):
             Learner.create(critic, adam),
             critic,
             log(self.initial_temperature),
-            log(self.conservative_weight),
+            log(jnp.maximum(self.conservative_weight, 1e-8)),
             start.statistics(),
             start.bounds,
             jnp.zeros((), jnp.int32),
@@ -152,7 +152,7 @@ class CQL(AbstractOfflineAgent):
         target = self.reward_scale * batch.reward + left * after
         others, densities = _others(policy, batch, key_other, self.num_actions)
         fixed = self.threshold <= 0.0
-        learned = jnp.exp(jnp.clip(state.multiplier.model, -20.0, 14.0))
+        learned = jnp.exp(state.multiplier.model)
         weight = jnp.where(fixed, self.conservative_weight, learned)
 
         def loss(critic):
@@ -178,8 +178,10 @@ class CQL(AbstractOfflineAgent):
     def _weigh(self, state, gap):
         """A step of the multiplier; none without a threshold."""
         off = jnp.where(self.threshold > 0.0, gap - self.threshold, 0.0)
-        loss = lambda log: (-jnp.exp(jnp.clip(log, -20.0, 14.0)) * off, {})
-        return state.multiplier.apply_loss_fn(loss, self.optimizer())[0]
+        loss = lambda log: (-jnp.exp(log) * off, {})
+        new, _ = state.multiplier.apply_loss_fn(loss, self.optimizer())
+        # After the step, as a limit inside the loss has no way back.
+        return dataclasses.replace(new, model=jnp.clip(new.model, -20.0, 14.0))
 
     def _improve(self, state, critic, batch, key):
         """A step of the policy."""

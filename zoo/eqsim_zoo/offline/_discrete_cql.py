@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from .._fields import in_type, number, size
+from .._fields import check_positive, in_type, number, size
 from .._learner import Learner
 from .._networks import target_update
 from .._replay import Transition
@@ -72,6 +72,14 @@ class DiscreteCQL(AbstractLevelAgent):
     reward_scale: Float[Array, ""] = eqx.field(converter=number, default=1.0)
     conservative_weight: Float[Array, ""] = eqx.field(converter=number, default=1.0)
     temperature: Float[Array, ""] = eqx.field(converter=number, default=1.0)
+
+    def __check_init__(self):
+        check_positive(self, "num_critics")
+        if self.levels < 2:
+            raise ValueError(
+                f"`DiscreteCQL.levels` is {self.levels}: at least 2 are expected. Where "
+                "actions are all numbers, take `CQL`."
+            )
 
     def begin(self, key: PRNGKeyArray, start: Start) -> DiscreteCQLState:
         key, key_critic = jr.split(key)

@@ -12,7 +12,7 @@ from eqsim import AbstractEnv
 
 from .._learner import Learner
 from .._sac import SAC, SACState
-from ..data import Dataset
+from ..data import check_fits, Dataset
 from ._cql import CQLState
 from ._observations import Seeing
 
@@ -37,12 +37,16 @@ def fine_tuned(
     - `data`: steps that it remembers from the beginning: the first ones, as many as its
         memory holds.
 
-    **Raises:** `ValueError` if networks have other shapes, or there were pictures.
+    **Raises:** `ValueError` if networks have other shapes, observations were normalized
+    there and are not here, or the other way round, there were pictures, or the recording
+    is not of that environment.
 
     ??? cite "Reference"
         Nair et al., *AWAC: accelerating online reinforcement learning with offline
         datasets*, 2020, section 3, for the setting.
     """
+    if data is not None:
+        check_fits(data, env)
     state, adam = agent.init(key, env), agent.optimizer()
     actor, critic, target = map(
         _head, (learned.actor.model, learned.critic.model, learned.target)
@@ -60,12 +64,13 @@ def fine_tuned(
         target=target,
         temperature=Learner.create(learned.temperature.model, adam),
     )
+    known = learned.statistics is not None
+    if known != (state.statistics is not None):
+        raise ValueError(
+            f"`SAC.normalize_observations` is {not known}, but what was learned was "
+            f"{'' if known else 'not '}given normalized observations: set it to {known}."
+        )
     if learned.statistics is not None:
-        if state.statistics is None:
-            raise ValueError(
-                "What was learned takes normalized observations: set "
-                "`normalize_observations=True`."
-            )
         state = dataclasses.replace(state, statistics=learned.statistics["obs"])
     return state if data is None else _remembering(state, data)
 

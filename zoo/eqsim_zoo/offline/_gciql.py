@@ -8,8 +8,9 @@ class GCIQL(AbstractGoalAgent):
     """Goal-conditioned implicit Q-learning: the fewest steps to a goal, and a policy that
     takes them.
 
-    Differences from OGBench: values and policy learn from the same goals, and a goal is
-    reached by the step that leads to it.
+    Differences from OGBench: the policy learns by weights (equation 7 of IQL), and not by
+    derivatives of values, which is OGBench's default; values and policy learn from the
+    same goals; and a goal is reached by the step that leads to it.
 
     **Arguments:**
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv
@@ -23,9 +24,9 @@ OBSERVATION, ACHIEVED, DESIRED = "observation", "achieved_goal", "desired_goal"
 
 
 class Hindsight(eqx.Module):
-    r"""Goals in hindsight. The goal of a step is what it led to itself; or what a later
-    step of its trajectory led to, with a distance that is geometric ($\gamma$) or even; or
-    what any step led to.
+    r"""Goals in hindsight. The goal of a step is what it led to itself; or what it or a
+    later step of its trajectory led to, which is $k$ steps away with the probability
+    $(1 - \gamma) \gamma^k$, or all equally likely; or what any step led to.
 
     **Arguments:**
 
@@ -54,18 +55,32 @@ class Hindsight(eqx.Module):
         shape, dtype = index.shape, data.reward.dtype
         weights = jnp.stack([self.current, self.trajectory, self.random])
         kind = jr.categorical(key_kind, jnp.log(weights), shape=shape)
-        left = data.last[index] - index
         uniform = jr.uniform(key_far, shape, dtype, jnp.finfo(dtype).tiny, 1.0)
-        most = left.astype(dtype)
+        most = (data.last[index] - index).astype(dtype)
         if self.geometric:
-            far = 1.0 + jnp.floor(
-                jnp.log(uniform) / jnp.log(self.discount.astype(dtype))
-            )
+            far = jnp.floor(jnp.log(uniform) / jnp.log(self.discount.astype(dtype)))
         else:
-            far = 1.0 + jnp.floor(uniform * most)
-        later = index + jnp.minimum(far, most).astype(index.dtype)
+            far = jnp.floor(uniform * (most + 1.0))
+        later = index + jnp.clip(far, 0.0, most).astype(index.dtype)
         anywhere = jr.randint(key_any, shape, 0, len(data), index.dtype)
         return jnp.where(kind == 0, index, jnp.where(kind == 1, later, anywhere))
+
+
+def check_hindsight(hindsight: Hindsight) -> None:
+    """Raises `ValueError` unless its weights and its discount make sense."""
+    names = "current", "trajectory", "random"
+    weights = np.asarray([float(vars(hindsight)[name]) for name in names])
+    if not np.all(weights >= 0.0) or not weights.sum() > 0.0:
+        told = ", ".join(f"`{n}` {w:g}" for n, w in zip(names, weights))
+        raise ValueError(
+            f"The weights of `Hindsight` are {told}: none may be negative, and not all 0."
+        )
+    discount = float(hindsight.discount)
+    if not 0.0 < discount < 1.0:
+        raise ValueError(
+            f"`Hindsight.discount` is {discount:g}: a number between 0 and 1 is expected; "
+            "`geometric=False` makes all later steps equally likely."
+        )
 
 
 class GoalData(eqx.Module):

@@ -132,7 +132,7 @@ class IQL(AbstractLevelAgent):
             critic=critic,
             value=value,
             target=slow,
-            # Wraps around long before it overflows, where no rate is annealed any more.
+            # At its end no rate is annealed any more.
             updates=jnp.minimum(state.updates + 1, 2**30),
             key=key,
         )

@@ -64,7 +64,7 @@ class Senses(eqx.Module):
             if encoder is None:
                 raise ValueError(
                     f"The observation {name!r} is a picture of shape {x.shape}: an agent "
-                    "needs an `encoder` for it, such as `eqsim_zoo.Impala()`."
+                    "needs an `encoder` for it, such as `eqsim_zoo.vision.Impala()`."
                 )
             networks[name] = encoder.create(jr.fold_in(key, k), x.shape, dtype)
         return Senses(networks)
@@ -112,6 +112,8 @@ def statistics_of(obs: Any) -> dict[str, Statistics]:
         if is_picture(rows.shape[1:]):
             continue
         mean = jnp.mean(rows, axis=0)
+        # A second pass, as the sum of a million numbers is not exact.
+        mean = mean + jnp.mean(rows - mean[None], axis=0)
         spread = jnp.sum((rows - mean[None]) ** 2, axis=0)
         count = jnp.full((), rows.shape[0], rows.dtype)
         found[name] = Statistics(count, mean, spread)

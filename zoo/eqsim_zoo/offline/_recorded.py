@@ -21,10 +21,12 @@ from eqsim.wrappers import AbstractStateless, layers, Lifetime
 
 from .._actions import unscale
 from .._fields import check_positive, size
+from .._off_policy import AbstractOffPolicy
 from .._parallel import by_rows, check_shares
 from ..data import check_fits, Dataset
+from ..data._host import to_device
 from ._agent import AbstractLevelAgent, AbstractOfflineAgent
-from ._goals import AbstractGoalAgent, GoalData
+from ._goals import AbstractGoalAgent, check_hindsight, GoalData
 from ._levels import check_levels, Levels
 from ._observations import statistics_of
 
@@ -260,9 +262,18 @@ def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> 
     environment as recorded."""
     if env is not None:
         check_fits(data, env)
+    if isinstance(agent, AbstractOnlineAgent) and not isinstance(
+        agent, AbstractOffPolicy
+    ):
+        raise ValueError(
+            f"`{type(agent).__name__}` learns from what it has just done itself, and not "
+            "from a recording: take one of `eqsim_zoo.offline`."
+        )
+    if isinstance(agent, AbstractGoalAgent):
+        check_hindsight(agent.hindsight)
     held = agent.agent if isinstance(agent, AbstractGoalAgent) else agent
     if isinstance(held, AbstractLevelAgent) and held.levels:
-        action = np.asarray(unscale(data.bounds, jnp.asarray(data.steps().action)))
+        action = np.asarray(unscale(data.bounds, to_device(data.action)))
         check_levels(held, Levels(held.levels, action.shape[1]), action)
 
 

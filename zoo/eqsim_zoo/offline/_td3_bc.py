@@ -119,7 +119,9 @@ class TD3BC(AbstractOfflineAgent):
         def actor_loss(actor):
             action = jax.vmap(lambda obs: best(actor, obs))(obs)
             q = jax.vmap(critic.model)(batch.obs, action)[:, 0]
-            weight = lax.stop_gradient(self.alpha / jnp.mean(jnp.abs(q)))
+            weight = lax.stop_gradient(
+                self.alpha / jnp.maximum(jnp.mean(jnp.abs(q)), 1e-6)
+            )
             return jnp.mean((action - batch.action) ** 2) - weight * jnp.mean(q), {}
 
         def improve():
