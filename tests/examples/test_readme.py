@@ -18,7 +18,8 @@ PAGES = (
     "docs/gradients.md",
     "docs/pipelines.md",
     "docs/recordings.md",
-    "docs/skills.md",
+    # `test_skill_learning.py` learns the same.
+    pytest.param("docs/skills.md", marks=pytest.mark.slow),
     "docs/wrappers.md",
     "zoo/README.md",
 )

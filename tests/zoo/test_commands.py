@@ -123,6 +123,7 @@ def test_a_sweep(capsys, tmp_path):
     assert status == 0 and "seed, rate return" in out and "1, 0.2" in out
 
 
+@pytest.mark.slow
 def test_skills(capsys, monkeypatch, tmp_path):
     """Trained by the name of a prior, and drawn."""
     tiny = ft.partial(zoo.DADS, sac=TINY, hidden=(8,))

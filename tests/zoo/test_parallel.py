@@ -70,7 +70,8 @@ def test_eight_devices(agent, alone, tmp_path):
         assert any("batch" in spec for spec in found["last"])
 
 
-@pytest.mark.parametrize("agent", ("ppo", pytest.param("sac", marks=slow)))
+@slow
+@pytest.mark.parametrize("agent", ("ppo", "sac"))
 def test_two_processes(agent, alone, tmp_path):
     found = reports(agent, tmp_path / "out.json", devices=2, processes=2)
     assert found["devices"] == 4

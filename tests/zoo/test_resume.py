@@ -146,7 +146,7 @@ def started(out, name):
 slow = lambda name: pytest.param(name, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", (slow("search"), "ppo", "sac"))
+@pytest.mark.parametrize("name", (slow("search"), "ppo", slow("sac")))
 def test_kill_and_resume(name, tmp_path):
     agent = AGENTS.get(name, Search())
     process = started(tmp_path / "killed", name)
