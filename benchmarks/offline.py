@@ -237,7 +237,7 @@ def _ours(options, steps):
     )
     agent = offline.Offline(offline.IQL(), num_updates=200)
     env = offline.Recorded(eqsim.make("half_cheetah"), data)
-    turn = eqx.filter_jit(agent.iterate, donate="all-except-first")
+    turn = eqx.filter_jit(agent.iterate)
     state = [turn(agent.init(jax.random.key(0), env), env)[0]]
 
     def run():
