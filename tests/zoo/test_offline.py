@@ -420,6 +420,8 @@ BAD = {
     "`AWAC.num_actions` is 0": lambda: offline.AWAC(num_actions=0),
     "`levels` is 1": lambda: first(offline.BC(levels=1)),
     "are 59,049 actions, of at most 4,096": lambda: first(offline.IQL(levels=3), nu=10),
+    "`BC` has one network": lambda: offline.BC(shared_encoder=True),
+    "`DiscreteCQL` has no network": lambda: offline.DiscreteCQL(shared_encoder=True),
     "`DiscreteCQL.levels` is 0": lambda: offline.DiscreteCQL(levels=0),
     "`Offline.batch_size` is 0": lambda: offline.Offline(offline.BC(), batch_size=0),
 }

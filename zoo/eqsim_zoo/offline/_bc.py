@@ -45,6 +45,11 @@ class BC(AbstractLevelAgent):
     deterministic: bool = size(False)
 
     def __check_init__(self):
+        if self.shared_encoder:
+            raise ValueError(
+                "`BC` has one network, which shares its encoder with no other: leave out "
+                "`shared_encoder`."
+            )
         if self.levels and self.deterministic:
             raise ValueError(
                 f"`BC` with `levels={self.levels}` chooses by probabilities: leave out "

@@ -75,6 +75,11 @@ class DiscreteCQL(AbstractLevelAgent):
 
     def __check_init__(self):
         check_positive(self, "num_critics")
+        if self.shared_encoder:
+            raise ValueError(
+                "`DiscreteCQL` has no network beside its critics to share an encoder with: "
+                "leave out `shared_encoder`."
+            )
         if self.levels < 2:
             raise ValueError(
                 f"`DiscreteCQL.levels` is {self.levels}: at least 2 are expected. Where "
