@@ -24,7 +24,7 @@ from zoo.recordings import (
 )
 
 import eqsim_zoo as zoo
-from eqsim_zoo import offline
+from eqsim_zoo import offline, vision
 from eqsim_zoo.offline._iql import expectile_loss
 from eqsim_zoo.offline._levels import Levels
 
@@ -422,6 +422,13 @@ BAD = {
     "are 59,049 actions, of at most 4,096": lambda: first(offline.IQL(levels=3), nu=10),
     "`BC` has one network": lambda: offline.BC(shared_encoder=True),
     "`DiscreteCQL` has no network": lambda: offline.DiscreteCQL(shared_encoder=True),
+    "`IQL.shared_encoder` is True, which is for pictures": lambda: first(
+        offline.IQL(shared_encoder=True)
+    ),
+    "`BC.encoder` is Impala": lambda: first(offline.BC(encoder=vision.Impala())),
+    "`CQL.augmentations` is": lambda: first(
+        offline.CQL(augmentations=(vision.RandomCrop(4),))
+    ),
     "`DiscreteCQL.levels` is 0": lambda: offline.DiscreteCQL(levels=0),
     "`Offline.batch_size` is 0": lambda: offline.Offline(offline.BC(), batch_size=0),
 }

@@ -23,6 +23,7 @@ from ..vision import AbstractAugmentation, AbstractEncoder, augment
 from ._heads import ChoiceCritic, ChoicePolicy, chosen, GaussianPolicy, StateValue
 from ._levels import Levels
 from ._observations import (
+    check_seen,
     encoded_size,
     normalized,
     Seeing,
@@ -89,7 +90,12 @@ class AbstractOfflineAgent(AbstractAgent):
 
         - `obs`: an observation, of which shapes and types matter.
         - `bounds`: of actions.
+
+        **Raises:** `ValueError` if there are settings for pictures, and none is seen.
         """
+        names = "encoder", "shared_encoder", "augmentations"
+        settings = {name: vars(self)[name] for name in names}
+        check_seen(type(self).__name__, obs, settings)
         agent = in_type(self, bounds.dtype)
         return agent.begin(key, Start(agent, obs, bounds))
 

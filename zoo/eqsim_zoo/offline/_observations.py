@@ -26,6 +26,26 @@ def is_picture(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3
 
 
+def check_seen(name: str, obs: Any, settings: dict[str, Any]) -> None:
+    """Refuses settings of an agent for pictures where it sees none.
+
+    **Arguments:**
+
+    - `name`: of the agent.
+    - `settings`: those for pictures, by name; empty ones are not set.
+    """
+    shapes = {k: x.shape for k, x in named(obs).items()}
+    if any(is_picture(shape) for shape in shapes.values()):
+        return
+    for setting, value in settings.items():
+        if value:
+            raise ValueError(
+                f"`{name}.{setting}` is {value!r}, which is for pictures (height, width, "
+                f"channels), and the observation has none; its shapes: {shapes}. Leave it "
+                "out, or wrap the environment in `eqsim.wrappers.Pixels`."
+            )
+
+
 class Senses(eqx.Module):
     """From an observation to one vector: its vectors, and what networks see in its
     pictures, in the order of their names.
