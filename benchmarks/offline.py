@@ -75,7 +75,7 @@ def main() -> None:
     found = _kept(options)
     for name in options.data:
         for agent in options.agents:
-            found.append(_learn(agent, name, options))
+            found = _ordered([*found, _learn(agent, name, options)])
             data = {"where": where, "rows": found}
             publish(options, "offline", data, report(where, found, options))
         agents = [row["agent"] for row in found if row["data"] == name]
@@ -92,6 +92,12 @@ def _kept(options) -> list[dict[str, Any]]:
     again = {(agent, name) for agent in options.agents for name in options.data}
     rows = json.loads(path.read_text())["rows"]
     return [row for row in rows if (row["agent"], row["data"]) not in again]
+
+
+def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mixture first, and agents as they are listed."""
+    place = lambda row: (row["data"] != "mixed", [*AGENTS].index(row["agent"]))
+    return sorted(rows, key=place)
 
 
 def _options():

@@ -73,7 +73,7 @@ def imitation() -> tuple[float, float]:
     env = StackObservation(Pixels(plain, **size), 2)
     evaluation = {"episodes": 8, "episode_length": 200, "evaluations": 1}
     result = zoo.train(student, env, data=seen, steps=1000, turns=5, **evaluation)
-    reached = float(result.evaluations[-1][1].mean()[0])
+    reached = float(result.evaluations[-1][1].mean())
     keys = jr.split(jr.key(1), 8)
     stop = lambda timestep: timestep.done
     out = eqsim.rollout(eqsim.Episode(plain, 200), teacher, keys, 200, stop=stop)
