@@ -190,7 +190,7 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
             "behavior": _behavior(options, row["data"]),
             "agent": row["agent"],
             "updates": f"{row['updates']:,}",
-            "return by seed": ", ".join(f"{x:,.0f}" for x in row["returns"]),
+            "return by seed": ", ".join(f"{round(x):,}" for x in row["returns"]),
             "mean": f"{np.mean(row['returns']):,.0f}",
             "score": f"{row['score']:.0f}",
             "seconds": f"{row['seconds']:.0f}",

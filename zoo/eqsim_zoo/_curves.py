@@ -107,7 +107,12 @@ def write_curves(
             axes.set_xlim(left=0)
         left.xaxis.set_major_formatter(EngFormatter(sep=""))
         if len(series) > 1:
-            left.legend(fontsize=9)
+            figure.legend(
+                *left.get_legend_handles_labels(),
+                loc="outside upper left",
+                ncols=3,
+                fontsize=9,
+            )
         for number, name in enumerate(names):
             row, column = divmod(number, across)
             span = slice(column * 12 // across, (column + 1) * 12 // across)
@@ -115,8 +120,9 @@ def write_curves(
             _metric(axes, series, name)
             axes.locator_params(axis="x", nbins=5)
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        titles = [pathlib.Path(folder).name for folder in folders]
-        figure.suptitle(", ".join(titles), x=0.01, ha="left", fontsize=13)
+        if len(folders) == 1:  # Of several, the legend has the names.
+            title = pathlib.Path(folders[0]).name
+            figure.suptitle(title, x=0.01, ha="left", fontsize=13)
         figure.savefig(path)
     return series
 
