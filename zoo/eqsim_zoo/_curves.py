@@ -113,6 +113,9 @@ def write_curves(
                 ncols=3,
                 fontsize=9,
             )
+        else:
+            title = pathlib.Path(folders[0]).name
+            figure.suptitle(title, x=0.01, ha="left", fontsize=13)
         for number, name in enumerate(names):
             row, column = divmod(number, across)
             span = slice(column * 12 // across, (column + 1) * 12 // across)
@@ -120,9 +123,6 @@ def write_curves(
             _metric(axes, series, name)
             axes.locator_params(axis="x", nbins=5)
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        if len(folders) == 1:  # Of several, the legend has the names.
-            title = pathlib.Path(folders[0]).name
-            figure.suptitle(title, x=0.01, ha="left", fontsize=13)
         figure.savefig(path)
     return series
 
