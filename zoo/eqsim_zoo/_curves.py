@@ -106,16 +106,7 @@ def write_curves(
             axes.set_xlabel(text)
             axes.set_xlim(left=0)
         left.xaxis.set_major_formatter(EngFormatter(sep=""))
-        if len(series) > 1:
-            figure.legend(
-                *left.get_legend_handles_labels(),
-                loc="outside upper left",
-                ncols=3,
-                fontsize=9,
-            )
-        else:
-            title = pathlib.Path(folders[0]).name
-            figure.suptitle(title, x=0.01, ha="left", fontsize=13)
+        _name(figure, left, series)
         for number, name in enumerate(names):
             row, column = divmod(number, across)
             span = slice(column * 12 // across, (column + 1) * 12 // across)
@@ -125,6 +116,15 @@ def write_curves(
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         figure.savefig(path)
     return series
+
+
+def _name(figure: Any, axes: Any, series: list[Series]) -> None:
+    """A title, or above all several names, as long as they are."""
+    if len(series) == 1:
+        figure.suptitle(series[0].label, x=0.01, ha="left", fontsize=13)
+        return
+    lines = axes.get_legend_handles_labels()
+    figure.legend(*lines, loc="outside upper left", ncols=3, fontsize=9)
 
 
 def _labels(folder: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
