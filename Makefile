@@ -23,18 +23,19 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 PLUGINS := gymnasium adapters mjx dmc torchrl example
 
-.PHONY: help demo test test-all test-plugins wheels check bench docs-tables format clean
+.PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs-tables format clean
 
 help:
-	@echo "make demo         install, then run the demonstration, which also trains; results in out/demo"
-	@echo "make test         install, then lint, types, layers and the quick tests"
-	@echo "make test-all     the same with the slow tests, and wheels"
-	@echo "make test-plugins install the plugins, then run their quick tests"
-	@echo "make wheels       install eqsim and a plugin from wheels, run both, and remove the plugin"
-	@echo "make bench        install the peers, then run the benchmarks; results in out/bench"
-	@echo "make docs-tables  write the generated tables of the documentation anew"
-	@echo "make format       sort imports and format"
-	@echo "make clean        remove the environment, the caches and the results"
+	@echo "make demo             install, then run the demonstration, which also trains; results in out/demo"
+	@echo "make test             install, then lint, types, layers and the quick tests"
+	@echo "make test-all         the same with the slow tests, and wheels"
+	@echo "make test-plugins     install the plugins, then run their quick tests"
+	@echo "make test-plugins-all the same with their slow tests"
+	@echo "make wheels           install eqsim and a plugin from wheels, run both, and remove the plugin"
+	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
+	@echo "make docs-tables      write the generated tables of the documentation anew"
+	@echo "make format           sort imports and format"
+	@echo "make clean            remove the environment, the caches and the results"
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -69,6 +70,10 @@ $(VENV)-plugins/.installed: $(SETUP) $(wildcard plugins/*/pyproject.toml)
 test-plugins: $(VENV)-plugins/.installed
 	for name in $(PLUGINS); do (cd plugins/eqsim-$$name && $(QUICK) \
 	  $(abspath $(VENV))-plugins/bin/pytest -q -n $(WORKERS) -m "not slow") || exit 1; done
+
+test-plugins-all: $(VENV)-plugins/.installed
+	for name in $(PLUGINS); do (cd plugins/eqsim-$$name && \
+	  $(abspath $(VENV))-plugins/bin/pytest -q -n $(WORKERS)) || exit 1; done
 
 # From wheels in a fresh environment: a package of a third party comes, runs, and goes.
 wheels:
