@@ -25,7 +25,10 @@ ENVS, UNROLL = 64, 32
 
 
 def main(name: str, steps: int) -> float:
-    """Returns the mean return of the deterministic policy, in episodes of 1000 steps."""
+    """Returns the mean return of the deterministic policy, in episodes of 1000 steps.
+
+    - `steps`: of all environments together, rounded up to whole batches.
+    """
     torch.manual_seed(0)
     env = EqsimEnv(name, batch_size=[ENVS], episode_length=1000)
     env.set_seed(0)
@@ -45,7 +48,8 @@ def main(name: str, steps: int) -> float:
     loss = ClipPPOLoss(actor, critic, clip_epsilon=0.2, entropy_coeff=1e-4)
     optimizer = torch.optim.Adam(loss.parameters(), lr=1e-3)
     batch = ENVS * UNROLL
-    frames = {"frames_per_batch": batch, "total_frames": steps}
+    turns = -(-steps // batch)
+    frames = {"frames_per_batch": batch, "total_frames": turns * batch}
     collector = Collector(env, actor, **frames, auto_register_policy_transforms=True)
     for number, data in enumerate(collector):
         data["next", "reward"] = 0.1 * data["next", "reward"]
@@ -61,7 +65,7 @@ def main(name: str, steps: int) -> float:
                 nn.utils.clip_grad_norm_(loss.parameters(), 1.0)
                 optimizer.step()
         for group in optimizer.param_groups:
-            group["lr"] = 1e-3 * (1.0 - (number + 1) * batch / (steps + batch))
+            group["lr"] = 1e-3 * (1.0 - (number + 1) / (turns + 1))
     collector.shutdown()
     return evaluate(name, body, space)
 
