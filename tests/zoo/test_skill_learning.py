@@ -22,10 +22,10 @@ from eqsim.wrappers import (
 )
 
 
-def learned(agent, prior, length, **options):
+def learned(agent, prior, length, steps=60_000, **options):
     """With what it has learned."""
     env = plane(prior)
-    sizes = {"steps": 60_000, "pool_size": 16, "turns": 10, "evaluations": 0}
+    sizes = {"steps": steps, "pool_size": 16, "turns": 10, "evaluations": 0}
     found = zoo.train(agent, env, episode_length=length, **sizes, **options)
     return found.state, env
 
@@ -48,7 +48,7 @@ def test_diayn(tmp_path):
 
 def test_dads():
     agent = zoo.DADS(**NETWORK, **SHARP)
-    state, env = learned(agent, OneHotSkills(5), 10)
+    state, env = learned(agent, OneHotSkills(5), 10, steps=30_000)
     paths = zoo.follow_skills(
         agent, state, env, jr.key(1), episodes=4, episode_length=10
     )
