@@ -205,19 +205,20 @@ def test_fast_is_known(pipeline):
     h, gain, share = 0.1, 3.0 / 2.0, (n + 1) / (2 * n)
     state = env.pipeline.init(env.sys, jnp.array([0.2]), jnp.array([-0.3]))
     action = jnp.array([0.7])
-    new, timestep = env.step(state, action)
+    new, timestep = eqx.filter_jit(env.step)(state, action)
     speed = -0.3 + h * gain * 0.7
     place = 0.2 - h * 0.3 + share * h * h * gain * 0.7
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     close(timestep.obs, [place, speed])
     close(timestep.reward, -(place**2) - 0.1 * 0.7**2)
     close(new.q, [place])
-    A, B, C, D = eqsim.linearize(env, state, action)
+    A, B, C, D = eqx.filter_jit(eqsim.linearize)(env, state, action)
     close(A, [[1.0, h], [0.0, 1.0]])
     close(B, [[share * h * h * gain], [h * gain]])
     close(C, A)
     close(D, B)
-    slope = jax.grad(lambda sys: env.pipeline.step(sys, state, action).qd[0])(env.sys)
+    speed_of = lambda sys: env.pipeline.step(sys, state, action).qd[0]
+    slope = jax.jit(jax.grad(speed_of))(env.sys)
     close(slope.links.mass, [-h * 3.0 * 0.7 / 4.0])
 
 
