@@ -67,13 +67,17 @@ $(VENV)-plugins/.installed: $(SETUP) $(wildcard plugins/*/pyproject.toml)
 	  $(foreach name,$(filter-out adapters,$(PLUGINS)),--editable "plugins/eqsim-$(name)[test]")
 	@touch $@
 
+# $(call in-plugins,ENVIRONMENT,OPTIONS): pytest in the folder of each plugin.
+define in-plugins
+for name in $(PLUGINS); do (cd plugins/eqsim-$$name && $(1) \
+  $(abspath $(VENV))-plugins/bin/pytest -q -n $(WORKERS) $(2)) || exit 1; done
+endef
+
 test-plugins: $(VENV)-plugins/.installed
-	for name in $(PLUGINS); do (cd plugins/eqsim-$$name && $(QUICK) \
-	  $(abspath $(VENV))-plugins/bin/pytest -q -n $(WORKERS) -m "not slow") || exit 1; done
+	$(call in-plugins,$(QUICK),-m "not slow")
 
 test-plugins-all: $(VENV)-plugins/.installed
-	for name in $(PLUGINS); do (cd plugins/eqsim-$$name && \
-	  $(abspath $(VENV))-plugins/bin/pytest -q -n $(WORKERS)) || exit 1; done
+	$(call in-plugins)
 
 # From wheels in a fresh environment: a package of a third party comes, runs, and goes.
 wheels:
