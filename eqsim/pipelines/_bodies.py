@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from .._staging import stage
 from ..dynamics._inertia import NodeBodies
 from ..kinematics._forward import Kinematics, Pose
 from ..model import concatenate, put, take, Tree
@@ -81,7 +80,6 @@ class Mobility(NamedTuple):
     inertia: Sym3
 
 
-@stage
 def body_numbers(tree: Tree, bodies: NodeBodies) -> BodyNumbers:
     """The rigid bodies that ride on the last nodes of the links."""
     mass, com, inertia = take(bodies, layout(tree).nodes)
@@ -93,7 +91,6 @@ def body_numbers(tree: Tree, bodies: NodeBodies) -> BodyNumbers:
     return BodyNumbers(mass, com, inertia, 1.0 / mass, inverse)
 
 
-@stage
 def place_bodies(tree: Tree, numbers: BodyNumbers, kin: Kinematics, velocity) -> Bodies:
     """The bodies at the start of a step; `velocity` is about the origins of trees."""
     pose, arm, velocity = take((kin.pose, kin.arm, velocity), layout(tree).nodes)
@@ -118,7 +115,6 @@ def with_world(values):
     return concatenate([zero, values])
 
 
-@stage
 def kick(mobility: Mobility, bodies: Bodies, impulse: Force) -> Bodies:
     """Changes velocities by impulses about the centers of mass."""
     ang = bodies.velocity.ang + (mobility.inertia @ impulse.ang)
@@ -132,7 +128,6 @@ def correct(mobility: Mobility, bodies: Bodies, impulse: Force, h) -> Bodies:
     return Bodies(com, _turned(bodies.rot, change.ang, h), velocity)
 
 
-@stage
 def _change(mobility: Mobility, bodies: Bodies, impulse: Force, h):
     change = Motion(mobility.inertia @ impulse.ang, impulse.lin * mobility.mass)
     return change, bodies.com + (change.lin * h), bodies.velocity + change
@@ -151,7 +146,6 @@ def drift(numbers: BodyNumbers, bodies: Bodies, h) -> Bodies:
     return Bodies(com + (lin * h), rot, Motion(ang, lin))
 
 
-@stage
 def _in_axes(rot: Mat3, tensor: Sym3, vector: Vec3) -> Vec3:
     """$R S R^T v$."""
     return rot @ (tensor @ (rot.T @ vector))
@@ -162,12 +156,10 @@ def _turned(rot: Mat3, ang: Vec3, h) -> Mat3:
     return _composed(_turn(ang, h), rot)
 
 
-@stage
 def _turn(ang: Vec3, h):
     return exponential(ang * h)
 
 
-@stage
 def _composed(turn, rot: Mat3) -> Mat3:
     return quaternion_matrix(turn) @ rot
 

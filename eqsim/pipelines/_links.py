@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._staging import stage
 from ..contact._rows import ball_rotations
 from ..kinematics._forward import Frames, move_joint, Pose
 from ..model import JointKind, System, take, Tree
@@ -91,7 +90,6 @@ def place(
     return Place(pose, _about(group, take(bodies.com, group.bodies), raw))
 
 
-@stage
 def _parent_pose(numbers, group: Group, bodies: Bodies, origin: Vec3) -> Pose:
     rows = [parent + 1 for parent in group.parents]
     rot, pos = take(with_world(frame_poses(numbers, bodies)), rows)
@@ -103,7 +101,6 @@ def _parent_pose(numbers, group: Group, bodies: Bodies, origin: Vec3) -> Pose:
     return Pose(rot._replace(**one), pos - (take(origin, group.bodies) * fixed))
 
 
-@stage
 def _about(group: Group, com: Vec3, raw) -> tuple[Motion, ...]:
     """Motion axes about the centers of mass of the links."""
     axes = []
@@ -115,7 +112,6 @@ def _about(group: Group, com: Vec3, raw) -> tuple[Motion, ...]:
     return tuple(axes)
 
 
-@stage
 def joint_errors(numbers: BodyNumbers, group: Group, bodies: Bodies, at: Place):
     """The displacement of links from where their joints put them, as a motion about
     their centers of mass."""
@@ -124,7 +120,6 @@ def joint_errors(numbers: BodyNumbers, group: Group, bodies: Bodies, at: Place):
     return Motion(ang, com - (at.pose.pos + (at.pose.rot @ offset)))
 
 
-@stage
 def relative_velocities(group: Group, bodies: Bodies) -> Motion:
     """Velocities of links against their parents, about the links' centers of mass."""
     one = take(bodies, group.bodies)
@@ -154,7 +149,6 @@ class JointNumbers(NamedTuple):
     balls: list
 
 
-@stage
 def joint_numbers(
     sys: System, tree: Tree, group: Group, q, qd, tau, h, share
 ) -> JointNumbers:
@@ -248,7 +242,6 @@ def solve_blocks(
     return Blocks(_sum(response, back, rates, numbers.rate), rates, held)
 
 
-@stage
 def _system(axes: tuple[Motion, ...], response: list, back: Force, numbers):
     """Matrix (its lower part) and right side of the equations for the rates."""
     n = len(axes)
@@ -263,7 +256,6 @@ def _system(axes: tuple[Motion, ...], response: list, back: Force, numbers):
     return matrix, load
 
 
-@stage
 def _sum(response: list, back: Force, rates: list, before: list) -> Force:
     impulse = -back
     for force, new, old in zip(response, rates, before, strict=True):
@@ -271,7 +263,6 @@ def _sum(response: list, back: Force, rates: list, before: list) -> Force:
     return impulse
 
 
-@stage
 def _together(
     group: Group, bodies: Bodies, mobility: Mobility, compliance
 ) -> ArticulatedInertia:
@@ -299,14 +290,12 @@ def _together(
     )
 
 
-@stage
 def _impulse(factor: FreeFactor, motion: Motion) -> Force:
     """The impulse that gives a relative velocity."""
     lin, ang = free_solve(factor, Force(motion.lin, motion.ang))
     return Force(ang, lin)
 
 
-@stage
 def _rates(matrix: list[list], load: list, numbers: JointNumbers) -> tuple[list, list]:
     """Solves for the rates, with limits and dry friction; their impulses come second,
     None where there is neither."""

@@ -9,7 +9,6 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from .._staging import stage
 from ..contact._plan import contact_plan
 from ..dynamics._actuation import actuation, next_activation
 from ..dynamics._articulated import project
@@ -160,7 +159,6 @@ def _constraint_forces_fn(pipeline, sys, constants, *state_and_input):
     return total
 
 
-@stage
 def _on_nodes(sys: System, nodes: Tree, kin, pos: Vec3, force: Vec3) -> Force:
     """Forces at points, about the origins of the trees that they act on."""
     parts, where = [], []
@@ -214,7 +212,6 @@ def _advance(pipeline: AbstractMaximal, *arguments) -> tuple[World, Moving, Impu
     return world, end, jtu.tree_map(mean, impulses)
 
 
-@stage
 def all_rates(nodes: Tree, parts: list, bodies: Bodies, numbers: BodyNumbers):
     """Velocities of all joints, in the order of `qd`.
 
@@ -235,7 +232,6 @@ def all_rates(nodes: Tree, parts: list, bodies: Bodies, numbers: BodyNumbers):
     return take(rows, sorted(range(len(dofs)), key=dofs.__getitem__))
 
 
-@stage
 def all_impulses(sys: System, nodes: Tree, parts: list, like):
     """Impulses of limits and dry friction along all joints, in the order of `qd` and in
     the shape of `like`.
@@ -258,7 +254,6 @@ def total(impulses: list[Force]) -> Force:
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *impulses)
 
 
-@stage
 def between(group: Group, bodies: Bodies, impulse: Force) -> Force:
     """Impulses on all bodies, from those on the links of a group."""
     n = bodies.com.x.shape[0]

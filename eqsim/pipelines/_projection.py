@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..dynamics._articulated import factor, solve
 from ..dynamics._inertia import node_inertias
 from ..kinematics._forward import Kinematics, kinematics
@@ -37,7 +36,6 @@ def project_bodies(sys: System, constants: Constants, origin: Vec3, now: Moving)
     return advance(sys.joints.kinds, now.q, change), qd
 
 
-@stage
 def _momenta(nodes, numbers, kin: Kinematics, inertia, origin, bodies: Bodies):
     """Inertia times displacement, and momentum, of each node about its tree's origin."""
     which = layout(nodes).nodes

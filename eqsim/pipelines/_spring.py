@@ -4,7 +4,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._staging import stage
 from ..kinematics._manifold import advance
 from ..model._fields import as_array
 from ..spatial import Motion
@@ -107,7 +106,6 @@ class Spring(AbstractMaximal):
         return Moving(drift(numbers, bodies, h), q, qd, now.act), done
 
 
-@stage
 def _wanted(pipeline: Spring, error: Motion, apart: Motion, axes, rates, h) -> Motion:
     r"""The velocity that a joint takes away, $\kappa\,e/h + \zeta\,(V - S \dot q)$."""
     for axis, rate in zip(axes, rates, strict=True):
@@ -115,7 +113,6 @@ def _wanted(pipeline: Spring, error: Motion, apart: Motion, axes, rates, h) -> M
     return (error * (pipeline.stiffness[None] / h)) + (apart * pipeline.damping[None])
 
 
-@stage
 def _apart(pipeline: Spring, sys, near, h):
     """The change of normal velocity that contacts ask for."""
     speed, gap = near.speed[0], near.gap

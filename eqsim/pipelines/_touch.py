@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._staging import stage
 from ..contact._detect import ContactPoints
 from ..contact._parameters import Friction
 from ..contact._plan import ContactPlan
@@ -56,7 +55,6 @@ def sides(layout: Layout, plan: ContactPlan) -> tuple[tuple[int, ...], tuple[int
     return tuple(a for a, _ in ends), tuple(b for _, b in ends)
 
 
-@stage
 def touch(
     sys: System,
     plan: ContactPlan,
@@ -128,12 +126,10 @@ def approach(ends, contacts: Touch, bodies: Bodies) -> Approach:
     return Approach((arms[0], arms[1]), gap, (speed[0], speed[1], speed[2]))
 
 
-@stage
 def _arm(rows, rot: Mat3, local: Vec3, normal: Vec3, reach) -> Vec3:
     return (take(rot, rows) @ local) + (normal * reach)
 
 
-@stage
 def _moved(rows, com: Vec3, arm: Vec3, arm_before: Vec3, com_before: Vec3) -> Vec3:
     """How far points have moved. The world has no frame here, and does not move."""
     still = np.array([row == 0 for row in rows])
@@ -142,18 +138,15 @@ def _moved(rows, com: Vec3, arm: Vec3, arm_before: Vec3, com_before: Vec3) -> Ve
     return Vec3(*(jnp.where(still, 0.0, x) for x in change))
 
 
-@stage
 def _speed(rows, velocity: Motion, arm: Vec3) -> Vec3:
     return take(velocity, rows).at(arm)
 
 
-@stage
 def _along(axis: Vec3, sides: list[Vec3]):
     """The difference of the two sides along an axis."""
     return axis | (sides[1] - sides[0])
 
 
-@stage
 def rebound(restitution, sys: System, speed, h, otherwise):
     """The speed at which surfaces leave each other that met at `speed`, negative where
     they approach: `otherwise` without restitution, and below the speed that gravity
@@ -182,7 +175,6 @@ def push_apart(
     return impulses, _on_bodies(ends, contacts, now, mobility, impulses)
 
 
-@stage
 def _rub(friction: Friction, speed, asked, shares: list) -> tuple[Any, Any, Any]:
     """Impulses along the normal and across it, within the cone of Coulomb."""
     normal = asked * shares[0]
@@ -231,7 +223,6 @@ def _shares(ends, contacts: Touch, now: Approach, mobility: Mobility, asked):
     return shares
 
 
-@stage
 def _ease(rows, mobility: Mobility, whole, arm: Vec3, axis: Vec3):
     """How easily a point of a body moves along an axis, times what is asked of it."""
     own, whole = take((mobility, whole), rows)
@@ -239,7 +230,6 @@ def _ease(rows, mobility: Mobility, whole, arm: Vec3, axis: Vec3):
     return whole * (own.mass + (turn | (own.inertia @ turn)))
 
 
-@stage
 def _share(asked, weights: list):
     some, weight = asked > 0.0, weights[0] + weights[1]
     return jnp.where(some, asked / jnp.where(some, weight, 1.0), 0.0)
@@ -254,13 +244,11 @@ def _on_bodies(ends, contacts, now: Approach, mobility: Mobility, impulses) -> F
     )
 
 
-@stage
 def in_world(axes, impulses) -> Vec3:
     """Impulses along the three axes of points as vectors, on the second bodies."""
     parts = [axis * p for axis, p in zip(axes, impulses, strict=True)]
     return parts[0] + parts[1] + parts[2]
 
 
-@stage
 def _force(arm: Vec3, push: Vec3, sign: float) -> Force:
     return force_at(arm, push * sign)

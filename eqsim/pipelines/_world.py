@@ -6,7 +6,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from .._staging import stage
 from ..contact._detect import ContactPoints, detect
 from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
 from ..contact._plan import contact_plan
@@ -146,7 +145,6 @@ def _load(sys, nodes: Tree, constants, kin, velocity, external, com: Vec3) -> Fo
     return _to_bodies(sys, nodes, constants.bodies, force, com)
 
 
-@stage
 def _to_bodies(sys: System, nodes: Tree, numbers: BodyNumbers, force, com) -> Force:
     ang, lin = take(force, layout(nodes).nodes)
     weight = Vec3(*(sys.gravity[k][None] * numbers.mass for k in range(3)))
@@ -168,7 +166,6 @@ def push(world: World, now: Moving, tau) -> Bodies:
     return _fall(world.constants.bodies, now.bodies, world.load + free, world.h)
 
 
-@stage
 def _free_forces(sys: System, nodes: Tree, numbers, now: Moving, tau) -> Force:
     n = nodes.num_free
     index = [layout(nodes).index[node] for node in range(n)]
@@ -180,7 +177,6 @@ def _free_forces(sys: System, nodes: Tree, numbers, now: Moving, tau) -> Force:
     return accumulate(Force(torque, push), index, len(layout(nodes).nodes))
 
 
-@stage
 def _fall(numbers: BodyNumbers, bodies: Bodies, load: Force, h) -> Bodies:
     rot = bodies.rot
     turn = rot @ (numbers.inverse_inertia @ (rot.T @ load.ang))
