@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..model import accumulate, concatenate, System, take, Tree
 from ..spatial import (
     ArticulatedInertia,
@@ -81,14 +80,12 @@ def edge_forces(a, b, c, d) -> tuple:
     return a + b + c + d, a - b, c - d
 
 
-@stage
 def combine(rows: PointRows, edges) -> Vec3:
     """The force of given edge forces."""
     normal, side1, side2 = edge_forces(*edges)
     return (rows.normal * normal) + (rows.side1 * side1) + (rows.side2 * side2)
 
 
-@stage
 def _point_rates(where: Layout, rows: Rows, motion: Motion) -> tuple[Vec3, Vec3]:
     anchored = take(motion, where.anchored).at(rows.anchored.arms[0])
     one, two = ([end[k] for end in where.moving] for k in (0, 1))
@@ -102,7 +99,6 @@ def residuals(where: Layout, rows: Rows, motion: Motion, qdd) -> Values:
     return _residuals(where, rows, _point_rates(where, rows, motion), qdd)
 
 
-@stage
 def _residuals(where: Layout, rows: Rows, rates, qdd) -> Values:
     anchored, moving = rates
     limited = take(qdd, where.limited)
@@ -117,7 +113,6 @@ def _residuals(where: Layout, rows: Rows, rates, qdd) -> Values:
     )
 
 
-@stage
 def offsets(rows: Rows) -> Values:
     """The residuals at zero acceleration."""
     return Values(
@@ -139,7 +134,6 @@ def edge_pieces(weight, edges) -> tuple:
     return tuple(_on(x, weight) for x in edges)
 
 
-@stage
 def pieces(rows: Rows, x: Values) -> Values:
     """Which piece of its force each row is on: 1 where it is stiff, 0 where it is not;
     dry friction: 0 stiff, -1 and 1 sliding."""
@@ -172,7 +166,6 @@ def flips(new, old, x, scale) -> tuple:
     return jnp.any(real, axis=0), real
 
 
-@stage
 def stiffnesses(rows: Rows, piece: Values) -> Values:
     """The weight of each row where it is stiff, else zero."""
     return Values(
@@ -185,7 +178,6 @@ def stiffnesses(rows: Rows, piece: Values) -> Values:
     )
 
 
-@stage
 def forces(rows: Rows, piece: Values, x: Values) -> Values:
     """Row forces on fixed pieces: linear in `x`."""
     w = stiffnesses(rows, piece)
@@ -218,7 +210,6 @@ def generalized(tree: Tree, where: Layout, rows: Rows, force: Values, nv: int):
     return on_nodes, _push_joints(where, rows, force, nv)
 
 
-@stage
 def _push_nodes(tree: Tree, nodes, pushes) -> Force:
     """Forces at points, summed on the nodes that carry the points."""
     parts = [
@@ -228,7 +219,6 @@ def _push_nodes(tree: Tree, nodes, pushes) -> Force:
     return sum(parts[1:], parts[0])
 
 
-@stage
 def _push_joints(where: Layout, rows: Rows, force: Values, nv: int):
     torque = rows.ball.axis * -force.ball
     parts = [force.lower - force.upper, force.friction, *torque]
@@ -245,7 +235,6 @@ def node_stiffness(tree: Tree, where: Layout, rows: Rows, w: Values):
     return _sum_stiffness(tree, where, rows.anchored.arms[0], k)
 
 
-@stage
 def _edge_stiffness(rows: PointRows, edges) -> Sym3:
     """The sum of `w e e^T` over the edges of each point."""
     a, b, c, d = edges
@@ -259,12 +248,10 @@ def _edge_stiffness(rows: PointRows, edges) -> Sym3:
     return Sym3(*(entry(i, j) for i, j in pairs))
 
 
-@stage
 def _sum_stiffness(tree: Tree, where: Layout, arm: Vec3, k: Sym3) -> ArticulatedInertia:
     return accumulate(point_stiffness(arm, k), where.anchored, tree.size)
 
 
-@stage
 def dof_stiffness(where: Layout, w: Values, nv: int):
     """Stiffness of limits and dry friction, per degree of freedom."""
     dofs = [*where.limited, *where.rubbing]

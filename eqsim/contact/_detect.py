@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from .._staging import stage
 from ..kinematics._forward import Kinematics
 from ..model import concatenate, put, System, take, tree
 from ..spatial import Mat3, Vec3
@@ -42,7 +41,6 @@ def detect(sys: System, plan: ContactPlan, geoms: GeomFrames, kin: Kinematics):
     return take(concatenate(parts), plan.order)
 
 
-@stage
 def _place(geoms: GeomFrames, kin: Kinematics, nodes, plan: ContactPlan) -> Shape:
     """The shapes in the world, carried by `nodes`, of which -1 is the world; those that
     touch nothing are left at zero."""
@@ -54,7 +52,6 @@ def _place(geoms: GeomFrames, kin: Kinematics, nodes, plan: ContactPlan) -> Shap
     return Shape(put(pose, fixed + moving, len(nodes)), geoms.size)
 
 
-@stage
 def _complete(point: Point) -> ContactPoints:
     frame = contact_frame(point.normal, point.tangent)
     valid = point.valid

@@ -14,7 +14,6 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from .._staging import stage
 from ..kinematics._axes import dof_nodes
 from ..model import Tree
 from ..spatial import Motion, Vec3
@@ -125,7 +124,6 @@ def _nothing(like) -> Coupling:
     return Coupling(matrix, jnp.zeros_like(like), jnp.zeros(like.shape[1:], bool))
 
 
-@stage
 def _add_newton(before, qdd, total: Coupling, contact: Contact) -> Coupling:
     w, x = contact.weight, contact.residuals(qdd)
     old, new = edge_pieces(w, contact.residuals(before)), edge_pieces(w, x)
@@ -143,7 +141,6 @@ def _add_newton(before, qdd, total: Coupling, contact: Contact) -> Coupling:
     )
 
 
-@stage
 def _add_weighted(total, contact: Contact, weights):
     left = _weigh(contact, weights)
     for one, two in zip(left, contact.jac):
@@ -151,7 +148,6 @@ def _add_weighted(total, contact: Contact, weights):
     return total
 
 
-@stage
 def _weigh(contact: Contact, weights) -> tuple:
     """$W J$, of the normal and the two sides."""
     n, m1, m2 = contact.jac
@@ -168,7 +164,6 @@ def _at(tree, index):
     return jtu.tree_map(lambda x: jnp.take_along_axis(x, index[None], axis=0), tree)
 
 
-@stage
 def _pick(rows: PointRows, rank, k) -> tuple[PointRows, Any]:
     """The row of contact number `k` of each problem, and which point it is."""
     places = jnp.arange(rank.shape[0], dtype=jnp.int32)
@@ -206,7 +201,6 @@ def _bits(tree: Tree, where: Layout) -> _Table:
     return _Table(np.stack(ends), nv)
 
 
-@stage
 def _contact(table: _Table, axes: Motion, row: PointRows, index) -> Contact:
     rates = [
         _rate(axes, arm, [jnp.asarray(word)[index] for word in words], table.nv)

@@ -21,7 +21,6 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from .._staging import stage
 from ..dynamics._articulated import factor, project, solve
 from ..dynamics._dense import (
     dense_factor,
@@ -315,7 +314,6 @@ class _Line(NamedTuple):
     dx: Values
 
 
-@stage
 def _line_search(rows: Rows, line: _Line):
     """Where the cost is least between two points, as a share of the way, at most 1."""
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._staging import stage
 from ..kinematics._forward import Frames, Pose, quaternions
 from ..model import concatenate, System, take, Tree
 from ..spatial import normalize4, quaternion_matrix, Vec3, vec3
@@ -45,7 +44,6 @@ class GeomFrames(NamedTuple):
     size: Vec3
 
 
-@stage
 def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
     """Where the shapes are; independent of the state."""
     geoms = sys.geoms
@@ -61,7 +59,6 @@ def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
     return GeomFrames(pose, vec3(geoms.size))
 
 
-@stage
 def contact_parameters(
     sys: System, tree: Tree, plan: ContactPlan, link_weights
 ) -> ContactParameters:
@@ -77,7 +74,6 @@ def contact_parameters(
     return ContactParameters(friction, weight * scale, soft)
 
 
-@stage
 def contact_friction(sys: System, plan: ContactPlan) -> Friction:
     """Only the coefficients of friction and the margins of each point."""
     return _mixed_numbers(sys, plan)[0]

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..kinematics._forward import Kinematics
-from ..model import JointKind, System, take, take_difference, Tree
+from ..model import JointKind, System, take, Tree
 from ..spatial import (
     logarithm,
     Motion,
@@ -90,7 +89,6 @@ def friction_dofs(sys: System) -> list[int]:
     return [i for i, has in enumerate(sys.joints.has_friction) if has]
 
 
-@stage
 def point_rows(
     tree: Tree,
     plan: ContactPlan,
@@ -130,11 +128,7 @@ def point_rows(
             one, two = [end[0] for end in ends], [end[1] for end in ends]
             roots = [[tree.roots[node] for node in side] for side in (one, two)]
             arms = tuple(pos - take(kin.origin, root) for root in roots)
-            if roots[0] == roots[1]:
-                speed = take_difference(velocity, two, one).at(arms[0])
-            else:
-                speed = take(velocity, two).at(arms[1])
-                speed = speed - take(velocity, one).at(arms[0])
+            speed = take(velocity, two).at(arms[1]) - take(velocity, one).at(arms[0])
         offsets = (
             damping * (normal | speed) + spring,
             damping * (side1 | speed),
@@ -159,7 +153,6 @@ class JointSoftness(NamedTuple):
     ball: Softness
 
 
-@stage
 def joint_softness(sys: System) -> JointSoftness:
     """Softness of all rows that are not contacts."""
     joints = sys.joints
@@ -178,7 +171,6 @@ def joint_softness(sys: System) -> JointSoftness:
     )
 
 
-@stage
 def joint_rows(sys: System, soft: JointSoftness, dof_weights, q, qd):
     """Rows of limits and dry friction: lower, upper, friction, largest, ball."""
     joints = sys.joints

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._staging import stage
 from ..model import accumulate, Activation, concatenate, JointKind, put, System, take
 from ..spatial import logarithm, normalize4, quaternion_matrix, Vec3
 
@@ -25,7 +24,6 @@ class _Moments(NamedTuple):
     gears: list
 
 
-@stage
 def actuation(sys: System, q, qd, act, ctrl) -> Drive:
     r"""Forces of all actuators.
 

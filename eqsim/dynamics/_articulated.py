@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..kinematics._forward import Kinematics
 from ..kinematics._recursion import from_parents, rows, to_parents
 from ..model import concatenate, take, Tree
@@ -84,7 +83,6 @@ def factor(
     return Factor(axes[::-1], forces[::-1], inverses[::-1], free)
 
 
-@stage
 def _total(tree: Tree, depth: int, inertia: RigidInertia, *more):
     """Inertia, stiffness and what is carried, of the nodes of a level."""
     stiffness, carried = more
@@ -95,20 +93,17 @@ def _total(tree: Tree, depth: int, inertia: RigidInertia, *more):
     return total if carried is None else total + carried
 
 
-@stage
 def _response(inertia: ArticulatedInertia, axis: Motion, armature):
     """Force along a joint axis at unit acceleration, and the inverse of its share."""
     force = inertia @ axis
     return force, 1.0 / ((axis | force) + armature)
 
 
-@stage
 def _pass_down(tree: Tree, depth: int, inertia, force: Force, inverse):
     """What a level adds to the inertia of the level below it."""
     return to_parents(tree, depth, inertia.downdate(force, inverse))
 
 
-@stage
 def _free_armature(tree, kin, inertia: ArticulatedInertia, armature):
     n = tree.num_free
     column = lambda k: take(armature, [dof + k for dof in tree.dofs[:n]])
@@ -136,7 +131,6 @@ def solve(tree: Tree, kin: Kinematics, factored: Factor, tau, force: Force | Non
     return _accelerate(tree, kin, factored, tau, pulls[::-1], load)
 
 
-@stage
 def _gather_level(tree: Tree, depth: int, factored: Factor, tau, load, carried):
     """Joint accelerations of a level as if it hung on the world, its load, and the
     force that it passes to the level below."""
@@ -177,7 +171,6 @@ def _accelerate(tree: Tree, kin, factored: Factor, tau, pulls, load):
     return _to_dofs(tree, kin, rates, motion), motion
 
 
-@stage
 def _fall(factored: FreeFactor, force: Force, load: Force | None) -> Motion:
     """Acceleration of free nodes."""
     if load is not None:
@@ -185,14 +178,12 @@ def _fall(factored: FreeFactor, force: Force, load: Force | None) -> Motion:
     return free_solve(factored, force)
 
 
-@stage
 def _follow(above: Motion, factored: Factor, depth: int, pull):
     """Acceleration of a level, given that of the nodes that carry it."""
     pull = pull - (above | factored.force[depth]) * factored.inverse[depth]
     return pull, above + (factored.axis[depth] * pull)
 
 
-@stage
 def _free_force(tree: Tree, kin: Kinematics, tau) -> Force:
     n = tree.num_free
     column = lambda k: take(tau, [dof + k for dof in tree.dofs[:n]])
@@ -201,7 +192,6 @@ def _free_force(tree: Tree, kin: Kinematics, tau) -> Force:
     return Force(ang, Vec3(column(0), column(1), column(2)))
 
 
-@stage
 def _to_dofs(tree: Tree, kin: Kinematics, rates, motion: Motion):
     """Joint accelerations in the order of `qd`."""
     n = tree.num_free
@@ -216,7 +206,6 @@ def _to_dofs(tree: Tree, kin: Kinematics, rates, motion: Motion):
     return take(jnp.concatenate(parts), order)
 
 
-@stage
 def project(tree: Tree, kin: Kinematics, force: Force):
     r"""$J^T f$: the joint forces of forces that already include what each node carries.
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._staging import stage
 from ..kinematics._axes import dof_nodes
 from ..kinematics._recursion import ascend
 from ..model import take, Tree
@@ -28,7 +27,6 @@ def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, di
     return _assemble(axes, force, diagonal, _Mask(np.tril(related)))
 
 
-@stage
 def _times(inertia: ArticulatedInertia, axes: Motion) -> Force:
     return inertia @ axes
 
@@ -46,7 +44,6 @@ class _Mask:
         return hash(self.key)
 
 
-@stage
 def _assemble(axes: Motion, force: Force, diagonal, lower: _Mask):
     """The symmetric matrix with entries `axes[j] | force[i]` where `lower[i, j]`."""
     rows = lambda v: Vec3(*(x[:, None] for x in v))
@@ -78,7 +75,6 @@ def dense_factor(matrix) -> DenseFactor:
     return DenseFactor(columns, inverse)
 
 
-@stage
 def _eliminate(matrix):
     """Inverse of the first pivot, the column below it, and what is left."""
     d = 1.0 / matrix[:1, 0]
@@ -86,7 +82,6 @@ def _eliminate(matrix):
     return d, column, matrix[1:, 1:] - column[:, None] * matrix[None, 0, 1:]
 
 
-@stage
 def dense_solve(factored: DenseFactor, right):
     """Solves for right hand sides `(n, *batch)`."""
     done, rest = [], right

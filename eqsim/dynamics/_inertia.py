@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..kinematics._forward import Frames, Kinematics, quaternions
 from ..model import accumulate, System, Tree
 from ..spatial import (
@@ -28,7 +27,6 @@ class NodeBodies(NamedTuple):
     rotational: Sym3
 
 
-@stage
 def node_bodies(sys: System, tree: Tree, fixed: Frames) -> NodeBodies:
     """Lumps the links that ride on each node; does not depend on the state."""
     links = sys.links
@@ -45,7 +43,6 @@ def node_bodies(sys: System, tree: Tree, fixed: Frames) -> NodeBodies:
     return NodeBodies(total.mass, center, total.ang - steiner)
 
 
-@stage
 def node_inertias(bodies: NodeBodies, kin: Kinematics) -> RigidInertia:
     """Inertias in world axes about the origins of the trees."""
     com = kin.arm + (kin.pose.rot @ bodies.com)

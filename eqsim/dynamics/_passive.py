@@ -4,7 +4,6 @@ import math
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..kinematics._forward import Frames, Kinematics, quaternions
 from ..model import accumulate, concatenate, JointKind, System, take, Tree
 from ..spatial import (
@@ -21,7 +20,6 @@ from ..spatial import (
 )
 
 
-@stage
 def spring_forces(sys: System, q):
     r"""Joint springs, $-k\,(q \ominus q_\mathrm{spring})$: `(nv, *batch)`."""
     joints = sys.joints
@@ -57,7 +55,6 @@ def compensation_forces(
     return at_centers(sys, tree, fixed, kin, Vec3(*force), None)
 
 
-@stage
 def at_centers(sys: System, tree: Tree, fixed, kin: Kinematics, force, torque) -> Force:
     """Forces and torques at the centers of mass of all links, as forces on nodes."""
     moving = [i for i, node in enumerate(tree.link_nodes) if node >= 0]
@@ -70,7 +67,6 @@ def at_centers(sys: System, tree: Tree, fixed, kin: Kinematics, force, torque) -
     return accumulate(push, nodes, tree.size)
 
 
-@stage
 def fluid_forces(
     sys: System, tree: Tree, fixed: Frames, kin: Kinematics, velocity: Motion
 ) -> Force:

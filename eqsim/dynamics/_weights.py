@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..kinematics._recursion import from_parents, rows
 from ..model import concatenate, JointKind, put, System, take, Tree
@@ -79,7 +78,6 @@ def _inverse_inertias(tree: Tree, factored: Factor):
     return concatenate(levels), concatenate(joints)
 
 
-@stage
 def _free(factored: FreeFactor) -> ArticulatedInertia:
     """The inverse of a factorized inertia, column by column."""
     one, zero = jnp.ones_like(factored.lin.xx), jnp.zeros_like(factored.lin.xx)
@@ -99,7 +97,6 @@ def _symmetric(x: Vec3, y: Vec3, z: Vec3) -> Sym3:
     return Sym3(x.x, y.y, z.z, x.y, x.z, y.z)
 
 
-@stage
 def _outward(factored: Factor, depth: int, above: ArticulatedInertia | None):
     r"""One level: $\Omega_p - S z^T - z S^T$, with $z = d^{-1} \Omega_p U - \tfrac{1}{2}
     (M^{-1})_{ii} S$."""
@@ -136,7 +133,6 @@ def _twice(a: Vec3, b: Vec3) -> Sym3:
     )
 
 
-@stage
 def _dof(sys: System, tree: Tree, root: ArticulatedInertia, joints):
     """Diagonal entries, averaged over the axes of a joint."""
     n = tree.num_free
@@ -163,7 +159,6 @@ def _inverse_mass(sys: System, links):
     return 1.0 / jnp.where(mass == 0.0, 1.0, mass)
 
 
-@stage
 def _link(sys, tree: Tree, fixed: Frames, kin: Kinematics, inverse: ArticulatedInertia):
     r"""A third of the trace of $J M^{-1} J^T$ at the center of mass of each link."""
     moving = [i for i, node in enumerate(tree.link_nodes) if node >= 0]

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from .._staging import stage
 from ..model import concatenate, JointKind, System, take, Tree
 from ..spatial import (
     axis_angle_matrix,
@@ -76,7 +75,6 @@ def quaternions(array):
     return tuple(array[:, k] for k in range(4))
 
 
-@stage
 def frames(sys: System, tree: Tree) -> Frames:
     """The state-independent part of kinematics; with matrices, which compile fast."""
     links, joints = sys.links, sys.joints
@@ -155,7 +153,6 @@ def kinematics(sys: System, tree: Tree, fixed: Frames, q) -> Kinematics:
     )
 
 
-@stage
 def _free(sys, tree, segment, q):
     starts = [sys.joints.q_starts[tree.joints[i]] for i in segment.nodes]
     column = lambda k: take(q, [start + k for start in starts])
@@ -164,7 +161,6 @@ def _free(sys, tree, segment, q):
     return Pose(rot, pos), rot.columns[0], pos
 
 
-@stage
 def move_joint(
     sys: System,
     tree: Tree,
@@ -201,7 +197,6 @@ def move_joint(
     return Pose(rot, point - (rot @ anchor)), axis, point
 
 
-@stage
 def _subspace(tree: Tree, axis: Vec3, arm: Vec3) -> Motion:
     kinds = tree.kinds[tree.num_free :]
     turns = np.array([kind is not JointKind.PRISMATIC for kind in kinds])
@@ -219,7 +214,6 @@ class Velocities(NamedTuple):
     bias: Motion
 
 
-@stage
 def joint_motion(tree: Tree, kin: Kinematics, qd) -> Motion:
     """What each node adds to the velocity of its parent; `(nnode, *batch)`."""
     n = tree.num_free
@@ -240,7 +234,6 @@ def velocities(sys: System, tree: Tree, kin: Kinematics, qd) -> Velocities:
     return Velocities(velocity, descend(tree, _rates(sys, tree, base, own)))
 
 
-@stage
 def _rates(sys: System, tree: Tree, base: Motion, own: Motion) -> Motion:
     """What each node adds to the bias acceleration of its parent."""
     n = tree.num_free
@@ -254,7 +247,6 @@ def _rates(sys: System, tree: Tree, base: Motion, own: Motion) -> Motion:
     return Motion(rate.ang, rate.lin - (gravity * root))
 
 
-@stage
 def link_poses(tree: Tree, fixed: Frames, kin: Kinematics) -> Pose:
     """Frames of all links in the world."""
     world = identity_pose(1, kin.pose.pos.x)

@@ -2,7 +2,6 @@
 
 import jax.tree_util as jtu
 
-from .._staging import stage
 from ..model import accumulate, concatenate, take, Tree
 
 
@@ -11,7 +10,6 @@ def rows(values, start: int, stop: int):
     return jtu.tree_map(lambda x: x[start:stop], values)
 
 
-@stage
 def descend(tree: Tree, values):
     """For each node, the sum of `values` from the root of its tree to itself."""
     levels = []
@@ -24,7 +22,6 @@ def descend(tree: Tree, values):
     return concatenate(levels)
 
 
-@stage
 def ascend(tree: Tree, values):
     """For each node, the sum of `values` over all nodes that it carries, and itself."""
     levels, carried = [], None

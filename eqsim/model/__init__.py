@@ -6,7 +6,6 @@ from ._gather import (
     concatenate as concatenate,
     put as put,
     take as take,
-    take_difference as take_difference,
 )
 from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._joints import Joints as Joints

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ..contact._active import combine, forces, layout, residuals, Values
 from ..contact._detect import ContactPoints, detect
 from ..contact._newton import constrained, Problem, Solution, Structure
@@ -127,12 +126,10 @@ def _node_forces(sys: System, constants, kin, speed: Velocities, inertia, extern
     return force
 
 
-@stage
 def _momentum(inertia: RigidInertia, velocity: Motion) -> Force:
     return inertia @ velocity
 
 
-@stage
 def _inertial(inertia: RigidInertia, momentum: Force, speed: Velocities) -> Force:
     return -((inertia @ speed.bias) + speed.velocity.cross_dual(momentum))
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from .._staging import stage
 from ._vector import (
     cholesky_factor,
     cholesky_solve,
@@ -181,34 +180,14 @@ def free_factor(inertia: ArticulatedInertia) -> FreeFactor:
     """Factorizes a positive definite 6x6 matrix. Its linear block carries the mass, the
     largest and best conditioned part, and is eliminated first: that matters in single
     precision."""
-    lin = _decomposed(inertia.lin)
-    coupling = _coupling(lin, inertia.cross)
-    rest = _without(inertia.ang, inertia.cross, coupling)
-    return FreeFactor(lin, coupling, _decomposed(rest))
-
-
-_decomposed = stage(cholesky_factor)
-
-
-@stage
-def _coupling(lin: Sym3, cross: Mat3) -> Mat3:
-    rows = (Vec3(*cross[0:3]), Vec3(*cross[3:6]), Vec3(*cross[6:9]))
-    return Mat3(*(entry for row in rows for entry in cholesky_solve(lin, row)))
-
-
-@stage
-def _without(ang: Sym3, cross: Mat3, coupling: Mat3) -> Sym3:
-    """What the elimination of the linear block leaves."""
-    rows = (Vec3(*cross[0:3]), Vec3(*cross[3:6]), Vec3(*cross[6:9]))
-    w = (Vec3(*coupling[0:3]), Vec3(*coupling[3:6]), Vec3(*coupling[6:9]))
-    return ang - Sym3(
-        w[0] | rows[0],
-        w[1] | rows[1],
-        w[2] | rows[2],
-        w[0] | rows[1],
-        w[0] | rows[2],
-        w[1] | rows[2],
+    lin = cholesky_factor(inertia.lin)
+    c = inertia.cross.rows
+    w = tuple(cholesky_solve(lin, row) for row in c)
+    schur = inertia.ang - Sym3(
+        *(w[0] | c[0], w[1] | c[1], w[2] | c[2]),
+        *(w[0] | c[1], w[0] | c[2], w[1] | c[2]),
     )
+    return FreeFactor(lin, Mat3(*w[0], *w[1], *w[2]), cholesky_factor(schur))
 
 
 def free_solve(factor: FreeFactor, force: Force) -> Motion:

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, overload
 
 import jax.numpy as jnp
 
-from .._staging import stage
-
 
 class Vec3(NamedTuple):
     """A vector in three dimensions."""
@@ -63,6 +61,11 @@ class Mat3(NamedTuple):
     zz: Any
 
     @property
+    def rows(self) -> tuple[Vec3, Vec3, Vec3]:
+        """The three rows."""
+        return Vec3(*self[0:3]), Vec3(*self[3:6]), Vec3(*self[6:9])
+
+    @property
     def columns(self) -> tuple[Vec3, Vec3, Vec3]:
         """The images of the three axes."""
         return (
@@ -94,12 +97,7 @@ class Mat3(NamedTuple):
 
     def __matmul__(self, other: "Vec3 | Mat3 | Sym3") -> "Vec3 | Mat3":
         if isinstance(other, Vec3):
-            a, v = self, other
-            return Vec3(
-                a.xx * v.x + a.xy * v.y + a.xz * v.z,
-                a.yx * v.x + a.yy * v.y + a.yz * v.z,
-                a.zx * v.x + a.zy * v.y + a.zz * v.z,
-            )
+            return Vec3(*(row | other for row in self.rows))
         if isinstance(other, Sym3):
             other = other.full()
         x, y, z = other.columns
@@ -131,12 +129,7 @@ class Sym3(NamedTuple):
         return Sym3(*(a * scale for a in self))
 
     def __matmul__(self, v: Vec3) -> Vec3:
-        a = self
-        return Vec3(
-            a.xx * v.x + a.xy * v.y + a.xz * v.z,
-            a.xy * v.x + a.yy * v.y + a.yz * v.z,
-            a.xz * v.x + a.yz * v.y + a.zz * v.z,
-        )
+        return self.full() @ v
 
 
 def vec3(array) -> Vec3:
@@ -168,25 +161,9 @@ def diagonal(x, y, z) -> Sym3:
 
 def congruence(a: Mat3, s: Sym3) -> Sym3:
     """$A S A^T$, for instance a tensor in rotated axes."""
-    return _symmetric_product(_product(a, s), a)
-
-
-@stage
-def _product(a: Mat3, b: Sym3) -> Mat3:
-    return a @ b
-
-
-@stage
-def _symmetric_product(b: Mat3, a: Mat3) -> Sym3:
-    """$B A^T$ where that is symmetric."""
-    return Sym3(
-        b.xx * a.xx + b.xy * a.xy + b.xz * a.xz,
-        b.yx * a.yx + b.yy * a.yy + b.yz * a.yz,
-        b.zx * a.zx + b.zy * a.zy + b.zz * a.zz,
-        b.xx * a.yx + b.xy * a.yy + b.xz * a.yz,
-        b.xx * a.zx + b.xy * a.zy + b.xz * a.zz,
-        b.yx * a.zx + b.yy * a.zy + b.yz * a.zz,
-    )
+    x, y, z = a.rows
+    bx, by, bz = (a @ s).rows
+    return Sym3(bx | x, by | y, bz | z, bx | y, bx | z, by | z)
 
 
 def cholesky_factor(s: Sym3) -> Sym3:
