@@ -5,6 +5,7 @@ import functools as ft
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jax import lax
 
 
 def take(tree, index):
@@ -13,23 +14,35 @@ def take(tree, index):
 
     def one(x):
         whole = len(index) == x.shape[0] and np.all(index == np.arange(len(index)))
-        return x if whole else x[index]
+        return x if whole else _rows(x, index)
 
     return jtu.tree_map(one, tree)
+
+
+def _rows(x, index: np.ndarray):
+    """Return `x[index]` as one operation: `jnp` adds four that wrap negative indices."""
+    axes = lax.GatherDimensionNumbers(tuple(range(1, x.ndim)), (0,), (0,))
+    sizes = (1, *x.shape[1:])
+    return lax.gather(x, index[:, None], axes, sizes, mode="promise_in_bounds")
 
 
 def put(tree, index, size: int):
     """Return arrays of leading size `size` with `tree` at the distinct places `index`
     and zero elsewhere."""
     rows = _rows_per_target(tuple(index), size)[:, 0]
-    return jtu.tree_map(lambda x: _with_zero_row(x)[rows], tree)
+    return jtu.tree_map(lambda x: _rows(_with_zero_row(x), rows), tree)
 
 
 def accumulate(tree, index, size: int):
     """Return arrays of leading size `size`: the sums of the rows of `tree` that have the
     same entry in `index`. Rows with the entry -1 are dropped."""
     rows = _rows_per_target(tuple(index), size)
-    return jtu.tree_map(lambda x: jnp.sum(_with_zero_row(x)[rows], axis=1), tree)
+
+    def one(x):
+        summands = _rows(_with_zero_row(x), rows.ravel())
+        return jnp.sum(summands.reshape(*rows.shape, *x.shape[1:]), axis=1)
+
+    return jtu.tree_map(one, tree)
 
 
 def _with_zero_row(x):
