@@ -11,6 +11,7 @@ if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
     install_import_hook("eqsim", "beartype.beartype")
 
 from . import (
+    _copies as _copies,
     contact as contact,
     control as control,
     dynamics as dynamics,

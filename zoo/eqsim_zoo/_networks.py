@@ -1,5 +1,6 @@
 """Networks: layers of numbers, and several of the same kind side by side."""
 
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,48 @@ class LayerNorm(eqx.Module):
         return off * jax.lax.rsqrt(jnp.mean(off**2) + 1e-5) * self.scale + self.shift
 
 
+class _Importable:
+    """A function that is pickled by its import path.
+
+    `pickle` refuses `jax.nn.relu` and other jitted functions of JAX, and `cloudpickle` and
+    `copy.deepcopy` make new functions of them, for which programs compile again.
+    """
+
+    def __init__(self, fn: Callable):
+        self.fn = fn
+
+    def __call__(self, x: Array) -> Array:
+        return self.fn(x)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Importable) and self.fn == other.fn
+
+    def __hash__(self) -> int:
+        return hash(self.fn)
+
+    def __repr__(self) -> str:
+        return repr(self.fn)
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        try:
+            path = f"{self.fn.__module__}:{self.fn.__qualname__}"
+            if pkgutil.resolve_name(path) is self.fn:
+                return _from_path, (path,)
+        except (AttributeError, ImportError, ValueError):
+            pass
+        return _Importable, (self.fn,)
+
+
+def _from_path(path: str) -> _Importable:
+    return _Importable(pkgutil.resolve_name(path))
+
+
+def _importable(fn: Any) -> Any:
+    """The converter of `MLP.activation`; placeholders of tree transformations pass."""
+    plain = callable(fn) and not isinstance(fn, _Importable)
+    return _Importable(fn) if plain else fn
+
+
 class MLP(eqx.Module):
     """A multilayer perceptron: `activation` after each layer but the last.
 
@@ -62,7 +105,7 @@ class MLP(eqx.Module):
 
     layers: tuple[Linear, ...]
     norms: tuple[LayerNorm, ...]
-    activation: Callable = eqx.field(static=True)
+    activation: Callable = eqx.field(static=True, converter=_importable)
 
     @staticmethod
     def create(

@@ -52,6 +52,7 @@ class Program:
     """
 
     def __init__(self, env: AbstractEnv):
+        self._env = env
         leaves, treedef = jtu.tree_flatten(env)
         self._arrays = [x if eqx.is_array(x) else None for x in leaves]
         static = tuple(None if eqx.is_array(x) else x for x in leaves)
@@ -60,6 +61,10 @@ class Program:
     def __call__(self, function: Callable, *args: Any) -> Any:
         """`function(env, *args)`, compiled once for each function and shapes."""
         return _call(function, self._static, self._arrays, *args)
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        # The cached hash holds in this process only.
+        return Program, (self._env,)
 
 
 class _Static:

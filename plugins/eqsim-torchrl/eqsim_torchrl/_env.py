@@ -40,6 +40,11 @@ class EqsimWrapper(EnvBase):
     are each compiled once. A step keeps its arguments for backward, and nothing else.
     What was before a `reset` is cut off; `detach` cuts everywhere.
 
+    `copy.deepcopy` and `pickle` copy the environment with its state, its parameters and its
+    seed, without the graph of derivatives. A copy within the process shares the compiled
+    programs; an unpickled one compiles them on first use. `pickle` needs `parameters` and
+    `randomize` to be functions of a module, `cloudpickle` takes lambdas too.
+
     **Arguments:**
 
     - `env`: the environment, of one episode.
@@ -471,6 +476,14 @@ class EqsimWrapper(EnvBase):
 
     def _unrows(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(*self.batch_size, *x.shape[1:])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What `copy.deepcopy` and `pickle` copy."""
+        copied = super().__getstate__()
+        if self._state is not None:
+            # PyTorch does not copy tensors with a graph.
+            copied["_state"] = EnvState(*(x.detach() for x in self._state))
+        return copied
 
     def __repr__(self) -> str:
         name = type(self.eqsim_env).__name__

@@ -26,6 +26,8 @@ class Operator:
     `vjp`, `jvp` and `vmap` work, so do derivatives of derivatives, and `torch.compile`
     takes it as it is. Integers and booleans have no derivatives, as in PyTorch.
 
+    `copy.deepcopy` and `pickle` copy `f` and `fixed`; the copy compiles on first use.
+
     **Arguments:**
 
     - `f`: a function without side effects.
@@ -38,6 +40,9 @@ class Operator:
         self._derived: dict[Any, Operator] = {}
         self.number = next(_numbers)
         _operators[self.number] = self
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return Operator, (self.f, self.fixed)
 
     @no_type_check  # Which `torch.compile` would have to look into.
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -29,6 +29,9 @@ class Pictures:
         self._camera, self._size = camera, {"width": width, "height": height}
         self._program, self._seen = program, jax.jit(self._poses)
 
+    def __reduce__(self) -> tuple[type, tuple]:
+        return Pictures, (self._program, self._camera, *self._size.values())
+
     def __call__(
         self, state: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]
     ) -> torch.Tensor:

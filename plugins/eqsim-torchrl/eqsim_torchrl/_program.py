@@ -34,6 +34,9 @@ class Program:
     - `wheres`: an array in `env` for each parameter, which comes last to every operator.
     - `table`: the action for each integer, where actions are integers.
     - `device`: of JAX.
+
+    Compiled programs cannot be pickled: an unpickled object compiles again. Deep copies are
+    the object itself, which does not change.
     """
 
     def __init__(
@@ -44,6 +47,8 @@ class Program:
         table: np.ndarray | None = None,
         device: Any = None,
     ):
+        place = None if device is None else (device.platform, device.id)
+        self._arguments = env, rows, tuple(wheres), table, place
         state, self.timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
         self.packing = Packing(state, env.sys.dt.dtype)
         # Plain values, which `torch.compile` can look at.
@@ -61,6 +66,12 @@ class Program:
         self.reset = Operator(self._reset, fixed)
         self.step = Operator(self._step, fixed)
         self.unroll = Operator(self._unroll, fixed)
+
+    def __deepcopy__(self, memo: dict) -> "Program":
+        return self
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return _rebuild, self._arguments
 
     def under(self, policy: Callable, key: Any, length: int) -> Operator:
         """`_unroll_policy` with `policy(weights, obs)`; one for each key and length."""
@@ -143,6 +154,14 @@ class Program:
         begin = numbers, words, obs
         (numbers, words, _), told = lax.scan(jax.checkpoint(step), begin, length=length)
         return numbers, words, *(jnp.moveaxis(x, 0, 1) for x in told)
+
+
+def _rebuild(env, rows, wheres, table, place: tuple[str, int] | None) -> Program:
+    """An unpickled program, on the device with the same platform and number."""
+    device = None
+    if place is not None:
+        device = next(x for x in jax.devices(place[0]) if x.id == place[1])
+    return Program(env, rows, wheres, table, device)
 
 
 def _action(table: Any, action: Any) -> Any:

@@ -1,0 +1,202 @@
+"""Copies by `pickle`, `cloudpickle` and `copy.deepcopy` behave as the original."""
+
+import concurrent.futures
+import copy
+import inspect
+import multiprocessing
+import pickle
+
+import cloudpickle
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from toys import push, Rail
+
+import eqsim
+from eqsim import randomize, wrappers
+from eqsim.wrappers import AutoReset, DomainRandomization, Episode, NoisyObservation
+
+
+COPIES = {
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+    "cloudpickle": lambda x: pickle.loads(cloudpickle.dumps(x)),
+    "deepcopy": copy.deepcopy,
+}
+each_copy = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+
+
+def assert_same(new, old):
+    """Same numbers and same structure, so that compiled programs are shared."""
+    assert eqx.tree_equal(new, old)
+    assert jtu.tree_structure(new) == jtu.tree_structure(old)
+    assert hash(jtu.tree_structure(new)) == hash(jtu.tree_structure(old))
+
+
+def _built_in(registry):
+    """Names that eqsim registers itself, not an installed plugin."""
+    modules = {name: registry.get(name).__module__ for name in registry.names()}
+    return [name for name, module in modules.items() if module.startswith("eqsim.")]
+
+
+@pytest.mark.parametrize("name", _built_in(eqsim.ENVS))
+def test_environments(name):
+    env = eqsim.make(name)
+    for copied in COPIES.values():
+        assert_same(copied(env), env)
+
+
+@pytest.mark.parametrize("name", _built_in(eqsim.PIPELINES))
+def test_pipelines(name):
+    env = eqsim.make("reacher", pipeline=name)
+    for copied in COPIES.values():
+        assert_same(copied(env.pipeline), env.pipeline)
+        assert_same(copied(env), env)
+
+
+@pytest.mark.parametrize("name", randomize.presets("ant"))
+def test_randomization_presets(name):
+    preset = randomize.presets("ant")[name]
+    for copied in COPIES.values():
+        assert_same(copied(preset), preset)
+
+
+def test_systems_and_states(getkey):
+    env = eqsim.make("inverted_pendulum")
+    state, timestep = env.reset(getkey())
+    for x in (env.sys, state, timestep):
+        for copied in COPIES.values():
+            assert_same(copied(x), x)
+
+
+def _pooled(env):
+    episode = Episode(env, 3)
+    return AutoReset(episode, wrappers.reset_pool(episode, jr.key(7), 4))
+
+
+def _skills(env):
+    return wrappers.Skills(wrappers.TorsoPosition(env), wrappers.OneHotSkills(3))
+
+
+WRAPPERS = {
+    "ActionRepeat": lambda env: wrappers.ActionRepeat(env, 2),
+    "AutoReset": lambda env: AutoReset(Episode(env, 3)),
+    "AutoReset with pool": _pooled,
+    "ClipAction": wrappers.ClipAction,
+    "DelayAction": lambda env: wrappers.DelayAction(env, 2, 0),
+    "DomainRandomization": lambda env: DomainRandomization(
+        env, randomize.presets("hopper")["default"], observe_context=True
+    ),
+    "Episode": lambda env: Episode(env, 3),
+    "NoisyObservation": lambda env: NoisyObservation(env, 0.1, 0.2),
+    "NormalizeObservation": wrappers.NormalizeObservation,
+    "Reach": lambda env: wrappers.Reach(wrappers.TorsoPosition(env)),
+    "ScaleAction": wrappers.ScaleAction,
+    "Skills": _skills,
+    "StackObservation": lambda env: wrappers.StackObservation(env, 3),
+    "TorsoPosition": wrappers.TorsoPosition,
+    "nested": lambda env: wrappers.NormalizeObservation(
+        AutoReset(Episode(NoisyObservation(wrappers.DelayAction(env, 1), 0.1), 3))
+    ),
+}
+# They need contacts or an OpenGL context: only their structure is compared.
+UNSTEPPED = {
+    "FeetContact": wrappers.hopper_uni,
+    "Pixels": lambda: wrappers.Pixels(Rail(), 8, 8),
+}
+
+
+def test_every_wrapper_is_here():
+    public = {
+        name
+        for name, value in vars(wrappers).items()
+        if inspect.isclass(value)
+        and issubclass(value, wrappers.AbstractWrapper)
+        and not name.startswith("Abstract")
+    }
+    assert public <= {*WRAPPERS, *UNSTEPPED}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_wrappers(name, getkey):
+    env, key = WRAPPERS[name](Rail()), getkey()
+
+    def run(env):
+        reset, step = eqx.filter_jit(env.reset), eqx.filter_jit(env.step)
+        state, first = reset(key)
+        state, second = step(state, 0.5 * jnp.ones(2))
+        return state, first, second
+
+    expected = run(env)
+    for copied in COPIES.values():
+        new = copied(env)
+        assert_same(new, env)
+        assert_same(run(new), expected)
+        # States are copied, too, with their keys.
+        assert_same(copied(expected), expected)
+
+
+@pytest.mark.parametrize("name", UNSTEPPED)
+def test_structure_of_wrappers(name):
+    env = UNSTEPPED[name]()
+    for copied in COPIES.values():
+        assert_same(copied(env), env)
+
+
+@each_copy
+def test_copies_of_real_environment(copied, getkey):
+    env = AutoReset(Episode(eqsim.make("inverted_pendulum"), 3))
+    policy = lambda obs, key: jr.uniform(key, (1,), obs.dtype, -1.0, 1.0)
+    keys = jr.split(getkey(), 2)
+    expected = eqsim.rollout(env, policy, keys, 5)
+    assert_same(eqsim.rollout(copied(env), policy, keys, 5), expected)
+    assert_same(copied(expected), expected)
+
+
+@pytest.mark.parametrize("name", ("cloudpickle", "deepcopy"))
+def test_compiled_functions(name, getkey):
+    """Their structure holds a sentinel of Equinox, which a copy must share."""
+    key, env = getkey(), AutoReset(Episode(NoisyObservation(Rail(), 0.1), 3))
+    for fn in (
+        env.reset,
+        eqx.filter_jit(env.reset),
+        eqx.filter_jit(eqx.Partial(env.reset)),
+    ):
+        assert_same(COPIES[name](fn)(key), fn(key))
+    many = eqx.filter_jit(eqx.filter_vmap(env.reset))
+    keys = jr.split(key, 3)
+    assert_same(COPIES[name](many)(keys), many(keys))
+
+
+@each_copy
+def test_structures(copied):
+    env = Rail()
+    leaves, structure = jtu.tree_flatten(env)
+    assert copied(structure) == structure
+    again = jtu.tree_unflatten(copied(structure), leaves)
+    again.reset(jr.key(0))
+
+
+@each_copy
+def test_results(copied):
+    assert copied(eqsim.RESULTS.successful) == eqsim.RESULTS.successful
+    assert copied(eqsim.RESULTS.nonfinite_state) != eqsim.RESULTS.successful
+
+
+def test_spawned_process(getkey, monkeypatch):
+    """Arguments and result are pickled: the other process computes the same numbers."""
+    monkeypatch.setenv("JAX_ENABLE_X64", str(jax.config.read("jax_enable_x64")))
+    env = AutoReset(Episode(NoisyObservation(Rail(), 0.1), 3))
+    keys = jr.split(getkey(), 2)
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        found = pool.submit(eqsim.rollout, env, push, keys, 5).result()
+    expected = eqsim.rollout(env, push, keys, 5)
+    assert jtu.tree_structure(found) == jtu.tree_structure(expected)
+    for x, y in zip(jtu.tree_leaves(found), jtu.tree_leaves(expected), strict=True):
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x, y = jr.key_data(x), jr.key_data(y)
+        np.testing.assert_allclose(x, y, rtol=1e-12)
