@@ -1,25 +1,24 @@
-"""Batch axes go last inside the physics.
+"""The physics of one environment as one JAX primitive.
 
-Physics is written on components: one array per scalar of a vector, with an axis of
-links in front. Under `jax.vmap` the batch would come first and the short axis of links
-last, which leaves the vector units of the machine idle. `batch_last` turns a function
-into one JAX primitive with a batching rule of its own: batch axes are appended at the
-end, arguments that are not batched get an axis of size one, and the function is traced
-on the larger arrays. So a robot that all environments share costs nothing per
-environment, `while` loops see the whole batch, and the physics stays free of `vmap`.
-
+`batch_last` turns a function into a primitive with rules of its own. Under `jax.vmap`,
+batch axes are appended at the end, and arguments that are not batched get an axis of
+size one, so that a robot which all environments share costs nothing per environment.
 The derivative of such a call is again such a call: a Jacobian-vector or a
 vector-Jacobian product of the same function. So `vmap`, `jvp` and `vjp` nest in any
 order, and reverse mode recomputes what happened inside instead of storing it.
 
+On the CPU a call becomes a kernel: the function is traced without batch axes, as the
+program of one environment, and compiled for vectors of environments (`_kernels`). On
+other devices, and where there is no kernel for it, the function is traced on arrays with
+trailing batch axes, and XLA compiles it.
+
 A function given to `batch_last` takes and returns trees of arrays. All its arrays carry
-the same number of trailing batch axes, each of size one or of the size of the batch,
-and it may only index, reduce and reshape leading axes.
+the same number of trailing batch axes (maybe none), each of size one or of the size of
+the batch, and it may only index, reduce and reshape leading axes.
 """
 
 import dataclasses
 import functools as ft
-import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -32,8 +31,8 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ._partitioning import along, partitioned, tiled
-from ._staging import staged
+from . import _kernels as kernels
+from ._partitioning import along, partitioned
 
 
 _Leaves = tuple[Any, ...]
@@ -107,6 +106,21 @@ class _Primal:
         them."""
         return frozenset()
 
+    @property
+    def sums(self) -> tuple[tuple[int, ...], ...] | None:
+        """The batch axes along which each result is a sum; None if there are none."""
+        return None
+
+    @property
+    def single(self) -> "_Primal":
+        """The same of one environment: nothing is summed."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """What is computed, for messages."""
+        return self.fn.__name__.strip("_")
+
     def arguments(self, leaves: _Leaves):
         return eqx.combine(jtu.tree_unflatten(self.treedef, leaves), self.static.tree)
 
@@ -133,6 +147,18 @@ class _Tangent:
     @property
     def summed_axes(self) -> frozenset[int]:
         return self.call.summed_axes
+
+    @property
+    def sums(self):
+        return self.call.sums
+
+    @property
+    def single(self):
+        return dataclasses.replace(self, call=self.call.single)
+
+    @property
+    def name(self) -> str:
+        return f"jvp({self.call.name})"
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
         fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
@@ -180,6 +206,19 @@ class _Cotangent:
     @property
     def summed_axes(self) -> frozenset[int]:
         return frozenset(k for summed in self.summed for k in summed)
+
+    @property
+    def sums(self):
+        return self.summed
+
+    @property
+    def single(self):
+        none = ((),) * len(self.which)
+        return dataclasses.replace(self, call=self.call.single, summed=none)
+
+    @property
+    def name(self) -> str:
+        return f"vjp({self.call.name})"
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
         fixed, cotangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
@@ -340,13 +379,21 @@ def _run(*leaves, call, nbatch):
     return call(leaves, nbatch)
 
 
-def _run_staged(*leaves, call, nbatch):
-    with staged():
-        if nbatch - 1 in call.summed_axes:
-            return call(leaves, nbatch)
-        out = call.out_shapes(leaves, nbatch)
-        wide = math.prod(_batch_shape(leaves[: call.num_fixed], nbatch)[:-1])
-        return tiled(lambda *xs: call(xs, nbatch), leaves, out, nbatch, wide)
+def _run_kernel(*leaves, call, nbatch):
+    if kernels.enabled() and 0 not in _batch_shape(leaves, nbatch):
+        try:
+            return _kernel(leaves, call, nbatch)
+        except (kernels.Unsupported, kernels.CompileError) as error:
+            kernels.note(call.name, str(error))
+    return call(leaves, nbatch)
+
+
+def _kernel(leaves, call, nbatch: int):
+    single, out = call.single, call.out_shapes(leaves, nbatch)
+    shapes = tuple((x.shape[: x.ndim - nbatch], x.dtype) for x in leaves)
+    program = kernels.Program(call.name, lambda xs: single(xs, 0), shapes, single)
+    sums = call.sums or ((),) * len(out)
+    return kernels.call(program, leaves, nbatch, out, sums)
 
 
 def _run_parts(*leaves, call, nbatch):
@@ -373,5 +420,5 @@ _part_p.def_abstract_eval(_abstract_eval)
 mlir.register_lowering(_call_p, mlir.lower_fun(_run_parts, multiple_results=True))
 mlir.register_lowering(_part_p, mlir.lower_fun(_run, multiple_results=True))
 mlir.register_lowering(
-    _part_p, mlir.lower_fun(_run_staged, multiple_results=True), platform="cpu"
+    _part_p, mlir.lower_fun(_run_kernel, multiple_results=True), platform="cpu"
 )

@@ -1,4 +1,4 @@
-"""Batches are cut: between the devices on which they lie, and to the size of caches.
+"""Batches are cut between the devices on which they lie.
 
 A compiled function sees a batch as a whole, wherever its parts lie. XLA would split the
 loops inside a step operation by operation, and let all devices wait for the last one in
@@ -6,12 +6,10 @@ every pass. Here it is told that the parts of a batch have nothing to do with ea
 other.
 """
 
-import math
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental.custom_partitioning import (
     ArrayMapping,
     custom_partitioning,
@@ -19,65 +17,22 @@ from jax.experimental.custom_partitioning import (
 )
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ._staging import is_staged
-
-
-# Environments per tile: the arrays of a step on one tile stay in the cache of a core.
-TILE = 128
-# Numbers side by side where there is more than one for each environment.
-_MOST = 4 * TILE
-
-
-def tiled(fn: Callable, args: Sequence, out: Sequence, nbatch: int, wide: int) -> tuple:
-    """Calls `fn` on long batches in tiles that fit the caches of a core.
-
-    **Arguments:** as of `partitioned`; `wide`: how many numbers stand for each one
-    along the last axis.
-    """
-    if nbatch == 0:
-        return fn(*args)
-    size, tile = max(x.shape[-1] for x in args), _tile(wide)
-    if size <= tile or size % tile:
-        return fn(*args)
-
-    def one(k, done):
-        start = k * tile
-        cut = lambda x: lax.dynamic_slice_in_dim(x, start, tile, axis=-1)
-        parts = fn(*(cut(x) if x.shape[-1] == size else x for x in args))
-        put = lambda x, part: lax.dynamic_update_slice_in_dim(x, part, start, axis=-1)
-        return tuple(map(put, done, parts))
-
-    empty = tuple(jnp.zeros(x.shape, x.dtype) for x in out)
-    return lax.fori_loop(0, size // tile, one, empty)
-
-
-def _tile(wide: int) -> int:
-    size = TILE
-    while size > max(8, _MOST // wide):
-        size //= 2
-    return size
-
 
 def along(linear: Callable, vectors: Sequence, axes: frozenset[int], nbatch: int):
-    """A linear function of vectors, mapped along some of their batch axes: on the CPU a
-    few vectors at a time.
+    """A linear function of vectors, mapped along some of their batch axes.
 
     **Arguments:**
 
     - `linear`: takes and returns arrays whose batch axes in `axes` have size one.
     - `vectors`: its arguments on all batch axes.
     """
-    sizes = [max(x.shape[x.ndim - nbatch + k] for x in vectors) for k in range(nbatch)]
-    wide = math.prod(n for k, n in enumerate(sizes) if k not in axes)
     for k in axes:
-        most = max(1, _MOST // wide) if is_staged() else sizes[k]
-        few = max(n for n in range(1, sizes[k] + 1) if sizes[k] % n == 0 and n <= most)
-        linear = _mapped(linear, k - nbatch, few)
+        linear = _mapped(linear, k - nbatch)
     return tuple(linear(*vectors))
 
 
-def _mapped(linear: Callable, axis: int, few: int) -> Callable:
-    """`linear` mapped along an axis, counted from the end, `few` at a time."""
+def _mapped(linear: Callable, axis: int) -> Callable:
+    """`linear` mapped along an axis, counted from the end."""
 
     def one(xs):
         out = linear(*(jnp.expand_dims(x, axis) for x in xs))
@@ -87,9 +42,7 @@ def _mapped(linear: Callable, axis: int, few: int) -> Callable:
         size = max(x.shape[axis] for x in args)
         front = [jnp.moveaxis(x, axis, 0) for x in args]
         front = [jnp.broadcast_to(x, (size, *x.shape[1:])) for x in front]
-        cut = [x.reshape(size // few, few, *x.shape[1:]) for x in front]
-        out = [x.reshape(size, *x.shape[2:]) for x in lax.map(jax.vmap(one), cut)]
-        return [jnp.moveaxis(x, 0, axis) for x in out]
+        return [jnp.moveaxis(x, 0, axis) for x in jax.vmap(one)(front)]
 
     return wrapper
 

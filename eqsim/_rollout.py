@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 from ._axes import check_axes, split
 from ._errors import RESULTS
 from ._loops import scan
-from ._partitioning import TILE
 from ._trajectory import Trajectory
 from .envs import AbstractEnv, Timestep
 from .model import validate
@@ -82,9 +81,7 @@ def rollout(
     traced = any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args))
     if traced and progress:
         raise ValueError("`progress` shows nothing inside of another transformation.")
-    if traced:
-        keep = keep._replace(whole=_torn())
-    else:
+    if not traced:
         validate(env.sys)
     many = _in_a_row(env, policy, key, start, env_axes)
     if progress and not traced:
@@ -106,13 +103,11 @@ def rollout(
 
 
 class _Kept(NamedTuple):
-    """What is kept of a rollout: for the user, for reverse mode, and of a batch that may
-    lie on several devices, which tiles would tear apart."""
+    """What is kept of a rollout: for the user, and for reverse mode."""
 
     collect: Callable[[Any, Array, Timestep], Any] | None
     stop: Callable[[Timestep], Bool[Array, ""]] | None
     checkpoint_every: int | None
-    whole: bool = False
 
 
 class _Length(NamedTuple):
@@ -157,13 +152,6 @@ class _Many(NamedTuple):
     policy: Any
     key: Array
     begin: _Running | None
-
-
-def _torn() -> bool:
-    """Whether a batch may lie on several devices: not within `jax.shard_map`."""
-    mesh = jax.sharding.get_abstract_mesh()
-    local = not mesh.empty and set(mesh.manual_axes) == set(mesh.axis_names)
-    return len(jax.devices()) > 1 and not local
 
 
 def _check_call(env, key, length: int, start, env_axes) -> None:
@@ -305,23 +293,14 @@ def _compiled(many: _Many, first, length: _Length, keep: _Kept):
 
 
 def _batched(many: _Many, first, length: _Length, keep: _Kept):
-    """On a CPU, long batches go tile by tile through time: so the numbers of robots
-    that differ stay in the cache of a core."""
+    """One environment, or all of them side by side."""
 
     def run(own, key, begin):
         env = eqx.combine(own, many.shared)
         return _single(env, many.policy, key, begin, first, length, keep)
 
     args = many.own, many.key, many.begin
-    if many.key.ndim == 0:
-        return run(*args)
-    each, size = jax.vmap(run), many.key.shape[0]
-    on_cpu = jax.default_backend() == "cpu"
-    if keep.whole or not on_cpu or size <= TILE or size % TILE:
-        return each(*args)
-    tiles = jtu.tree_map(lambda x: x.reshape(size // TILE, TILE, *x.shape[1:]), args)
-    out = lax.map(lambda tile: each(*tile), tiles)
-    return jtu.tree_map(lambda x: x.reshape(size, *x.shape[2:]), out)
+    return run(*args) if many.key.ndim == 0 else jax.vmap(run)(*args)
 
 
 def _begin(env: AbstractEnv, key) -> _Running:

@@ -1,0 +1,136 @@
+"""Element-wise primitives."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from . import _algebra as algebra
+from ._arrays import (
+    index_node,
+    is_large,
+    materialized,
+    nodes,
+    pull,
+    Pulled,
+    Value,
+)
+from ._scalarize import dtype_of, rule, Translation
+
+
+def mapped(
+    walk: Translation, eqn, operands: tuple[Value, ...], function: Callable[..., int]
+) -> list[Value]:
+    """Applies a function of nodes to all elements. Axes of size one, and scalars, are
+    broadcast."""
+    aval = eqn.outvars[0].aval
+    shape, graph = aval.shape, walk.graph
+    if is_large(shape):
+        pulled = [pull(graph, operand) for operand in operands]
+
+        def at(index):
+            return function(*(x.at(_within(index, x.shape)) for x in pulled))
+
+        return [materialized(graph, Pulled(shape, dtype_of(aval), at))]
+    columns = []
+    for operand in operands:
+        assert isinstance(operand, np.ndarray), "small arrays are unrolled"
+        whole = operand if operand.shape == shape else np.broadcast_to(operand, shape)
+        columns.append(whole.reshape(-1).tolist())
+    return [nodes([function(*entries) for entries in zip(*columns)], shape)]
+
+
+def _within(index: tuple, shape: tuple[int, ...]) -> tuple:
+    """The index of an operand that is broadcast."""
+    own = index[len(index) - len(shape) :]
+    return tuple(0 if n == 1 else i for i, n in zip(own, shape, strict=True))
+
+
+@rule(*algebra.FOLDS)
+def _scalar_operation(walk, eqn, *operands):
+    op, dtype = eqn.primitive.name, dtype_of(eqn.outvars[0].aval)
+    graph, apply = walk.graph, algebra.apply
+    if op in algebra.COMPARISONS:
+        dtype = "b1"
+    return mapped(walk, eqn, operands, lambda *xs: apply(graph, op, xs, dtype))
+
+
+@rule("add_any")
+def _add_any(walk, eqn, *operands):
+    graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)
+    add = lambda *xs: algebra.apply(graph, "add", xs, dtype)
+    return mapped(walk, eqn, operands, add)
+
+
+@rule("square")
+def _square(walk, eqn, x):
+    graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)
+    return mapped(walk, eqn, (x,), lambda x: algebra.apply(graph, "mul", (x, x), dtype))
+
+
+@rule("integer_pow")
+def _integer_pow(walk, eqn, x):
+    graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)
+    raised = lambda x: algebra.power(graph, x, eqn.params["y"], dtype)
+    return mapped(walk, eqn, (x,), raised)
+
+
+@rule("round")
+def _round(walk, eqn, x):
+    even = int(eqn.params["rounding_method"]) == 1
+    op, dtype = "round_even" if even else "round_away", dtype_of(eqn.outvars[0].aval)
+    rounded = lambda x: algebra.apply(walk.graph, op, (x,), dtype)
+    return mapped(walk, eqn, (x,), rounded)
+
+
+@rule("convert_element_type")
+def _convert(walk, eqn, x):
+    dtype = dtype_of(eqn.outvars[0].aval)
+    return mapped(walk, eqn, (x,), lambda x: algebra.convert(walk.graph, x, dtype))
+
+
+@rule("copy", "copy_p", "stop_gradient", "optimization_barrier", "name")
+def _identity(walk, eqn, *operands):
+    return list(operands)
+
+
+@rule("clamp")
+def _clamp(walk, eqn, low, x, high):
+    graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)
+
+    def clamp(low, x, high):
+        raised = algebra.apply(graph, "max", (x, low), dtype)
+        return algebra.apply(graph, "min", (raised, high), dtype)
+
+    return mapped(walk, eqn, (low, x, high), clamp)
+
+
+@rule("select_n")
+def _select(walk, eqn, which, *cases):
+    graph = walk.graph
+    if dtype_of(eqn.invars[0].aval) == "b1":
+        choose = lambda which, *xs: algebra.select(graph, which, *xs)
+        return mapped(walk, eqn, (which, *cases), choose)
+
+    def among(which, *xs):
+        found = xs[-1]
+        for k in reversed(range(len(xs) - 1)):
+            number = graph.constant(k, graph.dtype[which])
+            here = algebra.apply(graph, "eq", (which, number), "b1")
+            found = algebra.select(graph, here, found, xs[k])
+        return found
+
+    return mapped(walk, eqn, (which, *cases), among)
+
+
+@rule("iota")
+def _iota(walk, eqn):
+    params, graph = eqn.params, walk.graph
+    dtype = dtype_of(eqn.outvars[0].aval)
+    shape, axis = params["shape"], params["dimension"]
+    if is_large(shape):
+        at = lambda i: algebra.convert(graph, index_node(graph, i[axis]), dtype)
+        return [Pulled(shape, dtype, at)]
+    counts = [graph.constant(k, dtype) for k in range(shape[axis])]
+    column = np.array(counts, np.int64)
+    column = column.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return [np.broadcast_to(column, shape)]

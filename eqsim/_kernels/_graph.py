@@ -1,0 +1,195 @@
+"""The lane graph: a program of scalars, each of which stands for one SIMD vector.
+
+A node is a number; its properties are entries of parallel lists. Nodes are values: a
+constant, the result of a scalar operation, an array in memory (`rows` > 0), or a control
+node (a loop or a branch) whose results other nodes `get`. Equal pure nodes are one node.
+
+Nodes belong to blocks. A block is the body of a loop or of a branch; it is nested in the
+block in which its control node stands. A pure node lies in the innermost block that one
+of its arguments lies in: what a loop does not change is computed before the loop. It
+never leaves the body of a branch.
+"""
+
+import contextlib
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+
+LANE = 1
+"""Bit of `Graph.dep`: the value differs between the lanes of a vector."""
+LOOP = 2
+"""Bit of `Graph.dep`: the value differs between passes of the kernel's second axis."""
+TILE = 4
+"""Bit of `Graph.dep`: the value is the same in all lanes, and differs between tiles."""
+
+
+@dataclasses.dataclass
+class Block:
+    """A scope of nodes. `barrier`: the depth that pure nodes made here may rise to."""
+
+    depth: int
+    barrier: int
+    table: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Loop:
+    """Repeats a body: `while test`, or `length` times where that is known.
+
+    **Arguments:**
+
+    - `depth`: depth of the body's block.
+    - `index`: node that counts the passes, or None.
+    - `params`, `outs`: the carried nodes at the start and at the end of a pass.
+    - `test`: uniform boolean evaluated in every pass, or None with a `length`.
+    - `stacked`: for each stacked result, the nodes that one pass contributes.
+    """
+
+    depth: int
+    index: int | None
+    params: list[int]
+    outs: list[int]
+    test: int | None
+    length: int | None
+    stacked: list[list[int]]
+
+
+@dataclasses.dataclass
+class Branch:
+    """Evaluates `then` if a uniform predicate holds, else `other`."""
+
+    depth: int
+    then: list[int]
+    other: list[int]
+
+
+class Graph:
+    """Nodes of one kernel.
+
+    - `op`, `args`, `dtype`, `aux`: operation, argument nodes, NumPy type string without
+        byte order (`f4`), static data.
+    - `dep`: which axes of the batch the value depends on (`LANE`, `LOOP`).
+    - `depth`: depth of the block that the node lies in.
+    - `rows`: number of elements of an array in memory, 0 for a scalar.
+    - `value`: NumPy scalars of the constants.
+    """
+
+    def __init__(self) -> None:
+        self.op: list[str] = []
+        self.args: list[tuple[int, ...]] = []
+        self.dtype: list[str] = []
+        self.dep: list[int] = []
+        self.depth: list[int] = []
+        self.aux: list[Any] = []
+        self.rows: list[int] = []
+        self.value: dict[int, np.generic] = {}
+        self.blocks = [Block(0, 0)]
+        self._constants: dict[tuple[str, bytes], int] = {}
+        self._captures: dict[int, tuple[int, ...]] = {}
+
+    def _append(self, op, args, dtype, dep, depth, aux, rows) -> int:
+        self.op.append(op)
+        self.args.append(args)
+        self.dtype.append(dtype)
+        self.dep.append(dep)
+        self.depth.append(depth)
+        self.aux.append(aux)
+        self.rows.append(rows)
+        return len(self.op) - 1
+
+    def constant(self, value, dtype: str) -> int:
+        """A literal number."""
+        scalar = np.asarray(value).astype(dtype)[()]
+        key = dtype, scalar.tobytes()
+        found = self._constants.get(key)
+        if found is None:
+            found = self._append("const", (), dtype, 0, 0, None, 0)
+            self._constants[key] = found
+            self.value[found] = scalar
+        return found
+
+    def source(self, op: str, dtype: str, dep: int, aux=None, rows: int = 0) -> int:
+        """A node without arguments in the current block: an input or a parameter."""
+        depth = self.blocks[-1].depth
+        return self._append(op, (), dtype, dep, depth, aux, rows)
+
+    def pure(self, op: str, args: tuple[int, ...], dtype: str, aux=None, rows=0) -> int:
+        """The node of a pure operation, in the outermost block that allows it."""
+        depth, dep = 0, 0
+        for arg in args:
+            dep |= self.dep[arg]
+            if self.depth[arg] > depth:
+                depth = self.depth[arg]
+        key = op, args, dtype, aux
+        blocks = self.blocks
+        found = blocks[depth].table.get(key)
+        if found is not None:
+            return found
+        if depth < blocks[-1].barrier:
+            depth = blocks[-1].barrier
+            found = blocks[depth].table.get(key)
+            if found is not None:
+                return found
+        found = self._append(op, args, dtype, dep, depth, aux, rows)
+        blocks[depth].table[key] = found
+        return found
+
+    @contextlib.contextmanager
+    def block(self, branch: bool):
+        """A new innermost block, the body of a loop or of a branch."""
+        depth = len(self.blocks)
+        barrier = depth if branch else self.blocks[-1].barrier
+        self.blocks.append(Block(depth, barrier))
+        try:
+            yield depth
+        finally:
+            self.blocks.pop()
+
+    def control(self, op: str, args: tuple[int, ...], aux: Loop | Branch) -> int:
+        """A loop or a branch in the current block."""
+        outs = _results(aux)
+        captures = self._free(outs, aux.depth)
+        dep = 0
+        for node in (*args, *captures):
+            dep |= self.dep[node]
+        if isinstance(aux, Loop):
+            for node in aux.params:
+                dep |= self.dep[node]
+        depth = self.blocks[-1].depth
+        node = self._append(op, args, "", dep, depth, aux, 0)
+        self._captures[node] = captures
+        return node
+
+    def get(self, control: int, number: int, dtype: str, dep: int, rows: int) -> int:
+        """Result `number` of a control node."""
+        depth = self.depth[control]
+        return self._append("get", (control,), dtype, dep, depth, number, rows)
+
+    def needs(self, node: int) -> tuple[int, ...]:
+        """What must be computed before a node."""
+        return self.args[node] + self._captures.get(node, ())
+
+    def _free(self, outs: list[int], depth: int) -> tuple[int, ...]:
+        """Nodes outside the block at `depth` that `outs` need."""
+        free, seen, stack = [], set(outs), list(outs)
+        while stack:
+            node = stack.pop()
+            if self.depth[node] < depth:
+                if node not in self.value:
+                    free.append(node)
+                continue
+            for arg in self.needs(node):
+                if arg not in seen:
+                    seen.add(arg)
+                    stack.append(arg)
+        return tuple(sorted(free))
+
+
+def _results(aux: Loop | Branch) -> list[int]:
+    """All nodes of the block of a control node that its results depend on."""
+    if isinstance(aux, Branch):
+        return [*aux.then, *aux.other]
+    test = [] if aux.test is None else [aux.test]
+    return [*aux.outs, *test, *(node for row in aux.stacked for node in row)]

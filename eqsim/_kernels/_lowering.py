@@ -1,0 +1,320 @@
+"""From a function of one environment to a call of its kernel on a batch."""
+
+import dataclasses
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _arrays as arrays
+from . import (  # noqa: F401  (their rules register themselves)
+    _control,
+    _elementwise,
+    _movement,
+    _reductions,
+)
+from ._compile import CompileError, key_of, Loaded, machine, object_code, store, stored
+from ._emit import Emitter, Leaf
+from ._fingerprint import fingerprint
+from ._graph import Graph, LANE, LOOP
+from ._scalarize import Translation, Unsupported
+
+
+_LOG = logging.getLogger("eqsim.kernels")
+_LOCK = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A function of one environment, and how a batch maps over it.
+
+    **Arguments:**
+
+    - `name`: for messages.
+    - `function`: takes and returns tuples of arrays without batch axes.
+    - `shapes`: shape and type of each argument without batch axes.
+    - `key`: hashable; equal for programs whose functions are equal.
+    """
+
+    name: str
+    function: Callable
+    shapes: tuple[tuple[tuple[int, ...], Any], ...]
+    key: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """The kernel of a batch: its loops, and which axes each argument and result has.
+
+    - `nest`: axes of the batch from the outermost loop on.
+    - `width`: lanes of a vector.
+    - `arguments`, `results`: `Graph.dep` of each.
+    - `summed`: of each result, whether it is added up over the batch.
+    """
+
+    nest: tuple[int, ...]
+    width: int
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    summed: tuple[bool, ...]
+
+
+def enabled() -> bool:
+    """Whether kernels are used: `EQSIM_KERNELS=off` switches them off."""
+    text = os.environ.get("EQSIM_KERNELS", "on").lower()
+    if text not in ("on", "off"):
+        raise ValueError(f"`EQSIM_KERNELS` must be `on` or `off`, got {text!r}.")
+    return text == "on"
+
+
+_FALLBACKS: dict[str, str] = {}
+
+
+def fallbacks() -> dict[str, str]:
+    """Functions that XLA compiles instead, and why."""
+    return dict(_FALLBACKS)
+
+
+def note(name: str, reason: str) -> None:
+    """Records and logs, once, that a function falls back to XLA."""
+    if _FALLBACKS.get(name) != reason:
+        _FALLBACKS[name] = reason
+        _LOG.warning("eqsim: XLA compiles `%s` instead of a kernel: %s.", name, reason)
+
+
+# Batches.
+
+
+def call(
+    program: Program,
+    leaves: Sequence,
+    nbatch: int,
+    out: Sequence,
+    summed: Sequence[tuple[int, ...]],
+) -> list:
+    """Calls the kernel of a program on a batch.
+
+    **Arguments:**
+
+    - `leaves`: arguments with `nbatch` trailing batch axes, of size one where shared.
+    - `out`: shapes and types of the results, with all batch axes.
+    - `summed`: of each result, the batch axes along which it is a sum.
+
+    **Raises:** `Unsupported` or `CompileError` if there is no kernel for it.
+    """
+    groups = _groups(leaves, nbatch, out, summed)
+    sizes = [size for size, _ in groups]
+    if 0 in sizes:
+        raise Unsupported("the batch is empty")
+    own = [
+        [leaf.shape[leaf.ndim - nbatch + axes[0]] != 1 for _, axes in groups]
+        for leaf in leaves
+    ]
+    sums = [[axes[0] in s for _, axes in groups] for s in summed]
+    width = machine().width(_main_type(program.shapes))
+    order = _order(program.shapes, own, sizes, width)
+    bits = {group: bit for group, (bit, _) in order.items()}
+    nest = tuple(bit for bit, _ in sorted(order.values(), key=lambda x: x[1]))
+    dep = lambda flags: sum(bits[g] for g, flag in enumerate(flags) if flag)
+    everything = sum(bits.values())
+    total = [bool(groups) and all(flags) for flags in sums]
+    layout = _Layout(
+        nest,
+        width if LANE in nest else 1,
+        tuple(map(dep, own)),
+        tuple(0 if t else everything for t in total),
+        tuple(total),
+    )
+    kernel = _kernel(program, layout, out, nbatch)
+    by_bit = {bit: sizes[group] for group, bit in bits.items()}
+    axes = np.array([by_bit.get(LANE, 1), by_bit.get(LOOP, 1)], np.int32)
+    swap = bits.get(0) == LANE and bits.get(1) == LOOP
+    given = [
+        _packed(leaf, nbatch, flags, sizes, swap)
+        for leaf, flags in zip(leaves, own, strict=True)
+    ]
+    found = kernel(axes, [x for x in given if x.size])
+    return _unpacked(found, out, nbatch, layout, groups, sums, swap)
+
+
+def _main_type(shapes) -> str:
+    """The type of most numbers: it decides how many fit into a vector."""
+    double = any(np.dtype(dtype) == np.float64 for _, dtype in shapes)
+    return "f8" if double else "f4"
+
+
+def _groups(leaves, nbatch: int, out, summed) -> list[tuple[int, list[int]]]:
+    """Axes of the batch, with neighbors merged that all arguments and results have or
+    lack together: their size and their numbers. At most two."""
+    found: list[tuple[int, list[int], tuple]] = []
+    for axis in range(nbatch):
+        has = [leaf.shape[leaf.ndim - nbatch + axis] for leaf in leaves]
+        has += [x.shape[len(x.shape) - nbatch + axis] for x in out]
+        size = next((n for n in has if n != 1), 1)
+        if size == 1:
+            continue
+        pattern = tuple(n != 1 for n in has) + tuple(axis in s for s in summed)
+        if found and found[-1][2] == pattern:
+            found[-1][1].append(axis)
+            found[-1] = (found[-1][0] * size, found[-1][1], pattern)
+        else:
+            found.append((size, [axis], pattern))
+    if len(found) > 2:
+        raise Unsupported(f"{len(found)} axes of the batch that arguments do not share")
+    return [(size, axes) for size, axes, _ in found]
+
+
+_SCALAR_COST = 0.35
+"""Time of an operation on one number, beside that on a vector."""
+
+
+def _order(shapes, own, sizes, width: int) -> dict[int, tuple[int, int]]:
+    """For each group of axes, `LANE` or `LOOP`, and its place in the nest of loops.
+
+    What only depends on the outer axis is computed once for all passes of the inner
+    one: the outer axis is that with more arguments of its own.
+    """
+    if len(sizes) < 2:
+        return {group: (LANE, 0) for group in range(len(sizes))}
+    alone = [0, 0]
+    for (shape, _), flags in zip(shapes, own, strict=True):
+        if sum(flags) == 1:
+            alone[flags.index(True)] += math.prod(shape)
+    outer = 0 if alone[0] >= alone[1] else 1
+    inner = 1 - outer
+    many, few = sizes[outer], sizes[inner]
+    by_outer = -(-many // width) * (1 + few)
+    by_inner = many * (_SCALAR_COST + -(-few // width))
+    if by_outer <= by_inner:
+        return {outer: (LANE, 0), inner: (LOOP, 1)}
+    return {outer: (LOOP, 0), inner: (LANE, 1)}
+
+
+def _packed(leaf, nbatch: int, flags, sizes, swap: bool):
+    """An argument as `[rows, loops, lanes]`, without the axes that it lacks."""
+    rows = math.prod(leaf.shape[: leaf.ndim - nbatch])
+    shape = [rows, *(n for n, flag in zip(sizes, flags, strict=True) if flag)]
+    leaf = leaf.reshape(shape)
+    return jnp.swapaxes(leaf, 1, 2) if swap and len(shape) == 3 else leaf
+
+
+def _unpacked(found, out, nbatch: int, layout, groups, sums, swap: bool) -> list:
+    """The results in the shapes that the caller expects."""
+    found, results = iter(found), []
+    sizes = [size for size, _ in groups]
+    for shape, total, flags in zip(out, layout.summed, sums, strict=True):
+        if not math.prod(shape.shape):
+            results.append(jnp.zeros(shape.shape, shape.dtype))
+            continue
+        x = next(found)
+        if not total and groups:
+            x = jnp.swapaxes(x, 1, 2) if swap else x
+            if any(flags):
+                axis = 1 + flags.index(True)
+                x = jnp.sum(x.reshape(x.shape[0], *sizes), axis)
+        results.append(x.reshape(shape.shape))
+    return results
+
+
+# Kernels.
+
+
+class _Kernel:
+    """A registered kernel. `bound` are the arguments and results that it has."""
+
+    def __init__(self, target: str, layout: _Layout, shapes, out):
+        self.target, self.layout, self.shapes, self.out = target, layout, shapes, out
+
+    def __call__(self, axes, leaves) -> list:
+        lanes, loops = int(axes[0]), int(axes[1])
+        results = []
+        for (rows, dtype), dep in zip(self.out, self.layout.results, strict=True):
+            if not rows:
+                continue
+            size = [rows]
+            size += [loops] if dep & LOOP else []
+            size += [lanes] if dep & LANE else []
+            results.append(jax.ShapeDtypeStruct(tuple(size), dtype))
+        return jax.ffi.ffi_call(self.target, results)(jnp.asarray(axes), *leaves)
+
+
+_KERNELS: dict[Any, _Kernel | Exception] = {}
+_LOADED: dict[str, Loaded] = {}
+
+
+def _kernel(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
+    """The kernel of a program, made once per process and layout."""
+    key = program.key, program.shapes, layout, jax.config.read("jax_enable_x64")
+    found = _KERNELS.get(key)
+    if found is None:
+        try:
+            found = _make(program, layout, out, nbatch)
+        except (Unsupported, CompileError) as error:
+            found = error
+        _KERNELS[key] = found
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _make(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
+    given = [jax.ShapeDtypeStruct(*entry) for entry in program.shapes]
+    closed = jax.make_jaxpr(lambda *xs: tuple(program.function(xs)))(*given)
+    key = key_of(fingerprint(closed), repr(layout))
+    target = f"eqsim_{key}"
+    with _LOCK:
+        if target not in _LOADED:
+            _LOADED[target] = _load(key, lambda: module(closed, layout))
+            pointer = jax.ffi.pycapsule(_LOADED[target].pointer)
+            jax.ffi.register_ffi_target(target, pointer, platform="cpu")
+    rows = [(math.prod(x.shape[: len(x.shape) - nbatch]), x.dtype) for x in out]
+    return _Kernel(target, layout, program.shapes, rows)
+
+
+def _load(key: str, text: Callable[[], str]) -> Loaded:
+    """The machine code under a key: from the store, or compiled now."""
+    code = stored(key)
+    if code is not None:
+        try:
+            return Loaded(code)
+        except CompileError:
+            code = None
+    code = object_code(text())
+    store(key, code)
+    return Loaded(code)
+
+
+def module(closed, layout: _Layout) -> str:
+    """The LLVM IR of a jaxpr of one environment."""
+    graph = Graph()
+    walk = Translation(graph)
+    inputs, sources, values = [], [], []
+    for var, dep in zip(closed.jaxpr.invars, layout.arguments, strict=True):
+        shape, dtype = tuple(var.aval.shape), np.dtype(var.aval.dtype).str[1:]
+        rows = math.prod(shape)
+        if not rows:
+            values.append(arrays.nodes([], shape))
+            continue
+        node = graph.source("input", dtype, dep, len(sources), rows)
+        inputs.append(Leaf(rows, dtype, dep))
+        sources.append(node)
+        values.append(arrays.stored(node, shape, dtype, graph))
+    with np.errstate(all="ignore"):
+        results = walk.closed(closed, values)
+    outputs, nodes = [], []
+    pairs = zip(closed.jaxpr.outvars, results, strict=True)
+    for k, (atom, value) in enumerate(pairs):
+        rows = math.prod(atom.aval.shape)
+        if not rows:
+            continue
+        dtype = np.dtype(atom.aval.dtype).str[1:]
+        outputs.append(Leaf(rows, dtype, layout.results[k], layout.summed[k]))
+        nodes.append([arrays.read(graph, value, i) for i in np.ndindex(*value.shape)])
+    emitter = Emitter(graph, inputs, sources, outputs, nodes, layout.nest, layout.width)
+    return emitter.module()

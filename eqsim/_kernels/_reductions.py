@@ -1,0 +1,246 @@
+"""Sums, extrema, products of matrices, and running sums."""
+
+import math
+
+import numpy as np
+
+from . import _algebra as algebra
+from . import _arrays as arrays
+from ._arrays import is_large, nodes, pull, Pulled, Value
+from ._control import counted
+from ._scalarize import dtype_of, rule, Translation, Unsupported
+
+
+_LONGEST_SUM = 256
+"""Longer reductions are loops."""
+
+
+def folded(walk: Translation, op: str, length: int, first: int, term) -> int:
+    """Combines `term(0), ..., term(length - 1)`; `first` is the neutral element."""
+    graph = walk.graph
+    dtype = graph.dtype[first]
+    if length <= _LONGEST_SUM:
+        terms = [term(k) for k in range(length)]
+        return _balanced(graph, op, terms, dtype) if terms else first
+
+    def body(index, carried):
+        return [algebra.apply(graph, op, (carried[0], term(index)), dtype)]
+
+    return counted(graph, length, [first], body)[0]
+
+
+def _balanced(graph, op: str, terms: list[int], dtype: str) -> int:
+    """Four running results, combined at the end: short chains and little rounding."""
+    heads = terms[:4]
+    for k, node in enumerate(terms[4:]):
+        heads[k % 4] = algebra.apply(graph, op, (heads[k % 4], node), dtype)
+    while len(heads) > 1:
+        pairs = zip(heads[::2], heads[1::2])
+        odd = heads[-1:] if len(heads) % 2 else []
+        heads = [algebra.apply(graph, op, pair, dtype) for pair in pairs] + odd
+    return heads[0]
+
+
+def _neutral(op: str, dtype: str):
+    if op in ("add", "or", "xor"):
+        return 0
+    if op == "mul":
+        return 1
+    if op == "and":
+        return True if dtype == "b1" else -1
+    info = np.finfo(dtype) if dtype[0] == "f" else None
+    if info is not None:
+        return -np.inf if op == "max" else np.inf
+    if dtype == "b1":
+        return op == "min"
+    return np.iinfo(dtype).min if op == "max" else np.iinfo(dtype).max
+
+
+_REDUCTIONS = {
+    "reduce_sum": "add",
+    "reduce_prod": "mul",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_or": "or",
+    "reduce_and": "and",
+    "reduce_xor": "xor",
+}
+
+
+@rule(*_REDUCTIONS)
+def _reduce(walk, eqn, x, *_):
+    graph, aval = walk.graph, eqn.outvars[0].aval
+    op, dtype = _REDUCTIONS[eqn.primitive.name], dtype_of(aval)
+    axes, shape = eqn.params["axes"], eqn.invars[0].aval.shape
+    kept = [k for k in range(len(shape)) if k not in axes]
+    inner = [shape[k] for k in axes]
+    first = graph.constant(_neutral(op, dtype), dtype)
+
+    def at(index):
+        def term(number):
+            place = [None] * len(shape)
+            for k, i in zip(kept, index, strict=True):
+                place[k] = i
+            for k, i in zip(axes, arrays.unflat(graph, number, inner), strict=True):
+                place[k] = i
+            return arrays.read(graph, x, tuple(place))
+
+        return folded(walk, op, math.prod(inner), first, term)
+
+    return [arrays.materialized(graph, Pulled(aval.shape, dtype, at))]
+
+
+@rule("argmax", "argmin")
+def _arg(walk, eqn, x):
+    graph, aval = walk.graph, eqn.outvars[0].aval
+    (axis,) = eqn.params["axes"]
+    dtype, length = dtype_of(aval), eqn.invars[0].aval.shape[axis]
+    better = "gt" if eqn.primitive.name == "argmax" else "lt"
+    if is_large((length,)):
+        raise Unsupported(f"`{eqn.primitive.name}` of {length} elements")
+
+    def at(index):
+        place = lambda k: (*index[:axis], k, *index[axis:])
+        best, found = arrays.read(graph, x, place(0)), graph.constant(0, dtype)
+        for k in range(1, length):
+            new = arrays.read(graph, x, place(k))
+            wins = algebra.apply(graph, better, (new, best), "b1")
+            if graph.dtype[new][0] == "f":
+                wins = _or_first_nan(graph, wins, new, best)
+            best = algebra.select(graph, wins, best, new)
+            found = algebra.select(graph, wins, found, graph.constant(k, dtype))
+        return found
+
+    return [arrays.materialized(graph, Pulled(aval.shape, dtype, at))]
+
+
+def _or_first_nan(graph, wins: int, new: int, best: int) -> int:
+    """NaN wins against numbers, and the first one stays."""
+    is_nan = algebra.apply(graph, "ne", (new, new), "b1")
+    had_nan = algebra.apply(graph, "ne", (best, best), "b1")
+    free = algebra.apply(graph, "not", (had_nan,), "b1")
+    first = algebra.apply(graph, "and", (is_nan, free), "b1")
+    return algebra.apply(graph, "or", (wins, first), "b1")
+
+
+_RUNNING = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+
+
+@rule(*_RUNNING)
+def _running(walk, eqn, x):
+    graph, aval, params = walk.graph, eqn.outvars[0].aval, eqn.params
+    op, dtype, axis = _RUNNING[eqn.primitive.name], dtype_of(aval), params["axis"]
+    if is_large(aval.shape):
+        return [_running_in_memory(walk, aval, x, op, axis, params["reverse"])]
+    rows = np.moveaxis(x, axis, 0)
+    rows = rows[::-1] if params["reverse"] else rows
+    out = np.array(rows)
+    for k in range(1, len(rows)):
+        for i in np.ndindex(*out.shape[1:]):
+            pair = int(out[k - 1][i]), int(rows[k][i])
+            out[(k, *i)] = algebra.apply(graph, op, pair, dtype)
+    out = out[::-1] if params["reverse"] else out
+    return [np.moveaxis(out, 0, axis)]
+
+
+def _running_in_memory(
+    walk, aval, x: Value, op: str, axis: int, reverse: bool
+) -> Value:
+    graph, dtype, length = walk.graph, dtype_of(aval), aval.shape[axis]
+    first = graph.constant(_neutral(op, dtype), dtype)
+    source = pull(graph, arrays.materialized(graph, x))
+
+    def at(index):
+        # Elements up to this one; quadratic, but short beside what such arrays cost.
+        def term(k):
+            inside = arrays.minus(graph, k, index[axis]) if reverse else None
+            inside = inside or arrays.minus(graph, index[axis], k)
+            own = arrays.within(graph, inside, length)
+            value = source.at((*index[:axis], k, *index[axis + 1 :]))
+            return algebra.select(graph, own, first, value)
+
+        return folded(walk, op, length, first, term)
+
+    return arrays.materialized(graph, Pulled(aval.shape, dtype, at))
+
+
+@rule("dot_general")
+def _dot(walk, eqn, x, y):
+    graph, aval = walk.graph, eqn.outvars[0].aval
+    (sum_x, sum_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
+    dtype = dtype_of(aval)
+    shapes = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape
+    free_x = [k for k in range(len(shapes[0])) if k not in (*sum_x, *batch_x)]
+    free_y = [k for k in range(len(shapes[1])) if k not in (*sum_y, *batch_y)]
+    inner = [shapes[0][k] for k in sum_x]
+    first = graph.constant(0, dtype)
+
+    def at(index):
+        batch, rest = index[: len(batch_x)], index[len(batch_x) :]
+        own = rest[: len(free_x)], rest[len(free_x) :]
+
+        def term(number):
+            summed = arrays.unflat(graph, number, inner)
+            one = _place(batch_x, batch, free_x, own[0], sum_x, summed)
+            two = _place(batch_y, batch, free_y, own[1], sum_y, summed)
+            pair = arrays.read(graph, x, one), arrays.read(graph, y, two)
+            pair = tuple(algebra.convert(graph, node, dtype) for node in pair)
+            return algebra.apply(graph, "mul", pair, dtype)
+
+        return folded(walk, "add", math.prod(inner), first, term)
+
+    return [arrays.materialized(graph, Pulled(aval.shape, dtype, at))]
+
+
+def _place(*pairs) -> tuple:
+    place = {}
+    for axes, index in zip(pairs[::2], pairs[1::2], strict=True):
+        place.update(zip(axes, index, strict=True))
+    return tuple(place[k] for k in range(len(place)))
+
+
+@rule("sort")
+def _sort(walk, eqn, *operands):
+    graph, params = walk.graph, eqn.params
+    axis, keys = params["dimension"], params["num_keys"]
+    shape = eqn.outvars[0].aval.shape
+    if is_large(shape) or shape[axis] > 32:
+        raise Unsupported(f"`sort` of {shape[axis]} elements")
+    rows = [np.moveaxis(np.array(x), axis, 0) for x in operands]
+    for index in np.ndindex(*rows[0].shape[1:]):
+        columns = [[int(row[(k, *index)]) for k in range(shape[axis])] for row in rows]
+        for k, entries in enumerate(zip(*_sorted(graph, columns, keys), strict=True)):
+            for row, node in zip(rows, entries, strict=True):
+                row[(k, *index)] = node
+    return [np.moveaxis(row, 0, axis) for row in rows]
+
+
+def _sorted(graph, columns: list[list[int]], keys: int) -> list[list[int]]:
+    """Odd-even transposition sort, which is stable."""
+    length = len(columns[0])
+    for turn in range(length):
+        for k in range(turn % 2, length - 1, 2):
+            swap = _less(graph, [(c[k + 1], c[k]) for c in columns[:keys]])
+            for column in columns:
+                a, b = column[k], column[k + 1]
+                column[k] = algebra.select(graph, swap, a, b)
+                column[k + 1] = algebra.select(graph, swap, b, a)
+    return columns
+
+
+def _less(graph, pairs) -> int:
+    """Lexicographic order; NaN is greater than all numbers."""
+    found = graph.constant(False, "b1")
+    for x, y in reversed(pairs):
+        less = algebra.apply(graph, "lt", (x, y), "b1")
+        same = algebra.apply(graph, "eq", (x, y), "b1")
+        if graph.dtype[x][0] == "f":
+            nan_x, nan_y = (algebra.apply(graph, "ne", (z, z), "b1") for z in (x, y))
+            number = algebra.apply(graph, "not", (nan_x,), "b1")
+            last = algebra.apply(graph, "and", (number, nan_y), "b1")
+            less = algebra.apply(graph, "or", (less, last), "b1")
+            both = algebra.apply(graph, "and", (nan_x, nan_y), "b1")
+            same = algebra.apply(graph, "or", (same, both), "b1")
+        tie = algebra.apply(graph, "and", (same, found), "b1")
+        found = algebra.apply(graph, "or", (less, tie), "b1")
+    return found

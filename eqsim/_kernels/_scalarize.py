@@ -1,0 +1,177 @@
+"""From a jaxpr of one environment to the lane graph."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from . import _arrays as arrays
+from ._arrays import Value
+from ._graph import Graph
+
+
+class Unsupported(Exception):
+    """What the compiler cannot compile; the caller falls back to XLA."""
+
+
+RULES: dict[str, Callable[..., list[Value]]] = {}
+
+
+def rule(*names: str):
+    """Registers the translation of primitives: a function `(translation, eqn, *operands)
+    -> results` on unrolled and pulled arrays."""
+
+    def register(function):
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return register
+
+
+LARGEST = 400_000
+"""Nodes of a graph; what would have more is left to XLA."""
+
+_TYPES = frozenset("b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8".split())
+
+
+class Translation:
+    """One walk over a jaxpr.
+
+    **Arguments:**
+
+    - `graph`: receives the nodes.
+    - `mask`: boolean node, which lanes of the tile still count inside loops and branches
+        that lanes take separately; None if all do.
+    """
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.mask: int | None = None
+
+    def run(self, jaxpr: Jaxpr, consts, args: list[Value]) -> list[Value]:
+        """The results of a jaxpr; `consts` are arrays, `args` values."""
+        env: dict[Any, Value] = {}
+
+        def read(atom) -> Value:
+            if isinstance(atom, Literal):
+                return self.constant(np.asarray(atom.val, atom.aval.dtype))
+            return env[atom]
+
+        for var, const in zip(jaxpr.constvars, consts, strict=True):
+            env[var] = self.constant(const)
+        env.update(zip(jaxpr.invars, args, strict=True))
+        for eqn in jaxpr.eqns:
+            operands = [read(atom) for atom in eqn.invars]
+            env.update(zip(eqn.outvars, self.apply(eqn, operands), strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def closed(self, closed: ClosedJaxpr, args: list[Value]) -> list[Value]:
+        """The results of a closed jaxpr."""
+        return self.run(closed.jaxpr, closed.consts, args)
+
+    def apply(self, eqn, operands: list[Value]) -> list[Value]:
+        """The results of one equation."""
+        name = eqn.primitive.name
+        for var in eqn.outvars:
+            dtype_of(var.aval)
+        if name not in RULES:
+            raise Unsupported(f"the primitive `{name}` has no rule")
+        if len(self.graph.op) > LARGEST:
+            raise Unsupported(f"the program has more than {LARGEST} nodes")
+        return RULES[name](self, eqn, *operands)
+
+    def constant(self, array) -> Value:
+        """A literal array."""
+        if isinstance(array, jax.Array):
+            array = np.asarray(array)
+        array = np.asarray(array)
+        if array.dtype.str[1:] not in _TYPES:
+            raise Unsupported(f"constants of type {array.dtype} are not supported")
+        return arrays.constant(self.graph, array)
+
+
+def dtype_of(aval) -> str:
+    """The type of an array in the graph."""
+    dtype = getattr(aval, "dtype", None)
+    if dtype == jax.dtypes.float0:
+        return "b1"
+    name = None if dtype is None else np.dtype(dtype).str[1:]
+    if name not in _TYPES:
+        raise Unsupported(f"arrays of type {aval} are not supported")
+    return name
+
+
+# Which axes of the batch the results of a jaxpr depend on.
+
+
+def dependence(jaxpr: Jaxpr, given: list[int]) -> list[int]:
+    """An upper bound of `Graph.dep` for the results, from that of the arguments."""
+    env: dict[Any, int] = dict(zip(jaxpr.invars, given, strict=True))
+    read = lambda atom: 0 if isinstance(atom, Literal) else env.get(atom, 0)
+    for eqn in jaxpr.eqns:
+        deps = [read(atom) for atom in eqn.invars]
+        env.update(zip(eqn.outvars, _equation(eqn, deps), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _equation(eqn, deps: list[int]) -> list[int]:
+    name, params = eqn.primitive.name, eqn.params
+    if name == "while":
+        return while_dependence(params, deps)
+    if name == "scan":
+        return scan_dependence(params, deps)
+    if name == "cond":
+        each = [dependence(branch.jaxpr, deps[1:]) for branch in params["branches"]]
+        return [deps[0] | _union(found) for found in zip(*each, strict=True)]
+    inner = called(eqn)
+    if inner is not None:
+        return dependence(inner.jaxpr, deps)
+    return [_union(deps)] * len(eqn.outvars)
+
+
+def _union(deps) -> int:
+    total = 0
+    for dep in deps:
+        total |= dep
+    return total
+
+
+def while_dependence(params, deps: list[int]) -> list[int]:
+    """Of what a `while` loop carries."""
+    test, body = params["cond_jaxpr"], params["body_jaxpr"]
+    cut = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    of_test, of_body, carry = deps[: cut[0]], deps[cut[0] : cut[1]], deps[cut[1] :]
+    while True:
+        (open_,) = dependence(test.jaxpr, [*of_test, *carry])
+        new = dependence(body.jaxpr, [*of_body, *carry])
+        new = [a | b | open_ for a, b in zip(carry, new, strict=True)]
+        if new == carry:
+            return carry
+        carry = new
+
+
+def scan_dependence(params, deps: list[int]) -> list[int]:
+    """Of what a `scan` carries, and of what it stacks."""
+    start = params["num_consts"]
+    stop = start + params["num_carry"]
+    consts, carry, xs = deps[:start], deps[start:stop], deps[stop:]
+    while True:
+        out = dependence(params["jaxpr"].jaxpr, [*consts, *carry, *xs])
+        new = [a | b for a, b in zip(carry, out)]
+        if new == carry:
+            return [*carry, *out[len(carry) :]]
+        carry = new
+
+
+def called(eqn) -> ClosedJaxpr | None:
+    """The jaxpr of an equation that is a mere call of it."""
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        inner = eqn.params.get(name)
+        if isinstance(inner, ClosedJaxpr):
+            return inner
+        if isinstance(inner, Jaxpr):
+            return ClosedJaxpr(inner, ())
+    return None

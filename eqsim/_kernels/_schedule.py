@@ -1,0 +1,449 @@
+"""Order of evaluation, and where values lie.
+
+Nodes are visited depth first from the results: a value is computed shortly before it is
+used, which halves both the time of LLVM's register allocation and that of the code. Runs
+of scalar operations are cut into chunks, each a function of its own; what one chunk
+leaves for another goes through a slot of the scratch memory. Slots are reused.
+"""
+
+import dataclasses
+import heapq
+
+from ._graph import Branch, Graph, LANE, LOOP, Loop, TILE
+
+
+LONGEST_CHUNK = 400
+"""Nodes to a function: compile time stays linear in their number."""
+
+
+@dataclasses.dataclass
+class Extent:
+    """When a loop begins and ends."""
+
+    start: int
+    end: int = 0
+
+
+@dataclasses.dataclass
+class Chunk:
+    """Scalar operations in order."""
+
+    time: int
+    nodes: list[int]
+
+
+@dataclasses.dataclass
+class Copy:
+    """Parallel assignment of values to states, and of stacked results to arrays.
+
+    `stacked`: array, node that counts the passes, values.
+    """
+
+    time: int
+    pairs: list[tuple[int, int]]
+    stacked: list[tuple[int, int, list[int]]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Repeat:
+    """A loop: `head` computes `test`, `body` and `last` follow if it holds."""
+
+    init: Copy
+    counter: int | None
+    length: int | None
+    head: list
+    test: int | None
+    body: list
+    last: Copy
+
+
+@dataclasses.dataclass
+class Choose:
+    """A branch on a uniform boolean."""
+
+    test: int
+    then: list
+    other: list
+
+
+Item = Chunk | Copy | Repeat | Choose
+
+_LEAVES = frozenset({"const", "param", "input", "state", "table"})
+
+
+class Schedule:
+    """The program of a graph.
+
+    **Arguments:**
+
+    - `nest`: the axes of the batch from the outermost loop on, `LANE` or `LOOP`.
+    - `outputs`: nodes of the results.
+
+    **Attributes:**
+
+    - `regions`: items that run once, and once per pass of each axis of the nest.
+    - `place`: offset of each value in scratch memory; `size`: bytes of it.
+    """
+
+    def __init__(self, graph: Graph, nest: tuple[int, ...], outputs: list[int], width):
+        self.graph, self.nest, self.width = graph, nest, width
+        self.alias: dict[int, int] = {}
+        self.time = 0
+        self._loops: tuple[Extent, ...] = ()
+        self._born: dict[int, tuple[int, tuple[Extent, ...]]] = {}
+        self._uses: list[tuple[int, int, tuple[Extent, ...]]] = []
+        self._done: set[int] = set()
+        self.live, self._carried, self._stacked = _live(graph, outputs)
+        self._results: dict[int, list[int]] = {}
+        for node in sorted(self.live):
+            if graph.op[node] == "get":
+                self._results.setdefault(graph.args[node][0], []).append(node)
+        self.in_place: set[int] = set()
+        self.regions = self._top(outputs)
+        self.place: dict[int, int] = {}
+        self.size = 0
+
+    # Order.
+
+    def region(self, node: int) -> int:
+        """The number of axes of the nest that a node waits for."""
+        dep, found = self.graph.dep[node], 0
+        for k, axis in enumerate(self.nest, 1):
+            bits = LANE | TILE if axis == LANE else LOOP
+            found = k if dep & bits else found
+        return found
+
+    def _top(self, outputs: list[int]) -> list[list[Item]]:
+        order: list[list[int]] = [[] for _ in range(len(self.nest) + 1)]
+        for node in self._order(outputs, 0):
+            order[self.region(node)].append(node)
+        regions = [self._items(order[0])]
+        outer = self._loops
+        extents = []
+        for part in order[1:]:
+            extents.append(Extent(self._tick()))
+            self._loops = (*self._loops, extents[-1])
+            regions.append(self._items(part))
+        for node in outputs:
+            self._use(node)
+        self._tick()
+        for extent in extents:
+            extent.end = self._tick()
+        self._loops = outer
+        return regions
+
+    def _order(self, roots: list[int], depth: int) -> list[int]:
+        """Nodes of a block that `roots` need, arguments first."""
+        graph, done, found = self.graph, self._done, []
+        for root in roots:
+            stack = [(root, False)]
+            while stack:
+                node, ready = stack.pop()
+                if ready:
+                    found.append(node)
+                    continue
+                if node in done or graph.depth[node] < depth:
+                    continue
+                op = graph.op[node]
+                done.add(node)
+                if op in _LEAVES:
+                    continue
+                if op != "get":
+                    stack.append((node, True))
+                for arg in reversed(graph.needs(node)):
+                    if arg not in done and (arg in self.live):
+                        stack.append((arg, False))
+        return found
+
+    def _items(self, order: list[int]) -> list[Item]:
+        items: list[Item] = []
+        chunk: list[int] = []
+
+        def flush():
+            if chunk:
+                items.append(self._chunk(list(chunk)))
+                chunk.clear()
+
+        for node in order:
+            if isinstance(self.graph.aux[node], Loop | Branch):
+                flush()
+                items.append(self._control(node))
+                continue
+            chunk.append(node)
+            if len(chunk) >= LONGEST_CHUNK:
+                flush()
+        flush()
+        return items
+
+    def _tick(self) -> int:
+        self.time += 1
+        return self.time
+
+    def resolve(self, node: int) -> int:
+        """The value that a node stands for."""
+        while node in self.alias:
+            node = self.alias[node]
+        return node
+
+    def _use(self, node: int) -> None:
+        graph, node = self.graph, self.resolve(node)
+        if node in graph.value:
+            return
+        if graph.op[node] == "load" and graph.args[node][1] in graph.value:
+            # Never stored: whoever needs it reads the array.
+            node = self.resolve(graph.args[node][0])
+        self._uses.append((node, self.time, self._loops))
+
+    def _bear(self, node: int) -> None:
+        self._born[node] = self.time, self._loops
+
+    def _chunk(self, nodes: list[int]) -> Chunk:
+        time = self._tick()
+        own = set(nodes)
+        for node in nodes:
+            self._bear(node)
+            for arg in self.graph.args[node]:
+                resolved = self.resolve(arg)
+                if resolved not in own or self.graph.rows[resolved]:
+                    self._use(arg)
+        return Chunk(time, nodes)
+
+    def _state(self, like: int) -> int:
+        graph = self.graph
+        state = graph.source("state", graph.dtype[like], graph.dep[like], None, 0)
+        graph.rows[state] = graph.rows[like]
+        self._bear(state)
+        return state
+
+    def _copy(self, pairs, stacked=()) -> Copy:
+        time = self._tick()
+        for source, state in pairs:
+            self._use(source)
+            self._use(state)
+        for array, index, values in stacked:
+            self._use(array)
+            self._use(index)
+            for value in values:
+                self._use(value)
+        return Copy(time, pairs, list(stacked))
+
+    def _control(self, node: int) -> Item:
+        aux = self.graph.aux[node]
+        if isinstance(aux, Branch):
+            return self._choose(node, aux)
+        return self._repeat(node, aux)
+
+    def _repeat(self, node: int, loop: Loop) -> Repeat:
+        graph, start = self.graph, self.graph.args[node]
+        kept = sorted(self._carried.get(node, ()))
+        self._tick()
+        states = {k: self._state(loop.params[k]) for k in kept}
+        init = self._copy([(start[k], states[k]) for k in kept])
+        for k in kept:
+            self.alias[loop.params[k]] = states[k]
+        counter = None
+        if loop.index is not None:
+            counter = self._state(loop.index)
+            self.alias[loop.index] = counter
+        arrays = {}
+        for k in sorted(self._stacked.get(node, ())):
+            arrays[k] = self._stack(node, k)
+        outer, extent = self._loops, Extent(self._tick())
+        self._loops = (*outer, extent)
+        head: list[Item] = []
+        if loop.test is not None:
+            head = self._items(self._order([loop.test], loop.depth))
+            self._tick()
+            self._use(loop.test)
+        values = [loop.outs[k] for k in kept]
+        first = len(loop.params)
+        stacked = [(arrays[k], counter, loop.stacked[k - first]) for k in arrays]
+        values += [value for _, _, entries in stacked for value in entries]
+        body = self._items(self._order(values, loop.depth))
+        pairs = [(loop.outs[k], states[k]) for k in kept]
+        last = self._copy([p for p in pairs if self.resolve(p[0]) != p[1]], stacked)
+        if counter is not None:
+            self._use(counter)
+        extent.end = self._tick()
+        self._loops = outer
+        for get in self._gets(node):
+            number = graph.aux[get]
+            self.alias[get] = states[number] if number in states else arrays[number]
+        return Repeat(init, counter, loop.length, head, loop.test, body, last)
+
+    def _gets(self, control: int) -> list[int]:
+        return self._results.get(control, [])
+
+    def _stack(self, node: int, number: int) -> int:
+        """The array of a stacked result."""
+        like = next(n for n in self._gets(node) if self.graph.aux[n] == number)
+        return self._state(like)
+
+    def _choose(self, node: int, branch: Branch) -> Choose:
+        graph, (test,) = self.graph, self.graph.args[node]
+        self._tick()
+        self._use(test)
+        states = {}
+        for get in self._gets(node):
+            number = graph.aux[get]
+            if number not in states:
+                states[number] = self._state(get)
+        numbers = sorted(states)
+        parts = []
+        for values in (branch.then, branch.other):
+            items = self._items(self._order([values[k] for k in numbers], branch.depth))
+            items.append(self._copy([(values[k], states[k]) for k in numbers]))
+            parts.append(items)
+        self._tick()
+        for number in numbers:
+            self._use(states[number])
+        for get in self._gets(node):
+            self.alias[get] = states[graph.aux[get]]
+        return Choose(test, parts[0], parts[1])
+
+    # Memory.
+
+    def allocate(self, base: int, fixed: dict[int, int]) -> None:
+        """Assigns offsets from `base` on; `fixed` values have theirs."""
+        last = self._last_uses()
+        self._alias_updates(last)
+        self.place.update(fixed)
+        order = sorted(
+            (n for n in last if n not in fixed), key=lambda n: self._born[n][0]
+        )
+        active: list[tuple[int, int, int]] = []
+        free: dict[int, list[int]] = {}
+        top = base
+        for node in order:
+            if node in self.in_place:
+                continue
+            born = self._born[node][0]
+            while active and active[0][0] < born:
+                _, offset, size = heapq.heappop(active)
+                free.setdefault(size, []).append(offset)
+            size = self.bytes(node)
+            if free.get(size):
+                offset = free[size].pop()
+            else:
+                align = min(64, 1 << (size - 1).bit_length())
+                offset = -(-top // align) * align
+                top = offset + size
+            self.place[node] = offset
+            heapq.heappush(active, (last[node], offset, size))
+        for node in self.in_place:
+            self.place[node] = self.place[self._buffer(node)]
+        self.size = -(-top // 64) * 64
+
+    def _buffer(self, node: int) -> int:
+        while node in self.in_place:
+            node = self.resolve(self.graph.args[node][0])
+        return node
+
+    def bytes(self, node: int) -> int:
+        """Size of the slot of a value, rounded up to a multiple of 8."""
+        graph = self.graph
+        rows, bits = graph.rows[node], _bits(graph.dtype[node])
+        lanes = self.width if graph.dep[node] & LANE else 1
+        if rows:
+            return -(-rows * lanes * max(bits, 8) // 64) * 8
+        return max(8, lanes * bits // 8)
+
+    def _last_uses(self) -> dict[int, int]:
+        """When each value is needed last; one from outside a loop that uses it stays
+        until the loop ends."""
+        last: dict[int, int] = {}
+        for node, time, loops in self._uses:
+            born = self._born.get(node)
+            if born is None:
+                continue
+            for extent in loops:
+                if born[0] < extent.start:
+                    time = max(time, extent.end)
+                    break
+            if time > last.get(node, -1):
+                last[node] = time
+        return last
+
+    def _alias_updates(self, last: dict[int, int]) -> None:
+        """Lets `update` write into its operand where nothing reads that afterwards."""
+        graph = self.graph
+        reads: dict[int, list[tuple[int, tuple]]] = {}
+        for node, time, loops in self._uses:
+            if graph.rows[node]:
+                reads.setdefault(node, []).append((time, loops))
+        for node in list(last):
+            if graph.op[node] != "update":
+                continue
+            operand = self.resolve(graph.args[node][0])
+            if operand not in self._born or graph.op[operand] not in (
+                "state",
+                "update",
+            ):
+                continue
+            time, loops = self._born[node]
+            mine, theirs = loops, self._born[operand][1]
+            inner = graph.op[operand] == "state" and mine[:-1] == theirs and mine
+            if not (inner or mine == theirs):
+                continue
+            if self.bytes(node) != self.bytes(operand):
+                continue
+            if self._read_later(reads.get(operand, ()), node, operand, time, loops):
+                continue
+            self.in_place.add(node)
+            buffer = self._buffer(node)
+            last[buffer] = max(last[buffer], last[node])
+
+    def _read_later(self, reads, node, operand, time, loops) -> bool:
+        later = [t for t, where in reads if t > time]
+        if self.graph.op[operand] == "state" and loops:
+            # The assignment at the end of a pass writes the state; it does not read it.
+            later = [t for t in later if t < loops[-1].end - 1]
+        return bool(later)
+
+
+def _bits(dtype: str) -> int:
+    return 1 if dtype == "b1" else 8 * int(dtype[1:])
+
+
+def _live(graph: Graph, outputs: list[int]):
+    """Nodes that the outputs need; of loops, which carried and stacked results."""
+    owner: dict[int, tuple[int, int]] = {}
+    for node, aux in enumerate(graph.aux):
+        if isinstance(aux, Loop):
+            for k, param in enumerate(aux.params):
+                owner[param] = node, k
+    live: set[int] = set()
+    carried: dict[int, set[int]] = {}
+    stacked: dict[int, set[int]] = {}
+    stack = list(outputs)
+
+    def result(control: int, number: int) -> None:
+        aux = graph.aux[control]
+        stack.append(control)
+        if isinstance(aux, Branch):
+            stack.extend((aux.then[number], aux.other[number]))
+        elif number < len(aux.params):
+            carried.setdefault(control, set()).add(number)
+            stack.extend((aux.outs[number], graph.args[control][number]))
+        else:
+            stacked.setdefault(control, set()).add(number)
+            stack.extend(aux.stacked[number - len(aux.params)])
+
+    while stack:
+        node = stack.pop()
+        if node in live:
+            continue
+        live.add(node)
+        aux = graph.aux[node]
+        if graph.op[node] == "get":
+            result(graph.args[node][0], graph.aux[node])
+        elif node in owner:
+            result(*owner[node])
+        elif isinstance(aux, Branch):
+            stack.extend(graph.args[node])
+        elif isinstance(aux, Loop):
+            if aux.test is not None:
+                stack.append(aux.test)
+        else:
+            stack.extend(graph.args[node])
+    return live, carried, stacked
