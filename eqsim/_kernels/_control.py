@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import _algebra as algebra
-from . import _arrays as arrays
+from . import _algebra as algebra, _arrays as arrays
 from ._arrays import INDEX, Index, is_large, Pulled, Value
 from ._graph import Branch, Graph, LANE, Loop
 from ._scalarize import (

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _arrays as arrays
 from . import (  # noqa: F401  (their rules register themselves)
+    _arrays as arrays,
     _control,
     _elementwise,
     _movement,

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from . import _algebra as algebra
-from . import _arrays as arrays
+from . import _algebra as algebra, _arrays as arrays
 from ._arrays import flat, Index, is_large, plus, pull, Pulled, Value
 from ._scalarize import dtype_of, rule, Translation
 

@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from . import _algebra as algebra
-from . import _arrays as arrays
-from ._arrays import is_large, nodes, pull, Pulled, Value
+from . import _algebra as algebra, _arrays as arrays
+from ._arrays import is_large, pull, Pulled, Value
 from ._control import counted
 from ._scalarize import dtype_of, rule, Translation, Unsupported
 
