@@ -309,13 +309,21 @@ def _is_double() -> bool:
     return bool(jax.config.read("jax_enable_x64"))
 
 
-@ft.lru_cache(maxsize=1024)
 def _output(call: _Primal, signature, x64: bool):
     """Shapes and structure of what `call` returns without batch axes."""
+    _, leaves, treedef = _traced(call, signature, x64)
+    return leaves, treedef
+
+
+@ft.lru_cache(maxsize=512)
+def _traced(call: _Primal, signature, x64: bool):
+    """The program of one environment, and the shapes and structure of its results."""
     del x64
-    leaves = [jax.ShapeDtypeStruct(*entry) for entry in signature]
-    out = jax.eval_shape(lambda *xs: call.fn(*call.arguments(xs)), *leaves)
-    return jtu.tree_flatten(out)
+    given = [jax.ShapeDtypeStruct(*entry) for entry in signature]
+    function = lambda *xs: call.fn(*call.arguments(xs))
+    closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
+    leaves, treedef = jtu.tree_flatten(out)
+    return closed, leaves, treedef
 
 
 @ft.lru_cache(maxsize=1024)
@@ -391,9 +399,18 @@ def _run_kernel(*leaves, call, nbatch):
 def _kernel(leaves, call, nbatch: int):
     single, out = call.single, call.out_shapes(leaves, nbatch)
     shapes = tuple((x.shape[: x.ndim - nbatch], x.dtype) for x in leaves)
-    program = kernels.Program(call.name, lambda xs: single(xs, 0), shapes, single)
+    trace = lambda: _program(single, shapes, _is_double())
+    program = kernels.Program(call.name, trace, shapes, single)
     sums = call.sums or ((),) * len(out)
     return kernels.call(program, leaves, nbatch, out, sums)
+
+
+def _program(single, shapes, x64: bool):
+    """The jaxpr of a call for one environment."""
+    if isinstance(single, _Primal):
+        return _traced(single, shapes, x64)[0]
+    given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+    return jax.make_jaxpr(lambda *xs: single(xs, 0))(*given)
 
 
 def _run_parts(*leaves, call, nbatch):

@@ -14,7 +14,6 @@ from helpers import check_gradients, tree_allclose
 from toys import Rail
 
 import eqsim
-from eqsim import _rollout
 
 
 # Two masses, a spring between them, and a motor on the first: it compiles at once.
@@ -115,8 +114,8 @@ def test_axes_of_some_leaves(fleet):
     assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_tiles(fleet, monkeypatch):
-    """A long batch runs tile by tile; an axis of environments may be any."""
+def test_parts_of_a_batch(fleet):
+    """A batch is as its parts; an axis of environments may be any."""
     keys = jr.split(jr.key(2), 6)
     masses = jnp.concatenate([MASSES(fleet), 2 * MASSES(fleet)])
     last = eqx.tree_at(MASSES, MASS_AXES, -1)
@@ -124,11 +123,10 @@ def test_tiles(fleet, monkeypatch):
         eqx.tree_at(MASSES, ENV, masses), POLICY, keys, 4, env_axes=axes
     )
     parts = [run(masses[i : i + 3].T, keys[i : i + 3], last) for i in (0, 3)]
-    monkeypatch.setattr(_rollout, "TILE", 2)
-    tiled = run(masses, keys, MASS_AXES)
-    whole = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-    assert tree_allclose(tiled, whole, rtol=1e-10, atol=1e-12)
-    assert tiled.state.q.shape == (6, 4, 2)
+    whole = run(masses, keys, MASS_AXES)
+    joined = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    assert tree_allclose(whole, joined, rtol=1e-10, atol=1e-12)
+    assert whole.state.q.shape == (6, 4, 2)
 
 
 def test_axes_that_do_not_fit(fleet):

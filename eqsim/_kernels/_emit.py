@@ -196,7 +196,8 @@ class Emitter:
             ]
         before = self.cost
         lines += [f"body{n}:", *self.program(item.body), *self._copy(item.last)]
-        self.cost += (self.cost - before) * ((item.length or 4) - 1)
+        # Passes are not known, and loops may lie in branches that are seldom taken.
+        self.cost += self.cost - before
         if item.counter is not None:
             address, address_lines = self._slot(item.counter)
             lines += [

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from . import (  # noqa: F401  (their rules register themselves)
     _arrays as arrays,
@@ -36,14 +37,14 @@ class Program:
 
     **Arguments:**
 
-    - `name`: for messages.
-    - `function`: takes and returns tuples of arrays without batch axes.
+    - `name`: used in messages.
+    - `trace`: returns the jaxpr of the function without batch axes.
     - `shapes`: shape and type of each argument without batch axes.
     - `key`: hashable; equal for programs whose functions are equal.
     """
 
     name: str
-    function: Callable
+    trace: Callable[[], ClosedJaxpr]
     shapes: tuple[tuple[tuple[int, ...], Any], ...]
     key: Any
 
@@ -264,8 +265,7 @@ def _kernel(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
 
 
 def _make(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
-    given = [jax.ShapeDtypeStruct(*entry) for entry in program.shapes]
-    closed = jax.make_jaxpr(lambda *xs: tuple(program.function(xs)))(*given)
+    closed = program.trace()
     key = key_of(fingerprint(closed), repr(layout))
     target = f"eqsim_{key}"
     with _LOCK:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import tree_allclose
 
-from eqsim import _batching, _partitioning, Generalized, load_mjcf
+from eqsim import _batching, Generalized, load_mjcf
 
 
 PIPELINE = Generalized()
@@ -114,9 +114,10 @@ FREE = load_mjcf(
 @pytest.mark.parametrize(
     "puck", [FREE, pytest.param(SYS, marks=pytest.mark.slow)], ids=["free", "ground"]
 )
-def test_tiles(puck, monkeypatch):
-    """Long batches are cut into tiles, which changes neither value nor gradient."""
-    size = 2 * _partitioning.TILE
+def test_kernels_and_xla(puck, monkeypatch):
+    """Both compilers give the same values and gradients, by shared parameters and by
+    those of each environment."""
+    size = 37
     args = draw(size)
     scales = jnp.linspace(0.5, 2.0, size)
 
@@ -133,13 +134,13 @@ def test_tiles(puck, monkeypatch):
         fn = jax.value_and_grad(lambda *xs: total(*xs), (0, 1, 2), has_aux=True)
         return jax.jit(fn)(puck.gravity, scales, args)
 
-    tiled = run()
-    monkeypatch.setattr(_partitioning, "TILE", 10**9)
-    assert tree_allclose(tiled, run(), rtol=1e-11, atol=1e-11)
-    some = slice(0, size, 97)
+    kernels = run()
+    monkeypatch.setenv("EQSIM_KERNELS", "off")
+    assert tree_allclose(kernels, run(), rtol=1e-11, atol=1e-11)
+    some = slice(0, size, 12)
     systems = lambda k: heavier(scales[some][k], puck)
     expected = by_loop(systems, [x[some] for x in args])
-    got = tiled[0][1][some]
+    got = kernels[0][1][some]
     assert tree_allclose(got, jnp.concatenate(expected, 1), rtol=1e-11)
 
 
