@@ -1,61 +1,139 @@
 """What `Spring` and `Positional` share: a step in maximal coordinates."""
 
 import abc
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
+from ..contact._detect import ContactPoints, detect
+from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
 from ..contact._plan import contact_plan
 from ..dynamics._actuation import actuation, next_activation
 from ..dynamics._articulated import project
-from ..dynamics._passive import spring_forces
-from ..kinematics._forward import kinematics
-from ..kinematics._recursion import ascend
+from ..dynamics._inertia import node_bodies, NodeBodies
+from ..dynamics._passive import (
+    at_centers,
+    compensation_forces,
+    fluid_forces,
+    spring_forces,
+)
+from ..kinematics._forward import Frames, frames, joint_motion, kinematics
+from ..kinematics._recursion import ascend, descend
 from ..model import (
     accumulate,
     check_finite,
     check_state,
     concatenate,
+    JointKind,
     State,
     System,
     take,
-    Tree,
     tree,
 )
-from ..spatial import Force, force_at, stack, Vec3
-from ._bodies import Bodies, BodyNumbers, layout
-from ._checks import check_model, check_numbers
+from ..spatial import Force, force_at, stack, Vec3, vec3
+from ._contact_impulses import contact_frames, ContactFrames
 from ._contacts import Contacts, report
-from ._groups import Group, group_dofs, groups
-from ._links import joint_errors
+from ._joint_constraints import joint_errors, joint_frames, JointFrames
 from ._pipeline import AbstractPipeline, check_input, first_state
-from ._projection import project_bodies
-from ._world import begin, Constants, derive, Impulses, Moving, push, World
+from ._rigid_bodies import (
+    apply_impulse,
+    Bodies,
+    body_layout,
+    body_parameters,
+    BodyParameters,
+    inverse_inertia,
+    joint_groups,
+    JointGroup,
+    place_bodies,
+    project_to_joints,
+)
+
+
+class Constants(NamedTuple):
+    """What a step needs of a `System` and that does not depend on the state."""
+
+    frames: Frames
+    nodes: NodeBodies
+    bodies: BodyParameters
+    geoms: GeomFrames
+    friction: Friction | None
+
+
+class StepData(NamedTuple):
+    """What stays constant over the substeps of a step.
+
+    - `sys`: the robot, with the substep as its time step.
+    - `h`: the substep.
+    - `origin`: origin of each body's tree, in the world.
+    - `load`: force and torque on each body at its center of mass: weight, gravity
+        compensation, the medium, external forces.
+    - `points`, `contacts`: the possible contacts; None if there are none.
+    """
+
+    sys: System
+    constants: Constants
+    h: Any
+    origin: Vec3
+    load: Force
+    points: ContactPoints | None
+    contacts: ContactFrames | None
+
+    def joint_frames(self, group: JointGroup, bodies: Bodies, q) -> JointFrames:
+        """Place the links of a group from their parents, with joints at `q`."""
+        fixed, parameters = self.constants.frames, self.constants.bodies
+        where = group, bodies, self.origin, q
+        return joint_frames(self.sys, tree(self.sys), fixed, parameters, *where)
+
+
+class MaximalState(NamedTuple):
+    """What changes from substep to substep: the bodies, and beside them the coordinates
+    and rates of the joints, which armature, actuators, springs and limits read. The
+    error of a joint is how far these two descriptions are apart."""
+
+    bodies: Bodies
+    q: Any
+    qd: Any
+    act: Any
+
+
+class ConstraintImpulses(NamedTuple):
+    """The impulses of the constraints in a substep.
+
+    - `joints`: of limits and dry friction along the joints, `(nv, *batch)`.
+    - `points`: of contacts, on the second body of each point; None if there are none.
+    """
+
+    joints: Any
+    points: Vec3 | None
 
 
 class AbstractMaximal(AbstractPipeline):
-    """A pipeline in maximal coordinates: links are bodies of their own, and joints are
-    what acts between them.
+    """A pipeline in maximal coordinates: links are rigid bodies, and joints are
+    constraints between them.
 
-    A step places the bodies by forward kinematics, makes `substeps` substeps, and goes
-    back to coordinates: to those at which the robot as a mechanism is nearest to the
-    bodies, measured by their masses, which keeps momentum to first order. Subclasses
-    say what a substep is.
+    A step places the bodies by forward kinematics, makes `substeps` substeps, and
+    projects back to the joint coordinates nearest to the bodies, weighted by inertia,
+    which conserves momentum to first order. Subclasses define a substep.
     """
 
     substeps: eqx.AbstractVar[int]
 
     @abc.abstractmethod
-    def substep(self, world: World, now: Moving, tau: Array) -> tuple[Moving, Impulses]:
-        """One substep, with batch axes last.
+    def substep(
+        self, step: StepData, state: MaximalState, tau: Array
+    ) -> tuple[MaximalState, ConstraintImpulses]:
+        """Make one substep, with batch axes last.
 
         **Arguments:**
 
-        - `now`: after the loads of the substep have acted on the velocities.
+        - `state`: after the loads of the substep have changed the velocities.
         - `tau`: forces of actuators and springs along the joints, `(nv, *batch)`.
         """
 
@@ -66,9 +144,9 @@ class AbstractMaximal(AbstractPipeline):
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
         check_state(sys, q, qd)
-        check_numbers(self)
+        _check_parameters(self)
         check_finite(sys)
-        check_model(sys)
+        _check_model(sys)
         return first_state(sys, q, qd)
 
     def step(
@@ -88,9 +166,9 @@ class AbstractMaximal(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Contacts:
-        """Where shapes touch in a state, and with what force: the mean over the substeps
-        of the step from there. A single substep does not tell: what a body carries
-        reaches its contacts from joint to joint, in one substep each.
+        """Return where shapes touch in a state, and with what force: the mean over the
+        substeps of the step from there. One substep does not suffice: the weight of a
+        body reaches its contacts from joint to joint, in one substep each.
 
         **Arguments:** as of `step`.
         """
@@ -104,8 +182,8 @@ class AbstractMaximal(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
-        """Joint forces of contacts, joint limits and dry friction in a state, N m and
-        N: their mean over the substeps of the step from there.
+        """Return the joint forces of contacts, joint limits and dry friction in a state,
+        N m and N: their mean over the substeps of the step from there.
 
         **Arguments:** as of `step`.
         """
@@ -118,11 +196,11 @@ class AbstractMaximal(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, "nlink 6"]:
-        """How far joints are apart at the end of a step, before it goes back to
-        coordinates: the rotation (rad) and the displacement (m) of each link from where
-        its joints put it, in world axes; zero for links without joints, and with free
-        ones."""
-        return _drift(*_arguments(self, sys, state, ctrl, external))
+        """Return how far joints are apart at the end of a step, before it is projected
+        to coordinates: the rotation (rad) and the displacement (m) of each link from
+        where its joints put it, in world axes; zero for links without joints, and with
+        free ones."""
+        return _joint_drift(*_arguments(self, sys, state, ctrl, external))
 
 
 def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, external):
@@ -133,137 +211,185 @@ def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, exter
     return kept, sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
 
 
-def _step_fn(pipeline, sys: System, constants: Constants, *state_and_input):
-    first = full_batch(state_and_input, sys, constants, pipeline)
-    world, end, _ = _advance(pipeline, sys, constants, *first)
-    return *project_bodies(sys, constants, world.origin, end), end.act
+def _derive_fn(sys: System) -> Constants:
+    plan, nodes = contact_plan(sys), tree(sys)
+    fixed = frames(sys, nodes)
+    lumped = node_bodies(sys, nodes, fixed)
+    parameters, geoms = body_parameters(nodes, lumped), geom_frames(sys, fixed)
+    friction = contact_friction(sys, plan) if plan.size else None
+    return Constants(fixed, lumped, parameters, geoms, friction)
 
 
-def _contacts_fn(pipeline, sys: System, constants: Constants, *state_and_input):
-    first = full_batch(state_and_input, sys, constants, pipeline)
-    world, _, forces = _advance(pipeline, sys, constants, *first)
-    force, points = forces.points, world.points
-    assert force is not None and points is not None, "`report` asks only if there are"
-    rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
-    return points.dist, stack(points.pos), jnp.stack(rows, axis=1), stack(force)
+def _start(substeps: int, sys: System, constants: Constants, q, qd, act, external):
+    """Place the bodies, and collect what stays constant over the substeps."""
+    nodes, fixed, parameters = tree(sys), constants.frames, constants.bodies
+    kin = kinematics(sys, nodes, fixed, q)
+    velocity = descend(nodes, joint_motion(nodes, kin, qd))
+    bodies = place_bodies(nodes, parameters, kin, velocity)
+
+    force = compensation_forces(sys, nodes, fixed, kin)
+    if sys.has_fluid:
+        force = force + fluid_forces(sys, nodes, fixed, kin, velocity)
+    if external is not None:
+        torque, push = vec3(external[:, :3]), vec3(external[:, 3:])
+        force = force + at_centers(sys, nodes, fixed, kin, push, torque)
+    origin, (ang, lin) = take((kin.origin, force), body_layout(nodes).nodes)
+    weight = Vec3(*(sys.gravity[k][None] * parameters.mass for k in range(3)))
+    load = Force(ang - (bodies.com ^ lin), lin + weight)
+
+    points = contacts = None
+    if constants.friction is not None:
+        points = detect(sys, contact_plan(sys), constants.geoms, kin)
+        where = bodies, origin, points, constants.friction
+        contacts = contact_frames(sys, nodes, contact_plan(sys), *where)
+    h = sys.dt[None] / substeps
+    small = eqx.tree_at(lambda s: s.dt, sys, sys.dt / substeps)
+    batch = lambda x: jnp.broadcast_to(x, (x.shape[0], *q.shape[1:]))
+    first = MaximalState(jtu.tree_map(batch, bodies), q, qd, act)
+    return StepData(small, constants, h, origin, load, points, contacts), first
 
 
-def _constraint_forces_fn(pipeline, sys, constants, *state_and_input):
-    first = full_batch(state_and_input, sys, constants, pipeline)
-    world, _, forces = _advance(pipeline, sys, constants, *first)
+def _substep(pipeline: AbstractMaximal, step: StepData, state: MaximalState, ctrl):
+    sys, parameters = step.sys, step.constants.bodies
+    drive = actuation(sys, state.q, state.qd, state.act, ctrl)
+    tau = drive.tau + spring_forces(sys, state.q)
+    impulse = (step.load + _free_forces(step, state, tau)) * step.h
+    inverse = inverse_inertia(parameters, state.bodies)
+    loaded = state._replace(bodies=apply_impulse(inverse, state.bodies, impulse))
+    new, impulses = pipeline.substep(step, loaded, tau)
+    act = next_activation(sys, state.act, drive.act_rate, sys.dt)
+    return new._replace(act=act), impulses
+
+
+def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
+    """Return what acts along free joints, with their damping, on all bodies."""
+    nodes, layout = tree(step.sys), body_layout(tree(step.sys))
+    index = [layout.index[node] for node in range(nodes.num_free)]
+    tau = tau - step.sys.joints.damping * state.qd
+    column = lambda k: take(tau, [dof + k for dof in nodes.dofs[: nodes.num_free]])
+    rot, com = take((state.bodies.rot, step.constants.bodies.com), index)
+    push, torque = Vec3(*map(column, range(3))), Vec3(*map(column, range(3, 6)))
+    force = Force((rot @ torque) - ((rot @ com) ^ push), push)
+    return accumulate(force, index, len(layout.nodes))
+
+
+def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inputs):
+    """Make all substeps of a step; return what is constant in them, the last state, and
+    the mean forces of the constraints in place of impulses."""
+    q, qd, act, ctrl, external = full_batch(inputs, sys, constants, pipeline)
+    step, first = _start(pipeline.substeps, sys, constants, q, qd, act, external)
+    one = lambda state, _: _substep(pipeline, step, state, ctrl)
+    end, impulses = lax.scan(one, first, length=pipeline.substeps)
+    return step, end, jtu.tree_map(lambda x: jnp.mean(x, axis=0) / step.h, impulses)
+
+
+def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
+    step, end, _ = _substeps(pipeline, sys, constants, *inputs)
+    fixed, nodes, parameters, *_ = constants
+    q, qd = project_to_joints(
+        sys, fixed, nodes, parameters, step.origin, end.bodies, end.q, end.qd
+    )
+    return q, qd, end.act
+
+
+def _contacts_fn(*arguments):
+    step, _, forces = _substeps(*arguments)
+    points, force = step.points, forces.points
+    assert points is not None and force is not None, "`report` asks only if there are"
+    frame = jnp.stack([stack(row) for row in points.frame.rows], axis=1)
+    return points.dist, stack(points.pos), frame, stack(force)
+
+
+def _constraint_forces_fn(pipeline, sys: System, constants: Constants, *inputs):
+    step, _, forces = _substeps(pipeline, sys, constants, *inputs)
     total, nodes = forces.joints, tree(sys)
-    if forces.points is not None and world.points is not None:
-        kin = kinematics(sys, nodes, constants.frames, first[0])
-        pushed = _on_nodes(sys, nodes, kin, world.points.pos, forces.points)
-        total = total + project(nodes, kin, ascend(nodes, pushed))
-    return total
-
-
-def _on_nodes(sys: System, nodes: Tree, kin, pos: Vec3, force: Vec3) -> Force:
-    """Forces at points, about the origins of the trees that they act on."""
+    if step.points is None or forces.points is None:
+        return total
+    q = full_batch(inputs, sys, constants, pipeline)[0]
+    kin = kinematics(sys, nodes, constants.frames, q)
     parts, where = [], []
-    for side, own in zip(zip(*contact_plan(sys).nodes), (-force, force)):
-        moved = [k for k, node in enumerate(side) if node >= 0]
-        on = [side[k] for k in moved]
+    for k, force in enumerate((-forces.points, forces.points)):
+        side = [pair[k] for pair in contact_plan(sys).nodes]
+        moved = [i for i, node in enumerate(side) if node >= 0]
+        on = [side[i] for i in moved]
+        arm = take(step.points.pos, moved) - take(kin.origin, on)
+        parts.append(force_at(arm, take(force, moved)))
         where += on
-        arm = take(pos, moved) - take(kin.origin, on)
-        parts.append(force_at(arm, take(own, moved)))
-    return accumulate(concatenate(parts), where, nodes.size)
+    pushed = accumulate(concatenate(parts), where, nodes.size)
+    return total + project(nodes, kin, ascend(nodes, pushed))
 
 
-def _drift_fn(pipeline, sys: System, constants: Constants, *state_and_input):
-    first = full_batch(state_and_input, sys, constants, pipeline)
-    world, end, _ = _advance(pipeline, sys, constants, *first)
+def _joint_drift_fn(pipeline, sys: System, constants: Constants, *inputs):
+    step, end, _ = _substeps(pipeline, sys, constants, *inputs)
     nodes, links, errors = tree(sys), [], []
-    for group in groups(nodes, False)[0]:
-        at = world.place(group, end.bodies, end.q)
+    for group in joint_groups(nodes, False)[0]:
+        at = step.joint_frames(group, end.bodies, end.q)
         errors.append(joint_errors(constants.bodies, group, end.bodies, at))
-        links += [nodes.links[layout(nodes).nodes[body]] for body in group.bodies]
+        links += [nodes.links[body_layout(nodes).nodes[body]] for body in group.bodies]
     if not links:
         return jnp.zeros((sys.nlink, 6, *end.q.shape[1:]), end.q.dtype)
     error = accumulate(concatenate(errors), links, sys.nlink)
     return jnp.concatenate([stack(error.ang), stack(error.lin)], axis=1)
 
 
-_derive = batch_last(derive)
+_derive = batch_last(_derive_fn)
 _step = batch_last(_step_fn)
 _contacts = batch_last(_contacts_fn)
 _constraint_forces = batch_last(_constraint_forces_fn)
-_drift = batch_last(_drift_fn)
+_joint_drift = batch_last(_joint_drift_fn)
 
 
-def _substep(pipeline: AbstractMaximal, world: World, now: Moving, ctrl):
-    small = world.sys
-    drive = actuation(small, now.q, now.qd, now.act, ctrl)
-    tau = drive.tau + spring_forces(small, now.q)
-    pushed = now._replace(bodies=push(world, now, tau))
-    later, impulses = pipeline.substep(world, pushed, tau)
-    act = next_activation(small, now.act, drive.act_rate, small.dt)
-    return later._replace(act=act), impulses
+_SHARES = ("stiffness", "damping", "erp", "relaxation", "restitution")
 
 
-def _advance(pipeline: AbstractMaximal, *arguments) -> tuple[World, Moving, Impulses]:
-    """All substeps of a step, and their mean forces in the place of impulses; the
-    arguments are those of `begin`."""
-    world, first, ctrl = begin(pipeline.substeps, *arguments)
-    one = lambda now, _: _substep(pipeline, world, now, ctrl)
-    end, impulses = lax.scan(one, first, length=pipeline.substeps)
-    mean = lambda x: jnp.mean(x, axis=0) / world.h
-    return world, end, jtu.tree_map(mean, impulses)
+def check_substeps(substeps: int) -> None:
+    """Check that there is at least one substep."""
+    if not isinstance(substeps, int) or substeps < 1:
+        raise ValueError(f"`substeps` must be an integer, 1 or more, got {substeps!r}.")
 
 
-def all_rates(nodes: Tree, parts: list, bodies: Bodies, numbers: BodyNumbers):
-    """Velocities of all joints, in the order of `qd`.
-
-    **Arguments:**
-
-    - `parts`: groups and their rates, axis by axis; free joints follow their bodies.
-    """
-    n = nodes.num_free
-    index = [layout(nodes).index[node] for node in range(n)]
-    rot, velocity, com = take((bodies.rot, bodies.velocity, numbers.com), index)
-    lin = velocity.at(-(rot @ com))
-    rows = [*lin, *(rot.T @ velocity.ang)]
-    dofs = [dof + k for k in range(6) for dof in nodes.dofs[:n]]
-    for group, rates in parts:
-        rows += rates
-        dofs += group_dofs(nodes, group)
-    rows = concatenate([row for row in rows if row.shape[0]])
-    return take(rows, sorted(range(len(dofs)), key=dofs.__getitem__))
+def _check_parameters(pipeline: AbstractMaximal) -> None:
+    """Check that known parameters of a pipeline are finite and not negative."""
+    for path, leaf in jtu.tree_leaves_with_path(eqx.filter(pipeline, eqx.is_array)):
+        if isinstance(leaf, Tracer):
+            continue
+        name = f"{type(pipeline).__name__}{jtu.keystr(path)}"
+        value = np.asarray(leaf)
+        if path[-1].name in _SHARES and np.any(value > 1.0):
+            raise ValueError(f"`{name}` is a share and must be at most 1, got {leaf}.")
+        if not np.all(np.isfinite(value) & (value >= 0.0)):
+            raise ValueError(f"`{name}` must be finite and not negative, got {leaf}.")
 
 
-def all_impulses(sys: System, nodes: Tree, parts: list, like):
-    """Impulses of limits and dry friction along all joints, in the order of `qd` and in
-    the shape of `like`.
-
-    **Arguments:**
-
-    - `parts`: groups and their impulses, axis by axis, None where there is neither.
-    """
-    found, dofs = [like[:0]], []
-    for group, held in parts:
-        for axes, impulse in zip(group.axes, held, strict=True):
-            if impulse is not None:
-                found.append(impulse)
-                dofs += [nodes.dofs[node] for node in axes.nodes]
-    return accumulate(concatenate(found), dofs, sys.nv)
-
-
-def total(impulses: list[Force]) -> Force:
-    """The sum of impulses on all bodies."""
-    return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *impulses)
-
-
-def between(group: Group, bodies: Bodies, impulse: Force) -> Force:
-    """Impulses on all bodies, from those on the links of a group."""
-    n = bodies.com.x.shape[0]
-    own = accumulate(impulse, group.bodies, n)
-    com = take(bodies.com, group.bodies)
-    kept = [k for k, parent in enumerate(group.parents) if parent >= 0]
-    if not kept:
-        return own
-    parents = [group.parents[k] for k in kept]
-    arm = take(com, kept) - take(bodies.com, parents)
-    push = take(impulse, kept)
-    back = Force(push.ang + (arm ^ push.lin), push.lin)
-    return own - accumulate(back, parents, n)
+def _check_model(sys: System) -> None:
+    """Refuse what maximal coordinates cannot represent."""
+    nodes, links, joints = tree(sys), sys.links, sys.joints
+    known = lambda x: not isinstance(x, Tracer)
+    if known(links.mass) and known(links.inertia):
+        mass, inertia = np.asarray(links.mass), np.asarray(links.inertia)
+        for node in body_layout(nodes).nodes:
+            riders = np.array(nodes.link_nodes) == node
+            heavy = np.all(np.sum(mass[..., riders], axis=-1) > 0)
+            turns = np.any(np.all(inertia[..., riders, :] > 0, axis=-1), axis=-1)
+            if not (heavy and np.all(turns)):
+                name = links.names[nodes.links[node]]
+                raise ValueError(
+                    f"Link {name!r} moves but has no mass or no inertia. Give it both, "
+                    "or use `Generalized`, which needs neither where a joint has "
+                    "armature."
+                )
+    for j, kind in enumerate(joints.kinds):
+        dofs = slice(joints.v_starts[j], joints.v_starts[j] + 6)
+        if kind is JointKind.FREE and any(joints.has_friction[dofs]):
+            raise ValueError(
+                f"Free joint {joints.names[j]!r} has frictionloss. Set `has_friction` to "
+                "False there, or use `Generalized`, which supports it."
+            )
+        if kind is not JointKind.FREE or not known(joints.armature):
+            continue
+        armature = np.asarray(joints.armature)[..., dofs]
+        if np.any(armature != 0.0):
+            raise ValueError(
+                f"Free joint {joints.names[j]!r} has armature {armature}. Set it to "
+                "zero, or use `Generalized`, which supports it."
+            )

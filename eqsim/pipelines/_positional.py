@@ -1,22 +1,44 @@
-r"""Position-based dynamics with compliance, in small steps."""
+r"""Extended position-based dynamics (XPBD) in small steps."""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kinematics._manifold import advance
+from ..model import tree
 from ..model._fields import as_array
-from ._bodies import correct, drift, kick, mobility
-from ._checks import check_substeps
-from ._groups import groups
-from ._links import (
-    joint_errors,
-    joint_numbers,
-    solve_blocks,
+from ._contact_impulses import (
+    contact_impulses,
+    contact_motion,
+    ContactFrames,
+    on_bodies,
+    rebound_velocity,
+    velocity_correction,
 )
-from ._maximal import AbstractMaximal, all_impulses, all_rates, between, total
-from ._touch import approach, bounce, in_world, push_apart, rebound, Touch
-from ._world import Impulses, Moving, World
+from ._joint_constraints import (
+    joint_errors,
+    joint_impulses,
+    joint_rates,
+    joint_terms,
+    net_impulse,
+    solve_joints,
+)
+from ._maximal import (
+    AbstractMaximal,
+    check_substeps,
+    ConstraintImpulses,
+    MaximalState,
+    StepData,
+)
+from ._rigid_bodies import (
+    apply_correction,
+    apply_impulse,
+    Bodies,
+    inverse_inertia,
+    InverseInertia,
+    joint_groups,
+    move_freely,
+)
 
 
 class Positional(AbstractMaximal):
@@ -71,50 +93,60 @@ class Positional(AbstractMaximal):
     def __check_init__(self):
         check_substeps(self.substeps)
 
-    def substep(self, world: World, now: Moving, tau) -> tuple[Moving, Impulses]:
-        sys, h = world.sys, world.h
-        nodes, numbers = world.tree, world.constants.bodies
-        bodies = drift(numbers, now.bodies, h)
-        mobile = mobility(numbers, bodies)
-        # Where joints would be if their rates stayed as they are.
-        ahead = advance(sys.joints.kinds, now.q, h * now.qd)
-        soft = tuple(
-            x[None] / (h * h) for x in (self.compliance, self.angular_compliance)
-        )
-        rates, held, pushed = [], [], None
-        for level in groups(nodes, True):
-            parts = []
+    def substep(
+        self, step: StepData, state: MaximalState, tau: Array
+    ) -> tuple[MaximalState, ConstraintImpulses]:
+        sys, h, parameters = step.sys, step.h, step.constants.bodies
+        nodes, q, qd = tree(sys), state.q, state.qd
+        bodies = move_freely(parameters, state.bodies, h)
+        inverse = inverse_inertia(parameters, bodies)
+        # The coordinates that joints would have if their rates stayed as they are.
+        ahead = advance(sys.joints.kinds, q, h * qd)
+        soft = self.compliance[None] / h**2, self.angular_compliance[None] / h**2
+        joints, forces = [], None
+        for level in joint_groups(nodes, True):
+            solved = []
             for group in level:
-                at = world.place(group, bodies, ahead)
-                along = joint_numbers(
-                    sys, nodes, group, now.q, now.qd, tau, h, self.relaxation[None]
+                at = step.joint_frames(group, bodies, ahead)
+                terms = joint_terms(
+                    sys, nodes, group, q, qd, tau, h, self.relaxation[None]
                 )
-                wanted = joint_errors(numbers, group, bodies, at) * (1.0 / h)
-                block = solve_blocks(
-                    group, bodies, mobile, at.axes, wanted, along, soft
+                remove = joint_errors(parameters, group, bodies, at) * (1.0 / h)
+                solved.append(
+                    solve_joints(group, bodies, inverse, at.axes, remove, terms, soft)
                 )
-                parts.append(between(group, bodies, block.impulse))
-                rates.append((group, block.rates))
-                held.append((group, block.held))
-            bodies = correct(mobile, bodies, total(parts), h)
-        if world.contacts is not None:
-            bodies, pushed = self._touch(world, world.contacts, now, bodies, mobile)
-        qd = all_rates(nodes, rates, bodies, numbers)
-        q = advance(sys.joints.kinds, now.q, h * qd)
-        done = Impulses(all_impulses(sys, nodes, held, tau), pushed)
-        return Moving(bodies, q, qd, now.act), done
+            bodies = apply_correction(inverse, bodies, net_impulse(solved, bodies), h)
+            joints += solved
+        if step.contacts is not None:
+            before = state.bodies, bodies
+            bodies, forces = self._solve_contacts(step, step.contacts, *before, inverse)
+        qd = joint_rates(nodes, joints, bodies, parameters)
+        q = advance(sys.joints.kinds, q, h * qd)
+        impulses = ConstraintImpulses(joint_impulses(nodes, joints, tau), forces)
+        return MaximalState(bodies, q, qd, state.act), impulses
 
-    def _touch(self, world: World, contacts: Touch, now: Moving, bodies, mobile):
-        ends, h = world.ends, world.h
-        near = approach(ends, contacts, bodies)
-        wanted = near.gap * (-self.relaxation[None] / h)
-        (normal, *across), impulse = push_apart(ends, contacts, near, mobile, wanted)
-        bodies = correct(mobile, bodies, impulse, h)
-        before = approach(ends, contacts, now.bodies).speed[0]
-        near = approach(ends, contacts, bodies)
-        # What is left of an approach closes the gap; what separates came of a correction.
-        slow = jnp.minimum(near.speed[0], 0.0)
-        back = rebound(self.restitution, world.sys, before, h, slow)
-        change, impulse = bounce(ends, contacts, near, mobile, normal, back)
-        pushed = in_world(contacts.axes, (normal + change, *across))
-        return kick(mobile, bodies, impulse), pushed
+    def _solve_contacts(
+        self,
+        step: StepData,
+        contacts: ContactFrames,
+        before: Bodies,
+        bodies: Bodies,
+        inverse: InverseInertia,
+    ):
+        """Correct poses, then velocities; `before` are the bodies before the substep."""
+        h = step.h
+        motion = contact_motion(contacts, bodies)
+        change = motion.gap * (-self.relaxation[None] / h)
+        impulse = contact_impulses(contacts, motion, inverse, change)
+        on_all = on_bodies(contacts, motion, inverse, impulse)
+        bodies = apply_correction(inverse, bodies, on_all, h)
+
+        met = contact_motion(contacts, before).velocity.x
+        motion = contact_motion(contacts, bodies)
+        # What is left of an approach closes the gap; what separates is the correction's.
+        slow = jnp.minimum(motion.velocity.x, 0.0)
+        back = rebound_velocity(self.restitution, step.sys, met, h, slow)
+        more = velocity_correction(contacts, motion, inverse, impulse.x, back)
+        on_all = on_bodies(contacts, motion, inverse, more)
+        bodies = apply_impulse(inverse, bodies, on_all)
+        return bodies, contacts.frame.T @ (impulse + more)

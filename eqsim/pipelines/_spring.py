@@ -5,20 +5,40 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kinematics._manifold import advance
+from ..model import System, tree
 from ..model._fields import as_array
-from ..spatial import Motion
-from ._bodies import drift, kick, mobility
-from ._checks import check_substeps
-from ._groups import groups
-from ._links import (
-    joint_errors,
-    joint_numbers,
-    relative_velocities,
-    solve_blocks,
+from ._contact_impulses import (
+    contact_impulses,
+    contact_motion,
+    ContactMotion,
+    on_bodies,
+    rebound_velocity,
 )
-from ._maximal import AbstractMaximal, all_impulses, all_rates, between, total
-from ._touch import approach, in_world, push_apart, rebound
-from ._world import Impulses, Moving, World
+from ._joint_constraints import (
+    joint_errors,
+    joint_impulses,
+    joint_rates,
+    joint_terms,
+    JointSolution,
+    net_impulse,
+    relative_velocity,
+    solve_joints,
+)
+from ._maximal import (
+    AbstractMaximal,
+    check_substeps,
+    ConstraintImpulses,
+    MaximalState,
+    StepData,
+)
+from ._rigid_bodies import (
+    apply_impulse,
+    inverse_inertia,
+    InverseInertia,
+    joint_groups,
+    JointGroup,
+    move_freely,
+)
 
 
 class Spring(AbstractMaximal):
@@ -72,50 +92,54 @@ class Spring(AbstractMaximal):
     def __check_init__(self):
         check_substeps(self.substeps)
 
-    def substep(self, world: World, now: Moving, tau) -> tuple[Moving, Impulses]:
-        sys, h = world.sys, world.h
-        nodes, numbers, bodies = world.tree, world.constants.bodies, now.bodies
-        mobile = mobility(numbers, bodies)
-        parts, rates, held, pushed = [], [], [], None
-        for group in groups(nodes, False)[0]:
-            at = world.place(group, bodies, now.q)
-            along = joint_numbers(
-                sys, nodes, group, now.q, now.qd, tau, h, self.erp[None]
-            )
-            error = joint_errors(numbers, group, bodies, at)
-            apart = relative_velocities(group, bodies)
-            wanted = _wanted(self, error, apart, at.axes, along.rate, h)
-            none = (0.0 * h, 0.0 * h)
-            block = solve_blocks(group, bodies, mobile, at.axes, wanted, along, none)
-            parts.append(between(group, bodies, block.impulse))
-            rates.append((group, block.rates))
-            held.append((group, block.held))
-        if parts:
-            bodies = kick(mobile, bodies, total(parts))
-        if world.contacts is not None:
-            near = approach(world.ends, world.contacts, bodies)
-            wanted = _apart(self, sys, near, h)
-            along, impulse = push_apart(
-                world.ends, world.contacts, near, mobile, wanted
-            )
-            bodies = kick(mobile, bodies, impulse)
-            pushed = in_world(world.contacts.axes, along)
-        qd = all_rates(nodes, rates, bodies, numbers)
-        q = advance(sys.joints.kinds, now.q, h * qd)
-        done = Impulses(all_impulses(sys, nodes, held, tau), pushed)
-        return Moving(drift(numbers, bodies, h), q, qd, now.act), done
+    def substep(
+        self, step: StepData, state: MaximalState, tau: Array
+    ) -> tuple[MaximalState, ConstraintImpulses]:
+        sys, h, contacts = step.sys, step.h, step.contacts
+        nodes, parameters, bodies = tree(sys), step.constants.bodies, state.bodies
+        inverse, forces = inverse_inertia(parameters, bodies), None
+        joints = [
+            self._solve_joints(step, state, inverse, group, tau)
+            for group in joint_groups(nodes, False)[0]
+        ]
+        if joints:
+            bodies = apply_impulse(inverse, bodies, net_impulse(joints, bodies))
+        if contacts is not None:
+            motion = contact_motion(contacts, bodies)
+            change = self._contact_velocity(sys, motion, h) - motion.velocity.x
+            impulse = contact_impulses(contacts, motion, inverse, change)
+            on_all = on_bodies(contacts, motion, inverse, impulse)
+            bodies = apply_impulse(inverse, bodies, on_all)
+            forces = contacts.frame.T @ impulse
+        qd = joint_rates(nodes, joints, bodies, parameters)
+        q = advance(sys.joints.kinds, state.q, h * qd)
+        new = MaximalState(move_freely(parameters, bodies, h), q, qd, state.act)
+        return new, ConstraintImpulses(joint_impulses(nodes, joints, tau), forces)
 
+    def _solve_joints(
+        self,
+        step: StepData,
+        state: MaximalState,
+        inverse: InverseInertia,
+        group: JointGroup,
+        tau: Array,
+    ) -> JointSolution:
+        r"""Remove the velocity $\kappa\,e/h + \zeta\,(V - S \dot q)$ in each joint."""
+        q, qd, bodies, h = state.q, state.qd, state.bodies, step.h
+        at = step.joint_frames(group, bodies, q)
+        terms = joint_terms(
+            step.sys, tree(step.sys), group, q, qd, tau, h, self.erp[None]
+        )
+        error = joint_errors(step.constants.bodies, group, bodies, at)
+        apart = relative_velocity(group, bodies)
+        for axis, term in zip(at.axes, terms.axes, strict=True):
+            apart = apart - (axis * term.rate)
+        remove = error * (self.stiffness[None] / h) + apart * self.damping[None]
+        return solve_joints(group, bodies, inverse, at.axes, remove, terms)
 
-def _wanted(pipeline: Spring, error: Motion, apart: Motion, axes, rates, h) -> Motion:
-    r"""The velocity that a joint takes away, $\kappa\,e/h + \zeta\,(V - S \dot q)$."""
-    for axis, rate in zip(axes, rates, strict=True):
-        apart = apart - (axis * rate)
-    return (error * (pipeline.stiffness[None] / h)) + (apart * pipeline.damping[None])
-
-
-def _apart(pipeline: Spring, sys, near, h):
-    """The change of normal velocity that contacts ask for."""
-    speed, gap = near.speed[0], near.gap
-    meet = -gap * jnp.where(gap > 0.0, 1.0, pipeline.erp[None]) / h
-    back = rebound(pipeline.restitution, sys, speed, h, meet)
-    return jnp.where(meet > speed, jnp.maximum(meet, back), meet) - speed
+    def _contact_velocity(self, sys: System, motion: ContactMotion, h):
+        """Return the normal velocity at which each contact is to leave the substep."""
+        velocity, gap = motion.velocity.x, motion.gap
+        meet = -gap * jnp.where(gap > 0.0, 1.0, self.erp[None]) / h
+        back = rebound_velocity(self.restitution, sys, velocity, h, meet)
+        return jnp.where(meet > velocity, jnp.maximum(meet, back), meet)

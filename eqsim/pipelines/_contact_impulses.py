@@ -1,0 +1,230 @@
+r"""Contacts between rigid bodies, by impulses.
+
+Contact points and normals are detected once, at the start of a step. During its substeps
+normals stay, and points move with the bodies (Macklin et al., *Small steps in physics
+simulation*, 2019, section 4). Of a sphere or capsule it is the middle that moves, so
+that it rolls without sinking in.
+
+A point has an impulse along its normal that keeps the shapes apart, and an impulse of
+Coulomb friction across. Each is the change of relative velocity that the point asks for,
+divided by the generalized inverse masses of the two bodies (Müller et al., *Detailed
+rigid body simulation with extended position based dynamics*, 2020, equations 2 and 3).
+A body with several contacts is split among them as in `_joint_constraints.py`, here in
+proportion to what they ask for: so nothing jumps when one more begins.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..contact._detect import ContactPoints
+from ..contact._parameters import Friction
+from ..contact._plan import ContactPlan
+from ..model import accumulate, concatenate, GeomKind, System, take, Tree
+from ..spatial import Force, force_at, Mat3, safe_sqrt, Vec3
+from ._rigid_bodies import Bodies, body_layout, InverseInertia, of_bodies
+
+
+_ROUND = (GeomKind.SPHERE, GeomKind.CAPSULE)
+
+
+class ContactFrames(NamedTuple):
+    """The possible contacts of a step, `(npoint, *batch)`. Pairs are by body.
+
+    - `bodies`: the two bodies of each point; -1 is the world.
+    - `local`: the point relative to the centers of mass, in the frames of the bodies; for
+        round shapes their middle.
+    - `reach`: distance from there to the surface, along the normal.
+    - `arm`: the point relative to the centers of mass, at the start of the step.
+    - `com`: centers of mass at the start of the step.
+    - `frame`: rows are the normal, from the first body to the second, and the two
+        friction axes.
+    - `dist`: distance of the surfaces at the start of the step, less the margin.
+    - `valid`: whether the point exists.
+    """
+
+    bodies: tuple[tuple[int, ...], tuple[int, ...]]
+    local: tuple[Vec3, Vec3]
+    reach: tuple[Any, Any]
+    arm: tuple[Vec3, Vec3]
+    com: tuple[Vec3, Vec3]
+    frame: Mat3
+    dist: Any
+    valid: Any
+    friction: Friction
+
+
+def contact_frames(
+    sys: System,
+    tree: Tree,
+    plan: ContactPlan,
+    bodies: Bodies,
+    origin: Vec3,
+    points: ContactPoints,
+    friction: Friction,
+) -> ContactFrames:
+    """Collect the possible contacts at the start of a step.
+
+    **Arguments:**
+
+    - `origin`: origin of each body's tree, in the world.
+    """
+    sides = [[body_layout(tree).index[pair[k]] for pair in plan.nodes] for k in (0, 1)]
+    reach = _radii(sys, plan, 0), -_radii(sys, plan, 1)
+    local, arms, coms = [], [], []
+    for side, far in zip(sides, reach, strict=True):
+        place = bodies.com, bodies.rot, bodies.com + origin
+        com, rot, center = of_bodies(place, side)
+        arm = points.pos - center
+        local.append(rot.T @ (arm - (points.frame.rows[0] * far)))
+        arms.append(arm)
+        coms.append(com)
+    pair = lambda values: (values[0], values[1])
+    return ContactFrames(
+        pair([tuple(side) for side in sides]),
+        pair(local),
+        reach,
+        pair(arms),
+        pair(coms),
+        points.frame,
+        points.dist - friction.margin,
+        points.valid,
+        friction,
+    )
+
+
+def _radii(sys: System, plan: ContactPlan, side: int):
+    """Return the radii of the spheres and capsules on one side; zero for others."""
+    geoms = [plan.pairs[pair][side] for pair in plan.point_pairs]
+    size = take(sys.geoms.size[:, 0], geoms)
+    is_round = [sys.geoms.kinds[geom] in _ROUND for geom in geoms]
+    return size * _column(is_round, size)
+
+
+def _column(values, like):
+    return np.array(values, like.dtype).reshape(-1, *(1 for _ in like.shape[1:]))
+
+
+class ContactMotion(NamedTuple):
+    """Distances and velocities of the surfaces.
+
+    - `arms`: the points relative to the centers of mass of the two bodies.
+    - `gap`: distance of the surfaces.
+    - `velocity`: of the second surface relative to the first, along the contact's axes.
+    """
+
+    arms: tuple[Vec3, Vec3]
+    gap: Any
+    velocity: Vec3
+
+
+def contact_motion(contacts: ContactFrames, bodies: Bodies) -> ContactMotion:
+    """Return distances and velocities of the surfaces for the bodies as they are."""
+    normal = contacts.frame.rows[0]
+    arms, moved, velocities = [], [], []
+    for k, side in enumerate(contacts.bodies):
+        com, rot, velocity = of_bodies(bodies, side)
+        arm = (rot @ contacts.local[k]) + (normal * contacts.reach[k])
+        change = (arm - contacts.arm[k]) + (com - contacts.com[k])
+        # The world does not move. It has no frame here, so its `arm` has no meaning.
+        moves = _column([body >= 0 for body in side], arm.x) > 0
+        moved.append(Vec3(*(jnp.where(moves, x, 0.0) for x in change)))
+        velocities.append(velocity.at(arm))
+        arms.append(arm)
+    gap = contacts.dist + (normal | (moved[1] - moved[0]))
+    velocity = contacts.frame @ (velocities[1] - velocities[0])
+    return ContactMotion((arms[0], arms[1]), gap, velocity)
+
+
+def rebound_velocity(restitution, sys: System, velocity, h, otherwise):
+    """Return the normal velocity at which surfaces separate that met at `velocity`,
+    negative where they approach: `otherwise` without restitution, and below the speed
+    that gravity gives in two substeps (Müller et al. 2020, section 3.6)."""
+    g = Vec3(*(sys.gravity[k][None] for k in range(3)))
+    share, slow = restitution[None], 2.0 * h * safe_sqrt(g | g)
+    rebounds = (share > 0.0) & (velocity < -slow)
+    return jnp.where(rebounds, -share * velocity, otherwise)
+
+
+def contact_impulses(
+    contacts: ContactFrames, motion: ContactMotion, inverse: InverseInertia, change
+) -> Vec3:
+    """Return the impulses of contacts and their friction, along the contacts' axes.
+
+    **Arguments:**
+
+    - `change`: change of normal velocity that each point asks for; where it is not
+        positive there is no impulse.
+    """
+    asked = jnp.where(contacts.valid, jnp.maximum(change, 0.0), 0.0)
+    mass = _shared_masses(contacts, motion, inverse, asked)
+    stick = Vec3(asked, -motion.velocity.y, -motion.velocity.z)
+    impulse = Vec3(*(v * m for v, m in zip(stick, mass, strict=True)))
+    return _within_friction_cone(contacts.friction, impulse)
+
+
+def _within_friction_cone(friction: Friction, impulse: Vec3) -> Vec3:
+    """Shorten friction to Coulomb's cone; with two coefficients it is an ellipse."""
+    normal, *across = impulse
+    mu = friction.coefficient1, friction.coefficient2
+    rubs = [
+        jnp.where(m > 0.0, p / jnp.where(m > 0.0, m, 1.0), 0.0)
+        for p, m in zip(across, mu, strict=True)
+    ]
+    length = safe_sqrt(rubs[0] ** 2 + rubs[1] ** 2)
+    slips = length > normal
+    scale = jnp.where(slips, normal / jnp.where(slips, length, 1.0), 1.0)
+    one, two = (
+        jnp.where(m > 0.0, p * scale, 0.0) for p, m in zip(across, mu, strict=True)
+    )
+    return Vec3(normal, one, two)
+
+
+def velocity_correction(
+    contacts: ContactFrames,
+    motion: ContactMotion,
+    inverse: InverseInertia,
+    normal,
+    velocity,
+) -> Vec3:
+    """Return the impulses that bring contacts with a normal impulse `normal` to the
+    normal velocity `velocity`; none takes back more than that impulse."""
+    mass = _shared_masses(contacts, motion, inverse, normal).x
+    change = jnp.maximum((velocity - motion.velocity.x) * mass, -normal)
+    return Vec3(change, jnp.zeros_like(change), jnp.zeros_like(change))
+
+
+def _shared_masses(
+    contacts: ContactFrames, motion: ContactMotion, inverse: InverseInertia, asked
+) -> Vec3:
+    """Return the effective masses of contacts along their axes, on bodies of which each
+    contact has the part that it asks for; zero where it asks for nothing."""
+    ease = []
+    for side, arm in zip(contacts.bodies, motion.arms, strict=True):
+        whole = accumulate(asked, side, inverse.mass.shape[0])
+        own, whole = of_bodies((inverse, whole), side)
+        ease.append([whole * _inverse_mass(own, arm, a) for a in contacts.frame.rows])
+    some, masses = asked > 0.0, []
+    for one, two in zip(*ease, strict=True):
+        masses.append(jnp.where(some, asked / jnp.where(some, one + two, 1.0), 0.0))
+    return Vec3(*masses)
+
+
+def _inverse_mass(inverse: InverseInertia, arm: Vec3, axis: Vec3):
+    r"""Return $1/m + (r \times n)^T I^{-1} (r \times n)$."""
+    turn = arm ^ axis
+    return inverse.mass + (turn | (inverse.rotational @ turn))
+
+
+def on_bodies(
+    contacts: ContactFrames,
+    motion: ContactMotion,
+    inverse: InverseInertia,
+    impulse: Vec3,
+) -> Force:
+    """Sum impulses along the contacts' axes on all bodies."""
+    vector = contacts.frame.T @ impulse
+    parts = [force_at(a, v) for a, v in zip(motion.arms, (-vector, vector))]
+    sides = [body for side in contacts.bodies for body in side]
+    return accumulate(concatenate(parts), sides, inverse.mass.shape[0])

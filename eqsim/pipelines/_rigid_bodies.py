@@ -1,0 +1,272 @@
+r"""Rigid bodies in maximal coordinates: one body for each link with joints, and the
+joints that connect them.
+
+Positions are those of centers of mass, relative to the origin of the tree at the start
+of the step. They stay accurate in single precision however far a robot travels.
+"""
+
+import dataclasses
+import functools as ft
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+
+from ..dynamics._articulated import factor, solve
+from ..dynamics._inertia import node_inertias, NodeBodies
+from ..kinematics._forward import Frames, Kinematics, kinematics, Pose
+from ..kinematics._manifold import advance
+from ..model import concatenate, JointKind, put, System, take, Tree, tree
+from ..spatial import (
+    cholesky_factor,
+    cholesky_solve,
+    congruence,
+    exponential,
+    Force,
+    Mat3,
+    Motion,
+    quaternion_matrix,
+    Sym3,
+    Vec3,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class BodyLayout:
+    """The node that carries each body: the last node of each link with joints."""
+
+    nodes: tuple[int, ...]
+
+    @ft.cached_property
+    def index(self) -> dict[int, int]:
+        """The body of each node; -1, the world, maps to -1."""
+        return {node: body for body, node in enumerate(self.nodes)} | {-1: -1}
+
+
+@ft.lru_cache(maxsize=256)
+def body_layout(tree: Tree) -> BodyLayout:
+    """Return the bodies of a tree, in the order of their nodes."""
+    return BodyLayout(tuple(sorted({node for node in tree.link_nodes if node >= 0})))
+
+
+@dataclasses.dataclass(frozen=True)
+class JointAxes:
+    """One motion axis of each link of a group: the same kind of joint in all."""
+
+    nodes: tuple[int, ...]
+    kind: JointKind
+    axis: int
+
+
+@dataclasses.dataclass(frozen=True)
+class JointGroup:
+    """Links with the same kinds of joints, whose blocks are solved side by side.
+
+    - `bodies`, `parents`: the two bodies of each block; -1 is the world.
+    - `axes`: the motion axes, from the parent to the link.
+    - `shares`: for both bodies, the number of blocks in the same pass that hold it.
+    """
+
+    bodies: tuple[int, ...]
+    parents: tuple[int, ...]
+    axes: tuple[JointAxes, ...]
+    shares: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@ft.lru_cache(maxsize=256)
+def joint_groups(tree: Tree, by_depth: bool) -> tuple[tuple[JointGroup, ...], ...]:
+    """Return the passes over all joints, and the groups of each pass: a single pass, or
+    one for each depth of the tree of links, from the roots outwards."""
+    index, chains, depth = body_layout(tree).index, {}, {}
+    for body, node in enumerate(body_layout(tree).nodes):
+        chain = [node]
+        while not tree.first[chain[0]]:
+            chain.insert(0, tree.parents[chain[0]])
+        parent = index[tree.parents[chain[0]]]
+        depth[body] = 0 if parent < 0 else depth[parent] + 1
+        if tree.kinds[node] is not JointKind.FREE:
+            chains[body] = (parent, chain)
+    levels = sorted({depth[body] for body in chains}) if by_depth else [None]
+    return tuple(
+        _alike({b: c for b, c in chains.items() if level in (None, depth[b])}, tree)
+        for level in levels
+    )
+
+
+def _alike(chains: dict, tree: Tree) -> tuple[JointGroup, ...]:
+    """Group the links of a pass by their kinds of joints."""
+    parts = [*chains, *(parent for parent, _ in chains.values())]
+    alike: dict[Any, list[int]] = {}
+    for body, (_, chain) in chains.items():
+        kinds = tuple((tree.kinds[node], tree.axes[node]) for node in chain)
+        alike.setdefault(kinds, []).append(body)
+    found = []
+    for kinds, bodies in alike.items():
+        parents = tuple(chains[body][0] for body in bodies)
+        axes = tuple(
+            JointAxes(tuple(chains[body][1][k] for body in bodies), kind, axis)
+            for k, (kind, axis) in enumerate(kinds)
+        )
+        count = lambda ends: tuple(1 if b < 0 else parts.count(b) for b in ends)
+        shares = count(bodies), count(parents)
+        found.append(JointGroup(tuple(bodies), parents, axes, shares))
+    return tuple(found)
+
+
+class BodyParameters(NamedTuple):
+    """State-independent parameters of the bodies, in the frames of their nodes.
+
+    - `mass`, `com`, `inertia`: mass, center of mass, inertia about it.
+    - `inverse_mass`, `inverse_inertia`: their inverses.
+    """
+
+    mass: Any
+    com: Vec3
+    inertia: Sym3
+    inverse_mass: Any
+    inverse_inertia: Sym3
+
+
+class Bodies(NamedTuple):
+    """Poses and velocities of the bodies, in world axes.
+
+    - `com`: center of mass, relative to the tree's origin at the start of the step.
+    - `rot`: orientation of the frame of the body's node.
+    - `velocity`: angular velocity, and velocity of the center of mass.
+    """
+
+    com: Vec3
+    rot: Mat3
+    velocity: Motion
+
+
+class InverseInertia(NamedTuple):
+    """Inverse mass, and inverse rotational inertia in world axes."""
+
+    mass: Any
+    rotational: Sym3
+
+    def __matmul__(self, impulse: Force) -> Motion:
+        return Motion(self.rotational @ impulse.ang, impulse.lin * self.mass)
+
+
+def body_parameters(tree: Tree, nodes: NodeBodies) -> BodyParameters:
+    """Select the bodies among the inertias of all nodes, and invert these."""
+    mass, com, inertia = take(nodes, body_layout(tree).nodes)
+    factored, one, zero = cholesky_factor(inertia), jnp.ones_like(mass), mass * 0.0
+    x = cholesky_solve(factored, Vec3(one, zero, zero))
+    y = cholesky_solve(factored, Vec3(zero, one, zero))
+    z = cholesky_solve(factored, Vec3(zero, zero, one))
+    inverse = Sym3(x.x, y.y, z.z, y.x, z.x, z.y)
+    return BodyParameters(mass, com, inertia, 1.0 / mass, inverse)
+
+
+def place_bodies(
+    tree: Tree, parameters: BodyParameters, kin: Kinematics, velocity: Motion
+) -> Bodies:
+    """Place the bodies by forward kinematics; `velocity` is that of the nodes about the
+    origins of their trees."""
+    pose, arm, velocity = take((kin.pose, kin.arm, velocity), body_layout(tree).nodes)
+    com = arm + (pose.rot @ parameters.com)
+    return Bodies(com, pose.rot, Motion(velocity.ang, velocity.at(com)))
+
+
+def inverse_inertia(parameters: BodyParameters, bodies: Bodies) -> InverseInertia:
+    """Return the inverse inertias of the bodies in their current orientations."""
+    rotational = congruence(bodies.rot, parameters.inverse_inertia)
+    mass = parameters.inverse_mass + jnp.zeros_like(rotational.xx)
+    return InverseInertia(mass, rotational)
+
+
+def node_frames(parameters: BodyParameters, bodies: Bodies) -> Pose:
+    """Return the frames of the bodies' nodes, relative to the origins of the trees."""
+    return Pose(bodies.rot, bodies.com - (bodies.rot @ parameters.com))
+
+
+def of_bodies(values, index):
+    """Return the rows of `values` of the bodies in `index`; zeros for -1, the world."""
+    zero = jtu.tree_map(lambda x: jnp.zeros_like(x[:1]), values)
+    return take(concatenate([zero, values]), [body + 1 for body in index])
+
+
+def apply_impulse(inverse: InverseInertia, bodies: Bodies, impulse: Force) -> Bodies:
+    """Change velocities by impulses about the centers of mass."""
+    return bodies._replace(velocity=bodies.velocity + (inverse @ impulse))
+
+
+def apply_correction(
+    inverse: InverseInertia, bodies: Bodies, impulse: Force, h
+) -> Bodies:
+    r"""Change velocities by impulses, $\Delta V = I^{-1} F$, and poses by
+    $h\,\Delta V$."""
+    com, rot, velocity = bodies
+    change = inverse @ impulse
+    rot = _rotated(rot, change.ang, h)
+    return Bodies(com + (change.lin * h), rot, velocity + change)
+
+
+def move_freely(parameters: BodyParameters, bodies: Bodies, h) -> Bodies:
+    r"""Move bodies at their velocities for a time `h`.
+
+    The angular momentum $R I R^T \omega$ is conserved to rounding. The change of
+    $\omega$ that this implies is the effect of the gyroscopic torque.
+    """
+    com, rot, (ang, lin) = bodies
+    momentum = rot @ (parameters.inertia @ (rot.T @ ang))
+    rot = _rotated(rot, ang, h)
+    ang = rot @ (parameters.inverse_inertia @ (rot.T @ momentum))
+    return Bodies(com + (lin * h), rot, Motion(ang, lin))
+
+
+def _rotated(rot: Mat3, ang: Vec3, h) -> Mat3:
+    """Rotate orientations at an angular velocity in world axes for a time `h`."""
+    return quaternion_matrix(exponential(ang * h)) @ rot
+
+
+def small_rotation(rot: Mat3, reference: Mat3) -> Vec3:
+    r"""Return the rotation vector of $R R_0^T$ to third order, smooth everywhere."""
+    x, y, z = (b ^ a for a, b in zip(rot.columns, reference.columns, strict=True))
+    return (x + y + z) * 0.5
+
+
+def project_to_joints(
+    sys: System,
+    frames: Frames,
+    nodes: NodeBodies,
+    parameters: BodyParameters,
+    origin: Vec3,
+    bodies: Bodies,
+    q,
+    qd,
+):
+    r"""Return the joint coordinates and velocities nearest to the bodies.
+
+    With the joint-space inertia $M$ and the Jacobians $J_b$ of the bodies, coordinates
+    take one Gauss-Newton step, $M \delta = \sum_b J_b^T I_b e_b$ with the displacement
+    $e_b$ of each body from forward kinematics, and velocities solve $M \dot q = \sum_b
+    J_b^T I_b V_b + A\,\dot q_0$ with the armature $A$. These least squares weight bodies
+    by their inertia, so they conserve momentum to first order in $\delta$.
+
+    **Arguments:**
+
+    - `origin`: origin of each body's tree, in the world.
+    - `q`, `qd`: the coordinates to start from, and the rates $\dot q_0$.
+    """
+    which = body_layout(tree(sys)).nodes
+    to_nodes = lambda momentum: put(momentum, which, tree(sys).size)
+    kin = kinematics(sys, tree(sys), frames, q)
+    inertia = node_inertias(nodes, kin)
+    armature = sys.joints.armature + jnp.zeros_like(qd)
+    factored = factor(tree(sys), kin, inertia, armature)
+
+    pose, arm, here, own = take((kin.pose, kin.arm, kin.origin, inertia), which)
+    com = arm + (pose.rot @ parameters.com)
+    turn = small_rotation(bodies.rot, pose.rot)
+    shift = (bodies.com + (origin - here)) - com
+    ang, lin = bodies.velocity
+    # Motions and momenta are about the origins of the trees.
+    error = to_nodes(own @ Motion(turn, shift - (turn ^ com)))
+    momentum = to_nodes(own @ Motion(ang, lin - (ang ^ com)))
+    change, _ = solve(tree(sys), kin, factored, jnp.zeros_like(qd), error)
+    rates, _ = solve(tree(sys), kin, factored, armature * qd, momentum)
+    return advance(sys.joints.kinds, q, change), rates
