@@ -17,16 +17,19 @@ import eqsim
 
 
 EXPLANATION = """\
-One step of a free capsule that carries a hinged sphere, with an actuator, a spring, a
-damper, dry friction, a limit, gravity compensation and external forces, above a plane;
-in double precision, by what a state, an action, a robot and a pipeline hold. Each number
-is the worse of two errors: forward mode against central differences of fourth order,
-and reverse mode against forward mode, relative to the derivative (to 0.05 where that is
-smaller). `0`: nothing depends on it here. `kink`: a piece of the model, such as the
-slipping of a contact, ends within the reach of the differences, which then tell nothing.
-In the last rows the pipelines have numbers of their own, none of them zero: `ENGINES` in
-benchmarks/_derivatives.py. Not in the table: `ref`, explicit pairs, ranges of
-actuators, and the medium."""
+Accuracy of the derivatives of one step with respect to the state, the action and all
+parameters of the robot and the pipeline, in double precision. The model is a free
+capsule that carries a hinged sphere above a plane, with an actuator, a spring, a damper,
+dry friction, a limit, gravity compensation and external forces.
+
+Each entry is the larger of two relative errors: forward mode against fourth-order
+central differences, and reverse mode against forward mode. Errors are relative to the
+derivative, or to 0.05 if the derivative is smaller. `0`: the step does not depend on this
+parameter in this situation. `kink`: the model is not smooth within the finite-difference
+stencil, for example where a contact starts to slip, so there is no reference.
+
+The last rows use nonzero pipeline parameters (`ENGINES` in benchmarks/_derivatives.py).
+Not tested here: `ref`, explicit contact pairs, actuator ranges, and the fluid."""
 ROWS = {
     "q": ("[1][0]",),
     "qd": ("[1][1]",),

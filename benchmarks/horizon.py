@@ -18,11 +18,11 @@ import eqsim
 
 
 EXPLANATION = """\
-Value and gradient of the mean of the squared last coordinates, by the gains of a linear
-policy, of {batch} ants through `steps` control steps (five physics steps each), on one
-device. `every`: `checkpoint_every` of `eqsim.rollout`. `memory`: what the program needs
-beside its arguments and results, MB. `cost`: time over that of the value alone.
-`gradient`: its largest entry, and `share finite`: how much of it is a number."""
+Value and gradient of the mean squared final coordinates with respect to the gains of a
+linear policy, for {batch} ants over `steps` control steps (five physics steps each), on
+one device. `every`: `checkpoint_every` of `eqsim.rollout`. `memory`: temporary memory of
+the program, MB. `cost`: time for value and gradient over time for the value. `gradient`:
+largest entry of the gradient. `share finite`: fraction of its entries that are finite."""
 MIDDLE = {1: 1, 32: 8, 200: 20, 1000: 40}
 
 

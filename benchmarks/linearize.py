@@ -30,13 +30,13 @@ from eqsim.control import linearize_step
 
 EXPLANATION = """\
 Linear models $x' = A x + B u$ of one physics step (Euler) per second, in thousands, at
-{batch} states. `eqsim`: exact, `linearize_step` under `jax.jit` and `jax.vmap`, the
-states spread over one device per core. `central`, `one-sided`: MuJoCo C's
-`mjd_transitionFD` with these differences and the solver settings of the file, one
-thread per core; one-sided ones take half as many steps. `ratio`: eqsim over them;
-`error`: median over the states of the largest difference from the central ones,
-relative to the largest entry (where a joint stands exactly at its limit, finite
-differences see the jump of its force, and are far off)."""
+{batch} states. `eqsim`: exact, `linearize_step` under `jax.jit` and `jax.vmap`, with the
+states sharded over one device per core. `central`, `one-sided`: finite differences by
+MuJoCo C's `mjd_transitionFD` with the solver settings of the file, one thread per core;
+one-sided differences need half as many steps. `ratio`: speed of eqsim over MuJoCo C.
+`error`: median over the states of the largest difference from central differences,
+relative to the largest entry. It is large where a joint is exactly at its limit, because
+finite differences step across the discontinuity of the limit force."""
 
 DIFFERENCES = ("central", "one-sided")
 
