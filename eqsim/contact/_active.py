@@ -1,11 +1,13 @@
-"""Evaluating rows at an acceleration: residuals, which pieces hold, forces,
-stiffness."""
+"""Rows at an acceleration: residuals, active sets, forces, stiffness."""
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import accumulate, concatenate, System, take, Tree
+from ..dynamics._articulated import project
+from ..kinematics._forward import Kinematics
+from ..kinematics._recursion import ascend
+from ..model import accumulate, concatenate, take
 from ..spatial import (
     ArticulatedInertia,
     Force,
@@ -15,18 +17,13 @@ from ..spatial import (
     Sym3,
     Vec3,
 )
-from ._plan import ContactPlan
-from ._rows import (
-    friction_dofs,
-    limited_dofs,
-    limited_joints,
-    PointRows,
-    Rows,
-)
+from ._rows import PointRows, Rows
+from ._structure import Structure
 
 
 class Values(NamedTuple):
-    """One array per row (contacts: one per edge), in the layout of `Rows`."""
+    """One array per row in the layout of `Rows`; contacts have one per edge of the
+    pyramid."""
 
     anchored: tuple
     moving: tuple
@@ -36,85 +33,49 @@ class Values(NamedTuple):
     ball: Any
 
 
-class Layout(NamedTuple):
-    """Static facts: which nodes and degrees of freedom the rows act on; `signs` tell
-    which shape of a contact with the world moves: -1 the first, 1 the second."""
-
-    anchored: tuple[int, ...]
-    signs: tuple[float, ...]
-    moving: tuple[tuple[int, int], ...]
-    limited: tuple[int, ...]
-    rubbing: tuple[int, ...]
-    balls: tuple[int, ...]
-
-
-def layout(sys: System, plan: ContactPlan) -> Layout:
-    """The layout of the rows of a system."""
-    n = plan.num_anchored
-    balls = [sys.joints.v_starts[j] for j in limited_joints(sys, True)]
-    return Layout(
-        tuple(max(end) for end in plan.nodes[:n]),
-        tuple(1.0 if end[1] >= 0 else -1.0 for end in plan.nodes[:n]),
-        plan.nodes[n:],
-        tuple(limited_dofs(sys)),
-        tuple(friction_dofs(sys)),
-        tuple(balls),
-    )
-
-
 def edges(normal, side1, side2) -> tuple:
-    """The four edges of a pyramid."""
+    """Return the residuals of the four edges of a pyramid."""
     return normal + side1, normal - side1, normal + side2, normal - side2
 
 
-def _project(rows: PointRows, rate: Vec3, offsets=(0.0, 0.0, 0.0)) -> tuple:
-    along = [
-        (axis | rate) + offset
-        for axis, offset in zip((rows.normal, rows.side1, rows.side2), offsets)
-    ]
-    return edges(*along)
-
-
 def edge_forces(a, b, c, d) -> tuple:
-    """Forces along the normal and the two sides, of those of the edges."""
+    """Sum forces of the edges along the normal and the two sides."""
     return a + b + c + d, a - b, c - d
 
 
-def combine(rows: PointRows, edges) -> Vec3:
-    """The force of given edge forces."""
+def contact_force(rows: PointRows, edges: tuple) -> Vec3:
+    """Compute the contact forces, given those of the edges."""
     normal, side1, side2 = edge_forces(*edges)
     return (rows.normal * normal) + (rows.side1 * side1) + (rows.side2 * side2)
 
 
-def _point_rates(where: Layout, rows: Rows, motion: Motion) -> tuple[Vec3, Vec3]:
-    anchored = take(motion, where.anchored).at(rows.anchored.arms[0])
-    one, two = ([end[k] for end in where.moving] for k in (0, 1))
+def residuals(structure: Structure, rows: Rows, motion: Motion, qdd) -> Values:
+    r"""Compute $x = J a - a_\mathrm{ref}$, given the motion $J a$ of each node."""
     arms = rows.moving.arms
-    moving = take(motion, two).at(arms[1]) - take(motion, one).at(arms[0])
-    return anchored, moving
-
-
-def residuals(where: Layout, rows: Rows, motion: Motion, qdd) -> Values:
-    r"""$x = J a - a_\mathrm{ref}$, given the motion $J a$ of each node."""
-    return _residuals(where, rows, _point_rates(where, rows, motion), qdd)
-
-
-def _residuals(where: Layout, rows: Rows, rates, qdd) -> Values:
-    anchored, moving = rates
-    limited = take(qdd, where.limited)
-    spin = Vec3(*(take(qdd, [d + k for d in where.balls]) for k in range(3)))
+    first, second = structure.moving_nodes
+    anchored = take(motion, structure.anchored).at(rows.anchored.arms[0])
+    moving = take(motion, second).at(arms[1]) - take(motion, first).at(arms[0])
+    limited = take(qdd, structure.limited.dofs)
+    balls = structure.balls.dofs
+    spin = Vec3(*(take(qdd, [dof + k for dof in balls]) for k in range(3)))
     return Values(
-        _project(rows.anchored, anchored, rows.anchored.offsets),
-        _project(rows.moving, moving, rows.moving.offsets),
+        _edge_residuals(rows.anchored, anchored),
+        _edge_residuals(rows.moving, moving),
         limited + rows.lower.offset,
         rows.upper.offset - limited,
-        take(qdd, where.rubbing) + rows.friction.offset,
+        take(qdd, structure.friction_dofs) + rows.friction.offset,
         rows.ball.offset - (rows.ball.axis | spin),
     )
 
 
+def _edge_residuals(rows: PointRows, rate: Vec3) -> tuple:
+    axes = rows.normal, rows.side1, rows.side2
+    along = ((axis | rate) + x for axis, x in zip(axes, rows.offsets, strict=True))
+    return edges(*along)
+
+
 def offsets(rows: Rows) -> Values:
-    """The residuals at zero acceleration."""
+    """Return the residuals at zero acceleration."""
     return Values(
         edges(*rows.anchored.offsets),
         edges(*rows.moving.offsets),
@@ -125,67 +86,70 @@ def offsets(rows: Rows) -> Values:
     )
 
 
-def _on(x, weight):
-    return ((x < 0.0) & (weight > 0.0)).astype(jnp.int8)
-
-
-def edge_pieces(weight, edges) -> tuple:
-    """Which piece of its force each edge of a contact is on."""
-    return tuple(_on(x, weight) for x in edges)
-
-
-def pieces(rows: Rows, x: Values) -> Values:
-    """Which piece of its force each row is on: 1 where it is stiff, 0 where it is not;
-    dry friction: 0 stiff, -1 and 1 sliding."""
+def active_set(rows: Rows, x: Values) -> Values:
+    """Return the active set: 1 where a row is stiff, 0 where it is not; for dry
+    friction 0 where it is stiff, -1 and 1 where it slides."""
     force = rows.friction.weight * x.friction
     sliding = (force >= rows.largest).astype(jnp.int8)
     return Values(
-        edge_pieces(rows.anchored.weight, x.anchored),
-        edge_pieces(rows.moving.weight, x.moving),
-        _on(x.lower, rows.lower.weight),
-        _on(x.upper, rows.upper.weight),
+        active_edges(rows.anchored.weight, x.anchored),
+        active_edges(rows.moving.weight, x.moving),
+        _is_active(rows.lower.weight, x.lower),
+        _is_active(rows.upper.weight, x.upper),
         sliding - (force <= -rows.largest).astype(jnp.int8),
-        _on(x.ball, rows.ball.weight),
+        _is_active(rows.ball.weight, x.ball),
     )
 
 
-def _keep(weight, on):
-    return jnp.where(on != 0, weight, 0.0)
+def active_edges(weight, edges: tuple) -> tuple:
+    """Return which edges of a contact are stiff, given their residuals."""
+    return tuple(_is_active(weight, x) for x in edges)
 
 
-def edge_weights(weight, pieces) -> tuple:
-    """The weights of the edges of a contact where they are stiff, else zero."""
-    return tuple(_keep(weight, on) for on in pieces)
+def _is_active(weight, x):
+    return ((x < 0.0) & (weight > 0.0)).astype(jnp.int8)
 
 
-def flips(new, old, x, scale) -> tuple:
-    """Whether any row of each problem has changed its piece beyond rounding, and which
-    have. `scale`: the size of what was added up to `x`."""
+def changes(new, old, x, scale):
+    """Return which rows have changed beyond rounding between two active sets.
+
+    **Arguments:**
+
+    - `x`: residual at the new one.
+    - `scale`: size of the terms that were added up to `x`.
+    """
     tiny = 64 * float(jnp.finfo(x.dtype).eps)
-    real = (new != old) & (jnp.abs(x) > tiny * (scale + jnp.abs(x - scale)))
-    return jnp.any(real, axis=0), real
+    return (new != old) & (jnp.abs(x) > tiny * (scale + jnp.abs(x - scale)))
 
 
-def stiffnesses(rows: Rows, piece: Values) -> Values:
-    """The weight of each row where it is stiff, else zero."""
+def stiffnesses(rows: Rows, active: Values) -> Values:
+    """Return the weight of each row where it is stiff, else zero."""
     return Values(
-        edge_weights(rows.anchored.weight, piece.anchored),
-        edge_weights(rows.moving.weight, piece.moving),
-        _keep(rows.lower.weight, piece.lower),
-        _keep(rows.upper.weight, piece.upper),
-        _keep(rows.friction.weight, 1 - jnp.abs(piece.friction)),
-        _keep(rows.ball.weight, piece.ball),
+        edge_stiffnesses(rows.anchored.weight, active.anchored),
+        edge_stiffnesses(rows.moving.weight, active.moving),
+        _where_active(rows.lower.weight, active.lower),
+        _where_active(rows.upper.weight, active.upper),
+        _where_active(rows.friction.weight, 1 - jnp.abs(active.friction)),
+        _where_active(rows.ball.weight, active.ball),
     )
 
 
-def forces(rows: Rows, piece: Values, x: Values) -> Values:
-    """Row forces on fixed pieces: linear in `x`."""
-    w = stiffnesses(rows, piece)
-    sliding = piece.friction.astype(x.friction.dtype) * rows.largest
-    times = lambda ws, xs: tuple(-a * b for a, b in zip(ws, xs))
+def edge_stiffnesses(weight, active: tuple) -> tuple:
+    """Return the weights of the edges of a contact where they are stiff, else zero."""
+    return tuple(_where_active(weight, one) for one in active)
+
+
+def _where_active(weight, active):
+    return jnp.where(active != 0, weight, 0.0)
+
+
+def forces(rows: Rows, active: Values, x: Values) -> Values:
+    """Compute row forces for a fixed active set; they are linear in `x`."""
+    w = stiffnesses(rows, active)
+    sliding = active.friction.astype(x.friction.dtype) * rows.largest
     return Values(
-        times(w.anchored, x.anchored),
-        times(w.moving, x.moving),
+        tuple(-a * b for a, b in zip(w.anchored, x.anchored, strict=True)),
+        tuple(-a * b for a, b in zip(w.moving, x.moving, strict=True)),
         -w.lower * x.lower,
         -w.upper * x.upper,
         -w.friction * x.friction - sliding,
@@ -193,68 +157,54 @@ def forces(rows: Rows, piece: Values, x: Values) -> Values:
     )
 
 
-def generalized(tree: Tree, where: Layout, rows: Rows, force: Values, nv: int):
-    r"""$J^T f$ as forces on nodes about the origins of their trees, and joint
+def generalized(structure: Structure, rows: Rows, force: Values) -> tuple[Force, Any]:
+    r"""Sum row forces into forces on nodes about the origins of their trees, and joint
     forces."""
-    pushes, nodes = [], []
-    if where.anchored:
-        push = combine(rows.anchored, force.anchored)
-        pushes.append((rows.anchored.arms[0], push))
-        nodes.append(where.anchored)
-    if where.moving:
-        push = combine(rows.moving, force.moving)
-        arms = rows.moving.arms
-        pushes += [(arms[0], -push), (arms[1], push)]
-        nodes += [tuple(end[k] for end in where.moving) for k in (0, 1)]
-    on_nodes = _push_nodes(tree, tuple(nodes), pushes) if pushes else None
-    return on_nodes, _push_joints(where, rows, force, nv)
-
-
-def _push_nodes(tree: Tree, nodes, pushes) -> Force:
-    """Forces at points, summed on the nodes that carry the points."""
+    anchored = contact_force(rows.anchored, force.anchored)
+    moving = contact_force(rows.moving, force.moving)
+    arms = rows.moving.arms
     parts = [
-        accumulate(force_at(arm, push), index, tree.size)
-        for index, (arm, push) in zip(nodes, pushes)
+        force_at(rows.anchored.arms[0], anchored),
+        force_at(arms[0], -moving),
+        force_at(arms[1], moving),
     ]
-    return sum(parts[1:], parts[0])
-
-
-def _push_joints(where: Layout, rows: Rows, force: Values, nv: int):
+    first, second = structure.moving_nodes
+    nodes = [*structure.anchored, *first, *second]
+    balls = structure.balls.dofs
     torque = rows.ball.axis * -force.ball
-    parts = [force.lower - force.upper, force.friction, *torque]
-    dofs = [*where.limited, *where.rubbing]
-    dofs += [d + k for k in range(3) for d in where.balls]
-    return accumulate(concatenate(parts), dofs, nv) if dofs else None
+    dofs = [*structure.limited.dofs, *structure.friction_dofs]
+    dofs += [dof + k for k in range(3) for dof in balls]
+    joint = concatenate([force.lower - force.upper, force.friction, *torque])
+    return (
+        accumulate(concatenate(parts), nodes, structure.tree.size),
+        accumulate(joint, dofs, structure.nv),
+    )
 
 
-def node_stiffness(tree: Tree, where: Layout, rows: Rows, w: Values):
-    """Stiffness of the contacts with the world, as inertia of the nodes."""
-    if not where.anchored:
-        return None
+def constraint_forces(structure: Structure, kin: Kinematics, rows: Rows, force: Values):
+    r"""Compute the joint forces $J^T f$ of row forces, `(nv, *batch)`."""
+    on_nodes, on_joints = generalized(structure, rows, force)
+    tree = structure.tree
+    return on_joints + project(tree, kin, ascend(tree, on_nodes))
+
+
+def node_stiffness(structure: Structure, rows: Rows, w: Values) -> ArticulatedInertia:
+    r"""Compute $J^T W J$ of the contacts with the world, as an inertia of each node."""
     k = _edge_stiffness(rows.anchored, w.anchored)
-    return _sum_stiffness(tree, where, rows.anchored.arms[0], k)
+    stiffness = point_stiffness(rows.anchored.arms[0], k)
+    return accumulate(stiffness, structure.anchored, structure.tree.size)
 
 
-def _edge_stiffness(rows: PointRows, edges) -> Sym3:
-    """The sum of `w e e^T` over the edges of each point."""
-    a, b, c, d = edges
+def _edge_stiffness(rows: PointRows, weights: tuple) -> Sym3:
+    """Compute the sum of $w e e^T$ over the edges of each point."""
+    a, b, c, d = weights
     n, m1, m2 = rows.normal, rows.side1, rows.side2
     half = (n * (0.5 * (a + b + c + d))) + (m1 * (a - b)) + (m2 * (c - d))
-    s1, s2 = a + b, c + d
-    entry = lambda i, j: (
-        n[i] * half[j] + n[j] * half[i] + (m1[i] * m1[j]) * s1 + (m2[i] * m2[j]) * s2
-    )
-    pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
-    return Sym3(*(entry(i, j) for i, j in pairs))
+    full = n.outer(half) + half.outer(n)
+    return Sym3.of(full + (m1 * (a + b)).outer(m1) + (m2 * (c + d)).outer(m2))
 
 
-def _sum_stiffness(tree: Tree, where: Layout, arm: Vec3, k: Sym3) -> ArticulatedInertia:
-    return accumulate(point_stiffness(arm, k), where.anchored, tree.size)
-
-
-def dof_stiffness(where: Layout, w: Values, nv: int):
-    """Stiffness of limits and dry friction, per degree of freedom."""
-    dofs = [*where.limited, *where.rubbing]
-    if not dofs:
-        return None
-    return accumulate(concatenate([w.lower + w.upper, w.friction]), dofs, nv)
+def dof_stiffness(structure: Structure, w: Values):
+    """Compute the stiffness of limits and dry friction, per degree of freedom."""
+    dofs = [*structure.limited.dofs, *structure.friction_dofs]
+    return accumulate(concatenate([w.lower + w.upper, w.friction]), dofs, structure.nv)

@@ -1,12 +1,11 @@
-"""Contacts between moving links, which couple branches of the tree.
+r"""Contacts between moving links, which couple branches of the tree.
 
-Of the many points that could touch, few do. They are visited one after the other, each
-problem of a batch going through its own, as often as the fullest one needs: none is
-left out, however many there are. The Jacobians of the first few are kept from one
-Newton step to the next.
+Of the many points that could touch, few do. A loop visits those that do, and sums what
+they contribute to a Newton system: $J^T W J$ and $J^T f$.
 """
 
 import functools as ft
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,205 +13,206 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from ..kinematics._axes import dof_nodes
-from ..model import Tree
-from ..spatial import Motion, Vec3
-from ._active import edge_forces, edge_pieces, edge_weights, edges, flips, Layout
+from ..kinematics._structure import dof_order
+from ..model import take, Tree
+from ..spatial import Motion
+from ._active import active_edges, changes, edge_forces, edge_stiffnesses, edges
 from ._rows import PointRows
-
-
-# So many contacts of each problem are kept.
-_STORED = 6
+from ._structure import Structure
 
 
 class Contact(NamedTuple):
-    """One contact of each problem: Jacobians of normal and sides `(nv, *batch)`,
-    offsets and weight `(1, *batch)`; a weight of zero if there is none."""
+    """One contact of each problem.
+
+    - `jac`: Jacobians of normal and sides, `(nv, *batch)`.
+    - `offsets`: residuals along these at zero acceleration, `(1, *batch)`.
+    - `weight`: weight of each edge, `(1, *batch)`.
+    """
 
     jac: tuple[Any, Any, Any]
     offsets: tuple[Any, Any, Any]
     weight: Any
 
     def residuals(self, qdd) -> tuple:
-        """Those of the four edges, at an acceleration."""
-        along = [
-            jnp.sum(j * qdd, axis=0, keepdims=True) + offset
-            for j, offset in zip(self.jac, self.offsets)
-        ]
+        """The residuals of the four edges at an acceleration."""
+        along = (
+            jnp.sum(jac * qdd, axis=0, keepdims=True) + offset
+            for jac, offset in zip(self.jac, self.offsets, strict=True)
+        )
         return edges(*along)
 
 
 class Coupling(NamedTuple):
-    """What contacts between moving links add on given pieces: $J^T W J$, the joint
-    forces at zero acceleration, and whether any piece has changed."""
+    """What contacts between moving links add to a Newton system.
+
+    - `matrix`: lower triangle of $J^T W J$, row by row.
+    - `tau`: joint forces at zero acceleration, `(nv, *batch)`.
+    - `changed`: whether the active set has changed since the previous iterate.
+    """
 
     matrix: Any
-    pull: Any
-    flipped: Any
-
-
-class Touching(NamedTuple):
-    """The contacts that exist: for each point, its number among those of its problem,
-    from 1 on (0: it does not touch); how many the fullest problem has; and the first
-    few, ready for use, along a leading axis."""
-
-    rank: Any
-    count: Any
-    first: Contact
-
-
-def touching(tree: Tree, where: Layout, axes: Motion, rows: PointRows) -> Touching:
-    """Finds the contacts that exist, in each problem of a batch."""
-    rank, count = _ranks(rows.weight)
-    like = axes.ang.x + rows.weight[:1]
-    stack = lambda x: jnp.zeros((_STORED, *x.shape), x.dtype)
-    jac, row = stack(like), stack(like[:1])
-    init = Contact((jac, jac, jac), (row, row, row), row)
-    table = _bits(tree, where)
-
-    def store(k, first):
-        contact = _contact(table, axes, *_pick(rows, rank, k))
-        put = lambda every, x: lax.dynamic_update_index_in_dim(every, x, k, 0)
-        return jtu.tree_map(put, first, contact)
-
-    first = lax.fori_loop(0, jnp.minimum(count, _STORED), store, init)
-    return Touching(rank, count, first)
+    tau: Any
+    changed: Any
 
 
 def newton_coupling(
-    tree: Tree, where: Layout, axes: Motion, rows: PointRows, now: Touching, before, qdd
+    structure: Structure, axes: Motion, rows: PointRows, before, qdd
 ) -> Coupling:
-    """The contribution to a Newton step at `qdd`; `before` is the point at which the
-    pieces were read off last."""
-    table = _bits(tree, where)
+    """Compute the contribution to the Newton system at `qdd`.
 
-    def step(k, total):
-        stored = lambda: jtu.tree_map(
-            lambda x: lax.dynamic_index_in_dim(x, k, 0, keepdims=False), now.first
-        )
-        found = lambda: _contact(table, axes, *_pick(rows, now.rank, k))
-        contact = lax.cond(k < _STORED, stored, found)
-        return _add_newton(before, qdd, total, contact)
+    **Arguments:**
 
-    return lax.fori_loop(0, now.count, step, _nothing(qdd))
+    - `axes`: motion axis of each degree of freedom.
+    - `before`: previous iterate.
+    """
 
+    def add(total: Coupling, point) -> Coupling:
+        contact = _contact(structure, axes, rows, point)
+        x, constant = contact.residuals(qdd), edges(*contact.offsets)
+        old = active_edges(contact.weight, contact.residuals(before))
+        new = active_edges(contact.weight, x)
+        changed = total.changed
+        for a, b, y, size in zip(new, old, x, constant, strict=True):
+            changed = changed | changes(a, b, y, jnp.abs(size))[0]
+        w = edge_stiffnesses(contact.weight, new)
+        force = edge_forces(*(-a * b for a, b in zip(w, constant, strict=True)))
+        tau = sum(jac * f for jac, f in zip(contact.jac, force, strict=True))
+        matrix = _add_product(total.matrix, contact.jac, w)
+        return Coupling(matrix, total.tau + tau, changed)
 
-def weighted_coupling(tree: Tree, where: Layout, axes: Motion, rows: PointRows, w):
-    """$J^T W J$ of given weights of the edges."""
-    rows = rows._replace(weight=ft.reduce(jnp.add, w))
-    rank, count = _ranks(rows.weight)
-    table = _bits(tree, where)
-
-    def step(k, total):
-        row, index = _pick(rows, rank, k)
-        contact = _contact(table, axes, row, index)
-        weights = [jnp.where(row.weight > 0.0, x, 0.0) for x in _at(w, index)]
-        return _add_weighted(total, contact, weights)
-
-    init = _nothing(axes.ang.x + rows.weight[:1]).matrix
-    return lax.fori_loop(0, count, step, init)
+    unchanged = jnp.zeros(qdd.shape[1:], bool)
+    start = Coupling(_zero_triangle(qdd), jnp.zeros_like(qdd), unchanged)
+    return _for_each_contact(rows.weight, add, start)
 
 
-def _ranks(weight):
-    exists = weight > 0.0
-    count = jnp.cumsum(exists.astype(jnp.int32), axis=0)
-    return jnp.where(exists, count, 0), jnp.max(count[-1])
+def weighted_coupling(structure: Structure, axes: Motion, rows: PointRows, w: tuple):
+    """Compute the lower triangle of $J^T W J$ for given weights of the edges."""
+
+    def add(total, point):
+        contact = _contact(structure, axes, rows, point)
+        return _add_product(total, contact.jac, _at(w, point))
+
+    weight = ft.reduce(jnp.add, w)
+    return _for_each_contact(weight, add, _zero_triangle(axes.ang.x + weight[:1]))
 
 
-def _nothing(like) -> Coupling:
-    matrix = jnp.zeros((like.shape[0], *like.shape), like.dtype)
-    return Coupling(matrix, jnp.zeros_like(like), jnp.zeros(like.shape[1:], bool))
+def _for_each_contact(weight, add: Callable, total):
+    """Fold `add(total, point)` over the points with a weight, in each problem."""
+    count = weight.shape[0]
+    point = jnp.arange(count + 1, dtype=jnp.int32)
+    point = point.reshape(-1, *(1 for _ in weight.shape[1:]))
+    exists = jnp.concatenate([weight > 0.0, jnp.ones_like(weight[:1], bool)])
+    # The first contact at or after each point; `count` after the last one.
+    following = lax.cummin(jnp.where(exists, point, count), axis=0, reverse=True)
+
+    def going(carry):
+        return jnp.any(carry[0] < count)
+
+    def body(carry):
+        point, total = carry
+        after = jnp.minimum(point + 1, count)
+        return _at(following, after)[0], add(total, point)
+
+    return lax.while_loop(going, body, (following[0], total))[1]
 
 
-def _add_newton(before, qdd, total: Coupling, contact: Contact) -> Coupling:
-    w, x = contact.weight, contact.residuals(qdd)
-    old, new = edge_pieces(w, contact.residuals(before)), edge_pieces(w, x)
-    offsets = edges(*contact.offsets)
-    changed = [
-        flips(*leaves)[0]
-        for leaves in zip(new, old, x, (jnp.abs(e) for e in offsets), strict=True)
-    ]
-    weights = edge_weights(w, new)
-    pull = [-a * b for a, b in zip(weights, offsets)]
-    return Coupling(
-        _add_weighted(total.matrix, contact, weights),
-        total.pull + sum(j * f for j, f in zip(contact.jac, edge_forces(*pull))),
-        total.flipped | ft.reduce(jnp.logical_or, changed),
+def _at(tree, index):
+    """Return row `index` of each problem, of all arrays; zeros beyond the last row."""
+    index = index[None]
+
+    def one(x):
+        x = jnp.broadcast_to(x, x.shape[:1] + index.shape[1:])
+        return jnp.take_along_axis(x, index, axis=0, mode="fill", fill_value=0)
+
+    return jtu.tree_map(one, tree)
+
+
+def _contact(structure: Structure, axes: Motion, rows: PointRows, point) -> Contact:
+    """Compute the Jacobians of one contact of each problem."""
+    row = _at(rows, point)
+    moves = _moving_dofs(structure, point, row.weight.dtype)
+    first, second = (
+        (axes.lin + (axes.ang ^ arm)) * mask
+        for arm, mask in zip(row.arms, moves, strict=True)
     )
+    jac = tuple(v | (second - first) for v in (row.normal, row.side1, row.side2))
+    return Contact(jac, row.offsets, row.weight)
 
 
-def _add_weighted(total, contact: Contact, weights):
-    left = _weigh(contact, weights)
-    for one, two in zip(left, contact.jac):
-        total = total + one[:, None] * two[None]
-    return total
+def _moving_dofs(structure: Structure, point, dtype) -> list:
+    """Return, for the two links of a contact, which degrees of freedom move them: zeros
+    and ones, `(nv, *batch)`."""
+    tree = structure.tree
+    subtrees = _subtrees(tree)
+    column = lambda x: x.reshape(-1, *(1 for _ in point.shape))
+    first, last = column(subtrees.first), column(subtrees.last)
+    masks = []
+    for nodes in structure.moving_nodes:
+        place = jnp.asarray(column(subtrees.place[list(nodes)]))
+        place = _at(place, point)
+        masks.append(((first <= place) & (place < last)).astype(dtype))
+    return masks
 
 
-def _weigh(contact: Contact, weights) -> tuple:
-    """$W J$, of the normal and the two sides."""
-    n, m1, m2 = contact.jac
-    a, b, c, d = weights
-    return (
+class _Subtrees(NamedTuple):
+    """Nodes in depth-first order, in which every subtree is an interval.
+
+    - `place`: position of each node.
+    - `first`, `last`: interval of the nodes that each degree of freedom moves.
+    """
+
+    place: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+@ft.lru_cache(maxsize=256)
+def _subtrees(tree: Tree) -> _Subtrees:
+    path = lambda node: tuple(np.flatnonzero(tree.ancestors[node]))
+    place = np.empty(tree.size, np.int32)
+    place[sorted(range(tree.size), key=path)] = np.arange(tree.size)
+    size = np.sum(tree.ancestors, axis=0, dtype=np.int32)
+    nodes = list(dof_order(tree).nodes)
+    return _Subtrees(place, place[nodes], (place + size)[nodes])
+
+
+class _Triangle(NamedTuple):
+    """The lower triangle of a matrix, row by row: rows and columns of its entries, and
+    the entry at each place of the full symmetric matrix."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    entries: np.ndarray
+
+
+@ft.lru_cache(maxsize=256)
+def _triangle(n: int) -> _Triangle:
+    rows, columns = np.tril_indices(n)
+    entries = np.zeros((n, n), int)
+    entries[rows, columns] = entries[columns, rows] = np.arange(len(rows))
+    return _Triangle(rows, columns, entries)
+
+
+def full_matrix(triangle, n: int):
+    """Return the symmetric matrix `(n, n, *batch)` with a given lower triangle."""
+    entries = take(triangle, _triangle(n).entries.ravel())
+    return entries.reshape(n, n, *triangle.shape[1:])
+
+
+def _zero_triangle(like):
+    size = len(_triangle(like.shape[0]).rows)
+    return jnp.zeros((size, *like.shape[1:]), like.dtype)
+
+
+def _add_product(triangle, jac: tuple, weights: tuple):
+    """Add the lower triangle of $J^T W J$ of one contact, given weights of its edges."""
+    (n, m1, m2), (a, b, c, d) = jac, weights
+    weighted = (
         n * (a + b + c + d) + m1 * (a - b) + m2 * (c - d),
         n * (a - b) + m1 * (a + b),
         n * (c - d) + m2 * (c + d),
     )
-
-
-def _at(tree, index):
-    """Row `index` of each problem, of all arrays."""
-    return jtu.tree_map(lambda x: jnp.take_along_axis(x, index[None], axis=0), tree)
-
-
-def _pick(rows: PointRows, rank, k) -> tuple[PointRows, Any]:
-    """The row of contact number `k` of each problem, and which point it is."""
-    places = jnp.arange(rank.shape[0], dtype=jnp.int32)
-    places = places.reshape(-1, *(1 for _ in rank.shape[1:]))
-    chosen = rank == k + 1
-    index = jnp.max(jnp.where(chosen, places, 0), axis=0)
-    row = _at(rows, index)
-    some = jnp.any(chosen, axis=0)
-    return row._replace(weight=jnp.where(some, row.weight, 0.0)), index
-
-
-class _Table:
-    """For each point and each of its two sides, which degrees of freedom move it: bits
-    of unsigned integers `(2, nword, npoint)`, compared by value."""
-
-    def __init__(self, words: np.ndarray, nv: int):
-        self.words, self.nv = words, nv
-        self.key = (words.shape, words.tobytes(), nv)
-
-    def __eq__(self, other):
-        return isinstance(other, _Table) and self.key == other.key
-
-    def __hash__(self):
-        return hash(self.key)
-
-
-def _bits(tree: Tree, where: Layout) -> _Table:
-    moves = tree.ancestors[:, dof_nodes(tree)]
-    nv = moves.shape[1]
-    padded = np.zeros((tree.size, -(-nv // 32), 32), np.uint32)
-    padded.reshape(tree.size, -1)[:, :nv] = moves
-    bits = padded << np.arange(32, dtype=np.uint32)
-    words = np.asarray(np.sum(bits, axis=-1, dtype=np.uint32))
-    ends = [words[[end[k] for end in where.moving]].T for k in (0, 1)]
-    return _Table(np.stack(ends), nv)
-
-
-def _contact(table: _Table, axes: Motion, row: PointRows, index) -> Contact:
-    rates = [
-        _rate(axes, arm, [jnp.asarray(word)[index] for word in words], table.nv)
-        for arm, words in zip(row.arms, table.words)
-    ]
-    rate = rates[1] - rates[0]
-    jac = tuple(v | rate for v in (row.normal, row.side1, row.side2))
-    return Contact(jac, row.offsets, row.weight)
-
-
-def _rate(axes: Motion, arm: Vec3, words, nv: int) -> Vec3:
-    """Velocity of a point at unit speed of each degree of freedom that moves it."""
-    shifts = np.arange(32, dtype=np.uint32).reshape(-1, *(1 for _ in words[0].shape))
-    bits = jnp.concatenate([(word[None] >> shifts) & np.uint32(1) for word in words])
-    return (axes.lin + (axes.ang ^ arm)) * bits[:nv].astype(arm.x.dtype)
+    rows, columns, _ = _triangle(n.shape[0])
+    for left, right in zip(weighted, jac, strict=True):
+        triangle = triangle + take(left, rows) * take(right, columns)
+    return triangle

@@ -1,4 +1,4 @@
-"""Which points can touch: a static fact, laid out for the solver."""
+"""Static facts about the points at which shapes can touch, in the order of the solver."""
 
 import dataclasses
 import functools as ft
@@ -28,17 +28,19 @@ class ContactPlan:
     **Arguments:**
 
     - `kinds`: for each group of pairs of the same kinds, those kinds.
-    - `groups`: for each group, its pairs, as indices into `pairs`.
+    - `geoms`: for each group, the first and the second shapes of its pairs.
     - `pairs`: `(geom1, geom2, explicit)`, see `candidate_pairs`.
-    - `order`: the sorting.
+    - `carriers`: the node that carries each shape; -1: the world.
+    - `order`: permutation that sorts the points.
     - `point_pairs`: the pair of each point, sorted.
     - `nodes`: the nodes that carry the two shapes of each point, sorted; -1: the world.
-    - `num_anchored`: how many points have the world on one side.
+    - `num_anchored`: number of points with the world on one side.
     """
 
     kinds: tuple[tuple[GeomKind, GeomKind], ...]
-    groups: tuple[tuple[int, ...], ...]
+    geoms: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     pairs: tuple[tuple[int, int, int], ...]
+    carriers: tuple[int, ...]
     order: tuple[int, ...]
     point_pairs: tuple[int, ...]
     nodes: tuple[tuple[int, int], ...]
@@ -51,7 +53,7 @@ class ContactPlan:
 
 
 def contact_plan(sys: System) -> ContactPlan:
-    """The plan of a system; the same object for systems of the same structure."""
+    """Return the plan of a system; the same object for systems of the same structure."""
     nodes = tree(sys).link_nodes
     carriers = tuple(-1 if link < 0 else nodes[link] for link in sys.geoms.links)
     return _plan(sys.geoms.kinds, carriers, tuple(candidate_pairs(sys)))
@@ -64,22 +66,24 @@ def _plan(geom_kinds, carriers, pairs) -> ContactPlan:
     kinds = sorted(
         {kind(pair) for pair in pairs}, key=lambda k: (k[0].value, k[1].value)
     )
-    # Pairs with the world first, then by node: so sums and gathers run over neighbors.
+    # Pairs with the world first, then by node.
     ends = lambda i: (carriers[pairs[i][0]], carriers[pairs[i][1]])
     by_node = lambda i: (min(ends(i)) >= 0, max(ends(i)), min(ends(i)), i)
-    groups, points = [], []
+    geoms, points = [], []
     for both in kinds:
         group = sorted(
             (i for i, pair in enumerate(pairs) if kind(pair) == both), key=by_node
         )
-        groups.append(tuple(group))
+        first, second = (tuple(pairs[i][k] for i in group) for k in (0, 1))
+        geoms.append((first, second))
         points += [i for _ in range(_POINTS[both]) for i in group]
     anchored = [min(ends(i)) < 0 for i in points]
     order = sorted(range(len(points)), key=lambda k: (not anchored[k], k))
     return ContactPlan(
         kinds=tuple(kinds),
-        groups=tuple(groups),
+        geoms=tuple(geoms),
         pairs=pairs,
+        carriers=carriers,
         order=tuple(order),
         point_pairs=tuple(points[k] for k in order),
         nodes=tuple(ends(points[k]) for k in order),

@@ -3,8 +3,8 @@ r"""The rows of MuJoCo's convex problem.
 Each row has a residual $x = J a - a_\mathrm{ref}$, a weight $D$, and a force that is
 the negative slope of its cost: $-D x$ while $x < 0$ for limits and for the edges of
 friction pyramids, $-\mathrm{clip}(D x, \pm f)$ for dry friction. So forces are
-piecewise linear in the acceleration, and which piece holds is all that Newton's method
-needs to know.
+piecewise linear in the acceleration, and the active set, which says on which piece each
+row is, determines a Newton step.
 
 Rows of contacts are kept as points: with normal $n$ and friction axes $m_k = \mu_k
 t_k$, the four edges of a pyramid are $n \pm m_1, n \pm m_2$.
@@ -16,21 +16,22 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics._forward import Kinematics
-from ..model import JointKind, System, take, Tree
-from ..spatial import (
-    logarithm,
-    Motion,
-    normalize4,
-    Vec3,
-)
+from ..model import per_row, System, take
+from ..spatial import logarithm, Motion, normalize4, Vec3
 from ._detect import ContactPoints
 from ._parameters import ContactParameters
-from ._plan import ContactPlan
 from ._softness import impedance, onset, Softness, softness, stiffness_weight
+from ._structure import LimitedJoints, Structure
 
 
 class PointRows(NamedTuple):
-    """Contact points: `arms` are their places about the origins of the two nodes."""
+    """Rows of contact points, `(npoint, *batch)`.
+
+    - `arms`: positions about the origins of the trees of the two nodes.
+    - `normal`, `side1`, `side2`: normal, and friction axes times coefficients.
+    - `offsets`: reference accelerations along them, negated.
+    - `weight`: weight $D$ of each edge of the pyramid; zero where there is no contact.
+    """
 
     arms: tuple[Vec3, Vec3]
     normal: Vec3
@@ -41,14 +42,15 @@ class PointRows(NamedTuple):
 
 
 class JointRows(NamedTuple):
-    """Rows on one degree of freedom: `sign * a + offset`."""
+    """Rows on one degree of freedom, with residuals `sign * a + offset`."""
 
     offset: Any
     weight: Any
 
 
 class BallRows(NamedTuple):
-    """Limits of spherical joints: `-axis . a + offset`, axis in the child link."""
+    """Limits of spherical joints, with residuals `-axis . a + offset`; the axis is in the
+    child link."""
 
     axis: Vec3
     offset: Any
@@ -56,8 +58,15 @@ class BallRows(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows: contacts with the world, contacts between moving links, lower and upper
-    limits, dry friction (with the largest force), limits of spherical joints."""
+    """All rows of a problem.
+
+    - `anchored`: contacts with the world.
+    - `moving`: contacts between moving links.
+    - `lower`, `upper`: limits of hinges and slides.
+    - `friction`: dry friction.
+    - `largest`: largest force of dry friction.
+    - `ball`: limits of spherical joints.
+    """
 
     anchored: PointRows
     moving: PointRows
@@ -68,93 +77,105 @@ class Rows(NamedTuple):
     ball: BallRows
 
 
-def limited_joints(sys: System, spherical: bool) -> list[int]:
-    """The joints with a limit: spherical ones, or hinges and slides."""
-    kinds = (JointKind.SPHERICAL,)
-    if not spherical:
-        kinds = (JointKind.REVOLUTE, JointKind.PRISMATIC)
-    joints = sys.joints
-    return [
-        j for j in range(sys.njoint) if joints.limited[j] and joints.kinds[j] in kinds
-    ]
+class _Contacts(NamedTuple):
+    """Points with the normal, the friction axes times coefficients, the weight, and
+    spring and damping of the reference acceleration."""
 
+    pos: Vec3
+    normal: Vec3
+    side1: Vec3
+    side2: Vec3
+    weight: Any
+    spring: Any
+    damping: Any
 
-def limited_dofs(sys: System) -> list[int]:
-    """The degrees of freedom with a lower and an upper limit."""
-    return [sys.joints.v_starts[j] for j in limited_joints(sys, False)]
-
-
-def friction_dofs(sys: System) -> list[int]:
-    """The degrees of freedom with dry friction."""
-    return [i for i, has in enumerate(sys.joints.has_friction) if has]
+    def rows(self, arms: tuple[Vec3, Vec3], velocity: Vec3) -> PointRows:
+        """The rows at a relative velocity of the two surfaces."""
+        offsets = (
+            self.damping * (self.normal | velocity) + self.spring,
+            self.damping * (self.side1 | velocity),
+            self.damping * (self.side2 | velocity),
+        )
+        axes = self.normal, self.side1, self.side2
+        return PointRows(arms, *axes, offsets, self.weight)
 
 
 def point_rows(
-    tree: Tree,
-    plan: ContactPlan,
+    structure: Structure,
     kin: Kinematics,
     points: ContactPoints,
-    numbers: ContactParameters,
+    parameters: ContactParameters,
     velocity: Motion,
     width,
 ) -> tuple[PointRows, PointRows]:
-    """Rows of contacts with the world, and between moving links, with the width of
-    their onset."""
-    frame = points.frame
-    normal = Vec3(*frame[0:3])
-    side1 = Vec3(*frame[3:6]) * numbers.friction.coefficient1
-    side2 = Vec3(*frame[6:9]) * numbers.friction.coefficient2
-    begun = onset(points.dist - numbers.friction.margin, width)
-    imp = impedance(numbers.soft, begun.violation)
-    weight = stiffness_weight(imp, numbers.weight) * begun.share
-    weight = jnp.where(begun.exists & points.valid, weight, 0.0)
-    spring = numbers.soft.k * imp * begun.violation
-    data = (points.pos, normal, side1, side2, weight, spring, numbers.soft.b)
-    n = plan.num_anchored
-    out = []
-    for which, with_world in ((range(n), True), (range(n, plan.size), False)):
-        pos, normal, side1, side2, weight, spring, damping = take(data, which)
-        ends = [plan.nodes[k] for k in which]
-        if with_world:
-            # The moving side counts; signs turn the frame if it is the first shape.
-            nodes = [max(end) for end in ends]
-            sign = [1.0 if end[1] >= 0 else -1.0 for end in ends]
-            sign = jnp.asarray(sign, weight.dtype)
-            sign = sign.reshape(-1, *(1 for _ in weight.shape[1:]))
-            normal, side1, side2 = normal * sign, side1 * sign, side2 * sign
-            arm = pos - take(kin.origin, nodes)
-            arms, speed = (arm, arm), take(velocity, nodes).at(arm)
-        else:
-            one, two = [end[0] for end in ends], [end[1] for end in ends]
-            roots = [[tree.roots[node] for node in side] for side in (one, two)]
-            arms = tuple(pos - take(kin.origin, root) for root in roots)
-            speed = take(velocity, two).at(arms[1]) - take(velocity, one).at(arms[0])
-        offsets = (
-            damping * (normal | speed) + spring,
-            damping * (side1 | speed),
-            damping * (side2 | speed),
-        )
-        out.append(PointRows(arms, normal, side1, side2, offsets, weight))
-    return out[0], out[1]
+    """Compute the rows of contacts with the world, and between moving links.
+
+    **Arguments:**
+
+    - `velocity`: velocity of each node about the origin of its tree.
+    - `width`: width of the onset of contacts, m.
+    """
+    friction, soft, frame = parameters.friction, parameters.soft, points.frame
+    begun = onset(points.dist - friction.margin, width)
+    imp = impedance(soft, begun.violation)
+    weight = stiffness_weight(imp, parameters.weight) * begun.share
+    contacts = _Contacts(
+        points.pos,
+        Vec3(*frame[0:3]),
+        Vec3(*frame[3:6]) * friction.coefficient1,
+        Vec3(*frame[6:9]) * friction.coefficient2,
+        jnp.where(begun.exists & points.valid, weight, 0.0),
+        soft.k * imp * begun.violation,
+        soft.b,
+    )
+    n = len(structure.anchored)
+    anchored, moving = range(n), range(n, points.dist.shape[0])
+    return (
+        _anchored_rows(structure, kin, take(contacts, anchored), velocity),
+        _moving_rows(structure, kin, take(contacts, moving), velocity),
+    )
+
+
+def _anchored_rows(structure: Structure, kin, contacts: _Contacts, velocity: Motion):
+    nodes = structure.anchored
+    # The frame is turned where the moving shape is the first one.
+    sign = per_row(structure.signs, contacts.weight)
+    contacts = contacts._replace(
+        normal=contacts.normal * sign,
+        side1=contacts.side1 * sign,
+        side2=contacts.side2 * sign,
+    )
+    arm = contacts.pos - take(kin.origin, nodes)
+    return contacts.rows((arm, arm), take(velocity, nodes).at(arm))
+
+
+def _moving_rows(structure: Structure, kin, contacts: _Contacts, velocity: Motion):
+    first, second = structure.moving_nodes
+    arms = (
+        contacts.pos - take(kin.origin, first),
+        contacts.pos - take(kin.origin, second),
+    )
+    speed = take(velocity, second).at(arms[1]) - take(velocity, first).at(arms[0])
+    return contacts.rows(arms, speed)
 
 
 def no_points(like) -> PointRows:
-    """Rows of no contacts, with the batch axes of `like`."""
+    """Return rows of no contacts, with the batch axes of `like`."""
     none = like[:0]
     vector = Vec3(none, none, none)
     return PointRows((vector, vector), vector, vector, vector, (none, none, none), none)
 
 
 class JointSoftness(NamedTuple):
-    """State-independent numbers of limits, dry friction and spherical limits."""
+    """Softness of limits, dry friction and limits of spherical joints."""
 
     limit: Softness
     friction: Softness
     ball: Softness
 
 
-def joint_softness(sys: System) -> JointSoftness:
-    """Softness of all rows that are not contacts."""
+def joint_softness(sys: System, structure: Structure) -> JointSoftness:
+    """Compute the softness of all rows that are not contacts."""
     joints = sys.joints
     columns = lambda x, n: [x[:, k] for k in range(n)]
     soft = lambda ref, imp, index: softness(
@@ -163,30 +184,38 @@ def joint_softness(sys: System) -> JointSoftness:
         sys.dt[None],
         sys.safe_solref,
     )
-    hinges, balls = limited_joints(sys, False), limited_joints(sys, True)
+    limit = joints.limit_solref, joints.limit_solimp
+    friction = joints.friction_solref, joints.friction_solimp
     return JointSoftness(
-        soft(joints.limit_solref, joints.limit_solimp, hinges),
-        soft(joints.friction_solref, joints.friction_solimp, friction_dofs(sys)),
-        soft(joints.limit_solref, joints.limit_solimp, balls),
+        soft(*limit, structure.limited.joints),
+        soft(*friction, structure.friction_dofs),
+        soft(*limit, structure.balls.joints),
     )
 
 
-def joint_rows(sys: System, soft: JointSoftness, dof_weights, q, qd):
-    """Rows of limits and dry friction: lower, upper, friction, largest, ball."""
-    joints = sys.joints
-    hinges, dofs = limited_joints(sys, False), limited_dofs(sys)
-    low, high, margin = take(
-        (joints.range[:, 0], joints.range[:, 1], joints.limit_margin), hinges
+def joint_rows(
+    sys: System, structure: Structure, soft: JointSoftness, dof_weights, q, qd
+):
+    """Compute the rows of limits and dry friction: `lower`, `upper`, `friction`,
+    `largest` and `ball` of `Rows`."""
+    low, high, margin = _limits(sys, structure.limited)
+    position = take(q, structure.limited.coordinates)
+    rate, weight = take((qd, dof_weights), structure.limited.dofs)
+    lower = _limit(soft.limit, position - low - margin, rate, weight)
+    upper = _limit(soft.limit, high - position - margin, -rate, weight)
+    rate, weight, largest = take(
+        (qd, dof_weights, sys.joints.frictionloss), structure.friction_dofs
     )
-    at = take(q, [joints.q_starts[j] for j in hinges])
-    rate, weight = take((qd, dof_weights), dofs)
-    lower = _limit(soft.limit, at - low - margin, rate, weight)
-    upper = _limit(soft.limit, high - at - margin, -rate, weight)
-    rubbing = friction_dofs(sys)
-    rate, weight, largest = take((qd, dof_weights, joints.frictionloss), rubbing)
     imp = impedance(soft.friction, jnp.zeros_like(rate))
     friction = JointRows(soft.friction.b * rate, stiffness_weight(imp, weight))
-    return lower, upper, friction, largest, _ball(sys, soft.ball, dof_weights, q, qd)
+    ball = _ball(sys, structure.balls, soft.ball, dof_weights, q, qd)
+    return lower, upper, friction, largest, ball
+
+
+def _limits(sys: System, limited: LimitedJoints):
+    joints = sys.joints
+    values = joints.range[:, 0], joints.range[:, 1], joints.limit_margin
+    return take(values, limited.joints)
 
 
 def _limit(soft: Softness, violation, rate, weight) -> JointRows:
@@ -196,8 +225,8 @@ def _limit(soft: Softness, violation, rate, weight) -> JointRows:
 
 
 def ball_rotations(sys: System, balls: Sequence[int], q) -> tuple[Vec3, Any]:
-    """Axes, in the child links, and angles of the rotations of spherical joints; both
-    zero, with derivative zero, where there is none."""
+    """Compute axes, in the child links, and angles of the rotations of spherical joints;
+    both are zero, with derivative zero, at no rotation."""
     quat = [take(q, [sys.joints.q_starts[j] + k for j in balls]) for k in range(4)]
     rotation = logarithm(normalize4(quat))
     square = rotation | rotation
@@ -206,14 +235,12 @@ def ball_rotations(sys: System, balls: Sequence[int], q) -> tuple[Vec3, Any]:
     return rotation * jnp.where(rest, 0.0, 1.0 / jnp.where(rest, 1.0, angle)), angle
 
 
-def _ball(sys: System, soft: Softness, dof_weights, q, qd) -> BallRows:
-    joints, balls = sys.joints, limited_joints(sys, True)
-    axis, angle = ball_rotations(sys, balls, q)
-    starts = [joints.v_starts[j] for j in balls]
-    spin = Vec3(*(take(qd, [start + k for start in starts]) for k in range(3)))
-    low, high, margin = take(
-        (joints.range[:, 0], joints.range[:, 1], joints.limit_margin), balls
-    )
+def _ball(
+    sys: System, balls: LimitedJoints, soft: Softness, dof_weights, q, qd
+) -> BallRows:
+    axis, angle = ball_rotations(sys, balls.joints, q)
+    spin = Vec3(*(take(qd, [dof + k for dof in balls.dofs]) for k in range(3)))
+    low, high, margin = _limits(sys, balls)
     violation = jnp.maximum(low, high) - angle - margin
-    rows = _limit(soft, violation, -(axis | spin), take(dof_weights, starts))
+    rows = _limit(soft, violation, -(axis | spin), take(dof_weights, balls.dofs))
     return BallRows(axis, rows.offset, rows.weight)

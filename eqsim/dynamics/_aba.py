@@ -48,9 +48,9 @@ def aba(
 def _aba_fn(sys, q, qd, tau, external):
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, qd)
-    force = -inertial_forces(body, speed)
+    force = -inertial_forces(body.inertia, speed)
     if external is not None:
-        force = force + external_forces(sys, body, external)
+        force = force + external_forces(sys, *body[:3], external)
     factored = factor(body.nodes, body.kin, body.inertia, sys.joints.armature)
     qdd, _ = solve(body.nodes, body.kin, factored, tau, force)
     return qdd

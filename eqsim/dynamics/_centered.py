@@ -66,7 +66,7 @@ def _centered_inertias_fn(sys: System, q):
     pose = link_poses(nodes, fixed, kin)
     axes = pose.rot @ quaternion_matrix(normalize4(quaternions(links.inertia_quat)))
     moments = diagonal(*(links.inertia[:, k] for k in range(3)))
-    arm = pose.pos + (pose.rot @ vec3(links.com)) - tree_centers(sys, nodes, fixed, kin)
+    arm = pose.point(vec3(links.com)) - tree_centers(sys, nodes, fixed, kin)
     mass = links.mass + jnp.zeros_like(arm.x)
     total = rigid_inertia(mass, arm, congruence(axes, moments))
     return jnp.stack([*total.ang, *total.moment, total.mass], axis=1)

@@ -3,94 +3,78 @@ other.
 
 The composite-rigid-body algorithm gives $M$ (Featherstone, *Rigid Body Dynamics
 Algorithms*, 2008, section 6.2); any symmetric 6x6 matrices may stand in for the
-inertias of the nodes. Batch axes are last, and so the factorization runs on whole
-batches.
+inertias of the nodes.
 """
 
+import functools as ft
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..kinematics._axes import dof_nodes
 from ..kinematics._recursion import ascend
+from ..kinematics._structure import dof_order
 from ..model import take, Tree
 from ..spatial import ArticulatedInertia, Force, Motion, Vec3
 
 
 def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, diagonal):
-    """$M$ of given inertias of the nodes: `(nv, nv, *batch)`."""
-    nodes = dof_nodes(tree)
-    force = _times(take(ascend(tree, inertia), nodes), axes)
-    related = tree.ancestors[np.ix_(nodes, nodes)]
-    # Among the six of a free joint, each is an ancestor of the others: keep j <= i.
-    return _assemble(axes, force, diagonal, _Mask(np.tril(related)))
+    """Compute $M$ from the inertias of the nodes.
+
+    **Arguments:**
+
+    - `axes`: motion axis of each degree of freedom, `(nv, *batch)`.
+    - `inertia`: inertia of each node alone, `(nnode, *batch)`.
+    - `diagonal`: added to the diagonal, `(nv, *batch)`.
+
+    **Returns:** the matrix, `(nv, nv, *batch)`.
+    """
+    force = take(ascend(tree, inertia), dof_order(tree).nodes) @ axes
+    by_row = lambda v: Vec3(*(x[:, None] for x in v))
+    by_column = lambda v: Vec3(*(x[None] for x in v))
+    entries = Motion(*map(by_column, axes)) | Force(*map(by_row, force))
+    constant = lambda x: x.reshape(*x.shape, *(1 for _ in entries.shape[2:]))
+    carries = constant(_carries(tree)).astype(entries.dtype)
+    eye = constant(np.eye(len(carries), dtype=entries.dtype))
+    lower = entries * carries
+    return lower + jnp.swapaxes(lower * (1.0 - eye), 0, 1) + diagonal[None] * eye
 
 
-def _times(inertia: ArticulatedInertia, axes: Motion) -> Force:
-    return inertia @ axes
-
-
-class _Mask:
-    """A constant matrix of zeros and ones, compared by value."""
-
-    def __init__(self, array: np.ndarray):
-        self.array, self.key = array, (array.shape, array.tobytes())
-
-    def __eq__(self, other):
-        return isinstance(other, _Mask) and self.key == other.key
-
-    def __hash__(self):
-        return hash(self.key)
-
-
-def _assemble(axes: Motion, force: Force, diagonal, lower: _Mask):
-    """The symmetric matrix with entries `axes[j] | force[i]` where `lower[i, j]`."""
-    rows = lambda v: Vec3(*(x[:, None] for x in v))
-    columns = lambda v: Vec3(*(x[None] for x in v))
-    below = Motion(*map(columns, axes)) | Force(*map(rows, force))
-    above = Motion(*map(rows, axes)) | Force(*map(columns, force))
-    ones = [1] * (below.ndim - 2)
-    mask = lambda array: array.reshape(*array.shape, *ones).astype(below.dtype)
-    strict = np.triu(lower.array.T, 1)
-    eye = np.eye(len(strict), dtype=bool)
-    full = below * mask(lower.array) + above * mask(strict)
-    return full + diagonal[None] * mask(eye)
+@ft.lru_cache(maxsize=256)
+def _carries(tree: Tree) -> np.ndarray:
+    """Return the entries `[i, j]`, `j <= i`, at which $M$ is not zero: those at which
+    the axis `j` moves the axis `i`."""
+    nodes = np.array(dof_order(tree).nodes)
+    return np.tril(tree.ancestors[np.ix_(nodes, nodes)])
 
 
 class DenseFactor(NamedTuple):
-    """Columns of the unit lower triangle, and the inverse diagonal."""
+    """Columns of the unit lower triangle below the diagonal, and the inverses of the
+    diagonal."""
 
     columns: list
     inverse: list
 
 
 def dense_factor(matrix) -> DenseFactor:
-    r"""$L D L^T$ of a positive definite `(n, n, *batch)` matrix."""
+    r"""Factorize a positive definite matrix `(n, n, *batch)` as $L D L^T$."""
     columns, inverse = [], []
     for _ in range(matrix.shape[0]):
-        d, column, matrix = _eliminate(matrix)
-        inverse.append(d)
-        columns.append(column)
+        below = matrix[1:, 0]
+        inverse.append(1.0 / matrix[:1, 0])
+        columns.append(below * inverse[-1])
+        matrix = matrix[1:, 1:] - columns[-1][:, None] * below[None]
     return DenseFactor(columns, inverse)
 
 
-def _eliminate(matrix):
-    """Inverse of the first pivot, the column below it, and what is left."""
-    d = 1.0 / matrix[:1, 0]
-    column = matrix[1:, 0] * d
-    return d, column, matrix[1:, 1:] - column[:, None] * matrix[None, 0, 1:]
-
-
 def dense_solve(factored: DenseFactor, right):
-    """Solves for right hand sides `(n, *batch)`."""
+    """Solve for right hand sides `(n, *batch)`."""
     done, rest = [], right
     for column in factored.columns:
-        top, rest = rest[:1], rest[1:]
-        done.append(top)
-        rest = rest - column * top
-    below = jnp.zeros((0, *done[0].shape[1:]), right.dtype)
-    for column, d, y in zip(factored.columns[::-1], factored.inverse[::-1], done[::-1]):
-        x = y * d - jnp.sum(column * below, axis=0, keepdims=True)
-        below = jnp.concatenate([jnp.broadcast_to(x, (1, *x.shape[1:])), below])
-    return below
+        done.append(rest[:1])
+        rest = rest[1:] - column * rest[:1]
+    x = rest
+    for column, d, y in zip(*(each[::-1] for each in (*factored, done)), strict=True):
+        first = y * d - jnp.sum(column * x, axis=0, keepdims=True)
+        x = jnp.concatenate([first, x])
+    return x

@@ -5,10 +5,10 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from ..kinematics._forward import frames, joint_motion, kinematics, link_poses
-from ..kinematics._manifold import displacement
+from ..kinematics._manifold import displacement, dof_joints
 from ..kinematics._recursion import descend
 from ..model import check_state, System, take, tree
-from ..spatial import vec3
+from ..spatial import Vec3, vec3
 from ._rigid import rigid
 
 
@@ -61,13 +61,12 @@ def _potential_energy_fn(sys, q):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     pose = link_poses(nodes, fixed, kinematics(sys, nodes, fixed, q))
-    center = pose.pos + (pose.rot @ vec3(sys.links.com))
-    weights = [c * sys.gravity[k][None] for k, c in enumerate(center)]
-    height = -jnp.sum(sys.links.mass * sum(weights[1:], weights[0]), axis=0)
+    gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
+    center = pose.point(vec3(sys.links.com))
+    weight = -jnp.sum(sys.links.mass * (center | gravity), axis=0)
     stretch = displacement(sys.joints.kinds, sys.joints.spring_ref, q)
-    joints = [j for j, kind in enumerate(sys.joints.kinds) for _ in range(kind.nv)]
-    stiffness = take(sys.joints.stiffness, joints)
-    return height + 0.5 * jnp.sum(stiffness * stretch * stretch, axis=0)
+    stiffness = take(sys.joints.stiffness, dof_joints(sys.joints.kinds))
+    return weight + 0.5 * jnp.sum(stiffness * stretch * stretch, axis=0)
 
 
 _kinetic_energy = batch_last(_kinetic_energy_fn)

@@ -1,4 +1,4 @@
-"""What every algorithm on rigid bodies starts from: poses and inertias."""
+"""Poses and inertias of a system at given coordinates."""
 
 from typing import NamedTuple
 
@@ -19,22 +19,24 @@ class Rigid(NamedTuple):
 
 
 def rigid(sys: System, q) -> Rigid:
-    """Poses and inertias at coordinates `q`, shape `(nq, *batch)`."""
+    """Compute poses and inertias at coordinates `q`, shape `(nq, *batch)`."""
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
     return Rigid(nodes, fixed, kin, node_inertias(node_bodies(sys, nodes, fixed), kin))
 
 
-def inertial_forces(body: Rigid, speed: Velocities) -> Force:
-    r"""$I a + v \times^* I v$ on each node while no joint accelerates, gravity included
-    as an acceleration of the world."""
-    momentum = body.inertia @ speed.velocity
-    return (body.inertia @ speed.bias) + speed.velocity.cross_dual(momentum)
+def inertial_forces(inertia: RigidInertia, speed: Velocities) -> Force:
+    r"""Compute $I a + v \times^* I v$ on each node while all joint accelerations are
+    zero; gravity enters as an acceleration of the world."""
+    momentum = inertia @ speed.velocity
+    return (inertia @ speed.bias) + speed.velocity.cross_dual(momentum)
 
 
-def external_forces(sys: System, body: Rigid, external) -> Force:
-    """Torques and forces at the centers of mass of the links, `(nlink, 6, *batch)`, as
-    forces on the nodes."""
-    torque, push = vec3(external[:, :3]), vec3(external[:, 3:])
-    return at_centers(sys, body.nodes, body.fixed, body.kin, push, torque)
+def external_forces(
+    sys: System, nodes: Tree, fixed: Frames, kin: Kinematics, external
+) -> Force:
+    """Sum torques and forces at the centers of mass of the links, `(nlink, 6, *batch)`,
+    into forces on the nodes."""
+    torque, force = vec3(external[:, :3]), vec3(external[:, 3:])
+    return at_centers(sys, nodes, fixed, kin, force, torque)

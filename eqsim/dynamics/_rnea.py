@@ -91,7 +91,7 @@ def gravity_forces(sys: System, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
 def _bias_forces_fn(sys, q, qd):
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, qd)
-    force = ascend(body.nodes, inertial_forces(body, speed))
+    force = ascend(body.nodes, inertial_forces(body.inertia, speed))
     return project(body.nodes, body.kin, force)
 
 
@@ -104,9 +104,9 @@ def _rnea_fn(sys, q, qd, qdd, external):
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, qd)
     motion = descend(body.nodes, joint_motion(body.nodes, body.kin, qdd))
-    force = inertial_forces(body, speed) + (body.inertia @ motion)
+    force = inertial_forces(body.inertia, speed) + (body.inertia @ motion)
     if external is not None:
-        force = force - external_forces(sys, body, external)
+        force = force - external_forces(sys, *body[:3], external)
     force = ascend(body.nodes, force)
     return project(body.nodes, body.kin, force) + sys.joints.armature * qdd
 

@@ -1,5 +1,6 @@
 """The center of mass of the whole system, and how it moves."""
 
+import functools as ft
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -8,9 +9,10 @@ from jaxtyping import Array, Float
 from .._batching import batch_last
 from ..model import accumulate, check_state, System, take, Tree, tree
 from ..spatial import Vec3, vec3
-from ._axes import dof_axes, dof_nodes
+from ._axes import dof_axes
 from ._forward import Frames, frames, joint_motion, Kinematics, kinematics, link_poses
 from ._recursion import ascend, descend
+from ._structure import dof_order, moving_links
 
 
 def center_of_mass(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3"]:
@@ -84,7 +86,7 @@ def _com_jacobian_fn(sys, q):
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
     carried = ascend(nodes, _node_moments(sys, nodes, fixed, kin))
-    mass, moment = take(carried, dof_nodes(nodes))
+    mass, moment = take(carried, dof_order(nodes).nodes)
     axes = dof_axes(nodes, kin)
     columns = (axes.lin * mass) + (axes.ang ^ moment)
     return jnp.stack(columns * _inverse_mass(sys))
@@ -96,26 +98,31 @@ _com_jacobian = batch_last(_com_jacobian_fn)
 
 
 def center(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> Vec3:
-    """The center of mass of all links, `(1, *batch)`."""
-    pose = link_poses(nodes, fixed, kin)
-    place = pose.pos + (pose.rot @ vec3(sys.links.com))
+    """Compute the center of mass of all links, `(1, *batch)`."""
+    place = link_poses(nodes, fixed, kin).point(vec3(sys.links.com))
     return _total(place * sys.links.mass) * _inverse_mass(sys)
 
 
 def tree_centers(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> Vec3:
-    """For each link, the center of mass of all that hangs on its root link, `(nlink,
-    *batch)` (MuJoCo: `subtree_com` of `body_rootid`)."""
-    pose, roots = link_poses(nodes, fixed, kin), []
-    for link, parent in enumerate(sys.links.parents):
-        roots.append(link if parent < 0 else roots[parent])
-    place = pose.pos + (pose.rot @ vec3(sys.links.com))
+    """Compute, for each link, the center of mass of the subtree of its root link,
+    `(nlink, *batch)` (MuJoCo: `subtree_com` of `body_rootid`)."""
+    roots = _root_links(sys.links.parents)
+    place = link_poses(nodes, fixed, kin).point(vec3(sys.links.com))
     mass = sys.links.mass + jnp.zeros_like(place.x)
     total = accumulate(_Moments(mass, place * mass), roots, sys.nlink)
     mass, moment = take(total, roots)
     some, own = mass > 0.0, take(place, roots)
-    inverse = 1.0 / jnp.where(some, mass, 1.0)
-    mean = moment * inverse
+    mean = moment * (1.0 / jnp.where(some, mass, 1.0))
     return Vec3(*(jnp.where(some, a, b) for a, b in zip(mean, own, strict=True)))
+
+
+@ft.lru_cache(maxsize=256)
+def _root_links(parents: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the root link of each link."""
+    roots: list[int] = []
+    for link, parent in enumerate(parents):
+        roots.append(link if parent < 0 else roots[parent])
+    return tuple(roots)
 
 
 class _Moments(NamedTuple):
@@ -126,14 +133,13 @@ class _Moments(NamedTuple):
 
 
 def _node_moments(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> _Moments:
-    """Of each node, about the origin of its tree, `(nnode, *batch)`."""
-    moving = [i for i, node in enumerate(nodes.link_nodes) if node >= 0]
-    carrier = [nodes.link_nodes[i] for i in moving]
-    pose = take(link_poses(nodes, fixed, kin), moving)
-    place = pose.pos + (pose.rot @ take(vec3(sys.links.com), moving))
-    mass = take(sys.links.mass, moving) + jnp.zeros_like(place.x)
-    arm = place - take(kin.origin, carrier)
-    return accumulate(_Moments(mass, arm * mass), carrier, nodes.size)
+    """Compute the moments of each node about the origin of its tree, `(nnode,
+    *batch)`."""
+    links, carriers = moving_links(nodes)
+    place = link_poses(nodes, fixed, kin).point(vec3(sys.links.com))
+    arm = take(place, links) - take(kin.origin, carriers)
+    mass = take(sys.links.mass, links) + jnp.zeros_like(arm.x)
+    return accumulate(_Moments(mass, arm * mass), carriers, nodes.size)
 
 
 def _total(v: Vec3) -> Vec3:
@@ -141,6 +147,6 @@ def _total(v: Vec3) -> Vec3:
 
 
 def _inverse_mass(sys: System):
-    """One over the total mass, `(1, *batch)`; one for a system without mass."""
+    """Return one over the total mass, `(1, *batch)`; one for a system without mass."""
     mass = jnp.sum(sys.links.mass, axis=0, keepdims=True)
     return 1.0 / jnp.where(mass > 0.0, mass, 1.0)

@@ -7,8 +7,9 @@ from .._batching import batch_last
 from .._errors import check_shape
 from ..model import check_state, put, System, take, tree
 from ..spatial import Motion, Vec3
-from ._axes import dof_axes, dof_nodes
+from ._axes import dof_axes
 from ._forward import frames, kinematics, link_poses
+from ._structure import dof_order
 
 
 def jacobian(
@@ -56,10 +57,12 @@ def _jacobian_fn(sys, q, link, point):
     node = nodes.link_nodes[link]
     if node < 0:
         return jnp.zeros((6, sys.nv, *q.shape[1:]), q.dtype)
-    rot, pos = take(link_poses(nodes, fixed, kin), [link])
+    pose = take(link_poses(nodes, fixed, kin), [link])
+    pos = pose.pos
     if point is not None:
-        pos = pos + (rot @ Vec3(*(point[k][None] for k in range(3))))
-    moves = [j for j, own in enumerate(dof_nodes(nodes)) if nodes.ancestors[node, own]]
+        pos = pose.point(Vec3(*(point[k][None] for k in range(3))))
+    dof_nodes = dof_order(nodes).nodes
+    moves = [j for j, own in enumerate(dof_nodes) if nodes.ancestors[node, own]]
     axes = take(dof_axes(nodes, kin), moves)
     column = Motion(axes.ang, axes.at(pos - take(kin.origin, [node])))
     full = put(column, moves, sys.nv)

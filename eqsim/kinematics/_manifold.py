@@ -19,7 +19,7 @@ from ..spatial import integrate as turn, logarithm, multiply, normalize4, Vec3
 def integrate(
     sys: System, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, " nq"]:
-    r"""Moves coordinates by a step: $q \oplus v$.
+    r"""Move coordinates by a step: $q \oplus v$.
 
     Quaternions turn in body axes, $\mathrm{quat} \otimes \exp(\tfrac12 \omega)$; all
     other coordinates are added.
@@ -41,7 +41,7 @@ def integrate(
 def difference(
     sys: System, q0: Float[Array, " nq"], q1: Float[Array, " nq"]
 ) -> Float[Array, " nv"]:
-    r"""The step from one configuration to another, $q_1 \ominus q_0$.
+    r"""Compute the step from one configuration to another, $q_1 \ominus q_0$.
 
     The inverse of `integrate`: `integrate(sys, q0, difference(sys, q0, q1))` is `q1`
     (up to the sign of quaternions).
@@ -59,13 +59,23 @@ def difference(
     return _difference(sys.joints.kinds, q0, q1)
 
 
+def dof_joints(kinds: tuple[JointKind, ...]) -> tuple[int, ...]:
+    """Return the joint of each degree of freedom."""
+    return tuple(j for j, kind in enumerate(kinds) for _ in range(kind.nv))
+
+
+def _num_linear(kind: JointKind) -> int:
+    """Return how many coordinates come before the quaternion of a joint."""
+    return {JointKind.FREE: 3, JointKind.SPHERICAL: 0}.get(kind, 1)
+
+
 def advance(kinds: tuple[JointKind, ...], q, v):
-    """`integrate` with batch axes last."""
+    """Compute `integrate` with batch axes last."""
     parts, start, at = [], 0, 0
     for kind in kinds:
-        straight = {JointKind.FREE: 3, JointKind.SPHERICAL: 0}.get(kind, 1)
-        parts.append(q[start : start + straight] + v[at : at + straight])
-        start, at = start + straight, at + straight
+        n = _num_linear(kind)
+        parts.append(q[start : start + n] + v[at : at + n])
+        start, at = start + n, at + n
         if kind.nq > 1:
             quat = tuple(q[start + k : start + k + 1] for k in range(4))
             spin = Vec3(*(v[at + k : at + k + 1] for k in range(3)))
@@ -75,12 +85,12 @@ def advance(kinds: tuple[JointKind, ...], q, v):
 
 
 def displacement(kinds: tuple[JointKind, ...], q0, q1):
-    """`difference` with batch axes last."""
+    """Compute `difference` with batch axes last."""
     parts, start = [], 0
     for kind in kinds:
-        straight = {JointKind.FREE: 3, JointKind.SPHERICAL: 0}.get(kind, 1)
-        parts.append(q1[start : start + straight] - q0[start : start + straight])
-        start += straight
+        n = _num_linear(kind)
+        parts.append(q1[start : start + n] - q0[start : start + n])
+        start += n
         if kind.nq > 1:
             w, *xyz = normalize4(tuple(q0[start + k : start + k + 1] for k in range(4)))
             to = normalize4(tuple(q1[start + k : start + k + 1] for k in range(4)))

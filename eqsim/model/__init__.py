@@ -4,8 +4,10 @@ from ._actuators import Actuators as Actuators
 from ._gather import (
     accumulate as accumulate,
     concatenate as concatenate,
+    per_row as per_row,
     put as put,
     take as take,
+    take_or_zero as take_or_zero,
 )
 from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._joints import Joints as Joints

@@ -11,53 +11,58 @@ from jax import lax
 def take(tree, index):
     """Return `x[index]` for every array `x`, with a static index."""
     index = np.array([*index], int)
-
-    def one(x):
-        whole = len(index) == x.shape[0] and np.all(index == np.arange(len(index)))
-        return x if whole else _rows(x, index)
-
-    return jtu.tree_map(one, tree)
+    return jtu.tree_map(lambda x: _rows(x, index), tree)
 
 
-def _rows(x, index: np.ndarray):
-    """Return `x[index]` as one operation: `jnp` adds four that wrap negative indices."""
-    axes = lax.GatherDimensionNumbers(tuple(range(1, x.ndim)), (0,), (0,))
-    sizes = (1, *x.shape[1:])
-    return lax.gather(x, index[:, None], axes, sizes, mode="promise_in_bounds")
+def take_or_zero(tree, index):
+    """Return `x[index]` for every array `x`; rows of zeros where the index is -1."""
+    index = np.array([*index], int)
+    return jtu.tree_map(lambda x: _rows_or_zero(x, index), tree)
 
 
 def put(tree, index, size: int):
     """Return arrays of leading size `size` with `tree` at the distinct places `index`
     and zero elsewhere."""
-    rows = _rows_per_target(tuple(index), size)[:, 0]
-    return jtu.tree_map(lambda x: _rows(_with_zero_row(x), rows), tree)
+    return take_or_zero(tree, _rows_per_target(tuple(index), size)[:, 0])
 
 
 def accumulate(tree, index, size: int):
     """Return arrays of leading size `size`: the sums of the rows of `tree` that have the
     same entry in `index`. Rows with the entry -1 are dropped."""
     rows = _rows_per_target(tuple(index), size)
+    if rows.shape[1] == 1:
+        return take_or_zero(tree, rows[:, 0])
 
     def one(x):
-        summands = _rows(_with_zero_row(x), rows.ravel())
+        summands = _rows_or_zero(x, rows.ravel())
         return jnp.sum(summands.reshape(*rows.shape, *x.shape[1:]), axis=1)
 
     return jtu.tree_map(one, tree)
 
 
-def _with_zero_row(x):
-    return jnp.concatenate([x, jnp.zeros((1, *x.shape[1:]), x.dtype)])
-
-
 @ft.lru_cache(maxsize=4096)
 def _rows_per_target(index: tuple[int, ...], size: int) -> np.ndarray:
-    """List, for each target, the rows of a sum; padded with the number of rows."""
+    """List, for each target, the rows of its sum; padded with -1."""
     rows = [[k for k, i in enumerate(index) if i == target] for target in range(size)]
     most = max([1, *map(len, rows)])
-    pad = len(index)
-    return np.array([own + [pad] * (most - len(own)) for own in rows], int).reshape(
-        size, most
-    )
+    padded = [own + [-1] * (most - len(own)) for own in rows]
+    return np.array(padded, int).reshape(size, most)
+
+
+def _rows(x, index: np.ndarray):
+    if len(index) == x.shape[0] and np.all(index == np.arange(len(index))):
+        return x
+    # One operation; `x[index]` adds four that wrap negative indices.
+    axes = lax.GatherDimensionNumbers(tuple(range(1, x.ndim)), (0,), (0,))
+    sizes = (1, *x.shape[1:])
+    return lax.gather(x, index[:, None], axes, sizes, mode="promise_in_bounds")
+
+
+def _rows_or_zero(x, index: np.ndarray):
+    if np.all(index >= 0):
+        return _rows(x, index)
+    padded = jnp.concatenate([x, jnp.zeros((1, *x.shape[1:]), x.dtype)])
+    return _rows(padded, np.where(index < 0, x.shape[0], index))
 
 
 def concatenate(trees):
@@ -71,3 +76,8 @@ def concatenate(trees):
         return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], *batch)) for x in xs])
 
     return jtu.tree_map(join, *trees)
+
+
+def per_row(values, like) -> np.ndarray:
+    """Return constants, one per row, as a column that broadcasts against `like`."""
+    return np.array([*values], like.dtype).reshape(-1, *(1 for _ in like.shape[1:]))

@@ -1,12 +1,12 @@
-"""The forward dynamics that `Generalized` steps: everything with batch axes last."""
+"""Forward dynamics with contacts, as `Generalized` steps it; batch axes are last."""
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..contact._active import combine, forces, layout, residuals, Values
+from ..contact._active import contact_force, forces, residuals, Values
 from ..contact._detect import ContactPoints, detect
-from ..contact._newton import constrained, Problem, Solution, Structure
+from ..contact._newton import constrained, node_motion, Problem, Solution
 from ..contact._parameters import (
     contact_parameters,
     ContactParameters,
@@ -22,34 +22,37 @@ from ..contact._rows import (
     point_rows,
     Rows,
 )
+from ..contact._structure import structure
 from ..dynamics._actuation import actuation
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
-from ..dynamics._passive import (
-    at_centers,
-    compensation_forces,
-    fluid_forces,
-    spring_forces,
-)
+from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
+from ..dynamics._rigid import external_forces, inertial_forces
 from ..dynamics._weights import inverse_weights, InverseWeights
 from ..kinematics._forward import (
     Frames,
     frames,
-    joint_motion,
     Kinematics,
     kinematics,
     Velocities,
     velocities,
 )
-from ..kinematics._recursion import descend
-from ..model import concatenate, System, tree
-from ..spatial import Force, Motion, RigidInertia, Vec3, vec3
+from ..model import concatenate, per_row, System, tree
+from ..spatial import Force, Vec3
 
 
 class Constants(NamedTuple):
-    """All that a step needs of a `System` and that does not depend on the state.
+    """Quantities that depend on a `System` and a pipeline but not on the state.
 
-    It is computed from the primary parameters, and from those of the pipeline, once per
-    call of the pipeline, by a differentiable function, and never stored: see `derive`.
+    They are computed from the primary parameters once per call of the pipeline, by a
+    differentiable function, and never stored: see `derive`.
+
+    - `frames`: constant frames of kinematics.
+    - `bodies`: inertias in the frames of the nodes.
+    - `weights`: inverse weights.
+    - `geoms`: frames of the shapes.
+    - `contacts`: mixed parameters of the contact points, None if there are none.
+    - `joints`: softness of limits and dry friction.
+    - `onset_width`: width of the onset of contacts, m.
     """
 
     frames: Frames
@@ -62,21 +65,25 @@ class Constants(NamedTuple):
 
 
 def derive(sys: System, smoothing) -> Constants:
-    """The constants of a system and a pipeline (batch axes last)."""
+    """Compute the constants of a system and a pipeline (batch axes last)."""
     plan, nodes = contact_plan(sys), tree(sys)
     fixed = frames(sys, nodes)
     bodies = node_bodies(sys, nodes, fixed)
     weights = inverse_weights(sys, nodes, fixed, bodies)
+    contacts = contact_parameters(sys, plan, weights.link) if plan.size else None
+    joints = joint_softness(sys, structure(sys))
     geoms = geom_frames(sys, fixed)
-    contacts = None
-    if plan.size:
-        contacts = contact_parameters(sys, nodes, plan, weights.link)
-    joints = joint_softness(sys)
     return Constants(fixed, bodies, weights, geoms, contacts, joints, smoothing[None])
 
 
 class Forward(NamedTuple):
-    """Forward dynamics at one state."""
+    """Forward dynamics at one state.
+
+    - `kin`, `velocities`: poses and velocities of the nodes.
+    - `problem`, `solution`: the convex problem, and its solution.
+    - `points`: contact points, None if there are none.
+    - `act_rate`: rates of the activations.
+    """
 
     kin: Kinematics
     velocities: Velocities
@@ -86,91 +93,63 @@ class Forward(NamedTuple):
     act_rate: Any
 
 
-def structure(sys: System) -> Structure:
-    """The static facts of a system's convex problem."""
-    return Structure(tree(sys), layout(sys, contact_plan(sys)), sys.nv)
-
-
 def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Forward:
-    """Accelerations and all that leads to them."""
+    """Compute accelerations and the quantities that lead to them."""
     nodes = tree(sys)
     kin = kinematics(sys, nodes, constants.frames, q)
     speed = velocities(sys, nodes, kin, qd)
     inertia = node_inertias(constants.bodies, kin)
     drive = actuation(sys, q, qd, act, ctrl)
     tau = drive.tau + spring_forces(sys, q) - sys.joints.damping * qd
-    force = _node_forces(sys, constants, kin, speed, inertia, external)
+    force = _smooth_forces(sys, constants, kin, speed, external)
+    force = force - inertial_forces(inertia, speed)
     points, rows = _rows(sys, constants, kin, speed, q, qd)
     armature = sys.joints.armature + jnp.zeros_like(tau)
     problem = Problem(kin, inertia, force, tau, armature, rows)
-    return Forward(
-        kin,
-        speed,
-        problem,
-        points,
-        constrained(structure(sys), problem),
-        drive.act_rate,
-    )
+    solution = constrained(structure(sys), problem)
+    return Forward(kin, speed, problem, points, solution, drive.act_rate)
 
 
-def _node_forces(sys: System, constants, kin, speed: Velocities, inertia, external):
-    """Inertial, gravitational, fluid and external forces at zero acceleration."""
-    nodes, fixed = tree(sys), constants.frames
-    force = _inertial(inertia, _momentum(inertia, speed.velocity), speed)
-    force = force + compensation_forces(sys, nodes, fixed, kin)
+def _smooth_forces(
+    sys: System, constants: Constants, kin: Kinematics, speed: Velocities, external
+) -> Force:
+    """Sum gravity compensation, fluid drag and external forces on the nodes."""
+    where = tree(sys), constants.frames, kin
+    force = compensation_forces(sys, *where)
     if sys.has_fluid:
-        force = force + fluid_forces(sys, nodes, fixed, kin, speed.velocity)
+        force = force + fluid_forces(sys, *where, speed.velocity)
     if external is not None:
-        torque, push = vec3(external[:, :3]), vec3(external[:, 3:])
-        force = force + at_centers(sys, nodes, fixed, kin, push, torque)
+        force = force + external_forces(sys, *where, external)
     return force
 
 
-def _momentum(inertia: RigidInertia, velocity: Motion) -> Force:
-    return inertia @ velocity
-
-
-def _inertial(inertia: RigidInertia, momentum: Force, speed: Velocities) -> Force:
-    return -((inertia @ speed.bias) + speed.velocity.cross_dual(momentum))
-
-
 def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
-    nodes, plan = tree(sys), contact_plan(sys)
+    """Compute the contact points and the rows of all constraints."""
+    facts, plan = structure(sys), contact_plan(sys)
     points, anchored, moving = None, no_points(q), no_points(q)
-    if plan.size:
+    if constants.contacts is not None:
         points = detect(sys, plan, constants.geoms, kin)
+        parameters, width = constants.contacts, constants.onset_width
         anchored, moving = point_rows(
-            nodes,
-            plan,
-            kin,
-            points,
-            constants.contacts,
-            speed.velocity,
-            constants.onset_width,
+            facts, kin, points, parameters, speed.velocity, width
         )
     weights = constants.weights.dof
-    limits = joint_rows(sys, constants.joints, weights, q, qd)
+    limits = joint_rows(sys, facts, constants.joints, weights, q, qd)
     return points, Rows(anchored, moving, *limits)
 
 
 def row_forces(sys: System, now: Forward) -> Values:
-    """The forces of all rows at the solution."""
-    nodes, where, _ = structure(sys)
-    qdd, piece = now.solution
-    motion = descend(nodes, joint_motion(nodes, now.kin, qdd))
-    rows = now.problem.rows
-    return forces(rows, piece, residuals(where, rows, motion, qdd))
+    """Compute the forces of all rows at the solution."""
+    facts, rows = structure(sys), now.problem.rows
+    qdd, active = now.solution
+    motion = node_motion(facts, now.kin, qdd)
+    return forces(rows, active, residuals(facts, rows, motion, qdd))
 
 
 def contact_forces(sys: System, now: Forward) -> Vec3:
-    """Force on the second shape of each contact point, in the world."""
-    rows, force, signs = (
-        now.problem.rows,
-        row_forces(sys, now),
-        structure(sys).where.signs,
-    )
+    """Compute the force on the second shape of each contact point, in the world."""
+    rows, force = now.problem.rows, row_forces(sys, now)
     # Rows of contacts with the world count the moving shape, which may be the first.
-    qdd = now.solution.qdd
-    signs = jnp.asarray(signs, qdd.dtype).reshape(-1, *(1 for _ in qdd.shape[1:]))
-    anchored = combine(rows.anchored, force.anchored) * signs
-    return concatenate([anchored, combine(rows.moving, force.moving)])
+    signs = per_row(structure(sys).signs, now.solution.qdd)
+    anchored = contact_force(rows.anchored, force.anchored) * signs
+    return concatenate([anchored, contact_force(rows.moving, force.moving)])

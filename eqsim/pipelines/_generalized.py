@@ -9,7 +9,8 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from ..contact._active import generalized
+from ..contact._active import constraint_forces
+from ..contact._structure import structure
 from ..dynamics._actuation import next_activation
 from ..dynamics._articulated import factor, project, solve
 from ..kinematics._forward import joint_motion
@@ -34,7 +35,6 @@ from ._forward import (
     Forward,
     forward,
     row_forces,
-    structure,
 )
 from ._pipeline import AbstractPipeline, check_input, first_state
 
@@ -158,15 +158,9 @@ def _contacts_fn(sys, constants, *state_and_input):
 
 
 def _constraint_forces_fn(sys, constants, *state_and_input):
-    q, *rest = full_batch(state_and_input, sys, constants)
-    now = forward(sys, constants, q, *rest)
-    nodes, where, nv = structure(sys)
-    push = generalized(nodes, where, now.problem.rows, row_forces(sys, now), nv)
-    on_nodes, total = push
-    total = jnp.zeros((nv, *q.shape[1:]), q.dtype) if total is None else total
-    if on_nodes is None:
-        return total
-    return total + project(nodes, now.kin, ascend(nodes, on_nodes))
+    now = forward(sys, constants, *full_batch(state_and_input, sys, constants))
+    force = row_forces(sys, now)
+    return constraint_forces(structure(sys), now.kin, now.problem.rows, force)
 
 
 _derive = batch_last(_derive_fn)
