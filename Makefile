@@ -10,9 +10,11 @@ SETUP := pyproject.toml zoo/pyproject.toml constraints.txt
 
 # A compiled program is kept between the tests of a run, and between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+export EQSIM_KERNELS_CACHE ?= $(CURDIR)/.cache/kernels
 # A test runs most programs once: they are compiled to the same operations, less tuned, in
 # half the time. `test-all` compiles as users do.
-QUICK := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+QUICK := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" \
+  EQSIM_KERNELS_LEVEL=0
 # The compiler allocates much and frees it at once: let it keep the memory.
 export MALLOC_TRIM_THRESHOLD_ := 1000000000
 export MALLOC_TOP_PAD_ := 64000000
