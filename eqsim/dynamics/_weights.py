@@ -109,11 +109,11 @@ def _invert(factored: FreeFactor) -> ArticulatedInertia:
 
 def _subtract_products(matrix: ArticulatedInertia, s: Motion, z: Motion):
     """Return the matrix minus $s z^T + z s^T$."""
-    both = lambda a, b, c, d: a.outer(d) + c.outer(b)
+    (a, b), (c, d) = s, z
     return ArticulatedInertia(
-        matrix.ang - Sym3.of(both(s.ang, s.ang, z.ang, z.ang)),
-        matrix.cross - both(s.ang, s.lin, z.ang, z.lin),
-        matrix.lin - Sym3.of(both(s.lin, s.lin, z.lin, z.lin)),
+        matrix.ang - Sym3.of(a.outer(c) + c.outer(a)),
+        matrix.cross - (a.outer(d) + c.outer(b)),
+        matrix.lin - Sym3.of(b.outer(d) + d.outer(b)),
     )
 
 

@@ -17,7 +17,6 @@ from ._vector import (
     cholesky_solve,
     diagonal,
     Mat3,
-    matrix_from_columns,
     skew,
     Sym3,
     Vec3,
@@ -25,7 +24,8 @@ from ._vector import (
 
 
 class Motion(NamedTuple):
-    """Velocity or acceleration: of rotation, and of the point at the origin."""
+    """A velocity or acceleration: angular part, and linear part of the point at the
+    origin."""
 
     ang: Vec3
     lin: Vec3
@@ -43,12 +43,12 @@ class Motion(NamedTuple):
         return (self.ang | force.ang) + (self.lin | force.lin)
 
     def cross(self, other: "Motion") -> "Motion":
-        r"""$V \times M$: the rate of a motion vector that moves along."""
+        r"""Cross product $V \times M$ with a motion vector."""
         ang, lin = self
         return Motion(ang ^ other.ang, (ang ^ other.lin) + (lin ^ other.ang))
 
     def cross_dual(self, force: "Force") -> "Force":
-        r"""$V \times^* F$: the rate of a force vector that moves along."""
+        r"""Cross product $V \times^* F$ with a force vector."""
         ang, lin = self
         return Force((ang ^ force.ang) + (lin ^ force.lin), ang ^ force.lin)
 
@@ -58,7 +58,7 @@ class Motion(NamedTuple):
 
 
 class Force(NamedTuple):
-    """A force and its moment about the origin; also momentum."""
+    """A moment about the origin and a force; also a momentum."""
 
     ang: Vec3
     lin: Vec3
@@ -77,12 +77,17 @@ class Force(NamedTuple):
 
 
 def force_at(point: Vec3, force: Vec3) -> Force:
-    """A force that acts at a point."""
+    """Return the spatial force of a force that acts at a point."""
     return Force(point ^ force, force)
 
 
 class RigidInertia(NamedTuple):
-    """Inertia of a rigid body: mass, first moment, second moment about the origin."""
+    """Inertia of a rigid body.
+
+    - `mass`: kg.
+    - `moment`: first moment, mass times center of mass, kg m.
+    - `ang`: rotational inertia about the origin, kg m^2.
+    """
 
     mass: Any
     moment: Vec3
@@ -96,20 +101,18 @@ class RigidInertia(NamedTuple):
         )
 
     def articulated(self) -> "ArticulatedInertia":
-        """The same as a general symmetric 6x6 matrix."""
+        """Return this inertia as a general symmetric 6x6 matrix."""
         zero = jnp.zeros_like(self.mass)
         lin = Sym3(self.mass, self.mass, self.mass, zero, zero, zero)
         return ArticulatedInertia(self.ang, skew(self.moment), lin)
 
 
 def rigid_inertia(mass, com: Vec3, rotational: Sym3) -> RigidInertia:
-    """From mass, center of mass and the inertia about it, all in world axes."""
+    """Return the inertia about the origin, given mass, center of mass and the inertia
+    about the center of mass, all in world axes."""
     h = com * mass
     square = com | h
-    outer = Sym3(
-        h.x * com.x, h.y * com.y, h.z * com.z, h.x * com.y, h.x * com.z, h.y * com.z
-    )
-    steiner = diagonal(square, square, square) - outer
+    steiner = diagonal(square, square, square) - Sym3.of(h.outer(com))
     return RigidInertia(mass, h, rotational + steiner)
 
 
@@ -132,44 +135,28 @@ class ArticulatedInertia(NamedTuple):
         )
 
     def downdate(self, u: Force, inverse) -> "ArticulatedInertia":
-        r"""$I - u u^T d^{-1}$."""
-        a, b = u.ang, u.lin
-        sa, sb = a * inverse, b * inverse
-        ang, cross, lin = self
+        r"""Return $I - u d^{-1} u^T$."""
+        a, b = u.ang * inverse, u.lin * inverse
         return ArticulatedInertia(
-            ang - _outer(sa, a),
-            cross
-            - Mat3(
-                *(sa.x * b.x, sa.x * b.y, sa.x * b.z),
-                *(sa.y * b.x, sa.y * b.y, sa.y * b.z),
-                *(sa.z * b.x, sa.z * b.y, sa.z * b.z),
-            ),
-            lin - _outer(sb, b),
+            self.ang - Sym3.of(a.outer(u.ang)),
+            self.cross - a.outer(u.lin),
+            self.lin - Sym3.of(b.outer(u.lin)),
         )
 
 
-def _outer(a: Vec3, b: Vec3) -> Sym3:
-    return Sym3(a.x * b.x, a.y * b.y, a.z * b.z, a.x * b.y, a.x * b.z, a.y * b.z)
-
-
 def point_stiffness(point: Vec3, k: Sym3) -> ArticulatedInertia:
-    """The 6x6 matrix of a 3x3 stiffness (or mass) that acts at a point."""
-    x, y, z = point
-    columns = k.full().columns
-    cross = matrix_from_columns(*(point ^ column for column in columns))
-    ang = Sym3(
-        y * cross.xz - z * cross.xy,
-        z * cross.yx - x * cross.yz,
-        x * cross.zy - y * cross.zx,
-        z * cross.xx - x * cross.xz,
-        x * cross.xy - y * cross.xx,
-        x * cross.yy - y * cross.yx,
-    )
-    return ArticulatedInertia(ang, cross, k)
+    """Return the 6x6 matrix of a 3x3 stiffness (or mass) that acts at a point."""
+    cross = skew(point) @ k
+    return ArticulatedInertia(Sym3.of(cross @ skew(point).T), cross, k)
 
 
 class FreeFactor(NamedTuple):
-    """A factorized `ArticulatedInertia`; the linear block is eliminated first."""
+    """A factorized `ArticulatedInertia`.
+
+    - `lin`: factor of the linear block, which is eliminated first.
+    - `coupling`: $C L^{-1}$, where $C$ couples rotation to translation.
+    - `ang`: factor of the Schur complement.
+    """
 
     lin: Sym3
     coupling: Mat3
@@ -177,9 +164,11 @@ class FreeFactor(NamedTuple):
 
 
 def free_factor(inertia: ArticulatedInertia) -> FreeFactor:
-    """Factorizes a positive definite 6x6 matrix. Its linear block carries the mass, the
-    largest and best conditioned part, and is eliminated first: that matters in single
-    precision."""
+    """Factorize a positive definite 6x6 matrix.
+
+    The linear block, which holds the mass, is the best conditioned one; eliminating it
+    first keeps single precision accurate.
+    """
     lin = cholesky_factor(inertia.lin)
     c = inertia.cross.rows
     w = tuple(cholesky_solve(lin, row) for row in c)
@@ -191,7 +180,7 @@ def free_factor(inertia: ArticulatedInertia) -> FreeFactor:
 
 
 def free_solve(factor: FreeFactor, force: Force) -> Motion:
-    """The acceleration that a force gives, given `free_factor(inertia)`."""
+    """Compute the acceleration of a free body under a force."""
     ang = cholesky_solve(factor.ang, force.ang - (factor.coupling @ force.lin))
     lin = cholesky_solve(factor.lin, force.lin) - (factor.coupling.T @ ang)
     return Motion(ang, lin)

@@ -41,10 +41,9 @@ class Vec3(NamedTuple):
             self.x * other.y - self.y * other.x,
         )
 
-    def outer(self) -> "Sym3":
-        """The symmetric matrix $v v^T$."""
-        x, y, z = self
-        return Sym3(x * x, y * y, z * z, x * y, x * z, y * z)
+    def outer(self, other: "Vec3") -> "Mat3":
+        """The matrix $u v^T$."""
+        return Mat3(*(a * b for a in self for b in other))
 
 
 class Mat3(NamedTuple):
@@ -114,6 +113,16 @@ class Sym3(NamedTuple):
     xz: Any
     yz: Any
 
+    @property
+    def trace(self):
+        """The sum of the diagonal entries."""
+        return self.xx + self.yy + self.zz
+
+    @staticmethod
+    def of(full: Mat3) -> "Sym3":
+        """The symmetric matrix with the diagonal and upper entries of `full`."""
+        return Sym3(full.xx, full.yy, full.zz, full.xy, full.xz, full.yz)
+
     def full(self) -> Mat3:
         """All nine entries."""
         a = self
@@ -133,41 +142,41 @@ class Sym3(NamedTuple):
 
 
 def vec3(array) -> Vec3:
-    """Splits axis 1 of `array`, shape `(n, 3, *batch)`."""
+    """Split axis 1 of `array`, shape `(n, 3, *batch)`."""
     return Vec3(array[:, 0], array[:, 1], array[:, 2])
 
 
 def stack(v: Vec3):
-    """The inverse of `vec3`: shape `(n, 3, *batch)`."""
+    """Join components into an array of shape `(n, 3, *batch)`; inverse of `vec3`."""
     return jnp.stack(v, axis=1)
 
 
 def matrix_from_columns(x: Vec3, y: Vec3, z: Vec3) -> Mat3:
-    """The matrix that maps the axes to `x`, `y`, `z`."""
+    """Return the matrix with columns `x`, `y`, `z`."""
     return Mat3(x.x, y.x, z.x, x.y, y.y, z.y, x.z, y.z, z.z)
 
 
 def skew(v: Vec3) -> Mat3:
-    r"""The matrix $[v]_\times$ with $[v]_\times u = v \times u$."""
+    r"""Return the matrix $[v]_\times$ with $[v]_\times u = v \times u$."""
     zero = jnp.zeros_like(v.x)
     return Mat3(zero, -v.z, v.y, v.z, zero, -v.x, -v.y, v.x, zero)
 
 
 def diagonal(x, y, z) -> Sym3:
-    """A diagonal matrix."""
+    """Return a diagonal matrix."""
     zero = jnp.zeros_like(x)
     return Sym3(x, y, z, zero, zero, zero)
 
 
 def congruence(a: Mat3, s: Sym3) -> Sym3:
-    """$A S A^T$, for instance a tensor in rotated axes."""
+    """Compute $A S A^T$, for instance a tensor in rotated axes."""
     x, y, z = a.rows
     bx, by, bz = (a @ s).rows
     return Sym3(bx | x, by | y, bz | z, bx | y, bx | z, by | z)
 
 
 def cholesky_factor(s: Sym3) -> Sym3:
-    r"""$S = L D L^T$ of a positive definite matrix.
+    r"""Factorize a positive definite matrix, $S = L D L^T$.
 
     **Returns:** $1/D$ on the diagonal and the strict lower part of $L$ beside it.
     """
@@ -180,7 +189,7 @@ def cholesky_factor(s: Sym3) -> Sym3:
 
 
 def cholesky_solve(factor: Sym3, v: Vec3) -> Vec3:
-    """Solves $S u = v$, given `cholesky_factor(S)`."""
+    """Solve $S u = v$, given `cholesky_factor(S)`."""
     d1, d2, d3, l21, l31, l32 = factor
     y = v.y - l21 * v.x
     z = v.z - l31 * v.x - l32 * y

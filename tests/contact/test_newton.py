@@ -9,10 +9,9 @@ import pytest
 
 from eqsim import load_mjcf
 from eqsim.contact import _newton
-from eqsim.contact._active import forces, pieces, residuals
-from eqsim.kinematics._forward import joint_motion
-from eqsim.kinematics._recursion import descend
-from eqsim.pipelines._forward import derive, forward, structure
+from eqsim.contact._active import active_set, forces, residuals
+from eqsim.contact._structure import structure
+from eqsim.pipelines._forward import derive, forward
 
 
 # Strong friction, the same contact twice, a large margin, a light link under a body that
@@ -66,21 +65,21 @@ def solve(sys, q, qd):
     none = jnp.zeros((0, q.shape[1]))
     now = forward(last, derive(last, jnp.zeros(1)), q, qd, none, none, None)
     facts, problem = structure(last), now.problem
-    qdd, piece = now.solution
-    motion = descend(facts.tree, joint_motion(facts.tree, problem.kin, qdd))
-    x = residuals(facts.where, problem.rows, motion, qdd)
-    # The force on the pieces that the rows are on at the solution.
-    true = forces(problem.rows, pieces(problem.rows, x), x)
-    found = forces(problem.rows, piece, x)
+    qdd, active = now.solution
+    x = residuals(
+        facts, problem.rows, _newton.node_motion(facts, problem.kin, qdd), qdd
+    )
+    true = forces(problem.rows, active_set(problem.rows, x), x)
+    found = forces(problem.rows, active, x)
     return problem, qdd, *gaps(facts, problem, now.solution), true, found
 
 
 def gaps(facts, problem, solution):
     """What is left of the forces, and what they are without a solution."""
-    qdd, piece = solution
-    none = jtu.tree_map(jnp.zeros_like, piece)
+    qdd, active = solution
+    none = jtu.tree_map(jnp.zeros_like, active)
     return (
-        _newton.residual(facts, problem, qdd, piece),
+        _newton.residual(facts, problem, qdd, active),
         _newton.residual(facts, problem, 0 * qdd, none),
     )
 
@@ -115,7 +114,7 @@ def solved(case):
 
 
 def test_is_optimal(case, solved):
-    """Forces balance, and are those of the pieces that the rows are on."""
+    """Forces balance, and are those of the active set at the solution."""
     data, sys, _, _ = case
     _, qdd, gap, size, true, found = solved
     assert qdd.shape == (sys.nv, COUNT) and np.all(np.isfinite(qdd))

@@ -85,7 +85,8 @@ def test_vectors():
     assert close(-a, -dense(a)) and close(a * s, dense(a) * np.asarray(s)[:, None])
     assert close(a | b, np.sum(dense(a) * dense(b), axis=-1))
     assert close(a ^ b, np.cross(dense(a), dense(b)))
-    assert close(a.outer(), dense(a)[:, :, None] * dense(a)[:, None])
+    assert close(a.outer(b), dense(a)[:, :, None] * dense(b)[:, None])
+    assert close(Sym3.of(a.outer(a)), dense(a.outer(a)))
     assert close(vec3(stack(a)), a)
 
 
