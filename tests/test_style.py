@@ -1,6 +1,7 @@
 """What CONTRIBUTING.md asks of the code, as far as a program can see it."""
 
 import ast
+import functools
 import pathlib
 import re
 
@@ -26,10 +27,12 @@ each_file = pytest.mark.parametrize(
 )
 
 
+@functools.cache
 def _parse(file):
     return ast.parse(file.read_text())
 
 
+@functools.cache
 def _entry_points():
     """The names that a user writes as `eqsim.name`."""
     nodes = ast.walk(_parse(ROOT / "eqsim" / "__init__.py"))
@@ -85,16 +88,17 @@ def test_banned_constructs(file):
     _fail(file, problems)
 
 
+@functools.cache
+def _classes():
+    """The names of all classes of ours."""
+    nodes = (node for file in FILES for node in ast.walk(_parse(file)))
+    return {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+
+
 @each_file
 def test_concrete_classes_are_final(file):
     """A class of ours that is inherited from is called `Abstract...`."""
-    ours = {
-        node.name
-        for other in FILES
-        for node in ast.walk(_parse(other))
-        if isinstance(node, ast.ClassDef)
-    }
-    problems = []
+    ours, problems = _classes(), []
     for node in ast.walk(_parse(file)):
         if not isinstance(node, ast.ClassDef):
             continue

@@ -10,6 +10,7 @@ import ctypes
 import functools as ft
 import hashlib
 import importlib.metadata
+import logging
 import os
 import pathlib
 import sys
@@ -18,6 +19,7 @@ import threading
 from typing import Any
 
 
+_LOG = logging.getLogger("eqsim.kernels")
 _LOCK = threading.RLock()
 _FORMAT = 1
 """Changes with the meaning of the IR that this version writes."""
@@ -191,7 +193,7 @@ def store(key: str, code: bytes) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        print(f"eqsim: kernels are not kept in {place}: {error}", file=sys.stderr)
+        _LOG.warning("eqsim: kernels are not kept in %s: %s", place, error)
 
 
 def key_of(*parts: str) -> str:

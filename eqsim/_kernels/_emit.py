@@ -16,6 +16,8 @@ import dataclasses
 import numpy as np
 
 from . import _runtime as runtime
+from ._allocate import allocate
+from ._body import Body
 from ._functions import definition
 from ._graph import Graph, LANE
 from ._instructions import bits, literal, scalar_type, Text
@@ -87,7 +89,7 @@ class Emitter:
             if leaf.summed:
                 self.sums[k] = top
                 top += _round(leaf.rows * self._stride(leaf.dtype, full))
-        self.schedule.allocate(top, fixed)
+        allocate(self.schedule, top, fixed)
         self.size = max(self.schedule.size, top) + 64
 
     def _stride(self, dtype: str, dep: int) -> int:
@@ -95,6 +97,11 @@ class Emitter:
         return max(bits(dtype), 8) // 8 * (self.width if dep & LANE else 1)
 
     # Functions of scalar operations.
+
+    def _body(self, prefix: str = "%t") -> Body:
+        """An empty function; `prefix` begins the names of its registers."""
+        text = Text(self.graph, self.width, self.externals, self.helpers, prefix)
+        return Body(self.schedule, text, self.table)
 
     def _function(self, lines: list[str]) -> str:
         if not lines:
@@ -105,11 +112,11 @@ class Emitter:
         return f"  call void {name}(ptr %S)"
 
     def _chunk(self, chunk: Chunk) -> str:
-        body = Body(self)
+        body = self._body()
         for node in chunk.nodes:
             body.evaluate(node)
         self.cost += len(chunk.nodes)
-        return self._function(body.lines)
+        return self._function(body.text.lines)
 
     def _copy(self, copy: Copy) -> list[str]:
         """States may be read by other assignments: all are loaded before any is
@@ -122,18 +129,18 @@ class Emitter:
         calls = []
         for array, index, values in copy.stacked:
             for k in range(0, len(values), 128):
-                body = Body(self)
+                body = self._body()
                 body.stack(array, index, values[k : k + 128], k, len(values))
-                calls.append(self._function(body.lines))
+                calls.append(self._function(body.text.lines))
         if first:
-            body = Body(self)
+            body = self._body()
             body.assign(first)
-            calls.append(self._function(body.lines))
+            calls.append(self._function(body.text.lines))
         for k in range(0, len(rest), 128):
-            body = Body(self)
+            body = self._body()
             for pair in rest[k : k + 128]:
                 body.assign([pair])
-            calls.append(self._function(body.lines))
+            calls.append(self._function(body.text.lines))
         return calls
 
     def _check_arrays(self, pairs) -> None:
@@ -171,9 +178,9 @@ class Emitter:
         if self.schedule.resolve(node) in self.graph.value:
             value = self.graph.value[self.schedule.resolve(node)]
             return ("true" if value else "false"), []
-        body = Driver(self)
+        body = self._body(f"%d{self._label()}_")
         name = body.value(node)
-        return name, body.lines
+        return name, body.text.lines
 
     def _repeat(self, item: Repeat) -> list[str]:
         n = self._label()
@@ -187,6 +194,7 @@ class Emitter:
             flag, flag_lines = self._flag(item.test)
             lines += [*flag_lines, f"  br i1 {flag}, label %body{n}, label %end{n}"]
         else:
+            assert item.counter is not None, "a loop without a test is counted"
             address, address_lines = self._slot(item.counter)
             lines += [
                 *address_lines,
@@ -258,9 +266,9 @@ class Emitter:
             self.outputs, self.results, self.packed, strict=True
         ):
             for k in range(0, len(nodes), 256):
-                body = Body(self)
-                body.pack(leaf, nodes[k : k + 256], place, k)
-                lines.append(self._function(body.lines))
+                body = self._body()
+                body.pack(leaf.dtype, nodes[k : k + 256], place, k)
+                lines.append(self._function(body.text.lines))
         return lines
 
     def deepest(self, leaf: Leaf) -> int:
@@ -273,279 +281,3 @@ class Emitter:
 
 def _round(size: int) -> int:
     return -(-size // 64) * 64
-
-
-class Body(Text):
-    """Instructions on values in scratch memory."""
-
-    def __init__(self, emitter: Emitter):
-        graph = emitter.graph
-        super().__init__(graph, emitter.width, emitter.externals, emitter.helpers)
-        self.emitter, self.schedule = emitter, emitter.schedule
-        self.names: dict[tuple[int, bool], str] = {}
-
-    def address(self, place: int | str) -> str:
-        """The address of an offset in scratch memory."""
-        return self.new(f"getelementptr i8, ptr %S, i64 {place}")
-
-    def _align(self, dtype: str, vector: bool) -> int:
-        if dtype == "b1":
-            return max(1, self.width // 8) if vector else 1
-        return bits(dtype) // 8 * (self.width if vector else 1)
-
-    def value(self, node: int, vector: bool = False) -> str:
-        """The register or literal of a value; `vector` broadcasts scalars."""
-        graph = self.graph
-        node = self.schedule.resolve(node)
-        dtype = graph.dtype[node]
-        if node in graph.value:
-            return self.literal(graph.value[node], dtype, vector)
-        own = self.is_vector(node)
-        name = self.names.get((node, own))
-        if name is None:
-            name = self._load(node)
-            self.names[node, own] = name
-        if vector and not own and self.width > 1:
-            if (node, True) not in self.names:
-                self.names[node, True] = self.broadcast(name, dtype)
-            return self.names[node, True]
-        return name
-
-    def _load(self, node: int) -> str:
-        graph = self.graph
-        if graph.op[node] == "load":
-            array, index = graph.args[node]
-            if index in graph.value:
-                return self._element(array, int(graph.value[index]))
-        dtype, own = graph.dtype[node], self.is_vector(node)
-        address = self.address(self.schedule.place[node])
-        align = self._align(dtype, own)
-        return self.new(f"load {self.type(dtype, own)}, ptr {address}, align {align}")
-
-    def store(self, node: int, name: str) -> None:
-        """Keeps a value in its slot."""
-        dtype, own = self.graph.dtype[node], self.is_vector(node)
-        address = self.address(self.schedule.place[node])
-        kind, align = self.type(dtype, own), self._align(dtype, own)
-        self.lines.append(f"  store {kind} {name}, ptr {address}, align {align}")
-
-    def evaluate(self, node: int) -> None:
-        """Computes a pure node, and keeps it if other chunks need it."""
-        graph, op = self.graph, self.graph.op[node]
-        if graph.rows[node]:
-            _ARRAYS[op](self, node)
-            return
-        if op == "load":
-            array, index = graph.args[node]
-            if index in graph.value:
-                return
-            name = self._lookup(node, array, index)
-        else:
-            name = self.operation(node, self.value)
-        self.names[node, self.is_vector(node)] = name
-        if node in self.schedule.place:
-            self.store(node, name)
-
-    # Arrays.
-
-    def array(self, node: int) -> tuple[str, int]:
-        """The address of an array in memory, and the distance of its rows in bytes."""
-        node = self.schedule.resolve(node)
-        graph = self.graph
-        stride = max(bits(graph.dtype[node]), 8) // 8
-        if graph.op[node] == "table":
-            return self.emitter.table(node), stride
-        if self.is_vector(node):
-            stride *= self.width
-        return self.address(self.schedule.place[node]), stride
-
-    def _row(self, base: str, stride: int, index: str) -> str:
-        wide = self.new(f"sext i32 {index} to i64")
-        offset = self.new(f"mul i64 {wide}, {stride}")
-        return self.new(f"getelementptr i8, ptr {base}, i64 {offset}")
-
-    def _element(self, array: int, row: int) -> str:
-        base, stride = self.array(array)
-        address = self.new(f"getelementptr i8, ptr {base}, i64 {row * stride}")
-        return self._read(address, self.schedule.resolve(array))
-
-    def _memory_type(self, dtype: str, vector: bool) -> str:
-        return self.type("u1" if dtype == "b1" else dtype, vector)
-
-    def _read(self, address: str, array: int) -> str:
-        """A row of an array; booleans are bytes there."""
-        dtype, own = self.graph.dtype[array], self.is_vector(array)
-        kind = self._memory_type(dtype, own)
-        align = max(bits(dtype), 8) // 8
-        name = self.new(f"load {kind}, ptr {address}, align {align}")
-        if dtype != "b1":
-            return name
-        return self.new(f"icmp ne {kind} {name}, {self.literal(0, 'u1', own)}")
-
-    def _write(self, address: str, name: str, dtype: str, own: bool) -> None:
-        kind = self._memory_type(dtype, own)
-        if dtype == "b1":
-            name = self.new(f"zext {self.type('b1', own)} {name} to {kind}")
-        align = max(bits(dtype), 8) // 8
-        self.lines.append(f"  store {kind} {name}, ptr {address}, align {align}")
-
-    def _lookup(self, node: int, array: int, index: int) -> str:
-        """An element at a computed index."""
-        graph, resolved = self.graph, self.schedule.resolve(array)
-        base, stride = self.array(array)
-        if not self.is_vector(self.schedule.resolve(index)):
-            row = self._row(base, stride, self.value(index, False))
-            return self._read(row, resolved)
-        dtype = graph.dtype[resolved]
-        offset = self.value(index, True)
-        integers = self.type("i4", True)
-        if self.is_vector(resolved):
-            scaled = self.new(
-                f"mul {integers} {offset}, {self.literal(self.width, 'i4', True)}"
-            )
-            lanes = ", ".join(f"i32 {k}" for k in range(self.width))
-            offset = self.new(f"add {integers} {scaled}, <{lanes}>")
-        element = self._memory_type(dtype, False)
-        addresses = self.new(
-            f"getelementptr {element}, ptr {base}, {integers} {offset}"
-        )
-        name = self._gather(addresses, dtype)
-        if dtype == "b1":
-            kind = self._memory_type(dtype, True)
-            return self.new(f"icmp ne {kind} {name}, {self.literal(0, 'u1', True)}")
-        return name
-
-    def _gather(self, addresses: str, dtype: str) -> str:
-        kind, width = self._memory_type(dtype, True), self.width
-        shown = "u1" if dtype == "b1" else dtype
-        suffix = f"{self.suffix(shown, True)}.v{width}p0"
-        function = f"llvm.masked.gather.{suffix}"
-        align = max(bits(dtype), 8) // 8
-        self.externals.add(
-            f"declare {kind} @{function}(<{width} x ptr>, <{width} x i1>, {kind})"
-        )
-        every = "splat (i1 true)"
-        return self.new(
-            f"call {kind} @{function}(<{width} x ptr> align {align} {addresses}, "
-            f"<{width} x i1> {every}, {kind} poison)"
-        )
-
-    def pack_array(self, node: int) -> None:
-        """Stores nodes side by side."""
-        base, stride = self.array(node)
-        own, dtype = self.is_vector(node), self.graph.dtype[node]
-        for k, entry in enumerate(self.graph.args[node]):
-            name = self.value(entry, own)
-            address = self.new(f"getelementptr i8, ptr {base}, i64 {k * stride}")
-            self._write(address, name, dtype, own)
-
-    def update(self, node: int) -> None:
-        """An array with one element replaced, in place where nothing else reads it."""
-        array, index, value = self.graph.args[node]
-        self._copy_array(array, node)
-        base, stride = self.array(node)
-        dtype, own = self.graph.dtype[node], self.is_vector(node)
-        name = self.value(value, own)
-        if not self.is_vector(self.schedule.resolve(index)):
-            row = self._row(base, stride, self.value(index, False))
-            self._write(row, name, dtype, own)
-            return
-        places, scalar = self.value(index, True), self._memory_type(dtype, False)
-        kind = self._memory_type(dtype, True)
-        if dtype == "b1":
-            name = self.new(f"zext {self.type('b1', True)} {name} to {kind}")
-        integers, size = self.type("i4", True), max(bits(dtype), 8) // 8
-        for lane in range(self.width):
-            one = self.new(f"extractelement {integers} {places}, i64 {lane}")
-            row = self._row(base, stride, one)
-            address = self.new(f"getelementptr i8, ptr {row}, i64 {lane * size}")
-            number = self.new(f"extractelement {kind} {name}, i64 {lane}")
-            self.lines.append(f"  store {scalar} {number}, ptr {address}, align {size}")
-
-    def _copy_array(self, source: int, target: int) -> None:
-        """Copies an array, broadcasting it to lanes where the target has them."""
-        source = self.schedule.resolve(source)
-        graph, rows = self.graph, self.graph.rows[target]
-        base, stride = self.array(target)
-        own, dtype = self.is_vector(target), graph.dtype[target]
-        if self.is_vector(source) == own:
-            if graph.op[source] != "table":
-                pair = self.schedule.place[source], self.schedule.place[target]
-                if pair[0] == pair[1]:
-                    return
-            origin, _ = self.array(source)
-            self.externals.add(
-                "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)"
-            )
-            self.lines.append(
-                f"  call void @llvm.memmove.p0.p0.i64(ptr {base}, ptr {origin}, "
-                f"i64 {rows * stride}, i1 false)"
-            )
-            return
-        for k in range(rows):
-            name = self.broadcast(self._element(source, k), dtype)
-            address = self.new(f"getelementptr i8, ptr {base}, i64 {k * stride}")
-            self._write(address, name, dtype, own)
-
-    def blend(self, node: int) -> None:
-        """Elements of one array or of another, lane by lane."""
-        which, old, new = self.graph.args[node]
-        base, stride = self.array(node)
-        dtype, own = self.graph.dtype[node], self.is_vector(node)
-        kind, test = self.type(dtype, own), self.type("b1", own)
-        mask = self.value(which, own)
-        for k in range(self.graph.rows[node]):
-            pair = [self._spread(x, k, own) for x in (new, old)]
-            name = self.new(f"select {test} {mask}, {kind} {pair[0]}, {kind} {pair[1]}")
-            address = self.new(f"getelementptr i8, ptr {base}, i64 {k * stride}")
-            self._write(address, name, dtype, own)
-
-    def _spread(self, array: int, row: int, own: bool) -> str:
-        name = self._element(array, row)
-        resolved = self.schedule.resolve(array)
-        if own and not self.is_vector(resolved):
-            return self.broadcast(name, self.graph.dtype[resolved])
-        return name
-
-    # Assignments.
-
-    def assign(self, pairs: list[tuple[int, int]]) -> None:
-        """Stores values to states, after all of them have been read."""
-        scalars = [(a, b) for a, b in pairs if not self.graph.rows[b]]
-        names = [self.value(a, self.is_vector(b)) for a, b in scalars]
-        for (_, state), name in zip(scalars, names, strict=True):
-            self.store(state, name)
-        for source, state in pairs:
-            if self.graph.rows[state]:
-                self._copy_array(source, state)
-
-    def stack(self, array: int, index: int, values, first: int, count: int) -> None:
-        """Stores the stacked results of a pass."""
-        base, stride = self.array(array)
-        array = self.schedule.resolve(array)
-        dtype, own = self.graph.dtype[array], self.is_vector(array)
-        row = self._row(base, stride * count, self.value(index, False))
-        for k, value in enumerate(values, first):
-            name = self.value(value, own)
-            address = self.new(f"getelementptr i8, ptr {row}, i64 {k * stride}")
-            self._write(address, name, dtype, own)
-
-    def pack(self, leaf: Leaf, nodes: list[int], place: int, first: int) -> None:
-        """Stores results side by side."""
-        own = self.width > 1 and LANE in self.emitter.nest
-        stride = self.emitter._stride(leaf.dtype, LANE if own else 0)
-        for k, node in enumerate(nodes, first):
-            name = self.value(node, own)
-            self._write(self.address(place + k * stride), name, leaf.dtype, own)
-
-
-class Driver(Body):
-    """Instructions in the function that runs the chunks."""
-
-    def new(self, expression: str) -> str:
-        name = f"%d{self.emitter._label()}"
-        self.lines.append(f"  {name} = {expression}")
-        return name
-
-
-_ARRAYS = {"pack": Body.pack_array, "update": Body.update, "blend": Body.blend}

@@ -1,5 +1,6 @@
 """A name for a jaxpr that is the same in every process."""
 
+import dataclasses
 import enum
 import hashlib
 from typing import Any
@@ -33,12 +34,12 @@ def _jaxpr(jaxpr: Jaxpr, digest) -> None:
 
     def name(var) -> str:
         number = numbers.setdefault(var, len(numbers))
-        return f"{number}:{var.aval.dtype}{var.aval.shape}"
+        return f"{number}:{var.aval.str_short()}"
 
     def atom(x) -> str:
         if not isinstance(x, Literal):
             return str(numbers[x])
-        return f"{x.aval.dtype}{np.asarray(x.val).tobytes().hex()}"
+        return f"{x.aval.str_short()}{np.asarray(x.val).tobytes().hex()}"
 
     head = [name(var) for var in (*jaxpr.constvars, *jaxpr.invars)]
     digest.update(",".join(head).encode())
@@ -69,6 +70,6 @@ def _param(value, digest) -> None:
         digest.update(str(value).encode())
     elif value is None or isinstance(value, int | float | str | bool | np.dtype):
         digest.update(repr(value).encode())
-    elif hasattr(value, "__dataclass_fields__"):
-        for field in value.__dataclass_fields__:
-            _param(getattr(value, field), digest)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            _param(vars(value)[field.name], digest)

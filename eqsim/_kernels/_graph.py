@@ -101,7 +101,7 @@ class Graph:
 
     def constant(self, value, dtype: str) -> int:
         """A literal number."""
-        scalar = np.asarray(value).astype(dtype)[()]
+        scalar: Any = np.asarray(value).astype(dtype)[()]
         key = dtype, scalar.tobytes()
         found = self._constants.get(key)
         if found is None:

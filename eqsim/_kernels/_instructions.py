@@ -77,12 +77,16 @@ def bits(dtype: str) -> int:
 class Text:
     """Instructions of one function.
 
+    - `width`: lanes of a vector.
     - `externals`: declarations that the module needs.
     - `helpers`: functions of `_functions.py` that it needs, `(name, dtype, lanes)`.
+    - `prefix`: beginning of the names of registers.
     """
 
-    def __init__(self, graph: Graph, width: int, externals: set, helpers: set):
-        self.graph, self.width = graph, width
+    def __init__(
+        self, graph: Graph, width: int, externals: set, helpers: set, prefix: str
+    ):
+        self.graph, self.width, self.prefix = graph, width, prefix
         self.externals, self.helpers = externals, helpers
         self.lines: list[str] = []
         self._count = 0
@@ -90,7 +94,7 @@ class Text:
     def new(self, expression: str) -> str:
         """A register that holds an expression."""
         self._count += 1
-        name = f"%t{self._count}"
+        name = f"{self.prefix}{self._count}"
         self.lines.append(f"  {name} = {expression}")
         return name
 

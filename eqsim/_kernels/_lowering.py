@@ -17,6 +17,7 @@ from . import (  # noqa: F401  (their rules register themselves)
     _arrays as arrays,
     _control,
     _elementwise,
+    _indexing,
     _movement,
     _reductions,
 )
@@ -242,7 +243,7 @@ class _Kernel:
             size += [loops] if dep & LOOP else []
             size += [lanes] if dep & LANE else []
             results.append(jax.ShapeDtypeStruct(tuple(size), dtype))
-        return jax.ffi.ffi_call(self.target, results)(jnp.asarray(axes), *leaves)
+        return list(jax.ffi.ffi_call(self.target, results)(jnp.asarray(axes), *leaves))
 
 
 _KERNELS: dict[Any, _Kernel | Exception] = {}

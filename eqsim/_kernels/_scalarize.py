@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from . import _arrays as arrays
@@ -57,7 +58,7 @@ class Translation:
 
         def read(atom) -> Value:
             if isinstance(atom, Literal):
-                return self.constant(np.asarray(atom.val, atom.aval.dtype))
+                return self.constant(np.asarray(atom.val, dtype_of(atom.aval)))
             return env[atom]
 
         for var, const in zip(jaxpr.constvars, consts, strict=True):
@@ -95,10 +96,11 @@ class Translation:
 
 def dtype_of(aval) -> str:
     """The type of an array in the graph."""
-    dtype = getattr(aval, "dtype", None)
-    if dtype == jax.dtypes.float0:
+    if not isinstance(aval, ShapedArray):
+        raise Unsupported(f"values of type {aval} are not supported")
+    if aval.dtype == jax.dtypes.float0:
         return "b1"
-    name = None if dtype is None else np.dtype(dtype).str[1:]
+    name = np.dtype(aval.dtype).str[1:]
     if name not in _TYPES:
         raise Unsupported(f"arrays of type {aval} are not supported")
     return name

@@ -7,7 +7,6 @@ leaves for another goes through a slot of the scratch memory. Slots are reused.
 """
 
 import dataclasses
-import heapq
 
 from ._graph import Branch, Graph, LANE, LOOP, Loop, TILE
 
@@ -82,7 +81,10 @@ class Schedule:
     **Attributes:**
 
     - `regions`: items that run once, and once per pass of each axis of the nest.
-    - `place`: offset of each value in scratch memory; `size`: bytes of it.
+    - `born`: for each value, when it is computed and in which loops.
+    - `uses`: value, time and loops of each use.
+    - `place`: offset of each value in scratch memory; `size`: bytes of it (see
+        `_allocate.py`).
     """
 
     def __init__(self, graph: Graph, nest: tuple[int, ...], outputs: list[int], width):
@@ -90,15 +92,14 @@ class Schedule:
         self.alias: dict[int, int] = {}
         self.time = 0
         self._loops: tuple[Extent, ...] = ()
-        self._born: dict[int, tuple[int, tuple[Extent, ...]]] = {}
-        self._uses: list[tuple[int, int, tuple[Extent, ...]]] = []
+        self.born: dict[int, tuple[int, tuple[Extent, ...]]] = {}
+        self.uses: list[tuple[int, int, tuple[Extent, ...]]] = []
         self._done: set[int] = set()
         self.live, self._carried, self._stacked = _live(graph, outputs)
         self._results: dict[int, list[int]] = {}
         for node in sorted(self.live):
             if graph.op[node] == "get":
                 self._results.setdefault(graph.args[node][0], []).append(node)
-        self.in_place: set[int] = set()
         self.regions = self._top(outputs)
         self.place: dict[int, int] = {}
         self.size = 0
@@ -192,10 +193,10 @@ class Schedule:
         if graph.op[node] == "load" and graph.args[node][1] in graph.value:
             # Never stored: whoever needs it reads the array.
             node = self.resolve(graph.args[node][0])
-        self._uses.append((node, self.time, self._loops))
+        self.uses.append((node, self.time, self._loops))
 
     def _bear(self, node: int) -> None:
-        self._born[node] = self.time, self._loops
+        self.born[node] = self.time, self._loops
 
     def _chunk(self, nodes: list[int]) -> Chunk:
         time = self._tick()
@@ -300,109 +301,6 @@ class Schedule:
         for get in self._gets(node):
             self.alias[get] = states[graph.aux[get]]
         return Choose(test, parts[0], parts[1])
-
-    # Memory.
-
-    def allocate(self, base: int, fixed: dict[int, int]) -> None:
-        """Assigns offsets from `base` on; `fixed` values have theirs."""
-        last = self._last_uses()
-        self._alias_updates(last)
-        self.place.update(fixed)
-        order = sorted(
-            (n for n in last if n not in fixed), key=lambda n: self._born[n][0]
-        )
-        active: list[tuple[int, int, int]] = []
-        free: dict[int, list[int]] = {}
-        top = base
-        for node in order:
-            if node in self.in_place:
-                continue
-            born = self._born[node][0]
-            while active and active[0][0] < born:
-                _, offset, size = heapq.heappop(active)
-                free.setdefault(size, []).append(offset)
-            size = self.bytes(node)
-            if free.get(size):
-                offset = free[size].pop()
-            else:
-                align = min(64, 1 << (size - 1).bit_length())
-                offset = -(-top // align) * align
-                top = offset + size
-            self.place[node] = offset
-            heapq.heappush(active, (last[node], offset, size))
-        for node in self.in_place:
-            self.place[node] = self.place[self._buffer(node)]
-        self.size = -(-top // 64) * 64
-
-    def _buffer(self, node: int) -> int:
-        while node in self.in_place:
-            node = self.resolve(self.graph.args[node][0])
-        return node
-
-    def bytes(self, node: int) -> int:
-        """Size of the slot of a value, rounded up to a multiple of 8."""
-        graph = self.graph
-        rows, bits = graph.rows[node], _bits(graph.dtype[node])
-        lanes = self.width if graph.dep[node] & LANE else 1
-        if rows:
-            return -(-rows * lanes * max(bits, 8) // 64) * 8
-        return max(8, lanes * bits // 8)
-
-    def _last_uses(self) -> dict[int, int]:
-        """When each value is needed last; one from outside a loop that uses it stays
-        until the loop ends."""
-        last: dict[int, int] = {}
-        for node, time, loops in self._uses:
-            born = self._born.get(node)
-            if born is None:
-                continue
-            for extent in loops:
-                if born[0] < extent.start:
-                    time = max(time, extent.end)
-                    break
-            if time > last.get(node, -1):
-                last[node] = time
-        return last
-
-    def _alias_updates(self, last: dict[int, int]) -> None:
-        """Lets `update` write into its operand where nothing reads that afterwards."""
-        graph = self.graph
-        reads: dict[int, list[tuple[int, tuple]]] = {}
-        for node, time, loops in self._uses:
-            if graph.rows[node]:
-                reads.setdefault(node, []).append((time, loops))
-        for node in list(last):
-            if graph.op[node] != "update":
-                continue
-            operand = self.resolve(graph.args[node][0])
-            if operand not in self._born or graph.op[operand] not in (
-                "state",
-                "update",
-            ):
-                continue
-            time, loops = self._born[node]
-            mine, theirs = loops, self._born[operand][1]
-            inner = graph.op[operand] == "state" and mine[:-1] == theirs and mine
-            if not (inner or mine == theirs):
-                continue
-            if self.bytes(node) != self.bytes(operand):
-                continue
-            if self._read_later(reads.get(operand, ()), node, operand, time, loops):
-                continue
-            self.in_place.add(node)
-            buffer = self._buffer(node)
-            last[buffer] = max(last[buffer], last[node])
-
-    def _read_later(self, reads, node, operand, time, loops) -> bool:
-        later = [t for t, where in reads if t > time]
-        if self.graph.op[operand] == "state" and loops:
-            # The assignment at the end of a pass writes the state; it does not read it.
-            later = [t for t in later if t < loops[-1].end - 1]
-        return bool(later)
-
-
-def _bits(dtype: str) -> int:
-    return 1 if dtype == "b1" else 8 * int(dtype[1:])
 
 
 def _live(graph: Graph, outputs: list[int]):

@@ -1,0 +1,272 @@
+"""Calls of a function of one environment, and their derivatives: values of a parameter of
+the primitive `batch_last` (see `_batching.py`).
+
+Each kind of call says what it computes on arrays with trailing batch axes, which shapes
+result, and, where it is linear, its transpose.
+"""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad
+
+from ._partitioning import along
+
+
+_Leaves = tuple[Any, ...]
+
+call_p = Primitive("batch_last")
+call_p.multiple_results = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Static:
+    leaves: tuple[Hashable, ...]
+    treedef: Any
+
+    @property
+    def tree(self):
+        return jtu.tree_unflatten(self.treedef, self.leaves)
+
+
+@dataclasses.dataclass(frozen=True)
+class Primal:
+    """The function itself. None of its arguments enters linearly."""
+
+    fn: Callable
+    treedef: Any
+    static: Static
+    num_fixed: int
+
+    @property
+    def summed_axes(self) -> frozenset[int]:
+        """The batch axes along which results are sums: parts of a batch do not give
+        them."""
+        return frozenset()
+
+    @property
+    def sums(self) -> tuple[tuple[int, ...], ...] | None:
+        """The batch axes along which each result is a sum; None if there are none."""
+        return None
+
+    @property
+    def single(self) -> "Primal":
+        """The same of one environment: nothing is summed."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """What is computed, for messages."""
+        return self.fn.__name__.strip("_")
+
+    def arguments(self, leaves: _Leaves):
+        return eqx.combine(jtu.tree_unflatten(self.treedef, leaves), self.static.tree)
+
+    def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
+        out = jtu.tree_leaves(self.fn(*self.arguments(leaves)))
+        batch = batch_shape(leaves, nbatch)
+        return tuple(broadcast_batch(jnp.asarray(x), batch) for x in out)
+
+    def out_shapes(self, leaves, nbatch):
+        events = [(leaf.shape[: leaf.ndim - nbatch], leaf.dtype) for leaf in leaves]
+        shapes, _ = output(self, tuple(events), is_double())
+        batch = batch_shape(leaves, nbatch)
+        return [ShapedArray(s.shape + batch, s.dtype) for s in shapes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tangent:
+    """Jacobian-vector product of `call` along the arguments in `which`."""
+
+    call: Any
+    which: tuple[int, ...]
+    num_fixed: int
+
+    @property
+    def summed_axes(self) -> frozenset[int]:
+        return self.call.summed_axes
+
+    @property
+    def sums(self):
+        return self.call.sums
+
+    @property
+    def single(self):
+        return dataclasses.replace(self, call=self.call.single)
+
+    @property
+    def name(self) -> str:
+        return f"jvp({self.call.name})"
+
+    def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
+        fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        shared = _shared(fixed, tangents, nbatch)
+        for i, tangent in zip(self.which, tangents, strict=True):
+            batch = batch_shape([fixed[i], tangent], nbatch)
+            fixed[i] = broadcast_batch(fixed[i], _but_one(batch, shared))
+        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+        fit = lambda tangents: [
+            jnp.broadcast_to(t, p.shape) for t, p in zip(tangents, primals, strict=True)
+        ]
+        if not shared:
+            return jax.jvp(fn, primals, tuple(fit(tangents)))[1]
+        _, push = jax.linearize(fn, *primals)
+        return along(lambda *tangents: push(*fit(tangents)), tangents, shared, nbatch)
+
+    def out_shapes(self, leaves, nbatch):
+        fixed, tangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        for i, tangent in zip(self.which, tangents, strict=True):
+            batch = batch_shape([fixed[i], tangent], nbatch)
+            fixed[i] = _with_batch(fixed[i], batch)
+        return self.call.out_shapes(fixed, nbatch)
+
+    def transpose(self, args, cotangents, nbatch):
+        fixed, linear = args[: self.num_fixed], args[self.num_fixed :]
+        batch = batch_shape([*fixed, *map(_aval, linear)], nbatch)
+        summed = tuple(_singletons(_aval(x), batch) for x in linear)
+        call = Cotangent(self.call, self.which, summed, self.num_fixed)
+        return call_p.bind(*fixed, *cotangents, call=call, nbatch=nbatch)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cotangent:
+    """Vector-Jacobian product of `call` for the arguments in `which`.
+
+    `summed[k]` are the batch axes along which argument `which[k]` had size one when the
+    product was taken: its cotangent is the sum along them.
+    """
+
+    call: Any
+    which: tuple[int, ...]
+    summed: tuple[tuple[int, ...], ...]
+    num_fixed: int
+
+    @property
+    def summed_axes(self) -> frozenset[int]:
+        return frozenset(k for summed in self.summed for k in summed)
+
+    @property
+    def sums(self):
+        return self.summed
+
+    @property
+    def single(self):
+        none = ((),) * len(self.which)
+        return dataclasses.replace(self, call=self.call.single, summed=none)
+
+    @property
+    def name(self) -> str:
+        return f"vjp({self.call.name})"
+
+    def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
+        fixed, cotangents = list(leaves[: self.num_fixed]), leaves[self.num_fixed :]
+        shared = _shared(fixed, cotangents, nbatch) - self.summed_axes
+        batch = _but_one(batch_shape(leaves, nbatch), shared)
+        for i, summed in zip(self.which, self.summed, strict=True):
+            fixed[i] = broadcast_batch(fixed[i], _but_one(batch, summed))
+        fn, primals = _restrict(self.call, fixed, self.which, nbatch)
+        out, pull = jax.vjp(fn, *primals)
+        fit = lambda cotangents: tuple(
+            jnp.broadcast_to(c, o.shape) for c, o in zip(cotangents, out, strict=True)
+        )
+        return along(lambda *each: pull(fit(each)), cotangents, shared, nbatch)
+
+    def out_shapes(self, leaves, nbatch):
+        batch = batch_shape(leaves, nbatch)
+        shapes = []
+        for i, summed in zip(self.which, self.summed, strict=True):
+            sizes = tuple(1 if k in summed else n for k, n in enumerate(batch))
+            shapes.append(_with_batch(leaves[i], sizes))
+        return shapes
+
+    def transpose(self, args, cotangents, nbatch):
+        fixed, linear = args[: self.num_fixed], args[self.num_fixed :]
+        call = Tangent(self.call, self.which, self.num_fixed)
+        out = call_p.bind(*fixed, *cotangents, call=call, nbatch=nbatch)
+        return [_sum_to(x, _aval(y).shape) for x, y in zip(out, linear, strict=True)]
+
+
+def _shared(fixed, vectors, nbatch: int) -> frozenset[int]:
+    """The batch axes that only vectors have: many vectors meet at one point."""
+    point, full = batch_shape(fixed, nbatch), batch_shape(vectors, nbatch)
+    return frozenset(k for k in range(nbatch) if point[k] == 1 < full[k])
+
+
+def _but_one(batch, axes) -> tuple[int, ...]:
+    return tuple(1 if k in axes else n for k, n in enumerate(batch))
+
+
+def _restrict(call, leaves, which, nbatch):
+    """`call` as a function of the arguments in `which`, and those arguments."""
+
+    def fn(*chosen):
+        full = list(leaves)
+        for i, leaf in zip(which, chosen, strict=True):
+            full[i] = leaf
+        return call(tuple(full), nbatch)
+
+    return fn, tuple(leaves[i] for i in which)
+
+
+def batch_shape(leaves, nbatch: int) -> tuple[int, ...]:
+    tails = [leaf.shape[leaf.ndim - nbatch :] for leaf in leaves]
+    return tuple(
+        next((n for n in sizes if n != 1), 1) for sizes in zip(*tails, strict=True)
+    )
+
+
+def broadcast_batch(leaf, batch):
+    return jnp.broadcast_to(leaf, leaf.shape[: leaf.ndim - len(batch)] + batch)
+
+
+def _with_batch(leaf, batch):
+    event = leaf.shape[: leaf.ndim - len(batch)]
+    return ShapedArray(event + batch, leaf.dtype)
+
+
+def _singletons(leaf, batch) -> tuple[int, ...]:
+    tail = leaf.shape[leaf.ndim - len(batch) :]
+    return tuple(k for k, n in enumerate(batch) if tail[k] == 1 and n != 1)
+
+
+def _sum_to(leaf, shape):
+    axes = tuple(k for k, n in enumerate(shape) if n == 1 and leaf.shape[k] != 1)
+    return jnp.sum(leaf, axis=axes, keepdims=True) if axes else leaf
+
+
+def _aval(leaf):
+    return leaf.aval if ad.is_undefined_primal(leaf) else leaf
+
+
+def signature(leaves):
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    return shapes, is_double()
+
+
+def is_double() -> bool:
+    return bool(jax.config.read("jax_enable_x64"))
+
+
+def output(call: Primal, signature, x64: bool):
+    """Shapes and structure of what `call` returns without batch axes."""
+    _, leaves, treedef = traced(call, signature, x64)
+    return leaves, treedef
+
+
+@ft.lru_cache(maxsize=512)
+def traced(call: Primal, signature, x64: bool):
+    """The program of one environment, and the shapes and structure of its results."""
+    del x64
+    given = [jax.ShapeDtypeStruct(*entry) for entry in signature]
+    function = lambda *xs: call.fn(*call.arguments(xs))
+    closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
+    leaves, treedef = jtu.tree_flatten(out)
+    return closed, leaves, treedef

@@ -1,0 +1,118 @@
+"""Slots of scratch memory: a linear scan over the lifetimes of values."""
+
+import heapq
+
+from ._graph import LANE
+from ._instructions import bits
+from ._schedule import Schedule
+
+
+def allocate(schedule: Schedule, base: int, fixed: dict[int, int]) -> None:
+    """Gives each value of a schedule a place from `base` on; `fixed` values have theirs."""
+    schedule.size = _Scan(schedule).run(base, fixed)
+
+
+class _Scan:
+    """The values of one schedule. `in_place` are arrays that share memory with the array
+    that they update."""
+
+    def __init__(self, schedule: Schedule):
+        self.schedule = schedule
+        self.in_place: set[int] = set()
+
+    def run(self, base: int, fixed: dict[int, int]) -> int:
+        """Assigns offsets from `base` on; returns the end of the memory."""
+        last = self._last_uses()
+        self._alias_updates(last)
+        self.schedule.place.update(fixed)
+        order = sorted(
+            (n for n in last if n not in fixed), key=lambda n: self.schedule.born[n][0]
+        )
+        active: list[tuple[int, int, int]] = []
+        free: dict[int, list[int]] = {}
+        top = base
+        for node in order:
+            if node in self.in_place:
+                continue
+            born = self.schedule.born[node][0]
+            while active and active[0][0] < born:
+                _, offset, size = heapq.heappop(active)
+                free.setdefault(size, []).append(offset)
+            size = self.bytes(node)
+            if free.get(size):
+                offset = free[size].pop()
+            else:
+                align = min(64, 1 << (size - 1).bit_length())
+                offset = -(-top // align) * align
+                top = offset + size
+            self.schedule.place[node] = offset
+            heapq.heappush(active, (last[node], offset, size))
+        for node in self.in_place:
+            self.schedule.place[node] = self.schedule.place[self._buffer(node)]
+        return -(-top // 64) * 64
+
+    def _buffer(self, node: int) -> int:
+        while node in self.in_place:
+            node = self.schedule.resolve(self.schedule.graph.args[node][0])
+        return node
+
+    def bytes(self, node: int) -> int:
+        """Size of the slot of a value, rounded up to a multiple of 8."""
+        graph = self.schedule.graph
+        rows, size = graph.rows[node], bits(graph.dtype[node])
+        lanes = self.schedule.width if graph.dep[node] & LANE else 1
+        if rows:
+            return -(-rows * lanes * max(size, 8) // 64) * 8
+        return max(8, lanes * size // 8)
+
+    def _last_uses(self) -> dict[int, int]:
+        """When each value is needed last; one from outside a loop that uses it stays
+        until the loop ends."""
+        last: dict[int, int] = {}
+        for node, time, loops in self.schedule.uses:
+            born = self.schedule.born.get(node)
+            if born is None:
+                continue
+            for extent in loops:
+                if born[0] < extent.start:
+                    time = max(time, extent.end)
+                    break
+            if time > last.get(node, -1):
+                last[node] = time
+        return last
+
+    def _alias_updates(self, last: dict[int, int]) -> None:
+        """Lets `update` write into its operand where nothing reads that afterwards."""
+        graph = self.schedule.graph
+        reads: dict[int, list[tuple[int, tuple]]] = {}
+        for node, time, loops in self.schedule.uses:
+            if graph.rows[node]:
+                reads.setdefault(node, []).append((time, loops))
+        for node in list(last):
+            if graph.op[node] != "update":
+                continue
+            operand = self.schedule.resolve(graph.args[node][0])
+            if operand not in self.schedule.born or graph.op[operand] not in (
+                "state",
+                "update",
+            ):
+                continue
+            time, loops = self.schedule.born[node]
+            mine, theirs = loops, self.schedule.born[operand][1]
+            inner = graph.op[operand] == "state" and mine[:-1] == theirs and mine
+            if not (inner or mine == theirs):
+                continue
+            if self.bytes(node) != self.bytes(operand):
+                continue
+            if self._read_later(reads.get(operand, ()), node, operand, time, loops):
+                continue
+            self.in_place.add(node)
+            buffer = self._buffer(node)
+            last[buffer] = max(last[buffer], last[node])
+
+    def _read_later(self, reads, node, operand, time, loops) -> bool:
+        later = [t for t, where in reads if t > time]
+        if self.schedule.graph.op[operand] == "state" and loops:
+            # The assignment at the end of a pass writes the state; it does not read it.
+            later = [t for t in later if t < loops[-1].end - 1]
+        return bool(later)

@@ -1,0 +1,221 @@
+"""Primitives that read and write at indices, which may be computed."""
+
+import numpy as np
+
+from . import _algebra as algebra, _arrays as arrays
+from ._arrays import flat, Index, is_large, plus, pull, Pulled, Value
+from ._control import counted
+from ._scalarize import dtype_of, rule, Translation
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(walk, eqn, x, *starts):
+    graph, sizes = walk.graph, eqn.params["slice_sizes"]
+    first = _starts(walk, eqn.invars[0].aval.shape, sizes, starts)
+
+    def at(index):
+        place = tuple(plus(graph, i, s) for i, s in zip(index, first, strict=True))
+        return arrays.read(graph, x, place)
+
+    return _computed(walk, eqn, at)
+
+
+def _starts(walk: Translation, shape, sizes, starts) -> list:
+    """Where a slice begins, moved inside as XLA does."""
+    first = []
+    for size, length, start in zip(shape, sizes, starts, strict=True):
+        (node,) = start.reshape(-1).tolist()
+        index = arrays.as_index(walk.graph, node)
+        first.append(arrays.clamped(walk.graph, index, size - length))
+    return first
+
+
+def _computed(walk: Translation, eqn, at) -> list[Value]:
+    """The array of elements `at` all indices."""
+    aval = eqn.outvars[0].aval
+    return [arrays.materialized(walk.graph, Pulled(aval.shape, dtype_of(aval), at))]
+
+
+@rule("gather")
+def _gather(walk, eqn, x, indices):
+    graph, params = walk.graph, eqn.params
+    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+    shape, fills = eqn.invars[0].aval.shape, "FILL" in str(params["mode"])
+    dtype = dtype_of(eqn.outvars[0].aval)
+    fill = graph.constant(_fill_value(params["fill_value"], dtype), dtype)
+    offset = numbers.offset_dims
+    batching = numbers.operand_batching_dims
+    window = [
+        k
+        for k in range(len(shape))
+        if k not in numbers.collapsed_slice_dims and k not in batching
+    ]
+
+    def at(index):
+        batch = [i for k, i in enumerate(index) if k not in offset]
+        place: list[int | Index] = [0] * len(shape)
+        inside = graph.constant(True, "b1")
+        for k, axis in enumerate(numbers.start_index_map):
+            node = arrays.read(graph, indices, (*batch, k))
+            start, last = arrays.as_index(graph, node), shape[axis] - sizes[axis]
+            if fills:
+                own = arrays.within(graph, start, last + 1)
+                inside = algebra.apply(graph, "and", (inside, own), "b1")
+            place[axis] = arrays.clamped(graph, start, last)
+        pairs = zip(batching, numbers.start_indices_batching_dims, strict=True)
+        for axis, own in pairs:
+            place[axis] = batch[own]
+        for axis, k in zip(window, offset, strict=True):
+            place[axis] = plus(graph, place[axis], index[k])
+        return algebra.select(graph, inside, fill, arrays.read(graph, x, tuple(place)))
+
+    return _computed(walk, eqn, at)
+
+
+def _fill_value(value, dtype: str):
+    if value is not None:
+        return value
+    if dtype[0] == "f":
+        return np.nan
+    if dtype[0] == "i":
+        return np.iinfo(dtype).min
+    return np.iinfo(dtype).max if dtype[0] == "u" else True
+
+
+_COMBINE = {
+    "scatter": None,
+    "scatter-add": "add",
+    "scatter_add": "add",
+    "scatter-mul": "mul",
+    "scatter_mul": "mul",
+    "scatter-min": "min",
+    "scatter_min": "min",
+    "scatter-max": "max",
+    "scatter_max": "max",
+    "scatter-sub": "sub",
+    "scatter_sub": "sub",
+}
+
+
+@rule(*_COMBINE)
+def _scatter(walk, eqn, x, indices, updates):
+    graph, params = walk.graph, eqn.params
+    numbers = params["dimension_numbers"]
+    shape, each = eqn.invars[0].aval.shape, eqn.invars[2].aval.shape
+    window_axes = numbers.update_window_dims
+    batching = numbers.operand_batching_dims
+    drops = "FILL" in str(params["mode"])
+    window = [
+        k
+        for k in range(len(shape))
+        if k not in numbers.inserted_window_dims and k not in batching
+    ]
+    length = dict(zip(window, (each[k] for k in window_axes), strict=True))
+
+    def target(index):
+        """Where an update goes, and whether it does."""
+        batch = [i for k, i in enumerate(index) if k not in window_axes]
+        place: list[int | Index] = [0] * len(shape)
+        inside = graph.constant(True, "b1")
+        for k, axis in enumerate(numbers.scatter_dims_to_operand_dims):
+            node = arrays.read(graph, indices, (*batch, k))
+            start = arrays.as_index(graph, node)
+            last = shape[axis] - length.get(axis, 1)
+            own = arrays.within(graph, start, last + 1)
+            if drops:
+                inside = algebra.apply(graph, "and", (inside, own), "b1")
+            place[axis] = arrays.clamped(graph, start, last)
+        pairs = zip(batching, numbers.scatter_indices_batching_dims, strict=True)
+        for axis, own in pairs:
+            place[axis] = batch[own]
+        for axis, k in zip(window, window_axes, strict=True):
+            place[axis] = plus(graph, place[axis], index[k])
+        return tuple(place), inside
+
+    op = _COMBINE[eqn.primitive.name]
+    return [_updated(walk, eqn, x, each, updates, target, op)]
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(walk, eqn, x, update, *starts):
+    graph, each = walk.graph, eqn.invars[1].aval.shape
+    first = _starts(walk, eqn.invars[0].aval.shape, each, starts)
+    always = graph.constant(True, "b1")
+
+    def target(index):
+        pairs = zip(index, first, strict=True)
+        return tuple(plus(graph, i, s) for i, s in pairs), always
+
+    return [_updated(walk, eqn, x, each, update, target, None)]
+
+
+_LONGEST_SELECTION = 64
+
+
+def _updated(walk: Translation, eqn, x: Value, each, updates, target, op) -> Value:
+    """`x` with updates of shape `each` combined into it by `op`, or put."""
+    graph, aval = walk.graph, eqn.outvars[0].aval
+    dtype = dtype_of(aval)
+
+    def combined(old: int, new: int, inside: int) -> int:
+        value = new if op is None else algebra.apply(graph, op, (old, new), dtype)
+        return algebra.select(graph, inside, old, value)
+
+    if isinstance(x, np.ndarray) and not is_large(each):
+        out = np.array(x)
+        for index in np.ndindex(*each):
+            place, inside = target(index)
+            value = arrays.read(graph, updates, index)
+            if all(isinstance(i, int) for i in place):
+                out[place] = combined(int(out[place]), value, inside)
+            else:
+                _put(graph, out, place, value, inside, combined)
+        return out
+    return _updated_in_memory(walk, aval, x, each, updates, target, combined)
+
+
+def _put(graph, out, place, value: int, inside: int, combined) -> None:
+    """Combines a value into an unrolled array at a computed place."""
+    fixed = tuple(i if isinstance(i, int) else slice(None) for i in place)
+    part = np.array(out[fixed])
+    moving = tuple(i for i in place if not isinstance(i, int))
+    number = flat(graph, moving, part.shape)
+    entries = part.reshape(-1).tolist()
+    if isinstance(number, int) or len(entries) <= _LONGEST_SELECTION:
+        for k, old in enumerate(entries):
+            same = arrays.within(graph, arrays.minus(graph, number, k), 1)
+            own = algebra.apply(graph, "and", (inside, same), "b1")
+            entries[k] = combined(old, value, own)
+    else:
+        assert isinstance(number, Index)
+        array = arrays.in_memory(graph, part)
+        old = arrays.element(graph, array, number)
+        new = combined(old, value, inside)
+        array = _update(graph, array, number, new)
+        entries = [arrays.element(graph, array, k) for k in range(len(entries))]
+    out[fixed] = np.array(entries, np.int64).reshape(part.shape)
+
+
+def _update(graph, array: int, place: int | Index, value: int) -> int:
+    """An array in memory with one element replaced."""
+    where = arrays.index_node(graph, place)
+    rows, dtype = graph.rows[array], graph.dtype[array]
+    return graph.pure("update", (array, where, value), dtype, None, rows)
+
+
+def _updated_in_memory(walk, aval, x, each, updates, target, combined) -> Value:
+    """As `_updated`, by a loop over the updates."""
+    graph = walk.graph
+    size, updates = int(np.prod(each)), pull(graph, arrays.materialized(graph, updates))
+
+    def body(number, carried):
+        (array,) = carried
+        index = arrays.unflat(graph, number, each)
+        place, inside = target(index)
+        where = flat(graph, place, aval.shape)
+        old = arrays.element(graph, array, where)
+        new = combined(old, updates.at(index), inside)
+        return [_update(graph, array, where, new)]
+
+    (array,) = counted(graph, size, [arrays.in_memory(graph, x)], body)
+    return arrays.stored(array, aval.shape, dtype_of(aval), graph)
