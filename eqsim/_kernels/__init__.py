@@ -13,5 +13,6 @@ from ._lowering import (
     fallbacks as fallbacks,
     note as note,
     Program as Program,
+    recorded_fallbacks as recorded_fallbacks,
 )
 from ._scalarize import Unsupported as Unsupported

@@ -1,11 +1,12 @@
 """From a function of one environment to a call of its kernel on a batch."""
 
+import contextlib
 import dataclasses
 import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -76,6 +77,7 @@ def enabled() -> bool:
 
 
 _FALLBACKS: dict[str, str] = {}
+_RECORDS: list[dict[str, str]] = []
 
 
 def fallbacks() -> dict[str, str]:
@@ -83,8 +85,21 @@ def fallbacks() -> dict[str, str]:
     return dict(_FALLBACKS)
 
 
+@contextlib.contextmanager
+def recorded_fallbacks() -> Iterator[dict[str, str]]:
+    """Context in which fallbacks are recorded: function and reason."""
+    record: dict[str, str] = {}
+    _RECORDS.append(record)
+    try:
+        yield record
+    finally:
+        _RECORDS.remove(record)
+
+
 def note(name: str, reason: str) -> None:
-    """Records and logs, once, that a function falls back to XLA."""
+    """Records, and logs once, that a function falls back to XLA."""
+    for record in _RECORDS:
+        record[name] = reason
     if _FALLBACKS.get(name) != reason:
         _FALLBACKS[name] = reason
         _LOG.warning("eqsim: XLA compiles `%s` instead of a kernel: %s.", name, reason)

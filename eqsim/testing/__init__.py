@@ -15,6 +15,7 @@ from ._check import (
 from ._compare import Comparison as Comparison, tree_allclose as tree_allclose
 from ._env import check_env as check_env, env_checks as env_checks
 from ._gradients import check_gradients as check_gradients
+from ._kernels import check_kernels as check_kernels
 from ._parametrize import (
     checks_of as checks_of,
     parametrize_with_checks as parametrize_with_checks,
