@@ -16,6 +16,7 @@ PAGES = (
     "docs/agents.md",
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/gradients.md",
+    "docs/kernels.md",
     "docs/pipelines.md",
     "docs/recordings.md",
     # `test_skill_learning.py` learns the same.
