@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import numpy as np
 from jax import lax
 
 from ..dynamics._articulated import factor, project, solve
@@ -148,25 +147,25 @@ def _ball_jacobian(structure: Structure, rows: Rows):
     return entries.reshape(len(dofs), nv, *entries.shape[1:])
 
 
-@ft.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def constrained(structure: Structure, problem: Problem) -> Solution:
     """Solve the convex problem; see the top of the module."""
-    if structure.has_rows:
-        return _newton(structure, problem)
-    active = active_set(problem.rows, offsets(problem.rows))
-    invert = solver(structure, problem, stiffnesses(problem.rows, active))
-    return Solution(invert(problem.tau, problem.force)[0], active)
+    solution = _solution(structure, lax.stop_gradient(problem))
+    return solution._replace(qdd=_implicit(structure, problem, solution))
 
 
-@constrained.defjvp
-def _constrained_jvp(structure, primals, tangents):
-    (problem,), (rate,) = primals, tangents
-    qdd, active = solution = constrained(structure, problem)
-    at_solution = lambda p: residual(structure, p, qdd, active)
+@ft.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _implicit(structure: Structure, problem: Problem, solution: Solution):
+    """Return the accelerations of a solution, with their derivative by the problem."""
+    return solution.qdd
+
+
+@_implicit.defjvp
+def _implicit_jvp(structure, primals, tangents):
+    (problem, solution), (rate, _) = primals, tangents
+    qdd = _implicit(structure, problem, solution)
+    at_solution = lambda p: residual(structure, p, qdd, solution.active)
     _, right = jax.jvp(at_solution, (problem,), (rate,))
-    qdd_rate = implicit_solve(structure, problem, active, right)
-    fixed = jtu.tree_map(lambda x: np.zeros(x.shape, jax.dtypes.float0), active)
-    return solution, Solution(qdd_rate, fixed)
+    return qdd, implicit_solve(structure, problem, solution.active, right)
 
 
 def implicit_solve(structure: Structure, problem: Problem, active: Values, right):
@@ -203,7 +202,11 @@ class _Iterate(NamedTuple):
     count: Any
 
 
-def _newton(structure: Structure, problem: Problem) -> Solution:
+def _solution(structure: Structure, problem: Problem) -> Solution:
+    if not structure.has_rows:
+        active = active_set(problem.rows, offsets(problem.rows))
+        invert = solver(structure, problem, stiffnesses(problem.rows, active))
+        return Solution(invert(problem.tau, problem.force)[0], active)
     full, searched = _steps(structure, problem)
     last = _FULL_STEPS + _SEARCHED_STEPS
     now = _first_iterate(structure, problem)
