@@ -4,7 +4,7 @@ import heapq
 
 from ._graph import LANE
 from ._instructions import bits
-from ._schedule import Schedule
+from ._schedule import Extent, Schedule
 
 
 def allocate(schedule: Schedule, base: int, fixed: dict[int, int]) -> None:
@@ -83,36 +83,31 @@ class _Scan:
 
     def _alias_updates(self, last: dict[int, int]) -> None:
         """Lets `update` write into its operand where nothing reads that afterwards."""
-        graph = self.schedule.graph
-        reads: dict[int, list[tuple[int, tuple]]] = {}
-        for node, time, loops in self.schedule.uses:
-            if graph.rows[node]:
-                reads.setdefault(node, []).append((time, loops))
+        schedule, graph = self.schedule, self.schedule.graph
         for node in list(last):
             if graph.op[node] != "update":
                 continue
-            operand = self.schedule.resolve(graph.args[node][0])
-            if operand not in self.schedule.born or graph.op[operand] not in (
-                "state",
-                "update",
-            ):
+            operand = schedule.resolve(graph.args[node][0])
+            if graph.op[operand] not in ("state", "update"):
                 continue
-            time, loops = self.schedule.born[node]
-            mine, theirs = loops, self.schedule.born[operand][1]
-            inner = graph.op[operand] == "state" and mine[:-1] == theirs and mine
-            if not (inner or mine == theirs):
+            time, loops = schedule.born[node]
+            carried = self._is_carried(operand, loops)
+            if not carried and loops != schedule.born[operand][1]:
                 continue
             if self.bytes(node) != self.bytes(operand):
                 continue
-            if self._read_later(reads.get(operand, ()), node, operand, time, loops):
+            # After its end, a loop is read for what the array became.
+            end = loops[-1].end if carried else schedule.time + 1
+            if any(time < t < end for t in schedule.reads[operand]):
                 continue
             self.in_place.add(node)
             buffer = self._buffer(node)
             last[buffer] = max(last[buffer], last[node])
 
-    def _read_later(self, reads, node, operand, time, loops) -> bool:
-        later = [t for t, where in reads if t > time]
-        if self.schedule.graph.op[operand] == "state" and loops:
-            # The assignment at the end of a pass writes the state; it does not read it.
-            later = [t for t in later if t < loops[-1].end - 1]
-        return bool(later)
+    def _is_carried(self, state: int, loops: tuple[Extent, ...]) -> bool:
+        """Whether the innermost of `loops` carries an array and replaces it in every
+        pass."""
+        extent, out = self.schedule.assigned.get(state, (None, state))
+        return (
+            bool(loops) and extent is loops[-1] and self.schedule.resolve(out) != state
+        )

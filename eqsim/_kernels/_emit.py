@@ -122,9 +122,9 @@ class Emitter:
         """States may be read by other assignments: all are loaded before any is
         stored, other values a few at a time."""
         states = {state for _, state in copy.pairs}
-        resolve = self.schedule.resolve
-        first = [p for p in copy.pairs if resolve(p[0]) in states]
-        rest = [p for p in copy.pairs if resolve(p[0]) not in states]
+        read = self.schedule.read
+        first = [p for p in copy.pairs if read(p[0]) in states]
+        rest = [p for p in copy.pairs if read(p[0]) not in states]
         self._check_arrays(first)
         calls = []
         for array, index, values in copy.stacked:

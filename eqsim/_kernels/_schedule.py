@@ -83,6 +83,9 @@ class Schedule:
     - `regions`: items that run once, and once per pass of each axis of the nest.
     - `born`: for each value, when it is computed and in which loops.
     - `uses`: value, time and loops of each use.
+    - `reads`: for each array, when it is read.
+    - `assigned`: for each array that a loop carries, the loop and the node that the
+        array becomes at the end of a pass.
     - `place`: offset of each value in scratch memory; `size`: bytes of it (see
         `_allocate.py`).
     """
@@ -94,6 +97,8 @@ class Schedule:
         self._loops: tuple[Extent, ...] = ()
         self.born: dict[int, tuple[int, tuple[Extent, ...]]] = {}
         self.uses: list[tuple[int, int, tuple[Extent, ...]]] = []
+        self.reads: dict[int, list[int]] = {}
+        self.assigned: dict[int, tuple[Extent, int]] = {}
         self._done: set[int] = set()
         self.live, self._carried, self._stacked = _live(graph, outputs)
         self._results: dict[int, list[int]] = {}
@@ -186,26 +191,33 @@ class Schedule:
             node = self.alias[node]
         return node
 
-    def _use(self, node: int) -> None:
+    def read(self, node: int) -> int:
+        """What is read in memory for a value. An element at a fixed index is never
+        stored: whoever needs it reads the array."""
         graph, node = self.graph, self.resolve(node)
-        if node in graph.value:
-            return
         if graph.op[node] == "load" and graph.args[node][1] in graph.value:
-            # Never stored: whoever needs it reads the array.
-            node = self.resolve(graph.args[node][0])
+            return self.resolve(graph.args[node][0])
+        return node
+
+    def _use(self, node: int, reads: bool = True) -> None:
+        node = self.read(node)
+        if node in self.graph.value:
+            return
         self.uses.append((node, self.time, self._loops))
+        if reads and self.graph.rows[node]:
+            self.reads.setdefault(node, []).append(self.time)
 
     def _bear(self, node: int) -> None:
         self.born[node] = self.time, self._loops
 
     def _chunk(self, nodes: list[int]) -> Chunk:
-        time = self._tick()
-        own = set(nodes)
+        time, own, rows = self._tick(), set(nodes), self.graph.rows
         for node in nodes:
+            # Times of their own: an update in place comes after all other reads.
+            self._tick()
             self._bear(node)
             for arg in self.graph.args[node]:
-                resolved = self.resolve(arg)
-                if resolved not in own or self.graph.rows[resolved]:
+                if self.resolve(arg) not in own or rows[self.read(arg)]:
                     self._use(arg)
         return Chunk(time, nodes)
 
@@ -220,7 +232,7 @@ class Schedule:
         time = self._tick()
         for source, state in pairs:
             self._use(source)
-            self._use(state)
+            self._use(state, reads=False)
         for array, index, values in stacked:
             self._use(array)
             self._use(index)
@@ -262,6 +274,7 @@ class Schedule:
         values += [value for _, _, entries in stacked for value in entries]
         body = self._items(self._order(values, loop.depth))
         pairs = [(loop.outs[k], states[k]) for k in kept]
+        self.assigned.update((state, (extent, out)) for out, state in pairs)
         last = self._copy([p for p in pairs if self.resolve(p[0]) != p[1]], stacked)
         if counter is not None:
             self._use(counter)
