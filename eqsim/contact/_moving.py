@@ -34,7 +34,7 @@ class Contact(NamedTuple):
     weight: Any
 
     def residuals(self, qdd) -> tuple:
-        """The residuals of the four edges at an acceleration."""
+        """Compute the residuals of the four edges at an acceleration."""
         along = (
             jnp.sum(jac * qdd, axis=0, keepdims=True) + offset
             for jac, offset in zip(self.jac, self.offsets, strict=True)

@@ -90,7 +90,7 @@ class _Contacts(NamedTuple):
     damping: Any
 
     def rows(self, arms: tuple[Vec3, Vec3], velocity: Vec3) -> PointRows:
-        """The rows at a relative velocity of the two surfaces."""
+        """Return the rows at a relative velocity of the two surfaces."""
         offsets = (
             self.damping * (self.normal | velocity) + self.spring,
             self.damping * (self.side1 | velocity),

@@ -1,6 +1,6 @@
-"""Where two shapes are closest, for the pairs of shapes that can touch.
+"""Contact points of pairs of shapes.
 
-Each function takes two arrays of shapes, of one kind each, and gives one `Point` per
+Each function takes two arrays of shapes, of one kind each, and returns one `Point` per
 possible contact. The normal points from the first shape to the second; `dist` is
 negative in penetration; `pos` lies halfway between the surfaces. Points, their number
 and their frames are those of MuJoCo (`engine_collision_primitive.c`), except where a
@@ -27,8 +27,11 @@ class Shape(NamedTuple):
 class Point(NamedTuple):
     """A possible contact of each pair.
 
-    - `tangent`: a direction that the first friction axis should follow, if any.
-    - `valid`: whether the point counts at all (None: always).
+    - `dist`: distance of the surfaces, negative in penetration.
+    - `pos`: position halfway between the surfaces.
+    - `normal`: unit vector from the first shape to the second.
+    - `tangent`: direction of the first friction axis, None if it is free.
+    - `valid`: whether the point exists (None: always).
     """
 
     dist: Any
@@ -39,8 +42,8 @@ class Point(NamedTuple):
 
 
 def unit(v: Vec3, fallback: Vec3 | None = None) -> Vec3:
-    """`v` at unit length; where `v` is zero but for rounding, `fallback` (by default
-    the x axis), with derivative zero."""
+    """Normalize `v`; where it is zero up to rounding, return `fallback` (by default the
+    x axis), with derivative zero."""
     square = v | v
     tiny = square < (64 * float(jnp.finfo(square.dtype).eps)) ** 2
     scale = jnp.where(tiny, 0.0, 1.0 / jnp.sqrt(jnp.where(tiny, 1.0, square)))
@@ -51,7 +54,8 @@ def unit(v: Vec3, fallback: Vec3 | None = None) -> Vec3:
 
 
 def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:
-    """Rows: normal, and two friction axes; as MuJoCo's `mju_makeFrame`."""
+    """Return frames with the rows normal and two friction axes (MuJoCo:
+    `mju_makeFrame`)."""
     if tangent is None:
         upright = jnp.abs(normal.y) < 0.5
         one, zero = jnp.ones_like(normal.x), jnp.zeros_like(normal.x)
@@ -69,12 +73,12 @@ def _plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
 
 
 def plane_sphere(plane: Shape, sphere: Shape) -> list[Point]:
-    """One point."""
+    """Return one point."""
     return [_plane_point(plane, sphere.pose.pos, sphere.size.x)]
 
 
 def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
-    """One point at each end; the first friction axis follows the capsule."""
+    """Return one point at each end; the first friction axis follows the capsule."""
     axis = capsule.pose.rot.columns[2]
     ends = (axis * capsule.size.y, axis * -capsule.size.y)
     return [
@@ -84,7 +88,7 @@ def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
 
 
 def plane_box(plane: Shape, box: Shape) -> list[Point]:
-    """The corners below the center: at most four."""
+    """Return all corners, of which those below the center are valid: at most four."""
     normal = plane.pose.rot.columns[2]
     points = []
     for k in range(8):
@@ -97,7 +101,8 @@ def plane_box(plane: Shape, box: Shape) -> list[Point]:
 
 
 def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
-    """The lowest point of each rim, and two more on the lower rim, 120 degrees away."""
+    """Return the lowest point of each rim, and two more on the lower rim, 120 degrees
+    away."""
     normal = plane.pose.rot.columns[2]
     axis, radius = cylinder.pose.rot.columns[2], cylinder.size.x
     slope = normal | axis
@@ -120,8 +125,11 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
 
 
 def _spheres(a: Shape, center1: Vec3, b: Shape, center2: Vec3) -> Point:
-    """Spheres about points of two shapes. Where the points coincide, the normal is at
-    right angles to the z axes of both (as in MuJoCo's `mjraw_SphereSphere`)."""
+    """Return the contact of spheres about points of two shapes.
+
+    Where the points coincide, the normal is perpendicular to the z axes of both (MuJoCo:
+    `mjraw_SphereSphere`).
+    """
     radius1, radius2 = a.size.x, b.size.x
     apart = center2 - center1
     across = a.pose.rot.columns[2] ^ b.pose.rot.columns[2]
@@ -131,12 +139,12 @@ def _spheres(a: Shape, center1: Vec3, b: Shape, center2: Vec3) -> Point:
 
 
 def sphere_sphere(a: Shape, b: Shape) -> list[Point]:
-    """One point."""
+    """Return one point."""
     return [_spheres(a, a.pose.pos, b, b.pose.pos)]
 
 
 def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
-    """One point."""
+    """Return one point."""
     axis = capsule.pose.rot.columns[2]
     along = axis | (sphere.pose.pos - capsule.pose.pos)
     along = jnp.clip(along, -capsule.size.y, capsule.size.y)
@@ -145,8 +153,11 @@ def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
 
 
 def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
-    """One point. Where the axes are exactly parallel, MuJoCo has two, at the ends of
-    the overlap; here it is the one in the middle of them."""
+    """Return one point.
+
+    Where the axes are exactly parallel, MuJoCo has two, at the ends of the overlap; here
+    it is the one halfway between them.
+    """
     u, v = a.pose.rot.columns[2] * a.size.y, b.pose.rot.columns[2] * b.size.y
     apart = a.pose.pos - b.pose.pos
     uu, uv, vv = u | u, -(u | v), v | v
@@ -172,7 +183,7 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
 
 
 def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
-    """One point: the axis of the capsule against the solid cylinder.
+    """Return one point, of the axis of the capsule and the solid cylinder.
 
     MuJoCo runs a general convex algorithm here, to a tolerance. The distance of the
     cylinder to a point of the axis is convex along it, so its minimum is found by
@@ -202,8 +213,12 @@ def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
 
 
 class _Exit(NamedTuple):
-    """How far and in which direction an axis must go to leave a cylinder, and the point
-    of it that leaves last."""
+    """A translation that separates an axis from a cylinder.
+
+    - `depth`: length of the translation.
+    - `outward`: its direction.
+    - `point`: point of the axis that leaves the cylinder last.
+    """
 
     depth: Any
     outward: Vec3
@@ -220,12 +235,12 @@ def _either(first, one: _Exit, two: _Exit) -> _Exit:
 
 
 def _penetration(center: Vec3, axis: Vec3, radius, half) -> _Exit:
-    r"""The shortest translation that takes a segment out of a cylinder about z.
+    r"""Compute the shortest translation that takes a segment out of a cylinder about z.
 
     Along a direction $n$ it takes $f(n) = R\,|n_{xy}| + H\,|n_z| - \min_t n \cdot p_t$,
     the supports of the two shapes. The least $f$ is where $n$ is a normal of a face of
-    the cylinder swept by the segment: of a cap, of the mantle, or of what a rim sweeps,
-    where $n$ is at right angles to the segment.
+    the cylinder swept by the segment: of a cap, of the lateral surface, or of the surface that a
+    rim sweeps, where $n$ is perpendicular to the segment.
     """
     lowest, highest = center.z - jnp.abs(axis.z), center.z + jnp.abs(axis.z)
     lower = jnp.where(axis.z > 0.0, -1.0, 1.0)
@@ -239,7 +254,7 @@ def _penetration(center: Vec3, axis: Vec3, radius, half) -> _Exit:
 
 
 def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
-    """The ways out through the mantle and across a rim."""
+    """Return the exits through the lateral surface and across a rim."""
     zero = jnp.zeros_like(center.x + axis.x)
     square = axis.x * axis.x + axis.y * axis.y
     upright = square < 1e-12 * (axis | axis)
@@ -276,7 +291,7 @@ def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
 
 
 def _rim_angle(beside, above, slope, radius, half):
-    r"""The angle $\varphi$ in $(0, \pi/2)$ at which
+    r"""Compute the angle $\varphi$ in $(0, \pi/2)$ at which
 
     $f = R \sqrt{1 - s^2 \sin^2 \varphi} + H s \sin\varphi - c_1 \cos\varphi - c_2
     \sin\varphi$
@@ -316,7 +331,8 @@ def _rim_angle(beside, above, slope, radius, half):
 
 
 def _nearest(center: Vec3, axis: Vec3, radius, half):
-    """Where, in [-1, 1], a segment is nearest to a cylinder about z."""
+    """Compute the position in [-1, 1] at which a segment is nearest to a cylinder about
+    z."""
 
     def slope(t):
         p = center + (axis * t)
@@ -343,8 +359,8 @@ def _nearest(center: Vec3, axis: Vec3, radius, half):
 
 
 def _implicit(slope, t):
-    """A root of `slope`, with the first derivative that the implicit function theorem
-    gives."""
+    """Return a root of `slope` with its first derivative by the implicit function
+    theorem."""
     t = lax.stop_gradient(t)
     rate = lax.stop_gradient(_rate(slope, t))
     step = jnp.where(rate > 0.0, slope(t) / jnp.where(rate > 0.0, rate, 1.0), 0.0)

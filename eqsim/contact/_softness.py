@@ -11,7 +11,11 @@ import jax.numpy as jnp
 
 
 class Softness(NamedTuple):
-    """The state-independent part: damping `b`, stiffness `k`, and `solimp`, clipped."""
+    """The state-independent part of a row.
+
+    - `b`, `k`: damping and stiffness of the reference acceleration.
+    - `solimp`: parameters of the impedance, clipped.
+    """
 
     b: Any
     k: Any
@@ -19,7 +23,7 @@ class Softness(NamedTuple):
 
 
 def softness(solref, solimp, dt, safe: bool) -> Softness:
-    r"""Damping and stiffness of a row.
+    r"""Compute damping and stiffness of a row.
 
     Standard format (both numbers positive: time constant $t$, damping ratio $\zeta$):
     $b = 2/(d\,t)$, $k = 1/(d\,t\,\zeta)^2$, with $d$ the largest impedance; direct
@@ -44,7 +48,7 @@ def softness(solref, solimp, dt, safe: bool) -> Softness:
 
 
 def impedance(soft: Softness, violation):
-    r"""Impedance $d(r)$ of a row at constraint violation `violation`, negative inside.
+    r"""Compute the impedance $d(r)$ of a row at constraint violation `violation`, negative inside.
 
     It rises from `dmin` to `dmax` over the width, along two powers that meet at
     `middle`.
@@ -66,8 +70,12 @@ def impedance(soft: Softness, violation):
 
 
 class Onset(NamedTuple):
-    """How a constraint begins: whether there is one, the violation that counts, and the
-    share of its stiffness."""
+    """The onset of a constraint.
+
+    - `exists`: whether there is a constraint.
+    - `violation`: effective violation, m.
+    - `share`: factor on the stiffness.
+    """
 
     exists: Any
     violation: Any
@@ -75,7 +83,7 @@ class Onset(NamedTuple):
 
 
 def onset(violation, width) -> Onset:
-    r"""MuJoCo's constraint begins at $r = 0$: before, nothing tells of it.
+    r"""Smooth the onset of a constraint, which in MuJoCo begins abruptly at $r = 0$.
 
     With a width $w > 0$ the violation is $r_w = -w \log(1 + e^{-r/w})$, and the
     stiffness is multiplied by $\partial r_w / \partial r = 1/(1 + e^{r/w})$. Both tend to
@@ -90,5 +98,5 @@ def onset(violation, width) -> Onset:
 
 
 def stiffness_weight(imp, inverse_weight):
-    r"""$D = 1/R$ with $R = (1 - d)/d \cdot A$, where $A$ is the inverse weight."""
+    r"""Compute $D = 1/R$ with $R = (1 - d)/d \cdot A$, where $A$ is the inverse weight."""
     return 1.0 / jnp.maximum((1.0 - imp) / imp * inverse_weight, 1e-15)

@@ -1,4 +1,4 @@
-"""Forces and accelerations: one algorithm, one file."""
+"""Dynamics: one algorithm per file."""
 
 from ._aba import aba as aba
 from ._centered import (

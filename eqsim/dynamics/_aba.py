@@ -17,7 +17,7 @@ def aba(
     tau: Float[Array, " nv"],
     external: Float[Array, "nlink 6"] | None = None,
 ) -> Float[Array, " nv"]:
-    r"""Forward dynamics: the accelerations that given joint forces cause.
+    r"""Compute joint accelerations from joint forces (articulated-body algorithm).
 
     Solves $M(q)\,\ddot q + c(q, \dot q) + g(q) = \tau + J^T f_\mathrm{ext}$, and so is
     the inverse of `rnea`. Inertia includes the armature of the joints. Passive forces

@@ -24,9 +24,9 @@ from ..spatial import (
 
 
 def centered_inertias(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nlink 10"]:
-    r"""Inertia of each link in world axes, about the center of mass of its tree.
+    r"""Compute link inertias in world axes, about the center of mass of their tree.
 
-    With $c_i$ the center of mass of link $i$ and $c$ that of all that hangs on its root
+    With $c_i$ the center of mass of link $i$ and $c$ that of the subtree of its root
     link, $I = R_i I_i R_i^T + m_i\,(|d|^2 1 - d d^T)$ and $h = m_i d$, $d = c_i - c$.
 
     **Arguments:**
@@ -44,7 +44,7 @@ def centered_inertias(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nlin
 def centered_velocities(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, "nlink 6"]:
-    r"""Velocity of each link in world axes, at the center of mass of its tree.
+    r"""Compute link velocities in world axes, at the center of mass of their tree.
 
     **Arguments:**
 
@@ -52,8 +52,8 @@ def centered_velocities(
     - `q`, `qd`: coordinates and velocities.
 
     **Returns:** per link the angular velocity $\omega_i$ (rad/s), and the velocity $v_i +
-    \omega_i \times (c - p_i)$ (m/s) of what would ride on it at the center of mass $c$
-    of all that hangs on its root link (MuJoCo: `cvel` without the world).
+    \omega_i \times (c - p_i)$ (m/s) of the point of the link at the center of mass $c$ of
+    the subtree of its root link (MuJoCo: `cvel` without the world).
     """
     check_state(sys, q, qd)
     return _centered_velocities(sys, q, qd)

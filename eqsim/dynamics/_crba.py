@@ -10,11 +10,10 @@ from ._rigid import rigid
 
 
 def crba(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
-    r"""Joint-space inertia matrix, armature included.
+    r"""Compute the joint-space inertia matrix, armature included.
 
-    $M_{ij} = S_i^T I^c_i S_j$ where $j$ carries $i$, with the inertia $I^c_i$ of all
-    that
-    $i$ carries; symmetric; zero where neither carries the other. Kinetic energy is
+    $M_{ij} = S_i^T I^c_i S_j$ where $j$ moves $i$, with the inertia $I^c_i$ of the
+    subtree of $i$; symmetric; zero where neither moves the other. Kinetic energy is
     $\tfrac12 \dot q^T M \dot q$.
 
     **Arguments:**

@@ -15,9 +15,10 @@ from ._rigid import rigid
 def kinetic_energy(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, ""]:
-    r"""Kinetic energy, $\tfrac12 \sum_i v_i^T I_i v_i + \tfrac12 \dot q^T A \dot q$, J.
+    r"""Compute the kinetic energy, J.
 
-    $A$ is the armature; the sum is $\tfrac12 \dot q^T M(q)\,\dot q$.
+    $T = \tfrac12 \sum_i v_i^T I_i v_i + \tfrac12 \dot q^T A \dot q
+    = \tfrac12 \dot q^T M(q)\,\dot q$, where $A$ is the armature.
 
     **Arguments:**
 
@@ -31,7 +32,7 @@ def kinetic_energy(
 
 
 def potential_energy(sys: System, q: Float[Array, " nq"]) -> Float[Array, ""]:
-    r"""Potential energy of gravity and joint springs, J.
+    r"""Compute the potential energy of gravity and joint springs, J.
 
     $V = -\sum_i m_i\, g \cdot c_i
     + \tfrac12 \sum_j k_j\, |q_j \ominus q_{\mathrm{spring},j}|^2$

@@ -1,4 +1,4 @@
-"""Joint forces that are not inertial: passive ones, and those of the actuators."""
+"""Passive forces and actuator forces, as joint forces."""
 
 from jaxtyping import Array, Float
 
@@ -16,10 +16,10 @@ from ._rigid import rigid
 def passive_forces(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    r"""Forces that need no control: springs, damping, gravity compensation, medium.
+    r"""Compute passive forces: springs, damping, gravity compensation, fluid drag.
 
     $\tau = -k\,(q \ominus q_\mathrm{spring}) - d\,\dot q
-    + J^T (f_\mathrm{compensation} + f_\mathrm{medium})$
+    + J^T (f_\mathrm{compensation} + f_\mathrm{fluid})$
 
     Dry friction and limits are constraints and do not enter.
 
@@ -40,9 +40,9 @@ def passive_forces(
 def actuator_forces(
     sys: System, state: State, ctrl: Float[Array, " nu"]
 ) -> Float[Array, " nv"]:
-    r"""Joint forces of all actuators.
+    r"""Compute the joint forces of all actuators.
 
-    $\tau = G(q)^T f$, with the moments $G$ of the gears, and $f$ as `Actuators` says.
+    $\tau = G(q)^T f$, with the moment matrix $G$, and $f$ as defined in `Actuators`.
 
     **Arguments:**
 

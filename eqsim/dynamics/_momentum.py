@@ -1,4 +1,4 @@
-"""Momentum of the whole system."""
+"""Momentum of a system."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -14,13 +14,13 @@ from ._rigid import rigid
 def momentum(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, "6"]:
-    r"""Angular momentum about the center of mass, and linear momentum.
+    r"""Compute angular momentum about the center of mass, and linear momentum.
 
     $L = \sum_i \left( R_i I_i R_i^T \omega_i + m_i\,(c_i - c) \times v_i \right),
     \qquad p = \sum_i m_i v_i$
 
-    Links that cannot move, and armature, have none. Both are conserved where every tree
-    hangs on a free joint without armature and no force acts from outside.
+    Links that cannot move, and armature, have none. Both are conserved if the root of
+    every tree is a free joint without armature and no external force acts.
 
     **Arguments:**
 

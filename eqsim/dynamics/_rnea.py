@@ -26,13 +26,13 @@ def rnea(
     qdd: Float[Array, " nv"],
     external: Float[Array, "nlink 6"] | None = None,
 ) -> Float[Array, " nv"]:
-    r"""Inverse dynamics: the joint forces that cause given accelerations.
+    r"""Compute joint forces from accelerations (recursive Newton-Euler algorithm).
 
     $\tau = M(q)\,\ddot q + c(q, \dot q) + g(q) - J^T f_\mathrm{ext}$
 
     Inertia includes the armature of the joints. Passive forces (springs, damping,
-    gravity compensation, medium), actuators and contacts do not enter: their sum with
-    the forces of other motors is `tau`.
+    gravity compensation, fluid drag), actuators and contacts are not subtracted: they
+    are part of `tau`.
 
     **Arguments:**
 
@@ -56,15 +56,15 @@ def rnea(
 def bias_forces(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    r"""Coriolis, centrifugal and gravitational forces, $c(q, \dot q) + g(q)$.
+    r"""Compute Coriolis, centrifugal and gravitational forces, $c(q, \dot q) + g(q)$.
 
     **Arguments:**
 
     - `sys`: the robot.
     - `q`, `qd`: coordinates and velocities.
 
-    **Returns:** the joint forces without which $\ddot q$ would not be zero (MuJoCo:
-    `qfrc_bias`), N m and N.
+    **Returns:** the joint forces at which $\ddot q$ is zero (MuJoCo: `qfrc_bias`), N m and
+    N.
 
     ??? cite "Reference"
         Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 6.1.
@@ -74,7 +74,7 @@ def bias_forces(
 
 
 def gravity_forces(sys: System, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
-    r"""The joint forces $g(q)$ that hold the robot still against gravity.
+    r"""Compute the joint forces $g(q)$ that hold the robot still against gravity.
 
     **Arguments:**
 

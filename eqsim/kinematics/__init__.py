@@ -1,4 +1,4 @@
-"""Where links are and how they move."""
+"""Kinematics: poses, velocities, Jacobians, coordinates."""
 
 from ._center_of_mass import (
     center_of_mass as center_of_mass,

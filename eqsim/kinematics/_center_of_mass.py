@@ -1,4 +1,4 @@
-"""The center of mass of the whole system, and how it moves."""
+"""Position, velocity and Jacobian of the center of mass."""
 
 import functools as ft
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from ._structure import dof_order, moving_links
 
 
 def center_of_mass(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3"]:
-    r"""Center of mass $c = \sum_i m_i c_i / \sum_i m_i$ in the world, m.
+    r"""Compute the center of mass $c = \sum_i m_i c_i / \sum_i m_i$ in the world, m.
 
     **Arguments:**
 
@@ -33,7 +33,7 @@ def center_of_mass(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3"]:
 def com_velocity(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, "3"]:
-    r"""Velocity of the center of mass, $\dot c = \sum_i m_i v_i / \sum_i m_i$, m/s.
+    r"""Compute the velocity of the center of mass, $\sum_i m_i v_i / \sum_i m_i$, m/s.
 
     **Arguments:**
 
@@ -47,11 +47,11 @@ def com_velocity(
 
 
 def com_jacobian(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3 nv"]:
-    r"""The matrix that maps $\dot q$ to the velocity of the center of mass.
+    r"""Compute the matrix that maps $\dot q$ to the velocity of the center of mass.
 
     Column $j$ is $(m_j v_j + \omega_j \times h_j) / \sum_i m_i$ with the motion axis
     $(\omega_j, v_j)$ of a degree of freedom, and mass $m_j$ and first moment $h_j$ of
-    all that it carries.
+    the subtree that it moves.
 
     **Arguments:**
 

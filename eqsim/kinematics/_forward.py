@@ -38,7 +38,7 @@ class Pose(NamedTuple):
         return Pose(self.rot @ other.rot, self.point(other.pos))
 
     def point(self, local: Vec3) -> Vec3:
-        """The position of a point that is given in these frames."""
+        """Return the position of a point that is given in these frames."""
         return self.pos + (self.rot @ local)
 
 

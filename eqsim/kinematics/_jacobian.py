@@ -18,7 +18,7 @@ def jacobian(
     link: int,
     point: Float[Array, "3"] | None = None,
 ) -> Float[Array, "6 nv"]:
-    r"""The matrix $J(q)$ that maps $\dot q$ to the velocity of a point on a link.
+    r"""Compute the matrix $J(q)$ that maps $\dot q$ to the velocity of a point on a link.
 
     Column by column, $J_j = (\omega_j,\; v_j + \omega_j \times p)$ with the motion
     axis $(\omega_j, v_j)$ of each degree of freedom that moves the link, else zero.

@@ -34,7 +34,7 @@ class LinkVelocities(NamedTuple):
 
 
 def forward(sys: System, q: Float[Array, " nq"]) -> LinkPoses:
-    r"""Forward kinematics: where every link is.
+    r"""Compute the poses of all links (forward kinematics).
 
     Frame by frame from the root: ${}^0X_i = {}^0X_{\lambda(i)}\,X_{T,i}\,X_{J,i}(q_i)$.
 
@@ -57,7 +57,7 @@ def forward(sys: System, q: Float[Array, " nq"]) -> LinkPoses:
 def forward_velocity(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> LinkVelocities:
-    r"""Forward kinematics of velocities: $v_i = v_{\lambda(i)} + S_i \dot q_i$.
+    r"""Compute the velocities of all links, $v_i = v_{\lambda(i)} + S_i \dot q_i$.
 
     **Arguments:**
 

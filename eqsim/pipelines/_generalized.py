@@ -40,23 +40,23 @@ from ._pipeline import AbstractPipeline, check_input, first_state
 
 
 class Generalized(AbstractPipeline):
-    r"""MuJoCo's physics in joint coordinates, differentiable in every number.
+    r"""MuJoCo's physics in joint coordinates, differentiable by every parameter.
 
     Smooth dynamics, soft constraints and integrators are MuJoCo's (see its
     documentation, *Computation*), so that `q` and `qd` follow `mj_step` on the same
-    file with a converged Newton solver. The solver here always goes on until
-    it has converged (at most 50 steps, of which most states need 2 to 5); derivatives
-    are taken implicitly at the solution.
+    file with a converged Newton solver. The solver iterates until it has converged (at
+    most 50 steps; most states need 2 to 5), and derivatives are taken implicitly at the
+    solution.
 
     **Arguments:**
 
     - `smoothing`: width $w$ of the onset of contacts, m. At 0, the default, the model is
-        MuJoCo's: a shape that comes close but does not touch feels nothing, and no
-        gradient says that it was close. With $w > 0$ a contact at distance $r$ acts with
-        the share $1/(1 + e^{r/w})$ of its weight $D$ and as if at $-w \log(1 +
-        e^{-r/w})$: some force within a few widths before the surface, and after it what
-        MuJoCo has, but for a shift of at most $w \log 2$. Being an array, it can be
-        annealed, batched and differentiated without a recompile.
+        MuJoCo's: a shape that does not touch has no contact force and no contact
+        gradient. With $w > 0$ a contact at distance $r$ has the weight $D/(1 + e^{r/w})$
+        and the distance $-w \log(1 + e^{-r/w})$: a force acts within a few widths before
+        the surface, and in penetration the model tends to MuJoCo's, with a shift of at
+        most $w \log 2$. The width is an array: it can be annealed, batched and
+        differentiated without recompiling.
     """
 
     smoothing: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
@@ -83,7 +83,7 @@ class Generalized(AbstractPipeline):
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
         q, qd, act = _step(*_arguments(self, sys, state, ctrl, external))
-        # Empty arrays lose the devices that they lie on.
+        # A zero-size output drops its sharding, so keep the input's.
         return State(q, qd, act if sys.na else state.act, state.aux)
 
     def acceleration(
@@ -93,7 +93,7 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
-        r"""Joint accelerations $\ddot q$ (MuJoCo: `qacc`), before integration."""
+        r"""Compute joint accelerations $\ddot q$ (MuJoCo: `qacc`), before integration."""
         return _acceleration(*_arguments(self, sys, state, ctrl, external))
 
     def contacts(
@@ -171,7 +171,7 @@ _step = batch_last(_step_fn)
 
 
 def _euler(sys: System, constants: Constants, q, qd, act, ctrl, external):
-    """Semi-implicit Euler; joint damping is implicit."""
+    """Step by semi-implicit Euler; joint damping is implicit."""
     now = forward(sys, constants, q, qd, act, ctrl, external)
     qdd = now.solution.qdd
     if sys.implicit_damping:
@@ -182,7 +182,7 @@ def _euler(sys: System, constants: Constants, q, qd, act, ctrl, external):
 
 
 def _damped(sys: System, now: Forward, qdd):
-    r"""$(M + h D)^{-1} M \ddot q = \ddot q - (M + h D)^{-1} h D \ddot q$."""
+    r"""Compute $(M + h D)^{-1} M \ddot q = \ddot q - (M + h D)^{-1} h D \ddot q$."""
     nodes, problem = tree(sys), now.problem
     extra = sys.dt[None] * sys.joints.damping
     armature = problem.armature + extra
@@ -199,8 +199,8 @@ def _damped(sys: System, now: Forward, qdd):
 
 
 def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
-    """Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as MuJoCo 4: stages
-    are tangent vectors at `q`."""
+    """Step by Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as in
+    MuJoCo 4: stages are tangent vectors at `q`."""
     h = sys.dt[None]
 
     def stage(carry, numbers):
@@ -226,7 +226,8 @@ def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
 
 
 def _tangent_rate(sys: System, shift, qd):
-    """Rate of the tangent vector `shift` at velocity `qd`: equal, but for rotations."""
+    """Compute the rate of the tangent vector `shift` at velocity `qd`; it differs from
+    `qd` for rotations."""
     parts, joints = [], sys.joints
     for kind, at in zip(joints.kinds, joints.v_starts):
         if kind.nv == 1:

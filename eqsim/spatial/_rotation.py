@@ -1,4 +1,4 @@
-"""Rotations by component, with derivatives that exist at rest."""
+"""Rotations by component, with finite derivatives at the identity."""
 
 import jax.numpy as jnp
 
@@ -6,13 +6,13 @@ from ._vector import Mat3, Vec3
 
 
 def safe_sqrt(square):
-    """Square root with derivative zero, instead of infinity, at zero."""
+    """Compute the square root; its derivative at zero is zero instead of infinite."""
     positive = square > 0.0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
 
 
 def normalize4(q):
-    """Four components to unit norm; the identity where all are zero."""
+    """Normalize a quaternion; zero becomes the identity."""
     square = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]
     positive = square > 0.0
     scale = 1.0 / jnp.sqrt(jnp.where(positive, square, 1.0))
@@ -20,7 +20,7 @@ def normalize4(q):
 
 
 def quaternion_matrix(q) -> Mat3:
-    """The rotation matrix of a unit quaternion `(w, x, y, z)`."""
+    """Return the rotation matrix of a unit quaternion `(w, x, y, z)`."""
     w, x, y, z = q
     x2, y2, z2 = x + x, y + y, z + z
     xx, yy, zz = x * x2, y * y2, z * z2
@@ -34,7 +34,7 @@ def quaternion_matrix(q) -> Mat3:
 
 
 def axis_angle_matrix(axis: Vec3, angle) -> Mat3:
-    r"""Rodrigues: $\cos\theta\, 1 + \sin\theta [a] + (1-\cos\theta) a a^T$."""
+    r"""Compute $\cos\theta\, 1 + \sin\theta [a] + (1-\cos\theta) a a^T$ (Rodrigues)."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     t = 1.0 - c
     x, y, z = axis
@@ -48,7 +48,7 @@ def axis_angle_matrix(axis: Vec3, angle) -> Mat3:
 
 
 def multiply(p, q):
-    """The quaternion product."""
+    """Multiply two quaternions."""
     return (
         p[0] * q[0] - p[1] * q[1] - p[2] * q[2] - p[3] * q[3],
         p[0] * q[1] + p[1] * q[0] + p[2] * q[3] - p[3] * q[2],
@@ -58,7 +58,7 @@ def multiply(p, q):
 
 
 def exponential(v: Vec3):
-    """The unit quaternion of a rotation vector, smooth at zero."""
+    """Return the unit quaternion of a rotation vector; smooth at zero."""
     square = v | v
     # Below this the series is exact in double precision, and sqrt is never seen at
     # zero.
@@ -72,8 +72,8 @@ def exponential(v: Vec3):
 
 
 def logarithm(q) -> Vec3:
-    r"""The rotation vector of a unit quaternion, of length at most $\pi$; smooth at
-    zero."""
+    r"""Return the rotation vector of a unit quaternion, of length at most $\pi$; smooth
+    at zero."""
     sign = jnp.where(q[0] < 0.0, -1.0, 1.0)
     w, x, y, z = (sign * c for c in q)
     square = x * x + y * y + z * z
@@ -86,7 +86,7 @@ def logarithm(q) -> Vec3:
 
 
 def integrate(q, ang: Vec3, dt):
-    r"""$q \otimes \exp(\omega\,dt)$, with $\omega$ in body axes; of unit norm.
+    r"""Compute $q \otimes \exp(\omega\,dt)$, normalized; $\omega$ is in body axes.
 
     Solà, *Quaternion kinematics for the error-state Kalman filter*, 2017.
     """
@@ -94,7 +94,7 @@ def integrate(q, ang: Vec3, dt):
 
 
 def rotation_rate(rotation: Vec3, ang: Vec3) -> Vec3:
-    r"""How fast a rotation vector changes at angular velocity `ang` in the moving axes.
+    r"""Compute the rate of a rotation vector at angular velocity `ang` in moving axes.
 
     $\dot\theta = \omega + \tfrac12 \theta \times \omega
     + c\,\theta \times (\theta \times \omega), \quad

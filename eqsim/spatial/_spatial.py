@@ -43,17 +43,17 @@ class Motion(NamedTuple):
         return (self.ang | force.ang) + (self.lin | force.lin)
 
     def cross(self, other: "Motion") -> "Motion":
-        r"""Cross product $V \times M$ with a motion vector."""
+        r"""Compute the cross product $V \times M$ with a motion vector."""
         ang, lin = self
         return Motion(ang ^ other.ang, (ang ^ other.lin) + (lin ^ other.ang))
 
     def cross_dual(self, force: "Force") -> "Force":
-        r"""Cross product $V \times^* F$ with a force vector."""
+        r"""Compute the cross product $V \times^* F$ with a force vector."""
         ang, lin = self
         return Force((ang ^ force.ang) + (lin ^ force.lin), ang ^ force.lin)
 
     def at(self, point: Vec3) -> Vec3:
-        """The linear part at `point`."""
+        """Return the linear part at `point`."""
         return self.lin + (self.ang ^ point)
 
 

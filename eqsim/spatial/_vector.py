@@ -42,7 +42,7 @@ class Vec3(NamedTuple):
         )
 
     def outer(self, other: "Vec3") -> "Mat3":
-        """The matrix $u v^T$."""
+        """Return the matrix $u v^T$."""
         return Mat3(*(a * b for a in self for b in other))
 
 
@@ -66,7 +66,7 @@ class Mat3(NamedTuple):
 
     @property
     def columns(self) -> tuple[Vec3, Vec3, Vec3]:
-        """The images of the three axes."""
+        """The three columns."""
         return (
             Vec3(self.xx, self.yx, self.zx),
             Vec3(self.xy, self.yy, self.zy),
@@ -120,11 +120,11 @@ class Sym3(NamedTuple):
 
     @staticmethod
     def of(full: Mat3) -> "Sym3":
-        """The symmetric matrix with the diagonal and upper entries of `full`."""
+        """Return the symmetric matrix with the diagonal and upper entries of `full`."""
         return Sym3(full.xx, full.yy, full.zz, full.xy, full.xz, full.yz)
 
     def full(self) -> Mat3:
-        """All nine entries."""
+        """Return the matrix with all nine entries."""
         a = self
         return Mat3(a.xx, a.xy, a.xz, a.xy, a.yy, a.yz, a.xz, a.yz, a.zz)
 
