@@ -2,8 +2,8 @@ r"""Functions that LLVM does not have for vectors, as LLVM IR.
 
 Sine and cosine: the argument is reduced by multiples of $\pi/2$ in three parts (Cody and
 Waite 1980), then the minimax polynomials of Moshier's Cephes library (`sinf.c`, `sin.c`)
-hold on $[-\pi/4, \pi/4]$. Where any lane is too large for that, all go through the C
-library, as all other functions do.
+hold on $[-\pi/4, \pi/4]$. Arguments too large for that go through the C library, as all
+other functions do. What a lane gets does not depend on the other lanes.
 """
 
 import numpy as np
@@ -120,7 +120,7 @@ def _all(name: str, register: str, lanes: int) -> list[str]:
 
 def _power(name: str, dtype: str, lanes: int, externals: set) -> str:
     """Exponents that are 1 or 2 in all lanes, as those of `solimp` are, need no call."""
-    kind = _kind(dtype, lanes)
+    kind, test = _kind(dtype, lanes), _kind("b1", lanes)
     one, two = (_splat(x, dtype, lanes) for x in (1.0, 2.0))
     calls, result = _calls("pow", ["%a", "%b"], dtype, lanes, externals)
     lines = [
@@ -131,15 +131,17 @@ def _power(name: str, dtype: str, lanes: int, externals: set) -> str:
         "first:",
         f"  ret {kind} %a",
         "more:",
+        f"  %square = fmul {kind} %a, %a",
         f"  %eq2 = fcmp oeq {kind} %b, {two}",
         *_all("%is2", "%eq2", lanes),
         "  br i1 %is2, label %second, label %rest",
         "second:",
-        f"  %square = fmul {kind} %a, %a",
         f"  ret {kind} %square",
         "rest:",
         *calls,
-        f"  ret {kind} {result}",
+        f"  %but2 = select {test} %eq2, {kind} %square, {kind} {result}",
+        f"  %but1 = select {test} %eq1, {kind} %a, {kind} %but2",
+        f"  ret {kind} %but1",
         "}",
     ]
     return "\n".join(lines)
@@ -190,11 +192,8 @@ class _Turn:
         self.intrinsic("%size", "fabs", "%a")
         limit = self.number(_LARGEST[self.dtype])
         self.add("%small", f"fcmp ole {kind} %size, {limit}")
-        self.lines += _all("%fits", "%small", self.lanes)
-        self.lines.append("  br i1 %fits, label %near, label %far")
-        self.lines.append("far:")
-        calls, result = _calls(self.op, ["%a"], self.dtype, self.lanes, self.externals)
-        self.lines += [*calls, f"  ret {kind} {result}", "near:"]
+        zero = self.number(0.0)
+        self.add("%near", f"select {boolean} %small, {kind} %a, {kind} {zero}")
         self._reduce()
         sine = self.polynomial("s", _SINE[self.dtype])
         self.add("%rz", f"fmul {kind} %r3, %z")
@@ -206,15 +205,26 @@ class _Turn:
         self.add("%half0", f"and {self.integer} %turn, {self.whole(2)}")
         self.add("%half", f"icmp ne {self.integer} %half0, {self.whole(0)}")
         self.add("%minus", f"fneg {kind} %chosen")
-        self.add("%out", f"select {boolean} %half, {kind} %minus, {kind} %chosen")
-        return "\n".join([*self.lines, f"  ret {kind} %out", "}"])
+        out = self.add("%out", f"select {boolean} %half, {kind} %minus, {kind} %chosen")
+        if self.op == "sin":
+            self.add("%none", f"fcmp oeq {kind} %a, {zero}")
+            out = self.add(
+                "%odd_out", f"select {boolean} %none, {kind} %a, {kind} {out}"
+            )
+        self.lines += _all("%fits", "%small", self.lanes)
+        self.lines += ["  br i1 %fits, label %done, label %far", "far:"]
+        calls, result = _calls(self.op, ["%a"], self.dtype, self.lanes, self.externals)
+        self.lines += calls
+        self.add("%mixed", f"select {boolean} %small, {kind} {out}, {kind} {result}")
+        self.lines += [f"  ret {kind} %mixed", "done:", f"  ret {kind} {out}", "}"]
+        return "\n".join(self.lines)
 
     def _reduce(self) -> None:
         """`%r3` in [-pi/4, pi/4] and `%turn`, the number of quarter turns."""
         kind = self.kind
-        self.add("%k0", f"fmul {kind} %a, {self.number(2 / np.pi)}")
+        self.add("%k0", f"fmul {kind} %near, {self.number(2 / np.pi)}")
         self.intrinsic("%k", "rint", "%k0")
-        below = "%a"
+        below = "%near"
         for j, part in enumerate(_PARTS[self.dtype], 1):
             below = self.intrinsic(f"%r{j}", "fmuladd", "%k", self.number(-part), below)
         self.add("%turn0", f"fptosi {kind} %k to {self.integer}")
