@@ -47,7 +47,7 @@ def _jaxpr(jaxpr: Jaxpr, digest) -> None:
         read = ",".join(atom(x) for x in eqn.invars)
         digest.update(f"{eqn.primitive.name}({read})".encode())
         for key in sorted(eqn.params):
-            digest.update(key.encode())
+            digest.update(f"{key}=".encode())
             _param(eqn.params[key], digest)
         digest.update(",".join(name(var) for var in eqn.outvars).encode())
     digest.update(("->" + ",".join(atom(x) for x in jaxpr.outvars)).encode())
@@ -65,11 +65,11 @@ def _param(value, digest) -> None:
     elif isinstance(value, tuple | list):
         for item in value:
             _param(item, digest)
-        digest.update(f"#{len(value)}".encode())
+        digest.update(f"#{len(value)};".encode())
     elif isinstance(value, enum.Enum):
-        digest.update(str(value).encode())
-    elif value is None or isinstance(value, int | float | str | bool | np.dtype):
-        digest.update(repr(value).encode())
+        digest.update(f"{value};".encode())
+    elif value is None or isinstance(value, int | float | str | np.dtype | np.generic):
+        digest.update(f"{value!r};".encode())
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             _param(vars(value)[field.name], digest)
