@@ -194,6 +194,14 @@ def as_index(graph: Graph, node: int) -> int | Index:
     """An integer node as an index."""
     if node in graph.value:
         return int(graph.value[node])
+    dtype = graph.dtype[node]
+    if dtype in ("i8", "u4", "u8"):
+        # Conversion wraps around; an index far outside must stay outside.
+        last = graph.constant(np.iinfo(INDEX).max, dtype)
+        node = algebra.apply(graph, "min", (node, last), dtype)
+    if dtype == "i8":
+        first = graph.constant(np.iinfo(INDEX).min, dtype)
+        node = algebra.apply(graph, "max", (node, first), dtype)
     return Index(algebra.convert(graph, node, INDEX))
 
 
