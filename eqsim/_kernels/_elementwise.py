@@ -67,6 +67,16 @@ def _square(walk, eqn, x):
     return mapped(walk, eqn, (x,), lambda x: algebra.apply(graph, "mul", (x, x), dtype))
 
 
+@rule("pow")
+def _pow(walk, eqn, x, y):
+    graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)
+
+    def raised(x, y):
+        return algebra.apply(graph, "pow", (x, algebra.convert(graph, y, dtype)), dtype)
+
+    return mapped(walk, eqn, (x, y), raised)
+
+
 @rule("integer_pow")
 def _integer_pow(walk, eqn, x):
     graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)
