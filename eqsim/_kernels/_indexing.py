@@ -5,7 +5,7 @@ import numpy as np
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import flat, Index, is_large, plus, pull, Pulled, Value
 from ._control import counted
-from ._scalarize import dtype_of, rule, Translation
+from ._scalarize import dtype_of, rule, Translation, Unsupported
 
 
 @rule("dynamic_slice")
@@ -133,6 +133,8 @@ def _scatter(walk, eqn, x, indices, updates):
         return tuple(place), inside
 
     op = _COMBINE[eqn.primitive.name]
+    if op is None and params["update_jaxpr"] is not None:
+        raise Unsupported("`scatter` with a function, as of `x.at[i].apply`,")
     return [_updated(walk, eqn, x, each, updates, target, op)]
 
 
