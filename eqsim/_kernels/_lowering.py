@@ -26,7 +26,7 @@ from ._compile import CompileError, key_of, Loaded, machine, object_code, store,
 from ._emit import Emitter, Leaf
 from ._fingerprint import fingerprint
 from ._graph import Graph, LANE, LOOP
-from ._scalarize import Translation, Unsupported
+from ._scalarize import dtype_of, Translation, Unsupported
 
 
 _LOG = logging.getLogger("eqsim.kernels")
@@ -162,7 +162,7 @@ def call(
 
 def _main_type(shapes) -> str:
     """The type of most numbers: it decides how many fit into a vector."""
-    double = any(np.dtype(dtype) == np.float64 for _, dtype in shapes)
+    double = any(dtype == np.float64 for _, dtype in shapes)
     return "f8" if double else "f4"
 
 
@@ -276,7 +276,8 @@ def _kernel(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
             found = error
         _KERNELS[key] = found
     if isinstance(found, Exception):
-        raise found
+        # A copy: an exception that is raised again keeps the frames of all callers.
+        raise type(found)(*found.args)
     return found
 
 
@@ -312,7 +313,7 @@ def module(closed, layout: _Layout) -> str:
     walk = Translation(graph)
     inputs, sources, values = [], [], []
     for var, dep in zip(closed.jaxpr.invars, layout.arguments, strict=True):
-        shape, dtype = tuple(var.aval.shape), np.dtype(var.aval.dtype).str[1:]
+        shape, dtype = tuple(var.aval.shape), dtype_of(var.aval)
         rows = math.prod(shape)
         if not rows:
             values.append(arrays.nodes([], shape))
@@ -329,7 +330,7 @@ def module(closed, layout: _Layout) -> str:
         rows = math.prod(atom.aval.shape)
         if not rows:
             continue
-        dtype = np.dtype(atom.aval.dtype).str[1:]
+        dtype = dtype_of(atom.aval)
         outputs.append(Leaf(rows, dtype, layout.results[k], layout.summed[k]))
         nodes.append([arrays.read(graph, value, i) for i in np.ndindex(*value.shape)])
     emitter = Emitter(graph, inputs, sources, outputs, nodes, layout.nest, layout.width)
