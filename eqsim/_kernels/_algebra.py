@@ -55,12 +55,22 @@ def _shift(kind: str):
     return fold
 
 
+def _sign(x):
+    return x if x == 0 or x != x else np.copysign(x.dtype.type(1), x)
+
+
+def _round_away(x):
+    whole = np.trunc(x)
+    return whole if np.abs(x - whole) < 0.5 else whole + np.copysign(x.dtype.type(1), x)
+
+
 def _vectorized(function):
     def fold(x):
         try:
             return x.dtype.type(function(float(x)))
         except (OverflowError, ValueError):
-            return x.dtype.type(np.nan)
+            # Poles of the logarithm of the gamma function.
+            return x.dtype.type(np.inf)
 
     return fold
 
@@ -92,11 +102,11 @@ FOLDS = {
     "not": np.invert,
     "neg": np.negative,
     "abs": np.abs,
-    "sign": np.sign,
+    "sign": lambda x: _sign(x) if np.issubdtype(x.dtype, np.floating) else np.sign(x),
     "floor": np.floor,
     "ceil": np.ceil,
     "round_even": np.rint,
-    "round_away": lambda x: np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x),
+    "round_away": _round_away,
     "is_finite": np.isfinite,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),

@@ -207,12 +207,14 @@ class Text:
         return self._helper(op, names, dtype, vector)
 
     def _float_sign(self, name: str, dtype: str, vector: bool) -> str:
-        """-1, 1, or the number itself: zeros keep their sign, NaN stays."""
+        """-1, 1, or a zero: zeros keep their sign, NaN stays."""
         kind, test = self.type(dtype, vector), self.type("b1", vector)
         zero, one = (self.literal(x, dtype, vector) for x in (0.0, 1.0))
         unit = self.intrinsic("copysign", dtype, vector, [one, name])
         some = self.new(f"fcmp one {kind} {name}, {zero}")
-        return self.new(f"select {test} {some}, {kind} {unit}, {kind} {name}")
+        # Where XLA flushes denormals, they equal zero without being zero.
+        rest = self.new(f"fmul {kind} {name}, {zero}")
+        return self.new(f"select {test} {some}, {kind} {unit}, {kind} {rest}")
 
     def _helper(self, op: str, names: list[str], dtype: str, vector: bool) -> str:
         kind = self.type(dtype, vector)
