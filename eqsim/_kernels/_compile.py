@@ -157,11 +157,14 @@ def _user_cache() -> pathlib.Path:
 
 def folder() -> pathlib.Path | None:
     """Where objects are kept: `EQSIM_KERNELS_CACHE`, or the user's cache; None where it
-    is switched off by an empty name."""
+    is switched off by an empty name, and for a user without a home."""
     named = os.environ.get("EQSIM_KERNELS_CACHE")
     if named == "":
         return None
-    return pathlib.Path(named) if named else _user_cache() / "eqsim" / "kernels"
+    try:
+        return pathlib.Path(named) if named else _user_cache() / "eqsim" / "kernels"
+    except RuntimeError:
+        return None
 
 
 def stored(key: str) -> bytes | None:
