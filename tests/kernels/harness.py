@@ -1,0 +1,98 @@
+"""Functions of one environment, run as kernels and by XLA."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eqsim import _kernels as kernels
+from eqsim._kernels import _compile
+
+
+WIDTH = _compile.machine().width("f4")
+"""Lanes of a vector of the kernels that take no double precision."""
+
+
+class Kernel:
+    """A function of one environment as a kernel of a batch. What has no kernel raises.
+
+    **Arguments:**
+
+    - `function`: takes arrays without batch axes, returns a tuple of them.
+    - `shared`: numbers of the arguments that all environments share.
+    """
+
+    def __init__(self, function, shared: tuple[int, ...] = ()):
+        self.function, self.shared = function, shared
+        self._kernel = jax.jit(self._call)
+        self._xla = jax.jit(lambda *xs: jax.vmap(function, self._axes(xs))(*xs))
+
+    def _axes(self, args) -> list[int | None]:
+        return [None if k in self.shared else 0 for k in range(len(args))]
+
+    def _call(self, *args):
+        axes = self._axes(args)
+        size = next(x.shape[0] for x, axis in zip(args, axes) if axis == 0)
+        leaves = [
+            x[..., None] if axis is None else jnp.moveaxis(x, 0, -1)
+            for x, axis in zip(args, axes, strict=True)
+        ]
+        shapes = tuple((x.shape[:-1], x.dtype) for x in leaves)
+        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+        closed = jax.make_jaxpr(lambda *xs: tuple(self.function(*xs)))(*given)
+        out = [
+            jax.ShapeDtypeStruct((*x.shape, size), x.dtype) for x in closed.out_avals
+        ]
+        program = kernels.Program("test", lambda: closed, shapes, self)
+        found = kernels.call(program, leaves, 1, out, ((),) * len(out))
+        return tuple(jnp.moveaxis(x, -1, 0) for x in found)
+
+    def __call__(self, *args) -> list[np.ndarray]:
+        """The results of the kernel, with the batch axis in front."""
+        return [np.asarray(x) for x in self._kernel(*map(jnp.asarray, args))]
+
+    def by_xla(self, *args) -> list[np.ndarray]:
+        """The results of XLA."""
+        return [np.asarray(x) for x in self._xla(*map(jnp.asarray, args))]
+
+
+def same(got, expected) -> np.ndarray:
+    """Where two arrays are equal bit for bit; all NaN are equal."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    if got.dtype.kind != "f":
+        return got == expected
+    raw = f"u{got.dtype.itemsize}"
+    bitwise = got.view(raw) == expected.view(raw)
+    return bitwise | (np.isnan(got) & np.isnan(expected))
+
+
+def assert_same(got, expected, names=None, inputs=()) -> None:
+    """Asserts that all results are equal bit for bit."""
+    assert len(got) == len(expected)
+    for k, (a, b) in enumerate(zip(got, expected, strict=True)):
+        wrong = ~same(a, b)
+        if wrong.any():
+            name = k if names is None else names[k]
+            given = [x[wrong][:4].tolist() for x in inputs if x.shape == wrong.shape]
+            pair = a[wrong][:4].tolist(), b[wrong][:4].tolist()
+            raise AssertionError(f"{name} of {given}: got {pair[0]}, not {pair[1]}")
+
+
+def assert_close(got, expected, rtol=1e-5, atol=1e-6) -> None:
+    """Asserts that all results agree but for rounding; those that are no floats agree
+    exactly."""
+    assert len(got) == len(expected)
+    for a, b in zip(got, expected, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        if a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+def compare(function, *args, shared=(), exact=False) -> list[np.ndarray]:
+    """Runs a function both ways on a batch, and returns what the kernel gives."""
+    kernel = Kernel(function, shared)
+    got, expected = kernel(*args), kernel.by_xla(*args)
+    (assert_same if exact else assert_close)(got, expected)
+    return got
