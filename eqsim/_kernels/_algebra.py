@@ -50,7 +50,8 @@ def _shift(kind: str):
             return _wrapped(int(x) << count, x.dtype)[()]
         if kind == "logical":
             return _wrapped((int(x) & ((1 << bits) - 1)) >> count, x.dtype)[()]
-        return _wrapped(int(x) >> count, x.dtype)[()]
+        signed = int(x.astype(f"i{x.dtype.itemsize}"))
+        return _wrapped(signed >> count, x.dtype)[()]
 
     return fold
 
