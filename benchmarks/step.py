@@ -5,14 +5,16 @@ python benchmarks/step.py --quick --models ant --peers mujoco
 """
 
 import os
+import sys
 import time
 
 
-# Before JAX is first used. LAPACK's batched kernels, which MJX calls, hand out parts to
-# the threads that wait for them, and on as many devices as cores that never ends.
-os.environ["XLA_FLAGS"] = " ".join(
-    [os.environ.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false"]
-)
+# Before JAX is first used. LAPACK's batched kernels, which MJX calls, wait for threads of
+# the pool from within the pool; on as many devices as cores this can deadlock.
+if "--peers" not in sys.argv or {"mjx", "brax"} & set(sys.argv):
+    os.environ["XLA_FLAGS"] = " ".join(
+        [os.environ.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false"]
+    )
 
 import jax
 
@@ -37,7 +39,8 @@ control is held for {SUBSTEPS} steps. eqsim solves every step to convergence; Mu
 and MJX solve by Newton up to the tolerance and the number of iterations of the file.
 `contacts` and `rows`: means over the simulation. `airborne`: the robot falls freely
 under full random controls; `settled`: it stands or lies on the ground under small
-ones ({SCALE["settled"]:g} of their range). All use all cores, except `plain jit`. Each
+ones ({SCALE["settled"]:g} of their range). All use all cores; with MJX or Brax as peers,
+`plain jit` uses one, as XLA's thread pool is then switched off. Each
 figure is the best of several runs, which took turns."""
 
 
@@ -45,16 +48,16 @@ def main() -> None:
     """Times all cells, and writes after each."""
     options = _options()
     where, cells = setting(options), []
-    for name, sys, model in robots(options.models):
-        runners = [eqsim_rollout(sys)]
+    for name, robot, model in robots(options.models):
+        runners = [eqsim_rollout(robot)]
         if "plain" in options.variants:
-            runners.append(eqsim_plain(sys, spread=False))
+            runners.append(eqsim_plain(robot, spread=False))
         if "sharded" in options.variants and len(jax.devices()) > 1:
-            runners.append(eqsim_plain(sys, spread=True))
+            runners.append(eqsim_plain(robot, spread=True))
         runners += peers_of(name, options.peers, say)
         for batch in options.batches:
             for kind in options.states:
-                begin = start(kind, sys, model, batch, _length(options))
+                begin = start(kind, robot, model, batch, _length(options))
                 cells += time_cell(name, model, runners, kind, begin, options)
                 data = {"where": where, "cells": cells}
                 publish(options, "step", data, report(where, cells))

@@ -98,7 +98,17 @@ def _convert(walk, eqn, x):
     return mapped(walk, eqn, (x,), lambda x: algebra.convert(walk.graph, x, dtype))
 
 
-@rule("copy", "copy_p", "stop_gradient", "optimization_barrier", "name")
+@rule(
+    "copy",
+    "copy_p",
+    "stop_gradient",
+    "optimization_barrier",
+    "name",
+    "reshard",
+    "mesh_cast",
+    "sharding_constraint",
+    "pvary",
+)
 def _identity(walk, eqn, *operands):
     return list(operands)
 
