@@ -198,9 +198,10 @@ def _div(graph, args, dtype):
     if x in graph.value and graph.value[x] == 0:
         return x
     if y in graph.value:
-        # Exact for powers of two; else off by at most one rounding.
+        # Exact for powers of two; else off by at most one rounding. A denormal inverse
+        # would be flushed to zero.
         inverse = graph.constant(1.0 / graph.value[y], dtype)
-        if np.isfinite(graph.value[inverse]) and graph.value[inverse] != 0:
+        if np.finfo(dtype).tiny <= abs(graph.value[inverse]) < np.inf:
             return apply(graph, "mul", (x, inverse), dtype)
 
 
