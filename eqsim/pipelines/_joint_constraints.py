@@ -8,18 +8,15 @@ $$V + K F = V - w + S(\dot q^+ - \dot q),$$
 
 $$S^T F = h\,\tau - A(\dot q^+ - \dot q) - (h D + h^2 k)\,\dot q^+ + f.$$
 
-Here $S$ are the motion axes, $V$ is the relative velocity of the two bodies, $K$ the sum
-of their inverse inertias, $w$ the relative velocity that the joint removes, $A$, $D$ and
-$k$ are armature, damping and stiffness, implicit in the step $h$, and $f$ are the
-impulses of joint limits and dry friction. Eliminating $F = U(\dot q^+ - \dot q) - K^{-1}
-w$ with $U = K^{-1} S$ leaves a small system for the rates,
+$S$: motion axes; $V$: relative velocity of the bodies; $K$: sum of their inverse inertias;
+$w$: relative velocity that the joint removes; $A$, $D$, $k$: armature, damping, stiffness;
+$f$: impulses of limits and dry friction. Eliminating $F = U(\dot q^+ - \dot q) - K^{-1} w$
+with $U = K^{-1} S$ leaves a small system for the rates,
 
 $$(S^T U + A + hD + h^2k)\,\dot q^+ = (S^T U + A)\,\dot q + S^T K^{-1} w + h\,\tau + f.$$
 
-Blocks of one pass do not see each other. A body in $n$ of them is split: each block
-sees the $n$-th part of its inertia, and the body takes the mean velocity of its parts,
-which never adds energy (Tonge, Benevolenski, Voroshilov, *Mass splitting for jitter-free
-parallel rigid body simulation*, 2012).
+A body in $n$ blocks of a pass is split: each sees the $n$-th part of its inertia, and the
+mean velocity of the parts never adds energy (Tonge et al., *Mass splitting*, 2012).
 """
 
 from typing import Any, NamedTuple
