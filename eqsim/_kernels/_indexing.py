@@ -158,6 +158,8 @@ def _updated(walk: Translation, eqn, x: Value, each, updates, target, op) -> Val
     """`x` with updates of shape `each` combined into it by `op`, or put."""
     graph, aval = walk.graph, eqn.outvars[0].aval
     dtype = dtype_of(aval)
+    if 0 in each:
+        return x
 
     def combined(old: int, new: int, inside: int) -> int:
         value = new if op is None else algebra.apply(graph, op, (old, new), dtype)

@@ -131,6 +131,7 @@ def _concatenate(walk, eqn, *parts):
     axis = eqn.params["dimension"]
     if not is_large(eqn.outvars[0].aval.shape):
         return [np.concatenate(parts, axis)]
+    parts = [x for x in parts if x.shape[axis]]
     return [_joined(walk, eqn, parts, axis, [x.shape[axis] for x in parts], False)]
 
 
@@ -172,6 +173,8 @@ def _pad(walk, eqn, x, padding):
     (fill,) = padding.reshape(-1).tolist()
     if isinstance(x, np.ndarray) and not is_large(aval.shape):
         return [_pad_unrolled(x, fill, config, aval.shape)]
+    if 0 in old:
+        return [Pulled(aval.shape, dtype_of(aval), lambda _: fill)]
     source = pull(graph, arrays.materialized(graph, x))
 
     def at(index):
