@@ -1,5 +1,7 @@
 import pytest
 
+from eqsim._kernels import _arrays, _compile
+
 
 @pytest.fixture(autouse=True)
 def no_store(monkeypatch):
@@ -7,3 +9,13 @@ def no_store(monkeypatch):
     this one does."""
     monkeypatch.setenv("EQSIM_KERNELS_CACHE", "")
     monkeypatch.delenv("EQSIM_KERNELS", raising=False)
+
+
+@pytest.fixture(params=("unrolled", "large"))
+def size(request, monkeypatch):
+    """Runs a test a second time with all arrays of more than four elements in memory,
+    where loops compute them. The mark keeps apart the kernels of both."""
+    if request.param == "large":
+        monkeypatch.setattr(_arrays, "LARGEST_UNROLLED", 4)
+        monkeypatch.setattr(_compile, "_FORMAT", "large arrays")
+    return request.param

@@ -1,0 +1,340 @@
+"""Loops, branches and calls.
+
+Lanes that need a loop or a branch no longer keep what they have: what a lane gets equals,
+bit for bit, what all lanes get in a batch of copies of it.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from kernels.harness import assert_close, assert_same, compare, Kernel, WIDTH
+
+
+BATCH = 2 * WIDTH + 1
+
+
+def normal(seed: int, *shape) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(BATCH, *shape)).astype(np.float32)
+
+
+def counts(seed: int, high: int, *shape) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, high, (BATCH, *shape)).astype(np.int32)
+
+
+def check(function, *args, shared=()) -> None:
+    """Equal to XLA; and every lane equal to a batch of copies of it."""
+    kernel = Kernel(function, shared)
+    got = kernel(*args)
+    assert_close(got, kernel.by_xla(*args))
+    for lane in (0, 3, BATCH - 1):
+        copies = [
+            x if k in shared else np.broadcast_to(x[lane], x.shape)
+            for k, x in enumerate(args)
+        ]
+        own = [np.broadcast_to(x[lane], x.shape) for x in got]
+        assert_same(kernel(*copies), own)
+
+
+def newton(x):
+    """As long as a lane needs."""
+
+    def body(carry):
+        k, y, _ = carry
+        return k + 1, 0.5 * (y + x / y), y
+
+    test = lambda carry: (carry[0] < 50) & (jnp.abs(carry[1] - carry[2]) > 1e-6 * x)
+    return lax.while_loop(test, body, (jnp.int32(0), x, jnp.zeros_like(x)))
+
+
+def table(x, n):
+    """Arrays in the carry, written and read at computed places."""
+
+    def body(carry):
+        k, y, old, total = carry
+        new = y.at[k % 7].add(y[(k + 3) % 7] + 1.0).at[0].multiply(0.5)
+        return k + 1, new, y, total + y[2]
+
+    start = jnp.int32(0), x, jnp.zeros_like(x), jnp.float32(0)
+    return lax.while_loop(lambda carry: carry[0] < n, body, start)
+
+
+def never(x, n):
+    """No lane, or few, ever begin."""
+    one = lax.while_loop(lambda c: c[0] < -n, lambda c: (c[0] + 1, c[1] * 2), (n, x))
+    two = lax.while_loop(lambda c: c[0] > 5, lambda c: (c[0] - 1, c[1] * 2), (n, x))
+    return *one, *two
+
+
+@pytest.mark.parametrize("shared", ((), (1,)))
+def test_while(size, shared):
+    x, n = normal(0, 7), counts(1, 12)
+    n = n[0] if shared else n
+    check(lambda x: newton(jnp.abs(x[0]) + 0.1), x)
+    check(table, x, n, shared=shared)
+    check(never, x, n, shared=shared)
+
+
+def nested(x, n, m):
+    """A loop of each lane in a loop of each lane, in a scan, in a branch."""
+
+    def inner(y, stop):
+        def body(c):
+            return c[0] + 1, c[1].at[c[0] % 7].add(0.5 * c[1][0])
+
+        return lax.while_loop(lambda c: c[0] < stop, body, (jnp.int32(0), y))[1]
+
+    def body(c):
+        k, y = c
+        y = lax.cond(y[1] > 0, lambda y: inner(y, m + k), lambda y: y - 0.1, y)
+        return k + 1, lax.fori_loop(0, n, lambda i, z: z + y * 0.1, y)
+
+    outer = lambda y: lax.while_loop(lambda c: c[0] < n, body, (jnp.int32(0), y))[1]
+    last, rows = lax.scan(lambda y, _: (outer(y), inner(y, n)[:2]), x, None, 3)
+    return last, rows, lax.cond(n > m, outer, lambda y: inner(y, m), x)
+
+
+@pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
+def test_nested_loops(size, shared):
+    args = [normal(0, 7), counts(1, 5), counts(2, 5)]
+    args = [x[0] if k in shared else x for k, x in enumerate(args)]
+    check(nested, *args, shared=shared)
+
+
+def branches(x, n, flag):
+    cases = (
+        lambda x: (x, jnp.float32(0)),
+        lambda x: (jnp.sin(x), x.sum()),
+        lambda x: (x[::-1], jnp.float32(2)),
+        lambda x: (x.at[n % 7].set(9.0), x[n % 7]),
+    )
+    one = lax.switch(n - 2, cases, x)
+    two = lax.cond(flag, lambda x: x * 2, lambda x: x, x)
+    three = lax.cond(
+        flag,
+        lambda x: lax.switch(n, cases, x)[0],
+        lambda x: lax.cond(n > 3, lambda x: x / 3, jnp.cumsum, x),
+        x,
+    )
+    same = lax.cond(flag, lambda x: (x, x[0]), lambda x: (x, x[0]), x)
+    return *one, two, three, *same
+
+
+@pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
+def test_branches(size, shared):
+    """Numbers of branches out of range are moved into it."""
+    args = [normal(0, 7), counts(1, 9), counts(2, 2) > 0]
+    args = [x[0] if k in shared else x for k, x in enumerate(args)]
+    check(branches, *args, shared=shared)
+
+
+def test_branches_guard_what_must_not_happen():
+    """Both branches compute in lanes that do not need them; results are selected."""
+
+    def function(x):
+        safe = lax.cond(x > 0, lambda x: jnp.log(x), lambda x: x, x)
+        found = lax.cond(x > 0, lambda x: newton(x)[1], lambda x: -x, x)
+        return safe, found
+
+    check(function, normal(0))
+
+
+def scans(x, rows, k):
+    def body(carry, row):
+        y, total = carry
+        y = y.at[k % 7].add(row[0]) * 0.9
+        return (y, total + y[row.shape[0]]), (y[:2], row.sum() > 0)
+
+    start = x, jnp.float32(0)
+    yield lax.scan(body, start, rows)
+    yield lax.scan(body, start, rows, reverse=True)
+    yield lax.scan(body, start, rows[:1])
+    yield lax.scan(body, start, rows[:1], reverse=True)
+    yield lax.scan(lambda c, _: (c + 1, (c, x)), jnp.int32(0), None, length=4)
+    yield lax.scan(lambda c, row: (c, row * c[1]), x, rows)
+    yield lax.scan(lambda c, row: ((c[1], c[0] + 1), row), (x, 2 * x), rows)
+    yield lax.map(lambda row: jnp.outer(row, row), rows)
+    yield lax.fori_loop(0, 5, lambda i, c: c.at[i].set(c[i + 1] + c[0]), x)
+
+
+@pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
+def test_scans(size, shared):
+    args = [normal(0, 7), normal(1, 5, 3), counts(2, 9)]
+    args = [x[0] if k in shared else x for k, x in enumerate(args)]
+    flat = lambda *xs: tuple(jax.tree.leaves(list(scans(*xs))))
+    check(flat, *args, shared=shared)
+
+
+def carried_arrays(x, k):
+    """Every way in which what a pass overwrites may be read in the same pass."""
+    wide = jnp.concatenate([x, 2 * x])
+
+    def swap(c, i):
+        a, b = c[i], c[i + 1]
+        return c.at[i].set(b).at[i + 1].set(a), (a, c[0], c.sum())
+
+    def previous(c, i):
+        return (c[1], c[1].at[i].set(c[1][3] + 1)), c[0][3]
+
+    def scalars(c, i):
+        return (c[0] * 2 + c[1], c[0][3]), c[0][3] + c[0][4]
+
+    def written(c, i):
+        return (c[0].at[3].set(c[0][3] + c[1] + 1), c[0][3]), c[0][3]
+
+    def rotate(c, i):
+        return (c[1], c[2], c[0]), c[1][i]
+
+    def kept(c, i):
+        return (c[0], c[1] + c[0].at[i].set(c[1] + 1)[2] + c[0].at[2].set(c[1])[i]), i
+
+    yield lax.scan(swap, wide, k)
+    yield lax.scan(previous, (wide, wide), k)
+    yield lax.scan(scalars, (wide, jnp.float32(0)), k)
+    yield lax.scan(written, (wide, jnp.float32(0)), k)
+    yield lax.scan(rotate, (wide, -wide, wide + 1), k)
+    yield lax.scan(kept, (wide, jnp.float32(0)), k)
+    before, rows = lax.scan(lambda c, i: (c.at[i].add(1.0), c[::-1]), wide, k)
+    after = lambda c, i: (c + before.at[i].set(c)[3] + rows.at[1, i].set(c)[1, 2], c)
+    yield lax.scan(after, jnp.float32(0), k)
+    yield before, rows
+
+
+@pytest.mark.parametrize("shared", ((), (1,), (0,)))
+def test_carried_arrays(size, shared):
+    args = [normal(0, 40), counts(1, 79, 5)]
+    args = [x[0] if k in shared else x for k, x in enumerate(args)]
+    flat = lambda *xs: tuple(jax.tree.leaves(list(carried_arrays(*xs))))
+    check(flat, *args, shared=shared)
+
+
+def test_large_arrays_in_loops_of_lanes(size):
+    """What is frozen of an array is kept although the array is updated in place."""
+
+    def function(x, n, k):
+        def body(c):
+            return c[0] + 1, c[1].at[k].add(1.0) * 1.5, c[1].at[c[0]].set(0.0)
+
+        carry = lax.while_loop(lambda c: c[0] < n, body, (jnp.int32(0), x, x))
+        put = lax.cond(n > 3, lambda y: y.at[k].set(9.0), lambda y: y.at[0].add(1), x)
+        return *carry, put
+
+    check(function, normal(0, 90), counts(1, 8), counts(2, 90))
+
+
+def test_a_scan_without_passes_falls_back():
+    from eqsim import _kernels as kernels
+
+    kernel = Kernel(lambda x: lax.scan(lambda c, _: (c, c), x, None, length=0))
+    with pytest.raises(kernels.Unsupported, match="length 0"):
+        kernel(normal(0))
+
+
+# Calls.
+
+
+@jax.custom_jvp
+def softplus(x):
+    return jnp.log1p(jnp.exp(x))
+
+
+@softplus.defjvp
+def _(primals, tangents):
+    (x,), (t,) = primals, tangents
+    return softplus(x), t * jax.nn.sigmoid(x)
+
+
+@jax.custom_vjp
+def clipped(x):
+    return jnp.clip(x, -1, 1)
+
+
+clipped.defvjp(lambda x: (clipped(x), None), lambda _, g: (g,))
+
+
+def solved(matrix, right):
+    """A system of equations with a derivative of its own."""
+    matvec = lambda y: matrix @ y
+    solve = lambda _, b: jnp.linalg.inv(jnp.eye(3)) @ b / 2 + matrix @ b
+    return lax.custom_linear_solve(matvec, right, solve, solve)
+
+
+def calls(x):
+    matrix = jnp.outer(x[:3], x[:3]) + jnp.eye(3)
+    solve = lambda _, b: jnp.stack([b[0] / matrix[0, 0], b[1], matrix[2] @ b])
+    yield softplus(x)
+    yield clipped(3 * x)
+    yield jax.checkpoint(lambda x: jnp.sin(jnp.cos(x)))(x)
+    yield jax.jit(lambda x: x @ x)(x)
+    yield lax.custom_linear_solve(lambda y: matrix @ y, x[:3], solve, solve)
+    yield lax.stop_gradient(x) * x
+
+
+def test_calls(size):
+    check(lambda x: tuple(calls(x)), normal(0, 7))
+
+
+# Derivatives of all of these.
+
+
+def smooth(x, n):
+    """A number that depends on `x` through every kind of control flow."""
+    rows = jnp.stack([x, 2 * x, x * x])
+    total, ys = lax.scan(lambda c, r: (c + jnp.sin(r[0] * c), c * r), x[1], rows)
+    back, _ = lax.scan(lambda c, r: (c.at[n].add(r[1]), None), x, ys, reverse=True)
+    branch = lax.switch(n % 3, [jnp.sin, jnp.cos, lambda x: x * x], back)
+    guarded = lax.cond(x[0] > 0, lambda x: jnp.log(1 + x * x), jnp.tanh, branch)
+    looped = lax.fori_loop(0, 3, lambda i, c: c * 0.5 + guarded[i], total)
+    once = jax.checkpoint(lambda x: softplus(clipped(x)).sum())(guarded)
+    gathered = jnp.take(guarded, n) * x.at[n].multiply(2.0).max()
+    return looped + once + gathered + jnp.sort(x)[2] + jnp.linalg.norm(x)
+
+
+def stopped(x, n):
+    """Forward mode goes through loops without a bound on their passes."""
+    body = lambda c: (c[0] + 1, jnp.sin(c[1]) * x + c[1].at[n].mul(0.5))
+    return lax.while_loop(lambda c: c[0] < n, body, (jnp.int32(0), x))[1].sum()
+
+
+def derivatives(x, n, t):
+    yield jax.value_and_grad(smooth)(x, n)
+    yield jax.jvp(lambda x: smooth(x, n), (x,), (t,))
+    yield jax.jvp(lambda x: stopped(x, n), (x,), (t,))
+    yield jax.jvp(lambda x: jax.grad(smooth)(x, n), (x,), (t,))
+    yield jax.jacfwd(lambda x: table(x, n)[1])(x)[:, 0]
+
+
+@pytest.mark.parametrize("shared", ((), (1,)))
+def test_derivatives(size, shared):
+    args = [normal(0, 7), counts(1, 6), normal(2, 7)]
+    args = [x[0] if k in shared else x for k, x in enumerate(args)]
+    flat = lambda *xs: tuple(jax.tree.leaves(list(derivatives(*xs))))
+    compare(flat, *args, shared=shared)
+
+
+def test_equinox_loops():
+    """Loops with checkpoints, as reverse mode through `while` needs them."""
+
+    def function(x):
+        def run(x):
+            body = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.1)
+            test = lambda c: c[0] < 4
+            start = jnp.int32(0), x
+            return eqx.internal.while_loop(
+                test, body, start, max_steps=8, kind="bounded"
+            )[1].sum()
+
+        return (run(x),)
+
+    kernel = Kernel(function)
+    x = normal(0, 3)
+    try:
+        got = kernel(x)
+    except Exception as error:
+        assert type(error).__name__ == "Unsupported", error
+    else:
+        assert_close(got, kernel.by_xla(x))
