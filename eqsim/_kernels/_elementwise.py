@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import _algebra as algebra
+from . import _algebra as algebra, _arrays as arrays
 from ._arrays import (
     index_node,
     is_large,
@@ -140,6 +140,13 @@ def _select(walk, eqn, which, *cases):
         return found
 
     return mapped(walk, eqn, (which, *cases), among)
+
+
+@rule("empty", "empty2")
+def _empty(walk, eqn):
+    """Placeholders, as of what the other branch of a `cond` leaves for its derivative."""
+    aval = eqn.outvars[0].aval
+    return [arrays.constant(walk.graph, np.zeros(aval.shape, aval.dtype))]
 
 
 @rule("iota")
