@@ -92,7 +92,7 @@ def _slice(walk, eqn, x):
 @rule("split")
 def _split(walk, eqn, x):
     axis, start, results = eqn.params["axis"], 0, []
-    for var, size in zip(eqn.outvars, eqn.params["sizes"], strict=True):
+    for var, size in zip(eqn.outvars, map(int, eqn.params["sizes"]), strict=True):
         results.append(_part(walk, var.aval, x, axis, start, size))
         start += size
     return results
