@@ -163,8 +163,10 @@ class Graph:
         return node
 
     def get(self, control: int, number: int, dtype: str, dep: int, rows: int) -> int:
-        """Result `number` of a control node."""
-        depth = self.depth[control]
+        """Result `number` of a control node, known once per tile even if all lanes share
+        it, as the control node runs once per tile."""
+        depth, whole = self.depth[control], self.dep[control]
+        dep |= whole & (LOOP | TILE) | (TILE if whole & LANE else 0)
         return self._append("get", (control,), dtype, dep, depth, number, rows)
 
     def needs(self, node: int) -> tuple[int, ...]:
