@@ -5,10 +5,8 @@ import os
 
 
 if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
-    # Checks every argument and result; must come before the modules are imported.
-    from jaxtyping import install_import_hook
-
-    install_import_hook("eqsim", "beartype.beartype")
+    # Must come before the modules are imported.
+    from . import _typecheck as _typecheck
 
 from . import (
     _copies as _copies,

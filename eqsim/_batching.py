@@ -42,6 +42,7 @@ from ._calls import (
     traced,
 )
 from ._partitioning import partitioned
+from ._patterns import AbstractPatterned, assumptions, with_entries
 
 
 def batch_last(fn: Callable) -> Callable:
@@ -60,12 +61,27 @@ def batch_last(fn: Callable) -> Callable:
         args = jtu.tree_map(_to_jax, args)
         dynamic, static = eqx.partition(args, eqx.is_array)
         leaves, treedef = jtu.tree_flatten(dynamic)
-        call = Primal(fn, treedef, Static(*_hashable(static)), len(leaves))
+        known = assumptions(args)
+        call = Primal(fn, treedef, Static(*_hashable(static)), len(leaves), known)
         _, out_treedef = output(call, *signature(leaves))
         out = call_p.bind(*leaves, call=call, nbatch=0)
-        return jtu.tree_unflatten(out_treedef, out)
+        out = jtu.tree_unflatten(out_treedef, out)
+        if isinstance(out, AbstractPatterned) and any(known):
+            out = with_entries(out, _resulting(call, *signature(leaves)))
+        return out
 
     return wrapper
+
+
+@ft.lru_cache(maxsize=512)
+def _resulting(call: Primal, shapes, x64: bool) -> tuple[bytes | None, ...]:
+    """What is known of the results of a call, from what is known of its arguments."""
+    trace = lambda: _program(call, shapes, x64)
+    program = kernels.Program(call.name, trace, shapes, call, call.patterns)
+    try:
+        return kernels.resulting_patterns(program)
+    except kernels.Unsupported:
+        return ()
 
 
 def full_batch(first: tuple, *others):
@@ -157,7 +173,9 @@ def _kernel(leaves, call, nbatch: int):
     single, out = call.single, call.out_shapes(leaves, nbatch)
     shapes = tuple((x.shape[: x.ndim - nbatch], x.dtype) for x in leaves)
     trace = lambda: _program(single, shapes, is_double())
-    program = kernels.Program(call.name, trace, shapes, single)
+    unknown = (None,) * (len(leaves) - len(call.patterns))
+    patterns = (*call.patterns, *unknown)
+    program = kernels.Program(call.name, trace, shapes, single, patterns)
     sums = call.sums or ((),) * len(out)
     return kernels.call(program, leaves, nbatch, out, sums)
 

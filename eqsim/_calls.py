@@ -39,12 +39,16 @@ class Static:
 
 @dataclasses.dataclass(frozen=True)
 class Primal:
-    """The function itself. None of its arguments enters linearly."""
+    """The function itself. None of its arguments enters linearly.
+
+    - `patterns`: what may be assumed of each argument, see `_patterns.py`.
+    """
 
     fn: Callable
     treedef: Any
     static: Static
     num_fixed: int
+    patterns: tuple[bytes | None, ...] = ()
 
     @property
     def summed_axes(self) -> frozenset[int]:
@@ -101,6 +105,10 @@ class Tangent:
     @property
     def single(self):
         return dataclasses.replace(self, call=self.call.single)
+
+    @property
+    def patterns(self):
+        return self.call.patterns
 
     @property
     def name(self) -> str:
@@ -161,6 +169,10 @@ class Cotangent:
     def single(self):
         none = ((),) * len(self.which)
         return dataclasses.replace(self, call=self.call.single, summed=none)
+
+    @property
+    def patterns(self):
+        return self.call.patterns
 
     @property
     def name(self) -> str:

@@ -1,6 +1,7 @@
 """A wrong shape is rejected; otherwise a dead hook would go unnoticed."""
 
 import os
+import pkgutil
 import subprocess
 import sys
 
@@ -21,6 +22,15 @@ eqsim.State(q=jnp.zeros((2, 2)), qd=jnp.zeros(2), act=jnp.zeros(0))
 def test_the_tests_run_with_checks():
     with pytest.raises(jaxtyping.TypeCheckError):
         eqsim.State(q=jnp.zeros((2, 2)), qd=jnp.zeros(2), act=jnp.zeros(0))
+
+
+def test_all_modules_are_checked(pytestconfig):
+    """All but the kernel compiler, which takes no arrays."""
+    checked = pytestconfig.getoption("--jaxtyping-packages").split(",")
+    modules = {
+        f"eqsim.{module.name}" for module in pkgutil.iter_modules(eqsim.__path__)
+    }
+    assert modules - set(checked) == {"eqsim._kernels"}
 
 
 @pytest.mark.parametrize("value, rejected", (("1", True), ("0", False), (None, False)))

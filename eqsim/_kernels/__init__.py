@@ -2,17 +2,18 @@
 
 A jaxpr becomes a lane graph (`_scalarize` and the rules beside it), in which each scalar
 stands for one SIMD vector of W environments; the graph becomes LLVM IR (`_schedule`,
-`_emit`), which LLVM compiles (`_compile`) and XLA calls (`_lowering`). Nothing here knows
-of robots.
+`_emit`), which LLVM compiles (`_compile`, `_programs`) and XLA calls (`_lowering`).
+Nothing here knows of robots.
 """
 
+from ._assumptions import pattern_of as pattern_of
 from ._compile import CompileError as CompileError
 from ._lowering import (
     call as call,
     enabled as enabled,
     fallbacks as fallbacks,
     note as note,
-    Program as Program,
     recorded_fallbacks as recorded_fallbacks,
 )
+from ._programs import Program as Program, resulting_patterns as resulting_patterns
 from ._scalarize import Unsupported as Unsupported

@@ -295,6 +295,8 @@ def convert(graph: Graph, x: int, dtype: str) -> int:
     old = graph.dtype[x]
     if old == dtype:
         return x
+    if x not in graph.value and old == "b1":
+        return select(graph, x, graph.constant(0, dtype), graph.constant(1, dtype))
     if x not in graph.value:
         return graph.pure("convert", (x,), dtype)
     number = graph.value[x]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _algebra as algebra
+from ._assumptions import number
 from ._graph import Graph, Loop
 
 
@@ -82,6 +83,9 @@ def element(graph: Graph, array: int, index: int | Index) -> int:
         if graph.op[array] == "table":
             dtype, data = graph.aux[array]
             return graph.constant(np.frombuffer(data, dtype)[index], dtype)
+        known = number(graph.assumed.get(array), index)
+        if known is not None:
+            return graph.constant(known, graph.dtype[array])
         where = graph.constant(index, INDEX)
     else:
         where = index.node
@@ -107,17 +111,11 @@ def in_memory(graph: Graph, value: Value) -> int:
 
 def _whole(graph: Graph, entries: tuple[int, ...]) -> int | None:
     """The array of which `entries` are all elements in order, if there is one."""
-    first = entries[0]
-    if graph.op[first] != "load":
+    array = next((graph.args[n][0] for n in entries if graph.op[n] == "load"), None)
+    if array is None or graph.rows[array] != len(entries):
         return None
-    array = graph.args[first][0]
-    if graph.rows[array] != len(entries):
+    if any(node != element(graph, array, k) for k, node in enumerate(entries)):
         return None
-    for k, node in enumerate(entries):
-        if graph.op[node] != "load" or graph.args[node][0] != array:
-            return None
-        if graph.value.get(graph.args[node][1]) != k:
-            return None
     return array
 
 

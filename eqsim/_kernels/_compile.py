@@ -16,13 +16,14 @@ import pathlib
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from typing import Any
+
+from ._assumptions import maker, REQUEST
 
 
 _LOG = logging.getLogger("eqsim.kernels")
 _LOCK = threading.RLock()
-_FORMAT = 1
-"""Changes with the meaning of the IR that this version writes."""
 
 
 class CompileError(Exception):
@@ -70,9 +71,12 @@ def machine() -> Machine:
 
 @ft.lru_cache(maxsize=1)
 def versions() -> str:
-    """Whatever decides which code the same jaxpr becomes."""
-    names = ("eqsim", "llvmlite", "jaxlib")
-    return " ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    """Whatever decides which code the same jaxpr becomes: LLVM, JAX and this package."""
+    digest = hashlib.sha256()
+    for file in sorted(pathlib.Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    named = [f"{x} {importlib.metadata.version(x)}" for x in ("llvmlite", "jaxlib")]
+    return " ".join((*named, digest.hexdigest()))
 
 
 def level() -> int:
@@ -126,6 +130,7 @@ class Loaded:
                 self._engine.add_object_file(file)
                 self._engine.finalize_object()
                 self.address = self._engine.get_function_address("handler")
+                self._request = self._engine.get_global_value_address(REQUEST)
             except RuntimeError as error:
                 raise CompileError(f"the object cannot be loaded: {error}") from error
         if not self.address:
@@ -135,6 +140,13 @@ class Loaded:
     def pointer(self) -> ctypes.c_void_p:
         """The entry, for XLA."""
         return ctypes.c_void_p(self.address)
+
+    def otherwise(self, make: Callable[[], int]) -> None:
+        """Sets the function that returns the entry of the kernel for numbers which this
+        one does not assume."""
+        self._make = maker(make)
+        place = ctypes.c_void_p.from_address(self._request)
+        place.value = ctypes.cast(self._make, ctypes.c_void_p).value
 
     def close(self) -> None:
         """Frees the code. It must not be called any more."""
@@ -201,5 +213,5 @@ def store(key: str, code: bytes) -> None:
 
 def key_of(*parts: str) -> str:
     """The key of a kernel, of everything that decides its code."""
-    text = "\n".join([str(_FORMAT), versions(), machine().key, str(level()), *parts])
+    text = "\n".join([versions(), machine().key, str(level()), *parts])
     return hashlib.sha256(text.encode()).hexdigest()[:40]

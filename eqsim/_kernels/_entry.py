@@ -18,7 +18,7 @@ _TASK_COST = 30_000
 """Operations that are worth another thread."""
 
 # Offsets in bytes of XLA's structures, version 0.3.
-_API, _CONTEXT, _STAGE, _ARGS, _RETS = 16, 24, 32, 72, 112
+API, _CONTEXT, _STAGE, _ARGS, _RETS = 16, 24, 32, 72, 112
 _ERROR_DESTROY, _SCHEDULE, _NUM_THREADS = 64, 136, 144
 _DATA = 24
 
@@ -37,6 +37,7 @@ def handler(
     partial: int,
     cost: int,
     finish: list[str],
+    check: list[str],
 ) -> str:
     """The entry of a kernel. Its argument 0 holds the sizes of the axes.
 
@@ -46,8 +47,9 @@ def handler(
     - `partial`: bytes of the sums of a task.
     - `cost`: operations of one pass.
     - `finish`: lines that run when all tasks are done.
+    - `check`: lines that compare the arguments with what is assumed of them.
     """
-    buffers = []
+    buffers, keep = [], []
     for kind, count, first in (("a", arguments, 0), ("r", results, arguments)):
         source = "%args" if kind == "a" else "%rets"
         for k in range(count):
@@ -58,12 +60,15 @@ def handler(
                 f"  %{kind}{k}b = load ptr, ptr %{kind}{k}p",
                 f"  %{kind}{k}d = getelementptr i8, ptr %{kind}{k}b, i64 {_DATA}",
                 f"  %{kind}{k}v = load ptr, ptr %{kind}{k}d",
+            ]
+            keep += [
                 f"  %{kind}{k}s = getelementptr i64, ptr %call, i64 {word}",
                 f"  store ptr %{kind}{k}v, ptr %{kind}{k}s",
             ]
     return _HANDLER.format(
         size=8 * (BUFFERS + arguments + results),
-        buffers="\n".join(buffers),
+        buffers="\n".join(buffers + check),
+        keep="\n".join(keep),
         outer="\n".join(passes[0]),
         inner="\n".join(passes[1]),
         partial=partial,
@@ -104,7 +109,7 @@ _NUMBERS = dict(
     lanes=LANES,
     loops=LOOPS,
     sums=SUMS,
-    api=_API,
+    api=API,
     context=_CONTEXT,
     stage=_STAGE,
     args=_ARGS,
@@ -153,8 +158,9 @@ execute:
   %args = load ptr, ptr %args.at
   %rets.at = getelementptr i8, ptr %frame, i64 {rets}
   %rets = load ptr, ptr %rets.at
-  %call = call ptr @malloc(i64 {size})
 {buffers}
+  %call = call ptr @malloc(i64 {size})
+{keep}
   %axes.b = load ptr, ptr %args
   %axes.at = getelementptr i8, ptr %axes.b, i64 {data}
   %axes = load ptr, ptr %axes.at

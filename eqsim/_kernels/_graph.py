@@ -74,6 +74,7 @@ class Graph:
     - `depth`: depth of the block that the node lies in.
     - `rows`: number of elements of an array in memory, 0 for a scalar.
     - `value`: NumPy scalars of the constants.
+    - `assumed`: patterns of arguments, see `_assumptions.py`.
     """
 
     def __init__(self) -> None:
@@ -85,6 +86,7 @@ class Graph:
         self.aux: list[Any] = []
         self.rows: list[int] = []
         self.value: dict[int, np.generic] = {}
+        self.assumed: dict[int, bytes] = {}
         self.blocks = [Block(0, 0)]
         self._constants: dict[tuple[str, bytes], int] = {}
         self._captures: dict[int, tuple[int, ...]] = {}

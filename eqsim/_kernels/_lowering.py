@@ -1,71 +1,23 @@
 """From a function of one environment to a call of its kernel on a batch."""
 
 import contextlib
-import dataclasses
 import logging
 import math
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr
 
-from . import (  # noqa: F401  (their rules register themselves)
-    _arrays as arrays,
-    _control,
-    _elementwise,
-    _indexing,
-    _movement,
-    _reductions,
-)
-from ._compile import CompileError, key_of, Loaded, machine, object_code, store, stored
-from ._emit import Emitter, Leaf
-from ._fingerprint import fingerprint
-from ._graph import Graph, LANE, LOOP
-from ._scalarize import dtype_of, Translation, Unsupported
+from ._compile import CompileError, machine
+from ._graph import LANE, LOOP
+from ._programs import assumed, Layout, loaded, Program
+from ._scalarize import Unsupported
 
 
 _LOG = logging.getLogger("eqsim.kernels")
-_LOCK = threading.Lock()
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """A function of one environment, and how a batch maps over it.
-
-    **Arguments:**
-
-    - `name`: used in messages.
-    - `trace`: returns the jaxpr of the function without batch axes.
-    - `shapes`: shape and type of each argument without batch axes.
-    - `key`: hashable; equal for programs whose functions are equal.
-    """
-
-    name: str
-    trace: Callable[[], ClosedJaxpr]
-    shapes: tuple[tuple[tuple[int, ...], Any], ...]
-    key: Any
-
-
-@dataclasses.dataclass(frozen=True)
-class _Layout:
-    """The kernel of a batch: its loops, and which axes each argument and result has.
-
-    - `nest`: axes of the batch from the outermost loop on.
-    - `width`: lanes of a vector.
-    - `arguments`, `results`: `Graph.dep` of each.
-    - `summed`: of each result, whether it is added up over the batch.
-    """
-
-    nest: tuple[int, ...]
-    width: int
-    arguments: tuple[int, ...]
-    results: tuple[int, ...]
-    summed: tuple[bool, ...]
 
 
 def enabled() -> bool:
@@ -141,12 +93,13 @@ def call(
     dep = lambda flags: sum(bits[g] for g, flag in enumerate(flags) if flag)
     everything = sum(bits.values())
     total = [bool(groups) and all(flags) for flags in sums]
-    layout = _Layout(
+    layout = Layout(
         nest,
         width if LANE in nest else 1,
         tuple(map(dep, own)),
         tuple(0 if t else everything for t in total),
         tuple(total),
+        assumed(program, [not any(flags) for flags in own]),
     )
     kernel = _kernel(program, layout, out, nbatch)
     by_bit = {bit: sizes[group] for group, bit in bits.items()}
@@ -245,7 +198,7 @@ def _unpacked(found, out, nbatch: int, layout, groups, sums, swap: bool) -> list
 class _Kernel:
     """A registered kernel. `bound` are the arguments and results that it has."""
 
-    def __init__(self, target: str, layout: _Layout, shapes, out):
+    def __init__(self, target: str, layout: Layout, shapes, out):
         self.target, self.layout, self.shapes, self.out = target, layout, shapes, out
 
     def __call__(self, axes, leaves) -> list:
@@ -262,10 +215,9 @@ class _Kernel:
 
 
 _KERNELS: dict[Any, _Kernel | Exception] = {}
-_LOADED: dict[str, Loaded] = {}
 
 
-def _kernel(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
+def _kernel(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
     """The kernel of a program, made once per process and layout."""
     key = program.key, program.shapes, layout, jax.config.read("jax_enable_x64")
     found = _KERNELS.get(key)
@@ -281,57 +233,7 @@ def _kernel(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
     return found
 
 
-def _make(program: Program, layout: _Layout, out, nbatch: int) -> _Kernel:
-    closed = program.trace()
-    key = key_of(fingerprint(closed), repr(layout))
-    target = f"eqsim_{key}"
-    with _LOCK:
-        if target not in _LOADED:
-            _LOADED[target] = _load(key, lambda: module(closed, layout))
-            pointer = jax.ffi.pycapsule(_LOADED[target].pointer)
-            jax.ffi.register_ffi_target(target, pointer, platform="cpu")
+def _make(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
+    target = loaded(program, layout)
     rows = [(math.prod(x.shape[: len(x.shape) - nbatch]), x.dtype) for x in out]
     return _Kernel(target, layout, program.shapes, rows)
-
-
-def _load(key: str, text: Callable[[], str]) -> Loaded:
-    """The machine code under a key: from the store, or compiled now."""
-    code = stored(key)
-    if code is not None:
-        try:
-            return Loaded(code)
-        except CompileError:
-            code = None
-    code = object_code(text())
-    store(key, code)
-    return Loaded(code)
-
-
-def module(closed, layout: _Layout) -> str:
-    """The LLVM IR of a jaxpr of one environment."""
-    graph = Graph()
-    walk = Translation(graph)
-    inputs, sources, values = [], [], []
-    for var, dep in zip(closed.jaxpr.invars, layout.arguments, strict=True):
-        shape, dtype = tuple(var.aval.shape), dtype_of(var.aval)
-        rows = math.prod(shape)
-        if not rows:
-            values.append(arrays.nodes([], shape))
-            continue
-        node = graph.source("input", dtype, dep, len(sources), rows)
-        inputs.append(Leaf(rows, dtype, dep))
-        sources.append(node)
-        values.append(arrays.stored(node, shape, dtype, graph))
-    with np.errstate(all="ignore"):
-        results = walk.closed(closed, values)
-    outputs, nodes = [], []
-    pairs = zip(closed.jaxpr.outvars, results, strict=True)
-    for k, (atom, value) in enumerate(pairs):
-        rows = math.prod(atom.aval.shape)
-        if not rows:
-            continue
-        dtype = dtype_of(atom.aval)
-        outputs.append(Leaf(rows, dtype, layout.results[k], layout.summed[k]))
-        nodes.append([arrays.read(graph, value, i) for i in np.ndindex(*value.shape)])
-    emitter = Emitter(graph, inputs, sources, outputs, nodes, layout.nest, layout.width)
-    return emitter.module()

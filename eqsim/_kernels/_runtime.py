@@ -1,6 +1,8 @@
 """What one thread does of a call, as LLVM IR: tasks, loops over the batch, and transfers."""
 
+from ._assumptions import comparison, DEFINITIONS, otherwise
 from ._entry import (
+    API,
     BUFFERS,
     DECLARATIONS,
     DONE,
@@ -312,7 +314,18 @@ class _Writer:
             inner = self._passes("%inner", self.nest[1])
         results, cost = len(self.emitter.outputs), self.emitter.cost
         finish = self._final_sums(nin)
-        return handler(nin, results, (outer, inner), self.partial, cost, finish)
+        tables, check = self._check()
+        text = handler(nin, results, (outer, inner), self.partial, cost, finish, check)
+        return "\n".join([*tables, text])
+
+    def _check(self) -> tuple[list[str], list[str]]:
+        """Definitions, and lines that compare what is assumed of the arguments."""
+        inputs = self.emitter.inputs
+        patterns = [leaf.assumed for leaf in inputs]
+        if not any(patterns):
+            return [], []
+        tables, lines = comparison(patterns, [leaf.dtype for leaf in inputs])
+        return [*DEFINITIONS, *tables], [*lines, otherwise(API)]
 
     def _final_sums(self, nin: int) -> list[str]:
         lines: list[str] = []

@@ -90,13 +90,13 @@ def active_set(rows: Rows, x: Values) -> Values:
     """Return the active set: 1 where a row is stiff, 0 where it is not; for dry
     friction 0 where it is stiff, -1 and 1 where it slides."""
     force = rows.friction.weight * x.friction
-    sliding = (force >= rows.largest).astype(jnp.int8)
+    ahead, behind = (force >= rows.largest), (force <= -rows.largest)
     return Values(
         active_edges(rows.anchored.weight, x.anchored),
         active_edges(rows.moving.weight, x.moving),
         _is_active(rows.lower.weight, x.lower),
         _is_active(rows.upper.weight, x.upper),
-        sliding - (force <= -rows.largest).astype(jnp.int8),
+        ahead.astype(force.dtype) - behind.astype(force.dtype),
         _is_active(rows.ball.weight, x.ball),
     )
 
@@ -107,7 +107,7 @@ def active_edges(weight, edges: tuple) -> tuple:
 
 
 def _is_active(weight, x):
-    return ((x < 0.0) & (weight > 0.0)).astype(jnp.int8)
+    return (weight * x < 0.0).astype(x.dtype)
 
 
 def changes(new, old, x, scale):
@@ -127,26 +127,22 @@ def stiffnesses(rows: Rows, active: Values) -> Values:
     return Values(
         edge_stiffnesses(rows.anchored.weight, active.anchored),
         edge_stiffnesses(rows.moving.weight, active.moving),
-        _where_active(rows.lower.weight, active.lower),
-        _where_active(rows.upper.weight, active.upper),
-        _where_active(rows.friction.weight, 1 - jnp.abs(active.friction)),
-        _where_active(rows.ball.weight, active.ball),
+        rows.lower.weight * active.lower,
+        rows.upper.weight * active.upper,
+        rows.friction.weight * (1.0 - jnp.abs(active.friction)),
+        rows.ball.weight * active.ball,
     )
 
 
 def edge_stiffnesses(weight, active: tuple) -> tuple:
     """Return the weights of the edges of a contact where they are stiff, else zero."""
-    return tuple(_where_active(weight, one) for one in active)
-
-
-def _where_active(weight, active):
-    return jnp.where(active != 0, weight, 0.0)
+    return tuple(weight * one for one in active)
 
 
 def forces(rows: Rows, active: Values, x: Values) -> Values:
     """Compute row forces for a fixed active set; they are linear in `x`."""
     w = stiffnesses(rows, active)
-    sliding = active.friction.astype(x.friction.dtype) * rows.largest
+    sliding = active.friction * rows.largest
     return Values(
         tuple(-a * b for a, b in zip(w.anchored, x.anchored, strict=True)),
         tuple(-a * b for a, b in zip(w.moving, x.moving, strict=True)),

@@ -89,7 +89,10 @@ def onset(violation, width) -> Onset:
     stiffness is multiplied by $\partial r_w / \partial r = 1/(1 + e^{r/w})$. Both tend to
     those of MuJoCo for $w \to 0$, exponentially where $|r| \gg w$; at $r = 0$, $r_w = -w
     \log 2$ and the share is 1/2. Beyond $12\,w$ (a share of 6e-6) there is none.
+    Without a width the onset is MuJoCo's.
     """
+    if width is None:
+        return Onset(violation < 0.0, violation, jnp.ones_like(violation))
     smooth = width > 0.0
     x = violation / jnp.where(smooth, width, 1.0)
     share = jnp.where(smooth, jax.nn.sigmoid(-x), 1.0)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .. import model
+from .._patterns import Pattern
 
 
 _FORMAT = "eqsim-1"
@@ -220,6 +221,8 @@ def _encode_static(value: Any) -> Any:
         return {"enum": type(value).__name__, "name": value.name}
     if isinstance(value, tuple):
         return [_encode_static(item) for item in value]
+    if isinstance(value, Pattern):
+        return {"pattern": [entry and entry.decode() for entry in value.entries]}
     return value
 
 
@@ -245,6 +248,8 @@ def _decode(code: Any, leaves: list) -> Any:
 
 
 def _decode_static(value: Any) -> Any:
+    if isinstance(value, dict) and "pattern" in value:
+        return Pattern(tuple(entry and entry.encode() for entry in value["pattern"]))
     if isinstance(value, dict):
         return _ENUMS[value["enum"]][value["name"]]
     if isinstance(value, list):

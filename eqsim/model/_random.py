@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._patterns import patterned
 from ._kinds import Integrator, JointKind
 from ._random_parts import (
     Plan,
@@ -62,25 +63,29 @@ def random_system(
     geoms = random_geoms(rng, nlink if with_geoms else None)
     pairs, excludes = random_exceptions(rng, plan, geoms)
     medium = rng.uniform([1, 0, -1, -1, -1], [100, 0.1, 1, 1, 1]) * with_fluid
-    return System(
-        links=links,
-        joints=random_joints(rng, plan, links, with_limits, with_friction),
-        geoms=geoms,
-        pairs=pairs,
-        actuators=random_actuators(rng, plan if with_actuators else Plan((), (), ())),
-        excludes=excludes,
-        filter_parent=bool(rng.random() < 0.8),
-        integrator=integrator,
-        implicit_damping=bool(rng.random() < 0.8),
-        safe_solref=True,
-        has_fluid=with_fluid,
-        notes=(),
-        gravity=np.array([0, 0, -9.81]) + rng.normal(size=3),
-        wind=medium[2:],
-        density=float(medium[0]),
-        viscosity=float(medium[1]),
-        impratio=float(rng.choice([1.0, 2.0])),
-        dt=float(rng.uniform(0.002, 0.008)),
+    return patterned(
+        System(
+            links=links,
+            joints=random_joints(rng, plan, links, with_limits, with_friction),
+            geoms=geoms,
+            pairs=pairs,
+            actuators=random_actuators(
+                rng, plan if with_actuators else Plan((), (), ())
+            ),
+            excludes=excludes,
+            filter_parent=bool(rng.random() < 0.8),
+            integrator=integrator,
+            implicit_damping=bool(rng.random() < 0.8),
+            safe_solref=True,
+            has_fluid=with_fluid,
+            notes=(),
+            gravity=np.array([0, 0, -9.81]) + rng.normal(size=3),
+            wind=medium[2:],
+            density=float(medium[0]),
+            viscosity=float(medium[1]),
+            impratio=float(rng.choice([1.0, 2.0])),
+            dt=float(rng.uniform(0.002, 0.008)),
+        )
     )
 
 

@@ -1,6 +1,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from .._patterns import AbstractPatterned, Pattern
 from ._actuators import Actuators
 from ._fields import as_array
 from ._geoms import Geoms, Pairs
@@ -9,7 +10,7 @@ from ._kinds import Integrator
 from ._links import Links
 
 
-class System(eqx.Module):
+class System(AbstractPatterned):
     r"""A robot and its world: structure (static) and primary parameters (arrays).
 
     Every array may be batched with `eqx.filter_vmap`, differentiated with
@@ -29,6 +30,8 @@ class System(eqx.Module):
     - `density`, `viscosity`: of the medium, kg/m$^3$ and Pa s.
     - `impratio`: ratio of frictional to normal impedance.
     - `dt`: time step, s.
+    - `pattern`: which numbers were zero or one when the robot was loaded: a hint to the
+        kernel compiler, on which no result depends. Nothing needs to keep it up to date.
     """
 
     links: Links
@@ -49,6 +52,7 @@ class System(eqx.Module):
     viscosity: Float[Array, ""] = eqx.field(converter=as_array)
     impratio: Float[Array, ""] = eqx.field(converter=as_array)
     dt: Float[Array, ""] = eqx.field(converter=as_array)
+    pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
         # Here, because the text is written by a module that reads this one.

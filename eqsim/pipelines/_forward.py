@@ -2,8 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 
+from .._patterns import AbstractPatterned, Pattern
 from ..contact._active import contact_force, forces, residuals, Values
 from ..contact._detect import ContactPoints, detect
 from ..contact._newton import constrained, node_motion, Problem, Solution
@@ -40,7 +42,7 @@ from ..model import concatenate, per_row, System, tree
 from ..spatial import Force, Vec3
 
 
-class Constants(NamedTuple):
+class Constants(AbstractPatterned):
     """Quantities that depend on a `System` and a pipeline but not on the state.
 
     They are computed from the primary parameters once per call of the pipeline, by a
@@ -52,7 +54,8 @@ class Constants(NamedTuple):
     - `geoms`: frames of the shapes.
     - `contacts`: mixed parameters of the contact points, None if there are none.
     - `joints`: softness of limits and dry friction.
-    - `onset_width`: width of the onset of contacts, m.
+    - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
+    - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
 
     frames: Frames
@@ -62,6 +65,7 @@ class Constants(NamedTuple):
     contacts: ContactParameters | None
     joints: JointSoftness
     onset_width: Any
+    pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
 def derive(sys: System, smoothing) -> Constants:
@@ -73,7 +77,16 @@ def derive(sys: System, smoothing) -> Constants:
     contacts = contact_parameters(sys, plan, weights.link) if plan.size else None
     joints = joint_softness(sys, structure(sys))
     geoms = geom_frames(sys, fixed)
-    return Constants(fixed, bodies, weights, geoms, contacts, joints, smoothing[None])
+    width = None if smoothing is None else smoothing[None]
+    return Constants(
+        frames=fixed,
+        bodies=bodies,
+        weights=weights,
+        geoms=geoms,
+        contacts=contacts,
+        joints=joints,
+        onset_width=width,
+    )
 
 
 class Forward(NamedTuple):

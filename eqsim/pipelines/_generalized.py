@@ -50,16 +50,16 @@ class Generalized(AbstractPipeline):
 
     **Arguments:**
 
-    - `smoothing`: width $w$ of the onset of contacts, m. At 0, the default, the model is
-        MuJoCo's: a shape that does not touch has no contact force and no contact
+    - `smoothing`: width $w$ of the onset of contacts, m. Without one, the default, the
+        model is MuJoCo's: a shape that does not touch has no contact force and no contact
         gradient. With $w > 0$ a contact at distance $r$ has the weight $D/(1 + e^{r/w})$
         and the distance $-w \log(1 + e^{-r/w})$: a force acts within a few widths before
         the surface, and in penetration the model tends to MuJoCo's, with a shift of at
-        most $w \log 2$. The width is an array: it can be annealed, batched and
-        differentiated without recompiling.
+        most $w \log 2$. The width is an array: it can be annealed down to 0, where the
+        model is MuJoCo's too, batched and differentiated without recompiling.
     """
 
-    smoothing: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    smoothing: Float[Array, ""] | None = eqx.field(converter=as_array, default=None)
 
     def __check_init__(self):
         _check_smoothing(self.smoothing)
@@ -129,7 +129,9 @@ def _check_smoothing(smoothing) -> None:
 
 def _arguments(pipeline: Generalized, sys: System, state: State, ctrl, external):
     check_input(sys, state, ctrl, external)
-    smoothing = pipeline.smoothing.astype(state.q.dtype)
+    smoothing = pipeline.smoothing
+    if smoothing is not None:
+        smoothing = smoothing.astype(state.q.dtype)
     return sys, _derive(sys, smoothing), state.q, state.qd, state.act, ctrl, external
 
 

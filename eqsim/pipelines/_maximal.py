@@ -12,6 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
+from .._patterns import AbstractPatterned, Pattern
 from ..contact._detect import ContactPoints, detect
 from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
 from ..contact._plan import contact_plan
@@ -56,7 +57,7 @@ from ._rigid_bodies import (
 )
 
 
-class Constants(NamedTuple):
+class Constants(AbstractPatterned):
     """What a step needs of a `System` and that does not depend on the state."""
 
     frames: Frames
@@ -64,6 +65,7 @@ class Constants(NamedTuple):
     bodies: BodyParameters
     geoms: GeomFrames
     friction: Friction | None
+    pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
 class StepData(NamedTuple):
@@ -217,7 +219,9 @@ def _derive_fn(sys: System) -> Constants:
     lumped = node_bodies(sys, nodes, fixed)
     parameters, geoms = body_parameters(nodes, lumped), geom_frames(sys, fixed)
     friction = contact_friction(sys, plan) if plan.size else None
-    return Constants(fixed, lumped, parameters, geoms, friction)
+    return Constants(
+        frames=fixed, nodes=lumped, bodies=parameters, geoms=geoms, friction=friction
+    )
 
 
 def _start(substeps: int, sys: System, constants: Constants, q, qd, act, external):
@@ -285,10 +289,8 @@ def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inp
 
 def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
     step, end, _ = _substeps(pipeline, sys, constants, *inputs)
-    fixed, nodes, parameters, *_ = constants
-    q, qd = project_to_joints(
-        sys, fixed, nodes, parameters, step.origin, end.bodies, end.q, end.qd
-    )
+    fixed = constants.frames, constants.nodes, constants.bodies
+    q, qd = project_to_joints(sys, *fixed, step.origin, end.bodies, end.q, end.qd)
     return q, qd, end.act
 
 

@@ -19,10 +19,11 @@ class Kernel:
 
     - `function`: takes arrays without batch axes, returns a tuple of them.
     - `shared`: numbers of the arguments that all environments share.
+    - `patterns`: what is assumed of each argument.
     """
 
-    def __init__(self, function, shared: tuple[int, ...] = ()):
-        self.function, self.shared = function, shared
+    def __init__(self, function, shared: tuple[int, ...] = (), patterns=()):
+        self.function, self.shared, self.patterns = function, shared, patterns
         self._kernel = jax.jit(self._call)
         self._xla = jax.jit(lambda *xs: jax.vmap(function, self._axes(xs))(*xs))
 
@@ -42,7 +43,8 @@ class Kernel:
         out = [
             jax.ShapeDtypeStruct((*x.shape, size), x.dtype) for x in closed.out_avals
         ]
-        program = kernels.Program("test", lambda: closed, shapes, self)
+        trace = lambda: closed
+        program = kernels.Program("test", trace, shapes, self, self.patterns)
         found = kernels.call(program, leaves, 1, out, ((),) * len(out))
         return tuple(jnp.moveaxis(x, -1, 0) for x in found)
 

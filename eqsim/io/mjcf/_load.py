@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._patterns import patterned
 from ...model import Integrator, System, validate
 from ._actuators import read_actuators
 from ._bodies import read_joints, read_links
@@ -64,7 +65,7 @@ def load_mjcf(source: str | os.PathLike) -> System:
         dt=float(option.timestep),
     )
     try:
-        return validate(system)
+        return patterned(validate(system))
     except ValueError as error:
         raise ValueError(f"{label} was read, but {error}") from error
 

@@ -1,0 +1,18 @@
+"""Checks shapes and types of all arguments and results of the library, once imported.
+
+Only modules that are imported afterwards are checked. The kernel compiler is left out: it
+takes no arrays, and calls its functions millions of times.
+"""
+
+import pathlib
+import pkgutil
+
+from jaxtyping import install_import_hook
+
+
+_names = {
+    module.name for module in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])
+}
+install_import_hook(
+    [f"eqsim.{name}" for name in sorted(_names - {"_kernels"})], "beartype.beartype"
+)

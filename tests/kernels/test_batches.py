@@ -1,0 +1,122 @@
+"""A batch of any size gives what its environments give one by one."""
+
+import functools as ft
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from jax import lax
+from kernels.harness import WIDTH
+
+from eqsim._batching import batch_last
+
+
+SIZES = (1, 2, WIDTH // 2 - 1, WIDTH - 1, WIDTH, WIDTH + 1, 3 * WIDTH, 1_000)
+
+
+def model(shape, x):
+    """With a loop per lane, a matrix that is solved, and an index that is computed;
+    `shape` has shape (3, *batch), `x` has shape (4, *batch)."""
+    body = lambda _, c: 0.5 * (c + shape[0] / c)
+    root = lax.fori_loop(0, 3, body, 1.0 + 0.0 * (x[0] * shape[0]))
+    halves = _halves(lax.stop_gradient(root + x[1]))
+    y = jnp.sin(x) * shape[1:2] + root[None] * halves[None]
+    first = lax.fori_loop(0, 4, lambda k, c: c + y[k] * shape[2], 0.0 * (y[0] + root))
+    return y, first[None]
+
+
+def _halves(x):
+    """`x`, halved until it is below 1/2: as often as a lane needs."""
+    test = lambda y: jnp.any(y >= 0.5)
+    return lax.while_loop(test, lambda y: jnp.where(y >= 0.5, 0.5 * y, y), x)
+
+
+wrapped = batch_last(model)
+
+
+def arguments(seed: int, *sizes: tuple[int, ...], dtype=np.float32):
+    """Positive numbers for `model`, with batch axes in front."""
+    generator = np.random.default_rng(seed)
+    pairs = zip((3, 4), sizes, strict=True)
+    return [generator.uniform(0.5, 2.0, (*n, k)).astype(dtype) for k, n in pairs]
+
+
+def check(function, *args, rtol=1e-5) -> None:
+    """Kernels and XLA agree."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EQSIM_KERNELS", "on")
+        got = jax.jit(lambda *xs: function(*xs))(*args)
+        patch.setenv("EQSIM_KERNELS", "off")
+        expected = jax.jit(lambda *xs: function(*xs))(*args)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        scale = np.abs(b).max() if b.size else 1.0
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * scale)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes(size):
+    check(jax.vmap(wrapped), *arguments(0, (size,), (size,)))
+    check(jax.vmap(wrapped, (None, 0)), *arguments(1, (), (size,)))
+
+
+def test_single():
+    check(wrapped, *arguments(2, (), ()))
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+@pytest.mark.parametrize("size", SIZES)
+def test_sums_over_the_batch(size, dtype):
+    """Gradients by what the batch shares."""
+
+    def loss(shape, x):
+        return sum(out.sum() for out in jax.vmap(wrapped, (None, 0))(shape, x))
+
+    rtol = 2e-5 if dtype == np.float32 else 1e-12
+    check(jax.grad(loss, (0, 1)), *arguments(3, (), (size,), dtype=dtype), rtol=rtol)
+
+
+def nested(axes):
+    """`model` under one `vmap` for each pair of axes, the outermost first."""
+    return ft.reduce(lambda fn, pair: jax.vmap(fn, pair), reversed(axes), wrapped)
+
+
+@settings(max_examples=25)
+@given(
+    axes=st.lists(st.sampled_from([(0, 0), (None, 0), (0, None)]), max_size=3),
+    sizes=st.lists(st.integers(1, 2 * WIDTH + 1), min_size=3, max_size=3),
+    seed=st.integers(0, 9),
+)
+def test_ranks(axes, sizes, seed):
+    """Any number of batch axes, each shared by any of the arguments."""
+    own = [
+        tuple(size for size, pair in zip(sizes, axes) if pair[k] == 0) for k in (0, 1)
+    ]
+    given = arguments(seed, *own)
+    function = nested(axes)
+    check(function, *given)
+    total = lambda *xs: sum(out.sum() for out in function(*xs))
+    check(jax.grad(total, (0, 1)), *given, rtol=3e-5)
+
+
+def test_results_do_not_depend_on_threads():
+    """Sums over the batch are added up in one order."""
+    shape, x = arguments(5, (), (20_000,))
+    loss = lambda s: sum(out.sum() for out in jax.vmap(wrapped, (None, 0))(s, x))
+    gradient = jax.jit(jax.grad(loss))
+    first = np.asarray(gradient(shape))
+    assert all(np.array_equal(first, gradient(shape)) for _ in range(20))
+
+
+@pytest.mark.parametrize("size", (1, WIDTH + 1, 1_000))
+def test_a_batch_gives_what_one_gives(size):
+    """Every environment of a batch equals a batch of copies of it, bit for bit."""
+    shape, x = arguments(6, (size,), (size,))
+    whole = jax.jit(jax.vmap(wrapped))(shape, x)
+    for k in {0, size // 2, size - 1}:
+        copies = [jnp.broadcast_to(a[k], a.shape) for a in (shape, x)]
+        own = jax.jit(jax.vmap(wrapped))(*copies)
+        for a, b in zip(whole, own, strict=True):
+            assert np.array_equal(a[k], b[0])
