@@ -52,11 +52,7 @@ def random_system(
 
     **Raises:** `ValueError` if the counts make no sense.
     """
-    if not 1 <= num_roots <= nlink or not joints:
-        raise ValueError(
-            f"Cannot build {nlink} links with {num_roots} roots from {len(joints)} "
-            "kinds of joints. Pass 1 <= num_roots <= nlink and at least one kind."
-        )
+    _check_counts(nlink, num_roots, len(joints))
     rng = _generator(seed)
     plan = random_plan(rng, nlink, tuple(joints), num_roots)
     links = random_links(rng, plan)
@@ -87,6 +83,14 @@ def random_system(
             dt=float(rng.uniform(0.002, 0.008)),
         )
     )
+
+
+def _check_counts(nlink: int, num_roots: int, num_kinds: int) -> None:
+    if not 1 <= num_roots <= nlink or not num_kinds:
+        raise ValueError(
+            f"Cannot build {nlink} links with {num_roots} roots from {num_kinds} "
+            "kinds of joints. Pass 1 <= num_roots <= nlink and at least one kind."
+        )
 
 
 def random_configuration(
