@@ -22,11 +22,12 @@ from ..contact._detect import ContactPoints
 from ..contact._parameters import Friction
 from ..contact._plan import ContactPlan
 from ..model import accumulate, concatenate, GeomKind, System, take, Tree
-from ..spatial import Force, force_at, Mat3, safe_sqrt, Vec3
+from ..spatial import Force, force_at, Mat3, Motion, safe_sqrt, Vec3
 from ._rigid_bodies import Bodies, body_layout, InverseInertia, of_bodies
 
 
 _ROUND = (GeomKind.SPHERE, GeomKind.CAPSULE)
+_PUSH_OUT = 20.0
 
 
 class ContactFrames(NamedTuple):
@@ -122,29 +123,58 @@ class ContactMotion(NamedTuple):
 def contact_motion(contacts: ContactFrames, bodies: Bodies) -> ContactMotion:
     """Return distances and velocities of the surfaces for the bodies as they are."""
     normal = contacts.frame.rows[0]
-    arms, moved, velocities = [], [], []
+    arms, moved = [], []
     for k, side in enumerate(contacts.bodies):
-        com, rot, velocity = of_bodies(bodies, side)
+        com, rot = of_bodies((bodies.com, bodies.rot), side)
         arm = (rot @ contacts.local[k]) + (normal * contacts.reach[k])
         change = (arm - contacts.arm[k]) + (com - contacts.com[k])
         # The world does not move. It has no frame here, so its `arm` has no meaning.
         moves = _column([body >= 0 for body in side], arm.x) > 0
         moved.append(Vec3(*(jnp.where(moves, x, 0.0) for x in change)))
-        velocities.append(velocity.at(arm))
         arms.append(arm)
-    gap = contacts.dist + (normal | (moved[1] - moved[0]))
-    velocity = contacts.frame @ (velocities[1] - velocities[0])
-    return ContactMotion((arms[0], arms[1]), gap, velocity)
+    gap, both = contacts.dist + (normal | (moved[1] - moved[0])), (arms[0], arms[1])
+    velocity = relative_velocity_along(contacts, both, bodies.velocity)
+    return ContactMotion(both, gap, velocity)
+
+
+def relative_velocity_along(
+    contacts: ContactFrames, arms: tuple[Vec3, Vec3], velocity: Motion
+) -> Vec3:
+    """Return the velocity of the second bodies relative to the first at the contacts,
+    along the contacts' axes, from the motions of all bodies about their centers of
+    mass."""
+    one, two = (
+        of_bodies(velocity, side).at(arm)
+        for side, arm in zip(contacts.bodies, arms, strict=True)
+    )
+    return contacts.frame @ (two - one)
 
 
 def rebound_velocity(restitution, sys: System, velocity, h, otherwise):
     """Return the normal velocity at which surfaces separate that met at `velocity`,
     negative where they approach: `otherwise` without restitution, and below the speed
     that gravity gives in two substeps (Müller et al. 2020, section 3.6)."""
-    g = Vec3(*(sys.gravity[k][None] for k in range(3)))
-    share, slow = restitution[None], 2.0 * h * safe_sqrt(g | g)
-    rebounds = (share > 0.0) & (velocity < -slow)
+    share = restitution[None]
+    rebounds = (share > 0.0) & (velocity < -2.0 * _gravity_speed(sys, h))
     return jnp.where(rebounds, -share * velocity, otherwise)
+
+
+def push_out(sys: System, gap, share, h):
+    """Split the speed `share * depth / h` at which a penetration is removed in two.
+
+    **Returns:** the part that bodies keep as velocity, at most what gravity gives in
+    `_PUSH_OUT` substeps, and the rest, by which only their positions change (split
+    impulses: Catto, *Understanding constraints*, 2014).
+    """
+    wanted = share * jnp.maximum(-gap, 0.0) / h
+    kept = jnp.minimum(wanted, _PUSH_OUT * _gravity_speed(sys, h))
+    return kept, wanted - kept
+
+
+def _gravity_speed(sys: System, h):
+    """Return the speed that gravity gives in a substep."""
+    g = Vec3(*(sys.gravity[k][None] for k in range(3)))
+    return h * safe_sqrt(g | g)
 
 
 def contact_impulses(
@@ -162,6 +192,15 @@ def contact_impulses(
     stick = Vec3(asked, -motion.velocity.y, -motion.velocity.z)
     impulse = Vec3(*(v * m for v, m in zip(stick, mass, strict=True)))
     return _within_friction_cone(contacts.friction, impulse)
+
+
+def normal_impulses(
+    contacts: ContactFrames, motion: ContactMotion, inverse: InverseInertia, change
+) -> Vec3:
+    """Return the impulses of contacts without friction; see `contact_impulses`."""
+    asked = jnp.where(contacts.valid, jnp.maximum(change, 0.0), 0.0)
+    normal = asked * _shared_masses(contacts, motion, inverse, asked).x
+    return Vec3(normal, jnp.zeros_like(normal), jnp.zeros_like(normal))
 
 
 def _within_friction_cone(friction: Friction, impulse: Vec3) -> Vec3:

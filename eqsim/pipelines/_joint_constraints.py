@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from ..contact._rows import ball_rotations
 from ..kinematics._forward import Frames, move_joint, Pose
 from ..model import accumulate, concatenate, JointKind, System, take, Tree
 from ..spatial import (
@@ -38,6 +37,7 @@ from ..spatial import (
     point_stiffness,
     Vec3,
 )
+from ._limits import ball_limit_gap, limit_gaps
 from ._rigid_bodies import (
     Bodies,
     body_layout,
@@ -159,20 +159,19 @@ class JointTerms(NamedTuple):
 
 
 def joint_terms(
-    sys: System, tree: Tree, group: JointGroup, q, qd, tau, h, share
+    sys: System, tree: Tree, group: JointGroup, q, qd, tau, h
 ) -> JointTerms:
     """Collect what acts along the joints of a group.
 
     **Arguments:**
 
     - `tau`: forces of actuators and springs, `(nv, *batch)`.
-    - `share`: the share of the excess over a limit that is removed in a step.
     """
-    axes = [_axis_terms(sys, tree, axes, q, qd, tau, h, share) for axes in group.axes]
-    return JointTerms(axes, _ball_limits(sys, tree, group, q, h, share))
+    axes = [_axis_terms(sys, tree, axes, q, qd, tau, h) for axes in group.axes]
+    return JointTerms(axes, _ball_limits(sys, tree, group, q, h))
 
 
-def _axis_terms(sys: System, tree: Tree, axes: JointAxes, q, qd, tau, h, share):
+def _axis_terms(sys: System, tree: Tree, axes: JointAxes, q, qd, tau, h) -> AxisTerms:
     joints = sys.joints
     dofs = [tree.dofs[node] for node in axes.nodes]
     own = [tree.joints[node] for node in axes.nodes]
@@ -185,39 +184,27 @@ def _axis_terms(sys: System, tree: Tree, axes: JointAxes, q, qd, tau, h, share):
     lower = upper = None
     limited = [joints.limited[j] and axes.kind.nv == 1 for j in own]
     if any(limited):
-        low, high, margin = take(
-            (joints.range[:, 0], joints.range[:, 1], joints.limit_margin), own
-        )
-        at = take(q, [joints.q_starts[j] for j in own])
-        below, above = low + margin - at, high - margin - at
-        below = below * jnp.where(below > 0.0, share, 1.0) / h
-        above = above * jnp.where(above < 0.0, share, 1.0) / h
         flags = _column(limited, rate) > 0
-        lower = jnp.where(flags, below, -jnp.inf)
-        upper = jnp.where(flags, above, jnp.inf)
+        low, high = limit_gaps(sys, own, q)
+        lower = jnp.where(flags, jnp.minimum(low, 0.0) / h, -jnp.inf)
+        upper = jnp.where(flags, jnp.maximum(high, 0.0) / h, jnp.inf)
     impulse = h * force - implicit * rate
     return AxisTerms(rate, impulse, armature + implicit, lower, upper, friction)
 
 
-def _ball_limits(
-    sys: System, tree: Tree, group: JointGroup, q, h, share
-) -> list[BallLimit]:
+def _ball_limits(sys: System, tree: Tree, group: JointGroup, q, h) -> list[BallLimit]:
     found, joints = [], sys.joints
     for k, axes in enumerate(group.axes):
         own = [tree.joints[node] for node in axes.nodes]
         spherical = axes.kind is JointKind.SPHERICAL and axes.axis == 0
         if not spherical or not any(joints.limited[j] for j in own):
             continue
-        axis, angle = ball_rotations(sys, own, q)
-        low, high, margin = take(
-            (joints.range[:, 0], joints.range[:, 1], joints.limit_margin), own
-        )
-        left = jnp.maximum(low, high) - margin - angle
-        left = left * jnp.where(left < 0.0, share, 1.0) / h
-        flags = _column([joints.limited[j] for j in own], angle) > 0
-        entries = [angle * 0.0 for _ in group.axes]
+        axis, gap = ball_limit_gap(sys, own, q)
+        flags = _column([joints.limited[j] for j in own], gap) > 0
+        entries = [jnp.zeros_like(gap) for _ in group.axes]
         entries[k : k + 3] = axis
-        found.append(BallLimit(entries, jnp.where(flags, left, jnp.inf)))
+        upper = jnp.where(flags, jnp.maximum(gap, 0.0) / h, jnp.inf)
+        found.append(BallLimit(entries, upper))
     return found
 
 

@@ -12,20 +12,17 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from .._patterns import AbstractPatterned, Pattern
 from ..contact._detect import ContactPoints, detect
-from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
 from ..contact._plan import contact_plan
 from ..dynamics._actuation import actuation, next_activation
 from ..dynamics._articulated import project
-from ..dynamics._inertia import node_bodies, NodeBodies
 from ..dynamics._passive import (
     at_centers,
     compensation_forces,
     fluid_forces,
     spring_forces,
 )
-from ..kinematics._forward import Frames, frames, joint_motion, kinematics
+from ..kinematics._forward import joint_motion, kinematics
 from ..kinematics._recursion import ascend, descend
 from ..model import (
     accumulate,
@@ -39,33 +36,22 @@ from ..model import (
     tree,
 )
 from ..spatial import Force, force_at, stack, Vec3, vec3
+from ._body_constants import Constants, derive_bodies
 from ._contact_impulses import contact_frames, ContactFrames
 from ._contacts import Contacts, report
 from ._joint_constraints import joint_errors, joint_frames, JointFrames
 from ._pipeline import AbstractPipeline, check_input, first_state
+from ._post_stabilization import remove_violations
 from ._rigid_bodies import (
     apply_impulse,
     Bodies,
     body_layout,
-    body_parameters,
-    BodyParameters,
     inverse_inertia,
     joint_groups,
     JointGroup,
     place_bodies,
     project_to_joints,
 )
-
-
-class Constants(AbstractPatterned):
-    """What a step needs of a `System` and that does not depend on the state."""
-
-    frames: Frames
-    nodes: NodeBodies
-    bodies: BodyParameters
-    geoms: GeomFrames
-    friction: Friction | None
-    pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
 class StepData(NamedTuple):
@@ -126,6 +112,12 @@ class AbstractMaximal(AbstractPipeline):
     """
 
     substeps: eqx.AbstractVar[int]
+
+    @property
+    @abc.abstractmethod
+    def violation_share(self) -> Array:
+        """The share of a penetration, or of an excess over a joint limit, that is
+        removed in a substep."""
 
     @abc.abstractmethod
     def substep(
@@ -213,17 +205,6 @@ def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, exter
     return kept, sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
 
 
-def _derive_fn(sys: System) -> Constants:
-    plan, nodes = contact_plan(sys), tree(sys)
-    fixed = frames(sys, nodes)
-    lumped = node_bodies(sys, nodes, fixed)
-    parameters, geoms = body_parameters(nodes, lumped), geom_frames(sys, fixed)
-    friction = contact_friction(sys, plan) if plan.size else None
-    return Constants(
-        frames=fixed, nodes=lumped, bodies=parameters, geoms=geoms, friction=friction
-    )
-
-
 def _start(substeps: int, sys: System, constants: Constants, q, qd, act, external):
     """Place the bodies, and collect what stays constant over the substeps."""
     nodes, fixed, parameters = tree(sys), constants.frames, constants.bodies
@@ -290,8 +271,14 @@ def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inp
 def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
     step, end, _ = _substeps(pipeline, sys, constants, *inputs)
     fixed = constants.frames, constants.nodes, constants.bodies
-    q, qd = project_to_joints(sys, *fixed, step.origin, end.bodies, end.q, end.qd)
-    return q, qd, end.act
+    mechanism, projection = project_to_joints(sys, *fixed, step.origin, *end[:3])
+    q = projection.q
+    if any(sys.joints.limited) or step.contacts is not None:
+        inverse = inverse_inertia(constants.bodies, end.bodies)
+        share, count = pipeline.violation_share[None], pipeline.substeps
+        where = mechanism, projection, step.contacts, end.bodies, inverse
+        q = remove_violations(sys, *where, share, count)
+    return q, projection.qd, end.act
 
 
 def _contacts_fn(*arguments):
@@ -334,7 +321,7 @@ def _joint_drift_fn(pipeline, sys: System, constants: Constants, *inputs):
     return jnp.concatenate([stack(error.ang), stack(error.lin)], axis=1)
 
 
-_derive = batch_last(_derive_fn)
+_derive = batch_last(derive_bodies)
 _step = batch_last(_step_fn)
 _contacts = batch_last(_contacts_fn)
 _constraint_forces = batch_last(_constraint_forces_fn)

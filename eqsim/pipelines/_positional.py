@@ -12,6 +12,7 @@ from ._contact_impulses import (
     contact_motion,
     ContactFrames,
     on_bodies,
+    push_out,
     rebound_velocity,
     velocity_correction,
 )
@@ -60,7 +61,10 @@ class Positional(AbstractMaximal):
       of those before (Gauss-Seidel); links at one depth that share a parent split it.
     - Contacts: normal correction and static friction at the level of positions (2020,
       section 3.5); restitution, and taking back the speed that a correction gave, at the
-      level of velocities (2020, section 3.6, equation 34).
+      level of velocities (2020, section 3.6, equation 34). A correction gives bodies no
+      more speed than gravity does in a few substeps: deeper penetrations, and excesses
+      over limits, are taken back at the end of the step by a change of the coordinates
+      that leaves no velocity behind (Cline and Pai 2003).
     - Velocities change with the corrections, by $\Delta x/h$ and $\Delta\theta/h$:
       for translations this is the difference of positions over $h$ (2020, algorithm 2)
       without its cancellation, for rotations it is to second order in $h$.
@@ -93,6 +97,10 @@ class Positional(AbstractMaximal):
     def __check_init__(self):
         check_substeps(self.substeps)
 
+    @property
+    def violation_share(self) -> Array:
+        return self.relaxation
+
     def substep(
         self, step: StepData, state: MaximalState, tau: Array
     ) -> tuple[MaximalState, ConstraintImpulses]:
@@ -108,9 +116,7 @@ class Positional(AbstractMaximal):
             solved = []
             for group in level:
                 at = step.joint_frames(group, bodies, ahead)
-                terms = joint_terms(
-                    sys, nodes, group, q, qd, tau, h, self.relaxation[None]
-                )
+                terms = joint_terms(sys, nodes, group, q, qd, tau, h)
                 remove = joint_errors(parameters, group, bodies, at) * (1.0 / h)
                 solved.append(
                     solve_joints(group, bodies, inverse, at.axes, remove, terms, soft)
@@ -136,7 +142,9 @@ class Positional(AbstractMaximal):
         """Correct poses, then velocities; `before` are the bodies before the substep."""
         h = step.h
         motion = contact_motion(contacts, bodies)
-        change = motion.gap * (-self.relaxation[None] / h)
+        share, approach = self.relaxation[None], jnp.maximum(-motion.velocity.x, 0.0)
+        out, _ = push_out(step.sys, motion.gap + approach * h, share, h)
+        change = jnp.minimum(-share * motion.gap / h, share * approach + out)
         impulse = contact_impulses(contacts, motion, inverse, change)
         on_all = on_bodies(contacts, motion, inverse, impulse)
         bodies = apply_correction(inverse, bodies, on_all, h)

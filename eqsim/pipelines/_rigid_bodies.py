@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from ..dynamics._articulated import factor, solve
+from ..dynamics._articulated import Factor, factor, solve
 from ..dynamics._inertia import node_inertias, NodeBodies
 from ..kinematics._forward import Frames, Kinematics, kinematics, Pose
 from ..kinematics._manifold import advance
+from ..kinematics._structure import dof_order
 from ..model import concatenate, JointKind, put, System, take, Tree, tree
 from ..spatial import (
     cholesky_factor,
@@ -229,6 +230,49 @@ def small_rotation(rot: Mat3, reference: Mat3) -> Vec3:
     return (x + y + z) * 0.5
 
 
+class Mechanism(NamedTuple):
+    """The articulated robot at the coordinates where a projection begins.
+
+    - `kin`, `factored`: its kinematics, and its factorized joint-space inertia.
+    - `com`: centers of mass of the bodies, about the origins of their trees.
+    """
+
+    tree: Tree
+    kin: Kinematics
+    factored: Factor
+    com: Vec3
+
+    def respond(self, tau, impulse: Force | None) -> tuple[Any, Motion]:
+        r"""Solve $M x = \tau + J^T F$ for impulses about the centers of mass of the bodies;
+        return $x$ and the motions of the bodies, about their centers of mass too."""
+        nodes, force = body_layout(self.tree).nodes, None
+        if impulse is not None:
+            moment = impulse.ang + (self.com ^ impulse.lin)
+            force = put(Force(moment, impulse.lin), nodes, self.tree.size)
+        x, motion = solve(self.tree, self.kin, self.factored, tau, force)
+        motion = take(motion, nodes)
+        return x, Motion(motion.ang, motion.at(self.com))
+
+    def joint_inertia(self, sys: System):
+        """Return the inertia about each axis of a joint whose parent stands still; zero
+        for free joints."""
+        inverse = concatenate([level.inverse for level in self.factored.joints])
+        dofs = dof_order(self.tree).single
+        return put(1.0 / inverse, dofs, sys.nv)
+
+
+class Projection(NamedTuple):
+    """The result of `project_to_joints`.
+
+    - `q`, `qd`: coordinates and velocities.
+    - `moved`: displacement of each body, about its center of mass.
+    """
+
+    q: Any
+    qd: Any
+    moved: Motion
+
+
 def project_to_joints(
     sys: System,
     frames: Frames,
@@ -238,7 +282,7 @@ def project_to_joints(
     bodies: Bodies,
     q,
     qd,
-):
+) -> tuple[Mechanism, Projection]:
     r"""Return the joint coordinates and velocities nearest to the bodies.
 
     With the joint-space inertia $M$ and the Jacobians $J_b$ of the bodies, coordinates
@@ -253,20 +297,18 @@ def project_to_joints(
     - `q`, `qd`: the coordinates to start from, and the rates $\dot q_0$.
     """
     which = body_layout(tree(sys)).nodes
-    to_nodes = lambda momentum: put(momentum, which, tree(sys).size)
     kin = kinematics(sys, tree(sys), frames, q)
-    inertia = node_inertias(nodes, kin)
     armature = sys.joints.armature + jnp.zeros_like(qd)
-    factored = factor(tree(sys), kin, inertia, armature)
-
-    pose, arm, here, own = take((kin.pose, kin.arm, kin.origin, inertia), which)
+    factored = factor(tree(sys), kin, node_inertias(nodes, kin), armature)
+    pose, arm, here = take((kin.pose, kin.arm, kin.origin), which)
     com = arm + (pose.rot @ parameters.com)
+    mechanism = Mechanism(tree(sys), kin, factored, com)
+
+    inertia = congruence(pose.rot, parameters.inertia)
+    momentum = lambda v: Force(inertia @ v.ang, v.lin * parameters.mass)
     turn = small_rotation(bodies.rot, pose.rot)
-    shift = (bodies.com + (origin - here)) - com
-    ang, lin = bodies.velocity
-    # Motions and momenta are about the origins of the trees.
-    error = to_nodes(own @ Motion(turn, shift - (turn ^ com)))
-    momentum = to_nodes(own @ Motion(ang, lin - (ang ^ com)))
-    change, _ = solve(tree(sys), kin, factored, jnp.zeros_like(qd), error)
-    rates, _ = solve(tree(sys), kin, factored, armature * qd, momentum)
-    return advance(sys.joints.kinds, q, change), rates
+    error = Motion(turn, (bodies.com + (origin - here)) - com)
+    change, moved = mechanism.respond(jnp.zeros_like(qd), momentum(error))
+    rates, _ = mechanism.respond(armature * qd, momentum(bodies.velocity))
+    new = advance(sys.joints.kinds, q, change)
+    return mechanism, Projection(new, rates, moved - error)

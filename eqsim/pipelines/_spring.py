@@ -12,6 +12,7 @@ from ._contact_impulses import (
     contact_motion,
     ContactMotion,
     on_bodies,
+    push_out,
     rebound_velocity,
 )
 from ._joint_constraints import (
@@ -61,9 +62,11 @@ class Spring(AbstractMaximal):
     friction act implicitly.
 
     A contact that comes closer than the surfaces gets the impulse that lets them meet at
-    the end of the substep, or takes back a share `erp` of how deep they are (Baumgarte
-    1972), with Coulomb friction, and restitution above the speed that gravity gives in
-    two substeps.
+    the end of the substep, with Coulomb friction, and restitution above the speed that
+    gravity gives in two substeps. Of a penetration, a share `erp` is taken back in each
+    substep: at the speed that gravity gives in a few substeps by impulses (Baumgarte
+    1972), and beyond that at the end of the step by a change of the coordinates that
+    leaves no velocity behind (Cline and Pai 2003). So are excesses over limits.
 
     Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry friction
     and shapes, and `impratio`, which soften those of `Generalized`, are not read, nor
@@ -91,6 +94,10 @@ class Spring(AbstractMaximal):
 
     def __check_init__(self):
         check_substeps(self.substeps)
+
+    @property
+    def violation_share(self) -> Array:
+        return self.erp
 
     def substep(
         self, step: StepData, state: MaximalState, tau: Array
@@ -127,9 +134,7 @@ class Spring(AbstractMaximal):
         r"""Remove the velocity $\kappa\,e/h + \zeta\,(V - S \dot q)$ in each joint."""
         q, qd, bodies, h = state.q, state.qd, state.bodies, step.h
         at = step.joint_frames(group, bodies, q)
-        terms = joint_terms(
-            step.sys, tree(step.sys), group, q, qd, tau, h, self.erp[None]
-        )
+        terms = joint_terms(step.sys, tree(step.sys), group, q, qd, tau, h)
         error = joint_errors(step.constants.bodies, group, bodies, at)
         apart = relative_velocity(group, bodies)
         for axis, term in zip(at.axes, terms.axes, strict=True):
@@ -140,6 +145,7 @@ class Spring(AbstractMaximal):
     def _contact_velocity(self, sys: System, motion: ContactMotion, h):
         """Return the normal velocity at which each contact is to leave the substep."""
         velocity, gap = motion.velocity.x, motion.gap
-        meet = -gap * jnp.where(gap > 0.0, 1.0, self.erp[None]) / h
+        out, _ = push_out(sys, gap, self.erp[None], h)
+        meet = jnp.where(gap > 0.0, -gap / h, out)
         back = rebound_velocity(self.restitution, sys, velocity, h, meet)
         return jnp.where(meet > velocity, jnp.maximum(meet, back), meet)

@@ -1,0 +1,43 @@
+"""What a step in maximal coordinates needs of a robot, and that does not depend on the
+state."""
+
+import equinox as eqx
+
+from .._patterns import AbstractPatterned, Pattern
+from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
+from ..contact._plan import contact_plan
+from ..dynamics._inertia import node_bodies, NodeBodies
+from ..kinematics._forward import Frames, frames
+from ..model import System, tree
+from ._rigid_bodies import body_parameters, BodyParameters
+
+
+class Constants(AbstractPatterned):
+    """Quantities that depend on a `System` but not on the state.
+
+    - `frames`: constant frames of kinematics.
+    - `nodes`: inertias in the frames of the nodes.
+    - `bodies`: masses and inertias of the bodies, in the frames of their links.
+    - `geoms`: frames of the shapes.
+    - `friction`: of the contact points, None if there are none.
+    - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
+    """
+
+    frames: Frames
+    nodes: NodeBodies
+    bodies: BodyParameters
+    geoms: GeomFrames
+    friction: Friction | None
+    pattern: Pattern = eqx.field(static=True, default=Pattern())
+
+
+def derive_bodies(sys: System) -> Constants:
+    """Compute the constants of a system (batch axes last)."""
+    plan, nodes = contact_plan(sys), tree(sys)
+    fixed = frames(sys, nodes)
+    lumped = node_bodies(sys, nodes, fixed)
+    parameters, geoms = body_parameters(nodes, lumped), geom_frames(sys, fixed)
+    friction = contact_friction(sys, plan) if plan.size else None
+    return Constants(
+        frames=fixed, nodes=lumped, bodies=parameters, geoms=geoms, friction=friction
+    )

@@ -1,0 +1,158 @@
+r"""Removal of penetrations and of excess over joint limits, without a trace in velocity.
+
+A step that begins with two bodies inside each other, or with a joint beyond its limit,
+must undo this by motion. Impulses that do so leave a velocity behind that launches the
+robot. Here coordinates are displaced instead, at the end of the step, after their
+projection (Cline and Pai, *Post-stabilization for rigid body simulation with contact and
+constraints*, 2003). The displacement is that of impulses $p \ge 0$ along the normals of
+contacts and against limits,
+
+$$M \delta = J^T p, \qquad (J \delta)_i = a_i \text{ where } a_i > 0,$$
+
+where the violated constraints ask for the displacements $a$. Joints stay whole, and the
+center of mass moves only by what the world does. The impulses are found by one
+proportional scaling of a first guess, $p_i \leftarrow p_i\, a_i / (J M^{-1} J^T p)_i$,
+which is exact for one constraint and for several that act alike; all together are then
+shortened where they would move further than they ask. What is left is for the next step.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..contact._structure import structure
+from ..kinematics._manifold import advance
+from ..model import put, System, take
+from ..spatial import Motion, Vec3
+from ._contact_impulses import (
+    contact_motion,
+    ContactFrames,
+    ContactMotion,
+    normal_impulses,
+    on_bodies,
+    push_out,
+    relative_velocity_along,
+)
+from ._limits import ball_limit_gap, limit_gaps
+from ._rigid_bodies import Bodies, InverseInertia, Mechanism, Projection
+
+
+_LARGEST_SCALING = 16.0
+"""How much the scaling may enlarge an impulse."""
+
+
+class _Amounts(NamedTuple):
+    """One number for each inequality constraint: displacement or impulse.
+
+    - `contacts`: along the normals; empty without contacts.
+    - `limits`: of limited hinges and slides, positive where `q` grows.
+    - `balls`: of limited spherical joints, positive where the angle shrinks.
+    """
+
+    contacts: Any
+    limits: Any
+    balls: Any
+
+
+class _Constraints(NamedTuple):
+    contacts: ContactFrames | None
+    motion: ContactMotion | None
+    inverse: InverseInertia
+    ball_axis: Vec3
+
+
+def remove_violations(
+    sys: System,
+    mechanism: Mechanism,
+    projection: Projection,
+    contacts: ContactFrames | None,
+    bodies: Bodies,
+    inverse: InverseInertia,
+    share,
+    substeps: int,
+):
+    """Return the coordinates of a projection without penetrations and excess over joint
+    limits.
+
+    **Arguments:**
+
+    - `bodies`, `inverse`: the bodies before the projection, and their inverse inertias.
+    - `share`: the share of a violation that is removed in each of `substeps` substeps.
+    """
+    q, kinds = projection.q, sys.joints.kinds
+    # What substeps remove together, each of what the last has left, over the share.
+    total = sum((1.0 - share) ** k for k in range(substeps))
+    axis, gap = ball_limit_gap(sys, structure(sys).balls.joints, q)
+    low, high = limit_gaps(sys, structure(sys).limited.joints, q)
+    excess = jnp.maximum(low, 0.0) + jnp.minimum(high, 0.0)
+    motion, asked = None, q[:0]
+    if contacts is not None:
+        motion = contact_motion(contacts, bodies)
+        moved = relative_velocity_along(contacts, motion.arms, projection.moved)
+        h = sys.dt[None] / substeps
+        asked = push_out(sys, motion.gap + moved.x, share, h)[1] * (total * h)
+    all_ = _Constraints(contacts, motion, inverse, axis)
+    part = share * total
+    want = _Amounts(asked, part * excess, part * jnp.maximum(-gap, 0.0))
+    impulse = _first_guess(sys, mechanism, all_, want)
+    change, moved = _respond(sys, mechanism, all_, impulse)
+    got = _measure(sys, all_, change, moved)
+    impulse = _Amounts(*map(_scaled, impulse, want, got))
+    change, moved = _respond(sys, mechanism, all_, impulse)
+    got = _measure(sys, all_, change, moved)
+    # Constraints that act alike together must not move further than each asks.
+    dot = lambda x, y: sum(jnp.sum(a * b, axis=0) for a, b in zip(x, y, strict=True))
+    work, most = dot(want, impulse), dot(got, impulse)
+    alpha = jnp.where(most > work, work / jnp.where(most > work, most, 1.0), 1.0)
+    return advance(kinds, q, alpha * change)
+
+
+def _first_guess(
+    sys: System, mechanism: Mechanism, all_: _Constraints, want: _Amounts
+) -> _Amounts:
+    """Return impulses that displace free bodies, and joints whose parents stand still, as
+    far as is asked."""
+    contacts = want.contacts
+    if all_.contacts is not None and all_.motion is not None:
+        contacts = normal_impulses(
+            all_.contacts, all_.motion, all_.inverse, want.contacts
+        ).x
+    inertia = mechanism.joint_inertia(sys)
+    limited, balls = structure(sys).limited.dofs, structure(sys).balls.dofs
+    three = [take(inertia, [dof + k for dof in balls]) for k in range(3)]
+    about = sum(m * a * a for m, a in zip(three, all_.ball_axis, strict=True))
+    return _Amounts(contacts, want.limits * take(inertia, limited), want.balls * about)
+
+
+def _scaled(impulse, want, got):
+    enough = got * want * _LARGEST_SCALING > want * want
+    ratio = want / jnp.where(enough, got, 1.0)
+    return impulse * jnp.where(enough, ratio, _LARGEST_SCALING)
+
+
+def _respond(
+    sys: System, mechanism: Mechanism, all_: _Constraints, impulse: _Amounts
+) -> tuple[Any, Motion]:
+    """Return the displacements of coordinates and bodies that impulses give."""
+    place = structure(sys)
+    tau = put(impulse.limits, place.limited.dofs, sys.nv)
+    for k, a in enumerate(all_.ball_axis):
+        dofs = [dof + k for dof in place.balls.dofs]
+        tau = tau - put(a * impulse.balls, dofs, sys.nv)
+    force = None
+    if all_.contacts is not None and all_.motion is not None:
+        none = jnp.zeros_like(impulse.contacts)
+        along = Vec3(impulse.contacts, none, none)
+        force = on_bodies(all_.contacts, all_.motion, all_.inverse, along)
+    return mechanism.respond(tau, force)
+
+
+def _measure(sys: System, all_: _Constraints, change, moved: Motion) -> _Amounts:
+    """Return the displacement of each constraint."""
+    place, contacts = structure(sys), change[:0]
+    if all_.contacts is not None and all_.motion is not None:
+        arms = all_.motion.arms
+        contacts = relative_velocity_along(all_.contacts, arms, moved).x
+    three = [take(change, [dof + k for dof in place.balls.dofs]) for k in range(3)]
+    balls = -sum(a * x for a, x in zip(all_.ball_axis, three, strict=True))
+    return _Amounts(contacts, take(change, place.limited.dofs), balls)
