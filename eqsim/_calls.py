@@ -267,13 +267,15 @@ def is_double() -> bool:
     return bool(jax.config.read("jax_enable_x64"))
 
 
+@ft.lru_cache(maxsize=4096)
 def output(call: Primal, signature, x64: bool):
     """Shapes and structure of what `call` returns without batch axes."""
     _, leaves, treedef = traced(call, signature, x64)
     return leaves, treedef
 
 
-@ft.lru_cache(maxsize=512)
+# Programs are large: only those that are about to be compiled are kept.
+@ft.lru_cache(maxsize=32)
 def traced(call: Primal, signature, x64: bool):
     """The program of one environment, and the shapes and structure of its results."""
     del x64
