@@ -275,7 +275,7 @@ def output(call: Primal, signature, x64: bool):
 
 
 # Programs are large: only those that are about to be compiled are kept.
-@ft.lru_cache(maxsize=32)
+@ft.lru_cache(maxsize=8)
 def traced(call: Primal, signature, x64: bool):
     """The program of one environment, and the shapes and structure of its results."""
     del x64
