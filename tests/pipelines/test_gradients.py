@@ -117,9 +117,10 @@ MUST_COUNT_IN = {
 
 # Limits and contacts of the others are hard.
 SOFT = "solref", "solmix", "solimp", "largest impedance", "impratio"
-# A joint that dry friction holds, and a contact that sticks, stay where they are.
+# A joint that dry friction or a limit holds, and a contact that sticks, stay where they are.
 STUCK = {
     "neutral": ("gear", "gain", "bias", "stiffness", "spring", "dry friction"),
+    "limit": ("gear", "gain", "bias", "stiffness", "spring", "dry friction"),
     "sticking": ("friction",),
     "rest": ("friction",),
     "just below": ("friction",),

@@ -27,7 +27,9 @@ def run(agent, out, devices=1, processes=1):
     start = lambda number: subprocess.Popen(
         [sys.executable, SCRIPT]
         + [str(x) for x in (devices, processes, number, port, agent, out)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        # XLA's collectives wait in threads of its pool. Two that run at once may take all
+        # of them, and then wait forever, where devices are more than cores.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NPROC": "32"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
