@@ -4,6 +4,7 @@ import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
@@ -263,7 +264,11 @@ def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inp
     the mean forces of the constraints in place of impulses."""
     q, qd, act, ctrl, external = full_batch(inputs, sys, constants, pipeline)
     step, first = _start(pipeline.substeps, sys, constants, q, qd, act, external)
-    one = lambda state, _: _substep(pipeline, step, state, ctrl)
+    # Reverse mode keeps the states between substeps, and computes the rest again: to store
+    # and load what a substep computes takes longer, and much memory.
+    one = jax.checkpoint(
+        lambda state, _: _substep(pipeline, step, state, ctrl), prevent_cse=False
+    )
     end, impulses = lax.scan(one, first, length=pipeline.substeps)
     return step, end, jtu.tree_map(lambda x: jnp.mean(x, axis=0) / step.h, impulses)
 
