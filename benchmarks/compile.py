@@ -107,7 +107,8 @@ def _child(runner, name, options):
     """One measurement in a process of its own; nothing if it cannot be made."""
     command = [_sys.executable, __file__, "--child", runner, "--models", name]
     command += ["--batch", str(options.batch), "--precision", options.precision]
-    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "EQSIM_KERNELS_CACHE": ""}
+    environment = os.environ | fresh
     about = f"{name}, {LABELS[runner]}"
     try:
         done = subprocess.run(

@@ -69,7 +69,37 @@ def _gather(walk, eqn, x, indices):
             place[axis] = plus(graph, place[axis], index[k])
         return algebra.select(graph, inside, fill, arrays.read(graph, x, tuple(place)))
 
+    if isinstance(x, np.ndarray) and _are_known(graph, indices) and not batching:
+        found = _gathered(graph, eqn, x, indices, window)
+        return [np.where(found < 0, fill, found) if fills else found]
     return _computed(walk, eqn, at)
+
+
+def _are_known(graph, indices: Value) -> bool:
+    if not isinstance(indices, np.ndarray):
+        return False
+    return all(node in graph.value for node in indices.reshape(-1).tolist())
+
+
+def _gathered(graph, eqn, x: np.ndarray, indices: np.ndarray, window) -> np.ndarray:
+    """`gather` of unrolled arrays at known indices; -1 where these are out of bounds."""
+    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    grid = np.indices(eqn.outvars[0].aval.shape)
+    batch = [i for k, i in enumerate(grid) if k not in numbers.offset_dims]
+    known = [int(graph.value[node]) for node in indices.reshape(-1).tolist()]
+    starts = np.array(known, np.int64).reshape(indices.shape)
+    place = [np.zeros(grid.shape[1:], np.int64) for _ in x.shape]
+    inside = np.ones(grid.shape[1:], bool)
+    for k, axis in enumerate(numbers.start_index_map):
+        start, last = starts[(*batch, k)], x.shape[axis] - sizes[axis]
+        inside &= (start >= 0) & (start <= last)
+        place[axis] = np.clip(start, 0, last)
+    for axis, k in zip(window, numbers.offset_dims, strict=True):
+        place[axis] = place[axis] + grid[k]
+    found = x[tuple(place)]
+    return (
+        found if "FILL" not in str(eqn.params["mode"]) else np.where(inside, found, -1)
+    )
 
 
 def _fill_value(value, dtype: str):
