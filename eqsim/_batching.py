@@ -66,7 +66,7 @@ def batch_last(fn: Callable) -> Callable:
         _, out_treedef = output(call, *signature(leaves))
         out = call_p.bind(*leaves, call=call, nbatch=0)
         out = jtu.tree_unflatten(out_treedef, out)
-        if isinstance(out, AbstractPatterned) and any(known):
+        if isinstance(out, AbstractPatterned) and any(known) and kernels.enabled():
             out = with_entries(out, _resulting(call, *signature(leaves)))
         return out
 

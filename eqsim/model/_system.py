@@ -15,7 +15,7 @@ class System(AbstractPatterned):
 
     Every array may be batched with `eqx.filter_vmap`, differentiated with
     `eqx.filter_grad`, and changed with `eqx.tree_at` without a recompile. Nothing that
-    can be computed from these numbers is stored.
+    can be computed from these numbers is stored, except for the hint `pattern`.
 
     **Arguments:**
 

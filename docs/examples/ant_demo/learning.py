@@ -8,6 +8,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,10 +16,10 @@ from PIL import Image
 
 from eqsim_zoo import read_metrics
 
+from . import compilation
+
 
 AGENT, ENV, STEPS, EPISODES = "ppo", "half_cheetah", "1e6", 64
-PROGRAM = "import sys; from eqsim._cli import main; sys.exit(main())"
-"""What is in the file `eqsim`, whichever folder that was installed to."""
 TINY = (
     "--steps 4096 --num-envs 64 --episode-length 40 --pool-size 8 --turns 2 "
     "--evaluations 1 --episodes 2"
@@ -42,6 +43,7 @@ class Learned(NamedTuple):
     - `evaluations`: a dictionary per evaluation, with the names of `KNOWN`.
     - `folder`: of the run.
     - `animation`: file; None if it could not be drawn, and then `problem` says why.
+    - `compiled`: seconds that the commands compiled.
     """
 
     commands: list[tuple[str, str]]
@@ -49,6 +51,7 @@ class Learned(NamedTuple):
     folder: pathlib.Path
     animation: pathlib.Path | None
     problem: str
+    compiled: float
 
 
 def learn(folder: pathlib.Path, quick: bool, say: Callable[[str], None]) -> Learned:
@@ -71,19 +74,19 @@ def learn(folder: pathlib.Path, quick: bool, say: Callable[[str], None]) -> Lear
     train = ["eqsim", "train", AGENT, ENV, *run]
     episodes = str(2 if quick else EPISODES)
     evaluate = ["eqsim", "eval", str(folder), "--episodes", episodes]
-    done, printed = _execute(train, say)
+    done, printed, first = _execute(train, say)
     if not done:
         raise RuntimeError(f"`{shlex.join(train)}` failed:\n{printed}")
     commands = [(shlex.join(train), printed)]
     say("Evaluating what was learned, and drawing an episode (compiles)")
     evaluate += ["--picture"]
-    done, printed = _execute(evaluate, lambda line: None)
+    done, printed, second = _execute(evaluate, lambda line: None)
     problem = "" if done else (printed.splitlines() or ["no reason given"])[-1]
     commands.append((shlex.join(evaluate), printed))
     rows = [row for row in read_metrics(folder) if "eval/return" in row]
     entries = [{name: row[column] for name, column in KNOWN.items()} for row in rows]
     animation = folder / "episode.gif" if done else None
-    return Learned(commands, entries, folder, animation, problem)
+    return Learned(commands, entries, folder, animation, problem, first + second)
 
 
 def excerpt(
@@ -120,13 +123,18 @@ def excerpt(
     sheet.save(strip)
 
 
-def _execute(command: list[str], say: Callable[[str], None]) -> tuple[bool, str]:
-    """Whether it succeeded, and what it printed."""
+def _execute(command: list[str], say: Callable[[str], None]) -> tuple[bool, str, float]:
+    """Whether it succeeded, what it printed, and for how many seconds it compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        measured = pathlib.Path(folder, "seconds")
+        program = [sys.executable, compilation.__file__, str(measured), *command[1:]]
+        done, printed = _run(program, say)
+        return done, printed, float(measured.read_text() if measured.exists() else 0)
+
+
+def _run(program: list[str], say: Callable[[str], None]) -> tuple[bool, str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *command[1:]],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
     lines = []
