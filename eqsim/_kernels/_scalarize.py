@@ -32,7 +32,7 @@ def rule(*names: str):
     return register
 
 
-LARGEST = 400_000
+LARGEST = 2_000_000
 """Nodes of a graph; what would have more is left to XLA."""
 
 _TYPES = frozenset("b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8".split())
