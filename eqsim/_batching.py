@@ -17,6 +17,7 @@ the same number of trailing batch axes (maybe none), each of size one or of the 
 the batch, and it may only index, reduce and reshape leading axes.
 """
 
+import dataclasses
 import functools as ft
 from collections.abc import Callable
 
@@ -120,6 +121,54 @@ def _abstract_eval(*leaves, call, nbatch):
 
 
 def _batch(leaves, axes, *, call, nbatch):
+    batched = tuple(axis is not None for axis in axes)
+    if nbatch == 0 and isinstance(call, Primal) and not all(batched):
+        waits = _depending(call, batched, *signature(_one(leaves, axes)))
+        if not all(waits):
+            return _batch_apart(leaves, axes, call, waits)
+    return _batch_all(leaves, axes, call, nbatch)
+
+
+def _one(leaves, axes) -> list:
+    """Arguments of one environment: of those that are batched, only the shape counts."""
+    shape = lambda x, axis: x.shape[:axis] + x.shape[axis + 1 :]
+    return [
+        x if axis is None else jnp.zeros(shape(x, axis), x.dtype)
+        for x, axis in zip(leaves, axes, strict=True)
+    ]
+
+
+@ft.lru_cache(maxsize=1024)
+def _depending(call: Primal, batched, shapes, x64: bool) -> tuple[bool, ...]:
+    """Which results of a call depend on the arguments that are batched."""
+    closed = traced(call, shapes, x64)[0]
+    return tuple(map(bool, kernels.dependence(closed.jaxpr, list(map(int, batched)))))
+
+
+def _batch_apart(leaves, axes, call: Primal, waits):
+    """What does not depend on batched arguments, such as the axes of robots of which only
+    the masses differ, stays without a batch axis."""
+    own, shared = (
+        tuple(k for k, wait in enumerate(waits) if wait is flag)
+        for flag in (True, False)
+    )
+    number = lambda chosen: (
+        chosen if call.chosen is None else tuple(call.chosen[k] for k in chosen)
+    )
+    part = lambda chosen: dataclasses.replace(call, chosen=number(chosen))
+    out: list = [None] * len(waits)
+    places: list = [None] * len(waits)
+    one = call_p.bind(*_one(leaves, axes), call=part(shared), nbatch=0)
+    for k, x in zip(shared, one, strict=True):
+        out[k] = x
+    if own:
+        found = zip(*_batch_all(leaves, axes, part(own), 0), strict=True)
+        for k, (x, axis) in zip(own, found, strict=True):
+            out[k], places[k] = x, axis
+    return out, places
+
+
+def _batch_all(leaves, axes, call, nbatch: int):
     moved = [
         jnp.expand_dims(leaf, -1) if axis is None else jnp.moveaxis(leaf, axis, -1)
         for leaf, axis in zip(leaves, axes, strict=True)

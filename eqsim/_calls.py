@@ -42,6 +42,7 @@ class Primal:
     """The function itself. None of its arguments enters linearly.
 
     - `patterns`: what may be assumed of each argument, see `_patterns.py`.
+    - `chosen`: numbers of the results that are returned; None for all.
     """
 
     fn: Callable
@@ -49,6 +50,7 @@ class Primal:
     static: Static
     num_fixed: int
     patterns: tuple[bytes | None, ...] = ()
+    chosen: tuple[int, ...] | None = None
 
     @property
     def summed_axes(self) -> frozenset[int]:
@@ -74,8 +76,16 @@ class Primal:
     def arguments(self, leaves: _Leaves):
         return eqx.combine(jtu.tree_unflatten(self.treedef, leaves), self.static.tree)
 
+    def results(self, leaves: _Leaves):
+        """What the function returns: a tree, or a list of those that are chosen."""
+        out = self.fn(*self.arguments(leaves))
+        if self.chosen is None:
+            return out
+        leaves = jtu.tree_leaves(out)
+        return [leaves[k] for k in self.chosen]
+
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
-        out = jtu.tree_leaves(self.fn(*self.arguments(leaves)))
+        out = jtu.tree_leaves(self.results(leaves))
         batch = batch_shape(leaves, nbatch)
         return tuple(broadcast_batch(jnp.asarray(x), batch) for x in out)
 
@@ -280,7 +290,7 @@ def traced(call: Primal, signature, x64: bool):
     """The program of one environment, and the shapes and structure of its results."""
     del x64
     given = [jax.ShapeDtypeStruct(*entry) for entry in signature]
-    function = lambda *xs: call.fn(*call.arguments(xs))
+    function = lambda *xs: call.results(xs)
     closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
     leaves, treedef = jtu.tree_flatten(out)
     return closed, leaves, treedef

@@ -150,3 +150,25 @@ def test_nothing_is_traced_again():
     for k in range(3):
         f(x + k)
     assert count == before
+
+
+def parts(a, x):
+    """Results that depend on one argument or on both."""
+    return {"a": jnp.cos(a), "both": x[0:1] * a, "x": 0.0 * x + 2.0}
+
+
+@pytest.mark.usefixtures("kernels")
+def test_what_does_not_depend_on_the_batch_is_computed_once():
+    """Under `vmap`, results of which no argument is batched have no batch axis."""
+    axes = {"a": None, "both": 0, "x": 0}
+    once = jax.vmap(batch_last(parts), (None, 0), axes)
+    every = jax.vmap(parts, (None, 0), axes)
+    assert tree_allclose(jax.jit(once)(a, X), every(a, X), rtol=1e-14)
+    twice = jax.vmap(jax.vmap(batch_last(parts), (None, 0)), (0, None))
+    expected = jax.vmap(jax.vmap(parts, (None, 0)), (0, None))
+    assert tree_allclose(jax.jit(twice)(A, X), expected(A, X), rtol=1e-14)
+    total = lambda f: lambda a: sum(jnp.sum(x**2) for x in f(a, X).values())
+    gradient = jax.jit(jax.grad(total(jax.vmap(batch_last(parts), (None, 0)))))
+    assert tree_allclose(
+        gradient(a), jax.grad(total(jax.vmap(parts, (None, 0))))(a), rtol=1e-13
+    )

@@ -16,4 +16,4 @@ from ._lowering import (
     recorded_fallbacks as recorded_fallbacks,
 )
 from ._programs import Program as Program, resulting_patterns as resulting_patterns
-from ._scalarize import Unsupported as Unsupported
+from ._scalarize import dependence as dependence, Unsupported as Unsupported
