@@ -81,8 +81,8 @@ class Primal:
         out = self.fn(*self.arguments(leaves))
         if self.chosen is None:
             return out
-        leaves = jtu.tree_leaves(out)
-        return [leaves[k] for k in self.chosen]
+        found = jtu.tree_leaves(out)
+        return [found[k] for k in self.chosen]
 
     def __call__(self, leaves: _Leaves, nbatch: int) -> _Leaves:
         out = jtu.tree_leaves(self.results(leaves))
