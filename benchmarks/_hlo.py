@@ -12,7 +12,7 @@ class Range(NamedTuple):
     least: int = 0
     most: int = 0
 
-    def __add__(self, other: "Range") -> "Range":  # type: ignore[override]
+    def __add__(self, other: "Range") -> "Range":
         return Range(self.least + other.least, self.most + other.most)
 
     def times(self, n: int) -> "Range":
@@ -35,7 +35,7 @@ class Work(NamedTuple):
     copies: Range = Range()
     round_trips: Range = Range()
 
-    def __add__(self, other: "Work") -> "Work":  # type: ignore[override]
+    def __add__(self, other: "Work") -> "Work":
         return Work(*(x + y for x, y in zip(self, other)))
 
     def times(self, n: int) -> "Work":

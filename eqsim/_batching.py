@@ -123,17 +123,17 @@ def _abstract_eval(*leaves, call, nbatch):
 def _batch(leaves, axes, *, call, nbatch):
     batched = tuple(axis is not None for axis in axes)
     if nbatch == 0 and isinstance(call, Primal) and not all(batched):
-        waits = _depending(call, batched, *signature(_one(leaves, axes)))
+        waits = _depending(call, batched, *signature(_shapes(leaves, axes)))
         if not all(waits):
             return _batch_apart(leaves, axes, call, waits)
     return _batch_all(leaves, axes, call, nbatch)
 
 
-def _one(leaves, axes) -> list:
-    """Arguments of one environment: of those that are batched, only the shape counts."""
+def _shapes(leaves, axes) -> list[jax.ShapeDtypeStruct]:
+    """Shapes of the arguments of one environment."""
     shape = lambda x, axis: x.shape[:axis] + x.shape[axis + 1 :]
     return [
-        x if axis is None else jnp.zeros(shape(x, axis), x.dtype)
+        jax.ShapeDtypeStruct(x.shape if axis is None else shape(x, axis), x.dtype)
         for x, axis in zip(leaves, axes, strict=True)
     ]
 
@@ -158,7 +158,12 @@ def _batch_apart(leaves, axes, call: Primal, waits):
     part = lambda chosen: dataclasses.replace(call, chosen=number(chosen))
     out: list = [None] * len(waits)
     places: list = [None] * len(waits)
-    one = call_p.bind(*_one(leaves, axes), call=part(shared), nbatch=0)
+    # Of what is batched, no number counts.
+    given = [
+        leaf if axis is None else jnp.zeros(one.shape, one.dtype)
+        for leaf, axis, one in zip(leaves, axes, _shapes(leaves, axes), strict=True)
+    ]
+    one = call_p.bind(*given, call=part(shared), nbatch=0)
     for k, x in zip(shared, one, strict=True):
         out[k] = x
     if own:

@@ -19,7 +19,7 @@ class Constants(AbstractPatterned):
     - `nodes`: inertias in the frames of the nodes.
     - `bodies`: masses and inertias of the bodies, in the frames of their links.
     - `geoms`: frames of the shapes.
-    - `friction`: of the contact points, None if there are none.
+    - `friction`: friction coefficients of the contact points, None if there are none.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
 

@@ -56,7 +56,7 @@ class Positional(AbstractMaximal):
       generalized inverse masses of Müller et al., *Detailed rigid body simulation with
       extended position based dynamics*, 2020, equations 2 to 5. Armature, damping,
       springs, limits and dry friction of the joints are solved in the same block (see
-      `_links.py`), as implicit Euler does.
+      `_joint_constraints.py`), as implicit Euler does.
     - Order: by the depth of links, from the roots on, each depth seeing the corrections
       of those before (Gauss-Seidel); links at one depth that share a parent split it.
     - Contacts: normal correction and static friction at the level of positions (2020,

@@ -58,7 +58,7 @@ class Spring(AbstractMaximal):
     smaller. $\kappa$ and $\zeta$ are the shares of an error, and of the velocity at which
     it grows, that one substep takes away: those of Catto, *Soft constraints*, 2011, at
     impulse level. Where many joints meet, bodies are split among them (see
-    `_links.py`). Along the axes of joints, armature, damping, springs, limits and dry
+    `_joint_constraints.py`). Along the axes of joints, armature, damping, springs, limits and dry
     friction act implicitly.
 
     A contact that comes closer than the surfaces gets the impulse that lets them meet at

@@ -125,7 +125,7 @@ STUCK = {
     "rest": ("friction",),
     "just below": ("friction",),
 }
-PIPELINES = Generalized(smoothing=0.0), Spring(), Positional()
+PIPELINES = Generalized(), Spring(), Positional()
 slow = pytest.mark.slow
 OTHERS_SLOW = [PIPELINES[0], *(pytest.param(x, marks=slow) for x in PIPELINES[1:])]
 
