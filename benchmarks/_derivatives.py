@@ -179,7 +179,9 @@ class Derivatives:
         rng, found = np.random.default_rng(0), []
         inputs = self.inputs if pipeline is None else (*self.inputs[:2], pipeline)
         wanted = [x.dtype for x in jtu.tree_leaves(self.inputs)]
-        leaves = [x.astype(t) for x, t in zip(jtu.tree_leaves(inputs), wanted)]
+        # Strictly: a number that the pipeline lacks would be left out in silence.
+        pairs = zip(jtu.tree_leaves(inputs), wanted, strict=True)
+        leaves = [x.astype(t) for x, t in pairs]
         weights = rng.normal(size=self.value(leaves).shape)
         gradients = {
             state: [np.asarray(x) for x in self.pull(leaves, _only(weights, k))]

@@ -88,8 +88,10 @@ def main() -> int:
     parts, worst, bad = ["# Derivatives", EXPLANATION], 0.0, 0
     for name in options.pipelines:
         pipeline = eqsim.PIPELINES.get(name)()
+        engine = ENGINES[type(pipeline)]
         step = Derivatives(sys, states(sys, places), pipeline)
-        found = step.compare()[0] + step.compare(ENGINES[type(pipeline)])[0]
+        by_engine = Derivatives(sys, states(sys, places), engine)
+        found = step.compare()[0] + by_engine.compare(engine)[0]
         rows = [_row(label, leaves, found) for label, leaves in ROWS.items()]
         numbers = [x for row in rows for x in row.values() if isinstance(x, float)]
         worst, bad = max(worst, *numbers), bad + sum(not x <= BOUND for x in numbers)
