@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
@@ -145,7 +146,11 @@ class Derivatives:
 
     def __init__(self, sys: System, states: States, pipeline: AbstractPipeline):
         self.states = states.names
-        self.inputs = sys, states.arrays, pipeline
+        # Numbers that were made in single precision too.
+        self.inputs = jtu.tree_map(
+            lambda x: x.astype(float) if eqx.is_inexact_array(x) else x,
+            (sys, states.arrays, pipeline),
+        )
         paths, self.treedef = jtu.tree_flatten_with_path(self.inputs)
         self.names = [jtu.keystr(path) for path, _ in paths]
 
