@@ -10,7 +10,8 @@ if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
 
 from . import (
     _copies as _copies,
-    contact as contact,
+    collision as collision,
+    constraint as constraint,
     control as control,
     dynamics as dynamics,
     envs as envs,

@@ -13,6 +13,7 @@ from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._joints import Joints as Joints
 from ._kinds import (
     Activation as Activation,
+    Cone as Cone,
     GeomKind as GeomKind,
     Integrator as Integrator,
     JointKind as JointKind,

@@ -11,8 +11,8 @@ class Geoms(eqx.Module):
     **Arguments:**
 
     - `names`, `kinds`, `links`: one entry per shape; link -1 is the world.
-    - `condim`: dimension of the contact space, 1 (frictionless) or 3 (Coulomb
-        friction).
+    - `condim`: dimension of the contact space: 1 (frictionless), 3 (sliding friction), 4
+        (also torsional) or 6 (also rolling friction).
     - `priority`, `contype`, `conaffinity`: which pairs touch and whose numbers win, as
         in MuJoCo.
     - `pos`, `quat`: frame in the link, m and unit quaternion.
@@ -49,11 +49,14 @@ class Pairs(eqx.Module):
     - `condim`: per pair.
     - `friction`: sliding (two directions), torsional, rolling (two directions).
     - `solref`, `solimp`, `margin`: as for `Geoms`.
+    - `solref_friction`: softness along friction axes, with elliptic cones; zeros: that of
+        the normal.
     """
 
     geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)
     condim: tuple[int, ...] = eqx.field(static=True)
     friction: Float[Array, "npair 5"] = eqx.field(converter=as_array)
     solref: Float[Array, "npair 2"] = eqx.field(converter=as_array)
+    solref_friction: Float[Array, "npair 2"] = eqx.field(converter=as_array)
     solimp: Float[Array, "npair 5"] = eqx.field(converter=as_array)
     margin: Float[Array, " npair"] = eqx.field(converter=as_array)

@@ -47,3 +47,10 @@ class Activation(enum.Enum):
     INTEGRATOR = "integrator"
     FILTER = "filter"
     FILTER_EXACT = "filterexact"
+
+
+class Cone(enum.Enum):
+    """The shape of friction cones."""
+
+    PYRAMIDAL = "pyramidal"
+    ELLIPTIC = "elliptic"

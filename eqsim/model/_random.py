@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._patterns import patterned
-from ._kinds import Integrator, JointKind
+from ._kinds import Cone, Integrator, JointKind
 from ._random_parts import (
     Plan,
     random_actuators,
@@ -35,6 +35,8 @@ def random_system(
     with_friction: bool = True,
     with_fluid: bool = False,
     integrator: Integrator = Integrator.EULER,
+    cone: Cone = Cone.PYRAMIDAL,
+    condims: Sequence[int] = (1, 3),
 ) -> System:
     """Draws a robot, in which all that a `System` can hold appears sooner or later.
 
@@ -48,7 +50,8 @@ def random_system(
     - `joints`: which kinds of joints to draw from.
     - `with_geoms`, ..., `with_fluid`: whether it has shapes (and a plane as ground),
         actuators, joint limits, dry friction, and a medium with wind.
-    - `integrator`: of the system.
+    - `integrator`, `cone`: of the system.
+    - `condims`: dimensions of the contact space to draw from.
 
     **Raises:** `ValueError` if the counts make no sense.
     """
@@ -56,8 +59,8 @@ def random_system(
     rng = _generator(seed)
     plan = random_plan(rng, nlink, tuple(joints), num_roots)
     links = random_links(rng, plan)
-    geoms = random_geoms(rng, nlink if with_geoms else None)
-    pairs, excludes = random_exceptions(rng, plan, geoms)
+    geoms = random_geoms(rng, nlink if with_geoms else None, tuple(condims))
+    pairs, excludes = random_exceptions(rng, plan, geoms, tuple(condims))
     medium = rng.uniform([1, 0, -1, -1, -1], [100, 0.1, 1, 1, 1]) * with_fluid
     return patterned(
         System(
@@ -71,6 +74,7 @@ def random_system(
             excludes=excludes,
             filter_parent=bool(rng.random() < 0.8),
             integrator=integrator,
+            cone=cone,
             implicit_damping=bool(rng.random() < 0.8),
             safe_solref=True,
             has_fluid=with_fluid,

@@ -239,7 +239,9 @@ _MASKS = {
 }
 
 
-def random_geoms(rng: np.random.Generator, nlink: int | None) -> Geoms:
+def random_geoms(
+    rng: np.random.Generator, nlink: int | None, condims: tuple[int, ...]
+) -> Geoms:
     """Draws a ground and shapes for the world and each link; None draws no shapes."""
     kinds, links = ([], []) if nlink is None else ([GeomKind.PLANE], [-1])
     for link in () if nlink is None else range(-1, nlink):
@@ -264,7 +266,7 @@ def random_geoms(rng: np.random.Generator, nlink: int | None) -> Geoms:
         names=tuple(f"shape{geom}" for geom in range(count)),
         kinds=tuple(kinds),
         links=tuple(links),
-        condim=tuple(int(condim) for condim in rng.choice([1, 3], count, p=[0.3, 0.7])),
+        condim=_condims(rng, count, condims),
         priority=tuple(int(rank) for rank in rng.choice([0, 1], count, p=[0.8, 0.2])),
         contype=tuple(mask[0] for mask in masks),
         conaffinity=tuple(mask[1] for mask in masks),
@@ -279,8 +281,16 @@ def random_geoms(rng: np.random.Generator, nlink: int | None) -> Geoms:
     )
 
 
+def _condims(
+    rng: np.random.Generator, count: int, condims: tuple[int, ...]
+) -> tuple[int, ...]:
+    rest = len(condims) - 1
+    odds = [0.3] + [0.7 / rest] * rest if rest else [1.0]
+    return tuple(int(condim) for condim in rng.choice(condims, count, p=odds))
+
+
 def random_exceptions(
-    rng: np.random.Generator, plan: Plan, geoms: Geoms
+    rng: np.random.Generator, plan: Plan, geoms: Geoms, condims: tuple[int, ...]
 ) -> tuple[Pairs, tuple[tuple[int, int], ...]]:
     """An explicit pair with the ground and an excluded pair of links, now and then."""
     nlink = len(plan.parents)
@@ -294,9 +304,10 @@ def random_exceptions(
     sliding = rng.uniform(0.2, 1.2, (count, 2))
     pairs = Pairs(
         geoms=tuple(named),
-        condim=tuple(int(condim) for condim in rng.choice([1, 3], count)),
+        condim=tuple(int(condim) for condim in rng.choice(condims, count)),
         friction=np.concatenate([sliding, np.full((count, 3), 0.001)], -1),
         solref=_solrefs(rng, count),
+        solref_friction=np.zeros((count, 2)),
         solimp=_solimps(rng, count),
         margin=rng.uniform(0, 0.02, count),
     )

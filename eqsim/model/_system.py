@@ -6,7 +6,7 @@ from ._actuators import Actuators
 from ._fields import as_array
 from ._geoms import Geoms, Pairs
 from ._joints import Joints
-from ._kinds import Integrator
+from ._kinds import Cone, Integrator
 from ._links import Links
 
 
@@ -23,6 +23,7 @@ class System(AbstractPatterned):
     - `excludes`: pairs of links whose shapes never touch each other.
     - `filter_parent`: whether a link never touches the link that it hangs on.
     - `integrator`: how a step is taken.
+    - `cone`: shape of the friction cones.
     - `implicit_damping`: whether Euler treats joint damping implicitly.
     - `safe_solref`: whether constraint time constants are kept at `2 dt` or above.
     - `notes`: what the loader accepted without effect.
@@ -42,6 +43,7 @@ class System(AbstractPatterned):
     excludes: tuple[tuple[int, int], ...] = eqx.field(static=True)
     filter_parent: bool = eqx.field(static=True)
     integrator: Integrator = eqx.field(static=True)
+    cone: Cone = eqx.field(static=True)
     implicit_damping: bool = eqx.field(static=True)
     safe_solref: bool = eqx.field(static=True)
     has_fluid: bool = eqx.field(static=True)

@@ -317,10 +317,10 @@ def _check_contacts(sys: System) -> None:
             names = f"{geoms.names[one]!r} with {geoms.names[two]!r}"
             condims = [(f"Pair {names}", sys.pairs.condim[explicit])]
         for who, condim in condims:
-            if condim not in (1, 3):
+            if condim not in (1, 3, 4, 6):
                 raise ValueError(
-                    f"{who} has condim {condim}. Use 1 (no friction) or 3 (sliding "
-                    "friction)."
+                    f"{who} has condim {condim}. Use 1 (no friction), 3 (sliding "
+                    "friction), 4 (also torsional) or 6 (also rolling friction)."
                 )
         if (geoms.kinds[one], geoms.kinds[two]) not in SUPPORTED_PAIRS:
             kinds = " and ".join(geoms.kinds[k].name.lower() for k in (one, two))

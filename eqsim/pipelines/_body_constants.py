@@ -4,8 +4,8 @@ state."""
 import equinox as eqx
 
 from .._patterns import AbstractPatterned, Pattern
-from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
-from ..contact._plan import contact_plan
+from ..collision import contact_plan, geom_frames, GeomFrames
+from ..constraint import contact_friction, Friction
 from ..dynamics._inertia import node_bodies, NodeBodies
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..contact._detect import ContactPoints
-from ..contact._parameters import Friction
-from ..contact._plan import ContactPlan
+from ..collision import ContactPlan, ContactPoints
+from ..constraint import Friction
 from ..model import accumulate, concatenate, GeomKind, System, take, Tree
 from ..spatial import Force, force_at, Mat3, Motion, safe_sqrt, Vec3
 from ._rigid_bodies import Bodies, body_layout, InverseInertia, of_bodies
@@ -206,7 +205,7 @@ def normal_impulses(
 def _within_friction_cone(friction: Friction, impulse: Vec3) -> Vec3:
     """Shorten friction to Coulomb's cone; with two coefficients it is an ellipse."""
     normal, *across = impulse
-    mu = friction.coefficient1, friction.coefficient2
+    mu = friction.coefficients[:2]
     rubs = [
         jnp.where(m > 0.0, p / jnp.where(m > 0.0, m, 1.0), 0.0)
         for p, m in zip(across, mu, strict=True)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..contact._plan import contact_plan
+from ..collision import contact_plan
 from ..kinematics._center_of_mass import tree_centers
 from ..kinematics._forward import frames, kinematics
 from ..model import accumulate, check_state, concatenate, System, take, tree

@@ -1,30 +1,30 @@
 """Forward dynamics with contacts, as `Generalized` steps it; batch axes are last."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 
 from .._patterns import AbstractPatterned, Pattern
-from ..contact._active import contact_force, forces, residuals, Values
-from ..contact._detect import ContactPoints, detect
-from ..contact._newton import constrained, node_motion, Problem, Solution
-from ..contact._parameters import (
-    contact_parameters,
-    ContactParameters,
+from ..collision import (
+    contact_plan,
+    ContactPoints,
+    detect,
     geom_frames,
     GeomFrames,
 )
-from ..contact._plan import contact_plan
-from ..contact._rows import (
-    joint_rows,
-    joint_softness,
-    JointSoftness,
-    no_points,
-    point_rows,
-    Rows,
+from ..constraint import AbstractConstraint, Contact, contact_wrenches_in_world, Moment
+from ..constraint._costs import Residual
+from ..constraint._newton import (
+    constrained,
+    constraint_forces,
+    Newton,
+    node_motion,
+    Problem,
+    row_forces,
+    Solution,
 )
-from ..contact._structure import structure
 from ..dynamics._actuation import actuation
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
@@ -38,8 +38,21 @@ from ..kinematics._forward import (
     Velocities,
     velocities,
 )
-from ..model import concatenate, per_row, System, tree
+from ..model import System, tree
 from ..spatial import Force, Vec3
+
+
+class Method(NamedTuple):
+    """What a pipeline adds to the equations of motion.
+
+    - `constraints`: kinds of constraints.
+    - `solver`: settings of the solver.
+    - `smoothing`: width of the onset of contacts, m; None if it is abrupt.
+    """
+
+    constraints: tuple[AbstractConstraint, ...]
+    solver: Newton
+    smoothing: Any
 
 
 class Constants(AbstractPatterned):
@@ -52,8 +65,8 @@ class Constants(AbstractPatterned):
     - `bodies`: inertias in the frames of the nodes.
     - `weights`: inverse weights.
     - `geoms`: frames of the shapes.
-    - `contacts`: mixed parameters of the contact points, None if there are none.
-    - `joints`: softness of limits and dry friction.
+    - `constraints`: constants of each kind of constraint, None for those that the robot
+        does not have.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
@@ -62,30 +75,25 @@ class Constants(AbstractPatterned):
     bodies: NodeBodies
     weights: InverseWeights
     geoms: GeomFrames
-    contacts: ContactParameters | None
-    joints: JointSoftness
+    constraints: tuple[Any, ...]
     onset_width: Any
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
-def derive(sys: System, smoothing) -> Constants:
+def derive(sys: System, method: Method) -> Constants:
     """Compute the constants of a system and a pipeline (batch axes last)."""
-    plan, nodes = contact_plan(sys), tree(sys)
+    nodes = tree(sys)
     fixed = frames(sys, nodes)
     bodies = node_bodies(sys, nodes, fixed)
     weights = inverse_weights(sys, nodes, fixed, bodies)
-    contacts = contact_parameters(sys, plan, weights.link) if plan.size else None
-    joints = joint_softness(sys, structure(sys))
-    geoms = geom_frames(sys, fixed)
-    width = None if smoothing is None else smoothing[None]
+    width = method.smoothing
     return Constants(
         frames=fixed,
         bodies=bodies,
         weights=weights,
-        geoms=geoms,
-        contacts=contacts,
-        joints=joints,
-        onset_width=width,
+        geoms=geom_frames(sys, fixed),
+        constraints=tuple(kind.constants(sys, weights) for kind in method.constraints),
+        onset_width=None if width is None else width[None],
     )
 
 
@@ -94,6 +102,7 @@ class Forward(NamedTuple):
 
     - `kin`, `velocities`: poses and velocities of the nodes.
     - `problem`, `solution`: the convex problem, and its solution.
+    - `counts`: number of rows of each kind of constraint in the problem.
     - `points`: contact points, None if there are none.
     - `act_rate`: rates of the activations.
     """
@@ -101,26 +110,36 @@ class Forward(NamedTuple):
     kin: Kinematics
     velocities: Velocities
     problem: Problem
+    counts: tuple[int, ...]
     points: ContactPoints | None
     solution: Solution
     act_rate: Any
 
 
-def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Forward:
+def forward(
+    sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external
+) -> Forward:
     """Compute accelerations and the quantities that lead to them."""
-    nodes = tree(sys)
-    kin = kinematics(sys, nodes, constants.frames, q)
+    nodes, plan = tree(sys), contact_plan(sys)
+    fixed = constants.frames
+    kin = kinematics(sys, nodes, fixed, q)
     speed = velocities(sys, nodes, kin, qd)
+    points = detect(sys, plan, constants.geoms, kin) if plan.size else None
     inertia = node_inertias(constants.bodies, kin)
     drive = actuation(sys, q, qd, act, ctrl)
     tau = drive.tau + spring_forces(sys, q) - sys.joints.damping * qd
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
-    points, rows = _rows(sys, constants, kin, speed, q, qd)
+    now = Moment(
+        fixed, kin, speed, q, qd, constants.weights, points, constants.onset_width
+    )
+    rows = _rows(sys, method, constants, now)
     armature = sys.joints.armature + jnp.zeros_like(tau)
-    problem = Problem(kin, inertia, force, tau, armature, rows)
-    solution = constrained(structure(sys), problem)
-    return Forward(kin, speed, problem, points, solution, drive.act_rate)
+    flat = tuple(row for own in rows for row in own)
+    problem = Problem(kin, inertia, force, tau, armature, flat)
+    solution = constrained(nodes, problem, method.solver)
+    counts = tuple(map(len, rows))
+    return Forward(kin, speed, problem, counts, points, solution, drive.act_rate)
 
 
 def _smooth_forces(
@@ -136,33 +155,36 @@ def _smooth_forces(
     return force
 
 
-def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
-    """Compute the contact points and the rows of all constraints."""
-    facts, plan = structure(sys), contact_plan(sys)
-    points, anchored, moving = None, no_points(q), no_points(q)
-    if constants.contacts is not None:
-        points = detect(sys, plan, constants.geoms, kin)
-        parameters, width = constants.contacts, constants.onset_width
-        anchored, moving = point_rows(
-            facts, kin, points, parameters, speed.velocity, width
-        )
-    weights = constants.weights.dof
-    limits = joint_rows(sys, facts, constants.joints, weights, q, qd)
-    return points, Rows(anchored, moving, *limits)
+def _rows(sys: System, method: Method, constants: Constants, now: Moment):
+    """Compute the rows of each kind of constraint."""
+    return [
+        () if own is None else kind.rows(sys, own, now)
+        for kind, own in zip(method.constraints, constants.constraints, strict=True)
+    ]
 
 
-def row_forces(sys: System, now: Forward) -> Values:
+def solved_forces(sys: System, now: Forward) -> list[Residual]:
     """Compute the forces of all rows at the solution."""
-    facts, rows = structure(sys), now.problem.rows
-    qdd, active = now.solution
-    motion = node_motion(facts, now.kin, qdd)
-    return forces(rows, active, residuals(facts, rows, motion, qdd))
+    qdd = now.solution.qdd
+    motion = node_motion(tree(sys), now.kin, qdd)
+    return row_forces(now.problem, motion, qdd, now.solution.pieces)
 
 
-def contact_forces(sys: System, now: Forward) -> Vec3:
-    """Compute the force on the second shape of each contact point, in the world."""
-    rows, force = now.problem.rows, row_forces(sys, now)
-    # Rows of contacts with the world count the moving shape, which may be the first.
-    signs = per_row(structure(sys).signs, now.solution.qdd)
-    anchored = contact_force(rows.anchored, force.anchored) * signs
-    return concatenate([anchored, contact_force(rows.moving, force.moving)])
+def solved_constraint_forces(sys: System, now: Forward):
+    """Compute the joint forces of all constraints at the solution."""
+    return constraint_forces(tree(sys), now.problem, solved_forces(sys, now))
+
+
+def contact_forces(sys: System, method: Method, now: Forward) -> tuple[Vec3, Vec3]:
+    """Compute force and torque on the second shape of each contact point, in the world;
+    zero if the method has no contacts."""
+    assert now.points is not None, "asked only where shapes can touch"
+    zero = jnp.zeros_like(now.points.dist)
+    none = Vec3(zero, zero, zero)
+    forces = solved_forces(sys, now)
+    stops = list(itertools.accumulate(now.counts))
+    for kind, count, stop in zip(method.constraints, now.counts, stops, strict=True):
+        if isinstance(kind, Contact):
+            own = slice(stop - count, stop)
+            return contact_wrenches_in_world(sys, now.problem.rows[own], forces[own])
+    return none, none

@@ -9,8 +9,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from ..contact._active import constraint_forces
-from ..contact._structure import structure
+from ..constraint import AbstractConstraint, ALL, Newton
 from ..dynamics._actuation import next_activation
 from ..dynamics._articulated import factor, project, solve
 from ..kinematics._forward import joint_motion
@@ -34,7 +33,8 @@ from ._forward import (
     derive,
     Forward,
     forward,
-    row_forces,
+    Method,
+    solved_constraint_forces,
 )
 from ._pipeline import AbstractPipeline, check_input, first_state
 
@@ -57,9 +57,14 @@ class Generalized(AbstractPipeline):
         the surface, and in penetration the model tends to MuJoCo's, with a shift of at
         most $w \log 2$. The width is an array: it can be annealed down to 0, where the
         model is MuJoCo's too, batched and differentiated without recompiling.
+    - `solver`: settings of the solver.
+    - `constraints`: kinds of constraints that are simulated; see
+        `eqsim.constraint.AbstractConstraint` for how to add one.
     """
 
     smoothing: Float[Array, ""] | None = eqx.field(converter=as_array, default=None)
+    solver: Newton = Newton()
+    constraints: tuple[AbstractConstraint, ...] = ALL
 
     def __check_init__(self):
         _check_smoothing(self.smoothing)
@@ -132,37 +137,38 @@ def _arguments(pipeline: Generalized, sys: System, state: State, ctrl, external)
     smoothing = pipeline.smoothing
     if smoothing is not None:
         smoothing = smoothing.astype(state.q.dtype)
-    return sys, _derive(sys, smoothing), state.q, state.qd, state.act, ctrl, external
+    method = Method(pipeline.constraints, pipeline.solver, smoothing)
+    constants = _derive(sys, method)
+    return sys, method, constants, state.q, state.qd, state.act, ctrl, external
 
 
-def _derive_fn(sys, smoothing):
-    return derive(sys, smoothing)
+def _derive_fn(sys, method):
+    return derive(sys, method)
 
 
-def _acceleration_fn(sys, constants, *state_and_input):
-    q, qd, act, ctrl, external = full_batch(state_and_input, sys, constants)
-    return forward(sys, constants, q, qd, act, ctrl, external).solution.qdd
+def _acceleration_fn(sys, method, constants, *state_and_input):
+    full = full_batch(state_and_input, sys, constants)
+    return forward(sys, method, constants, *full).solution.qdd
 
 
-def _step_fn(sys, constants, *state_and_input):
-    q, qd, act, ctrl, external = full_batch(state_and_input, sys, constants)
+def _step_fn(sys, method, constants, *state_and_input):
+    full = full_batch(state_and_input, sys, constants)
     step = _euler if sys.integrator is Integrator.EULER else _rk4
-    return step(sys, constants, q, qd, act, ctrl, external)
+    return step(sys, method, constants, *full)
 
 
-def _contacts_fn(sys, constants, *state_and_input):
-    first = full_batch(state_and_input, sys, constants)
-    now = forward(sys, constants, *first)
-    points, force = now.points, contact_forces(sys, now)
+def _contacts_fn(sys, method, constants, *state_and_input):
+    full = full_batch(state_and_input, sys, constants)
+    now = forward(sys, method, constants, *full)
+    points, (force, _) = now.points, contact_forces(sys, method, now)
     assert points is not None, "contacts() has returned before if there are none"
     rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
     return points.dist, stack(points.pos), jnp.stack(rows, axis=1), stack(force)
 
 
-def _constraint_forces_fn(sys, constants, *state_and_input):
-    now = forward(sys, constants, *full_batch(state_and_input, sys, constants))
-    force = row_forces(sys, now)
-    return constraint_forces(structure(sys), now.kin, now.problem.rows, force)
+def _constraint_forces_fn(sys, method, constants, *state_and_input):
+    full = full_batch(state_and_input, sys, constants)
+    return solved_constraint_forces(sys, forward(sys, method, constants, *full))
 
 
 _derive = batch_last(_derive_fn)
@@ -172,9 +178,11 @@ _acceleration = batch_last(_acceleration_fn)
 _step = batch_last(_step_fn)
 
 
-def _euler(sys: System, constants: Constants, q, qd, act, ctrl, external):
+def _euler(
+    sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external
+):
     """Step by semi-implicit Euler; joint damping is implicit."""
-    now = forward(sys, constants, q, qd, act, ctrl, external)
+    now = forward(sys, method, constants, q, qd, act, ctrl, external)
     qdd = now.solution.qdd
     if sys.implicit_damping:
         qdd = _damped(sys, now, qdd)
@@ -200,14 +208,16 @@ def _damped(sys: System, now: Forward, qdd):
     return qdd - change
 
 
-def _rk4(sys: System, constants: Constants, q, qd, act, ctrl, external):
+def _rk4(sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external):
     """Step by Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as in
     MuJoCo 4: stages are tangent vectors at `q`."""
     h = sys.dt[None]
 
     def stage(carry, numbers):
         (weight, share), (place, shift, mean) = numbers, carry
-        now = forward(sys, constants, place[0], place[1], place[2], ctrl, external)
+        now = forward(
+            sys, method, constants, place[0], place[1], place[2], ctrl, external
+        )
         rate = (_tangent_rate(sys, shift, place[1]), now.solution.qdd, now.act_rate)
         mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
         shift = share * h * rate[0]

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..contact._rows import ball_rotations
+from ..constraint import ball_rotations
 from ..model import System, take
 from ..spatial import Vec3
 

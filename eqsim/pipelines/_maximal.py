@@ -13,8 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from ..contact._detect import ContactPoints, detect
-from ..contact._plan import contact_plan
+from ..collision import contact_plan, ContactPoints, detect
 from ..dynamics._actuation import actuation, next_activation
 from ..dynamics._articulated import project
 from ..dynamics._passive import (

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..contact._structure import structure
+from ..constraint import limited_balls, limited_joints
 from ..kinematics._manifold import advance
 from ..model import put, System, take
 from ..spatial import Motion, Vec3
@@ -82,8 +82,8 @@ def remove_violations(
     q, kinds = projection.q, sys.joints.kinds
     # What substeps remove together, each of what the last has left, over the share.
     total = sum((1.0 - share) ** k for k in range(substeps))
-    axis, gap = ball_limit_gap(sys, structure(sys).balls.joints, q)
-    low, high = limit_gaps(sys, structure(sys).limited.joints, q)
+    axis, gap = ball_limit_gap(sys, limited_balls(sys).joints, q)
+    low, high = limit_gaps(sys, limited_joints(sys).joints, q)
     excess = jnp.maximum(low, 0.0) + jnp.minimum(high, 0.0)
     motion, asked = None, q[:0]
     if contacts is not None:
@@ -118,7 +118,7 @@ def _first_guess(
             all_.contacts, all_.motion, all_.inverse, want.contacts
         ).x
     inertia = mechanism.joint_inertia(sys)
-    limited, balls = structure(sys).limited.dofs, structure(sys).balls.dofs
+    limited, balls = limited_joints(sys).dofs, limited_balls(sys).dofs
     three = [take(inertia, [dof + k for dof in balls]) for k in range(3)]
     about = sum(m * a * a for m, a in zip(three, all_.ball_axis, strict=True))
     return _Amounts(contacts, want.limits * take(inertia, limited), want.balls * about)
@@ -134,10 +134,10 @@ def _respond(
     sys: System, mechanism: Mechanism, all_: _Constraints, impulse: _Amounts
 ) -> tuple[Any, Motion]:
     """Return the displacements of coordinates and bodies that impulses give."""
-    place = structure(sys)
-    tau = put(impulse.limits, place.limited.dofs, sys.nv)
+    limited, balls = limited_joints(sys), limited_balls(sys)
+    tau = put(impulse.limits, limited.dofs, sys.nv)
     for k, a in enumerate(all_.ball_axis):
-        dofs = [dof + k for dof in place.balls.dofs]
+        dofs = [dof + k for dof in balls.dofs]
         tau = tau - put(a * impulse.balls, dofs, sys.nv)
     force = None
     if all_.contacts is not None and all_.motion is not None:
@@ -149,10 +149,10 @@ def _respond(
 
 def _measure(sys: System, all_: _Constraints, change, moved: Motion) -> _Amounts:
     """Return the displacement of each constraint."""
-    place, contacts = structure(sys), change[:0]
+    limited, balls, contacts = limited_joints(sys), limited_balls(sys), change[:0]
     if all_.contacts is not None and all_.motion is not None:
         arms = all_.motion.arms
         contacts = relative_velocity_along(all_.contacts, arms, moved).x
-    three = [take(change, [dof + k for dof in place.balls.dofs]) for k in range(3)]
+    three = [take(change, [dof + k for dof in balls.dofs]) for k in range(3)]
     balls = -sum(a * x for a, x in zip(all_.ball_axis, three, strict=True))
-    return _Amounts(contacts, take(change, place.limited.dofs), balls)
+    return _Amounts(contacts, take(change, limited.dofs), balls)

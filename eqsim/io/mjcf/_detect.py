@@ -191,18 +191,6 @@ def unpowered_compensation(source: Source) -> list[str]:
     return _named(source, "joint", m.jnt_actgravcomp.astype(bool) & lost)
 
 
-def other_condims(source: Source) -> list[str]:
-    contacts = source.contacts
-    return _paired(
-        source,
-        [
-            pair[:2]
-            for pair, condim in zip(contacts.pairs, contacts.condims)
-            if condim not in (1, 3)
-        ],
-    )
-
-
 def other_shapes(source: Source) -> list[str]:
     kinds = source.model.geom_type
     supported = {(a.value, b.value) for a, b in SUPPORTED_PAIRS}
@@ -310,13 +298,6 @@ def other_integrators(source: Source) -> list[str]:
     if integrator.value <= mujoco.mjtIntegrator.mjINT_RK4.value:
         return []
     return [f'"{integrator.name.removeprefix("mjINT_").lower()}"']
-
-
-def elliptic_cone(source: Source) -> list[str]:
-    mujoco = engine()
-    elliptic = source.model.opt.cone == int(mujoco.mjtCone.mjCONE_ELLIPTIC)
-    rubbing = any(condim > 1 for condim in source.contacts.condims)
-    return ['"elliptic"'] if elliptic and rubbing else []
 
 
 def noslip(source: Source) -> list[str]:

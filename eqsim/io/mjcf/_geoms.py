@@ -94,6 +94,7 @@ def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
         condim=_ints(model.pair_dim[keep]),
         friction=model.pair_friction[keep],
         solref=model.pair_solref[keep],
+        solref_friction=model.pair_solreffriction[keep],
         solimp=model.pair_solimp[keep],
         margin=model.pair_margin[keep],
     )

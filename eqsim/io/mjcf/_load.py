@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._patterns import patterned
-from ...model import Integrator, System, validate
+from ...model import Cone, Integrator, System, validate
 from ._actuators import read_actuators
 from ._bodies import read_joints, read_links
 from ._detect import Source
@@ -53,6 +53,7 @@ def load_mjcf(source: str | os.PathLike) -> System:
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
         integrator=euler if option.integrator == 0 else Integrator.RK4,
+        cone=(Cone.PYRAMIDAL, Cone.ELLIPTIC)[int(option.cone)],
         implicit_damping=flags.eulerdamp,
         safe_solref=flags.refsafe,
         has_fluid=bool(medium),

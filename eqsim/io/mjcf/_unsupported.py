@@ -139,9 +139,9 @@ FEATURES: tuple[Feature, ...] = (
         "contact",
         _YES,
         "plane with sphere, capsule, cylinder, box; spheres and capsules among "
-        "themselves; capsule with cylinder; `condim` 1 and 3; `contype`, "
-        "`conaffinity`, `priority`, `solmix`, `solref`, `solimp`, `margin`; `pair`, "
-        "`exclude`; pyramidal cone, `impratio`. Exceptions: exactly parallel capsules "
+        "themselves; capsule with cylinder; `condim` 1, 3, 4, 6; `contype`, "
+        "`conaffinity`, `priority`, `solmix`, `solref`, `solreffriction`, `solimp`, "
+        "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. Exceptions: exactly parallel capsules "
         "touch in one point (MuJoCo: two), and so does a capsule that lies flat on a "
         "cylinder (MuJoCo: several, unless `multiccd` is disabled).",
     ),
@@ -322,12 +322,6 @@ FEATURES: tuple[Feature, ...] = (
         detect.other_shapes,
     ),
     Feature(
-        "torsional or rolling friction (condim 4 or 6) of contact",
-        _NO,
-        "set `condim` to 1 or 3.",
-        detect.other_condims,
-    ),
-    Feature(
         "surfacevel of geom",
         _NO,
         "move the shape with a slide or hinge joint instead.",
@@ -350,7 +344,6 @@ FEATURES: tuple[Feature, ...] = (
     Feature("flex", _NO, "remove it: bodies are rigid.", detect.flexes),
     Feature("plugin", _NO, "remove it.", detect.plugins),
     Feature("integrator", _NO, "set it to Euler or RK4.", detect.other_integrators),
-    Feature("cone", _NO, 'set `cone="pyramidal"`.', detect.elliptic_cone),
     Feature(
         "noslip solver",
         _NO,

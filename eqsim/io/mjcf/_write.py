@@ -105,6 +105,7 @@ def _write_options(root: ET.Element, sys: System) -> None:
             "viscosity": sys.viscosity,
             "impratio": sys.impratio,
             "integrator": "RK4" if rk4 else "Euler",
+            "cone": sys.cone.value,
         },
     )
     switches = {
@@ -250,6 +251,7 @@ def _write_contacts(root: ET.Element, sys: System) -> None:
                 "condim": pairs.condim[index],
                 "friction": pairs.friction[index],
                 "solref": pairs.solref[index],
+                "solreffriction": pairs.solref_friction[index],
                 "solimp": pairs.solimp[index],
                 "margin": pairs.margin[index],
             },

@@ -9,7 +9,7 @@ from helpers import check_gradients
 from scipy.spatial.transform import Rotation
 
 import eqsim
-from eqsim.contact._shapes import contact_frame, FUNCTIONS, Shape
+from eqsim.collision._shapes import contact_frame, FUNCTIONS, Shape
 from eqsim.kinematics._forward import Pose
 from eqsim.model import GeomKind
 from eqsim.spatial import Mat3, stack, Vec3

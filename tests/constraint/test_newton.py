@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from eqsim import load_mjcf
-from eqsim.contact import _newton
-from eqsim.contact._active import active_set, forces, residuals
-from eqsim.contact._structure import structure
-from eqsim.pipelines._forward import derive, forward
+from eqsim.constraint import _newton, ALL, Newton
+from eqsim.model import tree
+from eqsim.pipelines._forward import derive, forward, Method
 
 
 # Strong friction, the same contact twice, a large margin, a light link under a body that
@@ -36,11 +35,18 @@ HINGED = """<body><joint axis="0 1 0" range="-20 20" limited="true" {}/>
   <geom type="sphere" size=".09" pos=".15 0 0" mass="{}"/></body>"""
 HEAVY = """<body pos="0 0 .29"><joint type="slide" axis="0 0 1"/><joint axis="1 0 0"/>
   <geom type="sphere" size=".1" mass="100"/></body>"""
+ELLIPTIC = HARD.replace("<option ", '<option cone="elliptic" impratio="3" ')
+ROLLING = ELLIPTIC.replace("friction=", 'condim="6" friction=')
+HINGE = HINGED.format('frictionloss=".05"', 100)
 MODELS = {
     # Contacts with the world only: the path without a dense matrix.
-    "anchored": HARD.format(HINGED.format('frictionloss=".05"', 100), ""),
+    "anchored": HARD.format(HINGE, ""),
     # A heavy body rests on a light one.
     "moving": HARD.format("", HEAVY),
+    "anchored, elliptic": ELLIPTIC.format(HINGE, ""),
+    "moving, elliptic": ELLIPTIC.format("", HEAVY),
+    "anchored, elliptic, rolling": ROLLING.format(HINGE, ""),
+    "moving, elliptic, rolling": ROLLING.format("", HEAVY),
 }
 COUNT = 32
 
@@ -63,35 +69,34 @@ def solve(sys, q, qd):
     last axis."""
     last = jtu.tree_map(lambda x: x[..., None], sys)
     none = jnp.zeros((0, q.shape[1]))
-    now = forward(last, derive(last, jnp.zeros(1)), q, qd, none, none, None)
-    facts, problem = structure(last), now.problem
-    qdd, active = now.solution
-    x = residuals(
-        facts, problem.rows, _newton.node_motion(facts, problem.kin, qdd), qdd
-    )
-    true = forces(problem.rows, active_set(problem.rows, x), x)
-    found = forces(problem.rows, active, x)
-    return problem, qdd, *gaps(facts, problem, now.solution), true, found
+    method = Method(ALL, Newton(), jnp.zeros(1))
+    now = forward(last, method, derive(last, method), q, qd, none, none, None)
+    nodes, problem = tree(last), now.problem
+    qdd, pieces, converged = now.solution
+    motion = _newton.node_motion(nodes, problem.kin, qdd)
+    x = [rows.residuals(motion, qdd) for rows in problem.rows]
+    true = [rows.forces(rows.pieces(y), y) for rows, y in zip(problem.rows, x)]
+    found = _newton.row_forces(problem, motion, qdd, pieces)
+    return problem, qdd, *gaps(nodes, problem, now.solution), true, found, converged
 
 
-def gaps(facts, problem, solution):
+def gaps(nodes, problem, solution):
     """What is left of the forces, and what they are without a solution."""
-    qdd, active = solution
-    none = jtu.tree_map(jnp.zeros_like, active)
+    free = problem._replace(rows=())
     return (
-        _newton.residual(facts, problem, qdd, active),
-        _newton.residual(facts, problem, 0 * qdd, none),
+        _newton.residual(nodes, problem, solution.qdd, solution.pieces),
+        _newton.residual(nodes, free, 0 * solution.qdd, ()),
     )
 
 
-def again(sys, problem):
-    """The solution of a problem that is set up; traced anew in each call."""
-    facts = structure(sys)
+def again(sys, problem, settings):
+    """The solution of a problem that is set up, with other settings."""
+    nodes = tree(sys)
 
     @jax.jit
     def run(problem):
-        solution = _newton.constrained(facts, problem)
-        return solution.qdd, *gaps(facts, problem, solution)
+        solution = _newton.constrained(nodes, problem, settings)
+        return solution.qdd, *gaps(nodes, problem, solution), solution.converged
 
     return run(problem)
 
@@ -114,12 +119,13 @@ def solved(case):
 
 
 def test_is_optimal(case, solved):
-    """Forces balance, and are those of the active set at the solution."""
+    """Forces balance, and are those of the pieces at the solution."""
     data, sys, _, _ = case
-    _, qdd, gap, size, true, found = solved
+    _, qdd, gap, size, true, found, converged = solved
     assert qdd.shape == (sys.nv, COUNT) and np.all(np.isfinite(qdd))
+    assert np.all(converged)
     strongest = np.max(np.abs(size), axis=0)
-    rows = [np.abs(x) for x in jtu.tree_leaves(true) if x.size]
+    rows = [np.abs(x) for x in jtu.tree_leaves(true)]
     strongest = np.maximum(strongest, np.max([np.max(x, axis=0) for x in rows], axis=0))
     assert np.max(np.abs(gap) / strongest) < 1e-9
     for a, b in zip(jtu.tree_leaves(true), jtu.tree_leaves(found)):
@@ -134,18 +140,32 @@ def test_is_that_of_mujoco(case, solved):
     assert np.max(np.abs(solved[1] - theirs) / scale) < 1e-6
 
 
-def test_line_search(case, solved, monkeypatch):
+def test_line_search(case, solved):
     """It finds the same minimum, from the point that the first full step has found."""
-    monkeypatch.setattr(_newton, "_FULL_STEPS", 1)
     problem, expected = solved[:2]
-    qdd, _, _ = again(case[1], problem)
+    qdd, _, _, converged = again(case[1], problem, Newton(max_full_steps=1))
     scale = np.maximum(1.0, np.max(np.abs(expected), axis=0))
     assert np.max(np.abs(qdd - expected) / scale) < 1e-8
+    assert np.all(converged)
 
 
-def test_line_search_is_needed(case, solved, monkeypatch):
-    """Or the test above would say nothing: one full step is not enough here."""
-    monkeypatch.setattr(_newton, "_FULL_STEPS", 1)
-    monkeypatch.setattr(_newton, "_SEARCHED_STEPS", 0)
-    _, gap, size = again(case[1], solved[0])
-    assert np.max(np.abs(gap) / np.max(np.abs(size), axis=0)) > 1e-3
+def test_line_search_is_needed(case, solved):
+    """Or the test above would say nothing: one full step is not enough here, and the
+    solver says so."""
+    settings = Newton(max_full_steps=1, max_searched_steps=0)
+    _, gap, size, converged = again(case[1], solved[0], settings)
+    left = np.max(np.abs(gap) / np.max(np.abs(size), axis=0), axis=0)
+    assert np.max(left) > 1e-3 and not np.any(converged[left > 1e-3])
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(max_full_steps=0), "at least one full step"),
+        (dict(max_searched_steps=-1), "no negative number"),
+        (dict(tolerance=0.0), "must be positive or None, got 0.0"),
+    ],
+)
+def test_refuses_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Newton(**settings)

@@ -10,23 +10,19 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..kinematics._forward import Frames, Pose, quaternions, take_poses
+from ..collision import ContactPlan
 from ..model import concatenate, per_row, System, take, take_or_zero
-from ..spatial import normalize4, quaternion_matrix, Vec3, vec3
-from ._plan import ContactPlan
 from ._softness import Softness, softness
 
 
 class Friction(NamedTuple):
     """Friction and margin of each point, `(npoint, *batch)`.
 
-    - `coefficient1`, `coefficient2`: sliding friction along the two axes, zero for
-        frictionless contacts.
+    - `coefficients`: sliding along two axes, torsional, rolling about two axes.
     - `margin`: distance at which a contact begins, m.
     """
 
-    coefficient1: Any
-    coefficient2: Any
+    coefficients: tuple[Any, Any, Any, Any, Any]
     margin: Any
 
 
@@ -34,28 +30,15 @@ class ContactParameters(NamedTuple):
     """Parameters of each point, `(npoint, *batch)`.
 
     - `friction`: friction and margin.
-    - `weight`: inverse weight that scales the softness of a row.
+    - `weight`: sum of the inverse weights of the two links.
     - `soft`: softness of its rows.
+    - `friction_damping`: damping of the reference acceleration along friction axes, 1/s.
     """
 
     friction: Friction
     weight: Any
     soft: Softness
-
-
-class GeomFrames(NamedTuple):
-    """Frames of the shapes in the nodes that carry them, and their sizes."""
-
-    pose: Pose
-    size: Vec3
-
-
-def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
-    """Compute the frames of the shapes in the nodes that carry them."""
-    geoms = sys.geoms
-    rot = quaternion_matrix(normalize4(quaternions(geoms.quat)))
-    pose = take_poses(fixed.link, geoms.links) @ Pose(rot, vec3(geoms.pos))
-    return GeomFrames(pose, vec3(geoms.size))
+    friction_damping: Any
 
 
 def contact_parameters(
@@ -67,21 +50,30 @@ def contact_parameters(
 
     - `link_weights`: inverse weights of the links, `(nlink, *batch)`.
     """
-    friction, slides, solref, solimp = _mixed_parameters(sys, plan)
-    first, second = _pair_facts(sys, plan).links
+    facts = _pair_facts(sys, plan)
+    mixed = take(_mixed_parameters(sys, facts), facts.rows)
+    first, second = facts.links
     weight = take_or_zero(link_weights, first) + take_or_zero(link_weights, second)
-    # The pyramid is scaled by the coefficient along the first axis.
-    mu = friction.coefficient1
-    pyramid = 2.0 * mu * mu * (1.0 + mu * mu) / sys.impratio[None]
-    # A frictionless contact is written as four equal edges, each a quarter as stiff.
-    scale = slides * pyramid + (1.0 - slides) * 4.0
-    soft = softness(solref, solimp, sys.dt[None], sys.safe_solref)
-    return ContactParameters(friction, weight * scale, soft)
+    soft = softness(mixed.solref, mixed.solimp, sys.dt[None], sys.safe_solref)
+    damping = soft.b
+    if facts.explicit:
+        damping = _friction_damping(sys, mixed, damping)
+    return ContactParameters(_friction(mixed), weight, soft, damping)
 
 
 def contact_friction(sys: System, plan: ContactPlan) -> Friction:
-    """Compute coefficients of friction and margins only."""
-    return _mixed_parameters(sys, plan)[0]
+    """Compute coefficients of friction and margins only; coefficients that the contact
+    dimension (`condim`) leaves out are zero."""
+    facts = _pair_facts(sys, plan)
+    found = _friction(take(_mixed_parameters(sys, facts), facts.rows))
+    has = lambda k: per_row([size > k + 1 for size in facts.condim], found.margin)
+    one, two, *rest = (mu * has(k) for k, mu in enumerate(found.coefficients))
+    return found._replace(coefficients=(one, two, *rest))
+
+
+def contact_dimensions(sys: System, plan: ContactPlan) -> tuple[int, ...]:
+    """Return the dimension of the contact space (`condim`) of each point."""
+    return _pair_facts(sys, plan).condim
 
 
 class _PairFacts(NamedTuple):
@@ -92,7 +84,7 @@ class _PairFacts(NamedTuple):
         second does, else 0.
     - `explicit`: entries of `sys.pairs`, which have parameters of their own.
     - `rows`: for each point, the row of its pair in `mixed` and `explicit`, joined.
-    - `slides`: for each point, whether it has friction.
+    - `condim`: for each point, the dimension of its contact space.
     - `links`: for each point, the links of the two shapes; -1: the world.
     """
 
@@ -100,7 +92,7 @@ class _PairFacts(NamedTuple):
     priority: tuple[int, ...]
     explicit: tuple[int, ...]
     rows: tuple[int, ...]
-    slides: tuple[bool, ...]
+    condim: tuple[int, ...]
     links: tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -140,7 +132,7 @@ def _cached_pair_facts(
         priority=tuple(order(pair) for pair in mixed_pairs),
         explicit=tuple(plan.pairs[i][2] for i in explicit),
         rows=tuple(row[i] for i in plan.point_pairs),
-        slides=tuple(dimension(pair) > 1 for pair in at_point),
+        condim=tuple(map(dimension, at_point)),
         links=(
             tuple(links[geom] for geom in side(at_point, 0)),
             tuple(links[geom] for geom in side(at_point, 1)),
@@ -148,32 +140,50 @@ def _cached_pair_facts(
     )
 
 
-def _mixed_parameters(sys: System, plan: ContactPlan):
-    """Return friction, whether there is any, `solref` and `solimp` of each point."""
-    facts = _pair_facts(sys, plan)
-    per_pair = concatenate([_mix(sys, facts), _explicit(sys, facts)])
-    friction, solref, solimp, margin = take(per_pair, facts.rows)
-    slides = per_row(facts.slides, margin)
-    one, two = (jnp.maximum(mu, 1e-5) * slides for mu in friction)
-    return Friction(one, two, margin), slides, solref, solimp
+class _Mixed(NamedTuple):
+    """Parameters of pairs or points."""
+
+    friction: list
+    solref: list
+    solref_friction: list
+    solimp: list
+    margin: Any
+
+
+def _mixed_parameters(sys: System, facts: _PairFacts) -> _Mixed:
+    """Return the parameters of the mixed and then of the explicit pairs."""
+    return concatenate([_mix(sys, facts), _explicit(sys, facts)])
+
+
+def _friction(mixed: _Mixed) -> Friction:
+    one, two, three, four, five = (jnp.maximum(mu, 1e-5) for mu in mixed.friction)
+    return Friction((one, two, three, four, five), mixed.margin)
+
+
+def _friction_damping(sys: System, mixed: _Mixed, damping):
+    """Return the damping by `solref_friction` where it is given, else `damping`."""
+    first, second = mixed.solref_friction
+    given = ((first > 0.0) == (second > 0.0)) & ((first != 0.0) | (second != 0.0))
+    own = softness(mixed.solref_friction, mixed.solimp, sys.dt[None], sys.safe_solref)
+    return jnp.where(given, own.b, damping)
 
 
 def _columns(x, n: int) -> list:
     return [x[:, k] for k in range(n)]
 
 
-def _mix(sys: System, facts: _PairFacts):
-    """Mix the parameters of pairs of shapes: friction, `solref`, `solimp`, margin."""
+def _mix(sys: System, facts: _PairFacts) -> _Mixed:
+    """Mix the parameters of the shapes of pairs."""
     geoms = sys.geoms
     values = (
-        geoms.friction[:, 0],
+        _columns(geoms.friction, 3),
         _columns(geoms.solref, 2),
         _columns(geoms.solimp, 5),
     )
     values += (geoms.solmix, geoms.margin)
-    mu1, ref1, imp1, mix1, margin1 = take(values, facts.mixed[0])
-    mu2, ref2, imp2, mix2, margin2 = take(values, facts.mixed[1])
-    priority = per_row(facts.priority, mu1)
+    friction1, ref1, imp1, mix1, margin1 = take(values, facts.mixed[0])
+    friction2, ref2, imp2, mix2, margin2 = take(values, facts.mixed[1])
+    priority = per_row(facts.priority, margin1)
     both_zero = (mix1 < 1e-15) & (mix2 < 1e-15)
     share = jnp.where(both_zero, 0.5, mix1 / jnp.where(both_zero, 1.0, mix1 + mix2))
     share = jnp.where(priority > 0, 1.0, jnp.where(priority < 0, 0.0, share))
@@ -183,12 +193,23 @@ def _mix(sys: System, facts: _PairFacts):
         jnp.where(standard, mix(a, b), jnp.minimum(a, b)) for a, b in zip(ref1, ref2)
     ]
     solimp = [mix(a, b) for a, b in zip(imp1, imp2)]
-    mu = jnp.where(priority == 0, jnp.maximum(mu1, mu2), mix(mu1, mu2))
-    return [mu, mu], solref, solimp, margin1 + margin2
+    slide, spin, roll = (
+        jnp.where(priority == 0, jnp.maximum(a, b), mix(a, b))
+        for a, b in zip(friction1, friction2, strict=True)
+    )
+    none = [jnp.zeros_like(x) for x in solref]
+    friction = [slide, slide, spin, roll, roll]
+    return _Mixed(friction, solref, none, solimp, margin1 + margin2)
 
 
-def _explicit(sys: System, facts: _PairFacts):
+def _explicit(sys: System, facts: _PairFacts) -> _Mixed:
     """Return the parameters of pairs that have their own."""
     pairs = sys.pairs
-    values = (_columns(pairs.friction, 2), _columns(pairs.solref, 2))
-    return take((*values, _columns(pairs.solimp, 5), pairs.margin), facts.explicit)
+    own = _Mixed(
+        _columns(pairs.friction, 5),
+        _columns(pairs.solref, 2),
+        _columns(pairs.solref_friction, 2),
+        _columns(pairs.solimp, 5),
+        pairs.margin,
+    )
+    return take(own, facts.explicit)

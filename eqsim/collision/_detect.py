@@ -8,7 +8,7 @@ import jax.tree_util as jtu
 from ..kinematics._forward import Kinematics, take_poses
 from ..model import concatenate, System, take
 from ..spatial import Mat3, Vec3
-from ._parameters import GeomFrames
+from ._geom_frames import GeomFrames
 from ._plan import ContactPlan
 from ._shapes import contact_frame, FUNCTIONS, Point, Shape
 

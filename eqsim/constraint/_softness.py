@@ -103,3 +103,8 @@ def onset(violation, width) -> Onset:
 def stiffness_weight(imp, inverse_weight):
     r"""Compute $D = 1/R$ with $R = (1 - d)/d \cdot A$, where $A$ is the inverse weight."""
     return 1.0 / jnp.maximum((1.0 - imp) / imp * inverse_weight, 1e-15)
+
+
+def columns(array, n: int) -> list:
+    """Split axis 1 of an array `(m, n, *batch)`."""
+    return [array[:, k] for k in range(n)]

@@ -1,0 +1,206 @@
+r"""Jacobians of constraint rows: how accelerations become residuals, $x = J a + c$.
+
+| class | rows | what $J^T W J$ adds to |
+|---|---|---|
+| `DofJacobian` | on single degrees of freedom | the diagonal, as armature does |
+| `PointJacobian` | at points of one link, against the world | the inertia of the link |
+| `DenseJacobian` | any | the joint-space matrix |
+
+The first two keep Newton's method in O(n); with the third it needs the joint-space matrix.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from ..model import accumulate, concatenate, take
+from ..spatial import (
+    ArticulatedInertia,
+    Force,
+    force_at,
+    Mat3,
+    Motion,
+    point_stiffness,
+    Sym3,
+    Vec3,
+)
+from ._costs import Residual, Weights
+from ._triangle import add_products, zero_triangle
+
+
+class Terms(NamedTuple):
+    """What rows contribute to nodes, to degrees of freedom, and to a dense term.
+
+    - `nodes`: values and their nodes: forces about the origins of the trees, or 6x6
+        matrices.
+    - `dofs`: values and their degrees of freedom: joint forces, or stiffness.
+    - `dense`: joint forces `(nv, *batch)`, or lower triangles of $J^T W J$.
+    """
+
+    nodes: tuple[tuple[Any, tuple[int, ...]], ...] = ()
+    dofs: tuple[tuple[Any, tuple[int, ...]], ...] = ()
+    dense: tuple[Any, ...] = ()
+
+
+def join(terms: Sequence[Terms]) -> Terms:
+    """Join the terms of several rows."""
+    return Terms(*(sum((term[k] for term in terms), ()) for k in range(3)))
+
+
+def total(parts, size: int):
+    """Sum values over nodes or degrees of freedom; None if there are none."""
+    if not parts:
+        return None
+    index = [i for _, at in parts for i in at]
+    return accumulate(concatenate([value for value, _ in parts]), index, size)
+
+
+class AbstractJacobian(eqx.Module):
+    """A linear map from accelerations to residuals of n constraints."""
+
+    @abc.abstractmethod
+    def times(self, motion: Motion, qdd) -> Residual:
+        """Compute $J a$.
+
+        **Arguments:**
+
+        - `motion`: motion of each node, about the origin of its tree.
+        - `qdd`: joint accelerations, `(nv, *batch)`.
+        """
+
+    @abc.abstractmethod
+    def transpose(self, force: Residual) -> Terms:
+        """Compute $J^T f$."""
+
+    @abc.abstractmethod
+    def weigh(self, weights: Weights) -> Terms:
+        """Compute $J^T W J$."""
+
+
+class DofJacobian(AbstractJacobian):
+    """Rows on single degrees of freedom: $J a = \\pm a_i$.
+
+    - `dofs`: degrees of freedom.
+    - `sign`: 1 or -1, the same for all.
+    """
+
+    dofs: tuple[int, ...] = eqx.field(static=True)
+    sign: float = eqx.field(static=True, default=1.0)
+
+    def times(self, motion: Motion, qdd) -> Residual:
+        own = take(qdd, self.dofs)
+        return (own if self.sign > 0.0 else -own,)
+
+    def transpose(self, force: Residual) -> Terms:
+        own = force[0] if self.sign > 0.0 else -force[0]
+        return Terms(dofs=((own, self.dofs),))
+
+    def weigh(self, weights: Weights) -> Terms:
+        return Terms(dofs=((weights[0][0], self.dofs),))
+
+
+class DenseJacobian(AbstractJacobian):
+    """Rows that act on any degrees of freedom.
+
+    - `rows`: for each dimension, an array `(n, nv, *batch)`.
+    """
+
+    rows: tuple[Any, ...]
+
+    def times(self, motion: Motion, qdd) -> Residual:
+        return tuple(jnp.sum(row * qdd[None], axis=1) for row in self.rows)
+
+    def transpose(self, force: Residual) -> Terms:
+        pairs = zip(self.rows, force, strict=True)
+        return Terms(dense=(sum(jnp.sum(j * f[:, None], axis=0) for j, f in pairs),))
+
+    def weigh(self, weights: Weights) -> Terms:
+        triangle = zero_triangle(self.rows[0][0] + weights[0][0][:1])
+        for k in range(self.rows[0].shape[0]):
+            jac = [row[k] for row in self.rows]
+            own = tuple(
+                tuple(None if w is None else w[k : k + 1] for w in row)
+                for row in weights
+            )
+            triangle = add_products(triangle, jac, own)
+        return Terms(dense=(triangle,))
+
+
+class PointJacobian(AbstractJacobian):
+    """Rows along axes through points of links, the other side of which stands still.
+
+    - `nodes`: node that carries each point.
+    - `arm`: position of the points about the origins of the trees.
+    - `linear`: axes along which the acceleration of the points is measured.
+    - `angular`: axes about which the angular acceleration is measured.
+    """
+
+    nodes: tuple[int, ...] = eqx.field(static=True)
+    arm: Vec3
+    linear: tuple[Vec3, ...]
+    angular: tuple[Vec3, ...] = ()
+
+    def times(self, motion: Motion, qdd) -> Residual:
+        own = take(motion, self.nodes)
+        rate = own.at(self.arm)
+        along = [axis | rate for axis in self.linear]
+        return (*along, *(axis | own.ang for axis in self.angular))
+
+    def transpose(self, force: Residual) -> Terms:
+        n = len(self.linear)
+        pull = force_at(self.arm, _combine(self.linear, force[:n]))
+        if self.angular:
+            pull = Force(pull.ang + _combine(self.angular, force[n:]), pull.lin)
+        return Terms(nodes=((pull, self.nodes),))
+
+    def weigh(self, weights: Weights) -> Terms:
+        axes, n = (*self.linear, *self.angular), len(self.linear)
+        # Row by row of W: sums over the linear and over the angular axes.
+        by_lin = [_combine_row(axes[:n], weights, i, 0) for i in range(len(axes))]
+        by_ang = [_combine_row(axes[n:], weights, i, n) for i in range(len(axes))]
+        stiffness = point_stiffness(self.arm, _symmetric(self.linear, by_lin[:n]))
+        if self.angular:
+            stiffness = stiffness + self._angular(by_lin[n:], by_ang[n:])
+        return Terms(nodes=((stiffness, self.nodes),))
+
+    def _angular(self, by_lin: list, by_ang: list) -> ArticulatedInertia:
+        """Compute the part of $J^T W J$ with angular axes, given the sums over linear and
+        angular axes that each angular axis is coupled to."""
+        ang = _symmetric(self.angular, by_ang)
+        zero = jnp.zeros_like(ang.xx)
+        cross = Mat3(*9 * [zero])
+        for axis, push in zip(self.angular, by_lin, strict=True):
+            if push is None:
+                continue
+            moment = self.arm ^ push
+            both = axis.outer(moment)
+            ang = ang + Sym3.of(both + both.T)
+            cross = cross + axis.outer(push)
+        return ArticulatedInertia(ang, cross, Sym3(*6 * [zero]))
+
+
+def _combine(axes: Sequence[Vec3], values: Sequence[Any]) -> Vec3:
+    parts = [axis * value for axis, value in zip(axes, values, strict=True)]
+    return sum(parts[1:], parts[0])
+
+
+def _combine_row(axes: Sequence[Vec3], weights: Weights, row: int, start: int):
+    """Return the sum of axes times a row of the weights; None if all are zero."""
+    entries = [
+        (axis, weights[max(row, k)][min(row, k)])
+        for k, axis in enumerate(axes, start=start)
+    ]
+    parts = [axis * w for axis, w in entries if w is not None]
+    return sum(parts[1:], parts[0]) if parts else None
+
+
+def _symmetric(axes: Sequence[Vec3], sums: Sequence[Vec3 | None]) -> Sym3:
+    parts = [
+        axis.outer(each)
+        for axis, each in zip(axes, sums, strict=True)
+        if each is not None
+    ]
+    return Sym3.of(sum(parts[1:], parts[0]))

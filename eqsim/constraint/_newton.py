@@ -1,0 +1,354 @@
+r"""Newton's method on MuJoCo's convex problem, and its implicit derivative.
+
+$\ddot q = \arg\min_a \tfrac12 (a - a_0)^T M (a - a_0) + s(J a - a_\mathrm{ref})$
+
+In each step the costs of all rows are replaced by quadratic models, and the minimum is one
+linear solve, $(M + J^T W J)\,a = \tau + J^T f_0$. Most costs are piecewise quadratic: with
+full steps, Newton's method has then converged, to rounding, when no row changes to another
+piece. Problems that full steps do not solve continue with an exact line search, which
+always converges because the cost is convex.
+
+The implicit function theorem gives the derivative at the solution: one more solve with the
+same matrix.
+"""
+
+import functools as ft
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+
+from ..dynamics._articulated import factor, project, solve
+from ..dynamics._dense import dense_factor, dense_solve, joint_space_matrix
+from ..kinematics._axes import dof_axes
+from ..kinematics._forward import joint_motion, Kinematics
+from ..kinematics._recursion import add, ascend, descend
+from ..model import Tree
+from ..spatial import Force, Motion, RigidInertia
+from ._costs import Residual
+from ._jacobians import join, Terms, total
+from ._rows import AbstractRows
+from ._triangle import full_matrix
+
+
+_BISECTIONS = 40
+
+
+class Newton(eqx.Module):
+    """Settings of the solver.
+
+    **Arguments:**
+
+    - `max_full_steps`: largest number of full Newton steps; most problems need 2 to 5.
+    - `max_searched_steps`: largest number of steps with a line search after these.
+    - `tolerance`: change of a row's force, relative to the terms that it is the sum of, up
+        to which a problem counts as solved. None: 64 times the rounding of the precision.
+    """
+
+    max_full_steps: int = eqx.field(static=True, default=10)
+    max_searched_steps: int = eqx.field(static=True, default=40)
+    tolerance: float | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        if self.max_full_steps < 1 or self.max_searched_steps < 0:
+            raise ValueError(
+                "`Newton` needs at least one full step and no negative number of searched "
+                f"steps, got {self.max_full_steps} and {self.max_searched_steps}."
+            )
+        if self.tolerance is not None and not self.tolerance > 0.0:
+            raise ValueError(
+                f"`Newton.tolerance` must be positive or None, got {self.tolerance}."
+            )
+
+    def rounding(self, dtype) -> float:
+        """Return the tolerance in a given precision."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return 64 * float(jnp.finfo(dtype).eps)
+
+
+class Problem(NamedTuple):
+    """One convex problem.
+
+    - `kin`: poses and motion axes.
+    - `inertia`: inertia of each node.
+    - `force`: force on each node at zero joint acceleration, without constraints.
+    - `tau`: joint forces without constraints, `(nv, *batch)`.
+    - `armature`: armature, `(nv, *batch)`.
+    - `rows`: constraints.
+    """
+
+    kin: Kinematics
+    inertia: RigidInertia
+    force: Force
+    tau: Any
+    armature: Any
+    rows: tuple[AbstractRows, ...]
+
+
+class Solution(NamedTuple):
+    """Solution of a convex problem.
+
+    - `qdd`: joint accelerations.
+    - `pieces`: for all rows, the pieces of their costs there.
+    - `converged`: whether the solver has converged.
+    """
+
+    qdd: Any
+    pieces: tuple[Any, ...]
+    converged: Any
+
+
+def residual(tree: Tree, problem: Problem, qdd, pieces: tuple[Any, ...]):
+    r"""Compute $\tau + J^T f(J a) - M a$ on fixed pieces: zero at the solution."""
+    motion = node_motion(tree, problem.kin, qdd)
+    force = row_forces(problem, motion, qdd, pieces)
+    constrained = constraint_forces(tree, problem, force)
+    return _smooth_residual(tree, problem, motion, qdd) + constrained
+
+
+def row_forces(problem: Problem, motion: Motion, qdd, pieces) -> list[Residual]:
+    """Compute the forces of all rows on given pieces."""
+    return [
+        rows.forces(piece, rows.residuals(motion, qdd))
+        for rows, piece in zip(problem.rows, pieces, strict=True)
+    ]
+
+
+def constraint_forces(tree: Tree, problem: Problem, forces):
+    """Compute the joint forces $J^T f$ of row forces, `(nv, *batch)`."""
+    pairs = zip(problem.rows, forces, strict=True)
+    terms = join([rows.transpose(force) for rows, force in pairs])
+    on_nodes, tau = _sums(tree, terms, problem.tau)
+    if on_nodes is None:
+        return tau
+    return tau + project(tree, problem.kin, ascend(tree, on_nodes))
+
+
+def _sums(tree: Tree, terms: Terms, like):
+    """Sum forces: on nodes (None: zero), and joint forces."""
+    tau = total(terms.dofs, like.shape[0])
+    for part in terms.dense:
+        tau = part if tau is None else tau + part
+    return total(terms.nodes, tree.size), jnp.zeros_like(like) if tau is None else tau
+
+
+def node_motion(tree: Tree, kin: Kinematics, qdd) -> Motion:
+    """Compute the motion $J a$ of each node."""
+    return descend(tree, joint_motion(tree, kin, qdd))
+
+
+def _smooth_residual(tree: Tree, problem: Problem, motion: Motion, qdd):
+    r"""Compute $\tau - M a$, without constraints."""
+    force = ascend(tree, problem.force - (problem.inertia @ motion))
+    tau = problem.tau - problem.armature * qdd
+    return tau + project(tree, problem.kin, force)
+
+
+def solver(tree: Tree, problem: Problem, stiffness: Terms) -> Callable:
+    r"""Factorize $M + J^T W J$.
+
+    **Arguments:**
+
+    - `stiffness`: $J^T W J$.
+
+    **Returns:** a function of joint forces and node forces that computes the joint
+    acceleration and the motion of each node.
+    """
+    kin, nv = problem.kin, problem.tau.shape[0]
+    armature = add(problem.armature, total(stiffness.dofs, nv))
+    on_nodes = total(stiffness.nodes, tree.size)
+    if not stiffness.dense:
+        factored = factor(tree, kin, problem.inertia, armature, on_nodes)
+        return lambda tau, force: solve(tree, kin, factored, tau, force)
+    inertia = add(problem.inertia.articulated(), on_nodes)
+    matrix = joint_space_matrix(tree, dof_axes(tree, kin), inertia, armature)
+    triangle = sum(stiffness.dense[1:], stiffness.dense[0])
+    factors = dense_factor(matrix + full_matrix(triangle, nv))
+
+    def dense(tau, force):
+        if force is not None:
+            tau = tau + project(tree, kin, ascend(tree, force))
+        qdd = dense_solve(factors, tau)
+        return qdd, node_motion(tree, kin, qdd)
+
+    return dense
+
+
+def constrained(tree: Tree, problem: Problem, settings: Newton) -> Solution:
+    """Solve the convex problem; see the top of the module."""
+    solution = _solution(tree, lax.stop_gradient(problem), settings)
+    return solution._replace(qdd=_implicit(tree, problem, solution))
+
+
+@ft.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _implicit(tree: Tree, problem: Problem, solution: Solution):
+    """Return the accelerations of a solution, with their derivative by the problem."""
+    return solution.qdd
+
+
+@_implicit.defjvp
+def _implicit_jvp(tree, primals, tangents):
+    (problem, solution), (rate, _) = primals, tangents
+    qdd = _implicit(tree, problem, solution)
+    at_solution = lambda p: residual(tree, p, qdd, solution.pieces)
+    _, right = jax.jvp(at_solution, (problem,), (rate,))
+    return qdd, implicit_solve(tree, problem, solution.pieces, right)
+
+
+def implicit_solve(tree: Tree, problem: Problem, pieces: tuple[Any, ...], right):
+    r"""Compute $(M + J^T W J)^{-1}$ times `right`, differentiable in any mode and
+    order."""
+
+    def times(v):
+        at = lambda a: -residual(tree, problem, a, pieces)
+        return jax.jvp(at, (jnp.zeros_like(v),), (v,))[1]
+
+    pairs = zip(problem.rows, pieces, strict=True)
+    terms = join([rows.stiffness(piece) for rows, piece in pairs])
+    invert = solver(tree, problem, terms)
+    inverse = lambda _, b: invert(b, None)[0]
+    return lax.custom_linear_solve(times, right, inverse, symmetric=True)
+
+
+class _Iterate(NamedTuple):
+    """An iterate of Newton's method.
+
+    - `qdd`: joint accelerations.
+    - `models`: models of the costs of all rows there.
+    - `unsolved`: whether the models have changed in every step so far.
+    - `count`: number of steps.
+    """
+
+    qdd: Any
+    models: tuple[Any, ...]
+    unsolved: Any
+    count: Any
+
+
+def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
+    if not problem.rows:
+        invert = solver(tree, problem, Terms())
+        qdd = invert(problem.tau, problem.force)[0]
+        return Solution(qdd, (), jnp.ones(qdd.shape[1:], bool))
+    full, searched = _steps(tree, problem, settings)
+    last = settings.max_full_steps + settings.max_searched_steps
+    now = _first_iterate(problem)
+    now = lax.while_loop(_is_unsolved(settings.max_full_steps), full, now)
+    now = lax.while_loop(_is_unsolved(last), searched, now)
+    motion = node_motion(tree, problem.kin, now.qdd)
+    pieces = tuple(
+        rows.pieces(rows.residuals(motion, now.qdd)) for rows in problem.rows
+    )
+    return Solution(now.qdd, pieces, ~now.unsolved)
+
+
+def _is_unsolved(last: int) -> Callable:
+    return lambda now: jnp.any(now.unsolved) & (now.count < last)
+
+
+def _first_iterate(problem: Problem) -> _Iterate:
+    """Start at zero acceleration."""
+    qdd = jnp.zeros_like(problem.tau)
+    models = tuple(rows.first_model(problem.tau) for rows in problem.rows)
+    return _Iterate(qdd, models, jnp.ones(qdd.shape[1:], bool), 0)
+
+
+def _steps(tree: Tree, problem: Problem, settings: Newton):
+    """Return a full step of Newton's method, and one with a line search."""
+
+    def full(now: _Iterate) -> _Iterate:
+        qdd, motion = _minimum(tree, problem, now)
+        return accept(now, qdd, motion, False)
+
+    def searched(now: _Iterate) -> _Iterate:
+        end, _ = _minimum(tree, problem, now)
+        line = _line(tree, problem, now.qdd, end)
+        share = _line_search(problem, line)
+        along = lambda a, b: a + share[None] * b
+        qdd = along(now.qdd, line.dqdd)
+        motion = jtu.tree_map(along, line.motion, line.dmotion)
+        rounding = settings.rounding(qdd.dtype) * jnp.abs(end)
+        moves = jnp.any(jnp.abs(line.dqdd) > rounding, axis=0)
+        return accept(now, qdd, motion, (share < 1.0) & moves)
+
+    def accept(now: _Iterate, qdd, motion: Motion, partial) -> _Iterate:
+        tolerance = settings.rounding(qdd.dtype)
+        models, changed = [], partial
+        for rows, old in zip(problem.rows, now.models, strict=True):
+            new, moved = rows.next_model(old, now.qdd, qdd, motion, tolerance)
+            models.append(new)
+            changed = moved | changed
+        # Of a batch of problems, those that are solved stay as they are.
+        qdd = jnp.where(now.unsolved, qdd, now.qdd)
+        unsolved = now.unsolved & changed
+        return _Iterate(qdd, tuple(models), unsolved, now.count + 1)
+
+    return full, searched
+
+
+def _minimum(tree: Tree, problem: Problem, now: _Iterate):
+    """Compute the minimum of the quadratic models, and the motion of each node there."""
+    pairs = zip(problem.rows, now.models, strict=True)
+    forces, stiffness = zip(*(rows.newton_terms(model) for rows, model in pairs))
+    on_nodes, tau = _sums(tree, join(forces), problem.tau)
+    invert = solver(tree, problem, join(stiffness))
+    return invert(problem.tau + tau, add(problem.force, on_nodes))
+
+
+class _Line(NamedTuple):
+    r"""A line from one acceleration to another: values at the start, and changes up to
+    the end.
+
+    - `dqdd`: acceleration.
+    - `motion`, `dmotion`: motion of the nodes.
+    - `left`, `dleft`: $\tau - M a$, without constraints.
+    - `x`, `dx`: residuals of all rows.
+    """
+
+    dqdd: Any
+    motion: Motion
+    dmotion: Motion
+    left: Any
+    dleft: Any
+    x: tuple[Residual, ...]
+    dx: tuple[Residual, ...]
+
+
+def _line(tree: Tree, problem: Problem, start, end) -> _Line:
+    def at(qdd):
+        motion = node_motion(tree, problem.kin, qdd)
+        x = tuple(rows.residuals(motion, qdd) for rows in problem.rows)
+        return motion, _smooth_residual(tree, problem, motion, qdd), x
+
+    first, last = at(start), at(end)
+    change = jtu.tree_map(jnp.subtract, last, first)
+    (motion, left, x), (dmotion, dleft, dx) = first, change
+    return _Line(end - start, motion, dmotion, left, dleft, x, dx)
+
+
+def _line_search(problem: Problem, line: _Line):
+    """Compute where the cost is least on a line, as a share of its length."""
+
+    def slope(share):
+        work = 0.0
+        for rows, x, dx in zip(problem.rows, line.x, line.dx, strict=True):
+            x = tuple(a + share[None] * b for a, b in zip(x, dx, strict=True))
+            force = rows.forces(rows.pieces(x), x)
+            pairs = zip(dx, force, strict=True)
+            work = work + sum(jnp.sum(a * b, axis=0) for a, b in pairs)
+        return -jnp.sum(line.dqdd * (line.left + share[None] * line.dleft), 0) - work
+
+    def bisect(_, bounds):
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        rising = slope(middle) > 0.0
+        return jnp.where(rising, low, middle), jnp.where(rising, middle, high)
+
+    one = jnp.ones_like(line.dqdd[0])
+    low, high = lax.fori_loop(0, _BISECTIONS, bisect, (0.0 * one, one))
+    return jnp.where(slope(one) <= 0.0, 1.0, 0.5 * (low + high))

@@ -1,1 +1,0 @@
-"""Contact and all other constraints: points, rows, and the convex problem."""
