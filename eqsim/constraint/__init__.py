@@ -5,6 +5,7 @@ solver knows rows alone.
 """
 
 from ._cones import Elliptic as Elliptic, Pyramid as Pyramid
+from ._connect import Connect as Connect
 from ._constraint import AbstractConstraint as AbstractConstraint, Moment as Moment
 from ._contact import (
     Contact as Contact,
@@ -26,6 +27,7 @@ from ._jacobians import (
     DofJacobian as DofJacobian,
     PointJacobian as PointJacobian,
 )
+from ._joint_equality import JointEquality as JointEquality
 from ._joint_friction import JointFriction as JointFriction
 from ._joint_limit import (
     ball_rotations as ball_rotations,
@@ -41,6 +43,7 @@ from ._softness import (
     softness as softness,
     stiffness_weight as stiffness_weight,
 )
+from ._weld import Weld as Weld
 
 
 ALL: tuple[AbstractConstraint, ...] = (
@@ -48,5 +51,8 @@ ALL: tuple[AbstractConstraint, ...] = (
     JointLimit(),
     BallLimit(),
     JointFriction(),
+    Connect(),
+    Weld(),
+    JointEquality(),
 )
 """The constraints that `Generalized` simulates by default."""

@@ -18,7 +18,6 @@ class Moment(NamedTuple):
     - `fixed`: constant frames.
     - `kin`, `speed`: poses and velocities of the nodes.
     - `q`, `qd`: coordinates and velocities.
-    - `weights`: inverse weights at the reference coordinates.
     - `points`: contact points; None if no shapes can touch.
     - `width`: width of the onset of contacts, m; None if it is abrupt.
     """
@@ -28,7 +27,6 @@ class Moment(NamedTuple):
     speed: Velocities
     q: Any
     qd: Any
-    weights: InverseWeights
     points: ContactPoints | None
     width: Any
 

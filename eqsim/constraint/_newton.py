@@ -272,9 +272,10 @@ def _steps(tree: Tree, problem: Problem, settings: Newton):
         along = lambda a, b: a + share[None] * b
         qdd = along(now.qdd, line.dqdd)
         motion = jtu.tree_map(along, line.motion, line.dmotion)
-        rounding = settings.rounding(qdd.dtype) * jnp.abs(end)
-        moves = jnp.any(jnp.abs(line.dqdd) > rounding, axis=0)
-        return accept(now, qdd, motion, (share < 1.0) & moves)
+        new = accept(now, qdd, motion, share < 1.0)
+        # Where the cost can no longer fall, rows that change are at rounding.
+        falls = _falls(problem, line, now.qdd, settings.rounding(qdd.dtype))
+        return new._replace(unsolved=new.unsolved & falls)
 
     def accept(now: _Iterate, qdd, motion: Motion, partial) -> _Iterate:
         tolerance = settings.rounding(qdd.dtype)
@@ -331,24 +332,38 @@ def _line(tree: Tree, problem: Problem, start, end) -> _Line:
     return _Line(end - start, motion, dmotion, left, dleft, x, dx)
 
 
+def _slope(problem: Problem, line: _Line, share):
+    """Compute the slope of the cost on a line."""
+    work = line.dqdd * (line.left + share[None] * line.dleft)
+    total = jnp.sum(work, axis=0)
+    for rows, x, dx in zip(problem.rows, line.x, line.dx, strict=True):
+        x = tuple(a + share[None] * b for a, b in zip(x, dx, strict=True))
+        force = rows.forces(rows.pieces(x), x)
+        total = total + sum(jnp.sum(a * b, axis=0) for a, b in zip(dx, force))
+    return -total
+
+
+def _falls(problem: Problem, line: _Line, qdd, tolerance: float):
+    """Return whether the cost falls at the start of a line, which is `qdd`, by more than
+    its rounding."""
+    size = jnp.sum(jnp.abs(qdd * line.left), axis=0)
+    for rows, x in zip(problem.rows, line.x, strict=True):
+        force = rows.forces(rows.pieces(x), x)
+        size = size + sum(jnp.sum(jnp.abs(a * b), axis=0) for a, b in zip(x, force))
+    slope = _slope(problem, line, jnp.zeros_like(qdd[0]))
+    return jnp.abs(slope) > tolerance * size
+
+
 def _line_search(problem: Problem, line: _Line):
     """Compute where the cost is least on a line, as a share of its length."""
-
-    def slope(share):
-        work = 0.0
-        for rows, x, dx in zip(problem.rows, line.x, line.dx, strict=True):
-            x = tuple(a + share[None] * b for a, b in zip(x, dx, strict=True))
-            force = rows.forces(rows.pieces(x), x)
-            pairs = zip(dx, force, strict=True)
-            work = work + sum(jnp.sum(a * b, axis=0) for a, b in pairs)
-        return -jnp.sum(line.dqdd * (line.left + share[None] * line.dleft), 0) - work
 
     def bisect(_, bounds):
         low, high = bounds
         middle = 0.5 * (low + high)
-        rising = slope(middle) > 0.0
+        rising = _slope(problem, line, middle) > 0.0
         return jnp.where(rising, low, middle), jnp.where(rising, middle, high)
 
     one = jnp.ones_like(line.dqdd[0])
     low, high = lax.fori_loop(0, _BISECTIONS, bisect, (0.0 * one, one))
-    return jnp.where(slope(one) <= 0.0, 1.0, 0.5 * (low + high))
+    falling = _slope(problem, line, one) <= 0.0
+    return jnp.where(falling, 1.0, 0.5 * (low + high))

@@ -41,10 +41,16 @@ from ._inertia import link_centers, node_inertias, NodeBodies
 
 
 class InverseWeights(NamedTuple):
-    """Per degree of freedom `(nv, *batch)`, and of each link `(nlink, *batch)`."""
+    """Inverse weights at the reference coordinates.
+
+    - `dof`: per degree of freedom, `(nv, *batch)`.
+    - `link`, `link_rotation`: of translations and rotations of each link, `(nlink,
+        *batch)`.
+    """
 
     dof: Any
     link: Any
+    link_rotation: Any
 
 
 def inverse_weights(
@@ -58,6 +64,7 @@ def inverse_weights(
     return InverseWeights(
         _dof_weights(sys, tree, rows(inverse, 0, tree.num_free), single),
         _link_weights(sys, tree, fixed, kin, inverse),
+        _rotation_weights(sys, tree, inverse),
     )
 
 
@@ -147,6 +154,12 @@ def _link_weights(
     slides = per_row([sys.links.translating[link] for link in links], trace) > 0
     weight = jnp.where(slides, _inverse_mass(sys, links), trace * (1 / 3))
     return put(weight, links, sys.nlink)
+
+
+def _rotation_weights(sys: System, tree: Tree, inverse: ArticulatedInertia):
+    r"""Compute a third of the trace of $J M^{-1} J^T$ for rotations of each link."""
+    links, nodes = moving_links(tree)
+    return put(take(inverse.ang, nodes).trace * (1 / 3), links, sys.nlink)
 
 
 def _inverse_mass(sys: System, links: Sequence[int]):

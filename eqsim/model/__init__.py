@@ -1,6 +1,7 @@
 """What a robot is: structure and primary parameters."""
 
 from ._actuators import Actuators as Actuators
+from ._equalities import Equalities as Equalities
 from ._gather import (
     accumulate as accumulate,
     concatenate as concatenate,
@@ -14,6 +15,7 @@ from ._joints import Joints as Joints
 from ._kinds import (
     Activation as Activation,
     Cone as Cone,
+    EqualityKind as EqualityKind,
     GeomKind as GeomKind,
     Integrator as Integrator,
     JointKind as JointKind,

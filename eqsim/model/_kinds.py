@@ -54,3 +54,12 @@ class Cone(enum.Enum):
 
     PYRAMIDAL = "pyramidal"
     ELLIPTIC = "elliptic"
+
+
+class EqualityKind(enum.Enum):
+    """What an equality constraint couples (MJCF: `connect`, `weld`, `joint`, `tendon`)."""
+
+    CONNECT = 0
+    WELD = 1
+    JOINT = 2
+    TENDON = 3

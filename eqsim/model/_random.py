@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._patterns import patterned
+from ._equalities import Equalities
 from ._kinds import Cone, Integrator, JointKind
 from ._random_parts import (
     Plan,
@@ -71,6 +72,7 @@ def random_system(
             actuators=random_actuators(
                 rng, plan if with_actuators else Plan((), (), ())
             ),
+            equalities=Equalities.none(),
             excludes=excludes,
             filter_parent=bool(rng.random() < 0.8),
             integrator=integrator,

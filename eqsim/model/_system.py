@@ -3,6 +3,7 @@ from jaxtyping import Array, Float
 
 from .._patterns import AbstractPatterned, Pattern
 from ._actuators import Actuators
+from ._equalities import Equalities
 from ._fields import as_array
 from ._geoms import Geoms, Pairs
 from ._joints import Joints
@@ -19,7 +20,7 @@ class System(AbstractPatterned):
 
     **Arguments:**
 
-    - `links`, `joints`, `geoms`, `pairs`, `actuators`: the parts.
+    - `links`, `joints`, `geoms`, `pairs`, `actuators`, `equalities`: the parts.
     - `excludes`: pairs of links whose shapes never touch each other.
     - `filter_parent`: whether a link never touches the link that it hangs on.
     - `integrator`: how a step is taken.
@@ -40,6 +41,7 @@ class System(AbstractPatterned):
     geoms: Geoms
     pairs: Pairs
     actuators: Actuators
+    equalities: Equalities
     excludes: tuple[tuple[int, int], ...] = eqx.field(static=True)
     filter_parent: bool = eqx.field(static=True)
     integrator: Integrator = eqx.field(static=True)

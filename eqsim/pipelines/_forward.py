@@ -29,7 +29,7 @@ from ..dynamics._actuation import actuation
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
-from ..dynamics._weights import inverse_weights, InverseWeights
+from ..dynamics._weights import inverse_weights
 from ..kinematics._forward import (
     Frames,
     frames,
@@ -63,7 +63,6 @@ class Constants(AbstractPatterned):
 
     - `frames`: constant frames of kinematics.
     - `bodies`: inertias in the frames of the nodes.
-    - `weights`: inverse weights.
     - `geoms`: frames of the shapes.
     - `constraints`: constants of each kind of constraint, None for those that the robot
         does not have.
@@ -73,7 +72,6 @@ class Constants(AbstractPatterned):
 
     frames: Frames
     bodies: NodeBodies
-    weights: InverseWeights
     geoms: GeomFrames
     constraints: tuple[Any, ...]
     onset_width: Any
@@ -90,7 +88,6 @@ def derive(sys: System, method: Method) -> Constants:
     return Constants(
         frames=fixed,
         bodies=bodies,
-        weights=weights,
         geoms=geom_frames(sys, fixed),
         constraints=tuple(kind.constants(sys, weights) for kind in method.constraints),
         onset_width=None if width is None else width[None],
@@ -130,9 +127,7 @@ def forward(
     tau = drive.tau + spring_forces(sys, q) - sys.joints.damping * qd
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
-    now = Moment(
-        fixed, kin, speed, q, qd, constants.weights, points, constants.onset_width
-    )
+    now = Moment(fixed, kin, speed, q, qd, points, constants.onset_width)
     rows = _rows(sys, method, constants, now)
     armature = sys.joints.armature + jnp.zeros_like(tau)
     flat = tuple(row for own in rows for row in own)

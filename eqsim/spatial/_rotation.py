@@ -33,6 +33,37 @@ def quaternion_matrix(q) -> Mat3:
     )
 
 
+def matrix_quaternion(rot: Mat3):
+    """Return a unit quaternion of a rotation matrix; its largest component is positive.
+
+    Shepperd, *Quaternion from rotation matrix*, 1978: each of four formulas divides by one
+    component, and the one with the largest component is chosen.
+    """
+    a = rot
+    squares = [
+        1.0 + a.xx + a.yy + a.zz,
+        1.0 + a.xx - a.yy - a.zz,
+        1.0 - a.xx + a.yy - a.zz,
+        1.0 - a.xx - a.yy + a.zz,
+    ]
+    wx, wy, wz = a.zy - a.yz, a.xz - a.zx, a.yx - a.xy
+    xy, xz, yz = a.yx + a.xy, a.xz + a.zx, a.zy + a.yz
+    products = [
+        (squares[0], wx, wy, wz),
+        (wx, squares[1], xy, xz),
+        (wy, xy, squares[2], yz),
+        (wz, xz, yz, squares[3]),
+    ]
+    best, row = squares[0], products[0]
+    for square, other in zip(squares[1:], products[1:], strict=True):
+        larger = square > best
+        best = jnp.where(larger, square, best)
+        row = tuple(jnp.where(larger, y, x) for x, y in zip(row, other, strict=True))
+    # The largest of the four squares is at least one.
+    scale = 0.5 / jnp.sqrt(best)
+    return tuple(x * scale for x in row)
+
+
 def axis_angle_matrix(axis: Vec3, angle) -> Mat3:
     r"""Compute $\cos\theta\, 1 + \sin\theta [a] + (1-\cos\theta) a a^T$ (Rodrigues)."""
     c, s = jnp.cos(angle), jnp.sin(angle)

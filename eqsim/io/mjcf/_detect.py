@@ -11,6 +11,7 @@ import numpy as np
 from ...model import GeomKind
 from ...model._pairs import SUPPORTED_PAIRS
 from ._actuators import idle_actuators
+from ._equalities import simulated_equalities
 from ._flags import Flags
 from ._geoms import Contacts
 from ._mujoco import engine
@@ -43,20 +44,14 @@ def _joints_of_dofs(source: Source, marks: Any) -> list[str]:
     return _named(source, "joint", joints)
 
 
-def active_equalities(source: Source) -> list[str]:
-    return _named(source, "equality", _equality_marks(source))
+def other_equalities(source: Source) -> list[str]:
+    other = ~simulated_equalities(source.model)
+    return _named(source, "equality", other & source.flags.equality)
 
 
-def inactive_equalities(source: Source) -> list[str]:
-    return _named(source, "equality", ~_equality_marks(source))
-
-
-def _equality_marks(source: Source) -> np.ndarray:
-    mujoco = engine()
-    bits = mujoco.mjtDisableBit
-    off = int(bits.mjDSBL_EQUALITY) | int(bits.mjDSBL_CONSTRAINT)
-    disabled = bool(source.model.opt.disableflags & off)
-    return source.model.eq_active0.astype(bool) & (not disabled)
+def disabled_equalities(source: Source) -> list[str]:
+    marks = np.ones(source.model.neq, bool)
+    return _named(source, "equality", marks & (not source.flags.equality))
 
 
 def mocap_bodies(source: Source) -> list[str]:

@@ -10,7 +10,7 @@ class Flags(NamedTuple):
 
     **Arguments:**
 
-    - `contact`, `limit`, `frictionloss`: the kinds of constraints.
+    - `contact`, `limit`, `frictionloss`, `equality`: the kinds of constraints.
     - `spring`, `damper`: joint springs and dampers.
     - `passive`: gravity compensation and the medium.
     - `gravity`, `actuation`, `clampctrl`, `filterparent`, `refsafe`, `eulerdamp`: as in
@@ -20,6 +20,7 @@ class Flags(NamedTuple):
     contact: bool
     limit: bool
     frictionloss: bool
+    equality: bool
     spring: bool
     damper: bool
     passive: bool
@@ -43,6 +44,7 @@ def read_flags(model: Any) -> Flags:
         contact=on(bit.mjDSBL_CONTACT, bit.mjDSBL_CONSTRAINT),
         limit=on(bit.mjDSBL_LIMIT, bit.mjDSBL_CONSTRAINT),
         frictionloss=on(bit.mjDSBL_FRICTIONLOSS, bit.mjDSBL_CONSTRAINT),
+        equality=on(bit.mjDSBL_EQUALITY, bit.mjDSBL_CONSTRAINT),
         spring=on(bit.mjDSBL_SPRING),
         damper=on(bit.mjDSBL_DAMPER),
         passive=on(bit.mjDSBL_SPRING) or on(bit.mjDSBL_DAMPER),

@@ -12,6 +12,7 @@ from ...model import Cone, Integrator, System, validate
 from ._actuators import read_actuators
 from ._bodies import read_joints, read_links
 from ._detect import Source
+from ._equalities import read_equalities
 from ._flags import read_flags
 from ._geoms import find_contacts, read_excludes, read_geoms, read_pairs
 from ._mujoco import engine
@@ -50,6 +51,7 @@ def load_mjcf(source: str | os.PathLike) -> System:
         geoms=read_geoms(model, flags, contacts),
         pairs=read_pairs(model, flags, contacts),
         actuators=read_actuators(model, flags),
+        equalities=read_equalities(model, flags),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
         integrator=euler if option.integrator == 0 else Integrator.RK4,

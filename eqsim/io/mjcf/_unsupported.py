@@ -130,6 +130,12 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature("dry friction", _YES, "`frictionloss` of joints, `solref`, `solimp`."),
     Feature(
+        "equality constraint",
+        _YES,
+        "`connect` and `weld` of bodies and sites, `joint`; `active`, `solref`, "
+        "`solimp`, `torquescale`, `relpose`, `polycoef`.",
+    ),
+    Feature(
         "body",
         _YES,
         "any tree, several roots, fixed bodies, inertia given or from shapes, "
@@ -141,8 +147,8 @@ FEATURES: tuple[Feature, ...] = (
         "plane with sphere, capsule, cylinder, box; spheres and capsules among "
         "themselves; capsule with cylinder; `condim` 1, 3, 4, 6; `contype`, "
         "`conaffinity`, `priority`, `solmix`, `solref`, `solreffriction`, `solimp`, "
-        "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. Exceptions: exactly parallel capsules "
-        "touch in one point (MuJoCo: two), and so does a capsule that lies flat on a "
+        "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. "
+        "Exceptions: exactly parallel capsules touch in one point (MuJoCo: two), and so does a capsule that lies flat on a "
         "cylinder (MuJoCo: several, unless `multiccd` is disabled).",
     ),
     Feature(
@@ -169,10 +175,10 @@ FEATURES: tuple[Feature, ...] = (
         detect.tendons_without_force,
     ),
     Feature(
-        "inactive equality constraint",
+        "equality constraint that is disabled by a flag",
         _IDLE,
-        "it is switched off, so it is left out.",
-        detect.inactive_equalities,
+        "it is left out.",
+        detect.disabled_equalities,
     ),
     Feature(
         "switched-off actuator",
@@ -225,10 +231,10 @@ FEATURES: tuple[Feature, ...] = (
         "they change how MuJoCo computes, not what; not mentioned in the notes.",
     ),
     Feature(
-        "equality constraint",
+        "equality constraint of tendons or flexes",
         _NO,
-        "remove it, or join the bodies with joints (or none, to weld them).",
-        detect.active_equalities,
+        "remove it.",
+        detect.other_equalities,
     ),
     Feature(
         "tendon with a limit, spring, damper, friction, armature or actuator",

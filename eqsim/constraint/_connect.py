@@ -1,0 +1,40 @@
+"""Connect: a point of one link stays at a point of another, as in a ball joint.
+
+Source: MuJoCo documentation, *Computation*, "Equality"; `mj_instantiateEquality`.
+"""
+
+from typing import Any
+
+from ..dynamics._weights import InverseWeights
+from ..model import EqualityKind, System, take_or_zero
+from ..spatial import safe_sqrt
+from ._anchors import both_ends, end_links, select
+from ._constraint import AbstractConstraint, Moment
+from ._equality import equality_constants, equality_rows, Violation
+from ._rows import AbstractRows
+
+
+class Connect(AbstractConstraint):
+    """Points of two links, or two sites, that stay together."""
+
+    def constants(self, sys: System, weights: InverseWeights) -> Any:
+        which = select(sys, EqualityKind.CONNECT)
+        if not which:
+            return None
+        weight = sum(
+            take_or_zero(weights.link, links) for links in end_links(sys, which)
+        )
+        return equality_constants(sys, which, (weight, weight, weight))
+
+    def rows(
+        self, sys: System, constants: Any, now: Moment
+    ) -> tuple[AbstractRows, ...]:
+        one, two = both_ends(sys, now, select(sys, EqualityKind.CONNECT))
+        gap = one.pos - two.pos
+        violation = Violation(
+            jacobian=one.lin - two.lin,
+            value=gap,
+            rate=one.speed - two.speed,
+            bias=one.bias - two.bias,
+        )
+        return (equality_rows(constants, violation, safe_sqrt(gap | gap)),)
