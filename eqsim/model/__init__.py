@@ -1,11 +1,22 @@
 """What a robot is: structure and primary parameters."""
 
-from ._actuators import Actuators as Actuators
+from ._actuator_laws import (
+    DCMotors as DCMotors,
+    MuscleActivations as MuscleActivations,
+    Muscles as Muscles,
+    PIDs as PIDs,
+)
+from ._actuators import (
+    Actuators as Actuators,
+    ActuatorStructure as ActuatorStructure,
+    on_joint as on_joint,
+)
 from ._gather import (
     accumulate as accumulate,
     concatenate as concatenate,
     per_row as per_row,
     put as put,
+    replace as replace,
     take as take,
     take_or_zero as take_or_zero,
 )
@@ -13,9 +24,14 @@ from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._joints import Joints as Joints
 from ._kinds import (
     Activation as Activation,
+    ActivationState as ActivationState,
+    Bias as Bias,
+    Control as Control,
+    Gain as Gain,
     GeomKind as GeomKind,
     Integrator as Integrator,
     JointKind as JointKind,
+    Transmission as Transmission,
 )
 from ._links import Links as Links
 from ._pairs import (

@@ -65,6 +65,13 @@ def _rows_or_zero(x, index: np.ndarray):
     return _rows(padded, np.where(index < 0, x.shape[0], index))
 
 
+def replace(x, index, values):
+    """Return the array `x` with the rows `index`, which are distinct, replaced."""
+    rows = np.arange(x.shape[0])
+    rows[np.array([*index], int)] = x.shape[0] + np.arange(len(index))
+    return take(concatenate([x, values]), rows)
+
+
 def concatenate(trees):
     """Join trees along axis 0; batch axes of size one are broadcast."""
     trees = [t for t in trees if jtu.tree_leaves(t)[0].shape[0]] or trees[:1]

@@ -47,3 +47,73 @@ class Activation(enum.Enum):
     INTEGRATOR = "integrator"
     FILTER = "filter"
     FILTER_EXACT = "filterexact"
+    MUSCLE = "muscle"
+    DC_MOTOR = "dcmotor"
+    PID = "pid"
+
+
+class Transmission(enum.Enum):
+    """What an actuator acts on.
+
+    `ORIENTATION` acts on the orientation of a ball joint, or of a site relative to a
+    reference site, with three forces.
+    """
+
+    JOINT = "joint"
+    JOINT_IN_PARENT = "jointinparent"
+    SLIDER_CRANK = "slidercrank"
+    TENDON = "tendon"
+    SITE = "site"
+    BODY = "body"
+    ORIENTATION = "so3"
+
+
+class Gain(enum.Enum):
+    """How the force of an actuator depends on its input (MJCF: `gaintype`)."""
+
+    AFFINE = "affine"
+    MUSCLE = "muscle"
+    DC_MOTOR = "dcmotor"
+    ORIENTATION = "so3"
+    PID = "pid"
+
+
+class Bias(enum.Enum):
+    """The force of an actuator without input (MJCF: `biastype`)."""
+
+    AFFINE = "affine"
+    MUSCLE = "muscle"
+    DC_MOTOR = "dcmotor"
+    ORIENTATION = "so3"
+
+
+class Control(enum.Enum):
+    """The meaning of one control of an actuator.
+
+    `SIGNAL` is the input of the force law or of the activation dynamics; three
+    `ROTATION` controls are a rotation vector, and four `QUATERNION` controls a
+    quaternion.
+    """
+
+    SIGNAL = "signal"
+    POSITION = "pos"
+    VELOCITY = "vel"
+    FORCE = "ff"
+    VOLTAGE = "voltage"
+    ROTATION = "expmap"
+    QUATERNION = "quat"
+
+
+class ActivationState(enum.Enum):
+    """The meaning of one activation of an actuator.
+
+    DC motors and PID servos have up to five and two, in this order; all others have
+    `SIGNAL`.
+    """
+
+    SIGNAL = "signal"
+    SLEW = "slew"
+    INTEGRAL = "integral"
+    TEMPERATURE = "temperature"
+    BRISTLE = "bristle"
+    CURRENT = "current"

@@ -72,13 +72,23 @@ class System(AbstractPatterned):
 
     @property
     def nu(self) -> int:
+        """Number of controls: of actuators, if each has one."""
+        return sum(map(len, self.actuators.inputs))
+
+    @property
+    def nactuator(self) -> int:
         """Number of actuators."""
         return len(self.actuators.names)
 
     @property
+    def nout(self) -> int:
+        """Number of actuator forces: of actuators, if each has one."""
+        return sum(self.actuators.num_outputs)
+
+    @property
     def na(self) -> int:
         """Number of activations."""
-        return len(self.actuators.with_activation)
+        return sum(map(len, self.actuators.states))
 
     @property
     def nlink(self) -> int:

@@ -25,10 +25,14 @@ from ..contact._rows import (
     Rows,
 )
 from ..contact._structure import structure
-from ..dynamics._actuation import actuation
+from ..dynamics._actuation import Actuation, actuation, actuator_compensation
+from ..dynamics._actuation_inputs import actuation_inputs
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
+from ..dynamics._joint_parameters import armature, damping
+from ..dynamics._muscle import MuscleScale
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
+from ..dynamics._unit_accelerations import muscle_scales
 from ..dynamics._weights import inverse_weights, InverseWeights
 from ..kinematics._forward import (
     Frames,
@@ -54,6 +58,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `contacts`: mixed parameters of the contact points, None if there are none.
     - `joints`: softness of limits and dry friction.
+    - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
@@ -64,6 +69,7 @@ class Constants(AbstractPatterned):
     geoms: GeomFrames
     contacts: ContactParameters | None
     joints: JointSoftness
+    muscles: MuscleScale | None
     onset_width: Any
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
@@ -85,6 +91,7 @@ def derive(sys: System, smoothing) -> Constants:
         geoms=geoms,
         contacts=contacts,
         joints=joints,
+        muscles=muscle_scales(sys, nodes, fixed, bodies),
         onset_width=width,
     )
 
@@ -95,7 +102,7 @@ class Forward(NamedTuple):
     - `kin`, `velocities`: poses and velocities of the nodes.
     - `problem`, `solution`: the convex problem, and its solution.
     - `points`: contact points, None if there are none.
-    - `act_rate`: rates of the activations.
+    - `drive`: the actuators.
     """
 
     kin: Kinematics
@@ -103,7 +110,7 @@ class Forward(NamedTuple):
     problem: Problem
     points: ContactPoints | None
     solution: Solution
-    act_rate: Any
+    drive: Actuation
 
 
 def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Forward:
@@ -112,15 +119,22 @@ def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Fo
     kin = kinematics(sys, nodes, constants.frames, q)
     speed = velocities(sys, nodes, kin, qd)
     inertia = node_inertias(constants.bodies, kin)
-    drive = actuation(sys, q, qd, act, ctrl)
-    tau = drive.tau + spring_forces(sys, q) - sys.joints.damping * qd
+    points = _points(sys, constants, kin)
+    inputs = actuation_inputs(
+        sys, nodes, constants.frames, kin, constants.muscles, points
+    )
+    drive = actuation(sys, q, qd, act, ctrl, inputs)
+    tau = drive.tau + spring_forces(sys, q) + damping(sys).force(qd)
+    if inputs.compensation is not None:
+        # It is also among the forces on the links.
+        tau = tau - actuator_compensation(sys, inputs.compensation)
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
-    points, rows = _rows(sys, constants, kin, speed, q, qd)
-    armature = sys.joints.armature + jnp.zeros_like(tau)
-    problem = Problem(kin, inertia, force, tau, armature, rows)
+    rows = _rows(sys, constants, kin, speed, points, q, qd)
+    rotor = armature(sys) + jnp.zeros_like(tau)
+    problem = Problem(kin, inertia, force, tau, rotor, rows)
     solution = constrained(structure(sys), problem)
-    return Forward(kin, speed, problem, points, solution, drive.act_rate)
+    return Forward(kin, speed, problem, points, solution, drive)
 
 
 def _smooth_forces(
@@ -136,19 +150,25 @@ def _smooth_forces(
     return force
 
 
-def _rows(sys: System, constants: Constants, kin, speed: Velocities, q, qd):
-    """Compute the contact points and the rows of all constraints."""
-    facts, plan = structure(sys), contact_plan(sys)
-    points, anchored, moving = None, no_points(q), no_points(q)
+def _points(sys: System, constants: Constants, kin) -> ContactPoints | None:
+    """Compute the contact points; None if there are none."""
+    if constants.contacts is None:
+        return None
+    return detect(sys, contact_plan(sys), constants.geoms, kin)
+
+
+def _rows(sys: System, constants: Constants, kin, speed: Velocities, points, q, qd):
+    """Compute the rows of all constraints."""
+    facts = structure(sys)
+    anchored, moving = no_points(q), no_points(q)
     if constants.contacts is not None:
-        points = detect(sys, plan, constants.geoms, kin)
         parameters, width = constants.contacts, constants.onset_width
         anchored, moving = point_rows(
             facts, kin, points, parameters, speed.velocity, width
         )
     weights = constants.weights.dof
     limits = joint_rows(sys, facts, constants.joints, weights, q, qd)
-    return points, Rows(anchored, moving, *limits)
+    return Rows(anchored, moving, *limits)
 
 
 def row_forces(sys: System, now: Forward) -> Values:

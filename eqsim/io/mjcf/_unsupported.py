@@ -123,7 +123,8 @@ FEATURES: tuple[Feature, ...] = (
         "joint",
         _YES,
         "free, ball, slide, hinge; several in one body; `ref`, `springref`, "
-        "`armature`, linear `stiffness` and `damping`.",
+        "`armature`, `stiffness` and `damping` with their polynomials, "
+        "`actuatorfrcrange`, `actuatorgravcomp`.",
     ),
     Feature(
         "joint limit", _YES, "slide, hinge and ball; `margin`, `solref`, `solimp`."
@@ -148,10 +149,10 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "actuator",
         _YES,
-        "`motor`, `position`, `velocity`, `intvelocity`, `damper`, `cylinder`, "
-        "`general` on `joint` or `jointinparent`; gain fixed or affine, bias none or "
-        "affine, activation none, integrator, filter, filterexact; `gear`, "
-        "`ctrlrange`, `forcerange`, `actrange`, `actearly`.",
+        "all elements, on `joint` or `jointinparent`; gain, bias and dynamics of motors, "
+        "servos, muscles, DC motors, `pid` and `orientation`, alone and combined in "
+        "`general`; several inputs; `gear`, `ctrlrange`, `forcerange`, `actrange`, "
+        "`actearly`, `damping`, `armature`, `group`.",
     ),
     Feature("integrator", _YES, "Euler (with implicit joint damping) and RK4."),
     Feature("medium", _YES, "`density`, `viscosity`, `wind` on the inertia boxes."),
@@ -160,7 +161,7 @@ FEATURES: tuple[Feature, ...] = (
         _YES,
         "`constraint`, `equality`, `frictionloss`, `limit`, `contact`, `spring`, "
         "`damper`, `gravity`, `clampctrl`, `filterparent`, `actuation`, `refsafe`, "
-        "`eulerdamp`.",
+        "`eulerdamp`; `actuatorgroupdisable`.",
     ),
     Feature(
         "idle tendon",
@@ -177,7 +178,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "switched-off actuator",
         _IDLE,
-        "its gear is 0 here.",
+        "it exerts no force.",
         detect.idle,
     ),
     Feature(
@@ -249,22 +250,17 @@ FEATURES: tuple[Feature, ...] = (
         detect.other_transmissions,
     ),
     Feature(
-        "activation dynamics other than integrator and filters in actuator",
+        "user-defined law in actuator",
         _NO,
-        "use `dyntype` none, integrator, filter or filterexact.",
-        detect.other_activations,
+        "use one of MuJoCo's own `gaintype`, `biastype` and `dyntype`.",
+        detect.user_laws,
     ),
     Feature(
-        "gain or bias other than fixed and affine in actuator",
+        "part of a DC motor in actuator",
         _NO,
-        "use `gaintype` fixed or affine and `biastype` none or affine.",
-        detect.other_force_laws,
-    ),
-    Feature(
-        "several controls, forces or activations in actuator",
-        _NO,
-        "split it into one actuator per force.",
-        detect.several_inputs,
+        "use the element `dcmotor`, or a `gaintype`, `biastype` and `dyntype` that belong "
+        "together.",
+        detect.mixed_motors,
     ),
     Feature(
         "delay in actuator",
@@ -273,46 +269,10 @@ FEATURES: tuple[Feature, ...] = (
         detect.delayed_actuators,
     ),
     Feature(
-        "damping or armature of actuator",
-        _NO,
-        "multiply it by the squared gear and add it to the joint.",
-        detect.actuator_passive,
-    ),
-    Feature(
-        "position servo on a ball joint, actuator",
-        _NO,
-        "its setpoint wraps around the circle; use motors and close the loop outside.",
-        detect.ball_servos,
-    ),
-    Feature(
-        "stiffness polynomial in joint",
-        _NO,
-        "give `stiffness` one number.",
-        detect.stiffness_polynomials,
-    ),
-    Feature(
-        "damping polynomial in joint",
-        _NO,
-        "give `damping` one number.",
-        detect.damping_polynomials,
-    ),
-    Feature(
         "springyield in joint",
         _NO,
         "remove it: springs are elastic.",
         detect.plastic_springs,
-    ),
-    Feature(
-        "actuatorfrcrange in joint",
-        _NO,
-        "limit the actuators with `forcerange` instead (divided by their gear).",
-        detect.joint_force_ranges,
-    ),
-    Feature(
-        "actuatorgravcomp without actuation in joint",
-        _NO,
-        "remove `actuatorgravcomp`, or the flag that disables actuation.",
-        detect.unpowered_compensation,
     ),
     Feature(
         "contact between shapes",
