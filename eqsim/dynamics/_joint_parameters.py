@@ -62,12 +62,13 @@ def _on_dofs(sys: System, values):
     """Sum numbers of actuators `(nactuator, n, *batch)`, times their squared gear, over
     the degrees of freedom of the joints that they act on."""
     actuators, joints = sys.actuators, sys.joints
-    outs = addresses(actuators.structure).out
+    outs, counts = addresses(actuators.structure).out, actuators.num_outputs
     pairs = [
         (k, dof)
         for k, joint in enumerate(actuators.joints)
         for dof, owner in enumerate(dof_joints(joints.kinds))
-        if owner == joint
+        # As in MuJoCo, servos of orientation have no damping and armature.
+        if owner == joint and counts[k] == 1
     ]
     owners = [k for k, _ in pairs]
     gear = take(actuators.gear, [outs[k] for k in owners])[:, 0]

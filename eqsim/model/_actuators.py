@@ -59,7 +59,8 @@ class Actuators(eqx.Module):
     - `time_constant`: of activation filters, s.
     - `ctrl_range` (per control), `force_range`, `act_range`: lower and upper limit.
     - `damping`, `damping_poly`, `armature`: of actuators on joints and tendons, which get
-        them multiplied by the squared gear. The polynomial has the coefficients of
+        them multiplied by the squared gear; without effect for servos of orientation.
+        None: there is none. The polynomial has the coefficients of
         $\dot q |\dot q|, \dot q^3, \dots$
     - `crank_length`: length of the rod of each slider-crank, m.
     - `muscles`, `muscle_activations`, `motors`, `pids`: parameters of other laws.

@@ -70,7 +70,7 @@ def random_system(
     drives = random_actuators(rng, plan if with_actuators else Plan((), (), ()))
     if with_laws:
         own = rng.spawn(1)[0]
-        moving = with_joint_laws(own, moving)
+        moving = with_joint_laws(own, moving, bool(np.any(links.gravity_compensation)))
         drives = with_actuator_laws(own, drives, moving)
     return patterned(
         System(

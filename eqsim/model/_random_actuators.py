@@ -95,18 +95,26 @@ def _actuator(rng: np.random.Generator, kind: JointKind) -> dict[str, Any]:
     return {"gear": gear, "gain": gain, "bias": bias, "activation": activation}
 
 
-def with_joint_laws(rng: np.random.Generator, joints: Joints) -> Joints:
-    """Adds polynomial springs and dampers, and limits of actuator forces."""
+def _or_none(values: np.ndarray) -> np.ndarray | None:
+    return values if np.any(values) else None
+
+
+def with_joint_laws(rng: np.random.Generator, joints: Joints, lifted: bool) -> Joints:
+    """Adds polynomial springs and dampers, limits of actuator forces and, if `lifted`,
+    gravity compensation by actuators."""
     count, repeats = len(joints.kinds), [kind.nv for kind in joints.kinds]
     limited = (rng.random(count) < 0.5) & (np.array(repeats) == 1)
     pick = lambda share: (rng.random(count) < share)[:, None]
+    stiffness = rng.uniform([-1, 0], [1, 3], (count, 2)) * pick(0.6)
+    damping = rng.uniform(0, 0.3, (count, 2)) * pick(0.6)
+    span = np.sort(rng.normal(size=(count, 2)), axis=1)
     return dataclasses.replace(
         joints,
         force_limited=tuple(bool(mark) for mark in limited),
-        actuator_gravity=tuple(bool(mark) for mark in pick(0.4)[:, 0]),
-        stiffness_poly=rng.uniform([-1, 0], [1, 3], (count, 2)) * pick(0.6),
-        damping_poly=np.repeat(rng.uniform(0, 0.3, (count, 2)) * pick(0.6), repeats, 0),
-        force_range=np.sort(rng.normal(size=(count, 2)), axis=1),
+        actuator_gravity=tuple(bool(mark) and lifted for mark in pick(0.4)[:, 0]),
+        stiffness_poly=_or_none(stiffness),
+        damping_poly=_or_none(np.repeat(damping, repeats, axis=0)),
+        force_range=span if np.any(limited) else None,
     )
 
 
@@ -121,12 +129,16 @@ def with_actuator_laws(
         for k in range(len(actuators.names))
     ]
     rows = [_with_controls(rng, row) for row in rows]
+    for row in rows:
+        row["act_range"] = np.array(row["act_range"]) * bool(row["states"])
     count = len(rows)
     column = lambda name: tuple(row[name] for row in rows)
     stack = lambda name, width: np.reshape(
         [x for row in rows for x in np.atleast_2d(row[name])], (-1, width)
     )
     passive = rng.uniform([0, 0, 0, 0], [0.2, 0.05, 0.05, 0.02], (count, 4))
+    # As in MuJoCo, servos of orientation have no damping and armature.
+    passive[[row["gain_kind"] is Gain.ORIENTATION for row in rows]] = 0.0
     return dataclasses.replace(
         actuators,
         transmissions=column("transmission"),
@@ -147,9 +159,9 @@ def with_actuator_laws(
         force_range=stack("force_range", 2),
         time_constant=np.array([row["time_constant"] for row in rows], float),
         act_range=stack("act_range", 2),
-        damping=passive[:, 0] * (rng.random(count) < 0.6),
-        damping_poly=passive[:, 1:3],
-        armature=passive[:, 3],
+        damping=_or_none(passive[:, 0] * (rng.random(count) < 0.6)),
+        damping_poly=_or_none(passive[:, 1:3]),
+        armature=_or_none(passive[:, 3]),
         muscles=_muscles(rows),
         muscle_activations=_table(MuscleActivations, rows, "muscle_activation"),
         motors=_table(DCMotors, rows, "motor"),

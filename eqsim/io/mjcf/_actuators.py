@@ -61,7 +61,8 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
     gain, bias = _affine(model, gains, biases)
     activation = tuple(_ACTIVATIONS[kind] for kind in model.actuator_dyntype)
     own = (Activation.MUSCLE, Activation.DC_MOTOR, Activation.PID)
-    has_own = np.array([kind in own for kind in activation], bool)
+    laws = (Gain.DC_MOTOR, Gain.PID)
+    has_own = [a in own or g in laws for a, g in zip(activation, gains)]
     damping, damping_poly, armature = _passive(model, flags)
     crank = Transmission.SLIDER_CRANK
     transmissions = tuple(_TRANSMISSIONS[kind] for kind in model.actuator_trntype)
@@ -112,6 +113,7 @@ def _affine(model: Any, gains, biases) -> tuple[np.ndarray, np.ndarray]:
     gain[fixed | np.array(single, bool), 1:] = 0
     gain[[kind not in (Gain.AFFINE, Gain.ORIENTATION) for kind in gains]] = 0
     bias[model.actuator_biastype == int(mujoco.mjtBias.mjBIAS_NONE)] = 0
+    bias[[kind is Bias.ORIENTATION for kind in biases], 1] = 0
     bias[[kind not in (Bias.AFFINE, Bias.ORIENTATION) for kind in biases]] = 0
     return gain, bias
 
@@ -158,9 +160,11 @@ def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
 
 def _passive(model: Any, flags: Flags):
     """Reads damping, its polynomial, and armature; None where all are zero."""
-    linear = model.actuator_damping * flags.damper
-    poly = model.actuator_dampingpoly * flags.damper
-    armature = model.actuator_armature
+    # MuJoCo ignores those of servos of orientation.
+    felt = model.actuator_trntype != int(engine().mjtTrn.mjTRN_SO3)
+    linear = model.actuator_damping * (flags.damper & felt)
+    poly = model.actuator_dampingpoly * (flags.damper & felt)[:, None]
+    armature = model.actuator_armature * felt
     return tuple(x if np.any(x) else None for x in (linear, poly, armature))
 
 
