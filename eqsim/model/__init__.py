@@ -32,6 +32,7 @@ from ._kinds import (
     Integrator as Integrator,
     JointKind as JointKind,
     Transmission as Transmission,
+    WrapKind as WrapKind,
 )
 from ._links import Links as Links
 from ._pairs import (
@@ -44,8 +45,10 @@ from ._random import (
     random_system as random_system,
 )
 from ._show import show as show
+from ._sites import Sites as Sites
 from ._state import State as State
 from ._system import System as System
+from ._tendons import PathPoint as PathPoint, Tendons as Tendons
 from ._tree import Tree as Tree, tree as tree
 from ._validate import (
     check_finite as check_finite,

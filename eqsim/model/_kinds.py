@@ -1,4 +1,5 @@
-"""The closed vocabularies of the model: joints, shapes, transmissions, integrators."""
+"""The closed vocabularies of the model: joints, shapes, tendons, transmissions,
+integrators."""
 
 import enum
 
@@ -31,6 +32,15 @@ class GeomKind(enum.Enum):
     ELLIPSOID = 4
     CYLINDER = 5
     BOX = 6
+
+
+class WrapKind(enum.Enum):
+    """What the path of a tendon consists of (MJCF: `joint`, `site`, `geom`, `pulley`)."""
+
+    JOINT = "joint"
+    SITE = "site"
+    GEOM = "geom"
+    PULLEY = "pulley"
 
 
 class Integrator(enum.Enum):

@@ -8,6 +8,8 @@ from ._geoms import Geoms, Pairs
 from ._joints import Joints
 from ._kinds import Integrator
 from ._links import Links
+from ._sites import Sites
+from ._tendons import Tendons
 
 
 class System(AbstractPatterned):
@@ -30,6 +32,7 @@ class System(AbstractPatterned):
     - `density`, `viscosity`: of the medium, kg/m$^3$ and Pa s.
     - `impratio`: ratio of frictional to normal impedance.
     - `dt`: time step, s.
+    - `sites`, `tendons`: frames on links, and the tendons; none by default.
     - `pattern`: which numbers were zero or one when the robot was loaded: a hint to the
         kernel compiler, on which no result depends. Nothing needs to keep it up to date.
     """
@@ -52,6 +55,8 @@ class System(AbstractPatterned):
     viscosity: Float[Array, ""] = eqx.field(converter=as_array)
     impratio: Float[Array, ""] = eqx.field(converter=as_array)
     dt: Float[Array, ""] = eqx.field(converter=as_array)
+    sites: Sites = eqx.field(default_factory=Sites.none)
+    tendons: Tendons = eqx.field(default_factory=Tendons.none)
     pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
@@ -104,3 +109,13 @@ class System(AbstractPatterned):
     def ngeom(self) -> int:
         """Number of shapes."""
         return len(self.geoms.names)
+
+    @property
+    def nsite(self) -> int:
+        """Number of sites."""
+        return len(self.sites.names)
+
+    @property
+    def ntendon(self) -> int:
+        """Number of tendons."""
+        return len(self.tendons.names)
