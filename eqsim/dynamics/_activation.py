@@ -85,7 +85,8 @@ def signals(sys: System, act, ctrl, length, velocity) -> Signals:
     if linear.slots:
         rates.append((linear.slots, _linear_rate(sys, linear, act, ctrl)))
     if actuators.muscle_activations is not None:
-        rates.append(_muscle_rates(sys, act, ctrl))
+        parameters = actuators.muscle_activations
+        rates.append(_muscle_rates(structure, parameters, act, ctrl))
     ctrl, slews = _limited_slews(sys, act, ctrl)
     rates += slews
     if actuators.pids is not None:
@@ -126,9 +127,8 @@ def _linear_rate(sys: System, linear: LinearActivations, act, ctrl):
     return integrates * ctrl + (1.0 - integrates) * filtered
 
 
-def _muscle_rates(sys: System, act, ctrl):
-    parameters = sys.actuators.muscle_activations
-    at = addresses(sys.actuators.structure)
+def _muscle_rates(structure: ActuatorStructure, parameters, act, ctrl):
+    at = addresses(structure)
     slots = [at.act[k] for k in parameters.owners]
     ctrl = take(ctrl, [at.ctrl[k] for k in parameters.owners])
     return slots, muscle_activation_rate(parameters, take(act, slots), ctrl)

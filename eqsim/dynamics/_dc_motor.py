@@ -48,16 +48,19 @@ def motor_facts(structure: ActuatorStructure, owners: tuple[int, ...]) -> MotorF
     outs = addresses(structure).out
     control = lambda kind: tuple(control_index(structure, owners, kind))
     state = lambda kind: tuple(state_index(structure, owners, kind))
-    setpoints = tuple(map(control, (Control.POSITION, Control.VELOCITY, Control.FORCE)))
+    position, velocity = control(Control.POSITION), control(Control.VELOCITY)
+    force = control(Control.FORCE)
     return MotorFacts(
-        tuple(outs[k] for k in owners),
-        *setpoints,
-        control(Control.VOLTAGE),
-        tuple(any(i >= 0 for i in row) for row in zip(*setpoints)),
-        state(ActivationState.INTEGRAL),
-        state(ActivationState.TEMPERATURE),
-        state(ActivationState.BRISTLE),
-        state(ActivationState.CURRENT),
+        outs=tuple(outs[k] for k in owners),
+        position=position,
+        velocity=velocity,
+        force=force,
+        voltage=control(Control.VOLTAGE),
+        controlled=tuple(max(row) >= 0 for row in zip(position, velocity, force)),
+        integral=state(ActivationState.INTEGRAL),
+        temperature=state(ActivationState.TEMPERATURE),
+        bristle=state(ActivationState.BRISTLE),
+        current=state(ActivationState.CURRENT),
     )
 
 

@@ -190,19 +190,23 @@ def take_muscles(muscles, scale, index):
 
 def _motor_drive(sys, facts, rows, scalar, x):
     motors, places, own = _motors(sys, facts, rows)
-    gain = motor_gain(motors, places, x.signals.motors.resistance)
+    inputs = x.signals.motors
+    assert inputs is not None, "there are motors"
+    gain = motor_gain(motors, places, inputs.resistance)
     return take(gain, own) * _input(sys, facts, rows, scalar, x)
 
 
 def _motors(sys: System, facts: Laws, rows):
     """Return the motors, their places, and the motor of each of the rows."""
     motors = sys.actuators.motors
+    assert motors is not None, "there are motors"
     places = motor_facts(sys.actuators.structure, motors.owners)
     return motors, places, [motors.owners.index(facts.scalars[i]) for i in rows]
 
 
 def _pid_drive(sys, facts, rows, scalar, x):
     pids = sys.actuators.pids
+    assert pids is not None, "there are PID servos"
     places = pid_facts(sys.actuators.structure, pids.owners)
     drive = pid_drive(sys, places, x.act, x.signals.ctrl, x.length)
     return take(drive, [pids.owners.index(facts.scalars[i]) for i in rows])
@@ -224,6 +228,7 @@ def _muscle_bias(sys, facts, rows, scalar, x):
 def _motor_bias(sys, facts, rows, scalar, x):
     motors, places, own = _motors(sys, facts, rows)
     inputs = x.signals.motors
+    assert inputs is not None, "there are motors"
     emf = back_emf(motors, places, inputs.resistance, inputs.velocity)
     return take(emf, own)
 
@@ -332,7 +337,7 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs, ctrl):
         motors, places, own = _motors(sys, facts, rows)
         driven = [actuators.biases[k] is Bias.DC_MOTOR for k in motors.owners]
         gain = motor_velocity_gain(motors, places, driven, sys.dt[None])
-        gain = take(gain + jnp.zeros_like(x.signals.motors.velocity), own)
+        gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
         total = total + put(gain, rows, len(owners))
     return total
 

@@ -5,17 +5,15 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from .._errors import check_shape
-from ..kinematics._forward import frames, joint_motion, kinematics
+from ..kinematics._forward import joint_motion
 from ..kinematics._recursion import ascend, descend
-from ..model import check_state, State, System, Transmission, tree
-from ._actuation import Actuation, actuation, actuator_compensation
-from ._actuation_inputs import actuation_inputs, gravity_compensation
+from ..model import check_state, State, System, Transmission
+from ._actuation import actuator_compensation
+from ._actuation_inputs import actuation_at, gravity_compensation
 from ._articulated import project
-from ._inertia import node_bodies
 from ._joint_parameters import damping
 from ._passive import compensation_forces, fluid_forces, spring_forces
 from ._rigid import rigid
-from ._unit_accelerations import muscle_scales
 
 
 def passive_forces(
@@ -110,30 +108,19 @@ def _passive_forces_fn(sys, q, qd):
         velocity = descend(nodes, joint_motion(nodes, kin, qd))
         force = force + fluid_forces(sys, nodes, fixed, kin, velocity)
     carried = project(nodes, kin, ascend(nodes, force))
-    if any(sys.joints.actuator_gravity):
-        lift = gravity_compensation(sys, nodes, fixed, kin)
+    lift = gravity_compensation(sys, nodes, fixed, kin)
+    if lift is not None:
         carried = carried - actuator_compensation(sys, lift)
     return carried + spring_forces(sys, q) + damping(sys).force(qd)
 
 
 def _actuator_forces_fn(sys, q, qd, act, ctrl):
-    return _actuators(sys, q, qd, act, ctrl).tau
+    return actuation_at(sys, q, qd, act, ctrl).tau
 
 
 def _actuator_states_fn(sys, q, qd, act, ctrl):
-    now = _actuators(sys, q, qd, act, ctrl)
+    now = actuation_at(sys, q, qd, act, ctrl)
     return now.length, now.velocity, now.force
-
-
-def _actuators(sys: System, q, qd, act, ctrl) -> Actuation:
-    nodes = tree(sys)
-    fixed = frames(sys, nodes)
-    kin = kinematics(sys, nodes, fixed, q)
-    muscles = None
-    if sys.actuators.muscles is not None:
-        muscles = muscle_scales(sys, nodes, fixed, node_bodies(sys, nodes, fixed))
-    inputs = actuation_inputs(sys, nodes, fixed, kin, muscles)
-    return actuation(sys, q, qd, act, ctrl, inputs)
 
 
 _passive_forces = batch_last(_passive_forces_fn)

@@ -99,6 +99,7 @@ def pid_integral(sys: System, facts: PIDFacts, act, ctrl, length):
     if not rows:
         return [], act[:0]
     pids, owners = sys.actuators.pids, [facts.owners[i] for i in rows]
+    assert pids is not None, "there are PID servos"
     slots = [facts.integral[i] for i in rows]
     target = take(ctrl, [facts.position[i] for i in rows])
     here = take(length, [facts.outs[i] for i in rows])
@@ -110,6 +111,7 @@ def pid_drive(sys: System, facts: PIDFacts, act, ctrl, length):
     """Compute the part of the force that depends on the controls and the integral; the
     rest is the affine bias."""
     actuators = sys.actuators
+    assert actuators.pids is not None, "there are PID servos"
     bias = take(actuators.bias, facts.owners)
     target = take_or_zero(ctrl, facts.position)
     here = take(length, facts.outs)

@@ -11,17 +11,21 @@ from jax import lax
 from ..kinematics._forward import Frames, kinematics
 from ..model import System, Tree
 from ..spatial import safe_sqrt
-from ._actuation_inputs import other_rows
 from ._addresses import addresses
 from ._articulated import factor, solve
 from ._inertia import node_inertias, NodeBodies
 from ._joint_parameters import armature
 from ._muscle import muscle_scale, MuscleScale
+from ._spatial_transmission import other_rows, TransmissionFrames
 from ._transmission import transmission
 
 
 def muscle_scales(
-    sys: System, tree: Tree, fixed: Frames, bodies: NodeBodies
+    sys: System,
+    tree: Tree,
+    fixed: Frames,
+    bodies: NodeBodies,
+    local: TransmissionFrames | None,
 ) -> MuscleScale | None:
     """Compute peak forces and optimal lengths of muscles; None if there are none."""
     muscles = sys.actuators.muscles
@@ -32,14 +36,15 @@ def muscle_scales(
         return muscle_scale(muscles, None)
     outs = addresses(sys.actuators.structure).out
     index = [outs[muscles.owners[i]] for i in rows]
-    return muscle_scale(muscles, _unit_accelerations(sys, tree, fixed, bodies, index))
+    where = sys, tree, fixed, bodies, local
+    return muscle_scale(muscles, _unit_accelerations(*where, index))
 
 
-def _unit_accelerations(sys: System, tree: Tree, fixed: Frames, bodies, outs):
+def _unit_accelerations(sys: System, tree: Tree, fixed: Frames, bodies, local, outs):
     q = sys.joints.ref
     kin = kinematics(sys, tree, fixed, q)
     factored = factor(tree, kin, node_inertias(bodies, kin), armature(sys))
-    moments, _ = transmission(sys, q, other_rows(sys, tree, fixed, kin, None))
+    moments, _ = transmission(sys, q, other_rows(sys, tree, fixed, local, kin, q, None))
     zero = jnp.zeros_like(q[:1])
 
     def norm(_, unit):

@@ -126,7 +126,9 @@ def _path_plan(
     geoms = sorted({x.geom for x in found if x.geom >= 0})
     kind = lambda x: geom_kinds[x.geom] if x.geom >= 0 else None
     group = lambda x: (kind(x) is not None, x.geom >= 0 and kind(x).value, x.side >= 0)
-    groups = [[x for x in found if group(x) == key] for key in sorted({*map(group, found)})]
+    groups = [
+        [x for x in found if group(x) == key] for key in sorted({*map(group, found)})
+    ]
     node = lambda link: -1 if link < 0 else tree.link_nodes[link]
     ends, owners = [], []
     for lines in groups:

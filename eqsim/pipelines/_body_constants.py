@@ -6,9 +6,9 @@ import equinox as eqx
 from .._patterns import AbstractPatterned, Pattern
 from ..contact._parameters import contact_friction, Friction, geom_frames, GeomFrames
 from ..contact._plan import contact_plan
+from ..dynamics._actuation_inputs import actuation_constants
 from ..dynamics._inertia import node_bodies, NodeBodies
 from ..dynamics._muscle import MuscleScale
-from ..dynamics._unit_accelerations import muscle_scales
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree
 from ._rigid_bodies import body_parameters, BodyParameters
@@ -48,5 +48,5 @@ def derive_bodies(sys: System) -> Constants:
         bodies=parameters,
         geoms=geoms,
         friction=friction,
-        muscles=muscle_scales(sys, nodes, fixed, lumped),
+        muscles=actuation_constants(sys, nodes, fixed, lumped).muscles,
     )

@@ -26,13 +26,16 @@ from ..contact._rows import (
 )
 from ..contact._structure import structure
 from ..dynamics._actuation import Actuation, actuation, actuator_compensation
-from ..dynamics._actuation_inputs import actuation_inputs
+from ..dynamics._actuation_inputs import (
+    actuation_constants,
+    actuation_inputs,
+    ActuationConstants,
+)
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
 from ..dynamics._joint_parameters import armature, damping
-from ..dynamics._muscle import MuscleScale
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
-from ..dynamics._unit_accelerations import muscle_scales
+from ..dynamics._spatial_transmission import Touching
 from ..dynamics._weights import inverse_weights, InverseWeights
 from ..kinematics._forward import (
     Frames,
@@ -42,7 +45,7 @@ from ..kinematics._forward import (
     Velocities,
     velocities,
 )
-from ..model import concatenate, per_row, System, tree
+from ..model import concatenate, per_row, System, Transmission, tree
 from ..spatial import Force, Vec3
 
 
@@ -58,7 +61,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `contacts`: mixed parameters of the contact points, None if there are none.
     - `joints`: softness of limits and dry friction.
-    - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
+    - `actuators`: strength of muscles, and frames of transmissions.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
@@ -69,7 +72,7 @@ class Constants(AbstractPatterned):
     geoms: GeomFrames
     contacts: ContactParameters | None
     joints: JointSoftness
-    muscles: MuscleScale | None
+    actuators: ActuationConstants
     onset_width: Any
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
@@ -91,7 +94,7 @@ def derive(sys: System, smoothing) -> Constants:
         geoms=geoms,
         contacts=contacts,
         joints=joints,
-        muscles=muscle_scales(sys, nodes, fixed, bodies),
+        actuators=actuation_constants(sys, nodes, fixed, bodies),
         onset_width=width,
     )
 
@@ -120,9 +123,8 @@ def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Fo
     speed = velocities(sys, nodes, kin, qd)
     inertia = node_inertias(constants.bodies, kin)
     points = _points(sys, constants, kin)
-    inputs = actuation_inputs(
-        sys, nodes, constants.frames, kin, constants.muscles, points
-    )
+    where = sys, nodes, constants.frames, constants.actuators, kin, q
+    inputs = actuation_inputs(*where, _touching(sys, constants, points))
     drive = actuation(sys, q, qd, act, ctrl, inputs)
     tau = drive.tau + spring_forces(sys, q) + damping(sys).force(qd)
     if inputs.compensation is not None:
@@ -155,6 +157,21 @@ def _points(sys: System, constants: Constants, kin) -> ContactPoints | None:
     if constants.contacts is None:
         return None
     return detect(sys, contact_plan(sys), constants.geoms, kin)
+
+
+def _touching(sys: System, constants: Constants, points) -> Touching | None:
+    """Return the contact points, for actuators that act through contacts."""
+    if (
+        constants.contacts is None
+        or Transmission.BODY not in sys.actuators.transmissions
+    ):
+        return None
+    plan, links = contact_plan(sys), sys.geoms.links
+    pairs = [plan.pairs[pair] for pair in plan.point_pairs]
+    normal = Vec3(*points.frame[:3])
+    active = points.valid & (points.dist < constants.contacts.friction.margin)
+    ends = tuple((links[a], links[b]) for a, b, _ in pairs)
+    return Touching(ends, plan.nodes, points.pos, normal, active)
 
 
 def _rows(sys: System, constants: Constants, kin, speed: Velocities, points, q, qd):

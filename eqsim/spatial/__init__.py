@@ -10,6 +10,7 @@ from ._rotation import (
     exponential as exponential,
     integrate as integrate,
     logarithm as logarithm,
+    matrix_quaternion as matrix_quaternion,
     multiply as multiply,
     normalize4 as normalize4,
     quaternion_matrix as quaternion_matrix,

@@ -33,6 +33,33 @@ def quaternion_matrix(q) -> Mat3:
     )
 
 
+def matrix_quaternion(rot: Mat3):
+    """Return the unit quaternion of a rotation matrix (Shepperd, 1978): its largest
+    component is the square root, so that derivatives are finite everywhere."""
+    xx, xy, xz, yx, yy, yz, zx, zy, zz = rot
+    # Four times the products of w, x, y and z with each other.
+    squares = (
+        1.0 + xx + yy + zz,
+        1.0 + xx - yy - zz,
+        1.0 - xx + yy - zz,
+        1.0 - xx - yy + zz,
+    )
+    wx, wy, wz = zy - yz, xz - zx, yx - xy
+    xy2, xz2, yz2 = xy + yx, xz + zx, yz + zy
+    rows = (
+        (squares[0], wx, wy, wz),
+        (wx, squares[1], xy2, xz2),
+        (wy, xy2, squares[2], yz2),
+        (wz, xz2, yz2, squares[3]),
+    )
+    best, largest = rows[0], squares[0]
+    for row, square in zip(rows[1:], squares[1:]):
+        better = square > largest
+        best = tuple(jnp.where(better, x, y) for x, y in zip(row, best))
+        largest = jnp.where(better, square, largest)
+    return normalize4(best)
+
+
 def axis_angle_matrix(axis: Vec3, angle) -> Mat3:
     r"""Compute $\cos\theta\, 1 + \sin\theta [a] + (1-\cos\theta) a a^T$ (Rodrigues)."""
     c, s = jnp.cos(angle), jnp.sin(angle)

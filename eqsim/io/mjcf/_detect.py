@@ -90,14 +90,13 @@ def _tendon_marks(source: Source) -> np.ndarray:
     )
 
 
-def other_transmissions(source: Source) -> list[str]:
+def adhesion_gaps(source: Source) -> list[str]:
+    """Actuators on links, if shapes or pairs have a gap: they pull in the gap."""
     mujoco = engine()
-    trn = mujoco.mjtTrn
-    supported = [int(trn.mjTRN_JOINT), int(trn.mjTRN_JOINTINPARENT)]
     m = source.model
-    ball = (m.actuator_trntype == int(trn.mjTRN_SO3)) & (m.actuator_trnid[:, 1] == -1)
-    marks = ~np.isin(m.actuator_trntype, supported) & ~ball
-    return _named(source, "actuator", marks)
+    gaps = np.any(m.geom_gap[_touching(source)] != 0) or np.any(m.pair_gap != 0)
+    on_link = m.actuator_trntype == int(mujoco.mjtTrn.mjTRN_BODY)
+    return _named(source, "actuator", on_link & bool(gaps))
 
 
 def user_laws(source: Source) -> list[str]:

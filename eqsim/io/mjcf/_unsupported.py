@@ -149,7 +149,8 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "actuator",
         _YES,
-        "all elements, on `joint` or `jointinparent`; gain, bias and dynamics of motors, "
+        "all elements, on joints, tendons, sites (with `refsite`), slider-cranks and bodies "
+        "(adhesion); gain, bias and dynamics of motors, "
         "servos, muscles, DC motors, `pid` and `orientation`, alone and combined in "
         "`general`; several inputs; `gear`, `ctrlrange`, `forcerange`, `actrange`, "
         "`actearly`, `damping`, `armature`, `group`.",
@@ -244,10 +245,10 @@ FEATURES: tuple[Feature, ...] = (
         detect.mocap_bodies,
     ),
     Feature(
-        "actuator on something else than a joint",
+        "adhesion with a contact gap in actuator",
         _NO,
-        "set `joint` or `jointinparent`, or apply the force as an external force.",
-        detect.other_transmissions,
+        "set `gap` to 0 and raise `margin`.",
+        detect.adhesion_gaps,
     ),
     Feature(
         "user-defined law in actuator",

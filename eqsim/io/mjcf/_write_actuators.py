@@ -42,13 +42,26 @@ def write_actuators(root: ET.Element, sys: System) -> None:
 
 def _target(sys: System, k: int) -> dict[str, Any]:
     actuators = sys.actuators
-    kind, (first, _) = actuators.transmissions[k], actuators.targets[k]
+    kind, (first, second) = actuators.transmissions[k], actuators.targets[k]
     if actuators.joints[k] >= 0:
         in_parent = kind is Transmission.JOINT_IN_PARENT
         return {"jointinparent" if in_parent else "joint": sys.joints.names[first]}
     if kind is Transmission.BODY:
         return {"body": (*sys.links.names, "world")[first]}
-    raise NotImplementedError
+    if kind is Transmission.TENDON:
+        return {"tendon": sys.tendons.names[first]}
+    names = sys.sites.names
+    if kind is Transmission.SLIDER_CRANK:
+        assert actuators.crank_length is not None, "there are slider-cranks"
+        length = actuators.crank_length[k]
+        return {
+            "cranksite": names[first],
+            "slidersite": names[second],
+            "cranklength": length,
+        }
+    if second < 0:
+        return {"site": names[first]}
+    return {"site": names[first], "refsite": names[second]}
 
 
 def _laws(actuators: Actuators, k: int) -> dict[str, Any]:
