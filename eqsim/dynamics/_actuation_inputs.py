@@ -55,7 +55,7 @@ def actuation_inputs(
     - `touching`: contact points, for actuators on links; None if there are none.
     """
     return ActuationInputs(
-        other_rows(sys, tree, fixed, constants.frames, kin, q, touching),
+        other_rows(sys, tree, constants.frames, kin, q, touching),
         constants.muscles,
         gravity_compensation(sys, tree, fixed, kin),
     )

@@ -16,7 +16,6 @@ from ..kinematics._forward import (
     Frames,
     Kinematics,
     Pose,
-    quaternions,
     take_poses,
 )
 from ..kinematics._sites import attached_frames, carriers
@@ -37,8 +36,6 @@ from ..spatial import (
     force_at,
     logarithm,
     matrix_quaternion,
-    normalize4,
-    quaternion_matrix,
     safe_sqrt,
     Vec3,
 )
@@ -122,19 +119,17 @@ def transmission_frames(sys: System, fixed: Frames) -> TransmissionFrames | None
 
 
 class _Scene(NamedTuple):
-    """Poses of sites in the world, and of the links that carry them."""
+    """Poses of sites in the world, and the nodes that carry them."""
 
     sys: System
     kin: Kinematics
     nodes: dict[int, int]
     poses: dict[int, Pose]
-    link_rotations: dict[int, Any]
 
 
 def other_rows(
     sys: System,
     tree: Tree,
-    fixed: Frames,
     local: TransmissionFrames | None,
     kin: Kinematics,
     q,
@@ -151,7 +146,7 @@ def other_rows(
     structure = sys.actuators.structure
     if local is None:
         return None
-    scene = _scene(sys, tree, fixed, local, kin)
+    scene = _scene(sys, tree, local, kin)
     outs, tendons = addresses(structure).out, _tendons(sys, tree, local, kin, q)
     moments, lengths = [], []
     for k in _others(structure):
@@ -185,22 +180,20 @@ def _tendons(sys: System, tree: Tree, local: TransmissionFrames, kin, q):
     return tendon_kinematics(sys, tree, local.tendons, kin, q, chosen)
 
 
-def _scene(sys: System, tree: Tree, fixed: Frames, local, kin: Kinematics) -> _Scene:
+def _scene(sys: System, tree: Tree, local, kin: Kinematics) -> _Scene:
     chosen = actuator_sites(sys.actuators.structure)
     if not chosen:
-        return _Scene(sys, kin, {}, {}, {})
+        return _Scene(sys, kin, {}, {})
     links = [sys.sites.links[k] for k in chosen]
     nodes = carriers(tree, links)
     carried = take_poses(kin.pose, nodes)
     poses = carried @ local.sites
-    turned = carried.rot @ take_poses(fixed.link, links).rot
     rows = range(len(chosen))
     return _Scene(
         sys,
         kin,
         dict(zip(chosen, nodes)),
         {site: take(poses, [i]) for site, i in zip(chosen, rows)},
-        {site: take(turned, [i]) for site, i in zip(chosen, rows)},
     )
 
 
@@ -264,17 +257,10 @@ def _between(scene: _Scene, site: int, ref: int, force: Vec3, torque: Vec3) -> P
 
 
 def _relative_rotation(scene: _Scene, site: int, ref: int) -> Vec3:
-    """Return the rotation vector from the reference site to the site.
-
-    MuJoCo multiplies the orientation of the site in its link and that of the link in
-    this order. The result is the rotation between the sites only if the orientations
-    commute, for instance if the sites are not turned in their links.
-    """
-    quats = scene.sys.sites.quat
-    local = quaternion_matrix(normalize4(quaternions(take(quats, [site, ref]))))
-    turned = local @ concatenate([scene.link_rotations[k] for k in (site, ref)])
-    own, base = take(turned, [0]), take(turned, [1])
-    return logarithm(matrix_quaternion(base.T @ own))
+    """Return the rotation vector from the reference site to the site, in either's
+    axes."""
+    rotation = scene.poses[ref].rot.T @ scene.poses[site].rot
+    return logarithm(matrix_quaternion(rotation))
 
 
 def _orientation_pulls(scene: _Scene, k: int, gear):

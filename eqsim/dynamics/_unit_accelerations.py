@@ -44,7 +44,7 @@ def _unit_accelerations(sys: System, tree: Tree, fixed: Frames, bodies, local, o
     q = sys.joints.ref
     kin = kinematics(sys, tree, fixed, q)
     factored = factor(tree, kin, node_inertias(bodies, kin), armature(sys))
-    moments, _ = transmission(sys, q, other_rows(sys, tree, fixed, local, kin, q, None))
+    moments, _ = transmission(sys, q, other_rows(sys, tree, local, kin, q, None))
     zero = jnp.zeros_like(q[:1])
 
     def norm(_, unit):

@@ -66,7 +66,6 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
     damping, damping_poly, armature = _passive(model, flags)
     crank = Transmission.SLIDER_CRANK
     transmissions = tuple(_TRANSMISSIONS[kind] for kind in model.actuator_trntype)
-    outs = model.actuator_outadr
     return Actuators(
         names=element_names(model, "actuator"),
         transmissions=transmissions,
@@ -93,9 +92,7 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         damping=damping,
         damping_poly=damping_poly,
         armature=armature,
-        crank_length=model.actuator_cranklength[outs]
-        if crank in transmissions
-        else None,
+        crank_length=model.actuator_cranklength if crank in transmissions else None,
         muscles=read_muscles(model, gains, biases),
         muscle_activations=read_muscle_activations(model, activation),
         motors=read_motors(model, gains),
