@@ -12,6 +12,8 @@ from ._energy import (
 )
 from ._joint_forces import (
     actuator_forces as actuator_forces,
+    actuator_states as actuator_states,
+    ActuatorStates as ActuatorStates,
     passive_forces as passive_forces,
 )
 from ._momentum import momentum as momentum

@@ -7,6 +7,7 @@ from .._errors import check_shape
 from ..kinematics._forward import velocities
 from ..model import check_state, System
 from ._articulated import factor, solve
+from ._joint_parameters import armature
 from ._rigid import external_forces, inertial_forces, rigid
 
 
@@ -51,7 +52,7 @@ def _aba_fn(sys, q, qd, tau, external):
     force = -inertial_forces(body.inertia, speed)
     if external is not None:
         force = force + external_forces(sys, *body[:3], external)
-    factored = factor(body.nodes, body.kin, body.inertia, sys.joints.armature)
+    factored = factor(body.nodes, body.kin, body.inertia, armature(sys))
     qdd, _ = solve(body.nodes, body.kin, factored, tau, force)
     return qdd
 

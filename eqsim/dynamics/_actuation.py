@@ -1,159 +1,142 @@
 """Actuators: from control signals to joint forces, with activation dynamics."""
 
-import functools as ft
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import (
-    accumulate,
-    Activation,
-    Actuators,
-    concatenate,
-    JointKind,
-    per_row,
-    put,
-    System,
-    take,
+from ..kinematics._manifold import dof_joints
+from ..model import per_row, System, take
+from ._activation import clip_rows, next_activation, Signals, signals
+from ._force_laws import (
+    add_mechanical_forces,
+    clip_forces,
+    law_forces,
+    law_velocity_gain,
+    LawInputs,
 )
-from ..spatial import logarithm, normalize4, quaternion_matrix, Vec3
+from ._muscle import MuscleScale
+from ._transmission import Moments, OtherRows, transmission
 
 
-class Drive(NamedTuple):
-    """Joint forces of the actuators `(nv, *batch)`, and rates of the activations `(na,
-    *batch)`."""
+class ActuationInputs(NamedTuple):
+    """What actuators read besides coordinates, velocities, activations and controls.
 
-    tau: Any
-    act_rate: Any
-
-
-class _Transmission(NamedTuple):
-    """Static facts: which actuator acts on which degrees of freedom.
-
-    - `single`, `single_q`: actuators of hinges and slides, and their coordinates.
-    - `multiple`: actuators of balls and free joints: actuator, kind, first coordinate.
-    - `actuators`, `dofs`: the two ends of each entry of the moment matrix, first of
-        `single`, then of `multiple`.
+    - `others`: moments and lengths of actuators on other things than joints; None if
+        there are none.
+    - `muscles`: peak forces and optimal lengths; None if there are none.
+    - `compensation`: gravity compensation as joint forces, `(nv, *batch)`; None if no
+        joint has it as an actuator force.
     """
 
-    single: tuple[int, ...]
-    single_q: tuple[int, ...]
-    multiple: tuple[tuple[int, JointKind, int], ...]
-    actuators: tuple[int, ...]
-    dofs: tuple[int, ...]
+    others: OtherRows | None = None
+    muscles: MuscleScale | None = None
+    compensation: Any = None
 
 
-@ft.lru_cache(maxsize=256)
-def _transmission(
-    kinds: tuple[JointKind, ...],
-    q_starts: tuple[int, ...],
-    v_starts: tuple[int, ...],
-    joints: tuple[int, ...],
-) -> _Transmission:
-    single = tuple(k for k, j in enumerate(joints) if kinds[j].nv == 1)
-    multiple = [k for k, j in enumerate(joints) if kinds[j].nv > 1]
-    entries = [
-        (k, v_starts[joints[k]] + i)
-        for k in (*single, *multiple)
-        for i in range(kinds[joints[k]].nv)
-    ]
-    return _Transmission(
-        single,
-        tuple(q_starts[joints[k]] for k in single),
-        tuple((k, kinds[joints[k]], q_starts[joints[k]]) for k in multiple),
-        tuple(actuator for actuator, _ in entries),
-        tuple(dof for _, dof in entries),
-    )
+class Actuation(NamedTuple):
+    """The state of all actuators.
+
+    - `moments`: the moment matrix.
+    - `length`, `velocity`, `force`: of the actuators, `(nout, *batch)`.
+    - `tau`: joint forces, with gravity compensation where it is one, `(nv, *batch)`.
+    - `act_rate`: rates of the activations, `(na, *batch)`.
+    - `laws`: what the force laws have read.
+    """
+
+    moments: Moments | None
+    length: Any
+    velocity: Any
+    force: Any
+    tau: Any
+    act_rate: Any
+    laws: LawInputs | None
 
 
-def actuation(sys: System, q, qd, act, ctrl) -> Drive:
+def actuation(
+    sys: System, q, qd, act, ctrl, inputs: ActuationInputs = ActuationInputs()
+) -> Actuation:
     """Compute the forces of all actuators.
 
     **Arguments:** `q (nq, *batch)`, `qd (nv, *batch)`, `act (na, *batch)`,
     `ctrl (nu, *batch)`.
     """
-    actuators, joints = sys.actuators, sys.joints
-    if sys.nu == 0:
-        return Drive(jnp.zeros_like(qd), jnp.zeros_like(act))
-    ctrl = _clip(ctrl, actuators.ctrl_range, actuators.ctrl_limited)
-    rate = activation_rate(sys, act, ctrl)
-    signal = _signal(sys, act, rate, ctrl)
-    ends = _transmission(
-        joints.kinds, joints.q_starts, joints.v_starts, actuators.joints
-    )
-    moment, length = _moments(actuators, ends, q)
-    velocity = accumulate(take(qd, ends.dofs) * moment, ends.actuators, sys.nu)
-    g, b = actuators.gain, actuators.bias
-    force = (g[:, 0] + g[:, 1] * length + g[:, 2] * velocity) * signal
-    force = force + b[:, 0] + b[:, 1] * length + b[:, 2] * velocity
-    force = _clip(force, actuators.force_range, actuators.force_limited)
-    tau = accumulate(take(force, ends.actuators) * moment, ends.dofs, sys.nv)
-    return Drive(tau, rate)
-
-
-def _signal(sys: System, act, rate, ctrl):
-    """Return the input of each actuator: its activation, if it has one, else its
-    control."""
     actuators = sys.actuators
-    driven = actuators.with_activation
-    early = per_row([actuators.act_early[i] for i in driven], act)
-    act = act + early * (next_activation(sys, act, rate, sys.dt) - act)
-    direct = [i for i in range(sys.nu) if i not in driven]
-    return put(concatenate([act, take(ctrl, direct)]), [*driven, *direct], sys.nu)
+    if sys.nactuator == 0:
+        none, rest = qd[:0], jnp.zeros_like(qd)
+        return Actuation(None, none, none, none, rest, jnp.zeros_like(act), None)
+    moments, length = transmission(sys, q, inputs.others)
+    if not actuators.active:
+        return _inactive(sys, moments, length, qd, act)
+    velocity = moments.rates(qd, sys.nout)
+    ctrl = clip_rows(ctrl, actuators.ctrl_range, actuators.ctrl_limited)
+    now = signals(sys, act, ctrl, length, velocity)
+    ready = _early(sys, act, now, velocity)
+    laws = LawInputs(ready, now, length, velocity, inputs.muscles)
+    force = clip_forces(sys, law_forces(sys, laws))
+    force = add_mechanical_forces(sys, force, act, length, velocity)
+    tau = moments.joint_forces(force, sys.nv)
+    tau = _add_compensation(sys, tau, inputs.compensation)
+    tau = _clip_joint_forces(sys, tau)
+    return Actuation(moments, length, velocity, force, tau, now.rate, laws)
 
 
-def activation_rate(sys: System, act, ctrl):
-    r"""Compute $\dot a$: the control for an integrator, $(u - a)/t$ for filters."""
-    actuators = sys.actuators
-    driven = actuators.with_activation
-    kinds = [actuators.activation[i] for i in driven]
-    integrates = per_row([kind is Activation.INTEGRATOR for kind in kinds], act)
-    time, ctrl = take((actuators.time_constant, ctrl), driven)
-    filtered = (ctrl - act) / jnp.maximum(time, 1e-15)
-    return integrates * ctrl + (1.0 - integrates) * filtered
+def _inactive(sys: System, moments: Moments, length, qd, act) -> Actuation:
+    rest = jnp.zeros_like(length)
+    tau, rate = jnp.zeros_like(qd), jnp.zeros_like(act)
+    return Actuation(moments, length, rest, rest, tau, rate, None)
 
 
-def next_activation(sys: System, act, rate, dt):
-    """Compute the activations one step later, within their ranges."""
-    actuators = sys.actuators
-    driven = actuators.with_activation
-    kinds = [actuators.activation[i] for i in driven]
-    exact = per_row([kind is Activation.FILTER_EXACT for kind in kinds], act)
-    time = jnp.maximum(take(actuators.time_constant, driven), 1e-15)
-    span = exact * time * -jnp.expm1(-dt[None] / time) + (1.0 - exact) * dt[None]
-    limited = tuple(actuators.act_limited[i] for i in driven)
-    return _clip(act + rate * span, take(actuators.act_range, driven), limited)
+def _early(sys: System, act, now: Signals, velocity):
+    """Return the activations that forces read: now, or at the end of the step."""
+    pairs = zip(sys.actuators.act_early, sys.actuators.states)
+    early = [mark for mark, states in pairs for _ in states]
+    if not any(early):
+        return act
+    share = per_row(early, act)
+    return act + share * (next_activation(sys, act, now.rate, velocity) - act)
 
 
-def _clip(values, bounds, limited: tuple[bool, ...]):
-    if not any(limited):
-        return values
-    clipped = jnp.clip(values, bounds[:, 0], bounds[:, 1])
-    return jnp.where(per_row(limited, values) > 0, clipped, values)
+def _add_compensation(sys: System, tau, compensation):
+    """Add gravity compensation where it counts as an actuator force."""
+    if compensation is None:
+        return tau
+    return tau + actuator_compensation(sys, compensation)
 
 
-def _moments(actuators: Actuators, ends: _Transmission, q):
-    """Compute the entries of the moment matrix, and the lengths of the actuators."""
-    gear = take(actuators.gear, ends.single)[:, 0]
-    moments, lengths = [gear], [gear * take(q, ends.single_q)]
-    for k, kind, start in ends.multiple:
-        moment, length = _rotary_moments(actuators, k, kind, q, start)
-        moments += moment
-        lengths.append(length)
-    order = [*ends.single, *(k for k, _, _ in ends.multiple)]
-    return concatenate(moments), put(concatenate(lengths), order, len(actuators.names))
+def actuator_compensation(sys: System, compensation):
+    """Return the part of gravity compensation, as joint forces, that counts as an
+    actuator force."""
+    joints = sys.joints
+    marks = [joints.actuator_gravity[j] for j in dof_joints(joints.kinds)]
+    return jnp.where(per_row(marks, compensation) > 0, compensation, 0.0)
 
 
-def _rotary_moments(actuators: Actuators, k: int, kind: JointKind, q, start: int):
-    """Compute the moments and the length of an actuator on a ball or free joint."""
-    gear = [actuators.gear[k, i][None] for i in range(kind.nv)]
-    num_linear = kind.nv - 3
-    axis = Vec3(*gear[num_linear:])
-    first = start + num_linear
-    quat = normalize4([q[first + i][None] for i in range(4)])
-    if actuators.in_parent[k]:
-        axis = quaternion_matrix(quat).T @ axis
-    # MuJoCo: a free joint has no length.
-    free = kind is JointKind.FREE
-    length = jnp.zeros_like(quat[0]) if free else logarithm(quat) | axis
-    return [*gear[:num_linear], *axis], length
+def _clip_joint_forces(sys: System, tau):
+    joints = sys.joints
+    if joints.force_range is None or not any(joints.force_limited):
+        return tau
+    index = dof_joints(joints.kinds)
+    limited = tuple(joints.force_limited[j] for j in index)
+    return clip_rows(tau, take(joints.force_range, index), limited)
+
+
+def velocity_gain(sys: System, now: Actuation, ctrl):
+    r"""Compute the derivatives of actuator forces by their velocities,
+    $\partial f/\partial\dot\ell$, as MuJoCo takes them for implicit integration
+    (`mjd_actuator_vel`): of affine gains and biases, muscles, servos of orientation and
+    DC motors; zero where a force is at the end of its range.
+
+    Of DC motors it leaves out temperature, the bound of the voltage and the change of
+    friction with the decay of bristles, and it multiplies slopes of gains with controls
+    that are not clipped.
+
+    **Arguments:**
+
+    - `now`: the actuators at a state.
+    - `ctrl`: controls, `(nu, *batch)`.
+
+    **Returns:** one number per force, `(nout, *batch)`.
+    """
+    if now.laws is None:
+        return jnp.zeros_like(now.force)
+    return law_velocity_gain(sys, now.laws, now.force, ctrl)

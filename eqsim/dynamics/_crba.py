@@ -6,6 +6,7 @@ from .._batching import batch_last
 from ..kinematics._axes import dof_axes
 from ..model import check_state, System
 from ._dense import joint_space_matrix
+from ._joint_parameters import armature
 from ._rigid import rigid
 
 
@@ -34,7 +35,7 @@ def _crba_fn(sys, q):
     body = rigid(sys, q)
     axes = dof_axes(body.nodes, body.kin)
     inertia = body.inertia.articulated()
-    return joint_space_matrix(body.nodes, axes, inertia, sys.joints.armature)
+    return joint_space_matrix(body.nodes, axes, inertia, armature(sys))
 
 
 _crba = batch_last(_crba_fn)

@@ -5,10 +5,11 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from ..kinematics._forward import frames, joint_motion, kinematics, link_poses
-from ..kinematics._manifold import displacement, dof_joints
 from ..kinematics._recursion import descend
-from ..model import check_state, System, take, tree
+from ..model import check_state, System, tree
 from ..spatial import Vec3, vec3
+from ._joint_parameters import armature
+from ._passive import spring_energy
 from ._rigid import rigid
 
 
@@ -55,7 +56,7 @@ def _kinetic_energy_fn(sys, q, qd):
     body = rigid(sys, q)
     velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
     links = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
-    return 0.5 * (links + jnp.sum(sys.joints.armature * qd * qd, axis=0))
+    return 0.5 * (links + jnp.sum(armature(sys) * qd * qd, axis=0))
 
 
 def _potential_energy_fn(sys, q):
@@ -65,9 +66,7 @@ def _potential_energy_fn(sys, q):
     gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
     center = pose.point(vec3(sys.links.com))
     weight = -jnp.sum(sys.links.mass * (center | gravity), axis=0)
-    stretch = displacement(sys.joints.kinds, sys.joints.spring_ref, q)
-    stiffness = take(sys.joints.stiffness, dof_joints(sys.joints.kinds))
-    return weight + 0.5 * jnp.sum(stiffness * stretch * stretch, axis=0)
+    return weight + spring_energy(sys, q)
 
 
 _kinetic_energy = batch_last(_kinetic_energy_fn)

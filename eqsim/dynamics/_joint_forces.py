@@ -1,14 +1,17 @@
 """Passive forces and actuator forces, as joint forces."""
 
+import equinox as eqx
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from .._errors import check_shape
 from ..kinematics._forward import joint_motion
 from ..kinematics._recursion import ascend, descend
-from ..model import check_state, State, System
-from ._actuation import actuation
+from ..model import check_state, State, System, Transmission
+from ._actuation import actuator_compensation
+from ._actuation_inputs import actuation_at, gravity_compensation
 from ._articulated import project
+from ._joint_parameters import damping
 from ._passive import compensation_forces, fluid_forces, spring_forces
 from ._rigid import rigid
 
@@ -21,7 +24,8 @@ def passive_forces(
     $\tau = -k\,(q \ominus q_\mathrm{spring}) - d\,\dot q
     + J^T (f_\mathrm{compensation} + f_\mathrm{fluid})$
 
-    Dry friction and limits are constraints and do not enter.
+    with polynomials in the place of $k$ and $d$ if the joints have them. Gravity
+    compensation by actuators, dry friction and limits do not enter.
 
     **Arguments:**
 
@@ -42,7 +46,8 @@ def actuator_forces(
 ) -> Float[Array, " nv"]:
     r"""Compute the joint forces of all actuators.
 
-    $\tau = G(q)^T f$, with the moment matrix $G$, and $f$ as defined in `Actuators`.
+    $\tau = G(q)^T f$, with the moment matrix $G$, and $f$ as defined in `Actuators`, plus
+    gravity compensation by actuators, within the force ranges of the joints.
 
     **Arguments:**
 
@@ -55,9 +60,44 @@ def actuator_forces(
     ??? cite "Reference"
         MuJoCo documentation, *Computation*, "Actuation model".
     """
+    return _actuator_forces(*_arguments(sys, state, ctrl))
+
+
+class ActuatorStates(eqx.Module):
+    """Lengths (m or rad, times gear), velocities and forces of actuators; three numbers
+    for an actuator on an orientation, one for any other."""
+
+    length: Float[Array, " nout"]
+    velocity: Float[Array, " nout"]
+    force: Float[Array, " nout"]
+
+
+def actuator_states(
+    sys: System, state: State, ctrl: Float[Array, " nu"]
+) -> ActuatorStates:
+    """Compute lengths, velocities and forces of the actuators themselves.
+
+    **Arguments:** as of `actuator_forces`.
+
+    **Returns:** MuJoCo's `actuator_length`, `actuator_velocity` and `actuator_force`.
+    """
+    return ActuatorStates(*_actuator_states(*_arguments(sys, state, ctrl)))
+
+
+def _arguments(sys: System, state: State, ctrl):
     check_state(sys, state.q, state.qd, ctrl)
     check_shape("act", state.act, {"na": sys.na})
-    return _actuator_forces(sys, state.q, state.qd, state.act, ctrl)
+    on_links = [
+        name
+        for name, kind in zip(sys.actuators.names, sys.actuators.transmissions)
+        if kind is Transmission.BODY
+    ]
+    if on_links:
+        raise ValueError(
+            f"Actuator {on_links[0]!r} acts through the contacts of a link, which this "
+            "function does not know. Take the actuator forces from the pipeline."
+        )
+    return sys, state.q, state.qd, state.act, ctrl
 
 
 def _passive_forces_fn(sys, q, qd):
@@ -68,12 +108,21 @@ def _passive_forces_fn(sys, q, qd):
         velocity = descend(nodes, joint_motion(nodes, kin, qd))
         force = force + fluid_forces(sys, nodes, fixed, kin, velocity)
     carried = project(nodes, kin, ascend(nodes, force))
-    return carried + spring_forces(sys, q) - sys.joints.damping * qd
+    lift = gravity_compensation(sys, nodes, fixed, kin)
+    if lift is not None:
+        carried = carried - actuator_compensation(sys, lift)
+    return carried + spring_forces(sys, q) + damping(sys).force(qd)
 
 
 def _actuator_forces_fn(sys, q, qd, act, ctrl):
-    return actuation(sys, q, qd, act, ctrl).tau
+    return actuation_at(sys, q, qd, act, ctrl).tau
+
+
+def _actuator_states_fn(sys, q, qd, act, ctrl):
+    now = actuation_at(sys, q, qd, act, ctrl)
+    return now.length, now.velocity, now.force
 
 
 _passive_forces = batch_last(_passive_forces_fn)
 _actuator_forces = batch_last(_actuator_forces_fn)
+_actuator_states = batch_last(_actuator_states_fn)

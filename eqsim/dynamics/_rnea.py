@@ -16,6 +16,7 @@ from ..kinematics._forward import joint_motion, velocities
 from ..kinematics._recursion import ascend, descend
 from ..model import check_state, System
 from ._articulated import project
+from ._joint_parameters import armature
 from ._rigid import external_forces, inertial_forces, rigid
 
 
@@ -108,7 +109,7 @@ def _rnea_fn(sys, q, qd, qdd, external):
     if external is not None:
         force = force - external_forces(sys, *body[:3], external)
     force = ascend(body.nodes, force)
-    return project(body.nodes, body.kin, force) + sys.joints.armature * qdd
+    return project(body.nodes, body.kin, force) + armature(sys) * qdd
 
 
 _rnea = batch_last(_rnea_fn)

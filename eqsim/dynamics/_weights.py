@@ -38,6 +38,7 @@ from ..spatial import (
 )
 from ._articulated import Factor, factor
 from ._inertia import link_centers, node_inertias, NodeBodies
+from ._joint_parameters import armature
 
 
 class InverseWeights(NamedTuple):
@@ -59,7 +60,7 @@ def inverse_weights(
     """Compute the inverse weights at the reference coordinates."""
     kin = kinematics(sys, tree, fixed, sys.joints.ref)
     inertia = node_inertias(bodies, kin)
-    factored = factor(tree, kin, inertia, sys.joints.armature)
+    factored = factor(tree, kin, inertia, armature(sys))
     inverse, single = _inverse_inertias(tree, factored)
     return InverseWeights(
         _dof_weights(sys, tree, rows(inverse, 0, tree.num_free), single),

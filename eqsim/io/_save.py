@@ -28,12 +28,26 @@ _CLASSES = {
         model.Geoms,
         model.Pairs,
         model.Actuators,
+        model.Muscles,
+        model.MuscleActivations,
+        model.DCMotors,
+        model.PIDs,
         model.State,
     )
 }
 _ENUMS = {
     cls.__name__: cls
-    for cls in (model.JointKind, model.GeomKind, model.Integrator, model.Activation)
+    for cls in (
+        model.JointKind,
+        model.GeomKind,
+        model.Integrator,
+        model.Activation,
+        model.ActivationState,
+        model.Transmission,
+        model.Gain,
+        model.Bias,
+        model.Control,
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""Kinematics: poses, velocities, Jacobians, coordinates."""
+"""Kinematics: poses, velocities, Jacobians, coordinates, tendons."""
 
 from ._center_of_mass import (
     center_of_mass as center_of_mass,
@@ -12,4 +12,14 @@ from ._poses import (
     forward_velocity as forward_velocity,
     LinkPoses as LinkPoses,
     LinkVelocities as LinkVelocities,
+)
+from ._sites import (
+    site_jacobian as site_jacobian,
+    site_poses as site_poses,
+    SitePoses as SitePoses,
+)
+from ._tendons import (
+    tendon_jacobian as tendon_jacobian,
+    tendon_lengths as tendon_lengths,
+    tendon_velocities as tendon_velocities,
 )

@@ -5,11 +5,10 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from .._errors import check_shape
-from ..model import check_state, put, System, take, tree
-from ..spatial import Motion, Vec3
-from ._axes import dof_axes
+from ..model import check_state, System, take, tree
+from ..spatial import Vec3
 from ._forward import frames, kinematics, link_poses
-from ._structure import dof_order
+from ._sites import point_jacobian
 
 
 def jacobian(
@@ -61,12 +60,7 @@ def _jacobian_fn(sys, q, link, point):
     pos = pose.pos
     if point is not None:
         pos = pose.point(Vec3(*(point[k][None] for k in range(3))))
-    dof_nodes = dof_order(nodes).nodes
-    moves = [j for j, own in enumerate(dof_nodes) if nodes.ancestors[node, own]]
-    axes = take(dof_axes(nodes, kin), moves)
-    column = Motion(axes.ang, axes.at(pos - take(kin.origin, [node])))
-    full = put(column, moves, sys.nv)
-    return jnp.stack([*full.ang, *full.lin])
+    return point_jacobian(nodes, kin, node, pos)
 
 
 _jacobian = batch_last(_jacobian_fn)

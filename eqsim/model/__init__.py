@@ -1,12 +1,23 @@
 """What a robot is: structure and primary parameters."""
 
-from ._actuators import Actuators as Actuators
+from ._actuator_laws import (
+    DCMotors as DCMotors,
+    MuscleActivations as MuscleActivations,
+    Muscles as Muscles,
+    PIDs as PIDs,
+)
+from ._actuators import (
+    Actuators as Actuators,
+    ActuatorStructure as ActuatorStructure,
+    on_joint as on_joint,
+)
 from ._equalities import Equalities as Equalities
 from ._gather import (
     accumulate as accumulate,
     concatenate as concatenate,
     per_row as per_row,
     put as put,
+    replace as replace,
     take as take,
     take_or_zero as take_or_zero,
 )
@@ -14,11 +25,17 @@ from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._joints import Joints as Joints
 from ._kinds import (
     Activation as Activation,
+    ActivationState as ActivationState,
+    Bias as Bias,
     Cone as Cone,
+    Control as Control,
     EqualityKind as EqualityKind,
+    Gain as Gain,
     GeomKind as GeomKind,
     Integrator as Integrator,
     JointKind as JointKind,
+    Transmission as Transmission,
+    WrapKind as WrapKind,
 )
 from ._links import Links as Links
 from ._pairs import (
@@ -31,8 +48,10 @@ from ._random import (
     random_system as random_system,
 )
 from ._show import show as show
+from ._sites import Sites as Sites
 from ._state import State as State
 from ._system import System as System
+from ._tendons import PathPoint as PathPoint, Tendons as Tendons
 from ._tree import Tree as Tree, tree as tree
 from ._validate import (
     check_finite as check_finite,

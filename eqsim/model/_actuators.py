@@ -1,55 +1,173 @@
+from typing import NamedTuple
+
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from ._actuator_laws import DCMotors, MuscleActivations, Muscles, PIDs
 from ._fields import as_array
-from ._kinds import Activation
+from ._kinds import Activation, ActivationState, Bias, Control, Gain, Transmission
+
+
+class ActuatorStructure(NamedTuple):
+    """The static facts of `Actuators`, as a key of caches."""
+
+    transmissions: tuple[Transmission, ...]
+    targets: tuple[tuple[int, int], ...]
+    gains: tuple[Gain, ...]
+    biases: tuple[Bias, ...]
+    activation: tuple[Activation, ...]
+    inputs: tuple[tuple[Control, ...], ...]
+    states: tuple[tuple[ActivationState, ...], ...]
+    wraps: tuple[bool, ...]
 
 
 class Actuators(eqx.Module):
     r"""What turns `ctrl` into joint forces.
 
-    With input $u$ (the control, or the activation when there is one), joint position
-    $\ell = \mathrm{gear}\, q$ and velocity $\dot\ell$,
+    With input $u$ (the control, or the activation if there is one), length $\ell$ of the
+    transmission and velocity $\dot\ell$, the force of an actuator with affine gain and
+    bias is
 
     $f = (g_0 + g_1 \ell + g_2 \dot\ell)\, u + b_0 + b_1 \ell + b_2 \dot\ell,
-    \qquad \tau = \mathrm{gear}\, f$
+    \qquad \tau = \left(\frac{\partial \ell}{\partial q}\right)^T f$
 
-    A motor has $g_0 = 1$; a position servo $g_0 = k_p, b_1 = -k_p, b_2 = -k_v$; a
-    velocity servo $g_0 = k_v, b_2 = -k_v$.
+    On a hinge or slide, $\ell = \mathrm{gear}\, q$. A motor has $g_0 = 1$; a position servo
+    $g_0 = k_p, b_1 = -k_p, b_2 = -k_v$; a velocity servo $g_0 = k_v, b_2 = -k_v$. For
+    other laws see `Muscles`, `DCMotors` and `PIDs`.
+
+    Controls stand in `ctrl` and activations in `State.act` actuator by actuator; most
+    actuators have one control, and one activation or none. Actuators on orientations
+    have three forces, all others have one: `nout` counts forces.
 
     **Arguments:**
 
-    - `names`, `joints`, `activation`: one entry per actuator.
-    - `in_parent`: whether the gear of a ball or free joint is given in the parent's
-        axes.
-    - `ctrl_limited`, `force_limited`, `act_limited`: which ranges are enforced.
+    - `names`, `transmissions`, `gains`, `biases`, `activation`: one entry per actuator.
+    - `targets`: index of the joint, tendon, site or link that each actuator acts on; the
+        second index is the reference site or the site of the slider, or -1.
+    - `inputs`, `states`: meaning of each control and each activation.
+    - `wraps`: whether a position servo on a rotation takes the equivalent setpoint that
+        is nearest.
+    - `enabled`: whether the actuator exerts a force. `active`: whether any does;
+        without, activations stand still.
+    - `ctrl_limited` (per control), `force_limited`, `act_limited`: which ranges are
+        enforced.
     - `act_early`: whether the force reads the activation at the end of the step.
-    - `gear`: one number for hinge and slide, three for ball, six for free joints.
-    - `gain`, `bias`: $g$ and $b$.
-    - `time_constant`: of the activation filter, s.
-    - `ctrl_range`, `force_range`, `act_range`: lower and upper limit.
-
-    The activations stand in `State.act`, one per actuator that has dynamics.
+    - `gear`: per force. One number for hinge, slide, tendon and slider-crank, three for
+        ball joints, six for free joints and sites.
+    - `gain`, `bias`: $g$ and $b$ of affine laws. A servo of orientation has $k_p = g_0$ and
+        $k_v = -b_2$.
+    - `time_constant`: of activation filters, s.
+    - `ctrl_range` (per control), `force_range`, `act_range`: lower and upper limit.
+    - `damping`, `damping_poly`, `armature`: of actuators on joints and tendons, which get
+        them multiplied by the squared gear; without effect for servos of orientation.
+        None: there is none. The polynomial has the coefficients of
+        $\dot q |\dot q|, \dot q^3, \dots$
+    - `crank_length`: length of the rod of each slider-crank, m.
+    - `muscles`, `muscle_activations`, `motors`, `pids`: parameters of other laws.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    joints: tuple[int, ...] = eqx.field(static=True)
-    in_parent: tuple[bool, ...] = eqx.field(static=True)
+    transmissions: tuple[Transmission, ...] = eqx.field(static=True)
+    targets: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    gains: tuple[Gain, ...] = eqx.field(static=True)
+    biases: tuple[Bias, ...] = eqx.field(static=True)
     activation: tuple[Activation, ...] = eqx.field(static=True)
+    inputs: tuple[tuple[Control, ...], ...] = eqx.field(static=True)
+    states: tuple[tuple[ActivationState, ...], ...] = eqx.field(static=True)
+    wraps: tuple[bool, ...] = eqx.field(static=True)
+    enabled: tuple[bool, ...] = eqx.field(static=True)
+    active: bool = eqx.field(static=True)
     ctrl_limited: tuple[bool, ...] = eqx.field(static=True)
     force_limited: tuple[bool, ...] = eqx.field(static=True)
     act_limited: tuple[bool, ...] = eqx.field(static=True)
     act_early: tuple[bool, ...] = eqx.field(static=True)
-    gear: Float[Array, "nu 6"] = eqx.field(converter=as_array)
-    gain: Float[Array, "nu 3"] = eqx.field(converter=as_array)
-    bias: Float[Array, "nu 3"] = eqx.field(converter=as_array)
-    time_constant: Float[Array, " nu"] = eqx.field(converter=as_array)
+    gear: Float[Array, "nout 6"] = eqx.field(converter=as_array)
+    gain: Float[Array, "nactuator 3"] = eqx.field(converter=as_array)
+    bias: Float[Array, "nactuator 3"] = eqx.field(converter=as_array)
+    time_constant: Float[Array, " nactuator"] = eqx.field(converter=as_array)
     ctrl_range: Float[Array, "nu 2"] = eqx.field(converter=as_array)
-    force_range: Float[Array, "nu 2"] = eqx.field(converter=as_array)
-    act_range: Float[Array, "nu 2"] = eqx.field(converter=as_array)
+    force_range: Float[Array, "nactuator 2"] = eqx.field(converter=as_array)
+    act_range: Float[Array, "nactuator 2"] = eqx.field(converter=as_array)
+    damping: Float[Array, " nactuator"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    damping_poly: Float[Array, "nactuator order"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    armature: Float[Array, " nactuator"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    crank_length: Float[Array, " nactuator"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    muscles: Muscles | None = None
+    muscle_activations: MuscleActivations | None = None
+    motors: DCMotors | None = None
+    pids: PIDs | None = None
 
     @property
-    def with_activation(self) -> tuple[int, ...]:
-        """The actuators that own an entry of `State.act`, in order."""
-        none = Activation.NONE
-        return tuple(i for i, a in enumerate(self.activation) if a is not none)
+    def structure(self) -> ActuatorStructure:
+        """What selects code: which actuator acts on what, by which law."""
+        return ActuatorStructure(
+            self.transmissions,
+            self.targets,
+            self.gains,
+            self.biases,
+            self.activation,
+            self.inputs,
+            self.states,
+            self.wraps,
+        )
+
+    @property
+    def joints(self) -> tuple[int, ...]:
+        """The joint that each actuator acts on, or -1 if it acts on something else."""
+        return tuple(
+            target if on_joint(kind, other) else -1
+            for kind, (target, other) in zip(self.transmissions, self.targets)
+        )
+
+    @property
+    def num_outputs(self) -> tuple[int, ...]:
+        """The number of forces of each actuator."""
+        orientation = Transmission.ORIENTATION
+        return tuple(3 if kind is orientation else 1 for kind in self.transmissions)
+
+    @property
+    def out_starts(self) -> tuple[int, ...]:
+        """Where the forces of each actuator start."""
+        return _starts(self.num_outputs)
+
+    @property
+    def ctrl_starts(self) -> tuple[int, ...]:
+        """Where the controls of each actuator start in `ctrl`."""
+        return _starts([len(row) for row in self.inputs])
+
+    @property
+    def act_starts(self) -> tuple[int, ...]:
+        """Where the activations of each actuator start in `State.act`."""
+        return _starts([len(row) for row in self.states])
+
+    @property
+    def ctrl_names(self) -> tuple[str, ...]:
+        """A name for each control: that of the actuator, with a number if it has
+        several."""
+        return tuple(
+            name if len(row) == 1 else f"{name}:{k}"
+            for name, row in zip(self.names, self.inputs)
+            for k in range(len(row))
+        )
+
+
+def on_joint(kind: Transmission, other: int) -> bool:
+    """Return whether a transmission acts on a joint; `other` is its second target."""
+    if kind is Transmission.ORIENTATION:
+        return other == -1
+    return kind in (Transmission.JOINT, Transmission.JOINT_IN_PARENT)
+
+
+def _starts(sizes) -> tuple[int, ...]:
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + size)
+    return tuple(starts[:-1])

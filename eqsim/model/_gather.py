@@ -43,7 +43,10 @@ def accumulate(tree, index, size: int):
 @ft.lru_cache(maxsize=4096)
 def _rows_per_target(index: tuple[int, ...], size: int) -> np.ndarray:
     """List, for each target, the rows of its sum; padded with -1."""
-    rows = [[k for k, i in enumerate(index) if i == target] for target in range(size)]
+    rows: list[list[int]] = [[] for _ in range(size)]
+    for k, target in enumerate(index):
+        if target >= 0:
+            rows[target].append(k)
     most = max([1, *map(len, rows)])
     padded = [own + [-1] * (most - len(own)) for own in rows]
     return np.array(padded, int).reshape(size, most)
@@ -63,6 +66,13 @@ def _rows_or_zero(x, index: np.ndarray):
         return _rows(x, index)
     padded = jnp.concatenate([x, jnp.zeros((1, *x.shape[1:]), x.dtype)])
     return _rows(padded, np.where(index < 0, x.shape[0], index))
+
+
+def replace(x, index, values):
+    """Return the array `x` with the rows `index`, which are distinct, replaced."""
+    rows = np.arange(x.shape[0])
+    rows[np.array([*index], int)] = x.shape[0] + np.arange(len(index))
+    return take(concatenate([x, values]), rows)
 
 
 def concatenate(trees):

@@ -13,16 +13,27 @@ class Joints(eqx.Module):
     - `names`, `kinds`, `links`: one entry per joint.
     - `limited`: per joint, whether `range` is enforced.
     - `has_friction`: per degree of freedom, whether `frictionloss` is modelled.
+    - `force_limited`: per joint, whether `force_range` is enforced.
+    - `actuator_gravity`: per joint, whether actuators compensate gravity there: then the
+        compensation counts as an actuator force, within `force_range`.
     - `anchor`, `axis`: in the link frame, m and unit vector.
     - `range`: lower and upper limit, rad or m; for a spherical joint the largest angle
         is the second number.
     - `limit_margin`: distance to the limit at which the constraint starts, rad or m.
     - `limit_solref`, `limit_solimp`: softness of the limit, as in MuJoCo.
     - `stiffness`: N m/rad or N/m.
+    - `stiffness_poly`: higher coefficients of the stiffness. With the deflection $x$ of a
+        hinge or slide, the spring force is $-x (k + k_1 x + k_2 x^2 + \dots)$; on a ball
+        joint, and on each half of a free joint, $x$ is a vector, and its length stands in
+        the polynomial. None: no such spring.
     - `ref`: coordinates at which the links stand as `Links.pos` and `Links.quat` say.
     - `spring_ref`: coordinates at which springs are at rest.
     - `damping`, `armature`, `frictionloss`: per degree of freedom.
+    - `damping_poly`: higher coefficients of the damping, per degree of freedom. The force
+        is $-\dot q\,(d + d_1 |\dot q| + d_2 \dot q^2 + \dots)$. None: linear.
     - `friction_solref`, `friction_solimp`: softness of dry friction, as in MuJoCo.
+    - `force_range`: lower and upper limit of the sum of all actuator forces, N m or N.
+        None: no joint has one.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -30,6 +41,8 @@ class Joints(eqx.Module):
     links: tuple[int, ...] = eqx.field(static=True)
     limited: tuple[bool, ...] = eqx.field(static=True)
     has_friction: tuple[bool, ...] = eqx.field(static=True)
+    force_limited: tuple[bool, ...] = eqx.field(static=True)
+    actuator_gravity: tuple[bool, ...] = eqx.field(static=True)
     anchor: Float[Array, "njoint 3"] = eqx.field(converter=as_array)
     axis: Float[Array, "njoint 3"] = eqx.field(converter=as_array)
     range: Float[Array, "njoint 2"] = eqx.field(converter=as_array)
@@ -44,6 +57,15 @@ class Joints(eqx.Module):
     frictionloss: Float[Array, " nv"] = eqx.field(converter=as_array)
     friction_solref: Float[Array, "nv 2"] = eqx.field(converter=as_array)
     friction_solimp: Float[Array, "nv 5"] = eqx.field(converter=as_array)
+    stiffness_poly: Float[Array, "njoint order"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    damping_poly: Float[Array, "nv order"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    force_range: Float[Array, "njoint 2"] | None = eqx.field(
+        converter=as_array, default=None
+    )
 
     def __check_init__(self):
         if list(self.links) != sorted(self.links):

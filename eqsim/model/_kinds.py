@@ -1,4 +1,5 @@
-"""The closed vocabularies of the model: joints, shapes, transmissions, integrators."""
+"""The closed vocabularies of the model: joints, shapes, tendons, transmissions,
+integrators."""
 
 import enum
 
@@ -33,6 +34,15 @@ class GeomKind(enum.Enum):
     BOX = 6
 
 
+class WrapKind(enum.Enum):
+    """What the path of a tendon consists of (MJCF: `joint`, `site`, `geom`, `pulley`)."""
+
+    JOINT = "joint"
+    SITE = "site"
+    GEOM = "geom"
+    PULLEY = "pulley"
+
+
 class Integrator(enum.Enum):
     """How acceleration becomes motion."""
 
@@ -47,6 +57,9 @@ class Activation(enum.Enum):
     INTEGRATOR = "integrator"
     FILTER = "filter"
     FILTER_EXACT = "filterexact"
+    MUSCLE = "muscle"
+    DC_MOTOR = "dcmotor"
+    PID = "pid"
 
 
 class Cone(enum.Enum):
@@ -63,3 +76,70 @@ class EqualityKind(enum.Enum):
     WELD = 1
     JOINT = 2
     TENDON = 3
+
+
+class Transmission(enum.Enum):
+    """What an actuator acts on.
+
+    `ORIENTATION` acts on the orientation of a ball joint, or of a site relative to a
+    reference site, with three forces.
+    """
+
+    JOINT = "joint"
+    JOINT_IN_PARENT = "jointinparent"
+    SLIDER_CRANK = "slidercrank"
+    TENDON = "tendon"
+    SITE = "site"
+    BODY = "body"
+    ORIENTATION = "so3"
+
+
+class Gain(enum.Enum):
+    """How the force of an actuator depends on its input (MJCF: `gaintype`)."""
+
+    AFFINE = "affine"
+    MUSCLE = "muscle"
+    DC_MOTOR = "dcmotor"
+    ORIENTATION = "so3"
+    PID = "pid"
+
+
+class Bias(enum.Enum):
+    """The force of an actuator without input (MJCF: `biastype`)."""
+
+    AFFINE = "affine"
+    MUSCLE = "muscle"
+    DC_MOTOR = "dcmotor"
+    ORIENTATION = "so3"
+
+
+class Control(enum.Enum):
+    """The meaning of one control of an actuator.
+
+    `SIGNAL` is the input of the force law or of the activation dynamics; three
+    `ROTATION` controls are a rotation vector, and four `QUATERNION` controls a
+    quaternion.
+    """
+
+    SIGNAL = "signal"
+    POSITION = "pos"
+    VELOCITY = "vel"
+    FORCE = "ff"
+    VOLTAGE = "voltage"
+    ROTATION = "expmap"
+    QUATERNION = "quat"
+
+
+class ActivationState(enum.Enum):
+    """The meaning of one activation of an actuator.
+
+    DC motors and PID servos have up to five and two, in this order; all others have
+    `SIGNAL`.
+    """
+
+    SIGNAL = "signal"
+    SLEW = "slew"
+    INTEGRAL = "integral"
+    TEMPERATURE = "temperature"
+    BRISTLE = "bristle"
+    CURRENT = "current"

@@ -11,9 +11,13 @@ from jaxtyping import Array, Float
 from .._patterns import patterned
 from ._equalities import Equalities
 from ._kinds import Cone, Integrator, JointKind
+from ._random_actuators import (
+    random_actuators,
+    with_actuator_laws,
+    with_joint_laws,
+)
 from ._random_parts import (
     Plan,
-    random_actuators,
     random_exceptions,
     random_geoms,
     random_joints,
@@ -35,6 +39,7 @@ def random_system(
     with_limits: bool = True,
     with_friction: bool = True,
     with_fluid: bool = False,
+    with_laws: bool = False,
     integrator: Integrator = Integrator.EULER,
     cone: Cone = Cone.PYRAMIDAL,
     condims: Sequence[int] = (1, 3),
@@ -51,6 +56,8 @@ def random_system(
     - `joints`: which kinds of joints to draw from.
     - `with_geoms`, ..., `with_fluid`: whether it has shapes (and a plane as ground),
         actuators, joint limits, dry friction, and a medium with wind.
+    - `with_laws`: whether it has muscles, DC motors, PID servos and servos of
+        orientation, polynomial springs and dampers, and limits of actuator forces.
     - `integrator`, `cone`: of the system.
     - `condims`: dimensions of the contact space to draw from.
 
@@ -63,15 +70,19 @@ def random_system(
     geoms = random_geoms(rng, nlink if with_geoms else None, tuple(condims))
     pairs, excludes = random_exceptions(rng, plan, geoms, tuple(condims))
     medium = rng.uniform([1, 0, -1, -1, -1], [100, 0.1, 1, 1, 1]) * with_fluid
+    moving = random_joints(rng, plan, links, with_limits, with_friction)
+    drives = random_actuators(rng, plan if with_actuators else Plan((), (), ()))
+    if with_laws:
+        own = rng.spawn(1)[0]
+        moving = with_joint_laws(own, moving, bool(np.any(links.gravity_compensation)))
+        drives = with_actuator_laws(own, drives, moving)
     return patterned(
         System(
             links=links,
-            joints=random_joints(rng, plan, links, with_limits, with_friction),
+            joints=moving,
             geoms=geoms,
             pairs=pairs,
-            actuators=random_actuators(
-                rng, plan if with_actuators else Plan((), (), ())
-            ),
+            actuators=drives,
             equalities=Equalities.none(),
             excludes=excludes,
             filter_parent=bool(rng.random() < 0.8),

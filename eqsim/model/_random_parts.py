@@ -1,13 +1,12 @@
 """The parts of a random robot."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ._actuators import Actuators
 from ._geoms import Geoms, Pairs
 from ._joints import Joints
-from ._kinds import Activation, GeomKind, JointKind
+from ._kinds import GeomKind, JointKind
 from ._links import Links
 
 
@@ -161,6 +160,8 @@ def random_joints(
         links=tuple(link for link, _ in flat),
         limited=tuple(bool(mark) for mark in limited),
         has_friction=tuple(bool(mark) for mark in np.repeat(loss > 0, repeats)),
+        force_limited=(False,) * count,
+        actuator_gravity=(False,) * count,
         anchor=anchor,
         axis=axis,
         range=_ranges(rng, kinds, ref),
@@ -316,59 +317,3 @@ def random_exceptions(
         return pairs, ()
     a, b = sorted(rng.choice(nlink, 2, replace=False).tolist())
     return pairs, ((a, b),)
-
-
-def random_actuators(rng: np.random.Generator, plan: Plan) -> Actuators:
-    flat = plan.flat()
-    chosen = [joint for joint in range(len(flat)) if rng.random() < 0.7]
-    rows = [_actuator(rng, flat[joint][1]) for joint in chosen]
-    count = len(rows)
-
-    def column(name: str, width: int) -> np.ndarray:
-        return np.asarray([row[name] for row in rows], float).reshape(count, width)
-
-    def marks(probability: float) -> tuple[bool, ...]:
-        return tuple(bool(draw < probability) for draw in rng.random(count))
-
-    activation = tuple(row["activation"] for row in rows)
-    moving = [kind is not Activation.NONE for kind in activation]
-    low, high = rng.uniform(-1.5, -0.2, count), rng.uniform(0.2, 1.5, count)
-    span = np.stack([low, high], -1)
-    return Actuators(
-        names=tuple(f"actuator{index}" for index in range(count)),
-        joints=tuple(chosen),
-        in_parent=tuple(
-            mark and flat[joint][1].nv > 1 for joint, mark in zip(chosen, marks(0.4))
-        ),
-        activation=activation,
-        ctrl_limited=marks(0.6),
-        force_limited=marks(0.4),
-        act_limited=tuple(mark and on for mark, on in zip(marks(0.4), moving)),
-        act_early=tuple(mark and on for mark, on in zip(marks(0.4), moving)),
-        gear=column("gear", 6),
-        gain=column("gain", 3),
-        bias=column("bias", 3),
-        time_constant=rng.uniform(0.02, 0.5, count),
-        ctrl_range=span,
-        force_range=4 * span,
-        act_range=0.8 * span * np.asarray(moving, float).reshape(count, 1),
-    )
-
-
-def _actuator(rng: np.random.Generator, kind: JointKind) -> dict[str, Any]:
-    gear = np.zeros(6)
-    gear[: kind.nv] = rng.uniform(0.5, 3, kind.nv) * rng.choice([-1, 1], kind.nv)
-    strength = rng.uniform(0.5, 5)
-    # What the joint feels of a servo grows with the square of the gear.
-    servo, brake = rng.uniform([0.5, 0], [5, 0.2]) / np.max(gear**2)
-    motor = ([strength, 0, 0], [0, 0, 0])
-    velocity = ([brake, 0, 0], [0, 0, -brake])
-    position = ([servo, 0, 0], [0, -servo, -brake])
-    mixed = 0.1 * rng.uniform(-brake, brake, 2)
-    affine = ([strength, *mixed], [rng.normal(), -servo, -brake])
-    # Position servos on balls wrap their setpoint in MuJoCo.
-    laws = [motor, velocity, position, affine] if kind.nv == 1 else [motor, velocity]
-    gain, bias = laws[rng.integers(len(laws))]
-    weights = [0.6, 0.1, 0.15, 0.15]
-    activation = list(Activation)[rng.choice(4, p=weights)]
-    return {"gear": gear, "gain": gain, "bias": bias, "activation": activation}

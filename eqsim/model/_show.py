@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._kinds import Activation
+from ._kinds import Activation, Transmission
 
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def show(sys: "System") -> str:
     lines = [*_header(sys), "", "world"]
     lines += [f"  {text}" for text in _shapes(sys, -1)]
     lines += _tree(sys, -1, "")
-    if sys.nu:
+    if sys.nactuator:
         lines += ["", "actuators", *(f"  {text}" for text in _actuators(sys))]
     extra = _contact_exceptions(sys)
     if extra:
@@ -42,7 +42,7 @@ def _header(sys: "System") -> Iterator[str]:
     many = f", a batch of shape {tuple(batch)}" if batch else ""
     yield (
         f"System: {sys.nlink} links, {sys.njoint} joints (nq {sys.nq}, nv {sys.nv}), "
-        f"{sys.nu} actuators (nu {sys.nu}, na {sys.na}), {sys.ngeom} shapes{many}"
+        f"{sys.nactuator} actuators (nu {sys.nu}, na {sys.na}), {sys.ngeom} shapes{many}"
     )
     damping = "" if sys.implicit_damping else ", explicit damping"
     yield (
@@ -104,15 +104,27 @@ def _shapes(sys: "System", link: int) -> Iterator[str]:
 def _actuators(sys: "System") -> Iterator[str]:
     actuators = sys.actuators
     for index, name in enumerate(actuators.names):
-        joint = actuators.joints[index]
-        count = max(1, sys.joints.kinds[joint].nv)
-        gear = _entry(actuators.gear, index, 1, count)
-        text = f"{name}: joint {sys.joints.names[joint]}, gear {_number(gear, 1)}"
-        if actuators.ctrl_limited[index]:
-            text += f", ctrl {_number(_entry(actuators.ctrl_range, index, 1), 1)}"
+        joint, out = actuators.joints[index], actuators.out_starts[index]
+        count = sys.joints.kinds[joint].nv if joint >= 0 else 1
+        gear = _entry(actuators.gear, out, 1, count)
+        text = f"{name}: {_target(sys, index)}, gear {_number(gear, 1)}"
+        first = actuators.ctrl_starts[index]
+        if actuators.inputs[index] and actuators.ctrl_limited[first]:
+            text += f", ctrl {_number(_entry(actuators.ctrl_range, first, 1), 1)}"
         if actuators.activation[index] is not Activation.NONE:
             text += f", {actuators.activation[index].value}"
         yield text
+
+
+def _target(sys: "System", index: int) -> str:
+    actuators = sys.actuators
+    target = actuators.targets[index][0]
+    if actuators.joints[index] >= 0:
+        return f"joint {sys.joints.names[target]}"
+    kind = actuators.transmissions[index]
+    if kind is Transmission.BODY:
+        return f"contacts of link {sys.links.names[target]}"
+    return f"{kind.value} {target}"
 
 
 def _contact_exceptions(sys: "System") -> list[str]:

@@ -10,7 +10,7 @@ class State(eqx.Module):
     - `q`: coordinates, as MuJoCo's `qpos` (m, rad, unit quaternions scalar first).
     - `qd`: velocities, as MuJoCo's `qvel`. Free joints: linear in world axes, angular
         in body axes.
-    - `act`: activations of the actuators that have dynamics.
+    - `act`: activations of the actuators that have dynamics, actuator by actuator.
     - `aux`: private to a pipeline; never changes a converged result.
     """
 

@@ -9,6 +9,8 @@ from ._geoms import Geoms, Pairs
 from ._joints import Joints
 from ._kinds import Cone, Integrator
 from ._links import Links
+from ._sites import Sites
+from ._tendons import Tendons
 
 
 class System(AbstractPatterned):
@@ -32,6 +34,7 @@ class System(AbstractPatterned):
     - `density`, `viscosity`: of the medium, kg/m$^3$ and Pa s.
     - `impratio`: ratio of frictional to normal impedance.
     - `dt`: time step, s.
+    - `sites`, `tendons`: frames on links, and the tendons; none by default.
     - `pattern`: which numbers were zero or one when the robot was loaded: a hint to the
         kernel compiler, on which no result depends. Nothing needs to keep it up to date.
     """
@@ -56,6 +59,8 @@ class System(AbstractPatterned):
     viscosity: Float[Array, ""] = eqx.field(converter=as_array)
     impratio: Float[Array, ""] = eqx.field(converter=as_array)
     dt: Float[Array, ""] = eqx.field(converter=as_array)
+    sites: Sites = eqx.field(default_factory=Sites.none)
+    tendons: Tendons = eqx.field(default_factory=Tendons.none)
     pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
@@ -76,13 +81,23 @@ class System(AbstractPatterned):
 
     @property
     def nu(self) -> int:
+        """Number of controls: of actuators, if each has one."""
+        return sum(map(len, self.actuators.inputs))
+
+    @property
+    def nactuator(self) -> int:
         """Number of actuators."""
         return len(self.actuators.names)
 
     @property
+    def nout(self) -> int:
+        """Number of actuator forces: of actuators, if each has one."""
+        return sum(self.actuators.num_outputs)
+
+    @property
     def na(self) -> int:
         """Number of activations."""
-        return len(self.actuators.with_activation)
+        return sum(map(len, self.actuators.states))
 
     @property
     def nlink(self) -> int:
@@ -98,3 +113,13 @@ class System(AbstractPatterned):
     def ngeom(self) -> int:
         """Number of shapes."""
         return len(self.geoms.names)
+
+    @property
+    def nsite(self) -> int:
+        """Number of sites."""
+        return len(self.sites.names)
+
+    @property
+    def ntendon(self) -> int:
+        """Number of tendons."""
+        return len(self.tendons.names)

@@ -6,7 +6,9 @@ import equinox as eqx
 from .._patterns import AbstractPatterned, Pattern
 from ..collision import contact_plan, geom_frames, GeomFrames
 from ..constraint import contact_friction, Friction
+from ..dynamics._actuation_inputs import actuation_constants
 from ..dynamics._inertia import node_bodies, NodeBodies
+from ..dynamics._muscle import MuscleScale
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree
 from ._rigid_bodies import body_parameters, BodyParameters
@@ -20,6 +22,7 @@ class Constants(AbstractPatterned):
     - `bodies`: masses and inertias of the bodies, in the frames of their links.
     - `geoms`: frames of the shapes.
     - `friction`: friction coefficients of the contact points, None if there are none.
+    - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
 
@@ -28,6 +31,7 @@ class Constants(AbstractPatterned):
     bodies: BodyParameters
     geoms: GeomFrames
     friction: Friction | None
+    muscles: MuscleScale | None
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
@@ -39,5 +43,10 @@ def derive_bodies(sys: System) -> Constants:
     parameters, geoms = body_parameters(nodes, lumped), geom_frames(sys, fixed)
     friction = contact_friction(sys, plan) if plan.size else None
     return Constants(
-        frames=fixed, nodes=lumped, bodies=parameters, geoms=geoms, friction=friction
+        frames=fixed,
+        nodes=lumped,
+        bodies=parameters,
+        geoms=geoms,
+        friction=friction,
+        muscles=actuation_constants(sys, nodes, fixed, lumped).muscles,
     )

@@ -25,10 +25,17 @@ from ..constraint._newton import (
     row_forces,
     Solution,
 )
-from ..dynamics._actuation import actuation
+from ..dynamics._actuation import Actuation, actuation, actuator_compensation
+from ..dynamics._actuation_inputs import (
+    actuation_constants,
+    actuation_inputs,
+    ActuationConstants,
+)
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
+from ..dynamics._joint_parameters import armature, damping
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
+from ..dynamics._spatial_transmission import Touching
 from ..dynamics._weights import inverse_weights
 from ..kinematics._forward import (
     Frames,
@@ -38,7 +45,7 @@ from ..kinematics._forward import (
     Velocities,
     velocities,
 )
-from ..model import System, tree
+from ..model import System, Transmission, tree
 from ..spatial import Force, Vec3
 
 
@@ -66,6 +73,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `constraints`: constants of each kind of constraint, None for those that the robot
         does not have.
+    - `actuators`: strength of muscles, and frames of transmissions.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
@@ -74,6 +82,7 @@ class Constants(AbstractPatterned):
     bodies: NodeBodies
     geoms: GeomFrames
     constraints: tuple[Any, ...]
+    actuators: ActuationConstants
     onset_width: Any
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
@@ -90,6 +99,7 @@ def derive(sys: System, method: Method) -> Constants:
         bodies=bodies,
         geoms=geom_frames(sys, fixed),
         constraints=tuple(kind.constants(sys, weights) for kind in method.constraints),
+        actuators=actuation_constants(sys, nodes, fixed, bodies),
         onset_width=None if width is None else width[None],
     )
 
@@ -101,7 +111,7 @@ class Forward(NamedTuple):
     - `problem`, `solution`: the convex problem, and its solution.
     - `counts`: number of rows of each kind of constraint in the problem.
     - `points`: contact points, None if there are none.
-    - `act_rate`: rates of the activations.
+    - `drive`: the actuators.
     """
 
     kin: Kinematics
@@ -110,7 +120,7 @@ class Forward(NamedTuple):
     counts: tuple[int, ...]
     points: ContactPoints | None
     solution: Solution
-    act_rate: Any
+    drive: Actuation
 
 
 def forward(
@@ -123,18 +133,23 @@ def forward(
     speed = velocities(sys, nodes, kin, qd)
     points = detect(sys, plan, constants.geoms, kin) if plan.size else None
     inertia = node_inertias(constants.bodies, kin)
-    drive = actuation(sys, q, qd, act, ctrl)
-    tau = drive.tau + spring_forces(sys, q) - sys.joints.damping * qd
+    where = sys, nodes, constants.frames, constants.actuators, kin, q
+    inputs = actuation_inputs(*where, _touching(sys, method, constants, points))
+    drive = actuation(sys, q, qd, act, ctrl, inputs)
+    tau = drive.tau + spring_forces(sys, q) + damping(sys).force(qd)
+    if inputs.compensation is not None:
+        # It is also among the forces on the links.
+        tau = tau - actuator_compensation(sys, inputs.compensation)
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
     now = Moment(fixed, kin, speed, q, qd, points, constants.onset_width)
     rows = _rows(sys, method, constants, now)
-    armature = sys.joints.armature + jnp.zeros_like(tau)
+    rotor = armature(sys) + jnp.zeros_like(tau)
     flat = tuple(row for own in rows for row in own)
-    problem = Problem(kin, inertia, force, tau, armature, flat)
+    problem = Problem(kin, inertia, force, tau, rotor, flat)
     solution = constrained(nodes, problem, method.solver)
     counts = tuple(map(len, rows))
-    return Forward(kin, speed, problem, counts, points, solution, drive.act_rate)
+    return Forward(kin, speed, problem, counts, points, solution, drive)
 
 
 def _smooth_forces(
@@ -148,6 +163,27 @@ def _smooth_forces(
     if external is not None:
         force = force + external_forces(sys, *where, external)
     return force
+
+
+def _touching(
+    sys: System, method: Method, constants: Constants, points
+) -> Touching | None:
+    """Return the contact points, for actuators that act through contacts."""
+    if points is None or Transmission.BODY not in sys.actuators.transmissions:
+        return None
+    margins = [
+        own.friction.margin
+        for kind, own in zip(method.constraints, constants.constraints, strict=True)
+        if isinstance(kind, Contact)
+    ]
+    if not margins:
+        return None
+    plan, links = contact_plan(sys), sys.geoms.links
+    pairs = [plan.pairs[pair] for pair in plan.point_pairs]
+    normal = Vec3(*points.frame[:3])
+    active = points.valid & (points.dist < margins[0])
+    ends = tuple((links[a], links[b]) for a, b, _ in pairs)
+    return Touching(ends, plan.nodes, points.pos, normal, active)
 
 
 def _rows(sys: System, method: Method, constants: Constants, now: Moment):

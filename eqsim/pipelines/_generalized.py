@@ -10,8 +10,9 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
 from ..constraint import AbstractConstraint, ALL, Newton
-from ..dynamics._actuation import next_activation
+from ..dynamics._activation import advance_activation
 from ..dynamics._articulated import factor, project, solve
+from ..dynamics._joint_parameters import damping
 from ..kinematics._forward import joint_motion
 from ..kinematics._manifold import advance
 from ..kinematics._recursion import ascend, descend
@@ -185,16 +186,19 @@ def _euler(
     now = forward(sys, method, constants, q, qd, act, ctrl, external)
     qdd = now.solution.qdd
     if sys.implicit_damping:
-        qdd = _damped(sys, now, qdd)
+        qdd = _damped(sys, now, qd, qdd)
     qd = qd + sys.dt[None] * qdd
-    act = next_activation(sys, act, now.act_rate, sys.dt)
+    drive = now.drive
+    rates = drive.act_rate, drive.length, drive.velocity
+    act = advance_activation(sys, act, *rates)
     return advance(sys.joints.kinds, q, sys.dt[None] * qd), qd, act
 
 
-def _damped(sys: System, now: Forward, qdd):
-    r"""Compute $(M + h D)^{-1} M \ddot q = \ddot q - (M + h D)^{-1} h D \ddot q$."""
+def _damped(sys: System, now: Forward, qd, qdd):
+    r"""Compute $(M + h D)^{-1} M \ddot q = \ddot q - (M + h D)^{-1} h D \ddot q$, where
+    $D$ is the slope of damping at the velocity `qd`."""
     nodes, problem = tree(sys), now.problem
-    extra = sys.dt[None] * sys.joints.damping
+    extra = sys.dt[None] * damping(sys).slope(qd)
     armature = problem.armature + extra
 
     def times(v):
@@ -218,7 +222,8 @@ def _rk4(sys: System, method: Method, constants: Constants, q, qd, act, ctrl, ex
         now = forward(
             sys, method, constants, place[0], place[1], place[2], ctrl, external
         )
-        rate = (_tangent_rate(sys, shift, place[1]), now.solution.qdd, now.act_rate)
+        drive = now.drive
+        rate = (_tangent_rate(sys, shift, place[1]), now.solution.qdd, drive.act_rate)
         mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
         shift = share * h * rate[0]
         place = (
@@ -226,14 +231,16 @@ def _rk4(sys: System, method: Method, constants: Constants, q, qd, act, ctrl, ex
             qd + share * h * rate[1],
             act + share * h * rate[2],
         )
-        return (place, shift, mean), None
+        return (place, shift, mean), (drive.length, drive.velocity)
 
     weights = jnp.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], q.dtype)
     shares = jnp.array([0.5, 0.5, 1.0, 0.0], q.dtype)
     rest = jnp.zeros_like(qd)
     start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
-    (_, _, mean), _ = lax.scan(stage, start, (weights, shares))
-    act = next_activation(sys, act, mean[2], sys.dt)
+    (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
+    # As in MuJoCo, lengths and velocities are those of the last stage.
+    length, velocity = jtu.tree_map(lambda x: x[-1], ends)
+    act = advance_activation(sys, act, mean[2], length, velocity)
     return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
 
 

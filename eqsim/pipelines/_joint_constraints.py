@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
+from ..dynamics._joint_parameters import armature, damping
 from ..kinematics._forward import Frames, move_joint, Pose
 from ..model import accumulate, concatenate, JointKind, System, take, Tree
 from ..spatial import (
@@ -176,10 +177,8 @@ def _axis_terms(sys: System, tree: Tree, axes: JointAxes, q, qd, tau, h) -> Axis
     dofs = [tree.dofs[node] for node in axes.nodes]
     own = [tree.joints[node] for node in axes.nodes]
     rate, force = take((qd, tau), dofs)
-    armature, damping, dry = take(
-        (joints.armature, joints.damping, joints.frictionloss), dofs
-    )
-    implicit = h * damping + h * h * take(joints.stiffness, own)
+    resist, dry = take((damping(sys), joints.frictionloss), dofs)
+    implicit = h * resist.slope(rate) + h * h * take(joints.stiffness, own)
     friction = h * dry if any(joints.has_friction[i] for i in dofs) else None
     lower = upper = None
     limited = [joints.limited[j] and axes.kind.nv == 1 for j in own]
@@ -188,8 +187,9 @@ def _axis_terms(sys: System, tree: Tree, axes: JointAxes, q, qd, tau, h) -> Axis
         low, high = limit_gaps(sys, own, q)
         lower = jnp.where(flags, jnp.minimum(low, 0.0) / h, -jnp.inf)
         upper = jnp.where(flags, jnp.maximum(high, 0.0) / h, jnp.inf)
-    impulse = h * force - implicit * rate
-    return AxisTerms(rate, impulse, armature + implicit, lower, upper, friction)
+    force = force + resist.force(rate) - h * take(joints.stiffness, own) * rate
+    diagonal = take(armature(sys), dofs) + implicit
+    return AxisTerms(rate, h * force, diagonal, lower, upper, friction)
 
 
 def _ball_limits(sys: System, tree: Tree, group: JointGroup, q, h) -> list[BallLimit]:

@@ -14,8 +14,10 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
 from ..collision import contact_plan, ContactPoints, detect
-from ..dynamics._actuation import actuation, next_activation
+from ..dynamics._activation import advance_activation
+from ..dynamics._actuation import actuation, ActuationInputs
 from ..dynamics._articulated import project
+from ..dynamics._joint_parameters import armature, damping
 from ..dynamics._passive import (
     at_centers,
     compensation_forces,
@@ -236,13 +238,15 @@ def _start(substeps: int, sys: System, constants: Constants, q, qd, act, externa
 
 def _substep(pipeline: AbstractMaximal, step: StepData, state: MaximalState, ctrl):
     sys, parameters = step.sys, step.constants.bodies
-    drive = actuation(sys, state.q, state.qd, state.act, ctrl)
+    inputs = ActuationInputs(muscles=step.constants.muscles)
+    drive = actuation(sys, state.q, state.qd, state.act, ctrl, inputs)
     tau = drive.tau + spring_forces(sys, state.q)
     impulse = (step.load + _free_forces(step, state, tau)) * step.h
     inverse = inverse_inertia(parameters, state.bodies)
     loaded = state._replace(bodies=apply_impulse(inverse, state.bodies, impulse))
     new, impulses = pipeline.substep(step, loaded, tau)
-    act = next_activation(sys, state.act, drive.act_rate, sys.dt)
+    rates = drive.act_rate, drive.length, drive.velocity
+    act = advance_activation(sys, state.act, *rates)
     return new._replace(act=act), impulses
 
 
@@ -250,7 +254,7 @@ def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
     """Return what acts along free joints, with their damping, on all bodies."""
     nodes, layout = tree(step.sys), body_layout(tree(step.sys))
     index = [layout.index[node] for node in range(nodes.num_free)]
-    tau = tau - step.sys.joints.damping * state.qd
+    tau = tau + damping(step.sys).force(state.qd)
     column = lambda k: take(tau, [dof + k for dof in nodes.dofs[: nodes.num_free]])
     rot, com = take((state.bodies.rot, step.constants.bodies.com), index)
     push, torque = Vec3(*map(column, range(3))), Vec3(*map(column, range(3, 6)))
@@ -371,6 +375,7 @@ def _check_model(sys: System) -> None:
                     "or use `Generalized`, which needs neither where a joint has "
                     "armature."
                 )
+    _check_actuators(sys)
     for j, kind in enumerate(joints.kinds):
         dofs = slice(joints.v_starts[j], joints.v_starts[j] + 6)
         if kind is JointKind.FREE and any(joints.has_friction[dofs]):
@@ -378,11 +383,30 @@ def _check_model(sys: System) -> None:
                 f"Free joint {joints.names[j]!r} has frictionloss. Set `has_friction` to "
                 "False there, or use `Generalized`, which supports it."
             )
-        if kind is not JointKind.FREE or not known(joints.armature):
+        rotor = armature(sys) if kind is JointKind.FREE else None
+        if rotor is None or not known(rotor):
             continue
-        armature = np.asarray(joints.armature)[..., dofs]
-        if np.any(armature != 0.0):
+        rotor = np.asarray(rotor)[..., dofs]
+        if np.any(rotor != 0.0):
             raise ValueError(
-                f"Free joint {joints.names[j]!r} has armature {armature}. Set it to "
+                f"Free joint {joints.names[j]!r} has armature {rotor}. Set it to "
                 "zero, or use `Generalized`, which supports it."
+            )
+
+
+def _check_actuators(sys: System) -> None:
+    """Refuse actuators that need constraints or joint forces of the whole robot."""
+    actuators, joints = sys.actuators, sys.joints
+    others = [n for n, joint in zip(actuators.names, actuators.joints) if joint < 0]
+    if others:
+        raise ValueError(
+            f"Actuator {others[0]!r} does not act on a joint. Use `Generalized`, which "
+            "supports it."
+        )
+    powered = sys.nactuator > 0 and actuators.active
+    for j, name in enumerate(joints.names):
+        if joints.actuator_gravity[j] and (joints.force_limited[j] or not powered):
+            raise ValueError(
+                f"Actuators compensate gravity at joint {name!r} within limits. Set "
+                "`actuator_gravity` to False, or use `Generalized`, which supports it."
             )

@@ -14,6 +14,7 @@ import jax.tree_util as jtu
 
 from ..dynamics._articulated import Factor, factor, solve
 from ..dynamics._inertia import node_inertias, NodeBodies
+from ..dynamics._joint_parameters import armature
 from ..kinematics._forward import Frames, Kinematics, kinematics, Pose
 from ..kinematics._manifold import advance
 from ..kinematics._structure import dof_order
@@ -298,8 +299,8 @@ def project_to_joints(
     """
     which = body_layout(tree(sys)).nodes
     kin = kinematics(sys, tree(sys), frames, q)
-    armature = sys.joints.armature + jnp.zeros_like(qd)
-    factored = factor(tree(sys), kin, node_inertias(nodes, kin), armature)
+    rotor = armature(sys) + jnp.zeros_like(qd)
+    factored = factor(tree(sys), kin, node_inertias(nodes, kin), rotor)
     pose, arm, here = take((kin.pose, kin.arm, kin.origin), which)
     com = arm + (pose.rot @ parameters.com)
     mechanism = Mechanism(tree(sys), kin, factored, com)
@@ -309,6 +310,6 @@ def project_to_joints(
     turn = small_rotation(bodies.rot, pose.rot)
     error = Motion(turn, (bodies.com + (origin - here)) - com)
     change, moved = mechanism.respond(jnp.zeros_like(qd), momentum(error))
-    rates, _ = mechanism.respond(armature * qd, momentum(bodies.velocity))
+    rates, _ = mechanism.respond(rotor * qd, momentum(bodies.velocity))
     new = advance(sys.joints.kinds, q, change)
     return mechanism, Projection(new, rates, moved - error)

@@ -4,7 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from ...model import Activation, Actuators
+from ...model import (
+    Activation,
+    ActivationState,
+    Actuators,
+    Bias,
+    Control,
+    Gain,
+    Transmission,
+)
+from ._actuator_laws import (
+    read_motors,
+    read_muscle_activations,
+    read_muscles,
+    read_pids,
+)
 from ._flags import Flags
 from ._mujoco import engine
 from ._names import element_names
@@ -15,37 +29,167 @@ _ACTIVATIONS = (
     Activation.INTEGRATOR,
     Activation.FILTER,
     Activation.FILTER_EXACT,
+    Activation.MUSCLE,
+    Activation.DC_MOTOR,
+    Activation.PID,
 )
+_TRANSMISSIONS = (
+    Transmission.JOINT,
+    Transmission.JOINT_IN_PARENT,
+    Transmission.SLIDER_CRANK,
+    Transmission.TENDON,
+    Transmission.SITE,
+    Transmission.BODY,
+    Transmission.ORIENTATION,
+)
+# MuJoCo's fixed gains and absent biases are affine ones with zeros.
+_GAINS = (
+    Gain.AFFINE,
+    Gain.AFFINE,
+    Gain.MUSCLE,
+    Gain.DC_MOTOR,
+    Gain.ORIENTATION,
+    Gain.PID,
+)
+_BIASES = (Bias.AFFINE, Bias.AFFINE, Bias.MUSCLE, Bias.DC_MOTOR, Bias.ORIENTATION)
 
 
 def read_actuators(model: Any, flags: Flags) -> Actuators:
-    """Translates the actuators of a `mujoco.MjModel`, all of which act on joints."""
-    mujoco = engine()
-    fixed = model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED)
-    unbiased = model.actuator_biastype == int(mujoco.mjtBias.mjBIAS_NONE)
-    gain = np.array(model.actuator_gainprm[:, :3])
-    gain[fixed, 1:] = 0
-    bias = np.array(model.actuator_biasprm[:, :3])
-    bias[unbiased] = 0
-    idle = idle_actuators(model, flags)
-    in_parent = model.actuator_trntype == int(mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+    """Translates the actuators of a `mujoco.MjModel`."""
+    gains = tuple(_GAINS[kind] for kind in model.actuator_gaintype)
+    biases = tuple(_BIASES[kind] for kind in model.actuator_biastype)
+    gain, bias = _affine(model, gains, biases)
+    activation = tuple(_ACTIVATIONS[kind] for kind in model.actuator_dyntype)
+    own = (Activation.MUSCLE, Activation.DC_MOTOR, Activation.PID)
+    laws = (Gain.DC_MOTOR, Gain.PID)
+    has_own = [a in own or g in laws for a, g in zip(activation, gains)]
+    damping, damping_poly, armature = _passive(model, flags)
+    crank = Transmission.SLIDER_CRANK
+    transmissions = tuple(_TRANSMISSIONS[kind] for kind in model.actuator_trntype)
     return Actuators(
         names=element_names(model, "actuator"),
-        joints=tuple(int(joint) for joint in model.actuator_trnid[:, 0]),
-        in_parent=_bools(in_parent),
-        activation=tuple(_ACTIVATIONS[kind] for kind in model.actuator_dyntype),
+        transmissions=transmissions,
+        targets=tuple(map(_target, transmissions, model.actuator_trnid.tolist())),
+        gains=gains,
+        biases=biases,
+        activation=activation,
+        inputs=tuple(_inputs(model, k) for k in range(model.nactuator)),
+        states=tuple(_states(model, k) for k in range(model.nactuator)),
+        wraps=_bools(wrapping_servos(model)),
+        enabled=_bools(~idle_actuators(model, flags)),
+        active=flags.actuation,
         ctrl_limited=_bools(model.actuator_ctrllimited * flags.clampctrl),
         force_limited=_bools(model.actuator_forcelimited),
         act_limited=_bools(model.actuator_actlimited),
         act_early=_bools(model.actuator_actearly),
-        gear=np.where(idle[:, None], 0.0, model.actuator_gear),
+        gear=model.actuator_gear,
         gain=gain,
         bias=bias,
-        time_constant=model.actuator_dynprm[:, 0],
+        time_constant=np.where(has_own, 1.0, model.actuator_dynprm[:, 0]),
         ctrl_range=model.actuator_ctrlrange,
         force_range=model.actuator_forcerange,
         act_range=model.actuator_actrange,
+        damping=damping,
+        damping_poly=damping_poly,
+        armature=armature,
+        crank_length=model.actuator_cranklength if crank in transmissions else None,
+        muscles=read_muscles(model, gains, biases),
+        muscle_activations=read_muscle_activations(model, activation),
+        motors=read_motors(model, gains),
+        pids=read_pids(model, gains),
     )
+
+
+def _affine(model: Any, gains, biases) -> tuple[np.ndarray, np.ndarray]:
+    """Reads affine gains and biases; zeros for laws with other parameters."""
+    mujoco = engine()
+    gain = np.array(model.actuator_gainprm[:, :3])
+    bias = np.array(model.actuator_biasprm[:, :3])
+    fixed = model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED)
+    single = [kind is Gain.ORIENTATION for kind in gains]
+    gain[fixed | np.array(single, bool), 1:] = 0
+    gain[[kind not in (Gain.AFFINE, Gain.ORIENTATION) for kind in gains]] = 0
+    bias[model.actuator_biastype == int(mujoco.mjtBias.mjBIAS_NONE)] = 0
+    bias[[kind is Bias.ORIENTATION for kind in biases], 1] = 0
+    bias[[kind not in (Bias.AFFINE, Bias.ORIENTATION) for kind in biases]] = 0
+    return gain, bias
+
+
+def _target(kind: Transmission, ids: list[int]) -> tuple[int, int]:
+    first, second = ids
+    if kind is Transmission.BODY:
+        return first - 1, -1
+    paired = (Transmission.SITE, Transmission.SLIDER_CRANK, Transmission.ORIENTATION)
+    return first, second if kind in paired else -1
+
+
+def _inputs(model: Any, k: int) -> tuple[Control, ...]:
+    mujoco = engine()
+    spec, kinds = int(model.actuator_ctrlspec[k]), mujoco.mjtGain
+    count = int(model.actuator_ctrlnum[k])
+    gain = model.actuator_gaintype[k]
+    if gain == int(kinds.mjGAIN_SO3):
+        return ((Control.QUATERNION if count == 4 else Control.ROTATION),) * count
+    if gain not in (int(kinds.mjGAIN_PID), int(kinds.mjGAIN_DCMOTOR)):
+        return (Control.SIGNAL,) * count
+    order = (Control.POSITION, Control.VELOCITY, Control.FORCE, Control.VOLTAGE)
+    return tuple(control for bit, control in enumerate(order) if spec & (1 << bit))
+
+
+def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
+    count, state = int(model.actuator_actnum[k]), ActivationState
+    kind = _ACTIVATIONS[model.actuator_dyntype[k]]
+    gain, dyn = model.actuator_gainprm[k], model.actuator_dynprm[k]
+    if kind is Activation.PID:
+        present = ((state.SLEW, dyn[1] > 0), (state.INTEGRAL, gain[0] > 0))
+    elif kind is Activation.DC_MOTOR:
+        present = (
+            (state.SLEW, dyn[7] > 0),
+            (state.INTEGRAL, gain[5] > 0),
+            (state.TEMPERATURE, dyn[2] > 0),
+            (state.BRISTLE, dyn[5] > 0),
+            (state.CURRENT, dyn[0] > 0),
+        )
+    else:
+        return (state.SIGNAL,) * count
+    return tuple(each for each, on in present if on)
+
+
+def _passive(model: Any, flags: Flags):
+    """Reads damping, its polynomial, and armature; None where all are zero."""
+    # MuJoCo ignores those of servos of orientation.
+    felt = model.actuator_trntype != int(engine().mjtTrn.mjTRN_SO3)
+    linear = model.actuator_damping * (flags.damper & felt)
+    poly = model.actuator_dampingpoly * (flags.damper & felt)[:, None]
+    armature = model.actuator_armature * felt
+    return tuple(x if np.any(x) else None for x in (linear, poly, armature))
+
+
+def wrapping_servos(model: Any) -> np.ndarray:
+    """Marks the servos of which MuJoCo wraps the setpoint (`wrapPeriod`)."""
+    mujoco = engine()
+    m, dyn, trn = model, mujoco.mjtDyn, mujoco.mjtTrn
+    direct = np.isin(
+        m.actuator_dyntype, [int(dyn.mjDYN_NONE), int(dyn.mjDYN_INTEGRATOR)]
+    )
+    servo = (
+        (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED))
+        & (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_AFFINE))
+        & (m.actuator_gainprm[:, 0] == -m.actuator_biasprm[:, 1])
+        & direct
+    )
+    servo |= m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_PID)
+    on_joint = np.isin(m.actuator_trntype, [int(trn.mjTRN_JOINT), 1])
+    kinds = np.array([*m.jnt_type, -1])
+    on_ball = kinds[np.where(on_joint, m.actuator_trnid[:, 0], -1)] == int(
+        mujoco.mjtJoint.mjJNT_BALL
+    )
+    gear = m.actuator_gear[m.actuator_outadr]
+    on_site = (m.actuator_trntype == int(trn.mjTRN_SITE)) & (
+        m.actuator_trnid[:, 1] >= 0
+    )
+    turns = on_site & ~np.any(gear[:, :3], axis=1) & np.any(gear[:, 3:], axis=1)
+    return servo & ((on_ball & np.any(gear[:, :3], axis=1)) | turns)
 
 
 def idle_actuators(model: Any, flags: Flags) -> np.ndarray:

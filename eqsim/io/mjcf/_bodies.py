@@ -44,6 +44,12 @@ def read_joints(model: Any, flags: Flags) -> Joints:
         bool(limited) and flags.limit and kind is not JointKind.FREE
         for limited, kind in zip(model.jnt_limited, kinds)
     )
+    # MuJoCo limits forces of hinges and slides alone.
+    force_limited = tuple(
+        bool(limited) and kind.nv == 1
+        for limited, kind in zip(model.jnt_actfrclimited, kinds)
+    )
+    lifted = flags.passive and bool(np.any(model.body_gravcomp))
     frictionloss = model.dof_frictionloss * flags.frictionloss
     return Joints(
         names=element_names(model, "joint"),
@@ -51,6 +57,8 @@ def read_joints(model: Any, flags: Flags) -> Joints:
         links=tuple(int(body) - 1 for body in model.jnt_bodyid),
         limited=limited,
         has_friction=tuple(bool(loss > 0) for loss in frictionloss),
+        force_limited=force_limited,
+        actuator_gravity=tuple(bool(mark) and lifted for mark in model.jnt_actgravcomp),
         anchor=model.jnt_pos,
         axis=model.jnt_axis,
         range=model.jnt_range,
@@ -65,4 +73,12 @@ def read_joints(model: Any, flags: Flags) -> Joints:
         frictionloss=frictionloss,
         friction_solref=model.dof_solref,
         friction_solimp=model.dof_solimp,
+        stiffness_poly=_or_none(model.jnt_stiffnesspoly * flags.spring),
+        damping_poly=_or_none(model.dof_dampingpoly * flags.damper),
+        force_range=model.jnt_actfrcrange if any(force_limited) else None,
     )
+
+
+def _or_none(values: np.ndarray) -> np.ndarray | None:
+    """Returns the numbers, or None if all are zero."""
+    return values if np.any(values) else None

@@ -85,105 +85,50 @@ def _tendon_marks(source: Source) -> np.ndarray:
     )
 
 
-def other_transmissions(source: Source) -> list[str]:
-    return _named(source, "actuator", ~_on_joint(source.model))
-
-
-def _on_joint(model: Any) -> np.ndarray:
+def adhesion_gaps(source: Source) -> list[str]:
+    """Actuators on links, if shapes or pairs have a gap: they pull in the gap."""
     mujoco = engine()
-    trn = mujoco.mjtTrn
-    return np.isin(
-        model.actuator_trntype, [int(trn.mjTRN_JOINT), int(trn.mjTRN_JOINTINPARENT)]
+    m = source.model
+    gaps = np.any(m.geom_gap[_touching(source)] != 0) or np.any(m.pair_gap != 0)
+    on_link = m.actuator_trntype == int(mujoco.mjtTrn.mjTRN_BODY)
+    return _named(source, "actuator", on_link & bool(gaps))
+
+
+def user_laws(source: Source) -> list[str]:
+    """Of callbacks, and of plugins, whose force laws are marked in the same way."""
+    mujoco = engine()
+    m = source.model
+    user = (
+        (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_USER))
+        | (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_USER))
+        | (m.actuator_dyntype == int(mujoco.mjtDyn.mjDYN_USER))
+        | (m.actuator_plugin >= 0)
     )
+    return _named(source, "actuator", user)
 
 
-def other_activations(source: Source) -> list[str]:
+def mixed_motors(source: Source) -> list[str]:
+    """Parts of a DC motor without its gain, or with the dynamics of something else."""
     mujoco = engine()
-    first_other = int(mujoco.mjtDyn.mjDYN_MUSCLE)
-    return _named(source, "actuator", source.model.actuator_dyntype >= first_other)
-
-
-def other_force_laws(source: Source) -> list[str]:
-    mujoco = engine()
-    m = source.model
-    gain = m.actuator_gaintype > int(mujoco.mjtGain.mjGAIN_AFFINE)
-    bias = m.actuator_biastype > int(mujoco.mjtBias.mjBIAS_AFFINE)
-    return _named(source, "actuator", gain | bias)
-
-
-def several_inputs(source: Source) -> list[str]:
-    m = source.model
-    states = (m.actuator_actadr >= 0) & (m.actuator_actnum > 1)
-    many = (m.actuator_ctrlnum != 1) | (m.actuator_outnum != 1) | states
-    return _named(source, "actuator", many)
+    m, kind = source.model, mujoco.mjtDyn
+    gain = m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_DCMOTOR)
+    bias = m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_DCMOTOR)
+    dynamic = m.actuator_dyntype == int(kind.mjDYN_DCMOTOR)
+    still = m.actuator_dyntype == int(kind.mjDYN_NONE)
+    marks = (gain & ~dynamic & ~still) | (~gain & (bias | dynamic))
+    return _named(source, "actuator", marks)
 
 
 def delayed_actuators(source: Source) -> list[str]:
     return _named(source, "actuator", source.model.actuator_delay > 0)
 
 
-def actuator_passive(source: Source) -> list[str]:
-    m = source.model
-    marks = (
-        (m.actuator_armature != 0)
-        | (m.actuator_damping != 0)
-        | np.any(m.actuator_dampingpoly != 0, axis=-1)
-    )
-    return _named(source, "actuator", marks)
-
-
-def ball_servos(source: Source) -> list[str]:
-    mujoco = engine()
-    m = source.model
-    if not m.njnt:
-        return []
-    # MuJoCo wraps the setpoint of exactly these servos to within half a turn.
-    on_joint = _on_joint(m)
-    joint = np.where(on_joint, m.actuator_trnid[:, 0], 0)
-    servo = (
-        (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED))
-        & (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_AFFINE))
-        & (m.actuator_gainprm[:, 0] != 0)
-        & (m.actuator_gainprm[:, 0] == -m.actuator_biasprm[:, 1])
-    )
-    on_ball = on_joint & (m.jnt_type[joint] == int(mujoco.mjtJoint.mjJNT_BALL))
-    return _named(
-        source, "actuator", on_ball & servo & ~idle_actuators(m, source.flags)
-    )
-
-
 def idle(source: Source) -> list[str]:
     return _named(source, "actuator", idle_actuators(source.model, source.flags))
 
 
-def stiffness_polynomials(source: Source) -> list[str]:
-    marks = np.any(source.model.jnt_stiffnesspoly != 0, axis=-1)
-    return _named(source, "joint", marks & source.flags.spring)
-
-
-def damping_polynomials(source: Source) -> list[str]:
-    marks = np.any(source.model.dof_dampingpoly != 0, axis=-1)
-    return _joints_of_dofs(source, marks & source.flags.damper)
-
-
 def plastic_springs(source: Source) -> list[str]:
     return _named(source, "joint", source.model.jnt_plasticadr >= 0)
-
-
-def joint_force_ranges(source: Source) -> list[str]:
-    mujoco = engine()
-    m = source.model
-    driven = np.zeros(m.njnt, bool)
-    driven[m.actuator_trnid[_on_joint(m), 0]] = True
-    driven |= m.jnt_actgravcomp.astype(bool) & bool(np.any(m.body_gravcomp))
-    scalar = m.jnt_type >= int(mujoco.mjtJoint.mjJNT_SLIDE)
-    return _named(source, "joint", m.jnt_actfrclimited.astype(bool) & driven & scalar)
-
-
-def unpowered_compensation(source: Source) -> list[str]:
-    m, flags = source.model, source.flags
-    lost = not flags.actuation and flags.passive and bool(np.any(m.body_gravcomp))
-    return _named(source, "joint", m.jnt_actgravcomp.astype(bool) & lost)
 
 
 def other_shapes(source: Source) -> list[str]:

@@ -123,7 +123,8 @@ FEATURES: tuple[Feature, ...] = (
         "joint",
         _YES,
         "free, ball, slide, hinge; several in one body; `ref`, `springref`, "
-        "`armature`, linear `stiffness` and `damping`.",
+        "`armature`, `stiffness` and `damping` with their polynomials, "
+        "`actuatorfrcrange`, `actuatorgravcomp`.",
     ),
     Feature(
         "joint limit", _YES, "slide, hinge and ball; `margin`, `solref`, `solimp`."
@@ -148,16 +149,17 @@ FEATURES: tuple[Feature, ...] = (
         "themselves; capsule with cylinder; `condim` 1, 3, 4, 6; `contype`, "
         "`conaffinity`, `priority`, `solmix`, `solref`, `solreffriction`, `solimp`, "
         "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. "
-        "Exceptions: exactly parallel capsules touch in one point (MuJoCo: two), and so does a capsule that lies flat on a "
-        "cylinder (MuJoCo: several, unless `multiccd` is disabled).",
+        "Exceptions: exactly parallel capsules touch in one point (MuJoCo: two), and so "
+        "does a capsule that lies flat on a cylinder (MuJoCo: several, unless `multiccd` is disabled).",
     ),
     Feature(
         "actuator",
         _YES,
-        "`motor`, `position`, `velocity`, `intvelocity`, `damper`, `cylinder`, "
-        "`general` on `joint` or `jointinparent`; gain fixed or affine, bias none or "
-        "affine, activation none, integrator, filter, filterexact; `gear`, "
-        "`ctrlrange`, `forcerange`, `actrange`, `actearly`.",
+        "all elements, on joints, tendons, sites (with `refsite`), slider-cranks and bodies "
+        "(adhesion); gain, bias and dynamics of motors, "
+        "servos, muscles, DC motors, `pid` and `orientation`, alone and combined in "
+        "`general`; several inputs; `gear`, `ctrlrange`, `forcerange`, `actrange`, "
+        "`actearly`, `damping`, `armature`, `group`.",
     ),
     Feature("integrator", _YES, "Euler (with implicit joint damping) and RK4."),
     Feature("medium", _YES, "`density`, `viscosity`, `wind` on the inertia boxes."),
@@ -166,7 +168,7 @@ FEATURES: tuple[Feature, ...] = (
         _YES,
         "`constraint`, `equality`, `frictionloss`, `limit`, `contact`, `spring`, "
         "`damper`, `gravity`, `clampctrl`, `filterparent`, `actuation`, `refsafe`, "
-        "`eulerdamp`.",
+        "`eulerdamp`; `actuatorgroupdisable`.",
     ),
     Feature(
         "idle tendon",
@@ -183,7 +185,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "switched-off actuator",
         _IDLE,
-        "its gear is 0 here.",
+        "it exerts no force.",
         detect.idle,
     ),
     Feature(
@@ -249,28 +251,23 @@ FEATURES: tuple[Feature, ...] = (
         detect.mocap_bodies,
     ),
     Feature(
-        "actuator on something else than a joint",
+        "adhesion with a contact gap in actuator",
         _NO,
-        "set `joint` or `jointinparent`, or apply the force as an external force.",
-        detect.other_transmissions,
+        "set `gap` to 0 and raise `margin`.",
+        detect.adhesion_gaps,
     ),
     Feature(
-        "activation dynamics other than integrator and filters in actuator",
+        "user-defined law in actuator",
         _NO,
-        "use `dyntype` none, integrator, filter or filterexact.",
-        detect.other_activations,
+        "use one of MuJoCo's own `gaintype`, `biastype` and `dyntype`.",
+        detect.user_laws,
     ),
     Feature(
-        "gain or bias other than fixed and affine in actuator",
+        "part of a DC motor in actuator",
         _NO,
-        "use `gaintype` fixed or affine and `biastype` none or affine.",
-        detect.other_force_laws,
-    ),
-    Feature(
-        "several controls, forces or activations in actuator",
-        _NO,
-        "split it into one actuator per force.",
-        detect.several_inputs,
+        "use the element `dcmotor`, or a `gaintype`, `biastype` and `dyntype` that belong "
+        "together.",
+        detect.mixed_motors,
     ),
     Feature(
         "delay in actuator",
@@ -279,46 +276,10 @@ FEATURES: tuple[Feature, ...] = (
         detect.delayed_actuators,
     ),
     Feature(
-        "damping or armature of actuator",
-        _NO,
-        "multiply it by the squared gear and add it to the joint.",
-        detect.actuator_passive,
-    ),
-    Feature(
-        "position servo on a ball joint, actuator",
-        _NO,
-        "its setpoint wraps around the circle; use motors and close the loop outside.",
-        detect.ball_servos,
-    ),
-    Feature(
-        "stiffness polynomial in joint",
-        _NO,
-        "give `stiffness` one number.",
-        detect.stiffness_polynomials,
-    ),
-    Feature(
-        "damping polynomial in joint",
-        _NO,
-        "give `damping` one number.",
-        detect.damping_polynomials,
-    ),
-    Feature(
         "springyield in joint",
         _NO,
         "remove it: springs are elastic.",
         detect.plastic_springs,
-    ),
-    Feature(
-        "actuatorfrcrange in joint",
-        _NO,
-        "limit the actuators with `forcerange` instead (divided by their gear).",
-        detect.joint_force_ranges,
-    ),
-    Feature(
-        "actuatorgravcomp without actuation in joint",
-        _NO,
-        "remove `actuatorgravcomp`, or the flag that disables actuation.",
-        detect.unpowered_compensation,
     ),
     Feature(
         "contact between shapes",

@@ -7,7 +7,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ...model import Activation, Integrator, JointKind, System
+from ...model import Integrator, JointKind, System
+from ._elements import add_element
+from ._write_actuators import disabled_groups, write_actuators
 
 
 def write_mjcf(sys: System) -> str:
@@ -48,7 +50,7 @@ def write_mjcf(sys: System) -> str:
         _write_joints(parts[link], sys, link)
         _write_geoms(parts[link], sys, link)
     _write_contacts(root, sys)
-    _write_actuators(root, sys)
+    write_actuators(root, sys)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
 
@@ -79,22 +81,9 @@ def _check_order(sys: System) -> None:
         path = [*path[: path.index(parent) + 1], link]
 
 
-def _text(value: Any) -> str:
-    """Numbers in full precision, words as they are."""
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (str, int)):
-        return str(value)
-    return " ".join(repr(float(number)) for number in np.ravel(value))
-
-
-def _add(parent: ET.Element, tag: str, attributes: dict[str, Any]) -> ET.Element:
-    return ET.SubElement(parent, tag, {k: _text(v) for k, v in attributes.items()})
-
-
 def _write_options(root: ET.Element, sys: System) -> None:
     rk4 = sys.integrator is Integrator.RK4
-    option = _add(
+    option = add_element(
         root,
         "option",
         {
@@ -106,15 +95,17 @@ def _write_options(root: ET.Element, sys: System) -> None:
             "impratio": sys.impratio,
             "integrator": "RK4" if rk4 else "Euler",
             "cone": sys.cone.value,
+            **disabled_groups(sys),
         },
     )
     switches = {
         "filterparent": sys.filter_parent,
         "refsafe": sys.safe_solref,
         "eulerdamp": sys.implicit_damping,
+        "actuation": sys.actuators.active,
     }
     words = {name: "enable" if on else "disable" for name, on in switches.items()}
-    _add(option, "flag", words)
+    add_element(option, "flag", words)
 
 
 def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
@@ -124,7 +115,7 @@ def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
         if owner == link and joints.kinds[joint] is JointKind.FREE:
             start = joints.q_starts[joint]
             pos, quat = joints.ref[start : start + 3], joints.ref[start + 3 : start + 7]
-    body = _add(
+    body = add_element(
         parent,
         "body",
         {
@@ -140,7 +131,7 @@ def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
     others = inertia.sum() - inertia[largest]
     if inertia[largest] <= others * (1 + 1e-6):
         inertia[largest] = min(inertia[largest], others)
-    _add(
+    add_element(
         body,
         "inertial",
         {
@@ -155,6 +146,7 @@ def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
 
 def _write_joints(body: ET.Element, sys: System, link: int) -> None:
     joints = sys.joints
+    damping = _coefficients(joints.damping, joints.damping_poly, slice(None))
     for joint, owner in enumerate(joints.links):
         if owner != link:
             continue
@@ -171,19 +163,31 @@ def _write_joints(body: ET.Element, sys: System, link: int) -> None:
             "margin": joints.limit_margin[joint],
             "solreflimit": joints.limit_solref[joint],
             "solimplimit": joints.limit_solimp[joint],
-            "stiffness": joints.stiffness[joint],
-            "damping": _same(joints.damping[dofs], name, "damping"),
+            "stiffness": _coefficients(joints.stiffness, joints.stiffness_poly, joint),
+            "damping": _same(damping[dofs], name, "damping"),
+            "actuatorfrclimited": joints.force_limited[joint],
+            "actuatorgravcomp": joints.actuator_gravity[joint],
             "armature": _same(joints.armature[dofs], name, "armature"),
             "frictionloss": _same(joints.frictionloss[dofs], name, "frictionloss"),
             "solreffriction": _same(joints.friction_solref[dofs], name, "solref"),
             "solimpfriction": _same(joints.friction_solimp[dofs], name, "solimp"),
         }
+        if joints.force_range is not None:
+            attributes["actuatorfrcrange"] = joints.force_range[joint]
         if kind.nq == 1:
             attributes["ref"] = joints.ref[coordinate]
             attributes["springref"] = joints.spring_ref[coordinate]
         else:
             _check_rest(sys, joint)
-        _add(body, "joint", attributes)
+        add_element(body, "joint", attributes)
+
+
+def _coefficients(linear: Any, poly: Any, index: Any) -> Any:
+    """A coefficient and the polynomial that follows it, if there is one."""
+    linear = linear[index]
+    if poly is None:
+        return linear
+    return np.concatenate([linear[..., None], poly[index]], axis=-1)
 
 
 def _same(values: Any, joint: str, what: str) -> Any:
@@ -216,7 +220,7 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
     for geom, owner in enumerate(geoms.links):
         if owner != link:
             continue
-        _add(
+        add_element(
             body,
             "geom",
             {
@@ -242,7 +246,7 @@ def _write_contacts(root: ET.Element, sys: System) -> None:
     contact = ET.SubElement(root, "contact")
     names, pairs = sys.geoms.names, sys.pairs
     for index, (a, b) in enumerate(pairs.geoms):
-        _add(
+        add_element(
             contact,
             "pair",
             {
@@ -258,32 +262,4 @@ def _write_contacts(root: ET.Element, sys: System) -> None:
         )
     links = (*sys.links.names, "world")
     for a, b in sys.excludes:
-        _add(contact, "exclude", {"body1": links[a], "body2": links[b]})
-
-
-def _write_actuators(root: ET.Element, sys: System) -> None:
-    part = ET.SubElement(root, "actuator")
-    actuators = sys.actuators
-    for index, joint in enumerate(actuators.joints):
-        gain, bias = actuators.gain[index], actuators.bias[index]
-        target = "jointinparent" if actuators.in_parent[index] else "joint"
-        attributes = {
-            "name": actuators.names[index],
-            target: sys.joints.names[joint],
-            "gear": actuators.gear[index],
-            "dyntype": actuators.activation[index].value,
-            "dynprm": actuators.time_constant[index],
-            "gaintype": "affine" if np.any(gain[1:]) else "fixed",
-            "gainprm": gain,
-            "biastype": "affine" if np.any(bias) else "none",
-            "biasprm": bias,
-            "ctrllimited": actuators.ctrl_limited[index],
-            "ctrlrange": actuators.ctrl_range[index],
-            "forcelimited": actuators.force_limited[index],
-            "forcerange": actuators.force_range[index],
-            "actearly": actuators.act_early[index],
-        }
-        if actuators.activation[index] is not Activation.NONE:
-            attributes["actlimited"] = actuators.act_limited[index]
-            attributes["actrange"] = actuators.act_range[index]
-        _add(part, "general", attributes)
+        add_element(contact, "exclude", {"body1": links[a], "body2": links[b]})

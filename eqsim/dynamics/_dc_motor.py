@@ -1,0 +1,240 @@
+r"""DC motors: circuit, controller, temperature, cogging, LuGre friction.
+
+MuJoCo documentation, XML reference, "dcmotor"; `mj_fwdActuation`. Friction: Canudas de
+Wit, Olsson, Åström and Lischinsky, *A new model for control of systems with friction*,
+1995.
+"""
+
+import functools as ft
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..model import (
+    ActivationState,
+    ActuatorStructure,
+    Control,
+    DCMotors,
+    per_row,
+    take,
+    take_or_zero,
+)
+from ._addresses import addresses, control_index, state_index
+from ._muscle import TINY
+from ._servo import integral_rate
+
+
+class MotorFacts(NamedTuple):
+    """Static places of DC motors: forces, controls and activations, -1 without.
+
+    - `controlled`: whether a controller computes a voltage.
+    """
+
+    outs: tuple[int, ...]
+    position: tuple[int, ...]
+    velocity: tuple[int, ...]
+    force: tuple[int, ...]
+    voltage: tuple[int, ...]
+    controlled: tuple[bool, ...]
+    integral: tuple[int, ...]
+    temperature: tuple[int, ...]
+    bristle: tuple[int, ...]
+    current: tuple[int, ...]
+
+
+@ft.lru_cache(maxsize=256)
+def motor_facts(structure: ActuatorStructure, owners: tuple[int, ...]) -> MotorFacts:
+    """Return where DC motors keep their numbers."""
+    outs = addresses(structure).out
+    control = lambda kind: tuple(control_index(structure, owners, kind))
+    state = lambda kind: tuple(state_index(structure, owners, kind))
+    position, velocity = control(Control.POSITION), control(Control.VELOCITY)
+    force = control(Control.FORCE)
+    return MotorFacts(
+        outs=tuple(outs[k] for k in owners),
+        position=position,
+        velocity=velocity,
+        force=force,
+        voltage=control(Control.VOLTAGE),
+        controlled=tuple(max(row) >= 0 for row in zip(position, velocity, force)),
+        integral=state(ActivationState.INTEGRAL),
+        temperature=state(ActivationState.TEMPERATURE),
+        bristle=state(ActivationState.BRISTLE),
+        current=state(ActivationState.CURRENT),
+    )
+
+
+class MotorInputs(NamedTuple):
+    """What motors read, one row per motor, `(nmotor, *batch)`.
+
+    - `length`, `velocity`: of the actuators.
+    - `voltage`: at the terminals.
+    - `resistance`: at the present temperature.
+    """
+
+    length: Any
+    velocity: Any
+    voltage: Any
+    resistance: Any
+
+
+def motor_inputs(motors: DCMotors, facts: MotorFacts, act, ctrl, length, velocity):
+    """Compute voltages and resistances."""
+    length, velocity = take((length, velocity), facts.outs)
+    voltage = take_or_zero(ctrl, facts.voltage)
+    if any(facts.controlled):
+        torque = motors.proportional * (take_or_zero(ctrl, facts.position) - length)
+        rate = take_or_zero(ctrl, facts.velocity) - velocity
+        torque = torque + motors.derivative * rate + take_or_zero(ctrl, facts.force)
+        torque = torque + motors.integral * take_or_zero(act, facts.integral)
+        constant = motors.torque_constant
+        per_torque = motors.resistance / jnp.where(constant > 0.0, constant, 1.0)
+        control = per_torque * torque + constant * velocity
+        most = jnp.where(motors.max_voltage > 0.0, motors.max_voltage, jnp.inf)
+        control = jnp.clip(control, -most, most)
+        voltage = voltage + jnp.where(_column(facts.controlled, control), control, 0.0)
+    return MotorInputs(length, velocity, voltage, _resistance(motors, facts, act))
+
+
+def _column(marks, like):
+    return per_row(marks, like) > 0
+
+
+def _has(slots, like):
+    return _column([slot >= 0 for slot in slots], like)
+
+
+def _resistance(motors: DCMotors, facts: MotorFacts, act):
+    resistance = motors.resistance
+    if max(facts.temperature) < 0:
+        return resistance
+    warm = take_or_zero(act, facts.temperature) + motors.ambient_temperature
+    change = motors.temperature_coefficient * (warm - motors.reference_temperature)
+    return resistance * jnp.where(_has(facts.temperature, change), 1.0 + change, 1.0)
+
+
+def motor_rates(motors: DCMotors, facts: MotorFacts, inputs: MotorInputs, act, ctrl):
+    """Compute rates of activations. Returns a list of places and rates."""
+    rates = []
+    for slots, rate in (
+        (facts.integral, lambda: _integral_rate(motors, facts, inputs, act, ctrl)),
+        (facts.temperature, lambda: _temperature_rate(motors, facts, inputs, act)),
+        (facts.bristle, lambda: bristle_rate(motors, facts, inputs.velocity, act)),
+        (facts.current, lambda: _current_rate(motors, facts, inputs, act)),
+    ):
+        rows = [i for i, slot in enumerate(slots) if slot >= 0]
+        if rows:
+            like = inputs.velocity
+            full = jnp.broadcast_to(rate(), like.shape)
+            rates.append(([slots[i] for i in rows], take(full, rows)))
+    return rates
+
+
+def _integral_rate(motors, facts, inputs, act, ctrl):
+    error = take_or_zero(ctrl, facts.position) - inputs.length
+    return integral_rate(error, take_or_zero(act, facts.integral), motors.max_integral)
+
+
+def _stationary_current(motors, inputs: MotorInputs):
+    driving = inputs.voltage - motors.torque_constant * inputs.velocity
+    return driving / jnp.maximum(inputs.resistance, TINY)
+
+
+def _temperature_rate(motors, facts, inputs, act):
+    current = _stationary_current(motors, inputs)
+    stateful = _has(facts.current, current)
+    current = jnp.where(stateful, take_or_zero(act, facts.current), current)
+    own = _has(facts.temperature, current)
+    capacitance = jnp.where(own, motors.thermal_capacitance, 1.0)
+    resistance = jnp.where(own, motors.thermal_resistance, 1.0)
+    warm = take_or_zero(act, facts.temperature)
+    heat = inputs.resistance * current * current
+    return (heat - warm / resistance) / capacitance
+
+
+def _current_rate(motors, facts, inputs, act):
+    time = jnp.where(_has(facts.current, inputs.voltage), motors.time_constant, 1.0)
+    now = take_or_zero(act, facts.current)
+    rate = (_stationary_current(motors, inputs) - now) / jnp.maximum(time, TINY)
+    most = jnp.where(motors.max_current_rate > 0.0, motors.max_current_rate, jnp.inf)
+    return jnp.clip(rate, -most, most)
+
+
+def _bristle_decay(motors, velocity):
+    r"""Compute $-\sigma_0 |v| / g(v)$, $g = F_C + (F_S - F_C) e^{-(v/v_S)^2}$."""
+    ratio = velocity / jnp.maximum(motors.stribeck_velocity, TINY)
+    # Beyond this the exponential is zero, and the square may overflow.
+    ratio = jnp.clip(ratio, -40.0, 40.0)
+    excess = motors.static_friction - motors.coulomb_friction
+    level = motors.coulomb_friction + excess * jnp.exp(-ratio * ratio)
+    return -motors.bristle_stiffness * jnp.abs(velocity) / jnp.maximum(level, TINY)
+
+
+def bristle_rate(motors: DCMotors, facts: MotorFacts, velocity, act):
+    """Compute the rates of the bristles, one row per motor."""
+    deflection = take_or_zero(act, facts.bristle)
+    return _bristle_decay(motors, velocity) * deflection + velocity
+
+
+def next_bristles(motors: DCMotors, facts: MotorFacts, velocity, act, dt):
+    """Compute the bristles one step later, exact at constant velocity."""
+    decay = _bristle_decay(motors, velocity) * dt
+    small = jnp.abs(decay) < 1e-4
+    safe = jnp.where(small, 1.0, decay)
+    series = 1.0 + decay * (0.5 + decay * (1 / 6 + decay * (1 / 24)))
+    share = jnp.where(small, series, jnp.expm1(safe) / safe)
+    deflection = take_or_zero(act, facts.bristle)
+    return jnp.exp(decay) * deflection + dt * share * velocity
+
+
+def motor_gain(motors: DCMotors, facts: MotorFacts, resistance):
+    """Compute the force per ampere, of motors with a current, and per volt."""
+    constant = motors.torque_constant
+    per_volt = constant / jnp.maximum(resistance, TINY)
+    return jnp.where(_has(facts.current, per_volt), constant, per_volt)
+
+
+def back_emf(motors: DCMotors, facts: MotorFacts, resistance, velocity):
+    """Compute the force of the back-EMF, of motors without a current: in others it acts
+    on the current."""
+    gain = motor_gain(motors, facts, resistance)
+    force = -gain * motors.torque_constant * velocity
+    return jnp.where(_has(facts.current, force), 0.0, force)
+
+
+def mechanical_forces(motors: DCMotors, facts: MotorFacts, length, velocity, act):
+    """Compute cogging and friction, which no force range limits."""
+    length, velocity = take((length, velocity), facts.outs)
+    angle = motors.cogging_periods * length + motors.cogging_phase
+    force = motors.cogging * jnp.sin(angle)
+    if max(facts.bristle) < 0:
+        return force
+    rate = bristle_rate(motors, facts, velocity, act)
+    deflection = take_or_zero(act, facts.bristle)
+    friction = motors.bristle_stiffness * deflection + motors.bristle_damping * rate
+    return force - jnp.where(_has(facts.bristle, friction), friction, 0.0)
+
+
+def motor_velocity_gain(motors: DCMotors, facts: MotorFacts, back_driven, dt):
+    """Compute derivatives of motor forces by the velocity as MuJoCo takes them for
+    implicit integration: without temperature, the bound of the voltage, and the change
+    of friction with the decay of bristles (`mjd_actuator_vel`).
+
+    **Arguments:**
+
+    - `back_driven`: which motors have the back-EMF as their bias.
+    """
+    constant = motors.torque_constant
+    resistance = jnp.maximum(motors.resistance, TINY)
+    safe = jnp.where(constant > 0.0, constant, 1.0)
+    control = -motors.derivative * resistance / safe + constant
+    control = jnp.where(_column(facts.controlled, control), control, 0.0)
+    emf = constant * constant / resistance
+    direct = constant * control / resistance
+    direct = direct - jnp.where(_column(back_driven, emf), emf, 0.0)
+    time = jnp.maximum(motors.time_constant, TINY)
+    share = -jnp.expm1(-dt / time)
+    slow = constant * (control - constant) * share / resistance
+    rate = jnp.where(_has(facts.current, slow), slow, direct)
+    damped = _has(facts.bristle, rate)
+    return rate - jnp.where(damped, motors.bristle_damping, 0.0)

@@ -1,0 +1,368 @@
+"""Force laws of actuators: gain times input plus bias."""
+
+import functools as ft
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..model import (
+    ActuatorStructure,
+    Bias,
+    concatenate,
+    Gain,
+    per_row,
+    put,
+    System,
+    take,
+    take_or_zero,
+    Transmission,
+)
+from ..spatial import safe_sqrt
+from ._activation import clip_rows, Signals
+from ._addresses import addresses
+from ._dc_motor import (
+    back_emf,
+    mechanical_forces,
+    motor_facts,
+    motor_gain,
+    motor_velocity_gain,
+)
+from ._muscle import active_force, active_force_rate, MuscleScale, passive_force
+from ._servo import nearest_setpoints, orientation_forces, pid_drive, pid_facts
+
+
+class Laws(NamedTuple):
+    """Static facts. All but `orientations` count the actuators with one force, `scalars`.
+
+    - `scalars`, `scalar_outs`: these actuators, and their forces.
+    - `orientations`, `orientation_outs`: servos of orientation, and their forces.
+    - `inputs`: place of the input of each, among activations, then controls, then
+        voltages of motors; -1 if it has none.
+    - `gains`, `biases`: which of them have each law.
+    """
+
+    scalars: tuple[int, ...]
+    scalar_outs: tuple[int, ...]
+    orientations: tuple[int, ...]
+    orientation_outs: tuple[int, ...]
+    inputs: tuple[int, ...]
+    gains: dict[Gain, tuple[int, ...]]
+    biases: dict[Bias, tuple[int, ...]]
+
+
+@ft.lru_cache(maxsize=256)
+def laws(structure: ActuatorStructure, motors: tuple[int, ...]) -> Laws:
+    """Return which actuators have which law."""
+    at = addresses(structure)
+    three = [kind is Transmission.ORIENTATION for kind in structure.transmissions]
+    scalars = tuple(k for k, mark in enumerate(three) if not mark)
+    orientations = tuple(k for k, mark in enumerate(three) if mark)
+    num_act = sum(map(len, structure.states))
+    num_ctrl = sum(map(len, structure.inputs))
+    inputs = []
+    for k in scalars:
+        direct = num_act + at.ctrl[k] if structure.inputs[k] else -1
+        if structure.gains[k] is Gain.DC_MOTOR:
+            voltage = num_act + num_ctrl + motors.index(k)
+            current = "current" in [state.value for state in structure.states[k]]
+            inputs.append(at.last_act[k] if current else voltage)
+        else:
+            inputs.append(at.last_act[k] if structure.states[k] else direct)
+    place = {k: i for i, k in enumerate(scalars)}
+    groups = lambda kinds, values: {
+        kind: tuple(place[k] for k in scalars if values[k] is kind) for kind in kinds
+    }
+    return Laws(
+        scalars,
+        tuple(at.out[k] for k in scalars),
+        orientations,
+        tuple(at.out[k] + i for k in orientations for i in range(3)),
+        tuple(inputs),
+        groups(Gain, structure.gains),
+        groups(Bias, structure.biases),
+    )
+
+
+def _laws(sys: System) -> Laws:
+    motors = sys.actuators.motors
+    return laws(sys.actuators.structure, () if motors is None else motors.owners)
+
+
+def _join(parts, size: int):
+    """Join values of groups of actuators, given with their places."""
+    parts = [(rows, values) for rows, values in parts if rows]
+    order = [row for rows, _ in parts for row in rows]
+    return put(concatenate([values for _, values in parts]), order, size)
+
+
+class LawInputs(NamedTuple):
+    """What the force laws read.
+
+    - `act`: activations as the forces read them: now, or at the end of the step.
+    - `signals`: controls and motors.
+    - `length`, `velocity`: of the actuators.
+    - `muscles`: None if there are none.
+    """
+
+    act: Any
+    signals: Signals
+    length: Any
+    velocity: Any
+    muscles: MuscleScale | None
+
+
+def law_forces(sys: System, x: LawInputs):
+    """Compute forces `(nout, *batch)`, before ranges."""
+    facts, actuators = _laws(sys), sys.actuators
+    parts = []
+    if facts.scalars:
+        parts.append((facts.scalar_outs, _scalar_forces(sys, facts, x)))
+    if facts.orientations:
+        where = x.act, x.signals.ctrl, x.length, x.velocity
+        torques = orientation_forces(sys, facts.orientations, *where)
+        parts.append((facts.orientation_outs, concatenate(torques)))
+    force = _join(parts, sys.nout)
+    if all(actuators.enabled):
+        return force
+    return jnp.where(_on(sys, force), force, 0.0)
+
+
+def _on(sys: System, like):
+    actuators = sys.actuators
+    pairs = zip(actuators.enabled, actuators.num_outputs)
+    return per_row([on for on, count in pairs for _ in range(count)], like) > 0
+
+
+def _scalar_forces(sys: System, facts: Laws, x: LawInputs):
+    length, velocity = take((x.length, x.velocity), facts.scalar_outs)
+    scalar = x._replace(length=length, velocity=velocity)
+    parts = [
+        (rows, _DRIVES[kind](sys, facts, rows, scalar, x))
+        for kind, rows in facts.gains.items()
+        if rows
+    ]
+    drive = _join(parts, len(facts.scalars))
+    if len(facts.biases[Bias.AFFINE]) == len(facts.scalars):
+        b = take(sys.actuators.bias, facts.scalars)
+        return drive + b[:, 0] + b[:, 1] * length + b[:, 2] * velocity
+    parts = [
+        (rows, _BIASES[kind](sys, facts, rows, scalar, x))
+        for kind, rows in facts.biases.items()
+        if rows
+    ]
+    return drive + _join(parts, len(facts.scalars))
+
+
+def _input(sys: System, facts: Laws, rows, scalar: LawInputs, x: LawInputs):
+    """Return the inputs of some actuators, with setpoints on circles unwound."""
+    parts = [x.act, x.signals.ctrl]
+    if x.signals.motors is not None:
+        parts.append(x.signals.motors.voltage)
+    values = take_or_zero(concatenate(parts), [facts.inputs[i] for i in rows])
+    owners = [facts.scalars[i] for i in rows]
+    return nearest_setpoints(sys, owners, values, take(scalar.length, rows))
+
+
+def _affine_drive(sys, facts, rows, scalar, x):
+    g = take(sys.actuators.gain, [facts.scalars[i] for i in rows])
+    length, velocity = take((scalar.length, scalar.velocity), rows)
+    gain = g[:, 0] + g[:, 1] * length + g[:, 2] * velocity
+    return gain * _input(sys, facts, rows, scalar, x)
+
+
+def _muscle_drive(sys, facts, rows, scalar, x):
+    law = _muscle_gain(sys, facts, rows, scalar, active_force)
+    return law * _input(sys, facts, rows, scalar, x)
+
+
+def _muscle_gain(sys, facts, rows, x, function):
+    muscles = sys.actuators.muscles
+    index = [muscles.gain_rows[facts.scalars[i]] for i in rows]
+    length, velocity = take((x.length, x.velocity), rows)
+    return function(*take_muscles(muscles, x.muscles, index), length, velocity)
+
+
+def take_muscles(muscles, scale, index):
+    """Return the rows `index` of muscles."""
+    kept = muscles
+    return take(kept, index), take(scale, index)
+
+
+def _motor_drive(sys, facts, rows, scalar, x):
+    motors, places, own = _motors(sys, facts, rows)
+    inputs = x.signals.motors
+    assert inputs is not None, "there are motors"
+    gain = motor_gain(motors, places, inputs.resistance)
+    return take(gain, own) * _input(sys, facts, rows, scalar, x)
+
+
+def _motors(sys: System, facts: Laws, rows):
+    """Return the motors, their places, and the motor of each of the rows."""
+    motors = sys.actuators.motors
+    assert motors is not None, "there are motors"
+    places = motor_facts(sys.actuators.structure, motors.owners)
+    return motors, places, [motors.owners.index(facts.scalars[i]) for i in rows]
+
+
+def _pid_drive(sys, facts, rows, scalar, x):
+    pids = sys.actuators.pids
+    assert pids is not None, "there are PID servos"
+    places = pid_facts(sys.actuators.structure, pids.owners)
+    drive = pid_drive(sys, places, x.act, x.signals.ctrl, x.length)
+    return take(drive, [pids.owners.index(facts.scalars[i]) for i in rows])
+
+
+def _affine_bias(sys, facts, rows, scalar, x):
+    b = take(sys.actuators.bias, [facts.scalars[i] for i in rows])
+    length, velocity = take((scalar.length, scalar.velocity), rows)
+    return b[:, 0] + b[:, 1] * length + b[:, 2] * velocity
+
+
+def _muscle_bias(sys, facts, rows, scalar, x):
+    muscles = sys.actuators.muscles
+    index = [muscles.bias_rows[facts.scalars[i]] for i in rows]
+    own = take_muscles(muscles, scalar.muscles, index)
+    return passive_force(*own, take(scalar.length, rows))
+
+
+def _motor_bias(sys, facts, rows, scalar, x):
+    motors, places, own = _motors(sys, facts, rows)
+    inputs = x.signals.motors
+    assert inputs is not None, "there are motors"
+    emf = back_emf(motors, places, inputs.resistance, inputs.velocity)
+    return take(emf, own)
+
+
+_DRIVES = {
+    Gain.AFFINE: _affine_drive,
+    Gain.MUSCLE: _muscle_drive,
+    Gain.DC_MOTOR: _motor_drive,
+    Gain.PID: _pid_drive,
+}
+_BIASES = {
+    Bias.AFFINE: _affine_bias,
+    Bias.MUSCLE: _muscle_bias,
+    Bias.DC_MOTOR: _motor_bias,
+}
+
+
+def clip_forces(sys: System, force):
+    """Keep forces in their ranges; for a servo of orientation this limits the length of
+    the torque."""
+    facts, actuators = _laws(sys), sys.actuators
+    if not any(actuators.force_limited):
+        return force
+    counts = actuators.num_outputs
+    owners = [k for k, count in enumerate(counts) for _ in range(count)]
+    limited = [actuators.force_limited[k] and counts[k] == 1 for k in owners]
+    bounds = take(actuators.force_range, owners)
+    new = clip_rows(force, bounds, tuple(limited))
+    outs = addresses(actuators.structure).out
+    rows = [k for k in facts.orientations if actuators.force_limited[k]]
+    if not rows:
+        return new
+    index = [outs[k] + i for k in rows for i in range(3)]
+    torque = take(force, index)
+    torque = torque.reshape(len(rows), 3, *torque.shape[1:])
+    norm = safe_sqrt(jnp.sum(torque * torque, axis=1, keepdims=True))
+    most = take(actuators.force_range, rows)[:, 1:2]
+    over = norm > most
+    scale = jnp.where(over, most / jnp.where(over, norm, 1.0), 1.0)
+    torque = (torque * scale).reshape(len(index), *force.shape[1:])
+    kept = [i for i in range(sys.nout) if i not in index]
+    return _join([(kept, take(new, kept)), (index, torque)], sys.nout)
+
+
+def add_mechanical_forces(sys: System, force, act, length, velocity):
+    """Add cogging and friction of DC motors."""
+    motors = sys.actuators.motors
+    if motors is None:
+        return force
+    facts = motor_facts(sys.actuators.structure, motors.owners)
+    own = [
+        i
+        for i, k in enumerate(motors.owners)
+        if sys.actuators.biases[k] is Bias.DC_MOTOR and sys.actuators.enabled[k]
+    ]
+    extra = mechanical_forces(motors, facts, length, velocity, act)
+    return force + put(take(extra, own), [facts.outs[i] for i in own], sys.nout)
+
+
+def law_velocity_gain(sys: System, x: LawInputs, force, ctrl):
+    r"""Compute $\partial f/\partial\dot\ell$: see `velocity_gain`.
+
+    **Arguments:**
+
+    - `force`: forces of the actuators.
+    - `ctrl`: controls, not clipped.
+    """
+    facts, actuators = _laws(sys), sys.actuators
+    parts = []
+    if facts.scalars:
+        parts.append((facts.scalar_outs, _scalar_velocity_gain(sys, facts, x, ctrl)))
+    if facts.orientations:
+        gains = [actuators.bias[k, 2][None] for k in facts.orientations for _ in "xyz"]
+        gain = concatenate(gains) + jnp.zeros_like(take(force, facts.orientation_outs))
+        parts.append((facts.orientation_outs, gain))
+    gain = _join(parts, sys.nout)
+    gain = jnp.where(_saturated(sys, facts, force), 0.0, gain)
+    return gain if all(actuators.enabled) else jnp.where(_on(sys, gain), gain, 0.0)
+
+
+def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs, ctrl):
+    """MuJoCo multiplies derivatives of gains with controls that are not clipped."""
+    actuators = sys.actuators
+    owners = facts.scalars
+    velocity = take(x.velocity, facts.scalar_outs)
+    scalar = x._replace(length=take(x.length, facts.scalar_outs), velocity=velocity)
+    raw = x._replace(signals=x.signals._replace(ctrl=ctrl))
+    zero = jnp.zeros_like(velocity)
+    total = zero
+    rows = facts.biases[Bias.AFFINE]
+    if rows:
+        gain = take(actuators.bias, [owners[i] for i in rows])[:, 2]
+        total = total + put(gain + take(zero, rows), rows, len(owners))
+    rows = facts.gains[Gain.AFFINE]
+    if rows:
+        slope = take(actuators.gain, [owners[i] for i in rows])[:, 2]
+        slope = slope * _raw_input(facts, rows, raw)
+        total = total + put(slope, rows, len(owners))
+    rows = facts.gains[Gain.MUSCLE]
+    if rows:
+        slope = _muscle_gain(sys, facts, rows, scalar, active_force_rate)
+        slope = slope * _raw_input(facts, rows, raw)
+        total = total + put(slope, rows, len(owners))
+    rows = facts.gains[Gain.DC_MOTOR]
+    if rows:
+        motors, places, own = _motors(sys, facts, rows)
+        driven = [actuators.biases[k] is Bias.DC_MOTOR for k in motors.owners]
+        gain = motor_velocity_gain(motors, places, driven, sys.dt[None])
+        gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
+        total = total + put(gain, rows, len(owners))
+    return total
+
+
+def _raw_input(facts: Laws, rows, x: LawInputs):
+    values = concatenate([x.act, x.signals.ctrl])
+    return take_or_zero(values, [facts.inputs[i] for i in rows])
+
+
+def _saturated(sys: System, facts: Laws, force):
+    """Return which forces are at the ends of their ranges."""
+    actuators = sys.actuators
+    counts = actuators.num_outputs
+    owners = [k for k, count in enumerate(counts) for _ in range(count)]
+    limited = per_row([actuators.force_limited[k] for k in owners], force) > 0
+    bounds = take(actuators.force_range, owners)
+    over = (force <= bounds[:, 0]) | (force >= bounds[:, 1])
+    if facts.orientations:
+        index = facts.orientation_outs
+        torque = take(force, index)
+        torque = torque.reshape(len(index) // 3, 3, *torque.shape[1:])
+        square = jnp.sum(torque * torque, axis=1)
+        most = take(actuators.force_range, facts.orientations)[:, 1]
+        triple = [i for i in range(len(facts.orientations)) for _ in range(3)]
+        large = take(square >= most * most, triple)
+        kept = [i for i in range(sys.nout) if i not in index]
+        over = _join([(kept, take(over, kept)), (index, large)], sys.nout)
+    return limited & over

@@ -1,0 +1,194 @@
+r"""Forces, energy and inertia of tendons.
+
+A tension $f$ (positive: the tendon gets longer) acts on the joints as $J^T f$, an
+armature $a$ adds $a\,J^T J$ to the joint-space inertia and $a\,J^T \dot J \dot q$ to the
+bias forces.
+
+Source: MuJoCo documentation, *Computation*, "Passive forces", and XML reference,
+`tendon`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..kinematics._forward import Frames, frames, Kinematics, kinematics
+from ..kinematics._tendons import (
+    jacobian_rate,
+    tendon_frames,
+    tendon_kinematics as tendon_kinematics,
+    TendonFrames,
+    TendonKinematics,
+)
+from ..model import per_row, System, Tree, tree, WrapKind
+from ..spatial import Motion
+
+
+class TendonConstants(NamedTuple):
+    """Quantities that depend on a `System` but not on the state.
+
+    - `frames`: frames of sites and shapes of spatial tendons.
+    - `rest`: bounds of the dead bands of the springs, `(ntendon, 2, *batch)`.
+    """
+
+    frames: TendonFrames
+    rest: Any
+
+
+def tendon_constants(sys: System, tree: Tree, fixed: Frames) -> TendonConstants | None:
+    """Compute the constants of the tendons of a system, None if there are none."""
+    if not sys.ntendon:
+        return None
+    tendons, local = sys.tendons, tendon_frames(sys, fixed)
+    automatic, rest = tendons.rests_at_reference, tendons.spring_length
+    if any(automatic):
+        q = sys.joints.spring_ref
+        kin = kinematics(sys, tree, fixed, q)
+        length = tendon_kinematics(sys, tree, local, kin, q, automatic).length
+        rest = jnp.where(per_row(automatic, rest) > 0, length[:, None], rest)
+    return TendonConstants(local, rest)
+
+
+def tendon_forces(
+    sys: System, constants: TendonConstants, now: TendonKinematics, qd
+) -> Any:
+    r"""Compute the joint forces $J^T f$ of springs and dampers of all tendons, `(nv,
+    *batch)`."""
+    tendons = sys.tendons
+    excess = _excess(constants, now.length)
+    rate = jnp.sum(now.jac * qd[None], axis=1)
+    spring = _polynomial(tendons.stiffness, tendons.stiffness_poly, excess)
+    damper = _polynomial(tendons.damping, tendons.damping_poly, jnp.abs(rate))
+    tension = -spring * excess - damper * rate
+    return jnp.sum(now.jac * tension[:, None], axis=0)
+
+
+def tendon_energy(sys: System, constants: TendonConstants, length) -> Any:
+    """Compute the energy of the springs of all tendons, `(*batch)`."""
+    tendons, x = sys.tendons, _excess(constants, length)
+    first, second = (tendons.stiffness_poly[:, k] * (1 / (k + 3)) for k in range(2))
+    return jnp.sum(x * x * (0.5 * tendons.stiffness + x * (first + x * second)), axis=0)
+
+
+def _excess(constants: TendonConstants, length):
+    """Return how far the springs are stretched or compressed beyond their dead bands."""
+    low, high = constants.rest[:, 0], constants.rest[:, 1]
+    return jnp.maximum(length - high, 0.0) + jnp.minimum(length - low, 0.0)
+
+
+def _polynomial(linear, poly, x):
+    return linear + x * (poly[:, 0] + x * poly[:, 1])
+
+
+def has_tendon_armature(sys: System) -> bool:
+    """Return whether tendons add to the joint-space inertia."""
+    return any(sys.tendons.has_armature)
+
+
+def armature_jacobian(sys: System, tree: Tree, fixed: Frames, kin: Kinematics, q):
+    """Compute the Jacobian of the tendons with armature, `(ntendon, nv, *batch)`; other
+    rows are zero."""
+    local, chosen = tendon_frames(sys, fixed), sys.tendons.has_armature
+    return tendon_kinematics(sys, tree, local, kin, q, chosen).jac
+
+
+def _armature(sys: System):
+    armature = sys.tendons.armature
+    return armature * per_row(sys.tendons.has_armature, armature)
+
+
+def tendon_inertia(sys: System, jac):
+    r"""Compute what tendons add to the joint-space inertia, $\sum_k a_k J_k^T J_k$, `(nv,
+    nv, *batch)`.
+
+    **Arguments:**
+
+    - `jac`: Jacobian of (at least) the tendons with armature, `(ntendon, nv, *batch)`.
+    """
+    weighted = jac * _armature(sys)[:, None]
+    return sum(
+        weighted[k][:, None] * jac[k][None]
+        for k, has in enumerate(sys.tendons.has_armature)
+        if has
+    )
+
+
+def tendon_inertia_times(sys: System, jac, v):
+    r"""Compute $\sum_k a_k J_k^T J_k v$, `(nv, *batch)`."""
+    force = _armature(sys) * jnp.sum(jac * v[None], axis=1)
+    return jnp.sum(jac * force[:, None], axis=0)
+
+
+def tendon_bias(sys: System, tree: Tree, fixed: Frames, jac, q, qd):
+    r"""Compute what tendons add to the bias forces, $\sum_k a_k J_k^T \dot J_k \dot q$,
+    `(nv, *batch)`. The Jacobian of fixed tendons is constant."""
+    moves = tuple(
+        has and path[0].kind is not WrapKind.JOINT
+        for has, path in zip(sys.tendons.has_armature, sys.tendons.paths)
+    )
+    if not any(moves):
+        return jnp.zeros_like(qd)
+    force = _armature(sys) * jacobian_rate(sys, tree, fixed, q, qd, moves)
+    return jnp.sum(jac * force[:, None], axis=0)
+
+
+class ArmatureUpdate(NamedTuple):
+    r"""The inverse of an inertia to which one tendon has been added (Sherman and
+    Morrison): $M^{-1} - c\,y y^T$ with $y = M^{-1} J^T$ and $c = a / (1 + a J y)$.
+
+    - `row`: $J$, `(nv, *batch)`.
+    - `qdd`, `motion`: $y$, and the motion of each node at these accelerations.
+    - `scale`: $c$, `(*batch)`.
+    """
+
+    row: Any
+    qdd: Any
+    motion: Motion
+    scale: Any
+
+
+def armature_updates(
+    sys: System, jac, solve: Callable[..., tuple[Any, Motion]]
+) -> list[ArmatureUpdate]:
+    """Compute the updates of all tendons with armature, in order.
+
+    **Arguments:**
+
+    - `jac`: Jacobian of (at least) these tendons.
+    - `solve`: function of joint forces that computes accelerations and node motions
+        without the armature of tendons.
+    """
+    updates: list[ArmatureUpdate] = []
+    for k, has in enumerate(sys.tendons.has_armature):
+        if has:
+            row, armature = jac[k], sys.tendons.armature[k]
+            qdd, motion = apply_updates(updates, *solve(row))
+            inverse = jnp.sum(row * qdd, axis=0)
+            scale = armature / (1.0 + armature * inverse)
+            updates.append(ArmatureUpdate(row, qdd, motion, scale))
+    return updates
+
+
+def apply_updates(
+    updates: list[ArmatureUpdate], qdd, motion: Motion
+) -> tuple[Any, Motion]:
+    """Return accelerations, and node motions, with the armature of tendons, given those
+    without."""
+    for update in updates:
+        push = update.scale * jnp.sum(update.row * qdd, axis=0)
+        qdd = qdd - update.qdd * push[None]
+        motion = motion - (update.motion * push[None])
+    return qdd, motion
+
+
+def tendons_at(sys: System, q) -> tuple[TendonConstants, TendonKinematics] | None:
+    """Compute constants and kinematics of the tendons at coordinates `q`, None if there
+    are no tendons."""
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    constants = tendon_constants(sys, nodes, fixed)
+    if constants is None:
+        return None
+    kin = kinematics(sys, nodes, fixed, q)
+    return constants, tendon_kinematics(sys, nodes, constants.frames, kin, q)

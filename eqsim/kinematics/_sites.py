@@ -1,0 +1,136 @@
+"""Frames that are fixed to links, such as those of sites."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from ..model import check_state, put, System, take, Tree, tree
+from ..spatial import Motion, normalize4, quaternion_matrix, stack, Vec3, vec3
+from ._axes import dof_axes
+from ._forward import (
+    Frames,
+    frames,
+    Kinematics,
+    kinematics,
+    Pose,
+    quaternions,
+    take_poses,
+)
+from ._structure import dof_order
+
+
+class SitePoses(NamedTuple):
+    """Frames of the sites in the world.
+
+    - `pos`: origins, m.
+    - `rot`: rotation matrices; their columns are the axes of the sites.
+    """
+
+    pos: Float[Array, "nsite 3"]
+    rot: Float[Array, "nsite 3 3"]
+
+
+def site_poses(sys: System, q: Float[Array, " nq"]) -> SitePoses:
+    """Compute the poses of all sites.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** positions and rotation matrices of the sites (MuJoCo: `site_xpos`,
+    `site_xmat`).
+    """
+    check_state(sys, q)
+    if not sys.nsite:
+        return SitePoses(jnp.zeros((0, 3), q.dtype), jnp.zeros((0, 3, 3), q.dtype))
+    return SitePoses(*_site_poses(sys, q))
+
+
+def site_jacobian(
+    sys: System, q: Float[Array, " nq"], site: int
+) -> Float[Array, "6 nv"]:
+    r"""Compute the matrix that maps $\dot q$ to the velocity of a site.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+    - `site`: number of the site, known when compiling: `sys.sites.names.index("tip")`.
+
+    **Returns:** rows 0 to 2 angular velocity, rows 3 to 5 velocity of the origin of the
+    site, in world axes (MuJoCo: `jacr` above `jacp` of `mj_jacSite`).
+    """
+    check_state(sys, q)
+    if not 0 <= site < sys.nsite:
+        raise ValueError(
+            f"There is no site {site}: this system has {sys.nsite} sites, numbered from "
+            "0. Find the number of a site with `sys.sites.names.index(name)`."
+        )
+    return _site_jacobian(sys, q, int(site))
+
+
+def attached_frames(fixed: Frames, links, pos, quat) -> Pose:
+    """Compute frames in the nodes that carry them, given the frames in their links.
+
+    **Arguments:**
+
+    - `links`: link of each frame; -1 is the world.
+    - `pos (n, 3, *batch)`, `quat (n, 4, *batch)`: frames in the links.
+    """
+    rot = quaternion_matrix(normalize4(quaternions(quat)))
+    return take_poses(fixed.link, links) @ Pose(rot, vec3(pos))
+
+
+def carriers(tree: Tree, links) -> tuple[int, ...]:
+    """Return the node that carries each of some links; -1 for those that are fixed to
+    the world, and for the world itself."""
+    return tuple(-1 if link < 0 else tree.link_nodes[link] for link in links)
+
+
+def site_frames(sys: System, fixed: Frames) -> Pose:
+    """Compute the frames of the sites in the nodes that carry them."""
+    sites = sys.sites
+    return attached_frames(fixed, sites.links, sites.pos, sites.quat)
+
+
+def world_site_poses(sys: System, tree: Tree, local: Pose, kin: Kinematics) -> Pose:
+    """Compute the poses of the sites, given `site_frames`."""
+    return take_poses(kin.pose, carriers(tree, sys.sites.links)) @ local
+
+
+def _site_poses_fn(sys: System, q):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    pose = world_site_poses(sys, nodes, site_frames(sys, fixed), kin)
+    rot = jnp.stack(pose.rot, axis=1)
+    return stack(pose.pos), rot.reshape(sys.nsite, 3, 3, *rot.shape[2:])
+
+
+def _site_jacobian_fn(sys: System, q, site: int):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    (node,) = carriers(nodes, [sys.sites.links[site]])
+    if node < 0:
+        return jnp.zeros((6, sys.nv, *q.shape[1:]), q.dtype)
+    pose = world_site_poses(sys, nodes, site_frames(sys, fixed), kin)
+    return point_jacobian(nodes, kin, node, take(pose.pos, [site]))
+
+
+def point_jacobian(tree: Tree, kin: Kinematics, node: int, point: Vec3):
+    """Compute the Jacobian of a point `(1, *batch)` on a node, `(6, nv, *batch)`:
+    angular above linear velocity."""
+    dof_nodes = dof_order(tree).nodes
+    moves = [j for j, own in enumerate(dof_nodes) if tree.ancestors[node, own]]
+    axes = take(dof_axes(tree, kin), moves)
+    column = Motion(axes.ang, axes.at(point - take(kin.origin, [node])))
+    full = put(column, moves, len(dof_nodes))
+    return jnp.stack([*full.ang, *full.lin])
+
+
+_site_poses = batch_last(_site_poses_fn)
+_site_jacobian = batch_last(_site_jacobian_fn)

@@ -1,0 +1,275 @@
+r"""Lengths of tendons, and their Jacobian.
+
+A spatial tendon is a shortest path, so that only its straight parts do work when it
+changes: with the direction $n$ of a part from point $a$ to point $b$, $\dot\ell = \sum n
+\cdot (\dot b - \dot a)$, where points on a shape are fixed to the shape.
+
+Source: MuJoCo documentation, *Computation*, "Actuation model"; `mj_tendon`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._batching import batch_last
+from ..model import (
+    accumulate,
+    check_state,
+    concatenate,
+    per_row,
+    System,
+    take,
+    Tree,
+    tree,
+)
+from ..spatial import Force, force_at, safe_sqrt, Vec3
+from ._axes import dof_axes
+from ._forward import Frames, frames, Kinematics, kinematics, Pose, take_poses
+from ._manifold import advance
+from ._sites import attached_frames, carriers
+from ._tendon_paths import Lines, path_plan, PathPlan
+from ._wrapping import wrap
+
+
+class TendonFrames(NamedTuple):
+    """What is constant about tendons while a robot moves.
+
+    - `sites`, `geoms`: frames of the sites and shapes of spatial tendons, in the nodes
+        that carry them; one row for each of `PathPlan.sites` and `PathPlan.geoms`.
+    - `radius`: of these shapes, m.
+    - `share`: one over the divisor of all pulleys.
+    """
+
+    sites: Pose
+    geoms: Pose
+    radius: Any
+    share: Any
+
+
+class TendonKinematics(NamedTuple):
+    r"""Lengths of the tendons `(ntendon, *batch)`, and their Jacobian
+    $\partial\dot\ell / \partial\dot q$ `(ntendon, nv, *batch)`."""
+
+    length: Any
+    jac: Any
+
+
+class _Parts(NamedTuple):
+    """Straight parts of tendons: a point on each and its direction, times the share of
+    the pulley."""
+
+    point: Vec3
+    direction: Vec3
+
+
+def tendon_lengths(sys: System, q: Float[Array, " nq"]) -> Float[Array, " ntendon"]:
+    r"""Compute the lengths $\ell(q)$ of all tendons, m (or in the unit of the joints).
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** lengths in the order of `sys.tendons.names` (MuJoCo: `ten_length`).
+    """
+    check_state(sys, q)
+    if not sys.ntendon:
+        return jnp.zeros(0, q.dtype)
+    return _tendon_lengths(sys, q)
+
+
+def tendon_jacobian(sys: System, q: Float[Array, " nq"]) -> Float[Array, "ntendon nv"]:
+    r"""Compute the matrix $J = \partial\dot\ell / \partial\dot q$ of all tendons.
+
+    $J^T$ maps tensions to joint forces.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** one row per tendon (MuJoCo: `ten_J`).
+    """
+    check_state(sys, q)
+    if not sys.ntendon:
+        return jnp.zeros((0, sys.nv), q.dtype)
+    return _tendon_jacobian(sys, q)
+
+
+def tendon_velocities(
+    sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
+) -> Float[Array, " ntendon"]:
+    r"""Compute the rates of the lengths, $\dot\ell = J \dot q$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`, `qd`: coordinates and velocities.
+
+    **Returns:** rates in the order of `sys.tendons.names` (MuJoCo: `ten_velocity`), m/s.
+    """
+    check_state(sys, q, qd)
+    if not sys.ntendon:
+        return jnp.zeros(0, q.dtype)
+    return _tendon_velocities(sys, q, qd)
+
+
+def tendon_frames(sys: System, fixed: Frames) -> TendonFrames:
+    """Compute what is constant about the tendons of a system."""
+    plan, sites, geoms = path_plan(sys), sys.sites, sys.geoms
+    return TendonFrames(
+        _attached(fixed, sites, plan.sites),
+        _attached(fixed, geoms, plan.geoms),
+        take(geoms.size, plan.geoms)[:, 0],
+        1.0 / sys.tendons.divisor,
+    )
+
+
+def _attached(fixed: Frames, parts, chosen) -> Pose:
+    pos, quat = take((parts.pos, parts.quat), chosen)
+    return attached_frames(fixed, [parts.links[k] for k in chosen], pos, quat)
+
+
+def tendon_kinematics(
+    sys: System,
+    tree: Tree,
+    local: TendonFrames,
+    kin: Kinematics,
+    q,
+    chosen: tuple[bool, ...] | None = None,
+) -> TendonKinematics:
+    """Compute lengths and Jacobian of all tendons, or of those that are `chosen`: other
+    rows are zero.
+
+    **Arguments:** `local`: see `tendon_frames`. `q (nq, *batch)`.
+    """
+    plan, count = path_plan(sys, chosen), sys.ntendon
+    terms = plan.terms
+    coef = take(sys.tendons.coef, terms.coefs)
+    lengths, owners = [coef * take(q, terms.coordinates)], [terms.tendons]
+    entries, places = [coef], [_flat(terms.tendons, terms.dofs, sys.nv)]
+    if plan.lines:
+        parts, shares, tendons = _parts(sys, tree, plan, local, kin)
+        lengths.append(shares)
+        owners.append(tendons)
+        entries.append(_entries(tree, plan, kin, parts))
+        spatial = plan.wrenches
+        places.append(_flat(spatial.tendon, spatial.dof, sys.nv))
+    jac = accumulate(concatenate(entries), sum(places, ()), count * sys.nv)
+    length = accumulate(concatenate(lengths), sum(owners, ()), count)
+    return TendonKinematics(length, jac.reshape(count, sys.nv, *jac.shape[1:]))
+
+
+def _flat(tendons, dofs, nv: int) -> tuple[int, ...]:
+    return tuple(t * nv + dof for t, dof in zip(tendons, dofs, strict=True))
+
+
+def _parts(sys: System, tree: Tree, plan: PathPlan, local: TendonFrames, kin):
+    """Compute the straight parts of spatial tendons, and lengths with the tendon of
+    each."""
+    every = path_plan(sys)
+    row = lambda chosen, among: [among.index(k) for k in chosen]
+    at_sites = carriers(tree, [sys.sites.links[k] for k in plan.sites])
+    at_geoms = carriers(tree, [sys.geoms.links[k] for k in plan.geoms])
+    offset = take(local.sites.pos, row(plan.sites, every.sites))
+    points = take_poses(kin.pose, at_sites).point(offset)
+    frame, radius = take((local.geoms, local.radius), row(plan.geoms, every.geoms))
+    geoms = take_poses(kin.pose, at_geoms) @ frame
+    one = jnp.ones((1, *(1 for _ in points.x.shape[1:])), points.x.dtype)
+    share, last = concatenate([local.share, one]), local.share.shape[0]
+    parts, lengths, tendons = [], [], ()
+    for lines in plan.lines:
+        own = take(share, [k if k >= 0 else last for k in lines.pulleys])
+        found, length = _line_parts(lines, points, geoms, radius)
+        parts += [_Parts(x.point, x.direction * own) for x in found]
+        lengths.append(length * own)
+        tendons += lines.tendons
+    return concatenate(parts), concatenate(lengths), tendons
+
+
+def _line_parts(lines: Lines, points: Vec3, geoms: Pose, radius):
+    """Compute the straight parts of one group of lines, and the length of each line."""
+    start, end = take(points, lines.starts), take(points, lines.ends)
+    if lines.kind is None:
+        direction, length = _direction(start, end)
+        return [_Parts(start, direction)], length
+    side = take(points, lines.sides) if lines.has_side else None
+    shape, size = take((geoms, radius), lines.geoms)
+    around = wrap(lines.kind, start, end, shape, size, side)
+    on = around.is_wrapped
+    straight, length = _direction(start, end)
+    before, length0 = _direction(start, around.first)
+    behind, length1 = _direction(around.last, end)
+    choose = lambda a, b: Vec3(*(jnp.where(on, x, y) for x, y in zip(a, b)))
+    # Without a wrap the two parts meet at the end, with one direction: the force on the
+    # shape cancels.
+    parts = [
+        _Parts(around.first, choose(before, straight)),
+        _Parts(around.last, choose(behind, straight)),
+    ]
+    return parts, jnp.where(on, length0 + around.arc + length1, length)
+
+
+def _direction(start: Vec3, end: Vec3) -> tuple[Vec3, Any]:
+    """Return unit vectors from point to point, and distances. Between coincident points
+    it is the x axis of the world, as in MuJoCo."""
+    d = end - start
+    square = d | d
+    apart = square > 1e-30
+    scale = 1.0 / jnp.sqrt(jnp.where(apart, square, 1.0))
+    unit = Vec3(*(jnp.where(apart, x * scale, e) for x, e in zip(d, (1.0, 0.0, 0.0))))
+    return unit, safe_sqrt(square)
+
+
+def _entries(tree: Tree, plan: PathPlan, kin: Kinematics, parts: _Parts):
+    """Compute the entries of the Jacobian of spatial tendons."""
+    acts = plan.wrenches
+    part = take(parts, acts.parts)
+    arm = part.point - take(kin.origin, acts.nodes)
+    signs = per_row(acts.signs, arm.x)
+    pull = force_at(arm, part.direction * signs)
+    total: Force = accumulate(pull, acts.rows, acts.num_rows)
+    return take(dof_axes(tree, kin), acts.dof) | take(total, acts.row)
+
+
+def jacobian_rate(
+    sys: System, tree: Tree, fixed: Frames, q, qd, chosen: tuple[bool, ...]
+):
+    r"""Compute $\dot J \dot q$ of the tendons that are `chosen`, `(ntendon, *batch)`: the
+    second derivative of their lengths while $\ddot q$ is zero. Other rows are zero."""
+    local = tendon_frames(sys, fixed)
+
+    def rates(time):
+        moved = advance(sys.joints.kinds, q, time[None] * qd)
+        kin = kinematics(sys, tree, fixed, moved)
+        jac = tendon_kinematics(sys, tree, local, kin, moved, chosen).jac
+        return jnp.sum(jac * qd[None], axis=1)
+
+    time = jnp.zeros(qd.shape[1:], qd.dtype)
+    return jax.jvp(rates, (time,), (jnp.ones_like(time),))[1]
+
+
+def _at(sys: System, q) -> TendonKinematics:
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    return tendon_kinematics(sys, nodes, tendon_frames(sys, fixed), kin, q)
+
+
+def _tendon_lengths_fn(sys: System, q):
+    return _at(sys, q).length
+
+
+def _tendon_jacobian_fn(sys: System, q):
+    return _at(sys, q).jac
+
+
+def _tendon_velocities_fn(sys: System, q, qd):
+    return jnp.sum(_at(sys, q).jac * qd[None], axis=1)
+
+
+_tendon_lengths = batch_last(_tendon_lengths_fn)
+_tendon_jacobian = batch_last(_tendon_jacobian_fn)
+_tendon_velocities = batch_last(_tendon_velocities_fn)

@@ -1,0 +1,137 @@
+"""Parameters of force laws and activations that few robots have: one row for each
+actuator that has the law."""
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ._fields import as_array
+
+
+class Muscles(eqx.Module):
+    r"""Force laws of muscles: force over length and velocity.
+
+    Lengths are in units of the optimal length $L_0$, which follows from `range` and
+    `length_range`. With peak force $F_0$, input $u$, normalized length $L$ and velocity
+    $V$, the force is $-F_0 (F_L(L) F_V(V) u + F_P(L))$ (MuJoCo documentation,
+    *Modeling*, "Muscles").
+
+    **Arguments:**
+
+    - `gain_rows`, `bias_rows`: one entry per actuator: the row of its active force
+        $F_L F_V$ and of its passive force $F_P$, or -1. Usually the same row.
+    - `owners`: the actuator of each row.
+    - `scaled`: whether the peak force of a row is `scale` divided by the norm of the
+        joint accelerations that a unit force causes at the reference coordinates. If not,
+        it is `force`.
+    - `length_range`: shortest and longest length of the actuator.
+    - `range`: the same in units of $L_0$.
+    - `force`, `scale`: see `scaled`.
+    - `shortest`, `longest`: $F_L$ is zero outside of these lengths, in units of $L_0$.
+    - `max_speed`: shortening velocity at which $F_V$ is zero, $L_0$/s.
+    - `max_passive`: half of this is $F_P$ midway between 1 and `longest`.
+    - `max_lengthening`: $F_V$ at saturating lengthening velocity.
+    """
+
+    gain_rows: tuple[int, ...] = eqx.field(static=True)
+    bias_rows: tuple[int, ...] = eqx.field(static=True)
+    owners: tuple[int, ...] = eqx.field(static=True)
+    scaled: tuple[bool, ...] = eqx.field(static=True)
+    length_range: Float[Array, "nmuscle 2"] = eqx.field(converter=as_array)
+    range: Float[Array, "nmuscle 2"] = eqx.field(converter=as_array)
+    force: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
+    scale: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
+    shortest: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
+    longest: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
+    max_speed: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
+    max_passive: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
+    max_lengthening: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
+
+
+class MuscleActivations(eqx.Module):
+    r"""Activation dynamics of muscles, $\dot a = (u - a)/\tau(u, a)$ (Millard et al.,
+    2013).
+
+    **Arguments:**
+
+    - `owners`: the actuator of each row.
+    - `rise`, `fall`: time constants of activation and deactivation, s.
+    - `smoothing`: width of the transition between the two around $u = a$; 0 switches.
+    """
+
+    owners: tuple[int, ...] = eqx.field(static=True)
+    rise: Float[Array, " n"] = eqx.field(converter=as_array)
+    fall: Float[Array, " n"] = eqx.field(converter=as_array)
+    smoothing: Float[Array, " n"] = eqx.field(converter=as_array)
+
+
+class PIDs(eqx.Module):
+    r"""PID servos. The proportional and derivative gains are those of the affine bias,
+    $k_p = -b_1$ and $k_v = -b_2$.
+
+    **Arguments:**
+
+    - `owners`: the actuator of each row.
+    - `integral_gain`: $k_i$.
+    - `max_integral`: bound of the integral of the error; 0 means none.
+    - `max_slew`: largest rate of the setpoint; without effect if the actuator has no
+        such state.
+    """
+
+    owners: tuple[int, ...] = eqx.field(static=True)
+    integral_gain: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_integral: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_slew: Float[Array, " n"] = eqx.field(converter=as_array)
+
+
+class DCMotors(eqx.Module):
+    r"""DC motors: electrical circuit, temperature, cogging and LuGre friction.
+
+    Which effects a motor has is static (`Actuators.states` and `Actuators.inputs`).
+    Numbers of effects that it lacks have no effect (MuJoCo documentation, XML
+    reference, "dcmotor").
+
+    **Arguments:**
+
+    - `owners`: the actuator of each row.
+    - `resistance`: at the reference temperature, Ohm.
+    - `torque_constant`: $K$, N m/A, also the back-EMF constant.
+    - `temperature_coefficient`, `reference_temperature`, `ambient_temperature`: of the
+        resistance, 1/K, and K.
+    - `proportional`, `integral`, `derivative`: gains of the controller, from errors to
+        torque.
+    - `max_voltage`: of the controller; 0 means no bound.
+    - `max_integral`: bound of the integral of the error; 0 means none.
+    - `max_slew`: largest rate of the first control.
+    - `time_constant`: electrical, s.
+    - `max_current_rate`: A/s; 0 means no bound.
+    - `thermal_resistance`, `thermal_capacitance`: K/W, J/K.
+    - `cogging`, `cogging_periods`, `cogging_phase`: amplitude, periods per unit of
+        length, phase.
+    - `bristle_stiffness`, `bristle_damping`: $\sigma_0$ and $\sigma_1$ of LuGre friction.
+    - `coulomb_friction`, `static_friction`, `stribeck_velocity`: of LuGre friction.
+    """
+
+    owners: tuple[int, ...] = eqx.field(static=True)
+    resistance: Float[Array, " n"] = eqx.field(converter=as_array)
+    torque_constant: Float[Array, " n"] = eqx.field(converter=as_array)
+    temperature_coefficient: Float[Array, " n"] = eqx.field(converter=as_array)
+    reference_temperature: Float[Array, " n"] = eqx.field(converter=as_array)
+    ambient_temperature: Float[Array, " n"] = eqx.field(converter=as_array)
+    proportional: Float[Array, " n"] = eqx.field(converter=as_array)
+    integral: Float[Array, " n"] = eqx.field(converter=as_array)
+    derivative: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_voltage: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_integral: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_slew: Float[Array, " n"] = eqx.field(converter=as_array)
+    time_constant: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_current_rate: Float[Array, " n"] = eqx.field(converter=as_array)
+    thermal_resistance: Float[Array, " n"] = eqx.field(converter=as_array)
+    thermal_capacitance: Float[Array, " n"] = eqx.field(converter=as_array)
+    cogging: Float[Array, " n"] = eqx.field(converter=as_array)
+    cogging_periods: Float[Array, " n"] = eqx.field(converter=as_array)
+    cogging_phase: Float[Array, " n"] = eqx.field(converter=as_array)
+    bristle_stiffness: Float[Array, " n"] = eqx.field(converter=as_array)
+    bristle_damping: Float[Array, " n"] = eqx.field(converter=as_array)
+    coulomb_friction: Float[Array, " n"] = eqx.field(converter=as_array)
+    static_friction: Float[Array, " n"] = eqx.field(converter=as_array)
+    stribeck_velocity: Float[Array, " n"] = eqx.field(converter=as_array)
