@@ -13,6 +13,7 @@ same matrix.
 """
 
 import functools as ft
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -273,9 +274,11 @@ def _steps(tree: Tree, problem: Problem, settings: Newton):
         qdd = along(now.qdd, line.dqdd)
         motion = jtu.tree_map(along, line.motion, line.dmotion)
         new = accept(now, qdd, motion, share < 1.0)
-        # Where the cost can no longer fall, rows that change are at rounding.
-        falls = _falls(problem, line, now.qdd, settings.rounding(qdd.dtype))
-        return new._replace(unsolved=new.unsolved & falls)
+        # After so short a step what is left is rounding, as are rows that still change.
+        tolerance = math.sqrt(settings.rounding(qdd.dtype))
+        largest = lambda x: jnp.max(jnp.abs(x), axis=0)
+        moves = largest(line.dqdd) > tolerance * (1.0 + largest(end))
+        return new._replace(unsolved=new.unsolved & moves)
 
     def accept(now: _Iterate, qdd, motion: Motion, partial) -> _Iterate:
         tolerance = settings.rounding(qdd.dtype)
@@ -341,17 +344,6 @@ def _slope(problem: Problem, line: _Line, share):
         force = rows.forces(rows.pieces(x), x)
         total = total + sum(jnp.sum(a * b, axis=0) for a, b in zip(dx, force))
     return -total
-
-
-def _falls(problem: Problem, line: _Line, qdd, tolerance: float):
-    """Return whether the cost falls at the start of a line, which is `qdd`, by more than
-    its rounding."""
-    size = jnp.sum(jnp.abs(qdd * line.left), axis=0)
-    for rows, x in zip(problem.rows, line.x, strict=True):
-        force = rows.forces(rows.pieces(x), x)
-        size = size + sum(jnp.sum(jnp.abs(a * b), axis=0) for a, b in zip(x, force))
-    slope = _slope(problem, line, jnp.zeros_like(qdd[0]))
-    return jnp.abs(slope) > tolerance * size
 
 
 def _line_search(problem: Problem, line: _Line):

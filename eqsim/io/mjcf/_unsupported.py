@@ -150,7 +150,8 @@ FEATURES: tuple[Feature, ...] = (
         "`conaffinity`, `priority`, `solmix`, `solref`, `solreffriction`, `solimp`, "
         "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. "
         "Exceptions: exactly parallel capsules touch in one point (MuJoCo: two), and so "
-        "does a capsule that lies flat on a cylinder (MuJoCo: several, unless `multiccd` is disabled).",
+        "does a capsule that lies flat on a cylinder (MuJoCo: several, unless "
+        "`multiccd` is disabled).",
     ),
     Feature(
         "actuator",
