@@ -10,6 +10,13 @@ from ..kinematics._recursion import descend
 from ..model import check_state, System, take, tree
 from ..spatial import Vec3, vec3
 from ._rigid import rigid
+from ._tendons import (
+    armature_jacobian,
+    has_tendon_armature,
+    tendon_energy,
+    tendon_inertia_times,
+    passive_tendons_at,
+)
 
 
 def kinetic_energy(
@@ -18,7 +25,7 @@ def kinetic_energy(
     r"""Compute the kinetic energy, J.
 
     $T = \tfrac12 \sum_i v_i^T I_i v_i + \tfrac12 \dot q^T A \dot q
-    = \tfrac12 \dot q^T M(q)\,\dot q$, where $A$ is the armature.
+    = \tfrac12 \dot q^T M(q)\,\dot q$, where $A$ is the armature of joints and tendons.
 
     **Arguments:**
 
@@ -32,10 +39,11 @@ def kinetic_energy(
 
 
 def potential_energy(sys: System, q: Float[Array, " nq"]) -> Float[Array, ""]:
-    r"""Compute the potential energy of gravity and joint springs, J.
+    r"""Compute the potential energy of gravity and of the springs of joints and tendons,
+    J.
 
     $V = -\sum_i m_i\, g \cdot c_i
-    + \tfrac12 \sum_j k_j\, |q_j \ominus q_{\mathrm{spring},j}|^2$
+    + \tfrac12 \sum_j k_j\, |q_j \ominus q_{\mathrm{spring},j}|^2 + V_\mathrm{tendons}$
 
     Gravity compensation is counted as a force, not as energy, as in MuJoCo.
 
@@ -54,8 +62,12 @@ def potential_energy(sys: System, q: Float[Array, " nq"]) -> Float[Array, ""]:
 def _kinetic_energy_fn(sys, q, qd):
     body = rigid(sys, q)
     velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
-    links = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
-    return 0.5 * (links + jnp.sum(sys.joints.armature * qd * qd, axis=0))
+    total = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
+    total = total + jnp.sum(sys.joints.armature * qd * qd, axis=0)
+    if has_tendon_armature(sys):
+        jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
+        total = total + jnp.sum(qd * tendon_inertia_times(sys, jac, qd), axis=0)
+    return 0.5 * total
 
 
 def _potential_energy_fn(sys, q):
@@ -67,7 +79,12 @@ def _potential_energy_fn(sys, q):
     weight = -jnp.sum(sys.links.mass * (center | gravity), axis=0)
     stretch = displacement(sys.joints.kinds, sys.joints.spring_ref, q)
     stiffness = take(sys.joints.stiffness, dof_joints(sys.joints.kinds))
-    return weight + 0.5 * jnp.sum(stiffness * stretch * stretch, axis=0)
+    total = weight + 0.5 * jnp.sum(stiffness * stretch * stretch, axis=0)
+    tendons = passive_tendons_at(sys, q)
+    if tendons is not None:
+        constants, now = tendons
+        total = total + tendon_energy(sys, constants, now.length)
+    return total
 
 
 _kinetic_energy = batch_last(_kinetic_energy_fn)

@@ -11,14 +11,16 @@ from ._actuation import actuation
 from ._articulated import project
 from ._passive import compensation_forces, fluid_forces, spring_forces
 from ._rigid import rigid
+from ._tendons import tendon_forces, passive_tendons_at
 
 
 def passive_forces(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    r"""Compute passive forces: springs, damping, gravity compensation, fluid drag.
+    r"""Compute passive forces: springs and damping of joints and tendons, gravity
+    compensation, fluid drag.
 
-    $\tau = -k\,(q \ominus q_\mathrm{spring}) - d\,\dot q
+    $\tau = -k\,(q \ominus q_\mathrm{spring}) - d\,\dot q + J_t^T f_\mathrm{tendons}
     + J^T (f_\mathrm{compensation} + f_\mathrm{fluid})$
 
     Dry friction and limits are constraints and do not enter.
@@ -68,7 +70,9 @@ def _passive_forces_fn(sys, q, qd):
         velocity = descend(nodes, joint_motion(nodes, kin, qd))
         force = force + fluid_forces(sys, nodes, fixed, kin, velocity)
     carried = project(nodes, kin, ascend(nodes, force))
-    return carried + spring_forces(sys, q) - sys.joints.damping * qd
+    tau = carried + spring_forces(sys, q) - sys.joints.damping * qd
+    tendons = passive_tendons_at(sys, q)
+    return tau if tendons is None else tau + tendon_forces(sys, *tendons, qd)
 
 
 def _actuator_forces_fn(sys, q, qd, act, ctrl):

@@ -29,6 +29,13 @@ from ..dynamics._actuation import actuation
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
+from ..dynamics._tendons import (
+    passive_tendons,
+    tendon_constants,
+    tendon_forces,
+    tendon_kinematics,
+    TendonConstants,
+)
 from ..dynamics._weights import inverse_weights, InverseWeights
 from ..kinematics._forward import (
     Frames,
@@ -54,6 +61,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `contacts`: mixed parameters of the contact points, None if there are none.
     - `joints`: softness of limits and dry friction.
+    - `tendons`: constants of the tendons, None if there are none.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
@@ -64,6 +72,7 @@ class Constants(AbstractPatterned):
     geoms: GeomFrames
     contacts: ContactParameters | None
     joints: JointSoftness
+    tendons: TendonConstants | None
     onset_width: Any
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
@@ -85,6 +94,7 @@ def derive(sys: System, smoothing) -> Constants:
         geoms=geoms,
         contacts=contacts,
         joints=joints,
+        tendons=tendon_constants(sys, nodes, fixed),
         onset_width=width,
     )
 
@@ -114,6 +124,10 @@ def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Fo
     inertia = node_inertias(constants.bodies, kin)
     drive = actuation(sys, q, qd, act, ctrl)
     tau = drive.tau + spring_forces(sys, q) - sys.joints.damping * qd
+    if constants.tendons is not None and any(passive_tendons(sys)):
+        local, chosen = constants.tendons.frames, passive_tendons(sys)
+        tendons = tendon_kinematics(sys, nodes, local, kin, q, chosen)
+        tau = tau + tendon_forces(sys, constants.tendons, tendons, qd)
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
     points, rows = _rows(sys, constants, kin, speed, q, qd)

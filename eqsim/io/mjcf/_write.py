@@ -8,6 +8,8 @@ import numpy as np
 from jax.core import Tracer
 
 from ...model import Activation, Integrator, JointKind, System
+from ._write_tendons import write_sites, write_tendons
+from ._xml import add_element
 
 
 def write_mjcf(sys: System) -> str:
@@ -43,11 +45,14 @@ def write_mjcf(sys: System) -> str:
     parts: dict[int, ET.Element] = {-1: world}
     _check_order(sys)
     _write_geoms(world, sys, -1)
+    write_sites(world, sys, -1)
     for link, parent in enumerate(sys.links.parents):
         parts[link] = _write_link(parts[parent], sys, link)
         _write_joints(parts[link], sys, link)
         _write_geoms(parts[link], sys, link)
+        write_sites(parts[link], sys, link)
     _write_contacts(root, sys)
+    write_tendons(root, sys)
     _write_actuators(root, sys)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
@@ -79,22 +84,9 @@ def _check_order(sys: System) -> None:
         path = [*path[: path.index(parent) + 1], link]
 
 
-def _text(value: Any) -> str:
-    """Numbers in full precision, words as they are."""
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (str, int)):
-        return str(value)
-    return " ".join(repr(float(number)) for number in np.ravel(value))
-
-
-def _add(parent: ET.Element, tag: str, attributes: dict[str, Any]) -> ET.Element:
-    return ET.SubElement(parent, tag, {k: _text(v) for k, v in attributes.items()})
-
-
 def _write_options(root: ET.Element, sys: System) -> None:
     rk4 = sys.integrator is Integrator.RK4
-    option = _add(
+    option = add_element(
         root,
         "option",
         {
@@ -113,7 +105,7 @@ def _write_options(root: ET.Element, sys: System) -> None:
         "eulerdamp": sys.implicit_damping,
     }
     words = {name: "enable" if on else "disable" for name, on in switches.items()}
-    _add(option, "flag", words)
+    add_element(option, "flag", words)
 
 
 def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
@@ -123,7 +115,7 @@ def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
         if owner == link and joints.kinds[joint] is JointKind.FREE:
             start = joints.q_starts[joint]
             pos, quat = joints.ref[start : start + 3], joints.ref[start + 3 : start + 7]
-    body = _add(
+    body = add_element(
         parent,
         "body",
         {
@@ -139,7 +131,7 @@ def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
     others = inertia.sum() - inertia[largest]
     if inertia[largest] <= others * (1 + 1e-6):
         inertia[largest] = min(inertia[largest], others)
-    _add(
+    add_element(
         body,
         "inertial",
         {
@@ -182,7 +174,7 @@ def _write_joints(body: ET.Element, sys: System, link: int) -> None:
             attributes["springref"] = joints.spring_ref[coordinate]
         else:
             _check_rest(sys, joint)
-        _add(body, "joint", attributes)
+        add_element(body, "joint", attributes)
 
 
 def _same(values: Any, joint: str, what: str) -> Any:
@@ -215,7 +207,7 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
     for geom, owner in enumerate(geoms.links):
         if owner != link:
             continue
-        _add(
+        add_element(
             body,
             "geom",
             {
@@ -241,7 +233,7 @@ def _write_contacts(root: ET.Element, sys: System) -> None:
     contact = ET.SubElement(root, "contact")
     names, pairs = sys.geoms.names, sys.pairs
     for index, (a, b) in enumerate(pairs.geoms):
-        _add(
+        add_element(
             contact,
             "pair",
             {
@@ -256,7 +248,7 @@ def _write_contacts(root: ET.Element, sys: System) -> None:
         )
     links = (*sys.links.names, "world")
     for a, b in sys.excludes:
-        _add(contact, "exclude", {"body1": links[a], "body2": links[b]})
+        add_element(contact, "exclude", {"body1": links[a], "body2": links[b]})
 
 
 def _write_actuators(root: ET.Element, sys: System) -> None:
@@ -284,4 +276,4 @@ def _write_actuators(root: ET.Element, sys: System) -> None:
         if actuators.activation[index] is not Activation.NONE:
             attributes["actlimited"] = actuators.act_limited[index]
             attributes["actrange"] = actuators.act_range[index]
-        _add(part, "general", attributes)
+        add_element(part, "general", attributes)
