@@ -36,6 +36,13 @@ from ..dynamics._joint_parameters import armature, damping
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
 from ..dynamics._spatial_transmission import Touching
+from ..dynamics._tendons import (
+    passive_tendons,
+    tendon_constants,
+    tendon_forces,
+    tendon_kinematics,
+    TendonConstants,
+)
 from ..dynamics._weights import inverse_weights, InverseWeights
 from ..kinematics._forward import (
     Frames,
@@ -61,6 +68,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `contacts`: mixed parameters of the contact points, None if there are none.
     - `joints`: softness of limits and dry friction.
+    - `tendons`: constants of the tendons, None if there are none.
     - `actuators`: strength of muscles, and frames of transmissions.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
@@ -72,6 +80,7 @@ class Constants(AbstractPatterned):
     geoms: GeomFrames
     contacts: ContactParameters | None
     joints: JointSoftness
+    tendons: TendonConstants | None
     actuators: ActuationConstants
     onset_width: Any
     pattern: Pattern = eqx.field(static=True, default=Pattern())
@@ -94,6 +103,7 @@ def derive(sys: System, smoothing) -> Constants:
         geoms=geoms,
         contacts=contacts,
         joints=joints,
+        tendons=tendon_constants(sys, nodes, fixed),
         actuators=actuation_constants(sys, nodes, fixed, bodies),
         onset_width=width,
     )
@@ -130,6 +140,10 @@ def forward(sys: System, constants: Constants, q, qd, act, ctrl, external) -> Fo
     if inputs.compensation is not None:
         # It is also among the forces on the links.
         tau = tau - actuator_compensation(sys, inputs.compensation)
+    if constants.tendons is not None and any(passive_tendons(sys)):
+        local, chosen = constants.tendons.frames, passive_tendons(sys)
+        tendons = tendon_kinematics(sys, nodes, local, kin, q, chosen)
+        tau = tau + tendon_forces(sys, constants.tendons, tendons, qd)
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
     rows = _rows(sys, constants, kin, speed, points, q, qd)

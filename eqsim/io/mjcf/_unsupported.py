@@ -155,6 +155,15 @@ FEATURES: tuple[Feature, ...] = (
         "`general`; several inputs; `gear`, `ctrlrange`, `forcerange`, `actrange`, "
         "`actearly`, `damping`, `armature`, `group`.",
     ),
+    Feature("site", _YES, "any shape; a mesh becomes its box."),
+    Feature(
+        "tendon",
+        _YES,
+        "fixed and spatial, pulleys, wrapping around spheres and cylinders with and "
+        "without side sites; `stiffness` and `damping` with polynomials, "
+        "`springlength`. Exception: where a tendon passes through the inside of a "
+        "shape, the point of contact is exact (MuJoCo: to 1e-6).",
+    ),
     Feature("integrator", _YES, "Euler (with implicit joint damping) and RK4."),
     Feature("medium", _YES, "`density`, `viscosity`, `wind` on the inertia boxes."),
     Feature(
@@ -165,10 +174,11 @@ FEATURES: tuple[Feature, ...] = (
         "`eulerdamp`; `actuatorgroupdisable`.",
     ),
     Feature(
-        "idle tendon",
+        "inertia that couples branches, armature of tendon",
         _IDLE,
-        "it exerts no force, so it is left out.",
-        detect.tendons_without_force,
+        "MuJoCo leaves out the coupling of joints of which neither moves the other; "
+        "here it is simulated.",
+        detect.coupled_branches,
     ),
     Feature(
         "inactive equality constraint",
@@ -216,7 +226,7 @@ FEATURES: tuple[Feature, ...] = (
         detect.solver_settings,
     ),
     Feature(
-        "site, camera, light, material, texture, custom data, visual, statistic, size",
+        "camera, light, material, texture, custom data, visual, statistic, size",
         _IDLE,
         "not part of the dynamics; not mentioned in the notes.",
     ),
@@ -232,11 +242,24 @@ FEATURES: tuple[Feature, ...] = (
         "remove it, or join the bodies with joints (or none, to weld them).",
         detect.active_equalities,
     ),
+    Feature("limit of tendon", _NO, "limit its joints.", detect.tendon_limits),
     Feature(
-        "tendon with a limit, spring, damper, friction, armature or actuator",
+        "dry friction of tendon",
         _NO,
-        "give its force to the joints that it spans, or remove it.",
-        detect.tendons_with_force,
+        "give `frictionloss` to its joints.",
+        detect.tendon_frictions,
+    ),
+    Feature(
+        "armature of tendon",
+        _NO,
+        "give `armature` to its joints.",
+        detect.tendon_armatures,
+    ),
+    Feature(
+        "springyield of tendon",
+        _NO,
+        "remove it: springs are elastic.",
+        detect.plastic_tendons,
     ),
     Feature(
         "mocap body",
