@@ -13,6 +13,7 @@ from eqsim.model import (
     neutral,
     random_configuration,
     random_system,
+    Transmission,
     validate,
 )
 
@@ -70,7 +71,9 @@ def test_everything_appears():
     assert some(lambda s: set(range(s.nlink)) - set(s.joints.links))
     assert some(lambda s: any(s.links.translating))
     assert some(lambda s: s.pairs.geoms) and some(lambda s: s.excludes)
-    assert some(lambda s: s.na > 0) and some(lambda s: any(s.actuators.in_parent))
+    assert some(lambda s: s.na > 0) and some(
+        lambda s: Transmission.JOINT_IN_PARENT in s.actuators.transmissions
+    )
     assert some(lambda s: not s.filter_parent) and some(lambda s: s.has_fluid)
     assert some(lambda s: np.any(s.links.mass == 0))
     assert some(lambda s: np.any(s.links.gravity_compensation > 0))
