@@ -9,6 +9,9 @@ from hypothesis import given, strategies as st
 from eqsim.io import write_mjcf
 from eqsim.model import (
     Activation,
+    ActivationState,
+    Control,
+    Gain,
     JointKind,
     neutral,
     random_configuration,
@@ -83,7 +86,13 @@ def test_everything_appears():
     }
     assert limited == set(JointKind) - {JointKind.FREE}
     activations = {k for s in systems for k in s.actuators.activation}
-    assert activations == set(Activation)
+    own = {Activation.MUSCLE, Activation.DC_MOTOR, Activation.PID}
+    assert activations == set(Activation) - own
+    rare = [random_system(seed, with_laws=True).actuators for seed in range(30)]
+    assert {k for a in rare for k in a.activation} == set(Activation)
+    assert {k for a in rare for k in a.gains} == set(Gain)
+    assert {c for a in rare for row in a.inputs for c in row} == set(Control)
+    assert {x for a in rare for row in a.states for x in row} == set(ActivationState)
     assert len({k for s in systems for k in s.geoms.kinds}) == 5
 
 
