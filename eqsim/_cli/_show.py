@@ -56,7 +56,7 @@ def _facts(name: str, env: AbstractEnv) -> Table:
 
 
 def _actions(env: AbstractEnv) -> str:
-    span, names = np.asarray(env.action_range), env.sys.actuators.names
+    span, names = np.asarray(env.action_range), env.sys.actuators.ctrl_names
     if not len(names):
         return "none"
     width = max(map(len, names))

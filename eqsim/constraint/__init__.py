@@ -43,6 +43,10 @@ from ._softness import (
     softness as softness,
     stiffness_weight as stiffness_weight,
 )
+from ._tendon_equality import TendonEquality as TendonEquality
+from ._tendon_friction import TendonFriction as TendonFriction
+from ._tendon_inertia import tendon_inertia_rows as tendon_inertia_rows
+from ._tendon_limit import TendonLimit as TendonLimit
 from ._weld import Weld as Weld
 
 
@@ -54,5 +58,8 @@ ALL: tuple[AbstractConstraint, ...] = (
     Connect(),
     Weld(),
     JointEquality(),
+    TendonLimit(),
+    TendonFriction(),
+    TendonEquality(),
 )
 """The constraints that `Generalized` simulates by default."""

@@ -8,6 +8,7 @@ import equinox as eqx
 from ..collision import ContactPoints
 from ..dynamics._weights import InverseWeights
 from ..kinematics._forward import Frames, Kinematics, Velocities
+from ..kinematics._tendons import TendonKinematics
 from ..model import System
 from ._rows import AbstractRows
 
@@ -19,6 +20,7 @@ class Moment(NamedTuple):
     - `kin`, `speed`: poses and velocities of the nodes.
     - `q`, `qd`: coordinates and velocities.
     - `points`: contact points; None if no shapes can touch.
+    - `tendons`: lengths and Jacobians of the tendons; None if none of them matters.
     - `width`: width of the onset of contacts, m; None if it is abrupt.
     """
 
@@ -28,6 +30,7 @@ class Moment(NamedTuple):
     q: Any
     qd: Any
     points: ContactPoints | None
+    tendons: TendonKinematics | None
     width: Any
 
 

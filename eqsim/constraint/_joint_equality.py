@@ -33,7 +33,7 @@ class JointEquality(AbstractConstraint):
         place = sys.joints.q_starts
         apart = now.q - sys.joints.ref
         at = lambda values, side, starts: take_or_zero(
-            values, [starts[j] if j >= 0 else -1 for j in _objects(sys, which, side)]
+            values, [starts[j] if j >= 0 else -1 for j in partners(sys, which, side)]
         )
         first, second = (at(apart, side, place) for side in (0, 1))
         starts = sys.joints.v_starts
@@ -54,7 +54,7 @@ def coupled(
     - `jacobians`: their Jacobians, `(n, nv, *batch)`; zero where there is no second.
     """
     c = [take(sys.equalities.coefficients[:, k], which) for k in range(5)]
-    alone = [other < 0 for other in _objects(sys, which, 1)]
+    alone = [other < 0 for other in partners(sys, which, 1)]
     exists = jnp.asarray([0.0 if lone else 1.0 for lone in alone], first.dtype)
     x = second * exists.reshape(-1, *(1 for _ in second.shape[1:]))
     value = c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])))
@@ -67,14 +67,15 @@ def coupled(
     return equality_rows(constants, parts, violation)
 
 
-def _objects(sys: System, which: tuple[int, ...], side: int) -> tuple[int, ...]:
+def partners(sys: System, which: tuple[int, ...], side: int) -> tuple[int, ...]:
+    """Return the first or the second objects of equality constraints; -1: none."""
     return tuple(sys.equalities.objects[k][side] for k in which)
 
 
 def _dofs(sys: System, which: tuple[int, ...]) -> list[tuple[int, ...]]:
     starts = sys.joints.v_starts
     return [
-        tuple(starts[j] if j >= 0 else -1 for j in _objects(sys, which, side))
+        tuple(starts[j] if j >= 0 else -1 for j in partners(sys, which, side))
         for side in (0, 1)
     ]
 

@@ -9,6 +9,13 @@ from ..model import check_state, System
 from ._articulated import factor, solve
 from ._joint_parameters import armature
 from ._rigid import external_forces, inertial_forces, rigid
+from ._tendons import (
+    apply_updates,
+    armature_jacobian,
+    armature_updates,
+    has_tendon_armature,
+    tendon_bias,
+)
 
 
 def aba(
@@ -21,7 +28,7 @@ def aba(
     r"""Compute joint accelerations from joint forces (articulated-body algorithm).
 
     Solves $M(q)\,\ddot q + c(q, \dot q) + g(q) = \tau + J^T f_\mathrm{ext}$, and so is
-    the inverse of `rnea`. Inertia includes the armature of the joints. Passive forces
+    the inverse of `rnea`. Inertia includes the armature of joints and tendons. Passive forces
     and actuators must be in `tau`, for instance by `passive_forces` and
     `actuator_forces`; contacts, limits and dry friction do not enter (see
     `Generalized.acceleration`).
@@ -53,8 +60,13 @@ def _aba_fn(sys, q, qd, tau, external):
     if external is not None:
         force = force + external_forces(sys, *body[:3], external)
     factored = factor(body.nodes, body.kin, body.inertia, armature(sys))
-    qdd, _ = solve(body.nodes, body.kin, factored, tau, force)
-    return qdd
+    if not has_tendon_armature(sys):
+        return solve(body.nodes, body.kin, factored, tau, force)[0]
+    jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
+    tau = tau - tendon_bias(sys, body.nodes, body.fixed, jac, q, qd)
+    invert = lambda b: solve(body.nodes, body.kin, factored, b, None)
+    updates = armature_updates(sys, jac, invert)
+    return apply_updates(updates, *solve(body.nodes, body.kin, factored, tau, force))[0]
 
 
 _aba = batch_last(_aba_fn)

@@ -10,6 +10,7 @@ from ._activation import clip_rows, next_activation, Signals, signals
 from ._force_laws import (
     add_mechanical_forces,
     clip_forces,
+    clip_tendon_forces,
     law_forces,
     law_velocity_gain,
     LawInputs,
@@ -72,7 +73,7 @@ def actuation(
     now = signals(sys, act, ctrl, length, velocity)
     ready = _early(sys, act, now, velocity)
     laws = LawInputs(ready, now, length, velocity, inputs.muscles)
-    force = clip_forces(sys, law_forces(sys, laws))
+    force = clip_forces(sys, clip_tendon_forces(sys, law_forces(sys, laws)))
     force = add_mechanical_forces(sys, force, act, length, velocity)
     tau = moments.joint_forces(force, sys.nv)
     tau = _add_compensation(sys, tau, inputs.compensation)

@@ -8,10 +8,11 @@ from ..model import check_state, System
 from ._dense import joint_space_matrix
 from ._joint_parameters import armature
 from ._rigid import rigid
+from ._tendons import armature_jacobian, has_tendon_armature, tendon_inertia
 
 
 def crba(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
-    r"""Compute the joint-space inertia matrix, armature included.
+    r"""Compute the joint-space inertia matrix, armature of joints and tendons included.
 
     $M_{ij} = S_i^T I^c_i S_j$ where $j$ moves $i$, with the inertia $I^c_i$ of the
     subtree of $i$; symmetric; zero where neither moves the other. Kinetic energy is
@@ -35,7 +36,11 @@ def _crba_fn(sys, q):
     body = rigid(sys, q)
     axes = dof_axes(body.nodes, body.kin)
     inertia = body.inertia.articulated()
-    return joint_space_matrix(body.nodes, axes, inertia, armature(sys))
+    matrix = joint_space_matrix(body.nodes, axes, inertia, armature(sys))
+    if has_tendon_armature(sys):
+        jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
+        matrix = matrix + tendon_inertia(sys, jac)
+    return matrix
 
 
 _crba = batch_last(_crba_fn)

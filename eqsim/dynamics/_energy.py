@@ -11,6 +11,13 @@ from ..spatial import Vec3, vec3
 from ._joint_parameters import armature
 from ._passive import spring_energy
 from ._rigid import rigid
+from ._tendons import (
+    armature_jacobian,
+    has_tendon_armature,
+    passive_tendons_at,
+    tendon_energy,
+    tendon_inertia_times,
+)
 
 
 def kinetic_energy(
@@ -19,7 +26,7 @@ def kinetic_energy(
     r"""Compute the kinetic energy, J.
 
     $T = \tfrac12 \sum_i v_i^T I_i v_i + \tfrac12 \dot q^T A \dot q
-    = \tfrac12 \dot q^T M(q)\,\dot q$, where $A$ is the armature.
+    = \tfrac12 \dot q^T M(q)\,\dot q$, where $A$ is the armature of joints and tendons.
 
     **Arguments:**
 
@@ -33,10 +40,11 @@ def kinetic_energy(
 
 
 def potential_energy(sys: System, q: Float[Array, " nq"]) -> Float[Array, ""]:
-    r"""Compute the potential energy of gravity and joint springs, J.
+    r"""Compute the potential energy of gravity and of the springs of joints and tendons,
+    J.
 
     $V = -\sum_i m_i\, g \cdot c_i
-    + \tfrac12 \sum_j k_j\, |q_j \ominus q_{\mathrm{spring},j}|^2$
+    + \tfrac12 \sum_j k_j\, |q_j \ominus q_{\mathrm{spring},j}|^2 + V_\mathrm{tendons}$
 
     Gravity compensation is counted as a force, not as energy, as in MuJoCo.
 
@@ -55,8 +63,12 @@ def potential_energy(sys: System, q: Float[Array, " nq"]) -> Float[Array, ""]:
 def _kinetic_energy_fn(sys, q, qd):
     body = rigid(sys, q)
     velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
-    links = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
-    return 0.5 * (links + jnp.sum(armature(sys) * qd * qd, axis=0))
+    total = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
+    total = total + jnp.sum(armature(sys) * qd * qd, axis=0)
+    if has_tendon_armature(sys):
+        jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
+        total = total + jnp.sum(qd * tendon_inertia_times(sys, jac, qd), axis=0)
+    return 0.5 * total
 
 
 def _potential_energy_fn(sys, q):
@@ -66,7 +78,12 @@ def _potential_energy_fn(sys, q):
     gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
     center = pose.point(vec3(sys.links.com))
     weight = -jnp.sum(sys.links.mass * (center | gravity), axis=0)
-    return weight + spring_energy(sys, q)
+    total = weight + spring_energy(sys, q)
+    tendons = passive_tendons_at(sys, q)
+    if tendons is not None:
+        constants, now = tendons
+        total = total + tendon_energy(sys, constants, now.length)
+    return total
 
 
 _kinetic_energy = batch_last(_kinetic_energy_fn)

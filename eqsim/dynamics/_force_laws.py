@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..model import (
+    accumulate,
     ActuatorStructure,
     Bias,
     concatenate,
     Gain,
     per_row,
     put,
+    replace,
     System,
     take,
     take_or_zero,
@@ -244,6 +246,29 @@ _BIASES = {
     Bias.MUSCLE: _muscle_bias,
     Bias.DC_MOTOR: _motor_bias,
 }
+
+
+def clip_tendon_forces(sys: System, force):
+    """Scale the forces of the actuators of a tendon so that their sum stays in the range
+    of the tendon."""
+    tendons, actuators = sys.tendons, sys.actuators
+    owners = [
+        k
+        for k, kind in enumerate(actuators.transmissions)
+        if kind is Transmission.TENDON
+        and tendons.actuator_force_limited[actuators.targets[k][0]]
+    ]
+    if not owners:
+        return force
+    outs = addresses(actuators.structure).out
+    index, pulled = [outs[k] for k in owners], [actuators.targets[k][0] for k in owners]
+    own = take(force, index)
+    total = accumulate(own, pulled, sys.ntendon)
+    span = tendons.actuator_force_range
+    bound = jnp.clip(total, span[:, 0], span[:, 1])
+    over = total != bound
+    scale = jnp.where(over, bound / jnp.where(over, total, 1.0), 1.0)
+    return replace(force, index, own * take(scale, pulled))
 
 
 def clip_forces(sys: System, force):

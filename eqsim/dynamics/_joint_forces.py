@@ -14,14 +14,16 @@ from ._articulated import project
 from ._joint_parameters import damping
 from ._passive import compensation_forces, fluid_forces, spring_forces
 from ._rigid import rigid
+from ._tendons import passive_tendons_at, tendon_forces
 
 
 def passive_forces(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    r"""Compute passive forces: springs, damping, gravity compensation, fluid drag.
+    r"""Compute passive forces: springs and damping of joints and tendons, gravity
+    compensation, fluid drag.
 
-    $\tau = -k\,(q \ominus q_\mathrm{spring}) - d\,\dot q
+    $\tau = -k\,(q \ominus q_\mathrm{spring}) - d\,\dot q + J_t^T f_\mathrm{tendons}
     + J^T (f_\mathrm{compensation} + f_\mathrm{fluid})$
 
     with polynomials in the place of $k$ and $d$ if the joints have them. Gravity
@@ -111,7 +113,9 @@ def _passive_forces_fn(sys, q, qd):
     lift = gravity_compensation(sys, nodes, fixed, kin)
     if lift is not None:
         carried = carried - actuator_compensation(sys, lift)
-    return carried + spring_forces(sys, q) + damping(sys).force(qd)
+    tau = carried + spring_forces(sys, q) + damping(sys).force(qd)
+    tendons = passive_tendons_at(sys, q)
+    return tau if tendons is None else tau + tendon_forces(sys, *tendons, qd)
 
 
 def _actuator_forces_fn(sys, q, qd, act, ctrl):

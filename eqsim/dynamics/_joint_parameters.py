@@ -1,11 +1,12 @@
-"""Armature and damping of degrees of freedom, with those of the actuators."""
+"""Armature and damping of degrees of freedom and tendons, with those of the
+actuators."""
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from ..kinematics._manifold import dof_joints
-from ..model import accumulate, System, take
+from ..model import accumulate, System, take, Transmission
 from ._addresses import addresses
 
 
@@ -56,6 +57,38 @@ def damping(sys: System) -> Damping:
         extra = _on_dofs(sys, actuators.damping_poly)
         poly = extra if poly is None else poly + extra
     return Damping(linear, poly)
+
+
+def tendon_armature(sys: System):
+    """Return the armature of each tendon, `(ntendon, *batch)`."""
+    own, extra = sys.tendons.armature, sys.actuators.armature
+    return own if extra is None else own + _on_tendons(sys, extra[:, None])[:, 0]
+
+
+def tendon_damping(sys: System) -> Damping:
+    """Return the damping of each tendon."""
+    tendons, actuators = sys.tendons, sys.actuators
+    linear, poly = tendons.damping, tendons.damping_poly
+    if actuators.damping is not None:
+        linear = linear + _on_tendons(sys, actuators.damping[:, None])[:, 0]
+    if actuators.damping_poly is not None:
+        poly = poly + _on_tendons(sys, actuators.damping_poly)
+    return Damping(linear, poly)
+
+
+def _on_tendons(sys: System, values):
+    """Sum numbers of actuators `(nactuator, n, *batch)`, times their squared gear, over
+    the tendons that they act on."""
+    actuators = sys.actuators
+    outs = addresses(actuators.structure).out
+    owners = [
+        k
+        for k, kind in enumerate(actuators.transmissions)
+        if kind is Transmission.TENDON
+    ]
+    gear = take(actuators.gear, [outs[k] for k in owners])[:, 0]
+    terms = take(values, owners) * (gear * gear)[:, None]
+    return accumulate(terms, [actuators.targets[k][0] for k in owners], sys.ntendon)
 
 
 def _on_dofs(sys: System, values):

@@ -17,7 +17,13 @@ from ..kinematics._recursion import ascend, descend
 from ..model import check_state, System
 from ._articulated import project
 from ._joint_parameters import armature
-from ._rigid import external_forces, inertial_forces, rigid
+from ._rigid import external_forces, inertial_forces, Rigid, rigid
+from ._tendons import (
+    armature_jacobian,
+    has_tendon_armature,
+    tendon_bias,
+    tendon_inertia_times,
+)
 
 
 def rnea(
@@ -31,7 +37,7 @@ def rnea(
 
     $\tau = M(q)\,\ddot q + c(q, \dot q) + g(q) - J^T f_\mathrm{ext}$
 
-    Inertia includes the armature of the joints. Passive forces (springs, damping,
+    Inertia includes the armature of joints and tendons. Passive forces (springs, damping,
     gravity compensation, fluid drag), actuators and contacts are not subtracted: they
     are part of `tau`.
 
@@ -93,12 +99,15 @@ def _bias_forces_fn(sys, q, qd):
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, qd)
     force = ascend(body.nodes, inertial_forces(body.inertia, speed))
-    return project(body.nodes, body.kin, force)
+    return project(body.nodes, body.kin, force) + _tendon_forces(sys, body, q, qd, None)
 
 
 def _gravity_forces_fn(sys, q):
     still = jnp.zeros((sys.nv, *(1 for _ in q.shape[1:])), q.dtype)
-    return _bias_forces_fn(sys, q, still)
+    body = rigid(sys, q)
+    speed = velocities(sys, body.nodes, body.kin, still)
+    force = ascend(body.nodes, inertial_forces(body.inertia, speed))
+    return project(body.nodes, body.kin, force)
 
 
 def _rnea_fn(sys, q, qd, qdd, external):
@@ -109,7 +118,17 @@ def _rnea_fn(sys, q, qd, qdd, external):
     if external is not None:
         force = force - external_forces(sys, *body[:3], external)
     force = ascend(body.nodes, force)
-    return project(body.nodes, body.kin, force) + armature(sys) * qdd
+    tau = project(body.nodes, body.kin, force) + armature(sys) * qdd
+    return tau + _tendon_forces(sys, body, q, qd, qdd)
+
+
+def _tendon_forces(sys, body: Rigid, q, qd, qdd):
+    """Compute the inertial forces of tendons with armature; zero if there are none."""
+    if not has_tendon_armature(sys):
+        return 0.0
+    jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
+    tau = tendon_bias(sys, body.nodes, body.fixed, jac, q, qd)
+    return tau if qdd is None else tau + tendon_inertia_times(sys, jac, qdd)
 
 
 _rnea = batch_last(_rnea_fn)

@@ -21,8 +21,9 @@ from ..kinematics._tendons import (
     TendonFrames,
     TendonKinematics,
 )
-from ..model import per_row, System, Tree, tree, WrapKind
+from ..model import EqualityKind, per_row, System, take, Tree, tree, WrapKind
 from ..spatial import Motion
+from ._joint_parameters import tendon_armature, tendon_damping
 
 
 class TendonConstants(NamedTuple):
@@ -41,7 +42,8 @@ def tendon_constants(sys: System, tree: Tree, fixed: Frames) -> TendonConstants 
     if not sys.ntendon:
         return None
     tendons, local = sys.tendons, tendon_frames(sys, fixed)
-    automatic, rest = tendons.rests_at_reference, tendons.spring_length
+    rest = tendons.spring_length
+    automatic = _both(tendons.rests_at_reference, tendons.has_spring)
     if any(automatic):
         q = sys.joints.spring_ref
         kin = kinematics(sys, tree, fixed, q)
@@ -50,31 +52,94 @@ def tendon_constants(sys: System, tree: Tree, fixed: Frames) -> TendonConstants 
     return TendonConstants(local, rest)
 
 
+def _both(*marks: tuple[bool, ...]) -> tuple[bool, ...]:
+    return tuple(map(all, zip(*marks, strict=True)))
+
+
+def _either(*marks: tuple[bool, ...]) -> tuple[bool, ...]:
+    return tuple(map(any, zip(*marks, strict=True)))
+
+
+def _marked(marks: tuple[bool, ...]) -> list[int]:
+    return [k for k, mark in enumerate(marks) if mark]
+
+
+def passive_tendons(sys: System) -> tuple[bool, ...]:
+    """Return which tendons have a spring or a damper."""
+    return _either(sys.tendons.has_spring, sys.tendons.has_damping)
+
+
+def constrained_tendons(sys: System) -> tuple[bool, ...]:
+    """Return which tendons have limits or dry friction, or are coupled."""
+    coupled, equalities = [False] * sys.ntendon, sys.equalities
+    for kind, pair in zip(equalities.kinds, equalities.objects, strict=True):
+        for tendon in pair if kind is EqualityKind.TENDON else ():
+            if tendon >= 0:
+                coupled[tendon] = True
+    return _either(sys.tendons.limited, sys.tendons.has_friction, tuple(coupled))
+
+
+def needed_tendons(sys: System) -> tuple[bool, ...]:
+    """Return which tendons have passive forces, constraints or inertia."""
+    return _either(
+        passive_tendons(sys), constrained_tendons(sys), sys.tendons.has_armature
+    )
+
+
+def reference_lengths(sys: System):
+    """Compute the lengths of constrained tendons at the reference coordinates,
+    `(ntendon, *batch)`; zero for others."""
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    q = sys.joints.ref
+    where = tendon_frames(sys, fixed), kinematics(sys, nodes, fixed, q)
+    return tendon_kinematics(sys, nodes, *where, q, constrained_tendons(sys)).length
+
+
 def tendon_forces(
     sys: System, constants: TendonConstants, now: TendonKinematics, qd
 ) -> Any:
-    r"""Compute the joint forces $J^T f$ of springs and dampers of all tendons, `(nv,
-    *batch)`."""
-    tendons = sys.tendons
-    excess = _excess(constants, now.length)
-    rate = jnp.sum(now.jac * qd[None], axis=1)
-    spring = _polynomial(tendons.stiffness, tendons.stiffness_poly, excess)
-    damper = _polynomial(tendons.damping, tendons.damping_poly, jnp.abs(rate))
-    tension = -spring * excess - damper * rate
-    return jnp.sum(now.jac * tension[:, None], axis=0)
+    r"""Compute the joint forces $J^T f$ of the springs and dampers of tendons, `(nv,
+    *batch)`.
+
+    **Arguments:** `now`: of (at least) the `passive_tendons`.
+    """
+    tendons, tau = sys.tendons, jnp.zeros_like(qd)
+    springs, dampers = _marked(tendons.has_spring), _marked(tendons.has_damping)
+    if springs:
+        excess, stiffness = _springs(sys, constants, now.length)
+        tension = -_polynomial(*stiffness, excess) * excess
+        tau = tau + jnp.sum(take(now.jac, springs) * tension[:, None], axis=0)
+    if dampers:
+        jac, damping = take((now.jac, tendon_damping(sys)), dampers)
+        tension = damping.force(jnp.sum(jac * qd[None], axis=1))
+        tau = tau + jnp.sum(jac * tension[:, None], axis=0)
+    return tau
+
+
+def damping_slopes(sys: System, rate):
+    r"""Compute $-\partial f / \partial\dot\ell$ of the dampers at the rates `rate` of the
+    tendons, `(ntendon, *batch)`: the damping that implicit integrators see."""
+    slope = tendon_damping(sys).slope(rate)
+    return slope * per_row(sys.tendons.has_damping, slope)
 
 
 def tendon_energy(sys: System, constants: TendonConstants, length) -> Any:
-    """Compute the energy of the springs of all tendons, `(*batch)`."""
-    tendons, x = sys.tendons, _excess(constants, length)
-    first, second = (tendons.stiffness_poly[:, k] * (1 / (k + 3)) for k in range(2))
-    return jnp.sum(x * x * (0.5 * tendons.stiffness + x * (first + x * second)), axis=0)
+    """Compute the energy of the springs of tendons, `(*batch)`."""
+    x, (linear, poly) = _springs(sys, constants, length)
+    first, second = poly[:, 0] * (1 / 3), poly[:, 1] * (1 / 4)
+    return jnp.sum(x * x * (0.5 * linear + x * (first + x * second)), axis=0)
 
 
-def _excess(constants: TendonConstants, length):
-    """Return how far the springs are stretched or compressed beyond their dead bands."""
-    low, high = constants.rest[:, 0], constants.rest[:, 1]
-    return jnp.maximum(length - high, 0.0) + jnp.minimum(length - low, 0.0)
+def _springs(sys: System, constants: TendonConstants, length):
+    """Return how far springs are stretched or compressed beyond their dead bands, and
+    their stiffnesses."""
+    tendons, springs = sys.tendons, _marked(sys.tendons.has_spring)
+    length, rest, *stiffness = take(
+        (length, constants.rest, tendons.stiffness, tendons.stiffness_poly), springs
+    )
+    stretch = jnp.maximum(length - rest[:, 1], 0.0)
+    return stretch + jnp.minimum(length - rest[:, 0], 0.0), stiffness
 
 
 def _polynomial(linear, poly, x):
@@ -94,7 +159,7 @@ def armature_jacobian(sys: System, tree: Tree, fixed: Frames, kin: Kinematics, q
 
 
 def _armature(sys: System):
-    armature = sys.tendons.armature
+    armature = tendon_armature(sys)
     return armature * per_row(sys.tendons.has_armature, armature)
 
 
@@ -120,13 +185,18 @@ def tendon_inertia_times(sys: System, jac, v):
     return jnp.sum(jac * force[:, None], axis=0)
 
 
-def tendon_bias(sys: System, tree: Tree, fixed: Frames, jac, q, qd):
-    r"""Compute what tendons add to the bias forces, $\sum_k a_k J_k^T \dot J_k \dot q$,
-    `(nv, *batch)`. The Jacobian of fixed tendons is constant."""
-    moves = tuple(
+def moving_armature(sys: System) -> tuple[bool, ...]:
+    """Return which tendons have armature and a Jacobian that depends on coordinates."""
+    return tuple(
         has and path[0].kind is not WrapKind.JOINT
         for has, path in zip(sys.tendons.has_armature, sys.tendons.paths)
     )
+
+
+def tendon_bias(sys: System, tree: Tree, fixed: Frames, jac, q, qd):
+    r"""Compute what tendons add to the bias forces, $\sum_k a_k J_k^T \dot J_k \dot q$,
+    `(nv, *batch)`. The Jacobian of fixed tendons is constant."""
+    moves = moving_armature(sys)
     if not any(moves):
         return jnp.zeros_like(qd)
     force = _armature(sys) * jacobian_rate(sys, tree, fixed, q, qd, moves)
@@ -160,9 +230,10 @@ def armature_updates(
         without the armature of tendons.
     """
     updates: list[ArmatureUpdate] = []
+    armatures = tendon_armature(sys)
     for k, has in enumerate(sys.tendons.has_armature):
         if has:
-            row, armature = jac[k], sys.tendons.armature[k]
+            row, armature = jac[k], armatures[k]
             qdd, motion = apply_updates(updates, *solve(row))
             inverse = jnp.sum(row * qdd, axis=0)
             scale = armature / (1.0 + armature * inverse)
@@ -182,13 +253,17 @@ def apply_updates(
     return qdd, motion
 
 
-def tendons_at(sys: System, q) -> tuple[TendonConstants, TendonKinematics] | None:
-    """Compute constants and kinematics of the tendons at coordinates `q`, None if there
-    are no tendons."""
-    nodes = tree(sys)
+def passive_tendons_at(
+    sys: System, q
+) -> tuple[TendonConstants, TendonKinematics] | None:
+    """Compute constants and kinematics of the tendons with springs and dampers at
+    coordinates `q`, None if there are none."""
+    nodes, chosen = tree(sys), passive_tendons(sys)
+    if not any(chosen):
+        return None
     fixed = frames(sys, nodes)
     constants = tendon_constants(sys, nodes, fixed)
-    if constants is None:
-        return None
+    assert constants is not None, "there are tendons"
     kin = kinematics(sys, nodes, fixed, q)
-    return constants, tendon_kinematics(sys, nodes, constants.frames, kin, q)
+    now = tendon_kinematics(sys, nodes, constants.frames, kin, q, chosen)
+    return constants, now

@@ -1,9 +1,9 @@
-r"""Inverse weights of links and degrees of freedom at the reference pose.
+r"""Inverse weights of links, degrees of freedom and tendons at the reference pose.
 
 MuJoCo scales the softness of constraints by averages of diagonal entries of $M^{-1}$
-and of $J M^{-1} J^T$ at the reference pose (`dof_invweight0`, `body_invweight0`). They
-are computed from the primary parameters whenever a pipeline is called, and never
-stored.
+and of $J M^{-1} J^T$ at the reference pose (`dof_invweight0`, `body_invweight0`,
+`tendon_invweight0`). They are computed from the primary parameters whenever a pipeline is
+called, and never stored.
 
 With the inward pass of the articulated-body algorithm ($U = I^A S$, $d = S^T U + $
 armature), the inverse inertia of a link, $\Omega = J M^{-1} J^T$, is computed from that
@@ -20,10 +20,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import jax.tree_util as jtu
 
 from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..kinematics._recursion import rows
-from ..kinematics._structure import join_dofs, levels, moving_links
+from ..kinematics._structure import join_dofs, levels, moving_links, split_dofs
+from ..kinematics._tendons import tendon_frames, tendon_kinematics
 from ..model import accumulate, concatenate, per_row, put, System, take, Tree
 from ..spatial import (
     ArticulatedInertia,
@@ -36,9 +38,17 @@ from ..spatial import (
     Sym3,
     Vec3,
 )
-from ._articulated import Factor, factor
+from ._articulated import Factor, factor, solve
 from ._inertia import link_centers, node_inertias, NodeBodies
 from ._joint_parameters import armature
+from ._tendons import (
+    apply_updates,
+    armature_jacobian,
+    armature_updates,
+    ArmatureUpdate,
+    constrained_tendons,
+    has_tendon_armature,
+)
 
 
 class InverseWeights(NamedTuple):
@@ -47,11 +57,13 @@ class InverseWeights(NamedTuple):
     - `dof`: per degree of freedom, `(nv, *batch)`.
     - `link`, `link_rotation`: of translations and rotations of each link, `(nlink,
         *batch)`.
+    - `tendon`: of each tendon, `(ntendon, *batch)`; zero for those without constraints.
     """
 
     dof: Any
     link: Any
     link_rotation: Any
+    tendon: Any
 
 
 def inverse_weights(
@@ -62,10 +74,21 @@ def inverse_weights(
     inertia = node_inertias(bodies, kin)
     factored = factor(tree, kin, inertia, armature(sys))
     inverse, single = _inverse_inertias(tree, factored)
+    invert = lambda b: solve(tree, kin, factored, b, None)
+    updates: list[ArmatureUpdate] = []
+    if has_tendon_armature(sys):
+        jac = armature_jacobian(sys, tree, fixed, kin, sys.joints.ref)
+        updates = armature_updates(sys, jac, invert)
+        for update in updates:
+            y = split_dofs(tree, update.qdd)[2]
+            single = single - update.scale[None] * y * y
+            half = update.motion * (0.5 * update.scale[None])
+            inverse = _subtract_products(inverse, update.motion, half)
     return InverseWeights(
         _dof_weights(sys, tree, rows(inverse, 0, tree.num_free), single),
         _link_weights(sys, tree, fixed, kin, inverse),
         _rotation_weights(sys, tree, inverse),
+        _tendon_weights(sys, tree, fixed, kin, factored, updates),
     )
 
 
@@ -166,3 +189,26 @@ def _rotation_weights(sys: System, tree: Tree, inverse: ArticulatedInertia):
 def _inverse_mass(sys: System, links: Sequence[int]):
     mass = take(sys.links.mass, links)
     return 1.0 / jnp.where(mass == 0.0, 1.0, mass)
+
+
+def _tendon_weights(
+    sys: System,
+    tree: Tree,
+    fixed: Frames,
+    kin: Kinematics,
+    factored: Factor,
+    updates: list[ArmatureUpdate],
+):
+    """Compute $J M^{-1} J^T$ of the tendons with constraints; zero for others."""
+    chosen = constrained_tendons(sys)
+    index = [k for k, wanted in enumerate(chosen) if wanted]
+    if not index:
+        return jnp.zeros((sys.ntendon, *kin.arm.x.shape[1:]), kin.arm.x.dtype)
+    q, local = sys.joints.ref, tendon_frames(sys, fixed)
+    jac = take(tendon_kinematics(sys, tree, local, kin, q, chosen).jac, index)
+    # Tendons are one more batch axis of one solve.
+    last = lambda x: x[..., None]
+    kin, factored, updates = jtu.tree_map(last, (kin, factored, updates))
+    right = jnp.moveaxis(jac, 0, -1)
+    qdd, _ = apply_updates(updates, *solve(tree, kin, factored, right, None))
+    return put(jnp.moveaxis(jnp.sum(right * qdd, axis=0), -1, 0), index, sys.ntendon)

@@ -1,5 +1,6 @@
 """Saving and loading of numbers and, for our own types, of structure."""
 
+import dataclasses
 import enum
 import json
 import os
@@ -32,6 +33,8 @@ _CLASSES = {
         model.MuscleActivations,
         model.DCMotors,
         model.PIDs,
+        model.Sites,
+        model.Tendons,
         model.State,
     )
 }
@@ -40,6 +43,7 @@ _ENUMS = {
     for cls in (
         model.JointKind,
         model.GeomKind,
+        model.WrapKind,
         model.Integrator,
         model.Activation,
         model.ActivationState,
@@ -49,6 +53,7 @@ _ENUMS = {
         model.Control,
     )
 }
+_TUPLES = {cls.__name__: cls for cls in (model.PathPoint,)}
 
 
 def save(path: str | os.PathLike, tree: PyTree) -> None:
@@ -233,6 +238,9 @@ def _encode_field(tree: Any, field: str, counter: Any) -> Any:
 def _encode_static(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return {"enum": type(value).__name__, "name": value.name}
+    if type(value) in _TUPLES.values():
+        items = [_encode_static(item) for item in value]
+        return {"named": type(value).__name__, "items": items}
     if isinstance(value, tuple):
         return [_encode_static(item) for item in value]
     if isinstance(value, Pattern):
@@ -249,6 +257,11 @@ def _decode(code: Any, leaves: list) -> Any:
         self = object.__new__(cls)
         for field, value in code["fields"].items():
             object.__setattr__(self, field, _decode(value, leaves))
+        # Parts that robots did not have when the file was written.
+        for field, info in cls.__dataclass_fields__.items():
+            absent = field not in code["fields"]
+            if absent and info.default_factory is not dataclasses.MISSING:
+                object.__setattr__(self, field, info.default_factory())
         return self
     if "dict" in code:
         return {key: _decode(value, leaves) for key, value in code["dict"].items()}
@@ -264,6 +277,8 @@ def _decode(code: Any, leaves: list) -> Any:
 def _decode_static(value: Any) -> Any:
     if isinstance(value, dict) and "pattern" in value:
         return Pattern(tuple(entry and entry.encode() for entry in value["pattern"]))
+    if isinstance(value, dict) and "named" in value:
+        return _TUPLES[value["named"]](*map(_decode_static, value["items"]))
     if isinstance(value, dict):
         return _ENUMS[value["enum"]][value["name"]]
     if isinstance(value, list):

@@ -186,55 +186,53 @@ def _intersect(a0: _Vec2, a1: _Vec2, b0: _Vec2, b1: _Vec2):
 
 
 def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
-    """Compute how strings pass around circles at the origin."""
+    """Compute how strings pass around circles at the origin.
+
+    The short way, unless the side site is opposite to the string: in the cone between
+    the directions opposite to the two points. Then a string goes around the other way,
+    and also if the straight line does not touch the circle.
+    """
     square = radius * radius
     gap, share = _nearest(d0, d1)
     near = _between(d0, d1, jnp.clip(share, 0.0, 1.0))
     apart = (near | near) > square
+    is_left = (d0 ^ d1) >= 0.0
     if side is not None:
-        side = _normalized(side)
-        apart = apart & ((side | near) >= 0.0)
+        opposite, is_left = _sides(d0, d1, side)
+        apart, is_left = apart & ~opposite, is_left ^ opposite
     outside = ((d0 | d0) >= square) & ((d1 | d1) >= square)
     valid = outside & (radius >= _TINY) & (gap >= _TINY) & ~apart
     # Where there is no wrap, any proper numbers: both branches are differentiated.
     d0 = _where(valid, d0, _Vec2(2.0, 0.0))
     d1 = _where(valid, d1, _Vec2(0.0, 2.0))
     radius = jnp.where(valid, radius, 1.0)
-    right, left = (_tangents(d0, d1, radius, sign) for sign in (1.0, -1.0))
-    quality = [lax.stop_gradient(_quality(d0, d1, s, side)) for s in (right, left)]
-    is_right = quality[0] > quality[1]
-    a, b = (_where(is_right, one, other) for one, other in zip(right, left))
+    turn = jnp.where(is_left, 1.0, -1.0).astype(radius.dtype)
+    a, b = _tangent(d0, turn, radius), _tangent(d1, -turn, radius)
     valid = valid & ~_intersect(d0, a, d1, b)
-    angle = jnp.arctan2(a ^ b, a | b)
-    angle = jnp.where(is_right, -angle, angle)
+    angle = turn * jnp.arctan2(a ^ b, a | b)
     # Rounding at angle zero must not add a turn.
     angle = jnp.where(angle < -1e-7, angle + 2.0 * jnp.pi, angle)
     return _Touch(valid, a, b, radius * angle)
 
 
-def _tangents(d0: _Vec2, d1: _Vec2, radius, sign: float) -> tuple[_Vec2, _Vec2]:
-    """Return the points at which tangents through two points touch the circle, on the
-    right (1) or the left (-1) as seen from the first point."""
-    points = []
-    for d, turn in ((d0, sign), (d1, -sign)):
-        square = d | d
-        root = turn * radius * safe_sqrt(square - radius * radius)
-        scale, along = 1.0 / square, radius * radius
-        x = (along * d.x + root * d.y) * scale
-        points.append(_Vec2(x, (along * d.y - root * d.x) * scale))
-    return points[0], points[1]
+def _sides(d0: _Vec2, d1: _Vec2, side: _Vec2):
+    """Return whether the side site is opposite to the string, and whether the string
+    turns left on the short way. Ties are decided as in MuJoCo."""
+    side, turn = _normalized(side), d0 ^ d1
+    tie = (d0.y < 0.0) | ((d0.y == 0.0) & (d0.x > 0.0))
+    is_left = (turn > 0.0) | ((turn == 0.0) & tie)
+    sign = jnp.where(is_left, 1.0, -1.0)
+    opposite = (sign * (d1 ^ side) > 0.0) & (sign * (side ^ d0) > 0.0)
+    return opposite, is_left
 
 
-def _quality(d0: _Vec2, d1: _Vec2, ends: tuple[_Vec2, _Vec2], side: _Vec2 | None):
-    """Return how good a path is: near the side site, or short, without crossing
-    itself."""
-    a, b = ends
-    if side is None:
-        d = _Vec2(b.x - a.x, b.y - a.y)
-        good = -(d | d)
-    else:
-        good = _normalized(_Vec2(a.x + b.x, a.y + b.y)) | side
-    return jnp.where(_intersect(d0, a, d1, b), -1e4, good)
+def _tangent(d: _Vec2, turn, radius) -> _Vec2:
+    """Return the point at which a tangent through a point touches the circle: on the
+    right (-1) or the left (1) as seen from the origin."""
+    square, along = d | d, radius * radius
+    root = turn * radius * safe_sqrt(square - along)
+    x, y = along * d.x - root * d.y, along * d.y + root * d.x
+    return _Vec2(x / square, y / square)
 
 
 def _through(d0: _Vec2, d1: _Vec2, radius, wanted) -> _Touch:

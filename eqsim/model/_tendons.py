@@ -40,7 +40,8 @@ class Tendons(eqx.Module):
 
     - `names`, `paths`: one entry per tendon.
     - `limited`: whether `range` is enforced.
-    - `has_friction`, `has_armature`: whether `frictionloss` and `armature` are modelled.
+    - `has_spring`, `has_damping`, `has_friction`, `has_armature`: whether stiffness,
+        damping, `frictionloss` and `armature` are modelled.
     - `rests_at_reference`: whether the spring is at rest at the length that the tendon
         has at `Joints.spring_ref`; then `spring_length` is not read.
     - `actuator_force_limited`: whether `actuator_force_range` is enforced.
@@ -62,6 +63,8 @@ class Tendons(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
     paths: tuple[Path, ...] = eqx.field(static=True)
     limited: tuple[bool, ...] = eqx.field(static=True)
+    has_spring: tuple[bool, ...] = eqx.field(static=True)
+    has_damping: tuple[bool, ...] = eqx.field(static=True)
     has_friction: tuple[bool, ...] = eqx.field(static=True)
     has_armature: tuple[bool, ...] = eqx.field(static=True)
     rests_at_reference: tuple[bool, ...] = eqx.field(static=True)
@@ -97,6 +100,8 @@ class Tendons(eqx.Module):
             names=(),
             paths=(),
             limited=(),
+            has_spring=(),
+            has_damping=(),
             has_friction=(),
             has_armature=(),
             rests_at_reference=(),

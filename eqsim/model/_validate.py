@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from ._checks import known, reject
 from ._kinds import JointKind
 from ._pairs import candidate_pairs, SUPPORTED_PAIRS
 from ._system import System
+from ._validate_actuators import check_actuators, check_independent_slides
 
 
 def validate(sys: System) -> System:
@@ -33,11 +34,12 @@ def validate(sys: System) -> System:
         _check_options,
         _check_links,
         _check_moving_mass,
+        check_independent_slides,
         _check_joints,
         _check_motion,
         _check_contacts,
         _check_geoms,
-        _check_actuators,
+        check_actuators,
     ):
         check(sys)
     return sys
@@ -76,13 +78,13 @@ def check_state(
         "velocities of all joints: 6 for a free joint, 3 "
         "for a ball joint, 1 for a hinge or slide",
     )
-    _check_shape(ctrl, "ctrl", "nu", sys.nu, "one control per actuator")
-    meaning = "one activation per actuator that has one"
+    _check_shape(ctrl, "ctrl", "nu", sys.nu, "one number per control")
+    meaning = "the activations of all actuators"
     _check_shape(act, "act", "na", sys.na, meaning)
-    known = _known(q)
-    if known is None:
+    numbers = known(q)
+    if numbers is None:
         return
-    for name, quat in _joint_quaternions(sys, known):
+    for name, quat in _joint_quaternions(sys, numbers):
         if not np.any(quat):
             raise ValueError(
                 f"The quaternion of joint {name!r} in q is zero, which is no "
@@ -106,13 +108,6 @@ def _check_shape(value: Any, name: str, size: str, count: int, meaning: str) -> 
         )
 
 
-def _known(value: Any) -> np.ndarray | None:
-    """The numbers, or None if they are being traced or are placeholders."""
-    if isinstance(value, Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
-        return None
-    return np.asarray(value)
-
-
 def _joint_quaternions(sys: System, q: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     joints = sys.joints
     for name, kind, start in zip(joints.names, joints.kinds, joints.q_starts):
@@ -128,7 +123,7 @@ def check_finite(sys: System) -> None:
     **Raises:** `ValueError` naming the field and the place in it.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(sys):
-        value = _known(leaf)
+        value = known(leaf)
         if value is not None and np.any(np.isnan(value)):
             index = tuple(int(i) for i in np.argwhere(np.isnan(value))[0])
             field = jax.tree_util.keystr(path).lstrip(".")
@@ -136,23 +131,6 @@ def check_finite(sys: System) -> None:
                 f"System.{field} is NaN at index {index}. Look for a missing "
                 "value or a division by zero where it was computed."
             )
-
-
-def _reject(value: Any, bad: Any, names: tuple[str, ...], message: str) -> None:
-    """Raises for the first bad element. The last axis of `bad` runs over `names`.
-
-    `message` may use `{name}` and `{value}`.
-    """
-    known = _known(value)
-    if known is None:
-        return
-    marks = np.asarray(bad(known))
-    if np.any(marks):
-        index = tuple(np.argwhere(marks)[0])
-        text = message.format(
-            name=names[index[-1]], value=known[index[: known.ndim]].tolist()
-        )
-        raise ValueError(text)
 
 
 def _check_options(sys: System) -> None:
@@ -164,10 +142,10 @@ def _check_options(sys: System) -> None:
     )
     for value, name, bad, need in rules:
         text = f"System.{{name}} is {{value}}, but must be {need}."
-        _reject(value, lambda x: bad(x)[..., None], (name,), text)
+        reject(value, lambda x: bad(x)[..., None], (name,), text)
     if not sys.has_fluid:
         for value, name in ((sys.density, "density"), (sys.viscosity, "viscosity")):
-            _reject(
+            reject(
                 value,
                 lambda x: (x != 0)[..., None],
                 (name,),
@@ -178,19 +156,19 @@ def _check_options(sys: System) -> None:
 
 def _check_links(sys: System) -> None:
     links = sys.links
-    _reject(
+    reject(
         links.mass,
         lambda mass: mass < 0,
         links.names,
         "Link {name!r} has mass {value} kg. A mass must not be negative.",
     )
-    _reject(
+    reject(
         links.inertia,
         lambda inertia: np.any(inertia < 0, axis=-1),
         links.names,
         "Link {name!r} has moments of inertia {value}. They must not be negative.",
     )
-    _reject(
+    reject(
         links.inertia,
         _breaks_triangle,
         links.names,
@@ -198,7 +176,7 @@ def _check_links(sys: System) -> None:
         "exceeds the sum of the two others.",
     )
     for field, value in (("quat", links.quat), ("inertia_quat", links.inertia_quat)):
-        _reject(
+        reject(
             value,
             lambda quat: ~np.any(quat, axis=-1),
             links.names,
@@ -215,8 +193,8 @@ def _breaks_triangle(inertia: np.ndarray) -> np.ndarray:
 def _check_moving_mass(sys: System) -> None:
     """Every joint must move its own armature, or a link or a child of it with mass."""
     links, joints = sys.links, sys.joints
-    mass, inertia = _known(links.mass), _known(links.inertia)
-    armature = _known(joints.armature)
+    mass, inertia = known(links.mass), known(links.inertia)
+    armature = known(joints.armature)
     if mass is None or inertia is None or armature is None:
         return
     mass, inertia = mass.copy(), inertia.sum(axis=-1)
@@ -240,7 +218,7 @@ def _check_moving_mass(sys: System) -> None:
 def _check_joints(sys: System) -> None:
     joints = sys.joints
     limited = np.asarray(joints.limited, bool)
-    _reject(
+    reject(
         joints.range,
         lambda x: (x[..., 0] >= x[..., 1]) & limited,
         joints.names,
@@ -248,7 +226,7 @@ def _check_joints(sys: System) -> None:
         "one.",
     )
     hinged = np.asarray([kind.nq == 1 for kind in joints.kinds], bool)
-    _reject(
+    reject(
         joints.axis,
         lambda axis: ~np.any(axis, axis=-1) & hinged,
         joints.names,
@@ -258,7 +236,7 @@ def _check_joints(sys: System) -> None:
         name for name, kind in zip(joints.names, joints.kinds) for _ in range(kind.nv)
     )
     without = ~np.asarray(joints.has_friction, bool)
-    _reject(
+    reject(
         joints.frictionloss,
         lambda loss: (loss != 0) & without,
         dofs,
@@ -269,7 +247,7 @@ def _check_joints(sys: System) -> None:
         ("frictionloss", joints.frictionloss),
         ("armature", joints.armature),
     ):
-        _reject(
+        reject(
             value,
             lambda x: x < 0,
             dofs,
@@ -278,7 +256,7 @@ def _check_joints(sys: System) -> None:
     _check_solimp(joints.limit_solimp, joints.names, "Joint {name!r}", "limit_solimp")
     _check_solimp(joints.friction_solimp, dofs, "Joint {name!r}", "friction_solimp")
     for field, value in (("ref", joints.ref), ("spring_ref", joints.spring_ref)):
-        value = _known(value)
+        value = known(value)
         for name, quat in () if value is None else _joint_quaternions(sys, value):
             if np.any(~np.any(quat, axis=-1)):
                 raise ValueError(
@@ -288,14 +266,14 @@ def _check_joints(sys: System) -> None:
 
 
 def _check_solimp(value: Any, names: tuple[str, ...], who: str, field: str) -> None:
-    _reject(
+    reject(
         value,
         lambda x: np.any((x[..., :2] < 0) | (x[..., :2] > 1), axis=-1),
         names,
         f"{who} has {field} {{value}}. The first two numbers, impedances, must lie "
         "between 0 and 1.",
     )
-    _reject(
+    reject(
         value,
         lambda x: (x[..., 2] < 0) | (x[..., 3] < 0) | (x[..., 3] > 1) | (x[..., 4] < 1),
         names,
@@ -336,7 +314,7 @@ def _check_geoms(sys: System) -> None:
     pair_names = tuple(
         f"{geoms.names[a]} with {geoms.names[b]}" for a, b in pairs.geoms
     )
-    _reject(
+    reject(
         geoms.quat,
         lambda quat: ~np.any(quat, axis=-1),
         geoms.names,
@@ -347,7 +325,7 @@ def _check_geoms(sys: System) -> None:
         ("friction", geoms.friction, geoms.names),
         ("friction", pairs.friction, pair_names),
     ):
-        _reject(
+        reject(
             value,
             lambda x: np.any(x < 0, axis=-1),
             names,
@@ -355,20 +333,3 @@ def _check_geoms(sys: System) -> None:
         )
     _check_solimp(geoms.solimp, geoms.names, "Shape {name!r}", "solimp")
     _check_solimp(pairs.solimp, pair_names, "Pair {name!r}", "solimp")
-
-
-def _check_actuators(sys: System) -> None:
-    actuators = sys.actuators
-    for field, value, limited in (
-        ("ctrl_range", actuators.ctrl_range, actuators.ctrl_limited),
-        ("force_range", actuators.force_range, actuators.force_limited),
-        ("act_range", actuators.act_range, actuators.act_limited),
-    ):
-        marks = np.asarray(limited, bool)
-        _reject(
-            value,
-            lambda x: (x[..., 0] > x[..., 1]) & marks,
-            actuators.names,
-            f"Actuator {{name!r}} has {field} {{value}}. The first number must be the "
-            "smaller one.",
-        )

@@ -14,7 +14,13 @@ from ..collision import (
     geom_frames,
     GeomFrames,
 )
-from ..constraint import AbstractConstraint, Contact, contact_wrenches_in_world, Moment
+from ..constraint import (
+    AbstractConstraint,
+    Contact,
+    contact_wrenches_in_world,
+    Moment,
+    tendon_inertia_rows,
+)
 from ..constraint._costs import Residual
 from ..constraint._newton import (
     constrained,
@@ -36,6 +42,14 @@ from ..dynamics._joint_parameters import armature, damping
 from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
 from ..dynamics._spatial_transmission import Touching
+from ..dynamics._tendons import (
+    needed_tendons,
+    tendon_constants,
+    tendon_forces,
+    tendon_kinematics,
+    TendonConstants,
+    TendonKinematics,
+)
 from ..dynamics._weights import inverse_weights
 from ..kinematics._forward import (
     Frames,
@@ -73,6 +87,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `constraints`: constants of each kind of constraint, None for those that the robot
         does not have.
+    - `tendons`: constants of the tendons, None if there are none.
     - `actuators`: strength of muscles, and frames of transmissions.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
@@ -82,6 +97,7 @@ class Constants(AbstractPatterned):
     bodies: NodeBodies
     geoms: GeomFrames
     constraints: tuple[Any, ...]
+    tendons: TendonConstants | None
     actuators: ActuationConstants
     onset_width: Any
     pattern: Pattern = eqx.field(static=True, default=Pattern())
@@ -99,6 +115,7 @@ def derive(sys: System, method: Method) -> Constants:
         bodies=bodies,
         geoms=geom_frames(sys, fixed),
         constraints=tuple(kind.constants(sys, weights) for kind in method.constraints),
+        tendons=tendon_constants(sys, nodes, fixed),
         actuators=actuation_constants(sys, nodes, fixed, bodies),
         onset_width=None if width is None else width[None],
     )
@@ -140,12 +157,16 @@ def forward(
     if inputs.compensation is not None:
         # It is also among the forces on the links.
         tau = tau - actuator_compensation(sys, inputs.compensation)
+    tendons = _tendons(sys, constants, kin, q)
+    if tendons is not None and constants.tendons is not None:
+        tau = tau + tendon_forces(sys, constants.tendons, tendons, qd)
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
-    now = Moment(fixed, kin, speed, q, qd, points, constants.onset_width)
+    width = constants.onset_width
+    now = Moment(fixed, kin, speed, q, qd, points, tendons, width)
     rows = _rows(sys, method, constants, now)
     rotor = armature(sys) + jnp.zeros_like(tau)
-    flat = tuple(row for own in rows for row in own)
+    flat = tuple(row for own in rows for row in own) + tendon_inertia_rows(sys, now)
     problem = Problem(kin, inertia, force, tau, rotor, flat)
     solution = constrained(nodes, problem, method.solver)
     counts = tuple(map(len, rows))
@@ -194,16 +215,32 @@ def _rows(sys: System, method: Method, constants: Constants, now: Moment):
     ]
 
 
+def _tendons(
+    sys: System, constants: Constants, kin: Kinematics, q
+) -> TendonKinematics | None:
+    """Compute the kinematics of the tendons that matter, None if there are none."""
+    chosen = needed_tendons(sys)
+    if constants.tendons is None or not any(chosen):
+        return None
+    return tendon_kinematics(sys, tree(sys), constants.tendons.frames, kin, q, chosen)
+
+
+def constraint_rows(now: Forward) -> Problem:
+    """Return the problem with the rows of constraints alone."""
+    return now.problem._replace(rows=now.problem.rows[: sum(now.counts)])
+
+
 def solved_forces(sys: System, now: Forward) -> list[Residual]:
-    """Compute the forces of all rows at the solution."""
-    qdd = now.solution.qdd
+    """Compute the forces of all rows of constraints at the solution."""
+    qdd, problem = now.solution.qdd, constraint_rows(now)
     motion = node_motion(tree(sys), now.kin, qdd)
-    return row_forces(now.problem, motion, qdd, now.solution.pieces)
+    return row_forces(problem, motion, qdd, now.solution.pieces[: len(problem.rows)])
 
 
 def solved_constraint_forces(sys: System, now: Forward):
     """Compute the joint forces of all constraints at the solution."""
-    return constraint_forces(tree(sys), now.problem, solved_forces(sys, now))
+    forces = solved_forces(sys, now)
+    return constraint_forces(tree(sys), constraint_rows(now), forces)
 
 
 def contact_forces(sys: System, method: Method, now: Forward) -> tuple[Vec3, Vec3]:

@@ -144,7 +144,9 @@ class ScaleAction(AbstractConversion):
         span = self.env.action_range
         if isinstance(span, Tracer) or span.ndim > 2:
             return
-        for name, row in zip(self.sys.actuators.names, np.asarray(span), strict=True):
+        for name, row in zip(
+            self.sys.actuators.ctrl_names, np.asarray(span), strict=True
+        ):
             if not np.all(np.isfinite(row)):
                 raise ValueError(
                     f"`ScaleAction` needs the range of every actuator, but that of {name!r} "

@@ -9,10 +9,14 @@ from hypothesis import given, strategies as st
 from eqsim.io import write_mjcf
 from eqsim.model import (
     Activation,
+    ActivationState,
+    Control,
+    Gain,
     JointKind,
     neutral,
     random_configuration,
     random_system,
+    Transmission,
     validate,
 )
 
@@ -70,7 +74,9 @@ def test_everything_appears():
     assert some(lambda s: set(range(s.nlink)) - set(s.joints.links))
     assert some(lambda s: any(s.links.translating))
     assert some(lambda s: s.pairs.geoms) and some(lambda s: s.excludes)
-    assert some(lambda s: s.na > 0) and some(lambda s: any(s.actuators.in_parent))
+    assert some(lambda s: s.na > 0) and some(
+        lambda s: Transmission.JOINT_IN_PARENT in s.actuators.transmissions
+    )
     assert some(lambda s: not s.filter_parent) and some(lambda s: s.has_fluid)
     assert some(lambda s: np.any(s.links.mass == 0))
     assert some(lambda s: np.any(s.links.gravity_compensation > 0))
@@ -80,7 +86,13 @@ def test_everything_appears():
     }
     assert limited == set(JointKind) - {JointKind.FREE}
     activations = {k for s in systems for k in s.actuators.activation}
-    assert activations == set(Activation)
+    own = {Activation.MUSCLE, Activation.DC_MOTOR, Activation.PID}
+    assert activations == set(Activation) - own
+    rare = [random_system(seed, with_laws=True).actuators for seed in range(30)]
+    assert {k for a in rare for k in a.activation} == set(Activation)
+    assert {k for a in rare for k in a.gains} == set(Gain)
+    assert {c for a in rare for row in a.inputs for c in row} == set(Control)
+    assert {x for a in rare for row in a.states for x in row} == set(ActivationState)
     assert len({k for s in systems for k in s.geoms.kinds}) == 5
 
 

@@ -71,7 +71,7 @@ def check_bounded(agent: eqx.Module, env: AbstractEnv) -> None:
         return
     if np.all(np.isfinite(bounds)):
         return
-    for name, row in zip(env.sys.actuators.names, np.asarray(bounds), strict=True):
+    for name, row in zip(env.sys.actuators.ctrl_names, np.asarray(bounds), strict=True):
         if not np.all(np.isfinite(row)):
             raise ValueError(
                 f"`{type(agent).__name__}` takes actions between two bounds, but those of "

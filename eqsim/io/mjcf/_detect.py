@@ -58,31 +58,23 @@ def mocap_bodies(source: Source) -> list[str]:
     return _named(source, "body", source.model.body_mocapid >= 0)
 
 
-def tendons_with_force(source: Source) -> list[str]:
-    return _named(source, "tendon", _tendon_marks(source))
+def plastic_tendons(source: Source) -> list[str]:
+    return _named(source, "tendon", source.model.tendon_plasticadr >= 0)
 
 
-def tendons_without_force(source: Source) -> list[str]:
-    return _named(source, "tendon", ~_tendon_marks(source))
-
-
-def _tendon_marks(source: Source) -> np.ndarray:
-    mujoco = engine()
-    m, flags = source.model, source.flags
-    actuated = np.zeros(m.ntendon, bool)
-    by_tendon = m.actuator_trntype == int(mujoco.mjtTrn.mjTRN_TENDON)
-    actuated[m.actuator_trnid[by_tendon, 0]] = True
-    return (
-        actuated
-        | (m.tendon_limited.astype(bool) & flags.limit)
-        | ((m.tendon_frictionloss > 0) & flags.frictionloss)
-        | ((m.tendon_stiffness != 0) & flags.spring)
-        | (np.any(m.tendon_stiffnesspoly != 0, axis=-1) & flags.spring)
-        | ((m.tendon_damping != 0) & flags.damper)
-        | (np.any(m.tendon_dampingpoly != 0, axis=-1) & flags.damper)
-        | (m.tendon_armature != 0)
-        | (m.tendon_plasticadr >= 0)
-    )
+def coupled_branches(source: Source) -> list[str]:
+    """Tendons with armature that span joints of which neither moves the other."""
+    m = source.model
+    marks = np.zeros(m.ntendon, bool)
+    for tendon in np.flatnonzero(m.tendon_armature):
+        start = m.ten_J_rowadr[tendon]
+        dofs = m.ten_J_colind[start : start + m.ten_J_rownnz[tendon]].tolist()
+        chain, dof = set(), max(dofs, default=-1)
+        while dof >= 0:
+            chain.add(dof)
+            dof = int(m.dof_parentid[dof])
+        marks[tendon] = not chain.issuperset(dofs)
+    return _named(source, "tendon", marks)
 
 
 def adhesion_gaps(source: Source) -> list[str]:

@@ -47,4 +47,4 @@ def read_equalities(model: Any, flags: Flags) -> Equalities:
 
 def simulated_equalities(model: Any) -> np.ndarray:
     """Marks the constraints that are simulated: not those of flexes."""
-    return model.eq_type <= EqualityKind.JOINT.value
+    return model.eq_type <= EqualityKind.TENDON.value

@@ -59,7 +59,7 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
 
 def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     """Translates the geoms of a `mujoco.MjModel`, without those that are dropped."""
-    keep = _kept(model, contacts)
+    keep = kept_geoms(model, contacts)
     names = element_names(model, "geom")
     return Geoms(
         names=tuple(names[geom] for geom in keep),
@@ -82,7 +82,7 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
 
 def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
     """Translates the explicit contact pairs of a `mujoco.MjModel`."""
-    new_index = {geom: index for index, geom in enumerate(_kept(model, contacts))}
+    new_index = {geom: index for index, geom in enumerate(kept_geoms(model, contacts))}
     ends = list(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist()))
     keep = [
         pair
@@ -129,7 +129,8 @@ def _condim(model: Any, a: int, b: int, explicit: int) -> int:
     return int(max(model.geom_condim[a], model.geom_condim[b]))
 
 
-def _kept(model: Any, contacts: Contacts) -> list[int]:
+def kept_geoms(model: Any, contacts: Contacts) -> list[int]:
+    """Return the geoms that become shapes, in order."""
     dropped = set(contacts.dropped)
     return [geom for geom in range(model.ngeom) if geom not in dropped]
 

@@ -16,6 +16,7 @@ from ._equalities import read_equalities
 from ._flags import read_flags
 from ._geoms import find_contacts, read_excludes, read_geoms, read_pairs
 from ._mujoco import engine
+from ._tendons import read_sites, read_tendons
 from ._unsupported import check_supported
 
 
@@ -66,6 +67,8 @@ def load_mjcf(source: str | os.PathLike) -> System:
         viscosity=float(option.viscosity) if medium else 0.0,
         impratio=float(option.impratio),
         dt=float(option.timestep),
+        sites=read_sites(model),
+        tendons=read_tendons(model, flags, contacts),
     )
     try:
         return patterned(validate(system))

@@ -7,6 +7,7 @@ _COUNTS = {
     "body": "nbody",
     "joint": "njnt",
     "geom": "ngeom",
+    "site": "nsite",
     "actuator": "nactuator",
     "tendon": "ntendon",
     "equality": "neq",

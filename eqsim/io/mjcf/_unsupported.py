@@ -133,7 +133,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "equality constraint",
         _YES,
-        "`connect` and `weld` of bodies and sites, `joint`; `active`, `solref`, "
+        "`connect` and `weld` of bodies and sites, `joint`, `tendon`; `active`, `solref`, "
         "`solimp`, `torquescale`, `relpose`, `polycoef`.",
     ),
     Feature(
@@ -162,6 +162,15 @@ FEATURES: tuple[Feature, ...] = (
         "`general`; several inputs; `gear`, `ctrlrange`, `forcerange`, `actrange`, "
         "`actearly`, `damping`, `armature`, `group`.",
     ),
+    Feature("site", _YES, "any shape; a mesh becomes its box."),
+    Feature(
+        "tendon",
+        _YES,
+        "fixed and spatial, pulleys, wrapping around spheres and cylinders with and "
+        "without side sites; `stiffness` and `damping` with polynomials, "
+        "`springlength`. Exception: where a tendon passes through the inside of a "
+        "shape, the point of contact is exact (MuJoCo: to 1e-6).",
+    ),
     Feature("integrator", _YES, "Euler (with implicit joint damping) and RK4."),
     Feature("medium", _YES, "`density`, `viscosity`, `wind` on the inertia boxes."),
     Feature(
@@ -172,10 +181,11 @@ FEATURES: tuple[Feature, ...] = (
         "`eulerdamp`; `actuatorgroupdisable`.",
     ),
     Feature(
-        "idle tendon",
+        "inertia that couples branches, armature of tendon",
         _IDLE,
-        "it exerts no force, so it is left out.",
-        detect.tendons_without_force,
+        "MuJoCo leaves out the coupling of joints of which neither moves the other; "
+        "here it is simulated.",
+        detect.coupled_branches,
     ),
     Feature(
         "equality constraint that is disabled by a flag",
@@ -223,7 +233,7 @@ FEATURES: tuple[Feature, ...] = (
         detect.solver_settings,
     ),
     Feature(
-        "site, camera, light, material, texture, custom data, visual, statistic, size",
+        "camera, light, material, texture, custom data, visual, statistic, size",
         _IDLE,
         "not part of the dynamics; not mentioned in the notes.",
     ),
@@ -234,16 +244,16 @@ FEATURES: tuple[Feature, ...] = (
         "they change how MuJoCo computes, not what; not mentioned in the notes.",
     ),
     Feature(
-        "equality constraint of tendons or flexes",
+        "equality constraint of flexes",
         _NO,
         "remove it.",
         detect.other_equalities,
     ),
     Feature(
-        "tendon with a limit, spring, damper, friction, armature or actuator",
+        "springyield of tendon",
         _NO,
-        "give its force to the joints that it spans, or remove it.",
-        detect.tendons_with_force,
+        "remove it: springs are elastic.",
+        detect.plastic_tendons,
     ),
     Feature(
         "mocap body",

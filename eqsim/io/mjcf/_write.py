@@ -8,8 +8,9 @@ import numpy as np
 from jax.core import Tracer
 
 from ...model import Integrator, JointKind, System
-from ._elements import add_element
 from ._write_actuators import disabled_groups, write_actuators
+from ._write_tendons import write_sites, write_tendons
+from ._xml import add_element
 
 
 def write_mjcf(sys: System) -> str:
@@ -45,11 +46,14 @@ def write_mjcf(sys: System) -> str:
     parts: dict[int, ET.Element] = {-1: world}
     _check_order(sys)
     _write_geoms(world, sys, -1)
+    write_sites(world, sys, -1)
     for link, parent in enumerate(sys.links.parents):
         parts[link] = _write_link(parts[parent], sys, link)
         _write_joints(parts[link], sys, link)
         _write_geoms(parts[link], sys, link)
+        write_sites(parts[link], sys, link)
     _write_contacts(root, sys)
+    write_tendons(root, sys)
     write_actuators(root, sys)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...model import Activation, Actuators, Bias, Control, Gain, System, Transmission
 from ._actuator_laws import law_parameters
-from ._elements import add_element
+from ._xml import add_element
 
 
 # The group of actuators that are switched off.

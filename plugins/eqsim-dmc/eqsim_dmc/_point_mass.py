@@ -98,7 +98,7 @@ class RandomGains(AbstractWrapper):
 
     def __check_init__(self):
         actuators = self.sys.actuators
-        for name, limited in zip(actuators.names, actuators.ctrl_limited):
+        for name, limited in zip(actuators.ctrl_names, actuators.ctrl_limited):
             if limited:
                 raise ValueError(
                     f"The motor {name!r} clips its input, but `RandomGains` clips controls "

@@ -17,7 +17,7 @@ import numpy as np
 
 from eqsim import System
 from eqsim.io import write_mjcf
-from eqsim.model import JointKind
+from eqsim.model import Activation, Bias, Gain, JointKind
 
 from ._mjx import mjx, mujoco
 from ._placeholder import placeholder
@@ -83,12 +83,41 @@ def _template(structure: Any, shapes: Any, settings: Settings, dtype: str) -> Te
 
 
 def _refuse(sys: System) -> None:
-    """What MJX would ignore."""
+    """Refuse what MJX would ignore, or what is not passed on to it."""
     early = [n for n, e in zip(sys.actuators.names, sys.actuators.act_early) if e]
     if early:
         raise ValueError(
             f"Actuators {', '.join(map(repr, early))} have `act_early` set, which MJX "
             "ignores. Set it to False, or use `eqsim.Generalized`, which supports it."
+        )
+    actuators, joints = sys.actuators, sys.joints
+    simple = {Activation.NONE, Activation.INTEGRATOR, Activation.FILTER}
+    simple |= {Activation.FILTER_EXACT}
+    facts = zip(actuators.names, actuators.joints, actuators.gains, actuators.biases)
+    rare = [
+        name
+        for k, (name, joint, gain, bias) in enumerate(facts)
+        if joint < 0
+        or gain is not Gain.AFFINE
+        or bias is not Bias.AFFINE
+        or actuators.activation[k] not in simple
+        or actuators.wraps[k]
+        or not actuators.enabled[k]
+    ]
+    passive = (actuators.damping, actuators.damping_poly, actuators.armature)
+    if rare or any(numbers is not None for numbers in passive):
+        raise ValueError(
+            f"Actuators {', '.join(map(repr, rare or actuators.names))} are no motors or "
+            "servos on joints, or have damping or armature, which this pipeline does not "
+            "pass on to MJX. Use `eqsim.Generalized`, which supports them."
+        )
+    polynomials = (joints.stiffness_poly, joints.damping_poly)
+    limits = any(joints.force_limited) or any(joints.actuator_gravity)
+    if limits or any(numbers is not None for numbers in polynomials):
+        raise ValueError(
+            "Joints have polynomial springs or dampers, or limits of actuator forces, "
+            "which this pipeline does not pass on to MJX. Use `eqsim.Generalized`, which "
+            "supports them."
         )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eqsim.io import load_mjcf
-from eqsim.model import Activation, GeomKind, Integrator, JointKind
+from eqsim.model import Activation, GeomKind, Integrator, JointKind, Transmission
 
 
 each_file = pytest.mark.parametrize("name", assets.FILES)
@@ -175,13 +175,15 @@ def test_actuators():
     none, integrator = Activation.NONE, Activation.INTEGRATOR
     exact = Activation.FILTER_EXACT
     assert sys.activation == (none, exact, none, integrator, none, Activation.FILTER)
-    assert sys.with_activation == (1, 3, 5)
+    driven = [k for k, states in enumerate(sys.states) if states]
+    assert driven == [1, 3, 5]
     assert sys.gain[:, 0].tolist() == [1, 5, 4, 2, 0, 2]
     assert sys.gain[4].tolist() == [0, 0, -7]
     assert sys.bias[1].tolist() == [0, -5, -2]
     # A fixed gain and no bias do not read the other numbers.
     assert sys.gain[5].tolist() == [2, 0, 0] and sys.bias[5].tolist() == [0, 0, 0]
-    assert sys.time_constant[5] == 0.3 and sys.act_early[5] and sys.in_parent[5]
+    assert sys.time_constant[5] == 0.3 and sys.act_early[5]
+    assert sys.transmissions[5] is Transmission.JOINT_IN_PARENT
     assert sys.force_limited[1] and sys.act_limited[3]
 
 
@@ -205,7 +207,7 @@ EFFECTS = {
     "damper": lambda s: float(s.joints.damping[0]) == 0,
     "clampctrl": lambda s: s.actuators.ctrl_limited == (False,),
     "filterparent": lambda s: not s.filter_parent,
-    "actuation": lambda s: float(s.actuators.gear[0, 0]) == 0,
+    "actuation": lambda s: not s.actuators.active,
     "refsafe": lambda s: not s.safe_solref,
     "eulerdamp": lambda s: not s.implicit_damping,
 }
@@ -241,7 +243,7 @@ def test_actuator_group_is_switched_off():
         <motor joint="j" group="3"/><motor joint="j" group="2"/></actuator></mujoco>
         """
     )
-    assert sys.actuators.gear[:, 0].tolist() == [0, 1]
+    assert sys.actuators.enabled == (False, True)
     assert any("actuator0" in note for note in sys.notes)
 
 

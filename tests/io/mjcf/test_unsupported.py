@@ -60,87 +60,35 @@ REFUSED = {
     "tendon damper": ({"more": TENDON.format('damping="3"')}, '"t"'),
     "tendon friction": ({"more": TENDON.format('frictionloss="3"')}, '"t"'),
     "tendon armature": ({"more": TENDON.format('armature="3"')}, '"t"'),
-    "tendon motor": (
-        {"more": TENDON.format("") + actuator('<motor name="mo" tendon="t"/>')},
-        '"mo"',
-    ),
     "mocap": ({"world": '<body name="mo" mocap="true"/>'}, 'mocap body "mo"'),
-    "site actuator": (
-        {"more": actuator('<motor name="jet" site="site"/>')},
-        'joint "jet"',
-    ),
-    "body actuator": (
-        {"more": actuator('<adhesion name="ad" body="one" ctrlrange="0 1"/>')},
-        '"ad"',
-    ),
-    "slider crank": (
-        {
-            "more": actuator(
-                '<motor name="sc" cranksite="site" slidersite="other_site" '
-                'cranklength="3"/>'
-            )
-        },
-        '"sc"',
-    ),
-    "muscle": (
-        {"more": actuator('<muscle name="mu" joint="hinge" lengthrange="0 1"/>')},
-        '"mu"',
-    ),
-    "dcmotor": (
-        {
-            "more": actuator(
-                '<dcmotor name="dc" joint="hinge" motorconst="1" resistance="1"/>'
-            )
-        },
-        '"dc"',
-    ),
-    "pid": ({"more": actuator('<pid name="pid" joint="hinge" kp="1"/>')}, '"pid"'),
     "user dynamics": (
         {"more": actuator('<general name="u" joint="hinge" dyntype="user"/>')},
-        'activation dynamics other than integrator and filters in actuator "u"',
+        'user-defined law in actuator "u"',
     ),
     "user gain": (
         {"more": actuator('<general name="u" joint="hinge" gaintype="user"/>')},
-        'gain or bias other than fixed and affine in actuator "u"',
+        'user-defined law in actuator "u"',
     ),
-    "orientation": (
-        {"more": actuator('<orientation name="o" joint="spherical" kp="1"/>')},
-        '"o"',
+    "part of a motor": (
+        {
+            "more": actuator(
+                '<general name="pm" joint="hinge" biastype="dcmotor" gainprm="1"/>'
+            )
+        },
+        'part of a DC motor in actuator "pm"',
+    ),
+    "adhesion with gap": (
+        {
+            "world": MOVING.format('gap=".1"'),
+            "more": actuator('<adhesion name="ad" body="one" ctrlrange="0 1"/>'),
+        },
+        'adhesion with a contact gap in actuator "ad"',
     ),
     "delay": (
         {"more": actuator('<motor name="d" joint="hinge" delay=".1" nsample="9"/>')},
         'delay in actuator "d"',
     ),
-    "actuator damping": (
-        {"more": actuator('<motor name="d" joint="hinge" damping=".1"/>')},
-        'damping or armature of actuator "d"',
-    ),
-    "actuator armature": (
-        {"more": actuator('<motor name="d" joint="hinge" armature=".1"/>')},
-        'damping or armature of actuator "d"',
-    ),
-    "ball servo": (
-        {"more": actuator('<position name="p" joint="spherical" kp="1"/>')},
-        'ball joint, actuator "p"',
-    ),
-    "stiffness polynomial": ({"joint": 'stiffness="1 2 3"'}, 'joint "hinge"'),
-    "damping polynomial": ({"joint": 'damping="1 2 3"'}, 'joint "hinge"'),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
-    "actuatorfrcrange": (
-        {
-            "joint": 'actuatorfrcrange="-1 1"',
-            "more": actuator('<motor joint="hinge"/>'),
-        },
-        'actuatorfrcrange in joint "hinge"',
-    ),
-    "actuatorgravcomp": (
-        {
-            "joint": 'actuatorgravcomp="true"',
-            "flag": '<flag actuation="disable"/>',
-            "world": '<body gravcomp="1"><joint/><geom size=".1"/></body>',
-        },
-        'joint "hinge"',
-    ),
     "box": (
         {"world": MOVING.format('type="box"')},
         'contact between shapes "ball" (sphere) with "shape" (box)',
@@ -314,7 +262,18 @@ SILENT = {
     "boxes apart": {
         "world": MOVING.format('type="box" contype="0" conaffinity="2"'),
     },
-    "frcrange without actuator": {"joint": 'actuatorfrcrange="-1 1"'},
+    "actuators": {
+        "more": actuator(
+            '<muscle joint="hinge" lengthrange="0 1"/><pid joint="hinge" kp="1"/>'
+            '<dcmotor joint="hinge" motorconst="1" resistance="1"/>'
+            '<orientation joint="spherical" kp="1"/><motor site="site"/>'
+            '<position joint="spherical" kp="1" damping="1 2 3" armature="1"/>'
+            '<adhesion body="one" ctrlrange="0 1"/>'
+            '<motor cranksite="site" slidersite="other_site" cranklength="3"/>'
+        )
+    },
+    "actuatorfrcrange": {"joint": 'actuatorfrcrange="-1 1" actuatorgravcomp="true"'},
+    "polynomials": {"joint": 'stiffness="1 2 3" damping="1 2 3"'},
     "dead polynomials": {
         "joint": 'stiffness="1 2" damping="1 2"',
         "flag": '<flag spring="disable" damper="disable"/>',

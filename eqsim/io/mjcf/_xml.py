@@ -1,4 +1,4 @@
-"""Elements of an MJCF file."""
+"""Elements of XML with numbers in full precision."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -16,5 +16,5 @@ def _text(value: Any) -> str:
 
 
 def add_element(parent: ET.Element, tag: str, attributes: dict[str, Any]) -> ET.Element:
-    """Adds an element with attributes that are numbers, words or arrays."""
+    """Add an element with attributes: numbers in full precision, words as they are."""
     return ET.SubElement(parent, tag, {k: _text(v) for k, v in attributes.items()})

@@ -1,0 +1,48 @@
+"""Tendon coupling: the length of a tendon is a polynomial of another one's.
+
+Source: MuJoCo documentation, *Computation*, "Equality"; `mj_instantiateEquality`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..dynamics._tendons import reference_lengths
+from ..dynamics._weights import InverseWeights
+from ..model import EqualityKind, System, take, take_or_zero
+from ._anchors import select
+from ._constraint import AbstractConstraint, Moment
+from ._equality import equality_constants, EqualityConstants
+from ._joint_equality import coupled, partners
+from ._rows import AbstractRows
+
+
+class _Constants(NamedTuple):
+    shared: EqualityConstants
+    lengths: Any
+
+
+class TendonEquality(AbstractConstraint):
+    """Lengths of tendons that are coupled."""
+
+    def constants(self, sys: System, weights: InverseWeights) -> Any:
+        which = select(sys, EqualityKind.TENDON)
+        if not which:
+            return None
+        first, second = (partners(sys, which, side) for side in (0, 1))
+        weight = take(weights.tendon, first) + take_or_zero(weights.tendon, second)
+        shared = equality_constants(sys, which, (weight,))
+        return _Constants(shared, reference_lengths(sys))
+
+    def rows(
+        self, sys: System, constants: Any, now: Moment
+    ) -> tuple[AbstractRows, ...]:
+        assert now.tendons is not None, "a robot with coupled tendons has tendons"
+        which = select(sys, EqualityKind.TENDON)
+        apart = now.tendons.length - constants.lengths
+        ends = [partners(sys, which, side) for side in (0, 1)]
+        first, second = (take_or_zero(apart, end) for end in ends)
+        jacobians = [take_or_zero(now.tendons.jac, end) for end in ends]
+        rates = [jnp.sum(jac * now.qd[None], axis=1) for jac in jacobians]
+        shared = constants.shared
+        return (coupled(sys, which, shared, first, second, rates, jacobians),)

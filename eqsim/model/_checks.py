@@ -1,0 +1,31 @@
+"""Tools for checks of numbers that may be traced."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+
+def known(value: Any) -> np.ndarray | None:
+    """The numbers, or None if they are being traced or are placeholders."""
+    if isinstance(value, Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
+        return None
+    return np.asarray(value)
+
+
+def reject(value: Any, bad: Any, names: tuple[str, ...], message: str) -> None:
+    """Raises for the first bad element. The last axis of `bad` runs over `names`.
+
+    `message` may use `{name}` and `{value}`.
+    """
+    numbers = known(value)
+    if numbers is None:
+        return
+    marks = np.asarray(bad(numbers))
+    if np.any(marks):
+        index = tuple(np.argwhere(marks)[0])
+        text = message.format(
+            name=names[index[-1]], value=numbers[index[: numbers.ndim]].tolist()
+        )
+        raise ValueError(text)
