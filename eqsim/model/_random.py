@@ -16,6 +16,7 @@ from ._random_actuators import (
     with_actuator_laws,
     with_joint_laws,
 )
+from ._random_equalities import random_equalities
 from ._random_parts import (
     Plan,
     random_exceptions,
@@ -40,6 +41,7 @@ def random_system(
     with_friction: bool = True,
     with_fluid: bool = False,
     with_laws: bool = False,
+    with_equalities: bool = False,
     integrator: Integrator = Integrator.EULER,
     cone: Cone = Cone.PYRAMIDAL,
     condims: Sequence[int] = (1, 3),
@@ -58,6 +60,7 @@ def random_system(
         actuators, joint limits, dry friction, and a medium with wind.
     - `with_laws`: whether it has muscles, DC motors, PID servos and servos of
         orientation, polynomial springs and dampers, and limits of actuator forces.
+    - `with_equalities`: whether links, sites, joints and tendons are coupled.
     - `integrator`, `cone`: of the system.
     - `condims`: dimensions of the contact space to draw from.
 
@@ -76,6 +79,9 @@ def random_system(
         own = rng.spawn(1)[0]
         moving = with_joint_laws(own, moving, bool(np.any(links.gravity_compensation)))
         drives = with_actuator_laws(own, drives, moving)
+    coupled = Equalities.none()
+    if with_equalities:
+        coupled = random_equalities(rng.spawn(1)[0], links, moving, 0, 0)
     return patterned(
         System(
             links=links,
@@ -83,7 +89,7 @@ def random_system(
             geoms=geoms,
             pairs=pairs,
             actuators=drives,
-            equalities=Equalities.none(),
+            equalities=coupled,
             excludes=excludes,
             filter_parent=bool(rng.random() < 0.8),
             integrator=integrator,

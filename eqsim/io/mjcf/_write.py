@@ -9,6 +9,7 @@ from jax.core import Tracer
 
 from ...model import Integrator, JointKind, System
 from ._write_actuators import disabled_groups, write_actuators
+from ._write_equalities import write_equalities
 from ._write_tendons import write_sites, write_tendons
 from ._xml import add_element
 
@@ -54,6 +55,7 @@ def write_mjcf(sys: System) -> str:
         write_sites(parts[link], sys, link)
     _write_contacts(root, sys)
     write_tendons(root, sys)
+    write_equalities(root, sys)
     write_actuators(root, sys)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
