@@ -245,7 +245,8 @@ def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
     pieces = tuple(
         rows.pieces(rows.residuals(motion, now.qdd)) for rows in problem.rows
     )
-    return Solution(now.qdd, pieces, ~now.unsolved)
+    finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
+    return Solution(now.qdd, pieces, ~now.unsolved & finite)
 
 
 def _is_unsolved(last: int) -> Callable:

@@ -4,4 +4,5 @@ from ._contacts import contact_wrenches as contact_wrenches, Contacts as Contact
 from ._generalized import Generalized as Generalized
 from ._pipeline import AbstractPipeline as AbstractPipeline
 from ._positional import Positional as Positional
+from ._solved import Solved as Solved
 from ._spring import Spring as Spring

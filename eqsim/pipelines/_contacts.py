@@ -11,7 +11,7 @@ from ..collision import contact_plan
 from ..kinematics._center_of_mass import tree_centers
 from ..kinematics._forward import frames, kinematics
 from ..model import accumulate, check_state, concatenate, System, take, tree
-from ..spatial import force_at, stack, vec3
+from ..spatial import Force, force_at, stack, vec3
 
 
 class Contacts(eqx.Module):
@@ -25,6 +25,8 @@ class Contacts(eqx.Module):
     - `frame`: rows are the normal, from the first shape to the second, and the two
         friction axes, in the world.
     - `force`: on the second shape, in the world, N; zero where there is no contact.
+    - `torque`: about the point, on the second shape, N m (`condim` 4 and 6); None if the
+        pipeline has no torsional and rolling friction.
     """
 
     geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)
@@ -32,6 +34,7 @@ class Contacts(eqx.Module):
     pos: Float[Array, "ncon 3"]
     frame: Float[Array, "ncon 3 3"]
     force: Float[Array, "ncon 3"]
+    torque: Float[Array, "ncon 3"] | None = None
 
 
 def contact_wrenches(
@@ -39,9 +42,9 @@ def contact_wrenches(
 ) -> Float[Array, "nlink 6"]:
     r"""What contacts do to each link, as one force and its torque.
 
-    $\tau_i = \sum_k \pm (p_k - c) \times f_k, \quad f_i = \sum_k \pm f_k$, over the
-    contacts $k$ of the shapes of link $i$, with the center of mass $c$ of all that
-    hangs on the root link of $i$.
+    $\tau_i = \sum_k \pm ((p_k - c) \times f_k + \tau_k), \quad f_i = \sum_k \pm f_k$,
+    over the contacts $k$ of the shapes of link $i$, with the center of mass $c$ of all
+    that hangs on the root link of $i$.
 
     **Arguments:**
 
@@ -64,12 +67,17 @@ def _contact_wrenches_fn(sys: System, q, contacts: Contacts):
     fixed = frames(sys, nodes)
     centers = tree_centers(sys, nodes, fixed, kinematics(sys, nodes, fixed, q))
     pos, force = vec3(contacts.pos), vec3(contacts.force)
+    twist = None if contacts.torque is None else vec3(contacts.torque)
     parts, links = [], []
-    for side, push in zip(ends, (-force, force), strict=True):
+    for side, sign in zip(ends, (-1.0, 1.0), strict=True):
         moved = [k for k, link in enumerate(side) if link >= 0]
         on = [side[k] for k in moved]
         links += on
-        parts.append(force_at(take(pos, moved) - take(centers, on), take(push, moved)))
+        arm, push = take(pos, moved) - take(centers, on), take(force * sign, moved)
+        part = force_at(arm, push)
+        if twist is not None:
+            part = Force(part.ang + take(twist * sign, moved), part.lin)
+        parts.append(part)
     total = accumulate(concatenate(parts), links, sys.nlink)
     return jnp.concatenate([stack(total.ang), stack(total.lin)], axis=1)
 

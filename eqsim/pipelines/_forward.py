@@ -237,19 +237,19 @@ def solved_forces(sys: System, now: Forward) -> list[Residual]:
     return row_forces(problem, motion, qdd, now.solution.pieces[: len(problem.rows)])
 
 
-def solved_constraint_forces(sys: System, now: Forward):
-    """Compute the joint forces of all constraints at the solution."""
-    forces = solved_forces(sys, now)
+def solved_constraint_forces(sys: System, now: Forward, forces: list[Residual]):
+    """Compute the joint forces of all constraints, given those of all rows."""
     return constraint_forces(tree(sys), constraint_rows(now), forces)
 
 
-def contact_forces(sys: System, method: Method, now: Forward) -> tuple[Vec3, Vec3]:
+def contact_forces(
+    sys: System, method: Method, now: Forward, forces: list[Residual]
+) -> tuple[Vec3, Vec3]:
     """Compute force and torque on the second shape of each contact point, in the world;
     zero if the method has no contacts."""
     assert now.points is not None, "asked only where shapes can touch"
     zero = jnp.zeros_like(now.points.dist)
     none = Vec3(zero, zero, zero)
-    forces = solved_forces(sys, now)
     stops = list(itertools.accumulate(now.counts))
     for kind, count, stop in zip(method.constraints, now.counts, stops, strict=True):
         if isinstance(kind, Contact):

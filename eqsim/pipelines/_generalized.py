@@ -9,6 +9,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
+from ..collision import ContactPoints
 from ..constraint import AbstractConstraint, ALL, Newton
 from ..dynamics._activation import advance_activation
 from ..dynamics._articulated import factor, project, solve
@@ -36,8 +37,10 @@ from ._forward import (
     forward,
     Method,
     solved_constraint_forces,
+    solved_forces,
 )
 from ._pipeline import AbstractPipeline, check_input, first_state
+from ._solved import Solved
 
 
 class Generalized(AbstractPipeline):
@@ -92,6 +95,22 @@ class Generalized(AbstractPipeline):
         # A zero-size output drops its sharding, so keep the input's.
         return State(q, qd, act if sys.na else state.act, state.aux)
 
+    def solve(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Solved:
+        """Solve for accelerations and forces in a state, before integration.
+
+        **Arguments:** as of `step`.
+        """
+        arguments = _arguments(self, sys, state, ctrl, external)
+        qdd, constraint, actuator, converged, points = _solve(*arguments)
+        contacts = report(sys, state.q.dtype, lambda: points)
+        return Solved(qdd, contacts, constraint, actuator, converged)
+
     def acceleration(
         self,
         sys: System,
@@ -100,7 +119,7 @@ class Generalized(AbstractPipeline):
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
         r"""Compute joint accelerations $\ddot q$ (MuJoCo: `qacc`), before integration."""
-        return _acceleration(*_arguments(self, sys, state, ctrl, external))
+        return self.solve(sys, state, ctrl, external).qdd
 
     def contacts(
         self,
@@ -109,8 +128,7 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Contacts:
-        arguments = _arguments(self, sys, state, ctrl, external)
-        return report(sys, state.q.dtype, lambda: _contacts(*arguments))
+        return self.solve(sys, state, ctrl, external).contacts
 
     def constraint_forces(
         self,
@@ -119,7 +137,7 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
-        return _constraint_forces(*_arguments(self, sys, state, ctrl, external))
+        return self.solve(sys, state, ctrl, external).constraint_force
 
 
 def _check_smoothing(smoothing) -> None:
@@ -147,35 +165,31 @@ def _derive_fn(sys, method):
     return derive(sys, method)
 
 
-def _acceleration_fn(sys, method, constants, *state_and_input):
-    full = full_batch(state_and_input, sys, constants)
-    return forward(sys, method, constants, *full).solution.qdd
-
-
 def _step_fn(sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
     step = _euler if sys.integrator is Integrator.EULER else _rk4
     return step(sys, method, constants, *full)
 
 
-def _contacts_fn(sys, method, constants, *state_and_input):
+def _solve_fn(sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
     now = forward(sys, method, constants, *full)
-    points, (force, _) = now.points, contact_forces(sys, method, now)
-    assert points is not None, "contacts() has returned before if there are none"
+    forces = solved_forces(sys, now)
+    constraint = solved_constraint_forces(sys, now, forces)
+    solution, points = now.solution, ()
+    if now.points is not None:
+        points = _contact_arrays(now.points, *contact_forces(sys, method, now, forces))
+    return solution.qdd, constraint, now.drive.force, solution.converged, points
+
+
+def _contact_arrays(points: ContactPoints, force: Vec3, torque: Vec3):
     rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
-    return points.dist, stack(points.pos), jnp.stack(rows, axis=1), stack(force)
-
-
-def _constraint_forces_fn(sys, method, constants, *state_and_input):
-    full = full_batch(state_and_input, sys, constants)
-    return solved_constraint_forces(sys, forward(sys, method, constants, *full))
+    frame = jnp.stack(rows, axis=1)
+    return points.dist, stack(points.pos), frame, stack(force), stack(torque)
 
 
 _derive = batch_last(_derive_fn)
-_contacts = batch_last(_contacts_fn)
-_constraint_forces = batch_last(_constraint_forces_fn)
-_acceleration = batch_last(_acceleration_fn)
+_solve = batch_last(_solve_fn)
 _step = batch_last(_step_fn)
 
 

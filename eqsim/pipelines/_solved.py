@@ -1,0 +1,31 @@
+"""What a pipeline solves for in one state."""
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float
+
+from ._contacts import Contacts
+
+
+class Solved(eqx.Module):
+    """The solution of the equations of motion in one state.
+
+    Observations, rewards and sensors are functions of it, so that one solve is enough.
+
+    **Arguments:**
+
+    - `qdd`: joint accelerations (MuJoCo: `qacc`), rad/s$^2$ and m/s$^2$.
+    - `contacts`: contact points with their forces.
+    - `constraint_force`: joint forces of all constraints (MuJoCo: `qfrc_constraint`), N m
+        and N.
+    - `actuator_force`: force of each actuator (MuJoCo: `actuator_force`), N or N m.
+    - `converged`: whether the solver has converged. Where it has not, all of the above is
+        approximate: allow more steps with `Generalized(solver=Newton(...))`, or look for
+        `solref` and `solimp` that the time step cannot resolve. Never true if an input is
+        not finite.
+    """
+
+    qdd: Float[Array, " nv"]
+    contacts: Contacts
+    constraint_force: Float[Array, " nv"]
+    actuator_force: Float[Array, " nout"]
+    converged: Bool[Array, ""]
