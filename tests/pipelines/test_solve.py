@@ -27,6 +27,7 @@ def both(cone, condim):
     text = BALL.format(cone=cone, condim=condim)
     sys, model = load_mjcf(text), mujoco.MjModel.from_xml_string(text)
     model.opt.tolerance, model.opt.iterations = 0.0, 200
+    model.opt.ls_tolerance, model.opt.ls_iterations = 1e-12, 200
     data = mujoco.MjData(model)
     data.qvel[:], data.ctrl[:] = [0.4, 0.1, -0.1, 0.5, 2.0, 3.0, -1.0], 0.5
     mujoco.mj_forward(model, data)
