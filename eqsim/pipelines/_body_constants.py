@@ -23,6 +23,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `friction`: friction coefficients of the contact points, None if there are none.
     - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
+    - `tendons`: constants of the tendons, None if there are none.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
 
@@ -32,6 +33,7 @@ class Constants(AbstractPatterned):
     geoms: GeomFrames
     friction: Friction | None
     muscles: MuscleScale | None
+    tendons: TendonConstants | None
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
@@ -49,4 +51,5 @@ def derive_bodies(sys: System) -> Constants:
         geoms=geoms,
         friction=friction,
         muscles=actuation_constants(sys, nodes, fixed, lumped).muscles,
+        tendons=tendon_constants(sys, nodes, fixed),
     )
