@@ -12,12 +12,18 @@ from eqsim.kinematics._forward import frames
 from eqsim.model import random_configuration, random_system, tree
 
 
-def draw(seed, **options):
+def draw(seed):
     """A random robot with tendons, and MuJoCo's model of it."""
     rng = np.random.default_rng(seed)
     nlink = int(rng.integers(1, 5))
-    options = dict(with_geoms=False, with_actuators=False) | options
-    sys = random_system(seed, nlink, num_roots=1, with_tendons=True, **options)
+    sys = random_system(
+        seed,
+        nlink,
+        num_roots=1,
+        with_geoms=False,
+        with_actuators=False,
+        with_tendons=True,
+    )
     return sys, mujoco.MjModel.from_xml_string(write_mjcf(sys))
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._geoms import Geoms, Pairs
+from ._geoms import Geoms
 from ._kinds import GeomKind, WrapKind
 from ._random_parts import quaternions, solimps, solrefs
 from ._sites import Sites
@@ -92,10 +92,12 @@ def _with_wrap_geoms(rng: np.random.Generator, sys: System) -> System:
             fields[field] = tuple(joined[k] for k in order)
         else:
             fields[field] = np.concatenate([np.asarray(before), value])[order]
-    pairs = vars(sys.pairs) | {
-        "geoms": tuple((place[a], place[b]) for a, b in sys.pairs.geoms)
-    }
-    return dataclasses.replace(sys, geoms=Geoms(**fields), pairs=Pairs(**pairs))
+    pairs = tuple((place[a], place[b]) for a, b in sys.pairs.geoms)
+    return dataclasses.replace(
+        sys,
+        geoms=Geoms(**fields),
+        pairs=dataclasses.replace(sys.pairs, geoms=pairs),
+    )
 
 
 def _fixed_path(rng: np.random.Generator, sys: System) -> Path:

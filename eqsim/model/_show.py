@@ -126,14 +126,14 @@ def _tendons(sys: "System") -> Iterator[str]:
         for point in path:
             if point.kind is WrapKind.JOINT:
                 number = _number(_entry(tendons.coef, coef, 0))
-                words.append(f"{number} {sys.joints.names[point.index]}")
+                words.append(f"{number} {sys.joints.names[point.target]}")
                 coef += 1
             elif point.kind is WrapKind.PULLEY:
                 words.append("pulley")
             else:
                 site = point.kind is WrapKind.SITE
                 names = sys.sites.names if site else sys.geoms.names
-                words.append(names[point.index])
+                words.append(names[point.target])
         text = f"{name}: {', '.join(words)}"
         if tendons.limited[index]:
             text += f", range {_number(_entry(tendons.range, index, 1), 1)}"

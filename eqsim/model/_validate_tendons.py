@@ -45,26 +45,26 @@ def _check_paths(sys: System) -> None:
                 pulleys.append(name)
                 continue
             word, size = sizes[point.kind]
-            if not 0 <= point.index < size or not -1 <= point.side_site < sys.nsite:
+            if not 0 <= point.target < size or not -1 <= point.side_site < sys.nsite:
                 raise ValueError(
-                    f"Tendon {name!r} names {word} {point.index} with side site "
+                    f"Tendon {name!r} names {word} {point.target} with side site "
                     f"{point.side_site}, but this system has {size} {word}s and "
                     f"{sys.nsite} sites."
                 )
             if point.kind is WrapKind.JOINT:
                 coefs += 1
-                if sys.joints.kinds[point.index].nv > 1:
+                if sys.joints.kinds[point.target].nv > 1:
                     raise ValueError(
                         f"Tendon {name!r} names joint "
-                        f"{sys.joints.names[point.index]!r}, which is neither hinge nor "
+                        f"{sys.joints.names[point.target]!r}, which is neither hinge nor "
                         "slide. A fixed tendon couples hinges and slides only."
                     )
             if point.kind is WrapKind.GEOM:
-                kind = sys.geoms.kinds[point.index]
+                kind = sys.geoms.kinds[point.target]
                 if kind not in (GeomKind.SPHERE, GeomKind.CYLINDER):
                     raise ValueError(
                         f"Tendon {name!r} wraps around shape "
-                        f"{sys.geoms.names[point.index]!r}, a {kind.name.lower()}. Use a "
+                        f"{sys.geoms.names[point.target]!r}, a {kind.name.lower()}. Use a "
                         "sphere or a cylinder."
                     )
     counts = sys.tendons.coef.shape[-1], sys.tendons.divisor.shape[-1]

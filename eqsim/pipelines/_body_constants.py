@@ -9,6 +9,7 @@ from ..constraint import contact_friction, Friction
 from ..dynamics._actuation_inputs import actuation_constants
 from ..dynamics._inertia import node_bodies, NodeBodies
 from ..dynamics._muscle import MuscleScale
+from ..dynamics._tendons import tendon_constants, TendonConstants
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree
 from ._rigid_bodies import body_parameters, BodyParameters

@@ -7,9 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import numpy as np
 from jax import lax
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
@@ -17,13 +15,14 @@ from ..collision import contact_plan, ContactPoints, detect
 from ..dynamics._activation import advance_activation
 from ..dynamics._actuation import actuation, ActuationInputs
 from ..dynamics._articulated import project
-from ..dynamics._joint_parameters import armature, damping
+from ..dynamics._joint_parameters import damping
 from ..dynamics._passive import (
     at_centers,
     compensation_forces,
     fluid_forces,
     spring_forces,
 )
+from ..dynamics._tendons import passive_tendon_forces, passive_tendons
 from ..kinematics._forward import joint_motion, kinematics
 from ..kinematics._recursion import ascend, descend
 from ..model import (
@@ -31,7 +30,6 @@ from ..model import (
     check_finite,
     check_state,
     concatenate,
-    JointKind,
     State,
     System,
     take,
@@ -42,6 +40,7 @@ from ._body_constants import Constants, derive_bodies
 from ._contact_impulses import contact_frames, ContactFrames
 from ._contacts import Contacts, report
 from ._joint_constraints import joint_errors, joint_frames, JointFrames
+from ._maximal_checks import check_model, check_parameters
 from ._pipeline import AbstractPipeline, check_input, first_state
 from ._post_stabilization import remove_violations
 from ._rigid_bodies import (
