@@ -108,13 +108,30 @@ def tendon_forces(
     springs, dampers = _marked(tendons.has_spring), _marked(tendons.has_damping)
     if springs:
         excess, stiffness = _springs(sys, constants, now.length)
-        tension = -_polynomial(*stiffness, excess) * excess
+        linear, poly = stiffness
+        tension = -_polynomial(linear, poly, excess) * excess
         tau = tau + jnp.sum(take(now.jac, springs) * tension[:, None], axis=0)
     if dampers:
         jac, damping = take((now.jac, tendon_damping(sys)), dampers)
         tension = damping.force(jnp.sum(jac * qd[None], axis=1))
         tau = tau + jnp.sum(jac * tension[:, None], axis=0)
     return tau
+
+
+def passive_tendon_forces(
+    sys: System,
+    tree: Tree,
+    constants: TendonConstants | None,
+    kin: Kinematics,
+    q,
+    qd,
+) -> Any:
+    """Compute `tendon_forces` at given poses of the nodes, for a system with
+    `passive_tendons`."""
+    assert constants is not None, "there are tendons"
+    local, chosen = constants.frames, passive_tendons(sys)
+    now = tendon_kinematics(sys, tree, local, kin, q, chosen)
+    return tendon_forces(sys, constants, now, qd)
 
 
 def damping_slopes(sys: System, rate):

@@ -125,7 +125,7 @@ def _path_plan(
     sites = sorted({k for x in found for k in (x.start, x.end, x.side) if k >= 0})
     geoms = sorted({x.geom for x in found if x.geom >= 0})
     kind = lambda x: geom_kinds[x.geom] if x.geom >= 0 else None
-    group = lambda x: (kind(x) is not None, x.geom >= 0 and kind(x).value, x.side >= 0)
+    group = lambda x: (-1 if x.geom < 0 else geom_kinds[x.geom].value, x.side >= 0)
     groups = [
         [x for x in found if group(x) == key] for key in sorted({*map(group, found)})
     ]
@@ -163,7 +163,7 @@ def _read(paths: tuple[Path, ...], chosen: tuple[bool, ...]):
         divisor = -1
         for k, point in enumerate(path):
             if point.kind is WrapKind.JOINT:
-                terms.append((tendon, coef, point.index))
+                terms.append((tendon, coef, point.target))
                 coef += 1
             if point.kind is WrapKind.PULLEY:
                 divisor, pulley = pulley, pulley + 1
@@ -171,12 +171,12 @@ def _read(paths: tuple[Path, ...], chosen: tuple[bool, ...]):
                 continue
             after = path[k + 1]
             if after.kind is WrapKind.SITE:
-                end, geom, side = after.index, -1, -1
+                end, geom, side = after.target, -1, -1
             elif after.kind is WrapKind.GEOM:
-                end, geom, side = path[k + 2].index, after.index, after.side_site
+                end, geom, side = path[k + 2].target, after.target, after.side_site
             else:
                 continue
-            lines.append(_Line(tendon, divisor, point.index, end, geom, side))
+            lines.append(_Line(tendon, divisor, point.target, end, geom, side))
     keep = lambda tendon: chosen[tendon]
     return [x for x in terms if keep(x[0])], [x for x in lines if keep(x.tendon)]
 

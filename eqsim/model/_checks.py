@@ -29,3 +29,21 @@ def reject(value: Any, bad: Any, names: tuple[str, ...], message: str) -> None:
             name=names[index[-1]], value=numbers[index[: numbers.ndim]].tolist()
         )
         raise ValueError(text)
+
+
+def check_solimp(value: Any, names: tuple[str, ...], who: str, field: str) -> None:
+    """Raises if impedances, widths, midpoints or powers of `solimp` are out of range."""
+    reject(
+        value,
+        lambda x: np.any((x[..., :2] < 0) | (x[..., :2] > 1), axis=-1),
+        names,
+        f"{who} has {field} {{value}}. The first two numbers, impedances, must lie "
+        "between 0 and 1.",
+    )
+    reject(
+        value,
+        lambda x: (x[..., 2] < 0) | (x[..., 3] < 0) | (x[..., 3] > 1) | (x[..., 4] < 1),
+        names,
+        f"{who} has {field} {{value}}. The width must not be negative, the midpoint "
+        "must lie between 0 and 1, and the power must be 1 or more.",
+    )

@@ -1,5 +1,6 @@
 """Random robots, for tests of anything that takes a `System`."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from ._random_parts import (
     random_plan,
     unit,
 )
+from ._random_tendons import add_sites, add_tendons, TendonOptions
 from ._system import System
 
 
@@ -42,6 +44,9 @@ def random_system(
     with_fluid: bool = False,
     with_laws: bool = False,
     with_equalities: bool = False,
+    with_sites: bool = False,
+    with_tendons: bool = False,
+    with_tendon_armature: bool = True,
     integrator: Integrator = Integrator.EULER,
     cone: Cone = Cone.PYRAMIDAL,
     condims: Sequence[int] = (1, 3),
@@ -61,6 +66,9 @@ def random_system(
     - `with_laws`: whether it has muscles, DC motors, PID servos and servos of
         orientation, polynomial springs and dampers, and limits of actuator forces.
     - `with_equalities`: whether links, sites, joints and tendons are coupled.
+    - `with_sites`, `with_tendons`: whether it has sites, and fixed and spatial tendons
+        (which need sites), with limits and dry friction if joints may have them.
+    - `with_tendon_armature`: whether tendons may have armature.
     - `integrator`, `cone`: of the system.
     - `condims`: dimensions of the contact space to draw from.
 
@@ -79,33 +87,52 @@ def random_system(
         own = rng.spawn(1)[0]
         moving = with_joint_laws(own, moving, bool(np.any(links.gravity_compensation)))
         drives = with_actuator_laws(own, drives, moving)
-    coupled = Equalities.none()
-    if with_equalities:
-        coupled = random_equalities(rng.spawn(1)[0], links, moving, 0, 0)
-    return patterned(
-        System(
-            links=links,
-            joints=moving,
-            geoms=geoms,
-            pairs=pairs,
-            actuators=drives,
-            equalities=coupled,
-            excludes=excludes,
-            filter_parent=bool(rng.random() < 0.8),
-            integrator=integrator,
-            cone=cone,
-            implicit_damping=bool(rng.random() < 0.8),
-            safe_solref=True,
-            has_fluid=with_fluid,
-            notes=(),
-            gravity=np.array([0, 0, -9.81]) + rng.normal(size=3),
-            wind=medium[2:],
-            density=float(medium[0]),
-            viscosity=float(medium[1]),
-            impratio=float(rng.choice([1.0, 2.0])),
-            dt=float(rng.uniform(0.002, 0.008)),
-        )
+    sys = System(
+        links=links,
+        joints=moving,
+        geoms=geoms,
+        pairs=pairs,
+        actuators=drives,
+        equalities=Equalities.none(),
+        excludes=excludes,
+        filter_parent=bool(rng.random() < 0.8),
+        integrator=integrator,
+        cone=cone,
+        implicit_damping=bool(rng.random() < 0.8),
+        safe_solref=True,
+        has_fluid=with_fluid,
+        notes=(),
+        gravity=np.array([0, 0, -9.81]) + rng.normal(size=3),
+        wind=medium[2:],
+        density=float(medium[0]),
+        viscosity=float(medium[1]),
+        impratio=float(rng.choice([1.0, 2.0])),
+        dt=float(rng.uniform(0.002, 0.008)),
     )
+    options = TendonOptions(with_limits, with_friction, with_tendon_armature)
+    sys = _extended(rng, sys, with_sites, options if with_tendons else None)
+    if with_equalities:
+        sys = _coupled(rng, sys)
+    return patterned(sys)
+
+
+def _extended(
+    rng: np.random.Generator,
+    sys: System,
+    with_sites: bool,
+    options: TendonOptions | None,
+) -> System:
+    """Adds sites and tendons, last, so that the rest does not depend on them."""
+    if with_sites or options is not None:
+        sys = add_sites(rng, sys)
+    return sys if options is None else add_tendons(rng, sys, options)
+
+
+def _coupled(rng: np.random.Generator, sys: System) -> System:
+    """Adds equality constraints."""
+    sizes = sys.nsite, sys.ntendon
+    drawn = random_equalities(rng.spawn(1)[0], sys.links, sys.joints, *sizes)
+    return dataclasses.replace(sys, equalities=drawn)
 
 
 def _check_counts(nlink: int, num_roots: int, num_kinds: int) -> None:

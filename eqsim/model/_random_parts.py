@@ -26,12 +26,13 @@ def unit(vector: np.ndarray) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def _quats(rng: np.random.Generator, count: int) -> np.ndarray:
+def quaternions(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Draws unit quaternions."""
     quats = rng.normal(size=(count, 4))
     return quats / np.linalg.norm(quats, axis=-1, keepdims=True)
 
 
-def _solrefs(rng: np.random.Generator, count: int) -> np.ndarray:
+def solrefs(rng: np.random.Generator, count: int) -> np.ndarray:
     """Most as time constant and damping ratio, some as stiffness and damping."""
     soft = np.stack([rng.uniform(0.01, 0.05, count), rng.uniform(0.7, 1.3, count)], -1)
     direct = np.stack(
@@ -40,7 +41,8 @@ def _solrefs(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.where(rng.random((count, 1)) < 0.85, soft, direct)
 
 
-def _solimps(rng: np.random.Generator, count: int) -> np.ndarray:
+def solimps(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Draws impedances of constraints."""
     low = rng.uniform(0.5, 0.9, count)
     high = rng.uniform(0.9, 0.98, count)
     width, middle = rng.uniform(0.001, 0.02, count), rng.uniform(0.3, 0.7, count)
@@ -105,7 +107,7 @@ def random_links(rng: np.random.Generator, plan: Plan) -> Links:
     spread = rng.uniform(0.03, 0.15, (count, 3)) ** 2 * mass[:, None]
     inertia = np.sum(spread, -1, keepdims=True) - spread
     com = rng.uniform(-0.1, 0.1, (count, 3))
-    quat, inertia_quat = _quats(rng, count), _quats(rng, count)
+    quat, inertia_quat = quaternions(rng, count), quaternions(rng, count)
     pos = rng.uniform(-0.3, 0.3, (count, 3))
     for link, parent in enumerate(plan.parents):
         if parent == -1:
@@ -166,16 +168,16 @@ def random_joints(
         axis=axis,
         range=_ranges(rng, kinds, ref),
         limit_margin=rng.uniform(0, 0.05, count),
-        limit_solref=_solrefs(rng, count),
-        limit_solimp=_solimps(rng, count),
+        limit_solref=solrefs(rng, count),
+        limit_solimp=solimps(rng, count),
         stiffness=stiffness,
         ref=ref,
         spring_ref=spring_ref,
         damping=np.repeat(damping, repeats),
         armature=np.repeat(armature, repeats),
         frictionloss=np.repeat(loss, repeats),
-        friction_solref=np.repeat(_solrefs(rng, count), repeats, axis=0),
-        friction_solimp=np.repeat(_solimps(rng, count), repeats, axis=0),
+        friction_solref=np.repeat(solrefs(rng, count), repeats, axis=0),
+        friction_solimp=np.repeat(solimps(rng, count), repeats, axis=0),
     )
 
 
@@ -255,7 +257,7 @@ def random_geoms(
     for geom, kind in enumerate(kinds):
         size[geom, sizes.get(kind, 3) :] = 0
     pos = rng.uniform(-0.2, 0.2, (count, 3))
-    quat = _quats(rng, count)
+    quat = quaternions(rng, count)
     alive = rng.random(count) < 0.9
     for ground in range(min(count, 1)):
         size[ground], pos[ground] = [1, 1, 1], [0, 0, rng.uniform(-0.2, 0.1)]
@@ -275,8 +277,8 @@ def random_geoms(
         quat=quat,
         size=size,
         friction=friction,
-        solref=_solrefs(rng, count),
-        solimp=_solimps(rng, count),
+        solref=solrefs(rng, count),
+        solimp=solimps(rng, count),
         solmix=rng.uniform(0.5, 2, count),
         margin=rng.uniform(0, 0.02, count) * (rng.random(count) < 0.5),
     )
@@ -307,9 +309,9 @@ def random_exceptions(
         geoms=tuple(named),
         condim=tuple(int(condim) for condim in rng.choice(condims, count)),
         friction=np.concatenate([sliding, np.full((count, 3), 0.001)], -1),
-        solref=_solrefs(rng, count),
+        solref=solrefs(rng, count),
         solref_friction=np.zeros((count, 2)),
-        solimp=_solimps(rng, count),
+        solimp=solimps(rng, count),
         margin=rng.uniform(0, 0.02, count),
     )
     excluded = nlink > 1 and rng.random() < 0.4

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._kinds import Activation, Transmission
+from ._kinds import Activation, Transmission, WrapKind
 
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ def show(sys: "System") -> str:
     - `sys`: the robot.
     """
     lines = [*_header(sys), "", "world"]
-    lines += [f"  {text}" for text in _shapes(sys, -1)]
+    lines += [f"  {text}" for text in (*_shapes(sys, -1), *_sites(sys, -1))]
     lines += _tree(sys, -1, "")
+    if sys.ntendon:
+        lines += ["", "tendons", *(f"  {text}" for text in _tendons(sys))]
     if sys.nactuator:
         lines += ["", "actuators", *(f"  {text}" for text in _actuators(sys))]
     extra = _contact_exceptions(sys)
@@ -42,7 +44,10 @@ def _header(sys: "System") -> Iterator[str]:
     many = f", a batch of shape {tuple(batch)}" if batch else ""
     yield (
         f"System: {sys.nlink} links, {sys.njoint} joints (nq {sys.nq}, nv {sys.nv}), "
-        f"{sys.nactuator} actuators (nu {sys.nu}, na {sys.na}), {sys.ngeom} shapes{many}"
+        f"{sys.nactuator} actuators (nu {sys.nu}, na {sys.na}), {sys.ngeom} shapes"
+        + (f", {sys.nsite} sites" if sys.nsite else "")
+        + (f", {sys.ntendon} tendons" if sys.ntendon else "")
+        + many
     )
     damping = "" if sys.implicit_damping else ", explicit damping"
     yield (
@@ -67,10 +72,16 @@ def _tree(sys: "System", parent: int, indent: str) -> list[str]:
         branch = "└─ " if last else "├─ "
         lines.append(f"{indent}{branch}{links.names[child]}  {mass} kg")
         below = "│ " if child in links.parents else "  "
-        for text in (*_joints(sys, child), *_shapes(sys, child)):
+        for text in _parts(sys, child):
             lines.append(f"{indent}{own}{below} {text}")
         lines += _tree(sys, child, indent + own)
     return lines
+
+
+def _parts(sys: "System", link: int) -> Iterator[str]:
+    yield from _joints(sys, link)
+    yield from _shapes(sys, link)
+    yield from _sites(sys, link)
 
 
 def _joints(sys: "System", link: int) -> Iterator[str]:
@@ -99,6 +110,36 @@ def _shapes(sys: "System", link: int) -> Iterator[str]:
         size = _entry(geoms.size, geom, 1, count)
         text = f"shape {geoms.names[geom]}: {kind.lower()}"
         yield text + (f" {_number(size, 1)}" if count else "")
+
+
+def _sites(sys: "System", link: int) -> Iterator[str]:
+    sites = sys.sites
+    for site, owner in enumerate(sites.links):
+        if owner == link:
+            yield f"site {sites.names[site]}"
+
+
+def _tendons(sys: "System") -> Iterator[str]:
+    tendons, coef = sys.tendons, 0
+    for index, (name, path) in enumerate(zip(tendons.names, tendons.paths)):
+        words = []
+        for point in path:
+            if point.kind is WrapKind.JOINT:
+                number = _number(_entry(tendons.coef, coef, 0))
+                words.append(f"{number} {sys.joints.names[point.target]}")
+                coef += 1
+            elif point.kind is WrapKind.PULLEY:
+                words.append("pulley")
+            else:
+                site = point.kind is WrapKind.SITE
+                names = sys.sites.names if site else sys.geoms.names
+                words.append(names[point.target])
+        text = f"{name}: {', '.join(words)}"
+        if tendons.limited[index]:
+            text += f", range {_number(_entry(tendons.range, index, 1), 1)}"
+        if tendons.has_spring[index]:
+            text += f", stiffness {_number(_entry(tendons.stiffness, index, 0))}"
+        yield text
 
 
 def _actuators(sys: "System") -> Iterator[str]:

@@ -12,13 +12,13 @@ class PathPoint(NamedTuple):
     """One element of the path of a tendon.
 
     - `kind`: joint, site, geom or pulley.
-    - `index`: the joint, site or geom; -1 for a pulley.
+    - `target`: the joint, site or geom; -1 for a pulley.
     - `side_site`: site that says on which side the tendon passes a geom, -1 if none. If
         it lies inside the geom, the tendon passes through the geom's inside.
     """
 
     kind: WrapKind
-    index: int = -1
+    target: int = -1
     side_site: int = -1
 
 
@@ -129,7 +129,7 @@ class Tendons(eqx.Module):
         """The shapes that tendons wrap around."""
         points = [point for path in self.paths for point in path]
         return tuple(
-            sorted({point.index for point in points if point.kind is WrapKind.GEOM})
+            sorted({point.target for point in points if point.kind is WrapKind.GEOM})
         )
 
 

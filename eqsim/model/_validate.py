@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._checks import known, reject
+from ._checks import check_solimp, known, reject
 from ._kinds import JointKind
 from ._pairs import candidate_pairs, SUPPORTED_PAIRS
 from ._system import System
 from ._validate_actuators import check_actuators, check_independent_slides
+from ._validate_tendons import check_sites, check_tendons
 
 
 def validate(sys: System) -> System:
@@ -40,6 +41,8 @@ def validate(sys: System) -> System:
         _check_contacts,
         _check_geoms,
         check_actuators,
+        check_sites,
+        check_tendons,
     ):
         check(sys)
     return sys
@@ -253,8 +256,8 @@ def _check_joints(sys: System) -> None:
             dofs,
             f"Joint {{name!r}} has {field} {{value}}. It must not be negative.",
         )
-    _check_solimp(joints.limit_solimp, joints.names, "Joint {name!r}", "limit_solimp")
-    _check_solimp(joints.friction_solimp, dofs, "Joint {name!r}", "friction_solimp")
+    check_solimp(joints.limit_solimp, joints.names, "Joint {name!r}", "limit_solimp")
+    check_solimp(joints.friction_solimp, dofs, "Joint {name!r}", "friction_solimp")
     for field, value in (("ref", joints.ref), ("spring_ref", joints.spring_ref)):
         value = known(value)
         for name, quat in () if value is None else _joint_quaternions(sys, value):
@@ -263,23 +266,6 @@ def _check_joints(sys: System) -> None:
                     f"Joints.{field} of {name!r} is a zero quaternion, which is no "
                     "orientation. Use (1, 0, 0, 0)."
                 )
-
-
-def _check_solimp(value: Any, names: tuple[str, ...], who: str, field: str) -> None:
-    reject(
-        value,
-        lambda x: np.any((x[..., :2] < 0) | (x[..., :2] > 1), axis=-1),
-        names,
-        f"{who} has {field} {{value}}. The first two numbers, impedances, must lie "
-        "between 0 and 1.",
-    )
-    reject(
-        value,
-        lambda x: (x[..., 2] < 0) | (x[..., 3] < 0) | (x[..., 3] > 1) | (x[..., 4] < 1),
-        names,
-        f"{who} has {field} {{value}}. The width must not be negative, the midpoint "
-        "must lie between 0 and 1, and the power must be 1 or more.",
-    )
 
 
 def _check_motion(sys: System) -> None:
@@ -331,5 +317,5 @@ def _check_geoms(sys: System) -> None:
             names,
             f"Shape {{name!r}} has {field} {{value}}. It must not be negative.",
         )
-    _check_solimp(geoms.solimp, geoms.names, "Shape {name!r}", "solimp")
-    _check_solimp(pairs.solimp, pair_names, "Pair {name!r}", "solimp")
+    check_solimp(geoms.solimp, geoms.names, "Shape {name!r}", "solimp")
+    check_solimp(pairs.solimp, pair_names, "Pair {name!r}", "solimp")

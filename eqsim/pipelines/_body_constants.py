@@ -9,6 +9,7 @@ from ..constraint import contact_friction, Friction
 from ..dynamics._actuation_inputs import actuation_constants
 from ..dynamics._inertia import node_bodies, NodeBodies
 from ..dynamics._muscle import MuscleScale
+from ..dynamics._tendons import tendon_constants, TendonConstants
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree
 from ._rigid_bodies import body_parameters, BodyParameters
@@ -23,6 +24,7 @@ class Constants(AbstractPatterned):
     - `geoms`: frames of the shapes.
     - `friction`: friction coefficients of the contact points, None if there are none.
     - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
+    - `tendons`: constants of the tendons, None if there are none.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
 
@@ -32,6 +34,7 @@ class Constants(AbstractPatterned):
     geoms: GeomFrames
     friction: Friction | None
     muscles: MuscleScale | None
+    tendons: TendonConstants | None
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
@@ -49,4 +52,5 @@ def derive_bodies(sys: System) -> Constants:
         geoms=geoms,
         friction=friction,
         muscles=actuation_constants(sys, nodes, fixed, lumped).muscles,
+        tendons=tendon_constants(sys, nodes, fixed),
     )

@@ -14,6 +14,13 @@ from ..constraint import AbstractConstraint, ALL, Newton
 from ..dynamics._activation import advance_activation
 from ..dynamics._articulated import factor, project, solve
 from ..dynamics._joint_parameters import damping
+from ..dynamics._tendons import (
+    apply_updates,
+    armature_jacobian,
+    armature_updates,
+    has_tendon_armature,
+    tendon_inertia_times,
+)
 from ..kinematics._forward import joint_motion
 from ..kinematics._manifold import advance
 from ..kinematics._recursion import ascend, descend
@@ -200,7 +207,7 @@ def _euler(
     now = forward(sys, method, constants, q, qd, act, ctrl, external)
     qdd = now.solution.qdd
     if sys.implicit_damping:
-        qdd = _damped(sys, now, qd, qdd)
+        qdd = _damped(sys, constants, now, q, qd, qdd)
     qd = qd + sys.dt[None] * qdd
     drive = now.drive
     rates = drive.act_rate, drive.length, drive.velocity
@@ -208,20 +215,26 @@ def _euler(
     return advance(sys.joints.kinds, q, sys.dt[None] * qd), qd, act
 
 
-def _damped(sys: System, now: Forward, qd, qdd):
+def _damped(sys: System, constants: Constants, now: Forward, q, qd, qdd):
     r"""Compute $(M + h D)^{-1} M \ddot q = \ddot q - (M + h D)^{-1} h D \ddot q$, where
     $D$ is the slope of damping at the velocity `qd`."""
     nodes, problem = tree(sys), now.problem
+    jac = None
+    if has_tendon_armature(sys):
+        jac = armature_jacobian(sys, nodes, constants.frames, problem.kin, q)
     extra = sys.dt[None] * damping(sys).slope(qd)
     armature = problem.armature + extra
 
     def times(v):
         motion = descend(nodes, joint_motion(nodes, problem.kin, v))
         force = ascend(nodes, problem.inertia @ motion)
-        return project(nodes, problem.kin, force) + armature * v
+        out = project(nodes, problem.kin, force) + armature * v
+        return out if jac is None else out + tendon_inertia_times(sys, jac, v)
 
     factored = factor(nodes, problem.kin, problem.inertia, armature)
-    inverse = lambda _, b: solve(nodes, problem.kin, factored, b, None)[0]
+    invert = lambda b: solve(nodes, problem.kin, factored, b, None)
+    updates = [] if jac is None else armature_updates(sys, jac, invert)
+    inverse = lambda _, b: apply_updates(updates, *invert(b))[0]
     change = lax.custom_linear_solve(times, extra * qdd, inverse, symmetric=True)
     return qdd - change
 

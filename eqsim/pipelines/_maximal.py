@@ -7,9 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import numpy as np
 from jax import lax
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
@@ -17,13 +15,14 @@ from ..collision import contact_plan, ContactPoints, detect
 from ..dynamics._activation import advance_activation
 from ..dynamics._actuation import actuation, ActuationInputs
 from ..dynamics._articulated import project
-from ..dynamics._joint_parameters import armature, damping
+from ..dynamics._joint_parameters import damping
 from ..dynamics._passive import (
     at_centers,
     compensation_forces,
     fluid_forces,
     spring_forces,
 )
+from ..dynamics._tendons import passive_tendon_forces, passive_tendons
 from ..kinematics._forward import joint_motion, kinematics
 from ..kinematics._recursion import ascend, descend
 from ..model import (
@@ -31,7 +30,6 @@ from ..model import (
     check_finite,
     check_state,
     concatenate,
-    JointKind,
     State,
     System,
     take,
@@ -42,6 +40,7 @@ from ._body_constants import Constants, derive_bodies
 from ._contact_impulses import contact_frames, ContactFrames
 from ._contacts import Contacts, report
 from ._joint_constraints import joint_errors, joint_frames, JointFrames
+from ._maximal_checks import check_model, check_parameters
 from ._pipeline import AbstractPipeline, check_input, first_state
 from ._post_stabilization import remove_violations
 from ._rigid_bodies import (
@@ -140,9 +139,9 @@ class AbstractMaximal(AbstractPipeline):
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
         check_state(sys, q, qd)
-        _check_parameters(self)
+        check_parameters(self)
         check_finite(sys)
-        _check_model(sys)
+        check_model(sys)
         return first_state(sys, q, qd)
 
     def step(
@@ -241,6 +240,11 @@ def _substep(pipeline: AbstractMaximal, step: StepData, state: MaximalState, ctr
     inputs = ActuationInputs(muscles=step.constants.muscles)
     drive = actuation(sys, state.q, state.qd, state.act, ctrl, inputs)
     tau = drive.tau + spring_forces(sys, state.q)
+    if any(passive_tendons(sys)):
+        nodes, own = tree(sys), step.constants
+        kin = kinematics(sys, nodes, own.frames, state.q)
+        where = sys, nodes, own.tendons, kin
+        tau = tau + passive_tendon_forces(*where, state.q, state.qd)
     impulse = (step.load + _free_forces(step, state, tau)) * step.h
     inverse = inverse_inertia(parameters, state.bodies)
     loaded = state._replace(bodies=apply_impulse(inverse, state.bodies, impulse))
@@ -334,79 +338,3 @@ _step = batch_last(_step_fn)
 _contacts = batch_last(_contacts_fn)
 _constraint_forces = batch_last(_constraint_forces_fn)
 _joint_drift = batch_last(_joint_drift_fn)
-
-
-_SHARES = ("stiffness", "damping", "erp", "relaxation", "restitution")
-
-
-def check_substeps(substeps: int) -> None:
-    """Check that there is at least one substep."""
-    if not isinstance(substeps, int) or substeps < 1:
-        raise ValueError(f"`substeps` must be an integer, 1 or more, got {substeps!r}.")
-
-
-def _check_parameters(pipeline: AbstractMaximal) -> None:
-    """Check that known parameters of a pipeline are finite and not negative."""
-    for path, leaf in jtu.tree_leaves_with_path(eqx.filter(pipeline, eqx.is_array)):
-        if isinstance(leaf, Tracer):
-            continue
-        name = f"{type(pipeline).__name__}{jtu.keystr(path)}"
-        value = np.asarray(leaf)
-        if path[-1].name in _SHARES and np.any(value > 1.0):
-            raise ValueError(f"`{name}` is a share and must be at most 1, got {leaf}.")
-        if not np.all(np.isfinite(value) & (value >= 0.0)):
-            raise ValueError(f"`{name}` must be finite and not negative, got {leaf}.")
-
-
-def _check_model(sys: System) -> None:
-    """Refuse what maximal coordinates cannot represent."""
-    nodes, links, joints = tree(sys), sys.links, sys.joints
-    known = lambda x: not isinstance(x, Tracer)
-    if known(links.mass) and known(links.inertia):
-        mass, inertia = np.asarray(links.mass), np.asarray(links.inertia)
-        for node in body_layout(nodes).nodes:
-            riders = np.array(nodes.link_nodes) == node
-            heavy = np.all(np.sum(mass[..., riders], axis=-1) > 0)
-            turns = np.any(np.all(inertia[..., riders, :] > 0, axis=-1), axis=-1)
-            if not (heavy and np.all(turns)):
-                name = links.names[nodes.links[node]]
-                raise ValueError(
-                    f"Link {name!r} moves but has no mass or no inertia. Give it both, "
-                    "or use `Generalized`, which needs neither where a joint has "
-                    "armature."
-                )
-    _check_actuators(sys)
-    for j, kind in enumerate(joints.kinds):
-        dofs = slice(joints.v_starts[j], joints.v_starts[j] + 6)
-        if kind is JointKind.FREE and any(joints.has_friction[dofs]):
-            raise ValueError(
-                f"Free joint {joints.names[j]!r} has frictionloss. Set `has_friction` to "
-                "False there, or use `Generalized`, which supports it."
-            )
-        rotor = armature(sys) if kind is JointKind.FREE else None
-        if rotor is None or not known(rotor):
-            continue
-        rotor = np.asarray(rotor)[..., dofs]
-        if np.any(rotor != 0.0):
-            raise ValueError(
-                f"Free joint {joints.names[j]!r} has armature {rotor}. Set it to "
-                "zero, or use `Generalized`, which supports it."
-            )
-
-
-def _check_actuators(sys: System) -> None:
-    """Refuse actuators that need constraints or joint forces of the whole robot."""
-    actuators, joints = sys.actuators, sys.joints
-    others = [n for n, joint in zip(actuators.names, actuators.joints) if joint < 0]
-    if others:
-        raise ValueError(
-            f"Actuator {others[0]!r} does not act on a joint. Use `Generalized`, which "
-            "supports it."
-        )
-    powered = sys.nactuator > 0 and actuators.active
-    for j, name in enumerate(joints.names):
-        if joints.actuator_gravity[j] and (joints.force_limited[j] or not powered):
-            raise ValueError(
-                f"Actuators compensate gravity at joint {name!r} within limits. Set "
-                "`actuator_gravity` to False, or use `Generalized`, which supports it."
-            )

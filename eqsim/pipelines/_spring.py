@@ -27,11 +27,11 @@ from ._joint_constraints import (
 )
 from ._maximal import (
     AbstractMaximal,
-    check_substeps,
     ConstraintImpulses,
     MaximalState,
     StepData,
 )
+from ._maximal_checks import check_substeps
 from ._rigid_bodies import (
     apply_impulse,
     inverse_inertia,

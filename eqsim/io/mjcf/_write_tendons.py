@@ -36,17 +36,17 @@ def write_tendons(root: ET.Element, sys: System) -> None:
         )
         for point in path:
             if point.kind is WrapKind.JOINT:
-                words = {"joint": sys.joints.names[point.index]}
+                words = {"joint": sys.joints.names[point.target]}
                 add_element(element, "joint", words | {"coef": tendons.coef[coef]})
                 coef += 1
             elif point.kind is WrapKind.PULLEY:
                 add_element(element, "pulley", {"divisor": tendons.divisor[pulley]})
                 pulley += 1
             elif point.kind is WrapKind.SITE:
-                words = {"site": sys.sites.names[point.index]}
+                words = {"site": sys.sites.names[point.target]}
                 add_element(element, "site", words)
             else:
-                words = {"geom": sys.geoms.names[point.index]}
+                words = {"geom": sys.geoms.names[point.target]}
                 if point.side_site >= 0:
                     words["sidesite"] = sys.sites.names[point.side_site]
                 add_element(element, "geom", words)

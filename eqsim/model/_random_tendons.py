@@ -1,0 +1,188 @@
+"""Sites and tendons of a random robot."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from ._geoms import Geoms
+from ._kinds import GeomKind, WrapKind
+from ._random_parts import quaternions, solimps, solrefs
+from ._sites import Sites
+from ._system import System
+from ._tendons import Path, PathPoint, Tendons
+
+
+class TendonOptions(NamedTuple):
+    """What tendons of a random robot may have."""
+
+    limits: bool
+    friction: bool
+    armature: bool
+
+
+def add_sites(rng: np.random.Generator, sys: System) -> System:
+    """Draws up to two sites for the world and each link, and at least one each for the
+    world and the last link."""
+    links = []
+    for link in range(-1, sys.nlink):
+        least = link in (-1, sys.nlink - 1)
+        links += [link] * int(rng.integers(1 if least else 0, 3))
+    count = len(links)
+    kinds = [GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.ELLIPSOID]
+    kinds += [GeomKind.CYLINDER, GeomKind.BOX]
+    size = rng.uniform(0.01, 0.05, (count, 3))
+    sites = Sites(
+        names=tuple(f"site{site}" for site in range(count)),
+        kinds=tuple(kinds[rng.integers(len(kinds))] for _ in range(count)),
+        links=tuple(links),
+        pos=rng.uniform(-0.4, 0.4, (count, 3)),
+        quat=quaternions(rng, count),
+        size=size,
+    )
+    return dataclasses.replace(sys, sites=sites)
+
+
+def add_tendons(
+    rng: np.random.Generator, sys: System, options: TendonOptions
+) -> System:
+    """Draws fixed and spatial tendons, for a robot with sites, and shapes for them to wrap
+    around."""
+    sys = _with_wrap_geoms(rng, sys)
+    paths = [_fixed_path(rng, sys), _fixed_path(rng, sys)]
+    paths += [_spatial_path(rng, sys) for _ in range(int(rng.integers(1, 4)))]
+    heavy = [_chain_path(rng, sys)] if options.armature else []
+    chosen = [*filter(None, paths), *filter(None, heavy)]
+    marks = [False] * sum(map(bool, paths)) + [True] * sum(map(bool, heavy))
+    return dataclasses.replace(sys, tendons=_tendons(rng, chosen, marks, options))
+
+
+def _with_wrap_geoms(rng: np.random.Generator, sys: System) -> System:
+    """Adds a sphere and a cylinder that touch nothing, among the shapes of their links."""
+    old, links = sys.geoms, rng.integers(-1, sys.nlink, 2).tolist()
+    count = len(old.names)
+    kinds = (GeomKind.SPHERE, GeomKind.CYLINDER)
+    size = rng.uniform(0.05, 0.2, (2, 3))
+    size[0, 1:], size[1, 2] = 0, 0
+    new = dict(
+        names=("wrap0", "wrap1"),
+        kinds=kinds,
+        links=tuple(links),
+        condim=(3, 3),
+        priority=(0, 0),
+        contype=(0, 0),
+        conaffinity=(0, 0),
+        pos=rng.uniform(-0.2, 0.2, (2, 3)),
+        quat=quaternions(rng, 2),
+        size=size,
+        friction=np.tile([1.0, 0.005, 0.0001], (2, 1)),
+        solref=solrefs(rng, 2),
+        solimp=solimps(rng, 2),
+        solmix=np.ones(2),
+        margin=np.zeros(2),
+    )
+    # Shapes stay in the order of their links.
+    order = sorted(range(count + 2), key=lambda k: ((*old.links, *links)[k], k))
+    place = {geom: k for k, geom in enumerate(order)}
+    fields = {}
+    for field, value in new.items():
+        before = vars(old)[field]
+        if isinstance(value, tuple):
+            joined = (*before, *value)
+            fields[field] = tuple(joined[k] for k in order)
+        else:
+            fields[field] = np.concatenate([np.asarray(before), value])[order]
+    pairs = tuple((place[a], place[b]) for a, b in sys.pairs.geoms)
+    return dataclasses.replace(
+        sys,
+        geoms=Geoms(**fields),
+        pairs=dataclasses.replace(sys.pairs, geoms=pairs),
+    )
+
+
+def _fixed_path(rng: np.random.Generator, sys: System) -> Path:
+    scalar = [k for k, kind in enumerate(sys.joints.kinds) if kind.nv == 1]
+    if not scalar:
+        return ()
+    count = int(rng.integers(1, min(3, len(scalar)) + 1))
+    chosen = rng.choice(scalar, count, replace=False).tolist()
+    return tuple(PathPoint(WrapKind.JOINT, joint) for joint in chosen)
+
+
+def _spatial_path(rng: np.random.Generator, sys: System) -> Path:
+    """Draws branches of sites with a pulley before each but the first (and now and then
+    before the first), and with shapes between some sites."""
+    geoms = [sys.geoms.names.index(name) for name in ("wrap0", "wrap1")]
+    path: list[PathPoint] = []
+    for branch in range(int(rng.integers(1, 3))):
+        if branch or rng.random() < 0.2:
+            path.append(PathPoint(WrapKind.PULLEY))
+        count = min(int(rng.integers(2, 4)), sys.nsite)
+        sites = rng.choice(sys.nsite, count, replace=False).tolist()
+        for k, site in enumerate(sites):
+            if k and rng.random() < 0.6:
+                side = int(rng.integers(sys.nsite)) if rng.random() < 0.5 else -1
+                geom = geoms[int(rng.integers(2))]
+                path.append(PathPoint(WrapKind.GEOM, geom, side))
+            path.append(PathPoint(WrapKind.SITE, site))
+    return tuple(path)
+
+
+def _chain_path(rng: np.random.Generator, sys: System) -> Path:
+    """Draws a straight tendon from the world to a link that does not only slide: MuJoCo
+    has armature for tendons along one chain of links, without shapes."""
+    links, sites = sys.links, sys.sites.links
+    ground = [k for k, link in enumerate(sites) if link < 0]
+    free = lambda link: link >= 0 and not links.translating[link]
+    ends = [k for k, link in enumerate(sites) if free(link)]
+    if not ends:
+        return ()
+    chosen = ground[int(rng.integers(len(ground)))], ends[int(rng.integers(len(ends)))]
+    return tuple(PathPoint(WrapKind.SITE, site) for site in chosen)
+
+
+def _tendons(
+    rng: np.random.Generator,
+    paths: list[Path],
+    has_armature: list[bool],
+    options: TendonOptions,
+) -> Tendons:
+    count = len(paths)
+    points = [point.kind for path in paths for point in path]
+    mark = lambda probability: rng.random(count) < probability
+    spring, damping = mark(0.7), mark(0.7)
+    friction, limited = mark(0.5) & options.friction, mark(0.5) & options.limits
+    automatic = mark(0.4)
+    poly = lambda on: rng.uniform(-1, 1, (count, 2)) * (on & mark(0.5))[:, None]
+    low = rng.uniform(0.0, 0.4, count)
+    band = np.stack([low, low + rng.uniform(0, 0.4, count) * mark(0.5)], -1)
+    forced = mark(0.4)
+    flags = lambda marks: tuple(bool(x) for x in marks)
+    heavy = np.asarray(has_armature, bool)
+    return Tendons(
+        names=tuple(f"tendon{tendon}" for tendon in range(count)),
+        paths=tuple(paths),
+        limited=flags(limited),
+        has_spring=flags(spring),
+        has_damping=flags(damping),
+        has_friction=flags(friction),
+        has_armature=flags(heavy),
+        rests_at_reference=flags(automatic),
+        actuator_force_limited=flags(forced),
+        coef=rng.uniform(-2, 2, points.count(WrapKind.JOINT)),
+        divisor=rng.uniform(0.5, 3, points.count(WrapKind.PULLEY)),
+        range=np.stack([low, low + rng.uniform(0.1, 0.5, count)], -1),
+        limit_margin=rng.uniform(0, 0.05, count),
+        limit_solref=solrefs(rng, count),
+        limit_solimp=solimps(rng, count),
+        stiffness=rng.uniform(1, 10, count) * spring,
+        stiffness_poly=poly(spring),
+        damping=rng.uniform(0.1, 1, count) * damping,
+        damping_poly=np.abs(poly(damping)),
+        spring_length=np.where(automatic[:, None], 0.0, band),
+        armature=rng.uniform(0.05, 1, count) * heavy,
+        frictionloss=rng.uniform(0.1, 2, count) * friction,
+        friction_solref=solrefs(rng, count),
+        friction_solimp=solimps(rng, count),
+        actuator_force_range=rng.uniform([-3, 0.5], [-0.5, 3], (count, 2)),
+    )

@@ -1,0 +1,103 @@
+"""What pipelines in maximal coordinates cannot simulate, and settings that are invalid."""
+
+import equinox as eqx
+import jax.tree_util as jtu
+import numpy as np
+from jax.core import Tracer
+
+from ..dynamics._joint_parameters import armature
+from ..model import JointKind, System, tree
+from ._rigid_bodies import body_layout
+
+
+_SHARES = ("stiffness", "damping", "erp", "relaxation", "restitution")
+
+
+def check_substeps(substeps: int) -> None:
+    """Check that there is at least one substep."""
+    if not isinstance(substeps, int) or substeps < 1:
+        raise ValueError(f"`substeps` must be an integer, 1 or more, got {substeps!r}.")
+
+
+def check_parameters(pipeline: eqx.Module) -> None:
+    """Check that known parameters of a pipeline are finite and not negative."""
+    for path, leaf in jtu.tree_leaves_with_path(eqx.filter(pipeline, eqx.is_array)):
+        if isinstance(leaf, Tracer):
+            continue
+        name = f"{type(pipeline).__name__}{jtu.keystr(path)}"
+        value = np.asarray(leaf)
+        if path[-1].name in _SHARES and np.any(value > 1.0):
+            raise ValueError(f"`{name}` is a share and must be at most 1, got {leaf}.")
+        if not np.all(np.isfinite(value) & (value >= 0.0)):
+            raise ValueError(f"`{name}` must be finite and not negative, got {leaf}.")
+
+
+def check_model(sys: System) -> None:
+    """Refuse what maximal coordinates cannot represent."""
+    nodes, links, joints = tree(sys), sys.links, sys.joints
+    known = lambda x: not isinstance(x, Tracer)
+    if known(links.mass) and known(links.inertia):
+        mass, inertia = np.asarray(links.mass), np.asarray(links.inertia)
+        for node in body_layout(nodes).nodes:
+            riders = np.array(nodes.link_nodes) == node
+            heavy = np.all(np.sum(mass[..., riders], axis=-1) > 0)
+            turns = np.any(np.all(inertia[..., riders, :] > 0, axis=-1), axis=-1)
+            if not (heavy and np.all(turns)):
+                name = links.names[nodes.links[node]]
+                raise ValueError(
+                    f"Link {name!r} moves but has no mass or no inertia. Give it both, "
+                    "or use `Generalized`, which needs neither where a joint has "
+                    "armature."
+                )
+    _check_actuators(sys)
+    _check_tendons(sys)
+    for j, kind in enumerate(joints.kinds):
+        dofs = slice(joints.v_starts[j], joints.v_starts[j] + 6)
+        if kind is JointKind.FREE and any(joints.has_friction[dofs]):
+            raise ValueError(
+                f"Free joint {joints.names[j]!r} has frictionloss. Set `has_friction` to "
+                "False there, or use `Generalized`, which supports it."
+            )
+        rotor = armature(sys) if kind is JointKind.FREE else None
+        if rotor is None or not known(rotor):
+            continue
+        rotor = np.asarray(rotor)[..., dofs]
+        if np.any(rotor != 0.0):
+            raise ValueError(
+                f"Free joint {joints.names[j]!r} has armature {rotor}. Set it to "
+                "zero, or use `Generalized`, which supports it."
+            )
+
+
+def _check_actuators(sys: System) -> None:
+    """Refuse actuators that need constraints or joint forces of the whole robot."""
+    actuators, joints = sys.actuators, sys.joints
+    others = [n for n, joint in zip(actuators.names, actuators.joints) if joint < 0]
+    if others:
+        raise ValueError(
+            f"Actuator {others[0]!r} does not act on a joint. Use `Generalized`, which "
+            "supports it."
+        )
+    powered = sys.nactuator > 0 and actuators.active
+    for j, name in enumerate(joints.names):
+        if joints.actuator_gravity[j] and (joints.force_limited[j] or not powered):
+            raise ValueError(
+                f"Actuators compensate gravity at joint {name!r} within limits. Set "
+                "`actuator_gravity` to False, or use `Generalized`, which supports it."
+            )
+
+
+def _check_tendons(sys: System) -> None:
+    """Refuse tendons with constraints or inertia."""
+    tendons = sys.tendons
+    for word, marks in (
+        ("a limit", tendons.limited),
+        ("dry friction", tendons.has_friction),
+        ("armature", tendons.has_armature),
+    ):
+        for name, has in zip(tendons.names, marks):
+            if has:
+                raise ValueError(
+                    f"Tendon {name!r} has {word}. Remove it, or use `Generalized`, which "
+                    "supports it."
+                )
