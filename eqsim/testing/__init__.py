@@ -13,6 +13,10 @@ from ._check import (
     Status as Status,
 )
 from ._compare import Comparison as Comparison, tree_allclose as tree_allclose
+from ._constraint import (
+    check_constraint as check_constraint,
+    constraint_checks as constraint_checks,
+)
 from ._env import check_env as check_env, env_checks as env_checks
 from ._gradients import check_gradients as check_gradients
 from ._kernels import check_kernels as check_kernels

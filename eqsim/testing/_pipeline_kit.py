@@ -171,11 +171,11 @@ def without_gravity(sys: System) -> System:
     return eqx.tree_at(lambda s: s.gravity, sys, jnp.zeros_like(sys.gravity))
 
 
-def double(law: Callable[[PipelineKit], None]) -> Callable[[PipelineKit], None]:
+def double(law: Callable[[Any], None]) -> Callable[[Any], None]:
     """A law that is checked in double precision."""
 
     @ft.wraps(law)
-    def checked(kit: PipelineKit) -> None:
+    def checked(kit: Any) -> None:
         with double_precision():
             law(kit)
 

@@ -1,0 +1,130 @@
+"""The conformance kit on all kinds of constraints, on one of a third party, and on wrong
+ones."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import pytest
+from jaxtyping import Array, Float
+
+from eqsim import Generalized, load_mjcf, State
+from eqsim.constraint import (
+    AbstractConstraint,
+    ALL,
+    DofJacobian,
+    OneSided,
+    Rows,
+    TwoSided,
+)
+from eqsim.testing import check_constraint, ConformanceError
+
+
+ROBOT = """
+<mujoco><option cone="{}"/>
+<worldbody><geom type="plane" size="1 1 1"/><site name="s0" pos="0 0 .5"/>
+  <body name="a" pos="0 0 .09"><freejoint/><geom size=".1" condim="6"/>
+    <site name="s1" pos=".05 0 .05"/>
+    <body name="b" pos=".19 0 .02"><joint name="j1" axis="0 1 0" range="-60 3"
+        frictionloss=".1"/>
+      <geom size=".1" mass=".3"/><site name="s2" pos="0 .1 0"/>
+      <body pos=".25 0 0"><joint type="ball" range="0 9"/><geom size=".03"/></body>
+    </body></body>
+  <body name="c" pos=".4 0 .3"><joint name="j2" axis="1 0 0"/><geom size=".05"/></body>
+</worldbody>
+<tendon>
+  <fixed name="t1" limited="true" range="-1 .01" frictionloss=".2">
+    <joint joint="j1" coef="1"/><joint joint="j2" coef=".3"/></fixed>
+  <spatial name="t2"><site site="s0"/><site site="s2"/></spatial>
+</tendon>
+<equality>
+  <connect body1="b" body2="c" anchor=".1 0 0"/><weld site1="s0" site2="s1"/>
+  <joint joint1="j1" joint2="j2" polycoef=".1 .5 .2 0 0"/><tendon tendon1="t2"/>
+</equality></mujoco>"""
+
+
+def robot(cone):
+    sys = load_mjcf(ROBOT.format(cone))
+    start = Generalized().init(sys)
+    q = start.q.at[jnp.array([7, 12])].set(jnp.array([0.06, 0.1]))
+    q = q.at[8:12].set(jnp.array([0.98, 0.1, 0.1, 0.05]))
+    qd = 0.3 * jnp.cos(1.7 * jnp.arange(1.0 * sys.nv))
+    return sys, State(q, qd, start.act)
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: type(kind).__name__)
+def test_kinds(kind):
+    report = check_constraint(kind, *robot("pyramidal"))
+    assert len(report.names(report.outcomes[0].status)) == 5
+
+
+def test_elliptic_contacts():
+    report = check_constraint(ALL[0], *robot("elliptic"))
+    assert len(report.names(report.outcomes[0].status)) == 5
+
+
+class Stop(AbstractConstraint):
+    """A soft stop of one joint, with a stiffness and a damping of its own."""
+
+    at: Float[Array, ""]
+    stiffness: Float[Array, ""]
+    damping: Float[Array, ""]
+    weight: Float[Array, ""]
+    sign: float = eqx.field(static=True, default=1.0)
+
+    def constants(self, sys, weights) -> Any:
+        return ()
+
+    def rows(self, sys, constants, now):
+        gap = self.at[None] - now.q[7:8]
+        offset = -self.damping[None] * now.qd[6:7] + self.stiffness[None] * gap
+        weight = jnp.where(gap < 0.0, self.weight[None], 0.0)
+        jacobian = DofJacobian((6,), -1.0 * self.sign)
+        return (Rows(jacobian, OneSided(weight), (offset,)),)
+
+
+class _Repelling(TwoSided):
+    """A cost that is not convex."""
+
+    def force(self, piece, x):
+        return (self.weight * x[0],)
+
+
+def stop(**changes):
+    values = dict(at=0.02, stiffness=200.0, damping=20.0, weight=0.1) | changes
+    return Stop(*(jnp.asarray(x) for x in list(values.values())[:4]))
+
+
+def test_third_party():
+    """Its parameters are differentiated, batched, and change the motion."""
+    sys, state = robot("pyramidal")
+    check_constraint(stop(), sys, state)
+
+    def speed(constraint):
+        pipeline = Generalized(constraints=(*ALL, constraint))
+        return pipeline.step(sys, state, jnp.zeros(0)).qd[6]
+
+    stops = eqx.filter_vmap(stop)(weight=jnp.array([0.0, 0.1, 1.0]))
+    found = eqx.filter_jit(eqx.filter_vmap(speed))(stops)
+    alone = Generalized().step(sys, state, jnp.zeros(0)).qd[6]
+    assert jnp.isclose(found[0], alone) and found[0] > found[1] > found[2]
+    slope = eqx.filter_grad(speed)(stop())
+    assert slope.stiffness < 0.0 and slope.at > 0.0
+
+
+class _Wrong(Stop):
+    def rows(self, sys, constants, now):
+        (row,) = Stop.rows(self, sys, constants, now)
+        return (Rows(row.jacobian, _Repelling(row.cost.weight), row.offset),)
+
+
+def test_wrong_cost_is_found():
+    sys, state = robot("pyramidal")
+    wrong = _Wrong(*(jnp.asarray(x) for x in (0.02, 200.0, 20.0, 0.1)))
+    with pytest.raises(ConformanceError, match="convex"):
+        check_constraint(wrong, sys, state)
+
+
+def test_needs_a_constraint():
+    with pytest.raises(TypeError, match="Expected an `AbstractConstraint`"):
+        check_constraint("limit", *robot("pyramidal"))
