@@ -17,6 +17,7 @@ from ._random_actuators import (
     with_joint_laws,
 )
 from ._random_equalities import random_equalities
+from ._random_keyframes import random_keyframes
 from ._random_parts import (
     Plan,
     random_exceptions,
@@ -91,21 +92,29 @@ def random_system(
             actuators=drives,
             equalities=coupled,
             excludes=excludes,
-            filter_parent=bool(rng.random() < 0.8),
             integrator=integrator,
             cone=cone,
-            implicit_damping=bool(rng.random() < 0.8),
-            safe_solref=True,
             has_fluid=with_fluid,
-            notes=(),
-            gravity=np.array([0, 0, -9.81]) + rng.normal(size=3),
-            wind=medium[2:],
-            density=float(medium[0]),
-            viscosity=float(medium[1]),
-            impratio=float(rng.choice([1.0, 2.0])),
-            dt=float(rng.uniform(0.002, 0.008)),
+            **_options(rng, medium),
+            # Last, so that what is drawn before does not depend on it.
+            keyframes=random_keyframes(rng, moving, drives),
         )
     )
+
+
+def _options(rng: np.random.Generator, medium: np.ndarray) -> dict[str, Any]:
+    return {
+        "filter_parent": bool(rng.random() < 0.8),
+        "implicit_damping": bool(rng.random() < 0.8),
+        "safe_solref": True,
+        "notes": (),
+        "gravity": np.array([0, 0, -9.81]) + rng.normal(size=3),
+        "wind": medium[2:],
+        "density": float(medium[0]),
+        "viscosity": float(medium[1]),
+        "impratio": float(rng.choice([1.0, 2.0])),
+        "dt": float(rng.uniform(0.002, 0.008)),
+    }
 
 
 def _check_counts(nlink: int, num_roots: int, num_kinds: int) -> None:
