@@ -201,6 +201,8 @@ def _transpose(cotangents, *args, call, nbatch):
             "A batch_last call can only be transposed in all its tangents at once."
         )
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
+    # JAX keeps numbers of Python, when a user differentiates with respect to one.
+    args = [jnp.asarray(x) if isinstance(x, float) else x for x in args]
     linear = call.transpose(args, cotangents, nbatch)
     return [None] * call.num_fixed + list(linear)
 

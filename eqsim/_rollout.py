@@ -82,7 +82,8 @@ def rollout(
     if traced and progress:
         raise ValueError("`progress` shows nothing inside of another transformation.")
     if not traced:
-        validate(env.sys)
+        # Batch axes in front, wherever `env_axes` says that they are.
+        validate(eqx.combine(*split(env, env_axes, key.ndim)).sys)
     many = _in_a_row(env, policy, key, start, env_axes)
     if progress and not traced:
         kept, end = _piecewise(many, length, keep)

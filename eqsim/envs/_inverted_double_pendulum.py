@@ -6,7 +6,7 @@ from ..kinematics import forward
 from ..model import State, System
 from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
-from ._parts import link_number, model, normal_start, physics, reward_if
+from ._parts import model, normal_start, physics, reward_if
 from ._task import AbstractTask
 
 
@@ -81,7 +81,7 @@ class InvertedDoublePendulum(AbstractTask):
 
     def _tip(self, state: State) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Where the upper tip is, along x and z."""
-        link = link_number(self.sys, "pole2")
+        link = self.sys.link("pole2").index
         pos, rot = forward(self.sys, state.q)
         tip = pos[link] + self.pole_length * rot[link, :, 2]
         return tip[0], tip[2]

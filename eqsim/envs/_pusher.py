@@ -8,7 +8,7 @@ from ..kinematics import forward
 from ..model import State, System
 from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
-from ._parts import length, link_number, model, physics, square_cost
+from ._parts import length, model, physics, square_cost
 from ._task import AbstractTask
 
 
@@ -74,7 +74,7 @@ class Pusher(AbstractTask):
         """Of the tip, the cylinder and the goal."""
         pos = forward(self.sys, state.q).pos
         names = "tips_arm", "object", "goal"
-        return [pos[link_number(self.sys, name)] for name in names]
+        return [pos[self.sys.link(name).index] for name in names]
 
 
 def _place(key: PRNGKeyArray, dtype) -> Float[Array, "2"]:

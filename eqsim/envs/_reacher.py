@@ -7,7 +7,7 @@ from ..kinematics import forward
 from ..model import State, System
 from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
-from ._parts import length, link_number, model, physics, square_cost
+from ._parts import length, model, physics, square_cost
 from ._task import AbstractTask
 
 
@@ -82,5 +82,5 @@ class Reacher(AbstractTask):
     def _gap(self, state: State) -> Float[Array, "3"]:
         """From target to fingertip."""
         pos = forward(self.sys, state.q).pos
-        tip, target = (link_number(self.sys, name) for name in ("fingertip", "target"))
+        tip, target = (self.sys.link(name).index for name in ("fingertip", "target"))
         return pos[tip] - pos[target]

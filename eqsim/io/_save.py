@@ -29,29 +29,21 @@ _CLASSES = {
         model.Geoms,
         model.Pairs,
         model.Actuators,
+        model.Equalities,
         model.Muscles,
         model.MuscleActivations,
         model.DCMotors,
         model.PIDs,
         model.Sites,
         model.Tendons,
+        model.Keyframes,
         model.State,
     )
 }
 _ENUMS = {
-    cls.__name__: cls
-    for cls in (
-        model.JointKind,
-        model.GeomKind,
-        model.WrapKind,
-        model.Integrator,
-        model.Activation,
-        model.ActivationState,
-        model.Transmission,
-        model.Gain,
-        model.Bias,
-        model.Control,
-    )
+    name: value
+    for name, value in vars(model).items()
+    if isinstance(value, type) and issubclass(value, enum.Enum)
 }
 _TUPLES = {cls.__name__: cls for cls in (model.PathPoint,)}
 

@@ -28,7 +28,7 @@ def jacobian(
     - `sys`: the robot.
     - `q`: coordinates.
     - `link`: which link, a number known when compiling:
-        `sys.links.names.index("foot")`.
+        `sys.link("foot").index`.
     - `point`: on the link, in its own frame, m. Default: its origin.
 
     **Returns:** rows 0 to 2 angular velocity, rows 3 to 5 velocity of the point, in
@@ -44,7 +44,7 @@ def jacobian(
     if not 0 <= link < sys.nlink:
         raise ValueError(
             f"There is no link {link}: links are numbered from 0 to {sys.nlink - 1}. "
-            "Find the number of a link with `sys.links.names.index(name)`."
+            "Find the number of a link with `sys.link(name).index`."
         )
     return _jacobian(sys, q, int(link), point)
 

@@ -22,7 +22,9 @@ from ._gather import (
     take_or_zero as take_or_zero,
 )
 from ._geoms import Geoms as Geoms, Pairs as Pairs
+from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
 from ._joints import Joints as Joints
+from ._keyframes import Keyframe as Keyframe, Keyframes as Keyframes
 from ._kinds import (
     Activation as Activation,
     ActivationState as ActivationState,
@@ -38,6 +40,14 @@ from ._kinds import (
     WrapKind as WrapKind,
 )
 from ._links import Links as Links
+from ._names import (
+    ActuatorRef as ActuatorRef,
+    ElementRef as ElementRef,
+    GeomRef as GeomRef,
+    JointRef as JointRef,
+    LinkRef as LinkRef,
+    SiteRef as SiteRef,
+)
 from ._pairs import (
     candidate_pairs as candidate_pairs,
     SUPPORTED_PAIRS as SUPPORTED_PAIRS,

@@ -46,6 +46,11 @@ class Muscles(eqx.Module):
     max_passive: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
     max_lengthening: Float[Array, " nmuscle"] = eqx.field(converter=as_array)
 
+    @property
+    def nmuscle(self) -> int:
+        """Number of rows."""
+        return len(self.owners)
+
 
 class MuscleActivations(eqx.Module):
     r"""Activation dynamics of muscles, $\dot a = (u - a)/\tau(u, a)$ (Millard et al.,
@@ -62,6 +67,11 @@ class MuscleActivations(eqx.Module):
     rise: Float[Array, " n"] = eqx.field(converter=as_array)
     fall: Float[Array, " n"] = eqx.field(converter=as_array)
     smoothing: Float[Array, " n"] = eqx.field(converter=as_array)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.owners)
 
 
 class PIDs(eqx.Module):
@@ -81,6 +91,11 @@ class PIDs(eqx.Module):
     integral_gain: Float[Array, " n"] = eqx.field(converter=as_array)
     max_integral: Float[Array, " n"] = eqx.field(converter=as_array)
     max_slew: Float[Array, " n"] = eqx.field(converter=as_array)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.owners)
 
 
 class DCMotors(eqx.Module):
@@ -135,3 +150,8 @@ class DCMotors(eqx.Module):
     coulomb_friction: Float[Array, " n"] = eqx.field(converter=as_array)
     static_friction: Float[Array, " n"] = eqx.field(converter=as_array)
     stribeck_velocity: Float[Array, " n"] = eqx.field(converter=as_array)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.owners)

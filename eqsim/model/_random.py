@@ -18,6 +18,7 @@ from ._random_actuators import (
     with_joint_laws,
 )
 from ._random_equalities import random_equalities
+from ._random_keyframes import random_keyframes
 from ._random_parts import (
     Plan,
     random_exceptions,
@@ -95,19 +96,12 @@ def random_system(
         actuators=drives,
         equalities=Equalities.none(),
         excludes=excludes,
-        filter_parent=bool(rng.random() < 0.8),
         integrator=integrator,
         cone=cone,
-        implicit_damping=bool(rng.random() < 0.8),
-        safe_solref=True,
         has_fluid=with_fluid,
-        notes=(),
-        gravity=np.array([0, 0, -9.81]) + rng.normal(size=3),
-        wind=medium[2:],
-        density=float(medium[0]),
-        viscosity=float(medium[1]),
-        impratio=float(rng.choice([1.0, 2.0])),
-        dt=float(rng.uniform(0.002, 0.008)),
+        **_options(rng, medium),
+        # Last, so that what is drawn before does not depend on it.
+        keyframes=random_keyframes(rng, moving, drives),
     )
     options = TendonOptions(with_limits, with_friction, with_tendon_armature)
     sys = _extended(rng, sys, with_sites, options if with_tendons else None)
@@ -133,6 +127,21 @@ def _coupled(rng: np.random.Generator, sys: System) -> System:
     sizes = sys.nsite, sys.ntendon
     drawn = random_equalities(rng.spawn(1)[0], sys.links, sys.joints, *sizes)
     return dataclasses.replace(sys, equalities=drawn)
+
+
+def _options(rng: np.random.Generator, medium: np.ndarray) -> dict[str, Any]:
+    return {
+        "filter_parent": bool(rng.random() < 0.8),
+        "implicit_damping": bool(rng.random() < 0.8),
+        "safe_solref": True,
+        "notes": (),
+        "gravity": np.array([0, 0, -9.81]) + rng.normal(size=3),
+        "wind": medium[2:],
+        "density": float(medium[0]),
+        "viscosity": float(medium[1]),
+        "impratio": float(rng.choice([1.0, 2.0])),
+        "dt": float(rng.uniform(0.002, 0.008)),
+    }
 
 
 def _check_counts(nlink: int, num_roots: int, num_kinds: int) -> None:

@@ -34,6 +34,8 @@ def show(sys: "System") -> str:
     extra = _contact_exceptions(sys)
     if extra:
         lines += ["", "contact", *(f"  {text}" for text in extra)]
+    if sys.nkey:
+        lines += ["", "keyframes", *(f"  {name}" for name in sys.keyframes.names)]
     if sys.notes:
         lines += ["", "notes", *(f"  {note}" for note in sys.notes)]
     return "\n".join(lines)

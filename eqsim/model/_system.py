@@ -7,8 +7,19 @@ from ._equalities import Equalities
 from ._fields import as_array
 from ._geoms import Geoms, Pairs
 from ._joints import Joints
+from ._keyframes import Keyframe, Keyframes
 from ._kinds import Cone, Integrator
 from ._links import Links
+from ._names import (
+    ActuatorRef,
+    ElementRef,
+    find_name,
+    GeomRef,
+    JointRef,
+    LinkRef,
+    SiteRef,
+    span,
+)
 from ._sites import Sites
 from ._tendons import Tendons
 
@@ -23,6 +34,7 @@ class System(AbstractPatterned):
     **Arguments:**
 
     - `links`, `joints`, `geoms`, `pairs`, `actuators`, `equalities`: the parts.
+    - `keyframes`: named states, without effect on the motion.
     - `excludes`: pairs of links whose shapes never touch each other.
     - `filter_parent`: whether a link never touches the link that it hangs on.
     - `integrator`: how a step is taken.
@@ -45,6 +57,7 @@ class System(AbstractPatterned):
     pairs: Pairs
     actuators: Actuators
     equalities: Equalities
+    keyframes: Keyframes
     excludes: tuple[tuple[int, int], ...] = eqx.field(static=True)
     filter_parent: bool = eqx.field(static=True)
     integrator: Integrator = eqx.field(static=True)
@@ -123,3 +136,89 @@ class System(AbstractPatterned):
     def ntendon(self) -> int:
         """Number of tendons."""
         return len(self.tendons.names)
+
+    @property
+    def nequality(self) -> int:
+        """Number of equality constraints."""
+        return len(self.equalities.names)
+
+    @property
+    def npair(self) -> int:
+        """Number of contact pairs that are named one by one."""
+        return len(self.pairs.geoms)
+
+    @property
+    def nkey(self) -> int:
+        """Number of keyframes."""
+        return len(self.keyframes.names)
+
+    def link(self, name: str) -> LinkRef:
+        """Find a link by name.
+
+        **Raises:** `ValueError` with the names that exist; so do the other lookups. All
+        of them read only the structure, so they work while tracing.
+        """
+        index = find_name(self.links.names, name, "link")
+        owners, joints = self.joints.links, self.joints
+        own = tuple(joint for joint, link in enumerate(owners) if link == index)
+        kinds = [joints.kinds[joint] for joint in own]
+        return LinkRef(
+            name,
+            index,
+            self.links.parents[index],
+            own,
+            span(tuple(joints.q_starts[k] for k in own), [k.nq for k in kinds]),
+            span(tuple(joints.v_starts[k] for k in own), [k.nv for k in kinds]),
+        )
+
+    def joint(self, name: str) -> JointRef:
+        """Find a joint by name: `state.q[sys.joint("knee").q]`."""
+        joints = self.joints
+        index = find_name(joints.names, name, "joint")
+        kind, q, qd = (
+            joints.kinds[index],
+            joints.q_starts[index],
+            joints.v_starts[index],
+        )
+        return JointRef(
+            name, index, kind, joints.links[index], (q, q + kind.nq), (qd, qd + kind.nv)
+        )
+
+    def actuator(self, name: str) -> ActuatorRef:
+        """Find an actuator by name: `ctrl.at[sys.actuator("hip").ctrl].set(1.0)`."""
+        actuators = self.actuators
+        index = find_name(actuators.names, name, "actuator")
+        ctrl, act = actuators.ctrl_starts[index], actuators.act_starts[index]
+        return ActuatorRef(
+            name,
+            index,
+            (ctrl, ctrl + len(actuators.inputs[index])),
+            (act, act + len(actuators.states[index])),
+        )
+
+    def geom(self, name: str) -> GeomRef:
+        """Find a shape by name: `sys.geoms.friction[sys.geom("foot").index]`."""
+        index = find_name(self.geoms.names, name, "shape")
+        return GeomRef(name, index, self.geoms.links[index])
+
+    def site(self, name: str) -> SiteRef:
+        """Find a site by name: `sys.sites.pos[sys.site("hand").index]`."""
+        index = find_name(self.sites.names, name, "site")
+        return SiteRef(name, index, self.sites.links[index])
+
+    def tendon(self, name: str) -> ElementRef:
+        """Find a tendon by name: `sys.tendons.stiffness[sys.tendon("knee").index]`."""
+        return ElementRef(name, find_name(self.tendons.names, name, "tendon"))
+
+    def equality(self, name: str) -> ElementRef:
+        """Find an equality constraint by name:
+        `sys.equalities.active[sys.equality("grip").index]`."""
+        names = self.equalities.names
+        return ElementRef(name, find_name(names, name, "equality constraint"))
+
+    def keyframe(self, name: str) -> Keyframe:
+        """Return a keyframe by name. `pipeline.init_keyframe(sys, name)` starts there."""
+        keys = self.keyframes
+        index = find_name(keys.names, name, "keyframe")
+        at = lambda values: values[..., index, :]
+        return Keyframe(at(keys.q), at(keys.qd), at(keys.act), at(keys.ctrl))

@@ -125,6 +125,19 @@ class Tendons(eqx.Module):
         )
 
     @property
+    def ncoef(self) -> int:
+        """Number of joints in all fixed tendons."""
+        return self._count(WrapKind.JOINT)
+
+    @property
+    def npulley(self) -> int:
+        """Number of pulleys in all spatial tendons."""
+        return self._count(WrapKind.PULLEY)
+
+    def _count(self, kind: WrapKind) -> int:
+        return sum(point.kind is kind for path in self.paths for point in path)
+
+    @property
     def wrap_geoms(self) -> tuple[int, ...]:
         """The shapes that tendons wrap around."""
         points = [point for path in self.paths for point in path]

@@ -10,6 +10,7 @@ import numpy as np
 from ._checks import check_solimp, known, reject
 from ._kinds import JointKind
 from ._pairs import candidate_pairs, SUPPORTED_PAIRS
+from ._shapes import check_shapes
 from ._system import System
 from ._validate_actuators import check_actuators, check_independent_slides
 from ._validate_tendons import check_sites, check_tendons
@@ -26,10 +27,12 @@ def validate(sys: System) -> System:
 
     **Returns:** `sys` itself.
 
-    **Raises:** `ValueError` naming the element and its value: for NaN, a negative mass,
-    a moving link without mass or inertia, an impossible inertia, a quaternion of zero
-    norm, limits in the wrong order, and settings that contradict the structure.
+    **Raises:** `ValueError` naming the element and its value: for an array of the wrong
+    shape or type, NaN, a negative mass or damping, a moving link without mass or
+    inertia, an impossible inertia, a quaternion of zero norm, limits in the wrong order,
+    and settings that contradict the structure.
     """
+    check_shapes(sys, batched=True)
     for check in (
         check_finite,
         _check_options,
@@ -55,8 +58,8 @@ def check_state(
     ctrl: Any = None,
     act: Any = None,
 ) -> None:
-    """Checks shapes and types of coordinates, velocities, controls and activations, and
-    quaternions.
+    """Checks shapes and types of the robot's arrays, and of coordinates, velocities,
+    controls and activations, and quaternions.
 
     **Arguments:**
 
@@ -65,6 +68,7 @@ def check_state(
 
     **Raises:** `ValueError` saying what was expected and what came.
     """
+    check_shapes(sys)
     _check_shape(
         q,
         "q",
@@ -247,6 +251,7 @@ def _check_joints(sys: System) -> None:
         "there, so it is not simulated. Set has_friction to True.",
     )
     for field, value in (
+        ("damping", joints.damping),
         ("frictionloss", joints.frictionloss),
         ("armature", joints.armature),
     ):

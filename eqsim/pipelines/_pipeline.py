@@ -22,6 +22,16 @@ class AbstractPipeline(eqx.Module):
         """A state at given coordinates (default: the reference pose) and velocities
         (default: at rest)."""
 
+    def init_keyframe(self, sys: System, name: str) -> State:
+        """A state at a keyframe of the robot, with its activations.
+
+        The controls that go with it are `sys.keyframe(name).ctrl`.
+        """
+        key = sys.keyframe(name)
+        state = self.init(sys, key.q, key.qd)
+        check_state(sys, act=key.act)
+        return eqx.tree_at(lambda s: s.act, state, key.act.astype(state.act.dtype))
+
     @abc.abstractmethod
     def step(
         self,
@@ -76,6 +86,6 @@ def check_input(sys: System, state: State, ctrl, external) -> None:
 
 def first_state(sys: System, q, qd) -> State:
     """A state at given coordinates and velocities, or the reference pose at rest."""
-    q = sys.joints.ref if q is None else q
+    q = jnp.asarray(sys.joints.ref if q is None else q)
     qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
     return State(q, qd, jnp.zeros(sys.na, q.dtype))

@@ -40,7 +40,7 @@ def draw(
     check_picture(sys, camera, width, height)
     lookat = jnp.asarray(camera.lookat, q.dtype)
     if camera.follow is not None:
-        link = sys.links.names.index(camera.follow)
+        link = sys.link(camera.follow).index
         level = jnp.asarray([1.0, 1.0, 0.0], q.dtype)
         lookat = lookat + level * forward(sys, q).pos[link].astype(q.dtype)
     callback = ft.partial(paint, looks(sys), camera, width, height)

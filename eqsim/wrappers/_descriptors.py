@@ -75,11 +75,7 @@ class FeetContact(AbstractDescriptor):
         check_env(self, self.env)
         owners = _owners(self.sys, [pair[:2] for pair in candidate_pairs(self.sys)])
         for foot in self.feet:
-            if foot not in self.sys.links.names:
-                raise ValueError(
-                    f"There is no link {foot!r}. Links: {', '.join(self.sys.links.names)}."
-                )
-            if {self.sys.links.names.index(foot), -1} not in owners:
+            if {self.sys.link(foot).index, -1} not in owners:
                 raise ValueError(f"No shape of the link {foot!r} can touch the world.")
 
     @property
@@ -95,10 +91,10 @@ class FeetContact(AbstractDescriptor):
     ) -> Float[Array, " ndescriptor"]:
         sys, now = robot(self.env, state), self.physics(state)
         contacts = self.pipeline.contacts(sys, now, action)
-        owners, names = _owners(self.sys, contacts.geoms), self.sys.links.names
+        owners = _owners(self.sys, contacts.geoms)
         out = []
         for foot in self.feet:
-            own = {names.index(foot), -1}
+            own = {self.sys.link(foot).index, -1}
             points = jnp.asarray([k for k, two in enumerate(owners) if two == own])
             out.append(jnp.any(contacts.dist[points] <= 0.0))
         return jnp.stack(out).astype(now.q.dtype)

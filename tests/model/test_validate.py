@@ -54,6 +54,8 @@ BAD = {
                  "'root' has frictionloss 3.0, but Joints.has_friction is False"),
     "negative loss": (lambda s: s.joints.frictionloss, lambda x: x.at[6].set(-3.0),
                       "'hip' has frictionloss -3.0. It must not be negative"),
+    "damping": (lambda s: s.joints.damping, lambda x: x.at[7].set(-3.0),
+                "'shoulder' has damping -3.0. It must not be negative"),
     "armature": (lambda s: s.joints.armature, lambda x: x.at[7].set(-3.0),
                  "'shoulder' has armature -3.0"),
     "range": (lambda s: s.joints.range, lambda x: -x, "'hip' is limited to"),
@@ -153,8 +155,8 @@ def test_contacts_that_are_not_supported(sys):
         geoms = dataclasses.replace(sys.geoms, **changes)
         return eqx.tree_at(lambda s: s.geoms, sys, geoms)
 
-    with pytest.raises(ValueError, match="'trunk' has condim 4"):
-        validate(with_geoms(condim=(3, 4, 3, 3)))
+    with pytest.raises(ValueError, match="'trunk' has condim 5"):
+        validate(with_geoms(condim=(3, 5, 3, 3)))
     kinds = (GeomKind.PLANE, GeomKind.SPHERE, GeomKind.BOX, GeomKind.SPHERE)
     with pytest.raises(ValueError, match="contacts of .*box.* are not supported"):
         validate(with_geoms(kinds=kinds))

@@ -1,8 +1,6 @@
 """MuJoCo's file format."""
 
+from ._feature import UnsupportedMJCF as UnsupportedMJCF
 from ._load import load_mjcf as load_mjcf
-from ._unsupported import (
-    support_table as support_table,
-    UnsupportedMJCF as UnsupportedMJCF,
-)
+from ._support import support_table as support_table
 from ._write import write_mjcf as write_mjcf

@@ -15,7 +15,7 @@ from ._equalities import simulated_equalities
 from ._flags import Flags
 from ._geoms import Contacts
 from ._mujoco import engine
-from ._names import element_names
+from ._names import described
 
 
 class Source(NamedTuple):
@@ -34,8 +34,8 @@ class Source(NamedTuple):
 
 
 def _named(source: Source, kind: str, marks: Any) -> list[str]:
-    names = element_names(source.model, kind)
-    return [f'"{names[index]}"' for index in np.flatnonzero(marks)]
+    names = described(source.model, kind)
+    return [names[index] for index in np.flatnonzero(marks)]
 
 
 def _joints_of_dofs(source: Source, marks: Any) -> list[str]:
@@ -126,10 +126,10 @@ def plastic_springs(source: Source) -> list[str]:
 def other_shapes(source: Source) -> list[str]:
     kinds = source.model.geom_type
     supported = {(a.value, b.value) for a, b in SUPPORTED_PAIRS}
-    return _paired(
+    return _grouped(
         source,
         [
-            (a, b)
+            (f"{_shape(kinds[a])} with {_shape(kinds[b])}", (a, b))
             for a, b, _ in source.contacts.pairs
             if (int(kinds[a]), int(kinds[b])) not in supported
         ],
@@ -141,13 +141,22 @@ def untouched_shapes(source: Source) -> list[str]:
     return _named(source, "geom", np.isin(np.arange(source.model.ngeom), dropped))
 
 
-def _paired(source: Source, pairs: list[tuple[int, int]]) -> list[str]:
-    mujoco = engine()
-    names = element_names(source.model, "geom")
-    kinds = [mujoco.mjtGeom(kind).name[7:].lower() for kind in source.model.geom_type]
-    return [
-        f'"{names[a]}" ({kinds[a]}) with "{names[b]}" ({kinds[b]})' for a, b in pairs
-    ]
+def _shape(kind: Any) -> str:
+    return engine().mjtGeom(kind).name.removeprefix("mjGEOM_").lower()
+
+
+def _grouped(source: Source, pairs: list[tuple[str, tuple[int, int]]]) -> list[str]:
+    """One text per group of contact pairs: how many there are, and one of them."""
+    names = described(source.model, "geom")
+    groups: dict[str, list[tuple[int, int]]] = {}
+    for group, pair in pairs:
+        groups.setdefault(group, []).append(pair)
+    texts = []
+    for group, members in groups.items():
+        a, b = members[0]
+        count = "1 pair" if len(members) == 1 else f"{len(members)} pairs"
+        texts.append(f"{group} ({count}, for instance {names[a]} with {names[b]})")
+    return texts
 
 
 def _touching(source: Source) -> np.ndarray:
@@ -200,16 +209,23 @@ def mixed_solrefs(source: Source) -> list[str]:
 
 
 def flexes(source: Source) -> list[str]:
-    mujoco = engine()
-    flex = mujoco.mjtObj.mjOBJ_FLEX
-    return [
-        f'"{mujoco.mj_id2name(source.model, flex, index) or f"flex{index}"}"'
-        for index in range(source.model.nflex)
-    ]
+    return _named(source, "flex", np.ones(source.model.nflex, bool))
 
 
-def plugins(source: Source) -> list[str]:
-    return _named(source, "plugin", np.ones(source.model.nplugin, bool))
+def actuator_plugins(source: Source) -> list[str]:
+    return _named(source, "actuator", source.model.actuator_plugin >= 0)
+
+
+def body_plugins(source: Source) -> list[str]:
+    return _named(source, "body", source.model.body_plugin >= 0)
+
+
+def geom_plugins(source: Source) -> list[str]:
+    return _named(source, "geom", source.model.geom_plugin >= 0)
+
+
+def sensor_plugins(source: Source) -> list[str]:
+    return _named(source, "sensor", source.model.sensor_plugin >= 0)
 
 
 def skins(source: Source) -> list[str]:
@@ -218,10 +234,6 @@ def skins(source: Source) -> list[str]:
 
 def sensors(source: Source) -> list[str]:
     return _named(source, "sensor", np.ones(source.model.nsensor, bool))
-
-
-def keyframes(source: Source) -> list[str]:
-    return _named(source, "key", np.ones(source.model.nkey, bool))
 
 
 def other_integrators(source: Source) -> list[str]:
@@ -250,13 +262,17 @@ def refused_flags(source: Source) -> list[str]:
     bits = mujoco.mjtEnableBit
     refused = {
         "override": bits.mjENBL_OVERRIDE,
-        "sleep": bits.mjENBL_SLEEP,
         "diagexact": bits.mjENBL_DIAGEXACT,
         "ipc": bits.mjENBL_IPC,
         "speculative": bits.mjENBL_SPECULATIVE,
     }
     flags = source.model.opt.enableflags
     return [f'{name}="enable"' for name, bit in refused.items() if flags & int(bit)]
+
+
+def sleep_flag(source: Source) -> list[str]:
+    bit = int(engine().mjtEnableBit.mjENBL_SLEEP)
+    return ['sleep="enable"'] if source.model.opt.enableflags & bit else []
 
 
 def other_detectors(source: Source) -> list[str]:

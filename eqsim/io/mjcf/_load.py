@@ -1,8 +1,7 @@
 """MJCF file or text to `System`."""
 
 import os
-import pathlib
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,18 @@ from ._detect import Source
 from ._equalities import read_equalities
 from ._flags import read_flags
 from ._geoms import find_contacts, read_excludes, read_geoms, read_pairs
-from ._mujoco import engine
+from ._keyframes import read_keyframes
+from ._source import compile_source
+from ._support import check_ignored, check_supported
 from ._tendons import read_sites, read_tendons
-from ._unsupported import check_supported
 
 
-def load_mjcf(source: str | os.PathLike) -> System:
+def load_mjcf(
+    source: str | os.PathLike | Any,
+    assets: Mapping[str, bytes | str] | None = None,
+    *,
+    ignore: Sequence[str] = (),
+) -> System:
     """Reads a robot from an MJCF file, as MuJoCo would simulate it.
 
     MuJoCo's own compiler reads the file. Reading the same file twice gives systems of
@@ -28,20 +33,28 @@ def load_mjcf(source: str | os.PathLike) -> System:
 
     **Arguments:**
 
-    - `source`: path of a file, or the XML itself.
+    - `source`: path of a file, XML text, a `mujoco.MjSpec`, or a `mujoco.MjModel`
+        (which is copied).
+    - `assets`: contents of files that the path or the text refers to, by name:
+        `{"mesh.stl": bytes, "included.xml": text}`.
+    - `ignore`: features to leave out instead of refusing the file, such as
+        `("noslip",)`. The page *MJCF support* lists the names.
 
-    **Returns:** the robot. `System.notes` says what was accepted without effect.
+    **Returns:** the robot. `System.notes` says what was accepted without effect, and
+    what was ignored.
 
     **Raises:**
 
     - `FileNotFoundError`: there is no such file.
     - `UnsupportedMJCF`: the file uses what is not simulated. It lists all of it.
-    - `ValueError`: MuJoCo rejects the file, or a number in it makes no sense.
+    - `ValueError`: MuJoCo rejects the file, a number in it makes no sense, or `ignore`
+        has an unknown name.
     """
-    label, model, warnings = _compile(source)
+    ignore = check_ignored(ignore)
+    label, model, warnings = compile_source(source, assets)
     flags = read_flags(model)
     contacts = find_contacts(model, flags)
-    notes = check_supported(label, Source(model, flags, contacts))
+    notes = check_supported(label, Source(model, flags, contacts), ignore)
     notes += tuple(f"MuJoCo warns: {warning}" for warning in warnings)
     option = model.opt
     medium = flags.passive and (option.density > 0 or option.viscosity > 0)
@@ -53,6 +66,7 @@ def load_mjcf(source: str | os.PathLike) -> System:
         pairs=read_pairs(model, flags, contacts),
         actuators=read_actuators(model, flags),
         equalities=read_equalities(model, flags),
+        keyframes=read_keyframes(model),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
         integrator=euler if option.integrator == 0 else Integrator.RK4,
@@ -74,46 +88,3 @@ def load_mjcf(source: str | os.PathLike) -> System:
         return patterned(validate(system))
     except ValueError as error:
         raise ValueError(f"{label} was read, but {error}") from error
-
-
-def _compile(source: str | os.PathLike) -> tuple[str, Any, list[str]]:
-    """Runs MuJoCo's compiler.
-
-    **Returns:** how messages call the source, the model, and MuJoCo's warnings.
-    """
-    mujoco = engine()
-    label, read, argument = _reader(source)
-    warnings: list[str] = []
-    # Without a handler MuJoCo prints, and writes a log file to the working directory.
-    handler = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(warnings.append)
-    try:
-        return label, read(argument), warnings
-    except (ValueError, mujoco.FatalError) as error:
-        raise ValueError(
-            f"MuJoCo cannot read {label} ({str(source)[:200]!r}). It says:\n{error}\n"
-            "Correct the file at the place named."
-        ) from error
-    finally:
-        mujoco.set_mju_user_warning(handler)
-
-
-def _reader(source: str | os.PathLike) -> tuple[str, Callable[[str], Any], str]:
-    """How messages call the source, the function that reads it, and its argument."""
-    mujoco = engine()
-    if not isinstance(source, (str, os.PathLike)):
-        raise TypeError(
-            "load_mjcf takes the path of a file or XML text, but got "
-            f"{type(source).__name__}."
-        )
-    text = str(source).lstrip("\ufeff \t\r\n")
-    if isinstance(source, str) and text.startswith("<"):
-        return "The MJCF text", mujoco.MjModel.from_xml_string, text
-    path = pathlib.Path(source).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"There is no MJCF file {str(source)!r} (looked in {pathlib.Path.cwd()}). "
-            "Pass the path of an existing file, or the XML text itself, which starts "
-            "with '<'."
-        )
-    return path.name, mujoco.MjModel.from_xml_path, str(path)

@@ -2,20 +2,23 @@
 
 from typing import Any
 
+from ._mujoco import engine
 
-_COUNTS = {
-    "body": "nbody",
-    "joint": "njnt",
-    "geom": "ngeom",
-    "site": "nsite",
-    "actuator": "nactuator",
-    "tendon": "ntendon",
-    "equality": "neq",
-    "sensor": "nsensor",
-    "key": "nkey",
-    "pair": "npair",
-    "skin": "nskin",
-    "plugin": "nplugin",
+
+# The count of each kind of element, its object type, and the array of its bodies.
+_KINDS = {
+    "body": ("nbody", "mjOBJ_BODY", None),
+    "joint": ("njnt", "mjOBJ_JOINT", "jnt_bodyid"),
+    "geom": ("ngeom", "mjOBJ_GEOM", "geom_bodyid"),
+    "site": ("nsite", "mjOBJ_SITE", "site_bodyid"),
+    "actuator": ("nactuator", "mjOBJ_ACTUATOR", None),
+    "tendon": ("ntendon", "mjOBJ_TENDON", None),
+    "equality": ("neq", "mjOBJ_EQUALITY", None),
+    "sensor": ("nsensor", "mjOBJ_SENSOR", None),
+    "key": ("nkey", "mjOBJ_KEY", None),
+    "pair": ("npair", "mjOBJ_PAIR", None),
+    "flex": ("nflex", "mjOBJ_FLEX", None),
+    "skin": ("nskin", "mjOBJ_SKIN", None),
 }
 
 
@@ -25,15 +28,36 @@ def element_names(model: Any, kind: str) -> tuple[str, ...]:
     **Arguments:**
 
     - `model`: a `mujoco.MjModel`.
-    - `kind`: MuJoCo's accessor, such as `"joint"`, `"geom"`, `"tendon"`.
+    - `kind`: such as `"joint"`, `"geom"`, `"tendon"`.
     """
-    elements = range(getattr(model, _COUNTS[kind]))
-    return _filled([getattr(model, kind)(index).name for index in elements], kind)
+    return _filled(_given(model, kind), kind)
 
 
 def link_names(model: Any) -> tuple[str, ...]:
     """The names of all links: MuJoCo's bodies without the world, counted from 0."""
-    return _filled([model.body(index).name for index in range(1, model.nbody)], "link")
+    return _filled(_given(model, "body")[1:], "link")
+
+
+def described(model: Any, kind: str) -> tuple[str, ...]:
+    """The names of all elements of one kind for messages: in quotes, and with the body
+    where the name is made up."""
+    given, names = _given(model, kind), element_names(model, kind)
+    where = _KINDS[kind][2]
+    if where is None:
+        return tuple(f'"{name}"' for name in names)
+    bodies, owners = element_names(model, "body"), getattr(model, where)
+    return tuple(
+        f'"{name}"' if own else f'"{name}" of body "{bodies[body]}"'
+        for name, own, body in zip(names, given, owners)
+    )
+
+
+def _given(model: Any, kind: str) -> list[str]:
+    mujoco = engine()
+    count, kind_of_object, _ = _KINDS[kind]
+    number = getattr(mujoco.mjtObj, kind_of_object)
+    names = (mujoco.mj_id2name(model, number, k) for k in range(getattr(model, count)))
+    return [name or "" for name in names]
 
 
 def _filled(given: list[str], kind: str) -> tuple[str, ...]:

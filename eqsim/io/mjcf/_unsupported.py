@@ -1,119 +1,7 @@
 """What of MJCF is simulated: one table, read by the loader's error and by the docs."""
 
-import enum
-from collections.abc import Callable
-from typing import NamedTuple
-
 from . import _detect as detect
-
-
-class Status(enum.Enum):
-    """What becomes of a feature."""
-
-    SUPPORTED = "supported"
-    NO_EFFECT = "accepted, no effect"
-    REFUSED = "refused"
-
-
-class Feature(NamedTuple):
-    """One row of the table.
-
-    **Arguments:**
-
-    - `name`: what it is, in the singular.
-    - `status`: what becomes of it.
-    - `advice`: what to do instead, or why it changes nothing, or what is covered.
-    - `find`: returns the elements that use it. None: nothing to report.
-    """
-
-    name: str
-    status: Status
-    advice: str
-    find: Callable[[detect.Source], list[str]] | None = None
-
-
-class UnsupportedMJCF(ValueError):
-    """The file uses features that are not simulated. The message lists every one.
-
-    `problems` holds `(feature, elements)` for each.
-    """
-
-    def __init__(
-        self, message: str, problems: tuple[tuple[Feature, list[str]], ...] = ()
-    ):
-        ValueError.__init__(self, message)
-        self.problems = problems
-
-
-def check_supported(label: str, source: detect.Source) -> tuple[str, ...]:
-    """Refuses what cannot be simulated, and notes what is accepted without effect.
-
-    **Arguments:**
-
-    - `label`: how messages call the file.
-    - `source`: the compiled model.
-
-    **Returns:** one note per feature that was accepted without effect.
-
-    **Raises:** `UnsupportedMJCF`, listing every feature that is refused.
-    """
-    found = [
-        (feature, feature.find(source))
-        for feature in FEATURES
-        if feature.find is not None
-    ]
-    problems = tuple(
-        (feature, elements)
-        for feature, elements in found
-        if elements and feature.status is Status.REFUSED
-    )
-    if problems:
-        count = "1 feature" if len(problems) == 1 else f"{len(problems)} features"
-        lines = [f"{label} uses {count} that eqsim does not simulate:"]
-        for feature, elements in problems:
-            lines.append(f"  - {feature.name} {_listed(elements)}: {feature.advice}")
-        raise UnsupportedMJCF("\n".join(lines), problems)
-    return tuple(
-        f"{feature.name} {_listed(elements)}: {feature.advice}"
-        for feature, elements in found
-        if elements
-    )
-
-
-def support_table() -> str:
-    """The table of what is supported, as a Markdown page."""
-    lines = [
-        "# MJCF support",
-        "",
-        "`eqsim.load_mjcf` reads a file with MuJoCo's own compiler, so defaults, "
-        "classes,",
-        "includes, frames, `fromto`, inertia from shapes and all `compiler` settings "
-        "mean",
-        "what they mean in MuJoCo. Every feature below is simulated as MuJoCo "
-        "simulates",
-        "it, or accepted because it does not change the motion (and mentioned in",
-        "`System.notes`), or refused. One error lists everything that is refused, by "
-        "name.",
-    ]
-    headings = {
-        Status.SUPPORTED: ("Supported", "What is covered"),
-        Status.NO_EFFECT: ("Accepted, without effect", "Why"),
-        Status.REFUSED: ("Refused", "What to do"),
-    }
-    for status, (heading, column) in headings.items():
-        lines += ["", f"## {heading}", "", f"| Feature | {column} |", "|---|---|"]
-        lines += [
-            f"| {feature.name} | {feature.advice} |"
-            for feature in FEATURES
-            if feature.status is status
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _listed(elements: list[str], limit: int = 20) -> str:
-    text = ", ".join(elements[:limit])
-    left = len(elements) - limit
-    return f"{text} and {left} more" if left > 0 else text
+from ._feature import Feature, Status
 
 
 _YES, _IDLE, _NO = Status.SUPPORTED, Status.NO_EFFECT, Status.REFUSED
@@ -181,6 +69,12 @@ FEATURES: tuple[Feature, ...] = (
         "`eulerdamp`; `actuatorgroupdisable`.",
     ),
     Feature(
+        "keyframe",
+        _YES,
+        "`qpos`, `qvel`, `act`, `ctrl`, by name: `sys.keyframe(name)`, "
+        "`pipeline.init_keyframe(sys, name)`.",
+    ),
+    Feature(
         "inertia that couples branches, armature of tendon",
         _IDLE,
         "MuJoCo leaves out the coupling of joints of which neither moves the other; "
@@ -219,13 +113,13 @@ FEATURES: tuple[Feature, ...] = (
         detect.pair_gaps,
     ),
     Feature("sensor", _IDLE, "sensors do not change the motion.", detect.sensors),
-    Feature(
-        "keyframe",
-        _IDLE,
-        "read it from the file and pass its numbers to `pipeline.init`.",
-        detect.keyframes,
-    ),
     Feature("skin", _IDLE, "skins are only drawn.", detect.skins),
+    Feature(
+        "flag for sleeping bodies",
+        _IDLE,
+        "all bodies are simulated in every step, also those that MuJoCo lets sleep.",
+        detect.sleep_flag,
+    ),
     Feature(
         "solver setting",
         _IDLE,
@@ -254,6 +148,7 @@ FEATURES: tuple[Feature, ...] = (
         _NO,
         "remove it: springs are elastic.",
         detect.plastic_tendons,
+        key="springyield",
     ),
     Feature(
         "mocap body",
@@ -285,12 +180,14 @@ FEATURES: tuple[Feature, ...] = (
         _NO,
         "remove `delay` and delay the control outside the simulator.",
         detect.delayed_actuators,
+        key="delay",
     ),
     Feature(
         "springyield in joint",
         _NO,
         "remove it: springs are elastic.",
         detect.plastic_springs,
+        key="springyield",
     ),
     Feature(
         "contact between shapes",
@@ -304,9 +201,14 @@ FEATURES: tuple[Feature, ...] = (
         _NO,
         "move the shape with a slide or hinge joint instead.",
         detect.surface_velocities,
+        key="surfacevel",
     ),
-    Feature("adhesion of geom", _NO, "remove it.", detect.adhesive_shapes),
-    Feature("adhesion of pair", _NO, "remove it.", detect.adhesive_pairs),
+    Feature(
+        "adhesion of geom", _NO, "remove it.", detect.adhesive_shapes, key="adhesion"
+    ),
+    Feature(
+        "adhesion of pair", _NO, "remove it.", detect.adhesive_pairs, key="adhesion"
+    ),
     Feature(
         "solref of mixed sign in element",
         _NO,
@@ -320,13 +222,38 @@ FEATURES: tuple[Feature, ...] = (
         detect.fluid_shapes,
     ),
     Feature("flex", _NO, "remove it: bodies are rigid.", detect.flexes),
-    Feature("plugin", _NO, "remove it.", detect.plugins),
+    Feature(
+        "plugin of actuator",
+        _NO,
+        "replace it by an actuator without plugin, or compute its force outside.",
+        detect.actuator_plugins,
+    ),
+    Feature(
+        "plugin of body",
+        _NO,
+        "remove it; for elasticity, use joints with `stiffness` and `damping`.",
+        detect.body_plugins,
+    ),
+    Feature(
+        "plugin of geom",
+        _NO,
+        "replace the signed distance field by other shapes.",
+        detect.geom_plugins,
+    ),
+    Feature(
+        "plugin of sensor",
+        _NO,
+        "remove the sensor.",
+        detect.sensor_plugins,
+        key="sensor_plugin",
+    ),
     Feature("integrator", _NO, "set it to Euler or RK4.", detect.other_integrators),
     Feature(
         "noslip solver",
         _NO,
         "remove it; raise `impratio` to slow down slip.",
         detect.noslip,
+        key="noslip",
     ),
     Feature("flag", _NO, "leave it at its default.", detect.refused_flags),
     Feature(
@@ -334,6 +261,7 @@ FEATURES: tuple[Feature, ...] = (
         _NO,
         "leave it at its default.",
         detect.other_detectors,
+        key="nativeccd",
     ),
 )
 """Everything that MJCF can say, and what becomes of it."""

@@ -57,6 +57,7 @@ def write_mjcf(sys: System) -> str:
     write_tendons(root, sys)
     write_equalities(root, sys)
     write_actuators(root, sys)
+    _write_keyframes(root, sys)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
 
@@ -269,3 +270,17 @@ def _write_contacts(root: ET.Element, sys: System) -> None:
     links = (*sys.links.names, "world")
     for a, b in sys.excludes:
         add_element(contact, "exclude", {"body1": links[a], "body2": links[b]})
+
+
+def _write_keyframes(root: ET.Element, sys: System) -> None:
+    keys = sys.keyframes
+    part = ET.SubElement(root, "keyframe") if keys.names else root
+    for index, name in enumerate(keys.names):
+        attributes = {
+            "qpos": keys.q[index],
+            "qvel": keys.qd[index],
+            "act": keys.act[index],
+            "ctrl": keys.ctrl[index],
+        }
+        kept = {key: value for key, value in attributes.items() if value.size}
+        add_element(part, "key", {"name": name, **kept})

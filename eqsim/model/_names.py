@@ -1,0 +1,172 @@
+"""Elements of a robot by name: where they stand in its arrays, known while tracing."""
+
+import dataclasses
+import difflib
+
+from ._kinds import JointKind
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkRef:
+    """Where a link is found.
+
+    **Arguments:**
+
+    - `name`: of the link.
+    - `index`: in arrays of one entry per link, such as `sys.links.mass`.
+    - `parent`: index of the parent link, -1 for the world.
+    - `joints`: indices of the joints that move the link against its parent.
+    - `q`, `qd`: slices of the coordinates and velocities of these joints; empty for a
+        fixed link.
+    """
+
+    name: str
+    index: int
+    parent: int
+    joints: tuple[int, ...]
+    _q: tuple[int, int]
+    _qd: tuple[int, int]
+
+    @property
+    def q(self) -> slice:
+        """The coordinates of the link's joints in `State.q`."""
+        return slice(*self._q)
+
+    @property
+    def qd(self) -> slice:
+        """The velocities of the link's joints in `State.qd`."""
+        return slice(*self._qd)
+
+
+@dataclasses.dataclass(frozen=True)
+class JointRef:
+    """Where a joint is found.
+
+    **Arguments:**
+
+    - `name`: of the joint.
+    - `index`: in arrays of one entry per joint, such as `sys.joints.range`.
+    - `kind`: free, spherical, prismatic or revolute.
+    - `link`: index of the link that it moves.
+    - `q`: slice of its coordinates, in `State.q` and in `sys.joints.ref`.
+    - `qd`: slice of its velocities, in `State.qd` and in arrays of one entry per degree
+        of freedom, such as `sys.joints.damping`.
+    """
+
+    name: str
+    index: int
+    kind: JointKind
+    link: int
+    _q: tuple[int, int]
+    _qd: tuple[int, int]
+
+    @property
+    def q(self) -> slice:
+        """Its coordinates in `State.q`."""
+        return slice(*self._q)
+
+    @property
+    def qd(self) -> slice:
+        """Its velocities in `State.qd`."""
+        return slice(*self._qd)
+
+
+@dataclasses.dataclass(frozen=True)
+class ActuatorRef:
+    """Where an actuator is found.
+
+    **Arguments:**
+
+    - `name`: of the actuator.
+    - `index`: in arrays of one entry per actuator, such as `sys.actuators.gain`.
+    - `ctrl`: slice of its controls.
+    - `act`: slice of its activations in `State.act`; empty without dynamics.
+    """
+
+    name: str
+    index: int
+    _ctrl: tuple[int, int]
+    _act: tuple[int, int]
+
+    @property
+    def ctrl(self) -> slice:
+        """Its controls in `ctrl`."""
+        return slice(*self._ctrl)
+
+    @property
+    def act(self) -> slice:
+        """Its activations in `State.act`."""
+        return slice(*self._act)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeomRef:
+    """Where a shape is found.
+
+    **Arguments:**
+
+    - `name`: of the shape.
+    - `index`: in arrays of one entry per shape, such as `sys.geoms.friction`.
+    - `link`: index of its link, -1 for the world.
+    """
+
+    name: str
+    index: int
+    link: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteRef:
+    """Where a site is found.
+
+    **Arguments:**
+
+    - `name`: of the site.
+    - `index`: in arrays of one entry per site, such as `sys.sites.pos`.
+    - `link`: index of its link, -1 for the world.
+    """
+
+    name: str
+    index: int
+    link: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ElementRef:
+    """Where a tendon, an equality constraint or another element is found.
+
+    **Arguments:**
+
+    - `name`: of the element.
+    - `index`: in arrays of one entry per element of its kind.
+    """
+
+    name: str
+    index: int
+
+
+def find_name(names: tuple[str, ...], name: str, kind: str) -> int:
+    """The place of a name among those of one kind of element.
+
+    **Arguments:**
+
+    - `names`: of all elements of this kind.
+    - `name`: the one to find.
+    - `kind`: what messages call such an element, for instance `"joint"`.
+
+    **Raises:** `ValueError` with the closest name and all that exist.
+    """
+    if name in names:
+        return names.index(name)
+    if not names:
+        raise ValueError(f"There is no {kind} {name!r}: this robot has no {kind}s.")
+    close = difflib.get_close_matches(str(name), names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise ValueError(
+        f"There is no {kind} {name!r}.{hint} This robot has: {', '.join(names)}."
+    )
+
+
+def span(starts: tuple[int, ...], sizes: list[int]) -> tuple[int, int]:
+    """The first index and the end of entries that follow each other."""
+    return (starts[0], starts[-1] + sizes[-1]) if starts else (0, 0)

@@ -1,0 +1,149 @@
+"""Shapes of a robot's arrays, read from the annotations of the fields that hold them.
+
+A new field is checked as soon as it is declared. A dimension is a number, or the name of a
+property of the part that holds the field or of the `System`, such as `nlink`. The
+dimension `order`, of polynomials, may have any size.
+"""
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jaxtyping import AbstractArray
+
+from ._system import System
+
+
+class Declared(typing.NamedTuple):
+    """An array field of a module: its name, dimensions, and whether it may be None."""
+
+    name: str
+    dims: tuple[str, ...]
+    optional: bool
+
+
+@functools.lru_cache
+def declared(cls: type) -> tuple[Declared, ...]:
+    """The array fields of a class of modules."""
+    found = []
+    for field in dataclasses.fields(cls):
+        if field.metadata.get("static", False):
+            continue
+        kinds = typing.get_args(field.type) or (field.type,)
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, AbstractArray):
+                dims, optional = tuple(kind.dim_str.split()), type(None) in kinds
+                found.append(Declared(field.name, dims, optional))
+    return tuple(found)
+
+
+def parts(module: eqx.Module, path: str) -> Iterator[tuple[str, eqx.Module]]:
+    """A module and all modules in its fields, with their paths."""
+    yield path, module
+    for name, value in vars(module).items():
+        if isinstance(value, eqx.Module):
+            yield from parts(value, f"{path}.{name}")
+
+
+def size_of(dim: str, part: Any, sys: System) -> int | None:
+    """The size of a dimension; None if neither the part nor the robot knows it."""
+    if dim.isdecimal():
+        return int(dim)
+    for owner in (part, sys):
+        member = vars(type(owner)).get(dim)
+        if isinstance(member, property) and member.fget is not None:
+            return member.fget(owner)
+    return None
+
+
+def check_shapes(sys: System, batched: bool = False) -> None:
+    """Checks that every array of a robot has the shape and type that its field declares.
+
+    It costs nothing at run time of a compiled program, as shapes are known while tracing.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `batched`: whether arrays may have batch axes in front. Placeholders without a
+        shape are not checked then.
+
+    **Raises:** `ValueError` naming the field, its shape, and the shape expected.
+    """
+    leaves, structure = jtu.tree_flatten(sys)
+    if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
+        return _check(sys, batched)
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    _check_cached(structure, shapes, batched)
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_cached(structure: Any, shapes: tuple, batched: bool) -> None:
+    """Check one structure with these shapes once; an error is raised every time."""
+    leaves = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+    _check(jtu.tree_unflatten(structure, leaves), batched)
+
+
+def _check(sys: System, batched: bool) -> None:
+    for path, part in parts(sys, "System"):
+        for field in declared(type(part)):
+            value = vars(part)[field.name]
+            name = f"{path}.{field.name}"
+            if not isinstance(value, _ARRAYS):
+                _check_kind(value, name, field, batched)
+                continue
+            shape = value.shape
+            expected = []
+            for axis, dim in enumerate(field.dims, len(shape) - len(field.dims)):
+                size = size_of(dim, part, sys)
+                if size is None:
+                    # Nothing counts it: any size will do.
+                    size = shape[axis] if axis >= 0 else -1
+                expected.append(size)
+            _check_shape(name, shape, field.dims, tuple(expected), batched)
+            if not jnp.issubdtype(value.dtype, jnp.floating):
+                raise ValueError(
+                    f"{name} must be floating point, but is {value.dtype}. Use "
+                    "jnp.asarray(value, float)."
+                )
+
+
+_ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
+
+
+def _check_kind(value: Any, name: str, field: Declared, batched: bool) -> None:
+    if isinstance(value, bool | int | float | complex | list | tuple):
+        raise ValueError(
+            f"{name} is {value!r}, of type {type(value).__name__}, but must be an array "
+            f"of shape {_tuple(field.dims)}. Use jnp.asarray(value, float)."
+        )
+    if value is None and not field.optional and not batched:
+        raise ValueError(f"{name} is None, but must be an array.")
+
+
+def _check_shape(
+    name: str,
+    shape: tuple[int, ...],
+    dims: tuple[str, ...],
+    expected: tuple[int, ...],
+    batched: bool,
+) -> None:
+    own = shape[max(0, len(shape) - len(expected)) :] if batched else shape
+    if own == expected:
+        return
+    many = not batched and expected == shape[max(0, len(shape) - len(expected)) :]
+    hint = " For a batch, wrap the call in eqx.filter_vmap." if many else ""
+    named = "" if all(dim.isdecimal() for dim in dims) else f"{_tuple(dims)} = "
+    raise ValueError(
+        f"{name} has shape {shape}, but this system needs {named}{expected}.{hint}"
+    )
+
+
+def _tuple(dims: tuple[str, ...]) -> str:
+    return f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
