@@ -35,6 +35,7 @@ _CLASSES = {
         model.PIDs,
         model.Sites,
         model.Tendons,
+        model.Equalities,
         model.State,
     )
 }
@@ -45,6 +46,8 @@ _ENUMS = {
         model.GeomKind,
         model.WrapKind,
         model.Integrator,
+        model.Cone,
+        model.EqualityKind,
         model.Activation,
         model.ActivationState,
         model.Transmission,
