@@ -15,8 +15,8 @@ _LIMB = """
 </body>
 """
 _ROBOT = """
-<mujoco><option timestep=".004" integrator="{integrator}" {option}>
-<flag contact="disable"/></option>
+<mujoco><option timestep=".004" integrator="{integrator}"{groups}>
+<flag contact="disable" actuation="{actuation}"/></option>
 <worldbody><site name="world" pos=".1 .2 .3" quat=".3 .4 .5 .6"/>{limb}</worldbody>
 {tendon}<actuator>{actuators}</actuator></mujoco>
 """
@@ -74,9 +74,9 @@ FILES = {
     ),
     "dc_motors": (
         f'<dcmotor joint="hinge" motorconst=".5" resistance="2"/>'
-        f'<dcmotor joint="slide" {_MOTOR} inductance=".01 50" input="voltage"/>'
+        f'<dcmotor joint="slide" {_MOTOR} inductance=".01 0" input="voltage"/>'
         f'<dcmotor joint="hinge" {_MOTOR} input="pos vel ff voltage" '
-        f'controller="2 .5 .1 20 .1 4" forcerange="-1 1"/>'
+        f'controller="2 .5 .1 20 .1 4" saturation="1 0 20"/>'
         f'<dcmotor joint="slide" {_MOTOR} input="none"/>'
     ),
     "pids": (
@@ -91,8 +91,8 @@ FILES = {
     ),
 }
 _PASSIVE = {
-    "hinge": 'stiffness="3 1 2" damping=".3 .2 .1" actuatorfrcrange="-2 1"',
-    "ball": 'stiffness="2 1 .5" damping=".1 .2 .3"',
+    "hinge": 'stiffness="3 1 .2" damping=".03 .02 .01" actuatorfrcrange="-2 1"',
+    "ball": 'stiffness=".2 .1 .05" damping=".01 .02 .003"',
     "slide": 'actuatorgravcomp="true" actuatorfrcrange="-1 1" springref=".2"',
 }
 ADHESION = """
@@ -107,8 +107,11 @@ ADHESION = """
 """
 
 
-def text(name, integrator):
-    """A robot by the name of its actuators."""
+def text(name, integrator, off=""):
+    """A robot by the name of its actuators.
+
+    **Arguments:** `off`: the groups that are switched off, or "all".
+    """
     attributes = dict.fromkeys(_PASSIVE, "") | (_PASSIVE if name == "passive" else {})
     limb = _LIMB.format(**attributes)
     if name == "passive":
@@ -119,7 +122,8 @@ def text(name, integrator):
         )
     return _ROBOT.format(
         integrator=integrator,
-        option="{option}" if name == "groups" else "",
+        groups=f' actuatorgroupdisable="{off}"' if off.isdigit() else "",
+        actuation="disable" if off == "all" else "enable",
         limb=limb,
         tendon=_TENDON if name == "tendons" else "",
         actuators=FILES[name],

@@ -42,6 +42,8 @@ class Actuation(NamedTuple):
     - `tau`: joint forces, with gravity compensation where it is one, `(nv, *batch)`.
     - `act_rate`: rates of the activations, `(na, *batch)`.
     - `laws`: what the force laws have read.
+    - `limited_force`: forces before cogging and friction of DC motors, to which ranges
+        do not apply.
     """
 
     moments: Moments | None
@@ -51,6 +53,7 @@ class Actuation(NamedTuple):
     tau: Any
     act_rate: Any
     laws: LawInputs | None
+    limited_force: Any
 
 
 def actuation(
@@ -64,7 +67,7 @@ def actuation(
     actuators = sys.actuators
     if sys.nactuator == 0:
         none, rest = qd[:0], jnp.zeros_like(qd)
-        return Actuation(None, none, none, none, rest, jnp.zeros_like(act), None)
+        return Actuation(None, none, none, none, rest, jnp.zeros_like(act), None, none)
     moments, length = transmission(sys, q, inputs.others)
     if not actuators.active:
         return _inactive(sys, moments, length, qd, act)
@@ -74,17 +77,17 @@ def actuation(
     ready = _early(sys, act, now, velocity)
     laws = LawInputs(ready, now, length, velocity, inputs.muscles)
     force = clip_forces(sys, clip_tendon_forces(sys, law_forces(sys, laws)))
-    force = add_mechanical_forces(sys, force, act, length, velocity)
-    tau = moments.joint_forces(force, sys.nv)
+    total = add_mechanical_forces(sys, force, act, length, velocity)
+    tau = moments.joint_forces(total, sys.nv)
     tau = _add_compensation(sys, tau, inputs.compensation)
     tau = _clip_joint_forces(sys, tau)
-    return Actuation(moments, length, velocity, force, tau, now.rate, laws)
+    return Actuation(moments, length, velocity, total, tau, now.rate, laws, force)
 
 
 def _inactive(sys: System, moments: Moments, length, qd, act) -> Actuation:
     rest = jnp.zeros_like(length)
     tau, rate = jnp.zeros_like(qd), jnp.zeros_like(act)
-    return Actuation(moments, length, rest, rest, tau, rate, None)
+    return Actuation(moments, length, rest, rest, tau, rate, None, rest)
 
 
 def _early(sys: System, act, now: Signals, velocity):
@@ -127,9 +130,9 @@ def velocity_gain(sys: System, now: Actuation, ctrl):
     (`mjd_actuator_vel`): of affine gains and biases, muscles, servos of orientation and
     DC motors; zero where a force is at the end of its range.
 
-    Of DC motors it leaves out temperature, the bound of the voltage and the change of
-    friction with the decay of bristles, and it multiplies slopes of gains with controls
-    that are not clipped.
+    Of DC motors it leaves out the bound of the voltage and the change of friction with
+    the decay of bristles, and it multiplies slopes of gains with controls that are not
+    clipped.
 
     **Arguments:**
 
@@ -140,4 +143,4 @@ def velocity_gain(sys: System, now: Actuation, ctrl):
     """
     if now.laws is None:
         return jnp.zeros_like(now.force)
-    return law_velocity_gain(sys, now.laws, now.force, ctrl)
+    return law_velocity_gain(sys, now.laws, now.limited_force, ctrl)

@@ -361,7 +361,10 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs, ctrl):
     if rows:
         motors, places, own = _motors(sys, facts, rows)
         driven = [actuators.biases[k] is Bias.DC_MOTOR for k in motors.owners]
-        gain = motor_velocity_gain(motors, places, driven, sys.dt[None])
+        inputs = x.signals.motors
+        assert inputs is not None, "there are motors"
+        where = inputs.resistance, driven, sys.dt[None]
+        gain = motor_velocity_gain(motors, places, *where)
         gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
         total = total + put(gain, rows, len(owners))
     return total

@@ -65,6 +65,21 @@ class Moments(NamedTuple):
             return rates
         return rates + put(jnp.sum(self.rows * qd[None], axis=1), ends.others, nout)
 
+    def dense(self, nv: int):
+        """Return the matrix, `(nout, nv, *batch)`."""
+        ends, nout = self.ends, self.num_outputs
+        places = [out * nv + dof for out, dof in zip(ends.outputs, ends.dofs)]
+        flat = accumulate(self.entries, places, nout * nv)
+        matrix = flat.reshape(nout, nv, *flat.shape[1:])
+        return (
+            matrix if self.rows is None else matrix + put(self.rows, ends.others, nout)
+        )
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of rows."""
+        return len({*self.ends.outputs, *self.ends.others})
+
     def joint_forces(self, force, nv: int):
         """Compute joint forces from forces of actuators: `(nv, *batch)`."""
         ends = self.ends

@@ -37,6 +37,7 @@ _CLASSES = {
         model.Sites,
         model.Tendons,
         model.Keyframes,
+        model.Equalities,
         model.State,
     )
 }

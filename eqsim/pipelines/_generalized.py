@@ -265,8 +265,8 @@ def _rk4(sys: System, method: Method, constants: Constants, q, qd, act, ctrl, ex
     rest = jnp.zeros_like(qd)
     start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
     (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
-    # As in MuJoCo, lengths and velocities are those of the last stage.
-    length, velocity = jtu.tree_map(lambda x: x[-1], ends)
+    # As in MuJoCo, lengths are those of the last stage, and velocities of the first.
+    length, velocity = ends[0][-1], ends[1][0]
     act = advance_activation(sys, act, mean[2], length, velocity)
     return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
 
