@@ -38,6 +38,7 @@ from ._kinds import (
     WrapKind as WrapKind,
 )
 from ._links import Links as Links
+from ._mocap import set_mocap as set_mocap
 from ._pairs import (
     candidate_pairs as candidate_pairs,
     SUPPORTED_PAIRS as SUPPORTED_PAIRS,

@@ -60,7 +60,6 @@ REFUSED = {
     "tendon damper": ({"more": TENDON.format('damping="3"')}, '"t"'),
     "tendon friction": ({"more": TENDON.format('frictionloss="3"')}, '"t"'),
     "tendon armature": ({"more": TENDON.format('armature="3"')}, '"t"'),
-    "mocap": ({"world": '<body name="mo" mocap="true"/>'}, 'mocap body "mo"'),
     "user dynamics": (
         {"more": actuator('<general name="u" joint="hinge" dyntype="user"/>')},
         'user-defined law in actuator "u"',
@@ -122,21 +121,12 @@ REFUSED = {
         'adhesion of pair "pr"',
     ),
     "mixed solref": ({"geom": 'solref="0.02 -1"'}, 'element "ball"'),
-    "fluidshape": (
-        {"option": 'density="1"', "geom": 'fluidshape="ellipsoid"'},
-        'fluidshape of geom "ball"',
-    ),
     "flex": (
         {
             "world": '<flexcomp name="rope" type="grid" count="3 1 1" '
             'spacing=".1 .1 .1" dim="1" mass="1"/>'
         },
         'flex "rope"',
-    ),
-    "implicit": ({"option": 'integrator="implicit"'}, 'integrator "implicit"'),
-    "implicitfast": (
-        {"option": 'integrator="implicitfast"'},
-        'integrator "implicitfast"',
     ),
     "discrete": ({"option": 'integrator="discrete"'}, 'integrator "discrete"'),
     "elliptic": ({"option": 'cone="elliptic"'}, 'cone "elliptic"'),
@@ -178,9 +168,8 @@ def test_the_template_itself_is_accepted():
 def test_everything_at_once_is_listed_once(tmp_path):
     cases = [
         "equality",
-        "mocap",
         "springyield",
-        "implicit",
+        "discrete",
         "sleep",
         "surfacevel",
         "noslip",
