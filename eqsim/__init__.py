@@ -54,7 +54,7 @@ from .envs import (
     Timestep as Timestep,
 )
 from .io import load as load, load_mjcf as load_mjcf, save as save
-from .model import State as State, System as System
+from .model import set_mocap as set_mocap, State as State, System as System
 from .pipelines import (
     AbstractPipeline as AbstractPipeline,
     Generalized as Generalized,

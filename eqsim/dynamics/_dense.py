@@ -34,14 +34,14 @@ def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, di
     by_column = lambda v: Vec3(*(x[None] for x in v))
     entries = Motion(*map(by_column, axes)) | Force(*map(by_row, force))
     constant = lambda x: x.reshape(*x.shape, *(1 for _ in entries.shape[2:]))
-    carries = constant(_carries(tree)).astype(entries.dtype)
-    eye = constant(np.eye(len(carries), dtype=entries.dtype))
-    lower = entries * carries
+    mask = constant(carries(tree)).astype(entries.dtype)
+    eye = constant(np.eye(len(mask), dtype=entries.dtype))
+    lower = entries * mask
     return lower + jnp.swapaxes(lower * (1.0 - eye), 0, 1) + diagonal[None] * eye
 
 
 @ft.lru_cache(maxsize=256)
-def _carries(tree: Tree) -> np.ndarray:
+def carries(tree: Tree) -> np.ndarray:
     """Return the entries `[i, j]`, `j <= i`, at which $M$ is not zero: those at which
     the axis `j` moves the axis `i`."""
     nodes = np.array(dof_order(tree).nodes)

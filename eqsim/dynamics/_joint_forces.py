@@ -11,8 +11,9 @@ from ..model import check_state, State, System, Transmission
 from ._actuation import actuator_compensation
 from ._actuation_inputs import actuation_at, gravity_compensation
 from ._articulated import project
+from ._fluid import fluid_forces
 from ._joint_parameters import damping
-from ._passive import compensation_forces, fluid_forces, spring_forces
+from ._passive import compensation_forces, spring_forces
 from ._rigid import rigid
 from ._tendons import passive_tendons_at, tendon_forces
 

@@ -1,23 +1,12 @@
-"""Passive forces: springs, dampers, gravity compensation, fluid drag."""
-
-import math
+"""Passive forces: springs, dampers, gravity compensation."""
 
 import jax.numpy as jnp
 
-from ..kinematics._forward import Frames, Kinematics, quaternions
+from ..kinematics._forward import Frames, Kinematics
 from ..kinematics._manifold import displacement, dof_joints
 from ..kinematics._structure import moving_links
 from ..model import accumulate, JointKind, per_row, System, take, Tree
-from ..spatial import (
-    Force,
-    force_at,
-    Motion,
-    normalize4,
-    quaternion_matrix,
-    safe_sqrt,
-    Vec3,
-    vec3,
-)
+from ..spatial import Force, force_at, safe_sqrt, Vec3
 from ._inertia import link_centers
 
 
@@ -93,51 +82,3 @@ def at_centers(
     if torque is not None:
         total = Force(total.ang + take(torque, links), total.lin)
     return accumulate(total, nodes, tree.size)
-
-
-def fluid_forces(
-    sys: System, tree: Tree, fixed: Frames, kin: Kinematics, velocity: Motion
-) -> Force:
-    r"""Compute the drag of the fluid on each node, `(nnode, *batch)`.
-
-    Each link drags like the box that has its inertia. With sides $b$ along the principal
-    axes, mean diameter $d$, and velocity $(\omega, v)$ of the center of mass in those
-    axes:
-    $f_i = -3\pi d \eta\, v_i - \tfrac12 \rho\, b_j b_k |v_i| v_i$,
-    $\tau_i = -\pi d^3 \eta\, \omega_i
-    - \tfrac{1}{64} \rho\, b_i (b_j^4 + b_k^4) |\omega_i| \omega_i$
-    (MuJoCo documentation, *Computation*, "Inertia model").
-    """
-    links, nodes = moving_links(tree)
-    axes = quaternion_matrix(normalize4(quaternions(sys.links.inertia_quat)))
-    rot = take(kin.pose.rot, nodes) @ take(fixed.link.rot @ axes, links)
-    point = link_centers(sys, tree, fixed, kin)
-    speed = take(velocity, nodes)
-    wind = Vec3(*(sys.wind[k][None] for k in range(3)))
-    spin, flow = rot.T @ speed.ang, rot.T @ (speed.at(point) - wind)
-    inertia, mass = take((vec3(sys.links.inertia), sys.links.mass), links)
-    b = _box_sides(inertia, mass)
-    diameter = (b.x + b.y + b.z) * (1 / 3)
-    viscous, density = sys.viscosity[None] * diameter, sys.density[None]
-    torque, force = [], []
-    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-        area = b[j] * b[k]
-        linear = 3 * math.pi * viscous + 0.5 * density * area * jnp.abs(flow[i])
-        edge = b[i] * (b[j] ** 4 + b[k] ** 4) * (1 / 64)
-        angular = math.pi * viscous * diameter**2 + density * edge * jnp.abs(spin[i])
-        force.append(-linear * flow[i])
-        torque.append(-angular * spin[i])
-    total = force_at(point, rot @ Vec3(*force))
-    total = Force(total.ang + (rot @ Vec3(*torque)), total.lin)
-    return accumulate(total, nodes, tree.size)
-
-
-def _box_sides(inertia: Vec3, mass) -> Vec3:
-    """Compute the sides of the box with this inertia; zero for a link without mass."""
-    real = mass > 1e-15
-    scale = 6.0 / jnp.where(real, mass, 1.0)
-    sides = []
-    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-        square = jnp.maximum((inertia[j] + inertia[k] - inertia[i]) * scale, 1e-15)
-        sides.append(jnp.where(real, jnp.sqrt(square), 0.0))
-    return Vec3(*sides)

@@ -20,6 +20,8 @@ def add(one, other):
     """Add two trees of arrays; None stands for zero."""
     if other is None:
         return one
+    if one is None:
+        return other
     return jtu.tree_map(lambda x, y: x + y, one, other)
 
 

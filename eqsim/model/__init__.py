@@ -40,6 +40,7 @@ from ._kinds import (
     WrapKind as WrapKind,
 )
 from ._links import Links as Links
+from ._mocap import set_mocap as set_mocap
 from ._names import (
     ActuatorRef as ActuatorRef,
     ElementRef as ElementRef,

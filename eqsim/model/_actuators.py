@@ -49,6 +49,8 @@ class Actuators(eqx.Module):
         is nearest.
     - `enabled`: whether the actuator exerts a force. `active`: whether any does;
         without, activations stand still.
+    - `has_velocity_gain`: whether the force of the actuator may depend on its velocity,
+        which implicit integrators ask; false if $g_2 = b_2 = 0$.
     - `ctrl_limited` (per control), `force_limited`, `act_limited`: which ranges are
         enforced.
     - `act_early`: whether the force reads the activation at the end of the step.
@@ -77,6 +79,7 @@ class Actuators(eqx.Module):
     wraps: tuple[bool, ...] = eqx.field(static=True)
     enabled: tuple[bool, ...] = eqx.field(static=True)
     active: bool = eqx.field(static=True)
+    has_velocity_gain: tuple[bool, ...] = eqx.field(static=True)
     ctrl_limited: tuple[bool, ...] = eqx.field(static=True)
     force_limited: tuple[bool, ...] = eqx.field(static=True)
     act_limited: tuple[bool, ...] = eqx.field(static=True)
@@ -157,6 +160,18 @@ class Actuators(eqx.Module):
             for name, row in zip(self.names, self.inputs)
             for k in range(len(row))
         )
+
+
+def velocity_gains(gains, biases, gain, bias) -> tuple[bool, ...]:
+    """Return which actuators have forces that depend on their velocities.
+
+    **Arguments:** as the fields of `Actuators`, as NumPy arrays.
+    """
+    affine = zip(gains, biases, gain[:, 2], bias[:, 2], strict=True)
+    return tuple(
+        (g, b) != (Gain.AFFINE, Bias.AFFINE) or bool(by_gain) or bool(by_bias)
+        for g, b, by_gain, by_bias in affine
+    )
 
 
 def on_joint(kind: Transmission, other: int) -> bool:

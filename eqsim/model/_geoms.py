@@ -6,7 +6,7 @@ from ._kinds import GeomKind
 
 
 class Geoms(eqx.Module):
-    r"""The shapes that collide.
+    r"""The shapes: what collides, and what a fluid acts on.
 
     **Arguments:**
 
@@ -15,12 +15,16 @@ class Geoms(eqx.Module):
         (also torsional) or 6 (also rolling friction).
     - `priority`, `contype`, `conaffinity`: which pairs touch and whose numbers win, as
         in MuJoCo.
+    - `fluid`: whether a fluid acts on the ellipsoid of the shape (MJCF: `fluidshape`). It
+        then does not act on the inertia box of the link.
     - `pos`, `quat`: frame in the link, m and unit quaternion.
     - `size`: radius; radius and half length (capsule, cylinder: axis z); half sizes
         (box); not read for a plane, which is infinite with normal z.
     - `friction`: sliding, torsional, rolling coefficient.
     - `solref`, `solimp`, `solmix`: softness, and its weight when two shapes are mixed.
     - `margin`: distance at which the contact constraint starts, m.
+    - `fluid_coefficients`: blunt, slender and angular drag, Kutta lift and Magnus lift
+        of the ellipsoid (MJCF: `fluidcoef`); not read where `fluid` is false.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -30,6 +34,7 @@ class Geoms(eqx.Module):
     priority: tuple[int, ...] = eqx.field(static=True)
     contype: tuple[int, ...] = eqx.field(static=True)
     conaffinity: tuple[int, ...] = eqx.field(static=True)
+    fluid: tuple[bool, ...] = eqx.field(static=True)
     pos: Float[Array, "ngeom 3"] = eqx.field(converter=as_array)
     quat: Float[Array, "ngeom 4"] = eqx.field(converter=as_array)
     size: Float[Array, "ngeom 3"] = eqx.field(converter=as_array)
@@ -38,6 +43,7 @@ class Geoms(eqx.Module):
     solimp: Float[Array, "ngeom 5"] = eqx.field(converter=as_array)
     solmix: Float[Array, " ngeom"] = eqx.field(converter=as_array)
     margin: Float[Array, " ngeom"] = eqx.field(converter=as_array)
+    fluid_coefficients: Float[Array, "ngeom 5"] = eqx.field(converter=as_array)
 
 
 class Pairs(eqx.Module):

@@ -48,6 +48,8 @@ class Integrator(enum.Enum):
 
     EULER = "Euler"
     RK4 = "RK4"
+    IMPLICIT = "implicit"
+    IMPLICIT_FAST = "implicitfast"
 
 
 class Activation(enum.Enum):

@@ -14,6 +14,8 @@ class Links(eqx.Module):
     - `translating`: whether a link only slides, along distinct axes of the world, and
         has no child that moves with it. MuJoCo leaves armature out of the inverse
         weight of such links.
+    - `mocap`: whether a link is moved from outside (MJCF: `mocap`). It is a child of the
+        world without joints, and `pos` and `quat` are its pose; see `set_mocap`.
     - `pos`, `quat`: frame of the link in its parent's frame while all its joints are at
         their reference, m and unit quaternion (scalar first). Not read for free links.
     - `mass`: kg.
@@ -27,6 +29,7 @@ class Links(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
     parents: tuple[int, ...] = eqx.field(static=True)
     translating: tuple[bool, ...] = eqx.field(static=True)
+    mocap: tuple[bool, ...] = eqx.field(static=True)
     pos: Float[Array, "nlink 3"] = eqx.field(converter=as_array)
     quat: Float[Array, "nlink 4"] = eqx.field(converter=as_array)
     mass: Float[Array, " nlink"] = eqx.field(converter=as_array)
@@ -41,4 +44,9 @@ class Links(eqx.Module):
                 raise ValueError(
                     f"Link {link} ({self.names[link]!r}) has parent {parent}. Sort the "
                     "links so that parents come first; the parent of a root link is -1."
+                )
+            if self.mocap[link] and parent != -1:
+                raise ValueError(
+                    f"Link {self.names[link]!r} is a mocap link, but its parent is "
+                    f"{self.names[parent]!r}. Mocap links must be children of the world."
                 )

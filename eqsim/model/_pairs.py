@@ -33,6 +33,7 @@ class CollisionRules(NamedTuple):
 
     - `parents`: parent of each link, -1 for the world.
     - `jointed`: whether each link has a joint.
+    - `mocap`: whether each link is moved from outside.
     - `kinds`, `links`, `contype`, `conaffinity`: one entry per shape.
     - `explicit`: pairs of shapes that are named one by one.
     - `excludes`: pairs of links whose shapes never touch.
@@ -41,6 +42,7 @@ class CollisionRules(NamedTuple):
 
     parents: tuple[int, ...]
     jointed: tuple[bool, ...]
+    mocap: tuple[bool, ...]
     kinds: tuple[int, ...]
     links: tuple[int, ...]
     contype: tuple[int, ...]
@@ -72,6 +74,7 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
         CollisionRules(
             parents=sys.links.parents,
             jointed=tuple(link in jointed for link in range(sys.nlink)),
+            mocap=sys.links.mocap,
             kinds=tuple(kind.value for kind in geoms.kinds),
             links=geoms.links,
             contype=geoms.contype,
@@ -86,7 +89,9 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
 @functools.lru_cache(maxsize=256)
 def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
     """As `candidate_pairs`, from the bare integers."""
-    welds = weld_links(rules.parents, rules.jointed)
+    own = tuple(map(max, rules.jointed, rules.mocap))
+    welds = weld_links(rules.parents, own)
+    still = {-1, *(link for link, mark in enumerate(rules.mocap) if mark)}
     weld_parents = tuple(
         -1 if weld == -1 else _at(welds, rules.parents[weld]) for weld in welds
     )
@@ -95,7 +100,7 @@ def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
     chosen = [
         (*_ordered(a, b, rules.kinds), index)
         for index, (a, b) in enumerate(rules.explicit)
-        if _at(welds, rules.links[a]) != _at(welds, rules.links[b])
+        if _can_move(still, *(_at(welds, rules.links[geom]) for geom in (a, b)))
     ]
     for a, b in itertools.combinations(range(len(rules.kinds)), 2):
         link_a, link_b = rules.links[a], rules.links[b]
@@ -104,7 +109,7 @@ def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
             rules.contype[a] & rules.conaffinity[b]
             or rules.contype[b] & rules.conaffinity[a]
         )
-        if not masks or weld_a == weld_b:
+        if not masks or not _can_move(still, weld_a, weld_b):
             continue
         if rules.filter_parent and weld_a != -1 and weld_b != -1:
             if weld_a == weld_parents[link_b] or weld_b == weld_parents[link_a]:
@@ -120,15 +125,20 @@ def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
     return tuple(sorted(touching))
 
 
+def _can_move(still: set[int], weld_a: int, weld_b: int) -> bool:
+    """Whether a joint lies between two links; links moved from outside have none."""
+    return weld_a != weld_b and not (weld_a in still and weld_b in still)
+
+
 def weld_links(parents: tuple[int, ...], jointed: tuple[bool, ...]) -> tuple[int, ...]:
     """The link, or -1 for the world, that each link is rigidly attached to.
 
     **Arguments:**
 
     - `parents`: parent of each link, -1 for the world.
-    - `jointed`: whether each link has a joint.
+    - `jointed`: whether each link has a joint, or is moved from outside.
 
-    **Returns:** per link, itself if it has a joint, else what its parent is attached
+    **Returns:** per link, itself if it has one or is, else what its parent is attached
     to.
     """
     welds: list[int] = []

@@ -79,7 +79,8 @@ def random_system(
     rng = _generator(seed)
     plan = random_plan(rng, nlink, tuple(joints), num_roots)
     links = random_links(rng, plan)
-    geoms = random_geoms(rng, nlink if with_geoms else None, tuple(condims))
+    shaped = nlink if with_geoms else None
+    geoms = random_geoms(rng, shaped, tuple(condims), with_fluid)
     pairs, excludes = random_exceptions(rng, plan, geoms, tuple(condims))
     medium = rng.uniform([1, 0, -1, -1, -1], [100, 0.1, 1, 1, 1]) * with_fluid
     moving = random_joints(rng, plan, links, with_limits, with_friction)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ._actuator_laws import DCMotors, MuscleActivations, Muscles, PIDs
-from ._actuators import Actuators
+from ._actuators import Actuators, velocity_gains
 from ._joints import Joints
 from ._kinds import (
     Activation,
@@ -50,25 +50,28 @@ def random_actuators(rng: np.random.Generator, plan: Plan) -> Actuators:
     ]
     kinds = (Transmission.JOINT, Transmission.JOINT_IN_PARENT)
     signal = (ActivationState.SIGNAL,)
+    affine = (Gain.AFFINE,) * count, (Bias.AFFINE,) * count
+    gain, bias = column("gain", 3), column("bias", 3)
     return Actuators(
         names=tuple(f"actuator{index}" for index in range(count)),
         transmissions=tuple(kinds[mark] for mark in in_parent),
         targets=tuple((joint, -1) for joint in chosen),
-        gains=(Gain.AFFINE,) * count,
-        biases=(Bias.AFFINE,) * count,
+        gains=affine[0],
+        biases=affine[1],
         activation=activation,
         inputs=((Control.SIGNAL,),) * count,
         states=tuple(signal if on else () for on in moving),
         wraps=(False,) * count,
         enabled=(True,) * count,
         active=True,
+        has_velocity_gain=velocity_gains(*affine, gain, bias),
         ctrl_limited=marks(0.6),
         force_limited=marks(0.4),
         act_limited=tuple(mark and on for mark, on in zip(marks(0.4), moving)),
         act_early=tuple(mark and on for mark, on in zip(marks(0.4), moving)),
         gear=column("gear", 6),
-        gain=column("gain", 3),
-        bias=column("bias", 3),
+        gain=gain,
+        bias=bias,
         time_constant=rng.uniform(0.02, 0.5, count),
         ctrl_range=span,
         force_range=4 * span,
@@ -139,11 +142,14 @@ def with_actuator_laws(
     passive = rng.uniform([0, 0, 0, 0], [0.2, 0.05, 0.05, 0.02], (count, 4))
     # As in MuJoCo, servos of orientation have no damping and armature.
     passive[[row["gain_kind"] is Gain.ORIENTATION for row in rows]] = 0.0
+    affine = column("gain_kind"), column("bias_kind")
+    gain, bias = stack("gain", 3), stack("bias", 3)
     return dataclasses.replace(
         actuators,
         transmissions=column("transmission"),
-        gains=column("gain_kind"),
-        biases=column("bias_kind"),
+        gains=affine[0],
+        biases=affine[1],
+        has_velocity_gain=velocity_gains(*affine, gain, bias),
         activation=column("activation"),
         inputs=column("inputs"),
         states=column("states"),
@@ -153,8 +159,8 @@ def with_actuator_laws(
         act_limited=column("act_limited"),
         act_early=column("act_early"),
         gear=stack("gear", 6),
-        gain=stack("gain", 3),
-        bias=stack("bias", 3),
+        gain=gain,
+        bias=bias,
         ctrl_range=stack("ctrl_range", 2),
         force_range=stack("force_range", 2),
         time_constant=np.array([row["time_constant"] for row in rows], float),

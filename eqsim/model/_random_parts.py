@@ -1,5 +1,6 @@
 """The parts of a random robot."""
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,11 @@ class Plan(NamedTuple):
 
 def unit(vector: np.ndarray) -> np.ndarray:
     return vector / np.linalg.norm(vector)
+
+
+def _apart(rng: np.random.Generator) -> np.random.Generator:
+    """A generator of its own, so that seeds give the robots that they gave before."""
+    return np.random.default_rng(copy.deepcopy(rng).integers(2**63))
 
 
 def quaternions(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -123,6 +129,7 @@ def random_links(rng: np.random.Generator, plan: Plan) -> Links:
         names=tuple(f"link{link}" for link in range(count)),
         parents=plan.parents,
         translating=plan.sliding,
+        mocap=_mocap(rng, plan),
         pos=pos,
         quat=quat,
         mass=mass,
@@ -130,6 +137,15 @@ def random_links(rng: np.random.Generator, plan: Plan) -> Links:
         inertia=inertia,
         inertia_quat=inertia_quat,
         gravity_compensation=carried,
+    )
+
+
+def _mocap(rng: np.random.Generator, plan: Plan) -> tuple[bool, ...]:
+    """Some of the links that are fixed to the world are moved from outside."""
+    draws = _apart(rng).random(len(plan.parents))
+    return tuple(
+        parent == -1 and not kinds and bool(draw < 0.5)
+        for parent, kinds, draw in zip(plan.parents, plan.kinds, draws)
     )
 
 
@@ -243,9 +259,13 @@ _MASKS = {
 
 
 def random_geoms(
-    rng: np.random.Generator, nlink: int | None, condims: tuple[int, ...]
+    rng: np.random.Generator,
+    nlink: int | None,
+    condims: tuple[int, ...],
+    with_fluid: bool,
 ) -> Geoms:
     """Draws a ground and shapes for the world and each link; None draws no shapes."""
+    own = _apart(rng)
     kinds, links = ([], []) if nlink is None else ([GeomKind.PLANE], [-1])
     for link in () if nlink is None else range(-1, nlink):
         for _ in range(int(rng.choice([0, 1, 2], p=[0.3, 0.5, 0.2]))):
@@ -264,6 +284,7 @@ def random_geoms(
         quat[ground] = unit(np.array([1, 0, 0, 0]) + 0.05 * rng.normal(size=4))
         alive[ground] = True
     masks = [_MASKS[kind] if on else (0, 0) for kind, on in zip(kinds, alive)]
+    fluid = (own.random(count) < 0.4) & (np.array(links, int) >= 0) & with_fluid
     friction = rng.uniform([0.2, 0.001, 0.0001], [1.2, 0.01, 0.001], (count, 3))
     return Geoms(
         names=tuple(f"shape{geom}" for geom in range(count)),
@@ -281,6 +302,8 @@ def random_geoms(
         solimp=solimps(rng, count),
         solmix=rng.uniform(0.5, 2, count),
         margin=rng.uniform(0, 0.02, count) * (rng.random(count) < 0.5),
+        fluid=tuple(bool(mark) for mark in fluid),
+        fluid_coefficients=own.uniform(0.1, 2.0, (count, 5)) * fluid[:, None],
     )
 
 

@@ -37,6 +37,7 @@ def validate(sys: System) -> System:
         check_finite,
         _check_options,
         _check_links,
+        _check_mocap,
         _check_moving_mass,
         check_independent_slides,
         _check_joints,
@@ -190,6 +191,15 @@ def _check_links(sys: System) -> None:
             f"Links.{field} of {{name!r}} is zero, which is no orientation. Use "
             "(1, 0, 0, 0).",
         )
+
+
+def _check_mocap(sys: System) -> None:
+    for link in sys.joints.links:
+        if sys.links.mocap[link]:
+            raise ValueError(
+                f"Mocap link {sys.links.names[link]!r} has a joint. Remove the joint, or "
+                "set Links.mocap to False there."
+            )
 
 
 def _breaks_triangle(inertia: np.ndarray) -> np.ndarray:

@@ -28,6 +28,15 @@ def check_actuators(sys: System) -> None:
             f"Actuator {{name!r}} has {field} {{value}}. The first number must be the "
             "smaller one.",
         )
+    without = ~np.asarray(actuators.has_velocity_gain, bool)
+    for field, value in (("gain", actuators.gain), ("bias", actuators.bias)):
+        reject(
+            value,
+            lambda x: (x[..., 2] != 0) & without,
+            names,
+            f"Actuator {{name!r}} has {field} {{value}}, but Actuators.has_velocity_gain "
+            "is False there. Set it to True.",
+        )
     for field, value in (
         ("damping", actuators.damping),
         ("armature", actuators.armature),

@@ -2,6 +2,13 @@
 
 from ._contacts import contact_wrenches as contact_wrenches, Contacts as Contacts
 from ._generalized import Generalized as Generalized
+from ._integrators import (
+    AbstractIntegrator as AbstractIntegrator,
+    Euler as Euler,
+    Implicit as Implicit,
+    ImplicitFast as ImplicitFast,
+    RungeKutta4 as RungeKutta4,
+)
 from ._pipeline import AbstractPipeline as AbstractPipeline
 from ._positional import Positional as Positional
 from ._solved import Solved as Solved

@@ -7,6 +7,8 @@ from .._patterns import AbstractPatterned, Pattern
 from ..collision import contact_plan, geom_frames, GeomFrames
 from ..constraint import contact_friction, Friction
 from ..dynamics._actuation_inputs import actuation_constants
+from ..dynamics._ellipsoids import Ellipsoids
+from ..dynamics._fluid import fluid_ellipsoids
 from ..dynamics._inertia import node_bodies, NodeBodies
 from ..dynamics._muscle import MuscleScale
 from ..dynamics._tendons import tendon_constants, TendonConstants
@@ -25,6 +27,7 @@ class Constants(AbstractPatterned):
     - `friction`: friction coefficients of the contact points, None if there are none.
     - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
     - `tendons`: constants of the tendons, None if there are none.
+    - `fluid`: shapes that drag like ellipsoids, None if there are none.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
 
@@ -35,6 +38,7 @@ class Constants(AbstractPatterned):
     friction: Friction | None
     muscles: MuscleScale | None
     tendons: TendonConstants | None
+    fluid: Ellipsoids | None
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
@@ -53,4 +57,5 @@ def derive_bodies(sys: System) -> Constants:
         friction=friction,
         muscles=actuation_constants(sys, nodes, fixed, lumped).muscles,
         tendons=tendon_constants(sys, nodes, fixed),
+        fluid=fluid_ellipsoids(sys, nodes, fixed),
     )

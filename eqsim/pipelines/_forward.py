@@ -37,9 +37,11 @@ from ..dynamics._actuation_inputs import (
     actuation_inputs,
     ActuationConstants,
 )
+from ..dynamics._ellipsoids import Ellipsoids
+from ..dynamics._fluid import fluid_ellipsoids, fluid_forces
 from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
 from ..dynamics._joint_parameters import armature, damping
-from ..dynamics._passive import compensation_forces, fluid_forces, spring_forces
+from ..dynamics._passive import compensation_forces, spring_forces
 from ..dynamics._rigid import external_forces, inertial_forces
 from ..dynamics._spatial_transmission import Touching
 from ..dynamics._tendons import (
@@ -90,6 +92,7 @@ class Constants(AbstractPatterned):
     - `tendons`: constants of the tendons, None if there are none.
     - `actuators`: strength of muscles, and frames of transmissions.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
+    - `fluid`: shapes that drag like ellipsoids, None if there are none.
     - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
     """
 
@@ -100,6 +103,7 @@ class Constants(AbstractPatterned):
     tendons: TendonConstants | None
     actuators: ActuationConstants
     onset_width: Any
+    fluid: Ellipsoids | None
     pattern: Pattern = eqx.field(static=True, default=Pattern())
 
 
@@ -118,6 +122,7 @@ def derive(sys: System, method: Method) -> Constants:
         tendons=tendon_constants(sys, nodes, fixed),
         actuators=actuation_constants(sys, nodes, fixed, bodies),
         onset_width=None if width is None else width[None],
+        fluid=fluid_ellipsoids(sys, nodes, fixed),
     )
 
 
@@ -129,6 +134,7 @@ class Forward(NamedTuple):
     - `counts`: number of rows of each kind of constraint in the problem.
     - `points`: contact points, None if there are none.
     - `drive`: the actuators.
+    - `tendons`: kinematics of the tendons that matter, None if there are none.
     """
 
     kin: Kinematics
@@ -138,6 +144,7 @@ class Forward(NamedTuple):
     points: ContactPoints | None
     solution: Solution
     drive: Actuation
+    tendons: TendonKinematics | None
 
 
 def forward(
@@ -170,7 +177,7 @@ def forward(
     problem = Problem(kin, inertia, force, tau, rotor, flat)
     solution = constrained(nodes, problem, method.solver)
     counts = tuple(map(len, rows))
-    return Forward(kin, speed, problem, counts, points, solution, drive)
+    return Forward(kin, speed, problem, counts, points, solution, drive, tendons)
 
 
 def _smooth_forces(
@@ -180,7 +187,7 @@ def _smooth_forces(
     where = tree(sys), constants.frames, kin
     force = compensation_forces(sys, *where)
     if sys.has_fluid:
-        force = force + fluid_forces(sys, *where, speed.velocity)
+        force = force + fluid_forces(sys, *where, speed.velocity, constants.fluid)
     if external is not None:
         force = force + external_forces(sys, *where, external)
     return force

@@ -2,50 +2,26 @@ r"""MuJoCo's model in joint coordinates."""
 
 import equinox as eqx
 import jax.numpy as jnp
-import jax.tree_util as jtu
 import numpy as np
-from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
 from ..collision import ContactPoints
 from ..constraint import AbstractConstraint, ALL, Newton
-from ..dynamics._activation import advance_activation
-from ..dynamics._articulated import factor, project, solve
-from ..dynamics._joint_parameters import damping
-from ..dynamics._tendons import (
-    apply_updates,
-    armature_jacobian,
-    armature_updates,
-    has_tendon_armature,
-    tendon_inertia_times,
-)
-from ..kinematics._forward import joint_motion
-from ..kinematics._manifold import advance
-from ..kinematics._recursion import ascend, descend
-from ..model import (
-    check_finite,
-    check_state,
-    Integrator,
-    JointKind,
-    State,
-    System,
-    tree,
-)
+from ..model import check_finite, check_state, State, System
 from ..model._fields import as_array
-from ..spatial import rotation_rate, stack, Vec3
+from ..spatial import stack, Vec3
 from ._contacts import Contacts, report
 from ._forward import (
-    Constants,
     contact_forces,
     derive,
-    Forward,
     forward,
     Method,
     solved_constraint_forces,
     solved_forces,
 )
+from ._integrators import AbstractIntegrator, integrator_of
 from ._pipeline import AbstractPipeline, check_input, first_state
 from ._solved import Solved
 
@@ -71,11 +47,15 @@ class Generalized(AbstractPipeline):
     - `solver`: settings of the solver.
     - `constraints`: kinds of constraints that are simulated; see
         `eqsim.constraint.AbstractConstraint` for how to add one.
+    - `integrator`: how a step is taken: `Euler()`, `RungeKutta4()`, `Implicit()`,
+        `ImplicitFast()`, or one of your own. Without one, that of the robot
+        (`System.integrator`).
     """
 
     smoothing: Float[Array, ""] | None = eqx.field(converter=as_array, default=None)
     solver: Newton = Newton()
     constraints: tuple[AbstractConstraint, ...] = ALL
+    integrator: AbstractIntegrator | None = None
 
     def __check_init__(self):
         _check_smoothing(self.smoothing)
@@ -98,7 +78,9 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        q, qd, act = _step(*_arguments(self, sys, state, ctrl, external))
+        integrator = self.integrator or integrator_of(sys)
+        arguments = _arguments(self, sys, state, ctrl, external)
+        q, qd, act = _step(integrator, *arguments)
         # A zero-size output drops its sharding, so keep the input's.
         return State(q, qd, act if sys.na else state.act, state.aux)
 
@@ -172,10 +154,9 @@ def _derive_fn(sys, method):
     return derive(sys, method)
 
 
-def _step_fn(sys, method, constants, *state_and_input):
+def _step_fn(integrator, sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
-    step = _euler if sys.integrator is Integrator.EULER else _rk4
-    return step(sys, method, constants, *full)
+    return integrator.step(sys, method, constants, *full)
 
 
 def _solve_fn(sys, method, constants, *state_and_input):
@@ -198,90 +179,3 @@ def _contact_arrays(points: ContactPoints, force: Vec3, torque: Vec3):
 _derive = batch_last(_derive_fn)
 _solve = batch_last(_solve_fn)
 _step = batch_last(_step_fn)
-
-
-def _euler(
-    sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external
-):
-    """Step by semi-implicit Euler; joint damping is implicit."""
-    now = forward(sys, method, constants, q, qd, act, ctrl, external)
-    qdd = now.solution.qdd
-    if sys.implicit_damping:
-        qdd = _damped(sys, constants, now, q, qd, qdd)
-    qd = qd + sys.dt[None] * qdd
-    drive = now.drive
-    rates = drive.act_rate, drive.length, drive.velocity
-    act = advance_activation(sys, act, *rates)
-    return advance(sys.joints.kinds, q, sys.dt[None] * qd), qd, act
-
-
-def _damped(sys: System, constants: Constants, now: Forward, q, qd, qdd):
-    r"""Compute $(M + h D)^{-1} M \ddot q = \ddot q - (M + h D)^{-1} h D \ddot q$, where
-    $D$ is the slope of damping at the velocity `qd`."""
-    nodes, problem = tree(sys), now.problem
-    jac = None
-    if has_tendon_armature(sys):
-        jac = armature_jacobian(sys, nodes, constants.frames, problem.kin, q)
-    extra = sys.dt[None] * damping(sys).slope(qd)
-    armature = problem.armature + extra
-
-    def times(v):
-        motion = descend(nodes, joint_motion(nodes, problem.kin, v))
-        force = ascend(nodes, problem.inertia @ motion)
-        out = project(nodes, problem.kin, force) + armature * v
-        return out if jac is None else out + tendon_inertia_times(sys, jac, v)
-
-    factored = factor(nodes, problem.kin, problem.inertia, armature)
-    invert = lambda b: solve(nodes, problem.kin, factored, b, None)
-    updates = [] if jac is None else armature_updates(sys, jac, invert)
-    inverse = lambda _, b: apply_updates(updates, *invert(b))[0]
-    change = lax.custom_linear_solve(times, extra * qdd, inverse, symmetric=True)
-    return qdd - change
-
-
-def _rk4(sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external):
-    """Step by Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as in
-    MuJoCo 4: stages are tangent vectors at `q`."""
-    h = sys.dt[None]
-
-    def stage(carry, numbers):
-        (weight, share), (place, shift, mean) = numbers, carry
-        now = forward(
-            sys, method, constants, place[0], place[1], place[2], ctrl, external
-        )
-        drive = now.drive
-        rate = (_tangent_rate(sys, shift, place[1]), now.solution.qdd, drive.act_rate)
-        mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
-        shift = share * h * rate[0]
-        place = (
-            advance(sys.joints.kinds, q, shift),
-            qd + share * h * rate[1],
-            act + share * h * rate[2],
-        )
-        return (place, shift, mean), (drive.length, drive.velocity)
-
-    weights = jnp.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], q.dtype)
-    shares = jnp.array([0.5, 0.5, 1.0, 0.0], q.dtype)
-    rest = jnp.zeros_like(qd)
-    start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
-    (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
-    # As in MuJoCo, lengths are those of the last stage, and velocities of the first.
-    length, velocity = ends[0][-1], ends[1][0]
-    act = advance_activation(sys, act, mean[2], length, velocity)
-    return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
-
-
-def _tangent_rate(sys: System, shift, qd):
-    """Compute the rate of the tangent vector `shift` at velocity `qd`; it differs from
-    `qd` for rotations."""
-    parts, joints = [], sys.joints
-    for kind, at in zip(joints.kinds, joints.v_starts):
-        if kind.nv == 1:
-            parts.append(qd[at : at + 1])
-            continue
-        if kind is JointKind.FREE:
-            parts.append(qd[at : at + 3])
-            at += 3
-        three = lambda x: Vec3(*(x[at + k : at + k + 1] for k in range(3)))
-        parts += rotation_rate(three(shift), three(qd))
-    return jnp.concatenate(parts)

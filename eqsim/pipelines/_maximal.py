@@ -15,13 +15,9 @@ from ..collision import contact_plan, ContactPoints, detect
 from ..dynamics._activation import advance_activation
 from ..dynamics._actuation import actuation, ActuationInputs
 from ..dynamics._articulated import project
+from ..dynamics._fluid import fluid_forces
 from ..dynamics._joint_parameters import damping
-from ..dynamics._passive import (
-    at_centers,
-    compensation_forces,
-    fluid_forces,
-    spring_forces,
-)
+from ..dynamics._passive import at_centers, compensation_forces, spring_forces
 from ..dynamics._tendons import passive_tendon_forces, passive_tendons
 from ..kinematics._forward import joint_motion, kinematics
 from ..kinematics._recursion import ascend, descend
@@ -215,7 +211,8 @@ def _start(substeps: int, sys: System, constants: Constants, q, qd, act, externa
 
     force = compensation_forces(sys, nodes, fixed, kin)
     if sys.has_fluid:
-        force = force + fluid_forces(sys, nodes, fixed, kin, velocity)
+        where = nodes, fixed, kin
+        force = force + fluid_forces(sys, *where, velocity, constants.fluid)
     if external is not None:
         torque, push = vec3(external[:, :3]), vec3(external[:, 3:])
         force = force + at_centers(sys, nodes, fixed, kin, push, torque)

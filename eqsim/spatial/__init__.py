@@ -5,6 +5,12 @@ angular first; `q` and `qd` are MuJoCo's `qpos` and `qvel` (free joint: linear v
 in world axes, angular velocity in body axes). SI units.
 """
 
+from ._matrix6 import (
+    full_matrix6 as full_matrix6,
+    inverse3 as inverse3,
+    Matrix6 as Matrix6,
+    solve6 as solve6,
+)
 from ._rotation import (
     axis_angle_matrix as axis_angle_matrix,
     exponential as exponential,

@@ -16,6 +16,7 @@ UNREAD = {
         *("joints.limit_solimp", "joints.frictionloss", "joints.friction_solref"),
         *("joints.friction_solimp", "impratio"),
         *(f"geoms.{k}" for k in ("pos", "quat", "size", "friction", "solref")),
+        "geoms.fluid_coefficients",
         *(f"geoms.{k}" for k in ("solimp", "solmix", "margin")),
         *(f"pairs.{k}" for k in ("friction", "solref", "solimp", "margin")),
         *("actuators.time_constant", "actuators.act_range", "dt"),

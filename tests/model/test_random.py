@@ -94,6 +94,7 @@ def test_everything_appears():
     assert {c for a in rare for row in a.inputs for c in row} == set(Control)
     assert {x for a in rare for row in a.states for x in row} == set(ActivationState)
     assert len({k for s in systems for k in s.geoms.kinds}) == 5
+    assert some(lambda s: any(s.geoms.fluid)) and some(lambda s: any(s.links.mocap))
 
 
 def test_parts_can_be_left_out():

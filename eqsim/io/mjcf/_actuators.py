@@ -13,6 +13,7 @@ from ...model import (
     Gain,
     Transmission,
 )
+from ...model._actuators import velocity_gains
 from ._actuator_laws import (
     read_motors,
     read_muscle_activations,
@@ -78,6 +79,7 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         wraps=_bools(wrapping_servos(model)),
         enabled=_bools(~idle_actuators(model, flags)),
         active=flags.actuation,
+        has_velocity_gain=velocity_gains(gains, biases, gain, bias),
         ctrl_limited=_bools(model.actuator_ctrllimited * flags.clampctrl),
         force_limited=_bools(model.actuator_forcelimited),
         act_limited=_bools(model.actuator_actlimited),

@@ -27,6 +27,7 @@ def read_links(model: Any, flags: Flags) -> Links:
         names=link_names(model),
         parents=tuple(int(parent) - 1 for parent in model.body_parentid[body]),
         translating=tuple(bool(mark) for mark in translating),
+        mocap=tuple(bool(mark) for mark in model.body_mocapid[body] >= 0),
         pos=model.body_pos[body],
         quat=model.body_quat[body],
         mass=model.body_mass[body],

@@ -54,10 +54,6 @@ def disabled_equalities(source: Source) -> list[str]:
     return _named(source, "equality", marks & (not source.flags.equality))
 
 
-def mocap_bodies(source: Source) -> list[str]:
-    return _named(source, "body", source.model.body_mocapid >= 0)
-
-
 def plastic_tendons(source: Source) -> list[str]:
     return _named(source, "tendon", source.model.tendon_plasticadr >= 0)
 
@@ -185,12 +181,6 @@ def pair_gaps(source: Source) -> list[str]:
     return _named(source, "pair", source.model.pair_gap != 0)
 
 
-def fluid_shapes(source: Source) -> list[str]:
-    m = source.model
-    medium = (m.opt.density > 0 or m.opt.viscosity > 0) and source.flags.passive
-    return _named(source, "geom", (m.geom_fluid[:, 0] > 0) & medium)
-
-
 def mixed_solrefs(source: Source) -> list[str]:
     m = source.model
 
@@ -239,7 +229,7 @@ def sensors(source: Source) -> list[str]:
 def other_integrators(source: Source) -> list[str]:
     mujoco = engine()
     integrator = mujoco.mjtIntegrator(source.model.opt.integrator)
-    if integrator.value <= mujoco.mjtIntegrator.mjINT_RK4.value:
+    if integrator.value <= mujoco.mjtIntegrator.mjINT_IMPLICITFAST.value:
         return []
     return [f'"{integrator.name.removeprefix("mjINT_").lower()}"']
 

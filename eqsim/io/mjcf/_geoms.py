@@ -29,12 +29,14 @@ class Contacts(NamedTuple):
 
     - `pairs`: geom, geom, index of the explicit pair or -1.
     - `condims`: dimension of the contact space of each pair.
-    - `dropped`: geoms of unknown shape that touch nothing.
+    - `dropped`: geoms of unknown shape that touch nothing, and that no fluid acts on.
+    - `fluid`: for each geom, whether a fluid acts on its ellipsoid.
     """
 
     pairs: tuple[tuple[int, int, int], ...]
     condims: tuple[int, ...]
     dropped: tuple[int, ...]
+    fluid: tuple[bool, ...]
 
     @property
     def geoms(self) -> frozenset[int]:
@@ -46,15 +48,23 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
     """Finds which geoms of a `mujoco.MjModel` can touch, whatever their shapes are."""
     pairs = select_pairs(_rules(model, flags)) if flags.contact else ()
     touching = {geom for pair in pairs for geom in pair[:2]}
+    medium = has_medium(model, flags)
+    fluid = tuple(bool(medium and on > 0) for on in model.geom_fluid[:, 0])
     return Contacts(
         pairs=pairs,
         condims=tuple(_condim(model, *pair) for pair in pairs),
         dropped=tuple(
             geom
             for geom, kind in enumerate(model.geom_type)
-            if int(kind) not in _KEPT and geom not in touching
+            if int(kind) not in _KEPT and geom not in touching and not fluid[geom]
         ),
+        fluid=fluid,
     )
+
+
+def has_medium(model: Any, flags: Flags) -> bool:
+    """Whether there is a fluid."""
+    return bool(flags.passive and (model.opt.density > 0 or model.opt.viscosity > 0))
 
 
 def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
@@ -63,12 +73,16 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     names = element_names(model, "geom")
     return Geoms(
         names=tuple(names[geom] for geom in keep),
-        kinds=tuple(_KEPT[int(model.geom_type[geom])] for geom in keep),
+        # Of other shapes that are kept, only the fluid reads the ellipsoid.
+        kinds=tuple(
+            _KEPT.get(int(model.geom_type[g]), GeomKind.ELLIPSOID) for g in keep
+        ),
         links=tuple(int(model.geom_bodyid[geom]) - 1 for geom in keep),
         condim=_ints(model.geom_condim[keep]),
         priority=_ints(model.geom_priority[keep]),
         contype=_ints(model.geom_contype[keep] * flags.contact),
         conaffinity=_ints(model.geom_conaffinity[keep] * flags.contact),
+        fluid=tuple(contacts.fluid[geom] for geom in keep),
         pos=model.geom_pos[keep],
         quat=model.geom_quat[keep],
         size=model.geom_size[keep],
@@ -77,6 +91,7 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         solimp=model.geom_solimp[keep],
         solmix=model.geom_solmix[keep],
         margin=model.geom_margin[keep],
+        fluid_coefficients=model.geom_fluid[keep, 1:6],
     )
 
 
@@ -110,6 +125,7 @@ def _rules(model: Any, flags: Flags) -> CollisionRules:
     return CollisionRules(
         parents=tuple(int(parent) - 1 for parent in model.body_parentid[1:]),
         jointed=tuple(bool(count) for count in model.body_jntnum[1:]),
+        mocap=tuple(bool(mark) for mark in model.body_mocapid[1:] >= 0),
         kinds=_ints(model.geom_type),
         links=tuple(int(body) - 1 for body in model.geom_bodyid),
         contype=_ints(model.geom_contype),

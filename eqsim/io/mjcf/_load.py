@@ -13,11 +13,25 @@ from ._bodies import read_joints, read_links
 from ._detect import Source
 from ._equalities import read_equalities
 from ._flags import read_flags
-from ._geoms import find_contacts, read_excludes, read_geoms, read_pairs
+from ._geoms import (
+    find_contacts,
+    has_medium,
+    read_excludes,
+    read_geoms,
+    read_pairs,
+)
 from ._keyframes import read_keyframes
 from ._source import compile_source
 from ._support import check_ignored, check_supported
 from ._tendons import read_sites, read_tendons
+
+
+_INTEGRATORS = (
+    Integrator.EULER,
+    Integrator.RK4,
+    Integrator.IMPLICIT,
+    Integrator.IMPLICIT_FAST,
+)
 
 
 def load_mjcf(
@@ -57,8 +71,7 @@ def load_mjcf(
     notes = check_supported(label, Source(model, flags, contacts), ignore)
     notes += tuple(f"MuJoCo warns: {warning}" for warning in warnings)
     option = model.opt
-    medium = flags.passive and (option.density > 0 or option.viscosity > 0)
-    euler = Integrator.EULER
+    medium = has_medium(model, flags)
     system = System(
         links=read_links(model, flags),
         joints=read_joints(model, flags),
@@ -69,11 +82,11 @@ def load_mjcf(
         keyframes=read_keyframes(model),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
-        integrator=euler if option.integrator == 0 else Integrator.RK4,
+        integrator=_INTEGRATORS[option.integrator],
         cone=(Cone.PYRAMIDAL, Cone.ELLIPTIC)[int(option.cone)],
         implicit_damping=flags.eulerdamp,
         safe_solref=flags.refsafe,
-        has_fluid=bool(medium),
+        has_fluid=medium,
         notes=notes,
         gravity=np.array(option.gravity) * flags.gravity,
         wind=np.array(option.wind),

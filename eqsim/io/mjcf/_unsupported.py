@@ -31,6 +31,9 @@ FEATURES: tuple[Feature, ...] = (
         "`gravcomp`.",
     ),
     Feature(
+        "mocap body", _YES, "its pose is an input; see `set_mocap` and `System.links`."
+    ),
+    Feature(
         "contact",
         _YES,
         "plane with sphere, capsule, cylinder, box; spheres and capsules among "
@@ -59,8 +62,18 @@ FEATURES: tuple[Feature, ...] = (
         "`springlength`. Exception: where a tendon passes through the inside of a "
         "shape, the point of contact is exact (MuJoCo: to 1e-6).",
     ),
-    Feature("integrator", _YES, "Euler (with implicit joint damping) and RK4."),
-    Feature("medium", _YES, "`density`, `viscosity`, `wind` on the inertia boxes."),
+    Feature(
+        "integrator",
+        _YES,
+        "Euler (with implicit joint damping), RK4, implicit and implicitfast (with the "
+        "gyroscopic derivatives of free bodies).",
+    ),
+    Feature(
+        "medium",
+        _YES,
+        "`density`, `viscosity`, `wind`, on inertia boxes and on ellipsoids "
+        "(`fluidshape`, `fluidcoef`).",
+    ),
     Feature(
         "flag",
         _YES,
@@ -151,12 +164,6 @@ FEATURES: tuple[Feature, ...] = (
         key="springyield",
     ),
     Feature(
-        "mocap body",
-        _NO,
-        "remove `mocap`, or give the body slide and hinge joints with position servos.",
-        detect.mocap_bodies,
-    ),
-    Feature(
         "adhesion with a contact gap in actuator",
         _NO,
         "set `gap` to 0 and raise `margin`.",
@@ -215,12 +222,6 @@ FEATURES: tuple[Feature, ...] = (
         "make both numbers positive, or neither.",
         detect.mixed_solrefs,
     ),
-    Feature(
-        "fluidshape of geom",
-        _NO,
-        'set `fluidshape="none"`: the medium then acts on inertia boxes.',
-        detect.fluid_shapes,
-    ),
     Feature("flex", _NO, "remove it: bodies are rigid.", detect.flexes),
     Feature(
         "plugin of actuator",
@@ -247,7 +248,7 @@ FEATURES: tuple[Feature, ...] = (
         detect.sensor_plugins,
         key="sensor_plugin",
     ),
-    Feature("integrator", _NO, "set it to Euler or RK4.", detect.other_integrators),
+    Feature("integrator", _NO, "set it to implicitfast.", detect.other_integrators),
     Feature(
         "noslip solver",
         _NO,

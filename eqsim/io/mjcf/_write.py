@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ...model import Integrator, JointKind, System
+from ...model import JointKind, System
 from ._write_actuators import disabled_groups, write_actuators
 from ._write_equalities import write_equalities
 from ._write_tendons import write_sites, write_tendons
@@ -89,7 +89,6 @@ def _check_order(sys: System) -> None:
 
 
 def _write_options(root: ET.Element, sys: System) -> None:
-    rk4 = sys.integrator is Integrator.RK4
     option = add_element(
         root,
         "option",
@@ -100,7 +99,7 @@ def _write_options(root: ET.Element, sys: System) -> None:
             "density": sys.density,
             "viscosity": sys.viscosity,
             "impratio": sys.impratio,
-            "integrator": "RK4" if rk4 else "Euler",
+            "integrator": sys.integrator.value,
             "cone": sys.cone.value,
             **disabled_groups(sys),
         },
@@ -130,6 +129,7 @@ def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
             "pos": pos,
             "quat": quat,
             "gravcomp": links.gravity_compensation[link],
+            "mocap": links.mocap[link],
         },
     )
     inertia = np.array(links.inertia[link])
@@ -227,10 +227,15 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
     for geom, owner in enumerate(geoms.links):
         if owner != link:
             continue
+        fluid = {}
+        if geoms.fluid[geom]:
+            fluid["fluidshape"] = "ellipsoid"
+            fluid["fluidcoef"] = geoms.fluid_coefficients[geom]
         add_element(
             body,
             "geom",
-            {
+            fluid
+            | {
                 "name": geoms.names[geom],
                 "type": geoms.kinds[geom].name.lower(),
                 "size": geoms.size[geom],

@@ -62,7 +62,6 @@ REFUSED = {
         {"more": TENDON.format('stiffness="3" springyield=".1"')},
         'springyield of tendon "t"',
     ),
-    "mocap": ({"world": '<body name="mo" mocap="true"/>'}, 'mocap body "mo"'),
     "user dynamics": (
         {"more": actuator('<general name="u" joint="hinge" dyntype="user"/>')},
         'user-defined law in actuator "u"',
@@ -120,21 +119,12 @@ REFUSED = {
         'adhesion of pair "pr"',
     ),
     "mixed solref": ({"geom": 'solref="0.02 -1"'}, 'element "ball"'),
-    "fluidshape": (
-        {"option": 'density="1"', "geom": 'fluidshape="ellipsoid"'},
-        'fluidshape of geom "ball"',
-    ),
     "flex": (
         {
             "world": '<flexcomp name="rope" type="grid" count="3 1 1" '
             'spacing=".1 .1 .1" dim="1" mass="1"/>'
         },
         'flex "rope"',
-    ),
-    "implicit": ({"option": 'integrator="implicit"'}, 'integrator "implicit"'),
-    "implicitfast": (
-        {"option": 'integrator="implicitfast"'},
-        'integrator "implicitfast"',
     ),
     "discrete": ({"option": 'integrator="discrete"'}, 'integrator "discrete"'),
     "noslip": ({"option": 'noslip_iterations="3"'}, "noslip_iterations=3"),
@@ -174,9 +164,8 @@ def test_the_template_itself_is_accepted():
 def test_everything_at_once_is_listed_once(tmp_path):
     cases = [
         "tendon springyield",
-        "mocap",
         "springyield",
-        "implicit",
+        "discrete",
         "override",
         "surfacevel",
         "noslip",

@@ -1,0 +1,342 @@
+r"""Integrators: from accelerations to the next state; batch axes are last.
+
+The implicit ones solve $(M - h D)\,\ddot q' = M \ddot q$ with the derivative $D$ of smooth
+forces by the velocity, that is $\ddot q' = \ddot q + (M - h D)^{-1} h D\, \ddot q$
+(MuJoCo documentation, *Computation*, "Numerical integration").
+"""
+
+import abc
+import functools as ft
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+
+from ..dynamics._activation import advance_activation
+from ..dynamics._articulated import factor, project, solve
+from ..dynamics._coriolis import free_gyroscopic
+from ..dynamics._dense import dense_factor, dense_solve, joint_space_matrix
+from ..dynamics._nonsymmetric import (
+    damping_matrix,
+    eliminate,
+    substitute,
+    transposed,
+)
+from ..dynamics._tendons import (
+    apply_updates,
+    armature_updates,
+    has_tendon_armature,
+    tendon_inertia,
+    tendon_inertia_times,
+)
+from ..dynamics._velocity_derivatives import (
+    implicit_joint_damping,
+    MotionData,
+    smooth_damping,
+    SmoothDamping,
+    symmetric_damping,
+)
+from ..kinematics._axes import dof_axes
+from ..kinematics._forward import joint_motion
+from ..kinematics._manifold import advance
+from ..kinematics._recursion import add, ascend, descend
+from ..kinematics._structure import split_dofs
+from ..model import concatenate, Integrator, JointKind, System, take, Tree, tree
+from ..spatial import (
+    ArticulatedInertia,
+    congruence,
+    diagonal,
+    Force,
+    full_matrix6,
+    Matrix6,
+    Motion,
+    rotation_rate,
+    solve6,
+    Vec3,
+)
+from ._forward import Constants, Forward, forward, Method
+
+
+class AbstractIntegrator(eqx.Module):
+    """How the accelerations of `Generalized` become the next state."""
+
+    @abc.abstractmethod
+    def step(
+        self, sys: System, method: Method, constants: Constants, *state_and_input
+    ) -> tuple[Any, Any, Any]:
+        """Compute the next coordinates, velocities and activations, with batch axes last.
+
+        **Arguments:**
+
+        - `method`, `constants`: what `forward` reads besides the robot.
+        - `state_and_input`: coordinates, velocities, activations, controls, and external
+            forces or None.
+        """
+
+
+class Euler(AbstractIntegrator):
+    """Semi-implicit Euler; joint damping is implicit, unless `System.implicit_damping` is
+    false."""
+
+    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+        """Compute the next coordinates, velocities and activations."""
+        now = forward(sys, method, constants, *state_and_input)
+        qdd = now.solution.qdd
+        if sys.implicit_damping:
+            damping = implicit_joint_damping(sys, state_and_input[1])
+            qdd = _with_symmetric(sys, now, qdd, damping)
+        return _advanced(sys, now, qdd, *state_and_input[:3])
+
+
+class ImplicitFast(AbstractIntegrator):
+    r"""Implicit in the velocity, without Coriolis forces.
+
+    $D$ is the derivative of joint damping, actuator forces and fluid forces, made
+    symmetric. Where these act on single joints or links, a step costs as much as one of
+    `Euler` with damping. For free bodies without joints below them, $D$ is not made
+    symmetric and holds gyroscopic forces, so that fast spins gain no energy.
+    """
+
+    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+        """Compute the next coordinates, velocities and activations."""
+        now = forward(sys, method, constants, *state_and_input)
+        damping = _damping(sys, constants, now, state_and_input)
+        qdd = _with_symmetric(sys, now, now.solution.qdd, damping)
+        qdd = _with_free_bodies(sys, now, qdd, damping)
+        return _advanced(sys, now, qdd, *state_and_input[:3])
+
+
+class Implicit(AbstractIntegrator):
+    """Implicit in the velocity: all forces of `ImplicitFast`, and Coriolis, centrifugal
+    and gyroscopic forces."""
+
+    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+        """Compute the next coordinates, velocities and activations."""
+        now = forward(sys, method, constants, *state_and_input)
+        damping = _damping(sys, constants, now, state_and_input)
+        qdd = _with_all(sys, now, now.solution.qdd, damping)
+        return _advanced(sys, now, qdd, *state_and_input[:3])
+
+
+class RungeKutta4(AbstractIntegrator):
+    """Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as in MuJoCo 4:
+    stages are tangent vectors at `q`."""
+
+    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+        """Compute the next coordinates, velocities and activations."""
+        h, (q, qd, act, *inputs) = sys.dt[None], state_and_input
+
+        def stage(carry, numbers):
+            (weight, share), (place, shift, mean) = numbers, carry
+            now = forward(sys, method, constants, *place, *inputs)
+            drive, turned = now.drive, _tangent_rate(sys, shift, place[1])
+            rate = (turned, now.solution.qdd, drive.act_rate)
+            mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
+            shift = share * h * rate[0]
+            place = (
+                advance(sys.joints.kinds, q, shift),
+                qd + share * h * rate[1],
+                act + share * h * rate[2],
+            )
+            return (place, shift, mean), (drive.length, drive.velocity)
+
+        weights = jnp.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], q.dtype)
+        shares = jnp.array([0.5, 0.5, 1.0, 0.0], q.dtype)
+        rest = jnp.zeros_like(qd)
+        start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
+        (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
+        # As in MuJoCo, lengths are those of the last stage, and velocities of the first.
+        length, velocity = ends[0][-1], ends[1][0]
+        act = advance_activation(sys, act, mean[2], length, velocity)
+        return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
+
+
+def integrator_of(sys: System) -> AbstractIntegrator:
+    """Return the integrator that a system names."""
+    kinds = {
+        Integrator.EULER: Euler,
+        Integrator.RK4: RungeKutta4,
+        Integrator.IMPLICIT: Implicit,
+        Integrator.IMPLICIT_FAST: ImplicitFast,
+    }
+    return kinds[sys.integrator]()
+
+
+def _advanced(sys: System, now: Forward, qdd, q, qd, act):
+    """Step by given accelerations; coordinates move at the new velocity."""
+    qd = qd + sys.dt[None] * qdd
+    drive = now.drive
+    act = advance_activation(sys, act, drive.act_rate, drive.length, drive.velocity)
+    return advance(sys.joints.kinds, q, sys.dt[None] * qd), qd, act
+
+
+def _damping(
+    sys: System, constants: Constants, now: Forward, state_and_input
+) -> SmoothDamping:
+    _, qd, _, ctrl, _ = state_and_input
+    poses = constants.frames, now.kin, now.velocities, constants.fluid
+    data = MotionData(*poses, now.drive, now.tendons)
+    return smooth_damping(sys, tree(sys), data, qd, ctrl)
+
+
+def _with_symmetric(sys: System, now: Forward, qdd, damping: SmoothDamping):
+    r"""Compute $\ddot q + (M - h D)^{-1} h D\, \ddot q$ with the symmetric part of $D$."""
+    nodes, problem, h = tree(sys), now.problem, sys.dt[None]
+    kin, inertia = problem.kin, problem.inertia
+    joints, stiffness = symmetric_damping(sys, nodes, kin, damping)
+    extra, armature = h * joints, problem.armature + h * joints
+    if stiffness is not None:
+        stiffness = jtu.tree_map(lambda x: h * x, stiffness)
+    coupling = None if damping.coupling is None else h[None] * damping.coupling
+    jac = _armature_jacobian(sys, now)
+
+    def product(v, mass, own):
+        motion = descend(nodes, joint_motion(nodes, kin, v))
+        force = None if mass is None else mass @ motion
+        if stiffness is not None:
+            force = add(stiffness @ motion, force)
+        out = own * v
+        if force is not None:
+            out = out + project(nodes, kin, ascend(nodes, force))
+        if coupling is not None:
+            out = out + jnp.sum(coupling * v[None], axis=1)
+        return out
+
+    def times(v):
+        out = product(v, inertia, armature)
+        return out if jac is None else out + tendon_inertia_times(sys, jac, v)
+
+    where = sys, nodes, kin, inertia, stiffness, armature
+    inverse = _inverse(*where, coupling, jac)
+    right = product(qdd, None, extra)
+    change = lax.custom_linear_solve(times, right, inverse, symmetric=True)
+    return qdd - change
+
+
+def _armature_jacobian(sys: System, now: Forward):
+    """Return the Jacobian of the tendons if one has armature, else None."""
+    if not has_tendon_armature(sys) or now.tendons is None:
+        return None
+    return now.tendons.jac
+
+
+def _inverse(sys, nodes: Tree, kin, inertia, stiffness, armature, coupling, jac):
+    """Factorize the symmetric matrix of `_with_symmetric`."""
+    if coupling is None:
+        factored = factor(nodes, kin, inertia, armature, stiffness)
+        invert = lambda b: solve(nodes, kin, factored, b, None)
+        updates = [] if jac is None else armature_updates(sys, jac, invert)
+        return lambda _, b: apply_updates(updates, *invert(b))[0]
+    total = add(inertia.articulated(), stiffness)
+    matrix = joint_space_matrix(nodes, dof_axes(nodes, kin), total, armature)
+    matrix = matrix + coupling
+    if jac is not None:
+        matrix = matrix + tendon_inertia(sys, jac)
+    factors = dense_factor(matrix)
+    return lambda _, b: dense_solve(factors, b)
+
+
+def _with_all(sys: System, now: Forward, qdd, damping: SmoothDamping):
+    r"""Compute $\ddot q + (M - h D)^{-1} h D\, \ddot q$ with all of $D$."""
+    nodes, problem, h = tree(sys), now.problem, sys.dt[None, None]
+    axes, velocity = dof_axes(nodes, problem.kin), now.velocities.velocity
+    extra = damping_matrix(nodes, axes, problem.inertia, velocity, damping.nodes)
+    if damping.coupling is not None:
+        extra = extra + damping.coupling
+    eye = jnp.eye(sys.nv, dtype=extra.dtype)
+    eye = eye.reshape(*eye.shape, *(1 for _ in extra.shape[2:]))
+    extra = h * (extra + eye * damping.joints[None])
+    inertia = problem.inertia.articulated()
+    mass = joint_space_matrix(nodes, axes, inertia, problem.armature)
+    jac = _armature_jacobian(sys, now)
+    matrix = mass + extra
+    if jac is not None:
+        matrix = matrix + tendon_inertia(sys, jac)
+    factored = eliminate(matrix)
+    change = lax.custom_linear_solve(
+        lambda v: jnp.sum(matrix * v[None], axis=1),
+        jnp.sum(extra * qdd[None], axis=1),
+        lambda _, b: substitute(factored, b),
+        lambda _, b: substitute(transposed(factored), b),
+    )
+    return qdd - change
+
+
+def _with_free_bodies(sys: System, now: Forward, qdd, damping: SmoothDamping):
+    """Replace the accelerations of free bodies that carry no other moving body: for
+    these, all of $D$ counts (MuJoCo: `mjd_freeMhat`)."""
+    nodes = tree(sys)
+    chosen = _lone_free_nodes(nodes)
+    if not chosen:
+        return qdd
+    h, problem, rot = sys.dt[None], now.problem, take(now.kin.pose.rot, chosen)
+    inertia, velocity = take((problem.inertia, now.velocities.velocity), chosen)
+    on_joint = lambda values: _on_free_joints(nodes, chosen, rot, values)
+    extra = free_gyroscopic(inertia, velocity) + on_joint(damping.joints)
+    if damping.nodes is not None:
+        extra = extra + take(damping.nodes, chosen)
+    extra = extra * h
+    mass = full_matrix6(inertia.articulated()) + on_joint(problem.armature)
+    total, before = mass + extra, _motion(nodes, chosen, rot, now.solution.qdd)
+    change = lax.custom_linear_solve(
+        lambda v: _motion_of(total @ v),
+        _motion_of(extra @ before),
+        lambda _, b: solve6(total, Force(*b)),
+        lambda _, b: solve6(total.T, Force(*b)),
+    )
+    after, dofs = before - change, [dof for i in chosen for dof in _dofs(nodes, i)]
+    found = jnp.concatenate([*after.lin, *(rot.T @ after.ang)])
+    # The directions come one after the other, each for all bodies.
+    rows = [k * len(chosen) + i for i in range(len(chosen)) for k in range(6)]
+    place = {dof: sys.nv + k for dof, k in zip(dofs, rows, strict=True)}
+    return take(concatenate([qdd, found]), [place.get(d, d) for d in range(sys.nv)])
+
+
+def _motion_of(force: Force) -> Motion:
+    """Return a force as the components of a motion, the space in which 6x6 systems are
+    solved."""
+    return Motion(*force)
+
+
+def _dofs(nodes: Tree, node: int) -> range:
+    return range(nodes.dofs[node], nodes.dofs[node] + 6)
+
+
+def _on_free_joints(nodes: Tree, chosen, rot, values) -> Matrix6:
+    """Return values of degrees of freedom as matrices of free bodies."""
+    lin, ang, _ = split_dofs(nodes, values)
+    lin, ang = take((lin, ang), chosen)
+    none = jtu.tree_map(jnp.zeros_like, rot)
+    inertia = ArticulatedInertia(congruence(rot, diagonal(*ang)), none, diagonal(*lin))
+    return full_matrix6(inertia)
+
+
+def _motion(nodes: Tree, chosen, rot, values) -> Motion:
+    """Return accelerations of free bodies in world axes."""
+    lin, ang, _ = split_dofs(nodes, values)
+    lin, ang = take((lin, ang), chosen)
+    return Motion(rot @ ang, lin)
+
+
+@ft.lru_cache(maxsize=256)
+def _lone_free_nodes(nodes: Tree) -> tuple[int, ...]:
+    """List the free nodes without nodes below them."""
+    return tuple(i for i in range(nodes.num_free) if i not in nodes.parents)
+
+
+def _tangent_rate(sys: System, shift, qd):
+    """Compute the rate of the tangent vector `shift` at velocity `qd`; it differs from
+    `qd` for rotations."""
+    parts, joints = [], sys.joints
+    for kind, at in zip(joints.kinds, joints.v_starts):
+        if kind.nv == 1:
+            parts.append(qd[at : at + 1])
+            continue
+        if kind is JointKind.FREE:
+            parts.append(qd[at : at + 3])
+            at += 3
+        three = lambda x: Vec3(*(x[at + k : at + k + 1] for k in range(3)))
+        parts += rotation_rate(three(shift), three(qd))
+    return jnp.concatenate(parts)

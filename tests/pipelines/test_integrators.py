@@ -1,0 +1,234 @@
+"""Integrators beside MuJoCo C, their derivatives, and how they relate to each other."""
+
+import assets
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from helpers import check_gradients
+from trajectories import converged, draw, expected, stacked
+
+import eqsim
+from eqsim import Generalized, load_mjcf, State
+from eqsim.io import write_mjcf
+from eqsim.model import Integrator, random_configuration, random_system
+from eqsim.pipelines import AbstractIntegrator, Euler, Implicit, ImplicitFast
+
+
+IMPLICIT = {
+    Integrator.IMPLICIT: Implicit(),
+    Integrator.IMPLICIT_FAST: ImplicitFast(),
+}
+both = pytest.mark.parametrize("integrator", IMPLICIT, ids=lambda x: x.value)
+
+# A free body with an actuator, damping and a fixed child, and one that carries a chain
+# with actuators on a ball joint, one of them at its limit; ellipsoids and boxes in wind.
+MIXED = """
+<mujoco>
+  <option timestep="0.005" integrator="{}" density="60" viscosity=".3" wind=".3 -.2 .1"/>
+  <default><geom contype="0" conaffinity="0" fluidshape="ellipsoid"/></default>
+  <worldbody>
+    <body><joint type="free" name="lone" damping=".4" armature=".1"/>
+      <geom type="ellipsoid" size=".1 .2 .3" pos=".05 .1 .02" euler="20 30 40"/>
+      <body pos=".2 0 0"><geom type="capsule" size=".05 .2" fluidcoef="1 .3 1.2 .7 .6"/></body>
+    </body>
+    <body pos="2 0 0"><joint type="free" name="base"/>
+      <geom type="box" size=".1 .15 .05" pos=".1 0 0"/>
+      <body pos=".4 0 0"><joint type="ball" name="ball" damping=".1"/>
+        <geom type="cylinder" size=".1 .2" pos=".1 .1 0" euler="30 0 0"/>
+        <geom size=".1" fluidcoef="2 1 .5 .1 3" pos="0 0 .1"/>
+        <body pos=".2 .3 .1"><joint type="slide" name="slide" axis="1 1 0"/>
+          <joint axis="0 1 2" name="hinge"/>
+          <geom fluidshape="none" type="box" size=".1 .2 .1"/></body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <velocity joint="lone" kv="3" gear="1 2 3 .1 .2 .3"/>
+    <velocity joint="base" kv="3" gear="1 2 0 .1 -.2 .3"/>
+    <velocity joint="ball" kv="1" gear="1 2 3"/>
+    <velocity jointinparent="ball" kv="1" gear="3 -2 1"/>
+    <general joint="hinge" gaintype="affine" gainprm="1 1 -1" forcerange="-.1 .1"/>
+    <general joint="slide" dyntype="filter" dynprm=".05" biastype="affine"
+      gainprm="20" biasprm=".1 -20 -3" actearly="true"/>
+  </actuator>
+</mujoco>"""
+
+
+def follow(pipeline, sys, data, count):
+    """Coordinates, velocities and activations after each of `count` steps."""
+
+    def one(q, qd, act, ctrl):
+        step = lambda state, _: (pipeline.step(sys, state, ctrl),) * 2
+        return jax.lax.scan(step, State(q, qd, act), None, length=count)[1]
+
+    out = jax.jit(jax.vmap(one))(*stacked(data))
+    return np.concatenate([out.q, out.qd, out.act], axis=-1)
+
+
+@both
+def test_trajectory(integrator):
+    text = MIXED.format(integrator.value)
+    model, sys = converged(mujoco.MjModel.from_xml_string(text)), load_mjcf(text)
+    assert sys.integrator is integrator
+    data = draw(model, 4)
+    ours, theirs = follow(Generalized(), sys, data, 100), expected(model, data, 100)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@both
+@pytest.mark.parametrize(
+    "name",
+    (
+        "reacher",
+        pytest.param("half_cheetah", marks=pytest.mark.slow),
+        pytest.param("ant", marks=pytest.mark.slow),
+        pytest.param("humanoid", marks=pytest.mark.slow),
+    ),
+)
+def test_files(name, integrator):
+    """With contacts, over 100 steps, by an integrator that is not that of the file."""
+    model = converged(mujoco.MjModel.from_xml_path(str(assets.path(name))))
+    names = {"implicit": "mjINT_IMPLICIT", "implicitfast": "mjINT_IMPLICITFAST"}
+    model.opt.integrator = getattr(mujoco.mjtIntegrator, names[integrator.value])
+    data = draw(model, 3, 0.1)
+    pipeline = Generalized(integrator=IMPLICIT[integrator])
+    ours = follow(pipeline, load_mjcf(assets.path(name)), data, 100)
+    np.testing.assert_allclose(ours, expected(model, data, 100), rtol=1e-9, atol=1e-9)
+
+
+@both
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(4),
+        *(
+            pytest.param(range(k, k + 8), marks=pytest.mark.slow)
+            for k in range(4, 100, 8)
+        ),
+    ],
+    ids=lambda seeds: f"from {seeds.start}",
+)
+def test_random_systems(seeds, integrator):
+    worst = {}
+    for seed in seeds:
+        sys = random_system(
+            seed,
+            nlink=1 + seed % 4,
+            num_roots=1 + (seed % 4 == 1),
+            with_fluid=seed % 2 == 0,
+            integrator=integrator,
+        )
+        model = converged(mujoco.MjModel.from_xml_string(write_mjcf(sys)))
+        model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MULTICCD
+        model.opt.ccd_iterations, model.opt.ccd_tolerance = 500, 1e-12
+        data = draw(model, 4, seed=seed)
+        ours = follow(Generalized(), sys, data, 1)
+        theirs = expected(model, data, 1)
+        error = np.abs(ours - theirs)
+        worst[seed] = np.max(error) / max(1.0, np.max(np.abs(theirs)))
+    assert all(error < 1e-9 for error in worst.values()), worst
+
+
+@both
+def test_gradients(integrator):
+    """By every number of the robot, the state and the input; also at rest."""
+    sys = load_mjcf(MIXED.format(integrator.value))
+    states = [random_configuration(k, sys, scale) for k, scale in ((0, 0.0), (1, 1.0))]
+    q, qd = (jnp.stack(x) for x in zip(*states, strict=True))
+    act, ctrl = 0.1 * jnp.ones((2, sys.na)), 0.3 * jnp.ones((2, sys.nu))
+
+    def step(sys, q, qd, act, ctrl):
+        new = Generalized().step(sys, State(q, qd, act), ctrl)
+        return new.q, new.qd, new.act
+
+    many = jax.vmap(step, in_axes=(None, 0, 0, 0, 0))
+    largest = check_gradients(many, sys, q, qd, act, ctrl, atol=1e-6)
+    read = ("geoms.fluid_coefficients", "geoms.size", "geoms.quat", "density", "wind")
+    read += ("viscosity", "joints.damping", "actuators.bias", "actuators.gear", "dt")
+    for name in read:
+        assert largest[f"[0].{name}"] > 0.0, name
+
+
+def test_implicitfast_is_euler_where_only_joints_damp():
+    text = ARM.format("implicitfast")
+    sys = load_mjcf(text)
+    state = _state(sys)
+    euler, fast = Generalized(integrator=Euler()), Generalized()
+    one = jax.jit(lambda s: (euler.step(sys, s, ZERO), fast.step(sys, s, ZERO)))(state)
+    np.testing.assert_allclose(one[0].qd, one[1].qd, rtol=1e-14)
+    assert not np.allclose(one[0].qd, _undamped(sys, state), rtol=1e-6)
+
+
+ARM = """
+<mujoco>
+  <option integrator="{}"/>
+  <worldbody>
+    <body><joint axis="0 1 0" damping="5"/><geom size=".1" pos=".2 0 0"/>
+      <body pos=".4 0 0"><joint axis="1 1 0" damping="3"/><geom size=".1" pos=".2 0 0"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>"""
+ZERO = jnp.zeros(0)
+
+
+def _state(sys):
+    return State(*random_configuration(3, sys), jnp.zeros(0))
+
+
+def _undamped(sys, state):
+    return state.qd + sys.dt * Generalized().acceleration(sys, state, ZERO)
+
+
+SPINNING = """
+<mujoco>
+  <option gravity="0 0 0" timestep=".01" integrator="{}"/>
+  <worldbody><body><freejoint/><geom type="box" size=".1 .2 .3"/></body></worldbody>
+</mujoco>"""
+
+
+def _energies(integrator):
+    sys = load_mjcf(SPINNING.format("Euler"))
+    pipeline = Generalized(integrator=integrator)
+    start = State(sys.joints.ref, jnp.array([0.0, 0, 0, 5.0, 20.0, 3.0]), ZERO)
+
+    def step(state, _):
+        new = pipeline.step(sys, state, ZERO)
+        return new, eqsim.dynamics.kinetic_energy(sys, new.q, new.qd)
+
+    return jax.jit(lambda s: jax.lax.scan(step, s, None, length=200)[1])(start)
+
+
+def test_spinning_bodies_gain_no_energy():
+    """`ImplicitFast` steps lone free bodies like `Implicit`; Euler makes them spin up."""
+    implicit, fast = _energies(Implicit()), _energies(ImplicitFast())
+    np.testing.assert_allclose(fast, implicit, rtol=1e-10)
+    assert np.all(np.diff(fast) <= 1e-12 * fast[0])
+    assert np.max(_energies(Euler())) > 1.05 * fast[0]
+
+
+class _Explicit(AbstractIntegrator):
+    """Explicit Euler: coordinates move at the old velocity."""
+
+    def step(self, sys, constants, q, qd, act, ctrl, external):
+        new = Euler().step(sys, constants, q, qd, act, ctrl, external)
+        return q + sys.dt[None] * qd, new[1], new[2]
+
+
+def test_an_integrator_of_ones_own():
+    sys = load_mjcf(ARM.format("RK4"))
+    state = _state(sys)
+    own = Generalized(integrator=_Explicit()).step(sys, state, ZERO)
+    euler = Generalized(integrator=Euler()).step(sys, state, ZERO)
+    np.testing.assert_allclose(own.q, state.q + sys.dt * state.qd, rtol=1e-14)
+    np.testing.assert_array_equal(own.qd, euler.qd)
+
+
+@both
+def test_kernels(integrator):
+    """Steps compile to kernels and agree with XLA."""
+    sys = load_mjcf(MIXED.format(integrator.value))
+    state = State(*random_configuration(0, sys), jnp.zeros(sys.na))
+    eqsim.testing.check_kernels(Generalized().step, sys, state, jnp.zeros(sys.nu))

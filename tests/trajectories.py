@@ -1,0 +1,43 @@
+"""States of MuJoCo models, and the trajectories of MuJoCo C from there."""
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+
+def converged(model):
+    """MuJoCo solves its problem as well as it can, as ours always does."""
+    model.opt.tolerance, model.opt.iterations = 0.0, 200
+    model.opt.ls_tolerance, model.opt.ls_iterations = 1e-12, 200
+    return model
+
+
+def draw(model, count, scale=1.0, seed=0):
+    """States around the reference, and controls: `count` of `mujoco.MjData`."""
+    rng, out = np.random.default_rng(seed), []
+    for _ in range(count):
+        data = mujoco.MjData(model)
+        mujoco.mj_integratePos(model, data.qpos, scale * rng.normal(size=model.nv), 0.5)
+        data.qvel[:] = scale * rng.normal(size=model.nv)
+        data.act[:] = 0.04 * rng.normal(size=model.na)
+        data.ctrl[:] = rng.normal(size=model.nu)
+        out.append(data)
+    return out
+
+
+def stacked(data):
+    """The coordinates, velocities, activations and controls of some `mujoco.MjData`."""
+    names = ("qpos", "qvel", "act", "ctrl")
+    return tuple(jnp.asarray(np.stack([getattr(d, n) for d in data])) for n in names)
+
+
+def expected(model, data, count):
+    """As `follow`, by MuJoCo."""
+    paths = []
+    for d in data:
+        path = []
+        for _ in range(count):
+            mujoco.mj_step(model, d)
+            path.append(np.concatenate([d.qpos, d.qvel, d.act]))
+        paths.append(path)
+    return np.array(paths)
