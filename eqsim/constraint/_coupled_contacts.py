@@ -18,7 +18,7 @@ from ..kinematics._structure import dof_order
 from ..model import take, Tree
 from ..spatial import Force, force_at, Motion, Vec3
 from ._costs import AbstractCost, Residual
-from ._jacobians import Terms
+from ._jacobians import combine, Terms
 from ._rows import AbstractRows
 from ._triangle import add_products, zero_triangle
 
@@ -71,15 +71,12 @@ class CoupledContacts(AbstractRows):
         return self.cost.force(pieces, x)
 
     def transpose(self, force: Residual) -> Terms:
-        axes = (*self.linear, *self.angular)
-        n = len(self.linear)
-        parts = [axis * f for axis, f in zip(axes, force, strict=True)]
-        push = sum(parts[1:n], parts[0])
-        pulls = []
+        n, pulls = len(self.linear), []
+        push = combine(self.linear, force[:n])
         for arm, sign in zip(self.arms, (-1.0, 1.0), strict=True):
             pull = force_at(arm, push * sign)
             if self.angular:
-                twist = sum(parts[n + 1 :], parts[n])
+                twist = combine(self.angular, force[n:])
                 pull = Force(pull.ang + (twist * sign), pull.lin)
             pulls.append(pull)
         return Terms(nodes=tuple(zip(pulls, self.nodes, strict=True)))

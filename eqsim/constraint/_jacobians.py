@@ -10,6 +10,8 @@ The first two keep Newton's method in O(n); with the third it needs the joint-sp
 """
 
 import abc
+import functools as ft
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -151,9 +153,9 @@ class PointJacobian(AbstractJacobian):
 
     def transpose(self, force: Residual) -> Terms:
         n = len(self.linear)
-        pull = force_at(self.arm, _combine(self.linear, force[:n]))
+        pull = force_at(self.arm, combine(self.linear, force[:n]))
         if self.angular:
-            pull = Force(pull.ang + _combine(self.angular, force[n:]), pull.lin)
+            pull = Force(pull.ang + combine(self.angular, force[n:]), pull.lin)
         return Terms(nodes=((pull, self.nodes),))
 
     def weigh(self, weights: Weights) -> Terms:
@@ -182,19 +184,22 @@ class PointJacobian(AbstractJacobian):
         return ArticulatedInertia(ang, cross, Sym3(*6 * [zero]))
 
 
-def _combine(axes: Sequence[Vec3], values: Sequence[Any]) -> Vec3:
+def combine(axes: Sequence[Vec3], values: Sequence[Any]) -> Vec3:
+    """Return the sum of axes times values."""
     parts = [axis * value for axis, value in zip(axes, values, strict=True)]
-    return sum(parts[1:], parts[0])
+    return ft.reduce(operator.add, parts)
 
 
-def _combine_row(axes: Sequence[Vec3], weights: Weights, row: int, start: int):
+def _combine_row(
+    axes: Sequence[Vec3], weights: Weights, row: int, start: int
+) -> Vec3 | None:
     """Return the sum of axes times a row of the weights; None if all are zero."""
     entries = [
         (axis, weights[max(row, k)][min(row, k)])
         for k, axis in enumerate(axes, start=start)
     ]
     parts = [axis * w for axis, w in entries if w is not None]
-    return sum(parts[1:], parts[0]) if parts else None
+    return ft.reduce(operator.add, parts) if parts else None
 
 
 def _symmetric(axes: Sequence[Vec3], sums: Sequence[Vec3 | None]) -> Sym3:
@@ -203,4 +208,4 @@ def _symmetric(axes: Sequence[Vec3], sums: Sequence[Vec3 | None]) -> Sym3:
         for axis, each in zip(axes, sums, strict=True)
         if each is not None
     ]
-    return Sym3.of(sum(parts[1:], parts[0]))
+    return Sym3.of(ft.reduce(operator.add, parts))
