@@ -90,7 +90,8 @@ TENDONS = """
     <geom size=".1" pos=".2 0 0" contype="0"/></body></worldbody>
   <tendon>
     <fixed name="sum" limited="true" range="-.5 .5" stiffness="3" springlength=".1 .2"
-      frictionloss="1" armature=".1"><joint joint="one" coef="1"/><joint joint="two" coef="-2"/></fixed>
+      frictionloss="1" armature=".1"><joint joint="one" coef="1"/>
+      <joint joint="two" coef="-2"/></fixed>
     <spatial name="rope" stiffness="9"><site site="hook"/>
       <geom geom="post"/><site site="tip"/><pulley divisor="2"/><site site="hook"/>
       <site site="end"/></spatial></tendon>

@@ -64,11 +64,11 @@ def load_mjcf(
     - `ValueError`: MuJoCo rejects the file, a number in it makes no sense, or `ignore`
         has an unknown name.
     """
-    ignore = check_ignored(ignore)
+    ignored = check_ignored(ignore)
     label, model, warnings = compile_source(source, assets)
     flags = read_flags(model)
     contacts = find_contacts(model, flags)
-    notes = check_supported(label, Source(model, flags, contacts), ignore)
+    notes = check_supported(label, Source(model, flags, contacts), ignored)
     notes += tuple(f"MuJoCo warns: {warning}" for warning in warnings)
     option = model.opt
     medium = has_medium(model, flags)
