@@ -13,6 +13,7 @@ import dataclasses
 import importlib.metadata
 import pathlib
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -137,7 +138,7 @@ def _by_reason(files: list[File]) -> Iterable[dict[str, Any]]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:200]
+    return textwrap.shorten((str(error).splitlines() or [""])[0], 100)
 
 
 def _versions() -> dict[str, str]:

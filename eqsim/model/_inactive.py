@@ -193,6 +193,8 @@ def _geoms(sys: System) -> Iterator[_Rule]:
     for name in ("pos", "quat", "size"):
         reason = "the shape cannot touch another one"
         yield _Rule(f"geoms.{name}", apart & ~wrapped, reason)
+    reason = "tendons read the radius only"
+    yield _Rule("geoms.size", (apart & wrapped)[:, None] & (np.arange(3) > 0), reason)
     read = [_SIZES.get(kind, 3) for kind in geoms.kinds]
     yield _Rule("geoms.size", _beyond(read, 3), "the shape has fewer sizes")
     round_ = [kind is GeomKind.SPHERE for kind in geoms.kinds]
@@ -269,23 +271,33 @@ def _force_laws(sys: System) -> Iterator[_Rule]:
     kinds = [
         sys.joints.kinds[joint] if joint >= 0 else None for joint in actuators.joints
     ]
-    spatial = (Transmission.SITE, Transmission.ORIENTATION)
+    own = {Transmission.SITE: 6, Transmission.ORIENTATION: 0}
     read = [
-        6 if transmission in spatial else 1 if kind is None else kind.nv
+        own.get(transmission, 1 if kind is None else kind.nv)
         for transmission, kind in zip(actuators.transmissions, kinds)
     ]
     read = [n for n, count in zip(read, actuators.num_outputs) for _ in range(count)]
     reason = "the transmission has fewer directions"
     yield _Rule("actuators.gear", _beyond(read, 6), reason)
-    lengthless = np.zeros((sys.nactuator, 3), bool)
-    lengthless[[kind is JointKind.FREE for kind in kinds], 1] = True
+    ends = zip(kinds, actuators.transmissions, actuators.targets)
+    marks = [
+        kind is JointKind.FREE
+        or transmission is Transmission.BODY
+        or (transmission is Transmission.SITE and reference == -1)
+        for kind, transmission, (_, reference) in ends
+    ]
+    lengthless = np.outer(marks, [False, True, False])
     reason = "the force law has other parameters"
     for name, laws, others in (
         ("gain", actuators.gains, (Gain.MUSCLE, Gain.DC_MOTOR)),
         ("bias", actuators.biases, (Bias.MUSCLE, Bias.DC_MOTOR)),
     ):
-        yield _Rule(f"actuators.{name}", lengthless, "a free joint has no length")
+        yield _Rule(f"actuators.{name}", lengthless, "the transmission has no length")
         yield _Rule(f"actuators.{name}", _rows([law in others for law in laws]), reason)
+    turns = [gain is Gain.ORIENTATION for gain in actuators.gains]
+    yield _Rule("actuators.gain", np.outer(turns, [False, True, True]), reason)
+    turns = [bias is Bias.ORIENTATION for bias in actuators.biases]
+    yield _Rule("actuators.bias", np.outer(turns, [False, True, False]), reason)
     if actuators.muscles is not None:
         scaled = _rows(actuators.muscles.scaled)
         yield _Rule("actuators.muscles.force", scaled, "the peak force is scaled")
