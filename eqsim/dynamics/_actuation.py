@@ -121,23 +121,21 @@ def _clip_joint_forces(sys: System, tau):
     return clip_rows(tau, take(joints.force_range, index), limited)
 
 
-def velocity_gain(sys: System, now: Actuation, ctrl):
+def velocity_gain(sys: System, now: Actuation):
     r"""Compute the derivatives of actuator forces by their velocities,
     $\partial f/\partial\dot\ell$, as MuJoCo takes them for implicit integration
     (`mjd_actuator_vel`): of affine gains and biases, muscles, servos of orientation and
     DC motors; zero where a force is at the end of its range.
 
     Of DC motors it leaves out temperature, the bound of the voltage and the change of
-    friction with the decay of bristles, and it multiplies slopes of gains with controls
-    that are not clipped.
+    friction with the decay of bristles.
 
     **Arguments:**
 
     - `now`: the actuators at a state.
-    - `ctrl`: controls, `(nu, *batch)`.
 
     **Returns:** one number per force, `(nout, *batch)`.
     """
     if now.laws is None:
         return jnp.zeros_like(now.force)
-    return law_velocity_gain(sys, now.laws, now.force, ctrl)
+    return law_velocity_gain(sys, now.laws, now.force)

@@ -313,18 +313,17 @@ def add_mechanical_forces(sys: System, force, act, length, velocity):
     return force + put(take(extra, own), [facts.outs[i] for i in own], sys.nout)
 
 
-def law_velocity_gain(sys: System, x: LawInputs, force, ctrl):
+def law_velocity_gain(sys: System, x: LawInputs, force):
     r"""Compute $\partial f/\partial\dot\ell$: see `velocity_gain`.
 
     **Arguments:**
 
     - `force`: forces of the actuators.
-    - `ctrl`: controls, not clipped.
     """
     facts, actuators = _laws(sys), sys.actuators
     parts = []
     if facts.scalars:
-        parts.append((facts.scalar_outs, _scalar_velocity_gain(sys, facts, x, ctrl)))
+        parts.append((facts.scalar_outs, _scalar_velocity_gain(sys, facts, x)))
     if facts.orientations:
         gains = [actuators.bias[k, 2][None] for k in facts.orientations for _ in "xyz"]
         gain = concatenate(gains) + jnp.zeros_like(take(force, facts.orientation_outs))
@@ -334,13 +333,11 @@ def law_velocity_gain(sys: System, x: LawInputs, force, ctrl):
     return gain if all(actuators.enabled) else jnp.where(_on(sys, gain), gain, 0.0)
 
 
-def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs, ctrl):
-    """MuJoCo multiplies derivatives of gains with controls that are not clipped."""
+def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs):
     actuators = sys.actuators
     owners = facts.scalars
     velocity = take(x.velocity, facts.scalar_outs)
     scalar = x._replace(length=take(x.length, facts.scalar_outs), velocity=velocity)
-    raw = x._replace(signals=x.signals._replace(ctrl=ctrl))
     zero = jnp.zeros_like(velocity)
     total = zero
     rows = facts.biases[Bias.AFFINE]
@@ -350,12 +347,12 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs, ctrl):
     rows = facts.gains[Gain.AFFINE]
     if rows:
         slope = take(actuators.gain, [owners[i] for i in rows])[:, 2]
-        slope = slope * _raw_input(facts, rows, raw)
+        slope = slope * _input(sys, facts, rows, scalar, x)
         total = total + put(slope, rows, len(owners))
     rows = facts.gains[Gain.MUSCLE]
     if rows:
         slope = _muscle_gain(sys, facts, rows, scalar, active_force_rate)
-        slope = slope * _raw_input(facts, rows, raw)
+        slope = slope * _input(sys, facts, rows, scalar, x)
         total = total + put(slope, rows, len(owners))
     rows = facts.gains[Gain.DC_MOTOR]
     if rows:
@@ -365,11 +362,6 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs, ctrl):
         gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
         total = total + put(gain, rows, len(owners))
     return total
-
-
-def _raw_input(facts: Laws, rows, x: LawInputs):
-    values = concatenate([x.act, x.signals.ctrl])
-    return take_or_zero(values, [facts.inputs[i] for i in rows])
 
 
 def _saturated(sys: System, facts: Laws, force):

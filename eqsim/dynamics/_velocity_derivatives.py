@@ -70,7 +70,7 @@ def implicit_joint_damping(sys: System, qd) -> SmoothDamping:
     return SmoothDamping(joint_damping(sys).slope(qd))
 
 
-def smooth_damping(sys: System, tree: Tree, now: MotionData, qd, ctrl) -> SmoothDamping:
+def smooth_damping(sys: System, tree: Tree, now: MotionData, qd) -> SmoothDamping:
     """Compute the damping by joints, the fluid, tendons and actuators."""
     total = implicit_joint_damping(sys, qd)
     if sys.has_fluid:
@@ -83,7 +83,7 @@ def smooth_damping(sys: System, tree: Tree, now: MotionData, qd, ctrl) -> Smooth
         jac, slope = take((jac, slope), dampers)
         total = total.add_coupling(_weighted_squares(tree, jac, slope))
     if now.drive.moments is not None and sys.actuators.active:
-        total = _add_actuators(sys, tree, now.kin, now.drive, total, ctrl)
+        total = _add_actuators(sys, tree, now.kin, now.drive, total)
     return total
 
 
@@ -98,11 +98,11 @@ def _weighted_squares(tree: Tree, rows, weight):
 
 
 def _add_actuators(
-    sys: System, tree: Tree, kin: Kinematics, drive: Actuation, total, ctrl
+    sys: System, tree: Tree, kin: Kinematics, drive: Actuation, total
 ) -> SmoothDamping:
     moments, actuators = drive.moments, sys.actuators
     assert moments is not None, "asked only if there are actuators"
-    ends, own = moments.ends, -velocity_gain(sys, drive, ctrl)
+    ends, own = moments.ends, -velocity_gain(sys, drive)
     count = len(ends.single)
     diagonal, start = [*range(count)], count
     for k, kind, _ in ends.multiple:

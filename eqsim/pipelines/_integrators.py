@@ -175,10 +175,9 @@ def _advanced(sys: System, now: Forward, qdd, q, qd, act):
 def _damping(
     sys: System, constants: Constants, now: Forward, state_and_input
 ) -> SmoothDamping:
-    _, qd, _, ctrl, _ = state_and_input
     poses = constants.frames, now.kin, now.velocities, constants.fluid
     data = MotionData(*poses, now.drive, now.tendons)
-    return smooth_damping(sys, tree(sys), data, qd, ctrl)
+    return smooth_damping(sys, tree(sys), data, state_and_input[1])
 
 
 def _with_symmetric(sys: System, now: Forward, qdd, damping: SmoothDamping):
