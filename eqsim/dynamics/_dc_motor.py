@@ -215,19 +215,22 @@ def mechanical_forces(motors: DCMotors, facts: MotorFacts, length, velocity, act
     return force - jnp.where(_has(facts.bristle, friction), friction, 0.0)
 
 
-def motor_velocity_gain(motors: DCMotors, facts: MotorFacts, back_driven, dt):
+def motor_velocity_gain(
+    motors: DCMotors, facts: MotorFacts, resistance, back_driven, dt
+):
     """Compute derivatives of motor forces by the velocity as MuJoCo takes them for
-    implicit integration: without temperature, the bound of the voltage, and the change
-    of friction with the decay of bristles (`mjd_actuator_vel`).
+    implicit integration: without the bound of the voltage, and the change of friction
+    with the decay of bristles (`mjd_actuator_vel`).
 
     **Arguments:**
 
+    - `resistance`: at the present temperature.
     - `back_driven`: which motors have the back-EMF as their bias.
     """
     constant = motors.torque_constant
-    resistance = jnp.maximum(motors.resistance, TINY)
+    resistance = jnp.maximum(resistance, TINY)
     safe = jnp.where(constant > 0.0, constant, 1.0)
-    control = -motors.derivative * resistance / safe + constant
+    control = -motors.derivative * motors.resistance / safe + constant
     control = jnp.where(_column(facts.controlled, control), control, 0.0)
     emf = constant * constant / resistance
     direct = constant * control / resistance
