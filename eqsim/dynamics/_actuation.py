@@ -126,10 +126,8 @@ def velocity_gain(sys: System, now: Actuation):
     $\partial f/\partial\dot\ell$, as MuJoCo takes them for implicit integration
     (`mjd_actuator_vel`): of affine gains and biases, muscles, servos of orientation and
     DC motors; zero where a force is at the end of its range, or the total force on its
-    joint or tendon is.
-
-    Of DC motors it leaves out the bound of the voltage and the change of friction with
-    the decay of bristles.
+    joint or tendon is. Of DC motors it leaves out the change of friction with the decay
+    of bristles.
 
     **Arguments:**
 
@@ -139,4 +137,4 @@ def velocity_gain(sys: System, now: Actuation):
     """
     if now.laws is None:
         return jnp.zeros_like(now.force)
-    return law_velocity_gain(sys, now.laws, now.force, now.tau)
+    return law_velocity_gain(sys, now.laws, now.tau)

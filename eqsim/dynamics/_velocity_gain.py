@@ -18,6 +18,8 @@ from ..model import (
 from ._addresses import addresses
 from ._dc_motor import motor_velocity_gain
 from ._force_laws import (
+    clip_forces,
+    clip_tendon_forces,
     enabled_rows,
     join_rows,
     law_forces,
@@ -31,14 +33,15 @@ from ._force_laws import (
 from ._muscle import active_force_rate
 
 
-def law_velocity_gain(sys: System, x: LawInputs, force, tau):
+def law_velocity_gain(sys: System, x: LawInputs, tau):
     r"""Compute $\partial f/\partial\dot\ell$: see `velocity_gain`.
 
     **Arguments:**
 
-    - `force`: forces of the actuators.
-    - `tau`: their joint forces.
+    - `tau`: joint forces of all actuators.
     """
+    # Cogging and friction of motors are not limited.
+    force = clip_forces(sys, clip_tendon_forces(sys, law_forces(sys, x)))
     facts, actuators = laws_of(sys), sys.actuators
     parts = []
     if facts.scalars:
@@ -83,8 +86,8 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs):
         motors, places, own = law_motors(sys, facts, rows)
         driven = [actuators.biases[k] is Bias.DC_MOTOR for k in motors.owners]
         assert x.signals.motors is not None, "there are motors"
-        ohm = x.signals.motors.resistance
-        gain = motor_velocity_gain(motors, places, ohm, driven, sys.dt[None])
+        where = motors, places, x.signals.motors
+        gain = motor_velocity_gain(*where, driven, sys.dt[None])
         gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
         total = total + put(gain, rows, len(owners))
     return total
