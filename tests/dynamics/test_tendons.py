@@ -58,11 +58,38 @@ def test_random_systems(seed):
     compare(seed)
 
 
+def compare_steps(seed):
+    """One step, with limits, dry friction and armature of tendons."""
+    sys, model = tendons.draw(seed)
+    model.opt.iterations, model.opt.ls_iterations = 200, 100
+    model.opt.tolerance, model.opt.ls_tolerance = 0.0, 1e-12
+    step = jax.jit(lambda q, qd: Generalized().step(sys, state(q, qd), NONE).qd)
+    for k in range(3):
+        q, qd = random_configuration(k, sys, 0.4 * k)
+        data = mujoco.MjData(model)
+        data.qpos[:], data.qvel[:] = q, qd
+        mujoco.mj_step(model, data)
+        np.testing.assert_allclose(step(q, qd), data.qvel, rtol=1e-9, atol=1e-9)
+
+
+NONE = jnp.zeros(0)
+
+
+def state(q, qd):
+    return State(q, qd, NONE)
+
+
+@pytest.mark.parametrize("seed", (2, 4))
+def test_steps_of_random_systems(seed):
+    compare_steps(seed)
+
+
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(seed=st.integers(0, 100_000))
 def test_more_random_systems(seed):
     compare(seed)
+    compare_steps(seed)
 
 
 # All ways to pass a shape; a pulley; a tendon with armature; polynomials; dead bands.

@@ -59,8 +59,9 @@ FEATURES: tuple[Feature, ...] = (
         _YES,
         "fixed and spatial, pulleys, wrapping around spheres and cylinders with and "
         "without side sites; `stiffness` and `damping` with polynomials, "
-        "`springlength`. Exception: where a tendon passes through the inside of a "
-        "shape, the point of contact is exact (MuJoCo: to 1e-6).",
+        "`springlength`, `armature`, limits, `frictionloss`, `actuatorfrcrange`. "
+        "Exception: where a tendon passes through the inside of a shape, the point of "
+        "contact is exact (MuJoCo: to 1e-6).",
     ),
     Feature(
         "integrator",

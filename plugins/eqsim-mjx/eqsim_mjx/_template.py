@@ -119,6 +119,16 @@ def _refuse(sys: System) -> None:
             "which this pipeline does not pass on to MJX. Use `eqsim.Generalized`, which "
             "supports them."
         )
+    tendons = sys.tendons
+    flags = (tendons.has_spring, tendons.has_damping, tendons.has_friction)
+    flags += (tendons.has_armature, tendons.limited)
+    pulling = [n for n, *own in zip(tendons.names, *flags, strict=True) if any(own)]
+    if pulling:
+        raise ValueError(
+            f"Tendons {', '.join(map(repr, pulling))} have springs, dampers, friction, "
+            "armature or limits, which this pipeline does not pass on to MJX. Use "
+            "`eqsim.Generalized`, which supports them."
+        )
 
 
 def _compile(sys: System, settings: Settings) -> Any:
