@@ -17,11 +17,10 @@ from ..constraint import (
 )
 from ..constraint._anchors import both_ends, end_links, select
 from ..constraint._costs import Residual
+from ..constraint._weld import weld_torques
 from ..dynamics._actuation import Actuation, actuation
 from ..dynamics._actuation_inputs import actuation_inputs
-from ..dynamics._inertia import link_centers
-from ..kinematics._forward import kinematics, velocities
-from ..kinematics._structure import moving_links
+from ..kinematics._forward import kinematics, link_poses, velocities
 from ..model import EqualityKind, System, take, Transmission, tree
 from ..sensors import (
     AppliedWrenches,
@@ -31,7 +30,7 @@ from ..sensors import (
     needs_solution,
     sensor_values,
     Snapshot,
-    Solved,
+    SolvedMotion,
 )
 from ..spatial import Vec3, vec3
 from ._forward import (
@@ -92,7 +91,7 @@ def solution(
     q,
     qd,
     external,
-) -> Solved:
+) -> SolvedMotion:
     """Return what sensors read of a solution of the equations of motion."""
     rows = solved_forces(sys, now)
     own = _by_kind(method, now, rows)
@@ -115,7 +114,7 @@ def solution(
         tendons_above=tendons[1][0] if tendons else None,
     )
     contacts = _contacts(sys, method, constants, now, rows)
-    return Solved(now.solution.qdd, contacts, limits, tuple(wrenches))
+    return SolvedMotion(now.solution.qdd, contacts, limits, tuple(wrenches))
 
 
 Forces = list[tuple[AbstractConstraint, Sequence[Residual]]]
@@ -155,23 +154,21 @@ def _contacts(
 def _equality_wrenches(
     sys: System, moment: Moment, kind: EqualityKind, force: Residual
 ) -> AppliedWrenches:
-    """Return the forces of connects or welds on both links.
-
-    Of welds, MuJoCo takes the forces of the rows of rotations as torques in world axes,
-    which they are only up to a factor and a rotation (`mj_rnePostConstraint`).
-    """
+    """Return the forces of connects or welds on both links."""
     which = select(sys, kind)
-    ends = both_ends(sys, moment, which)
+    one, two = both_ends(sys, moment, which)
     links = end_links(sys, which)
     n, rows = len(which), force[0]
     parts = [rows[k * n : (k + 1) * n] for k in range(rows.shape[0] // n)]
     push = Vec3(*parts[:3])
-    twist = Vec3(*parts[3:]) if len(parts) > 3 else push * 0.0
+    twist = push * 0.0
+    if kind is EqualityKind.WELD:
+        length = take(sys.equalities.torque_scale, which)
+        twist = weld_torques(one, two, Vec3(*parts[3:]) * length)
     join = lambda a, b: Vec3(*(jnp.concatenate(xs) for xs in zip(a, b, strict=True)))
-    pos = join(*(_like(end.pos, push) for end in ends))
-    return AppliedWrenches(
-        (*links[0], *links[1]), pos, join(push, -push), join(twist, -twist)
-    )
+    pos = join(_like(one.pos, push), _like(two.pos, push))
+    ends = (*links[0], *links[1])
+    return AppliedWrenches(ends, pos, join(push, -push), join(twist, -twist))
 
 
 def _like(v: Vec3, other: Vec3) -> Vec3:
@@ -181,10 +178,8 @@ def _like(v: Vec3, other: Vec3) -> Vec3:
 def _external_wrenches(
     sys: System, constants: Constants, now: Forward, external
 ) -> AppliedWrenches:
-    """Return external forces at the centers of mass of the links that can move."""
-    nodes = tree(sys)
-    links, carriers = moving_links(nodes)
-    center = link_centers(sys, nodes, constants.frames, now.kin)
-    pos = center + take(now.kin.origin, carriers)
-    own = take(external, links)
-    return AppliedWrenches(links, pos, vec3(own[:, 3:]), vec3(own[:, :3]))
+    """Return external forces at the centers of mass of the links."""
+    pose = link_poses(tree(sys), constants.frames, now.kin)
+    pos = pose.point(vec3(sys.links.com))
+    force, torque = vec3(external[:, 3:]), vec3(external[:, :3])
+    return AppliedWrenches(tuple(range(sys.nlink)), _like(pos, force), force, torque)

@@ -5,7 +5,7 @@ from ._snapshot import (
     ContactReport as ContactReport,
     LimitForces as LimitForces,
     Snapshot as Snapshot,
-    Solved as Solved,
+    SolvedMotion as SolvedMotion,
 )
 from ._values import (
     needs_actuators as needs_actuators,

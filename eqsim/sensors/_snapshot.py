@@ -51,7 +51,7 @@ class LimitForces(NamedTuple):
     tendons_above: Any = None
 
 
-class Solved(NamedTuple):
+class SolvedMotion(NamedTuple):
     """Solution of the equations of motion.
 
     - `qdd`: joint accelerations, `(nv, *batch)`.
@@ -87,10 +87,10 @@ class Snapshot(NamedTuple):
     qd: Any
     time: Any
     drive: Actuation | None
-    solved: Solved | None
+    solved: SolvedMotion | None
 
     @property
-    def solution(self) -> Solved:
+    def solution(self) -> SolvedMotion:
         """The solution, for sensors that need one."""
         assert self.solved is not None, "the stage of this kind is ACCELERATION"
         return self.solved

@@ -82,6 +82,8 @@ def problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
     missing = _missing_geom(model, contacts, sensor)
     if missing is not None:
         return missing
+    if kind in (SensorKind.FORCE, SensorKind.TORQUE) and _at_world(model, sensor):
+        return "attached to the world, on which no parent acts"
     if kind is SensorKind.CONTACT and _has_gaps(model, contacts):
         return "contact gaps"
     if kind in (SensorKind.TOUCH, SensorKind.INSIDE_SITE, SensorKind.CONTACT):
@@ -181,6 +183,10 @@ def _ends(model: Any, sensor: int) -> list[tuple[int, int]]:
     types = model.sensor_objtype[sensor], model.sensor_reftype[sensor]
     indices = model.sensor_objid[sensor], model.sensor_refid[sensor]
     return [(int(kind), int(index)) for kind, index in zip(types, indices)]
+
+
+def _at_world(model: Any, sensor: int) -> bool:
+    return int(model.site_bodyid[model.sensor_objid[sensor]]) == 0
 
 
 def _missing_geom(model: Any, contacts: Contacts, sensor: int) -> str | None:
