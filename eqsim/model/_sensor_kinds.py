@@ -155,7 +155,7 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
     _K.JOINT_POSITION: SensorFacts(1, "rad, m", _P, "coordinate of a hinge or slide"),
     _K.JOINT_VELOCITY: SensorFacts(1, "rad/s, m/s", _V, "velocity of a hinge or slide"),
     _K.JOINT_ACTUATOR_FORCE: SensorFacts(
-        1, "N m, N", _A, "sum of the actuator forces on a hinge or slide"
+        1, "N m, N", _V, "sum of the actuator forces on a hinge or slide"
     ),
     _K.JOINT_LIMIT_POSITION: SensorFacts(
         1, "rad, m", _P, "distance to the limit minus margin, negative beyond; else 0"
@@ -171,7 +171,7 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
     _K.TENDON_POSITION: SensorFacts(1, "m", _P, "length of a tendon"),
     _K.TENDON_VELOCITY: SensorFacts(1, "m/s", _V, "rate of the length of a tendon"),
     _K.TENDON_ACTUATOR_FORCE: SensorFacts(
-        1, "N", _A, "sum of the actuator forces on a tendon"
+        1, "N", _V, "sum of the actuator forces on a tendon"
     ),
     _K.TENDON_LIMIT_POSITION: SensorFacts(
         1, "m", _P, "distance to the limit minus margin, negative beyond; else 0"

@@ -21,7 +21,7 @@ from ..constraint._weld import weld_torques
 from ..dynamics._actuation import Actuation, actuation
 from ..dynamics._actuation_inputs import actuation_inputs
 from ..kinematics._forward import kinematics, link_poses, velocities
-from ..model import EqualityKind, System, take, Transmission, tree
+from ..model import EqualityKind, SensorKind, System, take, Transmission, tree
 from ..sensors import (
     AppliedWrenches,
     ContactReport,
@@ -41,6 +41,11 @@ from ._forward import (
     Method,
     solved_forces,
 )
+from ._tendon_wrenches import tendon_wrenches
+
+
+Forces = list[tuple[AbstractConstraint, list[Residual]]]
+"""Kinds of constraints, with the forces of their rows."""
 
 
 def measure(sys: System, method: Method, constants: Constants, time, *arguments):
@@ -95,15 +100,9 @@ def solution(
     """Return what sensors read of a solution of the equations of motion."""
     rows = solved_forces(sys, now)
     own = _by_kind(method, now, rows)
-    where = constants.frames, now.kin, now.velocities, q, qd
-    moment = Moment(*where, now.points, None, None)
-    wrenches = [
-        _equality_wrenches(sys, moment, kind, forces[0])
-        for cls, kind in ((Connect, EqualityKind.CONNECT), (Weld, EqualityKind.WELD))
-        if (forces := _of(own, cls))
-    ]
-    if external is not None:
-        wrenches.append(_external_wrenches(sys, constants, now, external))
+    wrenches = ()
+    if _needs_wrenches(sys):
+        wrenches = _wrenches(sys, method, constants, now, own, q, qd, external)
     joints, balls = _of(own, JointLimit), _of(own, BallLimit)
     tendons = _of(own, TendonLimit)
     limits = LimitForces(
@@ -114,10 +113,39 @@ def solution(
         tendons_above=tendons[1][0] if tendons else None,
     )
     contacts = _contacts(sys, method, constants, now, rows)
-    return SolvedMotion(now.solution.qdd, contacts, limits, tuple(wrenches))
+    return SolvedMotion(now.solution.qdd, contacts, limits, wrenches)
 
 
-Forces = list[tuple[AbstractConstraint, Sequence[Residual]]]
+def _wrenches(
+    sys: System,
+    method: Method,
+    constants: Constants,
+    now: Forward,
+    forces: Forces,
+    q,
+    qd,
+    external,
+) -> tuple[AppliedWrenches, ...]:
+    """Return the forces on links of equality constraints and spatial tendons, and those
+    from outside."""
+    where = constants.frames, now.kin, now.velocities, q, qd
+    moment = Moment(*where, now.points, None, None)
+    found = [
+        _equality_wrenches(sys, moment, kind, rows[0])
+        for cls, kind in ((Connect, EqualityKind.CONNECT), (Weld, EqualityKind.WELD))
+        if (rows := _of(forces, cls))
+    ]
+    pulls = tendon_wrenches(sys, method, constants, now, forces, q, qd)
+    found += [] if pulls is None else [pulls]
+    if external is not None:
+        found.append(_external_wrenches(sys, constants, now, external))
+    return tuple(found)
+
+
+def _needs_wrenches(sys: System) -> bool:
+    """Return whether a sensor reads interaction forces."""
+    kinds = (SensorKind.FORCE, SensorKind.TORQUE)
+    return any(kind in kinds for kind in sys.sensors.kinds)
 
 
 def _by_kind(method: Method, now: Forward, forces: list[Residual]) -> Forces:
