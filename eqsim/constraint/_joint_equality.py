@@ -53,18 +53,24 @@ def coupled(
     - `rates`: their rates.
     - `jacobians`: their Jacobians, `(n, nv, *batch)`; zero where there is no second.
     """
-    c = [take(sys.equalities.coefficients[:, k], which) for k in range(5)]
-    alone = [other < 0 for other in partners(sys, which, 1)]
-    exists = jnp.asarray([0.0 if lone else 1.0 for lone in alone], first.dtype)
-    x = second * exists.reshape(-1, *(1 for _ in second.shape[1:]))
-    value = c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])))
-    slope = c[1] + x * (2 * c[2] + x * (3 * c[3] + x * 4 * c[4]))
+    value, slope = coupling(sys, which, second)
     violation = first - value
     jacobian = jacobians[0] - slope[:, None] * jacobians[1]
     rate = rates[0] - slope * rates[1]
     still = jnp.zeros_like(rate)
     parts = Violation((jacobian,), (violation,), (rate,), (still,))
     return equality_rows(constants, parts, violation)
+
+
+def coupling(sys: System, which: tuple[int, ...], second) -> tuple[Any, Any]:
+    """Return the polynomials of couplings and their slopes, given the distances of the
+    second positions from their references."""
+    c = [take(sys.equalities.coefficients[:, k], which) for k in range(5)]
+    alone = [other < 0 for other in partners(sys, which, 1)]
+    exists = jnp.asarray([0.0 if lone else 1.0 for lone in alone], second.dtype)
+    x = second * exists.reshape(-1, *(1 for _ in second.shape[1:]))
+    value = c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])))
+    return value, c[1] + x * (2 * c[2] + x * (3 * c[3] + x * 4 * c[4]))
 
 
 def partners(sys: System, which: tuple[int, ...], side: int) -> tuple[int, ...]:

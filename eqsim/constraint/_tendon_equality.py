@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from ..dynamics._tendons import reference_lengths
 from ..dynamics._weights import InverseWeights
-from ..model import EqualityKind, System, take, take_or_zero
+from ..model import accumulate, EqualityKind, System, take, take_or_zero
 from ._anchors import select
 from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, EqualityConstants
-from ._joint_equality import coupled, partners
+from ._joint_equality import coupled, coupling, partners
 from ._rows import AbstractRows
 
 
@@ -46,3 +46,15 @@ class TendonEquality(AbstractConstraint):
         rates = [jnp.sum(jac * now.qd[None], axis=1) for jac in jacobians]
         shared = constants.shared
         return (coupled(sys, which, shared, first, second, rates, jacobians),)
+
+
+def coupling_tensions(sys: System, constants: Any, now: Moment, force):
+    """Compute the tensions of all tendons, `(ntendon, *batch)`, that couplings exert with
+    row forces `(n, *batch)`."""
+    assert now.tendons is not None, "a robot with coupled tendons has tendons"
+    which = select(sys, EqualityKind.TENDON)
+    apart = now.tendons.length - constants.lengths
+    first, second = (partners(sys, which, side) for side in (0, 1))
+    _, slope = coupling(sys, which, take_or_zero(apart, second))
+    one = accumulate(force, first, sys.ntendon)
+    return one - accumulate(force * slope, second, sys.ntendon)

@@ -83,6 +83,13 @@ def _turn(one: Anchors, two: Anchors) -> _Turn:
     )
 
 
+def weld_torques(one: Anchors, two: Anchors, force: Vec3) -> Vec3:
+    """Compute the torques on the first links, in the world, of the forces of the rows of
+    rotation, times the length that weighs them."""
+    real, *imaginary = matrix_quaternion(two.rot.T @ one.rot)
+    return two.rot @ (((force * real) + (Vec3(*imaginary) ^ force)) * 0.5)
+
+
 def _rows_times(matrix, vectors: Vec3) -> Vec3:
     """Multiply the vectors `(n, nv, *batch)` of each row with its matrix `(n, *batch)`."""
     wide = type(matrix)(*(x[:, None] for x in matrix))

@@ -60,7 +60,8 @@ def potential_energy(sys: System, q: Float[Array, " nq"]) -> Float[Array, ""]:
     return _potential_energy(sys, q)
 
 
-def _kinetic_energy_fn(sys, q, qd):
+def kinetic_energy_of(sys: System, q, qd):
+    """Compute the kinetic energy, `(*batch)`; batch axes last."""
     body = rigid(sys, q)
     velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
     total = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
@@ -71,7 +72,8 @@ def _kinetic_energy_fn(sys, q, qd):
     return 0.5 * total
 
 
-def _potential_energy_fn(sys, q):
+def potential_energy_of(sys: System, q):
+    """Compute the potential energy, `(*batch)`; batch axes last."""
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     pose = link_poses(nodes, fixed, kinematics(sys, nodes, fixed, q))
@@ -86,5 +88,5 @@ def _potential_energy_fn(sys, q):
     return total
 
 
-_kinetic_energy = batch_last(_kinetic_energy_fn)
-_potential_energy = batch_last(_potential_energy_fn)
+_kinetic_energy = batch_last(kinetic_energy_of)
+_potential_energy = batch_last(potential_energy_of)

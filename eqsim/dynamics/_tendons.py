@@ -21,7 +21,7 @@ from ..kinematics._tendons import (
     TendonFrames,
     TendonKinematics,
 )
-from ..model import EqualityKind, per_row, System, take, Tree, tree, WrapKind
+from ..model import EqualityKind, per_row, put, System, take, Tree, tree, WrapKind
 from ..spatial import Motion
 from ._joint_parameters import tendon_armature, tendon_damping
 
@@ -104,18 +104,36 @@ def tendon_forces(
 
     **Arguments:** `now`: of (at least) the `passive_tendons`.
     """
-    tendons, tau = sys.tendons, jnp.zeros_like(qd)
+    tau = jnp.zeros_like(qd)
+    for chosen, tension in _passive_tensions(sys, constants, now, qd):
+        tau = tau + jnp.sum(take(now.jac, chosen) * tension[:, None], axis=0)
+    return tau
+
+
+def passive_tensions(
+    sys: System, constants: TendonConstants, now: TendonKinematics, qd
+) -> Any:
+    """Compute the tensions of the springs and dampers of all tendons, `(ntendon,
+    *batch)`; positive tensions make tendons longer."""
+    total = jnp.zeros_like(now.length)
+    for chosen, tension in _passive_tensions(sys, constants, now, qd):
+        total = total + put(tension, chosen, sys.ntendon)
+    return total
+
+
+def _passive_tensions(
+    sys: System, constants: TendonConstants, now: TendonKinematics, qd
+) -> list[tuple[list[int], Any]]:
+    """Compute the tensions of springs and of dampers, with the tendons that have them."""
+    tendons, found = sys.tendons, []
     springs, dampers = _marked(tendons.has_spring), _marked(tendons.has_damping)
     if springs:
-        excess, stiffness = _springs(sys, constants, now.length)
-        linear, poly = stiffness
-        tension = -_polynomial(linear, poly, excess) * excess
-        tau = tau + jnp.sum(take(now.jac, springs) * tension[:, None], axis=0)
+        excess, (linear, poly) = _springs(sys, constants, now.length)
+        found.append((springs, -_polynomial(linear, poly, excess) * excess))
     if dampers:
         jac, damping = take((now.jac, tendon_damping(sys)), dampers)
-        tension = damping.force(jnp.sum(jac * qd[None], axis=1))
-        tau = tau + jnp.sum(jac * tension[:, None], axis=0)
-    return tau
+        found.append((dampers, damping.force(jnp.sum(jac * qd[None], axis=1))))
+    return found
 
 
 def passive_tendon_forces(

@@ -38,6 +38,7 @@ _CLASSES = {
         model.Tendons,
         model.Keyframes,
         model.Equalities,
+        model.Sensors,
         model.State,
     )
 }

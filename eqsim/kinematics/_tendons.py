@@ -223,6 +223,49 @@ def _direction(start: Vec3, end: Vec3) -> tuple[Vec3, Any]:
     return unit, safe_sqrt(square)
 
 
+class TendonPulls(NamedTuple):
+    """Straight parts of spatial tendons, in world axes.
+
+    - `tendons`, `starts`, `ends`: for each part its tendon, and the links at its ends; -1
+        is the world.
+    - `point`: a point on the part.
+    - `direction`: unit vector from start to end, times the share of the pulley. A tension
+        pulls the end along it, and the start against it.
+    """
+
+    tendons: tuple[int, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    point: Vec3
+    direction: Vec3
+
+
+def tendon_pulls(
+    sys: System,
+    tree: Tree,
+    local: TendonFrames,
+    kin: Kinematics,
+    chosen: tuple[bool, ...],
+) -> TendonPulls | None:
+    """Compute where and along which lines the `chosen` spatial tendons pull links; None
+    if there are none."""
+    plan = path_plan(sys, chosen)
+    if not plan.lines:
+        return None
+    tendons, starts, ends = (), (), ()
+    for lines in plan.lines:
+        one, two = (
+            tuple(sys.sites.links[plan.sites[k]] for k in side)
+            for side in (lines.starts, lines.ends)
+        )
+        middle = tuple(sys.geoms.links[plan.geoms[k]] for k in lines.geoms)
+        tendons += lines.tendons if lines.kind is None else 2 * lines.tendons
+        starts += one + middle
+        ends += two if lines.kind is None else middle + two
+    parts, _, _ = _parts(sys, tree, plan, local, kin)
+    return TendonPulls(tendons, starts, ends, parts.point, parts.direction)
+
+
 def _entries(tree: Tree, plan: PathPlan, kin: Kinematics, parts: _Parts):
     """Compute the entries of the Jacobian of spatial tendons."""
     acts = plan.wrenches

@@ -58,6 +58,18 @@ from ._random import (
     random_configuration as random_configuration,
     random_system as random_system,
 )
+from ._sensor_kinds import (
+    ContactData as ContactData,
+    ContactReduction as ContactReduction,
+    Cutoff as Cutoff,
+    RayData as RayData,
+    SENSOR_FACTS as SENSOR_FACTS,
+    SensorFacts as SensorFacts,
+    SensorKind as SensorKind,
+    SensorObject as SensorObject,
+    Stage as Stage,
+)
+from ._sensors import Sensors as Sensors
 from ._show import show as show
 from ._sites import Sites as Sites
 from ._state import State as State

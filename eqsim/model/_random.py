@@ -28,6 +28,7 @@ from ._random_parts import (
     random_plan,
     unit,
 )
+from ._random_sensors import add_sensors
 from ._random_tendons import add_sites, add_tendons, TendonOptions
 from ._system import System
 
@@ -48,6 +49,7 @@ def random_system(
     with_sites: bool = False,
     with_tendons: bool = False,
     with_tendon_armature: bool = True,
+    with_sensors: bool = False,
     integrator: Integrator = Integrator.EULER,
     cone: Cone = Cone.PYRAMIDAL,
     condims: Sequence[int] = (1, 3),
@@ -70,6 +72,7 @@ def random_system(
     - `with_sites`, `with_tendons`: whether it has sites, and fixed and spatial tendons
         (which need sites), with limits and dry friction if joints may have them.
     - `with_tendon_armature`: whether tendons may have armature.
+    - `with_sensors`: whether it has sensors (which need sites), of every kind that fits.
     - `integrator`, `cone`: of the system.
     - `condims`: dimensions of the contact space to draw from.
 
@@ -105,9 +108,12 @@ def random_system(
         keyframes=random_keyframes(rng, moving, drives),
     )
     options = TendonOptions(with_limits, with_friction, with_tendon_armature)
-    sys = _extended(rng, sys, with_sites, options if with_tendons else None)
+    sites = with_sites or with_sensors
+    sys = _extended(rng, sys, sites, options if with_tendons else None)
     if with_equalities:
         sys = _coupled(rng, sys)
+    if with_sensors:
+        sys = add_sensors(rng, sys)
     return patterned(sys)
 
 

@@ -81,8 +81,7 @@ def _with_wrap_geoms(rng: np.random.Generator, sys: System) -> System:
         solimp=solimps(rng, 2),
         solmix=np.ones(2),
         margin=np.zeros(2),
-        fluid=(False, False),
-        fluid_coefficients=np.zeros((2, old.fluid_coefficients.shape[1])),
+        fluid_coefficients=np.zeros((2, 5)),
     )
     # Shapes stay in the order of their links.
     order = sorted(range(count + 2), key=lambda k: ((*old.links, *links)[k], k))

@@ -8,6 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ._kinds import Activation, Transmission, WrapKind
+from ._sensor_kinds import SensorObject
 
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def show(sys: "System") -> str:
         lines += ["", "tendons", *(f"  {text}" for text in _tendons(sys))]
     if sys.nactuator:
         lines += ["", "actuators", *(f"  {text}" for text in _actuators(sys))]
+    if sys.nsensor:
+        lines += ["", "sensors", *(f"  {text}" for text in _sensors(sys))]
     extra = _contact_exceptions(sys)
     if extra:
         lines += ["", "contact", *(f"  {text}" for text in extra)]
@@ -49,6 +52,7 @@ def _header(sys: "System") -> Iterator[str]:
         f"{sys.nactuator} actuators (nu {sys.nu}, na {sys.na}), {sys.ngeom} shapes"
         + (f", {sys.nsite} sites" if sys.nsite else "")
         + (f", {sys.ntendon} tendons" if sys.ntendon else "")
+        + (f", {sys.nsensor} sensors" if sys.nsensor else "")
         + many
     )
     damping = "" if sys.implicit_damping else ", explicit damping"
@@ -168,6 +172,26 @@ def _target(sys: "System", index: int) -> str:
     if kind is Transmission.BODY:
         return f"contacts of link {sys.links.names[target]}"
     return f"{kind.value} {target}"
+
+
+def _sensors(sys: "System") -> Iterator[str]:
+    sensors = sys.sensors
+    names = {
+        SensorObject.GEOM: sys.geoms.names,
+        SensorObject.SITE: sys.sites.names,
+        SensorObject.JOINT: sys.joints.names,
+        SensorObject.TENDON: sys.tendons.names,
+        SensorObject.ACTUATOR: sys.actuators.names,
+    }
+    links = (*sys.links.names, "world")
+    for index, name in enumerate(sensors.names):
+        text = f"{name}: {sensors.kinds[index].value}"
+        for kind, target in (sensors.objects[index], sensors.references[index]):
+            if kind is not SensorObject.NONE:
+                text += f", {kind.value} {names.get(kind, links)[target]}"
+        if sensors.limited[index]:
+            text += f", cutoff {_number(_entry(sensors.cutoff, index, 0))}"
+        yield text
 
 
 def _contact_exceptions(sys: "System") -> list[str]:

@@ -20,6 +20,7 @@ from ._names import (
     SiteRef,
     span,
 )
+from ._sensors import Sensors
 from ._sites import Sites
 from ._tendons import Tendons
 
@@ -46,7 +47,8 @@ class System(AbstractPatterned):
     - `density`, `viscosity`: of the medium, kg/m$^3$ and Pa s.
     - `impratio`: ratio of frictional to normal impedance.
     - `dt`: time step, s.
-    - `sites`, `tendons`: frames on links, and the tendons; none by default.
+    - `sites`, `tendons`, `sensors`: frames on links, the tendons, and what is measured;
+        none by default.
     - `pattern`: which numbers were zero or one when the robot was loaded: a hint to the
         kernel compiler, on which no result depends. Nothing needs to keep it up to date.
     """
@@ -74,6 +76,7 @@ class System(AbstractPatterned):
     dt: Float[Array, ""] = eqx.field(converter=as_array)
     sites: Sites = eqx.field(default_factory=Sites.none)
     tendons: Tendons = eqx.field(default_factory=Tendons.none)
+    sensors: Sensors = eqx.field(default_factory=Sensors.none)
     pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
@@ -131,6 +134,11 @@ class System(AbstractPatterned):
     def nsite(self) -> int:
         """Number of sites."""
         return len(self.sites.names)
+
+    @property
+    def nsensor(self) -> int:
+        """Number of sensors."""
+        return len(self.sensors.names)
 
     @property
     def ntendon(self) -> int:

@@ -13,6 +13,7 @@ from ._pairs import candidate_pairs, SUPPORTED_PAIRS
 from ._shapes import check_shapes
 from ._system import System
 from ._validate_actuators import check_actuators, check_independent_slides
+from ._validate_sensors import check_sensors
 from ._validate_tendons import check_sites, check_tendons
 
 
@@ -47,6 +48,7 @@ def validate(sys: System) -> System:
         check_actuators,
         check_sites,
         check_tendons,
+        check_sensors,
     ):
         check(sys)
     return sys

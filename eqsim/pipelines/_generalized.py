@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from .._batching import batch_last, full_batch
 from ..collision import ContactPoints
 from ..constraint import AbstractConstraint, ALL, Newton
-from ..model import check_finite, check_state, State, System
+from ..model import check_finite, check_state, SensorKind, State, System
 from ..model._fields import as_array
 from ..spatial import stack, Vec3
 from ._contacts import Contacts, report
@@ -23,6 +23,7 @@ from ._forward import (
 )
 from ._integrators import AbstractIntegrator, integrator_of
 from ._pipeline import AbstractPipeline, check_input, first_state
+from ._sensing import measure
 from ._solved import Solved
 
 
@@ -128,6 +129,40 @@ class Generalized(AbstractPipeline):
     ) -> Float[Array, " nv"]:
         return self.solve(sys, state, ctrl, external).constraint_force
 
+    def sensors(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+        time: Float[Array, ""] | float | None = None,
+    ) -> dict[str, Float[Array, " size"]]:
+        """Compute the values of all sensors of a robot, by name (MuJoCo: `sensordata`).
+
+        The equations of motion are solved once, and only if a sensor needs it.
+
+        **Arguments:** as of `step`, and
+
+        - `time`: time of the state, s, which clocks report. `State` does not have it.
+
+        **Returns:** one array per sensor, in the order of `sys.sensors.names`.
+        """
+        _check_time(sys, time)
+        arguments = _arguments(self, sys, state, ctrl, external)
+        if not sys.nsensor:
+            return {}
+        time = jnp.asarray(0.0 if time is None else time, state.q.dtype)
+        values = _sensors(*arguments, time)
+        return {name: values[name] for name in sys.sensors.names}
+
+
+def _check_time(sys: System, time) -> None:
+    if time is None and SensorKind.CLOCK in sys.sensors.kinds:
+        name = sys.sensors.names[sys.sensors.kinds.index(SensorKind.CLOCK)]
+        raise ValueError(
+            f"Sensor {name!r} is a clock, but `State` has no time. Pass `time=`."
+        )
+
 
 def _check_smoothing(smoothing) -> None:
     if isinstance(smoothing, Tracer) or not eqx.is_array(smoothing):
@@ -176,6 +211,13 @@ def _contact_arrays(points: ContactPoints, force: Vec3, torque: Vec3):
     return points.dist, stack(points.pos), frame, stack(force), stack(torque)
 
 
+def _sensors_fn(sys, method, constants, q, qd, act, ctrl, external, time):
+    first = q, qd, act, ctrl, external, time
+    *arguments, time = full_batch(first, sys, constants)
+    return measure(sys, method, constants, time, *arguments)
+
+
 _derive = batch_last(_derive_fn)
+_sensors = batch_last(_sensors_fn)
 _solve = batch_last(_solve_fn)
 _step = batch_last(_step_fn)

@@ -16,6 +16,7 @@ from ._flags import Flags
 from ._geoms import Contacts
 from ._mujoco import engine
 from ._names import described
+from ._sensors import hidden_shapes, problem
 
 
 class Source(NamedTuple):
@@ -222,8 +223,18 @@ def skins(source: Source) -> list[str]:
     return _named(source, "skin", np.ones(source.model.nskin, bool))
 
 
-def sensors(source: Source) -> list[str]:
-    return _named(source, "sensor", np.ones(source.model.nsensor, bool))
+def other_sensors(source: Source) -> list[str]:
+    problems = (
+        (name, problem(source.model, source.contacts, k))
+        for k, name in enumerate(described(source.model, "sensor"))
+    )
+    return [f"{name} ({reason})" for name, reason in problems if reason]
+
+
+def shapes_without_rays(source: Source) -> list[str]:
+    marks = np.zeros(source.model.ngeom, bool)
+    marks[hidden_shapes(source.model, source.contacts)] = True
+    return _named(source, "geom", marks)
 
 
 def other_integrators(source: Source) -> list[str]:

@@ -21,6 +21,7 @@ from ._geoms import (
     read_pairs,
 )
 from ._keyframes import read_keyframes
+from ._sensors import read_sensors
 from ._source import compile_source
 from ._support import check_ignored, check_supported
 from ._tendons import read_sites, read_tendons
@@ -96,6 +97,7 @@ def load_mjcf(
         dt=float(option.timestep),
         sites=read_sites(model),
         tendons=read_tendons(model, flags, contacts),
+        sensors=read_sensors(model, contacts),
     )
     try:
         return patterned(validate(system))

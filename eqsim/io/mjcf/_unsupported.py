@@ -70,6 +70,12 @@ FEATURES: tuple[Feature, ...] = (
         "gyroscopic derivatives of free bodies).",
     ),
     Feature(
+        "sensor",
+        _YES,
+        "all elements but `user`, `plugin`, `tactile` and `camprojection`; `cutoff`; `noise` is "
+        "not added, as in MuJoCo. See [sensors](sensors.md).",
+    ),
+    Feature(
         "medium",
         _YES,
         "`density`, `viscosity`, `wind`, on inertia boxes and on ellipsoids "
@@ -126,7 +132,20 @@ FEATURES: tuple[Feature, ...] = (
         "a gap reports contacts but exerts no force.",
         detect.pair_gaps,
     ),
-    Feature("sensor", _IDLE, "sensors do not change the motion.", detect.sensors),
+    Feature(
+        "unsupported sensor",
+        _IDLE,
+        "it is left out, which does not change the motion: plugins, `user`, `tactile`, cameras, "
+        "`delay` and `interval`, distances of shapes without a collider, shapes that are left "
+        "out, contact sensors with contact gaps.",
+        detect.other_sensors,
+    ),
+    Feature(
+        "shape that rays of rangefinders pass through",
+        _IDLE,
+        "a mesh, height field or distance field is not part of the system.",
+        detect.shapes_without_rays,
+    ),
     Feature("skin", _IDLE, "skins are only drawn.", detect.skins),
     Feature(
         "flag for sleeping bodies",

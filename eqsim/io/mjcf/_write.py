@@ -10,6 +10,7 @@ from jax.core import Tracer
 from ...model import JointKind, System
 from ._write_actuators import disabled_groups, write_actuators
 from ._write_equalities import write_equalities
+from ._write_sensors import is_invisible, write_sensors
 from ._write_tendons import write_sites, write_tendons
 from ._xml import add_element
 
@@ -57,6 +58,7 @@ def write_mjcf(sys: System) -> str:
     write_tendons(root, sys)
     write_equalities(root, sys)
     write_actuators(root, sys)
+    write_sensors(root, sys)
     _write_keyframes(root, sys)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
@@ -99,6 +101,7 @@ def _write_options(root: ET.Element, sys: System) -> None:
             "density": sys.density,
             "viscosity": sys.viscosity,
             "impratio": sys.impratio,
+            "magnetic": sys.sensors.magnetic,
             "integrator": sys.integrator.value,
             "cone": sys.cone.value,
             **disabled_groups(sys),
@@ -250,6 +253,7 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
                 "solimp": geoms.solimp[geom],
                 "solmix": geoms.solmix[geom],
                 "margin": geoms.margin[geom],
+                **({"rgba": "0.5 0.5 0.5 0"} if is_invisible(sys, geom) else {}),
             },
         )
 

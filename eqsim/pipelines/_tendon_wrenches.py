@@ -1,0 +1,134 @@
+"""What spatial tendons exert on links, for sensors of interaction forces."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..constraint import (
+    AbstractConstraint,
+    Moment,
+    TendonEquality,
+    TendonFriction,
+    TendonLimit,
+)
+from ..constraint._costs import Residual
+from ..constraint._newton import node_motion
+from ..constraint._tendon_equality import coupling_tensions
+from ..dynamics._addresses import addresses
+from ..dynamics._tendons import (
+    needed_tendons,
+    passive_tensions,
+    tendon_frames,
+    TendonKinematics,
+)
+from ..kinematics._tendons import tendon_kinematics, tendon_pulls
+from ..model import accumulate, put, System, take, Transmission, tree, WrapKind
+from ..sensors import AppliedWrenches
+from ..spatial import Vec3
+from ._forward import Constants, Forward, Method
+
+
+def pulling_tendons(sys: System) -> tuple[bool, ...]:
+    """Return which spatial tendons may exert forces."""
+    actuators = sys.actuators
+    driven = {
+        target
+        for kind, (target, _) in zip(actuators.transmissions, actuators.targets)
+        if kind is Transmission.TENDON
+    }
+    return tuple(
+        path[0].kind is not WrapKind.JOINT and (needed or k in driven)
+        for k, (path, needed) in enumerate(zip(sys.tendons.paths, needed_tendons(sys)))
+    )
+
+
+def tendon_wrenches(
+    sys: System,
+    method: Method,
+    constants: Constants,
+    now: Forward,
+    forces: list[tuple[AbstractConstraint, list[Residual]]],
+    q,
+    qd,
+) -> AppliedWrenches | None:
+    """Return the forces of spatial tendons on links; None if there are none.
+
+    **Arguments:**
+
+    - `forces`: kinds of constraints, with the forces of their rows.
+    """
+    chosen = pulling_tendons(sys)
+    if not any(chosen):
+        return None
+    nodes, local = tree(sys), tendon_frames(sys, constants.frames)
+    pulls = tendon_pulls(sys, nodes, local, now.kin, chosen)
+    assert pulls is not None, "the chosen tendons are spatial"
+    everything = tuple(True for _ in chosen)
+    found = tendon_kinematics(sys, nodes, local, now.kin, q, everything)
+    moment = Moment(
+        constants.frames, now.kin, now.velocities, q, qd, now.points, found, None
+    )
+    total = _smooth_tensions(sys, constants, now, found, qd)
+    for kind, own, rows in zip(
+        method.constraints, constants.constraints, (rows for _, rows in forces)
+    ):
+        if own is not None:
+            total = total + _constraint_tensions(sys, kind, own, moment, rows)
+    push = pulls.direction * take(total, pulls.tendons)
+    join = lambda a, b: Vec3(*(jnp.concatenate(xs) for xs in zip(a, b, strict=True)))
+    both = join(pulls.point, pulls.point)
+    force = join(-push, push)
+    return AppliedWrenches((*pulls.starts, *pulls.ends), both, force, force * 0.0)
+
+
+def _smooth_tensions(
+    sys: System, constants: Constants, now: Forward, found: TendonKinematics, qd
+):
+    """Compute the tensions of springs, dampers, actuators and inertia, `(ntendon,
+    *batch)`."""
+    total = jnp.zeros_like(found.length)
+    if constants.tendons is not None:
+        total = total + passive_tensions(sys, constants.tendons, found, qd)
+    actuators = sys.actuators
+    driving = [
+        k
+        for k, kind in enumerate(actuators.transmissions)
+        if kind is Transmission.TENDON
+    ]
+    if driving:
+        outs = [addresses(actuators.structure).out[k] for k in driving]
+        own = take(now.drive.force, outs) * take(actuators.gear, outs)[:, 0]
+        targets = [actuators.targets[k][0] for k in driving]
+        total = total + accumulate(own, targets, sys.ntendon)
+    heavy = [k for k, has in enumerate(sys.tendons.has_armature) if has]
+    if heavy:
+        total = total + put(_inertial_tensions(sys, now), heavy, sys.ntendon)
+    return total
+
+
+def _inertial_tensions(sys: System, now: Forward):
+    """Compute the tensions of the inertia of tendons with armature, `(n, *batch)`."""
+    start, qdd = sum(now.counts), now.solution.qdd
+    (rows,), (piece,) = now.problem.rows[start:], now.solution.pieces[start:]
+    motion = node_motion(tree(sys), now.kin, qdd)
+    return rows.forces(piece, rows.residuals(motion, qdd))[0]
+
+
+def _constraint_tensions(
+    sys: System,
+    kind: AbstractConstraint,
+    constants: Any,
+    now: Moment,
+    rows: list[Residual],
+):
+    """Compute the tensions of one kind of constraint, `(ntendon, *batch)`, or zero."""
+    tendons, count = sys.tendons, sys.ntendon
+    if isinstance(kind, TendonLimit):
+        limited = [k for k, mark in enumerate(tendons.limited) if mark]
+        return put(rows[0][0] - rows[1][0], limited, count)
+    if isinstance(kind, TendonFriction):
+        with_friction = [k for k, mark in enumerate(tendons.has_friction) if mark]
+        return put(rows[0][0], with_friction, count)
+    if isinstance(kind, TendonEquality):
+        return coupling_tensions(sys, constants, now, rows[0][0])
+    return 0.0

@@ -1,0 +1,14 @@
+"""Sensors: what a robot measures at one state; one idea a file."""
+
+from ._snapshot import (
+    AppliedWrenches as AppliedWrenches,
+    ContactReport as ContactReport,
+    LimitForces as LimitForces,
+    Snapshot as Snapshot,
+    SolvedMotion as SolvedMotion,
+)
+from ._values import (
+    needs_actuators as needs_actuators,
+    needs_solution as needs_solution,
+    sensor_values as sensor_values,
+)

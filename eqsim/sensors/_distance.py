@@ -1,0 +1,132 @@
+"""Sensors of the distance between shapes, and of points inside of sites.
+
+Source: MuJoCo documentation, XML reference, `distance` and `insidesite`;
+`mj_geomDistance`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..collision._shapes import FUNCTIONS
+from ..model import concatenate, SensorKind, SensorObject, System, take
+from ..model._sensors import Attachment
+from ..spatial import Vec3
+from ._frames import object_poses
+from ._ray import inside
+from ._snapshot import Snapshot
+from ._volumes import first_smallest, geom_shapes, select, site_shape
+
+
+_FAR = 1e30
+
+
+class _Segment(NamedTuple):
+    """Shortest segment between two shapes.
+
+    - `dist`: signed distance.
+    - `pos`: middle of the segment.
+    - `normal`: direction from the first to the second object.
+    """
+
+    dist: Any
+    pos: Vec3
+    normal: Vec3
+
+
+def geoms_of(sys: System, attachment: Attachment) -> list[int]:
+    """Return the shapes of an object of a distance sensor: a shape, or all of a link."""
+    kind, index = attachment
+    if kind is SensorObject.GEOM:
+        return [index]
+    return [g for g, link in enumerate(sys.geoms.links) if link == index]
+
+
+def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
+    """Return the shortest segment of a sensor, and whether it is below the cutoff."""
+    first, second = (
+        geoms_of(sys, each[sensor])
+        for each in (sys.sensors.objects, sys.sensors.references)
+    )
+    kinds, groups = sys.geoms.kinds, {}
+    for one in first:
+        for two in second:
+            turned = kinds[one].value > kinds[two].value
+            pair = (two, one) if turned else (one, two)
+            key = (kinds[pair[0]], kinds[pair[1]])
+            if key in FUNCTIONS:
+                groups.setdefault((*key, turned), []).append(pair)
+    segments = [_nothing(now)]
+    for (one, two, turned), pairs in groups.items():
+        shapes = (geom_shapes(sys, now, [pair[k] for pair in pairs]) for k in (0, 1))
+        for point in FUNCTIONS[one, two](*shapes):
+            dist = point.dist
+            if point.valid is not None:
+                dist = jnp.where(point.valid, dist, _FAR)
+            normal = -point.normal if turned else point.normal
+            segments.append(_Segment(dist, point.pos, normal))
+    found = concatenate([_broadcast(each) for each in segments])
+    nearest = select(first_smallest(found.dist), found)
+    cutoff = take(sys.sensors.cutoff, [sensor])
+    return nearest, nearest.dist < cutoff
+
+
+def _nothing(now: Snapshot) -> _Segment:
+    zero = jnp.zeros_like(now.q[:1])
+    return _Segment(zero + _FAR, Vec3(zero, zero, zero), Vec3(zero, zero, zero))
+
+
+def _broadcast(each: _Segment) -> _Segment:
+    grow = lambda v: Vec3(*(x + jnp.zeros_like(each.dist) for x in v))
+    return _Segment(each.dist, grow(each.pos), grow(each.normal))
+
+
+def distances(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Compute the smallest distances, `(n, 1, *batch)`."""
+    rows = []
+    for k in chosen:
+        segment, near = _segment(sys, now, k)
+        rows.append(jnp.where(near, segment.dist, take(sys.sensors.cutoff, [k])))
+    return jnp.stack(rows)
+
+
+def normals(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Compute unit vectors along the shortest segments, `(n, 3, *batch)`."""
+    rows = []
+    for k in chosen:
+        segment, near = _segment(sys, now, k)
+        sign = jnp.where(near, jnp.sign(segment.dist), 0.0)
+        rows.append(jnp.concatenate(segment.normal * sign))
+    return jnp.stack(rows)
+
+
+def segments(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Compute both ends of the shortest segments, `(n, 6, *batch)`."""
+    rows = []
+    for k in chosen:
+        segment, near = _segment(sys, now, k)
+        half = segment.normal * (0.5 * segment.dist)
+        ends = [*(segment.pos - half), *(segment.pos + half)]
+        rows.append(jnp.concatenate([jnp.where(near, x, 0.0) for x in ends]))
+    return jnp.stack(rows)
+
+
+def inside_sites(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Return 1 for objects inside of sites, else 0: `(n, 1, *batch)`."""
+    rows = []
+    for k in chosen:
+        site = sys.sensors.references[k][1]
+        pose = object_poses(sys, now, [sys.sensors.objects[k]])
+        shape = site_shape(sys, now, site)
+        within = inside(sys.sites.kinds[site], shape, pose.pos)
+        rows.append(jnp.where(within, jnp.ones_like(pose.pos.x), 0.0))
+    return jnp.stack(rows)
+
+
+DISTANCE_SENSORS: dict[SensorKind, Callable] = {
+    SensorKind.DISTANCE: distances,
+    SensorKind.NORMAL: normals,
+    SensorKind.FROM_TO: segments,
+    SensorKind.INSIDE_SITE: inside_sites,
+}

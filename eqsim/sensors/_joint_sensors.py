@@ -1,0 +1,118 @@
+"""Sensors of joints: coordinates, velocities, forces of actuators and limits."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..constraint import ball_rotations, limited_balls, limited_joints
+from ..model import JointKind, SensorKind, System, take
+from ..spatial import normalize4, Vec3
+from ._snapshot import Snapshot
+
+
+def _joints(sys: System, chosen: Sequence[int]) -> list[int]:
+    return [sys.sensors.objects[k][1] for k in chosen]
+
+
+def _at_dofs(sys: System, values, chosen: Sequence[int], width: int):
+    """Return `width` values from the first degree of freedom of each joint on."""
+    starts = [sys.joints.v_starts[j] for j in _joints(sys, chosen)]
+    return jnp.stack([take(values, [s + k for s in starts]) for k in range(width)], 1)
+
+
+def joint_positions(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Return coordinates of hinges and slides, `(n, 1, *batch)`."""
+    return take(now.q, [sys.joints.q_starts[j] for j in _joints(sys, chosen)])[:, None]
+
+
+def joint_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Return velocities of hinges and slides, `(n, 1, *batch)`."""
+    return _at_dofs(sys, now.qd, chosen, 1)
+
+
+def joint_actuator_forces(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Return the actuator forces on hinges and slides, `(n, 1, *batch)`."""
+    return _at_dofs(sys, now.actuators.tau, chosen, 1)
+
+
+def ball_quaternions(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Return orientations of ball joints, `(n, 4, *batch)`."""
+    starts = [sys.joints.q_starts[j] for j in _joints(sys, chosen)]
+    quat = [take(now.q, [s + k for s in starts]) for k in range(4)]
+    return jnp.stack(normalize4(quat), axis=1)
+
+
+def ball_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Return angular velocities of ball joints, `(n, 3, *batch)`."""
+    return _at_dofs(sys, now.qd, chosen, 3)
+
+
+class Side(NamedTuple):
+    """One side of a limit, `(1, *batch)`.
+
+    - `gap`: distance to the limit minus margin; negative where the limit acts.
+    - `rate`: rate of the gap.
+    - `force`: force of the limit; None if nothing has been solved.
+    """
+
+    gap: Any
+    rate: Any
+    force: Any
+
+
+def first_active(sides: Sequence[Side], value: Callable[[Side], Any]):
+    """Return the value of the first side that acts, else zero."""
+    total = jnp.zeros_like(sides[0].gap)
+    for side in reversed(sides):
+        total = jnp.where(side.gap < 0.0, value(side), total)
+    return total
+
+
+def limit_sensor(sides: Callable, value: Callable[[Side], Any]) -> Callable:
+    """Return the function that computes one property of limits, `(n, 1, *batch)`."""
+
+    def sensor(sys: System, now: Snapshot, chosen: Sequence[int]):
+        rows = []
+        for k in chosen:
+            found = sides(sys, now, sys.sensors.objects[k][1])
+            zero = jnp.zeros_like(now.q[:1])
+            rows.append(first_active(found, value) if found else zero)
+        return jnp.stack(rows)
+
+    return sensor
+
+
+def _joint_sides(sys: System, now: Snapshot, joint: int) -> list[Side]:
+    joints = sys.joints
+    if not joints.limited[joint]:
+        return []
+    range_, margin = take((joints.range, joints.limit_margin), [joint])
+    low, high = range_[:, 0], range_[:, 1]
+    at, dof = joints.q_starts[joint], joints.v_starts[joint]
+    forces = None if now.solved is None else now.solved.limits
+    row = lambda force, which: None if force is None else take(force, [which])
+    if joints.kinds[joint] is JointKind.SPHERICAL:
+        axis, angle = ball_rotations(sys, [joint], now.q)
+        spin = Vec3(*(now.qd[dof + k : dof + k + 1] for k in range(3)))
+        which = limited_balls(sys).joints.index(joint)
+        gap = jnp.maximum(low, high) - angle - margin
+        return [Side(gap, -(axis | spin), forces and row(forces.balls, which))]
+    position, rate = now.q[at : at + 1], now.qd[dof : dof + 1]
+    which = limited_joints(sys).joints.index(joint)
+    return [
+        Side(position - low - margin, rate, forces and row(forces.below, which)),
+        Side(high - position - margin, -rate, forces and row(forces.above, which)),
+    ]
+
+
+JOINT_SENSORS: dict[SensorKind, Callable] = {
+    SensorKind.JOINT_POSITION: joint_positions,
+    SensorKind.JOINT_VELOCITY: joint_velocities,
+    SensorKind.JOINT_ACTUATOR_FORCE: joint_actuator_forces,
+    SensorKind.BALL_QUATERNION: ball_quaternions,
+    SensorKind.BALL_VELOCITY: ball_velocities,
+    SensorKind.JOINT_LIMIT_POSITION: limit_sensor(_joint_sides, lambda s: s.gap),
+    SensorKind.JOINT_LIMIT_VELOCITY: limit_sensor(_joint_sides, lambda s: s.rate),
+    SensorKind.JOINT_LIMIT_FORCE: limit_sensor(_joint_sides, lambda s: s.force),
+}

@@ -1,0 +1,64 @@
+"""Rangefinders: the nearest shape along the z axis of a site.
+
+Source: MuJoCo documentation, XML reference, `rangefinder`; `mj_ray`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax.numpy as jnp
+
+from ..model import concatenate, GeomKind, RayData, SensorKind, System
+from ..spatial import Vec3
+from ._frames import object_poses
+from ._ray import Hit, Ray, ray_shape
+from ._snapshot import Snapshot
+from ._volumes import first_smallest, geom_shapes, repeat, select
+
+
+_FAR = 1e30
+
+
+def rangefinders(sys: System, now: Snapshot, chosen: Sequence[int]):
+    """Compute what rangefinders report, one array `(size, *batch)` per sensor."""
+    return [_rangefinder(sys, now, k) for k in chosen]
+
+
+def _rangefinder(sys: System, now: Snapshot, sensor: int):
+    site = sys.sensors.objects[sensor]
+    pose = object_poses(sys, now, [site])
+    ray = Ray(pose.pos, pose.rot.columns[2])
+    own = sys.sites.links[site[1]]
+    geoms = [g for g in sys.sensors.ray_geoms if sys.geoms.links[g] != own]
+    hit = _first_hit(sys, now, ray, geoms)
+    some = hit.dist >= 0.0
+    only = lambda v: Vec3(*(jnp.where(some, x, 0.0) for x in v))
+    values = {
+        RayData.DISTANCE: (hit.dist,),
+        RayData.DIRECTION: only(ray.direction),
+        RayData.ORIGIN: ray.point,
+        RayData.POINT: only(ray.at(hit.dist)),
+        RayData.NORMAL: hit.normal,
+        RayData.DEPTH: (hit.dist,),
+    }
+    parts = [x for data in sys.sensors.ray_data[sensor] for x in values[data]]
+    return jnp.concatenate([x + jnp.zeros_like(hit.dist) for x in parts])
+
+
+def _first_hit(sys: System, now: Snapshot, ray: Ray, geoms: Sequence[int]) -> Hit:
+    """Intersect one ray with shapes; -1 and zeros if it hits none."""
+    zero = jnp.zeros_like(ray.point.x)
+    miss = Hit(zero - 1.0, Vec3(zero, zero, zero))
+    hits = [miss]
+    for kind in GeomKind:
+        own = [g for g in geoms if sys.geoms.kinds[g] is kind]
+        if own:
+            shapes = geom_shapes(sys, now, own)
+            like = shapes.pose.pos.x
+            rays = Ray(repeat(ray.point, like), repeat(ray.direction, like))
+            hits.append(ray_shape(kind, shapes, rays))
+    found = concatenate(hits)
+    order = jnp.where(found.dist >= 0.0, found.dist, _FAR)
+    return select(first_smallest(order), found)
+
+
+RAY_SENSORS: dict[SensorKind, Callable] = {SensorKind.RANGEFINDER: rangefinders}

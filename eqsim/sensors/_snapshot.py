@@ -1,0 +1,102 @@
+"""What sensors read: a robot at one state, and the solution of its equations of motion."""
+
+from typing import Any, NamedTuple
+
+from ..collision import ContactPoints, GeomFrames
+from ..dynamics._actuation import Actuation
+from ..kinematics._forward import Frames, Kinematics, Velocities
+from ..spatial import Vec3
+
+
+class AppliedWrenches(NamedTuple):
+    """Forces on links from outside, in world axes.
+
+    - `links`: link of each.
+    - `pos`: point at which it acts.
+    - `force`, `torque`: force, and torque about that point.
+    """
+
+    links: tuple[int, ...]
+    pos: Vec3
+    force: Vec3
+    torque: Vec3
+
+
+class ContactReport(NamedTuple):
+    """Contacts, in the order of the contact plan; `(npoint, *batch)`.
+
+    - `points`: distances, positions and frames.
+    - `exists`: whether the shapes are closer than the margin.
+    - `force`, `torque`: on the second shape at the contact point, in world axes.
+    """
+
+    points: ContactPoints
+    exists: Any
+    force: Vec3
+    torque: Vec3
+
+
+class LimitForces(NamedTuple):
+    """Forces of limits, `(n, *batch)`; an entry is None if there are no such limits.
+
+    - `below`, `above`: of the hinges and slides of `limited_joints`.
+    - `balls`: of the spherical joints of `limited_balls`.
+    - `tendons_below`, `tendons_above`: of the tendons that are limited.
+    """
+
+    below: Any = None
+    above: Any = None
+    balls: Any = None
+    tendons_below: Any = None
+    tendons_above: Any = None
+
+
+class SolvedMotion(NamedTuple):
+    """Solution of the equations of motion.
+
+    - `qdd`: joint accelerations, `(nv, *batch)`.
+    - `contacts`: contacts; None if no shapes can touch.
+    - `limits`: forces of limits.
+    - `wrenches`: forces on links that are neither contacts nor inertial: equality
+        constraints and external forces.
+    """
+
+    qdd: Any
+    contacts: ContactReport | None
+    limits: LimitForces
+    wrenches: tuple[AppliedWrenches, ...]
+
+
+class Snapshot(NamedTuple):
+    """A robot at one state, in world axes; arrays have the batch axes last.
+
+    - `fixed`: constant frames.
+    - `geoms`: frames of the shapes in the nodes.
+    - `kin`, `speed`: poses and velocities of the nodes.
+    - `q`, `qd`: coordinates and velocities.
+    - `time`: time, s.
+    - `drive`: the actuators; None if no sensor reads them.
+    - `solved`: solution of the equations of motion; None if no sensor reads it.
+    """
+
+    fixed: Frames
+    geoms: GeomFrames
+    kin: Kinematics
+    speed: Velocities
+    q: Any
+    qd: Any
+    time: Any
+    drive: Actuation | None
+    solved: SolvedMotion | None
+
+    @property
+    def solution(self) -> SolvedMotion:
+        """The solution, for sensors that need one."""
+        assert self.solved is not None, "the stage of this kind is ACCELERATION"
+        return self.solved
+
+    @property
+    def actuators(self) -> Actuation:
+        """The actuators, for sensors that read them."""
+        assert self.drive is not None, "asked only by kinds that read actuators"
+        return self.drive

@@ -1,0 +1,129 @@
+"""Links that hang on a link, and sensors of their momentum."""
+
+import functools as ft
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..kinematics._forward import Pose, take_poses
+from ..kinematics._sites import attached_frames, carriers
+from ..model import SensorKind, System, take, take_or_zero, tree
+from ..spatial import congruence, diagonal, stack, Sym3, Vec3
+from ._snapshot import Snapshot
+
+
+@ft.lru_cache(maxsize=256)
+def subtrees(parents: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
+    """Return the links of the subtree of each link, itself included; -1 is the world,
+    whose subtree has all links."""
+    found: dict[int, tuple[int, ...]] = {-1: tuple(range(len(parents)))}
+    for link in range(len(parents)):
+        own = {link}
+        own |= {k for k in range(link + 1, len(parents)) if _below(parents, k, link)}
+        found[link] = tuple(sorted(own))
+    return found
+
+
+def _below(parents: tuple[int, ...], link: int, above: int) -> bool:
+    while link > above:
+        link = parents[link]
+    return link == above
+
+
+class MovingBodies(NamedTuple):
+    """Rigid bodies of some links, in world axes.
+
+    - `mass`: kg.
+    - `center`: center of mass.
+    - `inertia`: inertia about it.
+    - `ang`, `lin`: angular velocity, and velocity of the center.
+    """
+
+    mass: Any
+    center: Vec3
+    inertia: Sym3
+    ang: Vec3
+    lin: Vec3
+
+
+def moving_bodies(sys: System, now: Snapshot, links: Sequence[int]) -> MovingBodies:
+    """Compute masses, inertias and velocities of links."""
+    own = sys.links
+    mass, com, quat, moments = take(
+        (own.mass, own.com, own.inertia_quat, own.inertia), links
+    )
+    nodes = carriers(tree(sys), links)
+    pose: Pose = take_poses(now.kin.pose, nodes) @ attached_frames(
+        now.fixed, links, com, quat
+    )
+    velocity, origin = take_or_zero((now.speed.velocity, now.kin.origin), nodes)
+    axes = diagonal(*(moments[:, k] for k in range(3)))
+    return MovingBodies(
+        mass=mass + jnp.zeros_like(pose.pos.x),
+        center=pose.pos,
+        inertia=congruence(pose.rot, axes),
+        ang=velocity.ang,
+        lin=velocity.at(pose.pos - origin),
+    )
+
+
+class _Total(NamedTuple):
+    """Bodies of a subtree, their mass, and center of mass; `(1, *batch)`."""
+
+    bodies: MovingBodies
+    mass: Any
+    center: Vec3
+
+
+def _total(sys: System, now: Snapshot, sensor: int) -> _Total | None:
+    """Return the sums over the subtree of a sensor; None if it has no link."""
+    link = sys.sensors.objects[sensor][1]
+    links = subtrees(sys.links.parents)[link]
+    if not links:
+        return None
+    bodies = moving_bodies(sys, now, links)
+    mass = jnp.sum(bodies.mass, axis=0, keepdims=True)
+    some = mass >= 1e-15
+    mean = _sum(bodies.center * bodies.mass) * (1.0 / jnp.where(some, mass, 1.0))
+    if link < 0:
+        first = Vec3(*(jnp.zeros_like(mass) for _ in range(3)))
+    else:
+        first = take(bodies.center, [links.index(link)])
+    center = Vec3(*(jnp.where(some, a, b) for a, b in zip(mean, first, strict=True)))
+    return _Total(bodies, mass, center)
+
+
+def _sum(v: Vec3) -> Vec3:
+    return Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in v))
+
+
+def _mean_velocity(total: _Total) -> Vec3:
+    momentum = _sum(total.bodies.lin * total.bodies.mass)
+    return momentum * (1.0 / jnp.maximum(total.mass, 1e-15))
+
+
+def _of_subtrees(measure: Callable[[_Total], Vec3]) -> Callable:
+    def sensor(sys: System, now: Snapshot, chosen: Sequence[int]):
+        rows = []
+        for k in chosen:
+            total = _total(sys, now, k)
+            zero = jnp.zeros_like(now.q[:3])
+            rows.append(zero if total is None else stack(measure(total))[0])
+        return jnp.stack(rows)
+
+    return sensor
+
+
+def _angular_momentum(total: _Total) -> Vec3:
+    bodies, mean = total.bodies, _mean_velocity(total)
+    apart = (bodies.lin - mean) * bodies.mass
+    spin = bodies.inertia @ bodies.ang
+    return _sum(spin + ((bodies.center - total.center) ^ apart))
+
+
+SUBTREE_SENSORS: dict[SensorKind, Callable] = {
+    SensorKind.SUBTREE_CENTER: _of_subtrees(lambda total: total.center),
+    SensorKind.SUBTREE_VELOCITY: _of_subtrees(_mean_velocity),
+    SensorKind.SUBTREE_ANGULAR_MOMENTUM: _of_subtrees(_angular_momentum),
+}

@@ -1,0 +1,74 @@
+"""The values of all sensors of a robot, as a dictionary by name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..model import Cutoff, SENSOR_FACTS, SensorKind, Stage, System, take
+from ._contact_sensors import CONTACT_SENSORS
+from ._distance import DISTANCE_SENSORS
+from ._frame_sensors import FRAME_SENSORS
+from ._global import GLOBAL_SENSORS
+from ._interaction import INTERACTION_SENSORS
+from ._joint_sensors import JOINT_SENSORS
+from ._rangefinder import RAY_SENSORS
+from ._snapshot import Snapshot
+from ._subtrees import SUBTREE_SENSORS
+from ._tendon_sensors import ACTUATOR_SENSORS, TENDON_SENSORS
+
+
+_FUNCTIONS: dict[SensorKind, Callable] = {
+    **JOINT_SENSORS,
+    **TENDON_SENSORS,
+    **ACTUATOR_SENSORS,
+    **FRAME_SENSORS,
+    **INTERACTION_SENSORS,
+    **CONTACT_SENSORS,
+    **RAY_SENSORS,
+    **DISTANCE_SENSORS,
+    **SUBTREE_SENSORS,
+    **GLOBAL_SENSORS,
+}
+
+_ACTUATED = (
+    *ACTUATOR_SENSORS,
+    SensorKind.JOINT_ACTUATOR_FORCE,
+    SensorKind.TENDON_ACTUATOR_FORCE,
+)
+
+
+def needs_solution(sys: System) -> bool:
+    """Return whether a sensor reads the solution of the equations of motion."""
+    stages = (SENSOR_FACTS[kind].stage for kind in sys.sensors.kinds)
+    return any(stage is Stage.ACCELERATION for stage in stages)
+
+
+def needs_actuators(sys: System) -> bool:
+    """Return whether a sensor reads the actuators."""
+    return any(kind in _ACTUATED for kind in sys.sensors.kinds)
+
+
+def sensor_values(sys: System, now: Snapshot) -> dict[str, Any]:
+    """Compute the values of all sensors, `(size, *batch)` each (batch axes last).
+
+    Only quantities that the sensors of this robot read are computed.
+    """
+    sensors = sys.sensors
+    values: dict[int, Any] = {}
+    for kind in dict.fromkeys(sensors.kinds):
+        chosen = [k for k, own in enumerate(sensors.kinds) if own is kind]
+        found = _FUNCTIONS[kind](sys, now, chosen)
+        for row, k in enumerate(chosen):
+            values[k] = _cut(sys, k, found[row])
+    return {name: values[k] for k, name in enumerate(sensors.names)}
+
+
+def _cut(sys: System, sensor: int, value):
+    """Apply the cutoff of a sensor."""
+    bound = SENSOR_FACTS[sys.sensors.kinds[sensor]].cutoff
+    if bound is Cutoff.NONE or not sys.sensors.limited[sensor]:
+        return value
+    cutoff = take(sys.sensors.cutoff, [sensor])
+    value = jnp.minimum(value, cutoff)
+    return value if bound is Cutoff.ABOVE else jnp.maximum(value, -cutoff)
