@@ -4,6 +4,7 @@ A kind of constraint (`AbstractConstraint`) gives rows: a Jacobian, offsets and 
 solver knows rows alone.
 """
 
+from ._all import ALL as ALL
 from ._cones import Elliptic as Elliptic, Pyramid as Pyramid
 from ._connect import Connect as Connect
 from ._constraint import AbstractConstraint as AbstractConstraint, Moment as Moment
@@ -12,6 +13,7 @@ from ._contact import (
     contact_wrenches_in_world as contact_wrenches_in_world,
 )
 from ._contact_parameters import (
+    contact_dimensions as contact_dimensions,
     contact_friction as contact_friction,
     Friction as Friction,
 )
@@ -48,18 +50,3 @@ from ._tendon_friction import TendonFriction as TendonFriction
 from ._tendon_inertia import tendon_inertia_rows as tendon_inertia_rows
 from ._tendon_limit import TendonLimit as TendonLimit
 from ._weld import Weld as Weld
-
-
-ALL: tuple[AbstractConstraint, ...] = (
-    Contact(),
-    JointLimit(),
-    BallLimit(),
-    JointFriction(),
-    Connect(),
-    Weld(),
-    JointEquality(),
-    TendonLimit(),
-    TendonFriction(),
-    TendonEquality(),
-)
-"""The constraints that `Generalized` simulates by default."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,18 +81,46 @@ def random_system(
     _check_counts(nlink, num_roots, len(joints))
     rng = _generator(seed)
     plan = random_plan(rng, nlink, tuple(joints), num_roots)
+    wanted = _Wanted(with_geoms, with_actuators, with_limits, with_friction, with_fluid)
+    kinds = integrator, cone, tuple(condims)
+    sys = _base(rng, plan, wanted, with_laws, *kinds)
+    tendons = TendonOptions(with_limits, with_friction, with_tendon_armature)
+    sites = with_sites or with_sensors
+    sys = _extended(rng, sys, sites, tendons if with_tendons else None)
+    sys = _coupled(rng, sys) if with_equalities else sys
+    return patterned(add_sensors(rng, sys) if with_sensors else sys)
+
+
+class _Wanted(NamedTuple):
+    geoms: bool
+    actuators: bool
+    limits: bool
+    friction: bool
+    fluid: bool
+
+
+def _base(
+    rng: np.random.Generator,
+    plan: Plan,
+    wanted: _Wanted,
+    with_laws: bool,
+    integrator: Integrator,
+    cone: Cone,
+    condims: tuple[int, ...],
+) -> System:
+    """Draws links, joints, shapes and actuators."""
     links = random_links(rng, plan)
-    shaped = nlink if with_geoms else None
-    geoms = random_geoms(rng, shaped, tuple(condims), with_fluid)
-    pairs, excludes = random_exceptions(rng, plan, geoms, tuple(condims))
-    medium = rng.uniform([1, 0, -1, -1, -1], [100, 0.1, 1, 1, 1]) * with_fluid
-    moving = random_joints(rng, plan, links, with_limits, with_friction)
-    drives = random_actuators(rng, plan if with_actuators else Plan((), (), ()))
+    shaped = len(plan.parents) if wanted.geoms else None
+    geoms = random_geoms(rng, shaped, condims, wanted.fluid)
+    pairs, excludes = random_exceptions(rng, plan, geoms, condims)
+    medium = rng.uniform([1, 0, -1, -1, -1], [100, 0.1, 1, 1, 1]) * wanted.fluid
+    moving = random_joints(rng, plan, links, wanted.limits, wanted.friction)
+    drives = random_actuators(rng, plan if wanted.actuators else Plan((), (), ()))
     if with_laws:
         own = rng.spawn(1)[0]
         moving = with_joint_laws(own, moving, bool(np.any(links.gravity_compensation)))
         drives = with_actuator_laws(own, drives, moving)
-    sys = System(
+    return System(
         links=links,
         joints=moving,
         geoms=geoms,
@@ -102,19 +130,11 @@ def random_system(
         excludes=excludes,
         integrator=integrator,
         cone=cone,
-        has_fluid=with_fluid,
+        has_fluid=wanted.fluid,
         **_options(rng, medium),
         # Last, so that what is drawn before does not depend on it.
         keyframes=random_keyframes(rng, moving, drives),
     )
-    options = TendonOptions(with_limits, with_friction, with_tendon_armature)
-    sites = with_sites or with_sensors
-    sys = _extended(rng, sys, sites, options if with_tendons else None)
-    if with_equalities:
-        sys = _coupled(rng, sys)
-    if with_sensors:
-        sys = add_sensors(rng, sys)
-    return patterned(sys)
 
 
 def _extended(

@@ -5,6 +5,8 @@ import jax.tree_util as jtu
 import numpy as np
 from jax.core import Tracer
 
+from ..collision import contact_plan
+from ..constraint import contact_dimensions
 from ..dynamics._joint_parameters import armature
 from ..model import JointKind, System, tree
 from ._rigid_bodies import body_layout
@@ -51,6 +53,7 @@ def check_model(sys: System) -> None:
                 )
     _check_actuators(sys)
     _check_tendons(sys)
+    _check_constraints(sys)
     for j, kind in enumerate(joints.kinds):
         dofs = slice(joints.v_starts[j], joints.v_starts[j] + 6)
         if kind is JointKind.FREE and any(joints.has_friction[dofs]):
@@ -101,3 +104,20 @@ def _check_tendons(sys: System) -> None:
                     f"Tendon {name!r} has {word}. Remove it, or use `Generalized`, which "
                     "supports it."
                 )
+
+
+def _check_constraints(sys: System) -> None:
+    """Refuse equality constraints, and torsional and rolling friction."""
+    for name in sys.equalities.names:
+        raise ValueError(
+            f"Equality constraint {name!r} cannot be simulated in maximal coordinates. "
+            "Remove it, or use `Generalized`, which supports it."
+        )
+    plan = contact_plan(sys)
+    for size, pair in zip(contact_dimensions(sys, plan), plan.point_pairs):
+        if size > 3:
+            one, two = (sys.geoms.names[k] for k in plan.pairs[pair][:2])
+            raise ValueError(
+                f"Contacts of shape {one!r} with {two!r} have torsional friction (condim "
+                f"{size}). Set `condim` to 3, or use `Generalized`, which supports it."
+            )
