@@ -15,6 +15,7 @@ PAGES = (
     "README.md",
     "docs/agents.md",
     pytest.param("docs/cli.md", marks=needs_opengl),
+    "docs/constraints.md",
     "docs/gradients.md",
     "docs/kernels.md",
     "docs/pipelines.md",
@@ -22,6 +23,7 @@ PAGES = (
     # `test_skill_learning.py` learns the same.
     pytest.param("docs/skills.md", marks=pytest.mark.slow),
     "docs/wrappers.md",
+    "docs/your_robot.md",
     "zoo/README.md",
 )
 
