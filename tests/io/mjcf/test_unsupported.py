@@ -216,10 +216,6 @@ ACCEPTED = {
         'inertia that couples branches, armature of tendon "t"',
     ),
     "gap": ({"geom": 'gap="1"'}, 'contact gap of geom "ball"'),
-    "sensor": (
-        {"more": '<sensor><jointpos name="s" joint="hinge"/></sensor>'},
-        'sensor "s"',
-    ),
     "sleep": (
         {"flag": '<flag sleep="enable"/>'},
         'flag for sleeping bodies sleep="enable"',
@@ -268,6 +264,7 @@ SILENT = {
         "flag": '<flag spring="disable" damper="disable"/>',
     },
     "ball motor": {"more": actuator('<motor joint="spherical" gear="1 2 3"/>')},
+    "sensor": {"more": '<sensor><jointpos name="s" joint="hinge"/></sensor>'},
 }
 
 
