@@ -344,7 +344,7 @@ def _sites(sys: System) -> Iterator[_Rule]:
         for path in sys.tendons.paths
         for point in path
         for index in (
-            point.index if point.kind is WrapKind.SITE else -1,
+            point.target if point.kind is WrapKind.SITE else -1,
             point.side_site,
         )
     }

@@ -128,7 +128,9 @@ WIDE = {
         [0.5, 0.9, 3, 0.3, 1.5], [0.8, 0.95, 6, 0.7, 3], shape
     ),
     "ctrl_range": lambda rng, shape: rng.uniform([-1, 0], [0, 1], shape),
-    "force_range": lambda rng, shape: rng.uniform([-9, 0], [0, 9], shape),
+    "force_range": lambda rng, shape: (
+        rng.uniform([-9, 0], [0, 9], shape) * 10 ** rng.uniform(-3, 0, (shape[0], 1))
+    ),
     "act_range": lambda rng, shape: rng.uniform([-1, 0], [0, 1], shape),
 }
 
@@ -164,7 +166,9 @@ def influence(name, count=40):
         qd = qd * 0.01 ** (k % 3)
         normal = lambda n: jnp.asarray(3 * rng.normal(size=n))
         size = sys.nq + sys.nv + sys.na
-        states.append((q, qd, normal(sys.na), 5 * normal(sys.nu), normal(size)))
+        states.append(
+            (q, qd, normal(sys.na), 5 ** (1 + k % 3) * normal(sys.nu), normal(size))
+        )
     stack = lambda trees: jax.tree.map(lambda *xs: jnp.stack(xs), *trees)
     found = gradient(stack(robots), *stack(states))
     return jax.tree.map(lambda x: np.max(np.abs(x), axis=0), found)
@@ -179,7 +183,8 @@ def test_inactive_parameters_have_no_influence(name):
     assert set(mask) == set(found)
     for path, marks in mask.items():
         assert marks.shape == found[path].shape
-        assert np.all(found[path][marks] == 0.0), path
+        # Orientations of spheres leave rounding.
+        assert np.all(found[path][marks] < 1e-14), path
 
 
 @pytest.mark.parametrize("name", NAMES)
