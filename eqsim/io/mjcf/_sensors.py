@@ -168,7 +168,7 @@ def _attachment(model: Any, contacts: Contacts, kind: int, index: int) -> Attach
     return found, index
 
 
-def _fields(kind: Any, mask: int) -> tuple:
+def _fields(kind: Any, mask: Any) -> tuple:
     return tuple(each for bit, each in enumerate(kind) if int(mask) & (1 << bit))
 
 
