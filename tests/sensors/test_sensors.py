@@ -139,6 +139,7 @@ SMOOTH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", SMOOTH)
 def test_gradients(group):
     """By state, input and every parameter of the robot."""

@@ -64,7 +64,9 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
         ),
         ray_geoms=_ray_geoms(model, contacts) if any(is_ray) else (),
         cutoff=cutoff,
-        magnetic=np.array(model.opt.magnetic),
+        magnetic=np.array(model.opt.magnetic)
+        if SensorKind.MAGNETOMETER in kinds
+        else None,
     )
 
 
