@@ -338,6 +338,11 @@ def _equalities(sys: System) -> Iterator[_Rule]:
     yield _Rule("equalities.coefficients", _beyond(alone, 5) & couples[:, None], reason)
 
 
+def _sensors(sys: System) -> Iterator[_Rule]:
+    for name in ("cutoff", "magnetic"):
+        yield _Rule(f"sensors.{name}", True, "sensors do not influence the motion")
+
+
 def _sites(sys: System) -> Iterator[_Rule]:
     used = {
         index
@@ -379,6 +384,7 @@ PARTS = (
     _tendons,
     _equalities,
     _sites,
+    _sensors,
     _keyframes,
 )
 

@@ -85,7 +85,7 @@ def _sensors(rng: np.random.Generator, sys: System, found: list) -> Sensors:
         if any(rays)
         else (),
         cutoff=rng.uniform(0.1, 2.0, len(found)) * limited,
-        magnetic=rng.normal(size=3),
+        magnetic=rng.normal(size=3) if _K.MAGNETOMETER in kinds else None,
     )
 
 

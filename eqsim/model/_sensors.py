@@ -31,7 +31,7 @@ class Sensors(eqx.Module):
     - `ray_data`: of rangefinders, what is reported of the ray.
     - `ray_geoms`: shapes that rays can hit.
     - `cutoff`: bound of the values. Of distances, the largest one that is looked for.
-    - `magnetic`: magnetic flux in the world, for magnetometers.
+    - `magnetic`: magnetic flux in the world. None: there is no magnetometer.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -45,14 +45,12 @@ class Sensors(eqx.Module):
     ray_data: tuple[tuple[RayData, ...], ...] = eqx.field(static=True)
     ray_geoms: tuple[int, ...] = eqx.field(static=True)
     cutoff: Float[Array, " nsensor"] = eqx.field(converter=as_array)
-    magnetic: Float[Array, "3"] = eqx.field(converter=as_array)
+    magnetic: Float[Array, "3"] | None = eqx.field(converter=as_array, default=None)
 
     @staticmethod
     def none() -> "Sensors":
         """Return no sensors."""
-        return Sensors(
-            *((),) * 10, cutoff=np.zeros(0), magnetic=np.array([0.0, -0.5, 0.0])
-        )
+        return Sensors(*((),) * 10, cutoff=np.zeros(0))
 
     def sizes(self, num_outputs: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of values of each sensor.

@@ -42,6 +42,11 @@ def check_sensors(sys: System) -> None:
             _check_end(sys, index, name, ends[index], allowed)
         _check_joint(sys, index)
     _check_rays(sys)
+    if SensorKind.MAGNETOMETER in sensors.kinds and sensors.magnetic is None:
+        raise ValueError(
+            "There are magnetometers, but Sensors.magnetic is None. Give it the magnetic "
+            "flux in the world."
+        )
     limited = np.asarray(sensors.limited, bool)
     text = "Sensor {name!r} has cutoff {value}, which must be positive."
     reject(sensors.cutoff, lambda x: (x <= 0) & limited, sensors.names, text)

@@ -145,7 +145,9 @@ def gyros(sys: System, now: Snapshot, chosen: Sequence[int]):
 def magnetometers(sys: System, now: Snapshot, chosen: Sequence[int]):
     """Compute the magnetic flux in the axes of sites, `(n, 3, *batch)`."""
     pose = object_poses(sys, now, _objects(sys, chosen))
-    flux = Vec3(*(sys.sensors.magnetic[k][None] for k in range(3)))
+    magnetic = sys.sensors.magnetic
+    assert magnetic is not None, "a robot with magnetometers has a magnetic flux"
+    flux = Vec3(*(magnetic[k][None] for k in range(3)))
     return stack(pose.rot.T @ flux)
 
 

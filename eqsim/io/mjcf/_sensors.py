@@ -64,7 +64,9 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
         ),
         ray_geoms=_ray_geoms(model, contacts) if any(is_ray) else (),
         cutoff=cutoff,
-        magnetic=np.array(model.opt.magnetic),
+        magnetic=np.array(model.opt.magnetic)
+        if SensorKind.MAGNETOMETER in kinds
+        else None,
     )
 
 
@@ -168,7 +170,7 @@ def _attachment(model: Any, contacts: Contacts, kind: int, index: int) -> Attach
     return found, index
 
 
-def _fields(kind: Any, mask: int) -> tuple:
+def _fields(kind: Any, mask: Any) -> tuple:
     return tuple(each for bit, each in enumerate(kind) if int(mask) & (1 << bit))
 
 

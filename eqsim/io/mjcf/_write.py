@@ -10,7 +10,7 @@ from jax.core import Tracer
 from ...model import JointKind, System
 from ._write_actuators import disabled_groups, write_actuators
 from ._write_equalities import write_equalities
-from ._write_sensors import is_invisible, write_sensors
+from ._write_sensors import is_invisible, magnetic_field, write_sensors
 from ._write_tendons import write_sites, write_tendons
 from ._xml import add_element
 
@@ -101,9 +101,9 @@ def _write_options(root: ET.Element, sys: System) -> None:
             "density": sys.density,
             "viscosity": sys.viscosity,
             "impratio": sys.impratio,
-            "magnetic": sys.sensors.magnetic,
             "integrator": sys.integrator.value,
             "cone": sys.cone.value,
+            **magnetic_field(sys),
             **disabled_groups(sys),
         },
     )

@@ -30,6 +30,12 @@ def write_sensors(root: ET.Element, sys: System) -> None:
         add_element(part, kind.value, attributes)
 
 
+def magnetic_field(sys: System) -> dict[str, Any]:
+    """The option for magnetometers, if there are any."""
+    magnetic = sys.sensors.magnetic
+    return {} if magnetic is None else {"magnetic": magnetic}
+
+
 def is_invisible(sys: System, geom: int) -> bool:
     """Whether rays pass through a shape."""
     rays = SensorKind.RANGEFINDER in sys.sensors.kinds

@@ -1,0 +1,143 @@
+"""Sensors beside `sensordata` of MuJoCo C."""
+
+import dataclasses
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+import sensor_models as models
+from hypothesis import given, settings, strategies as st
+from trajectories import converged
+
+from eqsim import Generalized, load_mjcf
+from eqsim.io import write_mjcf
+from eqsim.model import random_system
+
+
+GROUPS = {
+    "frames": models.frame_rows,
+    "joints": models.joint_rows,
+    "sites": models.site_rows,
+    "contacts": models.contact_rows,
+    "rest": models.global_rows,
+}
+AT_SITES = ("force", "torque", "accelerometer", "gyro")
+
+
+def check(worst, tolerance=1e-8):
+    bad = {name: error for name, error in worst.items() if not error < tolerance}
+    assert not bad, bad
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_robot(group):
+    sys, model = models.robot(tuple(GROUPS[group]()))
+    assert sys.nsensor == model.nsensor
+    check(models.errors(sys, model, models.states(model, 8)))
+
+
+def test_elliptic_cones():
+    sys, model = models.robot(tuple(models.contact_rows()), "elliptic")
+    check(models.errors(sys, model, models.states(model, 5)))
+
+
+def coupled_states(model, count):
+    rng, out = np.random.default_rng(0), []
+    for _ in range(count):
+        data = mujoco.MjData(model)
+        mujoco.mj_integratePos(model, data.qpos, 0.2 * rng.normal(size=model.nv), 1.0)
+        data.qvel[:] = rng.normal(size=model.nv)
+        data.ctrl[:] = rng.normal(size=model.nu)
+        data.xfrc_applied[1:] = rng.normal(size=(model.nbody - 1, 6))
+        out.append(data)
+    return out
+
+
+@pytest.mark.parametrize(
+    "text, sites",
+    (
+        (models.COUPLED, ("mount", *"abcdef")),
+        (models.STRUNG, tuple("abcd")),
+    ),
+    ids=("coupled", "strung"),
+)
+def test_forces_between_links(text, sites):
+    """Equality constraints and spatial tendons act on links from outside."""
+    text = text.format(sensors="".join(models.rows(AT_SITES, "site", sites)))
+    sys, model = load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))
+    check(models.errors(sys, model, coupled_states(model, 4)))
+
+
+def random_robot(seed):
+    sys = random_system(
+        seed,
+        nlink=1 + seed % 4,
+        num_roots=1 + (seed % 4) // 2,
+        with_sensors=True,
+        with_tendons=seed % 2 == 0,
+        condims=(1, 3, 4, 6),
+    )
+    return sys, converged(mujoco.MjModel.from_xml_string(write_mjcf(sys)))
+
+
+def check_random(seed):
+    sys, model = random_robot(seed)
+    # MuJoCo's distance of capsule and cylinder has a tolerance.
+    check(models.errors(sys, model, coupled_states(model, 3)), 2e-6)
+
+
+@pytest.mark.parametrize("seed", (0, 3))
+def test_random_systems(seed):
+    check_random(seed)
+
+
+@pytest.mark.slow
+@given(seed=st.integers(4, 10_000).filter(lambda seed: seed % 2))
+@settings(max_examples=20)
+def test_many_random_systems(seed):
+    check_random(seed)
+
+
+@given(scale=st.floats(0.05, 3.0), seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_cutoffs(scale, seed):
+    """Cutoffs are parameters: the same program for all."""
+    sys, model = cut_robot()
+    cutoff = scale * np.random.default_rng(seed).uniform(0.1, 3.0, sys.nsensor)
+    cutoff = np.where(sys.sensors.limited, cutoff, 0.0)
+    model.sensor_cutoff[:] = cutoff
+    (data,) = models.states(model, 1, seed=seed)
+    mujoco.mj_forward(model, data)
+    sensors = eqx.tree_at(lambda s: s.cutoff, sys.sensors, jnp.asarray(cutoff))
+    found = SENSORS(dataclasses.replace(sys, sensors=sensors), *models.measured(data))
+    values = np.concatenate([found[name] for name in sys.sensors.names])
+    np.testing.assert_allclose(values, data.sensordata, rtol=1e-8, atol=1e-8)
+
+
+SENSORS = eqx.filter_jit(lambda sys, *args: Generalized().sensors(sys, *args))
+
+
+def cut_robot():
+    chosen = [row for row in models.site_rows() if "dist dir" not in row]
+    chosen += models.joint_rows()[:8]
+    limited = [re.sub(r"^(<\w+)", r'\1 cutoff="1"', row) for row in chosen]
+    chosen = [*limited[: len(chosen) // 2], *chosen[len(chosen) // 2 :]]
+    return models.robot(tuple(chosen))
+
+
+def test_batches_are_loops():
+    sys, model = models.robot(tuple(models.site_rows()))
+    several = [models.measured(data) for data in models.states(model, 3)]
+    stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *several)
+    sensors = lambda *args: Generalized().sensors(sys, *args)
+    batched = jax.jit(jax.vmap(sensors))(*stacked)
+    for index, args in enumerate(several):
+        one = jax.jit(sensors)(*args)
+        for name, value in one.items():
+            np.testing.assert_allclose(
+                batched[name][index], value, rtol=1e-9, atol=1e-9
+            )
