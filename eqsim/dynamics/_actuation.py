@@ -12,11 +12,11 @@ from ._force_laws import (
     clip_forces,
     clip_tendon_forces,
     law_forces,
-    law_velocity_gain,
     LawInputs,
 )
 from ._muscle import MuscleScale
 from ._transmission import Moments, OtherRows, transmission
+from ._velocity_gain import law_velocity_gain
 
 
 class ActuationInputs(NamedTuple):
@@ -124,23 +124,20 @@ def _clip_joint_forces(sys: System, tau):
     return clip_rows(tau, take(joints.force_range, index), limited)
 
 
-def velocity_gain(sys: System, now: Actuation, ctrl):
+def velocity_gain(sys: System, now: Actuation):
     r"""Compute the derivatives of actuator forces by their velocities,
     $\partial f/\partial\dot\ell$, as MuJoCo takes them for implicit integration
     (`mjd_actuator_vel`): of affine gains and biases, muscles, servos of orientation and
-    DC motors; zero where a force is at the end of its range.
-
-    Of DC motors it leaves out the bound of the voltage and the change of friction with
-    the decay of bristles, and it multiplies slopes of gains with controls that are not
-    clipped.
+    DC motors; zero where a force is at the end of its range, or the total force on its
+    joint or tendon is. Of DC motors it leaves out the change of friction with the decay
+    of bristles.
 
     **Arguments:**
 
     - `now`: the actuators at a state.
-    - `ctrl`: controls, `(nu, *batch)`.
 
     **Returns:** one number per force, `(nout, *batch)`.
     """
     if now.laws is None:
         return jnp.zeros_like(now.force)
-    return law_velocity_gain(sys, now.laws, now.limited_force, ctrl)
+    return law_velocity_gain(sys, now.laws, now.limited_force, now.tau)

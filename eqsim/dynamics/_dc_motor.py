@@ -70,18 +70,21 @@ class MotorInputs(NamedTuple):
     - `length`, `velocity`: of the actuators.
     - `voltage`: at the terminals.
     - `resistance`: at the present temperature.
+    - `bounded`: whether the voltage of a controller is at its bound.
     """
 
     length: Any
     velocity: Any
     voltage: Any
     resistance: Any
+    bounded: Any
 
 
 def motor_inputs(motors: DCMotors, facts: MotorFacts, act, ctrl, length, velocity):
     """Compute voltages and resistances."""
     length, velocity = take((length, velocity), facts.outs)
     voltage = take_or_zero(ctrl, facts.voltage)
+    bounded = jnp.zeros_like(velocity, bool)
     if any(facts.controlled):
         torque = motors.proportional * (take_or_zero(ctrl, facts.position) - length)
         rate = take_or_zero(ctrl, facts.velocity) - velocity
@@ -91,9 +94,11 @@ def motor_inputs(motors: DCMotors, facts: MotorFacts, act, ctrl, length, velocit
         per_torque = motors.resistance / jnp.where(constant > 0.0, constant, 1.0)
         control = per_torque * torque + constant * velocity
         most = jnp.where(motors.max_voltage > 0.0, motors.max_voltage, jnp.inf)
+        bounded = jnp.abs(control) >= most
         control = jnp.clip(control, -most, most)
         voltage = voltage + jnp.where(_column(facts.controlled, control), control, 0.0)
-    return MotorInputs(length, velocity, voltage, _resistance(motors, facts, act))
+    resistance = _resistance(motors, facts, act)
+    return MotorInputs(length, velocity, voltage, resistance, bounded)
 
 
 def _column(marks, like):
@@ -216,11 +221,11 @@ def mechanical_forces(motors: DCMotors, facts: MotorFacts, length, velocity, act
 
 
 def motor_velocity_gain(
-    motors: DCMotors, facts: MotorFacts, resistance, back_driven, dt
+    motors: DCMotors, facts: MotorFacts, inputs: MotorInputs, back_driven, dt
 ):
     """Compute derivatives of motor forces by the velocity as MuJoCo takes them for
-    implicit integration: without the bound of the voltage, and the change of friction
-    with the decay of bristles (`mjd_actuator_vel`).
+    implicit integration: without the change of friction with the decay of bristles
+    (`mjd_actuator_vel`).
 
     **Arguments:**
 
@@ -228,10 +233,11 @@ def motor_velocity_gain(
     - `back_driven`: which motors have the back-EMF as their bias.
     """
     constant = motors.torque_constant
-    resistance = jnp.maximum(resistance, TINY)
+    resistance = jnp.maximum(inputs.resistance, TINY)
     safe = jnp.where(constant > 0.0, constant, 1.0)
     control = -motors.derivative * motors.resistance / safe + constant
     control = jnp.where(_column(facts.controlled, control), control, 0.0)
+    control = jnp.where(inputs.bounded, 0.0, control)
     emf = constant * constant / resistance
     direct = constant * control / resistance
     direct = direct - jnp.where(_column(back_driven, emf), emf, 0.0)

@@ -27,9 +27,8 @@ from ._dc_motor import (
     mechanical_forces,
     motor_facts,
     motor_gain,
-    motor_velocity_gain,
 )
-from ._muscle import active_force, active_force_rate, MuscleScale, passive_force
+from ._muscle import active_force, MuscleScale, passive_force
 from ._servo import nearest_setpoints, orientation_forces, pid_drive, pid_facts
 
 
@@ -85,12 +84,12 @@ def laws(structure: ActuatorStructure, motors: tuple[int, ...]) -> Laws:
     )
 
 
-def _laws(sys: System) -> Laws:
+def laws_of(sys: System) -> Laws:
     motors = sys.actuators.motors
     return laws(sys.actuators.structure, () if motors is None else motors.owners)
 
 
-def _join(parts, size: int):
+def join_rows(parts, size: int):
     """Join values of groups of actuators, given with their places."""
     parts = [(rows, values) for rows, values in parts if rows]
     order = [row for rows, _ in parts for row in rows]
@@ -115,7 +114,7 @@ class LawInputs(NamedTuple):
 
 def law_forces(sys: System, x: LawInputs):
     """Compute forces `(nout, *batch)`, before ranges."""
-    facts, actuators = _laws(sys), sys.actuators
+    facts, actuators = laws_of(sys), sys.actuators
     parts = []
     if facts.scalars:
         parts.append((facts.scalar_outs, _scalar_forces(sys, facts, x)))
@@ -123,13 +122,13 @@ def law_forces(sys: System, x: LawInputs):
         where = x.act, x.signals.ctrl, x.length, x.velocity
         torques = orientation_forces(sys, facts.orientations, *where)
         parts.append((facts.orientation_outs, concatenate(torques)))
-    force = _join(parts, sys.nout)
+    force = join_rows(parts, sys.nout)
     if all(actuators.enabled):
         return force
-    return jnp.where(_on(sys, force), force, 0.0)
+    return jnp.where(enabled_rows(sys, force), force, 0.0)
 
 
-def _on(sys: System, like):
+def enabled_rows(sys: System, like):
     actuators = sys.actuators
     pairs = zip(actuators.enabled, actuators.num_outputs)
     return per_row([on for on, count in pairs for _ in range(count)], like) > 0
@@ -143,7 +142,7 @@ def _scalar_forces(sys: System, facts: Laws, x: LawInputs):
         for kind, rows in facts.gains.items()
         if rows
     ]
-    drive = _join(parts, len(facts.scalars))
+    drive = join_rows(parts, len(facts.scalars))
     if len(facts.biases[Bias.AFFINE]) == len(facts.scalars):
         b = take(sys.actuators.bias, facts.scalars)
         return drive + b[:, 0] + b[:, 1] * length + b[:, 2] * velocity
@@ -152,10 +151,10 @@ def _scalar_forces(sys: System, facts: Laws, x: LawInputs):
         for kind, rows in facts.biases.items()
         if rows
     ]
-    return drive + _join(parts, len(facts.scalars))
+    return drive + join_rows(parts, len(facts.scalars))
 
 
-def _input(sys: System, facts: Laws, rows, scalar: LawInputs, x: LawInputs):
+def law_inputs(sys: System, facts: Laws, rows, scalar: LawInputs, x: LawInputs):
     """Return the inputs of some actuators, with setpoints on circles unwound."""
     parts = [x.act, x.signals.ctrl]
     if x.signals.motors is not None:
@@ -169,15 +168,15 @@ def _affine_drive(sys, facts, rows, scalar, x):
     g = take(sys.actuators.gain, [facts.scalars[i] for i in rows])
     length, velocity = take((scalar.length, scalar.velocity), rows)
     gain = g[:, 0] + g[:, 1] * length + g[:, 2] * velocity
-    return gain * _input(sys, facts, rows, scalar, x)
+    return gain * law_inputs(sys, facts, rows, scalar, x)
 
 
 def _muscle_drive(sys, facts, rows, scalar, x):
-    law = _muscle_gain(sys, facts, rows, scalar, active_force)
-    return law * _input(sys, facts, rows, scalar, x)
+    law = muscle_gain(sys, facts, rows, scalar, active_force)
+    return law * law_inputs(sys, facts, rows, scalar, x)
 
 
-def _muscle_gain(sys, facts, rows, x, function):
+def muscle_gain(sys, facts, rows, x, function):
     muscles = sys.actuators.muscles
     index = [muscles.gain_rows[facts.scalars[i]] for i in rows]
     length, velocity = take((x.length, x.velocity), rows)
@@ -191,14 +190,14 @@ def take_muscles(muscles, scale, index):
 
 
 def _motor_drive(sys, facts, rows, scalar, x):
-    motors, places, own = _motors(sys, facts, rows)
+    motors, places, own = law_motors(sys, facts, rows)
     inputs = x.signals.motors
     assert inputs is not None, "there are motors"
     gain = motor_gain(motors, places, inputs.resistance)
-    return take(gain, own) * _input(sys, facts, rows, scalar, x)
+    return take(gain, own) * law_inputs(sys, facts, rows, scalar, x)
 
 
-def _motors(sys: System, facts: Laws, rows):
+def law_motors(sys: System, facts: Laws, rows):
     """Return the motors, their places, and the motor of each of the rows."""
     motors = sys.actuators.motors
     assert motors is not None, "there are motors"
@@ -228,7 +227,7 @@ def _muscle_bias(sys, facts, rows, scalar, x):
 
 
 def _motor_bias(sys, facts, rows, scalar, x):
-    motors, places, own = _motors(sys, facts, rows)
+    motors, places, own = law_motors(sys, facts, rows)
     inputs = x.signals.motors
     assert inputs is not None, "there are motors"
     emf = back_emf(motors, places, inputs.resistance, inputs.velocity)
@@ -274,7 +273,7 @@ def clip_tendon_forces(sys: System, force):
 def clip_forces(sys: System, force):
     """Keep forces in their ranges; for a servo of orientation this limits the length of
     the torque."""
-    facts, actuators = _laws(sys), sys.actuators
+    facts, actuators = laws_of(sys), sys.actuators
     if not any(actuators.force_limited):
         return force
     counts = actuators.num_outputs
@@ -295,7 +294,7 @@ def clip_forces(sys: System, force):
     scale = jnp.where(over, most / jnp.where(over, norm, 1.0), 1.0)
     torque = (torque * scale).reshape(len(index), *force.shape[1:])
     kept = [i for i in range(sys.nout) if i not in index]
-    return _join([(kept, take(new, kept)), (index, torque)], sys.nout)
+    return join_rows([(kept, take(new, kept)), (index, torque)], sys.nout)
 
 
 def add_mechanical_forces(sys: System, force, act, length, velocity):
@@ -311,86 +310,3 @@ def add_mechanical_forces(sys: System, force, act, length, velocity):
     ]
     extra = mechanical_forces(motors, facts, length, velocity, act)
     return force + put(take(extra, own), [facts.outs[i] for i in own], sys.nout)
-
-
-def law_velocity_gain(sys: System, x: LawInputs, force, ctrl):
-    r"""Compute $\partial f/\partial\dot\ell$: see `velocity_gain`.
-
-    **Arguments:**
-
-    - `force`: forces of the actuators.
-    - `ctrl`: controls, not clipped.
-    """
-    facts, actuators = _laws(sys), sys.actuators
-    parts = []
-    if facts.scalars:
-        parts.append((facts.scalar_outs, _scalar_velocity_gain(sys, facts, x, ctrl)))
-    if facts.orientations:
-        gains = [actuators.bias[k, 2][None] for k in facts.orientations for _ in "xyz"]
-        gain = concatenate(gains) + jnp.zeros_like(take(force, facts.orientation_outs))
-        parts.append((facts.orientation_outs, gain))
-    gain = _join(parts, sys.nout)
-    gain = jnp.where(_saturated(sys, facts, force), 0.0, gain)
-    return gain if all(actuators.enabled) else jnp.where(_on(sys, gain), gain, 0.0)
-
-
-def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs, ctrl):
-    """MuJoCo multiplies derivatives of gains with controls that are not clipped."""
-    actuators = sys.actuators
-    owners = facts.scalars
-    velocity = take(x.velocity, facts.scalar_outs)
-    scalar = x._replace(length=take(x.length, facts.scalar_outs), velocity=velocity)
-    raw = x._replace(signals=x.signals._replace(ctrl=ctrl))
-    zero = jnp.zeros_like(velocity)
-    total = zero
-    rows = facts.biases[Bias.AFFINE]
-    if rows:
-        gain = take(actuators.bias, [owners[i] for i in rows])[:, 2]
-        total = total + put(gain + take(zero, rows), rows, len(owners))
-    rows = facts.gains[Gain.AFFINE]
-    if rows:
-        slope = take(actuators.gain, [owners[i] for i in rows])[:, 2]
-        slope = slope * _raw_input(facts, rows, raw)
-        total = total + put(slope, rows, len(owners))
-    rows = facts.gains[Gain.MUSCLE]
-    if rows:
-        slope = _muscle_gain(sys, facts, rows, scalar, active_force_rate)
-        slope = slope * _raw_input(facts, rows, raw)
-        total = total + put(slope, rows, len(owners))
-    rows = facts.gains[Gain.DC_MOTOR]
-    if rows:
-        motors, places, own = _motors(sys, facts, rows)
-        driven = [actuators.biases[k] is Bias.DC_MOTOR for k in motors.owners]
-        inputs = x.signals.motors
-        assert inputs is not None, "there are motors"
-        where = inputs.resistance, driven, sys.dt[None]
-        gain = motor_velocity_gain(motors, places, *where)
-        gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
-        total = total + put(gain, rows, len(owners))
-    return total
-
-
-def _raw_input(facts: Laws, rows, x: LawInputs):
-    values = concatenate([x.act, x.signals.ctrl])
-    return take_or_zero(values, [facts.inputs[i] for i in rows])
-
-
-def _saturated(sys: System, facts: Laws, force):
-    """Return which forces are at the ends of their ranges."""
-    actuators = sys.actuators
-    counts = actuators.num_outputs
-    owners = [k for k, count in enumerate(counts) for _ in range(count)]
-    limited = per_row([actuators.force_limited[k] for k in owners], force) > 0
-    bounds = take(actuators.force_range, owners)
-    over = (force <= bounds[:, 0]) | (force >= bounds[:, 1])
-    if facts.orientations:
-        index = facts.orientation_outs
-        torque = take(force, index)
-        torque = torque.reshape(len(index) // 3, 3, *torque.shape[1:])
-        square = jnp.sum(torque * torque, axis=1)
-        most = take(actuators.force_range, facts.orientations)[:, 1]
-        triple = [i for i in range(len(facts.orientations)) for _ in range(3)]
-        large = take(square >= most * most, triple)
-        kept = [i for i in range(sys.nout) if i not in index]
-        over = _join([(kept, take(over, kept)), (index, large)], sys.nout)
-    return limited & over

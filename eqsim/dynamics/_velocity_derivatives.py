@@ -70,7 +70,7 @@ def implicit_joint_damping(sys: System, qd) -> SmoothDamping:
     return SmoothDamping(joint_damping(sys).slope(qd))
 
 
-def smooth_damping(sys: System, tree: Tree, now: MotionData, qd, ctrl) -> SmoothDamping:
+def smooth_damping(sys: System, tree: Tree, now: MotionData, qd) -> SmoothDamping:
     """Compute the damping by joints, the fluid, tendons and actuators."""
     total = implicit_joint_damping(sys, qd)
     if sys.has_fluid:
@@ -83,7 +83,7 @@ def smooth_damping(sys: System, tree: Tree, now: MotionData, qd, ctrl) -> Smooth
         jac, slope = take((jac, slope), dampers)
         total = total.add_coupling(_weighted_squares(tree, jac, slope))
     if now.drive.moments is not None and sys.actuators.active:
-        total = _add_actuators(sys, tree, now.kin, now.drive, total, ctrl)
+        total = _add_actuators(sys, tree, now.kin, now.drive, total)
     return total
 
 
@@ -98,11 +98,11 @@ def _weighted_squares(tree: Tree, rows, weight):
 
 
 def _add_actuators(
-    sys: System, tree: Tree, kin: Kinematics, drive: Actuation, total, ctrl
+    sys: System, tree: Tree, kin: Kinematics, drive: Actuation, total
 ) -> SmoothDamping:
     moments, actuators = drive.moments, sys.actuators
     assert moments is not None, "asked only if there are actuators"
-    ends, own = moments.ends, -velocity_gain(sys, drive, ctrl)
+    ends, own = moments.ends, -velocity_gain(sys, drive)
     count = len(ends.single)
     diagonal, start = [*range(count)], count
     for k, kind, _ in ends.multiple:
@@ -157,26 +157,43 @@ def _on_ball(nv: int, x, dofs, scale):
     return put(values, index, nv * nv).reshape(nv, nv, *values.shape[1:])
 
 
+class SymmetricDamping(NamedTuple):
+    """As `SmoothDamping`, with symmetric matrices of the nodes."""
+
+    joints: Any
+    nodes: ArticulatedInertia | None
+    coupling: Any | None
+
+
 def symmetric_damping(
     sys: System, tree: Tree, kin: Kinematics, damping: SmoothDamping
-) -> tuple[Any, ArticulatedInertia | None]:
-    """Return the damping of joints and the symmetric part of that of nodes.
+) -> SymmetricDamping:
+    """Return the symmetric part.
 
     Of links that only slide, MuJoCo keeps the diagonal.
     """
-    if damping.nodes is None:
-        return damping.joints, None
-    nodes = damping.nodes.symmetric()
-    links = _sliding_links(tree, sys.links.translating)
-    if not links:
-        return damping.joints, nodes
-    rows = [i for i in range(tree.size) if tree.links[i] in links]
-    carriers = [tree.link_nodes[tree.links[i]] for i in rows]
-    axis = take(kin.axis, [i - tree.num_free for i in rows])
-    own = axis | (take(nodes, carriers) @ axis)
-    joints = damping.joints + accumulate(own, [tree.dofs[i] for i in rows], sys.nv)
-    kept = [i for i in range(tree.size) if tree.links[i] not in links]
-    return joints, put(take(nodes, kept), kept, tree.size)
+    joints, nodes, coupling = damping
+    sliding = _sliding_links(tree, sys.links.translating)
+    if nodes is not None:
+        nodes = nodes.symmetric()
+    if not sliding:
+        return SymmetricDamping(joints, nodes, coupling)
+    rows = [i for i in range(tree.size) if tree.links[i] in sliding]
+    dofs = [tree.dofs[i] for i in rows]
+    if nodes is not None:
+        carriers = [tree.link_nodes[tree.links[i]] for i in rows]
+        axis = take(kin.axis, [i - tree.num_free for i in rows])
+        own = axis | (take(nodes, carriers) @ axis)
+        joints = joints + accumulate(own, dofs, sys.nv)
+        kept = [i for i in range(tree.size) if i not in rows]
+        nodes = put(take(nodes, kept), kept, tree.size)
+    if coupling is not None:
+        mask = np.ones((sys.nv, sys.nv))
+        mask[dofs] = mask[:, dofs] = 0.0
+        mask[dofs, dofs] = 1.0
+        mask = mask.reshape(*mask.shape, *(1 for _ in coupling.shape[2:]))
+        coupling = coupling * mask.astype(coupling.dtype)
+    return SymmetricDamping(joints, nodes, coupling)
 
 
 @ft.lru_cache(maxsize=256)

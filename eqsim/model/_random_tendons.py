@@ -72,6 +72,7 @@ def _with_wrap_geoms(rng: np.random.Generator, sys: System) -> System:
         priority=(0, 0),
         contype=(0, 0),
         conaffinity=(0, 0),
+        fluid=(False, False),
         pos=rng.uniform(-0.2, 0.2, (2, 3)),
         quat=quaternions(rng, 2),
         size=size,
@@ -80,6 +81,7 @@ def _with_wrap_geoms(rng: np.random.Generator, sys: System) -> System:
         solimp=solimps(rng, 2),
         solmix=np.ones(2),
         margin=np.zeros(2),
+        fluid_coefficients=np.zeros((2, 5)),
     )
     # Shapes stay in the order of their links.
     order = sorted(range(count + 2), key=lambda k: ((*old.links, *links)[k], k))

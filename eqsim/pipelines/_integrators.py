@@ -50,6 +50,7 @@ from ..spatial import (
     diagonal,
     Force,
     full_matrix6,
+    Mat3,
     Matrix6,
     Motion,
     rotation_rate,
@@ -175,21 +176,21 @@ def _advanced(sys: System, now: Forward, qdd, q, qd, act):
 def _damping(
     sys: System, constants: Constants, now: Forward, state_and_input
 ) -> SmoothDamping:
-    _, qd, _, ctrl, _ = state_and_input
     poses = constants.frames, now.kin, now.velocities, constants.fluid
     data = MotionData(*poses, now.drive, now.tendons)
-    return smooth_damping(sys, tree(sys), data, qd, ctrl)
+    return smooth_damping(sys, tree(sys), data, state_and_input[1])
 
 
 def _with_symmetric(sys: System, now: Forward, qdd, damping: SmoothDamping):
     r"""Compute $\ddot q + (M - h D)^{-1} h D\, \ddot q$ with the symmetric part of $D$."""
     nodes, problem, h = tree(sys), now.problem, sys.dt[None]
     kin, inertia = problem.kin, problem.inertia
-    joints, stiffness = symmetric_damping(sys, nodes, kin, damping)
+    joints, stiffness, coupling = symmetric_damping(sys, nodes, kin, damping)
     extra, armature = h * joints, problem.armature + h * joints
     if stiffness is not None:
         stiffness = jtu.tree_map(lambda x: h * x, stiffness)
-    coupling = None if damping.coupling is None else h[None] * damping.coupling
+    if coupling is not None:
+        coupling = h[None] * coupling
     jac = _armature_jacobian(sys, now)
 
     def product(v, mass, own):
@@ -274,11 +275,17 @@ def _with_free_bodies(sys: System, now: Forward, qdd, damping: SmoothDamping):
     h, problem, rot = sys.dt[None], now.problem, take(now.kin.pose.rot, chosen)
     inertia, velocity = take((problem.inertia, now.velocities.velocity), chosen)
     on_joint = lambda values: _on_free_joints(nodes, chosen, rot, values)
+    in_world = lambda matrix: _coupling_of_free_joints(nodes, chosen, rot, matrix)
     extra = free_gyroscopic(inertia, velocity) + on_joint(damping.joints)
     if damping.nodes is not None:
         extra = extra + take(damping.nodes, chosen)
+    if damping.coupling is not None:
+        extra = extra + in_world(damping.coupling)
     extra = extra * h
     mass = full_matrix6(inertia.articulated()) + on_joint(problem.armature)
+    jac = _armature_jacobian(sys, now)
+    if jac is not None:
+        mass = mass + in_world(tendon_inertia(sys, jac))
     total, before = mass + extra, _motion(nodes, chosen, rot, now.solution.qdd)
     change = lax.custom_linear_solve(
         lambda v: _motion_of(total @ v),
@@ -311,6 +318,18 @@ def _on_free_joints(nodes: Tree, chosen, rot, values) -> Matrix6:
     none = jtu.tree_map(jnp.zeros_like, rot)
     inertia = ArticulatedInertia(congruence(rot, diagonal(*ang)), none, diagonal(*lin))
     return full_matrix6(inertia)
+
+
+def _coupling_of_free_joints(nodes: Tree, chosen, rot, coupling) -> Matrix6:
+    """Return the entries of a joint-space matrix that belong to free bodies."""
+    nv = coupling.shape[0]
+    flat = coupling.reshape(nv * nv, *coupling.shape[2:])
+    at = lambda i, j: take(
+        flat, [(nodes.dofs[k] + i) * nv + nodes.dofs[k] + j for k in chosen]
+    )
+    block = lambda i, j: Mat3(*(at(i + a, j + b) for a in range(3) for b in range(3)))
+    lin_ang, ang_lin = block(0, 3) @ rot.T, rot @ block(3, 0)
+    return Matrix6((rot @ block(3, 3)) @ rot.T, ang_lin, lin_ang, block(0, 0))
 
 
 def _motion(nodes: Tree, chosen, rot, values) -> Motion:

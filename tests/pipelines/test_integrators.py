@@ -118,6 +118,7 @@ def test_random_systems(seeds, integrator):
             nlink=1 + seed % 4,
             num_roots=1 + (seed % 4 == 1),
             with_fluid=seed % 2 == 0,
+            with_laws=seed % 3 == 1,
             integrator=integrator,
         )
         model = converged(mujoco.MjModel.from_xml_string(write_mjcf(sys)))
@@ -212,9 +213,10 @@ def test_spinning_bodies_gain_no_energy():
 class _Explicit(AbstractIntegrator):
     """Explicit Euler: coordinates move at the old velocity."""
 
-    def step(self, sys, constants, q, qd, act, ctrl, external):
-        new = Euler().step(sys, constants, q, qd, act, ctrl, external)
-        return q + sys.dt[None] * qd, new[1], new[2]
+    def step(self, sys, method, constants, *state_and_input):
+        _, qd, act = Euler().step(sys, method, constants, *state_and_input)
+        q, old = state_and_input[:2]
+        return q + sys.dt[None] * old, qd, act
 
 
 def test_an_integrator_of_ones_own():
