@@ -140,4 +140,4 @@ def velocity_gain(sys: System, now: Actuation):
     """
     if now.laws is None:
         return jnp.zeros_like(now.force)
-    return law_velocity_gain(sys, now.laws, now.tau, now.limited_force)
+    return law_velocity_gain(sys, now.laws, now.limited_force, now.tau)

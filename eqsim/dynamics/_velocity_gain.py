@@ -31,14 +31,13 @@ from ._force_laws import (
 from ._muscle import active_force_rate
 
 
-def law_velocity_gain(sys: System, x: LawInputs, tau, force):
+def law_velocity_gain(sys: System, x: LawInputs, force, tau):
     r"""Compute $\partial f/\partial\dot\ell$: see `velocity_gain`.
 
     **Arguments:**
 
+    - `force`: forces to which ranges apply.
     - `tau`: joint forces of all actuators.
-    - `force`: forces of the actuators before cogging and friction of motors, which are
-        not limited.
     """
     facts, actuators = laws_of(sys), sys.actuators
     parts = []

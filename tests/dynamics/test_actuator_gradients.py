@@ -24,7 +24,7 @@ from eqsim.model import random_configuration, State
 @batch_last
 def gains(sys, q, qd, act, ctrl):
     now = actuation_at(sys, q, qd, act, ctrl)
-    return velocity_gain(sys, now, ctrl), now.moments.dense(sys.nv)
+    return velocity_gain(sys, now), now.moments.dense(sys.nv)
 
 
 def point(sys, seed, scale=0.5):

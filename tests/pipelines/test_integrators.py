@@ -119,6 +119,8 @@ def test_random_systems(seeds, integrator):
             num_roots=1 + (seed % 4 == 1),
             with_fluid=seed % 2 == 0,
             with_laws=seed % 3 == 1,
+            with_tendons=seed % 3 == 2,
+            with_limits=seed % 3 < 2,
             integrator=integrator,
         )
         model = converged(mujoco.MjModel.from_xml_string(write_mjcf(sys)))
