@@ -196,7 +196,8 @@ def _of_robot(old: System, changed: System, given: System) -> System:
     """Of a given robot, what differs between episodes."""
     _check_same(old, given, "`options.sys`")
     none = lambda x: x is None
-    carried = jtu.tree_leaves(changed, is_leaf=none)
+    # Not the leaves of `changed`: optional fields may be None too.
+    carried = jtu.tree_structure(old).flatten_up_to(changed)
     leaves = jtu.tree_leaves_with_path(old)
     for (path, x), y, kept in zip(leaves, jtu.tree_leaves(given), carried, strict=True):
         traced = isinstance(x, Tracer) or isinstance(y, Tracer)
