@@ -17,7 +17,7 @@ import numpy as np
 
 from eqsim import System
 from eqsim.io import write_mjcf
-from eqsim.model import Activation, Bias, Gain, JointKind
+from eqsim.model import Activation, Bias, Cone, Gain, Integrator, JointKind
 
 from ._mjx import mjx, mujoco
 from ._placeholder import placeholder
@@ -82,8 +82,29 @@ def _template(structure: Any, shapes: Any, settings: Settings, dtype: str) -> Te
     )
 
 
+def _refuse_parts(sys: System) -> None:
+    """Refuse parts and options that are not passed on to MJX."""
+    condims = (*sys.geoms.condim, *sys.pairs.condim)
+    for word, found in (
+        ("equality constraints", bool(sys.equalities.names)),
+        ("an elliptic friction cone", sys.cone is not Cone.PYRAMIDAL),
+        ("torsional friction (condim 4 or 6)", any(size > 3 for size in condims)),
+        ("fluid forces on ellipsoids", any(sys.geoms.fluid)),
+        (
+            "an implicit integrator",
+            sys.integrator not in (Integrator.EULER, Integrator.RK4),
+        ),
+    ):
+        if found:
+            raise ValueError(
+                f"The robot has {word}, which this pipeline does not pass on to MJX. Use "
+                "`eqsim.Generalized`, which supports it."
+            )
+
+
 def _refuse(sys: System) -> None:
     """Refuse what MJX would ignore, or what is not passed on to it."""
+    _refuse_parts(sys)
     early = [n for n, e in zip(sys.actuators.names, sys.actuators.act_early) if e]
     if early:
         raise ValueError(

@@ -93,8 +93,11 @@ def robot(seed, **options):
     """All that a `System` can hold, but for what MJX lacks."""
     sys = random_system(seed, 4, **options)
     never = tuple(False for _ in sys.actuators.names)
+    boxes = tuple(False for _ in sys.geoms.names)
     return dataclasses.replace(
-        sys, actuators=dataclasses.replace(sys.actuators, act_early=never)
+        sys,
+        actuators=dataclasses.replace(sys.actuators, act_early=never),
+        geoms=dataclasses.replace(sys.geoms, fluid=boxes),
     )
 
 
