@@ -85,7 +85,7 @@ def test_steps_of_random_systems(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 100_000))
 def test_more_random_systems(seed):
     compare(seed)
