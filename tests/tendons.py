@@ -5,6 +5,7 @@ import mujoco
 import numpy as np
 
 from eqsim import dynamics, kinematics
+from eqsim._batching import batch_last
 from eqsim.dynamics._inertia import node_bodies
 from eqsim.dynamics._weights import inverse_weights
 from eqsim.io import write_mjcf
@@ -43,12 +44,15 @@ def ours(sys, q, qd):
     }
 
 
-def weights(sys):
-    """Inverse weights at the reference."""
+def _weights(sys):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     found = inverse_weights(sys, nodes, fixed, node_bodies(sys, nodes, fixed))
     return found._asdict()
+
+
+weights = batch_last(_weights)
+"""Inverse weights at the reference."""
 
 
 def theirs(model, q, qd):

@@ -85,7 +85,7 @@ def test_steps_of_random_systems(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 100_000))
 def test_more_random_systems(seed):
     compare(seed)
@@ -228,9 +228,7 @@ def test_gradients(fn, read):
 
 @pytest.mark.slow
 def test_gradients_of_inverse_weights():
-    sys = with_armature(load_mjcf(ROBOT))
-    limited = dataclasses.replace(sys.tendons, limited=(True,) * sys.ntendon)
-    sys = dataclasses.replace(sys, tendons=limited)
+    sys, _ = tendons.draw(1)
     largest = check_gradients(tendons.weights, sys, atol=1e-6)
     assert largest["[0].sites.pos"] and largest["[0].tendons.armature"]
 
