@@ -98,10 +98,14 @@ def members_of(
     """One agent or several, each with `num_seeds` seeds from `seed` on.
 
     **Raises:** `ValueError` if the agents differ in anything but numbers, as then they are
-    not one program; `TypeError` if one has no `iterate`.
+    not one program; `TypeError` if one is no agent or has no `iterate`.
     """
     online: list[AbstractOnlineAgent] = []
     for agent in [agents] if isinstance(agents, AbstractAgent) else agents:
+        if not isinstance(agent, AbstractAgent):
+            raise TypeError(
+                f"A `{type(agent).__name__}` among the agents is no `AbstractAgent`."
+            )
         if not isinstance(agent, AbstractOnlineAgent):
             raise TypeError(
                 f"{agent!r} cannot be trained in an environment alone, as it has no "
