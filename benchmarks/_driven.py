@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import jax.tree_util as jtu
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 import eqsim
@@ -74,12 +75,14 @@ class Still(AbstractPipeline):
     def step(self, sys, state, ctrl, external=None) -> State:
         return state
 
-    def contacts(self, sys, state, ctrl, external=None):
-        found = Generalized().contacts(sys, state, ctrl, external)
-        return eqx.tree_at(lambda c: c.force, found, jnp.zeros_like(found.force))
+    def solve(self, sys, state, ctrl, external=None):
+        found = Generalized().solve(sys, state, ctrl, external)
+        zero = jtu.tree_map(jnp.zeros_like, found)
+        where = lambda s: (s.qdd, s.contacts.force, s.constraint_force)
+        return eqx.tree_at(where, found, where(zero))
 
-    def constraint_forces(self, sys, state, ctrl, external=None):
-        return jnp.zeros_like(state.qd)
+    def advance(self, sys, state, ctrl, external=None):
+        return state, self.solve(sys, state, ctrl, external)
 
 
 def controls_of(policy, sys: System, keys, length: int) -> Float[Array, "..."]:

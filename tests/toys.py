@@ -39,11 +39,11 @@ class Rails(AbstractPipeline):
         zero = jnp.zeros(sys.nv, sys.dt.dtype)
         return State(zero if q is None else q, zero if qd is None else qd, zero[:0])
 
-    def contacts(self, sys, state, ctrl, external=None):
+    def solve(self, sys, state, ctrl, external=None):
         raise AssertionError("nothing touches on rails")
 
-    def constraint_forces(self, sys, state, ctrl, external=None):
-        return jnp.zeros_like(state.qd)
+    def advance(self, sys, state, ctrl, external=None):
+        return self.step(sys, state, ctrl), self.solve(sys, state, ctrl)
 
     def step(self, sys, state, ctrl, external=None) -> State:
         driven = jnp.asarray(sys.actuators.joints)

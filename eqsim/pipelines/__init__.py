@@ -4,6 +4,7 @@ from ._contacts import contact_wrenches as contact_wrenches, Contacts as Contact
 from ._generalized import Generalized as Generalized
 from ._integrators import (
     AbstractIntegrator as AbstractIntegrator,
+    AbstractOneSolve as AbstractOneSolve,
     Euler as Euler,
     Implicit as Implicit,
     ImplicitFast as ImplicitFast,

@@ -12,10 +12,11 @@ from ..constraint import AbstractConstraint, ALL, Newton
 from ..model import check_finite, check_state, SensorKind, State, System
 from ..model._fields import as_array
 from ..spatial import stack, Vec3
-from ._contacts import Contacts, report
+from ._contacts import report
 from ._forward import (
     contact_forces,
     derive,
+    Forward,
     forward,
     Method,
     solved_constraint_forces,
@@ -81,9 +82,7 @@ class Generalized(AbstractPipeline):
     ) -> State:
         integrator = self.integrator or integrator_of(sys)
         arguments = _arguments(self, sys, state, ctrl, external)
-        q, qd, act = _step(integrator, *arguments)
-        # A zero-size output drops its sharding, so keep the input's.
-        return State(q, qd, act if sys.na else state.act, state.aux)
+        return _state(sys, state, _step(integrator, *arguments))
 
     def solve(
         self,
@@ -97,37 +96,26 @@ class Generalized(AbstractPipeline):
         **Arguments:** as of `step`.
         """
         arguments = _arguments(self, sys, state, ctrl, external)
-        qdd, constraint, actuator, converged, points = _solve(*arguments)
-        contacts = report(sys, state.q.dtype, lambda: points)
-        return Solved(qdd, contacts, constraint, actuator, converged)
+        return _report(sys, state, _solve(*arguments))
 
-    def acceleration(
+    def advance(
         self,
         sys: System,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, " nv"]:
-        r"""Compute joint accelerations $\ddot q$ (MuJoCo: `qacc`), before integration."""
-        return self.solve(sys, state, ctrl, external).qdd
+    ) -> tuple[State, Solved]:
+        """A step, and the accelerations and forces in the state where it begins.
 
-    def contacts(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Contacts:
-        return self.solve(sys, state, ctrl, external).contacts
+        **Arguments:** as of `step`.
 
-    def constraint_forces(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, " nv"]:
-        return self.solve(sys, state, ctrl, external).constraint_force
+        **Returns:** what `step` and `solve` return. The equations of motion are solved
+        once for both, with `RungeKutta4` once more than in a step.
+        """
+        integrator = self.integrator or integrator_of(sys)
+        arguments = _arguments(self, sys, state, ctrl, external)
+        new, solved = _advance(integrator, *arguments)
+        return _state(sys, state, new), _report(sys, state, solved)
 
     def sensors(
         self,
@@ -154,6 +142,18 @@ class Generalized(AbstractPipeline):
         time = jnp.asarray(0.0 if time is None else time, state.q.dtype)
         values = _sensors(*arguments, time)
         return {name: values[name] for name in sys.sensors.names}
+
+
+def _state(sys: System, old: State, new) -> State:
+    q, qd, act = new
+    # A zero-size output drops its sharding, so keep the input's.
+    return State(q, qd, act if sys.na else old.act, old.aux)
+
+
+def _report(sys: System, state: State, arrays) -> Solved:
+    qdd, constraint, actuator, converged, points = arrays
+    contacts = report(sys, state.q.dtype, lambda: points)
+    return Solved(qdd, contacts, constraint, actuator, converged)
 
 
 def _check_time(sys: System, time) -> None:
@@ -196,7 +196,16 @@ def _step_fn(integrator, sys, method, constants, *state_and_input):
 
 def _solve_fn(sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
-    now = forward(sys, method, constants, *full)
+    return _solved(sys, method, forward(sys, method, constants, *full))
+
+
+def _advance_fn(integrator, sys, method, constants, *state_and_input):
+    full = full_batch(state_and_input, sys, constants)
+    new, now = integrator.advance(sys, method, constants, *full)
+    return new, _solved(sys, method, now)
+
+
+def _solved(sys: System, method: Method, now: Forward):
     forces = solved_forces(sys, now)
     constraint = solved_constraint_forces(sys, now, forces)
     solution, points = now.solution, ()
@@ -217,6 +226,7 @@ def _sensors_fn(sys, method, constants, q, qd, act, ctrl, external, time):
     return measure(sys, method, constants, time, *arguments)
 
 
+_advance = batch_last(_advance_fn)
 _derive = batch_last(_derive_fn)
 _sensors = batch_last(_sensors_fn)
 _solve = batch_last(_solve_fn)

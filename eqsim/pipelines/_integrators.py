@@ -6,7 +6,6 @@ forces by the velocity, that is $\ddot q' = \ddot q + (M - h D)^{-1} h D\, \ddot
 """
 
 import abc
-import functools as ft
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +15,6 @@ from jax import lax
 
 from ..dynamics._activation import advance_activation
 from ..dynamics._articulated import factor, project, solve
-from ..dynamics._coriolis import free_gyroscopic
 from ..dynamics._dense import dense_factor, dense_solve, joint_space_matrix
 from ..dynamics._nonsymmetric import (
     damping_matrix,
@@ -42,22 +40,17 @@ from ..kinematics._axes import dof_axes
 from ..kinematics._forward import joint_motion
 from ..kinematics._manifold import advance
 from ..kinematics._recursion import add, ascend, descend
-from ..kinematics._structure import split_dofs
-from ..model import concatenate, Integrator, JointKind, System, take, Tree, tree
+from ..model import Integrator, JointKind, System, Tree, tree
 from ..spatial import (
-    ArticulatedInertia,
-    congruence,
-    diagonal,
-    Force,
-    full_matrix6,
-    Mat3,
-    Matrix6,
-    Motion,
     rotation_rate,
-    solve6,
     Vec3,
 )
 from ._forward import Constants, Forward, forward, Method
+from ._free_bodies import with_free_bodies
+
+
+StateArrays = tuple[Any, Any, Any]
+"""Coordinates, velocities and activations, with batch axes last."""
 
 
 class AbstractIntegrator(eqx.Module):
@@ -66,7 +59,7 @@ class AbstractIntegrator(eqx.Module):
     @abc.abstractmethod
     def step(
         self, sys: System, method: Method, constants: Constants, *state_and_input
-    ) -> tuple[Any, Any, Any]:
+    ) -> StateArrays:
         """Compute the next coordinates, velocities and activations, with batch axes last.
 
         **Arguments:**
@@ -76,14 +69,45 @@ class AbstractIntegrator(eqx.Module):
             forces or None.
         """
 
+    @abc.abstractmethod
+    def advance(
+        self, sys: System, method: Method, constants: Constants, *state_and_input
+    ) -> tuple[StateArrays, Forward]:
+        """Do the same, and return `forward` at the start of the step too."""
 
-class Euler(AbstractIntegrator):
-    """Semi-implicit Euler; joint damping is implicit, unless `System.implicit_damping` is
-    false."""
+
+class AbstractOneSolve(AbstractIntegrator):
+    """An integrator that needs the accelerations at the start of the step alone."""
+
+    @abc.abstractmethod
+    def move(
+        self, sys: System, constants: Constants, now: Forward, *state_and_input
+    ) -> StateArrays:
+        """Compute the next coordinates, velocities and activations.
+
+        **Arguments:** as of `step`, and
+
+        - `now`: the dynamics at the start.
+        """
 
     def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
         """Compute the next coordinates, velocities and activations."""
+        return self.advance(sys, method, constants, *state_and_input)[0]
+
+    def advance(
+        self, sys: System, method: Method, constants: Constants, *state_and_input
+    ):
+        """Do the same, and return `forward` at the start of the step too."""
         now = forward(sys, method, constants, *state_and_input)
+        return self.move(sys, constants, now, *state_and_input), now
+
+
+class Euler(AbstractOneSolve):
+    """Semi-implicit Euler; joint damping is implicit, unless `System.implicit_damping` is
+    false."""
+
+    def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
+        """Compute the next coordinates, velocities and activations."""
         qdd = now.solution.qdd
         if sys.implicit_damping:
             damping = implicit_joint_damping(sys, state_and_input[1])
@@ -91,7 +115,7 @@ class Euler(AbstractIntegrator):
         return _advanced(sys, now, qdd, *state_and_input[:3])
 
 
-class ImplicitFast(AbstractIntegrator):
+class ImplicitFast(AbstractOneSolve):
     r"""Implicit in the velocity, without Coriolis forces.
 
     $D$ is the derivative of joint damping, actuator forces and fluid forces, made
@@ -100,22 +124,21 @@ class ImplicitFast(AbstractIntegrator):
     symmetric and holds gyroscopic forces, so that fast spins gain no energy.
     """
 
-    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+    def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
         """Compute the next coordinates, velocities and activations."""
-        now = forward(sys, method, constants, *state_and_input)
         damping = _damping(sys, constants, now, state_and_input)
         qdd = _with_symmetric(sys, now, now.solution.qdd, damping)
-        qdd = _with_free_bodies(sys, now, qdd, damping)
+        jac = _armature_jacobian(sys, now)
+        qdd = with_free_bodies(sys, now, qdd, damping, jac)
         return _advanced(sys, now, qdd, *state_and_input[:3])
 
 
-class Implicit(AbstractIntegrator):
+class Implicit(AbstractOneSolve):
     """Implicit in the velocity: all forces of `ImplicitFast`, and Coriolis, centrifugal
     and gyroscopic forces."""
 
-    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+    def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
         """Compute the next coordinates, velocities and activations."""
-        now = forward(sys, method, constants, *state_and_input)
         damping = _damping(sys, constants, now, state_and_input)
         qdd = _with_all(sys, now, now.solution.qdd, damping)
         return _advanced(sys, now, qdd, *state_and_input[:3])
@@ -152,6 +175,14 @@ class RungeKutta4(AbstractIntegrator):
         length, velocity = ends[0][-1], ends[1][0]
         act = advance_activation(sys, act, mean[2], length, velocity)
         return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
+
+    def advance(
+        self, sys: System, method: Method, constants: Constants, *state_and_input
+    ):
+        """Do the same, and return `forward` at the start of the step too: computed once
+        more, as stages are one loop."""
+        now = forward(sys, method, constants, *state_and_input)
+        return self.step(sys, method, constants, *state_and_input), now
 
 
 def integrator_of(sys: System) -> AbstractIntegrator:
@@ -263,86 +294,6 @@ def _with_all(sys: System, now: Forward, qdd, damping: SmoothDamping):
         lambda _, b: substitute(transposed(factored), b),
     )
     return qdd - change
-
-
-def _with_free_bodies(sys: System, now: Forward, qdd, damping: SmoothDamping):
-    """Replace the accelerations of free bodies that carry no other moving body: for
-    these, all of $D$ counts (MuJoCo: `mjd_freeMhat`)."""
-    nodes = tree(sys)
-    chosen = _lone_free_nodes(nodes)
-    if not chosen:
-        return qdd
-    h, problem, rot = sys.dt[None], now.problem, take(now.kin.pose.rot, chosen)
-    inertia, velocity = take((problem.inertia, now.velocities.velocity), chosen)
-    on_joint = lambda values: _on_free_joints(nodes, chosen, rot, values)
-    in_world = lambda matrix: _coupling_of_free_joints(nodes, chosen, rot, matrix)
-    extra = free_gyroscopic(inertia, velocity) + on_joint(damping.joints)
-    if damping.nodes is not None:
-        extra = extra + take(damping.nodes, chosen)
-    if damping.coupling is not None:
-        extra = extra + in_world(damping.coupling)
-    extra = extra * h
-    mass = full_matrix6(inertia.articulated()) + on_joint(problem.armature)
-    jac = _armature_jacobian(sys, now)
-    if jac is not None:
-        mass = mass + in_world(tendon_inertia(sys, jac))
-    total, before = mass + extra, _motion(nodes, chosen, rot, now.solution.qdd)
-    change = lax.custom_linear_solve(
-        lambda v: _motion_of(total @ v),
-        _motion_of(extra @ before),
-        lambda _, b: solve6(total, Force(*b)),
-        lambda _, b: solve6(total.T, Force(*b)),
-    )
-    after, dofs = before - change, [dof for i in chosen for dof in _dofs(nodes, i)]
-    found = jnp.concatenate([*after.lin, *(rot.T @ after.ang)])
-    # The directions come one after the other, each for all bodies.
-    rows = [k * len(chosen) + i for i in range(len(chosen)) for k in range(6)]
-    place = {dof: sys.nv + k for dof, k in zip(dofs, rows, strict=True)}
-    return take(concatenate([qdd, found]), [place.get(d, d) for d in range(sys.nv)])
-
-
-def _motion_of(force: Force) -> Motion:
-    """Return a force as the components of a motion, the space in which 6x6 systems are
-    solved."""
-    return Motion(*force)
-
-
-def _dofs(nodes: Tree, node: int) -> range:
-    return range(nodes.dofs[node], nodes.dofs[node] + 6)
-
-
-def _on_free_joints(nodes: Tree, chosen, rot, values) -> Matrix6:
-    """Return values of degrees of freedom as matrices of free bodies."""
-    lin, ang, _ = split_dofs(nodes, values)
-    lin, ang = take((lin, ang), chosen)
-    none = jtu.tree_map(jnp.zeros_like, rot)
-    inertia = ArticulatedInertia(congruence(rot, diagonal(*ang)), none, diagonal(*lin))
-    return full_matrix6(inertia)
-
-
-def _coupling_of_free_joints(nodes: Tree, chosen, rot, coupling) -> Matrix6:
-    """Return the entries of a joint-space matrix that belong to free bodies."""
-    nv = coupling.shape[0]
-    flat = coupling.reshape(nv * nv, *coupling.shape[2:])
-    at = lambda i, j: take(
-        flat, [(nodes.dofs[k] + i) * nv + nodes.dofs[k] + j for k in chosen]
-    )
-    block = lambda i, j: Mat3(*(at(i + a, j + b) for a in range(3) for b in range(3)))
-    lin_ang, ang_lin = block(0, 3) @ rot.T, rot @ block(3, 0)
-    return Matrix6((rot @ block(3, 3)) @ rot.T, ang_lin, lin_ang, block(0, 0))
-
-
-def _motion(nodes: Tree, chosen, rot, values) -> Motion:
-    """Return accelerations of free bodies in world axes."""
-    lin, ang, _ = split_dofs(nodes, values)
-    lin, ang = take((lin, ang), chosen)
-    return Motion(rot @ ang, lin)
-
-
-@ft.lru_cache(maxsize=256)
-def _lone_free_nodes(nodes: Tree) -> tuple[int, ...]:
-    """List the free nodes without nodes below them."""
-    return tuple(i for i in range(nodes.num_free) if i not in nodes.parents)
 
 
 def _tangent_rate(sys: System, shift, qd):

@@ -34,7 +34,7 @@ from ..model import (
 from ..spatial import Force, force_at, stack, Vec3, vec3
 from ._body_constants import Constants, derive_bodies
 from ._contact_impulses import contact_frames, ContactFrames
-from ._contacts import Contacts, report
+from ._contacts import report
 from ._joint_constraints import joint_errors, joint_frames, JointFrames
 from ._maximal_checks import check_model, check_parameters
 from ._pipeline import AbstractPipeline, check_input, first_state
@@ -49,6 +49,7 @@ from ._rigid_bodies import (
     place_bodies,
     project_to_joints,
 )
+from ._solved import Solved
 
 
 class StepData(NamedTuple):
@@ -150,35 +151,37 @@ class AbstractMaximal(AbstractPipeline):
         q, qd, act = _step(*_arguments(self, sys, state, ctrl, external))
         return State(q, qd, act if sys.na else state.act, state.aux)
 
-    def contacts(
+    def solve(
         self,
         sys: System,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
-    ) -> Contacts:
-        """Return where shapes touch in a state, and with what force: the mean over the
-        substeps of the step from there. One substep does not suffice: the weight of a
-        body reaches its contacts from joint to joint, in one substep each.
+    ) -> Solved:
+        """Accelerations and forces in a state: means over the substeps of the step from
+        there. One substep does not suffice: the weight of a body reaches its contacts
+        from joint to joint, in one substep each.
+
+        **Arguments:** as of `step`.
+        """
+        return self.advance(sys, state, ctrl, external)[1]
+
+    def advance(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> tuple[State, Solved]:
+        """A step, and its mean accelerations and forces.
 
         **Arguments:** as of `step`.
         """
         arguments = _arguments(self, sys, state, ctrl, external)
-        return report(sys, state.q.dtype, lambda: _contacts(*arguments))
-
-    def constraint_forces(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, " nv"]:
-        """Return the joint forces of contacts, joint limits and dry friction in a state,
-        N m and N: their mean over the substeps of the step from there.
-
-        **Arguments:** as of `step`.
-        """
-        return _constraint_forces(*_arguments(self, sys, state, ctrl, external))
+        (q, qd, act), (qdd, constraint, actuator, done, points) = _advance(*arguments)
+        contacts = report(sys, state.q.dtype, lambda: points)
+        new = State(q, qd, act if sys.na else state.act, state.aux)
+        return new, Solved(qdd, contacts, constraint, actuator, done)
 
     def joint_drift(
         self,
@@ -248,7 +251,7 @@ def _substep(pipeline: AbstractMaximal, step: StepData, state: MaximalState, ctr
     new, impulses = pipeline.substep(step, loaded, tau)
     rates = drive.act_rate, drive.length, drive.velocity
     act = advance_activation(sys, state.act, *rates)
-    return new._replace(act=act), impulses
+    return new._replace(act=act), (impulses, drive.force * step.h)
 
 
 def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
@@ -265,7 +268,7 @@ def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
 
 def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inputs):
     """Make all substeps of a step; return what is constant in them, the last state, and
-    the mean forces of the constraints in place of impulses."""
+    the mean forces of constraints and of actuators in place of impulses."""
     q, qd, act, ctrl, external = full_batch(inputs, sys, constants, pipeline)
     step, first = _start(pipeline.substeps, sys, constants, q, qd, act, external)
     # Reverse mode keeps the states between substeps, and computes the rest again: to store
@@ -279,6 +282,17 @@ def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inp
 
 def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
     step, end, _ = _substeps(pipeline, sys, constants, *inputs)
+    return _end(pipeline, sys, constants, step, end)
+
+
+def _end(
+    pipeline: AbstractMaximal,
+    sys: System,
+    constants: Constants,
+    step: StepData,
+    end: MaximalState,
+):
+    """Return coordinates, velocities and activations at the end of a step."""
     fixed = constants.frames, constants.nodes, constants.bodies
     mechanism, projection = project_to_joints(sys, *fixed, step.origin, *end[:3])
     q = projection.q
@@ -290,20 +304,32 @@ def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
     return q, projection.qd, end.act
 
 
-def _contacts_fn(*arguments):
-    step, _, forces = _substeps(*arguments)
+def _advance_fn(pipeline, sys: System, constants: Constants, *inputs):
+    step, end, (forces, actuators) = _substeps(pipeline, sys, constants, *inputs)
+    q, qd = full_batch(inputs, sys, constants, pipeline)[:2]
+    new = _end(pipeline, sys, constants, step, end)
+    qdd = (new[1] - qd) / sys.dt[None]
+    total = _constraint_forces(sys, constants, step, forces, q)
+    finite = lambda x: jnp.all(jnp.isfinite(x), axis=0)
+    converged = finite(new[0]) & finite(new[1])
+    return new, (qdd, total, actuators, converged, _contact_arrays(step, forces))
+
+
+def _contact_arrays(step: StepData, forces: ConstraintImpulses):
     points, force = step.points, forces.points
-    assert points is not None and force is not None, "`report` asks only if there are"
+    if points is None or force is None:
+        return ()
     frame = jnp.stack([stack(row) for row in points.frame.rows], axis=1)
     return points.dist, stack(points.pos), frame, stack(force)
 
 
-def _constraint_forces_fn(pipeline, sys: System, constants: Constants, *inputs):
-    step, _, forces = _substeps(pipeline, sys, constants, *inputs)
+def _constraint_forces(
+    sys: System, constants: Constants, step: StepData, forces: ConstraintImpulses, q
+):
+    """Return the joint forces of contacts, joint limits and dry friction."""
     total, nodes = forces.joints, tree(sys)
     if step.points is None or forces.points is None:
         return total
-    q = full_batch(inputs, sys, constants, pipeline)[0]
     kin = kinematics(sys, nodes, constants.frames, q)
     parts, where = [], []
     for k, force in enumerate((-forces.points, forces.points)):
@@ -330,8 +356,7 @@ def _joint_drift_fn(pipeline, sys: System, constants: Constants, *inputs):
     return jnp.concatenate([stack(error.ang), stack(error.lin)], axis=1)
 
 
+_advance = batch_last(_advance_fn)
 _derive = batch_last(derive_bodies)
 _step = batch_last(_step_fn)
-_contacts = batch_last(_contacts_fn)
-_constraint_forces = batch_last(_constraint_forces_fn)
 _joint_drift = batch_last(_joint_drift_fn)

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 from .._errors import check_shape
 from ..model import check_state, State, System
 from ._contacts import Contacts
+from ._solved import Solved
 
 
 class AbstractPipeline(eqx.Module):
@@ -50,6 +51,34 @@ class AbstractPipeline(eqx.Module):
         """
 
     @abc.abstractmethod
+    def solve(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Solved:
+        """Accelerations and forces in a state.
+
+        **Arguments:** as of `step`.
+        """
+
+    @abc.abstractmethod
+    def advance(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> tuple[State, Solved]:
+        """A step, and the accelerations and forces in the state where it begins.
+
+        **Arguments:** as of `step`.
+
+        **Returns:** what `step` and `solve` return. The equations of motion are solved
+        once for both.
+        """
+
     def contacts(
         self,
         sys: System,
@@ -57,12 +86,12 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Contacts:
-        """Where shapes touch in a state, and with what force.
+        """Where shapes touch in a state, and with what force: part of `solve`.
 
         **Arguments:** as of `step`.
         """
+        return self.solve(sys, state, ctrl, external).contacts
 
-    @abc.abstractmethod
     def constraint_forces(
         self,
         sys: System,
@@ -70,11 +99,24 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
-        """Joint forces of contacts, joint limits and dry friction in a state (MuJoCo:
-        `qfrc_constraint`), N m and N.
+        """Joint forces of all constraints in a state, N m and N: part of `solve`.
 
         **Arguments:** as of `step`.
         """
+        return self.solve(sys, state, ctrl, external).constraint_force
+
+    def acceleration(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        """Joint accelerations in a state, rad/s$^2$ and m/s$^2$: part of `solve`.
+
+        **Arguments:** as of `step`.
+        """
+        return self.solve(sys, state, ctrl, external).qdd
 
 
 def check_input(sys: System, state: State, ctrl, external) -> None:

@@ -9,7 +9,8 @@ from ._contacts import Contacts
 class Solved(eqx.Module):
     """The solution of the equations of motion in one state.
 
-    Observations, rewards and sensors are functions of it, so that one solve is enough.
+    `Generalized` solves them at that state. `Spring` and `Positional` apply impulses in
+    substeps: all quantities are their means over the step that begins there.
 
     **Arguments:**
 
@@ -18,7 +19,8 @@ class Solved(eqx.Module):
     - `constraint_force`: joint forces of all constraints (MuJoCo: `qfrc_constraint`), N m
         and N.
     - `actuator_force`: force of each actuator (MuJoCo: `actuator_force`), N or N m.
-    - `converged`: whether the solver has converged. Where it has not, all of the above is
+    - `converged`: whether the solver has converged; true in pipelines that do not iterate
+        to a tolerance. Where it has not, all of the above is
         approximate: allow more steps with `Generalized(solver=Newton(...))`, or look for
         `solref` and `solimp` that the time step cannot resolve. Never true if an input is
         not finite.

@@ -29,6 +29,7 @@ LAWS = (
     Law(double(physics.coordinates), _ALIKE),
     Law(double(physics.contact), _LOOP),
     Law(double(physics.forces), (*_LOOP, "contact")),
+    Law(double(physics.advance), _LOOP),
     Law(double(programs.grad), _LOOP),
     Law(double(programs.gradients_q), _SMOOTH),
     Law(double(programs.gradients_qd), _SMOOTH),

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from .._loops import scan
 from ..io import load_mjcf
 from ..model import State, System
-from ..pipelines import AbstractPipeline, Generalized
+from ..pipelines import AbstractPipeline, contact_wrenches, Generalized, Solved
 from ._check import NotApplicable
 from ._gradients import Function
 from ._tools import counted_jit, double_precision, in_precision
@@ -67,6 +67,17 @@ def init_state(pipeline, sys, q, qd):
 def next_state(pipeline, sys, state, ctrl):
     """A step, compiled."""
     return pipeline.step(sys, state, ctrl)
+
+
+@eqx.filter_jit
+def _solved(pipeline, sys, state, ctrl):
+    solved = pipeline.solve(sys, state, ctrl)
+    return solved, contact_wrenches(sys, state.q, solved.contacts)
+
+
+@eqx.filter_jit
+def _advanced(pipeline, sys, state, ctrl):
+    return pipeline.advance(sys, state, ctrl)
 
 
 def _ball_step(q, qd, ctrl, sys, pipeline):
@@ -151,6 +162,23 @@ class PipelineKit:
             "sliding": (turned.at[2].set(0.0999), sliding, some),
             "resting": (last.q, last.qd, none),
         }
+
+    @ft.cached_property
+    def solved(self) -> dict[str, tuple[Solved, Array]]:
+        """What `solve` returns at each place, and the contact forces on the links."""
+        return self._at_places(_solved)
+
+    @ft.cached_property
+    def advanced(self) -> dict[str, tuple[State, Solved]]:
+        """What `advance` returns at each place."""
+        return self._at_places(_advanced)
+
+    def _at_places(self, fn: Callable[..., Any]) -> dict[str, Any]:
+        out = {}
+        for name, (q, qd, ctrl) in self.places.items():
+            state = self.start(self.ball, q, qd)
+            out[name] = fn(self.pipeline, self.ball, state, ctrl)
+        return out
 
     @ft.cached_property
     def derivatives(self) -> dict[str, Function]:

@@ -1,6 +1,5 @@
 """Checks of what pipelines compute: laws of physics."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +7,14 @@ import numpy as np
 from ..dynamics import kinetic_energy, momentum, potential_energy
 from ..kinematics import difference
 from ..model import System
-from ..pipelines import contact_wrenches
-from ._pipeline_kit import norm, PipelineKit, STEPS, with_dt, without_gravity
+from ._pipeline_kit import (
+    next_state,
+    norm,
+    PipelineKit,
+    STEPS,
+    with_dt,
+    without_gravity,
+)
 from ._tools import require
 
 
@@ -116,22 +121,14 @@ def contact(kit: PipelineKit) -> None:
     )
 
 
-@eqx.filter_jit
-def _carried(pipeline, sys, state):
-    none = jnp.zeros(sys.nu)
-    found = pipeline.contacts(sys, state, none)
-    wrench = contact_wrenches(sys, state.q, found)
-    return wrench, pipeline.constraint_forces(sys, state, none)
-
-
 def forces(kit: PipelineKit) -> None:
     """`contacts` and `constraint_forces` carry the weight of a ball that rests.
 
     Report the forces that the step applies, averaged over its substeps.
     """
     sys = kit.ball
-    state = jax.tree.map(lambda x: x[-1], kit.settled)
-    wrench, constraint = _carried(kit.pipeline, sys, state)
+    solved, wrench = kit.solved["resting"]
+    constraint = solved.constraint_force
     weight = -float(sys.gravity[2] * jnp.sum(sys.links.mass))
     found = {
         "contacts": float(jnp.sum(wrench[:, 5])),
@@ -140,6 +137,27 @@ def forces(kit: PipelineKit) -> None:
     for name, value in found.items():
         good = abs(value - weight) < 0.02 * weight
         require(good, f"`{name}` carries {value:.4g} N of {weight:.4g} N")
+
+
+def advance(kit: PipelineKit) -> None:
+    """`advance` returns the state of `step` and the solution of `solve`.
+
+    Compute both from the same forces.
+    """
+    for name, (q, qd, ctrl) in kit.places.items():
+        state = kit.start(kit.ball, q, qd)
+        new = next_state(kit.pipeline, kit.ball, state, ctrl)
+        solved, _ = kit.solved[name]
+        found = kit.advanced[name]
+        pairs = {"q": (found[0].q, new.q), "qd": (found[0].qd, new.qd)}
+        for field in ("qdd", "constraint_force", "actuator_force"):
+            pairs[field] = (vars(found[1])[field], vars(solved)[field])
+        for field, (one, other) in pairs.items():
+            apart = norm(one - other) / (1.0 + norm(other))
+            require(
+                apart < 1e-6,
+                f"{name}, `{field}` of `advance` differs by a share of {apart:.1e}",
+            )
 
 
 def coordinates(kit: PipelineKit) -> None:

@@ -13,7 +13,7 @@ import eqsim
 from eqsim import Generalized, load_mjcf, State
 from eqsim.io import write_mjcf
 from eqsim.model import Integrator, random_configuration, random_system
-from eqsim.pipelines import AbstractIntegrator, Euler, Implicit, ImplicitFast
+from eqsim.pipelines import AbstractOneSolve, Euler, Implicit, ImplicitFast
 
 
 IMPLICIT = {
@@ -212,11 +212,11 @@ def test_spinning_bodies_gain_no_energy():
     assert np.max(_energies(Euler())) > 1.05 * fast[0]
 
 
-class _Explicit(AbstractIntegrator):
+class _Explicit(AbstractOneSolve):
     """Explicit Euler: coordinates move at the old velocity."""
 
-    def step(self, sys, method, constants, *state_and_input):
-        _, qd, act = Euler().step(sys, method, constants, *state_and_input)
+    def move(self, sys, constants, now, *state_and_input):
+        _, qd, act = Euler().move(sys, constants, now, *state_and_input)
         q, old = state_and_input[:2]
         return q + sys.dt[None] * old, qd, act
 

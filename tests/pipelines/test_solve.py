@@ -1,12 +1,13 @@
 """One solve gives accelerations, forces and whether the solver has converged."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
 
-from eqsim import Generalized, load_mjcf, State
+from eqsim import Generalized, load_mjcf, Positional, Spring, State
 from eqsim.constraint import ALL, Contact, Newton
 
 
@@ -82,3 +83,35 @@ def test_constraints_are_a_choice():
     assert np.isclose(solved.qdd[2], sys.gravity[2])
     assert not np.any(solved.contacts.force)
     assert Generalized().solve(sys, state, ctrl).qdd[2] > 0.0
+
+
+@pytest.mark.parametrize("integrator", ("Euler", "RK4", "implicitfast"))
+def test_advance(integrator):
+    """One call is a step and the solution at its start, in and out of contact."""
+    text = BALL.format(cone="elliptic", condim=4)
+    text = text.replace("<option ", f'<option integrator="{integrator}" ')
+    sys, ctrl = load_mjcf(text), jnp.array([0.5])
+    for height in (0.098, 0.3):
+        q = sys.joints.ref.at[2].set(height)
+        state = State(q, jnp.linspace(-0.5, 1.0, sys.nv), jnp.zeros(0))
+        new, solved = eqx.filter_jit(Generalized().advance)(sys, state, ctrl)
+        step, solve = eqx.filter_jit(both_calls)(Generalized(), sys, state, ctrl)
+        assert (solved.contacts.force.any()) == (height < 0.1)
+        for one, other in zip(*map(jax.tree.leaves, ((new, solved), (step, solve)))):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def both_calls(pipeline, sys, state, ctrl):
+    return pipeline.step(sys, state, ctrl), pipeline.solve(sys, state, ctrl)
+
+
+@pytest.mark.parametrize("pipeline", (Spring(), Positional()))
+def test_means_over_a_step(pipeline):
+    sys = load_mjcf(BALL.format(cone="pyramidal", condim=3))
+    state = State(sys.joints.ref, jnp.linspace(-0.5, 1.0, sys.nv), jnp.zeros(0))
+    new, solved = eqx.filter_jit(pipeline.advance)(sys, state, jnp.array([0.5]))
+    change = state.qd + sys.dt * solved.qdd
+    np.testing.assert_allclose(change, new.qd, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(solved.actuator_force, [0.5], rtol=1e-12)
+    assert solved.converged and solved.contacts.force[0, 2] > 0.0
+    assert solved.constraint_force[2] > 0.0

@@ -79,10 +79,10 @@ class NoPhysics(AbstractPipeline):
     def step(self, sys, state, ctrl, external=None) -> State:
         self._refuse()
 
-    def contacts(self, sys, state, ctrl, external=None):
+    def solve(self, sys, state, ctrl, external=None):
         self._refuse()
 
-    def constraint_forces(self, sys, state, ctrl, external=None):
+    def advance(self, sys, state, ctrl, external=None):
         self._refuse()
 
 

@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 from eqsim import AbstractPipeline, Generalized, State, System
 from eqsim.kinematics import difference, integrate
 from eqsim.model import Integrator
-from eqsim.pipelines import Contacts
+from eqsim.pipelines import Solved
 
 
 class Richardson(AbstractPipeline):
@@ -64,20 +64,21 @@ class Richardson(AbstractPipeline):
             fine.aux,
         )
 
-    def contacts(
+    def solve(
         self,
         sys: System,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
-    ) -> Contacts:
-        return self.base.contacts(sys, state, ctrl, external)
+    ) -> Solved:
+        return self.base.solve(sys, state, ctrl, external)
 
-    def constraint_forces(
+    def advance(
         self,
         sys: System,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, " nv"]:
-        return self.base.constraint_forces(sys, state, ctrl, external)
+    ) -> tuple[State, Solved]:
+        new = self.step(sys, state, ctrl, external)
+        return new, self.solve(sys, state, ctrl, external)

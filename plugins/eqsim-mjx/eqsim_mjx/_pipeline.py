@@ -1,6 +1,7 @@
 """The pipeline."""
 
 import contextlib
+import functools as ft
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 from eqsim import AbstractPipeline, scan, State, System
 from eqsim.kinematics import integrate
 from eqsim.model import check_finite, check_state, Integrator
-from eqsim.pipelines import Contacts
+from eqsim.pipelines import Contacts, Solved
 
 from ._contacts import contact_geoms, contacts_of
 from ._forward import Forward, forward
@@ -92,36 +93,39 @@ class Mjx(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        step = _euler if sys.integrator is Integrator.EULER else _rk4
-        q, qd, act, warm = self._with(step, sys, state, ctrl, external)
-        dtype = state.q.dtype
-        aux = None if state.aux is None else lax.stop_gradient(warm.astype(dtype))
-        act = act.astype(dtype) if sys.na else state.act
-        return State(q.astype(dtype), qd.astype(dtype), act, aux)
+        new = self._with(_step_of(sys), sys, state, ctrl, external)
+        return _state(sys, state, new)
 
-    def contacts(
+    def solve(
         self,
         sys: System,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
-    ) -> Contacts:
-        """As of `AbstractPipeline`: the points that MJX looks at, in its order."""
+    ) -> Solved:
+        """As of `AbstractPipeline`: with the contact points that MJX looks at, in its
+        order. `converged` says whether all is finite: MJX does not report it."""
+        arrays = self._with(_solve, sys, state, ctrl, external)
+        return self._report(sys, state, arrays)
+
+    def advance(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> tuple[State, Solved]:
+        step = _step_of(sys)
+        both = self._with(_advance_by(step), sys, state, ctrl, external)
+        return _state(sys, state, both[0]), self._report(sys, state, both[1])
+
+    def _report(self, sys: System, state: State, arrays) -> Solved:
         with _lenient():
             geoms = contact_geoms(template(sys, self._settings))
-        arrays = self._with(_contacts, sys, state, ctrl, external)
-        dtype = state.q.dtype
-        return Contacts(geoms, *(x.astype(dtype) for x in arrays))
-
-    def constraint_forces(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, " nv"]:
-        force = self._with(_constraint_forces, sys, state, ctrl, external)
-        return force.astype(state.q.dtype)
+        convert = lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x
+        qdd, constraint, actuator, finite, points = jtu.tree_map(convert, arrays)
+        contacts = Contacts(geoms, *points)
+        return Solved(qdd, contacts, constraint, actuator, finite)
 
     @property
     def _settings(self) -> Settings:
@@ -223,9 +227,29 @@ def _rk4(sys: System, engine: _Engine, state: State):
     return integrate(sys, state.q, h * mean[0]), new.qvel, new.act, last.aux
 
 
-def _contacts(sys: System, engine: _Engine, state: State):
-    return contacts_of(engine.dynamics(state))
+def _step_of(sys: System) -> Callable:
+    return _euler if sys.integrator is Integrator.EULER else _rk4
 
 
-def _constraint_forces(sys: System, engine: _Engine, state: State):
-    return engine.dynamics(state).data.qfrc_constraint
+@ft.lru_cache
+def _advance_by(step: Callable) -> Callable:
+    def both(sys: System, engine: _Engine, state: State):
+        return step(sys, engine, state), _solve(sys, engine, state)
+
+    return both
+
+
+def _state(sys: System, old: State, new: tuple) -> State:
+    q, qd, act, warm = new
+    dtype = old.q.dtype
+    aux = None if old.aux is None else lax.stop_gradient(warm.astype(dtype))
+    act = act.astype(dtype) if sys.na else old.act
+    return State(q.astype(dtype), qd.astype(dtype), act, aux)
+
+
+def _solve(sys: System, engine: _Engine, state: State):
+    now = engine.dynamics(state)
+    data = now.data
+    finite = jnp.all(jnp.isfinite(data.qacc))
+    forces = data.qfrc_constraint, data.actuator_force
+    return data.qacc, *forces, finite, contacts_of(now)
