@@ -44,7 +44,7 @@ def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, di
 def carries(tree: Tree) -> np.ndarray:
     """Return the entries `[i, j]`, `j <= i`, at which $M$ is not zero: those at which
     the axis `j` moves the axis `i`."""
-    nodes = np.array(dof_order(tree).nodes)
+    nodes = np.array(dof_order(tree).nodes, int)
     return np.tril(tree.ancestors[np.ix_(nodes, nodes)])
 
 

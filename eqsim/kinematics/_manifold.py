@@ -71,7 +71,7 @@ def _num_linear(kind: JointKind) -> int:
 
 def advance(kinds: tuple[JointKind, ...], q, v):
     """Compute `integrate` with batch axes last."""
-    parts, start, at = [], 0, 0
+    parts, start, at = [] if kinds else [q], 0, 0
     for kind in kinds:
         n = _num_linear(kind)
         parts.append(q[start : start + n] + v[at : at + n])
@@ -86,7 +86,7 @@ def advance(kinds: tuple[JointKind, ...], q, v):
 
 def displacement(kinds: tuple[JointKind, ...], q0, q1):
     """Compute `difference` with batch axes last."""
-    parts, start = [], 0
+    parts, start = [] if kinds else [q0], 0
     for kind in kinds:
         n = _num_linear(kind)
         parts.append(q1[start : start + n] - q0[start : start + n])

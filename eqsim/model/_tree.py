@@ -131,6 +131,10 @@ def _tree(parents: Index, kinds, joint_links: Index, v_starts: Index) -> Tree:
         segments.append(
             tuple(_segment(run, nodes[order[run[0]]], kinds) for run in runs)
         )
+    if not levels:
+        # Where nothing moves, recursions run over one level without nodes.
+        levels = ((0, 0),)
+        segments = [(Segment(0, 0, JointKind.FREE, 0, True),)]
     return Tree(
         num_free=sum(kind(i) is JointKind.FREE for i in order),
         levels=levels,

@@ -42,7 +42,6 @@ def validate(sys: System) -> System:
         _check_moving_mass,
         check_independent_slides,
         _check_joints,
-        _check_motion,
         _check_contacts,
         _check_geoms,
         check_actuators,
@@ -283,11 +282,6 @@ def _check_joints(sys: System) -> None:
                     f"Joints.{field} of {name!r} is a zero quaternion, which is no "
                     "orientation. Use (1, 0, 0, 0)."
                 )
-
-
-def _check_motion(sys: System) -> None:
-    if sys.nv == 0:
-        raise ValueError("The robot has no joint, so nothing moves. Add one to a body.")
 
 
 def _check_contacts(sys: System) -> None:

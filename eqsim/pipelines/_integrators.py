@@ -299,7 +299,8 @@ def _with_all(sys: System, now: Forward, qdd, damping: SmoothDamping):
 def _tangent_rate(sys: System, shift, qd):
     """Compute the rate of the tangent vector `shift` at velocity `qd`; it differs from
     `qd` for rotations."""
-    parts, joints = [], sys.joints
+    joints = sys.joints
+    parts = [] if joints.kinds else [qd]
     for kind, at in zip(joints.kinds, joints.v_starts):
         if kind.nv == 1:
             parts.append(qd[at : at + 1])

@@ -144,12 +144,6 @@ def test_shape_of_the_activation(sys):
         check_state(sys, act=jnp.zeros(1))
 
 
-def test_nothing_moves():
-    body = '<body><geom size=".1"/></body>'
-    with pytest.raises(ValueError, match="no joint, so nothing moves"):
-        load_mjcf(f"<mujoco><worldbody>{body}</worldbody></mujoco>")
-
-
 def test_contacts_that_are_not_supported(sys):
     def with_geoms(**changes):
         geoms = dataclasses.replace(sys.geoms, **changes)
