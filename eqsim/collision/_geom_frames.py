@@ -1,22 +1,56 @@
-"""Frames of the shapes in the nodes that carry them."""
+"""What does not depend on the state about the shapes of a robot."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..kinematics._forward import Frames, Pose, quaternions, take_poses
-from ..model import System
+from ..model import collider_of, concatenate, put, System, take
 from ..spatial import normalize4, quaternion_matrix, Vec3, vec3
+from ._near import half_extents
+from ._plan import contact_plan, ContactPlan
 
 
 class GeomFrames(NamedTuple):
-    """Frames of the shapes in the nodes that carry them, and their sizes."""
+    """Shapes in the nodes that carry them.
+
+    - `pose`, `size`: frame and sizes of each shape.
+    - `extents`: half sizes of the box about each shape, in its frame; None if no pair is
+        visited one by one.
+    - `margin`: distance at which the contact of each pair begins, m; None as well.
+    """
 
     pose: Pose
     size: Vec3
+    extents: Vec3 | None
+    margin: Any
 
 
 def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
     """Compute the frames of the shapes in the nodes that carry them."""
-    geoms = sys.geoms
+    geoms, plan = sys.geoms, contact_plan(sys)
     rot = quaternion_matrix(normalize4(quaternions(geoms.quat)))
     pose = take_poses(fixed.link, geoms.links) @ Pose(rot, vec3(geoms.pos))
-    return GeomFrames(pose, vec3(geoms.size))
+    size = vec3(geoms.size)
+    if not any(collider_of(*kinds).one_by_one for kinds in plan.kinds):
+        return GeomFrames(pose, size, None, None)
+    return GeomFrames(pose, size, _extents(sys, size), pair_margins(sys, plan))
+
+
+def _extents(sys: System, size: Vec3) -> Vec3:
+    parts = []
+    for kind in sorted(set(sys.geoms.kinds), key=lambda kind: kind.value):
+        own = [k for k, other in enumerate(sys.geoms.kinds) if other is kind]
+        parts.append(put(half_extents(kind, take(size, own)), own, sys.ngeom))
+    return Vec3(*(sum(x) for x in zip(*parts, strict=True)))
+
+
+def pair_margins(sys: System, plan: ContactPlan):
+    """Compute the distance at which the contact of each pair begins, `(npair, *batch)`.
+
+    Margins of the two shapes add up, except for pairs that have one of their own."""
+    mixed = [k for k, pair in enumerate(plan.pairs) if pair[2] < 0]
+    own = [k for k, pair in enumerate(plan.pairs) if pair[2] >= 0]
+    one, two = ([plan.pairs[k][side] for k in mixed] for side in (0, 1))
+    geoms, explicit = sys.geoms.margin, [plan.pairs[k][2] for k in own]
+    found = [take(geoms, one) + take(geoms, two), take(sys.pairs.margin, explicit)]
+    order = sorted(range(len(plan.pairs)), key=[*mixed, *own].__getitem__)
+    return take(concatenate(found), order)

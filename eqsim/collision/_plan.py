@@ -3,19 +3,7 @@
 import dataclasses
 import functools as ft
 
-from ..model import candidate_pairs, GeomKind, System, tree
-
-
-_POINTS = {
-    (GeomKind.PLANE, GeomKind.SPHERE): 1,
-    (GeomKind.PLANE, GeomKind.CAPSULE): 2,
-    (GeomKind.PLANE, GeomKind.CYLINDER): 4,
-    (GeomKind.PLANE, GeomKind.BOX): 8,
-    (GeomKind.SPHERE, GeomKind.SPHERE): 1,
-    (GeomKind.SPHERE, GeomKind.CAPSULE): 1,
-    (GeomKind.CAPSULE, GeomKind.CAPSULE): 1,
-    (GeomKind.CAPSULE, GeomKind.CYLINDER): 1,
-}
+from ..model import candidate_pairs, collider_of, GeomKind, System, tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +17,7 @@ class ContactPlan:
 
     - `kinds`: for each group of pairs of the same kinds, those kinds.
     - `geoms`: for each group, the first and the second shapes of its pairs.
+    - `group_pairs`: for each group, its entries in `pairs`.
     - `pairs`: `(geom1, geom2, explicit)`, see `candidate_pairs`.
     - `carriers`: the node that carries each shape; -1: the world.
     - `order`: permutation that sorts the points.
@@ -39,6 +28,7 @@ class ContactPlan:
 
     kinds: tuple[tuple[GeomKind, GeomKind], ...]
     geoms: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    group_pairs: tuple[tuple[int, ...], ...]
     pairs: tuple[tuple[int, int, int], ...]
     carriers: tuple[int, ...]
     order: tuple[int, ...]
@@ -69,19 +59,21 @@ def _plan(geom_kinds, carriers, pairs) -> ContactPlan:
     # Pairs with the world first, then by node.
     ends = lambda i: (carriers[pairs[i][0]], carriers[pairs[i][1]])
     by_node = lambda i: (min(ends(i)) >= 0, max(ends(i)), min(ends(i)), i)
-    geoms, points = [], []
+    geoms, group_pairs, points = [], [], []
     for both in kinds:
         group = sorted(
             (i for i, pair in enumerate(pairs) if kind(pair) == both), key=by_node
         )
         first, second = (tuple(pairs[i][k] for i in group) for k in (0, 1))
         geoms.append((first, second))
-        points += [i for _ in range(_POINTS[both]) for i in group]
+        group_pairs.append(tuple(group))
+        points += [i for _ in range(collider_of(*both).num_points) for i in group]
     anchored = [min(ends(i)) < 0 for i in points]
     order = sorted(range(len(points)), key=lambda k: (not anchored[k], k))
     return ContactPlan(
         kinds=tuple(kinds),
         geoms=tuple(geoms),
+        group_pairs=tuple(group_pairs),
         pairs=pairs,
         carriers=carriers,
         order=tuple(order),

@@ -12,58 +12,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..kinematics._forward import Pose
-from ..model import GeomKind
-from ..spatial import Mat3, safe_sqrt, Vec3
-
-
-class Shape(NamedTuple):
-    """Shapes of one kind: pose in the world, and sizes (see `Geoms.size`)."""
-
-    pose: Pose
-    size: Vec3
-
-
-class Point(NamedTuple):
-    """A possible contact of each pair.
-
-    - `dist`: distance of the surfaces, negative in penetration.
-    - `pos`: position halfway between the surfaces.
-    - `normal`: unit vector from the first shape to the second.
-    - `tangent`: direction of the first friction axis, None if it is free.
-    - `valid`: whether the point exists (None: always).
-    """
-
-    dist: Any
-    pos: Vec3
-    normal: Vec3
-    tangent: Vec3 | None = None
-    valid: Any = None
-
-
-def unit(v: Vec3, fallback: Vec3 | None = None) -> Vec3:
-    """Normalize `v`; where it is zero up to rounding, return `fallback` (by default the
-    x axis), with derivative zero."""
-    square = v | v
-    tiny = square < (64 * float(jnp.finfo(square.dtype).eps)) ** 2
-    scale = jnp.where(tiny, 0.0, 1.0 / jnp.sqrt(jnp.where(tiny, 1.0, square)))
-    if fallback is None:
-        one, zero = jnp.ones_like(square), jnp.zeros_like(square)
-        fallback = Vec3(one, zero, zero)
-    return Vec3(*(a * scale + jnp.where(tiny, b, 0.0) for a, b in zip(v, fallback)))
-
-
-def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:
-    """Return frames with the rows normal and two friction axes (MuJoCo:
-    `mju_makeFrame`)."""
-    if tangent is None:
-        upright = jnp.abs(normal.y) < 0.5
-        one, zero = jnp.ones_like(normal.x), jnp.zeros_like(normal.x)
-        tangent = Vec3(
-            zero, jnp.where(upright, one, zero), jnp.where(upright, zero, one)
-        )
-    first = unit(tangent - (normal * (normal | tangent)))
-    return Mat3(*normal, *first, *(normal ^ first))
+from ..spatial import safe_sqrt, Vec3
+from ._points import Point, Shape, unit
 
 
 def _plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
@@ -371,15 +321,3 @@ def _implicit(slope, t):
 def _rate(slope, t):
     small = 1e-4
     return (slope(t + small) - slope(t - small)) / (2 * small)
-
-
-FUNCTIONS = {
-    (GeomKind.PLANE, GeomKind.SPHERE): plane_sphere,
-    (GeomKind.PLANE, GeomKind.CAPSULE): plane_capsule,
-    (GeomKind.PLANE, GeomKind.CYLINDER): plane_cylinder,
-    (GeomKind.PLANE, GeomKind.BOX): plane_box,
-    (GeomKind.SPHERE, GeomKind.SPHERE): sphere_sphere,
-    (GeomKind.SPHERE, GeomKind.CAPSULE): sphere_capsule,
-    (GeomKind.CAPSULE, GeomKind.CAPSULE): capsule_capsule,
-    (GeomKind.CAPSULE, GeomKind.CYLINDER): capsule_cylinder,
-}

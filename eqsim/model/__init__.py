@@ -11,6 +11,13 @@ from ._actuators import (
     ActuatorStructure as ActuatorStructure,
     on_joint as on_joint,
 )
+from ._colliders import (
+    Collider as Collider,
+    collider_of as collider_of,
+    has_collider as has_collider,
+    register_collider as register_collider,
+    touching_kinds as touching_kinds,
+)
 from ._equalities import Equalities as Equalities
 from ._gather import (
     accumulate as accumulate,
@@ -51,7 +58,6 @@ from ._names import (
 )
 from ._pairs import (
     candidate_pairs as candidate_pairs,
-    SUPPORTED_PAIRS as SUPPORTED_PAIRS,
 )
 from ._random import (
     neutral as neutral,

@@ -4,23 +4,8 @@ import functools
 import itertools
 from typing import NamedTuple
 
-from ._kinds import GeomKind
 from ._system import System
 
-
-SUPPORTED_PAIRS: frozenset[tuple[GeomKind, GeomKind]] = frozenset(
-    {
-        (GeomKind.PLANE, GeomKind.SPHERE),
-        (GeomKind.PLANE, GeomKind.CAPSULE),
-        (GeomKind.PLANE, GeomKind.CYLINDER),
-        (GeomKind.PLANE, GeomKind.BOX),
-        (GeomKind.SPHERE, GeomKind.SPHERE),
-        (GeomKind.SPHERE, GeomKind.CAPSULE),
-        (GeomKind.CAPSULE, GeomKind.CAPSULE),
-        (GeomKind.CAPSULE, GeomKind.CYLINDER),
-    }
-)
-"""The pairs of shapes whose contacts are simulated, in the order of `GeomKind`."""
 
 # MuJoCo's numbers of the two shapes that never touch each other or themselves.
 _FLAT = (0, 1)

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from ._colliders import touching_kinds
 from ._kinds import JointKind
-from ._pairs import SUPPORTED_PAIRS
 from ._sensor_kinds import (
     ContactData,
     ContactReduction,
@@ -150,7 +150,7 @@ def _distance_pairs(sys: System) -> list[tuple[Attachment, Attachment]]:
         for b in range(sys.ngeom)
         if a != b
         and tuple(sorted((kinds[a], kinds[b]), key=lambda k: k.value))
-        in SUPPORTED_PAIRS
+        in touching_kinds()
     ]
 
 

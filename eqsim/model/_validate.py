@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._checks import check_solimp, known, reject
+from ._colliders import has_collider
 from ._kinds import JointKind
-from ._pairs import candidate_pairs, SUPPORTED_PAIRS
+from ._pairs import candidate_pairs
 from ._shapes import check_shapes
 from ._system import System
 from ._validate_actuators import check_actuators, check_independent_slides
@@ -297,7 +298,7 @@ def _check_contacts(sys: System) -> None:
                     f"{who} has condim {condim}. Use 1 (no friction), 3 (sliding "
                     "friction), 4 (also torsional) or 6 (also rolling friction)."
                 )
-        if (geoms.kinds[one], geoms.kinds[two]) not in SUPPORTED_PAIRS:
+        if not has_collider(geoms.kinds[one], geoms.kinds[two]):
             kinds = " and ".join(geoms.kinds[k].name.lower() for k in (one, two))
             raise ValueError(
                 f"Shapes {geoms.names[one]!r} and {geoms.names[two]!r} may touch, but "

@@ -155,7 +155,9 @@ def forward(
     fixed = constants.frames
     kin = kinematics(sys, nodes, fixed, q)
     speed = velocities(sys, nodes, kin, qd)
-    points = detect(sys, plan, constants.geoms, kin) if plan.size else None
+    width, points = constants.onset_width, None
+    if plan.size:
+        points = detect(sys, plan, constants.geoms, kin, width)
     inertia = node_inertias(constants.bodies, kin)
     where = sys, nodes, constants.frames, constants.actuators, kin, q
     inputs = actuation_inputs(*where, _touching(sys, method, constants, points))
@@ -169,7 +171,6 @@ def forward(
         tau = tau + tendon_forces(sys, constants.tendons, tendons, qd)
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
-    width = constants.onset_width
     now = Moment(fixed, kin, speed, q, qd, points, tendons, width)
     rows = _rows(sys, method, constants, now)
     rotor = armature(sys) + jnp.zeros_like(tau)

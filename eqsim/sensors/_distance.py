@@ -9,8 +9,15 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..collision._shapes import FUNCTIONS
-from ..model import concatenate, SensorKind, SensorObject, System, take
+from ..model import (
+    collider_of,
+    concatenate,
+    has_collider,
+    SensorKind,
+    SensorObject,
+    System,
+    take,
+)
 from ..model._sensors import Attachment
 from ..spatial import Vec3
 from ._frames import object_poses
@@ -55,12 +62,12 @@ def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
             turned = kinds[one].value > kinds[two].value
             pair = (two, one) if turned else (one, two)
             key = (kinds[pair[0]], kinds[pair[1]])
-            if key in FUNCTIONS:
+            if has_collider(*key):
                 groups.setdefault((*key, turned), []).append(pair)
     segments = [_nothing(now)]
     for (one, two, turned), pairs in groups.items():
         shapes = (geom_shapes(sys, now, [pair[k] for pair in pairs]) for k in (0, 1))
-        for point in FUNCTIONS[one, two](*shapes):
+        for point in collider_of(one, two).find(*shapes):
             dist = point.dist
             if point.valid is not None:
                 dist = jnp.where(point.valid, dist, _FAR)

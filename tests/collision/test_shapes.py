@@ -9,9 +9,9 @@ from helpers import check_gradients
 from scipy.spatial.transform import Rotation
 
 import eqsim
-from eqsim.collision._shapes import contact_frame, FUNCTIONS, Shape
+from eqsim.collision._points import contact_frame, Shape
 from eqsim.kinematics._forward import Pose
-from eqsim.model import GeomKind
+from eqsim.model import collider_of, GeomKind, touching_kinds
 from eqsim.spatial import Mat3, stack, Vec3
 
 
@@ -72,7 +72,7 @@ def shape(model, data, geom):
 def points(kinds, one, two):
     """Distance, position, frame, and whether it counts: `(point, pose, ...)`."""
     rows = []
-    for p in FUNCTIONS[kinds](one, two):
+    for p in collider_of(*kinds).find(one, two):
         frame = contact_frame(p.normal, p.tangent)
         vectors = [Vec3(*frame[3 * k : 3 * k + 3]) for k in range(3)]
         full = jnp.stack([stack(v) for v in vectors], axis=1)
@@ -90,7 +90,7 @@ def name(kinds):
     return "-".join(kind.name.lower() for kind in kinds)
 
 
-@pytest.mark.parametrize("kinds", FUNCTIONS, ids=name)
+@pytest.mark.parametrize("kinds", touching_kinds(), ids=name)
 def test_points(kinds):
     model = model_of(kinds)
     data = poses(model, 60)
@@ -118,7 +118,7 @@ def test_points(kinds):
     assert inside > 5 or kinds != ITERATED
 
 
-@pytest.mark.parametrize("kinds", FUNCTIONS, ids=name)
+@pytest.mark.parametrize("kinds", touching_kinds(), ids=name)
 def test_gradients(kinds):
     model = model_of(kinds)
     data = poses(model, 7)

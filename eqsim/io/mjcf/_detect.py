@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...model import GeomKind
-from ...model._pairs import SUPPORTED_PAIRS
+from ...model import GeomKind, touching_kinds
 from ._actuators import idle_actuators
 from ._equalities import simulated_equalities
 from ._flags import Flags
@@ -122,7 +121,7 @@ def plastic_springs(source: Source) -> list[str]:
 
 def other_shapes(source: Source) -> list[str]:
     kinds = source.model.geom_type
-    supported = {(a.value, b.value) for a, b in SUPPORTED_PAIRS}
+    supported = {(a.value, b.value) for a, b in touching_kinds()}
     return _grouped(
         source,
         [

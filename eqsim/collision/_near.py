@@ -1,0 +1,91 @@
+"""Contact points of pairs that are visited one by one, those that are near alone."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+
+from ..model import Collider, GeomKind
+from ..spatial import safe_sqrt, Vec3
+from ._points import complete, ContactPoints, Shape
+
+
+class Reach(NamedTuple):
+    """What tells whether pairs are near.
+
+    - `first`, `second`: half sizes of boxes about the shapes, in their frames.
+    - `margin`: distance below which contact points are computed.
+    """
+
+    first: Vec3
+    second: Vec3
+    margin: Any
+
+
+def half_extents(kind: GeomKind, size: Vec3) -> Vec3:
+    """Return half sizes of the boxes about shapes of one kind, in their frames."""
+    if kind is GeomKind.SPHERE:
+        return Vec3(size.x, size.x, size.x)
+    if kind is GeomKind.CAPSULE:
+        return Vec3(size.x, size.x, size.x + size.y)
+    if kind is GeomKind.CYLINDER:
+        return Vec3(size.x, size.x, size.y)
+    return size
+
+
+def near_points(
+    collider: Collider, first: Shape, second: Shape, reach: Reach
+) -> list[ContactPoints]:
+    """Return the points of all pairs, slot by slot.
+
+    Pairs farther apart than their margin are skipped. Their points are not valid; the
+    distance of these is a lower bound.
+    """
+
+    def visit(_, pair):
+        one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
+        gap = lax.stop_gradient(_gap(one, two, bounds))
+
+        def touch():
+            points = [complete(point) for point in collider.find(one, two)]
+            return jtu.tree_map(lambda *xs: jnp.concatenate(xs), *points)
+
+        shape = jax.eval_shape(touch)
+        skipped = _nothing(shape, gap)
+        near = gap < bounds.margin
+        found = lax.cond(jnp.any(near), touch, lambda: skipped)
+        # Without a kernel, the whole batch takes one branch.
+        keep = lambda x, y: jnp.where(near, x, y)
+        return None, jtu.tree_map(keep, found, skipped)
+
+    # Reverse mode visits the pairs again: to store what each computes takes longer.
+    visit = jax.checkpoint(visit, prevent_cse=False)
+    _, found = lax.scan(visit, None, (first, second, reach))
+    slots = range(collider.num_points)
+    return [jtu.tree_map(lambda x: x[:, slot], found) for slot in slots]
+
+
+def _nothing(shape: ContactPoints, gap) -> ContactPoints:
+    zero = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shape)
+    one = zero.frame._replace(
+        **{name: jnp.ones_like(zero.dist) for name in ("xx", "yy", "zz")}
+    )
+    return zero._replace(dist=zero.dist + gap, frame=one)
+
+
+def _gap(one: Shape, two: Shape, reach: Reach):
+    """Return a lower bound of the distance of two shapes: that of the box about one
+    from the sphere about the other."""
+    apart = two.pose.pos - one.pose.pos
+    radius = lambda half: safe_sqrt(half | half)
+    first = _outside(one.pose.rot.T @ apart, reach.first) - radius(reach.second)
+    second = _outside(two.pose.rot.T @ apart, reach.second) - radius(reach.first)
+    return jnp.maximum(first, second)
+
+
+def _outside(point: Vec3, half: Vec3):
+    """Return the distance of a point from a box about the origin."""
+    over = Vec3(*(jnp.maximum(jnp.abs(p) - h, 0.0) for p, h in zip(point, half)))
+    return safe_sqrt(over | over)

@@ -1,0 +1,71 @@
+"""Which pairs of shapes can touch: one entry per pair of kinds."""
+
+import dataclasses
+from collections.abc import Callable
+
+from ._kinds import GeomKind
+
+
+@dataclasses.dataclass(frozen=True)
+class Collider:
+    """How the contact points of two kinds of shapes are found.
+
+    **Arguments:**
+
+    - `find`: takes two arrays of shapes (`eqsim.collision.Shape`), the first and the
+        second ones of all pairs, `(npair, *batch)`, and returns a list of `num_points`
+        points (`eqsim.collision.Point`). It may only index, reduce and reshape leading
+        axes.
+    - `num_points`: the most points at which one pair can touch.
+    - `one_by_one`: whether pairs are visited in a loop that skips those that are farther
+        apart than their margin. It pays where `find` is long: the loop compiles it once,
+        and runs it for what is near.
+    """
+
+    find: Callable
+    num_points: int
+    one_by_one: bool = False
+
+
+_REGISTRY: dict[tuple[GeomKind, GeomKind], Collider] = {}
+_USED: set[tuple[GeomKind, GeomKind]] = set()
+
+
+def register_collider(first: GeomKind, second: GeomKind, collider: Collider) -> None:
+    """Registers how two kinds of shapes touch.
+
+    **Arguments:**
+
+    - `first`, `second`: in the order of `GeomKind`; `find` gets its shapes in this order.
+    - `collider`: replaces the present one, if there is one.
+
+    **Raises:** `ValueError` if the order is wrong; `RuntimeError` if the present collider
+    has been used: programs that were compiled would keep it.
+    """
+    if first.value > second.value:
+        raise ValueError(
+            f"The kinds are {first.name} and {second.name}: put the one that comes first in "
+            "GeomKind first."
+        )
+    if (first, second) in _USED:
+        raise RuntimeError(
+            f"The collider of {first.name} and {second.name} has been used by a robot. "
+            "Register yours before the first robot with such shapes is simulated."
+        )
+    _REGISTRY[first, second] = collider
+
+
+def has_collider(first: GeomKind, second: GeomKind) -> bool:
+    """Whether two kinds of shapes, in the order of `GeomKind`, can touch."""
+    return (first, second) in _REGISTRY
+
+
+def collider_of(first: GeomKind, second: GeomKind) -> Collider:
+    """The collider of two kinds of shapes, in the order of `GeomKind`."""
+    _USED.add((first, second))
+    return _REGISTRY[first, second]
+
+
+def touching_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
+    """All pairs of kinds that can touch, in the order of `GeomKind`."""
+    return tuple(sorted(_REGISTRY, key=lambda pair: tuple(kind.value for kind in pair)))
