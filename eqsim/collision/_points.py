@@ -9,11 +9,25 @@ from ..kinematics._forward import Pose
 from ..spatial import Mat3, Vec3
 
 
+class Hulls(NamedTuple):
+    """Vertices of the convex hulls of meshes.
+
+    - `points`: of all meshes one after the other, in their frames, `(nvertex, *batch)`.
+    - `start`, `count`: which of them belong to the mesh of each shape, `(nshape, *batch)`.
+    """
+
+    points: Vec3
+    start: Any
+    count: Any
+
+
 class Shape(NamedTuple):
-    """Shapes of one kind: pose in the world, and sizes (see `Geoms.size`)."""
+    """Shapes of one kind: pose in the world, sizes (see `Geoms.size`), and hulls if they
+    are meshes."""
 
     pose: Pose
     size: Vec3
+    hulls: Hulls | None = None
 
 
 class Point(NamedTuple):

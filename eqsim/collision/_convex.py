@@ -1,0 +1,110 @@
+r"""Contact of two convex shapes: a ball about each point of a polytope.
+
+A search without derivatives finds the vertices between which the shapes touch. Distance,
+position and normal are then functions of these vertices, with exact derivatives as long
+as the same vertices touch.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+
+from ..kinematics._forward import Pose
+from ..model import GeomKind
+from ..spatial import safe_sqrt, Vec3
+from ._cores import Core, Placed
+from ._penetration import nearest_face
+from ._points import Point, Shape, unit
+from ._separation import combine, Nearest, nearest_vertices
+
+
+def convex_contact(
+    kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape, margin: Any
+) -> Point:
+    """Return the deepest point of two convex shapes, or the nearest one if they are
+    apart.
+
+    **Arguments:**
+
+    - `kinds`: of the shapes.
+    - `margin`: distance beyond which the point is not asked for exactly.
+    """
+    first, second = (
+        Core(kind, shape.size, shape.hulls)
+        for kind, shape in zip(kinds, (one, two), strict=True)
+    )
+    rot = one.pose.rot.T
+    offset = Pose(rot @ two.pose.rot, rot @ (two.pose.pos - one.pose.pos))
+    placed = Placed(first, second, offset)
+    radius = first.radius + second.radius
+    nearest = touching_vertices(lax.stop_gradient(placed), margin + radius)
+    depth, normal, ends = _contact(placed, nearest)
+    dist = -depth - radius
+    start = ends[0] + (normal * first.radius)
+    end = ends[1] - (normal * second.radius)
+    middle = (start + end) * 0.5
+    return Point(dist, one.pose.point(middle), one.pose.rot @ normal)
+
+
+def touching_vertices(placed: Placed, reach) -> Nearest:
+    """Return the vertices of the difference of two cores that are nearest to the origin:
+    three if it is inside."""
+    toward = unit(placed.offset.pos)
+    face = nearest_face(placed, reach, toward)
+    outside = (face.dist < 0.0) & ~face.apart
+    found = nearest_vertices(placed, face.simplex, outside)
+    three = jnp.full_like(found.count, 3)
+    inside = Nearest(face.simplex.numbers, three, outside)
+    choose = lambda x, y: jnp.where(outside, x, y)
+    return jtu.tree_map(choose, found, inside)
+
+
+def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:
+    """Return the depth, the normal, and the points of both cores that touch."""
+    ends = [placed.ends(numbers) for numbers in nearest.numbers]
+    a, b, c = (first - second for first, second in ends)
+    toward_b, toward_c = b - a, c - a
+    # The point nearest to the origin, of the plane, the line and the point.
+    weights = _plane_weights(a, toward_b, toward_c)
+    on_line = _line_weight(a, toward_b)
+    count, zero = nearest.count, jnp.zeros_like(on_line)
+    pick = lambda three, two, one: jnp.where(
+        count == 3, three, jnp.where(count == 2, two, one)
+    )
+    second = pick(weights[0], on_line, zero)
+    third = pick(weights[1], zero, zero)
+    weights = (1.0 - second - third, second, third)
+    outward = unit(toward_b ^ toward_c)
+    point = combine(weights, (a, b, c))
+    square = point | point
+    apart = unit(-point)
+    choose = lambda x, y: jnp.where(count == 3, x, y)
+    # Of a face the corners turn so that the normal leads out of the difference.
+    turned = nearest.outside & ((outward | a) > 0.0)
+    facing = jnp.where(turned, -1.0, 1.0)
+    normal = Vec3(*(choose(x * facing, y) for x, y in zip(outward, apart, strict=True)))
+    depth = choose((outward | a) * facing, -safe_sqrt(square))
+    sides = (combine(weights, side) for side in zip(*ends, strict=True))
+    return depth, normal, tuple(sides)
+
+
+def _plane_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any]:
+    """Return the weights of two directions from a point, at which the plane of both is
+    nearest to the origin."""
+    bb, bc, cc = b | b, b | c, c | c
+    ab, ac = -(a | b), -(a | c)
+    det = bb * cc - bc * bc
+    flat = det <= 0.0
+    safe = jnp.where(flat, 1.0, det)
+    second, third = (cc * ab - bc * ac) / safe, (bb * ac - bc * ab) / safe
+    return jnp.where(flat, 0.0, second), jnp.where(flat, 0.0, third)
+
+
+def _line_weight(a: Vec3, b: Vec3):
+    """Return the weight of a direction from a point, at which its line is nearest to the
+    origin."""
+    square = b | b
+    positive = square > 0.0
+    return jnp.where(positive, -(a | b) / jnp.where(positive, square, 1.0), 0.0)
