@@ -56,14 +56,14 @@ def touching_vertices(placed: Placed, reach) -> Nearest:
     outside = (face.dist < 0.0) & ~face.apart
     found = nearest_vertices(placed, face.simplex, outside)
     three = jnp.full_like(found.count, 3)
-    inside = Nearest(face.simplex.numbers, three, outside)
+    inside = Nearest(face.simplex.corners, three, outside)
     choose = lambda x, y: jnp.where(outside, x, y)
     return jtu.tree_map(choose, found, inside)
 
 
 def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:
     """Return the depth, the normal, and the points of both cores that touch."""
-    ends = [placed.ends(numbers) for numbers in nearest.numbers]
+    ends = [placed.ends(corners) for corners in nearest.corners]
     a, b, c = (first - second for first, second in ends)
     toward_b, toward_c = b - a, c - a
     # The point nearest to the origin, of the plane, the line and the point.

@@ -1,7 +1,12 @@
-"""Convex polytopes inside of shapes, about which general collision detection is built.
+"""Convex shapes as sums: a polytope, what is round about each of its points, and a ball.
 
-A sphere is a ball about a point, a capsule balls about a segment; boxes and hulls of
-meshes are polytopes themselves.
+| shape | polytope | round part | ball |
+|---|---|---|---|
+| sphere | point | | its radius |
+| capsule | segment | | its radius |
+| cylinder | segment | disk | |
+| ellipsoid | point | ellipsoid | |
+| box, mesh | its corners, its hull | | |
 """
 
 from typing import Any, NamedTuple
@@ -12,12 +17,24 @@ from jax import lax
 
 from ..kinematics._forward import Pose
 from ..model import GeomKind
-from ..spatial import Vec3
+from ..spatial import safe_sqrt, Vec3
 from ._points import Hulls
 
 
+class Corner(NamedTuple):
+    """A point on the surface of a polytope with its round part.
+
+    - `number`: of the vertex of the polytope.
+    - `round`: point of the unit disk or sphere that the round part is stretched from;
+        None if there is none.
+    """
+
+    number: Any
+    round: Vec3 | None
+
+
 class Core(eqx.Module):
-    """Polytopes of one kind of shape, one per pair.
+    """Shapes of one kind without the ball, one per pair.
 
     - `kind`: of the shapes.
     - `size`: see `Geoms.size`.
@@ -31,16 +48,47 @@ class Core(eqx.Module):
     @property
     def radius(self):
         """Radius of the ball about each point."""
-        round_ = self.kind in (GeomKind.SPHERE, GeomKind.CAPSULE)
-        return self.size.x if round_ else jnp.zeros_like(self.size.x)
+        ball = self.kind in (GeomKind.SPHERE, GeomKind.CAPSULE)
+        return self.size.x if ball else jnp.zeros_like(self.size.x)
 
-    def support(self, direction: Vec3) -> Any:
-        """Return the number of the vertex that lies farthest in a direction, which is
-        given in the frame of the shape."""
+    @property
+    def is_round(self) -> bool:
+        """Whether there is a round part."""
+        return self.kind in (GeomKind.CYLINDER, GeomKind.ELLIPSOID)
+
+    def support(self, direction: Vec3) -> Corner:
+        """Return the point that lies farthest in a direction, in the frame of the shape."""
+        unit = self.round_unit(direction) if self.is_round else None
+        return Corner(self._number(direction), unit)
+
+    def point(self, corner: Corner) -> Vec3:
+        """Return the place of a point, in the frame of the shape."""
+        vertex = self.vertex(corner.number)
+        if corner.round is None:
+            return vertex
+        return vertex + Vec3(*(x * s for x, s in zip(corner.round, self.round_size)))
+
+    @property
+    def round_size(self) -> Vec3:
+        """Half axes of the round part."""
+        size = self.size
+        if self.kind is GeomKind.CYLINDER:
+            return Vec3(size.x, size.x, jnp.zeros_like(size.x))
+        return size
+
+    def round_unit(self, direction: Vec3) -> Vec3:
+        """Return the point of the unit disk or sphere whose image lies farthest in a
+        direction; zero where all are equally far."""
+        scaled = Vec3(*(x * s for x, s in zip(direction, self.round_size)))
+        length = safe_sqrt(scaled | scaled)
+        positive = length > 0.0
+        return scaled * jnp.where(positive, 1.0 / jnp.where(positive, length, 1.0), 0.0)
+
+    def _number(self, direction: Vec3):
         x, y, z = (jnp.where(d >= 0.0, 1, 0) for d in direction)
-        if self.kind is GeomKind.SPHERE:
+        if self.kind in (GeomKind.SPHERE, GeomKind.ELLIPSOID):
             return jnp.zeros_like(x)
-        if self.kind is GeomKind.CAPSULE:
+        if self.kind in (GeomKind.CAPSULE, GeomKind.CYLINDER):
             return z
         if self.kind is GeomKind.BOX:
             return x + 2 * y + 4 * z
@@ -48,12 +96,12 @@ class Core(eqx.Module):
         return _farthest(self.hulls, direction)
 
     def vertex(self, number) -> Vec3:
-        """Return a vertex, in the frame of the shape."""
+        """Return a vertex of the polytope, in the frame of the shape."""
         size, zero = self.size, jnp.zeros_like(self.size.x)
-        if self.kind is GeomKind.SPHERE:
+        if self.kind in (GeomKind.SPHERE, GeomKind.ELLIPSOID):
             return Vec3(zero, zero, zero)
         bit = lambda k: (2 * ((number >> k) & 1) - 1).astype(size.x.dtype)
-        if self.kind is GeomKind.CAPSULE:
+        if self.kind in (GeomKind.CAPSULE, GeomKind.CYLINDER):
             return Vec3(zero, zero, size.y * bit(0))
         if self.kind is GeomKind.BOX:
             return Vec3(size.x * bit(0), size.y * bit(1), size.z * bit(2))
@@ -62,7 +110,7 @@ class Core(eqx.Module):
 
 
 def _farthest(hulls: Hulls, direction: Vec3):
-    """Search all vertices of a hulls."""
+    """Search all vertices of a hull."""
     first = pick(hulls.points, hulls.start) | direction
 
     def visit(carry):
@@ -90,24 +138,34 @@ def pick(values: Vec3, number) -> Vec3:
     return Vec3(*map(one, values))
 
 
+Corners = tuple[Corner, Corner]
+"""One point of each of two shapes."""
+
+
 class Placed(NamedTuple):
-    """Two cores in the frame of the first one."""
+    """Two shapes in the frame of the first one."""
 
     first: Core
     second: Core
     offset: Pose
 
-    def support(self, direction: Vec3) -> tuple[Any, Any]:
-        """Return the vertices of both that lie farthest in a direction and against it."""
+    @property
+    def is_round(self) -> bool:
+        """Whether one of them has a round part."""
+        return self.first.is_round or self.second.is_round
+
+    def support(self, direction: Vec3) -> Corners:
+        """Return the points of both that lie farthest in a direction and against it."""
         back = self.offset.rot.T @ -direction
         return self.first.support(direction), self.second.support(back)
 
-    def difference(self, numbers: tuple[Any, Any]) -> Vec3:
-        """Return the difference of a vertex of the first core and one of the second."""
-        one, two = self.ends(numbers)
+    def difference(self, corners: Corners) -> Vec3:
+        """Return the difference of a point of the first shape and one of the second."""
+        one, two = self.ends(corners)
         return one - two
 
-    def ends(self, numbers: tuple[Any, Any]) -> tuple[Vec3, Vec3]:
-        """Return a vertex of the first core and one of the second."""
-        second = self.offset.rot @ self.second.vertex(numbers[1])
-        return self.first.vertex(numbers[0]), second + self.offset.pos
+    def ends(self, corners: Corners) -> tuple[Vec3, Vec3]:
+        """Return a point of the first shape and one of the second."""
+        return self.first.point(corners[0]), self.offset.point(
+            self.second.point(corners[1])
+        )

@@ -17,7 +17,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from ..spatial import Vec3
-from ._cores import pick, Placed
+from ._cores import Corners, pick, Placed
 
 
 # A vertex is a bit of an int32.
@@ -27,9 +27,9 @@ _NEVER = 1e30
 
 
 class Simplex(NamedTuple):
-    """Three vertices of $M$: numbers of the vertices of both cores, and differences."""
+    """Three points of $M$: those of both shapes, and their differences."""
 
-    numbers: tuple[tuple[Any, Any], ...]
+    corners: tuple[Corners, ...]
     points: tuple[Vec3, ...]
 
 
@@ -59,7 +59,7 @@ class _Polytope(NamedTuple):
     """Vertices, `(_VERTICES, *batch)`, faces, `(_FACES, *batch)`, number of vertices, and
     whether no more are needed."""
 
-    numbers: tuple[Any, Any]
+    corners: Corners
     points: Vec3
     faces: _Faces
     count: Any
@@ -83,21 +83,22 @@ def nearest_face(placed: Placed, reach, toward: Vec3) -> Face:
     end = lax.while_loop(more, expand, start)
     best = _argmin(end.faces.dist)
     corners = tuple(_row(corner, best) for corner in end.faces.corners)
-    numbers = tuple(
-        tuple(_row(own, corner) for own in end.numbers) for corner in corners
-    )
-    points = tuple(pick(end.points, corner) for corner in corners)
-    return Face(Simplex(numbers, points), _row(end.faces.dist, best), end.apart)
+    found = [
+        jtu.tree_map(lambda x, k=k: _row(x, k), (end.corners, end.points))
+        for k in corners
+    ]
+    simplex = Simplex(*zip(*found, strict=True))
+    return Face(simplex, _row(end.faces.dist, best), end.apart)
 
 
-def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[tuple[Any, Any]]:
-    """Return four vertices of $M$ that are not in one plane, by number. The first three
+def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
+    """Return four points of $M$ that are not in one plane. The first three
     turn counterclockwise, seen from outside."""
 
     def farthest(direction, origin):
         """The vertex that is farthest along a direction, or against it."""
         one, two = placed.support(direction), placed.support(-direction)
-        far = lambda numbers: jnp.abs(direction | (placed.difference(numbers) - origin))
+        far = lambda corners: jnp.abs(direction | (placed.difference(corners) - origin))
         return _either(far(one) >= far(two), one, two)
 
     a, b = placed.support(toward), placed.support(-toward)
@@ -110,10 +111,10 @@ def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[tuple[Any, Any]]:
     return [a, _either(outward, b, c), _either(outward, c, b), d]
 
 
-def _either(first, one: tuple[Any, Any], two: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Choose between two vertices. Points are computed from the numbers that were chosen:
-    a compiler may evaluate a comparison twice, with different rounding."""
-    return tuple(jnp.where(first, x, y) for x, y in zip(one, two, strict=True))
+def _either(first, one: Corners, two: Corners) -> Corners:
+    """Choose between two points. Differences are computed from what was chosen: a
+    compiler may evaluate a comparison twice, with different rounding."""
+    return jtu.tree_map(lambda x, y: jnp.where(first, x, y), one, two)
 
 
 def _across(v: Vec3) -> Vec3:
@@ -125,16 +126,16 @@ def _across(v: Vec3) -> Vec3:
     return Vec3(*(jnp.where(flat, p, q) for p, q in zip(one, two, strict=True)))
 
 
-def _tetrahedron(placed: Placed, numbers: list[tuple[Any, Any]]) -> _Polytope:
-    points = [placed.difference(number) for number in numbers]
+def _tetrahedron(placed: Placed, corners: list[Corners]) -> _Polytope:
+    points = [placed.difference(each) for each in corners]
     fill = lambda xs, size: jnp.concatenate([*xs, *[xs[-1]] * (size - len(xs))])
-    stored = tuple(fill([n[k] for n in numbers], _VERTICES) for k in (0, 1))
-    vertices = Vec3(*(fill(list(x), _VERTICES) for x in zip(*points, strict=True)))
+    column = lambda *xs: fill(list(xs), _VERTICES)
+    stored, vertices = jtu.tree_map(column, *corners), jtu.tree_map(column, *points)
     zero = jnp.zeros_like(points[0].x)
     whole = lambda value: (value + zero).astype(jnp.int32)
     faces = [
-        _face(tuple(map(whole, corners)), tuple(points[k] for k in corners))
-        for corners in ((0, 1, 2), (0, 3, 1), (1, 3, 2), (2, 3, 0))
+        _face(tuple(map(whole, three)), tuple(points[k] for k in three))
+        for three in ((0, 1, 2), (0, 3, 1), (1, 3, 2), (2, 3, 0))
     ]
     joined = jtu.tree_map(lambda *xs: fill(list(xs), _FACES), *faces)
     empty = _count(joined.dist) >= len(faces)
@@ -160,8 +161,8 @@ def _expanded(placed: Placed, polytope: _Polytope, reach, tolerance) -> _Polytop
     faces = polytope.faces
     best = _argmin(faces.dist)
     normal, dist = pick(faces.normal, best), _row(faces.dist, best)
-    numbers = placed.support(normal)
-    point = placed.difference(numbers)
+    corners = placed.support(normal)
+    point = placed.difference(corners)
     far = normal | point
     apart = far < -reach
     # A comparison that is true for what is not a number too.
@@ -169,11 +170,11 @@ def _expanded(placed: Placed, polytope: _Polytope, reach, tolerance) -> _Polytop
     done = done | (polytope.count >= _VERTICES)
     at = polytope.count
     write = lambda x, y: _written(x, at, y, ~done)
-    grown = jtu.tree_map(write, (polytope.numbers, polytope.points), (numbers, point))
+    grown = jtu.tree_map(write, (polytope.corners, polytope.points), (corners, point))
     beyond = (faces.normal | point) - faces.dist
     visible = (beyond > tolerance) & (faces.dist < _NEVER) & ~done
     return _Polytope(
-        numbers=grown[0],
+        corners=grown[0],
         points=grown[1],
         faces=_with_fan(faces, grown[1], visible, at),
         count=at + jnp.where(done, 0, 1).astype(at.dtype),

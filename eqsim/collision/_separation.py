@@ -15,7 +15,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from ..spatial import Vec3
-from ._cores import Placed
+from ._cores import Corners, Placed
 from ._penetration import Simplex
 
 
@@ -23,14 +23,14 @@ _STEPS = 32
 
 
 class Nearest(NamedTuple):
-    """Vertices of $M$ whose convex hull holds the point nearest to the origin.
+    """Points of $M$ whose convex hull holds the one nearest to the origin.
 
-    - `numbers`: of three vertices, those that count first.
+    - `corners`: three points, those that count first.
     - `count`: how many count: 1, 2 or 3.
     - `outside`: whether the origin is outside of $M$.
     """
 
-    numbers: tuple[tuple[Any, Any], ...]
+    corners: tuple[Corners, ...]
     count: Any
     outside: Any
 
@@ -54,7 +54,7 @@ def nearest_vertices(placed: Placed, start: Simplex, when) -> Nearest:
     first = _Search(start, weights, jnp.zeros_like(when, jnp.int32), ~when)
     going = lambda search: jnp.any(~search.done)
     end = lax.while_loop(going, lambda search: _nearer(placed, search), first)
-    return _sorted(end.simplex.numbers, end.weights, when)
+    return _sorted(end.simplex.corners, end.weights, when)
 
 
 def _nearer(placed: Placed, search: _Search) -> _Search:
@@ -62,8 +62,8 @@ def _nearer(placed: Placed, search: _Search) -> _Search:
     old = search.simplex
     point = combine(search.weights, old.points)
     square = point | point
-    numbers = placed.support(-point)
-    vertex = placed.difference(numbers)
+    corners = placed.support(-point)
+    vertex = placed.difference(corners)
     rounding = 64 * float(jnp.finfo(square.dtype).eps)
     largest = jnp.maximum(square, vertex | vertex)
     # A comparison that is true for what is not a number too.
@@ -72,7 +72,7 @@ def _nearer(placed: Placed, search: _Search) -> _Search:
     best, weights, least = old, search.weights, square
     for k in range(3):
         swap = lambda items, new, k=k: (*items[:k], new, *items[k + 1 :])
-        other = Simplex(swap(old.numbers, numbers), swap(old.points, vertex))
+        other = Simplex(swap(old.corners, corners), swap(old.points, vertex))
         own = triangle_weights(*other.points)
         nearest = combine(own, other.points)
         better = (nearest | nearest) < least
@@ -122,14 +122,14 @@ def triangle_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any, Any]:
     return out
 
 
-def _sorted(numbers: tuple, weights: tuple, outside) -> Nearest:
+def _sorted(corners: tuple[Corners, ...], weights: tuple, outside) -> Nearest:
     """Bring the vertices that count to the front; the last of them is repeated."""
     counts = [weight > 0.0 for weight in weights]
     count = sum(x.astype(jnp.int32) for x in counts)
-    pick = lambda first, one, two: tuple(
-        jnp.where(first, x, y) for x, y in zip(one, two, strict=True)
+    pick = lambda first, one, two: jtu.tree_map(
+        lambda x, y: jnp.where(first, x, y), one, two
     )
-    a, b, c = numbers
+    a, b, c = corners
     first = pick(counts[0], a, pick(counts[1], b, c))
     last = pick(counts[2], c, pick(counts[1], b, a))
     second = pick(count == 3, b, last)
