@@ -17,6 +17,7 @@ from ..spatial import safe_sqrt, Vec3
 from ._cores import Core, Placed
 from ._penetration import nearest_face
 from ._points import Point, Shape, unit
+from ._round import feature_contact, touching_feature
 from ._separation import combine, Nearest, nearest_vertices
 
 
@@ -39,8 +40,14 @@ def convex_contact(
     offset = Pose(rot @ two.pose.rot, rot @ (two.pose.pos - one.pose.pos))
     placed = Placed(first, second, offset)
     radius = first.radius + second.radius
-    nearest = touching_vertices(lax.stop_gradient(placed), margin + radius)
-    depth, normal, ends = _contact(placed, nearest)
+    fixed = lax.stop_gradient(placed)
+    nearest = touching_vertices(fixed, margin + radius)
+    if placed.is_round:
+        near = _contact(fixed, nearest)[1]
+        feature = touching_feature(fixed, nearest.corners, near)
+        depth, normal, ends = feature_contact(placed, lax.stop_gradient(feature))
+    else:
+        depth, normal, ends = _contact(placed, nearest)
     dist = -depth - radius
     start = ends[0] + (normal * first.radius)
     end = ends[1] - (normal * second.radius)
