@@ -124,7 +124,7 @@ def accelerations(
 
     - `options`: for the compiler of XLA.
     """
-    batch, ctrl = _batch(sys, states)
+    batch, ctrl = batch_of(sys, states)
     dynamic, static = eqx.partition((sys, batch, ctrl), eqx.is_array)
 
     def run(dynamic):
@@ -137,7 +137,7 @@ def accelerations(
 
 def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
     """Trajectories by eqsim: `(count, steps, nq + nv)`."""
-    batch, ctrl = _batch(sys, states)
+    batch, ctrl = batch_of(sys, states)
     env = Driven(sys, frame_skip=1, ctrl=ctrl)
     shared = jtu.tree_map(lambda _: None, env)
     axes = eqx.tree_at(lambda env: env.ctrl, shared, 0, is_leaf=lambda x: x is None)
@@ -158,7 +158,7 @@ def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
     return np.asarray(path, np.float64)
 
 
-def _batch(sys, states):
+def batch_of(sys, states):
     dtype = sys.links.mass.dtype
     q, qd, act, ctrl = (jnp.asarray(x, dtype) for x in states[:4])
     return jax.vmap(eqsim.State)(q, qd, act), ctrl
@@ -306,7 +306,7 @@ def by_points(
 def _points(sys: eqsim.System, states: States, i: int):
     """Pairs of shapes, distances, places and frames by eqsim."""
     pipeline = eqsim.Generalized()
-    state, ctrl = jtu.tree_map(lambda x: x[i], _batch(sys, states))
+    state, ctrl = jtu.tree_map(lambda x: x[i], batch_of(sys, states))
     found = pipeline.contacts(sys, state, ctrl)
     return found.geoms, *map(np.asarray, (found.dist, found.pos, found.frame))
 

@@ -1,0 +1,114 @@
+"""Accelerations, one step and sensors of eqsim and of MuJoCo C, in the same states."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from _reference import batch_of, errors, forward, solution
+from _states import States
+
+import eqsim
+
+
+class Outcome(NamedTuple):
+    """What one engine computes in a batch of states.
+
+    - `qdd`: accelerations.
+    - `step`: coordinates, velocities and activations after one step; NaN where MuJoCo
+        gave up.
+    - `sensors`: one array per sensor, by name.
+    """
+
+    qdd: np.ndarray
+    step: np.ndarray
+    sensors: dict[str, np.ndarray]
+
+
+class Rows(NamedTuple):
+    """MuJoCo's constraint rows, contacts and residual in each state."""
+
+    rows: np.ndarray
+    contacts: np.ndarray
+    residual: np.ndarray
+
+
+class Errors(NamedTuple):
+    """Relative errors in each state; `sensors` by name."""
+
+    qdd: np.ndarray
+    step: np.ndarray
+    sensors: dict[str, np.ndarray]
+
+
+def ours(
+    sys: eqsim.System, states: States, options: dict[str, Any] | None = None
+) -> Outcome:
+    """What eqsim computes.
+
+    **Arguments:**
+
+    - `options`: for the compiler of XLA.
+    """
+    batch, ctrl = batch_of(sys, states)
+    dynamic, static = eqx.partition((sys, batch, ctrl), eqx.is_array)
+    pipeline = eqsim.Generalized()
+
+    def one(sys, state, ctrl):
+        after = pipeline.step(sys, state, ctrl)
+        return Outcome(
+            pipeline.acceleration(sys, state, ctrl),
+            jnp.concatenate([after.q, after.qd, after.act]),
+            pipeline.sensors(sys, state, ctrl, time=0.0),
+        )
+
+    def run(dynamic):
+        sys, batch, ctrl = eqx.combine(dynamic, static)
+        return jax.vmap(lambda state, ctrl: one(sys, state, ctrl))(batch, ctrl)
+
+    found = jax.jit(run, compiler_options=options)(dynamic)
+    return jax.tree.map(lambda x: np.asarray(x, np.float64), found)
+
+
+def theirs(
+    sys: eqsim.System, model: mujoco.MjModel, states: States
+) -> tuple[Outcome, Rows]:
+    """What MuJoCo computes.
+
+    **Arguments:**
+
+    - `sys`: its sensors are read; they may be fewer than MuJoCo's.
+    - `model`: as `converge` returns it.
+    """
+    data, found = mujoco.MjData(model), []
+    for i in range(len(states)):
+        forward(model, data, states, i)
+        qdd, sensed = data.qacc.copy(), data.sensordata.copy()
+        residual = solution(model, data, qdd).residual
+        rows = data.nefc, data.ncon, residual
+        mujoco.mj_step(model, data)
+        after = np.concatenate([data.qpos, data.qvel, data.act])
+        # A robot that explodes is reset by MuJoCo.
+        after = after if data.time > 0.5 * model.opt.timestep else np.nan * after
+        found.append((qdd, after, sensed, *rows))
+    qdd, after, sensed, *rows = map(np.array, zip(*found))
+    parts = {name: sensed[:, _columns(model, name)] for name in sys.sensors.names}
+    return Outcome(qdd, after, parts), Rows(*rows)
+
+
+def _columns(model: mujoco.MjModel, name: str) -> slice:
+    sensor = model.sensor(name)
+    start = int(sensor.adr[0])
+    return slice(start, start + int(sensor.dim[0]))
+
+
+def compared(value: Outcome, target: Outcome) -> Errors:
+    """Errors relative to `max(1, largest number)`, of each sensor for itself."""
+    pairs = ((name, value.sensors[name], x) for name, x in target.sensors.items())
+    return Errors(
+        errors(value.qdd, target.qdd),
+        errors(value.step, target.step),
+        {name: errors(one, two) for name, one, two in pairs if two.shape[1]},
+    )
