@@ -112,3 +112,10 @@ def compared(value: Outcome, target: Outcome) -> Errors:
         errors(value.step, target.step),
         {name: errors(one, two) for name, one, two in pairs if two.shape[1]},
     )
+
+
+def quick_compile() -> dict[str, Any] | None:
+    """Options of the compiler for what runs once: the same operations, less tuned."""
+    if jax.default_backend() != "cpu":
+        return None
+    return {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}

@@ -1,5 +1,6 @@
 """Which features of MuJoCo a robot has, in the words of MJCF."""
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,7 +10,6 @@ from eqsim.model import (
     Activation,
     Bias,
     candidate_pairs,
-    Cone,
     EqualityKind,
     Gain,
     GeomKind,
@@ -19,6 +19,7 @@ from eqsim.model import (
 )
 
 
+_CONTACTS = (*(f"condim {n}" for n in (1, 3, 4, 6)), "impratio", "solreffriction")
 _FAMILIES = {
     "joint": "jointpos jointvel jointactuatorfrc ballquat ballangvel",
     "limit": "jointlimitpos jointlimitvel jointlimitfrc tendonlimitpos tendonlimitvel "
@@ -36,8 +37,26 @@ _FAMILIES = {
     "subtree": "subtreecom subtreelinvel subtreeangmom",
     "energy, clock": "e_potential e_kinetic clock",
 }
-FAMILIES = {kind: family for family, kinds in _FAMILIES.items() for kind in kinds.split()}
+FAMILIES = {
+    kind: family for family, kinds in _FAMILIES.items() for kind in kinds.split()
+}
 """The row of the table to which each kind of sensor belongs."""
+
+
+EXCLUSIVE = (
+    tuple(f"integrator: {kind.value}" for kind in Integrator),
+    *(
+        (f"integrator: {kind.value}", "integrator: Euler, explicit damping")
+        for kind in Integrator
+        if kind is not Integrator.EULER
+    ),
+    ("medium: ellipsoids", "medium: inertia boxes"),
+    *(
+        (f"contact: pyramidal, {one}", f"contact: elliptic, {two}")
+        for one, two in itertools.product(_CONTACTS, _CONTACTS)
+    ),
+)
+"""Features of which a robot has one at most; Euler with explicit damping is Euler."""
 
 
 def features(sys: eqsim.System) -> tuple[str, ...]:
