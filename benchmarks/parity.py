@@ -13,6 +13,7 @@ The last line joins the results of other runs: of random systems with other seed
 import argparse
 import dataclasses
 import functools
+import gc
 import json
 import pathlib
 import time
@@ -221,6 +222,9 @@ def _options():
 
 
 if __name__ == "__main__":
+    # Tracing makes millions of objects that live on: looking through them takes long.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     # MuJoCo's remark on an attribute of half_cheetah.xml.
     warnings.filterwarnings("ignore", message=".*settotalmass.*")
     raise SystemExit(main())
