@@ -11,6 +11,7 @@ from _reference import batch_of, errors, forward, solution
 from _states import States
 
 import eqsim
+from eqsim.io.mjcf._names import element_names
 
 
 class Outcome(NamedTuple):
@@ -94,14 +95,16 @@ def theirs(
         after = after if data.time > 0.5 * model.opt.timestep else np.nan * after
         found.append((qdd, after, sensed, *rows))
     qdd, after, sensed, *rows = map(np.array, zip(*found))
-    parts = {name: sensed[:, _columns(model, name)] for name in sys.sensors.names}
+    parts = {name: sensed[:, sensor_columns(model, name)] for name in sys.sensors.names}
     return Outcome(qdd, after, parts), Rows(*rows)
 
 
-def _columns(model: mujoco.MjModel, name: str) -> slice:
-    sensor = model.sensor(name)
-    start = int(sensor.adr[0])
-    return slice(start, start + int(sensor.dim[0]))
+def sensor_columns(model: mujoco.MjModel, name: str) -> slice:
+    """Where the values of a sensor are in `sensordata`; a sensor without a name has the
+    one that the loader makes up."""
+    index = element_names(model, "sensor").index(name)
+    start = int(model.sensor_adr[index])
+    return slice(start, start + int(model.sensor_dim[index]))
 
 
 def compared(value: Outcome, target: Outcome) -> Errors:

@@ -7,13 +7,14 @@ import equinox as eqx
 import jax
 import mujoco
 import numpy as np
-from _agreement import Errors, Outcome
+from _agreement import Errors, Outcome, sensor_columns
 from _records import Deviation
 from _reference import batch_of, errors, forward, solution
 from _states import States
 
 import eqsim
 from eqsim import kinematics
+from eqsim.io.mjcf._names import element_names
 
 
 UNEXPLAINED = "Not explained."
@@ -102,13 +103,13 @@ def _set_tendons(sys, model, data, states: States, i: int) -> bool:
     before = data.ten_length.copy()
     data.ten_length[:] = length
     for k in range(model.ntendon):
-        start, count = data_row(model, data, k)
+        start, count = _row_of(model, k)
         columns = model.ten_J_colind[start : start + count]
         data.ten_J[start : start + count] = np.asarray(jac)[k, columns]
     return bool(np.max(np.abs(before - length)) > 1e-13)
 
 
-def data_row(model, data, tendon: int) -> tuple[int, int]:
+def _row_of(model, tendon: int) -> tuple[int, int]:
     """Where the entries of a row of the sparse Jacobian of tendons are."""
     return int(model.ten_J_rowadr[tendon]), int(model.ten_J_rownnz[tendon])
 
@@ -128,7 +129,12 @@ def _set_points(sys, model, data, states: States, i: int) -> bool:
         return False
     state, ctrl = jax.tree.map(lambda x: x[i], batch_of(sys, states))
     found = eqsim.Generalized().contacts(sys, state, ctrl)
-    ours = {tuple(sorted(pair)): k for k, pair in enumerate(found.geoms)}
+    # A file may have shapes that eqsim leaves out.
+    names = element_names(model, "geom")
+    index = [names.index(name) for name in sys.geoms.names]
+    ours = {
+        tuple(sorted((index[a], index[b]))): k for k, (a, b) in enumerate(found.geoms)
+    }
     for k in chosen:
         contact, own = data.contact[k], ours.get(pairs[k])
         if own is None:
@@ -152,9 +158,7 @@ def _left(sys, model, data, i: int, value: Outcome, wrong) -> float:
     pairs = [(value.qdd[i], data.qacc.copy())]
     for name in wrong:
         if name in value.sensors:
-            sensor = model.sensor(name)
-            start, size = int(sensor.adr[0]), int(sensor.dim[0])
-            sensed = data.sensordata[start : start + size].copy()
+            sensed = data.sensordata[sensor_columns(model, name)].copy()
             pairs.append((value.sensors[name][i], sensed))
     step = _STEPS.get(int(model.opt.integrator))
     if "step" in wrong and step is not None:

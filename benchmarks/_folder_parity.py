@@ -22,6 +22,7 @@ from _states import draw
 from _tables import table
 
 import eqsim
+from eqsim.collision import contact_plan
 
 
 class Files(NamedTuple):
@@ -75,7 +76,10 @@ def check_folder(
             say(f"{options.minutes} minutes are over")
             break
         name = str(path.relative_to(folder))
-        result = _check(path, name, options, tolerance)
+        try:
+            result = _check(path, name, options, tolerance)
+        except Exception as error:
+            result = f"internal error {type(error).__name__}: {error}"
         if isinstance(result, str):
             found.left_out.append((name, result))
             say(f"{name}: {result}")
@@ -104,7 +108,7 @@ def _check(
             return REFUSED
     if not model.nv:
         return STILL
-    if model.nv > options.largest:
+    if model.nv > options.largest or contact_plan(sys).size > options.largest_plan:
         return LARGE
     model = converge(model)
     states = draw(model, options.folder_states, options.seed)
@@ -117,7 +121,7 @@ def _check(
 
 
 def folder_report(
-    label: str, files: Files, largest: int, tolerance: float
+    label: str, files: Files, options: argparse.Namespace, tolerance: float
 ) -> list[str]:
     """A table by folder, what was left out, and all deviations."""
     reasons = collections.Counter(reason for _, reason in files.left_out)
@@ -127,7 +131,8 @@ def folder_report(
     parts = [
         f"### {label}",
         f"{len(files.compared)} of {count} files were compared. The others: "
-        f"{counts or 'none'}. Too large: more than {largest} degrees of freedom"
+        f"{counts or 'none'}. Too large: more than {options.largest} degrees of "
+        f"freedom or {options.largest_plan} possible contact points"
         + (f" ({', '.join(large)})." if large else "."),
         table(list(_rows(files.compared, tolerance))),
         *deviation_list(files.compared),

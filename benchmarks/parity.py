@@ -180,7 +180,7 @@ def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
     if drawn:
         parts += feature_report(drawn, tolerance)
     for folder, found in folders.items():
-        parts += folder_report(folder, found, options.largest, tolerance)
+        parts += folder_report(folder, found, options, tolerance)
     parts += [caption(run.where) for run in runs]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -210,6 +210,9 @@ def _options():
     add("--label", help="name of the folder in tables; by default its last part")
     add("--folder-states", type=int, default=5, help="states of each file")
     add("--largest", type=int, default=60, help="degrees of freedom of files")
+    add(
+        "--largest-plan", type=int, default=300, help="possible contact points of files"
+    )
     add("--minutes", type=float, default=600.0, help="for robots, or for a folder")
     add("--add", type=pathlib.Path, nargs="*", default=[], help="JSON of other runs")
     add("--seed", type=int, default=0)
