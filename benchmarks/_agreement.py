@@ -58,9 +58,9 @@ def ours(
     pipeline = eqsim.Generalized()
 
     def one(sys, state, ctrl):
-        after = pipeline.step(sys, state, ctrl)
+        after, solved = pipeline.advance(sys, state, ctrl)
         return Outcome(
-            pipeline.acceleration(sys, state, ctrl),
+            solved.qdd,
             jnp.concatenate([after.q, after.qd, after.act]),
             pipeline.sensors(sys, state, ctrl, time=0.0),
         )
