@@ -79,7 +79,8 @@ class Record:
     def read(data: dict[str, Any]) -> "Record":
         """A record from JSON."""
         deviations = [Deviation(**line) for line in data["deviations"]]
-        return Record(**data | {"deviations": deviations})
+        fields: Any = data | {"deviations": deviations}
+        return Record(**fields)
 
 
 def columns(records: list[Record], tolerance: float) -> dict[str, Any]:

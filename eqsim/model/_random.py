@@ -75,12 +75,10 @@ def random_system(
     - `with_sites`, `with_tendons`: whether it has sites, and fixed and spatial tendons
         (which need sites), with limits and dry friction if joints may have them.
     - `with_tendon_armature`: whether tendons may have armature.
-    - `with_transmissions`: whether most actuators act on sites, slider-cranks, links and
-        tendons instead of joints.
-    - `with_sensors`: whether it has sensors (which need sites), of every kind that fits.
-    - `most_sensors`: how many of them are kept, drawn at random. None keeps all.
-    - `integrator`, `cone`: of the system.
-    - `condims`: dimensions of the contact space to draw from.
+    - `with_transmissions`: whether most actuators act on something else than joints.
+    - `with_sensors`: whether it has sensors (which need sites), of every kind that fits;
+        `most_sensors`: how many of them are kept, None for all.
+    - `integrator`, `cone`: of the system; `condims`: of contacts, to draw from.
 
     **Raises:** `ValueError` if the counts make no sense.
     """
@@ -88,13 +86,11 @@ def random_system(
     rng = _generator(seed)
     plan = random_plan(rng, nlink, tuple(joints), num_roots)
     wanted = _Wanted(with_geoms, with_actuators, with_limits, with_friction, with_fluid)
-    kinds = integrator, cone, tuple(condims)
-    sys = _base(rng, plan, wanted, with_laws, *kinds)
+    sys = _base(rng, plan, wanted, with_laws, integrator, cone, tuple(condims))
     tendons = TendonOptions(with_limits, with_friction, with_tendon_armature)
     sites = with_sites or with_sensors or with_transmissions
     sys = _extended(rng, sys, sites, tendons if with_tendons else None)
-    if with_transmissions:
-        sys = _with_transmissions(rng.spawn(1)[0], sys)
+    sys = _with_transmissions(rng, sys) if with_transmissions else sys
     sys = _coupled(rng, sys) if with_equalities else sys
     return patterned(add_sensors(rng, sys, most_sensors) if with_sensors else sys)
 

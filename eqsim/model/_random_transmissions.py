@@ -19,6 +19,7 @@ _CRANK, _BODY = Transmission.SLIDER_CRANK, Transmission.BODY
 def with_transmissions(rng: np.random.Generator, sys: System) -> System:
     """Moves most actuators from their joints to tendons, sites, slider-cranks and links,
     for a robot with sites."""
+    rng = rng.spawn(1)[0]
     actuators, count = sys.actuators, sys.nactuator
     kinds, targets = list(actuators.transmissions), list(actuators.targets)
     wraps, gear = list(actuators.wraps), np.array(actuators.gear)
