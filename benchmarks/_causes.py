@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 from _agreement import Errors, Outcome, sensor_columns
@@ -13,7 +14,7 @@ from _reference import batch_of, errors, forward, solution
 from _states import States
 
 import eqsim
-from eqsim import kinematics
+from eqsim import dynamics, kinematics
 from eqsim.io.mjcf._names import element_names
 
 
@@ -58,6 +59,12 @@ def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
     theirs = solution(model, data, data.qacc.copy())
     if "qdd" in wrong and theirs.residual > 0.1 * wrong["qdd"]:
         return f"MuJoCo is not converged: residual {theirs.residual:.1e}."
+    missing = _missing_inertia(sys, model, data, states.q[i])
+    if missing > 0.0:
+        return (
+            "Tendons with armature couple branches of the tree, which MuJoCo leaves out "
+            f"of the inertia matrix: entries up to {missing:.1e}."
+        )
     given = _at_our_geometry(sys, model, data, states, i)
     if given:
         left = _left(sys, model, data, i, value, wrong)
@@ -69,6 +76,19 @@ def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
         if ours.residual < 1e-3 * wrong["qdd"]:
             return "Both solve the problem: it is ill-conditioned."
     return UNEXPLAINED
+
+
+def _missing_inertia(sys: eqsim.System, model, data, q: np.ndarray) -> float:
+    """The largest entry of the inertia matrix that is zero in MuJoCo only."""
+    if not any(sys.tendons.has_armature):
+        return 0.0
+    theirs = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, theirs)
+    ours = np.asarray(_inertia(sys, jnp.asarray(q)))
+    return float(np.max(np.abs(ours), where=theirs == 0.0, initial=0.0))
+
+
+_inertia = eqx.filter_jit(dynamics.crba)
 
 
 def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
