@@ -73,6 +73,13 @@ def ours(
     return jax.tree.map(lambda x: np.asarray(x, np.float64), found)
 
 
+_RESETS = (
+    int(mujoco.mjtWarning.mjWARN_BADQPOS),
+    int(mujoco.mjtWarning.mjWARN_BADQVEL),
+    int(mujoco.mjtWarning.mjWARN_BADQACC),
+)
+
+
 def theirs(
     sys: eqsim.System, model: mujoco.MjModel, states: States
 ) -> tuple[Outcome, Rows]:
@@ -91,8 +98,9 @@ def theirs(
         rows = data.nefc, data.ncon, residual
         mujoco.mj_step(model, data)
         after = np.concatenate([data.qpos, data.qvel, data.act])
-        # A robot that explodes is reset by MuJoCo.
-        after = after if data.time > 0.5 * model.opt.timestep else np.nan * after
+        # MuJoCo resets a robot whose numbers are larger than 1e10.
+        reset = any(data.warning[kind].number for kind in _RESETS)
+        after = np.nan * after if reset else after
         found.append((qdd, after, sensed, *rows))
     qdd, after, sensed, *rows = map(np.array, zip(*found))
     parts = {name: sensed[:, sensor_columns(model, name)] for name in sys.sensors.names}

@@ -43,15 +43,20 @@ def as_json(files: Files) -> dict[str, Any]:
 
 
 def read_folders(runs: Iterable[dict[str, Any]]) -> dict[str, Files]:
-    """The folders of earlier runs, by label."""
-    return {
-        label: Files(
-            [Record.read(record) for record in found["compared"]],
-            [(name, reason) for name, reason in found["left_out"]],
-        )
-        for run in runs
-        for label, found in run["folders"].items()
-    }
+    """The folders of earlier runs, by label. Of a file that was compared twice, the
+    last run counts."""
+    folders: dict[str, Files] = {}
+    for run in runs:
+        for label, found in run["folders"].items():
+            old = folders.get(label, Files([], []))
+            names = {data["robot"] for data in found["compared"]}
+            names |= {name for name, _ in found["left_out"]}
+            compared = [record for record in old.compared if record.robot not in names]
+            left_out = [line for line in old.left_out if line[0] not in names]
+            compared += [Record.read(record) for record in found["compared"]]
+            left_out += [(name, reason) for name, reason in found["left_out"]]
+            folders[label] = Files(compared, left_out)
+    return folders
 
 
 NOT_COMPILED, REFUSED = "MuJoCo cannot compile it", "refused"
@@ -67,9 +72,9 @@ def check_folder(
     """Compares every file below a folder that loads, and saves what is known after
     each."""
     found = Files([], [])
-    paths = sorted(folder.rglob("*.xml"))
+    paths = sorted(folder.rglob(options.pattern))
     if not paths:
-        raise SystemExit(f"There is no *.xml below {folder}.")
+        raise SystemExit(f"There is no {options.pattern} below {folder}.")
     started = time.time()
     for path in paths:
         if time.time() - started > 60 * options.minutes:

@@ -207,6 +207,7 @@ def _options():
     add("--random-states", type=int, default=9, help="states of each")
     add("--random-links", type=int, default=LINKS, help="links of the largest")
     add("--folder", type=pathlib.Path, nargs="*", default=[], help="of MJCF files")
+    add("--pattern", default="*.xml", help="names of the files in the folder")
     add("--label", help="name of the folder in tables; by default its last part")
     add("--folder-states", type=int, default=5, help="states of each file")
     add("--largest", type=int, default=60, help="degrees of freedom of files")
