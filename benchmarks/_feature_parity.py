@@ -168,4 +168,6 @@ def deviation_list(records: list[Record]) -> list[str]:
         lines.append(
             f"- {robot}, state {state} ({own[0].kind}): {quantities}. {own[0].cause}"
         )
-    return [f"### {len(groups)} states deviate", "\n".join(lines)]
+    count = len(groups)
+    heading = f"### {count} state{' deviates' if count == 1 else 's deviate'}"
+    return [heading, "\n".join(lines)]

@@ -181,8 +181,17 @@ def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
         parts += feature_report(drawn, tolerance)
     for folder, found in folders.items():
         parts += folder_report(folder, found, options, tolerance)
-    parts += [caption(run.where) for run in runs]
+    parts += [_captions([run.where for run in runs])] if runs else []
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _captions(places: list[dict[str, Any]]) -> str:
+    """Where the last run took place, and the commits and dates of the others."""
+    *others, last = sorted(places, key=lambda where: where["date"])
+    if not others:
+        return caption(last)
+    names = dict.fromkeys(f"{where['commit']} ({where['date']})" for where in others)
+    return f"{caption(last)} Other runs that are joined here: {', '.join(names)}."
 
 
 def _progress(check, name, options):
