@@ -124,7 +124,7 @@ def accelerations(
 
     - `options`: for the compiler of XLA.
     """
-    batch, ctrl = _batch(sys, states)
+    batch, ctrl = batch_of(sys, states)
     dynamic, static = eqx.partition((sys, batch, ctrl), eqx.is_array)
 
     def run(dynamic):
@@ -137,7 +137,7 @@ def accelerations(
 
 def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
     """Trajectories by eqsim: `(count, steps, nq + nv)`."""
-    batch, ctrl = _batch(sys, states)
+    batch, ctrl = batch_of(sys, states)
     env = Driven(sys, frame_skip=1, ctrl=ctrl)
     shared = jtu.tree_map(lambda _: None, env)
     axes = eqx.tree_at(lambda env: env.ctrl, shared, 0, is_leaf=lambda x: x is None)
@@ -158,7 +158,7 @@ def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
     return np.asarray(path, np.float64)
 
 
-def _batch(sys, states):
+def batch_of(sys, states):
     dtype = sys.links.mass.dtype
     q, qd, act, ctrl = (jnp.asarray(x, dtype) for x in states[:4])
     return jax.vmap(eqsim.State)(q, qd, act), ctrl
@@ -216,13 +216,10 @@ class Disagreement:
     rows: int
     mujoco: Solution
     eqsim: Solution
-    points: "OtherPoints | None" = None
 
     @property
     def cause(self) -> str:
         """Whose solution is the worse one, as far as MuJoCo's problem tells."""
-        if self.points is not None:
-            return str(self.points)
         if self.mujoco.residual > 0.1 * self.error:
             return "MuJoCo is not converged"
         if self.eqsim.residual < 1e-3 * self.error:
@@ -236,79 +233,6 @@ class Disagreement:
             f"{self.mujoco.residual:.1e}; eqsim: cost {self.eqsim.cost:.12g}, residual "
             f"{self.eqsim.residual:.1e}: {self.cause}"
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class OtherPoints:
-    """MuJoCo and eqsim have found other points of a capsule against a cylinder, and that
-    is all in which they differ: given eqsim's points, MuJoCo's error is `error`.
-
-    - `depths`: how deep the shapes are in each other, by MuJoCo and by eqsim, m, where
-        they differ the most.
-    """
-
-    depths: tuple[float, float]
-    error: float
-
-    def __str__(self):
-        theirs, ours = self.depths
-        return (
-            f"other points of a capsule in a cylinder ({theirs:.6g} m deep by MuJoCo's "
-            f"iteration, {ours:.6g} m by eqsim); at eqsim's, MuJoCo's error is "
-            f"{self.error:.1e}"
-        )
-
-
-def by_points(
-    sys: eqsim.System,
-    model: mujoco.MjModel,
-    states: States,
-    qdd: np.ndarray,
-    found: Disagreement,
-    tolerance: float,
-) -> Disagreement:
-    """Looks whether only the points of capsules against cylinders explain it.
-
-    MuJoCo finds these by an iteration on polytopes (GJK and EPA). Where the axis of the
-    capsule is inside of the cylinder, it knows depths to rounding, but directions only
-    to the root of that.
-    """
-    capsule, cylinder = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER
-    data, depths = mujoco.MjData(model), []
-    forward(model, data, states, found.index)
-    geoms, dist, pos, frame = _points(sys, states, found.index)
-    ours = {tuple(sorted(pair)): k for k, pair in enumerate(geoms)}
-    for contact in data.contact:
-        pair = tuple(sorted(int(geom) for geom in contact.geom))
-        if {int(kind) for kind in model.geom_type[list(pair)]} != {capsule, cylinder}:
-            continue
-        k = ours[pair]
-        depths.append((-float(contact.dist), -float(dist[k])))
-        contact.dist = dist[k]
-        contact.pos[:] = pos[k]
-        contact.frame[:] = frame[k].ravel()
-    if not depths:
-        return found
-    mujoco.mj_makeConstraint(model, data)
-    mujoco.mj_projectConstraint(model, data)
-    mujoco.mj_fwdVelocity(model, data)
-    mujoco.mj_fwdActuation(model, data)
-    mujoco.mj_fwdAcceleration(model, data)
-    mujoco.mj_fwdConstraint(model, data)
-    i = found.index
-    error = float(errors(qdd[i : i + 1], data.qacc[None])[0])
-    if error > tolerance:
-        return found
-    worst = max(depths, key=lambda pair: abs(pair[0] - pair[1]))
-    return dataclasses.replace(found, points=OtherPoints(worst, error))
-
-
-def _points(sys: eqsim.System, states: States, i: int):
-    """Pairs of shapes, distances, places and frames by eqsim."""
-    pipeline = eqsim.Generalized()
-    state, ctrl = jtu.tree_map(lambda x: x[i], _batch(sys, states))
-    found = pipeline.contacts(sys, state, ctrl)
-    return found.geoms, *map(np.asarray, (found.dist, found.pos, found.frame))
 
 
 def disagreements(

@@ -1,23 +1,35 @@
 """How far eqsim is from MuJoCo C, on the same files and in the same states.
 
-python benchmarks/parity.py                       # all of it
-python benchmarks/parity.py --n 50 --random 0 --models ant humanoid
+python benchmarks/parity.py                                 # files of Gymnasium
+python benchmarks/parity.py --models ant humanoid --n 50
+python benchmarks/parity.py --models --random 300 --json out/random.json
+python benchmarks/parity.py --models --folder FOLDER --json out/folder.json
+python benchmarks/parity.py --models --add out/*.json --markdown out/parity.md
+
+The last line joins the results of other runs: of random systems with other seeds
+(`--first-seed`), of files and of folders.
 """
 
 import argparse
+import dataclasses
+import functools
+import gc
+import json
 import pathlib
 import time
 import warnings
 from typing import Any, NamedTuple
 
-import jax
-import mujoco
 import numpy as np
+from _cases import drawn_states, LINKS
+from _causes import UNEXPLAINED
 from _command import say, setting
+from _feature_parity import check_random, feature_report, read_random
+from _folder_parity import as_json, check_folder, Files, folder_report, read_folders
 from _models import GYMNASIUM, mujoco_model, system
+from _records import Record
 from _reference import (
     accelerations,
-    by_points,
     converge,
     Disagreement,
     disagreements,
@@ -29,11 +41,8 @@ from _reference import (
     TOLERANCE,
     trajectories,
 )
-from _states import draw, KINDS, rounded, States
+from _states import KINDS
 from _tables import caption, show, table, write
-
-from eqsim.io import write_mjcf
-from eqsim.model import random_system
 
 
 class Checked(NamedTuple):
@@ -43,27 +52,49 @@ class Checked(NamedTuple):
     found: list[Disagreement]
 
 
+class Run(NamedTuple):
+    """What one run of this program found in files, and where it ran."""
+
+    where: dict[str, Any]
+    files: list[dict[str, Any]]
+    disagreements: list[str]
+
+
 def main() -> int:
-    """Prints the tables; returns how many states disagree for no known reason."""
+    """Prints the tables; returns how many deviations are not explained."""
     options = _options()
-    where = setting(options)
+    where, tolerance = setting(options), TOLERANCE[options.precision]
     files = [_progress(check_file, name, options) for name in options.models]
-    drawn = check_random(options.random, options) if options.random else []
-    bad = [found for checked in files + drawn for found in checked.found]
-    text = report(options, where, files, drawn, bad)
+    bad = [str(found) for checked in files for found in checked.found]
+    run = Run(where, [checked.row for checked in files], bad)
+    data = run._asdict() | {"options": vars(options), "random": [], "folders": {}}
+    added = [json.loads(path.read_text()) for path in options.add]
+    drawn, folders = read_random(added), read_folders(added)
+    runs = [Run(old["where"], old["files"], old["disagreements"]) for old in added]
+
+    def save(records: list[Record]) -> None:
+        data["random"] = [dataclasses.asdict(record) for record in records]
+        write(options.json, data)
+
+    def save_folder(label: str, found: Files) -> None:
+        data["folders"][label] = as_json(found)
+        write(options.json, data)
+
+    if options.random:
+        drawn += check_random(options, tolerance, save)
+    for folder in options.folder:
+        keep = functools.partial(save_folder, options.label or folder.name)
+        folders[options.label or folder.name] = check_folder(
+            folder, options, tolerance, keep
+        )
+    measured = files or options.random or options.folder
+    text = report(options, [*runs, *([run] if measured else [])], drawn, folders)
     print(f"\n{text}")
     write(options.markdown, text)
-    write(
-        options.json,
-        {
-            "where": where,
-            "options": vars(options),
-            "files": [checked.row for checked in files],
-            "random": [checked.row for checked in drawn],
-            "disagreements": [vars(d) | {"cause": d.cause} for d in bad],
-        },
-    )
-    return min(sum(found.points is None for found in bad), 100)
+    write(options.json, data)
+    records = [*drawn, *(r for found in folders.values() for r in found.compared)]
+    causes = [line.cause for record in records for line in record.deviations]
+    return min(len(bad) + causes.count(UNEXPLAINED), 100)
 
 
 def check_file(name: str, options: argparse.Namespace) -> Checked:
@@ -79,14 +110,6 @@ def check_file(name: str, options: argparse.Namespace) -> Checked:
         path = trajectories(sys, states, options.steps)
         row |= along(errors(path, target.path), tolerance, options.steps)
     return Checked(row, disagreements(name, model, states, qdd, error, tolerance))
-
-
-def drawn_states(
-    model: mujoco.MjModel, count: int, seed: int, precision: str
-) -> States:
-    """The states of a comparison, exact in its precision."""
-    states = draw(model, count, seed)
-    return states if precision == "double" else rounded(states)
 
 
 def summary(target: Reference, error: np.ndarray, tolerance: float) -> dict[str, Any]:
@@ -130,65 +153,7 @@ def _step(until, share, steps):
     return int(at) if np.isfinite(at) else f"> {steps}"
 
 
-def check_random(count: int, options: argparse.Namespace) -> list[Checked]:
-    """Compares accelerations on random robots, written to MJCF; one row per size."""
-    groups: dict[int, list[tuple]] = {}
-    started, tolerance = time.time(), TOLERANCE[options.precision]
-    for seed in range(count):
-        sys, model, states = random_case(
-            seed, options.random_states, options.precision, options.random_links
-        )
-        target = reference(model, states, 0)
-        qdd = accelerations(sys, states, quick_compile())
-        error = errors(qdd, target.qdd)
-        found = disagreements(
-            f"random {seed}",
-            model,
-            states,
-            qdd,
-            error,
-            tolerance,
-        )
-        found = [by_points(sys, model, states, qdd, line, tolerance) for line in found]
-        groups.setdefault(len(sys.links.parents), []).append((target, error, found))
-        for line in found:
-            say(f"  {line}")
-        left = (count - seed - 1) * (time.time() - started) / (seed + 1)
-        line = f"random {seed}: {np.max(error):.1e}, {left / 60:.0f} min left"
-        say(line)
-    return [_group(n, groups[n], options.precision) for n in sorted(groups)]
-
-
-def random_case(seed: int, count: int, precision: str = "double", links: int = 7):
-    """A random robot in eqsim and in MuJoCo, and states of it."""
-    nlink = 1 + seed % links
-    roots = 1 + (seed // links) % min(2, nlink)
-    sys = random_system(seed, nlink, num_roots=roots, with_fluid=seed % 5 == 4)
-    model = converge(mujoco.MjModel.from_xml_string(write_mjcf(sys)))
-    return sys, model, drawn_states(model, count, seed, precision)
-
-
-def quick_compile() -> dict[str, Any] | None:
-    """Options of the compiler for what runs once: the same operations, less tuned."""
-    if jax.default_backend() != "cpu":
-        return None
-    return {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-
-
-def _group(nlink, cases, precision):
-    targets = [case[0] for case in cases]
-    joined = Reference(
-        targets[0].qdd,
-        *(np.concatenate([target[i] for target in targets]) for i in (1, 2, 3)),
-        targets[0].path,
-    )
-    error = np.concatenate([case[1] for case in cases])
-    row = {"links": nlink, "systems": len(cases)}
-    row |= summary(joined, error, TOLERANCE[precision])
-    return Checked(row, [found for case in cases for found in case[2]])
-
-
-def report(options, where, files, drawn, bad) -> str:
+def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
     """The tables and what they mean, in Markdown."""
     tolerance = TOLERANCE[options.precision]
     parts = [
@@ -202,25 +167,31 @@ def report(options, where, files, drawn, bad) -> str:
         "`chaotic at`: the step at which the error of that share of the trajectories "
         "has passed 1e-3.",
     ]
-    if files:
-        rows = [checked.row for checked in files]
+    rows = [row for run in runs for row in run.files]
+    if rows:
         split = next((i for i, key in enumerate(rows[0]) if key == "1 step max"), None)
         keys = list(rows[0])
         parts += ["### Accelerations", table(rows, keys[:split])]
         if split is not None:
             parts += ["### Trajectories", table(rows, ["model", *keys[split:]])]
+        bad = [line for run in runs for line in run.disagreements]
+        parts += [f"### {len(bad)} states disagree" if bad else "No state disagrees."]
+        parts += ["\n".join(f"- {line}" for line in bad)]
     if drawn:
-        count = sum(checked.row["systems"] for checked in drawn)
-        parts += [
-            f"### Accelerations of {count} random systems",
-            table([checked.row for checked in drawn]),
-        ]
-    heading = f"### {len(bad)} states disagree" if bad else "No state disagrees."
-    known = sum(found.points is not None for found in bad)
-    if known:
-        heading += f", {known} of them in points of capsules against cylinders only"
-    parts += [heading, "\n".join(f"- {line}" for line in bad), caption(where)]
+        parts += feature_report(drawn, tolerance)
+    for folder, found in folders.items():
+        parts += folder_report(folder, found, options, tolerance)
+    parts += [_captions([run.where for run in runs])] if runs else []
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _captions(places: list[dict[str, Any]]) -> str:
+    """Where the last run took place, and the commits and dates of the others."""
+    *others, last = sorted(places, key=lambda where: where["date"])
+    if not others:
+        return caption(last)
+    names = dict.fromkeys(f"{where['commit']} ({where['date']})" for where in others)
+    return f"{caption(last)} Other runs that are joined here: {', '.join(names)}."
 
 
 def _progress(check, name, options):
@@ -240,9 +211,20 @@ def _options():
     add("--models", nargs="*", default=list(GYMNASIUM))
     add("--precision", choices=list(TOLERANCE), default="double")
     add("--steps", type=int, default=100, help="of a trajectory; 0 leaves them out")
-    add("--random", type=int, default=200, help="random systems")
+    add("--random", type=int, default=0, help="random systems")
+    add("--first-seed", type=int, default=0, help="of the random systems")
     add("--random-states", type=int, default=9, help="states of each")
-    add("--random-links", type=int, default=7, help="links of the largest")
+    add("--random-links", type=int, default=LINKS, help="links of the largest")
+    add("--folder", type=pathlib.Path, nargs="*", default=[], help="of MJCF files")
+    add("--pattern", default="*.xml", help="names of the files in the folder")
+    add("--label", help="name of the folder in tables; by default its last part")
+    add("--folder-states", type=int, default=5, help="states of each file")
+    add("--largest", type=int, default=60, help="degrees of freedom of files")
+    add(
+        "--largest-plan", type=int, default=300, help="possible contact points of files"
+    )
+    add("--minutes", type=float, default=600.0, help="for robots, or for a folder")
+    add("--add", type=pathlib.Path, nargs="*", default=[], help="JSON of other runs")
     add("--seed", type=int, default=0)
     add("--json", type=pathlib.Path)
     add("--markdown", type=pathlib.Path)
@@ -253,6 +235,9 @@ def _options():
 
 
 if __name__ == "__main__":
+    # Tracing makes millions of objects that live on: looking through them takes long.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     # MuJoCo's remark on an attribute of half_cheetah.xml.
     warnings.filterwarnings("ignore", message=".*settotalmass.*")
     raise SystemExit(main())

@@ -71,6 +71,7 @@ class MotorInputs(NamedTuple):
     - `voltage`: at the terminals.
     - `resistance`: at the present temperature.
     - `bounded`: whether the voltage of a controller is at its bound.
+    - `current_rate`: of motors with a current, without its bound.
     """
 
     length: Any
@@ -78,6 +79,7 @@ class MotorInputs(NamedTuple):
     voltage: Any
     resistance: Any
     bounded: Any
+    current_rate: Any
 
 
 def motor_inputs(motors: DCMotors, facts: MotorFacts, act, ctrl, length, velocity):
@@ -98,7 +100,11 @@ def motor_inputs(motors: DCMotors, facts: MotorFacts, act, ctrl, length, velocit
         control = jnp.clip(control, -most, most)
         voltage = voltage + jnp.where(_column(facts.controlled, control), control, 0.0)
     resistance = _resistance(motors, facts, act)
-    return MotorInputs(length, velocity, voltage, resistance, bounded)
+    rate = None
+    if max(facts.current) >= 0:
+        current = _stationary_current(motors, voltage, resistance, velocity)
+        rate = _free_current_rate(motors, facts, current, act)
+    return MotorInputs(length, velocity, voltage, resistance, bounded, rate)
 
 
 def _column(marks, like):
@@ -125,7 +131,7 @@ def motor_rates(motors: DCMotors, facts: MotorFacts, inputs: MotorInputs, act, c
         (facts.integral, lambda: _integral_rate(motors, facts, inputs, act, ctrl)),
         (facts.temperature, lambda: _temperature_rate(motors, facts, inputs, act)),
         (facts.bristle, lambda: bristle_rate(motors, facts, inputs.velocity, act)),
-        (facts.current, lambda: _current_rate(motors, facts, inputs, act)),
+        (facts.current, lambda: _current_rate(motors, inputs)),
     ):
         rows = [i for i, slot in enumerate(slots) if slot >= 0]
         if rows:
@@ -140,13 +146,14 @@ def _integral_rate(motors, facts, inputs, act, ctrl):
     return integral_rate(error, take_or_zero(act, facts.integral), motors.max_integral)
 
 
-def _stationary_current(motors, inputs: MotorInputs):
-    driving = inputs.voltage - motors.torque_constant * inputs.velocity
-    return driving / jnp.maximum(inputs.resistance, TINY)
+def _stationary_current(motors, voltage, resistance, velocity):
+    driving = voltage - motors.torque_constant * velocity
+    return driving / jnp.maximum(resistance, TINY)
 
 
 def _temperature_rate(motors, facts, inputs, act):
-    current = _stationary_current(motors, inputs)
+    _, velocity, voltage, resistance, *_ = inputs
+    current = _stationary_current(motors, voltage, resistance, velocity)
     stateful = _has(facts.current, current)
     current = jnp.where(stateful, take_or_zero(act, facts.current), current)
     own = _has(facts.temperature, current)
@@ -157,12 +164,20 @@ def _temperature_rate(motors, facts, inputs, act):
     return (heat - warm / resistance) / capacitance
 
 
-def _current_rate(motors, facts, inputs, act):
-    time = jnp.where(_has(facts.current, inputs.voltage), motors.time_constant, 1.0)
+def _free_current_rate(motors, facts, current, act):
+    """Compute rates of currents that tend to stationary ones, without their bound."""
+    time = jnp.where(_has(facts.current, current), motors.time_constant, 1.0)
     now = take_or_zero(act, facts.current)
-    rate = (_stationary_current(motors, inputs) - now) / jnp.maximum(time, TINY)
-    most = jnp.where(motors.max_current_rate > 0.0, motors.max_current_rate, jnp.inf)
-    return jnp.clip(rate, -most, most)
+    return (current - now) / jnp.maximum(time, TINY)
+
+
+def _most_current_rate(motors):
+    return jnp.where(motors.max_current_rate > 0.0, motors.max_current_rate, jnp.inf)
+
+
+def _current_rate(motors, inputs: MotorInputs):
+    most = _most_current_rate(motors)
+    return jnp.clip(inputs.current_rate, -most, most)
 
 
 def _bristle_decay(motors, velocity):
@@ -243,7 +258,11 @@ def motor_velocity_gain(
     direct = direct - jnp.where(_column(back_driven, emf), emf, 0.0)
     time = jnp.maximum(motors.time_constant, TINY)
     share = -jnp.expm1(-dt / time)
-    slow = constant * (control - constant) * share / resistance
-    rate = jnp.where(_has(facts.current, slow), slow, direct)
+    rate = direct
+    if inputs.current_rate is not None:
+        slow = constant * (control - constant) * share / resistance
+        limited = jnp.abs(inputs.current_rate) >= _most_current_rate(motors)
+        slow = jnp.where(limited, 0.0, slow)
+        rate = jnp.where(_has(facts.current, slow), slow, direct)
     damped = _has(facts.bristle, rate)
     return rate - jnp.where(damped, motors.bristle_damping, 0.0)

@@ -17,6 +17,13 @@ from ._inertia import node_inertias, NodeBodies
 from ._joint_parameters import armature
 from ._muscle import muscle_scale, MuscleScale
 from ._spatial_transmission import other_rows, TransmissionFrames
+from ._tendons import (
+    apply_updates,
+    armature_jacobian,
+    armature_updates,
+    ArmatureUpdate,
+    has_tendon_armature,
+)
 from ._transmission import transmission
 
 
@@ -44,6 +51,11 @@ def _unit_accelerations(sys: System, tree: Tree, fixed: Frames, bodies, local, o
     q = sys.joints.ref
     kin = kinematics(sys, tree, fixed, q)
     factored = factor(tree, kin, node_inertias(bodies, kin), armature(sys))
+    invert = lambda tau: solve(tree, kin, factored, tau, None)
+    updates: list[ArmatureUpdate] = []
+    if has_tendon_armature(sys):
+        jac = armature_jacobian(sys, tree, fixed, kin, q)
+        updates = armature_updates(sys, jac, invert)
     moments, _ = transmission(sys, q, other_rows(sys, tree, local, kin, q, None))
     zero = jnp.zeros_like(q[:1])
 
@@ -51,7 +63,7 @@ def _unit_accelerations(sys: System, tree: Tree, fixed: Frames, bodies, local, o
         tau = moments.joint_forces(unit, sys.nv)
         batch = jnp.broadcast_shapes(tau.shape[1:], kin.arm.x.shape[1:])
         tau = jnp.broadcast_to(tau, (sys.nv, *batch))
-        qdd = solve(tree, kin, factored, tau, None)[0]
+        qdd, _ = apply_updates(updates, *invert(tau))
         return None, safe_sqrt(jnp.sum(qdd * qdd, axis=0))
 
     units = jnp.eye(sys.nout, dtype=q.dtype)[jnp.array(outs)]

@@ -30,6 +30,7 @@ from ._random_parts import (
 )
 from ._random_sensors import add_sensors
 from ._random_tendons import add_sites, add_tendons, TendonOptions
+from ._random_transmissions import with_transmissions as _with_transmissions
 from ._system import System
 
 
@@ -49,7 +50,9 @@ def random_system(
     with_sites: bool = False,
     with_tendons: bool = False,
     with_tendon_armature: bool = True,
+    with_transmissions: bool = False,
     with_sensors: bool = False,
+    most_sensors: int | None = None,
     integrator: Integrator = Integrator.EULER,
     cone: Cone = Cone.PYRAMIDAL,
     condims: Sequence[int] = (1, 3),
@@ -72,9 +75,10 @@ def random_system(
     - `with_sites`, `with_tendons`: whether it has sites, and fixed and spatial tendons
         (which need sites), with limits and dry friction if joints may have them.
     - `with_tendon_armature`: whether tendons may have armature.
-    - `with_sensors`: whether it has sensors (which need sites), of every kind that fits.
-    - `integrator`, `cone`: of the system.
-    - `condims`: dimensions of the contact space to draw from.
+    - `with_transmissions`: whether most actuators act on something else than joints.
+    - `with_sensors`: whether it has sensors (which need sites), of every kind that fits;
+        `most_sensors`: how many of them are kept, None for all.
+    - `integrator`, `cone`: of the system; `condims`: of contacts, to draw from.
 
     **Raises:** `ValueError` if the counts make no sense.
     """
@@ -82,13 +86,13 @@ def random_system(
     rng = _generator(seed)
     plan = random_plan(rng, nlink, tuple(joints), num_roots)
     wanted = _Wanted(with_geoms, with_actuators, with_limits, with_friction, with_fluid)
-    kinds = integrator, cone, tuple(condims)
-    sys = _base(rng, plan, wanted, with_laws, *kinds)
+    sys = _base(rng, plan, wanted, with_laws, integrator, cone, tuple(condims))
     tendons = TendonOptions(with_limits, with_friction, with_tendon_armature)
-    sites = with_sites or with_sensors
+    sites = with_sites or with_sensors or with_transmissions
     sys = _extended(rng, sys, sites, tendons if with_tendons else None)
+    sys = _with_transmissions(rng, sys) if with_transmissions else sys
     sys = _coupled(rng, sys) if with_equalities else sys
-    return patterned(add_sensors(rng, sys) if with_sensors else sys)
+    return patterned(add_sensors(rng, sys, most_sensors) if with_sensors else sys)
 
 
 class _Wanted(NamedTuple):

@@ -327,13 +327,15 @@ def random_exceptions(
     ]
     # MuJoCo sorts pairs by their links; shapes are in the order of their links.
     count = len(named)
+    own = _apart(rng)
+    tangential = np.where(own.random((count, 1)) < 0.5, solrefs(own, count), 0.0)
     sliding = rng.uniform(0.2, 1.2, (count, 2))
     pairs = Pairs(
         geoms=tuple(named),
         condim=tuple(int(condim) for condim in rng.choice(condims, count)),
         friction=np.concatenate([sliding, np.full((count, 3), 0.001)], -1),
         solref=solrefs(rng, count),
-        solref_friction=np.zeros((count, 2)),
+        solref_friction=tangential,
         solimp=solimps(rng, count),
         margin=rng.uniform(0, 0.02, count),
     )

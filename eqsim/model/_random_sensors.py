@@ -41,8 +41,10 @@ _DISTANCES = (_K.DISTANCE, _K.NORMAL, _K.FROM_TO)
 _ALONE = (_K.POTENTIAL_ENERGY, _K.KINETIC_ENERGY, _K.CLOCK)
 
 
-def add_sensors(rng: np.random.Generator, sys: System) -> System:
-    """Draws sensors for a robot with sites."""
+def add_sensors(
+    rng: np.random.Generator, sys: System, most: int | None = None
+) -> System:
+    """Draws sensors for a robot with sites, at most as many as stated."""
     found = [(kind, own, _NONE) for kind, own in _attached(rng, sys)]
     found += [(kind, _frame(rng, sys), _reference(rng, sys, kind)) for kind in _FRAMES]
     if sys.nsite:
@@ -53,6 +55,7 @@ def add_sensors(rng: np.random.Generator, sys: System) -> System:
         found += [(kind, *pairs[rng.integers(len(pairs))]) for kind in _DISTANCES]
     found += [(kind, _NONE, _NONE) for kind in _ALONE]
     rng.shuffle(found)
+    found = found[:most]
     return dataclasses.replace(sys, sensors=_sensors(rng, sys, found))
 
 

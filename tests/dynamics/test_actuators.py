@@ -141,3 +141,35 @@ def test_singular_inertia_is_refused():
         load_mjcf(f"<mujoco><worldbody>{body}</worldbody></mujoco>")
     turned = body.replace("/>", ' armature=".1"/>', 4)
     load_mjcf(f"<mujoco><worldbody>{turned}</worldbody></mujoco>")
+
+
+MUSCLE = """
+<mujoco><worldbody><site name="a" pos="0 0 1"/>
+  <body><joint name="j" axis="0 1 0"/><geom size=".1" pos=".3 0 0"/>
+    <site name="b" pos=".5 0 .2"/></body></worldbody>
+<tendon><spatial name="t" armature=".7"><site site="a"/><site site="b"/></spatial></tendon>
+<actuator><muscle joint="j" lengthrange="-1 1" scale="30"/></actuator></mujoco>"""
+
+
+def test_strength_of_muscles_with_heavy_tendons():
+    """The armature of tendons counts for the strength that follows from the inertia."""
+    model, sys = mujoco.MjModel.from_xml_string(MUSCLE), load_mjcf(MUSCLE)
+    compare(model, sys, *draw(sys, 1))
+
+
+LIMITED_CURRENT = """
+<mujoco><option integrator="implicitfast"/><worldbody>
+  <body><joint name="j" axis="0 1 0"/><geom size=".1" pos=".1 0 0"/></body></worldbody>
+<actuator><dcmotor joint="j" motorconst="1" resistance="2" inductance="0 .02"/></actuator>
+</mujoco>"""
+
+
+@pytest.mark.parametrize("rate", (0.0, 20.0))
+def test_current_at_its_largest_rate_does_not_damp(rate):
+    """Implicit integrators then see no change of the current with the velocity."""
+    model = mujoco.MjModel.from_xml_string(LIMITED_CURRENT)
+    model.actuator_dynprm[:, 1] = rate
+    sys = load_mjcf(model)
+    assert float(sys.actuators.motors.max_current_rate[0]) == rate
+    state = State(jnp.array([0.2]), jnp.array([1.5]), jnp.array([0.1]))
+    compare(model, sys, state, jnp.array([4.0]))

@@ -97,6 +97,26 @@ def test_everything_appears():
     assert some(lambda s: any(s.geoms.fluid)) and some(lambda s: any(s.links.mocap))
 
 
+def test_transmissions():
+    systems = [
+        random_system(
+            seed, 3, with_tendons=seed % 2 == 0, with_laws=True, with_transmissions=True
+        )
+        for seed in range(20)
+    ]
+    actuators = [sys.actuators for sys in systems]
+    assert {k for a in actuators for k in a.transmissions} == set(Transmission)
+    assert any(a.crank_length is not None for a in actuators)
+    assert any(second >= 0 for a in actuators for _, second in a.targets)
+    for sys in systems:
+        validate(sys)
+
+
+def test_few_sensors():
+    sys = random_system(0, 3, with_sensors=True, most_sensors=4)
+    assert sys.nsensor == 4
+
+
 def test_parts_can_be_left_out():
     sys = random_system(
         0,

@@ -7,6 +7,8 @@ import jax
 import mujoco
 import numpy as np
 import pytest
+from _agreement import quick_compile
+from _cases import drawn_states
 from _models import mujoco_model, system
 from _reference import (
     accelerations,
@@ -20,7 +22,6 @@ from _reference import (
     trajectories,
 )
 from _states import draw
-from parity import drawn_states, quick_compile, random_case
 
 
 STATES = 20
@@ -62,18 +63,6 @@ def test_trajectory(euler):
     path = trajectories(sys, states, 20)
     target = reference(model, states, 20)
     assert np.all(errors(path, target.path) < TOLERANCE["double"])
-
-
-# The last two have as many links and trees as the first two.
-@pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(k, marks=pytest.mark.slow) for k in (6, 7))]
-)
-def test_random_system(seed):
-    sys, model, states = random_case(seed, STATES, links=3)
-    qdd = accelerations(sys, states, quick_compile())
-    target = reference(model, states, 0)
-    name = f"random {seed}"
-    _assert_agreement(name, model, states, qdd, target, TOLERANCE["double"])
 
 
 def test_states_touch_the_ground():

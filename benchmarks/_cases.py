@@ -1,0 +1,108 @@
+"""Random robots in which every feature occurs, alone and with others."""
+
+from typing import Any, NamedTuple
+
+import mujoco
+import numpy as np
+from _reference import converge
+from _states import draw, rounded, States
+
+import eqsim
+from eqsim.io import write_mjcf
+from eqsim.model import Cone, Integrator, JointKind, random_system
+
+
+LINKS = 4
+GROUPS = (
+    "contacts",
+    "limits",
+    "friction",
+    "actuators",
+    "laws",
+    "transmissions",
+    "tendons",
+    "equalities",
+    "medium",
+    "sensors",
+    "elliptic",
+    "integrator",
+)
+"""What a robot is drawn with or without. Each is drawn alone, too; `actuators` come with
+`laws` and `transmissions`, `contacts` with `elliptic`."""
+
+_NEEDS = {"laws": ("actuators",), "transmissions": ("actuators",)}
+_NEEDS |= {"elliptic": ("contacts",)}
+_INTEGRATORS = (Integrator.RK4, Integrator.IMPLICIT, Integrator.IMPLICIT_FAST)
+_CONDIMS = ((1, 3), (3,), (4,), (6,), (1, 3, 4, 6))
+
+
+class Case(NamedTuple):
+    """A random robot, here and in MuJoCo, and states of it.
+
+    - `alone`: the group that was drawn alone, or None.
+    """
+
+    sys: eqsim.System
+    model: mujoco.MjModel
+    states: States
+    alone: str | None
+
+
+def random_case(
+    seed: int, count: int, precision: str = "double", links: int = LINKS
+) -> Case:
+    """Draws a robot: every third seed with one of `GROUPS`, the others with several.
+
+    **Arguments:**
+
+    - `seed`: the same seed gives the same robot and states.
+    - `count`: number of states.
+    - `links`: number of links of the largest.
+    """
+    rng = np.random.default_rng([seed, 22])
+    alone = GROUPS[(seed // 3) % len(GROUPS)] if seed % 3 == 0 else None
+    share = rng.uniform(0.25, 0.65)
+    chosen = {group for group in GROUPS if rng.random() < share}
+    chosen = {alone} if alone else chosen
+    chosen |= {need for group in chosen for need in _NEEDS.get(group, ())}
+    sys = _system(rng, seed, chosen, links)
+    model = converge(mujoco.MjModel.from_xml_string(write_mjcf(sys)))
+    return Case(sys, model, drawn_states(model, count, seed, precision), alone)
+
+
+def drawn_states(
+    model: mujoco.MjModel, count: int, seed: int, precision: str
+) -> States:
+    """The states of a comparison, exact in its precision."""
+    states = draw(model, count, seed)
+    return states if precision == "double" else rounded(states)
+
+
+def _system(rng: np.random.Generator, seed: int, chosen: set[str], links: int):
+    nlink = 1 + seed % links
+    kinds: Any = tuple(JointKind)
+    if rng.random() < 0.3:
+        kinds = tuple(kinds[k] for k in rng.choice(4, 2, replace=False))
+    integrator = _INTEGRATORS[rng.integers(3)]
+    return random_system(
+        seed,
+        nlink,
+        kinds,
+        num_roots=int(rng.integers(1, min(2, nlink) + 1)),
+        with_geoms="contacts" in chosen or "medium" in chosen,
+        with_actuators="actuators" in chosen,
+        with_limits="limits" in chosen,
+        with_friction="friction" in chosen,
+        with_fluid="medium" in chosen,
+        with_laws="laws" in chosen,
+        with_equalities="equalities" in chosen,
+        with_sites="equalities" in chosen and bool(rng.random() < 0.5),
+        with_tendons="tendons" in chosen,
+        with_tendon_armature=bool(rng.random() < 0.4),
+        with_transmissions="transmissions" in chosen,
+        with_sensors="sensors" in chosen,
+        most_sensors=10,
+        integrator=integrator if "integrator" in chosen else Integrator.EULER,
+        cone=Cone.ELLIPTIC if "elliptic" in chosen else Cone.PYRAMIDAL,
+        condims=_CONDIMS[rng.integers(len(_CONDIMS))],
+    )

@@ -1,0 +1,194 @@
+"""Why a quantity differs from MuJoCo's: what remains of an error where MuJoCo is given
+eqsim's geometry, and how well each solution solves the constraint problem."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from _agreement import Errors, Outcome, sensor_columns
+from _records import Deviation
+from _reference import batch_of, errors, forward, solution
+from _states import States
+
+import eqsim
+from eqsim import dynamics, kinematics
+from eqsim.io.mjcf._names import element_names
+
+
+UNEXPLAINED = "Not explained."
+
+
+_SEEN = "shape that rays of rangefinders pass through"
+"""The feature in the notes of a system."""
+
+
+def deviations(
+    robot: str,
+    sys: eqsim.System,
+    model: mujoco.MjModel,
+    states: States,
+    value: Outcome,
+    error: Errors,
+    tolerance: float,
+) -> list[Deviation]:
+    """All deviations of a robot, and their causes.
+
+    **Arguments:**
+
+    - `value`: what eqsim computes.
+    - `error`: how far that is from MuJoCo.
+    """
+    kinds = dict(zip(sys.sensors.names, sys.sensors.kinds))
+    named = {"qdd": error.qdd, "step": error.step} | error.sensors
+    found = []
+    for i in range(len(states)):
+        wrong = {name: e[i] for name, e in named.items() if e[i] > tolerance}
+        if not wrong:
+            continue
+        cause = _cause(sys, model, states, i, value, wrong, tolerance)
+        for name, size in wrong.items():
+            what = kinds[name].value if name in kinds else name
+            if what == "rangefinder" and any(_SEEN in note for note in sys.notes):
+                cause = "Rays pass through meshes and height fields, as a note says."
+            line = Deviation(robot, i, states.kinds[i], what, float(size), cause)
+            found.append(line)
+    return found
+
+
+def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
+    """One sentence."""
+    data = mujoco.MjData(model)
+    forward(model, data, states, i)
+    theirs = solution(model, data, data.qacc.copy())
+    if "qdd" in wrong and theirs.residual > 0.1 * wrong["qdd"]:
+        return f"MuJoCo is not converged: residual {theirs.residual:.1e}."
+    missing = _missing_inertia(sys, model, data, states.q[i])
+    if missing > 0.0:
+        return (
+            "Tendons with armature couple branches of the tree, which MuJoCo leaves out "
+            f"of the inertia matrix: entries up to {missing:.1e}."
+        )
+    given = _at_our_geometry(sys, model, data, states, i)
+    if given:
+        left = _left(sys, model, data, i, value, wrong)
+        if left <= tolerance:
+            return f"MuJoCo iterates for {given}; at eqsim's, the error is {left:.1e}."
+    if "qdd" in wrong and np.all(np.isfinite(value.qdd[i])):
+        forward(model, data, states, i)
+        ours = solution(model, data, value.qdd[i])
+        if ours.residual < 1e-3 * wrong["qdd"]:
+            return "Both solve the problem: it is ill-conditioned."
+    return UNEXPLAINED
+
+
+def _missing_inertia(sys: eqsim.System, model, data, q: np.ndarray) -> float:
+    """The largest entry of the inertia matrix that is zero in MuJoCo only."""
+    if not any(sys.tendons.has_armature):
+        return 0.0
+    theirs = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, theirs)
+    ours = np.asarray(_inertia(sys, jnp.asarray(q)))
+    return float(np.max(np.abs(ours), where=theirs == 0.0, initial=0.0))
+
+
+_inertia = eqx.filter_jit(dynamics.crba)
+
+
+def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
+    """Gives MuJoCo eqsim's contact points of capsules against cylinders and eqsim's
+    paths of tendons, and computes all that depends on them. Returns what differed."""
+    changed = []
+    if _set_tendons(sys, model, data, states, i):
+        changed.append("paths of tendons through shapes")
+    mujoco.mj_makeM(model, data)
+    mujoco.mj_factorM(model, data)
+    mujoco.mj_collision(model, data)
+    if _set_points(sys, model, data, states, i):
+        changed.append("points of capsules against cylinders")
+    mujoco.mj_makeConstraint(model, data)
+    mujoco.mj_transmission(model, data)
+    mujoco.mj_projectConstraint(model, data)
+    mujoco.mj_sensorPos(model, data)
+    mujoco.mj_fwdVelocity(model, data)
+    mujoco.mj_sensorVel(model, data)
+    mujoco.mj_fwdActuation(model, data)
+    mujoco.mj_fwdAcceleration(model, data)
+    mujoco.mj_fwdConstraint(model, data)
+    mujoco.mj_sensorAcc(model, data)
+    return " and ".join(changed)
+
+
+def _set_tendons(sys, model, data, states: States, i: int) -> bool:
+    if not sys.ntendon or sys.ntendon != model.ntendon:
+        return False
+    q = batch_of(sys, states)[0].q[i]
+    length, jac = _tendons(sys, q)
+    before = data.ten_length.copy()
+    data.ten_length[:] = length
+    for k in range(model.ntendon):
+        start, count = _row_of(model, k)
+        columns = model.ten_J_colind[start : start + count]
+        data.ten_J[start : start + count] = np.asarray(jac)[k, columns]
+    return bool(np.max(np.abs(before - length)) > 1e-13)
+
+
+def _row_of(model, tendon: int) -> tuple[int, int]:
+    """Where the entries of a row of the sparse Jacobian of tendons are."""
+    return int(model.ten_J_rowadr[tendon]), int(model.ten_J_rownnz[tendon])
+
+
+@eqx.filter_jit
+def _tendons(sys, q):
+    return kinematics.tendon_lengths(sys, q), kinematics.tendon_jacobian(sys, q)
+
+
+def _set_points(sys, model, data, states: States, i: int) -> bool:
+    kinds = {int(mujoco.mjtGeom.mjGEOM_CAPSULE), int(mujoco.mjtGeom.mjGEOM_CYLINDER)}
+    pairs = [tuple(sorted(int(geom) for geom in c.geom)) for c in data.contact]
+    chosen = [
+        k for k, pair in enumerate(pairs) if set(model.geom_type[list(pair)]) == kinds
+    ]
+    if not chosen:
+        return False
+    state, ctrl = jax.tree.map(lambda x: x[i], batch_of(sys, states))
+    found = eqsim.Generalized().contacts(sys, state, ctrl)
+    # A file may have shapes that eqsim leaves out.
+    names = element_names(model, "geom")
+    index = [names.index(name) for name in sys.geoms.names]
+    ours = {
+        tuple(sorted((index[a], index[b]))): k for k, (a, b) in enumerate(found.geoms)
+    }
+    for k in chosen:
+        contact, own = data.contact[k], ours.get(pairs[k])
+        if own is None:
+            return False
+        contact.dist = np.asarray(found.dist)[own]
+        contact.pos[:] = np.asarray(found.pos)[own]
+        contact.frame[:] = np.asarray(found.frame)[own].ravel()
+    return True
+
+
+_STEPS: dict[Any, Any] = {
+    int(mujoco.mjtIntegrator.mjINT_EULER): mujoco.mj_Euler,
+    int(mujoco.mjtIntegrator.mjINT_IMPLICIT): mujoco.mj_implicit,
+    int(mujoco.mjtIntegrator.mjINT_IMPLICITFAST): mujoco.mj_implicit,
+}
+
+
+def _left(sys, model, data, i: int, value: Outcome, wrong) -> float:
+    """The largest error that is left of those in `wrong`. Steps by Runge and Kutta
+    evaluate other states too: they count by their accelerations."""
+    pairs = [(value.qdd[i], data.qacc.copy())]
+    for name in wrong:
+        if name in value.sensors:
+            sensed = data.sensordata[sensor_columns(model, name)].copy()
+            pairs.append((value.sensors[name][i], sensed))
+    step = _STEPS.get(int(model.opt.integrator))
+    if "step" in wrong and step is not None:
+        step(model, data)
+        after = np.concatenate([data.qpos, data.qvel, data.act])
+        pairs.append((value.step[i], after))
+    return max(float(errors(one[None], two[None])[0]) for one, two in pairs)

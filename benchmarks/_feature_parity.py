@@ -1,0 +1,173 @@
+"""Random robots beside MuJoCo C: a table by feature."""
+
+import argparse
+import collections
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from _agreement import compared, ours, quick_compile, theirs
+from _cases import GROUPS, random_case
+from _causes import deviations
+from _command import say
+from _features import EXCLUSIVE, FAMILIES, features
+from _records import columns, Deviation, Record
+from _tables import table
+
+
+def check_random(
+    options: argparse.Namespace,
+    tolerance: float,
+    save: Callable[[list[Record]], None],
+) -> list[Record]:
+    """Compares random robots, and saves what is known after each."""
+    records: list[Record] = []
+    started = time.time()
+    for seed in range(options.first_seed, options.first_seed + options.random):
+        if time.time() - started > 60 * options.minutes:
+            say(f"{options.minutes} minutes are over")
+            break
+        record = check_one(
+            seed,
+            options.random_states,
+            options.precision,
+            options.random_links,
+            tolerance,
+        )
+        records.append(record)
+        save(records)
+        worst = max(record.qdd), max(record.step)
+        say(
+            f"random {seed}: {worst[0]:.1e}, {worst[1]:.1e}, "
+            f"{(time.time() - started) / len(records):.1f} s each"
+        )
+        for line in record.deviations:
+            say(f"  {line}")
+    return records
+
+
+def check_one(
+    seed: int, count: int, precision: str, links: int, tolerance: float
+) -> Record:
+    """Compares one random robot."""
+    case = random_case(seed, count, precision, links)
+    sys, model, states = case.sys, case.model, case.states
+    value = ours(sys, states, quick_compile())
+    target, rows = theirs(sys, model, states)
+    error = compared(value, target)
+    name = f"random {seed}"
+    found = deviations(name, sys, model, states, value, error, tolerance)
+    own = features(sys)
+    return Record.of(name, case.alone or "", sys, own, error, rows, found)
+
+
+def read_random(runs: Iterable[dict[str, Any]]) -> list[Record]:
+    """The random systems of earlier runs, each once.
+
+    **Raises:** `SystemExit` if two runs have a system in common.
+    """
+    found: dict[str, Record] = {}
+    for run in runs:
+        for record in map(Record.read, run["random"]):
+            if record.robot in found:
+                raise SystemExit(f"Two of the runs contain {record.robot}.")
+            found[record.robot] = record
+    return list(found.values())
+
+
+def feature_report(records: list[Record], tolerance: float) -> list[str]:
+    """The tables by feature, by kind of sensor, by size, and all deviations."""
+    names = sorted({name for record in records for name in record.features})
+    found, possible = _pairs(records, names)
+    alone = collections.Counter(record.group for record in records)
+    drawn = ", ".join(f"{group} {alone[group]}" for group in GROUPS)
+    states = sum(len(record.qdd) for record in records)
+    most = max(record.links for record in records)
+    return [
+        f"### {len(records)} random systems by feature",
+        f"{states} states of systems of 1 to {most} links. Each feature of a system "
+        "counts in its row, so rows overlap. "
+        "`sensors`: number of sensors that were compared; their errors are relative to "
+        "the largest value of the sensor itself, at least one.",
+        f"Of {possible} pairs of the {len(names)} features that can occur together, "
+        f"{found} occur in at least one system. Drawn alone, systems by group: {drawn}.",
+        table([_row(records, name, tolerance) for name in names]),
+        "### By kind of sensor",
+        table(list(_sensor_rows(records, tolerance))),
+        "### By number of links",
+        table(list(_size_rows(records, tolerance))),
+        *deviation_list(records),
+    ]
+
+
+def _row(records: list[Record], name: str, tolerance: float) -> dict[str, Any]:
+    own = [record for record in records if name in record.features]
+    return {"feature": name, "systems": len(own)} | columns(own, tolerance)
+
+
+def _pairs(records: list[Record], names: list[str]) -> tuple[int, int]:
+    """The number of pairs of features that occur in one system, and that could."""
+    possible = {
+        pair
+        for pair in itertools.combinations(names, 2)
+        if not any(all(name in group for name in pair) for group in EXCLUSIVE)
+    }
+    found = {
+        pair
+        for record in records
+        for pair in itertools.combinations(sorted(record.features), 2)
+    }
+    return len(possible & found), len(possible)
+
+
+def _sensor_rows(records: list[Record], tolerance: float):
+    errors: dict[str, list[list[float]]] = {}
+    for record in records:
+        for kind, own in record.sensors:
+            errors.setdefault(kind, []).append(own)
+    for kind in FAMILIES:
+        if kind in errors:
+            values = np.array([x for own in errors[kind] for x in own])
+            yield {
+                "sensor": kind,
+                "sensors": len(errors[kind]),
+                "values": len(values),
+                "max": float(np.nanmax(values)),
+                "median": float(np.nanmedian(values)),
+                "within": float(np.mean(values <= tolerance)),
+            }
+
+
+def _size_rows(records: list[Record], tolerance: float):
+    for links in sorted({record.links for record in records}):
+        own = [record for record in records if record.links == links]
+        rows = [count for record in own for count in record.rows]
+        yield {
+            "links": links,
+            "systems": len(own),
+            "rows": float(np.mean(rows)),
+            "most": max(rows),
+            "in contact": float(np.mean([c > 0 for r in own for c in r.contacts])),
+            "MuJoCo residual": max(x for record in own for x in record.residual),
+        } | columns(own, tolerance)
+
+
+def deviation_list(records: list[Record]) -> list[str]:
+    """All deviations, one line for each state, and how many have which cause."""
+    groups: dict[tuple[str, int], list[Deviation]] = {}
+    for record in records:
+        for line in record.deviations:
+            groups.setdefault((line.robot, line.state), []).append(line)
+    if not groups:
+        return ["No state deviates."]
+    lines = []
+    for (robot, state), own in groups.items():
+        quantities = ", ".join(f"{d.quantity} {d.error:.1e}" for d in own)
+        lines.append(
+            f"- {robot}, state {state} ({own[0].kind}): {quantities}. {own[0].cause}"
+        )
+    count = len(groups)
+    heading = f"### {count} state{' deviates' if count == 1 else 's deviate'}"
+    return [heading, "\n".join(lines)]
