@@ -1,5 +1,8 @@
 """One small robot for each family of features, for the derivative matrix."""
 
+import re
+
+
 # Spheres with every dimension of contact on a floor that has none of its own; the last
 # one by an explicit pair. Wide impedances keep kinks apart.
 CONTACTS = """
@@ -14,7 +17,7 @@ CONTACTS = """
       <geom name="condim 3" size=".1" pos="-.3 .2 0" condim="3" friction=".8"/>
       <geom name="condim 4" size=".1" pos=".3 -.2 0" condim="4" friction=".7 .03 .1"/>
       <geom name="condim 6" size=".1" pos="-.3 -.2 0" condim="6" friction=".7 .03 .02"/>
-      <geom name="pair" size=".1" friction=".9"/>
+      <geom name="pair" size=".1" pos="0 0 .002" friction=".9"/>
     </body>
   </worldbody>
   <contact><pair geom1="floor" geom2="pair" condim="6" friction=".5 .4 .02 .01 .02"
@@ -107,7 +110,7 @@ TENDONS = """
     <fixed name="fixed" stiffness="3 1 2" damping="1 2 3" armature=".1" limited="true"
       range="-.4 .3" margin=".02" frictionloss=".3" actuatorfrcrange="-.5 .5">
       <joint joint="hinge" coef="1"/><joint joint="slide" coef="-.5"/></fixed>
-    <spatial name="straight" stiffness="20" damping=".5" limited="true" range="0 .75"
+    <spatial name="straight" stiffness="20" damping=".5" limited="true" range="0 .7"
       frictionloss=".5" armature=".05"><site site="hook"/><site site="x"/></spatial>
     <spatial name="pulleys" stiffness="10" springlength=".1 .9" damping=".3">
       <site site="hook"/><geom geom="ball"/><site site="x"/><pulley divisor="2"/>
@@ -279,4 +282,73 @@ MEDIUM = """
           <geom type="capsule" size=".05 .2" fluidshape="ellipsoid"/></body>
       </body></body>
   </worldbody>
+</mujoco>"""
+
+# Every sensor, on a robot that floats, touches the floor and has limits and a tendon.
+_SITE_SENSORS = (
+    *("accelerometer", "velocimeter", "gyro", "magnetometer", "force", "torque"),
+    *("touch", "rangefinder"),
+)
+_FRAME_SENSORS = (
+    *("framepos", "framequat", "framexaxis", "frameyaxis", "framezaxis"),
+    *("framelinvel", "frameangvel", "framelinacc", "frameangacc"),
+)
+_OTHER_SENSORS = """
+<jointpos joint="turn"/><jointvel joint="turn"/><jointactuatorfrc joint="turn"/>
+<jointlimitpos joint="turn"/><jointlimitvel joint="turn"/><jointlimitfrc joint="turn"/>
+<ballquat joint="ball"/><ballangvel joint="ball"/>
+<tendonpos tendon="rope"/><tendonvel tendon="rope"/><tendonactuatorfrc tendon="rope"/>
+<tendonlimitpos tendon="rope"/><tendonlimitvel tendon="rope"/>
+<tendonlimitfrc tendon="rope"/><actuatorpos actuator="pull"/>
+<actuatorvel actuator="pull"/><actuatorfrc actuator="pull"/>
+<contact body1="arm" num="1" data="force torque dist pos normal linvel angvel"/>
+<insidesite site="pad" objtype="site" objname="tip"/>
+<distance geom1="cap" geom2="bob" cutoff="5"/><normal geom1="cap" geom2="bob" cutoff="5"/>
+<fromto geom1="cap" geom2="bob" cutoff="5"/>
+<subtreecom body="base"/><subtreelinvel body="base"/><subtreeangmom body="base"/>
+<e_potential/><e_kinetic/><clock/>
+"""
+
+
+def sensors() -> str:
+    """A robot with a sensor of each kind, named by its kind."""
+    rows = [f'<{kind} site="pad"/>' for kind in _SITE_SENSORS]
+    frame = 'objtype="site" objname="tip"'
+    rows += [f"<{kind} {frame}/>" for kind in _FRAME_SENSORS]
+    relative = f'{frame} reftype="xbody" refname="base"'
+    rows += [
+        f'<{kind} name="{kind}, relative" {relative}/>'
+        for kind in ("framepos", "framequat", "framelinvel", "frameangvel")
+    ]
+    text = "".join(rows) + _OTHER_SENSORS
+    return _SENSED.format(re.sub(r"<(\w+)\b(?! name=)", r'<\1 name="\1"', text))
+
+
+_SENSED = """
+<mujoco>
+  <option timestep=".004" magnetic=".3 .2 -.5"/>
+  <default><geom contype="0" conaffinity="0" solimp=".8 .95 .01 .5 2"/>
+    <joint solimplimit=".8 .95 .4 .5 2"/></default>
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1" contype="1"/>
+    <geom name="wall" type="box" size=".1 2 2" pos="1.5 0 1" euler="0 10 20"/>
+    <site name="hook" pos=".3 .2 .9"/>
+    <geom name="bob" size=".1" pos="-.6 .3 .8"/>
+    <body name="base" pos="0 0 .4" euler="10 20 5"><freejoint/>
+      <geom type="box" size=".2 .1 .08"/>
+      <body name="arm" pos=".25 0 0" euler="0 80 20">
+        <joint name="ball" type="ball" damping=".1"/>
+        <geom name="cap" type="capsule" size=".05 .15" conaffinity="1" friction=".6"
+          fromto="0 0 0 .35 0 0"/>
+        <site name="pad" size=".1" pos=".35 0 0" euler="0 -60 0"/>
+        <body name="fore" pos=".1 0 .2"><joint name="turn" axis="0 1 1" limited="true"
+            range="-20 30" stiffness="1"/>
+          <geom type="cylinder" size=".04 .1"/>
+          <site name="tip" pos=".05 .02 .03" euler="5 5 5"/></body></body></body>
+  </worldbody>
+  <tendon><spatial name="rope" stiffness="30" springlength=".2" limited="true"
+    range="0 .7"><site site="hook"/><site site="tip"/></spatial></tendon>
+  <actuator><motor name="turn" joint="turn" gear="2"/>
+    <general name="pull" tendon="rope" dyntype="filter" dynprm=".05"/></actuator>
+  <sensor>{}</sensor>
 </mujoco>"""

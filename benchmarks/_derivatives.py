@@ -113,7 +113,7 @@ class Found:
     - `forward`: how far forward mode is from differences.
     - `reverse`: how far reverse mode is from forward mode, for a random sum of what
         comes out.
-    - `bend`: how far the slopes to the two sides are apart.
+    - `bend`: how far the slopes to the two sides are apart, in the limit of short steps.
     """
 
     state: str
@@ -128,10 +128,10 @@ class Found:
     @property
     def smooth(self) -> bool:
         """Whether differences tell the derivative: no piece of the model, such as a
-        contact that begins or slips, ends within their reach."""
-        if self.error <= 1e-5 or not np.isfinite(self.error):
-            return True
-        return self.bend <= 1e-3 * max(self.size, 0.05)
+        contact that begins or slips, ends within their reach. Then forward mode is
+        about as far from differences as the slopes to the two sides are apart."""
+        wrong = self.forward > 1e-5 * max(self.size, 0.05)
+        return not (wrong and self.forward <= 2.0 * self.bend < np.inf)
 
     @property
     def error(self) -> float:
@@ -189,7 +189,7 @@ class Derivatives:
     def compare(
         self,
         pipeline: AbstractPipeline | None = None,
-        eps: tuple[float, ...] = (1e-6, 4e-6),
+        eps: tuple[float, float] = (1e-6, 4e-6),
         elements: Callable[[str], dict[str, Any]] = lambda name: {"": 1.0},
     ) -> tuple[list[Found], dict[str, Any]]:
         """Compares forward mode, reverse mode and differences of fourth order, in each
@@ -244,6 +244,9 @@ class Derivatives:
         direction = _moved([0.0 * x for x in leaves], i, tangent)
         along = np.asarray(self.push(leaves, direction))
         slopes = [self._slopes(leaves, i, tangent, h) for h in eps]
+        # What is proportional to the step is the curvature.
+        ratio, (short, long) = eps[1] / eps[0], (bend for _, bend in slopes)
+        bend = (ratio * short - long) / (ratio - 1.0)
         largest = lambda x: float(np.max(np.abs(x), initial=0.0))
         for k, state in enumerate(self.states):
             for output, where in self.outputs.items():
@@ -256,7 +259,7 @@ class Derivatives:
                     largest(slopes[0][0][k, where]),
                     min(gaps) if np.all(np.isfinite(gaps)) else np.inf,
                     float(np.abs(np.sum(weights[k, where] * forward) - reverse)),
-                    largest(slopes[0][1][k, where]),
+                    largest(bend[k, where]),
                 )
 
     def _slopes(self, leaves, i, tangent, eps):

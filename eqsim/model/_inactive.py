@@ -13,7 +13,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ._inactive_actuators import actuators
-from ._inactive_rules import beyond, Rule, rows
+from ._inactive_rules import beyond, rows, Rule
 from ._kinds import (
     Cone,
     EqualityKind,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ._inactive_rules import beyond, Rule, rows
+from ._inactive_rules import beyond, rows, Rule
 from ._kinds import (
     Activation,
     ActivationState,
@@ -27,9 +27,7 @@ def actuators(sys: System) -> Iterator[Rule]:
         ("act", actuators.act_limited),
     ):
         off = rows([not flag for flag in limited])
-        yield Rule(
-            f"actuators.{name}_range", off, f"Actuators.{name}_limited is False"
-        )
+        yield Rule(f"actuators.{name}_range", off, f"Actuators.{name}_limited is False")
     filters = (Activation.FILTER, Activation.FILTER_EXACT)
     marks = [kind not in filters for kind in actuators.activation]
     yield Rule("actuators.time_constant", rows(marks), "the actuator has no filter")
