@@ -283,7 +283,7 @@ FAMILIES = {
         "beyond limits of a joint and a tendon. The worst of three states.",
         {"": models.sensors()},
         situations.sensed,
-        ("links.", "joints.", "geoms.", "sites.", "tendons.", "actuators."),
+        ("links.", "joints.", "geoms.", "sites.", "tendons.", "actuators.", "sensors."),
         sensors=True,
     ),
     "medium": Family(

@@ -294,6 +294,7 @@ _FRAME_SENSORS = (
     *("framelinvel", "frameangvel", "framelinacc", "frameangacc"),
 )
 _OTHER_SENSORS = """
+<jointvel name="jointvel, cutoff" joint="turn" cutoff=".1"/>
 <jointpos joint="turn"/><jointvel joint="turn"/><jointactuatorfrc joint="turn"/>
 <jointlimitpos joint="turn"/><jointlimitvel joint="turn"/><jointlimitfrc joint="turn"/>
 <ballquat joint="ball"/><ballangvel joint="ball"/>

@@ -34,10 +34,10 @@ finite-difference stencil, for example where a contact starts to slip, so there 
 reference; the derivative is one of a side, finite, and the same in both modes. Entries
 that summarize several arrays count the kinks among them.
 
-Kinks at rest are those of MuJoCo's model: the damping that Euler and implicit
-integrators take has a kink where the velocity of a polynomial damper, of a muscle or of
-LuGre friction is zero. `equalities.active` switches a constraint, so that its derivative
-is zero; `eqsim.model.inactive_parameters` lists such parameters of a robot."""
+Kinks at rest are those of MuJoCo's model: implicit damping by a polynomial damper, and
+LuGre friction of DC motors, depend on the absolute value of a velocity.
+`equalities.active` switches a constraint, so that its derivative is zero;
+`eqsim.model.inactive_parameters` lists such parameters of a robot."""
 GROUND_ABOUT = """\
 A free capsule that carries a hinged sphere above a plane, with an actuator, a spring, a
 damper, dry friction, a limit, gravity compensation and external forces. The last rows

@@ -264,6 +264,8 @@ def _equalities(sys: System) -> Iterator[Rule]:
     yield Rule("equalities.torque_scale", ~welds, reason)
     yield Rule("equalities.coefficients", ~couples, reason)
     alone = [1 if second == -1 else 5 for _, second in equalities.objects]
+    reason = "it is a switch, without a derivative"
+    yield Rule("equalities.active", rows([True] * len(kinds)), reason)
     reason = "the joint or tendon has no partner"
     yield Rule("equalities.coefficients", beyond(alone, 5) & couples[:, None], reason)
 
