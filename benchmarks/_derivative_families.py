@@ -113,10 +113,11 @@ def cell(found: list[Found]) -> float | str:
     bent = len(found) - len(smooth)
     if bent and len({x.name for x in found}) == 1:
         return "kink"
+    kinks = f"{bent} kink{'s' * (bent > 1)}"
     if all(x.size == x.forward == x.reverse == 0.0 for x in smooth):
-        return "0" if not bent else f"{bent} kinks"
+        return kinks if bent else "0"
     error = max(x.error for x in smooth)
-    return f"{error:.1e}, {bent} kinks" if bent else error
+    return f"{error:.1e}, {kinks}" if bent else error
 
 
 def _sensor_rows(found: list[Found], parts: tuple[str, ...]) -> list[dict[str, Any]]:
