@@ -33,11 +33,11 @@ JOINTS = """
     <joint solimplimit=".8 .95 .4 .5 2" solreflimit=".03 .9" armature=".01"/></default>
   <worldbody>
     <body><joint name="ball" type="ball" limited="true" range="0 60" margin=".05"
-        damping=".2 .1" stiffness="1 .3" frictionloss=".05"/>
+        damping=".2 .1" stiffness="1 .3" frictionloss=".3"/>
       <geom type="capsule" size=".05 .1" pos=".02 0 -.2"/>
       <body pos="0 0 -.4"><joint name="hinge" axis="0 1 .1" limited="true"
           range="-30 30" ref=".1" springref="8" stiffness="2 .5 .2" damping=".3 .1 .02"
-          frictionloss=".1" actuatorfrcrange="-1 1"/>
+          frictionloss=".5" actuatorfrcrange="-1 1"/>
         <geom type="box" size=".1 .05 .07" pos=".1 0 .02"/>
         <body pos=".2 0 0"><joint name="slide" type="slide" axis="1 .1 .2" limited="true"
             range="-.1 .1" margin=".01" ref=".02" stiffness="9" damping="2 1"
@@ -108,10 +108,10 @@ TENDONS = """
   </worldbody>
   <tendon>
     <fixed name="fixed" stiffness="3 1 2" damping="1 2 3" armature=".1" limited="true"
-      range="-.4 .3" margin=".02" frictionloss=".3" actuatorfrcrange="-.5 .5">
+      range="-.4 .3" margin=".02" frictionloss="1" actuatorfrcrange="-.5 .5">
       <joint joint="hinge" coef="1"/><joint joint="slide" coef="-.5"/></fixed>
     <spatial name="straight" stiffness="20" damping=".5" limited="true" range="0 .7"
-      frictionloss=".5" armature=".05"><site site="hook"/><site site="x"/></spatial>
+      frictionloss="2" armature=".05"><site site="hook"/><site site="x"/></spatial>
     <spatial name="pulleys" stiffness="10" springlength=".1 .9" damping=".3">
       <site site="hook"/><geom geom="ball"/><site site="x"/><pulley divisor="2"/>
       <site site="x"/><geom geom="pin"/><site site="z"/><pulley divisor="3"/>
@@ -212,7 +212,7 @@ LAWS = f"""
       tausmooth=".4" vmax=".7" fvmax="1.4" lmax="1.8"/>
     <dcmotor name="dcmotor" joint="hinge" {_MOTOR} thermal="2 5 1.5 .004 25 20"
       inductance=".01 0" input="pos vel ff voltage" controller="2 .5 .1 20 .1 4"
-      saturation="1 9000 20"/>
+      saturation="1 0 400"/>
     <dcmotor name="dcmotor, voltage" joint="slide" {_MOTOR} input="voltage"/>
     <pid name="pid" joint="slide" kp="3" kv=".2" ki="2" imax=".1" slewmax="2"/>
   </actuator>

@@ -74,6 +74,7 @@ def limits(model):
     beyond = at(1.2, 0.7, 0.14)
     return {
         "neutral": (model.qpos0.copy(), np.zeros(5), 0.1),
+        "held by friction": (_settled(model, at(0.5, 0.2, 0.05)), 1e-4 * qd, 0.0),
         "moving": (at(0.5, 0.3, 0.05), qd),
         "limits": (beyond, qd),
         "lower limits, at rest": (at(1.3, -0.5, -0.1), np.zeros(5)),
@@ -98,7 +99,7 @@ def strung(model):
     """Of tendons."""
     return {
         "reference, at rest": _random(model, 0, 0.0, 0.0, 0.1),
-        "held by friction": (np.array([0.05, 0.1, 0.02]), np.zeros(3), 0.1),
+        "held by friction": (_settled(model, model.qpos0), 1e-4 * np.ones(3), 0.0),
         "moving": _random(model, 3, 0.4, 1.0),
         "limits": (np.array([-0.9, 0.9, 0.2]), np.array([-0.1, 0.3, 0.2])),
         "other side": (np.array([0.9, -0.9, -0.3]), np.array([0.2, -0.3, 0.2])),

@@ -61,7 +61,7 @@ def _force_laws(sys: System) -> Iterator[Rule]:
     kinds = [
         sys.joints.kinds[joint] if joint >= 0 else None for joint in actuators.joints
     ]
-    own = {Transmission.SITE: 6, Transmission.ORIENTATION: 0}
+    own = {Transmission.SITE: 6, Transmission.ORIENTATION: 0, Transmission.BODY: 0}
     read = [
         own.get(transmission, 1 if kind is None else kind.nv)
         for transmission, kind in zip(actuators.transmissions, kinds)

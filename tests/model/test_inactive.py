@@ -78,6 +78,7 @@ FILE = """
   <body name="c" pos=".3 0 .1"><joint/><geom name="can" type="cylinder" size=".1 .1"
     contype="2" conaffinity="2"/></body></worldbody>
   <contact><pair geom1="ball" geom2="rod" condim="3"/></contact>
+  <actuator><adhesion body="a" ctrlrange="0 1" gain="5"/></actuator>
 </mujoco>
 """
 TENDONS = """
