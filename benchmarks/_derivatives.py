@@ -1,6 +1,7 @@
 """Derivatives of a step in many situations, against differences: robots and states."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -92,24 +93,27 @@ class States(NamedTuple):
 
 
 def states(sys, places):
-    """`places` hold `q` and `qd` by name; activation, control and external forces are
-    drawn."""
+    """`places` hold `q` and `qd` by name, and may hold a scale of activations and
+    controls; these and external forces are drawn."""
     rng, count = np.random.default_rng(0), len(places)
-    draw = lambda *shape: jnp.asarray(0.3 * rng.normal(size=(count, *shape)))
-    q, qd = (jnp.asarray(np.stack(x)) for x in zip(*places.values()))
-    rest = draw(sys.na), draw(sys.nu), draw(sys.nlink, 6)
-    return States(tuple(places), (q, qd, *rest))
+    draw = lambda *shape: 0.3 * rng.normal(size=(count, *shape))
+    q, qd = (jnp.asarray(np.stack(x)) for x in zip(*(v[:2] for v in places.values())))
+    scale = np.array([(*place, 1.0)[2] for place in places.values()])[:, None]
+    inputs = scale * draw(sys.na), scale * draw(sys.nu), draw(sys.nlink, 6)
+    return States(tuple(places), (q, qd, *map(jnp.asarray, inputs)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
     """The derivative of a step in one state, along a direction of one array.
 
+    - `element`: which entries of the array the direction has; empty for all.
+    - `output`: which of the outputs are looked at.
     - `size`: the largest number in it, by differences.
     - `forward`: how far forward mode is from differences.
     - `reverse`: how far reverse mode is from forward mode, for a random sum of what
         comes out.
-    - `bend`: how far the slopes to the two sides are apart.
+    - `bend`: how far the slopes to the two sides are apart, in the limit of short steps.
     """
 
     state: str
@@ -118,14 +122,16 @@ class Found:
     forward: float
     reverse: float
     bend: float
+    element: str = ""
+    output: str = ""
 
     @property
     def smooth(self) -> bool:
         """Whether differences tell the derivative: no piece of the model, such as a
-        contact that begins or slips, ends within their reach."""
-        if self.error <= 1e-5 or not np.isfinite(self.error):
-            return True
-        return self.bend <= 1e-3 * max(self.size, 0.05)
+        contact that begins or slips, ends within their reach. Then forward mode is
+        about as far from differences as the slopes to the two sides are apart."""
+        wrong = self.forward > 1e-5 * max(self.size, 0.05)
+        return not (wrong and self.forward <= 2.0 * self.bend < np.inf)
 
     @property
     def error(self) -> float:
@@ -142,10 +148,18 @@ class Derivatives:
 
     - `sys`, `states`: the robot, and the states in which a step begins.
     - `pipeline`: the physics.
+    - `output`: what is differentiated, as arrays by name with an axis of states in
+        front; by default the next state.
     """
 
-    def __init__(self, sys: System, states: States, pipeline: AbstractPipeline):
-        self.states = states.names
+    def __init__(
+        self,
+        sys: System,
+        states: States,
+        pipeline: AbstractPipeline,
+        output: Callable[..., dict[str, jax.Array]] | None = None,
+    ):
+        self.states, output = states.names, output or _step
         # Numbers that were made in single precision too.
         self.inputs = jtu.tree_map(
             lambda x: x.astype(float) if eqx.is_inexact_array(x) else x,
@@ -154,10 +168,19 @@ class Derivatives:
         paths, self.treedef = jtu.tree_flatten_with_path(self.inputs)
         self.names = [jtu.keystr(path) for path, _ in paths]
 
-        def value(leaves):
+        def named(leaves):
             sys, arrays, pipeline = jtu.tree_unflatten(self.treedef, leaves)
-            return _step(pipeline, sys, arrays)
+            return output(pipeline, sys, arrays)
 
+        def value(leaves):
+            return jnp.concatenate(list(named(leaves).values()), axis=1)
+
+        shapes = jax.eval_shape(named, jtu.tree_leaves(self.inputs))
+        ends = np.cumsum([x.shape[1] for x in shapes.values()])
+        self.outputs = {
+            name: slice(int(end - x.shape[1]), int(end))
+            for (name, x), end in zip(shapes.items(), ends)
+        }
         compiled = lambda fn: jax.jit(fn, compiler_options=quick_compile())
         self.value = compiled(value)
         self.push = compiled(lambda xs, ts: jax.jvp(value, (xs,), (ts,))[1])
@@ -166,7 +189,8 @@ class Derivatives:
     def compare(
         self,
         pipeline: AbstractPipeline | None = None,
-        eps: tuple[float, ...] = (1e-6, 4e-6),
+        eps: tuple[float, float] = (1e-6, 4e-6),
+        elements: Callable[[str], dict[str, Any]] = lambda name: {"": 1.0},
     ) -> tuple[list[Found], dict[str, Any]]:
         """Compares forward mode, reverse mode and differences of fourth order, in each
         state, along a random direction of each array.
@@ -177,6 +201,8 @@ class Derivatives:
             differentiated by; by default the robot and the state are.
         - `eps`: steps of the differences, of which the better counts: short ones suffer
             from rounding, long ones from the curvature.
+        - `elements`: for the name of an array, groups of its entries by name, as masks;
+            there is a direction for each.
 
         **Returns:** what is found, and for each state the gradient by `(sys, arrays,
         pipeline)` of a random sum of what comes out of it.
@@ -189,32 +215,52 @@ class Derivatives:
         leaves = [x.astype(t) for x, t in pairs]
         weights = rng.normal(size=self.value(leaves).shape)
         gradients = {
-            state: [np.asarray(x) for x in self.pull(leaves, _only(weights, k))]
+            (state, output): [
+                np.asarray(x) for x in self.pull(leaves, _only(weights, k, where))
+            ]
             for k, state in enumerate(self.states)
+            for output, where in self.outputs.items()
         }
         for i, (name, leaf) in enumerate(zip(self.names, leaves)):
             if name.startswith("[2]") == (pipeline is None):
                 continue
-            scale = float(np.max(np.abs(leaf), initial=0.0)) or 1.0
-            tangent = jnp.asarray(scale * rng.normal(size=leaf.shape))
-            direction = _moved([0.0 * x for x in leaves], i, tangent)
-            along = np.asarray(self.push(leaves, direction))
-            slopes = [self._slopes(leaves, i, tangent, h) for h in eps]
-            for k, state in enumerate(self.states):
-                reverse = np.sum(gradients[state][i] * tangent)
-                gaps = [np.max(np.abs(along[k] - slope[k])) for slope, _ in slopes]
-                found.append(
-                    Found(
-                        state,
-                        name,
-                        float(np.max(np.abs(slopes[0][0][k]))),
-                        float(min(gaps)),
-                        float(np.abs(np.sum(weights[k] * along[k]) - reverse)),
-                        float(np.max(np.abs(slopes[0][1][k]))),
-                    )
-                )
+            for element, mask in elements(name).items():
+                own = np.asarray(leaf * mask)
+                scale = float(np.max(np.abs(own), initial=0.0)) or 1.0
+                tangent = jnp.asarray(mask * scale * rng.normal(size=leaf.shape))
+                for x in self._along(leaves, i, tangent, weights, gradients, eps):
+                    found.append(Found(x[0], name, *x[2:], element, x[1]))
         build = lambda leaves: jtu.tree_unflatten(self.treedef, leaves)
-        return found, {state: build(leaves) for state, leaves in gradients.items()}
+        total = {
+            state: build(
+                [sum(x) for x in zip(*(gradients[state, o] for o in self.outputs))]
+            )
+            for state in self.states
+        }
+        return found, total
+
+    def _along(self, leaves, i, tangent, weights, gradients, eps):
+        """State, output and errors along one direction."""
+        direction = _moved([0.0 * x for x in leaves], i, tangent)
+        along = np.asarray(self.push(leaves, direction))
+        slopes = [self._slopes(leaves, i, tangent, h) for h in eps]
+        # What is proportional to the step is the curvature.
+        ratio, (short, long) = eps[1] / eps[0], (bend for _, bend in slopes)
+        bend = (ratio * short - long) / (ratio - 1.0)
+        largest = lambda x: float(np.max(np.abs(x), initial=0.0))
+        for k, state in enumerate(self.states):
+            for output, where in self.outputs.items():
+                reverse = np.sum(gradients[state, output][i] * tangent)
+                forward = along[k, where]
+                gaps = [largest(forward - slope[k, where]) for slope, _ in slopes]
+                yield (
+                    state,
+                    output,
+                    largest(slopes[0][0][k, where]),
+                    min(gaps) if np.all(np.isfinite(gaps)) else np.inf,
+                    float(np.abs(np.sum(weights[k, where] * forward) - reverse)),
+                    largest(bend[k, where]),
+                )
 
     def _slopes(self, leaves, i, tangent, eps):
         """The slope, and the difference of those to the two sides."""
@@ -226,9 +272,9 @@ class Derivatives:
         return slope, (at[2] - 2 * at[0] + at[-2]) / (2 * eps)
 
 
-def _only(weights, k):
+def _only(weights, k, where):
     only = np.zeros_like(weights)
-    only[k] = weights[k]
+    only[k, where] = weights[k, where]
     return jnp.asarray(only)
 
 
@@ -242,6 +288,16 @@ def _step(pipeline: AbstractPipeline, sys: System, arrays):
     def one(q, qd, act, ctrl, external):
         out = pipeline.step(sys, State(q, qd, act), ctrl, external)
         return jnp.concatenate([out.q, out.qd, out.act])
+
+    return {"": jax.vmap(one)(*arrays)}
+
+
+def sensor_values(pipeline: Generalized, sys: System, arrays):
+    """The values of all sensors."""
+
+    def one(q, qd, act, ctrl, external):
+        values = pipeline.sensors(sys, State(q, qd, act), ctrl, external, 0.5)
+        return {name: jnp.reshape(x, -1) for name, x in values.items()}
 
     return jax.vmap(one)(*arrays)
 

@@ -1,15 +1,19 @@
 """The derivative matrix: a step by everything, in every situation and every pipeline.
 
 python benchmarks/derivatives.py --markdown docs/derivatives.md
+python benchmarks/derivatives.py --families equality sensors --pipelines generalized
 """
 
 import argparse
 import pathlib
-from typing import Any
+import resource
+import time
+from typing import Any, NamedTuple
 
 import jax
 import mujoco
 from _command import say
+from _derivative_families import cell, EVERY, FAMILIES, tabulate
 from _derivatives import Derivatives, ENGINES, Found, GROUND, ground_places, states
 from _tables import caption, circumstances, table, write
 
@@ -18,18 +22,26 @@ import eqsim
 
 EXPLANATION = """\
 Accuracy of the derivatives of one step with respect to the state, the action and all
-parameters of the robot and the pipeline, in double precision. The model is a free
-capsule that carries a hinged sphere above a plane, with an actuator, a spring, a damper,
-dry friction, a limit, gravity compensation and external forces.
+parameters of the robot and the pipeline, and of the values of sensors, in double
+precision. There is a small robot for each family of features, and a table for each
+pipeline that simulates it.
 
 Each entry is the larger of two relative errors: forward mode against fourth-order
 central differences, and reverse mode against forward mode. Errors are relative to the
-derivative, or to 0.05 if the derivative is smaller. `0`: the step does not depend on this
-parameter in this situation. `kink`: the model is not smooth within the finite-difference
-stencil, for example where a contact starts to slip, so there is no reference.
+derivative, or to 0.05 if the derivative is smaller. `0`: the result does not depend on
+this parameter in this situation. `kink`: the model is not smooth within the
+finite-difference stencil, for example where a contact starts to slip, so there is no
+reference; the derivative is one of a side, finite, and the same in both modes. Entries
+that summarize several arrays count the kinks among them.
 
-The last rows use nonzero pipeline parameters (`ENGINES` in benchmarks/_derivatives.py).
-Not tested here: `ref`, explicit contact pairs, actuator ranges, and the fluid."""
+Kinks at rest are those of MuJoCo's model: implicit damping by a polynomial damper, and
+LuGre friction of DC motors, depend on the absolute value of a velocity.
+`equalities.active` switches a constraint, so that its derivative is zero;
+`eqsim.model.inactive_parameters` lists such parameters of a robot."""
+GROUND_ABOUT = """\
+A free capsule that carries a hinged sphere above a plane, with an actuator, a spring, a
+damper, dry friction, a limit, gravity compensation and external forces. The last rows
+use nonzero pipeline parameters (`ENGINES` in benchmarks/_derivatives.py)."""
 ROWS = {
     "q": ("[1][0]",),
     "qd": ("[1][1]",),
@@ -42,6 +54,7 @@ ROWS = {
     "place of links": ("links.pos", "links.quat"),
     "gravity compensation": ("links.gravity_compensation",),
     "joint axis and anchor": ("joints.axis", "joints.anchor"),
+    "reference of joints": ("joints.ref",),
     "joint stiffness": ("joints.stiffness", "joints.spring_ref"),
     "joint damping": ("joints.damping",),
     "armature": ("joints.armature",),
@@ -79,38 +92,91 @@ SITUATIONS = {
 BOUND = 1e-5
 
 
+class Part(NamedTuple):
+    """A section of the page, and what it is made from."""
+
+    text: str
+    found: list[Found]
+
+
 def main() -> int:
-    """Prints a table per pipeline; returns how many smooth cells exceed 1e-5."""
+    """Prints a table per family and pipeline; returns how many derivatives are wrong by
+    more than 1e-5 where the model is smooth."""
     options = _options()
     jax.config.update("jax_enable_x64", True)
-    sys = eqsim.load_mjcf(GROUND)
-    places = ground_places(mujoco.MjModel.from_xml_string(GROUND))
-    parts, worst, bad = ["# Derivatives", EXPLANATION], 0.0, 0
+    sections, every = ["# Derivatives", EXPLANATION], []
     for name in options.pipelines:
         pipeline = eqsim.PIPELINES.get(name)()
-        engine = ENGINES[type(pipeline)]
-        step = Derivatives(sys, states(sys, places), pipeline)
-        by_engine = Derivatives(sys, states(sys, places), engine)
-        found = step.compare()[0] + by_engine.compare(engine)[0]
-        rows = [_row(label, leaves, found) for label, leaves in ROWS.items()]
-        numbers = [x for row in rows for x in row.values() if isinstance(x, float)]
-        worst, bad = max(worst, *numbers), bad + sum(not x <= BOUND for x in numbers)
-        say(f"{name}: {max(numbers):.1e} in {len(numbers)} cells")
-        parts += [f"## {type(pipeline).__name__}", table(rows)]
-    parts.append(f"The largest error is {worst:.1e}.")
-    parts += [
+        sections.append(f"## {type(pipeline).__name__}")
+        for family in options.families:
+            if family != "ground" and name not in FAMILIES[family].pipelines:
+                continue
+            started = time.time()
+            part = (
+                _ground(pipeline) if family == "ground" else _family(family, pipeline)
+            )
+            sections.append(part.text)
+            every += part.found
+            jax.clear_caches()
+            say(
+                f"{name}, {family}: {_summary(part.found)} ({time.time() - started:.0f} s)"
+            )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    say(f"peak memory {peak:.1f} GB")
+    sections += [
+        f"In all: {_summary(every)}.",
         "Written by `python benchmarks/derivatives.py --markdown docs/derivatives.md`.",
         caption(circumstances()),
     ]
-    text = "\n\n".join(parts) + "\n"
+    text = "\n\n".join(sections) + "\n"
     print(text)
     write(options.markdown, text)
-    return bad
+    return len(_wrong(every))
+
+
+def _wrong(found: list[Found]) -> list[Found]:
+    return [
+        x
+        for x in found
+        if not (x.reverse if not x.smooth else x.error * max(x.size, 0.05))
+        <= BOUND * max(x.size, 0.05)
+    ]
+
+
+def _summary(found: list[Found]) -> str:
+    smooth = [x.error for x in found if x.smooth]
+    kinks, wrong = len(found) - len(smooth), _wrong(found)
+    text = f"{len(found)} derivatives, largest error {max(smooth):.1e}, {kinks} kinks"
+    if wrong:
+        names = sorted({f"{x.name} {x.element} {x.output} ({x.state})" for x in wrong})
+        text += f", {len(wrong)} above {BOUND:.0e}: {', '.join(names)}"
+    return text
+
+
+def _family(name: str, pipeline: eqsim.AbstractPipeline) -> Part:
+    family = FAMILIES[name]
+    result = tabulate(family, pipeline)
+    parts = [f"### {family.title}", family.about, table(result.rows)]
+    if result.without:
+        parts.append(f"Without influence in all of them: {'; '.join(result.without)}.")
+    return Part("\n\n".join(parts), result.found)
+
+
+def _ground(pipeline: eqsim.AbstractPipeline) -> Part:
+    sys = eqsim.load_mjcf(GROUND)
+    places = ground_places(mujoco.MjModel.from_xml_string(GROUND))
+    engine = ENGINES[type(pipeline)]
+    step = Derivatives(sys, states(sys, places), pipeline)
+    by_engine = Derivatives(sys, states(sys, places), engine)
+    found = step.compare()[0] + by_engine.compare(engine)[0]
+    rows = [_row(label, leaves, found) for label, leaves in ROWS.items()]
+    text = f"### A robot on the ground\n\n{GROUND_ABOUT}\n\n{table(rows)}"
+    return Part(text, found)
 
 
 def _row(label: str, leaves: tuple[str, ...], found: list[Found]) -> dict[str, Any]:
     return {"by": label} | {
-        title: _cell([x for x in found if x.state == state and _is(x.name, leaves)])
+        title: cell([x for x in found if x.state == state and _is(x.name, leaves)])
         for title, state in SITUATIONS.items()
     }
 
@@ -119,19 +185,11 @@ def _is(name: str, leaves: tuple[str, ...]) -> bool:
     return name in leaves or name in [f"[0].{leaf}" for leaf in leaves]
 
 
-def _cell(found: list[Found]) -> float | str:
-    smooth = [x for x in found if x.smooth]
-    if len(smooth) < len(found):
-        return "kink"
-    if all(x.size == x.forward == x.reverse == 0.0 for x in smooth):
-        return "0"
-    return max(x.error for x in smooth)
-
-
 def _options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ["generalized", "spring", "positional"]
+    names, families = list(EVERY), ["ground", *FAMILIES]
     parser.add_argument("--pipelines", nargs="*", choices=names, default=names)
+    parser.add_argument("--families", nargs="*", choices=families, default=families)
     parser.add_argument("--markdown", type=pathlib.Path)
     return parser.parse_args()
 

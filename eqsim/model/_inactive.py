@@ -4,7 +4,7 @@ One function per part of a robot yields what its structure switches off. A new f
 that can be absent adds its rule here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,12 +12,11 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 
+from ._inactive_actuators import actuators
+from ._inactive_rules import beyond, rows, Rule
 from ._kinds import (
-    Activation,
-    Bias,
     Cone,
     EqualityKind,
-    Gain,
     GeomKind,
     JointKind,
     Transmission,
@@ -43,20 +42,6 @@ class Inactive(NamedTuple):
     reasons: dict[str, str]
 
 
-class _Rule(NamedTuple):
-    """Entries of an array that are switched off.
-
-    - `path`: of the array.
-    - `marks`: True where an entry is switched off; one mark may stand for a row, or for
-        the whole array.
-    - `reason`: why.
-    """
-
-    path: str
-    marks: Any
-    reason: str
-
-
 def inactive_parameters(sys: System) -> Inactive:
     """Find the parameters that cannot influence the motion of this robot, because a
     static flag is off or what they describe is absent.
@@ -73,7 +58,7 @@ def inactive_parameters(sys: System) -> Inactive:
     current value, such as the resting position of a spring of stiffness zero, or in the
     current state, such as the friction of a foot in the air, is not listed.
     """
-    rules: dict[str, list[_Rule]] = {}
+    rules: dict[str, list[Rule]] = {}
     for part in PARTS:
         for rule in part(sys):
             if np.any(rule.marks):
@@ -120,47 +105,47 @@ def _count(mask: np.ndarray) -> str:
 _NO_VIOLATION = "dry friction has no violation, on which the impedance could depend"
 
 
-def _options(sys: System) -> Iterator[_Rule]:
+def _options(sys: System) -> Iterator[Rule]:
     if not sys.has_fluid:
         for name in ("density", "viscosity", "wind"):
-            yield _Rule(name, True, "System.has_fluid is False")
+            yield Rule(name, True, "System.has_fluid is False")
     if not any(condim > 1 for condim in _condims(sys)):
-        yield _Rule("impratio", True, "no contact has friction")
+        yield Rule("impratio", True, "no contact has friction")
 
 
-def _links(sys: System) -> Iterator[_Rule]:
+def _links(sys: System) -> Iterator[Rule]:
     moving = set(sys.joints.links)
     jointed = tuple(link in moving for link in range(sys.nlink))
     fixed = [weld == -1 for weld in weld_links(sys.links.parents, jointed)]
     for name in ("mass", "com", "inertia", "inertia_quat", "gravity_compensation"):
-        yield _Rule(f"links.{name}", _rows(fixed), "the link is fixed to the world")
+        yield Rule(f"links.{name}", rows(fixed), "the link is fixed to the world")
     free = [k for k, kind in zip(sys.joints.links, sys.joints.kinds) if _free(kind)]
     placed = [link in free for link in range(sys.nlink)]
     for name in ("pos", "quat"):
         reason = "the coordinates of a free joint place the link"
-        yield _Rule(f"links.{name}", _rows(placed), reason)
+        yield Rule(f"links.{name}", rows(placed), reason)
 
 
 def _free(kind: JointKind) -> bool:
     return kind is JointKind.FREE
 
 
-def _joints(sys: System) -> Iterator[_Rule]:
+def _joints(sys: System) -> Iterator[Rule]:
     joints = sys.joints
     off = [not limited for limited in joints.limited]
     for name in ("range", "limit_margin", "limit_solref", "limit_solimp"):
-        yield _Rule(f"joints.{name}", _rows(off), "Joints.limited is False")
+        yield Rule(f"joints.{name}", rows(off), "Joints.limited is False")
     off = [not friction for friction in joints.has_friction]
     for name in ("frictionloss", "friction_solref", "friction_solimp"):
-        yield _Rule(f"joints.{name}", _rows(off), "Joints.has_friction is False")
-    yield _Rule("joints.friction_solimp", np.arange(5)[None] > 1, _NO_VIOLATION)
+        yield Rule(f"joints.{name}", rows(off), "Joints.has_friction is False")
+    yield Rule("joints.friction_solimp", np.arange(5)[None] > 1, _NO_VIOLATION)
     off = [not limited for limited in joints.force_limited]
-    yield _Rule("joints.force_range", _rows(off), "Joints.force_limited is False")
+    yield Rule("joints.force_range", rows(off), "Joints.force_limited is False")
     unanchored = (JointKind.FREE, JointKind.PRISMATIC)
     marks = [kind in unanchored for kind in joints.kinds]
-    yield _Rule("joints.anchor", _rows(marks), "the joint does not turn about a point")
+    yield Rule("joints.anchor", rows(marks), "the joint does not turn about a point")
     marks = [kind.nq > 1 for kind in joints.kinds]
-    yield _Rule("joints.axis", _rows(marks), "free and spherical joints have no axis")
+    yield Rule("joints.axis", rows(marks), "free and spherical joints have no axis")
 
 
 def _condims(sys: System) -> tuple[int, ...]:
@@ -182,23 +167,23 @@ _SIZES = {GeomKind.PLANE: 0, GeomKind.SPHERE: 1, GeomKind.CAPSULE: 2}
 _SIZES |= {GeomKind.CYLINDER: 2}
 
 
-def _geoms(sys: System) -> Iterator[_Rule]:
+def _geoms(sys: System) -> Iterator[Rule]:
     geoms = sys.geoms
     pairs = candidate_pairs(sys)
     touching = {geom for pair in pairs for geom in pair[:2]}
-    apart = _rows([geom not in touching for geom in range(sys.ngeom)])
+    apart = rows([geom not in touching for geom in range(sys.ngeom)])
     for name in ("friction", "solref", "solimp", "solmix", "margin"):
-        yield _Rule(f"geoms.{name}", apart, "the shape cannot touch another one")
-    wrapped = _rows([geom in sys.tendons.wrap_geoms for geom in range(sys.ngeom)])
+        yield Rule(f"geoms.{name}", apart, "the shape cannot touch another one")
+    wrapped = rows([geom in sys.tendons.wrap_geoms for geom in range(sys.ngeom)])
     for name in ("pos", "quat", "size"):
         reason = "the shape cannot touch another one"
-        yield _Rule(f"geoms.{name}", apart & ~wrapped, reason)
+        yield Rule(f"geoms.{name}", apart & ~wrapped, reason)
     reason = "tendons read the radius only"
-    yield _Rule("geoms.size", (apart & wrapped)[:, None] & (np.arange(3) > 0), reason)
+    yield Rule("geoms.size", (apart & wrapped)[:, None] & (np.arange(3) > 0), reason)
     read = [_SIZES.get(kind, 3) for kind in geoms.kinds]
-    yield _Rule("geoms.size", _beyond(read, 3), "the shape has fewer sizes")
+    yield Rule("geoms.size", beyond(read, 3), "the shape has fewer sizes")
     round_ = [kind is GeomKind.SPHERE for kind in geoms.kinds]
-    yield _Rule("geoms.quat", _rows(round_), "a sphere has no orientation")
+    yield Rule("geoms.quat", rows(round_), "a sphere has no orientation")
     mixed, decisive, equal = set(), set(), set()
     condim = [1] * sys.ngeom
     for one, two, explicit in pairs:
@@ -223,127 +208,74 @@ def _geoms(sys: System) -> Iterator[_Rule]:
     ):
         reason = "another parameter decides (Pairs, or a shape of higher priority)"
         marks = [geom not in used for geom in range(sys.ngeom)]
-        yield _Rule(f"geoms.{name}", _rows(marks), reason)
+        yield Rule(f"geoms.{name}", rows(marks), reason)
     read = [{1: 0, 3: 1, 4: 2}.get(dimension, 3) for dimension in condim]
-    yield _Rule("geoms.friction", _beyond(read, 3), "condim leaves out this friction")
+    yield Rule("geoms.friction", beyond(read, 3), "condim leaves out this friction")
 
 
-def _pairs(sys: System) -> Iterator[_Rule]:
+def _pairs(sys: System) -> Iterator[Rule]:
     touching = {pair[2] for pair in candidate_pairs(sys)}
     apart = [pair not in touching for pair in range(sys.npair)]
     for name in ("friction", "solref", "solref_friction", "solimp", "margin"):
-        yield _Rule(f"pairs.{name}", _rows(apart), "the two shapes cannot touch")
+        yield Rule(f"pairs.{name}", rows(apart), "the two shapes cannot touch")
     stiff = [
         condim == 1 or sys.cone is not Cone.ELLIPTIC for condim in sys.pairs.condim
     ]
     reason = "only elliptic cones with friction have a softness along friction axes"
-    yield _Rule("pairs.solref_friction", _rows(stiff), reason)
+    yield Rule("pairs.solref_friction", rows(stiff), reason)
     read = [{1: 0, 3: 2, 4: 3}.get(condim, 5) for condim in sys.pairs.condim]
-    yield _Rule("pairs.friction", _beyond(read, 5), "condim leaves out this friction")
+    yield Rule("pairs.friction", beyond(read, 5), "condim leaves out this friction")
 
 
-def _actuators(sys: System) -> Iterator[_Rule]:
-    actuators = sys.actuators
-    for name, limited in (
-        ("ctrl", actuators.ctrl_limited),
-        ("force", actuators.force_limited),
-        ("act", actuators.act_limited),
-    ):
-        off = _rows([not flag for flag in limited])
-        yield _Rule(
-            f"actuators.{name}_range", off, f"Actuators.{name}_limited is False"
-        )
-    filters = (Activation.FILTER, Activation.FILTER_EXACT)
-    marks = [kind not in filters for kind in actuators.activation]
-    yield _Rule("actuators.time_constant", _rows(marks), "the actuator has no filter")
-    marks = [not states for states in actuators.states]
-    yield _Rule("actuators.act_range", _rows(marks), "the actuator has no activation")
-    off = [not enabled for enabled in actuators.enabled]
-    for name in ("gain", "bias", "force_range"):
-        yield _Rule(f"actuators.{name}", _rows(off), "the actuator is disabled")
-    marks = [kind is not Transmission.SLIDER_CRANK for kind in actuators.transmissions]
-    yield _Rule("actuators.crank_length", _rows(marks), "the actuator has no crank")
-    yield from _force_laws(sys)
-
-
-def _force_laws(sys: System) -> Iterator[_Rule]:
-    actuators = sys.actuators
-    kinds = [
-        sys.joints.kinds[joint] if joint >= 0 else None for joint in actuators.joints
-    ]
-    own = {Transmission.SITE: 6, Transmission.ORIENTATION: 0}
-    read = [
-        own.get(transmission, 1 if kind is None else kind.nv)
-        for transmission, kind in zip(actuators.transmissions, kinds)
-    ]
-    read = [n for n, count in zip(read, actuators.num_outputs) for _ in range(count)]
-    reason = "the transmission has fewer directions"
-    yield _Rule("actuators.gear", _beyond(read, 6), reason)
-    ends = zip(kinds, actuators.transmissions, actuators.targets)
-    marks = [
-        kind is JointKind.FREE
-        or transmission is Transmission.BODY
-        or (transmission is Transmission.SITE and reference == -1)
-        for kind, transmission, (_, reference) in ends
-    ]
-    lengthless = np.outer(marks, [False, True, False])
-    reason = "the force law has other parameters"
-    for name, laws, others in (
-        ("gain", actuators.gains, (Gain.MUSCLE, Gain.DC_MOTOR)),
-        ("bias", actuators.biases, (Bias.MUSCLE, Bias.DC_MOTOR)),
-    ):
-        yield _Rule(f"actuators.{name}", lengthless, "the transmission has no length")
-        yield _Rule(f"actuators.{name}", _rows([law in others for law in laws]), reason)
-    turns = [gain is Gain.ORIENTATION for gain in actuators.gains]
-    yield _Rule("actuators.gain", np.outer(turns, [False, True, True]), reason)
-    turns = [bias is Bias.ORIENTATION for bias in actuators.biases]
-    yield _Rule("actuators.bias", np.outer(turns, [False, True, False]), reason)
-    if actuators.muscles is not None:
-        scaled = _rows(actuators.muscles.scaled)
-        yield _Rule("actuators.muscles.force", scaled, "the peak force is scaled")
-        yield _Rule("actuators.muscles.scale", ~scaled, "the peak force is given")
-
-
-def _tendons(sys: System) -> Iterator[_Rule]:
+def _tendons(sys: System) -> Iterator[Rule]:
     tendons = sys.tendons
-    off = _rows([not limited for limited in tendons.limited])
+    for names, flag in (
+        (("stiffness", "stiffness_poly", "spring_length"), "has_spring"),
+        (("damping", "damping_poly"), "has_damping"),
+    ):
+        off = rows([not mark for mark in vars(tendons)[flag]])
+        for name in names:
+            yield Rule(f"tendons.{name}", off, f"Tendons.{flag} is False")
+    off = rows([not limited for limited in tendons.limited])
     for name in ("range", "limit_margin", "limit_solref", "limit_solimp"):
-        yield _Rule(f"tendons.{name}", off, "Tendons.limited is False")
-    off = _rows([not friction for friction in tendons.has_friction])
+        yield Rule(f"tendons.{name}", off, "Tendons.limited is False")
+    off = rows([not friction for friction in tendons.has_friction])
     for name in ("frictionloss", "friction_solref", "friction_solimp"):
-        yield _Rule(f"tendons.{name}", off, "Tendons.has_friction is False")
-    yield _Rule("tendons.friction_solimp", np.arange(5)[None] > 1, _NO_VIOLATION)
-    off = _rows([not heavy for heavy in tendons.has_armature])
-    yield _Rule("tendons.armature", off, "Tendons.has_armature is False")
+        yield Rule(f"tendons.{name}", off, "Tendons.has_friction is False")
+    yield Rule("tendons.friction_solimp", np.arange(5)[None] > 1, _NO_VIOLATION)
+    off = rows([not heavy for heavy in tendons.has_armature])
+    yield Rule("tendons.armature", off, "Tendons.has_armature is False")
     reason = "Tendons.rests_at_reference is True"
-    yield _Rule("tendons.spring_length", _rows(tendons.rests_at_reference), reason)
-    off = _rows([not limited for limited in tendons.actuator_force_limited])
+    yield Rule("tendons.spring_length", rows(tendons.rests_at_reference), reason)
+    off = rows([not limited for limited in tendons.actuator_force_limited])
     reason = "Tendons.actuator_force_limited is False"
-    yield _Rule("tendons.actuator_force_range", off, reason)
+    yield Rule("tendons.actuator_force_range", off, reason)
 
 
-def _equalities(sys: System) -> Iterator[_Rule]:
+def _equalities(sys: System) -> Iterator[Rule]:
     equalities = sys.equalities
     weld, coupling = EqualityKind.WELD, (EqualityKind.JOINT, EqualityKind.TENDON)
     kinds, at_sites = equalities.kinds, equalities.at_sites
     reason = "this kind of constraint has no such parameter"
-    couples = _rows([kind in coupling for kind in kinds])
-    yield _Rule("equalities.anchors", couples | _rows(at_sites), reason)
-    welds = _rows([kind is weld for kind in kinds])
-    yield _Rule("equalities.relative_quat", ~welds | _rows(at_sites), reason)
-    yield _Rule("equalities.torque_scale", ~welds, reason)
-    yield _Rule("equalities.coefficients", ~couples, reason)
+    couples = rows([kind in coupling for kind in kinds])
+    yield Rule("equalities.anchors", couples | rows(at_sites), reason)
+    welds = rows([kind is weld for kind in kinds])
+    yield Rule("equalities.relative_quat", ~welds | rows(at_sites), reason)
+    yield Rule("equalities.torque_scale", ~welds, reason)
+    yield Rule("equalities.coefficients", ~couples, reason)
     alone = [1 if second == -1 else 5 for _, second in equalities.objects]
+    reason = "it is a switch, without a derivative"
+    yield Rule("equalities.active", rows([True] * len(kinds)), reason)
     reason = "the joint or tendon has no partner"
-    yield _Rule("equalities.coefficients", _beyond(alone, 5) & couples[:, None], reason)
+    yield Rule("equalities.coefficients", beyond(alone, 5) & couples[:, None], reason)
 
 
-def _sensors(sys: System) -> Iterator[_Rule]:
+def _sensors(sys: System) -> Iterator[Rule]:
     for name in ("cutoff", "magnetic"):
-        yield _Rule(f"sensors.{name}", True, "sensors do not influence the motion")
+        yield Rule(f"sensors.{name}", True, "sensors do not influence the motion")
 
 
-def _sites(sys: System) -> Iterator[_Rule]:
+def _sites(sys: System) -> Iterator[Rule]:
     used = {
         index
         for path in sys.tendons.paths
@@ -356,22 +288,22 @@ def _sites(sys: System) -> Iterator[_Rule]:
     held = zip(sys.equalities.objects, sys.equalities.at_sites)
     used |= {site for objects, at_sites in held if at_sites for site in objects}
     ends = (Transmission.SITE, Transmission.SLIDER_CRANK, Transmission.ORIENTATION)
-    actuators = sys.actuators
+    acting = sys.actuators
     for kind, joint, targets in zip(
-        actuators.transmissions, actuators.joints, actuators.targets
+        acting.transmissions, acting.joints, acting.targets
     ):
         used |= set(targets) if kind in ends and joint == -1 else set()
-    unused = _rows([site not in used for site in range(sys.nsite)])
+    unused = rows([site not in used for site in range(sys.nsite)])
     for name in ("pos", "quat"):
-        yield _Rule(f"sites.{name}", unused, "nothing is attached to the site")
+        yield Rule(f"sites.{name}", unused, "nothing is attached to the site")
     reason = "the shape of a site does not change the motion"
-    yield _Rule("sites.size", _rows([True] * sys.nsite), reason)
+    yield Rule("sites.size", rows([True] * sys.nsite), reason)
 
 
-def _keyframes(sys: System) -> Iterator[_Rule]:
+def _keyframes(sys: System) -> Iterator[Rule]:
     for name in ("q", "qd", "act", "ctrl"):
-        marks = _rows([True] * sys.nkey)
-        yield _Rule(f"keyframes.{name}", marks, "keyframes do not change the motion")
+        marks = rows([True] * sys.nkey)
+        yield Rule(f"keyframes.{name}", marks, "keyframes do not change the motion")
 
 
 PARTS = (
@@ -380,19 +312,10 @@ PARTS = (
     _joints,
     _geoms,
     _pairs,
-    _actuators,
+    actuators,
     _tendons,
     _equalities,
     _sites,
     _sensors,
     _keyframes,
 )
-
-
-def _rows(marks: Sequence[bool]) -> np.ndarray:
-    return np.asarray(marks, bool)
-
-
-def _beyond(counts: Sequence[int], width: int) -> np.ndarray:
-    """True for the entries of each row that come after the first `count`."""
-    return np.arange(width) >= np.reshape(np.asarray(counts, int), (-1, 1))

@@ -1,5 +1,6 @@
 """A different robot in every episode."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -179,12 +180,27 @@ def _check_same(old: System, new: Any, who: str) -> None:
 
 
 def _difference(old: System, new: System) -> str:
-    """Which static field differs, if that can be told."""
-    for part in ("links", "joints", "geoms", "pairs", "actuators"):
-        pair = old.__dict__[part], new.__dict__[part]
-        if jtu.tree_structure(pair[0]) != jtu.tree_structure(pair[1]):
-            return f" (`sys.{part}`)"
-    return ""
+    """Which field has another structure, if that can be told."""
+    path = _differing(old, new, "sys")
+    return "" if path is None else f" (`{path}`)"
+
+
+def _differing(old: Any, new: Any, path: str) -> str | None:
+    """The path of the first field, as deep as possible, whose structure differs."""
+    if jtu.tree_structure(old) == jtu.tree_structure(new):
+        return None
+    if not isinstance(old, eqx.Module) or type(old) is not type(new):
+        return path
+    for field in dataclasses.fields(old):
+        pair = vars(old)[field.name], vars(new)[field.name]
+        inner = f"{path}.{field.name}"
+        if not field.metadata.get("static", False):
+            found = _differing(*pair, inner)
+            if found is not None:
+                return found
+        elif pair[0] != pair[1]:
+            return inner
+    return path
 
 
 def _changed(old: System, new: System) -> System:

@@ -38,6 +38,9 @@ GOVERNED = (
     "tendons.limit_solimp", "tendons.frictionloss", "tendons.friction_solimp",
     "tendons.armature", "tendons.spring_length", "equalities.anchors",
     "equalities.relative_quat", "equalities.torque_scale", "equalities.coefficients",
+    "tendons.stiffness", "tendons.stiffness_poly", "tendons.damping",
+    "tendons.damping_poly", "actuators.damping", "actuators.damping_poly",
+    "actuators.armature",
 )  # fmt: skip
 
 
@@ -59,7 +62,7 @@ def system(name):
         return random_system(11, 4, kinds, num_roots=2)
     if name == "laws":
         return random_system(5, 3, num_roots=1, with_laws=True, with_geoms=False)
-    return load_mjcf(TENDONS if name == "tendons" else FILE)
+    return load_mjcf({"tendons": TENDONS, "motors": MOTORS, "file": FILE}[name])
 
 
 FILE = """
@@ -75,6 +78,7 @@ FILE = """
   <body name="c" pos=".3 0 .1"><joint/><geom name="can" type="cylinder" size=".1 .1"
     contype="2" conaffinity="2"/></body></worldbody>
   <contact><pair geom1="ball" geom2="rod" condim="3"/></contact>
+  <actuator><adhesion body="a" ctrlrange="0 1" gain="5"/></actuator>
 </mujoco>
 """
 TENDONS = """
@@ -100,7 +104,35 @@ TENDONS = """
   <actuator><motor tendon="rope"/><motor site="end" gear="1 2 3 4 5 6"/></actuator>
 </mujoco>
 """
+# DC motors and PID servos: all that they can have, and each thing missing once.
+_MOTOR = 'motorconst=".5" resistance="2" cogging=".1 6 .3"'
+_LUGRE = 'lugre="20 .1 .2 .4 .1"'
+_WARM = 'thermal="2 5 1.5 .004 25 20"'
+MOTORS = f"""
+<mujoco><option actuatorgroupdisable="1"/><worldbody>
+  <body><joint name="one" axis="1 0 0"/><geom size=".1" pos="0 .1 0" contype="0"/>
+    <site name="tip"/><body pos="0 0 -.3"><joint name="two" axis="0 1 0"/>
+    <geom size=".1" pos=".1 0 0" contype="0"/></body></body></worldbody>
+  <tendon><fixed name="sum" damping="2"><joint joint="one" coef="1"/></fixed>
+    <fixed name="loose" stiffness="2"><joint joint="two" coef="2"/></fixed></tendon>
+  <actuator>
+    <dcmotor joint="one" {_MOTOR} {_LUGRE} {_WARM} inductance=".01 0"
+      input="pos vel ff voltage" controller="2 .5 .1 20 .1 4" saturation="1 2 20"/>
+    <dcmotor joint="two" {_MOTOR} {_WARM} input="voltage"/>
+    <dcmotor joint="one" {_MOTOR} {_LUGRE} input="vel" controller="0 0 .1"/>
+    <dcmotor joint="two" motorconst=".5" resistance="2" inductance=".02 0"/>
+    <dcmotor joint="one" {_MOTOR} {_LUGRE} {_WARM} input="pos" group="1"
+      controller="2 .5 .1 20 .1 4"/>
+    <pid joint="one" kp="3" kv=".2" ki="2" imax=".1" slewmax="2"/>
+    <pid joint="two" kp="3" input="vel ff"/>
+    <pid joint="one" kp="3" ki="2" group="1" slewmax="2"/>
+    <general tendon="sum" damping=".1 .2 .3" armature=".1"/>
+    <general site="tip"/>
+  </actuator>
+</mujoco>
+"""
 NAMES = (
+    "motors",
     "flags off",
     "flags on",
     "elliptic",
@@ -129,8 +161,10 @@ WIDE = {
     ),
     "ctrl_range": lambda rng, shape: rng.uniform([-1, 0], [0, 1], shape),
     "force_range": lambda rng, shape: (
-        rng.uniform([-9, 0], [0, 9], shape) * 10 ** rng.uniform(-3, 0, (shape[0], 1))
+        rng.uniform([-9, 0], [0, 9], shape) * 10 ** rng.uniform(-3, 3, (shape[0], 1))
     ),
+    "max_voltage": lambda rng, shape: 10 ** rng.uniform(0, 5, shape),
+    "max_current_rate": lambda rng, shape: 10 ** rng.uniform(0, 6, shape),
     "act_range": lambda rng, shape: rng.uniform([-1, 0], [0, 1], shape),
 }
 
@@ -193,7 +227,8 @@ def test_the_others_have_influence(name):
         paths(inactive_parameters(system(name)).mask),
         paths(influence(name)),
     )
-    for path in [path for path in GOVERNED if path in mask]:
+    families = ("actuators.motors.", "actuators.pids.")
+    for path in [x for x in mask if x in GOVERNED or x.startswith(families)]:
         dead = ~mask[path] & (found[path] == 0.0)
         if path == "joints.range":
             # Of a spherical joint, the larger number counts.

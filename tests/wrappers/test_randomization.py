@@ -13,9 +13,21 @@ from toys import push, Rail
 
 import eqsim
 from eqsim import AbstractPipeline, AbstractTask, randomize, System
+from eqsim.model import Cone
 from eqsim.wrappers import AutoReset, DomainRandomization, Episode
+from eqsim.wrappers._randomization import _check_same
 
 
+COUPLED = """
+<mujoco><worldbody><site name="hook"/>
+  <body><joint name="a" range="-1 1" actuatorfrcrange="-1 1"/><geom size=".1"/></body>
+  <body pos="1 0 0"><joint name="b"/><geom size=".1"/></body></worldbody>
+  <tendon><fixed><joint joint="a" coef="1"/></fixed></tendon>
+  <equality><joint joint1="a" joint2="b"/></equality>
+  <actuator><muscle joint="a" lengthrange="-1 1"/>
+    <dcmotor joint="b" motorconst=".5" resistance="2"/></actuator>
+  <sensor><jointpos joint="a"/></sensor>
+  <keyframe><key name="start"/></keyframe></mujoco>"""
 ENV = Rail()
 MASSES = randomize.masses(0.5, 2.0)
 BOTH = randomize.chain(MASSES, randomize.uniform(lambda s: s.joints.damping, 0.0, 1.0))
@@ -140,7 +152,7 @@ MASS = lambda sys: sys.links.mass
             lambda key, sys: dataclasses.replace(
                 sys, links=dataclasses.replace(sys.links, names=("a", "b"))
             ),
-            "structure of the robot",
+            r"structure of the robot \(`sys.links.names`\)",
         ),
         (lambda key, sys: sys.links, "gives Links: a `System`"),
         (changed(MASS, lambda x: -x), "mass"),
@@ -150,6 +162,35 @@ MASS = lambda sys: sys.links.mass
 def test_wrong_randomizers(randomizer, match):
     with pytest.raises(ValueError, match=match):
         DomainRandomization(ENV, randomizer)
+
+
+@pytest.mark.parametrize(
+    ("path", "new"),
+    (
+        ("cone", Cone.ELLIPTIC),
+        ("excludes", ((0, 1),)),
+        ("joints.limited", (False, False)),
+        ("joints.force_range", None),
+        ("actuators.enabled", (True, False)),
+        ("actuators.muscles", None),
+        ("actuators.motors.owners", (0,)),
+        ("tendons.limited", (True,)),
+        ("equalities.objects", ((1, 0),)),
+        ("sensors.names", ("other",)),
+        ("sites.links", (0,)),
+        ("keyframes.names", ("other",)),
+    ),
+)
+def test_names_the_field_whose_structure_differs(path, new):
+    """In all parts of a robot, and in their parts."""
+
+    def replaced(part, names):
+        inner = replaced(vars(part)[names[0]], names[1:]) if names[1:] else new
+        return dataclasses.replace(part, **{names[0]: inner})
+
+    sys = eqsim.load_mjcf(COUPLED)
+    with pytest.raises(ValueError, match=rf"structure of the robot \(`sys.{path}`\)"):
+        _check_same(sys, replaced(sys, path.split(".")), "`randomize`")
 
 
 def test_not_a_function():

@@ -1,0 +1,306 @@
+"""Families of the derivative matrix: a robot, its situations, and what is tabulated."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import _derivative_models as models
+import _derivative_situations as situations
+import jax
+import jax.tree_util as jtu
+import mujoco
+import numpy as np
+from _derivatives import Derivatives, Found, sensor_values, states
+
+import eqsim
+from eqsim import AbstractPipeline, Generalized, System
+from eqsim.model import inactive_parameters
+
+
+EVERY = "generalized", "spring", "positional"
+INPUTS = {
+    "[1][0]": "`q`",
+    "[1][1]": "`qd`",
+    "[1][2]": "activation",
+    "[1][3]": "action",
+    "[1][4]": "external force",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One robot, or several, and a table for each pipeline.
+
+    - `title`, `about`: heading, and what the robot is.
+    - `cases`: robots as MJCF, by name. Several are the columns of the table, else the
+        situations are.
+    - `situations`: coordinates and velocities by name, and the scale of the controls if
+        it is not one.
+    - `parts`: how the paths of the arrays begin that have a row each.
+    - `split`: arrays that have a row for each element of the robot.
+    - `pipelines`: which ones.
+    - `sensors`: whether the values of sensors are differentiated, each of which then has
+        a row, and arrays are the columns.
+    """
+
+    title: str
+    about: str
+    cases: dict[str, str]
+    situations: Callable[[mujoco.MjModel], dict[str, tuple]]
+    parts: tuple[str, ...] = ()
+    split: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ("generalized",)
+    sensors: bool = False
+
+
+class Table(NamedTuple):
+    """The rows of a table, arrays without influence, and all that was found."""
+
+    rows: list[dict[str, Any]]
+    without: list[str]
+    found: list[Found]
+
+
+def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
+    """Differentiates every robot of a family in every situation."""
+    columns: dict[str, list[Found]] = {}
+    for case, text in family.cases.items():
+        sys = eqsim.load_mjcf(text)
+        places = family.situations(mujoco.MjModel.from_xml_string(text))
+        elements = _elements_of(sys, family, isinstance(pipeline, Generalized))
+        output = sensor_values if family.sensors else None
+        step = Derivatives(sys, states(sys, places), pipeline, output)
+        found = step.compare(elements=elements)[0]
+        # Programs of robots that are done with only take memory.
+        jax.clear_caches()
+        for x in found:
+            column = x.state if len(family.cases) == 1 else case
+            columns.setdefault(column, []).append(x)
+    every = [x for column in columns.values() for x in column]
+    if family.sensors:
+        return Table(_sensor_rows(every, family.parts), [], every)
+    groups: dict[str, None] = dict.fromkeys(_label(x, family.parts) for x in every)
+    rows, without = [], []
+    for label in groups:
+        cells = {
+            title: cell([x for x in column if _label(x, family.parts) == label])
+            for title, column in columns.items()
+        }
+        if set(cells.values()) == {"0"} and label not in INPUTS.values():
+            without.append(label)
+        else:
+            rows.append({"by": label} | cells)
+    first = list(INPUTS.values())
+    rows.sort(key=lambda row: (row["by"] not in first, row["by"] == OTHERS))
+    return Table(rows, without, every)
+
+
+OTHERS = "all other parameters"
+
+
+def _label(x: Found, parts: tuple[str, ...]) -> str:
+    if x.name in INPUTS:
+        return INPUTS[x.name]
+    path = x.name.removeprefix("[0].")
+    if not path.startswith(parts):
+        return OTHERS
+    return f"`{path}`: {x.element}" if x.element else f"`{path}`"
+
+
+def cell(found: list[Found]) -> float | str:
+    """An entry of a table: the largest error; `0`; `kink`."""
+    smooth = [x for x in found if x.smooth]
+    bent = len(found) - len(smooth)
+    if bent and len({x.name for x in found}) == 1:
+        return "kink"
+    kinks = f"{bent} kink{'s' * (bent > 1)}"
+    if all(x.size == x.forward == x.reverse == 0.0 for x in smooth):
+        return kinks if bent else "0"
+    error = max(x.error for x in smooth)
+    return f"{error:.1e}, {kinks}" if bent else error
+
+
+def _sensor_rows(found: list[Found], parts: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows: dict[str, dict[str, list[Found]]] = {}
+    for x in found:
+        part = next((p for p in parts if x.name.startswith(f"[0].{p}")), OTHERS)
+        column = INPUTS.get(x.name, part if part == OTHERS else f"`{part}`")
+        rows.setdefault(x.output, {}).setdefault(column, []).append(x)
+    order = [*INPUTS.values(), *(f"`{part}`" for part in parts), OTHERS]
+    return [
+        {"sensor": name} | {key: cell(row[key]) for key in order if key in row}
+        for name, row in rows.items()
+    ]
+
+
+def _elements_of(sys: System, family: Family, skip_inactive: bool):
+    """Groups of the entries of arrays that are split: one for each element, without
+    those that cannot influence the motion."""
+    marks, values = jtu.tree_leaves(inactive_parameters(sys).mask), jtu.tree_leaves(sys)
+    paths = [jtu.keystr(path) for path, _ in jtu.tree_leaves_with_path(sys)]
+    inactive = dict(zip(paths, marks, strict=True))
+    shapes = {path: np.shape(x) for path, x in zip(paths, values, strict=True)}
+
+    def elements(name: str) -> dict[str, Any]:
+        path = name.removeprefix("[0]")
+        if not path.startswith(tuple(f".{x}" for x in family.split)):
+            return {"": 1.0}
+        shape, groups = shapes[path], {}
+        owners = _owners(sys, path.split(".")[1], shape[0])
+        for owner in dict.fromkeys(owners):
+            mask = np.zeros(shape)
+            mask[[k for k, other in enumerate(owners) if other == owner]] = 1.0
+            if not skip_inactive or np.any(mask * ~inactive[path]):
+                groups[owner] = mask
+        return groups
+
+    return elements
+
+
+def _owners(sys: System, part: str, count: int) -> list[str]:
+    """The element that each row of an array belongs to."""
+    names = vars(vars(sys)[part])["names"]
+    if count == len(names):
+        return list(names)
+    sizes = {
+        "joints": [[k.nv for k in sys.joints.kinds], [k.nq for k in sys.joints.kinds]]
+    }
+    inputs = [len(row) for row in sys.actuators.inputs]
+    sizes["actuators"] = [list(sys.actuators.num_outputs), inputs]
+    repeats = next(row for row in sizes[part] if sum(row) == count)
+    return [name for name, n in zip(names, repeats) for _ in range(n)]
+
+
+_INTEGRATORS = {
+    name: models.INTEGRATORS.format(name)
+    for name in ("Euler", "RK4", "implicit", "implicitfast")
+}
+_CONTACT_PARTS = "geoms.", "pairs.", "impratio"
+_ABOUT_CONTACTS = (
+    "A free body with spheres of condim 1, 3, 4 and 6, the last of them also by an explicit "
+    "pair, above a plane."
+)
+FAMILIES = {
+    f"contacts-{cone}": Family(
+        f"Contacts: {cone} cone",
+        _ABOUT_CONTACTS,
+        {cone: models.CONTACTS.format(cone)},
+        situations.touching,
+        _CONTACT_PARTS,
+    )
+    for cone in ("pyramidal", "elliptic")
+} | {
+    "contact-pairs": Family(
+        "Contacts: pairs",
+        "The same body with condim 1 and 3 only.",
+        {
+            "": models.CONTACTS.format("pyramidal")
+            .replace('"4"', '"3"')
+            .replace('"6"', '"3"')
+        },
+        situations.touching,
+        _CONTACT_PARTS,
+        pipelines=EVERY[1:],
+    ),
+    "joints": Family(
+        "Joints: limits, dry friction, springs",
+        "A ball joint, a hinge and a slide with limits, dry friction, polynomial springs "
+        "and dampers, and ranges of actuator forces.",
+        {"": models.JOINTS},
+        situations.limits,
+        ("joints.",),
+        ("joints.",),
+        EVERY,
+    ),
+    "equality": Family(
+        "Equality constraints",
+        "Welds, connects, couplings of joints and tendons; a mocap body holds a box.",
+        {"": models.EQUALITY},
+        situations.coupled,
+        ("equalities.", "sites.", "links.pos", "links.quat", "tendons.coef"),
+        ("equalities.", "links.pos", "links.quat"),
+    ),
+    "tendons": Family(
+        "Tendons",
+        "Fixed and spatial tendons around spheres and cylinders, on a given side and "
+        "inside, with pulleys, springs, dampers, armature, limits and dry friction.",
+        {"": models.TENDONS},
+        situations.strung,
+        ("tendons.", "sites.", "geoms."),
+        ("tendons.stiffness", "tendons.spring", "tendons.armature", "tendons.range"),
+    ),
+    "tendon-springs": Family(
+        "Tendons: springs",
+        "Springs and dampers of a fixed tendon and of a spatial one with a pulley.",
+        {"": models.TENDON_SPRINGS},
+        situations.moving,
+        ("tendons.", "sites.", "geoms."),
+        pipelines=EVERY[1:],
+    ),
+    "transmissions": Family(
+        "Actuators: transmissions",
+        "An actuator of each transmission, on three links of which one touches a plane.",
+        {"": models.TRANSMISSIONS},
+        situations.driven,
+        ("actuators.", "sites."),
+        ("actuators.gear", "actuators.damping", "actuators.armature"),
+    ),
+    "laws": Family(
+        "Actuators: laws",
+        "Affine laws, filters, integrators, muscles, DC motors and PID servos, with ranges "
+        "of controls, activations and forces.",
+        {"": models.LAWS},
+        situations.driven,
+        ("actuators.",),
+    ),
+    "joint-actuators": Family(
+        "Actuators on joints",
+        "Several laws on a hinge and a ball joint.",
+        {"": models.JOINT_ACTUATORS},
+        situations.driven,
+        ("actuators.", "joints.force_range"),
+        pipelines=EVERY[1:],
+    ),
+    "integrators": Family(
+        "Integrators",
+        "A free body, and a chain with actuators, a limit and a tendon, in a medium. The "
+        "worst of four states, at rest and moving.",
+        _INTEGRATORS,
+        situations.moving,
+        (
+            *(
+                "links.mass",
+                "links.inertia",
+                "joints.",
+                "actuators.",
+                "tendons.damping",
+            ),
+            *("tendons.armature", "density", "viscosity", "wind", "gravity", "dt"),
+        ),
+    ),
+    "sensors": Family(
+        "Sensors",
+        "The values of a sensor of each kind, of a floating robot that touches a plane, "
+        "beyond limits of a joint and a tendon. The worst of three states.",
+        {"": models.sensors()},
+        situations.sensed,
+        ("links.", "joints.", "geoms.", "sites.", "tendons.", "actuators.", "sensors."),
+        sensors=True,
+    ),
+    "medium": Family(
+        "Medium",
+        "Ellipsoids and an inertia box in a medium that flows.",
+        {"": models.MEDIUM},
+        situations.moving,
+        (
+            "density",
+            "viscosity",
+            "wind",
+            "geoms.fluid",
+            "geoms.size",
+            "geoms.pos",
+            "links.",
+        ),
+        pipelines=EVERY,
+    ),
+}
