@@ -24,6 +24,8 @@ from ._cores import Corners, pick, Placed
 _VERTICES = 32
 _FACES = 2 * _VERTICES - 4
 _NEVER = 1e30
+# Round shapes need no more: Newton's method follows. As a share of their size.
+_ROUND_SHARE = 1e-4
 
 
 class Simplex(NamedTuple):
@@ -77,8 +79,9 @@ def nearest_face(placed: Placed, reach, toward: Vec3) -> Face:
     """
     start = _tetrahedron(placed, _first_tetrahedron(placed, toward))
     size = jnp.sqrt(jnp.max(start.points | start.points, axis=0, keepdims=True))
-    tolerance = 64 * float(jnp.finfo(size.dtype).eps) * size
-    expand = lambda polytope: _expanded(placed, polytope, reach, tolerance)
+    rounding = 64 * float(jnp.finfo(size.dtype).eps) * size
+    enough = _ROUND_SHARE * size if placed.is_round else rounding
+    expand = lambda polytope: _expanded(placed, polytope, reach, rounding, enough)
     more = lambda polytope: jnp.any(~polytope.done)
     end = lax.while_loop(more, expand, start)
     best = _argmin(end.faces.dist)
@@ -111,10 +114,15 @@ def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
     return [a, _either(outward, b, c), _either(outward, c, b), d]
 
 
+def once(x):
+    """Keep a compiler from evaluating something twice, with different rounding: where
+    decisions contradict each other, the polytope is not closed."""
+    return lax.optimization_barrier(x)
+
+
 def _either(first, one: Corners, two: Corners) -> Corners:
-    """Choose between two points. Differences are computed from what was chosen: a
-    compiler may evaluate a comparison twice, with different rounding."""
-    return jtu.tree_map(lambda x, y: jnp.where(first, x, y), one, two)
+    """Choose between two points."""
+    return once(jtu.tree_map(lambda x, y: jnp.where(first, x, y), one, two))
 
 
 def _across(v: Vec3) -> Vec3:
@@ -156,23 +164,26 @@ def _face(corners: tuple, points: tuple[Vec3, ...]) -> _Faces:
     return _Faces(corners, normal, jnp.where(flat, _NEVER, normal | a))
 
 
-def _expanded(placed: Placed, polytope: _Polytope, reach, tolerance) -> _Polytope:
-    """Return the polytope with one more vertex, beyond its nearest face."""
+def _expanded(
+    placed: Placed, polytope: _Polytope, reach, rounding, enough
+) -> _Polytope:
+    """Return the polytope with one more vertex, beyond its nearest face, if that is more
+    than `enough` inside of $M$."""
     faces = polytope.faces
-    best = _argmin(faces.dist)
+    best = once(_argmin(faces.dist))
     normal, dist = pick(faces.normal, best), _row(faces.dist, best)
-    corners = placed.support(normal)
-    point = placed.difference(corners)
+    corners = once(placed.support(normal))
+    point = once(placed.difference(corners))
     far = normal | point
     apart = far < -reach
     # A comparison that is true for what is not a number too.
-    done = polytope.done | apart | ~(far - dist > tolerance)
-    done = done | (polytope.count >= _VERTICES)
+    done = polytope.done | apart | ~(far - dist > enough)
+    done = once(done | (polytope.count >= _VERTICES))
     at = polytope.count
     write = lambda x, y: _written(x, at, y, ~done)
     grown = jtu.tree_map(write, (polytope.corners, polytope.points), (corners, point))
     beyond = (faces.normal | point) - faces.dist
-    visible = (beyond > tolerance) & (faces.dist < _NEVER) & ~done
+    visible = once((beyond > rounding) & (faces.dist < _NEVER) & ~done)
     return _Polytope(
         corners=grown[0],
         points=grown[1],
@@ -206,7 +217,7 @@ def _with_fan(faces: _Faces, points: Vec3, visible, at) -> _Faces:
         for one, two in ((a, b), (b, c), (c, a)):
             outline = ((_row(marks, two) >> one) & 1) == 0
             corners = one, two, at
-            added = _face(corners, tuple(pick(points, k) for k in corners))
+            added = once(_face(corners, tuple(pick(points, k) for k in corners)))
             free = _argmin(jnp.where(jnp.isinf(new.dist), 0.0, 1.0))
             keep = outline & (face < size)
             new = jtu.tree_map(lambda x, y: _written(x, free, y, keep), new, added)

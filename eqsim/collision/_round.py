@@ -22,6 +22,7 @@ from jax import lax
 from ..model import GeomKind
 from ..spatial import Mat3, safe_sqrt, Vec3
 from ._cores import Core, Corners, Placed
+from ._penetration import once
 from ._points import unit
 
 
@@ -155,9 +156,9 @@ def _improved(placed: Placed, state: _State) -> _State:
     normal = _newton(placed, points[0], edges, state.count, state.normal)
     weights = _weights(placed, points[0], edges, state.count, normal)
     least = jnp.minimum(jnp.minimum(weights[0], weights[1]), weights[2])
-    leaves = (least < -1e-9) & (state.count > 1)
+    leaves = once((least < -1e-9) & (state.count > 1))
     left = _without(state.corners, weights, least, state.count)
-    found = _bare(placed.support(normal))
+    found = once(_bare(placed.support(normal)))
     size = jnp.abs(points[0].x) + jnp.abs(points[0].y) + jnp.abs(points[0].z)
     rounding = 256 * float(jnp.finfo(size.dtype).eps)
     gain = normal | (_vertex(placed, found) - points[0])

@@ -16,7 +16,7 @@ from jax import lax
 
 from ..spatial import Vec3
 from ._cores import Corners, Placed
-from ._penetration import Simplex
+from ._penetration import once, Simplex
 
 
 _STEPS = 32
@@ -62,8 +62,8 @@ def _nearer(placed: Placed, search: _Search) -> _Search:
     old = search.simplex
     point = combine(search.weights, old.points)
     square = point | point
-    corners = placed.support(-point)
-    vertex = placed.difference(corners)
+    corners = once(placed.support(-point))
+    vertex = once(placed.difference(corners))
     rounding = 64 * float(jnp.finfo(square.dtype).eps)
     largest = jnp.maximum(square, vertex | vertex)
     # A comparison that is true for what is not a number too.
@@ -75,7 +75,7 @@ def _nearer(placed: Placed, search: _Search) -> _Search:
         other = Simplex(swap(old.corners, corners), swap(old.points, vertex))
         own = triangle_weights(*other.points)
         nearest = combine(own, other.points)
-        better = (nearest | nearest) < least
+        better = once((nearest | nearest) < least)
         choose = lambda x, y, better=better: jnp.where(better, x, y)
         best, weights = jtu.tree_map(choose, (other, own), (best, weights))
         least = jnp.minimum(least, nearest | nearest)
