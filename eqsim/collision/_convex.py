@@ -21,6 +21,13 @@ from ._round import feature_contact, touching_feature
 from ._separation import combine, Nearest, nearest_vertices
 
 
+def convex_points(
+    kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape, margin: Any
+) -> list[Point]:
+    """Return one point, see `convex_contact`."""
+    return [convex_contact(kinds, one, two, margin)]
+
+
 def convex_contact(
     kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape, margin: Any
 ) -> Point:

@@ -1,7 +1,9 @@
 """Collision detection: from coordinates to contact points."""
 
+import jax.numpy as jnp
+
 from ..kinematics._forward import Kinematics, take_poses
-from ..model import collider_of, concatenate, System, take
+from ..model import collider_of, concatenate, GeomKind, System, take
 from ._geom_frames import GeomFrames
 from ._near import near_points, Reach
 from ._plan import ContactPlan
@@ -10,6 +12,7 @@ from ._points import complete, ContactPoints, Shape
 
 # Smoothed contacts act within this number of widths: beyond, their weight is below 1e-17.
 _WIDTHS = 40.0
+_EVERYWHERE = 1e6
 
 
 def detect(
@@ -26,14 +29,32 @@ def detect(
     for kinds, (first, second), rows in zip(
         plan.kinds, plan.geoms, plan.group_pairs, strict=True
     ):
-        collider = collider_of(*kinds)
-        one, two = take(shapes, first), take(shapes, second)
-        if not collider.one_by_one:
-            parts += [complete(point) for point in collider.find(one, two)]
-            continue
-        margin = take(geoms.margin, rows)
-        if width is not None:
-            margin = margin + _WIDTHS * width
-        reach = Reach(take(geoms.extents, first), take(geoms.extents, second), margin)
-        parts += near_points(collider, one, two, reach)
+        one, two, reach = take(shapes, first), take(shapes, second), None
+        if collider_of(*kinds).one_by_one:
+            margin = take(geoms.margin, rows)
+            if width is not None:
+                margin = margin + _WIDTHS * width
+            extents = take(geoms.extents, first), take(geoms.extents, second)
+            reach = Reach(*extents, margin)
+        parts += pair_points(kinds, one, two, reach)
     return take(concatenate(parts), plan.order)
+
+
+def pair_points(
+    kinds: tuple[GeomKind, GeomKind],
+    one: Shape,
+    two: Shape,
+    reach: Reach | None = None,
+) -> list[ContactPoints]:
+    """Compute the points of all pairs of two kinds of shapes, slot by slot.
+
+    **Arguments:**
+
+    - `reach`: how far pairs matter; without it, all of them do.
+    """
+    collider = collider_of(*kinds)
+    if not collider.one_by_one:
+        return [complete(point) for point in collider.find(one, two)]
+    if reach is None:
+        reach = Reach(one.size, two.size, jnp.full_like(one.size.x, _EVERYWHERE))
+    return near_points(collider, one, two, reach)

@@ -49,7 +49,8 @@ def near_points(
         gap = lax.stop_gradient(_gap(one, two, bounds))
 
         def touch():
-            points = [complete(point) for point in collider.find(one, two)]
+            found = collider.find(one, two, bounds.margin)
+            points = [complete(point) for point in found]
             return jtu.tree_map(lambda *xs: jnp.concatenate(xs), *points)
 
         shape = jax.eval_shape(touch)

@@ -222,7 +222,8 @@ def _newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
     alone = slope[0] / jnp.where(line, a, scale)
     step = jnp.where(count == 1, both[0], alone), jnp.where(count == 1, both[1], 0.0)
     length = safe_sqrt(step[0] * step[0] + step[1] * step[1])
-    shrink = jnp.minimum(1.0, _LONGEST / jnp.where(length > 0.0, length, 1.0))
+    long = length > _LONGEST
+    shrink = jnp.where(long, _LONGEST / jnp.where(long, length, 1.0), 1.0)
     new = unit(base - (one * (step[0] * shrink)) - (two * (step[1] * shrink)))
     return _where(count == 3, flat * turned, new)
 

@@ -19,7 +19,8 @@ class Collider:
     - `num_points`: the most points at which one pair can touch.
     - `one_by_one`: whether pairs are visited in a loop that skips those that are farther
         apart than their margin. It pays where `find` is long: the loop compiles it once,
-        and runs it for what is near.
+        and runs it for what is near. `find` then gets a third argument, `(1, *batch)`:
+        the distance beyond which points do not matter.
     """
 
     find: Callable

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from ..collision import pair_points
 from ..model import (
-    collider_of,
     concatenate,
     has_collider,
     SensorKind,
@@ -67,11 +67,10 @@ def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
     segments = [_nothing(now)]
     for (one, two, turned), pairs in groups.items():
         shapes = (geom_shapes(sys, now, [pair[k] for pair in pairs]) for k in (0, 1))
-        for point in collider_of(one, two).find(*shapes):
-            dist = point.dist
-            if point.valid is not None:
-                dist = jnp.where(point.valid, dist, _FAR)
-            normal = -point.normal if turned else point.normal
+        for point in pair_points((one, two), *shapes):
+            dist = jnp.where(point.valid, point.dist, _FAR)
+            normal = Vec3(*point.frame[:3])
+            normal = -normal if turned else normal
             segments.append(_Segment(dist, point.pos, normal))
     found = concatenate([_broadcast(each) for each in segments])
     nearest = select(first_smallest(found.dist), found)

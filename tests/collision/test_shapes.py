@@ -9,9 +9,10 @@ from helpers import check_gradients
 from scipy.spatial.transform import Rotation
 
 import eqsim
-from eqsim.collision._points import contact_frame, Shape
+from eqsim._batching import batch_last
+from eqsim.collision import pair_points, Shape
 from eqsim.kinematics._forward import Pose
-from eqsim.model import collider_of, GeomKind, touching_kinds
+from eqsim.model import GeomKind, touching_kinds
 from eqsim.spatial import Mat3, stack, Vec3
 
 
@@ -19,6 +20,7 @@ SIZES = {
     GeomKind.PLANE: "1 1 1",
     GeomKind.SPHERE: ".12",
     GeomKind.CAPSULE: ".07 .2",
+    GeomKind.ELLIPSOID: ".1 .15 .2",
     GeomKind.CYLINDER: ".15 .1",
     GeomKind.BOX: ".1 .15 .2",
 }
@@ -29,6 +31,14 @@ MODEL = """
 </mujoco>"""
 # MuJoCo finds the points of this pair by iteration, to a tolerance.
 ITERATED = (GeomKind.CAPSULE, GeomKind.CYLINDER)
+
+
+def is_iterated(kinds):
+    return kinds == ITERATED or (
+        GeomKind.ELLIPSOID in kinds and GeomKind.PLANE not in kinds
+    )
+
+
 MARGIN = 0.4
 
 
@@ -69,15 +79,14 @@ def shape(model, data, geom):
     return Shape(Pose(Mat3(*map(jnp.asarray, rot)), vector(pos)), vector(size))
 
 
+@batch_last
 def points(kinds, one, two):
     """Distance, position, frame, and whether it counts: `(point, pose, ...)`."""
     rows = []
-    for p in collider_of(*kinds).find(one, two):
-        frame = contact_frame(p.normal, p.tangent)
-        vectors = [Vec3(*frame[3 * k : 3 * k + 3]) for k in range(3)]
+    for p in pair_points(kinds, one, two):
+        vectors = [Vec3(*p.frame[3 * k : 3 * k + 3]) for k in range(3)]
         full = jnp.stack([stack(v) for v in vectors], axis=1)
-        valid = jnp.ones_like(p.dist, bool) if p.valid is None else p.valid
-        rows.append((p.dist, stack(p.pos), full, valid))
+        rows.append((p.dist, stack(p.pos), full, p.valid))
     return tuple(jnp.stack(x) for x in zip(*rows))
 
 
@@ -94,11 +103,10 @@ def name(kinds):
 def test_points(kinds):
     model = model_of(kinds)
     data = poses(model, 60)
-    compute = jax.jit(lambda one, two: points(kinds, one, two))
     shapes = (shape(model, data, 0), shape(model, data, 1))
-    dist, pos, frame, valid = map(np.asarray, compute(*shapes))
+    dist, pos, frame, valid = map(np.asarray, points(kinds, *shapes))
     # An error in the direction is of the order of the root of that in the distance.
-    atol = 1e-5 if kinds == ITERATED else 1e-12
+    atol = 1e-5 if is_iterated(kinds) else 1e-12
     near, deep, inside = 0, 0, 0
     for k, d in enumerate(data):
         left = [i for i in range(len(dist)) if valid[i, k] and dist[i, k] < MARGIN]
@@ -107,11 +115,15 @@ def test_points(kinds):
         for contact in d.contact:
             gap = [np.abs(pos[i, k] - contact.pos).max() for i in left]
             i = left.pop(int(np.argmin(gap)))
-            close = lambda a, b: np.testing.assert_allclose(a, b, 0, atol)
+            close = lambda a, b, share=1.0: np.testing.assert_allclose(
+                a, b, 0, atol * share
+            )
             close(dist[i, k], contact.dist)
-            close(pos[i, k], contact.pos)
-            rows = 1 if kinds == ITERATED else 3
-            close(frame[i, k][:rows], contact.frame.reshape(3, 3)[:rows])
+            close(pos[i, k], contact.pos, 10.0)
+            rows = 1 if is_iterated(kinds) else 3
+            # Of smooth shapes, MuJoCo's normal has the root of the error of its distance.
+            smooth = 200.0 if GeomKind.ELLIPSOID in kinds else 1.0
+            close(frame[i, k][:rows], contact.frame.reshape(3, 3)[:rows], smooth)
             near += contact.dist > 0
             deep += contact.dist < 0
     assert near > 5 and deep > 5
