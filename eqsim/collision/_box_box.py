@@ -76,7 +76,9 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
     near, far = a.pose.rot.T @ apart, -(b.pose.rot.T @ apart)
     axis = _search(*lax.stop_gradient((rot, near, far, a.size, b.size)))
     one, two = _square(rot), jnp.swapaxes(_square(rot), 0, 1)
-    choose = lambda x, y: _turn(jnp.where(axis.first, jnp.stack(x), jnp.stack(y)), axis.own)
+    choose = lambda x, y: _turn(
+        jnp.where(axis.first, jnp.stack(x), jnp.stack(y)), axis.own
+    )
     axes = choose(one, two)
     other = _opposed(lax.stop_gradient(axes[2]), axis)
     turned = lambda x: _turn(x, other)

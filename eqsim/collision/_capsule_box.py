@@ -47,8 +47,7 @@ def capsule_box(capsule: Shape, box: Shape) -> list[Point]:
     nearest corner.
 
     Derivatives are those of the feature that is nearest; the positions jump where another
-    one becomes the nearest, as in MuJoCo. Unlike MuJoCo, which compares squared distances with
-    lengths, capsules that are meters thick touch too.
+    one becomes the nearest, as in MuJoCo.
     """
     center = box.pose.rot.T @ (capsule.pose.pos - box.pose.pos)
     axis = (box.pose.rot.T @ capsule.pose.rot.columns[2]) * capsule.size.y
