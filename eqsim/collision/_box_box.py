@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..spatial import Mat3, Vec3
+from ..spatial import Mat3, matrix_from_columns, Vec3
 from ._points import Point, Shape
 
 
@@ -77,33 +77,35 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
     axis = _search(*lax.stop_gradient((rot, near, far, a.size, b.size)))
     one, two = _square(rot), jnp.swapaxes(_square(rot), 0, 1)
     choose = lambda x, y: _turn(
-        jnp.where(axis.first, jnp.stack(x), jnp.stack(y)), axis.own
+        _where(axis.first, jnp.stack(x), jnp.stack(y)), axis.own
     )
     axes = choose(one, two)
     other = _opposed(lax.stop_gradient(axes[2]), axis)
     turned = lambda x: _turn(x, other)
     boxes = _Boxes(
         own=choose(a.size, b.size),
-        other=turned(jnp.where(axis.first, jnp.stack(b.size), jnp.stack(a.size))),
+        other=turned(_where(axis.first, jnp.stack(b.size), jnp.stack(a.size))),
         center=choose(near, far),
         axes=jnp.swapaxes(turned(jnp.swapaxes(axes, 0, 1)), 0, 1),
     )
     dist, pos, valid, up = _faces(boxes, axis.edge)
     edge_dist, edge_pos, edge_normal = _edges(boxes)
     normal = jnp.stack([0.0 * up, 0.0 * up, jnp.where(axis.first, up, -up)])
-    normal = jnp.where(axis.edge, edge_normal, normal)
-    is_edge = axis.edge & _column([True] + [False] * 7, up)
-    dist = jnp.where(is_edge, edge_dist, dist)
-    pos = jnp.where(is_edge, edge_pos[:, None], pos)
-    valid = is_edge | (valid & ~axis.edge)
+    normal = _where(axis.edge, edge_normal, normal)
+    none = jnp.zeros_like(valid[1:])
+    is_edge = jnp.concatenate([axis.edge[None], none])
+    dist = jnp.where(is_edge, edge_dist[None], dist)
+    pos = _where(is_edge, edge_pos[:, None], pos)
+    valid = is_edge | (valid & ~axis.edge[None])
 
-    # The axes of the reference in the world.
-    x, y, z = choose(_square(a.pose.rot.T), _square(b.pose.rot.T))
-    world = lambda v: Vec3(*(x[k] * v[0] + y[k] * v[1] + z[k] * v[2] for k in range(3)))
+    rot = choose(_square(a.pose.rot.T), _square(b.pose.rot.T))
+    rot = matrix_from_columns(*(Vec3(*column) for column in rot))
     start = Vec3(*(jnp.where(axis.first, p, q) for p, q in zip(a.pose.pos, b.pose.pos)))
-    pos, normal = world(pos), world(normal)
+    normal = rot @ Vec3(*normal)
+    rot, start = (type(x)(*(c[None] for c in x)) for x in (rot, start))
+    pos = start + (rot @ Vec3(*pos))
     return [
-        Point(dist[k], start + Vec3(*(p[k] for p in pos)), normal, valid=valid[k])
+        Point(dist[k], Vec3(*(p[k] for p in pos)), normal, valid=valid[k])
         for k in range(8)
     ]
 
@@ -112,15 +114,17 @@ def _square(m: Mat3):
     return jnp.stack([jnp.stack(row) for row in m.rows])
 
 
-def _column(values, like):
-    """Return an array over points that broadcasts against `like`."""
-    return jnp.asarray(values).reshape((-1,) + (1,) * like.ndim)
+def _where(condition, x, y):
+    """As `jnp.where`, with leading axes that the condition does not have."""
+    shape = jnp.broadcast_shapes(x.shape, y.shape)
+    lift = lambda a: jnp.broadcast_to(a, shape)
+    return jnp.where(lift(condition), lift(x), lift(y))
 
 
 def _turn(x, last):
     """Permute the first axis cyclically such that entry `last` becomes the last one."""
     after = lambda k: jnp.concatenate([x[k:], x[:k]])
-    return jnp.where(last == 0, after(1), jnp.where(last == 1, after(2), x))
+    return _where(last == 0, after(1), _where(last == 1, after(2), x))
 
 
 def _pick(values, number):
@@ -140,7 +144,7 @@ def _search(rot: Mat3, near: Vec3, far: Vec3, one: Vec3, two: Vec3) -> _Axis:
     """Find the axis of largest separation, by MuJoCo's preferences among equal ones."""
     r, p, s1, s2 = _square(rot), jnp.stack(near), jnp.stack(one), jnp.stack(two)
     size = jnp.abs(r)
-    first = jnp.abs(p) - s1 - jnp.sum(size * s2, axis=1)
+    first = jnp.abs(p) - s1 - jnp.sum(size * s2[None], axis=1)
     second = jnp.abs(jnp.stack(far)) - s2 - jnp.sum(size * s1[:, None], axis=0)
     best, face = first[0], jnp.zeros_like(first[0], dtype=jnp.int32)
     for k, gap in enumerate((*first[1:], *second), start=1):
@@ -150,12 +154,13 @@ def _search(rot: Mat3, near: Vec3, far: Vec3, one: Vec3, two: Vec3) -> _Axis:
     # Edge i with edge j, along e_i x r_j: rows are i, columns j.
     rows = lambda x, k: jnp.concatenate([x[k:], x[:k]])
     columns = lambda x, k: jnp.swapaxes(rows(jnp.swapaxes(x, 0, 1), k), 0, 1)
-    wide = lambda x: x[:, None]
+    wide, tall = (lambda x: x[:, None]), (lambda x: x[None])
     square = rows(r, 1) ** 2 + rows(r, 2) ** 2
     tiny = square < (1e-16 if r.dtype == jnp.float64 else 1e-7)
     gap = jnp.abs(wide(rows(p, 2)) * rows(r, 1) - wide(rows(p, 1)) * rows(r, 2))
     gap = gap - wide(rows(s1, 1)) * rows(size, 2) - wide(rows(s1, 2)) * rows(size, 1)
-    gap = gap - rows(s2, 1) * columns(size, 2) - rows(s2, 2) * columns(size, 1)
+    gap = gap - tall(rows(s2, 1)) * columns(size, 2)
+    gap = gap - tall(rows(s2, 2)) * columns(size, 1)
     gap = jnp.where(tiny, -jnp.inf, gap / jnp.sqrt(jnp.where(tiny, 1.0, square)))
     edge = jnp.full_like(face, -1)
     for k in range(9):
@@ -194,35 +199,37 @@ def _faces(boxes: _Boxes, edge):
     own, axes = boxes.own, boxes.axes
     up = jnp.where(boxes.center[2] >= 0.0, 1.0, -1.0)
     opposite = jnp.where(up * axes[2, 2] > 0.0, -1.0, 1.0)
-    center = boxes.center + axes[:, 2] * (opposite * boxes.other[2])
-    u, v = axes[:, 0] * boxes.other[0], axes[:, 1] * boxes.other[1]
+    center = boxes.center + axes[:, 2] * (opposite * boxes.other[2])[None]
+    u, v = (axes[:, k] * boxes.other[k][None] for k in range(2))
     upwards = lambda x: jnp.concatenate([x[:2], (up * x[2])[None]])
     center, u, v = upwards(center), upwards(u), upwards(v)
     center = center - jnp.concatenate([jnp.zeros_like(own[:2]), own[2:]])
     # Both faces run in the same direction, so that the starts of all sides differ.
     area = u[0] * v[1] - u[1] * v[0]
-    v = jnp.where(area < 0.0, -v, v)
+    v = _where(area < 0.0, -v, v)
     scale = 1.0 / jnp.where(edge, 1.0, jnp.abs(area))
 
     # Sides of the incident face, clipped to the reference face.
     start, step = _sides(center, u, v)
     begin, exists = _clip(start[:2], step[:2], own[:2])
-    incident = start + begin * step
+    incident = start + begin[None] * step
 
     # Sides of the reference face, clipped in the coordinates of the incident face.
-    local = lambda x, y: jnp.stack([x * v[1] - y * v[0], y * u[0] - x * u[1]]) * scale
+    local = lambda x, y: (
+        jnp.stack([x * v[1] - y * v[0], y * u[0] - x * u[1]]) * scale[None]
+    )
     zero = jnp.zeros_like(scale)
     place, pace = _sides(
         local(-center[0], -center[1]), local(own[0], zero), local(zero, own[1])
     )
     begin, inside = _clip(place, pace, jnp.ones_like(place[:, 0]))
-    x, y = place + begin * pace
-    reference = center[:, None] + u[:, None] * x + v[:, None] * y
+    x, y = place + begin[None] * pace
+    reference = center[:, None] + u[:, None] * x[None] + v[:, None] * y[None]
 
     points = jnp.concatenate([incident, reference], axis=1)
     valid = _distinct(points[:2], jnp.concatenate([exists, inside]), own)
     height = points[2]
-    level = up * (own[2] + 0.5 * height)
+    level = up[None] * (own[2][None] + 0.5 * height)
     return height, jnp.concatenate([points[:2], level[None]]), valid, up
 
 
@@ -259,7 +266,7 @@ def _distinct(points, valid, own):
     marks = [valid[0]]
     for k in range(1, 8):
         x, y = points[:, :k] - points[:, k : k + 1]
-        same = (x * x + y * y < radius) & valid[:k]
+        same = (x * x + y * y < radius[None]) & valid[:k]
         marks.append(valid[k] & ~jnp.any(same, axis=0))
     return jnp.stack(marks)
 
@@ -278,15 +285,15 @@ def _edges(boxes: _Boxes):
     side = lambda value, size: jnp.where(value >= 0.0, size, -size)
     # The edges that the axis supports, and the nearest points on them.
     corner = jnp.stack([side(x, own[0]), side(y, own[1]), jnp.zeros_like(x)])
-    lean = x * axes[0] + y * axes[1]
-    middle = boxes.center - axes[:, 0] * side(lean[0], other[0])
-    middle = middle - axes[:, 1] * side(lean[1], other[1])
+    lean = x[None] * axes[0] + y[None] * axes[1]
+    middle = boxes.center - axes[:, 0] * side(lean[0], other[0])[None]
+    middle = middle - axes[:, 1] * side(lean[1], other[1])[None]
     apart = middle - corner
     ahead, slope = jnp.sum(along * apart, axis=0), along[2]
     s = jnp.clip((apart[2] - slope * ahead) / safe, -own[2], own[2])
     t = jnp.clip(slope * s - ahead, -other[2], other[2])
     s = jnp.clip(apart[2] + slope * t, -own[2], own[2])
     first = jnp.stack([corner[0], corner[1], s])
-    second = middle + along * t
+    second = middle + along * t[None]
     dist = x * (second[0] - first[0]) + y * (second[1] - first[1])
     return dist, 0.5 * (first + second), jnp.stack([x, y, jnp.zeros_like(x)])

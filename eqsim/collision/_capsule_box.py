@@ -113,13 +113,14 @@ def _edges(along: int, center: Vec3, axis: Vec3, size: Vec3, half):
         (4,) + (1,) * like.ndim
     )
     apart = Vec3(
-        column(signs[0], size.x) * size.x - center.x,
-        column(signs[1], size.y) * size.y - center.y,
+        column(signs[0], size.x) * size.x[None] - center.x[None],
+        column(signs[1], size.y) * size.y[None] - center.y[None],
         jnp.broadcast_to(-center.z, (4, *jnp.shape(center.z + size.z))),
     )
-    on_edge, place, _, crossing = _segments(apart, axis, size.z, half)
+    axis = Vec3(*(a[None] for a in axis))
+    on_edge, place, _, crossing = _segments(apart, axis, size.z[None], half[None])
     apart = apart - (axis * place)
-    apart = apart._replace(z=apart.z + size.z * on_edge)
+    apart = apart._replace(z=apart.z + size.z[None] * on_edge)
     return jnp.where(crossing, apart | apart, jnp.inf)
 
 
@@ -142,10 +143,10 @@ def _segments(apart: Vec3, axis: Vec3, size, half):
     x, t = (aa * de - ea * da) * safe, (ee * da - ea * de) * safe
     side = lambda x: jnp.where(x > 1.0, 1, jnp.where(x < -1.0, -1, 0))
     state = side(x)
-    t = jnp.where(state == 0, t, (da - ea * state) / aa)
+    t = jnp.where(state == 0, t, (da - ea * state.astype(ea.dtype)) / aa)
     x = jnp.clip(x, -1.0, 1.0)
     beyond = side(t)
-    again = (de - ea * beyond) / ee
+    again = (de - ea * beyond.astype(ea.dtype)) / ee
     moved = jnp.where(beyond == 0, 0, side(again))
     # MuJoCo keeps the end at which the edge was left first.
     state = jnp.where(moved == 0, state, moved)
