@@ -241,3 +241,39 @@ def test_gradients(kinds):
     assert np.sum(valid) > 10
     check_gradients(fn, *shapes(found), rtol=1e-4, eps=1e-7)
 
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=name)
+def test_gradients_of_parallel_shapes(kinds):
+    """By positions and sizes, which keep the axes parallel."""
+    drawn = [draw(kinds, category, 12, seed=2) for category in ("parallel", "turned")]
+    found = Configurations(*map(np.concatenate, zip(*drawn)))
+    one, two = shapes(found)
+    _, _, _, valid = evaluate(kinds, found)
+
+    def fn(pos1, pos2, size1, size2):
+        first = Shape(one.pose._replace(pos=pos1), size1)
+        second = Shape(two.pose._replace(pos=pos2), size2)
+        dist, pos, normal, _ = points(kinds, first, second)
+        keep = lambda x: jnp.where(jnp.broadcast_to(valid[..., None], x.shape), x, 0.0)
+        return keep(dist[..., None]), keep(pos), keep(normal)
+
+    arrays = one.pose.pos, two.pose.pos, one.size, two.size
+    check_gradients(fn, *arrays, rtol=1e-4, eps=1e-7)
+
+
+@pytest.mark.parametrize("category", ("parallel", "tilted", "degenerate"))
+@pytest.mark.parametrize("kinds", PAIRS, ids=name)
+def test_gradients_where_features_change(kinds, category):
+    """Forward and reverse mode agree and are finite."""
+    both = shapes(draw(kinds, category, 100, seed=3))
+    fn = lambda both: points(kinds, *both)[:3]
+    tangent = jax.tree.map(lambda x: jnp.cos(3.0 * x + 1.0), both)
+    out, push = jax.jvp(fn, (both,), (tangent,))
+    weights = jax.tree.map(lambda x: jnp.sin(5.0 * x + 2.0), out)
+    (pull,) = jax.vjp(fn, both)[1](weights)
+    total = lambda a, b: [np.sum(x * y) for x, y in zip(*map(jax.tree.leaves, (a, b)))]
+    forward, reverse = sum(total(push, weights)), sum(total(pull, tangent))
+    assert np.isfinite(forward)
+    scale = sum(np.sum(np.abs(x)) for x in jax.tree.leaves(push))
+    np.testing.assert_allclose(forward, reverse, rtol=0, atol=1e-10 * scale)
