@@ -242,7 +242,6 @@ def test_gradients(kinds):
     check_gradients(fn, *shapes(found), rtol=1e-4, eps=1e-7)
 
 
-
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 def test_gradients_of_parallel_shapes(kinds):
     """By positions and sizes, which keep the axes parallel."""
