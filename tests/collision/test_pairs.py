@@ -1,6 +1,5 @@
 """Analytic pairs of shapes beside MuJoCo C, in random configurations of each category."""
 
-import itertools
 from typing import NamedTuple
 
 import jax
@@ -11,7 +10,6 @@ import pytest
 from helpers import check_gradients
 from scipy.spatial.transform import Rotation
 
-import eqsim
 from eqsim.collision import Shape
 from eqsim.kinematics._forward import Pose
 from eqsim.model import collider_of, GeomKind
