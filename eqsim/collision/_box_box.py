@@ -102,7 +102,7 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
     rot = matrix_from_columns(*(Vec3(*column) for column in rot))
     start = Vec3(*(jnp.where(axis.first, p, q) for p, q in zip(a.pose.pos, b.pose.pos)))
     normal = rot @ Vec3(*normal)
-    rot, start = (type(x)(*(c[None] for c in x)) for x in (rot, start))
+    rot, start = Mat3(*(c[None] for c in rot)), Vec3(*(c[None] for c in start))
     pos = start + (rot @ Vec3(*pos))
     return [
         Point(dist[k], Vec3(*(p[k] for p in pos)), normal, valid=valid[k])

@@ -52,9 +52,10 @@ def capsule_box(capsule: Shape, box: Shape) -> list[Point]:
     center = box.pose.rot.T @ (capsule.pose.pos - box.pose.pos)
     axis = (box.pose.rot.T @ capsule.pose.rot.columns[2]) * capsule.size.y
     half = capsule.size.y
-    found = _search(*lax.stop_gradient((center, axis, box.size, half)))
-    turned = (_turn(v, found.along) for v in (center, axis, box.size))
-    first, move, valid = _places(*turned, half, found)
+    fixed = lax.stop_gradient
+    found = _search(fixed(center), fixed(axis), fixed(box.size), fixed(half))
+    turn = lambda v: _turn(v, found.along)
+    first, move, valid = _places(turn(center), turn(axis), turn(box.size), half, found)
     points = []
     for place, exists in ((first, None), (first + move, valid)):
         ball = ball_box(center + (axis * place), capsule.size.x, box.size)
