@@ -115,8 +115,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "shape that touches nothing",
         _IDLE,
-        "a mesh, height field, ellipsoid or distance field without a partner is left "
-        "out.",
+        "a mesh, height field or distance field without a partner is left out.",
         detect.untouched_shapes,
     ),
     Feature(
