@@ -1,9 +1,13 @@
 """The colliders: how each pair of shapes touches. A new pair is one line."""
 
 import functools as ft
+from collections.abc import Callable
 
 from ..model import Collider, GeomKind, register_collider
+from ._box_box import box_box
+from ._capsule_box import capsule_box
 from ._convex import convex_points
+from ._plane_pairs import plane_ellipsoid
 from ._shapes import (
     capsule_capsule,
     capsule_cylinder,
@@ -14,34 +18,43 @@ from ._shapes import (
     sphere_capsule,
     sphere_sphere,
 )
+from ._sphere_pairs import sphere_box, sphere_cylinder
 
 
 _K = GeomKind
 
 
 def _convex(first: GeomKind, second: GeomKind) -> Collider:
+    """A pair without a formula of its own."""
     find = ft.partial(convex_points, (first, second))
     return Collider(find, 1, one_by_one=True)
+
+
+def _one_by_one(find: Callable, num_points: int, measures: bool = True) -> Collider:
+    """A pair with a long formula, in which the margin does not occur."""
+    without_margin = lambda one, two, margin: find(one, two)
+    return Collider(without_margin, num_points, one_by_one=True, measures=measures)
 
 
 _BUILT_IN = {
     (_K.PLANE, _K.SPHERE): Collider(plane_sphere, 1),
     (_K.PLANE, _K.CAPSULE): Collider(plane_capsule, 2),
+    (_K.PLANE, _K.ELLIPSOID): Collider(plane_ellipsoid, 1),
     (_K.PLANE, _K.CYLINDER): Collider(plane_cylinder, 4),
     (_K.PLANE, _K.BOX): Collider(plane_box, 8),
     (_K.SPHERE, _K.SPHERE): Collider(sphere_sphere, 1),
     (_K.SPHERE, _K.CAPSULE): Collider(sphere_capsule, 1),
-    (_K.CAPSULE, _K.CAPSULE): Collider(capsule_capsule, 1),
-    (_K.CAPSULE, _K.CYLINDER): Collider(
-        lambda one, two, margin: capsule_cylinder(one, two), 1, one_by_one=True
-    ),
-    **{
-        (one, _K.ELLIPSOID): _convex(one, _K.ELLIPSOID)
-        for one in (_K.SPHERE, _K.CAPSULE, _K.ELLIPSOID)
-    },
-    **{
-        (_K.ELLIPSOID, two): _convex(_K.ELLIPSOID, two) for two in (_K.CYLINDER, _K.BOX)
-    },
+    (_K.SPHERE, _K.ELLIPSOID): _convex(_K.SPHERE, _K.ELLIPSOID),
+    (_K.SPHERE, _K.CYLINDER): Collider(sphere_cylinder, 1),
+    (_K.SPHERE, _K.BOX): Collider(sphere_box, 1),
+    (_K.CAPSULE, _K.CAPSULE): Collider(capsule_capsule, 2),
+    (_K.CAPSULE, _K.ELLIPSOID): _convex(_K.CAPSULE, _K.ELLIPSOID),
+    (_K.CAPSULE, _K.CYLINDER): _one_by_one(capsule_cylinder, 1),
+    (_K.CAPSULE, _K.BOX): _one_by_one(capsule_box, 2),
+    (_K.ELLIPSOID, _K.ELLIPSOID): _convex(_K.ELLIPSOID, _K.ELLIPSOID),
+    (_K.ELLIPSOID, _K.CYLINDER): _convex(_K.ELLIPSOID, _K.CYLINDER),
+    (_K.ELLIPSOID, _K.BOX): _convex(_K.ELLIPSOID, _K.BOX),
+    (_K.BOX, _K.BOX): _one_by_one(box_box, 8, measures=False),
 }
 for kinds, collider in _BUILT_IN.items():
     register_collider(*kinds, collider)

@@ -16,7 +16,8 @@ from ..spatial import safe_sqrt, Vec3
 from ._points import Point, Shape, unit
 
 
-def _plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
+def plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
+    """Return the contact of a plane and a ball."""
     normal = plane.pose.rot.columns[2]
     dist = ((center - plane.pose.pos) | normal) - radius
     return Point(dist, center - (normal * (radius + 0.5 * dist)), normal, **rest)
@@ -24,7 +25,7 @@ def _plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
 
 def plane_sphere(plane: Shape, sphere: Shape) -> list[Point]:
     """Return one point."""
-    return [_plane_point(plane, sphere.pose.pos, sphere.size.x)]
+    return [plane_point(plane, sphere.pose.pos, sphere.size.x)]
 
 
 def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
@@ -32,7 +33,7 @@ def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
     axis = capsule.pose.rot.columns[2]
     ends = (axis * capsule.size.y, axis * -capsule.size.y)
     return [
-        _plane_point(plane, capsule.pose.pos + end, capsule.size.x, tangent=axis)
+        plane_point(plane, capsule.pose.pos + end, capsule.size.x, tangent=axis)
         for end in ends
     ]
 
@@ -45,7 +46,7 @@ def plane_box(plane: Shape, box: Shape) -> list[Point]:
         signs = (1.0 if k & (1 << axis) else -1.0 for axis in range(3))
         local = Vec3(*(s * size for s, size in zip(signs, box.size)))
         corner = box.pose.rot @ local
-        point = _plane_point(plane, box.pose.pos + corner, 0.0)
+        point = plane_point(plane, box.pose.pos + corner, 0.0)
         points.append(point._replace(valid=(normal | corner) < 0.0))
     return points
 
@@ -68,13 +69,13 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
     half = axis * cylinder.size.y
     side = unit(down ^ half) * (radius * (0.5 * 3.0**0.5))
     center = cylinder.pose.pos
-    at = lambda offset: _plane_point(plane, center + offset, 0.0)
+    at = lambda offset: plane_point(plane, center + offset, 0.0)
     lowest = at(down + half)
     back = (down * -0.5) + half
     return [lowest, at(down - half), at(back + side), at(back - side)]
 
 
-def _spheres(a: Shape, center1: Vec3, b: Shape, center2: Vec3) -> Point:
+def spheres(a: Shape, center1: Vec3, b: Shape, center2: Vec3) -> Point:
     """Return the contact of spheres about points of two shapes.
 
     Where the points coincide, the normal is perpendicular to the z axes of both (MuJoCo:
@@ -90,7 +91,7 @@ def _spheres(a: Shape, center1: Vec3, b: Shape, center2: Vec3) -> Point:
 
 def sphere_sphere(a: Shape, b: Shape) -> list[Point]:
     """Return one point."""
-    return [_spheres(a, a.pose.pos, b, b.pose.pos)]
+    return [spheres(a, a.pose.pos, b, b.pose.pos)]
 
 
 def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
@@ -99,14 +100,18 @@ def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
     along = axis | (sphere.pose.pos - capsule.pose.pos)
     along = jnp.clip(along, -capsule.size.y, capsule.size.y)
     near = capsule.pose.pos + (axis * along)
-    return [_spheres(sphere, sphere.pose.pos, capsule, near)]
+    return [spheres(sphere, sphere.pose.pos, capsule, near)]
 
 
 def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
-    """Return one point.
+    """Return two points, of which the second is valid where the axes are parallel.
 
-    Where the axes are exactly parallel, MuJoCo has two, at the ends of the overlap; here
-    it is the one halfway between them.
+    Axes are parallel where the sine of the angle between them is below 1e-4, as in MuJoCo
+    4. Then the two points are at the ends of the overlap of the axes; if these do not
+    overlap, both are the same. Where axes become parallel, the distance of the first point
+    and its normal change by less than the angle, but its position jumps from one end of
+    the overlap to the other, or does not, and the second point appears. Derivatives are
+    those of the case that applies.
     """
     u, v = a.pose.rot.columns[2] * a.size.y, b.pose.rot.columns[2] * b.size.y
     apart = a.pose.pos - b.pose.pos
@@ -114,7 +119,7 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     du, dv = -(u | apart), v | apart
     det = uu * vv - uv * uv
     rounding = 64 * float(jnp.finfo(det.dtype).eps)
-    parallel = jnp.abs(det) < jnp.maximum(1e-15, rounding * uu * vv)
+    parallel = det < max(1e-8, rounding) * uu * vv
     safe = jnp.where(parallel, 1.0, det)
     s, t = (vv * du - uv * dv) / safe, (uu * dv - uv * du) / safe
     t = jnp.where(s > 1.0, (dv - uv) / vv, jnp.where(s < -1.0, (dv + uv) / vv, t))
@@ -122,14 +127,19 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     s = jnp.where(t > 1.0, (du - uv) / uu, jnp.where(t < -1.0, (du + uv) / uu, s))
     s, t = jnp.clip(s, -1.0, 1.0), jnp.clip(t, -1.0, 1.0)
 
-    # Parallel: the middle of the overlap.
-    upper = jnp.clip((dv - uv) / vv, -1.0, 1.0)
-    lower = jnp.clip((dv + uv) / vv, -1.0, 1.0)
-    s1, s2 = (jnp.clip((du - uv * t) / uu, -1.0, 1.0) for t in (upper, lower))
-    s = jnp.where(parallel, 0.5 * (s1 + s2), s)
-    t = jnp.where(parallel, 0.5 * (upper + lower), t)
-    ends = a.pose.pos + (u * s), b.pose.pos + (v * t)
-    return [_spheres(a, ends[0], b, ends[1])]
+    # Parallel: the points nearest to the ends of the first axis, if they are not beyond
+    # the ends of the second, else those nearest to these.
+    def overlap(end):
+        t = (dv - uv * end) / vv
+        beyond = jnp.abs(t) > 1.0
+        t = jnp.clip(t, -1.0, 1.0)
+        near = jnp.clip((du - uv * t) / uu, -1.0, 1.0)
+        return jnp.where(beyond, near, end), t
+
+    upper, lower = overlap(1.0), overlap(-1.0)
+    s, t = (jnp.where(parallel, x, y) for x, y in zip(upper, (s, t)))
+    at = lambda s, t: spheres(a, a.pose.pos + (u * s), b, b.pose.pos + (v * t))
+    return [at(s, t), at(*lower)._replace(valid=parallel)]
 
 
 def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:

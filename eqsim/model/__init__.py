@@ -15,6 +15,7 @@ from ._colliders import (
     Collider as Collider,
     collider_of as collider_of,
     has_collider as has_collider,
+    measured_kinds as measured_kinds,
     register_collider as register_collider,
     touching_kinds as touching_kinds,
 )

@@ -21,11 +21,14 @@ class Collider:
         apart than their margin. It pays where `find` is long: the loop compiles it once,
         and runs it for what is near. `find` then gets a third argument, `(1, *batch)`:
         the distance beyond which points do not matter.
+    - `measures`: whether the smallest distance of valid points is the distance of the
+        shapes, also where these are far apart. Distance sensors need it.
     """
 
     find: Callable
     num_points: int
     one_by_one: bool = False
+    measures: bool = True
 
 
 _REGISTRY: dict[tuple[GeomKind, GeomKind], Collider] = {}
@@ -70,3 +73,8 @@ def collider_of(first: GeomKind, second: GeomKind) -> Collider:
 def touching_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
     """All pairs of kinds that can touch, in the order of `GeomKind`."""
     return tuple(sorted(_REGISTRY, key=lambda pair: tuple(kind.value for kind in pair)))
+
+
+def measured_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
+    """All pairs of kinds whose distance is known, in the order of `GeomKind`."""
+    return tuple(pair for pair in touching_kinds() if _REGISTRY[pair].measures)

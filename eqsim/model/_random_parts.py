@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ._colliders import touching_kinds
 from ._geoms import Geoms, Pairs
 from ._joints import Joints
 from ._kinds import GeomKind, JointKind
@@ -249,13 +250,27 @@ def _ranges(
 
 
 # Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders on capsules.
+# Higher bits: see `_masks`.
 _MASKS = {
     GeomKind.PLANE: (1, 0),
     GeomKind.SPHERE: (2, 3),
     GeomKind.CAPSULE: (2, 7),
     GeomKind.CYLINDER: (4, 1),
     GeomKind.BOX: (0, 1),
+    GeomKind.ELLIPSOID: (0, 1),
 }
+
+
+def _masks(kind: GeomKind, wide: bool) -> tuple[int, int]:
+    """`contype` and `conaffinity`; `wide` shapes touch all kinds that they can touch."""
+    bit = lambda kind: 8 << kind.value
+    contype, conaffinity = _MASKS[kind]
+    if wide and kind is not GeomKind.PLANE:
+        pairs = [pair for pair in touching_kinds() if GeomKind.PLANE not in pair]
+        for one, two in pairs:
+            if kind in (one, two):
+                conaffinity |= bit(two if kind is one else one)
+    return contype | bit(kind), conaffinity
 
 
 def random_geoms(
@@ -283,9 +298,18 @@ def random_geoms(
         size[ground], pos[ground] = [1, 1, 1], [0, 0, rng.uniform(-0.2, 0.1)]
         quat[ground] = unit(np.array([1, 0, 0, 0]) + 0.05 * rng.normal(size=4))
         alive[ground] = True
-    masks = [_MASKS[kind] if on else (0, 0) for kind, on in zip(kinds, alive)]
     fluid = (own.random(count) < 0.4) & (np.array(links, int) >= 0) & with_fluid
+    fluid_coefficients = own.uniform(0.1, 2.0, (count, 5)) * fluid[:, None]
     friction = rng.uniform([0.2, 0.001, 0.0001], [1.2, 0.01, 0.001], (count, 3))
+    round_, wide = own.random(count) < 0.3, own.random(count) < 0.15
+    kinds = [
+        GeomKind.ELLIPSOID if kind is GeomKind.BOX and smooth else kind
+        for kind, smooth in zip(kinds, round_)
+    ]
+    masks = [
+        _masks(kind, bool(far)) if on else (0, 0)
+        for kind, far, on in zip(kinds, wide, alive)
+    ]
     return Geoms(
         names=tuple(f"shape{geom}" for geom in range(count)),
         kinds=tuple(kinds),
@@ -303,7 +327,7 @@ def random_geoms(
         solmix=rng.uniform(0.5, 2, count),
         margin=rng.uniform(0, 0.02, count) * (rng.random(count) < 0.5),
         fluid=tuple(bool(mark) for mark in fluid),
-        fluid_coefficients=own.uniform(0.1, 2.0, (count, 5)) * fluid[:, None],
+        fluid_coefficients=fluid_coefficients,
     )
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from ._colliders import touching_kinds
+from ._colliders import measured_kinds
 from ._kinds import JointKind
 from ._sensor_kinds import (
     ContactData,
@@ -153,7 +153,7 @@ def _distance_pairs(sys: System) -> list[tuple[Attachment, Attachment]]:
         for b in range(sys.ngeom)
         if a != b
         and tuple(sorted((kinds[a], kinds[b]), key=lambda k: k.value))
-        in touching_kinds()
+        in measured_kinds()
     ]
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..collision import pair_points
 from ..model import (
     concatenate,
-    has_collider,
+    measured_kinds,
     SensorKind,
     SensorObject,
     System,
@@ -62,7 +62,7 @@ def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
             turned = kinds[one].value > kinds[two].value
             pair = (two, one) if turned else (one, two)
             key = (kinds[pair[0]], kinds[pair[1]])
-            if has_collider(*key):
+            if key in measured_kinds():
                 groups.setdefault((*key, turned), []).append(pair)
     segments = [_nothing(now)]
     for (one, two, turned), pairs in groups.items():

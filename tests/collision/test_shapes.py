@@ -182,6 +182,20 @@ DEGENERATE = {
     "upright cylinder": ("PLANE", (0, 0, 0), "CYLINDER", (0, 0, 0.09)),
     "upright box": ("PLANE", (0, 0, 0), "BOX", (0, 0, 0.19)),
     "upright capsule": ("PLANE", (0, 0, 0), "CAPSULE", (0, 0, 0.25)),
+    "ball in a box": ("SPHERE", (0, 0, 0), "BOX", (0, 0, 0)),
+    "ball on a corner": ("SPHERE", (0.1, 0.15, 0.2), "BOX", (0, 0, 0)),
+    "ball on a face": ("SPHERE", (0, 0, 0.2), "BOX", (0, 0, 0)),
+    "ball in a cylinder": ("SPHERE", (0, 0, 0), "CYLINDER", (0, 0, 0)),
+    "ball on a rim": ("SPHERE", (0.15, 0, 0.1), "CYLINDER", (0, 0, 0)),
+    "upright ellipsoid": ("PLANE", (0, 0, 0), "ELLIPSOID", (0, 0, 0.19)),
+    "capsule in a box": ("CAPSULE", (0, 0, 0), "BOX", (0, 0, 0)),
+    "capsule beside a box": ("CAPSULE", (0.15, 0, 0), "BOX", (0, 0, 0)),
+    "capsule along an edge": ("CAPSULE", (0.15, 0.2, 0), "BOX", (0, 0, 0)),
+    "capsule in an edge": ("CAPSULE", (0.1, 0.15, 0.1), "BOX", (0, 0, 0)),
+    "equal boxes": ("BOX", (0, 0, 0), "BOX", (0, 0, 0)),
+    "stacked boxes": ("BOX", (0, 0, 0), "BOX", (0, 0, 0.4)),
+    "boxes side by side": ("BOX", (0, 0, 0), "BOX", (0.2, 0, 0.4)),
+    "corners of boxes": ("BOX", (0, 0, 0), "BOX", (0.2, 0.3, 0.4)),
     "capsule on the axis": ("CAPSULE", (0, 0, 0.35), "CYLINDER", (0, 0, 0)),
     "capsule in a cylinder": ("CAPSULE", (0, 0, 0), "CYLINDER", (0, 0, 0)),
 }
@@ -212,9 +226,9 @@ def test_parallel_capsules_with_rounding(dtype):
     place = lambda a, b: Shape(Pose(rotation, (across * a) + (along * b)), size)
     shapes = jax.tree.map(lambda x: x.astype(dtype), (place(0.1, 0.1), place(0.0, 0.0)))
     dist, pos, _, _ = points((GeomKind.CAPSULE, GeomKind.CAPSULE), *shapes)
-    np.testing.assert_allclose(dist, [[-0.04]], atol=1e-6)
-    middle = stack((across * 0.05) + (along * 0.05))
-    np.testing.assert_allclose(np.ravel(pos), np.ravel(middle), atol=1e-6)
+    np.testing.assert_allclose(dist, [[-0.04]] * 2, atol=1e-6)
+    ends = [stack((across * 0.05) + (along * z)) for z in (0.2, -0.1)]
+    np.testing.assert_allclose(pos, np.stack(ends), atol=1e-6)
 
 
 def test_crossing_capsules():
@@ -260,10 +274,11 @@ def test_flat_cylinder():
     check_gradients(lowest, jnp.array(0.0))
 
 
-def test_parallel_capsules_touch_in_the_middle_of_the_overlap():
+def test_parallel_capsules_touch_at_the_ends_of_the_overlap():
     kinds = GeomKind.CAPSULE, GeomKind.CAPSULE
-    dist, pos, _, _ = points(
+    dist, pos, _, valid = points(
         kinds, at(kinds[0], (0.1, 0, 0.1)), at(kinds[0], (0, 0, 0))
     )
-    np.testing.assert_allclose(dist, [[-0.04]], atol=1e-12)
-    np.testing.assert_allclose(np.ravel(pos), [0.05, 0, 0.05], atol=1e-12)
+    np.testing.assert_allclose(dist, [[-0.04]] * 2, atol=1e-12)
+    np.testing.assert_allclose(pos[:, 0], [[0.05, 0, 0.2], [0.05, 0, -0.1]], atol=1e-12)
+    assert np.all(valid)

@@ -7,7 +7,6 @@ import numpy as np
 from ...model import GeomKind, Geoms, Pairs
 from ...model._pairs import CollisionRules, select_pairs
 from ._flags import Flags
-from ._mujoco import engine
 from ._names import element_names
 
 
@@ -17,6 +16,7 @@ _KEPT = {
         GeomKind.PLANE,
         GeomKind.SPHERE,
         GeomKind.CAPSULE,
+        GeomKind.ELLIPSOID,
         GeomKind.CYLINDER,
         GeomKind.BOX,
     )
@@ -30,8 +30,7 @@ class Contacts(NamedTuple):
 
     - `pairs`: geom, geom, index of the explicit pair or -1.
     - `condims`: dimension of the contact space of each pair.
-    - `dropped`: geoms of unknown shape that touch nothing, and that neither a fluid nor a
-        sensor reads.
+    - `dropped`: geoms of unknown shape that touch nothing, and that no fluid acts on.
     - `fluid`: for each geom, whether a fluid acts on its ellipsoid.
     """
 
@@ -52,7 +51,7 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
     touching = {geom for pair in pairs for geom in pair[:2]}
     medium = has_medium(model, flags)
     fluid = tuple(bool(medium and on > 0) for on in model.geom_fluid[:, 0])
-    read = _sensed(model) | set(np.flatnonzero(fluid).tolist())
+    read = set(np.flatnonzero(fluid).tolist())
     return Contacts(
         pairs=pairs,
         condims=tuple(_condim(model, *pair) for pair in pairs),
@@ -70,24 +69,13 @@ def has_medium(model: Any, flags: Flags) -> bool:
     return bool(flags.passive and (model.opt.density > 0 or model.opt.viscosity > 0))
 
 
-def _sensed(model: Any) -> set[int]:
-    """Returns the ellipsoids, if there are sensors that may read them."""
-    mujoco = engine()
-    geom = int(mujoco.mjtObj.mjOBJ_GEOM)
-    rays = model.sensor_type == int(mujoco.mjtSensor.mjSENS_RANGEFINDER)
-    geoms = (model.sensor_objtype == geom) | (model.sensor_reftype == geom)
-    if not np.any(rays | geoms):
-        return set()
-    return set(np.flatnonzero(model.geom_type == GeomKind.ELLIPSOID.value).tolist())
-
-
 def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     """Translates the geoms of a `mujoco.MjModel`, without those that are dropped."""
     keep = kept_geoms(model, contacts)
     names = element_names(model, "geom")
     return Geoms(
         names=tuple(names[geom] for geom in keep),
-        # Of other shapes that are kept, the fluid and sensors read the ellipsoid.
+        # Of other shapes that are kept, the fluid reads the ellipsoid.
         kinds=tuple(
             _KEPT.get(int(model.geom_type[g]), GeomKind.ELLIPSOID) for g in keep
         ),

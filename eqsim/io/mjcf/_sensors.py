@@ -8,11 +8,11 @@ from ...model import (
     ContactData,
     ContactReduction,
     GeomKind,
+    measured_kinds,
     RayData,
     SensorKind,
     SensorObject,
     Sensors,
-    touching_kinds,
 )
 from ...model._sensors import Attachment
 from ._geoms import Contacts, kept_geoms
@@ -227,7 +227,7 @@ def _distance_problem(model: Any, sensor: int) -> str | None:
             if pair == [0, 0]:
                 continue  # Two planes have no distance.
             both = tuple(kinds.get(each) for each in pair)
-            if both not in touching_kinds():
+            if both not in measured_kinds():
                 shapes = engine().mjtGeom
                 words = [shapes(each).name[7:].lower() for each in pair]
                 return f"distance of {words[0]} and {words[1]}"

@@ -36,13 +36,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "contact",
         _YES,
-        "plane with sphere, capsule, cylinder, box; spheres and capsules among "
-        "themselves; capsule with cylinder; `condim` 1, 3, 4, 6; `contype`, "
+        "plane with sphere, capsule, ellipsoid, cylinder, box; sphere and capsule with "
+        "sphere, capsule, cylinder, box; box with box; `condim` 1, 3, 4, 6; `contype`, "
         "`conaffinity`, `priority`, `solmix`, `solref`, `solreffriction`, `solimp`, "
         "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. "
-        "Exceptions: exactly parallel capsules touch in one point (MuJoCo: two), and so "
-        "does a capsule that lies flat on a cylinder (MuJoCo: several, unless "
-        "`multiccd` is disabled).",
+        "Exception: a capsule that lies flat on a cylinder touches it in one point "
+        "(MuJoCo: several, unless `multiccd` is disabled).",
     ),
     Feature(
         "actuator",
@@ -116,8 +115,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "shape that touches nothing",
         _IDLE,
-        "a mesh, height field, ellipsoid or distance field without a partner is left "
-        "out.",
+        "a mesh, height field or distance field without a partner is left out.",
         detect.untouched_shapes,
     ),
     Feature(

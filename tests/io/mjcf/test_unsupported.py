@@ -90,13 +90,12 @@ REFUSED = {
         'delay in actuator "d"',
     ),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
-    "box": (
-        {"world": MOVING.format('type="box"')},
-        'sphere with box (1 pair, for instance "ball" with "shape")',
-    ),
-    "ellipsoid": (
-        {"world": MOVING.format('type="ellipsoid"')},
-        'plane with ellipsoid (1 pair, for instance "floor" with "shape")',
+    "cylinder": (
+        {
+            "world": MOVING.format('type="cylinder"')
+            + '<geom name="post" type="cylinder" size=".1 .1"/>'
+        },
+        'cylinder with cylinder (1 pair, for instance "post" with "shape")',
     ),
     "mesh": (
         {
@@ -275,12 +274,12 @@ def test_accepted_silently(case):
 
 def test_long_lists_are_shortened():
     bodies = "".join(
-        f'<body><joint/><geom name="box{i}" type="box" size=".1 .1 .1"/></body>'
+        f'<body><joint/><geom name="can{i}" type="cylinder" size=".1 .1"/></body>'
         for i in range(9)
     )
     with pytest.raises(UnsupportedMJCF) as error:
         load_mjcf(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
-    text = 'box with box (36 pairs, for instance "box0" with "box1")'
+    text = 'cylinder with cylinder (36 pairs, for instance "can0" with "can1")'
     assert error.value.problems[0][1] == [text]
 
 
@@ -292,15 +291,13 @@ def test_many_elements_are_counted():
 
 
 def test_elements_without_names_are_named_by_their_bodies():
-    body = '<body name="hand"><joint/><geom type="box" size=".1 .1 .1"/></body>'
+    shape = '<joint/><geom type="cylinder" size=".1 .1"/></body>'
+    body, other = f'<body name="hand">{shape}', f"<body>{shape}"
     floor = '<geom type="plane" size="1 1 1"/>'
-    sphere = '<body><joint/><geom size=".1"/></body>'
     with pytest.raises(UnsupportedMJCF) as error:
-        load_mjcf(f"<mujoco><worldbody>{floor}{body}{sphere}</worldbody></mujoco>")
-    text = (
-        'sphere with box (1 pair, for instance "geom2" of body "body2" with "geom1" of '
-    )
-    assert text + 'body "hand")' in str(error.value)
+        load_mjcf(f"<mujoco><worldbody>{floor}{body}{other}</worldbody></mujoco>")
+    text = 'cylinder with cylinder (1 pair, for instance "geom1" of body "hand" with "geom2" of '
+    assert text + 'body "body2")' in str(error.value)
 
 
 PLUGINS = {
