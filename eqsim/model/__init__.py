@@ -30,6 +30,7 @@ from ._gather import (
     take_or_zero as take_or_zero,
 )
 from ._geoms import Geoms as Geoms, Pairs as Pairs
+from ._height_fields import HeightFields as HeightFields
 from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
 from ._joints import Joints as Joints
 from ._keyframes import Keyframe as Keyframe, Keyframes as Keyframes
@@ -48,13 +49,20 @@ from ._kinds import (
     WrapKind as WrapKind,
 )
 from ._links import Links as Links
+from ._meshes import (
+    HullGraph as HullGraph,
+    Meshes as Meshes,
+    MeshSurfaces as MeshSurfaces,
+)
 from ._mocap import set_mocap as set_mocap
 from ._names import (
     ActuatorRef as ActuatorRef,
     ElementRef as ElementRef,
     GeomRef as GeomRef,
+    HeightFieldRef as HeightFieldRef,
     JointRef as JointRef,
     LinkRef as LinkRef,
+    MeshRef as MeshRef,
     SiteRef as SiteRef,
 )
 from ._pairs import (

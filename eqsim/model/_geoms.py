@@ -5,6 +5,9 @@ from ._fields import as_array
 from ._kinds import GeomKind
 
 
+_WITH_DATA = (GeomKind.MESH, GeomKind.HFIELD)
+
+
 class Geoms(eqx.Module):
     r"""The shapes: what collides, and what a fluid acts on.
 
@@ -18,13 +21,17 @@ class Geoms(eqx.Module):
     - `fluid`: whether a fluid acts on the ellipsoid of the shape (MJCF: `fluidshape`). It
         then does not act on the inertia box of the link.
     - `pos`, `quat`: frame in the link, m and unit quaternion.
-    - `size`: radius; radius and half length (capsule, cylinder: axis z); half sizes
-        (box); not read for a plane, which is infinite with normal z.
+    - `size`: radius; radius and half length (capsule, cylinder: axis z); semiaxes
+        (ellipsoid); half sizes (box); of a mesh, half sizes of the box that only a fluid
+        reads. Not read for a height field, nor for a plane, which is infinite with
+        normal z.
     - `friction`: sliding, torsional, rolling coefficient.
     - `solref`, `solimp`, `solmix`: softness, and its weight when two shapes are mixed.
     - `margin`: distance at which the contact constraint starts, m.
     - `fluid_coefficients`: blunt, slender and angular drag, Kutta lift and Magnus lift
         of the ellipsoid (MJCF: `fluidcoef`); not read where `fluid` is false.
+    - `data`: per shape, the mesh or height field that it refers to in `System.meshes` or
+        `System.height_fields`; -1 for other shapes. Empty if there are no such shapes.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -44,6 +51,15 @@ class Geoms(eqx.Module):
     solmix: Float[Array, " ngeom"] = eqx.field(converter=as_array)
     margin: Float[Array, " ngeom"] = eqx.field(converter=as_array)
     fluid_coefficients: Float[Array, "ngeom 5"] = eqx.field(converter=as_array)
+    data: tuple[int, ...] = eqx.field(static=True, default=())
+
+    def __check_init__(self):
+        for geom, kind in enumerate(self.kinds):
+            if kind in _WITH_DATA and (not self.data or self.data[geom] < 0):
+                raise ValueError(
+                    f"Shape {self.names[geom]!r} is a {kind.name.lower()}, but Geoms.data "
+                    "has no index for it. Give the index of its mesh or height field."
+                )
 
 
 class Pairs(eqx.Module):

@@ -27,11 +27,13 @@ class GeomKind(enum.Enum):
     """A shape. The order is the one in which MuJoCo sorts the two shapes of a pair."""
 
     PLANE = 0
+    HFIELD = 1
     SPHERE = 2
     CAPSULE = 3
     ELLIPSOID = 4
     CYLINDER = 5
     BOX = 6
+    MESH = 7
 
 
 class WrapKind(enum.Enum):

@@ -132,6 +132,58 @@ class SiteRef:
 
 
 @dataclasses.dataclass(frozen=True)
+class MeshRef:
+    """Where a mesh is found.
+
+    **Arguments:**
+
+    - `name`: of the mesh.
+    - `index`: in `sys.meshes`, and in `sys.geoms.data`.
+    - `vertices`: slice of the vertices of its convex hull in `sys.meshes.vertices`; empty
+        if it has no hull.
+    - `other_vertices`: slice of its other vertices in `sys.meshes.other_vertices`.
+    """
+
+    name: str
+    index: int
+    _vertices: tuple[int, int]
+    _others: tuple[int, int]
+
+    @property
+    def vertices(self) -> slice:
+        """The vertices of its convex hull in `sys.meshes.vertices`."""
+        return slice(*self._vertices)
+
+    @property
+    def other_vertices(self) -> slice:
+        """Its other vertices in `sys.meshes.other_vertices`."""
+        return slice(*self._others)
+
+
+@dataclasses.dataclass(frozen=True)
+class HeightFieldRef:
+    """Where a height field is found.
+
+    **Arguments:**
+
+    - `name`: of the height field.
+    - `index`: in `sys.height_fields.size`, and in `sys.geoms.data`.
+    - `shape`: rows and columns.
+    - `heights`: slice of its heights in `sys.height_fields.heights`.
+    """
+
+    name: str
+    index: int
+    shape: tuple[int, int]
+    _heights: tuple[int, int]
+
+    @property
+    def heights(self) -> slice:
+        """Its heights in `sys.height_fields.heights`, row after row."""
+        return slice(*self._heights)
+
+
+@dataclasses.dataclass(frozen=True)
 class ElementRef:
     """Where a tendon, an equality constraint or another element is found.
 
@@ -159,12 +211,16 @@ def find_name(names: tuple[str, ...], name: str, kind: str) -> int:
     if name in names:
         return names.index(name)
     if not names:
-        raise ValueError(f"There is no {kind} {name!r}: this robot has no {kind}s.")
+        raise ValueError(f"There is no {kind} {name!r}: this robot has no {_plural(kind)}.")
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(
         f"There is no {kind} {name!r}.{hint} This robot has: {', '.join(names)}."
     )
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("sh") else f"{kind}s"
 
 
 def span(starts: tuple[int, ...], sizes: list[int]) -> tuple[int, int]:

@@ -6,17 +6,21 @@ from ._actuators import Actuators
 from ._equalities import Equalities
 from ._fields import as_array
 from ._geoms import Geoms, Pairs
+from ._height_fields import HeightFields
 from ._joints import Joints
 from ._keyframes import Keyframe, Keyframes
 from ._kinds import Cone, Integrator
 from ._links import Links
+from ._meshes import Meshes
 from ._names import (
     ActuatorRef,
     ElementRef,
     find_name,
     GeomRef,
+    HeightFieldRef,
     JointRef,
     LinkRef,
+    MeshRef,
     SiteRef,
     span,
 )
@@ -49,6 +53,7 @@ class System(AbstractPatterned):
     - `dt`: time step, s.
     - `sites`, `tendons`, `sensors`: frames on links, the tendons, and what is measured;
         none by default.
+    - `meshes`, `height_fields`: what shapes of these kinds refer to; none by default.
     - `pattern`: which numbers were zero or one when the robot was loaded: a hint to the
         kernel compiler, on which no result depends. Nothing needs to keep it up to date.
     """
@@ -77,6 +82,8 @@ class System(AbstractPatterned):
     sites: Sites = eqx.field(default_factory=Sites.none)
     tendons: Tendons = eqx.field(default_factory=Tendons.none)
     sensors: Sensors = eqx.field(default_factory=Sensors.none)
+    meshes: Meshes = eqx.field(default_factory=Meshes.none)
+    height_fields: HeightFields = eqx.field(default_factory=HeightFields.none)
     pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
@@ -129,6 +136,16 @@ class System(AbstractPatterned):
     def ngeom(self) -> int:
         """Number of shapes."""
         return len(self.geoms.names)
+
+    @property
+    def nmesh(self) -> int:
+        """Number of meshes."""
+        return len(self.meshes.names)
+
+    @property
+    def nfield(self) -> int:
+        """Number of height fields."""
+        return len(self.height_fields.names)
 
     @property
     def nsite(self) -> int:
@@ -213,6 +230,20 @@ class System(AbstractPatterned):
         """Find a site by name: `sys.sites.pos[sys.site("hand").index]`."""
         index = find_name(self.sites.names, name, "site")
         return SiteRef(name, index, self.sites.links[index])
+
+    def mesh(self, name: str) -> MeshRef:
+        """Find a mesh by name: `sys.meshes.vertices[sys.mesh("foot").vertices]`."""
+        index = find_name(self.meshes.names, name, "mesh")
+        hull, rest = self.meshes.hulls.span(index), self.meshes.surfaces.span(index)
+        return MeshRef(name, index, hull, rest)
+
+    def height_field(self, name: str) -> HeightFieldRef:
+        """Find a height field by name:
+        `sys.height_fields.heights[sys.height_field("hills").heights]`."""
+        fields = self.height_fields
+        index = find_name(fields.names, name, "height field")
+        shape = fields.rows[index], fields.columns[index]
+        return HeightFieldRef(name, index, shape, fields.span(index))
 
     def tendon(self, name: str) -> ElementRef:
         """Find a tendon by name: `sys.tendons.stiffness[sys.tendon("knee").index]`."""

@@ -10,17 +10,8 @@ from ._flags import Flags
 from ._names import element_names
 
 
-_KEPT = {
-    kind.value: kind
-    for kind in (
-        GeomKind.PLANE,
-        GeomKind.SPHERE,
-        GeomKind.CAPSULE,
-        GeomKind.ELLIPSOID,
-        GeomKind.CYLINDER,
-        GeomKind.BOX,
-    )
-}
+_KEPT = {kind.value: kind for kind in GeomKind}
+_WITH_DATA = (GeomKind.MESH.value, GeomKind.HFIELD.value)
 
 
 class Contacts(NamedTuple):
@@ -30,7 +21,7 @@ class Contacts(NamedTuple):
 
     - `pairs`: geom, geom, index of the explicit pair or -1.
     - `condims`: dimension of the contact space of each pair.
-    - `dropped`: geoms of unknown shape that touch nothing, and that no fluid acts on.
+    - `dropped`: geoms of unknown shape that touch nothing and that no fluid reads.
     - `fluid`: for each geom, whether a fluid acts on its ellipsoid.
     """
 
@@ -51,14 +42,13 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
     touching = {geom for pair in pairs for geom in pair[:2]}
     medium = has_medium(model, flags)
     fluid = tuple(bool(medium and on > 0) for on in model.geom_fluid[:, 0])
-    read = set(np.flatnonzero(fluid).tolist())
     return Contacts(
         pairs=pairs,
         condims=tuple(_condim(model, *pair) for pair in pairs),
         dropped=tuple(
             geom
             for geom, kind in enumerate(model.geom_type)
-            if int(kind) not in _KEPT and geom not in touching and geom not in read
+            if int(kind) not in _KEPT and geom not in touching and not fluid[geom]
         ),
         fluid=fluid,
     )
@@ -94,6 +84,28 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         solmix=model.geom_solmix[keep],
         margin=model.geom_margin[keep],
         fluid_coefficients=model.geom_fluid[keep, 1:6],
+        data=_data(model, keep),
+    )
+
+
+def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:
+    """Return the meshes or height fields that shapes refer to, in order."""
+    return _used(model, kept_geoms(model, contacts), kind.value)
+
+
+def _used(model: Any, keep: list[int], kind: int) -> list[int]:
+    return sorted({int(model.geom_dataid[g]) for g in keep if model.geom_type[g] == kind})
+
+
+def _data(model: Any, keep: list[int]) -> tuple[int, ...]:
+    """For each geom, its index among the meshes or height fields that are kept."""
+    used = {kind: _used(model, keep, kind) for kind in _WITH_DATA}
+    if not any(used.values()):
+        return ()
+    kinds = [int(model.geom_type[geom]) for geom in keep]
+    return tuple(
+        used[kind].index(int(model.geom_dataid[geom])) if kind in used else -1
+        for geom, kind in zip(keep, kinds)
     )
 
 

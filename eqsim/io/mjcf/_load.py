@@ -21,6 +21,7 @@ from ._geoms import (
     read_pairs,
 )
 from ._keyframes import read_keyframes
+from ._meshes import read_height_fields, read_meshes
 from ._sensors import read_sensors
 from ._source import compile_source
 from ._support import check_ignored, check_supported
@@ -98,6 +99,8 @@ def load_mjcf(
         sites=read_sites(model),
         tendons=read_tendons(model, flags, contacts),
         sensors=read_sensors(model, contacts),
+        meshes=read_meshes(model, contacts),
+        height_fields=read_height_fields(model, contacts),
     )
     try:
         return patterned(validate(system))

@@ -18,6 +18,8 @@ _KINDS = {
     "key": ("nkey", "mjOBJ_KEY", None),
     "pair": ("npair", "mjOBJ_PAIR", None),
     "flex": ("nflex", "mjOBJ_FLEX", None),
+    "mesh": ("nmesh", "mjOBJ_MESH", None),
+    "hfield": ("nhfield", "mjOBJ_HFIELD", None),
     "skin": ("nskin", "mjOBJ_SKIN", None),
 }
 

@@ -210,7 +210,7 @@ def _shape_problem(model: Any, kind: SensorKind, sensor: int) -> str | None:
     site = int(engine().mjtObj.mjOBJ_SITE)
     ends = _ends(model, sensor)
     chosen = ends[1:] if kind is SensorKind.INSIDE_SITE else ends[:1]
-    known = {each.value for each in GeomKind}
+    known = {each.value for each in GeomKind if each is not GeomKind.MESH}
     for target, index in chosen:
         if target == site and int(model.site_type[index]) not in known:
             return "site of unknown shape"

@@ -13,11 +13,12 @@ from ._names import element_names
 
 def read_sites(model: Any) -> Sites:
     """Translates the sites of a `mujoco.MjModel`."""
-    known = {kind.value: kind for kind in GeomKind}
+    box = GeomKind.BOX
+    known = {kind.value: kind for kind in GeomKind if kind is not GeomKind.MESH}
     return Sites(
         names=element_names(model, "site"),
         # A mesh, whose shape matters for touch sensors only, becomes its box.
-        kinds=tuple(known.get(int(kind), GeomKind.BOX) for kind in model.site_type),
+        kinds=tuple(known.get(int(kind), box) for kind in model.site_type),
         links=tuple(int(body) - 1 for body in model.site_bodyid),
         pos=model.site_pos,
         quat=model.site_quat,

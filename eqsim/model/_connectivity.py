@@ -1,0 +1,54 @@
+"""Integer arrays as static fields: constants of a robot that no derivative reads."""
+
+import dataclasses
+import functools as ft
+import hashlib
+
+import numpy as np
+
+
+class AbstractConnectivity:
+    """A bundle of integer arrays that is hashable by content.
+
+    JAX hashes the static fields of a robot in every call of a compiled function. This hash
+    is computed once, so that it does not depend on the size of the arrays. Subclasses are
+    dataclasses whose fields are such arrays.
+    """
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            # A copy, as it becomes read-only.
+            array = np.array(value, np.int32)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name."""
+        names = (field.name for field in dataclasses.fields(self))  # pyright: ignore
+        return {name: vars(self)[name] for name in names}
+
+    @ft.cached_property
+    def digest(self) -> bytes:
+        """A fingerprint of the content."""
+        found = hashlib.sha256(type(self).__name__.encode())
+        for name, array in self.arrays.items():
+            found.update(f"{name}{array.shape}".encode())
+            found.update(array.tobytes())
+        return found.digest()
+
+    @ft.cached_property
+    def _hash(self) -> int:
+        return hash(self.digest)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and self.digest == other.digest
+
+    def __repr__(self) -> str:
+        sizes = (f"{name}: {array.size}" for name, array in self.arrays.items())
+        return f"{type(self).__name__}({', '.join(sizes)})"

@@ -1,0 +1,174 @@
+"""Triangle meshes: vertices are parameters, what connects them is static."""
+
+import dataclasses
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from ._connectivity import AbstractConnectivity
+from ._fields import as_array
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class HullGraph(AbstractConnectivity):
+    """The convex hulls of all meshes: polygons and edges.
+
+    Hull `k` has the vertices `vertex_starts[k]` to `vertex_starts[k + 1]` of
+    `Meshes.vertices`. Vertices of polygons and neighbors are counted from the first vertex
+    of their hull. A mesh that collides with nothing may have no hull.
+
+    **Arguments:**
+
+    - `vertex_starts`: first vertex of each hull, and the end, `(nmesh + 1,)`.
+    - `neighbor_starts`, `neighbors`: the vertices that edges of the triangulated hull
+        connect to each vertex, in MuJoCo's order, `(nvertex + 1,)` and all of them.
+    - `polygon_starts`: first polygon of each hull, and the end.
+    - `corner_starts`, `corners`: the vertices around each polygon, counterclockwise seen
+        from outside. Faces that lie in one plane up to 0.01 rad are one polygon.
+    """
+
+    vertex_starts: np.ndarray
+    neighbor_starts: np.ndarray
+    neighbors: np.ndarray
+    polygon_starts: np.ndarray
+    corner_starts: np.ndarray
+    corners: np.ndarray
+
+    @staticmethod
+    def none() -> "HullGraph":
+        """Return no hulls; always the same object."""
+        return _NO_HULLS
+
+    def span(self, mesh: int) -> tuple[int, int]:
+        """Return the range of the vertices of a hull in `Meshes.vertices`."""
+        return int(self.vertex_starts[mesh]), int(self.vertex_starts[mesh + 1])
+
+    def polygons(self, mesh: int) -> list[np.ndarray]:
+        """Return the polygons of a hull: the vertices around each."""
+        first, last = self.polygon_starts[mesh], self.polygon_starts[mesh + 1]
+        starts = self.corner_starts
+        return [self.corners[starts[k] : starts[k + 1]] for k in range(first, last)]
+
+    def neighborhoods(self, mesh: int) -> list[np.ndarray]:
+        """Return the neighbors of each vertex of a hull."""
+        first, last = self.span(mesh)
+        starts = self.neighbor_starts
+        return [self.neighbors[starts[k] : starts[k + 1]] for k in range(first, last)]
+
+    def edges(self, mesh: int) -> np.ndarray:
+        """Return the edges between polygons of a hull, `(nedge, 2)`, smaller index first.
+
+        Edges of the triangulation within a polygon are left out."""
+        pairs = [
+            (min(a, b), max(a, b))
+            for polygon in self.polygons(mesh)
+            for a, b in zip(polygon.tolist(), np.roll(polygon, -1).tolist())
+        ]
+        return np.array(sorted(set(pairs)), int).reshape(-1, 2)
+
+    def vertex_polygons(self, mesh: int) -> list[list[int]]:
+        """Return the polygons, counted from the first of the hull, around each vertex."""
+        first, last = self.span(mesh)
+        found: list[list[int]] = [[] for _ in range(last - first)]
+        for number, polygon in enumerate(self.polygons(mesh)):
+            for vertex in polygon.tolist():
+                found[vertex].append(number)
+        return found
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class MeshSurfaces(AbstractConnectivity):
+    """The triangles of all meshes, which are drawn and which rays hit.
+
+    Triangles count the vertices of their mesh: first those of its hull, then the others.
+
+    **Arguments:**
+
+    - `other_starts`: first entry of each mesh in `Meshes.other_vertices`, and the end.
+    - `face_starts`: first triangle of each mesh in `faces`, and the end.
+    - `faces`: three vertices per triangle, `(nface, 3)`.
+    - `order`: for each mesh, the place of its vertices in the order of the model file.
+    """
+
+    other_starts: np.ndarray
+    face_starts: np.ndarray
+    faces: np.ndarray
+    order: np.ndarray
+
+    @staticmethod
+    def none() -> "MeshSurfaces":
+        """Return no surfaces; always the same object."""
+        return _NO_SURFACES
+
+    def span(self, mesh: int) -> tuple[int, int]:
+        """Return the range of the vertices of a mesh in `Meshes.other_vertices`."""
+        return int(self.other_starts[mesh]), int(self.other_starts[mesh + 1])
+
+    def triangles(self, mesh: int) -> np.ndarray:
+        """Return the triangles of a mesh, `(n, 3)`."""
+        return self.faces[self.face_starts[mesh] : self.face_starts[mesh + 1]]
+
+
+_START, _NOTHING = np.zeros(1, int), np.zeros(0, int)
+_NO_HULLS = HullGraph(_START, _START, _NOTHING, _START, _START, _NOTHING)
+_NO_SURFACES = MeshSurfaces(_START, _START, np.zeros((0, 3), int), _NOTHING)
+
+
+class Meshes(eqx.Module):
+    r"""Triangle meshes, which shapes of kind `MESH` refer to by `Geoms.data`.
+
+    Every vertex is stored once, in the frame of the shape: vertices of convex hulls, which
+    collide, in `vertices`, and all others in `other_vertices`. To scale a mesh, multiply
+    both: contacts, rays and images follow, and nothing is compiled again. The triangles,
+    polygons and edges do not change with the vertices, so the hull must stay convex.
+
+    **Arguments:**
+
+    - `names`: one entry per mesh.
+    - `hulls`: polygons and edges of the convex hulls.
+    - `surfaces`: all triangles.
+    - `vertices`: vertices of all convex hulls, mesh by mesh, m. The origin is the center
+        of mass of the mesh and the axes are its principal axes, as in MuJoCo.
+    - `other_vertices`: vertices that are on no hull, mesh by mesh, m.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    hulls: HullGraph = eqx.field(static=True)
+    surfaces: MeshSurfaces = eqx.field(static=True)
+    vertices: Float[Array, "nvertex 3"] = eqx.field(converter=as_array)
+    other_vertices: Float[Array, "nother 3"] = eqx.field(converter=as_array)
+
+    def __check_init__(self):
+        for part in (self.hulls.vertex_starts, self.surfaces.other_starts):
+            if len(part) != len(self.names) + 1:
+                raise ValueError(
+                    f"Meshes have {len(self.names)} names, but connectivity of "
+                    f"{len(part) - 1} meshes. Give one name per mesh."
+                )
+
+    @staticmethod
+    def none() -> "Meshes":
+        """Return no meshes."""
+        three = np.zeros((0, 3))
+        return Meshes((), HullGraph.none(), MeshSurfaces.none(), three, three)
+
+    @property
+    def nvertex(self) -> int:
+        """Number of vertices of all convex hulls."""
+        return int(self.hulls.vertex_starts[-1])
+
+    @property
+    def nother(self) -> int:
+        """Number of vertices that are on no hull."""
+        return int(self.surfaces.other_starts[-1])
+
+    def hull(self, mesh: int) -> Array:
+        """Return the vertices of the convex hull of a mesh, `(n, 3)`."""
+        first, last = self.hulls.span(mesh)
+        return self.vertices[first:last]
+
+    def others(self, mesh: int) -> Array:
+        """Return the vertices of a mesh that are not on its hull, `(n, 3)`."""
+        first, last = self.surfaces.span(mesh)
+        return self.other_vertices[first:last]
