@@ -61,8 +61,15 @@ def patterned(module: _T) -> _T:
     return with_entries(module, tuple(map(_pattern, leaves)))
 
 
+# Of large arrays, such as the vertices of meshes, little is known; kernels read them from
+# memory.
+_LARGEST = 1024
+
+
 def _pattern(leaf) -> bytes | None:
-    return None if isinstance(leaf, Tracer) else kernels.pattern_of(np.asarray(leaf))
+    if isinstance(leaf, Tracer) or leaf.size > _LARGEST:
+        return None
+    return kernels.pattern_of(np.asarray(leaf))
 
 
 def assumptions(tree: Any) -> tuple[bytes | None, ...]:

@@ -1,11 +1,13 @@
 """Saving and loading of numbers and, for our own types, of structure."""
 
+import base64
 import dataclasses
 import enum
 import json
 import os
 import pathlib
 import zipfile
+import zlib
 from typing import Any
 
 import equinox as eqx
@@ -35,6 +37,8 @@ _CLASSES = {
         model.DCMotors,
         model.PIDs,
         model.Sites,
+        model.Meshes,
+        model.HeightFields,
         model.Tendons,
         model.Keyframes,
         model.Equalities,
@@ -47,6 +51,7 @@ _ENUMS = {
     for name, value in vars(model).items()
     if isinstance(value, type) and issubclass(value, enum.Enum)
 }
+_CONNECTIVITY = {cls.__name__: cls for cls in (model.HullGraph, model.MeshSurfaces)}
 _TUPLES = {cls.__name__: cls for cls in (model.PathPoint,)}
 
 
@@ -235,11 +240,25 @@ def _encode_static(value: Any) -> Any:
     if type(value) in _TUPLES.values():
         items = [_encode_static(item) for item in value]
         return {"named": type(value).__name__, "items": items}
+    if type(value) in _CONNECTIVITY.values():
+        arrays = {name: _packed(array) for name, array in value.arrays.items()}
+        return {"connectivity": type(value).__name__, "arrays": arrays}
     if isinstance(value, tuple):
         return [_encode_static(item) for item in value]
     if isinstance(value, Pattern):
         return {"pattern": [entry and entry.decode() for entry in value.entries]}
     return value
+
+
+def _packed(array: np.ndarray) -> dict:
+    """An integer array as JSON; that of a large mesh as numbers would be long."""
+    content = zlib.compress(array.astype("<i4").tobytes())
+    return {"shape": array.shape, "content": base64.b64encode(content).decode()}
+
+
+def _unpacked(code: dict) -> np.ndarray:
+    content = zlib.decompress(base64.b64decode(code["content"]))
+    return np.frombuffer(content, "<i4").reshape(code["shape"])
 
 
 def _decode(code: Any, leaves: list) -> Any:
@@ -256,6 +275,8 @@ def _decode(code: Any, leaves: list) -> Any:
             absent = field not in code["fields"]
             if absent and info.default_factory is not dataclasses.MISSING:
                 object.__setattr__(self, field, info.default_factory())
+            elif absent and info.default is not dataclasses.MISSING:
+                object.__setattr__(self, field, info.default)
         return self
     if "dict" in code:
         return {key: _decode(value, leaves) for key, value in code["dict"].items()}
@@ -271,6 +292,9 @@ def _decode(code: Any, leaves: list) -> Any:
 def _decode_static(value: Any) -> Any:
     if isinstance(value, dict) and "pattern" in value:
         return Pattern(tuple(entry and entry.encode() for entry in value["pattern"]))
+    if isinstance(value, dict) and "connectivity" in value:
+        arrays = {name: _unpacked(code) for name, code in value["arrays"].items()}
+        return _CONNECTIVITY[value["connectivity"]](**arrays)
     if isinstance(value, dict) and "named" in value:
         return _TUPLES[value["named"]](*map(_decode_static, value["items"]))
     if isinstance(value, dict):

@@ -13,6 +13,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ._inactive_actuators import actuators
+from ._inactive_meshes import height_fields, meshes
 from ._inactive_rules import beyond, rows, Rule
 from ._kinds import (
     Cone,
@@ -164,7 +165,7 @@ def _condim(sys: System, one: int, two: int, explicit: int) -> int:
 
 # How many of the three sizes of a shape are read.
 _SIZES = {GeomKind.PLANE: 0, GeomKind.SPHERE: 1, GeomKind.CAPSULE: 2}
-_SIZES |= {GeomKind.CYLINDER: 2}
+_SIZES |= {GeomKind.CYLINDER: 2, GeomKind.MESH: 0, GeomKind.HFIELD: 0}
 
 
 def _geoms(sys: System) -> Iterator[Rule]:
@@ -175,12 +176,16 @@ def _geoms(sys: System) -> Iterator[Rule]:
     for name in ("friction", "solref", "solimp", "solmix", "margin"):
         yield Rule(f"geoms.{name}", apart, "the shape cannot touch another one")
     wrapped = rows([geom in sys.tendons.wrap_geoms for geom in range(sys.ngeom)])
+    drags = rows(geoms.fluid) & sys.has_fluid
     for name in ("pos", "quat", "size"):
         reason = "the shape cannot touch another one"
-        yield Rule(f"geoms.{name}", apart & ~wrapped, reason)
+        yield Rule(f"geoms.{name}", apart & ~wrapped & ~drags, reason)
     reason = "tendons read the radius only"
-    yield Rule("geoms.size", (apart & wrapped)[:, None] & (np.arange(3) > 0), reason)
+    marks = (apart & wrapped & ~drags)[:, None] & (np.arange(3) > 0)
+    yield Rule("geoms.size", marks, reason)
+    # The fluid reads three sizes of a mesh.
     read = [_SIZES.get(kind, 3) for kind in geoms.kinds]
+    read = [3 if drag and not count else count for count, drag in zip(read, drags)]
     yield Rule("geoms.size", beyond(read, 3), "the shape has fewer sizes")
     round_ = [kind is GeomKind.SPHERE for kind in geoms.kinds]
     yield Rule("geoms.quat", rows(round_), "a sphere has no orientation")
@@ -318,4 +323,6 @@ PARTS = (
     _sites,
     _sensors,
     _keyframes,
+    meshes,
+    height_fields,
 )

@@ -62,8 +62,8 @@ class HullGraph(AbstractConnectivity):
         Edges of the triangulation within a polygon are left out."""
         pairs = [
             (min(a, b), max(a, b))
-            for polygon in self.polygons(mesh)
-            for a, b in zip(polygon.tolist(), np.roll(polygon, -1).tolist())
+            for polygon in map(np.ndarray.tolist, self.polygons(mesh))
+            for a, b in zip(polygon, [*polygon[1:], polygon[0]])
         ]
         return np.array(sorted(set(pairs)), int).reshape(-1, 2)
 

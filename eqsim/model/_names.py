@@ -211,7 +211,9 @@ def find_name(names: tuple[str, ...], name: str, kind: str) -> int:
     if name in names:
         return names.index(name)
     if not names:
-        raise ValueError(f"There is no {kind} {name!r}: this robot has no {_plural(kind)}.")
+        raise ValueError(
+            f"There is no {kind} {name!r}: this robot has no {_plural(kind)}."
+        )
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._kinds import Activation, Transmission, WrapKind
+from ._kinds import Activation, GeomKind, Transmission, WrapKind
 from ._sensor_kinds import SensorObject
 
 
@@ -50,6 +50,8 @@ def _header(sys: "System") -> Iterator[str]:
     yield (
         f"System: {sys.nlink} links, {sys.njoint} joints (nq {sys.nq}, nv {sys.nv}), "
         f"{sys.nactuator} actuators (nu {sys.nu}, na {sys.na}), {sys.ngeom} shapes"
+        + (f", {sys.nmesh} meshes" if sys.nmesh else "")
+        + (f", {sys.nfield} height fields" if sys.nfield else "")
         + (f", {sys.nsite} sites" if sys.nsite else "")
         + (f", {sys.ntendon} tendons" if sys.ntendon else "")
         + (f", {sys.nsensor} sensors" if sys.nsensor else "")
@@ -108,6 +110,7 @@ def _shapes(sys: "System", link: int) -> Iterator[str]:
     geoms = sys.geoms
     # How many of the three sizes mean something.
     counts = {"PLANE": 0, "SPHERE": 1, "CAPSULE": 2, "CYLINDER": 2}
+    counts |= {"MESH": 0, "HFIELD": 0}
     for geom, owner in enumerate(geoms.links):
         if owner != link:
             continue
@@ -115,7 +118,26 @@ def _shapes(sys: "System", link: int) -> Iterator[str]:
         count = counts.get(kind, 3)
         size = _entry(geoms.size, geom, 1, count)
         text = f"shape {geoms.names[geom]}: {kind.lower()}"
-        yield text + (f" {_number(size, 1)}" if count else "")
+        yield text + (f" {_number(size, 1)}" if count else "") + _data(sys, geom)
+
+
+def _data(sys: "System", geom: int) -> str:
+    """The mesh or height field of a shape, and its size."""
+    kind, data = sys.geoms.kinds[geom], sys.geoms.data
+    if kind is GeomKind.MESH:
+        meshes, index = sys.meshes, data[geom]
+        first, last = meshes.hulls.span(index)
+        triangles = len(meshes.surfaces.triangles(index))
+        return (
+            f" {meshes.names[index]} ({triangles} triangles, {last - first} vertices of its "
+            "hull)"
+        )
+    if kind is GeomKind.HFIELD:
+        fields, index = sys.height_fields, data[geom]
+        return (
+            f" {fields.names[index]} ({fields.rows[index]} x {fields.columns[index]})"
+        )
+    return ""
 
 
 def _sites(sys: "System", link: int) -> Iterator[str]:

@@ -94,7 +94,9 @@ def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:
 
 
 def _used(model: Any, keep: list[int], kind: int) -> list[int]:
-    return sorted({int(model.geom_dataid[g]) for g in keep if model.geom_type[g] == kind})
+    return sorted(
+        {int(model.geom_dataid[g]) for g in keep if model.geom_type[g] == kind}
+    )
 
 
 def _data(model: Any, keep: list[int]) -> tuple[int, ...]:

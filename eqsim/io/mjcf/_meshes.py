@@ -129,14 +129,15 @@ def _outward(vertices: np.ndarray, polygons: list[np.ndarray]) -> list[np.ndarra
     are not if the scale of a mesh mirrors it."""
     if not polygons:
         return polygons
-    middle = vertices.mean(axis=0)
-    turned = []
-    for polygon in polygons:
-        points = vertices[polygon]
-        normal = np.cross(points, np.roll(points, -1, axis=0)).sum(axis=0)
-        inward = normal @ (points.mean(axis=0) - middle) < 0.0
-        turned.append(polygon[::-1] if inward else polygon)
-    return turned
+    sizes = np.array(list(map(len, polygons)))
+    starts = _starts(sizes.tolist())[:-1]
+    points = vertices[np.concatenate(polygons)]
+    following = np.arange(1, len(points) + 1)
+    following[starts + sizes - 1] = starts
+    normals = np.add.reduceat(np.cross(points, points[following]), starts)
+    middles = np.add.reduceat(points, starts) / sizes[:, None]
+    inward = np.sum(normals * (middles - vertices.mean(axis=0)), axis=1) < 0.0
+    return [p[::-1] if turn else p for p, turn in zip(polygons, inward)]
 
 
 def _starts(counts: list[int]) -> np.ndarray:

@@ -10,6 +10,7 @@ from jax.core import Tracer
 from ...model import JointKind, System
 from ._write_actuators import disabled_groups, write_actuators
 from ._write_equalities import write_equalities
+from ._write_meshes import shape_attributes, write_assets
 from ._write_sensors import is_invisible, magnetic_field, write_sensors
 from ._write_tendons import write_sites, write_tendons
 from ._xml import add_element
@@ -44,6 +45,7 @@ def write_mjcf(sys: System) -> str:
         alignfree="false",
     )
     _write_options(root, sys)
+    write_assets(root, sys)
     world = ET.SubElement(root, "worldbody")
     parts: dict[int, ET.Element] = {-1: world}
     _check_order(sys)
@@ -240,10 +242,7 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
             fluid
             | {
                 "name": geoms.names[geom],
-                "type": geoms.kinds[geom].name.lower(),
-                "size": geoms.size[geom],
-                "pos": geoms.pos[geom],
-                "quat": geoms.quat[geom],
+                **shape_attributes(sys, geom),
                 "contype": geoms.contype[geom],
                 "conaffinity": geoms.conaffinity[geom],
                 "condim": geoms.condim[geom],
