@@ -11,6 +11,8 @@ from ..model import concatenate, GeomKind, RayData, SensorKind, System
 from ..spatial import Vec3
 from ._frames import object_poses
 from ._ray import Hit, Ray, ray_shape
+from ._ray_fields import ray_height_field
+from ._ray_meshes import ray_mesh
 from ._snapshot import Snapshot
 from ._volumes import first_smallest, geom_shapes, repeat, select
 
@@ -49,7 +51,9 @@ def _first_hit(sys: System, now: Snapshot, ray: Ray, geoms: Sequence[int]) -> Hi
     zero = jnp.zeros_like(ray.point.x)
     miss = Hit(zero - 1.0, Vec3(zero, zero, zero))
     hits = [miss]
-    for kind in GeomKind:
+    for geom in geoms:
+        hits += _hits_with_data(sys, now, ray, geom)
+    for kind in _SIMPLE:
         own = [g for g in geoms if sys.geoms.kinds[g] is kind]
         if own:
             shapes = geom_shapes(sys, now, own)
@@ -59,6 +63,20 @@ def _first_hit(sys: System, now: Snapshot, ray: Ray, geoms: Sequence[int]) -> Hi
     found = concatenate(hits)
     order = jnp.where(found.dist >= 0.0, found.dist, _FAR)
     return select(first_smallest(order), found)
+
+
+_SIMPLE = tuple(k for k in GeomKind if k not in (GeomKind.MESH, GeomKind.HFIELD))
+
+
+def _hits_with_data(sys: System, now: Snapshot, ray: Ray, geom: int) -> list[Hit]:
+    """Intersect one ray with a mesh or a height field, if the shape is one."""
+    kind = sys.geoms.kinds[geom]
+    if kind in _SIMPLE:
+        return []
+    shape, data = geom_shapes(sys, now, [geom]), sys.geoms.data[geom]
+    if kind is GeomKind.MESH:
+        return [ray_mesh(sys.meshes, data, shape, ray)]
+    return [ray_height_field(sys.height_fields, data, shape, ray)]
 
 
 RAY_SENSORS: dict[SensorKind, Callable] = {SensorKind.RANGEFINDER: rangefinders}

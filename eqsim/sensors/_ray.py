@@ -45,9 +45,17 @@ class Hit(NamedTuple):
 
 def ray_shape(kind: GeomKind, shape: Shape, ray: Ray) -> Hit:
     """Intersect rays with shapes of one kind."""
+    return world_hit(shape, *_FUNCTIONS[kind](shape.size, local_ray(shape, ray)))
+
+
+def local_ray(shape: Shape, ray: Ray) -> Ray:
+    """Return rays in the frames of shapes."""
     back = shape.pose.rot.T
-    local = Ray(back @ (ray.point - shape.pose.pos), back @ ray.direction)
-    dist, normal = _FUNCTIONS[kind](shape.size, local)
+    return Ray(back @ (ray.point - shape.pose.pos), back @ ray.direction)
+
+
+def world_hit(shape: Shape, dist, normal: Vec3) -> Hit:
+    """Return intersections in the world; negative distances are misses."""
     hit = dist >= 0.0
     world = shape.pose.rot @ normal
     normal = Vec3(*(jnp.where(hit, x, 0.0) for x in world))
@@ -98,31 +106,32 @@ def _roots(a, b, c) -> _Roots:
     return _Roots(jnp.where(real, low, -1.0), jnp.where(real, high, -1.0))
 
 
-class _Best(NamedTuple):
+class Best(NamedTuple):
     """The nearest intersection so far."""
 
     dist: Any
     normal: Vec3
 
-    def or_nearer(self, dist, normal: Vec3, accepted) -> "_Best":
+    def or_nearer(self, dist, normal: Vec3, accepted) -> "Best":
         """Return this intersection, or another one that is accepted and nearer."""
         nearer = accepted & (dist >= 0.0) & ((self.dist < 0.0) | (dist < self.dist))
         chosen = (jnp.where(nearer, a, b) for a, b in zip(normal, self.normal))
-        return _Best(jnp.where(nearer, dist, self.dist), Vec3(*chosen))
+        return Best(jnp.where(nearer, dist, self.dist), Vec3(*chosen))
 
 
-def _none(like) -> _Best:
+def no_hit(like) -> Best:
+    """Return no intersection."""
     zero = jnp.zeros_like(like)
-    return _Best(zero - 1.0, Vec3(zero, zero, zero))
+    return Best(zero - 1.0, Vec3(zero, zero, zero))
 
 
-def _safe_quotient(a, b):
+def safe_quotient(a, b):
     """Return $a / b$, and whether $b$ is not zero."""
     some = jnp.abs(b) > _TINY
     return jnp.where(some, a, 0.0) / jnp.where(some, b, 1.0), some
 
 
-def _plane(size: Vec3, ray: Ray) -> _Best:
+def _plane(size: Vec3, ray: Ray) -> Best:
     down = ray.direction.z <= -_TINY
     dist = jnp.where(down, -ray.point.z, -1.0) / jnp.where(down, ray.direction.z, 1.0)
     at = ray.at(dist)
@@ -132,10 +141,10 @@ def _plane(size: Vec3, ray: Ray) -> _Best:
     )
     zero = jnp.zeros_like(dist)
     up = Vec3(zero, zero, zero + 1.0)
-    return _none(dist).or_nearer(dist, up, down & within)
+    return no_hit(dist).or_nearer(dist, up, down & within)
 
 
-def _sphere(size: Vec3, ray: Ray) -> _Best:
+def _sphere(size: Vec3, ray: Ray) -> Best:
     return _ball(size.x, ray, jnp.zeros_like(ray.point.z), _always)
 
 
@@ -143,7 +152,7 @@ def _always(z):
     return z == z
 
 
-def _ball(radius, ray: Ray, center, accepted: Callable) -> _Best:
+def _ball(radius, ray: Ray, center, accepted: Callable) -> Best:
     """Intersect with a sphere on the z axis, where its points are accepted."""
     point = Vec3(ray.point.x, ray.point.y, ray.point.z - center)
     roots = _roots(
@@ -151,7 +160,7 @@ def _ball(radius, ray: Ray, center, accepted: Callable) -> _Best:
         ray.direction | point,
         (point | point) - radius * radius,
     )
-    best = _none(roots.low)
+    best = no_hit(roots.low)
     for root in roots:
         at = point + (ray.direction * root)
         best = best.or_nearer(root, unit(at), accepted(ray.at(root).z))
@@ -170,11 +179,11 @@ def _tube(radius, ray: Ray) -> tuple[Any, Vec3]:
     return dist, unit(Vec3(at.x, at.y, jnp.zeros_like(at.x)))
 
 
-def _capsule(size: Vec3, ray: Ray) -> _Best:
+def _capsule(size: Vec3, ray: Ray) -> Best:
     radius, half = size.x, size.y
     dist, normal = _tube(radius, ray)
     between = jnp.abs(ray.at(dist).z) <= half
-    best = _none(dist).or_nearer(dist, normal, between)
+    best = no_hit(dist).or_nearer(dist, normal, between)
     top = _ball(radius, ray, half, lambda z: z >= half)
     bottom = _ball(radius, ray, -half, lambda z: z <= -half)
     for cap in (top, bottom):
@@ -182,20 +191,20 @@ def _capsule(size: Vec3, ray: Ray) -> _Best:
     return best
 
 
-def _ellipsoid(size: Vec3, ray: Ray) -> _Best:
+def _ellipsoid(size: Vec3, ray: Ray) -> Best:
     p, d = ray.point, ray.direction
     weight = Vec3(*(1.0 / (s * s) for s in size))
     scale = lambda v: Vec3(*(a * b for a, b in zip(weight, v)))
     dist = _roots(scale(d) | d, scale(d) | p, (scale(p) | p) - 1.0).first
     normal = unit(scale(ray.at(dist)))
-    return _none(dist).or_nearer(dist, normal, dist >= 0.0)
+    return no_hit(dist).or_nearer(dist, normal, dist >= 0.0)
 
 
-def _cylinder(size: Vec3, ray: Ray) -> _Best:
+def _cylinder(size: Vec3, ray: Ray) -> Best:
     radius, half = size.x, size.y
-    best = _none(ray.point.x)
+    best = no_hit(ray.point.x)
     for side in (-1.0, 1.0):
-        dist, some = _safe_quotient(side * half - ray.point.z, ray.direction.z)
+        dist, some = safe_quotient(side * half - ray.point.z, ray.direction.z)
         at = ray.at(dist)
         on_disk = at.x * at.x + at.y * at.y <= radius * radius
         zero = jnp.zeros_like(dist)
@@ -204,11 +213,11 @@ def _cylinder(size: Vec3, ray: Ray) -> _Best:
     return best.or_nearer(dist, normal, jnp.abs(ray.at(dist).z) <= half)
 
 
-def _box(size: Vec3, ray: Ray) -> _Best:
-    best = _none(ray.point.x)
+def _box(size: Vec3, ray: Ray) -> Best:
+    best = no_hit(ray.point.x)
     for axis, others in enumerate(((1, 2), (0, 2), (0, 1))):
         for side in (-1.0, 1.0):
-            dist, some = _safe_quotient(
+            dist, some = safe_quotient(
                 side * size[axis] - ray.point[axis], ray.direction[axis]
             )
             at = ray.at(dist)
@@ -220,7 +229,7 @@ def _box(size: Vec3, ray: Ray) -> _Best:
     return best
 
 
-_FUNCTIONS: dict[GeomKind, Callable[[Vec3, Ray], _Best]] = {
+_FUNCTIONS: dict[GeomKind, Callable[[Vec3, Ray], Best]] = {
     GeomKind.PLANE: _plane,
     GeomKind.SPHERE: _sphere,
     GeomKind.CAPSULE: _capsule,

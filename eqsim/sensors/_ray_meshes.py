@@ -1,0 +1,132 @@
+r"""Intersections of rays with meshes.
+
+The triangle that a ray hits first is found without derivatives, and the distance to its
+plane is computed with them. So derivatives are exact except where the triangle changes.
+
+Source: MuJoCo, `mj_rayMesh`, `ray_triangle`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+
+from ..collision._shapes import Shape
+from ..model import Meshes, take
+from ..spatial import Vec3, vec3
+from ._ray import Hit, local_ray, Ray, unit, world_hit
+
+
+# Rays are compared with this number of triangles at a time.
+_BLOCK = 16
+FAR = 1e30
+_SLACK = 64.0
+
+
+class Triangle(NamedTuple):
+    """Corners of triangles."""
+
+    a: Vec3
+    b: Vec3
+    c: Vec3
+
+
+def ray_mesh(meshes: Meshes, mesh: int, shape: Shape, ray: Ray) -> Hit:
+    """Intersect one ray with all triangles of a mesh, from both sides."""
+    local = local_ray(shape, ray)
+    points = [meshes.hull(mesh), meshes.others(mesh)]
+    batch = jnp.broadcast_shapes(*(x.shape[1:] for x in points))
+    points = [jnp.broadcast_to(x, (x.shape[0], *batch)) for x in points]
+    vertices = vec3(jnp.concatenate(points) if points[1].shape[0] else points[0])
+    faces = meshes.surfaces.triangles(mesh)
+    index = _first_triangle(vertices, faces, local)
+    corners = (_pick_int(faces[:, k], index) for k in range(3))
+    triangle = Triangle(*(pick(vertices, corner) for corner in corners))
+    return plane_hit(shape, local, triangle, index >= 0)
+
+
+def _first_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
+    """Return the index of the nearest triangle that a ray hits, -1 if it hits none."""
+    vertices, ray = lax.stop_gradient((vertices, ray))
+    count = -(-len(faces) // _BLOCK)
+    padded = np.concatenate(
+        [faces, np.repeat(faces[-1:], count * _BLOCK - len(faces), 0)]
+    )
+    corners = Triangle(*(take(vertices, padded[:, k]) for k in range(3)))
+    number = np.arange(count * _BLOCK, dtype=ray.point.x.dtype).reshape(count, _BLOCK)
+
+    def visit(nearest, block):
+        triangle, first = block
+        far, found = nearest
+        dist = triangle_distances(triangle, ray)
+        dist = jnp.where(dist >= 0.0, dist, FAR)
+        least = jnp.min(dist, axis=0, keepdims=True)
+        # The first of the smallest.
+        own = first.reshape(-1, *(1 for _ in dist.shape[1:]))
+        own = jnp.min(jnp.where(dist <= least, own, FAR), axis=0, keepdims=True)
+        nearer = least < far
+        return (jnp.where(nearer, least, far), jnp.where(nearer, own, found)), None
+
+    start = _nothing(vertices, ray)
+    if count == 1:
+        return visit(start, (corners, jnp.asarray(number[0])))[0][1].astype(int)
+    split = lambda x: x.reshape(count, _BLOCK, *x.shape[1:])
+    blocks = jtu.tree_map(split, corners), jnp.asarray(number)
+    (_, found), _ = lax.scan(visit, start, blocks)
+    return found.astype(int)
+
+
+def _nothing(vertices: Vec3, ray: Ray):
+    """Return the distance and the index of no triangle, with all batch axes."""
+    zero = jnp.zeros_like(ray.point.x + ray.direction.x + 0.0 * vertices.x[:1])
+    return zero + FAR, zero - 1.0
+
+
+def _pick_int(values: np.ndarray, index):
+    return jnp.asarray(values, int)[jnp.maximum(index, 0)]
+
+
+def pick(tree: Any, index):
+    """Return `x[index]` for every array, with a computed index `(1, *batch)`."""
+
+    def one(x):
+        shared = all(size == 1 for size in x.shape[1:])
+        if shared:
+            return x.reshape(-1).at[index].get(mode="promise_in_bounds")
+        full = jnp.broadcast_to(x, (x.shape[0], *index.shape[1:]))
+        return jnp.take_along_axis(full, index, axis=0, mode="promise_in_bounds")
+
+    return jtu.tree_map(one, tree)
+
+
+def triangle_distances(triangle: Triangle, ray: Ray):
+    """Return distances to triangles, -1 where the ray misses them (Möller, Trumbore)."""
+    first, second = triangle.b - triangle.a, triangle.c - triangle.a
+    across = ray.direction ^ second
+    det = first | across
+    some = det != 0.0
+    scale = 1.0 / jnp.where(some, det, 1.0)
+    start = ray.point - triangle.a
+    u = (start | across) * scale
+    along = start ^ first
+    v = (ray.direction | along) * scale
+    dist = (second | along) * scale
+    # Rays through an edge hit one of its triangles, despite rounding.
+    slack = _SLACK * float(jnp.finfo(u.dtype).eps)
+    hit = some & (u >= -slack) & (v >= -slack) & (u + v <= 1.0 + slack)
+    return jnp.where(hit, dist, -1.0)
+
+
+def plane_hit(shape: Shape, ray: Ray, triangle: Triangle, exists) -> Hit:
+    """Intersect rays with the planes of triangles."""
+    across = (triangle.b - triangle.a) ^ (triangle.c - triangle.a)
+    slope = across | ray.direction
+    # Not in the plane, as it was hit; where it was not, any triangle stands for none.
+    exists = exists & (slope != 0.0)
+    dist = ((triangle.a - ray.point) | across) / jnp.where(exists, slope, 1.0)
+    # Edges are made unit vectors first: the area of a triangle may be tiny.
+    edges = unit(triangle.b - triangle.a), unit(triangle.c - triangle.a)
+    normal = unit(edges[0] ^ edges[1])
+    return world_hit(shape, jnp.where(exists, dist, -1.0), normal)
