@@ -1,0 +1,110 @@
+"""Bounds of shapes, which decide what is worth a closer look."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from ..model import concatenate, GeomKind, put, System, take
+from ..spatial import safe_sqrt, Vec3, vec3
+
+
+UNBOUNDED = 1e10
+"""Radius of planes and height fields, m: larger than any distance, while its square is
+still finite in single precision."""
+
+
+def bounding_radius(sys: System):
+    """Compute radii of spheres about the origins of the shapes that contain them,
+    `(ngeom, *batch)`.
+
+    Planes and height fields have the radius `UNBOUNDED`. Derivatives are zero, as bounds
+    only decide what is computed.
+    """
+    half = half_extents(sys)
+    x, y, z = (_squared(v) for v in half)
+    kinds = sys.geoms.kinds
+    corners = safe_sqrt(x + y + z)
+    longest = safe_sqrt(jnp.maximum(jnp.maximum(x, y), z))
+    across = safe_sqrt(x + z)
+    round_ = (GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.ELLIPSOID)
+    parts = [
+        take(longest, own)
+        if kind in round_
+        else take(across, own)
+        if kind is GeomKind.CYLINDER
+        else _mesh_radii(sys, own)
+        if kind is GeomKind.MESH
+        else take(corners, own)
+        for kind, own in _members(sys)
+    ]
+    return lax.stop_gradient(_in_order(sys, parts))
+
+
+def half_extents(sys: System) -> Vec3:
+    """Compute half sizes of boxes about the origins of the shapes, in their frames,
+    `(ngeom, *batch)`; `UNBOUNDED` for planes and height fields. Derivatives are zero."""
+    size = vec3(sys.geoms.size)
+    parts = []
+    for kind, own in _members(sys):
+        one = take(size, own)
+        if kind is GeomKind.MESH:
+            parts.append(_mesh_boxes(sys, own))
+        elif kind in (GeomKind.PLANE, GeomKind.HFIELD):
+            parts.append(Vec3(*(jnp.full_like(x, UNBOUNDED) for x in one)))
+        else:
+            parts.append(primitive_extents(kind, one))
+    full = Vec3(*(_in_order(sys, list(each)) for each in zip(*parts, strict=True)))
+    return lax.stop_gradient(full)
+
+
+def primitive_extents(kind: GeomKind, size: Vec3) -> Vec3:
+    """Return half sizes of boxes about shapes of one kind that have no other data."""
+    if kind is GeomKind.SPHERE:
+        return Vec3(size.x, size.x, size.x)
+    if kind is GeomKind.CAPSULE:
+        return Vec3(size.x, size.x, size.x + size.y)
+    if kind is GeomKind.CYLINDER:
+        return Vec3(size.x, size.x, size.y)
+    return size
+
+
+def _members(sys: System) -> list[tuple[GeomKind, list[int]]]:
+    """Shapes by kind; meshes one by one, as their vertices differ in number."""
+    kinds = sys.geoms.kinds
+    groups = [(k, [g for g, own in enumerate(kinds) if own is k]) for k in GeomKind]
+    return [
+        (kind, part)
+        for kind, own in groups
+        for part in ([[g] for g in own] if kind is GeomKind.MESH else [own])
+        if part
+    ]
+
+
+def _in_order(sys: System, parts: list):
+    """Join arrays of all groups of `_members`."""
+    order = [geom for _, own in _members(sys) for geom in own]
+    if not order:
+        return sys.geoms.size[:, 0]
+    return put(concatenate(parts), order, sys.ngeom)
+
+
+def _vertices(sys: System, geom: int):
+    """Return the vertices of the hull, which are the outermost; of all without a hull."""
+    meshes, mesh = sys.meshes, sys.geoms.data[geom]
+    hull = meshes.hull(mesh)
+    return hull if hull.shape[0] else meshes.others(mesh)
+
+
+def _mesh_boxes(sys: System, own: list[int]) -> Vec3:
+    rows = [vec3(jnp.abs(_vertices(sys, geom))) for geom in own]
+    largest = lambda x: jnp.max(x, axis=0, keepdims=True)
+    return concatenate([Vec3(*map(largest, row)) for row in rows])
+
+
+def _mesh_radii(sys: System, own: list[int]):
+    rows = [vec3(_vertices(sys, geom)) for geom in own]
+    squares = [jnp.max(v | v, axis=0, keepdims=True) for v in rows]
+    return safe_sqrt(concatenate(squares))
+
+
+def _squared(x):
+    return x * x
