@@ -5,6 +5,7 @@ from jax import lax
 
 from ..model import concatenate, GeomKind, put, System, take
 from ..spatial import safe_sqrt, Vec3, vec3
+from ._near import half_extents
 
 
 UNBOUNDED = 1e10
@@ -19,27 +20,23 @@ def bounding_radius(sys: System):
     Planes and height fields have the radius `UNBOUNDED`. Derivatives are zero, as bounds
     only decide what is computed.
     """
-    half = half_extents(sys)
+    half = shape_extents(sys)
     x, y, z = (_squared(v) for v in half)
     kinds = sys.geoms.kinds
     corners = safe_sqrt(x + y + z)
     longest = safe_sqrt(jnp.maximum(jnp.maximum(x, y), z))
     across = safe_sqrt(x + z)
-    round_ = (GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.ELLIPSOID)
+    others = {GeomKind.BOX: corners, GeomKind.CYLINDER: across}
     parts = [
-        take(longest, own)
-        if kind in round_
-        else take(across, own)
-        if kind is GeomKind.CYLINDER
-        else _mesh_radii(sys, own)
+        _mesh_radii(sys, own)
         if kind is GeomKind.MESH
-        else take(corners, own)
+        else take(others.get(kind, longest), own)
         for kind, own in _members(sys)
     ]
     return lax.stop_gradient(_in_order(sys, parts))
 
 
-def half_extents(sys: System) -> Vec3:
+def shape_extents(sys: System) -> Vec3:
     """Compute half sizes of boxes about the origins of the shapes, in their frames,
     `(ngeom, *batch)`; `UNBOUNDED` for planes and height fields. Derivatives are zero."""
     size = vec3(sys.geoms.size)
@@ -51,20 +48,9 @@ def half_extents(sys: System) -> Vec3:
         elif kind in (GeomKind.PLANE, GeomKind.HFIELD):
             parts.append(Vec3(*(jnp.full_like(x, UNBOUNDED) for x in one)))
         else:
-            parts.append(primitive_extents(kind, one))
+            parts.append(half_extents(kind, one))
     full = Vec3(*(_in_order(sys, list(each)) for each in zip(*parts, strict=True)))
     return lax.stop_gradient(full)
-
-
-def primitive_extents(kind: GeomKind, size: Vec3) -> Vec3:
-    """Return half sizes of boxes about shapes of one kind that have no other data."""
-    if kind is GeomKind.SPHERE:
-        return Vec3(size.x, size.x, size.x)
-    if kind is GeomKind.CAPSULE:
-        return Vec3(size.x, size.x, size.x + size.y)
-    if kind is GeomKind.CYLINDER:
-        return Vec3(size.x, size.x, size.y)
-    return size
 
 
 def _members(sys: System) -> list[tuple[GeomKind, list[int]]]:

@@ -3,9 +3,9 @@
 from typing import Any, NamedTuple
 
 from ..kinematics._forward import Frames, Pose, quaternions, take_poses
-from ..model import collider_of, concatenate, put, System, take
+from ..model import collider_of, concatenate, System, take
 from ..spatial import normalize4, quaternion_matrix, Vec3, vec3
-from ._near import half_extents
+from ._bounds import shape_extents
 from ._plan import contact_plan, ContactPlan
 
 
@@ -32,15 +32,7 @@ def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
     size = vec3(geoms.size)
     if not any(collider_of(*kinds).one_by_one for kinds in plan.kinds):
         return GeomFrames(pose, size, None, None)
-    return GeomFrames(pose, size, _extents(sys, size), pair_margins(sys, plan))
-
-
-def _extents(sys: System, size: Vec3) -> Vec3:
-    parts = []
-    for kind in sorted(set(sys.geoms.kinds), key=lambda kind: kind.value):
-        own = [k for k, other in enumerate(sys.geoms.kinds) if other is kind]
-        parts.append(put(half_extents(kind, take(size, own)), own, sys.ngeom))
-    return Vec3(*(sum(x) for x in zip(*parts, strict=True)))
+    return GeomFrames(pose, size, shape_extents(sys), pair_margins(sys, plan))
 
 
 def pair_margins(sys: System, plan: ContactPlan):

@@ -45,6 +45,7 @@ def validate(sys: System) -> System:
         _check_joints,
         _check_contacts,
         _check_geoms,
+        _check_height_fields,
         check_actuators,
         check_sites,
         check_tendons,
@@ -331,3 +332,26 @@ def _check_geoms(sys: System) -> None:
         )
     check_solimp(geoms.solimp, geoms.names, "Shape {name!r}", "solimp")
     check_solimp(pairs.solimp, pair_names, "Pair {name!r}", "solimp")
+
+
+def _check_height_fields(sys: System) -> None:
+    fields = sys.height_fields
+    reject(
+        fields.size,
+        lambda size: np.any(size <= 0, axis=-1),
+        fields.names,
+        "Height field {name!r} has size {value}. All of it must be positive.",
+    )
+    base = known(fields.size)
+    for field, name in enumerate(fields.names):
+        first, last = fields.span(field)
+        heights = known(fields.heights[..., first:last])
+        if heights is None or base is None:
+            continue
+        low, bottom = np.min(heights, axis=-1), -base[..., field, 2]
+        if np.any(low <= bottom):
+            raise ValueError(
+                f"Height field {name!r} has a height of {np.min(low):.4g} m, but its bottom is "
+                f"at {np.max(bottom):.4g} m. Raise the heights, or increase the base "
+                "(HeightFields.size)."
+            )
