@@ -46,6 +46,9 @@ class Camera:
             )
 
 
+_GROUND = (GeomKind.PLANE, GeomKind.HFIELD)
+
+
 def camera_for(sys: System) -> Camera:
     """A camera that has the robot in view.
 
@@ -90,9 +93,9 @@ def _places(sys: System, q):
 
 def _walks(sys: System) -> bool:
     """Whether there is ground, and its first link goes where it likes."""
-    planes = GeomKind.PLANE in sys.geoms.kinds
+    ground = any(kind in _GROUND for kind in sys.geoms.kinds)
     joints = sys.joints
-    if not planes or not joints.kinds:
+    if not ground or not joints.kinds:
         return False
     endless = joints.kinds[0] is JointKind.PRISMATIC and not joints.limited[0]
     return joints.kinds[0] is JointKind.FREE or endless
@@ -117,8 +120,8 @@ def _sweep(sys: System, ref: np.ndarray) -> np.ndarray:
 
 
 def _bounds(sys: System, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
-    """The box around all shapes but planes."""
-    keep = [k for k, kind in enumerate(sys.geoms.kinds) if kind is not GeomKind.PLANE]
+    """The box around all shapes but the ground."""
+    keep = [k for k, kind in enumerate(sys.geoms.kinds) if kind not in _GROUND]
     if not keep:
         return -np.ones(3), np.ones(3)
     half = np.stack([_half(sys, placed, k) for k in keep], axis=1)
@@ -129,6 +132,9 @@ def _bounds(sys: System, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
 
 def _half(sys: System, placed: Placed, geom: int) -> np.ndarray:
     """Half the edges of the box around a shape, along its own axes."""
+    if sys.geoms.kinds[geom] is GeomKind.MESH:
+        half = _mesh_half(sys, sys.geoms.data[geom])
+        return np.broadcast_to(half, (len(placed.size), 3))
     radius, second, third = np.asarray(placed.size)[:, geom].T
     edges = {
         GeomKind.SPHERE: (radius, radius, radius),
@@ -136,3 +142,8 @@ def _half(sys: System, placed: Placed, geom: int) -> np.ndarray:
         GeomKind.CYLINDER: (radius, radius, second),
     }
     return np.stack(edges.get(sys.geoms.kinds[geom], (radius, second, third)), axis=-1)
+
+
+def _mesh_half(sys: System, mesh: int) -> np.ndarray:
+    parts = sys.meshes.hull(mesh), sys.meshes.others(mesh)
+    return np.max(np.abs(np.concatenate([np.asarray(x) for x in parts])), axis=0)

@@ -11,6 +11,7 @@ from jaxtyping import Float, UInt8
 
 from ..io.mjcf._mujoco import engine
 from ..model import GeomKind
+from ._assets import add_assets, Assets, raised, update_assets
 from ._camera import Camera, FIELD_OF_VIEW
 from ._opengl import context
 from ._shapes import Looks
@@ -50,12 +51,17 @@ _LOCK = threading.Lock()
 
 
 class _Canvas(NamedTuple):
-    """What MuJoCo needs to draw robots that look alike."""
+    """What MuJoCo needs to draw robots that look alike.
 
+    - `shown`: a list of the `Assets` of the previous image, empty before the first one.
+    """
+
+    looks: Looks
     model: Any
     data: Any
     scene: Any
     target: Any
+    shown: list
 
 
 def paint(
@@ -67,33 +73,41 @@ def paint(
     rot: Float[Array | np.ndarray, "... ngeom 3 3"],
     size: Float[Array | np.ndarray, "... ngeom 3"],
     lookat: Float[Array | np.ndarray, "... 3"],
+    vertices: Float[Array | np.ndarray, "... nvertex 3"],
+    other_vertices: Float[Array | np.ndarray, "... nother 3"],
+    heights: Float[Array | np.ndarray, "... nheight"],
+    field_size: Float[Array | np.ndarray, "... nfield 3"],
 ) -> UInt8[np.ndarray, "*batch height width 3"]:
     """Pictures, `(*batch, height, width, 3)`; axes of batches are broadcast."""
-    arrays = [np.asarray(x, np.float64) for x in (pos, rot, size, lookat)]
-    ranks = 2, 3, 2, 1
+    given = pos, rot, size, lookat, vertices, other_vertices, heights, field_size
+    arrays = [np.asarray(x, np.float64) for x in given]
+    ranks = 2, 3, 2, 1, 2, 2, 1, 2
     batch = np.broadcast_shapes(
         *(x.shape[: x.ndim - rank] for x, rank in zip(arrays, ranks, strict=True))
     )
-    rows: list[np.ndarray] = [
-        np.broadcast_to(x, batch + x.shape[x.ndim - rank :]).reshape(
-            -1, *x.shape[x.ndim - rank :]
-        )
+    # Views: meshes that all images share are not copied.
+    rows = [
+        np.broadcast_to(x, batch + x.shape[x.ndim - rank :])
         for x, rank in zip(arrays, ranks, strict=True)
     ]
-    out = np.empty((len(rows[0]), height, width, 3), np.uint8)
+    out = np.empty((*batch, height, width, 3), np.uint8)
     # JAX calls from any of its threads, and a context is of use to one at a time.
     with _LOCK, context().as_current():
         canvas = _canvas(looks, width, height)
-        for k, picture in enumerate(out):
-            _paint_one(canvas, camera, [row[k] for row in rows], picture)
-    return out.reshape(*batch, height, width, 3)
+        for k in np.ndindex(*batch):
+            _paint_one(canvas, camera, [row[k] for row in rows], out[k])
+    return out
 
 
 def _paint_one(canvas: _Canvas, camera: Camera, numbers: list, out) -> None:
     mujoco = engine()
 
-    model, data, scene, target = canvas
-    pos, rot, size, lookat = numbers
+    looks, model, data, scene, target, shown = canvas
+    pos, rot, size, lookat = numbers[:4]
+    assets = Assets(*numbers[4:])
+    update_assets(model, target, looks, shown[0] if shown else None, assets)
+    shown[:] = [assets]
+    pos = raised(looks, assets, pos, rot)
     planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[~planes], data.geom_xpos[:] = size[~planes], pos
     data.geom_xmat[:] = rot.reshape(-1, 9)
@@ -118,11 +132,11 @@ def _paint_one(canvas: _Canvas, camera: Camera, numbers: list, out) -> None:
 def _canvas(looks: Looks, width: int, height: int) -> _Canvas:
     mujoco = engine()
 
-    shapes = "\n    ".join(
-        _shape(*pair) for pair in zip(looks.kinds, looks.depths, strict=True)
-    )
+    shapes = "\n    ".join(_shape(looks, geom) for geom in range(len(looks.kinds)))
     text = _SCENE.format(width=width, height=height, fovy=FIELD_OF_VIEW, shapes=shapes)
-    model = mujoco.MjModel.from_xml_string(text)
+    spec = mujoco.MjSpec.from_string(text)
+    add_assets(spec, looks)
+    model = spec.compile()
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     scene = mujoco.MjvScene(model, maxgeom=len(looks.kinds) + 100)
@@ -133,14 +147,19 @@ def _canvas(looks: Looks, width: int, height: int) -> _Canvas:
     # What is registered last is called first: before the context is freed.
     atexit.unregister(_forget)
     atexit.register(_forget)
-    return _Canvas(model, data, scene, target)
+    return _Canvas(looks, model, data, scene, target, [])
 
 
-def _shape(kind: GeomKind, depth: int) -> str:
+def _shape(looks: Looks, geom: int) -> str:
+    kind, depth = looks.kinds[geom], looks.depths[geom]
     color = _WORLD if depth < 0 else _COLORS[depth % len(_COLORS)]
     look = 'material="ground"' if kind is GeomKind.PLANE else f'rgba="{color}"'
     # A plane has no edges for contacts, and so it has none here: MuJoCo's size 0.
     size = "0 0 1" if kind is GeomKind.PLANE else "1 1 1"
+    if kind is GeomKind.MESH:
+        size = f'1 1 1" contype="0" conaffinity="0" mesh="mesh{looks.data[geom]}'
+    if kind is GeomKind.HFIELD:
+        size = f'1 1 1" hfield="field{looks.data[geom]}'
     return f'<geom type="{kind.name.lower()}" size="{size}" {look}/>'
 
 

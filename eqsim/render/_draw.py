@@ -45,7 +45,9 @@ def draw(
         lookat = lookat + level * forward(sys, q).pos[link].astype(q.dtype)
     callback = ft.partial(paint, looks(sys), camera, width, height)
     out = jax.ShapeDtypeStruct((height, width, 3), jnp.uint8)
-    numbers = jax.lax.stop_gradient((*place(sys, q), lookat))
+    meshes, fields = sys.meshes, sys.height_fields
+    assets = meshes.vertices, meshes.other_vertices, fields.heights, fields.size
+    numbers = jax.lax.stop_gradient((*place(sys, q), lookat, *assets))
     return jax.pure_callback(callback, out, *numbers, vmap_method="expand_dims")
 
 

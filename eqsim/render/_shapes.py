@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..kinematics import forward
-from ..model import GeomKind, System
+from ..model import GeomKind, HullGraph, MeshSurfaces, System
 from ..spatial import normalize4, quaternion_matrix
 
 
@@ -23,10 +23,28 @@ class Looks(NamedTuple):
     """What pictures show of the structure of a robot, shape by shape.
 
     - `depths`: how many links are above that of the shape; -1 for the world.
+    - `data`: `Geoms.data`.
+    - `hulls`, `surfaces`: vertices and triangles of meshes.
+    - `grids`: rows and columns of height fields.
     """
 
     kinds: tuple[GeomKind, ...]
     depths: tuple[int, ...]
+    data: tuple[int, ...]
+    hulls: HullGraph
+    surfaces: MeshSurfaces
+    grids: tuple[tuple[int, int], ...]
+
+    @property
+    def num_meshes(self) -> int:
+        """Number of meshes."""
+        return len(self.surfaces.face_starts) - 1
+
+    @property
+    def fields(self) -> list[tuple[int, int]]:
+        """Shapes that are height fields, and which."""
+        kinds = enumerate(self.kinds)
+        return [(k, self.data[k]) for k, kind in kinds if kind is GeomKind.HFIELD]
 
 
 def place(sys: System, q: Float[Array, " nq"]) -> Placed:
@@ -46,4 +64,12 @@ def looks(sys: System) -> Looks:
     """What pictures show of the structure of a robot."""
     parents = sys.links.parents
     depth = lambda link: -1 if link < 0 else 1 + depth(parents[link])
-    return Looks(sys.geoms.kinds, tuple(depth(link) for link in sys.geoms.links))
+    fields = sys.height_fields
+    return Looks(
+        kinds=sys.geoms.kinds,
+        depths=tuple(depth(link) for link in sys.geoms.links),
+        data=sys.geoms.data,
+        hulls=sys.meshes.hulls,
+        surfaces=sys.meshes.surfaces,
+        grids=tuple(zip(fields.rows, fields.columns)),
+    )
