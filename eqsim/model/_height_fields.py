@@ -1,3 +1,5 @@
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
@@ -60,7 +62,7 @@ class HeightFields(eqx.Module):
         start = sum(counts[:field])
         return start, start + counts[field]
 
-    def grid(self, field: int) -> Array:
+    def grid(self, field: int) -> Any:
         """Return the heights of a field, `(rows, columns)`."""
         first, last = self.span(field)
         shape = self.rows[field], self.columns[field]

@@ -1,6 +1,7 @@
 """Triangle meshes: vertices are parameters, what connects them is static."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -163,12 +164,12 @@ class Meshes(eqx.Module):
         """Number of vertices that are on no hull."""
         return int(self.surfaces.other_starts[-1])
 
-    def hull(self, mesh: int) -> Array:
+    def hull(self, mesh: int) -> Any:
         """Return the vertices of the convex hull of a mesh, `(n, 3)`."""
         first, last = self.hulls.span(mesh)
         return self.vertices[first:last]
 
-    def others(self, mesh: int) -> Array:
+    def others(self, mesh: int) -> Any:
         """Return the vertices of a mesh that are not on its hull, `(n, 3)`."""
         first, last = self.surfaces.span(mesh)
         return self.other_vertices[first:last]

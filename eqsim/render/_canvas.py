@@ -94,6 +94,10 @@ def paint(
     # JAX calls from any of its threads, and a context is of use to one at a time.
     with _LOCK, context().as_current():
         canvas = _canvas(looks, width, height)
+        # MuJoCo draws into the buffer that was chosen last, which may be that of another
+        # canvas.
+        offscreen = engine().mjtFramebuffer.mjFB_OFFSCREEN.value
+        engine().mjr_setBuffer(offscreen, canvas.target)
         for k in np.ndindex(*batch):
             _paint_one(canvas, camera, [row[k] for row in rows], out[k])
     return out
@@ -106,7 +110,8 @@ def _paint_one(canvas: _Canvas, camera: Camera, numbers: list, out) -> None:
     pos, rot, size, lookat = numbers[:4]
     assets = Assets(*numbers[4:])
     update_assets(model, target, looks, shown[0] if shown else None, assets)
-    shown[:] = [assets]
+    # Copies, as JAX uses the memory of arguments again.
+    shown[:] = [Assets(*map(np.array, assets))]
     pos = raised(looks, assets, pos, rot)
     planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[~planes], data.geom_xpos[:] = size[~planes], pos
@@ -141,7 +146,6 @@ def _canvas(looks: Looks, width: int, height: int) -> _Canvas:
     mujoco.mj_forward(model, data)
     scene = mujoco.MjvScene(model, maxgeom=len(looks.kinds) + 100)
     target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
-    mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, target)
     for flag in (mujoco.mjtRndFlag.mjRND_REFLECTION, mujoco.mjtRndFlag.mjRND_SHADOW):
         scene.flags[flag] = False
     # What is registered last is called first: before the context is freed.

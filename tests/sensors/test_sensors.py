@@ -17,7 +17,7 @@ from eqsim.model import random_system, SensorKind, SensorObject, validate
 WITHOUT = """
 <mujoco><asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
   <worldbody><camera name="eye" resolution="2 2"/><site name="w"/>
-    <geom name="wall" type="mesh" mesh="m" contype="0" conaffinity="0"/>
+    <geom name="wall" type="sdf" mesh="m" contype="0" conaffinity="0"/>
     <body name="a"><joint name="j"/><geom size=".1" contype="0" conaffinity="0"/>
       <site name="s"/></body></worldbody>
   <sensor>{}</sensor></mujoco>"""

@@ -5,17 +5,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, HeightFields, HullGraph, Meshes, MeshSurfaces
+from ._flags import Flags
 from ._geoms import Contacts, used_data
 from ._names import element_names
 
 
-def read_meshes(model: Any, contacts: Contacts) -> Meshes:
-    """Translates the meshes of a `mujoco.MjModel` that shapes refer to."""
+def read_meshes(model: Any, flags: Flags, contacts: Contacts) -> Meshes:
+    """Translates the meshes of a `mujoco.MjModel` that shapes refer to.
+
+    Only meshes of shapes that may collide keep the convex hull."""
     used = used_data(model, contacts, GeomKind.MESH)
     if not used:
         return Meshes.none()
     names = element_names(model, "mesh")
-    parts = [_read_mesh(model, mesh) for mesh in used]
+    solid = _colliding(model) if flags.contact else set()
+    parts = [_read_mesh(model, mesh, mesh in solid) for mesh in used]
     hulls = [part.hull for part in parts]
     polygons = [polygon for hull in hulls for polygon in hull.polygons]
     neighbors = [own for hull in hulls for own in hull.neighbors]
@@ -78,10 +82,18 @@ class _Mesh(NamedTuple):
     order: np.ndarray
 
 
-def _read_mesh(model: Any, mesh: int) -> _Mesh:
+def _colliding(model: Any) -> set[int]:
+    """Return the meshes of shapes that may collide."""
+    marks = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    marks[model.pair_geom1] = marks[model.pair_geom2] = True
+    marks &= model.geom_type == GeomKind.MESH.value
+    return set(model.geom_dataid[marks].tolist())
+
+
+def _read_mesh(model: Any, mesh: int, is_solid: bool) -> _Mesh:
     start, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = model.mesh_vert[start : start + count].astype(float)
-    members, neighbors = _graph(model, mesh)
+    members, neighbors = _graph(model, mesh) if is_solid else (np.empty(0, int), [])
     # MuJoCo lists the vertices of a hull in the order of Qhull. In the order of the file,
     # they are the same after `write_mjcf`.
     ranked = np.sort(members)
@@ -91,7 +103,8 @@ def _read_mesh(model: Any, mesh: int) -> _Mesh:
     own = [np.empty(0, int)] * len(members)
     for vertex, around in zip(members, neighbors):
         own[order[vertex]] = order[members[around]]
-    polygons = [order[polygon] for polygon in _polygons(model, mesh)]
+    found = _polygons(model, mesh) if is_solid else []
+    polygons = [order[polygon] for polygon in found]
     first, size = int(model.mesh_faceadr[mesh]), int(model.mesh_facenum[mesh])
     faces = order[model.mesh_face[first : first + size]]
     vertices = points[ranked]

@@ -52,6 +52,20 @@ FEATURES: tuple[Feature, ...] = (
         "`general`; several inputs; `gear`, `ctrlrange`, `forcerange`, `actrange`, "
         "`actearly`, `damping`, `armature`, `group`.",
     ),
+    Feature(
+        "mesh",
+        _YES,
+        "files and inline data, `scale`, `refpos`, `refquat`, `inertia`, `maxhullvert`; drawn, "
+        "written by `write_mjcf`, and hit by rays of rangefinders. Textures and normals are "
+        "left out. Contacts of meshes are not simulated, see below.",
+    ),
+    Feature(
+        "height field",
+        _YES,
+        "files and inline data; drawn, written by `write_mjcf`, and hit by rays of "
+        "rangefinders. Contacts of height fields are not simulated, see below. Exception: a "
+        "ray that starts inside of a terrain does not hit the plane z = 0 of its frame.",
+    ),
     Feature("site", _YES, "any shape; a mesh becomes its box."),
     Feature(
         "tendon",
@@ -115,7 +129,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "shape that touches nothing",
         _IDLE,
-        "a mesh, height field or distance field without a partner is left out.",
+        "a distance field without a partner is left out.",
         detect.untouched_shapes,
     ),
     Feature(
@@ -141,7 +155,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "shape that rays of rangefinders pass through",
         _IDLE,
-        "a mesh, height field or distance field is not part of the system.",
+        "a distance field is not part of the system.",
         detect.shapes_without_rays,
     ),
     Feature("skin", _IDLE, "skins are only drawn.", detect.skins),

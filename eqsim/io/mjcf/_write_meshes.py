@@ -7,6 +7,7 @@ import numpy as np
 
 from ...model import GeomKind, HeightFields, Meshes, System
 from ...spatial import quaternion_matrix
+from ._mujoco import engine
 from ._xml import add_element
 
 
@@ -97,23 +98,38 @@ def _inertia_mode(points: np.ndarray, faces: np.ndarray, hull: np.ndarray) -> st
     A compiled model does not tell. In its frame, the center is zero and the moments are
     diagonal and sorted."""
     modes = {
-        "legacy": _inertia(points, faces, faces, np.abs),
-        "exact": _inertia(points, faces, faces, np.asarray),
-        "convex": _inertia(points, faces, hull, np.asarray),
-        "shell": _inertia(points, faces, faces, None),
+        "legacy": lambda: _inertia(points, faces, faces, np.abs),
+        "exact": lambda: _inertia(points, faces, faces, np.asarray),
+        "shell": lambda: _inertia(points, faces, faces, None),
+        "convex": lambda: _inertia(points, faces, _hull(points, hull), np.asarray),
     }
-    errors = {
-        mode: _misplacement(points, own)
-        for mode, own in modes.items()
-        if own.total > _SMALLEST
-    }
-    if not errors:
-        return "shell"
-    least = min(errors.values())
-    return next(mode for mode, error in errors.items() if error <= least + 1e-5)
+    errors = {}
+    for mode, own in modes.items():
+        errors[mode] = _misplacement(points, own())
+        if errors[mode] < _PLACED:
+            return mode
+    return min(errors, key=lambda mode: errors[mode])
+
+
+# Larger errors are not those of single precision.
+_PLACED = 1e-5
+
+
+def _hull(points: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Returns the triangles of the convex hull, which shapes that only are drawn lack."""
+    if len(known):
+        return known
+    mujoco = engine()
+    spec = mujoco.MjSpec()
+    # Without faces, a mesh becomes its hull.
+    mesh = spec.add_mesh(name="hull", uservert=points.ravel())
+    mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+    return spec.compile().mesh_face.astype(int)
 
 
 def _misplacement(points: np.ndarray, own: _Inertia) -> float:
+    if not own.total > _SMALLEST:
+        return np.inf
     trace = np.trace(own.moments) + 1e-300
     diagonal = np.diag(own.moments)
     crossed = np.abs(own.moments - np.diag(diagonal)).sum() / trace

@@ -282,9 +282,9 @@ def test_translating_links():
     assert sys.links.translating == (True, False, False, False)
 
 
-MESH = """
+DISTANCE_FIELD = """
 <mujoco><asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset><worldbody>
-  <geom type="mesh" mesh="m" contype="0" conaffinity="0" name="drawn"/>
+  <geom type="sdf" mesh="m" contype="0" conaffinity="0" name="drawn"/>
   <body><joint/><geom name="ball" size=".1"/></body>
   <geom name="floor" type="plane" size="1 1 1"/>
 </worldbody><contact><pair geom1="floor" geom2="ball"/></contact></mujoco>
@@ -292,7 +292,7 @@ MESH = """
 
 
 def test_shapes_that_touch_nothing_are_left_out():
-    sys = load_mjcf(MESH)
+    sys = load_mjcf(DISTANCE_FIELD)
     assert sys.geoms.names == ("floor", "ball")
     assert sys.geoms.kinds == (GeomKind.PLANE, GeomKind.SPHERE)
     assert sys.pairs.geoms == ((0, 1),)
