@@ -22,7 +22,6 @@ def bounding_radius(sys: System):
     """
     half = shape_extents(sys)
     x, y, z = (_squared(v) for v in half)
-    kinds = sys.geoms.kinds
     corners = safe_sqrt(x + y + z)
     longest = safe_sqrt(jnp.maximum(jnp.maximum(x, y), z))
     across = safe_sqrt(x + z)

@@ -71,7 +71,9 @@ def update_assets(model: Any, target: Any, looks: Looks, old: Any, new: Assets) 
         mujoco.mjr_uploadHField(model, target, field)
 
 
-def raised(looks: Looks, assets: Assets, pos: np.ndarray, rot: np.ndarray) -> np.ndarray:
+def raised(
+    looks: Looks, assets: Assets, pos: np.ndarray, rot: np.ndarray
+) -> np.ndarray:
     """Return positions of shapes; MuJoCo's height fields begin at their lowest point."""
     pos = np.array(pos)
     starts = np.cumsum([0, *(rows * columns for rows, columns in looks.grids)])

@@ -103,29 +103,35 @@ def _arrays(grid: _Grid):
     return grid.heights, grid.corner, grid.step, grid.base
 
 
-def _walk(arrays, ray: Ray, like: _Grid) -> _Walk:
-    """Follow a ray from cell to cell (Amanatides, Woo) until it hits a triangle."""
-    grid = _Grid(*arrays, rows=like.rows, columns=like.columns)
-    point, direction = ray.point, ray.direction
+def _begin(grid: _Grid, ray: Ray, rates) -> _Walk:
+    """Return the cell where a ray begins to pass over a grid."""
     # Cells are counted in units of grid steps.
-    x = (point.x - grid.corner[0]) / grid.step[0]
-    y = (point.y - grid.corner[1]) / grid.step[1]
-    rates = direction.x / grid.step[0], direction.y / grid.step[1]
+    x = (ray.point.x - grid.corner[0]) / grid.step[0]
+    y = (ray.point.y - grid.corner[1]) / grid.step[1]
     enter, leave = _interval(x, rates[0], grid.columns - 1)
     below, above = _interval(y, rates[1], grid.rows - 1)
     enter = jnp.maximum(jnp.maximum(enter, below), 0.0)
     leave = jnp.minimum(leave, above)
     cell = lambda at, rate, count: jnp.clip(jnp.floor(at + enter * rate), 0, count - 2)
     column, row = cell(x, rates[0], grid.columns), cell(y, rates[1], grid.rows)
-    next_x, next_y = (
-        _crossing(at, rate, own)
-        for at, rate, own in ((x, rates[0], column), (y, rates[1], row))
-    )
+    # With all batch axes, as a loop carries it.
     zero = jnp.zeros_like(enter + 0.0 * grid.heights[:1])
-    full = lambda v: v + zero
-    start = _Walk(*map(full, (row, column, next_x, next_y)), zero - 1.0, zero, zero)
-    start = start._replace(active=full(jnp.where(enter <= leave, 1.0, 0.0)))
-    period = tuple(_period(rate) for rate in rates)
+    return _Walk(
+        row=row + zero,
+        column=column + zero,
+        next_x=_crossing(x, rates[0], column) + zero,
+        next_y=_crossing(y, rates[1], row) + zero,
+        dist=zero - 1.0,
+        upper=zero,
+        active=jnp.where(enter <= leave, 1.0, 0.0) + zero,
+    )
+
+
+def _walk(arrays, ray: Ray, like: _Grid) -> _Walk:
+    """Follow a ray from cell to cell (Amanatides, Woo) until it hits a triangle."""
+    grid = _Grid(*arrays, rows=like.rows, columns=like.columns)
+    rates = ray.direction.x / grid.step[0], ray.direction.y / grid.step[1]
+    start, period = _begin(grid, ray, rates), tuple(map(_period, rates))
 
     def step(walk: _Walk) -> _Walk:
         cells = (x.astype(int) for x in (walk.row, walk.column))

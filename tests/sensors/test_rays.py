@@ -104,7 +104,10 @@ def test_gradients(name):
         grad = jax.grad(lambda h: value((parts[0], h, *parts[2:]), q)[0])
         dist = grad(sys.height_fields)
         touched = np.flatnonzero(np.asarray(dist.heights))
-        assert len(touched) in (0, 3)  # The corners of one triangle, unless a side is hit.
+        assert len(touched) in (
+            0,
+            3,
+        )  # The corners of one triangle, unless a side is hit.
 
 
 def test_terrains_of_a_batch():
@@ -136,7 +139,9 @@ def test_rays_along_lines_of_the_grid():
     # On the border, rounding decides.
     inner = (np.abs(q[:, 0]) < 0.49) & (np.abs(q[:, 1]) < 0.69)
     found = MEASURE(sys, jnp.asarray(q))[inner, 0]
-    np.testing.assert_allclose(found, (1.0 - sys.height_fields.heights)[inner], atol=1e-9)
+    np.testing.assert_allclose(
+        found, (1.0 - sys.height_fields.heights)[inner], atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ("mesh", "hills"))
