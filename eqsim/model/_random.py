@@ -19,6 +19,7 @@ from ._random_actuators import (
 )
 from ._random_equalities import random_equalities
 from ._random_keyframes import random_keyframes
+from ._random_meshes import add_meshes
 from ._random_parts import (
     Plan,
     random_exceptions,
@@ -51,6 +52,7 @@ def random_system(
     with_tendons: bool = False,
     with_tendon_armature: bool = True,
     with_transmissions: bool = False,
+    with_meshes: bool = False,
     with_sensors: bool = False,
     most_sensors: int | None = None,
     integrator: Integrator = Integrator.EULER,
@@ -76,6 +78,8 @@ def random_system(
         (which need sites), with limits and dry friction if joints may have them.
     - `with_tendon_armature`: whether tendons may have armature.
     - `with_transmissions`: whether most actuators act on something else than joints.
+    - `with_meshes`: whether meshes and height fields, which touch nothing, take the place of
+        boxes.
     - `with_sensors`: whether it has sensors (which need sites), of every kind that fits;
         `most_sensors`: how many of them are kept, None for all.
     - `integrator`, `cone`: of the system; `condims`: of contacts, to draw from.
@@ -92,6 +96,7 @@ def random_system(
     sys = _extended(rng, sys, sites, tendons if with_tendons else None)
     sys = _with_transmissions(rng, sys) if with_transmissions else sys
     sys = _coupled(rng, sys) if with_equalities else sys
+    sys = add_meshes(rng.spawn(1)[0], sys) if with_meshes else sys
     return patterned(add_sensors(rng, sys, most_sensors) if with_sensors else sys)
 
 

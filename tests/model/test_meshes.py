@@ -10,6 +10,7 @@ import pytest
 import solids
 
 from eqsim import load_mjcf
+from eqsim.io import write_mjcf
 from eqsim.model import (
     GeomKind,
     HullGraph,
@@ -89,6 +90,24 @@ def test_connectivity_is_compared_by_content(sys):
     assert Meshes.none().hulls is Meshes.none().hulls
     with pytest.raises(ValueError):
         one.corners[0] = 7
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_systems(seed):
+    """Other parts of a robot do not depend on whether it has meshes."""
+    one = random_system(seed, 8, with_meshes=True, with_sensors=True)
+    other = random_system(seed, 8, with_sensors=True)
+    validate(one)
+    assert np.array_equal(one.links.mass, other.links.mass)
+    count = one.geoms.kinds.count
+    boxes = other.geoms.kinds.count(GeomKind.BOX)
+    assert count(GeomKind.MESH) + count(GeomKind.HFIELD) + count(GeomKind.BOX) == boxes
+    again = load_mjcf(write_mjcf(one))
+    for name in ("meshes", "height_fields"):
+        pair = (eqx.filter(vars(s)[name], eqx.is_array) for s in (one, again))
+        for x, y in zip(*map(jax.tree.leaves, pair), strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-7)
+    np.testing.assert_allclose(one.geoms.pos, again.geoms.pos, atol=1e-7)
 
 
 def test_names(sys):

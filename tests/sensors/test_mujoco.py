@@ -79,6 +79,7 @@ def random_robot(seed):
         num_roots=1 + (seed % 4) // 2,
         with_sensors=True,
         with_tendons=seed % 2 == 0,
+        with_meshes=seed % 3 == 0,
         condims=(1, 3, 4, 6),
     )
     return sys, converged(mujoco.MjModel.from_xml_string(write_mjcf(sys)))

@@ -77,7 +77,12 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         fluid=tuple(contacts.fluid[geom] for geom in keep),
         pos=model.geom_pos[keep],
         quat=model.geom_quat[keep],
-        size=model.geom_size[keep],
+        # Of height fields, MuJoCo derives it.
+        size=np.where(
+            (model.geom_type[keep] == GeomKind.HFIELD.value)[:, None],
+            0.0,
+            model.geom_size[keep],
+        ),
         friction=model.geom_friction[keep],
         solref=model.geom_solref[keep],
         solimp=model.geom_solimp[keep],
