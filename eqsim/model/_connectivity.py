@@ -39,7 +39,8 @@ class AbstractConnectivity:
 
     @ft.cached_property
     def _hash(self) -> int:
-        return hash(self.digest)
+        # Not that of the bytes, which differs between processes: copies take it along.
+        return int.from_bytes(self.digest[:7], "little")
 
     def __hash__(self) -> int:
         return self._hash

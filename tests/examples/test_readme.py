@@ -18,6 +18,7 @@ PAGES = (
     "docs/constraints.md",
     "docs/gradients.md",
     "docs/kernels.md",
+    "docs/meshes.md",
     "docs/pipelines.md",
     "docs/recordings.md",
     # `test_skill_learning.py` learns the same.

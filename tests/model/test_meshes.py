@@ -1,6 +1,8 @@
 """Meshes and height fields are parameters of a robot; what connects them is static."""
 
+import copy
 import dataclasses
+import pickle
 
 import equinox as eqx
 import jax
@@ -90,6 +92,8 @@ def test_connectivity_is_compared_by_content(sys):
     assert Meshes.none().hulls is Meshes.none().hulls
     with pytest.raises(ValueError):
         one.corners[0] = 7
+    for copied in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert copied == one and hash(copied) == hash(one)
 
 
 @pytest.mark.parametrize("seed", range(4))
