@@ -78,8 +78,7 @@ def random_system(
         (which need sites), with limits and dry friction if joints may have them.
     - `with_tendon_armature`: whether tendons may have armature.
     - `with_transmissions`: whether most actuators act on something else than joints.
-    - `with_meshes`: whether meshes and height fields, which touch nothing, take the place of
-        boxes.
+    - `with_meshes`: whether boxes become meshes and height fields, which touch nothing.
     - `with_sensors`: whether it has sensors (which need sites), of every kind that fits;
         `most_sensors`: how many of them are kept, None for all.
     - `integrator`, `cone`: of the system; `condims`: of contacts, to draw from.
@@ -94,9 +93,7 @@ def random_system(
     tendons = TendonOptions(with_limits, with_friction, with_tendon_armature)
     sites = with_sites or with_sensors or with_transmissions
     sys = _extended(rng, sys, sites, tendons if with_tendons else None)
-    sys = _with_transmissions(rng, sys) if with_transmissions else sys
-    sys = _coupled(rng, sys) if with_equalities else sys
-    sys = add_meshes(rng.spawn(1)[0], sys) if with_meshes else sys
+    sys = _changed(rng, sys, with_transmissions, with_equalities, with_meshes)
     return patterned(add_sensors(rng, sys, most_sensors) if with_sensors else sys)
 
 
@@ -156,6 +153,19 @@ def _extended(
     if with_sites or options is not None:
         sys = add_sites(rng, sys)
     return sys if options is None else add_tendons(rng, sys, options)
+
+
+def _changed(
+    rng: np.random.Generator,
+    sys: System,
+    transmissions: bool,
+    couples: bool,
+    meshes: bool,
+) -> System:
+    """Adds what each has a generator of its own."""
+    sys = _with_transmissions(rng, sys) if transmissions else sys
+    sys = _coupled(rng, sys) if couples else sys
+    return add_meshes(rng.spawn(1)[0], sys) if meshes else sys
 
 
 def _coupled(rng: np.random.Generator, sys: System) -> System:
