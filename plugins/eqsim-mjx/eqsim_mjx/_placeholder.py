@@ -10,12 +10,24 @@ import dataclasses
 import numpy as np
 
 from eqsim import System
-from eqsim.model import Actuators, Geoms, JointKind, Joints, Links, Pairs
+from eqsim.model import (
+    Actuators,
+    GeomKind,
+    Geoms,
+    HeightFields,
+    JointKind,
+    Joints,
+    Links,
+    Meshes,
+    Pairs,
+)
 
 
 _SOLREF = (0.02, 1.0)
 _SOLIMP = (0.9, 0.95, 0.001, 0.5, 2.0)
 _QUAT = (1.0, 0.0, 0.0, 0.0)
+WITH_DATA = (GeomKind.MESH, GeomKind.HFIELD)
+"""Shapes that are more than their sizes."""
 
 
 def _rows(count: int, row) -> np.ndarray:
@@ -32,6 +44,8 @@ def placeholder(sys: System) -> System:
         geoms=_geoms(sys.geoms),
         pairs=_pairs(sys.pairs),
         actuators=_actuators(sys.actuators),
+        meshes=Meshes.none(),
+        height_fields=HeightFields.none(),
         gravity=np.array([0.0, 0.0, -1.0]),
         wind=np.full(3, medium),
         density=np.array(medium),
@@ -80,8 +94,13 @@ def _joints(joints: Joints) -> Joints:
 
 def _geoms(geoms: Geoms) -> Geoms:
     n = len(geoms.names)
+    # Meshes and height fields collide with nothing here (see `_refuse_parts`), and the
+    # compiler would check their numbers.
+    kinds = (GeomKind.BOX if kind in WITH_DATA else kind for kind in geoms.kinds)
     return dataclasses.replace(
         geoms,
+        kinds=tuple(kinds),
+        data=(),
         quat=_rows(n, _QUAT),
         size=np.ones((n, 3)),
         friction=np.ones((n, 3)),

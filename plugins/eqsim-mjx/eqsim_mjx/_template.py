@@ -17,10 +17,18 @@ import numpy as np
 
 from eqsim import System
 from eqsim.io import write_mjcf
-from eqsim.model import Activation, Bias, Cone, Gain, Integrator, JointKind
+from eqsim.model import (
+    Activation,
+    Bias,
+    candidate_pairs,
+    Cone,
+    Gain,
+    Integrator,
+    JointKind,
+)
 
 from ._mjx import mjx, mujoco
-from ._placeholder import placeholder
+from ._placeholder import placeholder, WITH_DATA
 
 
 class Settings(NamedTuple):
@@ -85,7 +93,10 @@ def _template(structure: Any, shapes: Any, settings: Settings, dtype: str) -> Te
 def _refuse_parts(sys: System) -> None:
     """Refuse parts and options that are not passed on to MJX."""
     condims = (*sys.geoms.condim, *sys.pairs.condim)
+    touching = {geom for pair in candidate_pairs(sys) for geom in pair[:2]}
+    kinds = {sys.geoms.kinds[geom] for geom in touching}
     for word, found in (
+        ("contacts of meshes or height fields", not kinds.isdisjoint(WITH_DATA)),
         ("equality constraints", bool(sys.equalities.names)),
         ("an elliptic friction cone", sys.cone is not Cone.PYRAMIDAL),
         ("torsional friction (condim 4 or 6)", any(size > 3 for size in condims)),

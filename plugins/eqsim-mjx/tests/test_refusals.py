@@ -73,3 +73,25 @@ def test_shape_of_external_forces():
     state = env.pipeline.init(env.sys)
     with pytest.raises((ValueError, TypeError), match="external"):
         env.pipeline.step(env.sys, state, jnp.ones(1), jnp.zeros((3, 6)))
+
+
+DRAWN = """
+<mujoco>
+  <asset><mesh name="wedge" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
+  <worldbody>
+    <body><joint axis="0 1 0"/><geom size=".1" pos=".2 0 0"/>
+      <geom name="shell" type="mesh" mesh="wedge" mass="0" contype="0" conaffinity="0"/>
+    </body>
+    <body pos="0 1 0"><joint axis="0 1 0"/><geom size=".1" pos=".2 0 0"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+def test_meshes_that_touch_nothing():
+    """They are only drawn; those that could touch something are refused."""
+    sys = eqsim.load_mjcf(DRAWN)
+    qdd = Mjx().acceleration(sys, Mjx().init(sys), jnp.zeros(0))
+    assert float(abs(qdd[0] - qdd[1])) < 1e-6
+    geoms = dataclasses.replace(sys.geoms, contype=(1, 1, 1), conaffinity=(1, 1, 1))
+    with pytest.raises(ValueError, match="contacts of meshes"):
+        Mjx().init(dataclasses.replace(sys, geoms=geoms))
