@@ -23,6 +23,7 @@ from ._ray import Hit, local_ray, Ray, unit, world_hit
 _BLOCK = 16
 FAR = 1e30
 _SLACK = 64.0
+_SLOW = 1e-6
 
 
 class Triangle(NamedTuple):
@@ -41,15 +42,40 @@ def ray_mesh(meshes: Meshes, mesh: int, shape: Shape, ray: Ray) -> Hit:
     points = [jnp.broadcast_to(x, (x.shape[0], *batch)) for x in points]
     vertices = vec3(jnp.concatenate(points) if points[1].shape[0] else points[0])
     faces = meshes.surfaces.triangles(mesh)
-    index = _first_triangle(vertices, faces, local)
+    index = _near_triangle(vertices, faces, local)
     corners = (_pick_int(faces[:, k], index) for k in range(3))
     triangle = Triangle(*(pick(vertices, corner) for corner in corners))
     return plane_hit(shape, local, triangle, index >= 0)
 
 
+def _near_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
+    """Return the index of the nearest triangle that a ray hits, -1 if it hits none.
+
+    Triangles are visited only if the ray passes through the box about the mesh."""
+    vertices, ray = lax.stop_gradient((vertices, ray))
+    if len(faces) <= _BLOCK:
+        return _first_triangle(vertices, faces, ray)
+    none = _nothing(vertices, ray)[1].astype(int)
+    visit = lambda: _first_triangle(vertices, faces, ray)
+    return lax.cond(jnp.any(_crosses_box(vertices, ray)), visit, lambda: none)
+
+
+def _crosses_box(vertices: Vec3, ray: Ray):
+    """Return whether a ray passes through the box about points, apart from rounding."""
+    enter, leave = jnp.zeros_like(ray.point.x), jnp.full_like(ray.point.x, FAR)
+    for at, rate, x in zip(ray.point, ray.direction, vertices):
+        low, high = (f(x, axis=0, keepdims=True) for f in (jnp.min, jnp.max))
+        slack = 1e-3 * (high - low)
+        moves = jnp.abs(rate) > _SLOW
+        scale = 1.0 / jnp.where(moves, rate, 1.0)
+        ends = (low - slack - at) * scale, (high + slack - at) * scale
+        enter = jnp.where(moves, jnp.maximum(enter, jnp.minimum(*ends)), enter)
+        leave = jnp.where(moves, jnp.minimum(leave, jnp.maximum(*ends)), leave)
+    return enter <= leave
+
+
 def _first_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
     """Return the index of the nearest triangle that a ray hits, -1 if it hits none."""
-    vertices, ray = lax.stop_gradient((vertices, ray))
     count = -(-len(faces) // _BLOCK)
     padded = np.concatenate(
         [faces, np.repeat(faces[-1:], count * _BLOCK - len(faces), 0)]
