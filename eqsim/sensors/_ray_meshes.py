@@ -6,6 +6,7 @@ plane is computed with them. So derivatives are exact except where the triangle 
 Source: MuJoCo, `mj_rayMesh`, `ray_triangle`.
 """
 
+import functools as ft
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -24,6 +25,8 @@ _BLOCK = 16
 FAR = 1e30
 _SLACK = 64.0
 _SLOW = 1e-6
+# Within a branch, a kernel needs about four times as long for each triangle.
+_ALWAYS = 4096
 
 
 class Triangle(NamedTuple):
@@ -42,22 +45,48 @@ def ray_mesh(meshes: Meshes, mesh: int, shape: Shape, ray: Ray) -> Hit:
     points = [jnp.broadcast_to(x, (x.shape[0], *batch)) for x in points]
     vertices = vec3(jnp.concatenate(points) if points[1].shape[0] else points[0])
     faces = meshes.surfaces.triangles(mesh)
-    index = _near_triangle(vertices, faces, local)
+    index = _first_triangle(vertices, faces, local)
     corners = (_pick_int(faces[:, k], index) for k in range(3))
     triangle = Triangle(*(pick(vertices, corner) for corner in corners))
     return plane_hit(shape, local, triangle, index >= 0)
 
 
-def _near_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
+def _first_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
     """Return the index of the nearest triangle that a ray hits, -1 if it hits none.
 
-    Triangles are visited only if the ray passes through the box about the mesh."""
+    Those of a large mesh are visited only if the ray passes through the box about it."""
     vertices, ray = lax.stop_gradient((vertices, ray))
-    if len(faces) <= _BLOCK:
-        return _first_triangle(vertices, faces, ray)
-    none = _nothing(vertices, ray)[1].astype(int)
-    visit = lambda: _first_triangle(vertices, faces, ray)
-    return lax.cond(jnp.any(_crosses_box(vertices, ray)), visit, lambda: none)
+    count = -(-len(faces) // _BLOCK)
+    padding = np.repeat(faces[-1:], count * _BLOCK - len(faces), axis=0)
+    padded = np.concatenate([faces, padding])
+    # Not within the branch, as all environments share them.
+    corners = Triangle(*(take(vertices, padded[:, k]) for k in range(3)))
+    number = np.arange(count * _BLOCK, dtype=ray.point.x.dtype).reshape(count, _BLOCK)
+    split = lambda x: x.reshape(count, _BLOCK, *x.shape[1:])
+    blocks = jtu.tree_map(split, corners), jnp.asarray(number)
+    start = _nothing(vertices, ray)
+    visit = ft.partial(_visit, ray)
+    if count == 1:
+        return visit(start, jtu.tree_map(lambda x: x[0], blocks))[0][1].astype(int)
+    search = lambda: lax.scan(visit, start, blocks)[0]
+    if len(faces) <= _ALWAYS:
+        return search()[1].astype(int)
+    near = jnp.any(_crosses_box(vertices, ray))
+    return lax.cond(near, search, lambda: start)[1].astype(int)
+
+
+def _visit(ray: Ray, nearest, block):
+    """Compare a ray with a block of triangles."""
+    triangle, number = block
+    far, found = nearest
+    dist = triangle_distances(triangle, ray)
+    dist = jnp.where(dist >= 0.0, dist, FAR)
+    least = jnp.min(dist, axis=0, keepdims=True)
+    # The first of the smallest.
+    own = number.reshape(-1, *(1 for _ in dist.shape[1:]))
+    own = jnp.min(jnp.where(dist <= least, own, FAR), axis=0, keepdims=True)
+    nearer = least < far
+    return (jnp.where(nearer, least, far), jnp.where(nearer, own, found)), None
 
 
 def _crosses_box(vertices: Vec3, ray: Ray):
@@ -72,36 +101,6 @@ def _crosses_box(vertices: Vec3, ray: Ray):
         enter = jnp.where(moves, jnp.maximum(enter, jnp.minimum(*ends)), enter)
         leave = jnp.where(moves, jnp.minimum(leave, jnp.maximum(*ends)), leave)
     return enter <= leave
-
-
-def _first_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
-    """Return the index of the nearest triangle that a ray hits, -1 if it hits none."""
-    count = -(-len(faces) // _BLOCK)
-    padded = np.concatenate(
-        [faces, np.repeat(faces[-1:], count * _BLOCK - len(faces), 0)]
-    )
-    corners = Triangle(*(take(vertices, padded[:, k]) for k in range(3)))
-    number = np.arange(count * _BLOCK, dtype=ray.point.x.dtype).reshape(count, _BLOCK)
-
-    def visit(nearest, block):
-        triangle, first = block
-        far, found = nearest
-        dist = triangle_distances(triangle, ray)
-        dist = jnp.where(dist >= 0.0, dist, FAR)
-        least = jnp.min(dist, axis=0, keepdims=True)
-        # The first of the smallest.
-        own = first.reshape(-1, *(1 for _ in dist.shape[1:]))
-        own = jnp.min(jnp.where(dist <= least, own, FAR), axis=0, keepdims=True)
-        nearer = least < far
-        return (jnp.where(nearer, least, far), jnp.where(nearer, own, found)), None
-
-    start = _nothing(vertices, ray)
-    if count == 1:
-        return visit(start, (corners, jnp.asarray(number[0])))[0][1].astype(int)
-    split = lambda x: x.reshape(count, _BLOCK, *x.shape[1:])
-    blocks = jtu.tree_map(split, corners), jnp.asarray(number)
-    (_, found), _ = lax.scan(visit, start, blocks)
-    return found.astype(int)
 
 
 def _nothing(vertices: Vec3, ray: Ray):

@@ -150,9 +150,12 @@ def test_kernels(name):
     eqsim.testing.check_kernels(measure, sys, jnp.asarray(hits(sys, model, 1)[0]))
 
 
-def test_a_mesh_with_many_triangles():
-    """Triangles are visited in blocks."""
-    points = np.random.default_rng(0).normal(size=(300, 3))
+@pytest.mark.parametrize("always", (0, 4096))
+def test_a_mesh_with_many_triangles(always, monkeypatch):
+    """Triangles are visited in blocks, of large meshes only if a ray is near."""
+    monkeypatch.setattr("eqsim.sensors._ray_meshes._ALWAYS", always)
+    # Two robots, as compiled functions are kept.
+    points = np.random.default_rng(0).normal(size=(300 + bool(always), 3))
     points *= 0.3 / np.linalg.norm(points, axis=1, keepdims=True)
     part = f"<asset>{solids.mesh('corner', points)}</asset>"
     text = ROOM.format(assets=part, shape=SHAPES["mesh"], apart=solids.APART)
