@@ -1,7 +1,11 @@
 """Collision detection: which shapes can touch, and where they do."""
 
 from . import _colliders as _colliders
-from ._detect import detect as detect, pair_points as pair_points
+from ._detect import (
+    detect as detect,
+    pair_points as pair_points,
+    with_hulls as with_hulls,
+)
 from ._geom_frames import geom_frames as geom_frames, GeomFrames as GeomFrames
 from ._plan import contact_plan as contact_plan, ContactPlan as ContactPlan
 from ._points import ContactPoints as ContactPoints, Point as Point, Shape as Shape

@@ -47,6 +47,7 @@ _BUILT_IN = {
     (_K.SPHERE, _K.ELLIPSOID): _convex(_K.SPHERE, _K.ELLIPSOID),
     (_K.SPHERE, _K.CYLINDER): Collider(sphere_cylinder, 1),
     (_K.SPHERE, _K.BOX): Collider(sphere_box, 1),
+    (_K.SPHERE, _K.MESH): _convex(_K.SPHERE, _K.MESH),
     (_K.CAPSULE, _K.CAPSULE): Collider(capsule_capsule, 2),
     (_K.CAPSULE, _K.ELLIPSOID): _convex(_K.CAPSULE, _K.ELLIPSOID),
     (_K.CAPSULE, _K.CYLINDER): _one_by_one(capsule_cylinder, 1),
@@ -54,6 +55,7 @@ _BUILT_IN = {
     (_K.ELLIPSOID, _K.ELLIPSOID): _convex(_K.ELLIPSOID, _K.ELLIPSOID),
     (_K.ELLIPSOID, _K.CYLINDER): _convex(_K.ELLIPSOID, _K.CYLINDER),
     (_K.ELLIPSOID, _K.BOX): _convex(_K.ELLIPSOID, _K.BOX),
+    (_K.ELLIPSOID, _K.MESH): _convex(_K.ELLIPSOID, _K.MESH),
     (_K.BOX, _K.BOX): _one_by_one(box_box, 8, measures=False),
 }
 for kinds, collider in _BUILT_IN.items():

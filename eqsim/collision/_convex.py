@@ -100,8 +100,8 @@ def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, V
     facing = jnp.where(turned, -1.0, 1.0)
     normal = Vec3(*(choose(x * facing, y) for x, y in zip(outward, apart, strict=True)))
     depth = choose((outward | a) * facing, -safe_sqrt(square))
-    sides = (combine(weights, side) for side in zip(*ends, strict=True))
-    return depth, normal, tuple(sides)
+    one, two = (combine(weights, side) for side in zip(*ends, strict=True))
+    return depth, normal, (one, two)
 
 
 def _plane_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any]:

@@ -1,13 +1,17 @@
 """Collision detection: from coordinates to contact points."""
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
+import numpy as np
 
 from ..kinematics._forward import Kinematics, take_poses
 from ..model import collider_of, concatenate, GeomKind, System, take
+from ..spatial import vec3
 from ._geom_frames import GeomFrames
 from ._near import near_points, Reach
 from ._plan import ContactPlan
-from ._points import complete, ContactPoints, Shape
+from ._points import complete, ContactPoints, Hulls, Shape
 
 
 # Smoothed contacts act within this number of widths: beyond, their weight is below 1e-17.
@@ -29,7 +33,9 @@ def detect(
     for kinds, (first, second), rows in zip(
         plan.kinds, plan.geoms, plan.group_pairs, strict=True
     ):
-        one, two, reach = take(shapes, first), take(shapes, second), None
+        one = with_hulls(sys, first, take(shapes, first))
+        two = with_hulls(sys, second, take(shapes, second))
+        reach = None
         if collider_of(*kinds).one_by_one:
             margin = take(geoms.margin, rows)
             if width is not None:
@@ -38,6 +44,19 @@ def detect(
             reach = Reach(*extents, margin)
         parts += pair_points(kinds, one, two, reach)
     return take(concatenate(parts), plan.order)
+
+
+def with_hulls(sys: System, geoms: Sequence[int], shapes: Shape) -> Shape:
+    """Add their hulls to shapes, if they are meshes."""
+    if not geoms or sys.geoms.kinds[geoms[0]] is not GeomKind.MESH:
+        return shapes
+    spans = np.array(
+        [sys.meshes.hulls.span(sys.geoms.data[k]) for k in geoms], np.int32
+    )
+    column = lambda x: x.reshape(-1, *(1 for _ in shapes.size.x.shape[1:]))
+    start, count = column(spans[:, 0]), column(spans[:, 1] - spans[:, 0])
+    points = vec3(sys.meshes.vertices)
+    return shapes._replace(hulls=Hulls(points, jnp.asarray(start), jnp.asarray(count)))
 
 
 def pair_points(

@@ -44,8 +44,11 @@ def near_points(
     distance of these is a lower bound.
     """
 
+    (first, first_points), (second, second_points) = map(_apart, (first, second))
+
     def visit(_, pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
+        one, two = _together(one, first_points), _together(two, second_points)
         gap = lax.stop_gradient(_gap(one, two, bounds))
 
         def touch():
@@ -66,6 +69,19 @@ def near_points(
     _, found = lax.scan(visit, None, (first, second, reach))
     slots = range(collider.num_points)
     return [jtu.tree_map(lambda x: x[:, slot], found) for slot in slots]
+
+
+def _apart(shape: Shape) -> tuple[Shape, Vec3 | None]:
+    """Separate the vertices of meshes, which pairs share, from what each pair has."""
+    if shape.hulls is None:
+        return shape, None
+    return shape._replace(hulls=shape.hulls._replace(points=None)), shape.hulls.points
+
+
+def _together(shape: Shape, points: Vec3 | None) -> Shape:
+    if shape.hulls is None:
+        return shape
+    return shape._replace(hulls=shape.hulls._replace(points=points))
 
 
 def _nothing(shape: ContactPoints, gap) -> ContactPoints:

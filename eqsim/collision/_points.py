@@ -13,10 +13,11 @@ class Hulls(NamedTuple):
     """Vertices of the convex hulls of meshes.
 
     - `points`: of all meshes one after the other, in their frames, `(nvertex, *batch)`.
+        They are not one per shape.
     - `start`, `count`: which of them belong to the mesh of each shape, `(nshape, *batch)`.
     """
 
-    points: Vec3
+    points: Any
     start: Any
     count: Any
 

@@ -81,8 +81,8 @@ def _nearer(placed: Placed, search: _Search) -> _Search:
         least = jnp.minimum(least, nearest | nearest)
     stuck = ~(least < square)
     keep = lambda x, y: jnp.where(done, y, x)
-    kept = jtu.tree_map(keep, (best, weights), (old, search.weights))
-    return _Search(*kept, search.steps + 1, done | stuck)
+    simplex, kept = jtu.tree_map(keep, (best, weights), (old, search.weights))
+    return _Search(simplex, kept, search.steps + 1, done | stuck)
 
 
 def combine(weights, points) -> Vec3:
@@ -116,10 +116,12 @@ def triangle_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any, Any]:
         ((of_b <= 0.0) & (ac_a >= 0.0) & (ac_c <= 0.0), (1.0 - on_ac, zero, on_ac)),
         ((of_a <= 0.0) & (from_b >= 0.0) & (from_c >= 0.0), (zero, 1.0 - on_bc, on_bc)),
     )
-    out = (of_a / total, of_b / total, of_c / total)
+    first, second, third = of_a / total, of_b / total, of_c / total
     for holds, weights in reversed(cases):
-        out = tuple(jnp.where(holds, x, y) for x, y in zip(weights, out, strict=True))
-    return out
+        first = jnp.where(holds, weights[0], first)
+        second = jnp.where(holds, weights[1], second)
+        third = jnp.where(holds, weights[2], third)
+    return first, second, third
 
 
 def _sorted(corners: tuple[Corners, ...], weights: tuple, outside) -> Nearest:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..collision import pair_points
+from ..collision import pair_points, with_hulls
 from ..model import (
     concatenate,
     measured_kinds,
@@ -66,8 +66,11 @@ def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
                 groups.setdefault((*key, turned), []).append(pair)
     segments = [_nothing(now)]
     for (one, two, turned), pairs in groups.items():
-        shapes = (geom_shapes(sys, now, [pair[k] for pair in pairs]) for k in (0, 1))
-        for point in pair_points((one, two), *shapes):
+        lower, upper = (
+            with_hulls(sys, side, geom_shapes(sys, now, side))
+            for side in zip(*pairs, strict=True)
+        )
+        for point in pair_points((one, two), lower, upper):
             dist = jnp.where(point.valid, point.dist, _FAR)
             normal = Vec3(*point.frame[:3])
             normal = -normal if turned else normal

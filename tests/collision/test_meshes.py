@@ -1,0 +1,90 @@
+"""Hulls of meshes that touch balls and ellipsoids, in a robot."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from helpers import check_gradients
+from trajectories import converged
+
+from eqsim import Generalized, load_mjcf, Spring, State
+from eqsim.testing import check_kernels
+
+
+WEDGE = "-.3 -.2 0  .3 -.2 0  .3 .2 0  -.3 .2 0  -.3 0 .25  .3 0 .2"
+ROCK = ".1 0 0  -.1 .05 0  0 -.1 .02  0 .02 .15  .05 .05 -.1  -.04 -.03 -.12"
+SCENE = """
+<mujoco><option timestep="0.004" ccd_tolerance="1e-12" ccd_iterations="200"/>
+  <asset><mesh name="wedge" vertex="{wedge}"/><mesh name="rock" vertex="{rock}"/></asset>
+  <worldbody>
+    <geom name="ground" type="mesh" mesh="wedge" condim="{condim}"/>
+    <body pos="0 .03 {height}"><freejoint/>
+      <geom name="ball" type="{kind}" size="{size}" condim="{condim}"
+        contype="5" conaffinity="3"/></body>
+    <body pos=".25 .2 .05" euler="10 20 30"><freejoint/>
+      <geom name="rock" type="mesh" mesh="rock" contype="2" conaffinity="4"/></body>
+  </worldbody>
+</mujoco>"""
+KINDS = {"sphere": (".1", 0.33), "ellipsoid": (".1 .06 .08", 0.3)}
+
+
+def robot(kind, condim=3):
+    """A ball between a wedge that stands still and a rock; only the ball touches both."""
+    size, height = KINDS[kind]
+    text = SCENE.format(
+        wedge=WEDGE, rock=ROCK, kind=kind, size=size, height=height, condim=condim
+    )
+    return load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))
+
+
+def states(model, count, seed=0):
+    rng = np.random.default_rng(seed)
+    out = []
+    for _ in range(count):
+        data = mujoco.MjData(model)
+        data.qpos[:] += 0.03 * rng.normal(size=model.nq)
+        data.qvel[:] = 0.3 * rng.normal(size=model.nv)
+        mujoco.mj_forward(model, data)
+        out.append(data)
+    return out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("condim", (1, 3))
+def test_accelerations(kind, condim):
+    sys, model = robot(kind, condim)
+    found = states(model, 60)
+    assert sum(data.ncon > 0 for data in found) > 15
+    q, qd = (jnp.asarray([getattr(d, k) for d in found]) for k in ("qpos", "qvel"))
+    none = jnp.zeros(0)
+    solve = lambda q, qd: Generalized().acceleration(sys, State(q, qd, none), none)
+    qdd = np.asarray(jax.jit(jax.vmap(solve))(q, qd))
+    for data, own in zip(found, qdd, strict=True):
+        # Of smooth shapes, MuJoCo's normal has the root of the error of its distance.
+        size = max(1.0, np.max(np.abs(data.qacc)))
+        np.testing.assert_allclose(own, data.qacc, rtol=0, atol=5e-4 * size)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients(kind):
+    """By poses and by the vertices of the mesh, in contact."""
+    sys, model = robot(kind)
+    data = next(data for data in states(model, 60) if data.ncon)
+    state = State(jnp.asarray(data.qpos), jnp.asarray(data.qvel), jnp.zeros(0))
+
+    def moved(vertices, q):
+        other = eqx.tree_at(lambda s: s.meshes.vertices, sys, vertices)
+        new = Generalized().step(other, State(q, state.qd, state.act), jnp.zeros(0))
+        return new.qd
+
+    where = sys.meshes.vertices, state.q
+    largest = check_gradients(jax.jit(moved), *where, atol=1e-5)
+    assert all(value > 0.0 for value in largest.values())
+
+
+def test_without_fallback():
+    sys, _ = robot("sphere")
+    for pipeline in (Generalized(), Spring()):
+        check_kernels(pipeline.step, sys, pipeline.init(sys), jnp.zeros(0))
