@@ -7,6 +7,8 @@ from ..model import Collider, GeomKind, register_collider
 from ._box_box import box_box
 from ._capsule_box import capsule_box
 from ._convex import convex_points
+from ._manifold import polytope_points
+from ._plane_mesh import plane_mesh
 from ._plane_pairs import plane_ellipsoid
 from ._shapes import (
     capsule_capsule,
@@ -36,12 +38,21 @@ def _one_by_one(find: Callable, num_points: int, measures: bool = True) -> Colli
     return Collider(without_margin, num_points, one_by_one=True, measures=measures)
 
 
+def _polytopes(first: GeomKind, second: GeomKind, num_points: int) -> Collider:
+    """A pair that can touch along faces and edges."""
+    find = ft.partial(polytope_points, (first, second))
+    return Collider(find, num_points, one_by_one=True, measures=False)
+
+
 _BUILT_IN = {
     (_K.PLANE, _K.SPHERE): Collider(plane_sphere, 1),
     (_K.PLANE, _K.CAPSULE): Collider(plane_capsule, 2),
     (_K.PLANE, _K.ELLIPSOID): Collider(plane_ellipsoid, 1),
     (_K.PLANE, _K.CYLINDER): Collider(plane_cylinder, 4),
     (_K.PLANE, _K.BOX): Collider(plane_box, 8),
+    (_K.PLANE, _K.MESH): Collider(
+        ft.partial(plane_mesh, (_K.PLANE, _K.MESH)), 4, one_by_one=True
+    ),
     (_K.SPHERE, _K.SPHERE): Collider(sphere_sphere, 1),
     (_K.SPHERE, _K.CAPSULE): Collider(sphere_capsule, 1),
     (_K.SPHERE, _K.ELLIPSOID): _convex(_K.SPHERE, _K.ELLIPSOID),
@@ -52,11 +63,14 @@ _BUILT_IN = {
     (_K.CAPSULE, _K.ELLIPSOID): _convex(_K.CAPSULE, _K.ELLIPSOID),
     (_K.CAPSULE, _K.CYLINDER): _one_by_one(capsule_cylinder, 1),
     (_K.CAPSULE, _K.BOX): _one_by_one(capsule_box, 2),
+    (_K.CAPSULE, _K.MESH): _polytopes(_K.CAPSULE, _K.MESH, 2),
     (_K.ELLIPSOID, _K.ELLIPSOID): _convex(_K.ELLIPSOID, _K.ELLIPSOID),
     (_K.ELLIPSOID, _K.CYLINDER): _convex(_K.ELLIPSOID, _K.CYLINDER),
     (_K.ELLIPSOID, _K.BOX): _convex(_K.ELLIPSOID, _K.BOX),
     (_K.ELLIPSOID, _K.MESH): _convex(_K.ELLIPSOID, _K.MESH),
     (_K.BOX, _K.BOX): _one_by_one(box_box, 8, measures=False),
+    (_K.BOX, _K.MESH): _polytopes(_K.BOX, _K.MESH, 4),
+    (_K.MESH, _K.MESH): _polytopes(_K.MESH, _K.MESH, 4),
 }
 for kinds, collider in _BUILT_IN.items():
     register_collider(*kinds, collider)

@@ -5,7 +5,7 @@ position and normal are then functions of these vertices, with exact derivatives
 as the same vertices touch.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
@@ -19,6 +19,23 @@ from ._penetration import nearest_face
 from ._points import Point, Shape, unit
 from ._round import feature_contact, touching_feature
 from ._separation import combine, Nearest, nearest_vertices
+
+
+class ConvexSearch(NamedTuple):
+    """Where two convex shapes are nearest, in the frame of the first one.
+
+    - `placed`: the shapes.
+    - `nearest`: see `touching_vertices`.
+    - `dist`: distance of the surfaces, negative in penetration.
+    - `normal`: unit vector from the first to the second shape.
+    - `middle`: point halfway between the surfaces.
+    """
+
+    placed: Placed
+    nearest: Nearest
+    dist: Any
+    normal: Vec3
+    middle: Vec3
 
 
 def convex_points(
@@ -39,6 +56,19 @@ def convex_contact(
     - `kinds`: of the shapes.
     - `margin`: distance beyond which the point is not asked for exactly.
     """
+    return single_point(convex_search(kinds, one, two, margin), one)
+
+
+def single_point(search: ConvexSearch, one: Shape) -> Point:
+    """Return the deepest or nearest point in the world."""
+    pose = one.pose
+    return Point(search.dist, pose.point(search.middle), pose.rot @ search.normal)
+
+
+def convex_search(
+    kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape, margin: Any
+) -> ConvexSearch:
+    """Return where two convex shapes are nearest; arguments as of `convex_contact`."""
     first, second = (
         Core(kind, shape.size, shape.hulls)
         for kind, shape in zip(kinds, (one, two), strict=True)
@@ -55,11 +85,10 @@ def convex_contact(
         depth, normal, ends = feature_contact(placed, lax.stop_gradient(feature))
     else:
         depth, normal, ends = _contact(placed, nearest)
-    dist = -depth - radius
     start = ends[0] + (normal * first.radius)
     end = ends[1] - (normal * second.radius)
     middle = (start + end) * 0.5
-    return Point(dist, one.pose.point(middle), one.pose.rot @ normal)
+    return ConvexSearch(placed, nearest, -depth - radius, normal, middle)
 
 
 def touching_vertices(placed: Placed, reach) -> Nearest:

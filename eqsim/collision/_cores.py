@@ -19,6 +19,7 @@ from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
 from ._points import Hulls
+from ._rows import read_rows
 
 
 class Corner(NamedTuple):
@@ -125,17 +126,9 @@ def _farthest(hulls: Hulls, direction: Vec3):
     return lax.while_loop(more, visit, start)[1]
 
 
-def pick(values: Vec3, number) -> Vec3:
-    """Return one row of each environment, `(1, *batch)`; `number` is within bounds."""
-
-    def one(x):
-        shape = (x.shape[0], *jnp.broadcast_shapes(x.shape[1:], number.shape[1:]))
-        rows = jnp.broadcast_to(number, (1, *shape[1:]))
-        return jnp.take_along_axis(
-            jnp.broadcast_to(x, shape), rows, axis=0, mode="promise_in_bounds"
-        )
-
-    return Vec3(*map(one, values))
+def pick(values: Vec3, numbers) -> Vec3:
+    """Return rows of each environment; `numbers`, `(k, *batch)`, are within bounds."""
+    return Vec3(*(read_rows(x, numbers) for x in values))
 
 
 Corners = tuple[Corner, Corner]

@@ -1,17 +1,25 @@
 """Collision detection: from coordinates to contact points."""
 
+import functools as ft
 from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
 
 from ..kinematics._forward import Kinematics, take_poses
-from ..model import collider_of, concatenate, GeomKind, System, take
+from ..model import collider_of, concatenate, GeomKind, HullGraph, System, take
 from ..spatial import vec3
 from ._geom_frames import GeomFrames
 from ._near import near_points, Reach
 from ._plan import ContactPlan
-from ._points import complete, ContactPoints, Hulls, Shape
+from ._points import (
+    complete,
+    ContactPoints,
+    Hulls,
+    Polygons,
+    polygons_of,
+    Shape,
+)
 
 
 # Smoothed contacts act within this number of widths: beyond, their weight is below 1e-17.
@@ -55,8 +63,15 @@ def with_hulls(sys: System, geoms: Sequence[int], shapes: Shape) -> Shape:
     )
     column = lambda x: x.reshape(-1, *(1 for _ in shapes.size.x.shape[1:]))
     start, count = column(spans[:, 0]), column(spans[:, 1] - spans[:, 0])
-    points = vec3(sys.meshes.vertices)
-    return shapes._replace(hulls=Hulls(points, jnp.asarray(start), jnp.asarray(count)))
+    points, polygons = vec3(sys.meshes.vertices), _polygons(sys.meshes.hulls)
+    hulls = Hulls(points, jnp.asarray(start), jnp.asarray(count), polygons)
+    return shapes._replace(hulls=hulls)
+
+
+@ft.lru_cache(maxsize=256)
+def _polygons(graph: HullGraph) -> Polygons:
+    starts = graph.vertex_starts, graph.polygon_starts, graph.corner_starts
+    return polygons_of(*starts, graph.corners)
 
 
 def pair_points(

@@ -9,7 +9,7 @@ from jax import lax
 
 from ..model import Collider, GeomKind
 from ..spatial import safe_sqrt, Vec3
-from ._points import complete, ContactPoints, Shape
+from ._points import complete, ContactPoints, Hulls, Shape
 
 
 class Reach(NamedTuple):
@@ -44,11 +44,11 @@ def near_points(
     distance of these is a lower bound.
     """
 
-    (first, first_points), (second, second_points) = map(_apart, (first, second))
+    (first, first_hulls), (second, second_hulls) = map(_apart, (first, second))
 
     def visit(_, pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
-        one, two = _together(one, first_points), _together(two, second_points)
+        one, two = _together(one, first_hulls), _together(two, second_hulls)
         gap = lax.stop_gradient(_gap(one, two, bounds))
 
         def touch():
@@ -71,17 +71,19 @@ def near_points(
     return [jtu.tree_map(lambda x: x[:, slot], found) for slot in slots]
 
 
-def _apart(shape: Shape) -> tuple[Shape, Vec3 | None]:
-    """Separate the vertices of meshes, which pairs share, from what each pair has."""
+def _apart(shape: Shape) -> tuple[Shape, Hulls | None]:
+    """Separate what all pairs share of the hulls of meshes from what each pair has."""
     if shape.hulls is None:
         return shape, None
-    return shape._replace(hulls=shape.hulls._replace(points=None)), shape.hulls.points
+    own = shape.hulls._replace(points=None, polygons=None)
+    return shape._replace(hulls=own), shape.hulls
 
 
-def _together(shape: Shape, points: Vec3 | None) -> Shape:
-    if shape.hulls is None:
+def _together(shape: Shape, shared: Hulls | None) -> Shape:
+    if shape.hulls is None or shared is None:
         return shape
-    return shape._replace(hulls=shape.hulls._replace(points=points))
+    full = shape.hulls._replace(points=shared.points, polygons=shared.polygons)
+    return shape._replace(hulls=full)
 
 
 def _nothing(shape: ContactPoints, gap) -> ContactPoints:

@@ -2,24 +2,65 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 
 from ..kinematics._forward import Pose
 from ..spatial import Mat3, Vec3
 
 
-class Hulls(NamedTuple):
-    """Vertices of the convex hulls of meshes.
+class Polygons(eqx.Module):
+    """Polygons of the convex hulls of meshes, all hulls one after the other.
 
-    - `points`: of all meshes one after the other, in their frames, `(nvertex, *batch)`.
-        They are not one per shape.
+    - `starts`: first entry of each polygon in `corners`, and the end.
+    - `corners`: vertices around each polygon, counterclockwise seen from outside, counted
+        from the first vertex of the hull.
+    - `vertex_starts`: first entry of each vertex in `around`, and the end.
+    - `around`: the polygons that meet at each vertex.
+    - `most`: the largest number of corners of a polygon.
+    """
+
+    starts: Any
+    corners: Any
+    vertex_starts: Any
+    around: Any
+    most: int = eqx.field(static=True)
+
+
+def polygons_of(vertex_starts, polygon_starts, corner_starts, corners) -> Polygons:
+    """Return polygons with what meets at each vertex; arguments as in `HullGraph`."""
+    around: list[list[int]] = [[] for _ in range(int(vertex_starts[-1]))]
+    for hull in range(len(vertex_starts) - 1):
+        for polygon in range(polygon_starts[hull], polygon_starts[hull + 1]):
+            first, last = corner_starts[polygon], corner_starts[polygon + 1]
+            for corner in corners[first:last]:
+                around[vertex_starts[hull] + corner].append(polygon)
+    whole = lambda x: np.asarray(x, np.int32)
+    ends = np.cumsum([0, *map(len, around)])
+    return Polygons(
+        starts=whole(corner_starts),
+        corners=whole(corners),
+        vertex_starts=whole(ends),
+        around=whole([polygon for polygons in around for polygon in polygons]),
+        most=int(np.max(np.diff(corner_starts), initial=0)),
+    )
+
+
+class Hulls(NamedTuple):
+    """Convex hulls of meshes.
+
+    - `points`: vertices of all meshes one after the other, in their frames,
+        `(nvertex, *batch)`. They are not one per shape.
     - `start`, `count`: which of them belong to the mesh of each shape, `(nshape, *batch)`.
+    - `polygons`: what lies between the vertices; None: it is not needed.
     """
 
     points: Any
     start: Any
     count: Any
+    polygons: Polygons | None = None
 
 
 class Shape(NamedTuple):

@@ -59,8 +59,12 @@ def nearest_vertices(placed: Placed, start: Simplex, when) -> Nearest:
 
 def _nearer(placed: Placed, search: _Search) -> _Search:
     """Return the search after one more vertex."""
-    old = search.simplex
-    point = combine(search.weights, old.points)
+    # All from the corners: a compiler may evaluate a comparison twice, with different
+    # rounding, and then what was chosen for corners and points would not agree.
+    corners = search.simplex.corners
+    old = Simplex(corners, tuple(placed.difference(each) for each in corners))
+    weights = triangle_weights(*old.points)
+    point = combine(weights, old.points)
     square = point | point
     corners = once(placed.support(-point))
     vertex = once(placed.difference(corners))
@@ -69,7 +73,7 @@ def _nearer(placed: Placed, search: _Search) -> _Search:
     # A comparison that is true for what is not a number too.
     done = search.done | ~((square - (point | vertex)) > rounding * largest)
     done = done | (search.steps >= _STEPS)
-    best, weights, least = old, search.weights, square
+    start, best, least = (old, weights), old, square
     for k in range(3):
         swap = lambda items, new, k=k: (*items[:k], new, *items[k + 1 :])
         other = Simplex(swap(old.corners, corners), swap(old.points, vertex))
@@ -81,8 +85,8 @@ def _nearer(placed: Placed, search: _Search) -> _Search:
         least = jnp.minimum(least, nearest | nearest)
     stuck = ~(least < square)
     keep = lambda x, y: jnp.where(done, y, x)
-    simplex, kept = jtu.tree_map(keep, (best, weights), (old, search.weights))
-    return _Search(simplex, kept, search.steps + 1, done | stuck)
+    simplex, weights = jtu.tree_map(keep, (best, weights), start)
+    return _Search(simplex, weights, search.steps + 1, done | stuck)
 
 
 def combine(weights, points) -> Vec3:

@@ -1,0 +1,224 @@
+r"""The overlap of two convex polygons, or of a segment and one, in a plane.
+
+The subject is cut by the line through each side of the base, one after the other
+(Sutherland and Hodgman, *Reentrant polygon clipping*, 1974). Each corner of what is left is
+told by the two lines that cross there, such that its place can be computed again, with
+derivatives.
+
+Of more than four corners, MuJoCo keeps the four that a greedy search for the quadrilateral
+of largest area ends with.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+
+from ..spatial import Vec3
+from ._points import unit
+from ._rows import count_rows, read_rows, write_row
+
+
+class Plane(NamedTuple):
+    """Coordinates in a plane: a point of it, and its normal."""
+
+    origin: Vec3
+    normal: Vec3
+
+    @property
+    def axes(self) -> tuple[Vec3, Vec3]:
+        """Two unit vectors in the plane; with the normal they are right-handed."""
+        x, y, z = map(jnp.abs, self.normal)
+        zero, one = jnp.zeros_like(x), jnp.ones_like(x)
+        flat = (x <= y) & (x <= z)
+        other = Vec3(jnp.where(flat, one, zero), jnp.where(flat, zero, one), zero)
+        first = unit(other - (self.normal * (self.normal | other)))
+        return first, self.normal ^ first
+
+    def coordinates(self, points: Vec3) -> tuple[Any, Any]:
+        """Return the coordinates of the projections of points."""
+        arm = points - self.origin
+        first, second = self.axes
+        return first | arm, second | arm
+
+    def height(self, points: Vec3):
+        """Return the distances of points from the plane."""
+        return self.normal | (points - self.origin)
+
+
+class Outline(NamedTuple):
+    """A polygon: its corners, `(n, *batch)`, of which the first `count` exist.
+
+    - `x`, `y`: coordinates.
+    - `before`, `after`: numbers of the lines that cross there. The first `n / 2` belong to
+        the subject, the others to the base.
+    """
+
+    x: Any
+    y: Any
+    before: Any
+    after: Any
+    count: Any
+
+
+def overlap(base: tuple, subject: tuple, counts: tuple, tolerance: float) -> Outline:
+    """Return the part of a subject that is inside of a base; both clockwise.
+
+    **Arguments:**
+
+    - `base`, `subject`: coordinates of the corners, `(size, *batch)` each.
+    - `counts`: how many corners the base and the subject have.
+    - `tolerance`: points count as inside up to this distance.
+    """
+    size = base[0].shape[0]
+    double = lambda x: jnp.concatenate([x, jnp.zeros_like(x)])
+    rows = count_rows(jnp.zeros((2 * size, *counts[1].shape[1:]))) + 0 * counts[1]
+    before = jnp.where(rows == 0, counts[1] - 1, rows - 1)
+    x, y = (x + 0.0 * counts[0].astype(x.dtype) for x in map(double, subject))
+    start = Outline(x, y, before, rows, counts[1])
+
+    def cut(carry):
+        k, outline = carry
+        active = k < counts[0]
+        side = side_of(base, counts[0], jnp.minimum(k, counts[0] - 1))
+        cut = _cut(outline, side, k + size, active, tolerance)
+        choose = lambda x, y: jnp.where(active, x, y)
+        return k + 1, jtu.tree_map(choose, cut, outline)
+
+    more = lambda carry: jnp.any((carry[0] < counts[0]) & (carry[1].count > 0))
+    return lax.while_loop(more, cut, (jnp.zeros_like(counts[0]), start))[1]
+
+
+class Side(NamedTuple):
+    """A line: a point, and the unit vector to the side that is kept."""
+
+    x: Any
+    y: Any
+    inward_x: Any
+    inward_y: Any
+
+    def height(self, x, y):
+        """Return the distance of a point from the line, positive on the side kept."""
+        return (x - self.x) * self.inward_x + (y - self.y) * self.inward_y
+
+
+def side_of(base: tuple, count, number) -> Side:
+    """Return the line through a side of a polygon of `count` corners."""
+    following = jnp.where(number + 1 < count, number + 1, 0)
+    x, y = (read_rows(c, number) for c in base)
+    along_x, along_y = (
+        read_rows(base[0], following) - x,
+        read_rows(base[1], following) - y,
+    )
+    square = along_x**2 + along_y**2
+    positive = square > 0.0
+    scale = jnp.where(positive, 1.0 / jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+    return Side(x, y, along_y * scale, -along_x * scale)
+
+
+def _cut(old: Outline, side: Side, line, active, tolerance) -> Outline:
+    """Return what is left of a polygon on one side of a line."""
+    limit = jnp.where(active, old.count, 0)
+
+    def visit(carry):
+        k, last, new = carry
+        following = jnp.where(k + 1 < old.count, k + 1, 0)
+        here = last
+        there = jtu.tree_map(lambda x: read_rows(x, following), old[:4])
+        one, two = side.height(*here[:2]), side.height(*there[:2])
+        inside, enters = one > -tolerance, two > -tolerance
+        across = inside ^ enters
+        rise = two - one
+        share = -one / jnp.where(rise == 0.0, 1.0, rise)
+        crosses = across & (rise != 0.0) & (share >= 0.0) & (share <= 1.0) & (k < limit)
+        place = (p + share * (q - p) for p, q in zip(here[:2], there[:2], strict=True))
+        lines = jnp.where(enters, line, here[3]), jnp.where(enters, here[3], line)
+        new = _with_corner(new, (*place, *lines), crosses)
+        return k + 1, there, _with_corner(new, there, enters & (k < limit))
+
+    none = old._replace(count=jnp.zeros_like(old.count))
+    first = jtu.tree_map(lambda x: x[:1], old[:4])
+    more = lambda carry: jnp.any(carry[0] < limit)
+    zero = jnp.zeros_like(old.count)
+    return lax.while_loop(more, visit, (zero, first, none))[2]
+
+
+def _with_corner(outline: Outline, corner: tuple, when) -> Outline:
+    count = outline.count
+    x, y, before, after = (
+        write_row(old, count, value, when)
+        for old, value in zip(outline[:4], corner, strict=True)
+    )
+    return Outline(x, y, before, after, count + jnp.where(when, 1, 0))
+
+
+def kept(outline: Outline, keep) -> Outline:
+    """Return the corners that are kept, `(n, *batch)`."""
+    new = outline._replace(count=jnp.zeros_like(outline.count))
+
+    def visit(carry):
+        k, new = carry
+        corner = jtu.tree_map(lambda x: read_rows(x, k), outline[:4])
+        when = read_rows(keep, k) & (k < outline.count)
+        return k + 1, _with_corner(new, corner, when)
+
+    more = lambda carry: jnp.any(carry[0] < outline.count)
+    return lax.while_loop(more, visit, (jnp.zeros_like(outline.count), new))[1]
+
+
+class _Quad(NamedTuple):
+    """Search for four corners: the current and the best ones, the best area, which corner
+    is moved next (0: the fourth, 1: the third, 2: the second), and how often the first
+    one was moved."""
+
+    corners: tuple[Any, Any, Any, Any]
+    best: tuple[Any, Any, Any, Any]
+    area: Any
+    moved: Any
+
+
+def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
+    """Return four corners of a polygon: all it has, or those of a large quadrilateral."""
+    last = x.shape[0] - 1
+    point = lambda k: [read_rows(c, jnp.minimum(k, last)) for c in (x, y)]
+    following = lambda k: jnp.where(k + 1 < count, k + 1, 0)
+
+    def area(a, b, c, d):
+        (ax, ay), (bx, by), (cx, cy), (dx, dy) = map(point, (a, b, c, d))
+        return jnp.abs((ax - cx) * (by - dy) - (ay - cy) * (bx - dx))
+
+    def step(quad: _Quad) -> _Quad:
+        a, b, c, d = quad.corners
+        moves = [quad.moved == k for k in range(3)]
+        ahead = lambda move, k: jnp.where(move, following(k), k)
+        tried = a, ahead(moves[2], b), ahead(moves[1], c), ahead(moves[0], d)
+        size = area(*tried)
+        active = a < count
+        better = active & (size > quad.area)
+        choose = lambda when, new, old: jtu.tree_map(
+            lambda p, q: jnp.where(when, p, q), new, old
+        )
+        corners = choose(better, tried, quad.corners)
+        best = choose(better, tried, quad.best)
+        # The first corner moves on, and pushes those that it reaches.
+        stuck = active & ~better & moves[0]
+        push_b = b == a
+        pushed_b = jnp.where(push_b, following(b), b)
+        push_c = push_b & (c == pushed_b)
+        pushed_c = jnp.where(push_c, following(c), c)
+        pushed_d = jnp.where(push_c & (d == pushed_c), following(d), d)
+        corners = choose(stuck, (a + 1, pushed_b, pushed_c, pushed_d), corners)
+        onward = jnp.where(moves[0], jnp.where(better, 1, 0), quad.moved)
+        onward = jnp.where(moves[1] & ~better, 2, onward)
+        onward = jnp.where(moves[2] & ~better, 0, onward)
+        return _Quad(corners, best, jnp.where(better, size, quad.area), onward)
+
+    zero = jnp.zeros_like(count)
+    many = count > 4
+    one, two, three = (jnp.minimum(k, jnp.maximum(count - 1, 0)) for k in (1, 2, 3))
+    first = jnp.where(many, zero, count)
+    best = zero, one, two, three
+    start = _Quad((first, one, two, three), best, area(*best), zero)
+    more = lambda quad: jnp.any(quad.corners[0] < count)
+    return lax.while_loop(more, step, start).best

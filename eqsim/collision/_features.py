@@ -1,0 +1,196 @@
+r"""Which polygons or edges of two solids touch along a face or a line, as in MuJoCo.
+
+The search for the nearest points ends with up to three vertices of each solid: a vertex,
+an edge or a face. Polygons are tried that have all of them as corners.
+
+1. Two polygons, one of each solid, whose outer normals are opposite up to
+   $\arccos 0.996 = 5.1°$. Of several, the pair that is most nearly opposite.
+2. Otherwise an edge of the solid with fewer vertices, and a polygon of the other one that
+   faces it and whose plane is parallel to the edge up to $\arcsin 0.0888 = 5.1°$. The
+   first that is found: polygon by polygon, edge by edge. If both have two vertices, edges
+   of the first solid are tried before those of the second. From a single vertex, all of
+   its edges are tried.
+
+MuJoCo 4.0: `mjc_multicontact`, measured with the Python package; see also `alignedFaces`
+and `alignedFaceEdge` of MuJoCo 3.12.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+
+from ..spatial import Vec3
+from ._cores import Placed
+from ._points import unit
+from ._solids import Solid
+
+
+_OPPOSITE = -0.996
+_PARALLEL = 0.0888
+_FACING = 1e-15
+
+
+class Touching(NamedTuple):
+    """What touches. Polygons and vertices are numbers.
+
+    - `faces`: whether it is two polygons.
+    - `first_edge`: whether it is an edge of the first solid and a polygon of the second.
+    - `second_edge`: whether it is a polygon of the first solid and an edge of the second.
+    - `polygons`: of the first and the second solid.
+    - `ends`: the two vertices of the edge.
+    """
+
+    faces: Any
+    first_edge: Any
+    second_edge: Any
+    polygons: tuple[Any, Any]
+    ends: tuple[Any, Any]
+
+
+class _Sides(NamedTuple):
+    """Two solids in the frame of the first: which vertices of each are nearest, and how
+    many different ones."""
+
+    placed: Placed
+    solids: tuple[Solid, Solid]
+    vertices: tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]
+    counts: tuple[Any, Any]
+
+
+def touching(
+    placed: Placed, solids: tuple[Solid, Solid], numbers: tuple, normal: Vec3
+) -> Touching:
+    """Return what touches.
+
+    **Arguments:**
+
+    - `numbers`: for each solid, the three vertices that are nearest.
+    - `normal`: from the first to the second solid, in the frame of the first.
+    """
+    vertices, counts = zip(*map(_different, numbers), strict=True)
+    sides = _Sides(placed, solids, vertices, counts)
+    never = counts[0] < 0
+    zero = jnp.zeros_like(counts[0])
+    one_face = solids[0].polygons is not None
+    two_face = solids[1].polygons is not None
+    faces, polygons, edge = never, (zero, zero), _Edge(never, zero, (zero, zero))
+    first_edge = second_edge = never
+    if one_face and two_face:
+        faces, polygons = _opposite(sides)
+    if two_face:
+        when = ~faces & (counts[0] < 3) & (counts[0] <= counts[1])
+        edge = _edge_on_face(sides, 0, normal, when)
+        first_edge = edge.found
+        polygons = polygons[0], jnp.where(first_edge, edge.polygon, polygons[1])
+    if one_face:
+        when = ~faces & ~first_edge & (counts[1] < 3) & (counts[1] <= counts[0])
+        other = _edge_on_face(sides, 1, normal, when)
+        second_edge = other.found
+        polygons = jnp.where(second_edge, other.polygon, polygons[0]), polygons[1]
+        choose = lambda x, y: jnp.where(second_edge, x, y)
+        edge = jtu.tree_map(choose, other, edge)
+    return Touching(faces, first_edge, second_edge, polygons, edge.ends)
+
+
+def _different(numbers: tuple) -> tuple[tuple[Any, Any, Any], Any]:
+    """Return three vertices, different ones first, and how many different ones there
+    are."""
+    a, b, c = numbers
+    second = jnp.where(a == b, c, b)
+    two = (a == b) | (a == c) | (b == c)
+    third = jnp.where(two, second, c)
+    count = jnp.where(a == second, 1, jnp.where(two, 2, 3))
+    return (a, second, third), count
+
+
+def _opposite(sides: _Sides) -> tuple[Any, tuple[Any, Any]]:
+    """Return the two polygons that are most nearly opposite, and whether they are."""
+    turn = sides.placed.offset.rot
+
+    def outer(polygon, normal, holds, carry):
+        def inner(second, own, also, carry):
+            best, one, two = carry
+            facing = normal | (turn @ own)
+            better = also & (facing < best)
+            choose = lambda x, y: jnp.where(better, x, y)
+            return choose(facing, best), choose(polygon, one), choose(second, two)
+
+        return _each_polygon(sides, 1, holds, inner, carry)
+
+    always = sides.counts[0] > 0
+    none = jnp.zeros_like(sides.counts[0])
+    least = none * turn.xx * 0.0 + _OPPOSITE
+    start = least, none, none
+    best, one, two = _each_polygon(sides, 0, always, outer, start)
+    return best < _OPPOSITE, (one, two)
+
+
+class _Edge(NamedTuple):
+    """Whether an edge touches a polygon, that polygon, and the ends of the edge."""
+
+    found: Any
+    polygon: Any
+    ends: tuple[Any, Any]
+
+
+def _edge_on_face(sides: _Sides, number: int, normal: Vec3, when) -> _Edge:
+    """Return the first edge of one solid that touches a polygon of the other.
+
+    **Arguments:**
+
+    - `number`: of the solid with the edge.
+    """
+    solid, vertices = sides.solids[number], sides.vertices[number]
+    turn = sides.placed.offset.rot
+    toward = normal if number == 1 else -normal
+    from_second = lambda v: turn @ v
+    keep = lambda v: v
+    to_first, edge_to_first = (keep, from_second) if number else (from_second, keep)
+    start, count = solid.core.vertex(vertices[0]), solid.edge_count(vertices)
+
+    def outer(polygon, own, holds, edge):
+        outward = to_first(own)
+        tried = holds & ((outward | toward) > _FACING) & ~edge.found
+
+        def inner(carry):
+            k, edge = carry
+            end = solid.edge_end(vertices, jnp.minimum(k, count - 1))
+            along = edge_to_first(unit(solid.core.vertex(end) - start))
+            hit = tried & (k < count) & ~edge.found
+            hit = hit & (jnp.abs(along | outward) < _PARALLEL)
+            new = _Edge(hit | edge.found, polygon, (vertices[0], end))
+            choose = lambda x, y: jnp.where(hit, x, y)
+            return k + 1, jtu.tree_map(choose, new, edge)
+
+        more = lambda carry: jnp.any(tried & (carry[0] < count) & ~carry[1].found)
+        return lax.while_loop(more, inner, (jnp.zeros_like(count), edge))[1]
+
+    zero = jnp.zeros_like(count)
+    none = _Edge(when & ~when, zero, (zero, zero))
+    return _each_polygon(sides, 1 - number, when, outer, none)
+
+
+def _each_polygon(sides: _Sides, number: int, when, visit, start):
+    """Visit the polygons that have all of the nearest vertices of a solid as corners.
+
+    **Arguments:**
+
+    - `when`: where they are visited at all.
+    - `visit`: function of the polygon, its normal in the frame of its solid, whether it
+        is to be visited, and what is carried.
+    """
+    solid, vertices = sides.solids[number], sides.vertices[number]
+    first, count = solid.meeting(vertices[0])
+    last = jnp.where(when, count, 0)
+
+    def step(carry):
+        k, kept = carry
+        polygon = solid.polygon(first + jnp.minimum(k, count - 1))
+        active = k < last
+        facet = solid.facet(polygon, vertices, active)
+        return k + 1, visit(polygon, facet.normal, facet.holds & active, kept)
+
+    more = lambda carry: jnp.any(carry[0] < last)
+    return lax.while_loop(more, step, (jnp.zeros_like(count), start))[1]

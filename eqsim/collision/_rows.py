@@ -1,0 +1,22 @@
+"""Rows of arrays `(n, *batch)` whose number differs between environments."""
+
+import jax.numpy as jnp
+
+
+def count_rows(x):
+    """Return the number of each row."""
+    rows = jnp.arange(x.shape[0], dtype=jnp.int32)
+    return rows.reshape(-1, *(1 for _ in x.shape[1:])) + jnp.zeros(x.shape, jnp.int32)
+
+
+def read_rows(x, numbers):
+    """Return rows of each environment; `numbers`, `(k, *batch)`, are within bounds."""
+    batch = jnp.broadcast_shapes(x.shape[1:], numbers.shape[1:])
+    values = jnp.broadcast_to(x, (x.shape[0], *batch))
+    rows = jnp.broadcast_to(numbers, (numbers.shape[0], *batch))
+    return jnp.take_along_axis(values, rows, axis=0, mode="promise_in_bounds")
+
+
+def write_row(x, number, value, when):
+    """Replace one row of each environment."""
+    return jnp.where((count_rows(x) == number) & when, value, x)

@@ -1,0 +1,178 @@
+"""Polygons and edges of convex shapes, for shapes that touch along them."""
+
+import functools as ft
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from ..model import GeomKind
+from ..spatial import Vec3
+from ._cores import Core
+from ._points import Polygons, polygons_of, unit
+from ._rows import count_rows, read_rows
+
+
+class Facet(NamedTuple):
+    """A polygon of a solid.
+
+    - `normal`: unit vector that leads out of the solid.
+    - `holds`: whether certain vertices are among its corners.
+    """
+
+    normal: Vec3
+    holds: Any
+
+
+class Solid(NamedTuple):
+    """Shapes of one kind with the polygons between their vertices; a capsule has none."""
+
+    core: Core
+    polygons: Polygons | None
+
+    @property
+    def most(self) -> int:
+        """The largest number of corners of a polygon."""
+        return 0 if self.polygons is None else self.polygons.most
+
+    def meeting(self, vertex) -> tuple[Any, Any]:
+        """Return where the polygons that meet at a vertex start, and how many they are."""
+        assert self.polygons is not None, "capsules have no polygons"
+        if self.core.hulls is not None:
+            vertex = vertex + self.core.hulls.start
+        starts = self.polygons.vertex_starts
+        start = read_rows(starts, vertex)
+        return start, read_rows(starts, vertex + 1) - start
+
+    def polygon(self, entry):
+        """Return the polygon at a place that follows from `meeting`."""
+        assert self.polygons is not None, "capsules have no polygons"
+        return read_rows(self.polygons.around, entry)
+
+    def outline(self, polygon) -> tuple[Any, Any]:
+        """Return where the corners of a polygon start, and how many they are."""
+        assert self.polygons is not None, "capsules have no polygons"
+        start = read_rows(self.polygons.starts, polygon)
+        return start, read_rows(self.polygons.starts, polygon + 1) - start
+
+    def corner(self, entry):
+        """Return the vertex at a place that follows from `outline`."""
+        assert self.polygons is not None, "capsules have no polygons"
+        return read_rows(self.polygons.corners, entry)
+
+    def corners(self, polygon, size: int) -> tuple[Vec3, Any]:
+        """Return the places of the corners of a polygon, clockwise seen from outside,
+        `(size, *batch)`, and how many they are; the last one is repeated."""
+        start, count = self.outline(polygon)
+        rows = count_rows(jnp.zeros((size, *count.shape[1:]))) + 0 * count
+        numbers = self.corner(start + jnp.maximum(count - 1 - rows, 0))
+        return self.core.vertex(numbers), count
+
+    def corners_from(self, polygon, vertex, size: int) -> tuple[Any, Any]:
+        """Return the vertices around a polygon, counterclockwise from one of them,
+        `(size, *batch)`, and how many they are; then they are repeated."""
+        start, count = self.outline(polygon)
+
+        def visit(carry):
+            k, found = carry
+            here = self.corner(start + jnp.minimum(k, count - 1)) == vertex
+            return k + 1, jnp.where(here & (k < count), k, found)
+
+        more = lambda carry: jnp.any(carry[0] < count)
+        none = jnp.zeros_like(count)
+        first = lax.while_loop(more, visit, (none, none))[1]
+        rows = count_rows(jnp.zeros((size, *count.shape[1:]))) + first
+        return self.corner(start + jnp.where(rows < count, rows, rows % count)), count
+
+    def facet(self, polygon, vertices: tuple[Any, Any, Any], when) -> Facet:
+        """Return the normal of a polygon, and whether vertices are among its corners."""
+        start, count = self.outline(polygon)
+        origin = self.core.vertex(self.corner(start))
+        last = jnp.where(when, count, 0)
+
+        def visit(carry):
+            k, before, area, held = carry
+            number = self.corner(start + jnp.minimum(k, count - 1))
+            active = k < last
+            here = self.core.vertex(number) - origin
+            grown = area + (before ^ here)
+            area = Vec3(*(jnp.where(active, x, y) for x, y in zip(grown, area)))
+            held = tuple(x | (active & (number == y)) for x, y in zip(held, vertices))
+            return k + 1, here, area, held
+
+        zero, never = origin - origin, origin.x != origin.x
+        none = jnp.zeros_like(count) + 0 * zero.x.astype(count.dtype)
+        more = lambda carry: jnp.any(carry[0] < last)
+        held = tuple(never | (y != y) for y in vertices)
+        _, _, area, held = lax.while_loop(more, visit, (none, zero, zero, held))
+        return Facet(unit(area), held[0] & held[1] & held[2])
+
+    def edge_count(self, vertices: tuple[Any, Any, Any]):
+        """Return how many edges are tried: all that meet at one vertex, or the one between
+        two."""
+        kind = self.core.kind
+        if kind is GeomKind.CAPSULE:
+            several = jnp.ones_like(vertices[0])
+        elif kind is GeomKind.BOX:
+            several = jnp.full_like(vertices[0], 3)
+        else:
+            several = self.meeting(vertices[0])[1]
+        return jnp.where(vertices[0] == vertices[1], several, 1)
+
+    def edge_end(self, vertices: tuple[Any, Any, Any], number):
+        """Return the other vertex of an edge."""
+        kind, vertex = self.core.kind, vertices[0]
+        if kind is GeomKind.CAPSULE:
+            other = 1 - vertex
+        elif kind is GeomKind.BOX:
+            other = vertex ^ (1 << number)
+        else:
+            start, count = self.meeting(vertex)
+            entry = start + jnp.minimum(number, count - 1)
+            other = self._before(self.polygon(entry), vertex)
+        return jnp.where(vertices[0] == vertices[1], other, vertices[1])
+
+    def _before(self, polygon, vertex):
+        """Return the corner of a polygon before a vertex."""
+        start, count = self.outline(polygon)
+
+        def visit(carry):
+            k, last, found = carry
+            number = self.corner(start + jnp.minimum(k, count - 1))
+            found = jnp.where((number == vertex) & (k < count), last, found)
+            return k + 1, number, found
+
+        last = self.corner(start + count - 1)
+        more = lambda carry: jnp.any(carry[0] < count)
+        none = jnp.zeros_like(count)
+        return lax.while_loop(more, visit, (none, last, last))[2]
+
+
+def solid(core: Core) -> Solid:
+    """Return shapes with their polygons."""
+    if core.kind is GeomKind.CAPSULE:
+        return Solid(core, None)
+    if core.kind is GeomKind.BOX:
+        return Solid(core, _box())
+    assert core.hulls is not None, "meshes have hulls"
+    assert core.hulls.polygons is not None, "several points need polygons"
+    return Solid(core, core.hulls.polygons)
+
+
+# Corners of the sides of a box, those along an axis before those against it. Bit `k` of a
+# vertex tells on which side along axis `k` it is. Where they start is MuJoCo's choice, which
+# decides which points are left of more than four.
+_SIDES = (
+    (5, 1, 3, 7),
+    (0, 4, 6, 2),
+    (6, 7, 3, 2),
+    (0, 1, 5, 4),
+    (4, 5, 7, 6),
+    (1, 0, 2, 3),
+)
+
+
+@ft.lru_cache(maxsize=1)
+def _box() -> Polygons:
+    starts, corners = range(0, 25, 4), [x for side in _SIDES for x in side]
+    return polygons_of((0, 8), (0, 6), starts, corners)
