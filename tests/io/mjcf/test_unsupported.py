@@ -101,8 +101,9 @@ REFUSED = {
         {
             "world": '<body name="three"><joint/>'
             '<geom name="shape" type="mesh" mesh="m"/></body>'
+            '<geom name="post" type="cylinder" size=".1 .1"/>'
         },
-        'plane with mesh (1 pair, for instance "floor" with "shape")',
+        'cylinder with mesh (1 pair, for instance "post" with "shape")',
     ),
     "hfield": (
         {"world": '<geom name="hills" type="hfield" hfield="hf"/>'},
