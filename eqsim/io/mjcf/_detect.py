@@ -278,10 +278,23 @@ def sleep_flag(source: Source) -> list[str]:
 def other_detectors(source: Source) -> list[str]:
     mujoco = engine()
     bits = mujoco.mjtDisableBit
-    flags = {"nativeccd": bits.mjDSBL_NATIVECCD}
     kinds = source.model.geom_type
-    general = (GeomKind.CAPSULE.value, GeomKind.CYLINDER.value)
-    if not any((kinds[a], kinds[b]) == general for a, b, _ in source.contacts.pairs):
-        return []
+    pairs = {(int(kinds[a]), int(kinds[b])) for a, b, _ in source.contacts.pairs}
+    capsule, box, mesh = (
+        kind.value for kind in (GeomKind.CAPSULE, GeomKind.BOX, GeomKind.MESH)
+    )
+    general = {(capsule, GeomKind.CYLINDER.value)}
+    several = {(capsule, mesh), (box, mesh), (mesh, mesh)}
+    others = {
+        pair for pair in pairs if mesh in pair or GeomKind.ELLIPSOID.value in pair
+    }
+    flags = {
+        "nativeccd": (bits.mjDSBL_NATIVECCD, general | several | others),
+        "multiccd": (bits.mjDSBL_MULTICCD, several),
+    }
     off = source.model.opt.disableflags
-    return [f'{name}="disable"' for name, bit in flags.items() if off & int(bit)]
+    return [
+        f'{name}="disable"'
+        for name, (bit, concerned) in flags.items()
+        if off & int(bit) and pairs & concerned
+    ]

@@ -36,12 +36,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "contact",
         _YES,
-        "plane with sphere, capsule, ellipsoid, cylinder, box; sphere and capsule with "
-        "sphere, capsule, cylinder, box; box with box; `condim` 1, 3, 4, 6; `contype`, "
+        "plane, sphere, capsule, ellipsoid, box, mesh (its convex hull) with each other; "
+        "cylinder with plane, sphere, capsule, ellipsoid; `condim` 1, 3, 4, 6; `contype`, "
         "`conaffinity`, `priority`, `solmix`, `solref`, `solreffriction`, `solimp`, "
         "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. "
         "Exception: a capsule that lies flat on a cylinder touches it in one point "
-        "(MuJoCo: several, unless `multiccd` is disabled).",
+        "(MuJoCo: two).",
     ),
     Feature(
         "actuator",
@@ -56,8 +56,8 @@ FEATURES: tuple[Feature, ...] = (
         "mesh",
         _YES,
         "files and inline data, `scale`, `refpos`, `refquat`, `inertia`, `maxhullvert`; drawn, "
-        "written by `write_mjcf`, and hit by rays of rangefinders. Textures and normals are "
-        "left out. Contacts of meshes are not simulated, see below.",
+        "written by `write_mjcf`, and hit by rays of rangefinders; hulls collide. Textures and "
+        "normals are left out.",
     ),
     Feature(
         "height field",
@@ -290,7 +290,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature("flag", _NO, "leave it at its default.", detect.refused_flags),
     Feature(
-        "flag for contacts of capsule with cylinder",
+        "flag for the collision of convex shapes",
         _NO,
         "leave it at its default.",
         detect.other_detectors,
