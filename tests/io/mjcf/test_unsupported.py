@@ -142,7 +142,7 @@ REFUSED = {
             'contype="0"/></body>',
             "geom": 'contype="0" conaffinity="0"',
         },
-        'capsule with cylinder nativeccd="disable"',
+        'convex shapes nativeccd="disable"',
     ),
 }
 
