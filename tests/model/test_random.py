@@ -12,6 +12,7 @@ from eqsim.model import (
     ActivationState,
     Control,
     Gain,
+    GeomKind,
     JointKind,
     neutral,
     random_configuration,
@@ -93,7 +94,8 @@ def test_everything_appears():
     assert {k for a in rare for k in a.gains} == set(Gain)
     assert {c for a in rare for row in a.inputs for c in row} == set(Control)
     assert {x for a in rare for row in a.states for x in row} == set(ActivationState)
-    assert len({k for s in systems for k in s.geoms.kinds}) == 5
+    shapes = {k for s in systems for k in s.geoms.kinds}
+    assert shapes == set(GeomKind) - {GeomKind.MESH, GeomKind.HFIELD}
     assert some(lambda s: any(s.geoms.fluid)) and some(lambda s: any(s.links.mocap))
 
 
