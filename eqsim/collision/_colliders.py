@@ -27,9 +27,10 @@ _K = GeomKind
 
 
 def _convex(first: GeomKind, second: GeomKind) -> Collider:
-    """A pair without a formula of its own."""
+    """A pair without a formula of its own. Meshes are measured only where they have a
+    hull, which those that collide with nothing do not."""
     find = ft.partial(convex_points, (first, second))
-    return Collider(find, 1, one_by_one=True)
+    return Collider(find, 1, one_by_one=True, measures=second is not GeomKind.MESH)
 
 
 def _one_by_one(find: Callable, num_points: int, measures: bool = True) -> Collider:
@@ -51,7 +52,7 @@ _BUILT_IN = {
     (_K.PLANE, _K.CYLINDER): Collider(plane_cylinder, 4),
     (_K.PLANE, _K.BOX): Collider(plane_box, 8),
     (_K.PLANE, _K.MESH): Collider(
-        ft.partial(plane_mesh, (_K.PLANE, _K.MESH)), 4, one_by_one=True
+        ft.partial(plane_mesh, (_K.PLANE, _K.MESH)), 4, one_by_one=True, measures=False
     ),
     (_K.SPHERE, _K.SPHERE): Collider(sphere_sphere, 1),
     (_K.SPHERE, _K.CAPSULE): Collider(sphere_capsule, 1),
