@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import mujoco
 import numpy as np
-from parity import quick_compile
+from _agreement import quick_compile
 
 from eqsim import AbstractPipeline, Generalized, Positional, Spring, State, System
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _agreement import quick_compile
 from _command import say, setting
 from _gymnasium import draw_action, IDS, refreshed, shipped, term_of
 from _tables import caption, table, write
-from parity import quick_compile
 
 import eqsim
 
