@@ -51,7 +51,7 @@ def ours(
 
     **Arguments:**
 
-    - `options`: for the compiler of XLA.
+    - `options`: options of XLA's compiler.
     """
     batch, ctrl = batch_of(sys, states)
     dynamic, static = eqx.partition((sys, batch, ctrl), eqx.is_array)
@@ -87,8 +87,8 @@ def theirs(
 
     **Arguments:**
 
-    - `sys`: its sensors are read; they may be fewer than MuJoCo's.
-    - `model`: as `converge` returns it.
+    - `sys`: the robot whose sensors are read; they may be fewer than MuJoCo's.
+    - `model`: a model that `converge` returned.
     """
     data, found = mujoco.MjData(model), []
     for i in range(len(states)):

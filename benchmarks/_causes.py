@@ -38,8 +38,8 @@ def deviations(
 
     **Arguments:**
 
-    - `value`: what eqsim computes.
-    - `error`: how far that is from MuJoCo.
+    - `value`: results of eqsim.
+    - `error`: their distance from MuJoCo's.
     """
     kinds = dict(zip(sys.sensors.names, sys.sensors.kinds))
     named = {"qdd": error.qdd, "step": error.step} | error.sensors

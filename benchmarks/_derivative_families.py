@@ -36,9 +36,9 @@ class Family:
         situations are.
     - `situations`: coordinates and velocities by name, and the scale of the controls if
         it is not one.
-    - `parts`: how the paths of the arrays begin that have a row each.
+    - `parts`: beginnings of the paths of the arrays that have a row each.
     - `split`: arrays that have a row for each element of the robot.
-    - `pipelines`: which ones.
+    - `pipelines`: the pipelines that are differentiated.
     - `sensors`: whether the values of sensors are differentiated, each of which then has
         a row, and arrays are the columns.
     """

@@ -110,10 +110,10 @@ class Found:
     - `element`: which entries of the array the direction has; empty for all.
     - `output`: which of the outputs are looked at.
     - `size`: the largest number in it, by differences.
-    - `forward`: how far forward mode is from differences.
-    - `reverse`: how far reverse mode is from forward mode, for a random sum of what
-        comes out.
-    - `bend`: how far the slopes to the two sides are apart, in the limit of short steps.
+    - `forward`: distance of forward mode from differences.
+    - `reverse`: distance of reverse mode from forward mode, for a random sum of the
+        outputs.
+    - `bend`: distance between the slopes to the two sides, in the limit of short steps.
     """
 
     state: str
@@ -148,8 +148,8 @@ class Derivatives:
 
     - `sys`, `states`: the robot, and the states in which a step begins.
     - `pipeline`: the physics.
-    - `output`: what is differentiated, as arrays by name with an axis of states in
-        front; by default the next state.
+    - `output`: the differentiated arrays by name, with an axis of states in front; by
+        default the next state.
     """
 
     def __init__(
@@ -197,11 +197,11 @@ class Derivatives:
 
         **Arguments:**
 
-        - `pipeline`: the same physics with other numbers, which are then what it is
-            differentiated by; by default the robot and the state are.
+        - `pipeline`: the same physics with other numbers, by which it is then
+            differentiated; by default, by the robot and the state.
         - `eps`: steps of the differences, of which the better counts: short ones suffer
             from rounding, long ones from the curvature.
-        - `elements`: for the name of an array, groups of its entries by name, as masks;
+        - `elements`: masks of groups of entries, by name of the array and of the group;
             there is a direction for each.
 
         **Returns:** what is found, and for each state the gradient by `(sys, arrays,

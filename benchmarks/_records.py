@@ -34,8 +34,8 @@ class Deviation:
 class Record:
     """The errors of one robot in each of its states.
 
-    - `robot`: seed of a random one, or file.
-    - `group`: what was drawn alone (or empty), or the folder of the file.
+    - `robot`: seed of a random robot, or name of a file.
+    - `group`: the feature that was drawn alone (or empty), or the folder of the file.
     - `sensors`: kind and errors of each sensor.
     """
 

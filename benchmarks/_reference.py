@@ -51,7 +51,7 @@ def reference(model: mujoco.MjModel, states: States, steps: int) -> Reference:
 
     **Arguments:**
 
-    - `model`: as `converge` returns it.
+    - `model`: a model that `converge` returned.
     """
     data, found = mujoco.MjData(model), []
     for i in range(len(states)):
@@ -122,7 +122,7 @@ def accelerations(
 
     **Arguments:**
 
-    - `options`: for the compiler of XLA.
+    - `options`: options of XLA's compiler.
     """
     batch, ctrl = batch_of(sys, states)
     dynamic, static = eqx.partition((sys, batch, ctrl), eqx.is_array)

@@ -6,6 +6,10 @@ from ._detect import (
     pair_points as pair_points,
     with_hulls as with_hulls,
 )
-from ._geom_frames import geom_frames as geom_frames, GeomFrames as GeomFrames
+from ._geom_frames import (
+    geom_frames as geom_frames,
+    GeomFrames as GeomFrames,
+    pair_margins as pair_margins,
+)
 from ._plan import contact_plan as contact_plan, ContactPlan as ContactPlan
 from ._points import ContactPoints as ContactPoints, Point as Point, Shape as Shape

@@ -29,8 +29,8 @@ class _Axis(NamedTuple):
 
     - `edge`: whether it is a cross product of edges.
     - `first`: whether the first box is the reference.
-    - `own`, `other`: its face, or edge, as the number of an axis of the reference and of
-        the other box. Of a face, the other box has none yet.
+    - `own`, `other`: axis of the reference and of the other box, 0, 1 or 2: normal of the
+        face, or direction of the edge. For a face, `other` is not chosen yet.
     """
 
     edge: Any

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..collision import ContactPlan
+from ..collision import ContactPlan, pair_margins
 from ..model import concatenate, per_row, System, take, take_or_zero
 from ._softness import Softness, softness
 
@@ -58,14 +58,16 @@ def contact_parameters(
     damping = soft.b
     if facts.explicit:
         damping = _friction_damping(sys, mixed, damping)
-    return ContactParameters(_friction(mixed), weight, soft, damping)
+    friction = _friction(mixed, _margins(sys, plan))
+    return ContactParameters(friction, weight, soft, damping)
 
 
 def contact_friction(sys: System, plan: ContactPlan) -> Friction:
     """Compute coefficients of friction and margins only; coefficients that the contact
     dimension (`condim`) leaves out are zero."""
     facts = _pair_facts(sys, plan)
-    found = _friction(take(_mixed_parameters(sys, facts), facts.rows))
+    mixed = take(_mixed_parameters(sys, facts), facts.rows)
+    found = _friction(mixed, _margins(sys, plan))
     has = lambda k: per_row([size > k + 1 for size in facts.condim], found.margin)
     one, two, *rest = (mu * has(k) for k, mu in enumerate(found.coefficients))
     return found._replace(coefficients=(one, two, *rest))
@@ -147,7 +149,6 @@ class _Mixed(NamedTuple):
     solref: list
     solref_friction: list
     solimp: list
-    margin: Any
 
 
 def _mixed_parameters(sys: System, facts: _PairFacts) -> _Mixed:
@@ -155,9 +156,13 @@ def _mixed_parameters(sys: System, facts: _PairFacts) -> _Mixed:
     return concatenate([_mix(sys, facts), _explicit(sys, facts)])
 
 
-def _friction(mixed: _Mixed) -> Friction:
+def _friction(mixed: _Mixed, margin) -> Friction:
     one, two, three, four, five = (jnp.maximum(mu, 1e-5) for mu in mixed.friction)
-    return Friction((one, two, three, four, five), mixed.margin)
+    return Friction((one, two, three, four, five), margin)
+
+
+def _margins(sys: System, plan: ContactPlan):
+    return take(pair_margins(sys, plan), plan.point_pairs)
 
 
 def _friction_damping(sys: System, mixed: _Mixed, damping):
@@ -180,10 +185,10 @@ def _mix(sys: System, facts: _PairFacts) -> _Mixed:
         _columns(geoms.solref, 2),
         _columns(geoms.solimp, 5),
     )
-    values += (geoms.solmix, geoms.margin)
-    friction1, ref1, imp1, mix1, margin1 = take(values, facts.mixed[0])
-    friction2, ref2, imp2, mix2, margin2 = take(values, facts.mixed[1])
-    priority = per_row(facts.priority, margin1)
+    values += (geoms.solmix,)
+    friction1, ref1, imp1, mix1 = take(values, facts.mixed[0])
+    friction2, ref2, imp2, mix2 = take(values, facts.mixed[1])
+    priority = per_row(facts.priority, mix1)
     both_zero = (mix1 < 1e-15) & (mix2 < 1e-15)
     share = jnp.where(both_zero, 0.5, mix1 / jnp.where(both_zero, 1.0, mix1 + mix2))
     share = jnp.where(priority > 0, 1.0, jnp.where(priority < 0, 0.0, share))
@@ -199,7 +204,7 @@ def _mix(sys: System, facts: _PairFacts) -> _Mixed:
     )
     none = [jnp.zeros_like(x) for x in solref]
     friction = [slide, slide, spin, roll, roll]
-    return _Mixed(friction, solref, none, solimp, margin1 + margin2)
+    return _Mixed(friction, solref, none, solimp)
 
 
 def _explicit(sys: System, facts: _PairFacts) -> _Mixed:
@@ -210,6 +215,5 @@ def _explicit(sys: System, facts: _PairFacts) -> _Mixed:
         _columns(pairs.solref, 2),
         _columns(pairs.solref_friction, 2),
         _columns(pairs.solimp, 5),
-        pairs.margin,
     )
     return take(own, facts.explicit)

@@ -78,7 +78,7 @@ def random_system(
         (which need sites), with limits and dry friction if joints may have them.
     - `with_tendon_armature`: whether tendons may have armature.
     - `with_transmissions`: whether most actuators act on something else than joints.
-    - `with_meshes`: whether boxes become meshes and height fields, which touch nothing.
+    - `with_meshes`: whether boxes become meshes and height fields.
     - `with_sensors`: whether it has sensors (which need sites), of every kind that fits;
         `most_sensors`: how many of them are kept, None for all.
     - `integrator`, `cone`: of the system; `condims`: of contacts, to draw from.

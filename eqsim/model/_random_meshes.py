@@ -7,13 +7,12 @@ import numpy as np
 from ._height_fields import HeightFields
 from ._kinds import GeomKind
 from ._meshes import HullGraph, Meshes, MeshSurfaces
+from ._random_parts import collision_masks
 from ._system import System
 
 
 def add_meshes(rng: np.random.Generator, sys: System) -> System:
-    """Replace boxes by octahedra, and those of the world by height fields.
-
-    None of them can touch anything."""
+    """Replace boxes by octahedra, and those of the world by height fields."""
     geoms, pairs = sys.geoms, sys.pairs
     named = {geom for pair in pairs.geoms for geom in pair}
     boxes = [
@@ -30,25 +29,26 @@ def add_meshes(rng: np.random.Generator, sys: System) -> System:
         group.append(geom)
         # MuJoCo's axes of a mesh are sorted by its moments of inertia.
         size[geom] = np.sort(size[geom]) if group is solid else 0.0
-    masks = {
-        name: tuple(0 if geom in boxes else mask for geom, mask in enumerate(old))
-        for name, old in (
-            ("contype", geoms.contype),
-            ("conaffinity", geoms.conaffinity),
-        )
-    }
+    height_fields = _height_fields(rng, len(flat))
+    masks = list(zip(geoms.contype, geoms.conaffinity, strict=True))
+    for geom in boxes:
+        if any(masks[geom]):
+            masks[geom] = collision_masks(kinds[geom], bool(rng.random() < 0.4))
+    contype, conaffinity = zip(*masks, strict=True) if masks else ((), ())
     drawn = dataclasses.replace(
         geoms,
         kinds=tuple(kinds),
         data=tuple(data) if boxes else (),
         size=size,
-        **masks,
+        contype=contype,
+        conaffinity=conaffinity,
     )
+    colliding = [any(masks[geom]) for geom in solid]
     return dataclasses.replace(
         sys,
         geoms=drawn,
-        meshes=_octahedra([size[geom] for geom in solid]),
-        height_fields=_height_fields(rng, len(flat)),
+        meshes=_octahedra([size[geom] for geom in solid], colliding),
+        height_fields=height_fields,
     )
 
 
@@ -66,23 +66,36 @@ _FACES = np.array(
 )
 
 
-def _octahedra(sizes: list[np.ndarray]) -> Meshes:
-    """Octahedra with given semiaxes, which have no hulls, as they do not collide."""
+# The vertices on the other axes.
+_NEIGHBORS = np.array([[v for v in range(6) if v // 2 != k // 2] for k in range(6)])
+
+
+def _octahedra(sizes: list[np.ndarray], colliding: list[bool]) -> Meshes:
+    """Octahedra with given semiaxes; those that collide have hulls."""
     if not sizes:
         return Meshes.none()
-    count = len(sizes)
-    none, empty = np.zeros(count + 1, int), np.zeros(0, int)
+    count, solid = len(sizes), np.array(colliding)
+    starts = lambda each: np.append(0, np.cumsum(each))
+    hulls = int(np.sum(solid))
+    points = np.stack([_POINTS * size for size in sizes])
     return Meshes(
         names=tuple(f"mesh{k}" for k in range(count)),
-        hulls=HullGraph(none, none[:1], empty, none, none[:1], empty),
+        hulls=HullGraph(
+            vertex_starts=starts(6 * solid),
+            neighbor_starts=4 * np.arange(6 * hulls + 1),
+            neighbors=np.tile(_NEIGHBORS.ravel(), hulls),
+            polygon_starts=starts(8 * solid),
+            corner_starts=3 * np.arange(8 * hulls + 1),
+            corners=np.tile(_FACES.ravel(), hulls),
+        ),
         surfaces=MeshSurfaces(
-            other_starts=6 * np.arange(count + 1),
+            other_starts=starts(6 * ~solid),
             face_starts=8 * np.arange(count + 1),
             faces=np.tile(_FACES, (count, 1)),
             order=np.tile(np.arange(6), count),
         ),
-        vertices=np.zeros((0, 3)),
-        other_vertices=np.concatenate([_POINTS * size for size in sizes]),
+        vertices=points[solid].reshape(-1, 3),
+        other_vertices=points[~solid].reshape(-1, 3),
     )
 
 

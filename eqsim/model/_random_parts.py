@@ -250,7 +250,7 @@ def _ranges(
 
 
 # Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders on capsules.
-# Higher bits: see `_masks`.
+# Higher bits: see `collision_masks`.
 _MASKS = {
     GeomKind.PLANE: (1, 0),
     GeomKind.SPHERE: (2, 3),
@@ -261,10 +261,10 @@ _MASKS = {
 }
 
 
-def _masks(kind: GeomKind, wide: bool) -> tuple[int, int]:
+def collision_masks(kind: GeomKind, wide: bool) -> tuple[int, int]:
     """`contype` and `conaffinity`; `wide` shapes touch all kinds that they can touch."""
     bit = lambda kind: 8 << kind.value
-    contype, conaffinity = _MASKS[kind]
+    contype, conaffinity = _MASKS.get(kind, (0, 0))
     if wide and kind is not GeomKind.PLANE:
         pairs = [pair for pair in touching_kinds() if GeomKind.PLANE not in pair]
         for one, two in pairs:
@@ -307,7 +307,7 @@ def random_geoms(
         for kind, smooth in zip(kinds, round_)
     ]
     masks = [
-        _masks(kind, bool(far)) if on else (0, 0)
+        collision_masks(kind, bool(far)) if on else (0, 0)
         for kind, far, on in zip(kinds, wide, alive)
     ]
     return Geoms(

@@ -127,5 +127,5 @@ def test_wrong_cost_is_found():
 
 
 def test_needs_a_constraint():
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="AbstractConstraint"):
         check_constraint("limit", *robot("pyramidal"))

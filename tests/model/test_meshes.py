@@ -107,6 +107,13 @@ def test_random_systems(seed):
     boxes = other.geoms.kinds.count(GeomKind.BOX)
     assert count(GeomKind.MESH) + count(GeomKind.HFIELD) + count(GeomKind.BOX) == boxes
     again = load_mjcf(write_mjcf(one))
+    for mesh in range(one.nmesh):
+        for own, read in zip(
+            one.meshes.hulls.neighborhoods(mesh), again.meshes.hulls.neighborhoods(mesh)
+        ):
+            assert set(own) == set(read)
+        polygons = lambda sys: {frozenset(p) for p in sys.meshes.hulls.polygons(mesh)}
+        assert polygons(one) == polygons(again)
     for name in ("meshes", "height_fields"):
         pair = (eqx.filter(vars(s)[name], eqx.is_array) for s in (one, again))
         for x, y in zip(*map(jax.tree.leaves, pair), strict=True):
