@@ -41,6 +41,7 @@ class Family:
     - `pipelines`: the pipelines that are differentiated.
     - `sensors`: whether the values of sensors are differentiated, each of which then has
         a row, and arrays are the columns.
+    - `by_case`: whether robots are the rows, and arrays are the columns.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Family:
     split: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ("generalized",)
     sensors: bool = False
+    by_case: bool = False
 
 
 class Table(NamedTuple):
@@ -78,7 +80,12 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
             columns.setdefault(column, []).append(x)
     every = [x for column in columns.values() for x in column]
     if family.sensors:
-        return Table(_sensor_rows(every, family.parts), [], every)
+        outputs: dict[str, list[Found]] = {}
+        for x in every:
+            outputs.setdefault(x.output, []).append(x)
+        return Table(_rows_of(outputs, "sensor", family.parts), [], every)
+    if family.by_case:
+        return Table(_rows_of(columns, "", family.parts), [], every)
     groups: dict[str, None] = dict.fromkeys(_label(x, family.parts) for x in every)
     rows, without = [], []
     for label in groups:
@@ -120,17 +127,22 @@ def cell(found: list[Found]) -> float | str:
     return f"{error:.1e}, {kinks}" if bent else error
 
 
-def _sensor_rows(found: list[Found], parts: tuple[str, ...]) -> list[dict[str, Any]]:
-    rows: dict[str, dict[str, list[Found]]] = {}
-    for x in found:
-        part = next((p for p in parts if x.name.startswith(f"[0].{p}")), OTHERS)
-        column = INPUTS.get(x.name, part if part == OTHERS else f"`{part}`")
-        rows.setdefault(x.output, {}).setdefault(column, []).append(x)
+def _rows_of(
+    groups: dict[str, list[Found]], title: str, parts: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Returns a row for each group, with arrays as columns."""
     order = [*INPUTS.values(), *(f"`{part}`" for part in parts), OTHERS]
-    return [
-        {"sensor": name} | {key: cell(row[key]) for key in order if key in row}
-        for name, row in rows.items()
-    ]
+    rows = []
+    for name, found in groups.items():
+        row: dict[str, list[Found]] = {}
+        for x in found:
+            part = next((p for p in parts if x.name.startswith(f"[0].{p}")), OTHERS)
+            column = INPUTS.get(x.name, part if part == OTHERS else f"`{part}`")
+            row.setdefault(column, []).append(x)
+        cells = {key: cell(row[key]) if key in row else "0" for key in order}
+        rows.append({title: name} | cells)
+    used = [title, *(key for key in order if any(row[key] != "0" for row in rows))]
+    return [{key: row[key] for key in used} for row in rows]
 
 
 def _elements_of(sys: System, family: Family, skip_inactive: bool):
@@ -201,6 +213,15 @@ FAMILIES = {
         situations.touching,
         _CONTACT_PARTS,
         pipelines=EVERY[1:],
+    ),
+    "shapes": Family(
+        "Contacts: shapes",
+        "A free shape and one that stands still, for each pair of kinds. The worst of three "
+        "states: apart but within the margin, touching, and deep.",
+        models.shapes(),
+        situations.meeting,
+        ("geoms.pos", "geoms.quat", "geoms.size", "meshes.", "height_fields."),
+        by_case=True,
     ),
     "joints": Family(
         "Joints: limits, dry friction, springs",

@@ -2,6 +2,8 @@
 
 import re
 
+from eqsim.model import touching_kinds
+
 
 # Spheres with every dimension of contact on a floor that has none of its own; the last
 # one by an explicit pair. Wide impedances keep kinks apart.
@@ -24,6 +26,42 @@ CONTACTS = """
     solref=".02 1.1" solreffriction=".03 1" margin=".002" solimp=".8 .95 .01 .5 2"/>
   </contact>
 </mujoco>"""
+
+_SHAPES = {
+    "plane": 'size="1 1 1"',
+    "hfield": 'hfield="hills"',
+    "sphere": 'size=".12"',
+    "capsule": 'size=".07 .2"',
+    "ellipsoid": 'size=".1 .15 .2"',
+    "cylinder": 'size=".15 .1"',
+    "box": 'size=".1 .15 .2"',
+    "mesh": 'mesh="rock"',
+}
+_MEETING = """
+<mujoco>
+  <option timestep=".004" ccd_tolerance="1e-12" ccd_iterations="200"/>
+  <default><geom margin=".02" solimp=".8 .95 .01 .5 2" mass=".5"/></default>
+  <asset>
+    <mesh name="rock" vertex=".15 0 0  -.1 .12 0  0 -.13 .05  0 .02 .2  .1 .1 -.15
+      -.08 -.06 -.17"/>
+    <hfield name="hills" nrow="3" ncol="4" size=".5 .5 .1 .1"
+      elevation="0 .3 .1 .5  .2 1 .6 .3  .1 .4 0 .2"/>
+  </asset>
+  <worldbody>
+    <geom type="{}" {} euler="5 10 20" friction=".8"/>
+    <body pos="0 0 1"><freejoint/><geom type="{}" {} condim="4"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+def shapes():
+    """Each pair of shapes that can touch, by name."""
+    names = [(a.name.lower(), b.name.lower()) for a, b in touching_kinds()]
+    return {
+        f"{one}-{two}": _MEETING.format(one, _SHAPES[one], two, _SHAPES[two])
+        for one, two in names
+    }
+
 
 # Limits, dry friction, springs and dampers of every kind of joint.
 JOINTS = """

@@ -61,6 +61,31 @@ def touching(model):
     }
 
 
+def meeting(model):
+    """Of a free shape near one that stands still."""
+    speeds = np.random.default_rng(8).normal(size=6)
+    return {
+        "apart": (_placed(model, 0, 0.01), 0.3 * speeds),
+        "touching": (_placed(model, 1, -0.001), 0.1 * speeds),
+        "deep": (_placed(model, 2, -0.02), 0.3 * speeds),
+    }
+
+
+def _placed(model, seed, dist):
+    """A free body, turned at random, on a random ray from above, where its distance from
+    what stands still has a given value."""
+    rng, data = np.random.default_rng(seed), mujoco.MjData(model)
+    turn, ray = rng.normal(size=4), 0.4 * rng.normal(size=3) + np.eye(3)[2]
+    low, high = 0.0, 2.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        data.qpos[:3], data.qpos[3:] = middle * ray, turn / np.linalg.norm(turn)
+        mujoco.mj_forward(model, data)
+        near = data.ncon > 0 and np.min(data.contact.dist) < dist
+        low, high = (middle, high) if near else (low, middle)
+    return data.qpos.copy()
+
+
 def limits(model):
     """Of a ball joint, a hinge and a slide."""
     ball = lambda angle: [

@@ -12,6 +12,10 @@ from ._check import (
     Report as Report,
     Status as Status,
 )
+from ._collider import (
+    check_collider as check_collider,
+    collider_checks as collider_checks,
+)
 from ._compare import Comparison as Comparison, tree_allclose as tree_allclose
 from ._constraint import (
     check_constraint as check_constraint,

@@ -1,0 +1,83 @@
+"""The conformance kit on every pair of shapes, and on wrong colliders."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import mujoco
+import pytest
+from _derivative_models import shapes
+from _derivative_situations import meeting
+
+from eqsim import load_mjcf
+from eqsim.model import Collider, GeomKind
+from eqsim.model._colliders import _REGISTRY
+from eqsim.testing import check_collider, ConformanceError
+
+
+QUICK = ("capsule-capsule", "sphere-box")
+
+
+def cases():
+    for pair in shapes():
+        yield pytest.param(pair, marks=[] if pair in QUICK else [pytest.mark.slow])
+
+
+def robot(pair, situation):
+    text = shapes()[pair]
+    return load_mjcf(text), meeting(mujoco.MjModel.from_xml_string(text))[situation][0]
+
+
+@pytest.mark.parametrize("pair", [*cases()])
+@pytest.mark.parametrize("situation", ("apart", "touching", "deep"))
+def test_pairs(pair, situation):
+    sys, q = robot(pair, situation)
+    check_collider(sys, jnp.asarray(q))
+
+
+def into_the_first(point):
+    return point._replace(normal=-point.normal)
+
+
+def twice_as_long(point):
+    return point._replace(normal=point.normal * 2.0)
+
+
+def up_in_the_world(point):
+    return point._replace(pos=point.pos._replace(z=point.pos.z * 0.0))
+
+
+def without_derivative(point):
+    return point._replace(dist=jnp.round(point.dist, 9))
+
+
+WRONG = {
+    into_the_first: "separates",
+    twice_as_long: "orthonormal",
+    up_in_the_world: "rigid",
+    without_derivative: "gradients",
+}
+
+
+@pytest.mark.parametrize("change", WRONG)
+def test_wrong_colliders(change, monkeypatch):
+    kinds = GeomKind.SPHERE, GeomKind.SPHERE
+    old = _REGISTRY[kinds]
+    find = lambda one, two: [change(point) for point in old.find(one, two)]
+    monkeypatch.setitem(_REGISTRY, kinds, Collider(find, old.num_points))
+    sys, q = robot("sphere-sphere", "deep")
+    # What is compiled for another robot would not look at the changed collider.
+    names = (change.__name__, "ball")
+    sys = dataclasses.replace(sys, geoms=dataclasses.replace(sys.geoms, names=names))
+    with pytest.raises(ConformanceError) as error:
+        check_collider(sys, jnp.asarray(q))
+    failed = [outcome.check.name for outcome in error.value.report.failures]
+    assert failed == [WRONG[change]], error.value
+
+
+def test_several_pairs():
+    text = shapes()["sphere-box"].replace(
+        'condim="4"/>', 'condim="4"/><geom size=".1"/>'
+    )
+    sys = load_mjcf(text)
+    with pytest.raises(ValueError, match="2 pairs of shapes"):
+        check_collider(sys, jnp.zeros(7))
