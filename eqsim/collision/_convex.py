@@ -17,7 +17,7 @@ from ..spatial import safe_sqrt, Vec3
 from ._cores import Core, Placed
 from ._penetration import nearest_face
 from ._points import Point, Shape, unit
-from ._round import feature_contact, touching_feature
+from ._round import Feature, feature_contact, touching_feature
 from ._separation import combine, Nearest, nearest_vertices
 
 
@@ -29,6 +29,7 @@ class ConvexSearch(NamedTuple):
     - `dist`: distance of the surfaces, negative in penetration.
     - `normal`: unit vector from the first to the second shape.
     - `middle`: point halfway between the surfaces.
+    - `feature`: where round shapes touch; None if none of the two is round.
     """
 
     placed: Placed
@@ -36,6 +37,7 @@ class ConvexSearch(NamedTuple):
     dist: Any
     normal: Vec3
     middle: Vec3
+    feature: Feature | None
 
 
 def convex_points(
@@ -79,16 +81,17 @@ def convex_search(
     radius = first.radius + second.radius
     fixed = lax.stop_gradient(placed)
     nearest = touching_vertices(fixed, margin + radius)
+    feature = None
     if placed.is_round:
         near = _contact(fixed, nearest)[1]
-        feature = touching_feature(fixed, nearest.corners, near)
-        depth, normal, ends = feature_contact(placed, lax.stop_gradient(feature))
+        feature = lax.stop_gradient(touching_feature(fixed, nearest.corners, near))
+        depth, normal, ends = feature_contact(placed, feature)
     else:
         depth, normal, ends = _contact(placed, nearest)
     start = ends[0] + (normal * first.radius)
     end = ends[1] - (normal * second.radius)
     middle = (start + end) * 0.5
-    return ConvexSearch(placed, nearest, -depth - radius, normal, middle)
+    return ConvexSearch(placed, nearest, -depth - radius, normal, middle, feature)
 
 
 def touching_vertices(placed: Placed, reach) -> Nearest:

@@ -21,9 +21,12 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from ..model import GeomKind
 from ..spatial import Vec3
+from ._convex import ConvexSearch
 from ._cores import Placed
 from ._points import unit
+from ._round import Feature
 from ._solids import Solid
 
 
@@ -59,8 +62,47 @@ class _Sides(NamedTuple):
     counts: tuple[Any, Any]
 
 
+Vertices = tuple[Any, Any, Any]
+"""Numbers of three vertices, some of which may be the same."""
+
+
+def nearest_numbers(search: ConvexSearch) -> tuple[Vertices, Vertices]:
+    """Return the vertices of both solids that are nearest, without derivatives."""
+    corners, feature = search.nearest.corners, search.feature
+    both = lambda corners: tuple(tuple(c[k].number for c in corners) for k in (0, 1))
+    if feature is None:
+        return both(corners)
+    found = both(feature.corners)
+    return (
+        _nearest_of_round(search, feature, 0, both(corners)[0], found[0]),
+        _nearest_of_round(search, feature, 1, both(corners)[1], found[1]),
+    )
+
+
+def _nearest_of_round(
+    search: ConvexSearch, feature: Feature, which: int, near: Vertices, found: Vertices
+) -> Vertices:
+    """Return the vertices that count. On a face of a cylinder, all lie that are as high as
+    the one found."""
+    a, b, c = found
+    b, c = (jnp.where(feature.count > k, x, a) for k, x in ((1, b), (2, c)))
+    placed = lax.stop_gradient(search.placed)
+    core = (placed.first, placed.second)[which]
+    normal = feature.normal
+    if which:
+        normal = placed.offset.rot.T @ -normal
+    top = core.vertex(a)
+    size = jnp.abs(top.x) + jnp.abs(top.y) + jnp.abs(top.z)
+    rounding = 64 * float(jnp.finfo(size.dtype).eps) * size
+    on_face = feature.face == 2 - which
+    level = lambda x: on_face & ((normal | (core.vertex(x) - top)) >= -rounding)
+    one, two, three = (jnp.where(level(x), x, a) for x in near)
+    pick = lambda x, y: jnp.where(on_face, x, y)
+    return pick(one, a), pick(two, b), pick(three, c)
+
+
 def touching(
-    placed: Placed, solids: tuple[Solid, Solid], numbers: tuple, normal: Vec3
+    placed: Placed, solids: tuple[Solid, Solid], numbers: tuple[Vertices, Vertices], normal: Vec3
 ) -> Touching:
     """Return what touches.
 
@@ -69,6 +111,11 @@ def touching(
     - `numbers`: for each solid, the three vertices that are nearest.
     - `normal`: from the first to the second solid, in the frame of the first.
     """
+    numbers = tuple(
+        # An axis counts as one vertex.
+        (each[0],) * 3 if solid.core.kind is GeomKind.CAPSULE else each
+        for solid, each in zip(solids, numbers, strict=True)
+    )
     vertices, counts = zip(*map(_different, numbers), strict=True)
     sides = _Sides(placed, solids, vertices, counts)
     never = counts[0] < 0
@@ -85,7 +132,7 @@ def touching(
         first_edge = edge.found
         polygons = polygons[0], jnp.where(first_edge, edge.polygon, polygons[1])
     if one_face:
-        when = ~faces & ~first_edge & (counts[1] < 3) & (counts[1] <= counts[0])
+        when = ~faces & ~first_edge & (counts[1] < 3)
         other = _edge_on_face(sides, 1, normal, when)
         second_edge = other.found
         polygons = jnp.where(second_edge, other.polygon, polygons[0]), polygons[1]

@@ -32,7 +32,7 @@ from ..spatial import Vec3
 from ._clipping import four_corners, kept, overlap, Plane, side_of
 from ._convex import convex_search, ConvexSearch, single_point
 from ._cores import pick, Placed
-from ._features import Touching, touching
+from ._features import nearest_numbers, Touching, touching
 from ._points import Point, Shape, unit
 from ._rows import count_rows, read_rows
 from ._solids import solid
@@ -116,12 +116,11 @@ def polytope_points(
 def _several(search: ConvexSearch, margin, size: int):
     """Return distances, positions and normals of up to four points in the frame of the
     first shape, and which exist."""
-    placed, nearest = search.placed, search.nearest
+    placed = search.placed
     fixed = lax.stop_gradient(placed)
     solids = solid(fixed.first), solid(fixed.second)
-    numbers = tuple(tuple(c[k].number for c in nearest.corners) for k in (0, 1))
     facing = lax.stop_gradient(search.normal)
-    found = touching(fixed, solids, numbers, facing)
+    found = touching(fixed, solids, nearest_numbers(search), facing)
     meeting = _meeting(placed, found, search.normal, margin)
     corners = _corners(lax.stop_gradient(meeting), found, margin)
     point, normal = _evaluated(meeting, found, corners)
@@ -147,11 +146,11 @@ def _meeting(placed: Placed, found: Touching, normal: Vec3, margin) -> _Meeting:
         count = jnp.where(second_is_base, second_count, first_count)
         outward = choose(second_out, _normal(first))
     back = jnp.zeros_like(outward.x)
-    edge = []
+    edge, back_normal = [], offset.rot.T @ -normal
     for end in found.ends:
         # Numbers of vertices of the other solid are replaced by one that exists.
-        one = placed.first.vertex(jnp.where(found.first_edge, end, 0))
-        two = placed.second.vertex(jnp.where(found.second_edge, end, 0))
+        one = solids[0].edge_place(jnp.where(found.first_edge, end, 0), normal)
+        two = solids[1].edge_place(jnp.where(found.second_edge, end, 0), back_normal)
         if placed.first.kind is GeomKind.CAPSULE:
             across = Vec3(normal.x, normal.y, jnp.zeros_like(normal.z))
             one = one + (across * (placed.first.radius + 0.5 * margin))

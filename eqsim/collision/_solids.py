@@ -1,9 +1,14 @@
-"""Polygons and edges of convex shapes, for shapes that touch along them."""
+r"""Polygons and edges of convex shapes, for shapes that touch along them.
+
+Of a cylinder, these are the faces, as regular polygons with a corner on the x axis, and
+the line of the lateral surface that lies farthest in the direction of contact.
+"""
 
 import functools as ft
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..model import GeomKind
@@ -17,7 +22,7 @@ class Facet(NamedTuple):
     """A polygon of a solid.
 
     - `normal`: unit vector that leads out of the solid.
-    - `holds`: whether certain vertices are among its corners.
+    - `holds`: whether certain vertices are among its corners; of a cylinder, on the face.
     """
 
     normal: Vec3
@@ -25,7 +30,11 @@ class Facet(NamedTuple):
 
 
 class Solid(NamedTuple):
-    """Shapes of one kind with the polygons between their vertices; a capsule has none."""
+    """Shapes of one kind with the polygons between their vertices; a capsule has none.
+
+    Vertices are those of the core: a capsule and a cylinder have two. Corners of polygons
+    are vertices too, but those of a cylinder are points of its rims.
+    """
 
     core: Core
     polygons: Polygons | None
@@ -56,9 +65,18 @@ class Solid(NamedTuple):
         return start, read_rows(self.polygons.starts, polygon + 1) - start
 
     def corner(self, entry):
-        """Return the vertex at a place that follows from `outline`."""
+        """Return the corner at a place that follows from `outline`."""
         assert self.polygons is not None, "capsules have no polygons"
         return read_rows(self.polygons.corners, entry)
+
+    def place(self, corner) -> Vec3:
+        """Return the place of a corner."""
+        if self.core.kind is not GeomKind.CYLINDER:
+            return self.core.vertex(corner)
+        size = self.core.size
+        cos, sin = (read_rows(x, corner) for x in _rim(str(size.x.dtype)))
+        up = jnp.where(corner < _RIM_CORNERS, -1.0, 1.0).astype(size.x.dtype)
+        return Vec3(size.x * cos, size.x * sin, size.y * up)
 
     def corners(self, polygon, size: int) -> tuple[Vec3, Any]:
         """Return the places of the corners of a polygon, clockwise seen from outside,
@@ -66,7 +84,7 @@ class Solid(NamedTuple):
         start, count = self.outline(polygon)
         rows = count_rows(jnp.zeros((size, *count.shape[1:]))) + 0 * count
         numbers = self.corner(start + jnp.maximum(count - 1 - rows, 0))
-        return self.core.vertex(numbers), count
+        return self.place(numbers), count
 
     def corners_from(self, polygon, vertex, size: int) -> tuple[Any, Any]:
         """Return the vertices around a polygon, counterclockwise from one of them,
@@ -86,6 +104,11 @@ class Solid(NamedTuple):
 
     def facet(self, polygon, vertices: tuple[Any, Any, Any], when) -> Facet:
         """Return the normal of a polygon, and whether vertices are among its corners."""
+        if self.core.kind is GeomKind.CYLINDER:
+            zero = jnp.zeros_like(self.core.size.x)
+            holds = [polygon == vertex for vertex in vertices]
+            up = jnp.where(polygon == 0, -1.0, 1.0).astype(zero.dtype)
+            return Facet(Vec3(zero, zero, up), holds[0] & holds[1] & holds[2])
         start, count = self.outline(polygon)
         origin = self.core.vertex(self.corner(start))
         last = jnp.where(when, count, 0)
@@ -111,7 +134,7 @@ class Solid(NamedTuple):
         """Return how many edges are tried: all that meet at one vertex, or the one between
         two."""
         kind = self.core.kind
-        if kind is GeomKind.CAPSULE:
+        if kind in (GeomKind.CAPSULE, GeomKind.CYLINDER):
             several = jnp.ones_like(vertices[0])
         elif kind is GeomKind.BOX:
             several = jnp.full_like(vertices[0], 3)
@@ -122,7 +145,7 @@ class Solid(NamedTuple):
     def edge_end(self, vertices: tuple[Any, Any, Any], number):
         """Return the other vertex of an edge."""
         kind, vertex = self.core.kind, vertices[0]
-        if kind is GeomKind.CAPSULE:
+        if kind in (GeomKind.CAPSULE, GeomKind.CYLINDER):
             other = 1 - vertex
         elif kind is GeomKind.BOX:
             other = vertex ^ (1 << number)
@@ -131,6 +154,20 @@ class Solid(NamedTuple):
             entry = start + jnp.minimum(number, count - 1)
             other = self._before(self.polygon(entry), vertex)
         return jnp.where(vertices[0] == vertices[1], other, vertices[1])
+
+    def edge_place(self, vertex, normal: Vec3) -> Vec3:
+        """Return the end of an edge at a vertex.
+
+        **Arguments:**
+
+        - `normal`: the direction of contact, out of this solid and in its frame.
+        """
+        place = self.core.vertex(vertex)
+        if self.core.kind is not GeomKind.CYLINDER:
+            return place
+        zero = jnp.zeros_like(normal.z)
+        across = unit(Vec3(normal.x, normal.y, zero), Vec3(zero, zero, zero))
+        return place + (across * self.core.size.x)
 
     def _before(self, polygon, vertex):
         """Return the corner of a polygon before a vertex."""
@@ -154,6 +191,8 @@ def solid(core: Core) -> Solid:
         return Solid(core, None)
     if core.kind is GeomKind.BOX:
         return Solid(core, _box())
+    if core.kind is GeomKind.CYLINDER:
+        return Solid(core, _faces())
     assert core.hulls is not None, "meshes have hulls"
     assert core.hulls.polygons is not None, "several points need polygons"
     return Solid(core, core.hulls.polygons)
@@ -170,6 +209,32 @@ _SIDES = (
     (4, 5, 7, 6),
     (1, 0, 2, 3),
 )
+
+
+# MuJoCo's choice.
+_RIM_CORNERS = 16
+
+
+@ft.lru_cache(maxsize=1)
+def _faces() -> Polygons:
+    """Return the faces of cylinders; at each of the two vertices, there is one."""
+    rim = np.arange(_RIM_CORNERS, dtype=np.int32)
+    whole = lambda *xs: np.array(xs, np.int32)
+    return Polygons(
+        starts=whole(0, _RIM_CORNERS, 2 * _RIM_CORNERS),
+        corners=np.concatenate([rim[::-1], _RIM_CORNERS + rim]),
+        vertex_starts=whole(0, 1, 2),
+        around=whole(0, 1),
+        most=_RIM_CORNERS,
+    )
+
+
+@ft.lru_cache(maxsize=4)
+def _rim(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the corners of both faces of a cylinder of radius 1."""
+    angle = np.arange(_RIM_CORNERS) * (2 * np.pi / _RIM_CORNERS)
+    cos, sin = (np.tile(f(angle), 2).astype(dtype) for f in (np.cos, np.sin))
+    return cos, sin
 
 
 @ft.lru_cache(maxsize=1)
