@@ -111,12 +111,7 @@ def touching(
     - `numbers`: for each solid, the three vertices that are nearest.
     - `normal`: from the first to the second solid, in the frame of the first.
     """
-    numbers = tuple(
-        # An axis counts as one vertex.
-        (each[0],) * 3 if solid.core.kind is GeomKind.CAPSULE else each
-        for solid, each in zip(solids, numbers, strict=True)
-    )
-    vertices, counts = zip(*map(_different, numbers), strict=True)
+    vertices, counts = zip(*map(_different, solids, numbers), strict=True)
     sides = _Sides(placed, solids, vertices, counts)
     never = counts[0] < 0
     zero = jnp.zeros_like(counts[0])
@@ -141,14 +136,16 @@ def touching(
     return Touching(faces, first_edge, second_edge, polygons, edge.ends)
 
 
-def _different(numbers: tuple) -> tuple[tuple[Any, Any, Any], Any]:
-    """Return three vertices, different ones first, and how many different ones there
-    are."""
+def _different(solid: Solid, numbers: Vertices) -> tuple[Vertices, Any]:
+    """Return three vertices, different ones first, and how many different ones there are.
+    The ends of capsules and cylinders count as one."""
     a, b, c = numbers
     second = jnp.where(a == b, c, b)
     two = (a == b) | (a == c) | (b == c)
     third = jnp.where(two, second, c)
     count = jnp.where(a == second, 1, jnp.where(two, 2, 3))
+    if solid.core.kind in (GeomKind.CAPSULE, GeomKind.CYLINDER):
+        count = jnp.ones_like(count)
     return (a, second, third), count
 
 

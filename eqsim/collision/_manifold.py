@@ -63,6 +63,7 @@ class _Meeting(NamedTuple):
     - `subject`, `subject_count`, `subject_outward`: the same of the subject; None: only
         edges can touch.
     - `edge`: ends of the edge.
+    - `has_edge`: whether the edge is unique; not where a face of a cylinder touches.
     - `back`: added to distances from edges.
     """
 
@@ -73,6 +74,7 @@ class _Meeting(NamedTuple):
     subject_count: Any
     subject_outward: Vec3
     edge: tuple[Vec3, Vec3]
+    has_edge: Any
     back: Any
 
 
@@ -156,8 +158,12 @@ def _meeting(placed: Placed, found: Touching, normal: Vec3, margin) -> _Meeting:
             one = one + (across * (placed.first.radius + 0.5 * margin))
             back = back * 0.0 + 0.5 * margin
         edge.append(choose(one, offset.point(two)))
+    has_edge = jnp.where(
+        found.first_edge, solids[0].has_edge(normal), solids[1].has_edge(back_normal)
+    )
+    subject_parts = subject, second_count, second_out
     return _Meeting(
-        base, count, outward, subject, second_count, second_out, tuple(edge), back
+        base, count, outward, *subject_parts, tuple(edge), has_edge, back
     )
 
 
@@ -220,7 +226,7 @@ def _clipped_edge(
     """Clip an edge between two shares of its length."""
     ends = [plane.coordinates(end) for end in meeting.edge]
     count, tolerance = meeting.base_count, _tolerance(base[0])
-    edges = found.first_edge | found.second_edge
+    edges = (found.first_edge | found.second_edge) & meeting.has_edge
     last = jnp.where(edges, count, 0)
 
     def visit(carry):

@@ -169,6 +169,14 @@ class Solid(NamedTuple):
         across = unit(Vec3(normal.x, normal.y, zero), Vec3(zero, zero, zero))
         return place + (across * self.core.size.x)
 
+    def has_edge(self, normal: Vec3):
+        """Return whether there is one line of a cylinder that lies farthest in a direction;
+        true for other shapes."""
+        if self.core.kind is not GeomKind.CYLINDER:
+            return normal.x == normal.x
+        tiny = 64 * float(jnp.finfo(normal.x.dtype).eps)
+        return normal.x * normal.x + normal.y * normal.y > tiny**2
+
     def _before(self, polygon, vertex):
         """Return the corner of a polygon before a vertex."""
         start, count = self.outline(polygon)
@@ -222,7 +230,8 @@ def _faces() -> Polygons:
     whole = lambda *xs: np.array(xs, np.int32)
     return Polygons(
         starts=whole(0, _RIM_CORNERS, 2 * _RIM_CORNERS),
-        corners=np.concatenate([rim[::-1], _RIM_CORNERS + rim]),
+        # Corner 0 comes first when they are read clockwise, as MuJoCo does.
+        corners=np.concatenate([rim[::-1], _RIM_CORNERS + np.roll(rim, -1)]),
         vertex_starts=whole(0, 1, 2),
         around=whole(0, 1),
         most=_RIM_CORNERS,
