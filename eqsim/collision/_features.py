@@ -102,7 +102,10 @@ def _nearest_of_round(
 
 
 def touching(
-    placed: Placed, solids: tuple[Solid, Solid], numbers: tuple[Vertices, Vertices], normal: Vec3
+    placed: Placed,
+    solids: tuple[Solid, Solid],
+    numbers: tuple[Vertices, Vertices],
+    normal: Vec3,
 ) -> Touching:
     """Return what touches.
 

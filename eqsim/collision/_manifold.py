@@ -162,9 +162,7 @@ def _meeting(placed: Placed, found: Touching, normal: Vec3, margin) -> _Meeting:
         found.first_edge, solids[0].has_edge(normal), solids[1].has_edge(back_normal)
     )
     subject_parts = subject, second_count, second_out
-    return _Meeting(
-        base, count, outward, *subject_parts, tuple(edge), has_edge, back
-    )
+    return _Meeting(base, count, outward, *subject_parts, tuple(edge), has_edge, back)
 
 
 def _normal(points: Vec3) -> Vec3:

@@ -8,9 +8,10 @@ $$\sum_i \lambda_i p_i + s(n) = h\,n, \qquad n \cdot (p_i - p_0) = 0, \qquad
 \sum_i \lambda_i = 1, \quad \lambda_i \ge 0.$$
 
 Polyhedral algorithms come near it. Newton's method on the sphere then solves it to
-rounding, while vertices with $\lambda_i < 0$ leave and such beyond the plane enter. One
-more Newton step, with derivatives, differentiates the solution implicitly. A face of a
-cylinder, where $s(n)$ is not unique, is compared by itself.
+rounding: vertices with $\lambda_i < 0$ leave, a step ends where another vertex becomes as
+far as the others, which enters, and a step that does not lower $h$ is shortened. One more
+Newton step, with derivatives, differentiates the solution implicitly. A face of a cylinder,
+where $s(n)$ is not unique, is compared by itself.
 """
 
 from typing import Any, NamedTuple
@@ -21,12 +22,13 @@ from jax import lax
 
 from ..model import GeomKind
 from ..spatial import Mat3, safe_sqrt, Vec3
+from ._caps import cap, cap_axis, flat_support
 from ._cores import Core, Corners, Placed
 from ._penetration import once
 from ._points import unit
 
 
-_STEPS = 24
+_STEPS = 48
 _LONGEST = 0.3
 
 
@@ -46,9 +48,23 @@ class Feature(NamedTuple):
 
 
 class _State(NamedTuple):
+    """A normal at which all vertices that count are equally far, and no other one is
+    farther.
+
+    - `corners`, `count`: the vertices.
+    - `height`: support function of the normal.
+    - `share`: of the next step, that is tried.
+    - `found`: vertex that is as far as the others at the end of this share.
+    - `enters`: whether there is one.
+    """
+
     corners: tuple[Corners, Corners, Corners]
     count: Any
     normal: Vec3
+    height: Any
+    share: Any
+    found: Corners
+    enters: Any
     steps: Any
     done: Any
 
@@ -62,18 +78,19 @@ def touching_feature(
 
     - `corners`, `normal`: three points of $M$ and a normal near the solution.
     """
-    numbers = tuple(_bare(each) for each in corners)
-    ordered, count = _distinct(numbers)
-    steps = jnp.zeros_like(count)
-    start = _State(ordered, count, normal, steps, count < 0)
+    start = _started(placed, corners, normal)
+    caps = [
+        (k, *cap(placed, k, normal))
+        for k, core in enumerate((placed.first, placed.second))
+        if core.kind is GeomKind.CYLINDER
+    ]
+    for _, _, height, holds in caps:
+        start = start._replace(done=start.done | (holds & (height <= start.height)))
     going = lambda state: jnp.any(~state.done)
     end = lax.while_loop(going, lambda state: _improved(placed, state), start)
-    least, face = _height(placed, end.normal), jnp.zeros_like(count)
+    least, face = end.height, jnp.zeros_like(end.count)
     direction = end.normal
-    for k, core in enumerate((placed.first, placed.second)):
-        if core.kind is not GeomKind.CYLINDER:
-            continue
-        across, height, holds = _cap(placed, k, normal)
+    for k, across, height, holds in caps:
         better = holds & (height <= least)
         direction = _where(better, across, direction)
         least = jnp.where(better, height, least)
@@ -81,6 +98,33 @@ def touching_feature(
     support = tuple(_bare(each) for each in [placed.support(direction)] * 3)
     chosen = _where(face > 0, support, end.corners)
     return Feature(chosen, jnp.where(face > 0, 1, end.count), direction, face)
+
+
+def _started(placed: Placed, corners: tuple[Corners, ...], normal: Vec3) -> _State:
+    """Return the given vertices, if no other one is farther at their normal; otherwise
+    the one that is farthest in the given direction."""
+    several, count = _distinct(tuple(_bare(each) for each in corners))
+    points, edges = _edges_of(placed, several)
+    turned = _newton(placed, points[0], edges, count, normal)
+    turned = _where(count == 1, normal, turned)
+    near = _bare(placed.support(normal))
+    beyond = turned | (_vertex(placed, _bare(placed.support(turned))) - points[0])
+    cosine = turned | normal
+    holds = once((beyond <= _rounding(points[0])) & (cosine > 0.9) & (count > 1))
+    height = _height(placed, normal)
+    zero, whole = jnp.zeros_like(height), jnp.zeros_like(count)
+    return _State(
+        corners=_where(holds, several, (near, near, near)),
+        count=jnp.where(holds, count, 1),
+        normal=_where(holds, turned, normal),
+        height=jnp.where(holds, _height(placed, turned), height),
+        share=zero + 1.0,
+        found=near,
+        enters=zero != zero,
+        steps=whole,
+        # A comparison that is true for what is not a number too.
+        done=~((normal | normal) > 0.5),
+    )
 
 
 def _where(condition, one, two):
@@ -149,34 +193,62 @@ def _height(placed: Placed, normal: Vec3):
     return normal | placed.difference(placed.support(normal))
 
 
+def _edges_of(placed: Placed, corners: tuple[Corners, ...]):
+    """Return three vertices, and the ways to the last two from the first."""
+    points = [_vertex(placed, each) for each in corners]
+    return points, (points[1] - points[0], points[2] - points[0])
+
+
+def _rounding(point: Vec3):
+    size = jnp.abs(point.x) + jnp.abs(point.y) + jnp.abs(point.z)
+    return 256 * float(jnp.finfo(size.dtype).eps) * size
+
+
 def _improved(placed: Placed, state: _State) -> _State:
-    """Return the state after one step: of Newton's method, or of the vertices."""
-    points = [_vertex(placed, each) for each in state.corners]
-    edges = points[1] - points[0], points[2] - points[0]
-    normal = _newton(placed, points[0], edges, state.count, state.normal)
-    weights = _weights(placed, points[0], edges, state.count, normal)
+    """Return the state after a share of one step of Newton's method, up to the first
+    vertex that becomes as far; or without a vertex that pulls."""
+    points, edges = _edges_of(placed, state.corners)
+    normal, count = state.normal, state.count
+    step = _step(placed, points[0], edges, count, normal)[1]
+    length = safe_sqrt(step | step)
+    eps = float(jnp.finfo(length.dtype).eps)
+    weights = _weights(placed, points[0], edges, count, normal)
     least = jnp.minimum(jnp.minimum(weights[0], weights[1]), weights[2])
-    leaves = once((least < -1e-9) & (state.count > 1))
-    left = _without(state.corners, weights, least, state.count)
-    found = once(_bare(placed.support(normal)))
-    size = jnp.abs(points[0].x) + jnp.abs(points[0].y) + jnp.abs(points[0].z)
-    rounding = 256 * float(jnp.finfo(size.dtype).eps)
-    gain = normal | (_vertex(placed, found) - points[0])
-    enters = ~leaves & (gain > rounding * size) & (state.count < 3)
-    for k, each in enumerate(state.corners):
-        enters = enters & ~(_same(found, each) & (state.count > k))
-    grown = _with(state.corners, found, state.count)
+    leaves = once((least < -1e-9) & (count > 1) & (length < eps ** (1 / 3)))
+    trial = unit(normal + (step * state.share))
+    found = once(_bare(placed.support(trial)))
+    arm = _vertex(placed, found) - points[0]
+    rounding = _rounding(points[0])
+    beyond = (trial | arm) > rounding
+    for k, each in enumerate((*state.corners, state.found)):
+        known = state.enters if k == 3 else state.count > k
+        beyond = beyond & ~(_same(found, each) & known)
+    beyond = once(beyond & ~leaves)
+    rise = step | arm
+    rise = jnp.where(rise > 0.0, rise, 1.0)
+    until = jnp.clip(-(normal | arm) / rise, 0.0, state.share)
+    height = _height(placed, trial)
+    moves = once(~leaves & ~beyond & (height <= state.height + rounding))
+    enters = moves & state.enters & (count < 3)
+    grown = _with(state.corners, state.found, count)
+    left = _without(state.corners, weights, least, count)
     corners = _where(leaves, left, _where(enters, grown, state.corners))
     change = jnp.where(leaves, -1, jnp.where(enters, 1, 0))
-    # A vertex that leaves says that this normal is not to be trusted.
-    kept = _where(leaves, state.normal, normal)
-    moved = normal - state.normal
-    still = (moved | moved) <= rounding**2
+    shrunk = jnp.where(beyond, until, 0.25 * state.share)
+    share = jnp.where(leaves | moves, 1.0, shrunk)
+    still = (length <= 256 * eps) | (state.share * length <= eps) & ~state.enters
     finished = still & ~leaves & ~enters | (state.steps >= _STEPS)
-    new = _State(corners, state.count + change, kept, state.steps + 1, finished)
-    # A comparison that is true for what is not a number too.
-    lost = ~((normal | normal) > 0.5)
-    new = new._replace(done=new.done | lost)
+    new = _State(
+        corners=corners,
+        count=count + change,
+        normal=_where(moves, trial, normal),
+        height=jnp.where(moves, height, state.height),
+        share=share,
+        found=_where(beyond, found, state.found),
+        enters=beyond,
+        steps=state.steps + 1,
+        done=finished | ~((trial | trial) > 0.5),
+    )
     return _where(state.done, state, new)
 
 
@@ -195,8 +267,17 @@ def _with(corners: tuple, new: Corners, count):
 
 def _newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
     """Return the normal after one Newton step among those perpendicular to all edges."""
+    base, step = _step(placed, origin, edges, count, normal)
     flat = unit(edges[0] ^ edges[1], normal)
     turned = jnp.where((flat | normal) < 0.0, -1.0, 1.0)
+    return _where(count == 3, flat * turned, unit(base + step))
+
+
+def _step(
+    placed: Placed, origin: Vec3, edges, count, normal: Vec3
+) -> tuple[Vec3, Vec3]:
+    """Return the nearest normal that is perpendicular to the first edge, and a Newton step
+    from there; zero if there are two edges."""
     base = _where(count >= 2, _perpendicular(normal, edges[0]), normal)
     one = _where(
         count >= 2, unit(edges[0] ^ base, _any_across(base)), _any_across(base)
@@ -224,8 +305,8 @@ def _newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
     length = safe_sqrt(step[0] * step[0] + step[1] * step[1])
     long = length > _LONGEST
     shrink = jnp.where(long, _LONGEST / jnp.where(long, length, 1.0), 1.0)
-    new = unit(base - (one * (step[0] * shrink)) - (two * (step[1] * shrink)))
-    return _where(count == 3, flat * turned, new)
+    shrink = jnp.where(count == 3, 0.0, shrink)
+    return base, -(one * (step[0] * shrink)) - (two * (step[1] * shrink))
 
 
 def _perpendicular(v: Vec3, edge: Vec3) -> Vec3:
@@ -259,31 +340,6 @@ def _weights(placed: Placed, origin: Vec3, edges, count, normal: Vec3):
     second = jnp.where(count == 3, second, jnp.where(count == 2, alone, zero))
     third = jnp.where(count == 3, third, zero)
     return 1.0 - second - third, second, third
-
-
-def _cap(placed: Placed, which: int, normal: Vec3):
-    """Return the normal of the face of a cylinder that is nearest to a normal, the
-    support function there, and whether the point that touches lies on the face."""
-    axis = _axis(placed, which)
-    axis = axis * jnp.where((axis | normal) < 0.0, -1.0, 1.0)
-    radius = (placed.first, placed.second)[which].size.x
-    point = placed.difference(_flat_support(placed, which, axis))
-    height = axis | point
-    beside = point - (axis * height)
-    return axis, height, (beside | beside) <= radius * radius
-
-
-def _axis(placed: Placed, which: int) -> Vec3:
-    zero = jnp.zeros_like(placed.offset.pos.x)
-    return placed.offset.rot.columns[2] if which else Vec3(zero, zero, zero + 1.0)
-
-
-def _flat_support(placed: Placed, which: int, direction: Vec3) -> Corners:
-    """Return the support without the disk of a cylinder: the middle of its face."""
-    corners = list(placed.support(direction))
-    middle = jtu.tree_map(jnp.zeros_like, corners[which].round)
-    corners[which] = corners[which]._replace(round=middle)
-    return corners[0], corners[1]
 
 
 def feature_contact(placed: Placed, feature: Feature):
@@ -320,9 +376,9 @@ def _on_edges(placed: Placed, feature: Feature):
 
 
 def _on_face(placed: Placed, which: int, feature: Feature):
-    axis = _axis(placed, which)
+    axis = cap_axis(placed, which)
     normal = axis * jnp.where((axis | feature.normal) < 0.0, -1.0, 1.0)
-    corners = _flat_support(placed, which, normal)
+    corners = flat_support(placed, which, normal)
     depth = normal | placed.difference(corners)
     # The other shape has the point; the face is as far from it as it is deep.
     other = placed.ends(corners)[1 - which]
