@@ -15,9 +15,10 @@ from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
 from ._cores import Core, Placed
+from ._descent import touching_feature
 from ._penetration import nearest_face
 from ._points import Point, Shape, unit
-from ._round import Feature, feature_contact, touching_feature
+from ._round import Feature, feature_contact
 from ._separation import combine, Nearest, nearest_vertices
 
 

@@ -18,17 +18,14 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
-from jax import lax
 
 from ..model import GeomKind
 from ..spatial import Mat3, safe_sqrt, Vec3
-from ._caps import cap, cap_axis, flat_support
+from ._caps import cap_axis, flat_support
 from ._cores import Core, Corners, Placed
-from ._penetration import once
 from ._points import unit
 
 
-_STEPS = 48
 _LONGEST = 0.3
 
 
@@ -47,97 +44,17 @@ class Feature(NamedTuple):
     face: Any
 
 
-class _State(NamedTuple):
-    """A normal at which all vertices that count are equally far, and no other one is
-    farther.
-
-    - `corners`, `count`: the vertices.
-    - `height`: support function of the normal.
-    - `share`: of the next step, that is tried.
-    - `found`: vertex that is as far as the others at the end of this share.
-    - `enters`: whether there is one.
-    """
-
-    corners: tuple[Corners, Corners, Corners]
-    count: Any
-    normal: Vec3
-    height: Any
-    share: Any
-    found: Corners
-    enters: Any
-    steps: Any
-    done: Any
-
-
-def touching_feature(
-    placed: Placed, corners: tuple[Corners, ...], normal: Vec3
-) -> Feature:
-    """Solve for the normal.
-
-    **Arguments:**
-
-    - `corners`, `normal`: three points of $M$ and a normal near the solution.
-    """
-    start = _started(placed, corners, normal)
-    caps = [
-        (k, *cap(placed, k, normal))
-        for k, core in enumerate((placed.first, placed.second))
-        if core.kind is GeomKind.CYLINDER
-    ]
-    for _, _, height, holds in caps:
-        start = start._replace(done=start.done | (holds & (height <= start.height)))
-    going = lambda state: jnp.any(~state.done)
-    end = lax.while_loop(going, lambda state: _improved(placed, state), start)
-    least, face = end.height, jnp.zeros_like(end.count)
-    direction = end.normal
-    for k, across, height, holds in caps:
-        better = holds & (height <= least)
-        direction = _where(better, across, direction)
-        least = jnp.where(better, height, least)
-        face = jnp.where(better, k + 1, face)
-    support = tuple(_bare(each) for each in [placed.support(direction)] * 3)
-    chosen = _where(face > 0, support, end.corners)
-    return Feature(chosen, jnp.where(face > 0, 1, end.count), direction, face)
-
-
-def _started(placed: Placed, corners: tuple[Corners, ...], normal: Vec3) -> _State:
-    """Return the given vertices, if no other one is farther at their normal; otherwise
-    the one that is farthest in the given direction."""
-    several, count = _distinct(tuple(_bare(each) for each in corners))
-    points, edges = _edges_of(placed, several)
-    turned = _newton(placed, points[0], edges, count, normal)
-    turned = _where(count == 1, normal, turned)
-    near = _bare(placed.support(normal))
-    beyond = turned | (_vertex(placed, _bare(placed.support(turned))) - points[0])
-    cosine = turned | normal
-    holds = once((beyond <= _rounding(points[0])) & (cosine > 0.9) & (count > 1))
-    height = _height(placed, normal)
-    zero, whole = jnp.zeros_like(height), jnp.zeros_like(count)
-    return _State(
-        corners=_where(holds, several, (near, near, near)),
-        count=jnp.where(holds, count, 1),
-        normal=_where(holds, turned, normal),
-        height=jnp.where(holds, _height(placed, turned), height),
-        share=zero + 1.0,
-        found=near,
-        enters=zero != zero,
-        steps=whole,
-        # A comparison that is true for what is not a number too.
-        done=~((normal | normal) > 0.5),
-    )
-
-
-def _where(condition, one, two):
+def choose(condition, one, two):
     return jtu.tree_map(lambda x, y: jnp.where(condition, x, y), one, two)
 
 
-def _bare(corners: Corners) -> Corners:
+def bare(corners: Corners) -> Corners:
     """Return vertices of the polytopes, without round parts."""
     one, two = corners
     return one._replace(round=None), two._replace(round=None)
 
 
-def _vertex(placed: Placed, corners: Corners) -> Vec3:
+def vertex(placed: Placed, corners: Corners) -> Vec3:
     one, two = _ends(placed, corners)
     return one - two
 
@@ -148,27 +65,20 @@ def _ends(placed: Placed, corners: Corners) -> tuple[Vec3, Vec3]:
     return placed.first.vertex(one.number), placed.offset.point(second)
 
 
-def _same(one: Corners, two: Corners):
-    return (one[0].number == two[0].number) & (one[1].number == two[1].number)
-
-
-def _distinct(corners: tuple[Corners, ...]):
-    """Bring distinct vertices to the front, and count them."""
-    a, b, c = corners
-    ab, ac, bc = _same(a, b), _same(a, c), _same(b, c)
-    second = _where(ab, c, b)
-    count = 1 + (~(ab & ac)).astype(jnp.int32) + (~(ab | ac | bc)).astype(jnp.int32)
-    return (a, second, c), count
-
-
 def _round_part(core: Core, direction: Vec3) -> tuple[Vec3, Mat3]:
     """Return the point of the round part that lies farthest in a direction, and its
     derivative by the direction."""
     size, spot = core.round_size, core.round_unit(direction)
     scaled = Vec3(*(x * s for x, s in zip(direction, size, strict=True)))
     length = safe_sqrt(scaled | scaled)
-    inverse = jnp.where(length > 0.0, 1.0 / jnp.where(length > 0.0, length, 1.0), 0.0)
-    point = Vec3(*(x * s for x, s in zip(spot, size, strict=True)))
+    tiny = 0.0
+    if core.kind is GeomKind.CYLINDER:
+        # Near the axis, rounding would choose the point of the face.
+        tiny = 64 * float(jnp.finfo(length.dtype).eps) * size.x
+    positive = length > tiny
+    inverse = jnp.where(positive, 1.0 / jnp.where(positive, length, 1.0), 0.0)
+    flat = jnp.where(positive, 1.0, 0.0).astype(length.dtype)
+    point = Vec3(*(x * s * flat for x, s in zip(spot, size, strict=True)))
     zero = jnp.zeros_like(length)
     squares = [s * s * inverse for s in size]
     plain = Mat3(squares[0], zero, zero, zero, squares[1], zero, zero, zero, squares[2])
@@ -188,98 +98,26 @@ def _round(placed: Placed, normal: Vec3) -> tuple[Vec3, Mat3]:
     return point, rate
 
 
-def _height(placed: Placed, normal: Vec3):
+def support_height(placed: Placed, normal: Vec3):
     """Return the support function $h(n)$."""
     return normal | placed.difference(placed.support(normal))
 
 
-def _edges_of(placed: Placed, corners: tuple[Corners, ...]):
-    """Return three vertices, and the ways to the last two from the first."""
-    points = [_vertex(placed, each) for each in corners]
-    return points, (points[1] - points[0], points[2] - points[0])
-
-
-def _rounding(point: Vec3):
-    size = jnp.abs(point.x) + jnp.abs(point.y) + jnp.abs(point.z)
-    return 256 * float(jnp.finfo(size.dtype).eps) * size
-
-
-def _improved(placed: Placed, state: _State) -> _State:
-    """Return the state after a share of one step of Newton's method, up to the first
-    vertex that becomes as far; or without a vertex that pulls."""
-    points, edges = _edges_of(placed, state.corners)
-    normal, count = state.normal, state.count
-    step = _step(placed, points[0], edges, count, normal)[1]
-    length = safe_sqrt(step | step)
-    eps = float(jnp.finfo(length.dtype).eps)
-    weights = _weights(placed, points[0], edges, count, normal)
-    least = jnp.minimum(jnp.minimum(weights[0], weights[1]), weights[2])
-    leaves = once((least < -1e-9) & (count > 1) & (length < eps ** (1 / 3)))
-    trial = unit(normal + (step * state.share))
-    found = once(_bare(placed.support(trial)))
-    arm = _vertex(placed, found) - points[0]
-    rounding = _rounding(points[0])
-    beyond = (trial | arm) > rounding
-    for k, each in enumerate((*state.corners, state.found)):
-        known = state.enters if k == 3 else state.count > k
-        beyond = beyond & ~(_same(found, each) & known)
-    beyond = once(beyond & ~leaves)
-    rise = step | arm
-    rise = jnp.where(rise > 0.0, rise, 1.0)
-    until = jnp.clip(-(normal | arm) / rise, 0.0, state.share)
-    height = _height(placed, trial)
-    moves = once(~leaves & ~beyond & (height <= state.height + rounding))
-    enters = moves & state.enters & (count < 3)
-    grown = _with(state.corners, state.found, count)
-    left = _without(state.corners, weights, least, count)
-    corners = _where(leaves, left, _where(enters, grown, state.corners))
-    change = jnp.where(leaves, -1, jnp.where(enters, 1, 0))
-    shrunk = jnp.where(beyond, until, 0.25 * state.share)
-    share = jnp.where(leaves | moves, 1.0, shrunk)
-    still = (length <= 256 * eps) | (state.share * length <= eps) & ~state.enters
-    finished = still & ~leaves & ~enters | (state.steps >= _STEPS)
-    new = _State(
-        corners=corners,
-        count=count + change,
-        normal=_where(moves, trial, normal),
-        height=jnp.where(moves, height, state.height),
-        share=share,
-        found=_where(beyond, found, state.found),
-        enters=beyond,
-        steps=state.steps + 1,
-        done=finished | ~((trial | trial) > 0.5),
-    )
-    return _where(state.done, state, new)
-
-
-def _without(corners: tuple, weights, least, count):
-    """Return the vertices without the one of the least weight."""
-    a, b, c = corners
-    first = weights[0] == least
-    second = ~first & (weights[1] == least)
-    return (_where(first, b, a), _where((first | second) & (count == 3), c, b), c)
-
-
-def _with(corners: tuple, new: Corners, count):
-    a, b, c = corners
-    return (a, _where(count == 1, new, b), _where(count == 2, new, c))
-
-
-def _newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
+def newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
     """Return the normal after one Newton step among those perpendicular to all edges."""
-    base, step = _step(placed, origin, edges, count, normal)
+    base, step = newton_step(placed, origin, edges, count, normal)
     flat = unit(edges[0] ^ edges[1], normal)
     turned = jnp.where((flat | normal) < 0.0, -1.0, 1.0)
-    return _where(count == 3, flat * turned, unit(base + step))
+    return choose(count == 3, flat * turned, unit(base + step))
 
 
-def _step(
+def newton_step(
     placed: Placed, origin: Vec3, edges, count, normal: Vec3
 ) -> tuple[Vec3, Vec3]:
     """Return the nearest normal that is perpendicular to the first edge, and a Newton step
     from there; zero if there are two edges."""
-    base = _where(count >= 2, _perpendicular(normal, edges[0]), normal)
-    one = _where(
+    base = choose(count >= 2, _perpendicular(normal, edges[0]), normal)
+    one = choose(
         count >= 2, unit(edges[0] ^ base, _any_across(base)), _any_across(base)
     )
     two = base ^ one
@@ -289,24 +127,59 @@ def _step(
     slope = point | one, point | two
     a, b = (one | (rate @ one)) - height, one | (rate @ two)
     c = (two | (rate @ two)) - height
-    # Where the function is not convex, only steepest descent leads on.
-    least = 1e-3 * (jnp.abs(a) + jnp.abs(c) + jnp.abs(height))
-    det, line = a * c - b * b, a > least
-    convex = line & (det > least * least)
-    safe = jnp.where(convex, det, 1.0)
-    scale = jnp.abs(a) + jnp.abs(b) + jnp.abs(c) + least
-    scale = jnp.where(scale > 0.0, scale, 1.0)
-    both = (
-        jnp.where(convex, (c * slope[0] - b * slope[1]) / safe, slope[0] / scale),
-        jnp.where(convex, (a * slope[1] - b * slope[0]) / safe, slope[1] / scale),
-    )
-    alone = slope[0] / jnp.where(line, a, scale)
+    small = float(jnp.finfo(height.dtype).eps) ** 0.5
+    both = _downhill((a, b, c), slope, small * jnp.abs(height), _at_kink(placed, base))
+    least = small * (jnp.abs(a) + jnp.abs(height))
+    bend = jnp.where(a > least, a, jnp.maximum(jnp.abs(a), least))
+    alone = slope[0] / jnp.where(bend > 0.0, bend, 1.0)
     step = jnp.where(count == 1, both[0], alone), jnp.where(count == 1, both[1], 0.0)
     length = safe_sqrt(step[0] * step[0] + step[1] * step[1])
     long = length > _LONGEST
     shrink = jnp.where(long, _LONGEST / jnp.where(long, length, 1.0), 1.0)
     shrink = jnp.where(count == 3, 0.0, shrink)
     return base, -(one * (step[0] * shrink)) - (two * (step[1] * shrink))
+
+
+def _downhill(bend: tuple, slope: tuple, least, kink) -> tuple[Any, Any]:
+    """Return the way from the solution of a quadratic function of two variables; where it
+    is not convex, that of one with the absolute values of its curvatures.
+
+    **Arguments:**
+
+    - `bend`: entries of the symmetric matrix of second derivatives.
+    - `slope`: first derivatives.
+    - `least`: curvatures below this are raised.
+    - `kink`: where to go against the slope.
+    """
+    a, b, c = bend
+    small = float(jnp.finfo(a.dtype).eps) ** 0.5
+    least = least + small * (jnp.abs(a) + jnp.abs(c))
+    det = a * c - b * b
+    convex = (a > 0.0) & (c > 0.0) & (det > least * (a + c)) & ~kink
+    square = jnp.maximum(jnp.abs(det), least * least)
+    spread = safe_sqrt((a - c) * (a - c) + 4.0 * b * b)
+    total = jnp.maximum(jnp.abs(a + c), spread) + least
+    first, cross = (a * a + b * b + square) / total, b * (a + c) / total
+    last = (b * b + c * c + square) / total
+    round_ = jnp.maximum(first, last)
+    first, last = (jnp.where(kink, round_, x) for x in (first, last))
+    cross = jnp.where(kink, 0.0, cross)
+    either = lambda x, y: jnp.where(convex, x, y)
+    p, q, r = either(a, first), either(b, cross), either(c, last)
+    size = either(det, first * last - cross * cross)
+    size = jnp.where(size > 0.0, size, 1.0)
+    return (r * slope[0] - q * slope[1]) / size, (p * slope[1] - q * slope[0]) / size
+
+
+def _at_kink(placed: Placed, normal: Vec3):
+    """Return whether a normal is that of a face of a cylinder."""
+    kink = normal.x != normal.x
+    for k, core in enumerate((placed.first, placed.second)):
+        if core.kind is GeomKind.CYLINDER:
+            beside = normal ^ cap_axis(placed, k)
+            tiny = 64 * float(jnp.finfo(normal.x.dtype).eps)
+            kink = kink | ((beside | beside) <= tiny**2)
+    return kink
 
 
 def _perpendicular(v: Vec3, edge: Vec3) -> Vec3:
@@ -321,10 +194,10 @@ def _any_across(v: Vec3) -> Vec3:
     """Return a unit vector perpendicular to another one."""
     zero = jnp.zeros_like(v.x)
     small = jnp.abs(v.x) < 0.6
-    return unit(_where(small, Vec3(zero, v.z, -v.y), Vec3(-v.z, zero, v.x)))
+    return unit(choose(small, Vec3(zero, v.z, -v.y), Vec3(-v.z, zero, v.x)))
 
 
-def _weights(placed: Placed, origin: Vec3, edges, count, normal: Vec3):
+def vertex_weights(placed: Placed, origin: Vec3, edges, count, normal: Vec3):
     """Return the weights $\\lambda$ of three vertices."""
     point = origin + _round(placed, normal)[0]
     one, two = edges
@@ -348,18 +221,18 @@ def feature_contact(placed: Placed, feature: Feature):
     for k, core in enumerate((placed.first, placed.second)):
         if core.kind is GeomKind.CYLINDER:
             own = _on_face(placed, k, feature)
-            solved = _where(feature.face == k + 1, own, solved)
+            solved = choose(feature.face == k + 1, own, solved)
     return solved
 
 
 def _on_edges(placed: Placed, feature: Feature):
     count = feature.count
-    points = [_vertex(placed, each) for each in feature.corners]
+    points = [vertex(placed, each) for each in feature.corners]
     edges = points[1] - points[0], points[2] - points[0]
     # A Newton step at the solution: it moves nothing, but its derivative is that of the
     # solution.
-    normal = _newton(placed, points[0], edges, count, feature.normal)
-    weights = _weights(placed, points[0], edges, count, normal)
+    normal = newton(placed, points[0], edges, count, feature.normal)
+    weights = vertex_weights(placed, points[0], edges, count, normal)
     spot = points[0] + _round(placed, normal)[0]
     ends = [_ends(placed, each) for each in feature.corners]
     sides = []
