@@ -21,7 +21,7 @@ from jax import lax
 
 from ..model import GeomKind
 from ..spatial import Mat3, safe_sqrt, Vec3
-from ._cores import Core, Corners, Placed
+from ._cores import across, Core, Corners, Placed
 from ._penetration import once
 from ._points import unit
 
@@ -198,9 +198,8 @@ def _newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
     flat = unit(edges[0] ^ edges[1], normal)
     turned = jnp.where((flat | normal) < 0.0, -1.0, 1.0)
     base = _where(count >= 2, _perpendicular(normal, edges[0]), normal)
-    one = _where(
-        count >= 2, unit(edges[0] ^ base, _any_across(base)), _any_across(base)
-    )
+    beside = unit(across(base))
+    one = _where(count >= 2, unit(edges[0] ^ base, beside), beside)
     two = base ^ one
     spot, rate = _round(placed, base)
     point = origin + spot
@@ -234,13 +233,6 @@ def _perpendicular(v: Vec3, edge: Vec3) -> Vec3:
     positive = square > 0.0
     share = jnp.where(positive, (v | edge) / jnp.where(positive, square, 1.0), 0.0)
     return unit(v - (edge * share), v)
-
-
-def _any_across(v: Vec3) -> Vec3:
-    """Return a unit vector perpendicular to another one."""
-    zero = jnp.zeros_like(v.x)
-    small = jnp.abs(v.x) < 0.6
-    return unit(_where(small, Vec3(zero, v.z, -v.y), Vec3(-v.z, zero, v.x)))
 
 
 def _weights(placed: Placed, origin: Vec3, edges, count, normal: Vec3):
