@@ -56,6 +56,10 @@ def _shift(kind: str):
     return fold
 
 
+def _unsigned(x) -> int:
+    return int(x) & ((1 << 8 * x.dtype.itemsize) - 1)
+
+
 def _sign(x):
     return x if x == 0 or x != x else np.copysign(x.dtype.type(1), x)
 
@@ -102,6 +106,7 @@ FOLDS = {
     "ne": np.not_equal,
     "not": np.invert,
     "neg": np.negative,
+    "clz": lambda x: x.dtype.type(8 * x.dtype.itemsize - _unsigned(x).bit_length()),
     "abs": np.abs,
     "sign": lambda x: _sign(x) if np.issubdtype(x.dtype, np.floating) else np.sign(x),
     "floor": np.floor,

@@ -119,6 +119,14 @@ def _whole(graph: Graph, entries: tuple[int, ...]) -> int | None:
     return array
 
 
+def carried(graph: Graph, entries: list[int]) -> int | None:
+    """The array in memory, of those that loops carry, that holds exactly `entries`."""
+    whole = _whole(graph, tuple(entries))
+    if whole is None or graph.op[whole] not in ("param", "update", "get"):
+        return None
+    return whole
+
+
 def _materialize(graph: Graph, value: Pulled) -> int:
     size = math.prod(value.shape)
     with graph.block(branch=False) as depth:

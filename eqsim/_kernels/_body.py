@@ -138,18 +138,8 @@ class Body:
             row = self._row(base, stride, self.value(index, False))
             return self._read(row, resolved)
         dtype = graph.dtype[resolved]
-        offset = self.value(index, True)
-        integers = self.text.type("i4", True)
-        if self.text.is_vector(resolved):
-            scaled = self.text.new(
-                f"mul {integers} {offset}, {self.text.literal(self.width, 'i4', True)}"
-            )
-            lanes = ", ".join(f"i32 {k}" for k in range(self.width))
-            offset = self.text.new(f"add {integers} {scaled}, <{lanes}>")
-        element = self._memory_type(dtype, False)
-        addresses = self.text.new(
-            f"getelementptr {element}, ptr {base}, {integers} {offset}"
-        )
+        own = self.text.is_vector(resolved)
+        addresses = self._addresses(base, index, dtype, lanes=own)
         name = self._gather(addresses, dtype)
         if dtype == "b1":
             kind = self._memory_type(dtype, True)
@@ -183,29 +173,62 @@ class Body:
             self._write(address, name, dtype, own)
 
     def update(self, node: int) -> None:
-        """An array with one element replaced, in place where nothing else reads it."""
-        array, index, value = self.graph.args[node]
+        """An array with one element replaced, in place where nothing else reads it; in
+        the lanes where a fourth argument holds, if there is one."""
+        array, index, value, *mask = self.graph.args[node]
         self._copy_array(array, node)
         base, stride = self.array(node)
         dtype, own = self.graph.dtype[node], self.text.is_vector(node)
         name = self.value(value, own)
         if not self.text.is_vector(self.schedule.resolve(index)):
             row = self._row(base, stride, self.value(index, False))
+            if mask:
+                kind, test = self.text.type(dtype, own), self.text.type("b1", own)
+                old = self._read(row, node)
+                choice = self.value(mask[0], own)
+                name = self.text.new(
+                    f"select {test} {choice}, {kind} {name}, {kind} {old}"
+                )
             self._write(row, name, dtype, own)
             return
-        places, scalar = self.value(index, True), self._memory_type(dtype, False)
         kind = self._memory_type(dtype, True)
         if dtype == "b1":
             name = self.text.new(f"zext {self.text.type('b1', True)} {name} to {kind}")
-        integers, size = self.text.type("i4", True), max(bits(dtype), 8) // 8
-        for lane in range(self.width):
-            one = self.text.new(f"extractelement {integers} {places}, i64 {lane}")
-            row = self._row(base, stride, one)
-            address = self.text.new(f"getelementptr i8, ptr {row}, i64 {lane * size}")
-            number = self.text.new(f"extractelement {kind} {name}, i64 {lane}")
-            self.text.lines.append(
-                f"  store {scalar} {number}, ptr {address}, align {size}"
+        addresses = self._addresses(base, index, dtype, lanes=True)
+        every = self.value(mask[0], True) if mask else "splat (i1 true)"
+        self._scatter(addresses, name, every, dtype)
+
+    def _scatter(self, addresses: str, name: str, mask: str, dtype: str) -> None:
+        kind, width = self._memory_type(dtype, True), self.width
+        shown = "u1" if dtype == "b1" else dtype
+        suffix = f"{self.text.suffix(shown, True)}.v{width}p0"
+        function, align = f"llvm.masked.scatter.{suffix}", max(bits(dtype), 8) // 8
+        self.text.externals.add(
+            f"declare void @{function}({kind}, <{width} x ptr>, <{width} x i1>)"
+        )
+        self.text.lines.append(
+            f"  call void @{function}({kind} {name}, <{width} x ptr> align {align} "
+            f"{addresses}, <{width} x i1> {mask})"
+        )
+
+    def _addresses(self, base: str, index: int, dtype: str, lanes: bool) -> str:
+        """Addresses of the elements at an index that differs between lanes.
+
+        **Arguments:**
+
+        - `lanes`: whether each lane has elements of its own.
+        """
+        offset, integers = self.value(index, True), self.text.type("i4", True)
+        if lanes:
+            scaled = self.text.new(
+                f"mul {integers} {offset}, {self.text.literal(self.width, 'i4', True)}"
             )
+            numbers = ", ".join(f"i32 {k}" for k in range(self.width))
+            offset = self.text.new(f"add {integers} {scaled}, <{numbers}>")
+        element = self._memory_type(dtype, False)
+        return self.text.new(
+            f"getelementptr {element}, ptr {base}, {integers} {offset}"
+        )
 
     def _copy_array(self, source: int, target: int) -> None:
         """Copies an array, broadcasting it to lanes where the target has them."""

@@ -5,6 +5,7 @@ any lane needs it. Lanes that do not are frozen: what they carry is kept by sele
 so a result never depends on the other lanes of its tile.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +22,7 @@ from ._scalarize import (
     Translation,
     Unsupported,
     while_dependence,
+    written_arguments,
 )
 
 
@@ -79,17 +81,31 @@ def _param(graph: Graph, like: int, dep: int) -> int:
     return graph.source("param", graph.dtype[like], dep, None, graph.rows[like])
 
 
-class _Carry:
-    """How arrays travel through a loop: element by element, or in memory."""
+_LEAST_WRITTEN = 8
+"""Elements from which arrays that a loop writes at computed indices stay in memory."""
 
-    def __init__(self, walk: Translation, avals):
+
+class _Carry:
+    """How arrays travel through a loop: element by element, or in memory.
+
+    **Arguments:**
+
+    - `written`: for each array, whether the loop writes it at computed indices.
+    """
+
+    def __init__(self, walk: Translation, avals, written: list[bool] | None = None):
         self.graph, self.avals = walk.graph, avals
+        written = written or [False] * len(avals)
+        self.in_memory = [
+            is_large(aval.shape) or (own and math.prod(aval.shape) >= _LEAST_WRITTEN)
+            for aval, own in zip(avals, written, strict=True)
+        ]
 
     def flatten(self, values: list[Value]) -> list[int]:
         """The nodes of all values."""
         found: list[int] = []
-        for value in values:
-            if is_large(value.shape):
+        for value, whole in zip(values, self.in_memory, strict=True):
+            if whole:
                 found.append(arrays.in_memory(self.graph, value))
             else:
                 found += np.asarray(value).reshape(-1).tolist()
@@ -98,14 +114,14 @@ class _Carry:
     def restore(self, entries: list[int]) -> list[Value]:
         """The values of nodes."""
         values, at = [], 0
-        for aval in self.avals:
+        for aval, whole in zip(self.avals, self.in_memory, strict=True):
             shape = tuple(aval.shape)
-            if is_large(shape):
+            if whole:
                 dtype = dtype_of(aval)
                 values.append(arrays.stored(entries[at], shape, dtype, self.graph))
                 at += 1
                 continue
-            size = int(np.prod(shape))
+            size = math.prod(shape)
             values.append(arrays.nodes(entries[at : at + size], shape))
             at += size
         return values
@@ -113,9 +129,9 @@ class _Carry:
     def spread(self, deps: list[int]) -> list[int]:
         """One entry per node, of one per value."""
         found = []
-        for aval, dep in zip(self.avals, deps, strict=True):
-            size = 1 if is_large(aval.shape) else int(np.prod(aval.shape))
-            found += [dep] * size
+        pairs = zip(self.avals, deps, self.in_memory, strict=True)
+        for aval, dep, whole in pairs:
+            found += [dep] * (1 if whole else math.prod(aval.shape))
         return found
 
 
@@ -149,7 +165,8 @@ def _while(walk, eqn, *operands):
     )
     deps = while_dependence(params, _deps(graph, operands))
     by_lane = _predicate_dep(params, graph, of_test, deps) & LANE
-    carry = _Carry(walk, [var.aval for var in eqn.outvars])
+    written = written_arguments(params["body_jaxpr"].jaxpr)[params["body_nconsts"] :]
+    carry = _Carry(walk, [var.aval for var in eqn.outvars], written)
     start, old_mask = carry.flatten(init), walk.mask
     spread = carry.spread(deps)
     with graph.block(branch=False) as depth:
@@ -178,6 +195,8 @@ def _while(walk, eqn, *operands):
             spread.append(LANE)
     loop = Loop(depth, None, entries, outs, test, None, [])
     _, results = _finish(graph, start, spread, loop)
+    if mask is not None and old_mask is not None:
+        graph.freeze(old_mask, start, results)
     return carry.restore(results[: len(start) - bool(by_lane)])
 
 
@@ -194,8 +213,8 @@ def _blend(graph: Graph, which: int, old: int, new: int) -> int:
     """`new` in the lanes where `which` holds, else `old`; of scalars or of arrays."""
     if not graph.rows[old]:
         return algebra.select(graph, which, old, new)
-    if old == new:
-        return old
+    if old == new or graph.keeps(which, old, new):
+        return new
     rows, dtype = graph.rows[old], graph.dtype[old]
     return graph.pure("blend", (which, old, new), dtype, None, rows)
 

@@ -75,6 +75,8 @@ class Graph:
     - `rows`: number of elements of an array in memory, 0 for a scalar.
     - `value`: NumPy scalars of the constants.
     - `assumed`: patterns of arguments, see `_assumptions.py`.
+    - `frozen`: for an array, another one that it equals in the lanes where a boolean node
+        does not hold.
     """
 
     def __init__(self) -> None:
@@ -87,6 +89,7 @@ class Graph:
         self.rows: list[int] = []
         self.value: dict[int, np.generic] = {}
         self.assumed: dict[int, bytes] = {}
+        self.frozen: dict[int, tuple[int, int]] = {}
         self.blocks = [Block(0, 0)]
         self._constants: dict[tuple[str, bytes], int] = {}
         self._captures: dict[int, tuple[int, ...]] = {}
@@ -137,6 +140,22 @@ class Graph:
         found = self._append(op, args, dtype, dep, depth, aux, rows)
         blocks[depth].table[key] = found
         return found
+
+    def freeze(self, which: int, old: list[int], new: list[int]) -> None:
+        """Record that arrays have not changed in the lanes where `which` does not
+        hold."""
+        for one, two in zip(old, new, strict=True):
+            if self.rows[one] and one != two:
+                self.frozen[two] = one, which
+
+    def keeps(self, which: int, old: int, new: int) -> bool:
+        """Whether two arrays are known to be equal in the lanes where `which` does not
+        hold."""
+        while new != old:
+            new, mask = self.frozen.get(new, (-1, -1))
+            if mask != which:
+                return False
+        return True
 
     @contextlib.contextmanager
     def block(self, branch: bool):

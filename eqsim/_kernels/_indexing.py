@@ -5,6 +5,7 @@ import numpy as np
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import flat, Index, is_large, plus, pull, Pulled, Value
 from ._control import counted
+from ._graph import LANE
 from ._scalarize import dtype_of, rule, Translation, Unsupported
 
 
@@ -203,19 +204,26 @@ def _updated(walk: Translation, eqn, x: Value, each, updates, target, op) -> Val
             if all(isinstance(i, int) for i in place):
                 out[place] = combined(int(out[place]), value, inside)
             else:
-                _put(graph, out, place, value, inside, combined)
+                _put(walk, out, place, value, inside, combined)
         return out
     return _updated_in_memory(walk, aval, x, each, updates, target, combined)
 
 
-def _put(graph, out, place, value: int, inside: int, combined) -> None:
+def _put(walk: Translation, out, place, value: int, inside: int, combined) -> None:
     """Combines a value into an unrolled array at a computed place."""
+    graph = walk.graph
     fixed = tuple(i if isinstance(i, int) else slice(None) for i in place)
     part = np.array(out[fixed])
     moving = tuple(i for i in place if not isinstance(i, int))
     number = flat(graph, moving, part.shape)
     entries = part.reshape(-1).tolist()
-    if isinstance(number, int) or len(entries) <= _LONGEST_SELECTION:
+    array = arrays.carried(graph, entries)
+    if isinstance(number, Index) and array is not None:
+        every = graph.constant(True, "b1")
+        new = combined(arrays.element(graph, array, number), value, every)
+        array = _masked_update(walk, array, number, new, inside)
+        entries = [arrays.element(graph, array, k) for k in range(len(entries))]
+    elif isinstance(number, int) or len(entries) <= _LONGEST_SELECTION:
         for k, old in enumerate(entries):
             same = arrays.within(graph, arrays.minus(graph, number, k), 1)
             own = algebra.apply(graph, "and", (inside, same), "b1")
@@ -235,6 +243,23 @@ def _update(graph, array: int, place: int | Index, value: int) -> int:
     where = arrays.index_node(graph, place)
     rows, dtype = graph.rows[array], graph.dtype[array]
     return graph.pure("update", (array, where, value), dtype, None, rows)
+
+
+def _masked_update(
+    walk: Translation, array: int, place: Index, value: int, inside: int
+) -> int:
+    """An array in memory with one element replaced where `inside` holds, in no lane that
+    is frozen."""
+    graph, dtype, rows = walk.graph, walk.graph.dtype[array], walk.graph.rows[array]
+    mask = walk.mask if graph.dep[array] & LANE else None
+    if mask is not None:
+        inside = algebra.apply(graph, "and", (mask, inside), "b1")
+    args = array, place.node, value, inside
+    args = args[:3] if inside in graph.value else args
+    new = graph.pure("update", args, dtype, None, rows)
+    if mask is not None:
+        graph.freeze(mask, [array], [new])
+    return new
 
 
 def _updated_in_memory(walk, aval, x, each, updates, target, combined) -> Value:

@@ -241,6 +241,10 @@ class Text:
             return self.new(f"xor {kind} {names[0]}, {one(-1)}")
         if op == "neg":
             return self.new(f"sub {kind} {one(0)}, {names[0]}")
+        if op == "clz":
+            function = f"llvm.ctlz.{self.suffix(dtype, vector)}"
+            operands = [(kind, names[0]), ("i1", "false")]
+            return self.call(function, kind, operands)
         if op == "abs":
             if not signed:
                 return names[0]

@@ -177,3 +177,29 @@ def called(eqn) -> ClosedJaxpr | None:
         if isinstance(inner, Jaxpr):
             return ClosedJaxpr(inner, ())
     return None
+
+
+# Which arrays a jaxpr writes at computed indices.
+
+
+_WRITES = ("scatter", "dynamic_update_slice")
+
+
+def written_arguments(jaxpr: Jaxpr) -> list[bool]:
+    """For each argument, whether elements of it are replaced at computed indices."""
+    found: set[Any] = set()
+    for eqn in jaxpr.eqns:
+        name, params = eqn.primitive.name, eqn.params
+        if name in _WRITES and eqn.outvars[0].aval.ndim == 1:
+            own = [(eqn.invars[0], True)]
+        elif name == "while":
+            start = params["cond_nconsts"]
+            inner = written_arguments(params["body_jaxpr"].jaxpr)
+            own = list(zip(eqn.invars[start:], inner, strict=True))
+        else:
+            inner = called(eqn)
+            if inner is None:
+                continue
+            own = list(zip(eqn.invars, written_arguments(inner.jaxpr), strict=True))
+        found |= {x for x, is_written in own if is_written and not isinstance(x, Literal)}
+    return [x in found for x in jaxpr.invars]

@@ -14,12 +14,12 @@ from jax import lax
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
-from ._cores import Core, Placed
+from ._cores import Core, Corners, Placed
 from ._descent import touching_feature
 from ._penetration import nearest_face
 from ._points import Point, Shape, unit
 from ._round import Feature, feature_contact
-from ._separation import combine, Nearest, nearest_vertices
+from ._separation import combine, Nearest, nearest_triangle, sorted_vertices
 
 
 class ConvexSearch(NamedTuple):
@@ -95,17 +95,47 @@ def convex_search(
     return ConvexSearch(placed, nearest, -depth - radius, normal, middle, feature)
 
 
+class _Round(NamedTuple):
+    """Three vertices; where a search for nearer ones is due; whether the first has been;
+    whether the origin is outside."""
+
+    corners: tuple[Corners, Corners, Corners]
+    due: Any
+    again: Any
+    outside: Any
+
+
 def touching_vertices(placed: Placed, reach) -> Nearest:
     """Return the vertices of the difference of two cores that are nearest to the origin:
-    three if it is inside."""
+    three if it is inside.
+
+    What is not far enough apart to tell by a search for the nearest vertices is taken
+    for a penetration. If it is none, this search begins again at the face found.
+    """
     toward = unit(placed.offset.pos)
-    face = nearest_face(placed, reach, toward)
-    outside = (face.dist < 0.0) & ~face.apart
-    found = nearest_vertices(placed, face.simplex, outside)
-    three = jnp.full_like(found.count, 3)
-    inside = Nearest(face.simplex.corners, three, outside)
-    choose = lambda x, y: jnp.where(outside, x, y)
-    return jtu.tree_map(choose, found, inside)
+    first = placed.support(toward)
+    always = toward.x == toward.x
+    start = _Round((first, first, first), always, ~always, always)
+
+    def visit(carry: _Round) -> _Round:
+        search = nearest_triangle(placed, carry.corners, reach, carry.due)
+        inside = carry.due & ~search.sure & ~carry.again
+
+        def penetration():
+            face = nearest_face(placed, toward, inside)
+            return face.corners, face.dist < 0.0
+
+        skipped = search.corners, inside
+        corners, outside = lax.cond(jnp.any(inside), penetration, lambda: skipped)
+        choose = lambda x, y: jnp.where(inside, x, y)
+        corners = jtu.tree_map(choose, corners, search.corners)
+        return _Round(
+            corners, inside & outside, always, jnp.where(inside, outside, carry.outside)
+        )
+
+    end = lax.while_loop(lambda carry: jnp.any(carry.due), visit, start)
+    points = tuple(placed.difference(each) for each in end.corners)
+    return sorted_vertices(end.corners, points, end.outside)
 
 
 def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:

@@ -3,8 +3,7 @@ r"""How deep two convex polytopes are in each other: expanding polytope algorith
 The difference $M = \{a - b\}$ of two convex sets contains the origin where they overlap,
 and its face nearest to the origin is the shortest way out. A polytope inside of $M$ is
 expanded at its own nearest face until that is a face of $M$. Faces are compared by the
-signed distance of their planes, so that the origin may lie outside at first: then a
-plane that separates the two sets is found.
+signed distance of their planes, so that the origin may lie outside at first.
 
 Source: van den Bergen, *Proximity queries and penetration depth computation on 3D game
 objects*, 2001.
@@ -17,100 +16,97 @@ import jax.tree_util as jtu
 from jax import lax
 
 from ..spatial import Vec3
-from ._cores import Corners, pick, Placed
+from ._cores import across, Corners, pick, Placed
+from ._rows import count_rows, read_rows, write_row
 
 
-# A vertex is a bit of an int32.
+# A vertex is a bit of an int32, and takes five bits where several are packed into one.
 _VERTICES = 32
 _FACES = 2 * _VERTICES - 4
+_HALF = _FACES // 2
 _NEVER = 1e30
 # Round shapes need no more: Newton's method follows. As a share of their size.
 _ROUND_SHARE = 1e-4
 
 
-class Simplex(NamedTuple):
-    """Three points of $M$: those of both shapes, and their differences."""
-
-    corners: tuple[Corners, ...]
-    points: tuple[Vec3, ...]
-
-
 class Face(NamedTuple):
     """The face of $M$ whose plane has the smallest signed distance from the origin.
 
-    - `simplex`: its corners; counterclockwise, seen from outside.
+    - `corners`: counterclockwise, seen from outside.
     - `dist`: signed distance; negative if the origin is outside.
-    - `apart`: whether the sets are farther apart than was asked for.
     """
 
-    simplex: Simplex
+    corners: tuple[Corners, Corners, Corners]
     dist: Any
-    apart: Any
 
 
 class _Faces(NamedTuple):
-    """Faces of the polytope: corners, outer normals, signed distances of the planes from
-    the origin; infinite where there is no face."""
+    """Faces of the polytope: numbers of three corners in one integer, outer normals,
+    signed distances of the planes from the origin; infinite where there is no face."""
 
-    corners: tuple[Any, Any, Any]
+    corners: Any
     normal: Vec3
     dist: Any
 
 
 class _Polytope(NamedTuple):
-    """Vertices, `(_VERTICES, *batch)`, faces, `(_FACES, *batch)`, number of vertices, and
+    """Vertices, `(_VERTICES, *batch)`, faces, `(_FACES, *batch)`, how many there are, and
     whether no more are needed."""
 
     corners: Corners
     points: Vec3
     faces: _Faces
-    count: Any
+    num_points: Any
+    num_faces: Any
     done: Any
-    apart: Any
 
 
-def nearest_face(placed: Placed, reach, toward: Vec3) -> Face:
+def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     """Return the face of $M$ that is nearest to the origin.
 
     **Arguments:**
 
-    - `reach`: distance beyond which sets need not be told apart further.
     - `toward`: a direction from the first to the second set.
+    - `when`: where this is asked for.
     """
-    start = _tetrahedron(placed, _first_tetrahedron(placed, toward))
+    start = _tetrahedron(placed, _first_tetrahedron(placed, toward), ~when)
     size = jnp.sqrt(jnp.max(start.points | start.points, axis=0, keepdims=True))
     rounding = 64 * float(jnp.finfo(size.dtype).eps) * size
     enough = _ROUND_SHARE * size if placed.is_round else rounding
-    expand = lambda polytope: _expanded(placed, polytope, reach, rounding, enough)
+    expand = lambda polytope: _expanded(placed, polytope, rounding, enough)
     more = lambda polytope: jnp.any(~polytope.done)
     end = lax.while_loop(more, expand, start)
     best = _argmin(end.faces.dist)
-    corners = tuple(_row(corner, best) for corner in end.faces.corners)
-    found = [
-        jtu.tree_map(lambda x, k=k: _row(x, k), (end.corners, end.points))
-        for k in corners
-    ]
-    simplex = Simplex(*zip(*found, strict=True))
-    return Face(simplex, _row(end.faces.dist, best), end.apart)
+    numbers = _unpacked(read_rows(end.faces.corners, best))
+    row = lambda k: jtu.tree_map(lambda x: read_rows(x, k), end.corners)
+    a, b, c = map(row, numbers)
+    return Face((a, b, c), read_rows(end.faces.dist, best))
 
 
 def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
     """Return four points of $M$ that are not in one plane. The first three
     turn counterclockwise, seen from outside."""
 
-    def farthest(direction, origin):
-        """The vertex that is farthest along a direction, or against it."""
+    def visit(k, found):
+        # The points that are farthest along a direction, and against it.
+        (a, b, c, _), direction = found
         one, two = placed.support(direction), placed.support(-direction)
+        origin, other = (placed.difference(_either(k == 0, x, a)) for x in (one, two))
         far = lambda corners: jnp.abs(direction | (placed.difference(corners) - origin))
-        return _either(far(one) >= far(two), one, two)
+        new = _either(far(one) >= far(two), one, two)
+        a, b = _either(k == 0, one, a), _either(k == 0, two, b)
+        c = _either(k == 1, new, c)
+        origin = placed.difference(a)
+        line = placed.difference(b) - origin
+        normal = line ^ (placed.difference(c) - origin)
+        beside = across(line)
+        onward = Vec3(*(jnp.where(k == 0, x, y) for x, y in zip(beside, normal)))
+        return (a, b, c, new), onward
 
-    a, b = placed.support(toward), placed.support(-toward)
-    origin, other = map(placed.difference, (a, b))
-    line = other - origin
-    c = farthest(_across(line), origin)
-    normal = line ^ (placed.difference(c) - origin)
-    d = farthest(normal, origin)
-    outward = (normal | (placed.difference(d) - origin)) < 0.0
+    none = jtu.tree_map(lambda x: x * 0, placed.support(toward))
+    start = (none, none, none, none), toward
+    (a, b, c, d), normal = lax.fori_loop(0, 3, visit, start)
+    outward = (normal | (placed.difference(d) - placed.difference(a))) < 0.0
     return [a, _either(outward, b, c), _either(outward, c, b), d]
 
 
@@ -125,16 +121,7 @@ def _either(first, one: Corners, two: Corners) -> Corners:
     return once(jtu.tree_map(lambda x, y: jnp.where(first, x, y), one, two))
 
 
-def _across(v: Vec3) -> Vec3:
-    """Return a vector that is perpendicular to another one."""
-    x, y, z = map(jnp.abs, v)
-    zero = jnp.zeros_like(v.x)
-    flat = (x <= y) & (x <= z)
-    one, two = Vec3(zero, v.z, -v.y), Vec3(v.y, -v.x, zero)
-    return Vec3(*(jnp.where(flat, p, q) for p, q in zip(one, two, strict=True)))
-
-
-def _tetrahedron(placed: Placed, corners: list[Corners]) -> _Polytope:
+def _tetrahedron(placed: Placed, corners: list[Corners], done) -> _Polytope:
     points = [placed.difference(each) for each in corners]
     fill = lambda xs, size: jnp.concatenate([*xs, *[xs[-1]] * (size - len(xs))])
     column = lambda *xs: fill(list(xs), _VERTICES)
@@ -146,10 +133,20 @@ def _tetrahedron(placed: Placed, corners: list[Corners]) -> _Polytope:
         for three in ((0, 1, 2), (0, 3, 1), (1, 3, 2), (2, 3, 0))
     ]
     joined = jtu.tree_map(lambda *xs: fill(list(xs), _FACES), *faces)
-    empty = _count(joined.dist) >= len(faces)
+    empty = count_rows(joined.dist) >= len(faces)
     joined = joined._replace(dist=jnp.where(empty, jnp.inf, joined.dist))
-    never = zero != zero
-    return _Polytope(stored, vertices, joined, whole(4), never, never)
+    return _Polytope(stored, vertices, joined, whole(4), whole(4), done)
+
+
+def _packed(numbers: tuple) -> Any:
+    first, *rest = numbers
+    for k, number in enumerate(rest, 1):
+        first = first | (number << (5 * k))
+    return first
+
+
+def _unpacked(packed, size: int = 3) -> tuple:
+    return tuple((packed >> (5 * k)) & (_VERTICES - 1) for k in range(size))
 
 
 def _face(corners: tuple, points: tuple[Vec3, ...]) -> _Faces:
@@ -161,102 +158,114 @@ def _face(corners: tuple, points: tuple[Vec3, ...]) -> _Faces:
     flat = area <= tiny * (one | one) * (two | two)
     scale = jnp.where(flat, 0.0, 1.0 / jnp.sqrt(jnp.where(flat, 1.0, area)))
     normal = normal * scale
-    return _Faces(corners, normal, jnp.where(flat, _NEVER, normal | a))
+    return _Faces(_packed(corners), normal, jnp.where(flat, _NEVER, normal | a))
 
 
-def _expanded(
-    placed: Placed, polytope: _Polytope, reach, rounding, enough
-) -> _Polytope:
+def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytope:
     """Return the polytope with one more vertex, beyond its nearest face, if that is more
     than `enough` inside of $M$."""
     faces = polytope.faces
     best = once(_argmin(faces.dist))
-    normal, dist = pick(faces.normal, best), _row(faces.dist, best)
+    normal, dist = pick(faces.normal, best), read_rows(faces.dist, best)
     corners = once(placed.support(normal))
     point = once(placed.difference(corners))
-    far = normal | point
-    apart = far < -reach
     # A comparison that is true for what is not a number too.
-    done = polytope.done | apart | ~(far - dist > enough)
-    done = once(done | (polytope.count >= _VERTICES))
-    at = polytope.count
-    write = lambda x, y: _written(x, at, y, ~done)
-    grown = jtu.tree_map(write, (polytope.corners, polytope.points), (corners, point))
+    done = polytope.done | ~((normal | point) - dist > enough)
+    done = once(done | (polytope.num_points >= _VERTICES))
+    at = polytope.num_points
+    write = lambda x, y: write_row(x, at, y, ~done)
     beyond = (faces.normal | point) - faces.dist
     visible = once((beyond > rounding) & (faces.dist < _NEVER) & ~done)
+    grown = jtu.tree_map(write, (polytope.corners, polytope.points), (corners, point))
+    faces, num_faces = _with_fan(polytope, visible, point)
     return _Polytope(
         corners=grown[0],
         points=grown[1],
-        faces=_with_fan(faces, grown[1], visible, at),
-        count=at + jnp.where(done, 0, 1).astype(at.dtype),
+        faces=faces,
+        num_points=at + jnp.where(done, 0, 1).astype(at.dtype),
+        num_faces=num_faces,
         done=done,
-        apart=polytope.apart | (apart & ~polytope.done),
     )
 
 
-def _with_fan(faces: _Faces, points: Vec3, visible, at) -> _Faces:
-    """Replace visible faces by those that join their outline with a vertex."""
-    following, first = _queue(visible)
-    size = visible.shape[0]
-
-    def mark(carry):
-        face, marks = carry
-        a, b, c = (
-            _row(corner, jnp.minimum(face, size - 1)) for corner in faces.corners
-        )
-        for one, two in ((a, b), (b, c), (c, a)):
-            bit = _row(marks, one) | (1 << two)
-            marks = _written(marks, one, bit, face < size)
-        return _next(following, face), marks
+def _with_fan(polytope: _Polytope, visible, point: Vec3) -> tuple[_Faces, Any]:
+    """Replace visible faces by those that join their outline with a vertex; return the
+    faces and how many there are."""
+    at, faces = polytope.num_points, polytope.faces
+    chosen = _as_bits(visible)
+    edges, count = _outline(faces.corners, chosen, at)
 
     def join(carry):
-        face, new = carry
-        a, b, c = (
-            _row(corner, jnp.minimum(face, size - 1)) for corner in faces.corners
-        )
-        for one, two in ((a, b), (b, c), (c, a)):
-            outline = ((_row(marks, two) >> one) & 1) == 0
-            corners = one, two, at
-            added = once(_face(corners, tuple(pick(points, k) for k in corners)))
-            free = _argmin(jnp.where(jnp.isinf(new.dist), 0.0, 1.0))
-            keep = outline & (face < size)
-            new = jtu.tree_map(lambda x, y: _written(x, free, y, keep), new, added)
-        return _next(following, face), new
+        k, free, number, new = carry
+        one, two = _unpacked(read_rows(edges, jnp.minimum(k, _VERTICES - 1)), 2)
+        ends = pick(polytope.points, one), pick(polytope.points, two)
+        added = once(_face((one, two, at), (*ends, point)))
+        place, rest = _lowest(free)
+        reused = place < _FACES
+        place = jnp.where(reused, place, number)
+        keep = k < count
+        new = jtu.tree_map(lambda x, y: write_row(x, place, y, keep), new, added)
+        grown = jnp.where(keep & ~reused, number + 1, number)
+        return k + 1, rest, grown, new
 
-    going = lambda carry: jnp.any(carry[0] < size)
-    none = jnp.zeros((_VERTICES, *at.shape[1:]), at.dtype)
-    marks = lax.while_loop(going, mark, (first, none))[1]
     left = faces._replace(dist=jnp.where(visible, jnp.inf, faces.dist))
-    return lax.while_loop(going, join, (first, left))[1]
+    start = jnp.zeros_like(count), chosen, polytope.num_faces, left
+    end = lax.while_loop(lambda carry: jnp.any(carry[0] < count), join, start)
+    return end[3], end[2]
 
 
-def _queue(chosen):
-    """Return, for each row, the next one that is chosen, and the first of all."""
-    size = chosen.shape[0]
-    rows = jnp.where(chosen, _count(chosen), size)
-    following = lax.cummin(rows, axis=0, reverse=True)
-    return following, following[:1]
+def _outline(corners, chosen, like):
+    """Return the edges between faces that are chosen and others, `(_VERTICES, *batch)`,
+    in the sense of the former, and how many they are."""
+    last = corners.shape[0] - 1
+    going = lambda carry: jnp.any((carry[0][0] | carry[0][1]) != 0)
+
+    def sides(chosen):
+        face, rest = _lowest(chosen)
+        a, b, c = _unpacked(read_rows(corners, jnp.minimum(face, last)))
+        return ((a, b), (b, c), (c, a)), face <= last, rest
+
+    def mark(carry):
+        each, exists, rest = sides(carry[0])
+        marks = carry[1]
+        for one, two in each:
+            bits = read_rows(marks, one) | (1 << two)
+            marks = write_row(marks, one, bits, exists)
+        return rest, marks
+
+    def collect(carry):
+        each, exists, rest = sides(carry[0])
+        _, edges, count = carry
+        for one, two in each:
+            open_ = exists & (((read_rows(marks, two) >> one) & 1) == 0)
+            edges = write_row(edges, count, _packed((one, two)), open_)
+            count = jnp.where(open_, count + 1, count)
+        return rest, edges, count
+
+    none = jnp.zeros((_VERTICES, *like.shape[1:]), like.dtype)
+    marks = lax.while_loop(going, mark, (chosen, none))[1]
+    start = chosen, none, jnp.zeros_like(like)
+    _, edges, count = lax.while_loop(going, collect, start)
+    return edges, jnp.minimum(count, _VERTICES)
 
 
-def _next(following, row):
-    size = following.shape[0]
-    after = jnp.minimum(row + 1, size - 1)
-    return jnp.where(row + 1 < size, _row(following, after), size)
+def _as_bits(chosen) -> tuple[Any, Any]:
+    """Return which rows are chosen, as bits of two integers."""
+    bits = jnp.where(chosen, 1 << (count_rows(chosen) % _HALF), 0)
+    total = lambda x: jnp.sum(x, axis=0, keepdims=True, dtype=jnp.int32)
+    return total(bits[:_HALF]), total(bits[_HALF:])
 
 
-def _count(x):
-    """Return the number of each row."""
-    rows = jnp.arange(x.shape[0], dtype=jnp.int32)
-    return rows.reshape(-1, *(1 for _ in x.shape[1:])) + jnp.zeros(x.shape, jnp.int32)
-
-
-def _row(x, number):
-    return jnp.take_along_axis(x, number, axis=0, mode="promise_in_bounds")
-
-
-def _written(x, number, value, when):
-    """Replace one row of each environment."""
-    return jnp.where((_count(x) == number) & when, value, x)
+def _lowest(chosen: tuple[Any, Any]) -> tuple[Any, tuple[Any, Any]]:
+    """Return the first row that is chosen, `_FACES` or more if there is none, and the
+    others."""
+    low, high = chosen
+    first = low != 0
+    word = jnp.where(first, low, high)
+    row = 31 - lax.clz(word & -word)
+    row = jnp.where(first, row, jnp.where(word == 0, _FACES, row + _HALF))
+    left = word & (word - 1)
+    return row, (jnp.where(first, left, low), jnp.where(first, high, left))
 
 
 def _argmin(x):

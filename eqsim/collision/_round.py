@@ -22,7 +22,7 @@ import jax.tree_util as jtu
 from ..model import GeomKind
 from ..spatial import Mat3, safe_sqrt, Vec3
 from ._caps import cap_axis, flat_support
-from ._cores import Core, Corners, Placed
+from ._cores import across, Core, Corners, Placed
 from ._points import unit
 
 
@@ -117,9 +117,8 @@ def newton_step(
     """Return the nearest normal that is perpendicular to the first edge, and a Newton step
     from there; zero if there are two edges."""
     base = choose(count >= 2, _perpendicular(normal, edges[0]), normal)
-    one = choose(
-        count >= 2, unit(edges[0] ^ base, _any_across(base)), _any_across(base)
-    )
+    beside = unit(across(base))
+    one = choose(count >= 2, unit(edges[0] ^ base, beside), beside)
     two = base ^ one
     spot, rate = _round(placed, base)
     point = origin + spot
@@ -188,13 +187,6 @@ def _perpendicular(v: Vec3, edge: Vec3) -> Vec3:
     positive = square > 0.0
     share = jnp.where(positive, (v | edge) / jnp.where(positive, square, 1.0), 0.0)
     return unit(v - (edge * share), v)
-
-
-def _any_across(v: Vec3) -> Vec3:
-    """Return a unit vector perpendicular to another one."""
-    zero = jnp.zeros_like(v.x)
-    small = jnp.abs(v.x) < 0.6
-    return unit(choose(small, Vec3(zero, v.z, -v.y), Vec3(-v.z, zero, v.x)))
 
 
 def vertex_weights(placed: Placed, origin: Vec3, edges, count, normal: Vec3):

@@ -16,10 +16,15 @@ from jax import lax
 
 from ..spatial import Vec3
 from ._cores import Corners, Placed
-from ._penetration import once, Simplex
+from ._penetration import once
 
 
 _STEPS = 32
+# What Newton's method can begin with, as a share of the size of round shapes.
+_ROUND_SHARE = 1e-4
+# Distances beyond this, as a share of the size, are told from a penetration by this
+# search: the squares of the machine's rounding, times a safe number.
+_SURE = 512.0
 
 
 class Nearest(NamedTuple):
@@ -35,58 +40,85 @@ class Nearest(NamedTuple):
     outside: Any
 
 
-class _Search(NamedTuple):
-    simplex: Simplex
-    weights: tuple[Any, Any, Any]
+class Search(NamedTuple):
+    """A triangle of points of $M$ near the origin.
+
+    - `corners`, `points`: the points, as those of the shapes and as their differences.
+    - `steps`: how many were tried.
+    - `done`: whether no more are needed.
+    - `sure`: whether the origin is outside for sure.
+    """
+
+    corners: tuple[Corners, ...]
+    points: tuple[Vec3, ...]
     steps: Any
     done: Any
+    sure: Any
 
 
-def nearest_vertices(placed: Placed, start: Simplex, when) -> Nearest:
-    """Return the vertices of $M$ nearest to the origin, which is outside of it.
+def nearest_triangle(
+    placed: Placed, corners: tuple[Corners, ...], reach, when
+) -> Search:
+    """Return vertices of $M$ nearest to the origin, if this is outside of it.
 
     **Arguments:**
 
-    - `start`: three vertices.
-    - `when`: where this is asked for; elsewhere `start` is returned.
+    - `corners`: three vertices.
+    - `reach`: distance beyond which it is enough to know that it is exceeded.
+    - `when`: where this is asked for; elsewhere `corners` are returned.
     """
-    weights = triangle_weights(*start.points)
-    first = _Search(start, weights, jnp.zeros_like(when, jnp.int32), ~when)
+    points = tuple(placed.difference(each) for each in corners)
+    none = jnp.zeros_like(when, jnp.int32)
+    first = Search(corners, points, none, ~when, when & ~when)
     going = lambda search: jnp.any(~search.done)
-    end = lax.while_loop(going, lambda search: _nearer(placed, search), first)
-    return _sorted(end.simplex.corners, end.weights, when)
+    return lax.while_loop(going, lambda search: _nearer(placed, reach, search), first)
 
 
-def _nearer(placed: Placed, search: _Search) -> _Search:
+def _nearer(placed: Placed, reach, search: Search) -> Search:
     """Return the search after one more vertex."""
-    # All from the corners: a compiler may evaluate a comparison twice, with different
-    # rounding, and then what was chosen for corners and points would not agree.
-    corners = search.simplex.corners
-    old = Simplex(corners, tuple(placed.difference(each) for each in corners))
-    weights = triangle_weights(*old.points)
-    point = combine(weights, old.points)
+    old = search.corners, search.points
+    point = combine(triangle_weights(*search.points), search.points)
     square = point | point
     corners = once(placed.support(-point))
     vertex = once(placed.difference(corners))
-    rounding = 64 * float(jnp.finfo(square.dtype).eps)
+    eps = float(jnp.finfo(square.dtype).eps)
+    along = point | vertex
     largest = jnp.maximum(square, vertex | vertex)
+    rounding = 8.0 * eps * largest
+    if placed.is_round:
+        rounding = rounding + _ROUND_SHARE * jnp.sqrt(square * largest)
     # A comparison that is true for what is not a number too.
-    done = search.done | ~((square - (point | vertex)) > rounding * largest)
-    done = done | (search.steps >= _STEPS)
-    start, best, least = (old, weights), old, square
+    end = ~(square - along > rounding) | (search.steps >= _STEPS)
+    # The plane through the vertex lies between the origin and the set.
+    beyond = (along > 0.0) & (along * along > reach * reach * square)
+    sure = beyond | (end & (along > 0.0) & (square > _SURE * eps * largest))
+    best, least = old, square
     for k in range(3):
         swap = lambda items, new, k=k: (*items[:k], new, *items[k + 1 :])
-        other = Simplex(swap(old.corners, corners), swap(old.points, vertex))
-        own = triangle_weights(*other.points)
-        nearest = combine(own, other.points)
+        other = swap(old[0], corners), swap(old[1], vertex)
+        nearest = combine(triangle_weights(*other[1]), other[1])
         better = once((nearest | nearest) < least)
         choose = lambda x, y, better=better: jnp.where(better, x, y)
-        best, weights = jtu.tree_map(choose, (other, own), (best, weights))
+        best = jtu.tree_map(choose, other, best)
         least = jnp.minimum(least, nearest | nearest)
-    stuck = ~(least < square)
-    keep = lambda x, y: jnp.where(done, y, x)
-    simplex, weights = jtu.tree_map(keep, (best, weights), start)
-    return _Search(simplex, weights, search.steps + 1, done | stuck)
+    end = once(end | beyond | _holds_origin(*old[1], vertex))
+    stays = once(search.done | end)
+    keep = lambda x, y: jnp.where(stays, y, x)
+    corners, points = jtu.tree_map(keep, best, old)
+    sure = search.sure | (sure & ~search.done)
+    done = stays | ~(least < square)
+    return Search(corners, points, search.steps + 1, done, sure)
+
+
+def _holds_origin(a: Vec3, b: Vec3, c: Vec3, d: Vec3):
+    """Return whether the origin lies in a tetrahedron."""
+    side = b ^ c
+    first, last = side | d, -(side | a)
+    across = a ^ d
+    second, third = across | c, -(across | b)
+    least = jnp.minimum(jnp.minimum(first, second), jnp.minimum(third, last))
+    most = jnp.maximum(jnp.maximum(first, second), jnp.maximum(third, last))
+    return (least > 0.0) | (most < 0.0)
 
 
 def combine(weights, points) -> Vec3:
@@ -128,9 +160,13 @@ def triangle_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any, Any]:
     return first, second, third
 
 
-def _sorted(corners: tuple[Corners, ...], weights: tuple, outside) -> Nearest:
-    """Bring the vertices that count to the front; the last of them is repeated."""
-    counts = [weight > 0.0 for weight in weights]
+def sorted_vertices(
+    corners: tuple[Corners, ...], points: tuple[Vec3, ...], outside
+) -> Nearest:
+    """Bring the vertices that hold the nearest point to the front; the last of them is
+    repeated. All count where the origin is inside."""
+    weights = triangle_weights(*points)
+    counts = [(weight > 0.0) | ~outside for weight in weights]
     count = sum(x.astype(jnp.int32) for x in counts)
     pick = lambda first, one, two: jtu.tree_map(
         lambda x, y: jnp.where(first, x, y), one, two
