@@ -228,7 +228,9 @@ def _clipped_face(
     first, second = plane.axes
     place = plane.origin + ((first * outline.x) + (second * outline.y))
     dist = meeting.subject_outward | (place - _first(meeting.subject))
-    outline = kept(outline, dist <= margin)
+    # Along the normal of the base, the plane is farther.
+    facing = -(meeting.subject_outward | meeting.outward)
+    outline = kept(outline, dist <= margin * facing)
     four = four_corners(outline.x, outline.y, outline.count)
     numbers = jnp.concatenate(four)
     before, after = (read_rows(x, numbers) for x in (outline.before, outline.after))
