@@ -285,3 +285,28 @@ def test_gradients(pair):
     close = np.abs(forward - difference) < 1e-4 * (1 + np.abs(difference))
     # Where what touches changes between the two, differences are large.
     assert np.mean(close) >= 0.9
+
+
+@pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
+def test_aligned(pair):
+    """Values and derivatives are finite where axes are parallel or features coincide."""
+    model = model_of(pair, meshes_of(pair)[0], 0.0)
+    _, fn, vertices = compiled(pair, 0.0)
+    spans, turns = spans_of(model), Rotation.create_group("O").as_matrix()[:6]
+    places = [(0, 0, z) for z in (0, 0.1, 0.2, 0.25, 0.3)] + [
+        (0.2, 0, 0),
+        (0.1, 0.1, 0),
+    ]
+    second = [(place, turn) for place in places for turn in turns]
+    pos = np.array([[np.zeros(3), place] for place, _ in second])
+    rot = np.array([[np.eye(3).ravel(), turn.ravel()] for _, turn in second])
+
+    def total(pos, rot, size, vertices):
+        points, valid = fn(pos, rot, size, vertices, spans)
+        return jnp.sum(jnp.where(valid[:, None], points, 0.0))
+
+    both = jax.jit(
+        jax.vmap(jax.value_and_grad(total, (0, 1, 2, 3)), (0, 0, None, None))
+    )
+    found = both(pos, rot, model.geom_size[:2], vertices)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found))
