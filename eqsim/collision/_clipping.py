@@ -180,7 +180,7 @@ class _Quad(NamedTuple):
 
 def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
     """Return four corners of a polygon: all it has, or those of a large quadrilateral."""
-    last = x.shape[0] - 1
+    last, same = x.shape[0] - 1, 1024 * float(jnp.finfo(x.dtype).eps)
     point = lambda k: [read_rows(c, jnp.minimum(k, last)) for c in (x, y)]
     following = lambda k: jnp.where(k + 1 < count, k + 1, 0)
 
@@ -195,7 +195,8 @@ def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
         tried = a, ahead(moves[2], b), ahead(moves[1], c), ahead(moves[0], d)
         size = area(*tried)
         active = a < count
-        better = active & (size > quad.area)
+        # Rounding does not choose between equal areas.
+        better = active & (size > quad.area + same * quad.area)
         choose = lambda when, new, old: jtu.tree_map(
             lambda p, q: jnp.where(when, p, q), new, old
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ..model import Collider, GeomKind, register_collider
 from ._box_box import box_box
 from ._capsule_box import capsule_box
+from ._capsule_cylinder import capsule_cylinder_points
 from ._convex import convex_points
 from ._manifold import polytope_points
 from ._plane_mesh import plane_mesh
@@ -42,7 +43,10 @@ def _one_by_one(find: Callable, num_points: int, measures: bool = True) -> Colli
 def _polytopes(first: GeomKind, second: GeomKind, num_points: int) -> Collider:
     """A pair that can touch along faces and edges."""
     find = ft.partial(polytope_points, (first, second))
-    return Collider(find, num_points, one_by_one=True, measures=False)
+    if GeomKind.MESH in (first, second):
+        return Collider(find, num_points, one_by_one=True, measures=False)
+    closest = ft.partial(convex_points, (first, second))
+    return Collider(find, num_points, one_by_one=True, closest=closest)
 
 
 _BUILT_IN = {
@@ -62,13 +66,21 @@ _BUILT_IN = {
     (_K.SPHERE, _K.MESH): _convex(_K.SPHERE, _K.MESH),
     (_K.CAPSULE, _K.CAPSULE): Collider(capsule_capsule, 2),
     (_K.CAPSULE, _K.ELLIPSOID): _convex(_K.CAPSULE, _K.ELLIPSOID),
-    (_K.CAPSULE, _K.CYLINDER): _one_by_one(capsule_cylinder, 1),
+    (_K.CAPSULE, _K.CYLINDER): Collider(
+        capsule_cylinder_points,
+        2,
+        one_by_one=True,
+        closest=lambda one, two, margin: capsule_cylinder(one, two),
+    ),
     (_K.CAPSULE, _K.BOX): _one_by_one(capsule_box, 2),
     (_K.CAPSULE, _K.MESH): _polytopes(_K.CAPSULE, _K.MESH, 2),
     (_K.ELLIPSOID, _K.ELLIPSOID): _convex(_K.ELLIPSOID, _K.ELLIPSOID),
     (_K.ELLIPSOID, _K.CYLINDER): _convex(_K.ELLIPSOID, _K.CYLINDER),
     (_K.ELLIPSOID, _K.BOX): _convex(_K.ELLIPSOID, _K.BOX),
     (_K.ELLIPSOID, _K.MESH): _convex(_K.ELLIPSOID, _K.MESH),
+    (_K.CYLINDER, _K.CYLINDER): _polytopes(_K.CYLINDER, _K.CYLINDER, 4),
+    (_K.CYLINDER, _K.BOX): _polytopes(_K.CYLINDER, _K.BOX, 4),
+    (_K.CYLINDER, _K.MESH): _polytopes(_K.CYLINDER, _K.MESH, 4),
     (_K.BOX, _K.BOX): _one_by_one(box_box, 8, measures=False),
     (_K.BOX, _K.MESH): _polytopes(_K.BOX, _K.MESH, 4),
     (_K.MESH, _K.MESH): _polytopes(_K.MESH, _K.MESH, 4),

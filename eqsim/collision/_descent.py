@@ -83,7 +83,8 @@ def touching_feature(
     least, face = end.height, jnp.zeros_like(end.count)
     direction = end.normal
     for k, across, height, holds in caps:
-        better = holds & (height <= least)
+        # On the rim, the support function is the same up to rounding.
+        better = holds & (height <= least + rounding)
         direction = choose(better, across, direction)
         least = jnp.where(better, height, least)
         face = jnp.where(better, k + 1, face)

@@ -1,5 +1,6 @@
 """Collision detection: from coordinates to contact points."""
 
+import dataclasses
 import functools as ft
 from collections.abc import Sequence
 
@@ -84,9 +85,14 @@ def pair_points(
 
     **Arguments:**
 
-    - `reach`: how far pairs matter; without it, all of them do.
+    - `reach`: how far pairs matter; without it, all of them do, and their distance is
+        wanted alone.
     """
     collider = collider_of(*kinds)
+    if reach is None and collider.closest is not None:
+        collider = dataclasses.replace(
+            collider, find=collider.closest, num_points=1, closest=None
+        )
     if not collider.one_by_one:
         return [complete(point) for point in collider.find(one, two)]
     if reach is None:

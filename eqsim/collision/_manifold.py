@@ -9,6 +9,8 @@ the base, with its counterpart on the other solid, the subject:
 - *An edge and a polygon.* The edge is clipped by the planes through the sides of the polygon
   along its normal. The points are the ends of what is left, and the distance is that from
   the plane. An end that was clipped counts twice if the other end is beyond the margin.
+- *A cylinder.* Its faces are polygons, and the line of its lateral surface that is nearest
+  is an edge, see `_solids`.
 - *A capsule and a polygon.* The edge is the axis, moved across itself by the radius and
   half of the margin along the contact normal of the single point. The half margin is added
   to the distance again.
@@ -30,9 +32,9 @@ from jax import lax
 from ..model import GeomKind
 from ..spatial import Vec3
 from ._clipping import four_corners, kept, overlap, Plane, side_of
-from ._convex import convex_search, ConvexSearch, single_point
+from ._convex import convex_search, single_point
 from ._cores import pick, Placed
-from ._features import nearest_numbers, Touching, touching
+from ._features import nearest_numbers, Touching, touching, Vertices
 from ._points import Point, Shape, unit
 from ._rows import count_rows, read_rows
 from ._solids import solid
@@ -85,16 +87,42 @@ def polytope_points(
 
     **Arguments:**
 
-    - `kinds`: of the shapes, each `CAPSULE`, `BOX` or `MESH`; meshes with polygons. A
-        capsule comes first.
+    - `kinds`: of the shapes, each `CAPSULE`, `CYLINDER`, `BOX` or `MESH`; meshes with
+        polygons. A capsule comes first.
     - `margin`: distance beyond which points are not asked for.
     """
     search = convex_search(kinds, one, two, margin)
-    single = single_point(search, one)
-    size = 2 if kinds[0] is GeomKind.CAPSULE else 4
+    single, numbers = single_point(search, one), nearest_numbers(search)
+    approach = Approach(search.placed, numbers, search.normal)
+    return several_points(approach, single, one, margin)
+
+
+class Approach(NamedTuple):
+    """Two solids in the frame of the first one, and where they are nearest.
+
+    - `vertices`: three of each solid.
+    - `normal`: from the first to the second solid.
+    """
+
+    placed: Placed
+    vertices: tuple[Vertices, Vertices]
+    normal: Vec3
+
+
+def several_points(
+    approach: Approach, single: Point, one: Shape, margin: Any
+) -> list[Point]:
+    """Return the points of a face or an edge, or the single one if there are none.
+
+    **Arguments:**
+
+    - `single`: the deepest point.
+    - `one`: the first solid.
+    """
+    size = 2 if approach.placed.first.kind is GeomKind.CAPSULE else 4
 
     def several():
-        points, valid = _several(search, margin, size)
+        points, valid = _several(approach, margin)
         return jtu.tree_map(lambda x: x[:size], (points, valid))
 
     shape = jax.eval_shape(several)
@@ -115,18 +143,17 @@ def polytope_points(
     return points
 
 
-def _several(search: ConvexSearch, margin, size: int):
+def _several(approach: Approach, margin):
     """Return distances, positions and normals of up to four points in the frame of the
     first shape, and which exist."""
-    placed = search.placed
+    placed, normal = approach.placed, approach.normal
     fixed = lax.stop_gradient(placed)
     solids = solid(fixed.first), solid(fixed.second)
-    facing = lax.stop_gradient(search.normal)
-    found = touching(fixed, solids, nearest_numbers(search), facing)
-    meeting = _meeting(placed, found, search.normal, margin)
+    found = touching(fixed, solids, approach.vertices, lax.stop_gradient(normal))
+    meeting = _meeting(placed, found, normal, margin)
     corners = _corners(lax.stop_gradient(meeting), found, margin)
-    point, normal = _evaluated(meeting, found, corners)
-    return (*point, normal), corners.valid
+    point, outward = _evaluated(meeting, found, corners)
+    return (*point, outward), corners.valid
 
 
 def _meeting(placed: Placed, found: Touching, normal: Vec3, margin) -> _Meeting:
@@ -201,7 +228,9 @@ def _clipped_face(
     first, second = plane.axes
     place = plane.origin + ((first * outline.x) + (second * outline.y))
     dist = meeting.subject_outward | (place - _first(meeting.subject))
-    outline = kept(outline, dist <= margin)
+    # Along the normal of the base, the plane is farther.
+    facing = -(meeting.subject_outward | meeting.outward)
+    outline = kept(outline, dist <= margin * facing)
     four = four_corners(outline.x, outline.y, outline.count)
     numbers = jnp.concatenate(four)
     before, after = (read_rows(x, numbers) for x in (outline.before, outline.after))

@@ -158,6 +158,7 @@ def _downhill(bend: tuple, slope: tuple, least, kink) -> tuple[Any, Any]:
     square = jnp.maximum(jnp.abs(det), least * least)
     spread = safe_sqrt((a - c) * (a - c) + 4.0 * b * b)
     total = jnp.maximum(jnp.abs(a + c), spread) + least
+    total = jnp.where(total > 0.0, total, 1.0)
     first, cross = (a * a + b * b + square) / total, b * (a + c) / total
     last = (b * b + c * c + square) / total
     round_ = jnp.maximum(first, last)

@@ -23,12 +23,15 @@ class Collider:
         the distance beyond which points do not matter.
     - `measures`: whether the smallest distance of valid points is the distance of the
         shapes, also where these are far apart. Distance sensors need it.
+    - `closest`: a function like `find` for distance sensors, which returns a single point;
+        None: `find`.
     """
 
     find: Callable
     num_points: int
     one_by_one: bool = False
     measures: bool = True
+    closest: Callable | None = None
 
 
 _REGISTRY: dict[tuple[GeomKind, GeomKind], Collider] = {}

@@ -1,9 +1,13 @@
-"""Several points of boxes, capsules and meshes, beside those of MuJoCo C.
+"""Several points of boxes, capsules, cylinders and meshes, beside those of MuJoCo C.
 
 Sets of points are compared. Where they may differ, or MuJoCo is known to err:
 
-- Of more than four corners, rounding decides between quadrilaterals of equal area.
+- Of more than four corners, rounding decides between quadrilaterals of equal area. The
+  faces of cylinders are regular polygons, so that many are.
 - MuJoCo's search for the nearest points ends early in one of some hundred configurations.
+- Where a face of a cylinder touches a vertex or a rim, and a side that is parallel to the
+  axis is there too, MuJoCo takes any line of the lateral surface as an edge.
+- Normals at cylinders are exact in MuJoCo to some 1e-5.
 """
 
 import functools as ft
@@ -15,11 +19,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from eqsim.collision._manifold import polytope_points
-from eqsim.collision._plane_mesh import plane_mesh
+from eqsim._batching import batch_last
 from eqsim.collision._points import Hulls, polygons_of, Shape
 from eqsim.kinematics._forward import Pose
-from eqsim.model import GeomKind
+from eqsim.model import collider_of, GeomKind
 from eqsim.spatial import Mat3, stack, Vec3
 
 
@@ -47,8 +50,22 @@ MESHES = {
     "ball": ball(20, 0),
     "stone": ball(14, 1),
 }
-PAIRS = (("box", "mesh"), ("mesh", "mesh"), ("capsule", "mesh"), ("plane", "mesh"))
-SIZES = {"plane": "1 1 1", "capsule": ".08 .15", "box": ".2 .1 .15"}
+PAIRS = (
+    ("box", "mesh"),
+    ("mesh", "mesh"),
+    ("capsule", "mesh"),
+    ("plane", "mesh"),
+    ("capsule", "cylinder"),
+    ("cylinder", "cylinder"),
+    ("cylinder", "box"),
+    ("cylinder", "mesh"),
+)
+SIZES = {
+    "plane": "1 1 1",
+    "capsule": ".08 .15",
+    "cylinder": ".1 .15",
+    "box": ".2 .1 .15",
+}
 
 
 def model_of(pair, meshes, margin):
@@ -67,7 +84,7 @@ def model_of(pair, meshes, margin):
 
     bodies = "".join(map(geom, pair, meshes))
     return mujoco.MjModel.from_xml_string(
-        '<mujoco><option ccd_tolerance="1e-12" ccd_iterations="200"/>'
+        '<mujoco><option ccd_tolerance="1e-12" ccd_iterations="500"/>'
         f"<asset>{''.join(assets)}</asset><worldbody>{bodies}</worldbody></mujoco>"
     )
 
@@ -136,8 +153,7 @@ def points_of(pair, polygons, margin, pos, rot, size, vertices, spans):
     """Distance, position, normal, `(point, 7)`, and which points exist."""
     one, two = shapes_of(pair, polygons, pos, rot, size, vertices, spans)
     kinds = GeomKind[pair[0].upper()], GeomKind[pair[1].upper()]
-    find = plane_mesh if pair[0] == "plane" else polytope_points
-    found = find(kinds, one, two, jnp.full(1, margin))
+    found = collider_of(*kinds).find(one, two, jnp.full(1, margin))
     rows = [
         jnp.concatenate([p.dist, stack(p.pos)[0], stack(p.normal)[0]]) for p in found
     ]
@@ -152,9 +168,10 @@ def spans_of(model):
 
 @ft.lru_cache(maxsize=8)
 def compiled(pair, margin):
+    # The vertices of all meshes are in all models, if there is a mesh.
     model = model_of(pair, ("box", "box"), margin)
     vertices, polygons = hulls_of(model)
-    fn = ft.partial(points_of, pair, polygons, margin)
+    fn = batch_last(lambda *args: points_of(pair, polygons, margin, *args))
     return jax.jit(jax.vmap(fn, (0, 0, None, None, None))), fn, vertices
 
 
@@ -180,11 +197,15 @@ def compare(pair, meshes, margin, number, seed=0):
     assert np.all(np.isfinite(mine))
     counts = np.array([len(points) for points in theirs])
     # MuJoCo rounds vertices to single precision after it computes normals.
-    agree = [same(mine[k][valid[k]], theirs[k], 1e-6) for k in range(number)]
+    atol = 1e-4 if "cylinder" in pair else 1e-6
+    agree = [same(mine[k][valid[k]], theirs[k], atol) for k in range(number)]
     return counts, valid.sum(axis=1) == counts, np.array(agree)
 
 
+TWO_CYLINDERS = "cylinder", "cylinder"
+NO_MESHES = (("box", "box"),)
 MESH_PAIRS = {
+    "cylinder": (("box", "box"), ("box", "pentagon"), ("box", "ball")),
     "box": (("box", "box"), ("box", "prism"), ("box", "ball")),
     "mesh": (("box", "box"), ("wedge", "prism"), ("ball", "stone")),
     "capsule": (("box", "box"), ("box", "pentagon"), ("box", "ball")),
@@ -192,13 +213,17 @@ MESH_PAIRS = {
 }
 
 
+def meshes_of(pair):
+    return MESH_PAIRS[pair[0]] if "mesh" in pair else NO_MESHES
+
+
 @pytest.mark.parametrize("margin", (0.0, 0.05))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_points(pair, margin):
-    for meshes in MESH_PAIRS[pair[0]]:
-        counts, same_count, agree = compare(pair, meshes, margin, 100)
+    for meshes in meshes_of(pair):
+        counts, same_count, agree = compare(pair, meshes, margin, 200)
         # Some with several points, some with one or none.
-        assert np.sum(counts > 1) > 10 and np.sum(counts < 2) > 5
+        assert np.sum(counts > 1) > 8 and np.sum(counts < 2) > 5
         assert np.mean(same_count) >= 0.98
         assert np.mean(agree) >= 0.95
 
@@ -207,27 +232,31 @@ def test_points(pair, margin):
 @pytest.mark.parametrize("margin", (0.0, 0.05))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_many_points(pair, margin):
-    for meshes in MESH_PAIRS[pair[0]]:
-        _, same_count, agree = compare(pair, meshes, margin, 3400, seed=1)
-        least = 0.96 if pair[0] == "capsule" else 0.998
-        assert np.mean(same_count) >= least
-        assert np.mean(agree) >= least
+    for meshes in meshes_of(pair):
+        number = 3400 if "mesh" in pair else 10_000
+        counts, same_count, agree = compare(pair, meshes, margin, number, seed=1)
+        assert np.mean(same_count) >= (0.99 if pair == TWO_CYLINDERS else 0.998)
+        if pair[0] == "cylinder":
+            # Here, rounding decides.
+            agree = agree[counts < 4]
+        assert np.mean(agree) >= (0.985 if pair == TWO_CYLINDERS else 0.997)
 
 
 # Compiling derivatives of two meshes takes long.
-GRADIENT_PAIRS = (
-    *(pair for pair in PAIRS if pair != ("mesh", "mesh")),
-    pytest.param(("mesh", "mesh"), marks=pytest.mark.slow),
-)
+SLOW = (("mesh", "mesh"), ("cylinder", "mesh"))
+GRADIENT_PAIRS = [
+    pytest.param(pair, marks=[pytest.mark.slow] if pair in SLOW else [])
+    for pair in PAIRS
+]
 
 
 @pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
 def test_gradients(pair):
     """By poses, sizes and vertices: forward mode, reverse mode and differences."""
     # Without equal faces, between which rounding would decide.
-    meshes = MESH_PAIRS[pair[0]][2]
+    meshes = meshes_of(pair)[-1]
     model = model_of(pair, meshes, 0.0)
-    pos, rot, theirs = configurations(model, 120, 2)
+    pos, rot, theirs = configurations(model, 200, 2)
     several = [k for k, points in enumerate(theirs) if len(points) > 1][:20]
     pos, rot = pos[several], rot[several]
     _, fn, vertices = compiled(pair, 0.0)
@@ -256,3 +285,28 @@ def test_gradients(pair):
     close = np.abs(forward - difference) < 1e-4 * (1 + np.abs(difference))
     # Where what touches changes between the two, differences are large.
     assert np.mean(close) >= 0.9
+
+
+@pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
+def test_aligned(pair):
+    """Values and derivatives are finite where axes are parallel or features coincide."""
+    model = model_of(pair, meshes_of(pair)[0], 0.0)
+    _, fn, vertices = compiled(pair, 0.0)
+    spans, turns = spans_of(model), Rotation.create_group("O").as_matrix()[:6]
+    places = [(0, 0, z) for z in (0, 0.1, 0.2, 0.25, 0.3)] + [
+        (0.2, 0, 0),
+        (0.1, 0.1, 0),
+    ]
+    second = [(place, turn) for place in places for turn in turns]
+    pos = np.array([[np.zeros(3), place] for place, _ in second])
+    rot = np.array([[np.eye(3).ravel(), turn.ravel()] for _, turn in second])
+
+    def total(pos, rot, size, vertices):
+        points, valid = fn(pos, rot, size, vertices, spans)
+        return jnp.sum(jnp.where(valid[:, None], points, 0.0))
+
+    both = jax.jit(
+        jax.vmap(jax.value_and_grad(total, (0, 1, 2, 3)), (0, 0, None, None))
+    )
+    found = both(pos, rot, model.geom_size[:2], vertices)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found))

@@ -34,9 +34,17 @@ ITERATED = (GeomKind.CAPSULE, GeomKind.CYLINDER)
 
 
 def is_iterated(kinds):
-    return kinds == ITERATED or (
-        GeomKind.ELLIPSOID in kinds and GeomKind.PLANE not in kinds
+    return kinds == ITERATED or is_smooth(kinds)
+
+
+def is_smooth(kinds):
+    """Whether MuJoCo's normal has the root of the error of its distance."""
+    others = (
+        (GeomKind.CYLINDER, GeomKind.CYLINDER),
+        (GeomKind.CYLINDER, GeomKind.BOX),
     )
+    ellipsoid = GeomKind.ELLIPSOID in kinds and GeomKind.PLANE not in kinds
+    return ellipsoid or kinds in others
 
 
 MARGIN = 0.4
@@ -108,8 +116,7 @@ def test_points(kinds):
     shapes = (shape(model, data, 0), shape(model, data, 1))
     dist, pos, frame, valid = map(np.asarray, points(kinds, *shapes))
     atol = 1e-5 if is_iterated(kinds) else 1e-12
-    # Of smooth shapes, MuJoCo's normal has the root of the error of its distance.
-    smooth = is_iterated(kinds) and GeomKind.ELLIPSOID in kinds
+    smooth = is_smooth(kinds)
     near, deep, inside = 0, 0, 0
     for k, d in enumerate(data):
         left = [i for i in range(len(dist)) if valid[i, k] and dist[i, k] < MARGIN]

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf
 from eqsim.model import check_state, GeomKind, random_system, validate
+from eqsim.model._colliders import _REGISTRY
 
 
 TEXT = """
@@ -144,7 +145,7 @@ def test_shape_of_the_activation(sys):
         check_state(sys, act=jnp.zeros(1))
 
 
-def test_contacts_that_are_not_supported(sys):
+def test_contacts_that_are_not_supported(sys, monkeypatch):
     def with_geoms(**changes):
         geoms = dataclasses.replace(sys.geoms, **changes)
         return eqx.tree_at(lambda s: s.geoms, sys, geoms)
@@ -152,6 +153,7 @@ def test_contacts_that_are_not_supported(sys):
     with pytest.raises(ValueError, match="'trunk' has condim 5"):
         validate(with_geoms(condim=(3, 5, 3, 3)))
     kinds = (GeomKind.PLANE, *[GeomKind.CYLINDER] * 3)
+    monkeypatch.delitem(_REGISTRY, (GeomKind.CYLINDER, GeomKind.CYLINDER))
     with pytest.raises(ValueError, match="contacts of cylinder and cylinder are not"):
         validate(with_geoms(kinds=kinds))
 

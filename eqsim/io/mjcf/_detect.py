@@ -280,16 +280,17 @@ def other_detectors(source: Source) -> list[str]:
     bits = mujoco.mjtDisableBit
     kinds = source.model.geom_type
     pairs = {(int(kinds[a]), int(kinds[b])) for a, b, _ in source.contacts.pairs}
-    capsule, box, mesh = (
-        kind.value for kind in (GeomKind.CAPSULE, GeomKind.BOX, GeomKind.MESH)
-    )
-    general = {(capsule, GeomKind.CYLINDER.value)}
-    several = {(capsule, mesh), (box, mesh), (mesh, mesh)}
+    solids = (GeomKind.CAPSULE, GeomKind.CYLINDER, GeomKind.BOX, GeomKind.MESH)
+    solids = {kind.value for kind in solids}
+    hulls = {GeomKind.CYLINDER.value, GeomKind.MESH.value}
+    several = {pair for pair in pairs if solids >= set(pair) and hulls & set(pair)}
     others = {
-        pair for pair in pairs if mesh in pair or GeomKind.ELLIPSOID.value in pair
+        pair
+        for pair in pairs
+        if {GeomKind.MESH.value, GeomKind.ELLIPSOID.value} & set(pair)
     }
     flags = {
-        "nativeccd": (bits.mjDSBL_NATIVECCD, general | several | others),
+        "nativeccd": (bits.mjDSBL_NATIVECCD, several | others),
         "multiccd": (bits.mjDSBL_MULTICCD, several),
     }
     off = source.model.opt.disableflags

@@ -36,12 +36,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "contact",
         _YES,
-        "plane, sphere, capsule, ellipsoid, box, mesh (its convex hull) with each other; "
-        "cylinder with plane, sphere, capsule, ellipsoid; `condim` 1, 3, 4, 6; `contype`, "
-        "`conaffinity`, `priority`, `solmix`, `solref`, `solreffriction`, `solimp`, "
-        "`margin`; `pair`, `exclude`; pyramidal and elliptic cone, `impratio`. "
-        "Exception: a capsule that lies flat on a cylinder touches it in one point "
-        "(MuJoCo: two).",
+        "plane, sphere, capsule, ellipsoid, cylinder, box, mesh (its convex hull) with each "
+        "other; `condim` 1, 3, 4, 6; `contype`, `conaffinity`, `priority`, `solmix`, "
+        "`solref`, `solreffriction`, `solimp`, `margin`; `pair`, `exclude`; pyramidal and "
+        "elliptic cone, `impratio`. Exception: where the face of a cylinder touches another "
+        "face, MuJoCo keeps four of up to 16 corners; rounding chooses between equally good "
+        "ones.",
     ),
     Feature(
         "actuator",

@@ -8,6 +8,8 @@ from helpers import tree_allclose
 from eqsim.io import load_mjcf, support_table, UnsupportedMJCF
 from eqsim.io.mjcf._feature import Status
 from eqsim.io.mjcf._unsupported import FEATURES
+from eqsim.model import GeomKind
+from eqsim.model._colliders import _REGISTRY
 
 
 TEMPLATE = """
@@ -90,21 +92,6 @@ REFUSED = {
         'delay in actuator "d"',
     ),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
-    "cylinder": (
-        {
-            "world": MOVING.format('type="cylinder"')
-            + '<geom name="post" type="cylinder" size=".1 .1"/>'
-        },
-        'cylinder with cylinder (1 pair, for instance "post" with "shape")',
-    ),
-    "mesh": (
-        {
-            "world": '<body name="three"><joint/>'
-            '<geom name="shape" type="mesh" mesh="m"/></body>'
-            '<geom name="post" type="cylinder" size=".1 .1"/>'
-        },
-        'cylinder with mesh (1 pair, for instance "post" with "shape")',
-    ),
     "hfield": (
         {"world": '<geom name="hills" type="hfield" hfield="hf"/>'},
         'hfield with sphere (1 pair, for instance "hills" with "ball")',
@@ -273,7 +260,8 @@ def test_accepted_silently(case):
     assert load_mjcf(text(**SILENT[case])).notes == ()
 
 
-def test_long_lists_are_shortened():
+def test_long_lists_are_shortened(monkeypatch):
+    monkeypatch.delitem(_REGISTRY, (GeomKind.CYLINDER, GeomKind.CYLINDER))
     bodies = "".join(
         f'<body><joint/><geom name="can{i}" type="cylinder" size=".1 .1"/></body>'
         for i in range(9)
@@ -291,7 +279,8 @@ def test_many_elements_are_counted():
     assert len(error.value.problems[0][1]) == 30 and len(str(error.value)) < 700
 
 
-def test_elements_without_names_are_named_by_their_bodies():
+def test_elements_without_names_are_named_by_their_bodies(monkeypatch):
+    monkeypatch.delitem(_REGISTRY, (GeomKind.CYLINDER, GeomKind.CYLINDER))
     shape = '<joint/><geom type="cylinder" size=".1 .1"/></body>'
     body, other = f'<body name="hand">{shape}', f"<body>{shape}"
     floor = '<geom type="plane" size="1 1 1"/>'
