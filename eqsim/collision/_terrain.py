@@ -19,8 +19,8 @@ two convex shapes. Each environment goes on to its next prism that is not ruled 
 itself, so that a group of environments compares prisms in step. The search returns which
 vertices touch; the contacts are then functions of these vertices, with derivatives. Reverse
 mode does not search again, and the heights that matter are read once for all pairs: what
-a shape costs does not depend on the size of the field. Spheres and capsules, which feet mostly are, are
-compared in closed form (`_prism_distance.py`).
+a shape costs does not depend on the size of the field. Spheres and capsules, which feet
+mostly are, are compared in closed form (`_prism_distance.py`).
 
 **Where MuJoCo differs.** Its search for the depth of boxes and meshes without a margin ends
 where a vertex of theirs comes back, because vertices of prisms have no numbers
