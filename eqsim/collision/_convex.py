@@ -97,7 +97,9 @@ class Touch(NamedTuple):
 
 def find_touch(placed: Placed, margin: Any) -> Touch:
     """Search for what touches; `margin` as in `convex_contact`."""
-    nearest = touching_vertices(placed, margin + placed.first.radius + placed.second.radius)
+    nearest = touching_vertices(
+        placed, margin + placed.first.radius + placed.second.radius
+    )
     if not placed.is_round:
         return Touch(nearest, None)
     near = _contact(placed, nearest)[1]

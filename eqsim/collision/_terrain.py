@@ -111,6 +111,7 @@ def terrain_points(
 def _search(kind: GeomKind, one: Shape, two: Shape, reach: Reach, capacity: int):
     """Return what touches, `(npair, capacity, *batch)`, and whether there is more,
     `(npair, *batch)`."""
+    assert one.grids is not None, "height fields have grids"
     heights, hulls = one.grids.heights, two.hulls
     grids = one.grids._replace(heights=None)
     own = hulls and hulls._replace(points=None, polygons=None)
@@ -262,31 +263,34 @@ def _slots(one: Shape, two: Shape, reach: Reach, found: Found) -> _Slot:
 
     assert one.grids is not None, "height fields have grids"
     first = jtu.tree_map(repeat, one._replace(grids=one.grids._replace(heights=None)))
-    terrain = Terrain(one.grids.heights, *first.grids[1:], first.size)
+    grids = first.grids
+    assert grids is not None, "height fields have grids"
+    numbers_of_grid = grids.start, grids.rows, grids.columns
+    terrain = Terrain(one.grids.heights, *numbers_of_grid, first.size)
     second = jtu.tree_map(repeat, two._replace(hulls=None))
     rot, corner = first.pose.rot.T, terrain.corner(found.cell)
     place = (rot @ (second.pose.pos - first.pose.pos)) - corner
-    numbers, others = tuple(pair[1] for pair in found.corners), None
+    a, b, c = (pair[1] for pair in found.corners)
+    numbers, others = (a, b, c), None
     triple = lambda *xs: jnp.stack(xs, axis=1)
     if two.hulls is not None:
         start, points = repeat(two.hulls.start), two.hulls.points
         others = jtu.tree_map(triple, *(pick(points, start + k) for k in numbers))
-        numbers = tuple(jnp.full_like(number, k) for k, number in enumerate(numbers))
+        numbers = a * 0, b * 0 + 1, c * 0 + 2
     ends = [terrain.vertex(found.cell, pair[0]) for pair in found.corners]
-    single = _Slot(
-        dist=found.dist,
-        count=found.count,
-        side=found.side,
-        normal=found.normal,
-        numbers=numbers,
-        ends=(None, None),
-        size=second.size,
-        offset=Pose(rot @ second.pose.rot, place),
-        frame=Pose(first.pose.rot, first.pose.point(corner)),
-        margin=repeat(reach.margin),
+    single = lambda tree: jtu.tree_map(lambda x: x[:, None], tree)
+    return _Slot(
+        dist=single(found.dist),
+        count=single(found.count),
+        side=single(found.side),
+        normal=single(found.normal),
+        numbers=single(numbers),
+        ends=(jtu.tree_map(triple, *ends), others),
+        size=single(second.size),
+        offset=single(Pose(rot @ second.pose.rot, place)),
+        frame=single(Pose(first.pose.rot, first.pose.point(corner))),
+        margin=single(repeat(reach.margin)),
     )
-    single = jtu.tree_map(lambda x: x[:, None], single)
-    return single._replace(ends=(jtu.tree_map(triple, *ends), others))
 
 
 def _point_of_slot(kind: GeomKind, slot: _Slot) -> ContactPoints:
@@ -298,11 +302,11 @@ def _point_of_slot(kind: GeomKind, slot: _Slot) -> ContactPoints:
         if slot.ends[1] is not None:
             second = _polytope(slot.ends[1], slot.size)
         placed = Placed(first, second, slot.offset)
-        numbers = [jnp.full_like(slot.count, k) for k in range(3)]
-        corners = tuple(
-            (Corner(a, None), Corner(b, None))
-            for a, b in zip(numbers, slot.numbers, strict=True)
+        one, two, three = (
+            (Corner(jnp.full_like(slot.count, k), None), Corner(number, None))
+            for k, number in enumerate(slot.numbers)
         )
+        corners = one, two, three
         nearest = Nearest(corners, slot.count, slot.side > 0)
         feature = None
         if slot.normal is not None:

@@ -15,8 +15,7 @@ TEMPLATE = """
   <compiler angle="radian"/>
   <option {option}>{flag}</option>
   {extension}
-  <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/>
-    <hfield name="hf" nrow="2" ncol="2" size="1 1 1 1"/></asset>
+  <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
   <worldbody>
     <geom name="floor" type="plane" size="1 1 1"/>
     <body name="one" pos="0 0 1">
@@ -104,10 +103,6 @@ REFUSED = {
             '<geom name="post" type="cylinder" size=".1 .1"/>'
         },
         'cylinder with mesh (1 pair, for instance "post" with "shape")',
-    ),
-    "hfield": (
-        {"world": '<geom name="hills" type="hfield" hfield="hf"/>'},
-        'hfield with sphere (1 pair, for instance "hills" with "ball")',
     ),
     "surfacevel": ({"geom": 'surfacevel="1 0 0 0 0 0"'}, 'geom "ball"'),
     "adhesion": ({"geom": 'adhesion="1"'}, 'adhesion of geom "ball"'),
