@@ -34,11 +34,16 @@ class Index(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """An array whose element at an index is computed by `at`."""
+    """An array whose element at an index is computed by `at`.
+
+    `memory`: the array in memory that `at` reads in row-major order, if that is all it
+    does.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     at: Callable[[tuple], int]
+    memory: int | None = None
 
 
 Unrolled = np.ndarray
@@ -72,7 +77,8 @@ def stored(array: int, shape: tuple[int, ...], dtype: str, graph: Graph) -> Valu
     if not is_large(shape):
         size = math.prod(shape)
         return nodes([element(graph, array, k) for k in range(size)], shape)
-    return Pulled(shape, dtype, lambda i: element(graph, array, flat(graph, i, shape)))
+    at = lambda i: element(graph, array, flat(graph, i, shape))
+    return Pulled(shape, dtype, at, array)
 
 
 def element(graph: Graph, array: int, index: int | Index) -> int:
@@ -140,7 +146,7 @@ def _materialize(graph: Graph, value: Pulled) -> int:
 
 def materialized(graph: Graph, value: Value) -> Value:
     """The same array, computed: what reads an element several times reads memory."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) or value.memory is not None:
         return value
     if not is_large(value.shape):
         indices = np.ndindex(*value.shape)

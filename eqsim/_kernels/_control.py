@@ -141,7 +141,9 @@ def _deps(graph: Graph, values) -> list[int]:
     for value in values:
         dep = 0
         if isinstance(value, Pulled):
-            dep = graph.dep[arrays.in_memory(graph, value)]
+            memory = value.memory
+            memory = arrays.in_memory(graph, value) if memory is None else memory
+            dep = graph.dep[memory]
         else:
             for node in value.reshape(-1).tolist():
                 dep |= graph.dep[node]

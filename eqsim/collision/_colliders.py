@@ -22,6 +22,7 @@ from ._shapes import (
     sphere_sphere,
 )
 from ._sphere_pairs import sphere_box, sphere_cylinder
+from ._terrain import terrain_collider
 
 
 _K = GeomKind
@@ -85,5 +86,7 @@ _BUILT_IN = {
     (_K.BOX, _K.MESH): _polytopes(_K.BOX, _K.MESH, 4),
     (_K.MESH, _K.MESH): _polytopes(_K.MESH, _K.MESH, 4),
 }
+_ON_TERRAIN = (_K.SPHERE, _K.CAPSULE, _K.ELLIPSOID, _K.CYLINDER, _K.BOX, _K.MESH)
+_BUILT_IN |= {(_K.HFIELD, kind): terrain_collider(kind) for kind in _ON_TERRAIN}
 for kinds, collider in _BUILT_IN.items():
     register_collider(*kinds, collider)

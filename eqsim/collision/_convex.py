@@ -79,20 +79,43 @@ def convex_search(
     rot = one.pose.rot.T
     offset = Pose(rot @ two.pose.rot, rot @ (two.pose.pos - one.pose.pos))
     placed = Placed(first, second, offset)
-    radius = first.radius + second.radius
-    fixed = lax.stop_gradient(placed)
-    nearest = touching_vertices(fixed, margin + radius)
-    feature = None
-    if placed.is_round:
-        near = _contact(fixed, nearest)[1]
-        feature = lax.stop_gradient(touching_feature(fixed, nearest.corners, near))
-        depth, normal, ends = feature_contact(placed, feature)
+    touch = find_touch(lax.stop_gradient(placed), margin)
+    dist, normal, middle = contact_at(placed, touch)
+    return ConvexSearch(placed, touch.nearest, dist, normal, middle, touch.feature)
+
+
+class Touch(NamedTuple):
+    """What touches where two convex shapes are nearest, found without derivatives.
+
+    - `nearest`: see `touching_vertices`.
+    - `feature`: where round shapes touch; None if none of the two is round.
+    """
+
+    nearest: Nearest
+    feature: Feature | None
+
+
+def find_touch(placed: Placed, margin: Any) -> Touch:
+    """Search for what touches; `margin` as in `convex_contact`."""
+    nearest = touching_vertices(
+        placed, margin + placed.first.radius + placed.second.radius
+    )
+    if not placed.is_round:
+        return Touch(nearest, None)
+    near = _contact(placed, nearest)[1]
+    return Touch(nearest, touching_feature(placed, nearest.corners, near))
+
+
+def contact_at(placed: Placed, touch: Touch) -> tuple[Any, Vec3, Vec3]:
+    """Return distance, normal and the point halfway, see `ConvexSearch`, with
+    derivatives."""
+    if touch.feature is None:
+        depth, normal, ends = _contact(placed, touch.nearest)
     else:
-        depth, normal, ends = _contact(placed, nearest)
-    start = ends[0] + (normal * first.radius)
-    end = ends[1] - (normal * second.radius)
-    middle = (start + end) * 0.5
-    return ConvexSearch(placed, nearest, -depth - radius, normal, middle, feature)
+        depth, normal, ends = feature_contact(placed, lax.stop_gradient(touch.feature))
+    one, two = placed.first.radius, placed.second.radius
+    start, end = ends[0] + (normal * one), ends[1] - (normal * two)
+    return -depth - (one + two), normal, (start + end) * 0.5
 
 
 class _Round(NamedTuple):

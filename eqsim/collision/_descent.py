@@ -74,7 +74,8 @@ def touching_feature(
     start = _started(placed, corners, normal)
     rounding = _rounding(vertex(placed, start.corners[0]))
     for _, across, height, holds in caps:
-        found = holds & (height <= start.height)
+        # On the rim, up to rounding, a point is as far.
+        found = holds & (height <= start.height + rounding)
         lower = ~holds & (height < start.height - rounding) & ~start.done
         start = choose(once(lower), _at(placed, across), start)
         start = start._replace(done=start.done | found)

@@ -16,6 +16,7 @@ from ._plan import ContactPlan
 from ._points import (
     complete,
     ContactPoints,
+    Grids,
     Hulls,
     Polygons,
     polygons_of,
@@ -39,25 +40,43 @@ def detect(
     """
     shapes = Shape(take_poses(kin.pose, plan.carriers) @ geoms.pose, geoms.size)
     parts = []
-    for kinds, (first, second), rows in zip(
-        plan.kinds, plan.geoms, plan.group_pairs, strict=True
+    for kinds, (first, second), rows, number in zip(
+        plan.kinds, plan.geoms, plan.group_pairs, plan.num_points, strict=True
     ):
         one = with_hulls(sys, first, take(shapes, first))
         two = with_hulls(sys, second, take(shapes, second))
-        reach = None
-        if collider_of(*kinds).one_by_one:
+        reach, collider = None, collider_of(*kinds)
+        if collider.has_reach:
             margin = take(geoms.margin, rows)
             if width is not None:
                 margin = margin + _WIDTHS * width
             extents = take(geoms.extents, first), take(geoms.extents, second)
             reach = Reach(*extents, margin)
-        parts += pair_points(kinds, one, two, reach)
-    return take(concatenate(parts), plan.order)
+        if collider.num_points is None:
+            parts += collider.find(one, two, reach, number)
+        else:
+            parts += pair_points(kinds, one, two, reach)
+    return take(concatenate(_marked(parts)), plan.order)
+
+
+def _marked(parts: list[ContactPoints]) -> list[ContactPoints]:
+    """Let all parts say whether they are crowded if one of them does."""
+    if all(part.crowded is None for part in parts):
+        return parts
+    never = lambda part: jnp.zeros_like(part.valid)
+    return [
+        part._replace(crowded=never(part)) if part.crowded is None else part
+        for part in parts
+    ]
 
 
 def with_hulls(sys: System, geoms: Sequence[int], shapes: Shape) -> Shape:
-    """Add their hulls to shapes, if they are meshes."""
-    if not geoms or sys.geoms.kinds[geoms[0]] is not GeomKind.MESH:
+    """Add their hulls to shapes, if they are meshes, or their grids, if they are height
+    fields."""
+    kind = sys.geoms.kinds[geoms[0]] if geoms else None
+    if kind is GeomKind.HFIELD:
+        return _with_grids(sys, geoms, shapes)
+    if kind is not GeomKind.MESH:
         return shapes
     spans = np.array(
         [sys.meshes.hulls.span(sys.geoms.data[k]) for k in geoms], np.int32
@@ -67,6 +86,15 @@ def with_hulls(sys: System, geoms: Sequence[int], shapes: Shape) -> Shape:
     points, polygons = vec3(sys.meshes.vertices), _polygons(sys.meshes.hulls)
     hulls = Hulls(points, jnp.asarray(start), jnp.asarray(count), polygons)
     return shapes._replace(hulls=hulls)
+
+
+def _with_grids(sys: System, geoms: Sequence[int], shapes: Shape) -> Shape:
+    fields, which = sys.height_fields, [sys.geoms.data[geom] for geom in geoms]
+    shape = -1, *(1 for _ in shapes.size.x.shape[1:])
+    facts = [(fields.span(k)[0], fields.rows[k], fields.columns[k]) for k in which]
+    columns = np.array(facts, np.int32).T
+    grids = Grids(fields.heights, *(jnp.asarray(x.reshape(shape)) for x in columns))
+    return shapes._replace(size=vec3(take(fields.size, which)), grids=grids)
 
 
 @ft.lru_cache(maxsize=256)

@@ -13,8 +13,8 @@ class GeomFrames(NamedTuple):
     """Shapes in the nodes that carry them.
 
     - `pose`, `size`: frame and sizes of each shape.
-    - `extents`: half sizes of the box about each shape, in its frame; None if no pair is
-        visited one by one.
+    - `extents`: half sizes of the box about each shape, in its frame; None if the points
+        of no pair are computed only within a margin.
     - `margin`: distance at which the contact of each pair begins, m; None as well.
     """
 
@@ -30,7 +30,7 @@ def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
     rot = quaternion_matrix(normalize4(quaternions(geoms.quat)))
     pose = take_poses(fixed.link, geoms.links) @ Pose(rot, vec3(geoms.pos))
     size = vec3(geoms.size)
-    if not any(collider_of(*kinds).one_by_one for kinds in plan.kinds):
+    if not any(collider_of(*kinds).has_reach for kinds in plan.kinds):
         return GeomFrames(pose, size, None, None)
     return GeomFrames(pose, size, shape_extents(sys), pair_margins(sys, plan))
 

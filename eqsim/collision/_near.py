@@ -67,6 +67,7 @@ def near_points(
     # Reverse mode visits the pairs again: to store what each computes takes longer.
     visit = jax.checkpoint(visit, prevent_cse=False)
     _, found = lax.scan(visit, None, (first, second, reach))
+    assert collider.num_points is not None, "no height fields are among the pairs"
     slots = range(collider.num_points)
     return [jtu.tree_map(lambda x: x[:, slot], found) for slot in slots]
 

@@ -63,13 +63,29 @@ class Hulls(NamedTuple):
     polygons: Polygons | None = None
 
 
+class Grids(NamedTuple):
+    """Grids of height fields.
+
+    - `heights`: of the grid points of all height fields one after the other, row after
+        row, `(nheight, *batch)`. They are not one per shape.
+    - `start`, `rows`, `columns`: first grid point, and number of rows and columns, of the
+        height field of each shape, `(nshape, *batch)`.
+    """
+
+    heights: Any
+    start: Any
+    rows: Any
+    columns: Any
+
+
 class Shape(NamedTuple):
-    """Shapes of one kind: pose in the world, sizes (see `Geoms.size`), and hulls if they
-    are meshes."""
+    """Shapes of one kind: pose in the world, sizes (see `Geoms.size`; of height fields,
+    `HeightFields.size`), hulls if they are meshes, grids if they are height fields."""
 
     pose: Pose
     size: Vec3
     hulls: Hulls | None = None
+    grids: Grids | None = None
 
 
 class Point(NamedTuple):
@@ -122,12 +138,21 @@ class ContactPoints(NamedTuple):
     - `frame`: rows are the normal (from the first shape to the second) and two friction
         axes.
     - `valid`: whether the point exists at all.
+    - `crowded`: whether the pair has more points than there is room for; None: no pair
+        can have more.
     """
 
     dist: Any
     pos: Vec3
     frame: Mat3
     valid: Any
+    crowded: Any = None
+
+    def complete(self, converged):
+        """Return `converged`, but false if there are more points than room for them."""
+        if self.crowded is None:
+            return converged
+        return converged & ~jnp.any(self.crowded, axis=0)
 
 
 def complete(point: Point) -> ContactPoints:

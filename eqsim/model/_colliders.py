@@ -16,7 +16,10 @@ class Collider:
         second ones of all pairs, `(npair, *batch)`, and returns a list of `num_points`
         points (`eqsim.collision.Point`). It may only index, reduce and reshape leading
         axes.
-    - `num_points`: the most points at which one pair can touch.
+    - `num_points`: the most points at which one pair can touch. None, if the first kind is
+        a height field: that is `HeightFields.capacity`. `find` then gets two more
+        arguments, `eqsim.collision.Reach` and the capacity, and returns
+        `eqsim.collision.ContactPoints`.
     - `one_by_one`: whether pairs are visited in a loop that skips those that are farther
         apart than their margin. It pays where `find` is long: the loop compiles it once,
         and runs it for what is near. `find` then gets a third argument, `(1, *batch)`:
@@ -28,10 +31,15 @@ class Collider:
     """
 
     find: Callable
-    num_points: int
+    num_points: int | None
     one_by_one: bool = False
     measures: bool = True
     closest: Callable | None = None
+
+    @property
+    def has_reach(self) -> bool:
+        """Whether points are computed only within a margin."""
+        return self.one_by_one or self.num_points is None
 
 
 _REGISTRY: dict[tuple[GeomKind, GeomKind], Collider] = {}

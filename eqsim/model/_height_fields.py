@@ -25,6 +25,10 @@ class HeightFields(eqx.Module):
     - `heights`: z of the grid points, all fields one after the other, row after row, m.
         They must be above -base.
     - `size`: half length along x, half length along y, and base, m.
+    - `capacity`: for each height field, the most contacts that it can have with one other
+        shape. Each costs rows in the constraint solver, whether or not it exists. If a
+        shape touches more triangles, its deepest contacts are kept, and `solve` reports
+        that it has not converged.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -32,6 +36,7 @@ class HeightFields(eqx.Module):
     columns: tuple[int, ...] = eqx.field(static=True)
     heights: Float[Array, " nheight"] = eqx.field(converter=as_array)
     size: Float[Array, "nfield 3"] = eqx.field(converter=as_array)
+    capacity: tuple[int, ...] = eqx.field(static=True)
 
     def __check_init__(self):
         for name, rows, columns in zip(self.names, self.rows, self.columns):
@@ -40,11 +45,16 @@ class HeightFields(eqx.Module):
                     f"Height field {name!r} has {rows} rows and {columns} columns. Use at "
                     "least two of each."
                 )
+        if len(self.capacity) != self.nfield or min(self.capacity, default=1) < 1:
+            raise ValueError(
+                f"HeightFields.capacity is {self.capacity}: one positive number for each of "
+                f"the {self.nfield} height fields is expected."
+            )
 
     @staticmethod
     def none() -> "HeightFields":
         """Return no height fields."""
-        return HeightFields((), (), (), np.zeros(0), np.zeros((0, 3)))
+        return HeightFields((), (), (), np.zeros(0), np.zeros((0, 3)), ())
 
     @property
     def nfield(self) -> int:

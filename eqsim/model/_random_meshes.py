@@ -109,4 +109,5 @@ def _height_fields(rng: np.random.Generator, count: int) -> HeightFields:
         columns=(4,) * count,
         heights=grids.ravel(),
         size=rng.uniform([0.2, 0.2, 0.05], [0.5, 0.5, 0.2], (count, 3)),
+        capacity=(16,) * count,
     )

@@ -209,9 +209,11 @@ def _solved(sys: System, method: Method, now: Forward):
     forces = solved_forces(sys, now)
     constraint = solved_constraint_forces(sys, now, forces)
     solution, points = now.solution, ()
+    converged = solution.converged
     if now.points is not None:
+        converged = now.points.complete(converged)
         points = _contact_arrays(now.points, *contact_forces(sys, method, now, forces))
-    return solution.qdd, constraint, now.drive.force, solution.converged, points
+    return solution.qdd, constraint, now.drive.force, converged, points
 
 
 def _contact_arrays(points: ContactPoints, force: Vec3, torque: Vec3):

@@ -312,6 +312,8 @@ def _advance_fn(pipeline, sys: System, constants: Constants, *inputs):
     total = _constraint_forces(sys, constants, step, forces, q)
     finite = lambda x: jnp.all(jnp.isfinite(x), axis=0)
     converged = finite(new[0]) & finite(new[1])
+    if step.points is not None:
+        converged = step.points.complete(converged)
     return new, (qdd, total, actuators, converged, _contact_arrays(step, forces))
 
 

@@ -23,7 +23,8 @@ class Solved(eqx.Module):
         to a tolerance. Where it has not, all of the above is
         approximate: allow more steps with `Generalized(solver=Newton(...))`, or look for
         `solref` and `solimp` that the time step cannot resolve. Never true if an input is
-        not finite.
+        not finite, nor if a shape touches a height field at more places than
+        `HeightFields.capacity`: increase it then.
     """
 
     qdd: Float[Array, " nv"]

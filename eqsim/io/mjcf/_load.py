@@ -41,6 +41,7 @@ def load_mjcf(
     assets: Mapping[str, bytes | str] | None = None,
     *,
     ignore: Sequence[str] = (),
+    height_field_contacts: int = 16,
 ) -> System:
     """Reads a robot from an MJCF file, as MuJoCo would simulate it.
 
@@ -55,6 +56,7 @@ def load_mjcf(
         `{"mesh.stl": bytes, "included.xml": text}`.
     - `ignore`: features to leave out instead of refusing the file, such as
         `("noslip",)`. The page *MJCF support* lists the names.
+    - `height_field_contacts`: `HeightFields.capacity` of all height fields.
 
     **Returns:** the robot. `System.notes` says what was accepted without effect, and
     what was ignored.
@@ -100,7 +102,7 @@ def load_mjcf(
         tendons=read_tendons(model, flags, contacts),
         sensors=read_sensors(model, contacts),
         meshes=read_meshes(model, flags, contacts),
-        height_fields=read_height_fields(model, contacts),
+        height_fields=read_height_fields(model, contacts, height_field_contacts),
     )
     try:
         return patterned(validate(system))

@@ -44,7 +44,7 @@ def read_meshes(model: Any, flags: Flags, contacts: Contacts) -> Meshes:
     )
 
 
-def read_height_fields(model: Any, contacts: Contacts) -> HeightFields:
+def read_height_fields(model: Any, contacts: Contacts, capacity: int) -> HeightFields:
     """Translates the height fields of a `mujoco.MjModel` that shapes refer to."""
     used = used_data(model, contacts, GeomKind.HFIELD)
     names = element_names(model, "hfield")
@@ -62,6 +62,7 @@ def read_height_fields(model: Any, contacts: Contacts) -> HeightFields:
         columns=tuple(int(columns[field]) for field in used),
         heights=np.concatenate(heights),
         size=model.hfield_size[used][:, [0, 1, 3]],
+        capacity=(capacity,) * len(used),
     )
 
 

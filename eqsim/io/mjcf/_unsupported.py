@@ -62,9 +62,11 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "height field",
         _YES,
-        "files and inline data; drawn, written by `write_mjcf`, and hit by rays of "
-        "rangefinders. Contacts of height fields are not simulated, see below. Exception: a "
-        "ray that starts inside of a terrain does not hit the plane z = 0 of its frame.",
+        "files and inline data; drawn, written by `write_mjcf`, hit by rays of rangefinders, "
+        "and touched by spheres, capsules, ellipsoids, cylinders, boxes and meshes, in up to "
+        "`load_mjcf(..., height_field_contacts=16)` points each. Exceptions: a ray that starts "
+        "inside of a terrain does not hit the plane z = 0 of its frame; the penetration of "
+        "boxes and meshes is exact (MuJoCo: too small if their `margin` is zero).",
     ),
     Feature("site", _YES, "any shape; a mesh becomes its box."),
     Feature(

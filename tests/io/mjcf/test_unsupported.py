@@ -17,8 +17,7 @@ TEMPLATE = """
   <compiler angle="radian"/>
   <option {option}>{flag}</option>
   {extension}
-  <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/>
-    <hfield name="hf" nrow="2" ncol="2" size="1 1 1 1"/></asset>
+  <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
   <worldbody>
     <geom name="floor" type="plane" size="1 1 1"/>
     <body name="one" pos="0 0 1">
@@ -92,10 +91,6 @@ REFUSED = {
         'delay in actuator "d"',
     ),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
-    "hfield": (
-        {"world": '<geom name="hills" type="hfield" hfield="hf"/>'},
-        'hfield with sphere (1 pair, for instance "hills" with "ball")',
-    ),
     "surfacevel": ({"geom": 'surfacevel="1 0 0 0 0 0"'}, 'geom "ball"'),
     "adhesion": ({"geom": 'adhesion="1"'}, 'adhesion of geom "ball"'),
     "pair adhesion": (
