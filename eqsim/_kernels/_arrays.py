@@ -34,11 +34,13 @@ class Index(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """An array whose element at an index is computed by `at`."""
+    """An array whose element at an index is computed by `at`; `array` is the node of the
+    array in memory that holds all of them in order, if there is one."""
 
     shape: tuple[int, ...]
     dtype: str
     at: Callable[[tuple], int]
+    array: int | None = None
 
 
 Unrolled = np.ndarray
@@ -72,7 +74,8 @@ def stored(array: int, shape: tuple[int, ...], dtype: str, graph: Graph) -> Valu
     if not is_large(shape):
         size = math.prod(shape)
         return nodes([element(graph, array, k) for k in range(size)], shape)
-    return Pulled(shape, dtype, lambda i: element(graph, array, flat(graph, i, shape)))
+    at = lambda i: element(graph, array, flat(graph, i, shape))
+    return Pulled(shape, dtype, at, array)
 
 
 def element(graph: Graph, array: int, index: int | Index) -> int:
@@ -128,6 +131,8 @@ def carried(graph: Graph, entries: list[int]) -> int | None:
 
 
 def _materialize(graph: Graph, value: Pulled) -> int:
+    if value.array is not None:
+        return value.array
     size = math.prod(value.shape)
     with graph.block(branch=False) as depth:
         index = graph.source("param", INDEX, 0)

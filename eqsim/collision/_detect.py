@@ -49,7 +49,7 @@ def detect(
             if width is not None:
                 margin = margin + _WIDTHS * width
             extents = take(geoms.extents, first), take(geoms.extents, second)
-            reach = Reach(*extents, margin)
+            reach = Reach(*extents, margin, kinds[0] is GeomKind.PLANE)
         parts += pair_points(kinds, one, two, reach)
     return take(concatenate(parts), plan.order)
 

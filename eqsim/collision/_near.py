@@ -1,5 +1,6 @@
 """Contact points of pairs that are visited one by one, those that are near alone."""
 
+import functools as ft
 from typing import Any, NamedTuple
 
 import jax
@@ -17,11 +18,13 @@ class Reach(NamedTuple):
 
     - `first`, `second`: half sizes of boxes about the shapes, in their frames.
     - `margin`: distance below which contact points are computed.
+    - `plane`: whether the first shapes are planes.
     """
 
     first: Vec3
     second: Vec3
     margin: Any
+    plane: bool = False
 
 
 def half_extents(kind: GeomKind, size: Vec3) -> Vec3:
@@ -48,6 +51,7 @@ def near_points(
 
     def visit(_, pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
+        bounds = Reach(*bounds, reach.plane)
         one, two = _together(one, first_hulls), _together(two, second_hulls)
         gap = lax.stop_gradient(_gap(one, two, bounds))
 
@@ -66,7 +70,7 @@ def near_points(
 
     # Reverse mode visits the pairs again: to store what each computes takes longer.
     visit = jax.checkpoint(visit, prevent_cse=False)
-    _, found = lax.scan(visit, None, (first, second, reach))
+    _, found = lax.scan(visit, None, (first, second, reach[:3]))
     slots = range(collider.num_points)
     return [jtu.tree_map(lambda x: x[:, slot], found) for slot in slots]
 
@@ -95,16 +99,30 @@ def _nothing(shape: ContactPoints, gap) -> ContactPoints:
 
 
 def _gap(one: Shape, two: Shape, reach: Reach):
-    """Return a lower bound of the distance of two shapes: that of the box about one
-    from the sphere about the other."""
+    """Return a lower bound of the distance of two shapes: that of the boxes about them
+    along the axes of both, or that of the box about one from the sphere about the
+    other."""
     apart = two.pose.pos - one.pose.pos
+    turn = one.pose.rot.T @ two.pose.rot
+    first, second = reach.first, reach.second
+    seen = one.pose.rot.T @ apart
+    extent = Vec3(*(_sizes(row) | second for row in turn.rows))
+    if reach.plane:
+        return seen.z - extent.z
+    back = two.pose.rot.T @ apart
+    depth = Vec3(*(_sizes(column) | first for column in turn.columns))
+    over = _sizes(seen) - first, _sizes(back) - second
     radius = lambda half: safe_sqrt(half | half)
-    first = _outside(one.pose.rot.T @ apart, reach.first) - radius(reach.second)
-    second = _outside(two.pose.rot.T @ apart, reach.second) - radius(reach.first)
-    return jnp.maximum(first, second)
+    bounds = [*(over[0] - extent), *(over[1] - depth)]
+    bounds += [_length(over[0]) - radius(second), _length(over[1]) - radius(first)]
+    return ft.reduce(jnp.maximum, bounds)
 
 
-def _outside(point: Vec3, half: Vec3):
-    """Return the distance of a point from a box about the origin."""
-    over = Vec3(*(jnp.maximum(jnp.abs(p) - h, 0.0) for p, h in zip(point, half)))
+def _sizes(v: Vec3) -> Vec3:
+    return Vec3(*map(jnp.abs, v))
+
+
+def _length(over: Vec3):
+    """Return the distance of a point from a box, of what it exceeds this by."""
+    over = Vec3(*(jnp.maximum(x, 0.0) for x in over))
     return safe_sqrt(over | over)
