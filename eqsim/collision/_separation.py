@@ -46,7 +46,8 @@ class Search(NamedTuple):
     - `corners`, `points`: the points, as those of the shapes and as their differences.
     - `steps`: how many were tried.
     - `done`: whether no more are needed.
-    - `sure`: whether the origin is outside for sure.
+    - `sure`: whether the origin is outside for sure; of shapes that can touch along
+        faces, farther than is asked for. There the faces matter, and not the point alone.
     """
 
     corners: tuple[Corners, ...]
@@ -91,7 +92,9 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
     end = ~(square - along > rounding) | (search.steps >= _STEPS)
     # The plane through the vertex lies between the origin and the set.
     beyond = (along > 0.0) & (along * along > reach * reach * square)
-    sure = beyond | (end & (along > 0.0) & (square > _SURE * eps * largest))
+    sure = beyond
+    if not placed.is_flat:
+        sure = sure | (end & (along > 0.0) & (square > _SURE * eps * largest))
     best, least = old, square
     for k in range(3):
         swap = lambda items, new, k=k: (*items[:k], new, *items[k + 1 :])
