@@ -201,5 +201,7 @@ def written_arguments(jaxpr: Jaxpr) -> list[bool]:
             if inner is None:
                 continue
             own = list(zip(eqn.invars, written_arguments(inner.jaxpr), strict=True))
-        found |= {x for x, is_written in own if is_written and not isinstance(x, Literal)}
+        found |= {
+            x for x, is_written in own if is_written and not isinstance(x, Literal)
+        }
     return [x in found for x in jaxpr.invars]
