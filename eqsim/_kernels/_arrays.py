@@ -112,6 +112,14 @@ def in_memory(graph: Graph, value: Value) -> int:
     return _materialize(graph, value)
 
 
+def copied(graph: Graph, value: Value) -> int:
+    """An array in memory of its own that holds a value."""
+    if isinstance(value, Pulled):
+        return _materialize(graph, value._replace(array=None))
+    entries = tuple(value.reshape(-1).tolist())
+    return graph.pure("pack", entries, graph.dtype[entries[0]], None, len(entries))
+
+
 def _whole(graph: Graph, entries: tuple[int, ...]) -> int | None:
     """The array of which `entries` are all elements in order, if there is one."""
     array = next((graph.args[n][0] for n in entries if graph.op[n] == "load"), None)
