@@ -168,7 +168,7 @@ class Placed(NamedTuple):
     @property
     def is_flat(self) -> bool:
         """Whether both have faces."""
-        flat = GeomKind.BOX, GeomKind.MESH
+        flat = GeomKind.CYLINDER, GeomKind.BOX, GeomKind.MESH
         return self.first.kind in flat and self.second.kind in flat
 
     def support(self, direction: Vec3) -> Corners:
