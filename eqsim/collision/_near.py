@@ -50,8 +50,8 @@ def near_points(
     (first, first_hulls), (second, second_hulls) = map(_apart, (first, second))
 
     def visit(_, pair):
-        one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
-        bounds = Reach(*bounds, reach.plane)
+        one, two, (half, other, margin) = jtu.tree_map(lambda x: x[None], pair)
+        bounds = Reach(half, other, margin, reach.plane)
         one, two = _together(one, first_hulls), _together(two, second_hulls)
         gap = lax.stop_gradient(_gap(one, two, bounds))
 
