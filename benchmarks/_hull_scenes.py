@@ -129,9 +129,7 @@ def hand(vertices: int = 60) -> str:
         )
         for joint in ("side", "first", "second", "third"):
             low, high = (-0.2, 0.2) if joint == "side" else (0.2, 0.9)
-            drives += (
-                f'<position joint="{joint}{k}" kp="2" ctrlrange="{low} {high}"/>'
-            )
+            drives += f'<position joint="{joint}{k}" kp="2" ctrlrange="{low} {high}"/>'
     world = (
         '<geom type="plane" size="1 1 .1" pos="0 0 -.2"/>'
         '<body name="palm"><geom type="mesh" mesh="palm" mass=".3"/>'

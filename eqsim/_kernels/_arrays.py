@@ -34,16 +34,13 @@ class Index(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """An array whose element at an index is computed by `at`.
-
-    `memory`: the array in memory that `at` reads in row-major order, if that is all it
-    does.
-    """
+    """An array whose element at an index is computed by `at`; `array` is the node of the
+    array in memory that holds all of them in order, if there is one."""
 
     shape: tuple[int, ...]
     dtype: str
     at: Callable[[tuple], int]
-    memory: int | None = None
+    array: int | None = None
 
 
 Unrolled = np.ndarray
@@ -115,6 +112,14 @@ def in_memory(graph: Graph, value: Value) -> int:
     return _materialize(graph, value)
 
 
+def copied(graph: Graph, value: Value) -> int:
+    """An array in memory of its own that holds a value."""
+    if isinstance(value, Pulled):
+        return _materialize(graph, value._replace(array=None))
+    entries = tuple(value.reshape(-1).tolist())
+    return graph.pure("pack", entries, graph.dtype[entries[0]], None, len(entries))
+
+
 def _whole(graph: Graph, entries: tuple[int, ...]) -> int | None:
     """The array of which `entries` are all elements in order, if there is one."""
     array = next((graph.args[n][0] for n in entries if graph.op[n] == "load"), None)
@@ -134,6 +139,8 @@ def carried(graph: Graph, entries: list[int]) -> int | None:
 
 
 def _materialize(graph: Graph, value: Pulled) -> int:
+    if value.array is not None:
+        return value.array
     size = math.prod(value.shape)
     with graph.block(branch=False) as depth:
         index = graph.source("param", INDEX, 0)
@@ -146,7 +153,7 @@ def _materialize(graph: Graph, value: Pulled) -> int:
 
 def materialized(graph: Graph, value: Value) -> Value:
     """The same array, computed: what reads an element several times reads memory."""
-    if isinstance(value, np.ndarray) or value.memory is not None:
+    if isinstance(value, np.ndarray):
         return value
     if not is_large(value.shape):
         indices = np.ndindex(*value.shape)

@@ -101,12 +101,16 @@ class _Carry:
             for aval, own in zip(avals, written, strict=True)
         ]
 
-    def flatten(self, values: list[Value]) -> list[int]:
-        """The nodes of all values."""
+    def flatten(self, values: list[Value], own: list[int] | None = None) -> list[int]:
+        """The nodes of all values. `own` are those that a loop carries into its pass: an
+        array that becomes another one of them is copied."""
         found: list[int] = []
         for value, whole in zip(values, self.in_memory, strict=True):
             if whole:
-                found.append(arrays.in_memory(self.graph, value))
+                node = arrays.in_memory(self.graph, value)
+                if own and node != own[len(found)] and self.graph.op[node] == "param":
+                    node = arrays.copied(self.graph, value)
+                found.append(node)
             else:
                 found += np.asarray(value).reshape(-1).tolist()
         return found
@@ -141,9 +145,7 @@ def _deps(graph: Graph, values) -> list[int]:
     for value in values:
         dep = 0
         if isinstance(value, Pulled):
-            memory = value.memory
-            memory = arrays.in_memory(graph, value) if memory is None else memory
-            dep = graph.dep[memory]
+            dep = graph.dep[arrays.in_memory(graph, value)]
         else:
             for node in value.reshape(-1).tolist():
                 dep |= graph.dep[node]
@@ -188,7 +190,7 @@ def _while(walk, eqn, *operands):
             test = algebra.any_lane(graph, going)
             walk.mask = going
         new = walk.closed(params["body_jaxpr"], [*of_body, *values])
-        outs = carry.flatten(_materialized(walk, new))
+        outs = carry.flatten(_materialized(walk, new), entries)
         walk.mask = old_mask
         if mask is not None:
             outs = [_blend(graph, going, a, b) for a, b in zip(entries, outs)]
@@ -256,7 +258,7 @@ def _scan(walk, eqn, *operands):
         each = [_row(graph, x, place) for x in xs]
         args = [*consts, *carry.restore(entries), *each]
         new = _materialized(walk, walk.closed(params["jaxpr"], args))
-        outs = carry.flatten(new[:count])
+        outs = carry.flatten(new[:count], entries)
         stacked = [_elements(graph, value) for value in new[count:]]
     loop = Loop(depth, index, entries, outs, None, length, stacked)
     control, results = _finish(graph, nodes, spread, loop)

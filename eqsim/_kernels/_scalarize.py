@@ -185,12 +185,16 @@ def called(eqn) -> ClosedJaxpr | None:
 _WRITES = ("scatter", "dynamic_update_slice")
 
 
+def _is_vector(aval) -> bool:
+    return isinstance(aval, ShapedArray) and aval.ndim == 1
+
+
 def written_arguments(jaxpr: Jaxpr) -> list[bool]:
     """For each argument, whether elements of it are replaced at computed indices."""
     found: set[Any] = set()
     for eqn in jaxpr.eqns:
         name, params = eqn.primitive.name, eqn.params
-        if name in _WRITES and eqn.outvars[0].aval.ndim == 1:
+        if name in _WRITES and _is_vector(eqn.outvars[0].aval):
             own = [(eqn.invars[0], True)]
         elif name == "while":
             start = params["cond_nconsts"]
@@ -201,5 +205,7 @@ def written_arguments(jaxpr: Jaxpr) -> list[bool]:
             if inner is None:
                 continue
             own = list(zip(eqn.invars, written_arguments(inner.jaxpr), strict=True))
-        found |= {x for x, is_written in own if is_written and not isinstance(x, Literal)}
+        found |= {
+            x for x, is_written in own if is_written and not isinstance(x, Literal)
+        }
     return [x in found for x in jaxpr.invars]

@@ -165,6 +165,12 @@ class Placed(NamedTuple):
         """Whether one of them has a round part."""
         return self.first.is_round or self.second.is_round
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether both have faces."""
+        flat = GeomKind.CYLINDER, GeomKind.BOX, GeomKind.MESH
+        return self.first.kind in flat and self.second.kind in flat
+
     def support(self, direction: Vec3) -> Corners:
         """Return the points of both that lie farthest in a direction and against it."""
         back = self.offset.rot.T @ -direction

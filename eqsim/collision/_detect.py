@@ -125,4 +125,4 @@ def pair_points(
         return [complete(point) for point in collider.find(one, two)]
     if reach is None:
         reach = Reach(one.size, two.size, jnp.full_like(one.size.x, _EVERYWHERE))
-    return near_points(collider, one, two, reach)
+    return near_points(collider, one, two, reach, kinds[0] is GeomKind.PLANE)

@@ -1,5 +1,6 @@
 """Contact points of pairs that are visited one by one, those that are near alone."""
 
+import functools as ft
 from typing import Any, NamedTuple
 
 import jax
@@ -36,12 +37,16 @@ def half_extents(kind: GeomKind, size: Vec3) -> Vec3:
 
 
 def near_points(
-    collider: Collider, first: Shape, second: Shape, reach: Reach
+    collider: Collider, first: Shape, second: Shape, reach: Reach, on_plane: bool
 ) -> list[ContactPoints]:
     """Return the points of all pairs, slot by slot.
 
     Pairs farther apart than their margin are skipped. Their points are not valid; the
     distance of these is a lower bound.
+
+    **Arguments:**
+
+    - `on_plane`: whether the first shapes are planes.
     """
 
     (first, first_hulls), (second, second_hulls) = map(_apart, (first, second))
@@ -49,7 +54,7 @@ def near_points(
     def visit(_, pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
         one, two = _together(one, first_hulls), _together(two, second_hulls)
-        gap = lax.stop_gradient(_gap(one, two, bounds))
+        gap = lax.stop_gradient(_gap(one, two, bounds, on_plane))
 
         def touch():
             found = collider.find(one, two, bounds.margin)
@@ -95,17 +100,31 @@ def _nothing(shape: ContactPoints, gap) -> ContactPoints:
     return zero._replace(dist=zero.dist + gap, frame=one)
 
 
-def _gap(one: Shape, two: Shape, reach: Reach):
-    """Return a lower bound of the distance of two shapes: that of the box about one
-    from the sphere about the other."""
+def _gap(one: Shape, two: Shape, reach: Reach, on_plane: bool):
+    """Return a lower bound of the distance of two shapes: that of the boxes about them
+    along the axes of both, or that of the box about one from the sphere about the
+    other."""
     apart = two.pose.pos - one.pose.pos
+    turn = one.pose.rot.T @ two.pose.rot
+    first, second = reach.first, reach.second
+    seen = one.pose.rot.T @ apart
+    extent = Vec3(*(_sizes(row) | second for row in turn.rows))
+    if on_plane:
+        return seen.z - extent.z
+    back = two.pose.rot.T @ apart
+    depth = Vec3(*(_sizes(column) | first for column in turn.columns))
+    over = _sizes(seen) - first, _sizes(back) - second
     radius = lambda half: safe_sqrt(half | half)
-    first = _outside(one.pose.rot.T @ apart, reach.first) - radius(reach.second)
-    second = _outside(two.pose.rot.T @ apart, reach.second) - radius(reach.first)
-    return jnp.maximum(first, second)
+    bounds = [*(over[0] - extent), *(over[1] - depth)]
+    bounds += [_length(over[0]) - radius(second), _length(over[1]) - radius(first)]
+    return ft.reduce(jnp.maximum, bounds)
 
 
-def _outside(point: Vec3, half: Vec3):
-    """Return the distance of a point from a box about the origin."""
-    over = Vec3(*(jnp.maximum(jnp.abs(p) - h, 0.0) for p, h in zip(point, half)))
+def _sizes(v: Vec3) -> Vec3:
+    return Vec3(*map(jnp.abs, v))
+
+
+def _length(over: Vec3):
+    """Return the distance of a point from a box, of what it exceeds this by."""
+    over = Vec3(*(jnp.maximum(x, 0.0) for x in over))
     return safe_sqrt(over | over)

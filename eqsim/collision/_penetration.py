@@ -50,14 +50,15 @@ class _Faces(NamedTuple):
 
 
 class _Polytope(NamedTuple):
-    """Vertices, `(_VERTICES, *batch)`, faces, `(_FACES, *batch)`, how many there are, and
-    whether no more are needed."""
+    """Vertices, `(_VERTICES, *batch)`, faces, `(_FACES, *batch)`, how many there are, the
+    face that was nearest, and whether no more are needed."""
 
     corners: Corners
     points: Vec3
     faces: _Faces
     num_points: Any
     num_faces: Any
+    best: Any
     done: Any
 
 
@@ -76,11 +77,10 @@ def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     expand = lambda polytope: _expanded(placed, polytope, rounding, enough)
     more = lambda polytope: jnp.any(~polytope.done)
     end = lax.while_loop(more, expand, start)
-    best = _argmin(end.faces.dist)
-    numbers = _unpacked(read_rows(end.faces.corners, best))
+    numbers = _unpacked(read_rows(end.faces.corners, end.best))
     row = lambda k: jtu.tree_map(lambda x: read_rows(x, k), end.corners)
     a, b, c = map(row, numbers)
-    return Face((a, b, c), read_rows(end.faces.dist, best))
+    return Face((a, b, c), read_rows(end.faces.dist, end.best))
 
 
 def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
@@ -135,7 +135,8 @@ def _tetrahedron(placed: Placed, corners: list[Corners], done) -> _Polytope:
     joined = jtu.tree_map(lambda *xs: fill(list(xs), _FACES), *faces)
     empty = count_rows(joined.dist) >= len(faces)
     joined = joined._replace(dist=jnp.where(empty, jnp.inf, joined.dist))
-    return _Polytope(stored, vertices, joined, whole(4), whole(4), done)
+    four = whole(4)
+    return _Polytope(stored, vertices, joined, four, four, whole(0), done)
 
 
 def _packed(numbers: tuple) -> Any:
@@ -165,7 +166,7 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     """Return the polytope with one more vertex, beyond its nearest face, if that is more
     than `enough` inside of $M$."""
     faces = polytope.faces
-    best = once(_argmin(faces.dist))
+    best = once(_nearest(faces.dist))
     normal, dist = pick(faces.normal, best), read_rows(faces.dist, best)
     corners = once(placed.support(normal))
     point = once(placed.difference(corners))
@@ -174,43 +175,51 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     done = once(done | (polytope.num_points >= _VERTICES))
     at = polytope.num_points
     write = lambda x, y: write_row(x, at, y, ~done)
-    beyond = (faces.normal | point) - faces.dist
-    visible = once((beyond > rounding) & (faces.dist < _NEVER) & ~done)
-    grown = jtu.tree_map(write, (polytope.corners, polytope.points), (corners, point))
-    faces, num_faces = _with_fan(polytope, visible, point)
-    return _Polytope(
-        corners=grown[0],
-        points=grown[1],
+    # Faces without area are not visible, nor are those that do not exist.
+    visible = (faces.normal | point) - faces.dist > rounding
+    chosen = once(tuple(jnp.where(done, 0, word) for word in _as_bits(visible)))
+    grown = polytope._replace(
+        corners=jtu.tree_map(write, polytope.corners, corners),
+        points=jtu.tree_map(write, polytope.points, point),
+        best=best,
+        done=done,
+    )
+    faces, num_faces = _with_fan(grown, chosen)
+    return grown._replace(
         faces=faces,
         num_points=at + jnp.where(done, 0, 1).astype(at.dtype),
         num_faces=num_faces,
-        done=done,
     )
 
 
-def _with_fan(polytope: _Polytope, visible, point: Vec3) -> tuple[_Faces, Any]:
-    """Replace visible faces by those that join their outline with a vertex; return the
-    faces and how many there are."""
-    at, faces = polytope.num_points, polytope.faces
-    chosen = _as_bits(visible)
-    edges, count = _outline(faces.corners, chosen, at)
+def _with_fan(polytope: _Polytope, chosen: tuple) -> tuple[_Faces, Any]:
+    """Replace faces by those that join their outline with the vertex that comes last;
+    return the faces and how many there are.
+
+    **Arguments:**
+
+    - `chosen`: which faces, as bits of two integers.
+    """
+    at, points = polytope.num_points, polytope.points
+    edges, count = _outline(polytope.faces.corners, chosen, at)
+    tip = pick(points, jnp.minimum(at, _VERTICES - 1))
 
     def join(carry):
         k, free, number, new = carry
         one, two = _unpacked(read_rows(edges, jnp.minimum(k, _VERTICES - 1)), 2)
-        ends = pick(polytope.points, one), pick(polytope.points, two)
-        added = once(_face((one, two, at), (*ends, point)))
+        added = once(_face((one, two, at), (pick(points, one), pick(points, two), tip)))
+        needed = k < count
+        added = added._replace(dist=jnp.where(needed, added.dist, jnp.inf))
         place, rest = _lowest(free)
         reused = place < _FACES
         place = jnp.where(reused, place, number)
-        keep = k < count
+        keep = needed | reused
         new = jtu.tree_map(lambda x, y: write_row(x, place, y, keep), new, added)
-        grown = jnp.where(keep & ~reused, number + 1, number)
-        return k + 1, rest, grown, new
+        return k + 1, rest, jnp.where(keep & ~reused, number + 1, number), new
 
-    left = faces._replace(dist=jnp.where(visible, jnp.inf, faces.dist))
-    start = jnp.zeros_like(count), chosen, polytope.num_faces, left
-    end = lax.while_loop(lambda carry: jnp.any(carry[0] < count), join, start)
+    more = lambda carry: jnp.any((carry[0] < count) | (carry[1][0] | carry[1][1] != 0))
+    start = jnp.zeros_like(count), chosen, polytope.num_faces, polytope.faces
+    end = lax.while_loop(more, join, start)
     return end[3], end[2]
 
 
@@ -268,5 +277,15 @@ def _lowest(chosen: tuple[Any, Any]) -> tuple[Any, tuple[Any, Any]]:
     return row, (jnp.where(first, left, low), jnp.where(first, high, left))
 
 
-def _argmin(x):
-    return jnp.argmin(x, axis=0, keepdims=True).astype(jnp.int32)
+def _nearest(dist):
+    """Return the row of the least distance."""
+    rows = count_rows(dist)
+    while dist.shape[0] > 1:
+        half = (dist.shape[0] + 1) // 2
+        left = dist.shape[0] - half
+        less = dist[half:] < dist[:left]
+        join = lambda x, less=less, half=half, left=left: jnp.concatenate(
+            [jnp.where(less, x[half:], x[:left]), x[left:half]]
+        )
+        dist, rows = join(dist), join(rows)
+    return rows

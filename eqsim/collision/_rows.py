@@ -12,7 +12,9 @@ def count_rows(x):
 def read_rows(x, numbers):
     """Return rows of each environment; `numbers`, `(k, *batch)`, are within bounds."""
     batch = jnp.broadcast_shapes(x.shape[1:], numbers.shape[1:])
-    values = jnp.broadcast_to(x, (x.shape[0], *batch))
+    # Tables that all environments share have no axes of the batch.
+    own = x.reshape(*x.shape, *(1 for _ in numbers.shape[x.ndim :]))
+    values = jnp.broadcast_to(own, (x.shape[0], *batch))
     rows = jnp.broadcast_to(numbers, (numbers.shape[0], *batch))
     return jnp.take_along_axis(values, rows, axis=0, mode="promise_in_bounds")
 

@@ -46,18 +46,19 @@ class Search(NamedTuple):
     - `corners`, `points`: the points, as those of the shapes and as their differences.
     - `steps`: how many were tried.
     - `done`: whether no more are needed.
-    - `sure`: whether the origin is outside for sure.
+    - `sure`: whether the origin is outside for sure; of shapes that can touch along
+        faces, farther than is asked for. There the faces matter, and not the point alone.
     """
 
-    corners: tuple[Corners, ...]
-    points: tuple[Vec3, ...]
+    corners: tuple[Corners, Corners, Corners]
+    points: tuple[Vec3, Vec3, Vec3]
     steps: Any
     done: Any
     sure: Any
 
 
 def nearest_triangle(
-    placed: Placed, corners: tuple[Corners, ...], reach, when
+    placed: Placed, corners: tuple[Corners, Corners, Corners], reach, when
 ) -> Search:
     """Return vertices of $M$ nearest to the origin, if this is outside of it.
 
@@ -67,9 +68,9 @@ def nearest_triangle(
     - `reach`: distance beyond which it is enough to know that it is exceeded.
     - `when`: where this is asked for; elsewhere `corners` are returned.
     """
-    points = tuple(placed.difference(each) for each in corners)
+    a, b, c = map(placed.difference, corners)
     none = jnp.zeros_like(when, jnp.int32)
-    first = Search(corners, points, none, ~when, when & ~when)
+    first = Search(corners, (a, b, c), none, ~when, when & ~when)
     going = lambda search: jnp.any(~search.done)
     return lax.while_loop(going, lambda search: _nearer(placed, reach, search), first)
 
@@ -91,7 +92,9 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
     end = ~(square - along > rounding) | (search.steps >= _STEPS)
     # The plane through the vertex lies between the origin and the set.
     beyond = (along > 0.0) & (along * along > reach * reach * square)
-    sure = beyond | (end & (along > 0.0) & (square > _SURE * eps * largest))
+    sure = beyond
+    if not placed.is_flat:
+        sure = sure | (end & (along > 0.0) & (square > _SURE * eps * largest))
     best, least = old, square
     for k in range(3):
         swap = lambda items, new, k=k: (*items[:k], new, *items[k + 1 :])
@@ -101,7 +104,8 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
         choose = lambda x, y, better=better: jnp.where(better, x, y)
         best = jtu.tree_map(choose, other, best)
         least = jnp.minimum(least, nearest | nearest)
-    end = once(end | beyond | _holds_origin(*old[1], vertex))
+    a, b, c = search.points
+    end = once(end | beyond | _holds_origin(a, b, c, vertex))
     stays = once(search.done | end)
     keep = lambda x, y: jnp.where(stays, y, x)
     corners, points = jtu.tree_map(keep, best, old)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ..collision import contact_plan, ContactPlan, ContactPoints
 from ..dynamics._weights import InverseWeights
 from ..kinematics._axes import dof_axes
-from ..model import Cone, per_row, System, take, tree
+from ..model import Cone, per_row, System, take, take_or_zero, tree
 from ..spatial import Vec3
 from ._cones import Elliptic, Pyramid
 from ._constraint import AbstractConstraint, Moment
@@ -35,7 +35,8 @@ class ContactGroup(NamedTuple):
     - `points`: their places among all points.
     - `condim`: dimension of the contact space.
     - `nodes`: nodes of the first and second shapes.
-    - `anchored`: whether one of the two shapes stands still.
+    - `anchored`: whether one of the two shapes stands still, and the points are rows of a
+        single node.
     """
 
     points: tuple[int, ...]
@@ -60,12 +61,18 @@ def contact_groups(sys: System) -> tuple[ContactGroup, ...]:
     return _groups(plan, contact_dimensions(sys, plan))
 
 
+_MOST_ANCHORED = 48
+"""Points against the world that are rows of their own, where other points are visited in
+a loop anyway: more join the loop, which costs only what touches."""
+
+
 @ft.lru_cache(maxsize=256)
 def _groups(plan: ContactPlan, condim: tuple[int, ...]) -> tuple[ContactGroup, ...]:
     groups = []
+    alone = plan.num_anchored == plan.size or plan.num_anchored <= _MOST_ANCHORED
     for anchored in (True, False):
         places = range(plan.size)
-        side = [k for k in places if (k < plan.num_anchored) == anchored]
+        side = [k for k in places if (alone and k < plan.num_anchored) == anchored]
         for size in sorted({condim[k] for k in side}):
             own = tuple(k for k in side if condim[k] == size)
             first, second = (tuple(plan.nodes[k][i] for k in own) for i in (0, 1))
@@ -144,8 +151,10 @@ def _group_rows(
         speed = take(now.speed.velocity, nodes)
         rate, spin = speed.at(arm), speed.ang
     else:
-        one, two = (take(now.speed.velocity, nodes) for nodes in group.nodes)
-        arms = tuple(points.pos - take(now.kin.origin, nodes) for nodes in group.nodes)
+        one, two = (take_or_zero(now.speed.velocity, nodes) for nodes in group.nodes)
+        arms = tuple(
+            points.pos - take_or_zero(now.kin.origin, nodes) for nodes in group.nodes
+        )
         rate, spin = two.at(arms[1]) - one.at(arms[0]), two.ang - one.ang
     velocity = [axis | rate for axis in axes.linear]
     velocity += [axis | spin for axis in axes.angular]

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from ..kinematics._structure import dof_order
-from ..model import take, Tree
+from ..model import take, take_or_zero, Tree
 from ..spatial import Force, force_at, Motion, Vec3
 from ._costs import AbstractCost, Residual
 from ._jacobians import combine, Terms
@@ -38,7 +38,7 @@ class CoupledContacts(AbstractRows):
     r"""Contacts between links that both move, with residuals $J a + c$.
 
     - `tree`: tree of nodes.
-    - `nodes`: first and second node of each contact.
+    - `nodes`: first and second node of each contact; -1: the world.
     - `axes`: motion axis of each degree of freedom.
     - `arms`: position of each contact about the origins of the trees of both nodes.
     - `linear`, `angular`: axes of the residuals, as of `PointJacobian`.
@@ -57,7 +57,7 @@ class CoupledContacts(AbstractRows):
     offset: Residual
 
     def residuals(self, motion: Motion, qdd) -> Residual:
-        one, two = (take(motion, nodes) for nodes in self.nodes)
+        one, two = (take_or_zero(motion, nodes) for nodes in self.nodes)
         rate = two.at(self.arms[1]) - one.at(self.arms[0])
         along = [axis | rate for axis in self.linear]
         spin = two.ang - one.ang
@@ -79,7 +79,11 @@ class CoupledContacts(AbstractRows):
                 twist = combine(self.angular, force[n:])
                 pull = Force(pull.ang + (twist * sign), pull.lin)
             pulls.append(pull)
-        return Terms(nodes=tuple(zip(pulls, self.nodes, strict=True)))
+        terms = []
+        for pull, nodes in zip(pulls, self.nodes, strict=True):
+            own = [k for k, node in enumerate(nodes) if node >= 0]
+            terms.append((take(pull, own), tuple(nodes[k] for k in own)))
+        return Terms(nodes=tuple(term for term in terms if term[1]))
 
     def stiffness(self, pieces: Any) -> Terms:
         weights = self.cost.stiffness(pieces)
@@ -198,7 +202,10 @@ def _moving_dofs(contacts: CoupledContacts, point, dtype) -> list:
     first, last = column(subtrees.first), column(subtrees.last)
     masks = []
     for nodes in contacts.nodes:
-        place = jnp.asarray(column(subtrees.place[list(nodes)]))
+        # No degree of freedom moves the world.
+        number = np.array(nodes)
+        place = np.where(number < 0, -1, subtrees.place[number]).astype(np.int32)
+        place = jnp.asarray(column(place))
         place = _rows_at(place, point)
         masks.append(((first <= place) & (place < last)).astype(dtype))
     return masks

@@ -211,6 +211,32 @@ def test_carried_arrays(size, shared):
     check(flat, *args, shared=shared)
 
 
+def written_in_loops(count, start, table):
+    """Two small arrays that nested loops read and write at computed indices."""
+
+    def outer(carry):
+        k, x, numbers = carry
+
+        def inner(carry):
+            j, x = carry
+            old, other = x[(7 * j + k) % 20], table[(j * 31 + k) % 1500]
+            place = jnp.where((j + k) % 3 == 0, 20, (3 * j + k) % 20)
+            return j + 1, x.at[place].set(0.5 * old + other, mode="drop")
+
+        j, x = lax.while_loop(lambda carry: carry[0] < count - k, inner, (k * 0, x))
+        x = x.at[k % 20].add(1.0)
+        numbers = numbers.at[k % 12].set(j + numbers[(k + 5) % 12])
+        return k + 1, x, numbers
+
+    begin = jnp.int32(0), start + jnp.zeros(20), jnp.arange(12, dtype=jnp.int32)
+    return lax.while_loop(lambda carry: carry[0] < count, outer, begin)
+
+
+def test_arrays_that_loops_write():
+    table = normal(2, 1500)[0]
+    check(written_in_loops, counts(0, 9), normal(1), table, shared=(2,))
+
+
 def test_large_arrays_in_loops_of_lanes(size):
     """What is frozen of an array is kept although the array is updated in place."""
 

@@ -30,6 +30,7 @@ UNARY = {
     "abs": jnp.abs,
     "sign": lax.sign,
     "not": lax.bitwise_not,
+    "clz": lax.clz,
     "square": lax.square,
     "cube": lambda x: lax.integer_pow(x, 3),
     "div by 7": lambda x: lax.div(x, jnp.asarray(7, x.dtype)),
