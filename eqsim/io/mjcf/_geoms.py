@@ -23,23 +23,20 @@ class Contacts(NamedTuple):
     - `condims`: dimension of the contact space of each pair.
     - `dropped`: geoms of unknown shape that touch nothing and that no fluid reads.
     - `fluid`: for each geom, whether a fluid acts on its ellipsoid.
+    - `geoms`: all geoms that can touch something.
     """
 
     pairs: tuple[tuple[int, int, int], ...]
     condims: tuple[int, ...]
     dropped: tuple[int, ...]
     fluid: tuple[bool, ...]
-
-    @property
-    def geoms(self) -> frozenset[int]:
-        """All geoms that can touch something."""
-        return frozenset(geom for pair in self.pairs for geom in pair[:2])
+    geoms: frozenset[int]
 
 
 def find_contacts(model: Any, flags: Flags) -> Contacts:
     """Finds which geoms of a `mujoco.MjModel` can touch, whatever their shapes are."""
     pairs = select_pairs(_rules(model, flags)) if flags.contact else ()
-    touching = {geom for pair in pairs for geom in pair[:2]}
+    touching = frozenset(geom for pair in pairs for geom in pair[:2])
     medium = has_medium(model, flags)
     fluid = tuple(bool(medium and on > 0) for on in model.geom_fluid[:, 0])
     return Contacts(
@@ -51,6 +48,7 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
             if int(kind) not in _KEPT and geom not in touching and not fluid[geom]
         ),
         fluid=fluid,
+        geoms=touching,
     )
 
 
