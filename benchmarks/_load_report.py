@@ -35,36 +35,39 @@ def page(files: list[File], where: Mapping[str, Any]) -> str:
     loads = sum(file.outcome == LOADS for file in files)
     moved = [file for file in files if isinstance(file.motion, Motion)]
     close = sum(_motion(file).largest <= CLOSE for file in moved)
-    return "\n\n".join(
-        [
-            "# Public robot files",
-            f"Of {count} MJCF files of public packages that MuJoCo compiles, {loads} "
-            f"load. {len(moved)} of these were moved under random controls beside "
-            f"MuJoCo C in double precision; {close} trajectories agree to {CLOSE:.0e}, "
-            "and the reason is given for each of the others.",
-            "Try a file or a folder of your own:",
-            "```bash\npython benchmarks/load.py FOLDER\n"
-            "python benchmarks/load.py FOLDER --step 100 --json out/load.json\n```",
-            "## Sources",
-            "`not compiled`: parts that other files include, files whose meshes are not "
-            "part of the package, and files for other versions of MuJoCo. `moved`: "
-            f"compared with MuJoCo. `agree`: no error above {CLOSE:.0e}.",
-            table(list(_by_source(files))),
-            "## Refused files",
-            "A file may have several reasons; `only`: it is the only one.",
-            table(list(_by_reason(files))),
-            "## Motion",
-            "From the keyframe `home` (the first one, or the reference pose, where there "
-            "is none) under controls drawn from their range in each step. Errors are "
-            "those of positions, velocities and activations, relative to max(1, largest "
-            "number): after 1 step, the largest of all steps, and the largest of single "
-            "steps that start from MuJoCo's states. MuJoCo's solver runs to convergence. "
-            "`compile`: seconds for the first step, with the fast settings of the tests.",
-            table(list(_motions(files))),
-            _not_moved(files),
-            f"Written by `benchmarks/load.py --table`. {caption(where)}",
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# Public robot files",
+                f"Of {count} MJCF files of public packages that MuJoCo compiles, {loads} "
+                f"load. {len(moved)} of these were moved under random controls beside "
+                f"MuJoCo C in double precision; {close} trajectories agree to {CLOSE:.0e}, "
+                "and the reason is given for each of the others.",
+                "Try a file or a folder of your own:",
+                "```bash\npython benchmarks/load.py FOLDER\n"
+                "python benchmarks/load.py FOLDER --step 100 --json out/load.json\n```",
+                "## Sources",
+                "`not compiled`: parts that other files include, files whose meshes are not "
+                "part of the package, and files for other versions of MuJoCo. `moved`: "
+                f"compared with MuJoCo. `agree`: no error above {CLOSE:.0e}.",
+                table(list(_by_source(files))),
+                "## Refused files",
+                "A file may have several reasons; `only`: it is the only one.",
+                table(list(_by_reason(files))),
+                "## Motion",
+                "From the keyframe `home` (the first one, or the reference pose, where there "
+                "is none) under controls drawn from their range in each step. Errors are "
+                "those of positions, velocities and activations, relative to max(1, largest "
+                "number): after 1 step, the largest of all steps, and the largest of single "
+                "steps that start from MuJoCo's states. MuJoCo's solver runs to convergence. "
+                "`compile`: seconds for the first step, with the fast settings of the tests.",
+                table(list(_motions(files))),
+                _not_moved(files),
+                f"Written by `benchmarks/load.py --table`. {caption(where)}",
+            ]
+        )
+        + "\n"
+    )
 
 
 def _motion(file: File) -> Motion:

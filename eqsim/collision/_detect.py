@@ -1,5 +1,6 @@
 """Collision detection: from coordinates to contact points."""
 
+import dataclasses
 import functools as ft
 from collections.abc import Sequence
 
@@ -7,7 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kinematics._forward import Kinematics, take_poses
-from ..model import collider_of, concatenate, GeomKind, HullGraph, System, take
+from ..model import (
+    Collider,
+    collider_of,
+    concatenate,
+    GeomKind,
+    HullGraph,
+    System,
+    take,
+)
 from ..spatial import vec3
 from ._geom_frames import GeomFrames
 from ._near import near_points, Reach
@@ -86,7 +95,23 @@ def pair_points(
 
     - `reach`: how far pairs matter; without it, all of them do.
     """
+    return _points(collider_of(*kinds), one, two, reach)
+
+
+def nearest_points(
+    kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape
+) -> list[ContactPoints]:
+    """Compute points of all pairs of two kinds of shapes, slot by slot, of which the
+    valid one with the smallest distance lies between the shapes."""
     collider = collider_of(*kinds)
+    if collider.nearest is not None:
+        collider = dataclasses.replace(
+            collider, find=collider.nearest, num_points=1, one_by_one=True
+        )
+    return _points(collider, one, two, None)
+
+
+def _points(collider: Collider, one: Shape, two: Shape, reach: Reach | None):
     if not collider.one_by_one:
         return [complete(point) for point in collider.find(one, two)]
     if reach is None:

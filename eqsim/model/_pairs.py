@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ._colliders import measured_kinds
+from ._kinds import GeomKind
 from ._system import System
 
 
@@ -71,6 +73,15 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
             filter_parent=sys.filter_parent,
         )
     )
+
+
+def is_measured(sys: System, one: int, two: int) -> bool:
+    """Whether the distance of two shapes is known: meshes need a hull."""
+    geoms, hulls = sys.geoms, sys.meshes.hulls
+    kinds = sorted((geoms.kinds[one], geoms.kinds[two]), key=lambda kind: kind.value)
+    meshes = (geoms.data[k] for k in (one, two) if geoms.kinds[k] is GeomKind.MESH)
+    spans = (hulls.span(mesh) for mesh in meshes)
+    return tuple(kinds) in measured_kinds() and all(a < b for a, b in spans)
 
 
 @functools.lru_cache(maxsize=256)

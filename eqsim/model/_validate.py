@@ -239,9 +239,13 @@ def _check_moving_mass(sys: System) -> None:
 def _check_joints(sys: System) -> None:
     joints = sys.joints
     limited = np.asarray(joints.limited, bool)
+    # A limit of 0 holds a ball joint where it is.
+    ball = np.asarray([kind is JointKind.SPHERICAL for kind in joints.kinds], bool)
     reject(
         joints.range,
-        lambda x: (x[..., 0] >= x[..., 1]) & limited,
+        lambda x: (
+            np.where(ball, x[..., 0] > x[..., 1], x[..., 0] >= x[..., 1]) & limited
+        ),
         joints.names,
         "Joint {name!r} is limited to {value}. The first number must be the smaller "
         "one.",

@@ -24,6 +24,7 @@ class Contacts(NamedTuple):
     - `dropped`: geoms of unknown shape that touch nothing and that no fluid reads.
     - `fluid`: for each geom, whether a fluid acts on its ellipsoid.
     - `geoms`: all geoms that can touch something.
+    - `hulls`: meshes whose convex hull is kept: those of shapes that may collide.
     """
 
     pairs: tuple[tuple[int, int, int], ...]
@@ -31,6 +32,7 @@ class Contacts(NamedTuple):
     dropped: tuple[int, ...]
     fluid: tuple[bool, ...]
     geoms: frozenset[int]
+    hulls: frozenset[int]
 
 
 def find_contacts(model: Any, flags: Flags) -> Contacts:
@@ -49,7 +51,17 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
         ),
         fluid=fluid,
         geoms=touching,
+        hulls=_solid_meshes(model) if flags.contact else frozenset(),
     )
+
+
+def _solid_meshes(model: Any) -> frozenset[int]:
+    """Meshes of shapes that may collide, and whose hull has a volume."""
+    marks = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    marks[model.pair_geom1] = marks[model.pair_geom2] = True
+    marks &= model.geom_type == GeomKind.MESH.value
+    meshes = set(model.geom_dataid[marks].tolist())
+    return frozenset(mesh for mesh in meshes if model.mesh_graphadr[mesh] >= 0)
 
 
 def has_medium(model: Any, flags: Flags) -> bool:

@@ -133,6 +133,12 @@ FEATURES: tuple[Feature, ...] = (
         detect.untouched_shapes,
     ),
     Feature(
+        "impedance above 1 of geom",
+        _IDLE,
+        "the first two numbers of `solimp` count as at most 0.9999, as in MuJoCo.",
+        detect.saturated_impedances,
+    ),
+    Feature(
         "contact gap of geom",
         _IDLE,
         "a gap reports contacts but exerts no force.",
