@@ -27,6 +27,7 @@ class File:
     - `outcome`: `LOADS`, `REFUSED`, `NOT_COMPILED` or `INTERNAL`.
     - `reasons`: each feature that is refused, or the message of the error.
     - `details`: the elements that use each feature.
+    - `ignore`: features with which a file that is refused loads, see `load_mjcf`.
     - `mujoco_seconds`, `seconds`: for MuJoCo to compile the file, and for eqsim to read
         the compiled model.
     - `nv`: number of degrees of freedom.
@@ -38,6 +39,7 @@ class File:
     outcome: str
     reasons: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
     mujoco_seconds: float = 0.0
     seconds: float = 0.0
     nv: int = 0
@@ -53,7 +55,7 @@ class File:
         motion = data.get("motion")
         if isinstance(motion, dict):
             motion = Motion(**motion)
-        lists = {name: tuple(data[name]) for name in ("reasons", "details")}
+        lists = {name: tuple(data.get(name, ())) for name in _LISTS}
         return File(**(data | lists | {"motion": motion}))
 
 
@@ -74,7 +76,8 @@ def check_file(source: str, folder: pathlib.Path, name: str, steps: int) -> File
     except UnsupportedMJCF as error:
         reasons = tuple(feature.name for feature, _ in error.problems)
         details = tuple("; ".join(elements) for _, elements in error.problems)
-        return File(source, name, REFUSED, reasons, details, **spent)
+        ignore = _ignorable(model, error)
+        return File(source, name, REFUSED, reasons, details, ignore, **spent)
     except ValueError as error:
         reason = _first_line(error).removeprefix("The MjModel was read, but ")
         return File(source, name, REFUSED, (reason,), **spent)
@@ -90,6 +93,22 @@ def check_file(source: str, folder: pathlib.Path, name: str, steps: int) -> File
     except Exception as error:
         motion = f"{INTERNAL}: {_named(error)}"
     return File(source, name, LOADS, **spent, motion=motion)
+
+
+_LISTS = ("reasons", "details", "ignore")
+
+
+def _ignorable(model: mujoco.MjModel, error: UnsupportedMJCF) -> tuple[str, ...]:
+    """What to ignore so that a file loads; nothing if that does not help."""
+    keys = [feature.key for feature, _ in error.problems]
+    found = tuple(sorted({key for key in keys if key is not None}))
+    if None in keys:
+        return ()
+    try:
+        load_mjcf(model, ignore=found)
+    except ValueError:
+        return ()
+    return found
 
 
 def _named(error: Exception) -> str:

@@ -48,7 +48,9 @@ def page(files: list[File], where: Mapping[str, Any]) -> str:
                 "python benchmarks/load.py FOLDER --step 100 --json out/load.json\n```",
                 "## Sources",
                 "`not compiled`: parts that other files include, files whose meshes are not "
-                "part of the package, and files for other versions of MuJoCo. `moved`: "
+                "part of the package, and files for other versions of MuJoCo. `with ignore`: "
+                "those of the refused files that load with `load_mjcf(path, ignore=(...))`, "
+                "without the features that are named. `moved`: "
                 f"compared with MuJoCo. `agree`: no error above {CLOSE:.0e}.",
                 table(list(_by_source(files))),
                 "## Refused files",
@@ -88,6 +90,7 @@ def _by_source(files: list[File]) -> Iterable[dict[str, Any]]:
             "not compiled": counts[NOT_COMPILED],
             LOADS: counts[LOADS],
             REFUSED: counts[REFUSED],
+            "with ignore": sum(bool(file.ignore) for file in members),
             "errors": counts[INTERNAL],
             "moved": len(moved),
             "agree": sum(motion.largest <= CLOSE for motion in moved),

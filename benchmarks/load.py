@@ -20,6 +20,7 @@ import multiprocessing
 import pathlib
 import re
 import time
+from typing import Any
 
 import jax
 from _command import say
@@ -41,7 +42,8 @@ def main() -> int:
         if time.time() - started > 60 * options.minutes:
             say(f"{options.minutes} minutes are over")
             break
-        file = worker.run(source, folder, name, options)
+        steps = _steps(f"{source}/{name}", options)
+        file = worker.run(source, folder, name, steps, options.limit)
         files[file.key] = file
         say(f"{number}/{len(todo)} {_line(file)}")
         data = [dataclasses.asdict(each) for each in files.values()]
@@ -85,40 +87,45 @@ class _Worker:
     """A process that checks one file after the other."""
 
     def __init__(self):
-        self.process, self.line = None, None
-        self.count = 0
+        self.process: Any = None
+        self.line: Any = None
+        self.work = 0
 
-    def run(self, source: str, folder: pathlib.Path, name: str, options) -> File:
+    def run(
+        self, source: str, folder: pathlib.Path, name: str, steps: int, limit
+    ) -> File:
+        """What became of a file; one that fails or takes too long is loaded alone."""
         # Compiled programs are kept: a fresh process gives their memory back.
-        steps = _steps(f"{source}/{name}", options)
-        self.count += 1 + 20 * bool(steps)
-        if self.count > 400:
+        self.work += 1 + 20 * bool(steps)
+        if self.work > 400:
             self.stop()
         if self.process is None:
-            context = multiprocessing.get_context("spawn")
-            self.line, other = context.Pipe()
-            self.process = context.Process(target=_serve, args=(other,), daemon=True)
-            self.process.start()
-            other.close()
+            self._start()
         self.line.send((source, folder, name, steps))
         try:
-            if self.line.poll(options.limit):
+            if self.line.poll(limit):
                 return self.line.recv()
-            reason = f"not finished after {options.limit:.0f} s"
+            reason = f"not finished after {limit:.0f} s"
         except EOFError:
             reason = "the process ended"
         self.stop()
-        if steps:
-            options_without = argparse.Namespace(**{**vars(options), "step": 0})
-            file = self.run(source, folder, name, options_without)
-            return dataclasses.replace(file, motion=reason)
-        return File(source, name, INTERNAL, (reason,))
+        if not steps:
+            return File(source, name, INTERNAL, (reason,))
+        file = self.run(source, folder, name, 0, limit)
+        return dataclasses.replace(file, motion=reason)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.line, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(other,), daemon=True)
+        self.process.start()
+        other.close()
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.join()
-        self.process, self.count = None, 0
+        self.process, self.work = None, 0
 
 
 def _serve(line) -> None:
