@@ -154,8 +154,8 @@ FEATURES: tuple[Feature, ...] = (
         "unsupported sensor",
         _IDLE,
         "it is left out, which does not change the motion: plugins, `user`, `tactile`, cameras, "
-        "`delay` and `interval`, distances of shapes without a collider, shapes that are left "
-        "out, contact sensors with contact gaps.",
+        "`delay` and `interval`, distances of shapes without a collider and of meshes that "
+        "collide with nothing, shapes that are left out, contact sensors with contact gaps.",
         detect.other_sensors,
     ),
     Feature(
