@@ -82,8 +82,9 @@ def test_distances(pair):
 
 
 @pytest.mark.slow
-def test_gradients():
-    sys, model = robot("box", "corner")
+@pytest.mark.parametrize("pair", (("box", "other"), ("box", "corner")))
+def test_gradients(pair):
+    sys, model = robot(*pair)
     (data,) = draw(model, 1)
     check_gradients(lambda q: measured(sys, q)[:4], jnp.asarray(data.qpos))
 
