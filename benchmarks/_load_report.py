@@ -60,7 +60,7 @@ def page(files: list[File], where: Mapping[str, Any]) -> str:
                 "From the keyframe `home` (the first one, or the reference pose, where there "
                 "is none) under controls drawn from their range in each step. Errors are "
                 "those of positions, velocities and activations, relative to max(1, largest "
-                "number): after 1 step, the largest of all steps, and the largest of single "
+                "number): after 1 step, the largest of all steps, and of `single` "
                 "steps that start from MuJoCo's states. MuJoCo's solver runs to convergence. "
                 "`compile`: seconds for the first step, with the fast settings of the tests.",
                 table(list(_motions(files))),
@@ -126,16 +126,21 @@ def _motions(files: list[File]) -> Iterable[dict[str, Any]]:
                 "nv": file.nv,
                 "contacts": motion.contacts,
                 "1 step": motion.first,
-                f"{motion.steps} steps": motion.largest,
+                "steps": motion.steps,
+                "largest": motion.largest,
                 "single": motion.local,
                 "compile": round(motion.compile_seconds),
                 "reason": motion.reason,
             }
 
 
+_GENERIC = ("xmls", "assets", "robot_model")
+
+
 def _short(path: str) -> str:
-    """The folder and the name of a file."""
-    return "/".join(pathlib.PurePath(path).parts[-2:])
+    """The name of a file, and the folder that tells what it is."""
+    parts = [part for part in pathlib.PurePath(path).parts if part not in _GENERIC]
+    return "/".join(parts[-2:])
 
 
 def _not_moved(files: list[File]) -> str:

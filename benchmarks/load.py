@@ -32,12 +32,12 @@ from _tables import circumstances, write
 def main() -> int:
     """Prints the tables; returns the number of internal errors."""
     options = _options()
-    files = _known(options.json)
+    files, where = _known(options.json)
     if options.forget:
         files = {k: f for k, f in files.items() if not re.search(options.forget, k)}
-    where = circumstances()
     started, worker = time.time(), _Worker()
     todo = [entry for entry in _paths(options) if _is_new(files, *entry, options)]
+    where = circumstances() if todo else where
     for number, (source, folder, name) in enumerate(todo, 1):
         if time.time() - started > 60 * options.minutes:
             say(f"{options.minutes} minutes are over")
@@ -134,11 +134,12 @@ def _serve(line) -> None:
         line.send(check_file(*line.recv()))
 
 
-def _known(path: pathlib.Path | None) -> dict[str, File]:
+def _known(path: pathlib.Path | None) -> tuple[dict[str, File], dict[str, Any]]:
+    """Results of earlier runs, and where the last one ran."""
     if path is None or not path.exists():
-        return {}
-    files = map(File.read, json.loads(path.read_text())["files"])
-    return {file.key: file for file in files}
+        return {}, circumstances()
+    data = json.loads(path.read_text())
+    return {file.key: file for file in map(File.read, data["files"])}, data["where"]
 
 
 def _line(file: File) -> str:
