@@ -55,8 +55,9 @@ class File:
         motion = data.get("motion")
         if isinstance(motion, dict):
             motion = Motion(**motion)
-        lists = {name: tuple(data.get(name, ())) for name in _LISTS}
-        return File(**(data | lists | {"motion": motion}))
+        fields: dict[str, Any] = data | {"motion": motion}
+        fields |= {name: tuple(data.get(name, ())) for name in _LISTS}
+        return File(**fields)
 
 
 def check_file(source: str, folder: pathlib.Path, name: str, steps: int) -> File:
