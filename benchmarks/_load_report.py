@@ -29,8 +29,14 @@ def report(files: list[File], named: bool = False) -> str:
     return "\n\n".join(parts)
 
 
-def page(files: list[File], where: Mapping[str, Any]) -> str:
-    """The page of the docs."""
+def page(files: list[File], where: Mapping[str, Any], note: str = "") -> str:
+    """The page of the docs.
+
+    **Arguments:**
+
+    - `where`: versions of the last run.
+    - `note`: what the sources are.
+    """
     count = sum(file.outcome != NOT_COMPILED for file in files)
     loads = sum(file.outcome == LOADS for file in files)
     moved = [file for file in files if isinstance(file.motion, Motion)]
@@ -53,6 +59,7 @@ def page(files: list[File], where: Mapping[str, Any]) -> str:
                 "without the features that are named. `moved`: "
                 f"compared with MuJoCo. `agree`: no error above {CLOSE:.0e}.",
                 table(list(_by_source(files))),
+                *([note] if note else []),
                 "## Refused files",
                 "A file may have several reasons; `only`: it is the only one.",
                 table(list(_by_reason(files))),
@@ -65,7 +72,8 @@ def page(files: list[File], where: Mapping[str, Any]) -> str:
                 "`compile`: seconds for the first step, with the fast settings of the tests.",
                 table(list(_motions(files))),
                 _not_moved(files),
-                f"Written by `benchmarks/load.py --table`. {caption(where)}",
+                "Written by `benchmarks/load.py --table` from several runs; of the last "
+                f"one: {caption(where)}",
             ]
         )
         + "\n"

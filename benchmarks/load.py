@@ -52,7 +52,7 @@ def main() -> int:
     found = [files[key] for key in sorted(files)]
     print(report(found, options.list))
     if options.table is not None:
-        write(options.table, page(found, where))
+        write(options.table, page(found, where, options.note))
     return min(sum(file.outcome == INTERNAL for file in found), 100)
 
 
@@ -162,6 +162,7 @@ def _options() -> argparse.Namespace:
     add("--pattern", default="*.xml", help="names of the files")
     add("--json", type=pathlib.Path, help="results, which a later run continues")
     add("--table", type=pathlib.Path, help="where to write the page of the docs")
+    add("--note", default="", help="what the sources are, for the page")
     add("--list", action="store_true", help="name every file")
     add("--step", type=int, default=0, help="steps to compare with MuJoCo")
     add("--match", default="", help="regular expression: files to compare")
