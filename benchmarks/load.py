@@ -1,159 +1,174 @@
-"""How many MJCF files below a folder eqsim loads, and what stands in the way of the others.
+"""How many MJCF files eqsim loads and steps as MuJoCo does, and what stands in the way.
 
 python benchmarks/load.py FOLDER
-python benchmarks/load.py FOLDER --json out/load.json --markdown out/load.md
+python benchmarks/load.py NAME=FOLDER NAME=FOLDER --json out/load.json
+python benchmarks/load.py NAME=FOLDER --json out/load.json --step 100 --match 'scene.*'
+python benchmarks/load.py --json out/load.json --table docs/robots.md
 
 Files that MuJoCo itself cannot compile are counted apart: parts that others include, and
-files whose meshes are missing. The exit status is the number of internal errors.
+files whose meshes are missing. `--step N` compares N steps from the keyframe `home` under
+random controls with MuJoCo C in double precision. What the JSON holds is not measured
+again. Each file runs in a process that is replaced if it fails or exceeds `--limit`.
+
+Most of the time is compilation. `EQSIM_KERNELS_LEVEL=0` reduces it; a step is then slower.
 """
 
 import argparse
-import collections
 import dataclasses
-import importlib.metadata
+import json
+import multiprocessing
 import pathlib
-import sys
-import textwrap
-import warnings
-from collections.abc import Iterable
+import re
+import time
 from typing import Any
 
-import mujoco
-from _tables import table, write
-
-from eqsim.io import load_mjcf, UnsupportedMJCF
-
-
-LOADS, REFUSED, NOT_COMPILED = "loads", "refused", "MuJoCo cannot compile"
-INTERNAL = "internal error"
-
-
-@dataclasses.dataclass(frozen=True)
-class File:
-    """What became of a file.
-
-    **Arguments:**
-
-    - `path`: below the folder.
-    - `outcome`: `LOADS`, `REFUSED`, `NOT_COMPILED` or `INTERNAL`.
-    - `reasons`: each feature that is refused, or the message of the error.
-    - `details`: the elements that use each feature.
-    """
-
-    path: str
-    outcome: str
-    reasons: tuple[str, ...] = ()
-    details: tuple[str, ...] = ()
+import jax
+from _command import say
+from _load_file import check_file, File, INTERNAL, LOADS
+from _load_report import page, report
+from _tables import circumstances, write
 
 
 def main() -> int:
     """Prints the tables; returns the number of internal errors."""
     options = _options()
-    paths = sorted(options.folder.rglob(options.pattern))
-    if not paths:
-        raise SystemExit(f"There is no {options.pattern} below {options.folder}.")
-    files = []
-    for path in paths:
-        print(f"{len(files) + 1}/{len(paths)} {path}", file=sys.stderr, flush=True)
-        files.append(load(path, options.folder))
-    text = report(files, options.list)
-    print(text)
-    write(options.markdown, text + "\n")
-    data = {"versions": _versions(), "files": [dataclasses.asdict(f) for f in files]}
-    write(options.json, data)
-    return min(sum(file.outcome == INTERNAL for file in files), 100)
+    files, where = _known(options.json)
+    if options.forget:
+        files = {k: f for k, f in files.items() if not re.search(options.forget, k)}
+    started, worker = time.time(), _Worker()
+    todo = [entry for entry in _paths(options) if _is_new(files, *entry, options)]
+    where = circumstances() if todo else where
+    for number, (source, folder, name) in enumerate(todo, 1):
+        if time.time() - started > 60 * options.minutes:
+            say(f"{options.minutes} minutes are over")
+            break
+        steps = _steps(f"{source}/{name}", options)
+        file = worker.run(source, folder, name, steps, options.limit)
+        files[file.key] = file
+        say(f"{number}/{len(todo)} {_line(file)}")
+        data = [dataclasses.asdict(each) for each in files.values()]
+        write(options.json, {"where": where, "files": data})
+    worker.stop()
+    found = [files[key] for key in sorted(files)]
+    print(report(found, options.list))
+    if options.table is not None:
+        write(options.table, page(found, where, options.note))
+    return min(sum(file.outcome == INTERNAL for file in found), 100)
 
 
-def load(path: pathlib.Path, folder: pathlib.Path) -> File:
-    """Load one file, in MuJoCo and here."""
-    name = str(path.relative_to(folder))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            mujoco.set_mju_user_warning(lambda text: None)
-            mujoco.MjModel.from_xml_path(str(path))
-    except Exception as error:
-        return File(name, NOT_COMPILED, (_first_line(error),))
-    finally:
-        mujoco.set_mju_user_warning(None)
-    try:
-        load_mjcf(path)
-    except UnsupportedMJCF as error:
-        reasons = tuple(feature.name for feature, _ in error.problems)
-        details = tuple("; ".join(elements) for _, elements in error.problems)
-        return File(name, REFUSED, reasons, details)
-    except ValueError as error:
-        # The message begins with the name of the file.
-        reason = _first_line(error).removeprefix(f"{path.name} was read, but ")
-        return File(name, REFUSED, (reason,))
-    except Exception as error:
-        return File(name, INTERNAL, (f"{type(error).__name__}: {_first_line(error)}",))
-    return File(name, LOADS)
+def _paths(options: argparse.Namespace) -> list[tuple[str, pathlib.Path, str]]:
+    """Source, folder and path of each file."""
+    found = []
+    for text in options.sources:
+        source, _, rest = text.rpartition("=")
+        folder = pathlib.Path(rest)
+        paths = sorted(folder.rglob(options.pattern))
+        if not paths:
+            raise SystemExit(f"There is no {options.pattern} below {folder}.")
+        names = [str(path.relative_to(folder)) for path in paths]
+        found += [(source or folder.name, folder, name) for name in names]
+    return found
 
 
-def report(files: list[File], named: bool = False) -> str:
-    """The tables: outcomes, folders, reasons, internal errors, and maybe every file."""
-    outcomes = collections.Counter(file.outcome for file in files)
-    parts = [
-        "Outcomes\n\n"
-        + table(
-            [
-                {"outcome": outcome, "files": outcomes[outcome]}
-                for outcome in (LOADS, REFUSED, NOT_COMPILED, INTERNAL)
-            ]
-        ),
-        "By folder\n\n" + table(list(_by_folder(files))),
-        "By reason (a file may have several; `only`: it is the only one)\n\n"
-        + table(list(_by_reason(files))),
-    ]
-    failed = [f"- {f.path}: {f.reasons[0]}" for f in files if f.outcome == INTERNAL]
-    if failed:
-        parts.append("Internal errors\n\n" + "\n".join(failed))
-    if named:
-        lines = [f"- {f.path}: {f.outcome} {'; '.join(f.reasons)}" for f in files]
-        parts.append("Files\n\n" + "\n".join(line.rstrip() for line in lines))
-    return "\n\n".join(parts)
+def _is_new(files: dict[str, File], source, folder, name, options) -> bool:
+    """Whether something about a file is asked for that is not known."""
+    key = f"{source}/{name}"
+    if key not in files:
+        return True
+    known = files[key].outcome != LOADS or files[key].motion is not None
+    return not known and _steps(key, options) > 0
 
 
-def _by_folder(files: list[File]) -> Iterable[dict[str, Any]]:
-    folders: dict[str, list[File]] = {}
-    for file in files:
-        first, *rest = pathlib.PurePath(file.path).parts
-        folders.setdefault(first if rest else ".", []).append(file)
-    for folder, members in sorted(folders.items()):
-        counts = collections.Counter(file.outcome for file in members)
-        yield {
-            "folder": folder,
-            "files": len(members),
-            **{outcome: counts[outcome] for outcome in (LOADS, REFUSED, NOT_COMPILED)},
-        }
+def _steps(key: str, options: argparse.Namespace) -> int:
+    return options.step if re.search(options.match, key) else 0
 
 
-def _by_reason(files: list[File]) -> Iterable[dict[str, Any]]:
-    refused = [file for file in files if file.outcome == REFUSED]
-    counts = collections.Counter(r for file in refused for r in set(file.reasons))
-    alone = collections.Counter(f.reasons[0] for f in refused if len(f.reasons) == 1)
-    for reason, count in counts.most_common():
-        yield {"reason": reason, "files": count, "only": alone[reason]}
+class _Worker:
+    """A process that checks one file after the other."""
+
+    def __init__(self):
+        self.process: Any = None
+        self.line: Any = None
+        self.work = 0
+
+    def run(
+        self, source: str, folder: pathlib.Path, name: str, steps: int, limit
+    ) -> File:
+        """What became of a file; one that fails or takes too long is loaded alone."""
+        # Compiled programs are kept: a fresh process gives their memory back.
+        self.work += 1 + 20 * bool(steps)
+        if self.work > 400:
+            self.stop()
+        if self.process is None:
+            self._start()
+        self.line.send((source, folder, name, steps))
+        try:
+            if self.line.poll(limit):
+                return self.line.recv()
+            reason = f"not finished after {limit:.0f} s"
+        except EOFError:
+            reason = "the process ended"
+        self.stop()
+        if not steps:
+            return File(source, name, INTERNAL, (reason,))
+        file = self.run(source, folder, name, 0, limit)
+        return dataclasses.replace(file, motion=reason)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.line, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(other,), daemon=True)
+        self.process.start()
+        other.close()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+        self.process, self.work = None, 0
 
 
-def _first_line(error: Exception) -> str:
-    return textwrap.shorten((str(error).splitlines() or [""])[0], 100)
+def _serve(line) -> None:
+    jax.config.update("jax_enable_x64", True)
+    while True:
+        line.send(check_file(*line.recv()))
 
 
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("eqsim", "mujoco")}
+def _known(path: pathlib.Path | None) -> tuple[dict[str, File], dict[str, Any]]:
+    """Results of earlier runs, and where the last one ran."""
+    if path is None or not path.exists():
+        return {}, circumstances()
+    data = json.loads(path.read_text())
+    return {file.key: file for file in map(File.read, data["files"])}, data["where"]
+
+
+def _line(file: File) -> str:
+    text = f"{file.key}: {file.outcome} {'; '.join(file.reasons)}".rstrip()
+    if file.motion is None:
+        return text
+    if isinstance(file.motion, str):
+        return f"{text}, {file.motion}"
+    m = file.motion
+    return (
+        f"{text}, {m.first:.0e} {m.largest:.0e}, compiled in {m.compile_seconds:.0f} s "
+        f"{m.reason}".rstrip()
+    )
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--pattern", default="*.xml", help="names of the files")
-    parser.add_argument("--json", type=pathlib.Path, help="where to write every file")
-    parser.add_argument(
-        "--markdown", type=pathlib.Path, help="where to write the tables"
-    )
-    parser.add_argument("--list", action="store_true", help="name every file")
+    add = parser.add_argument
+    add("sources", nargs="*", help="FOLDER or NAME=FOLDER")
+    add("--pattern", default="*.xml", help="names of the files")
+    add("--json", type=pathlib.Path, help="results, which a later run continues")
+    add("--table", type=pathlib.Path, help="where to write the page of the docs")
+    add("--note", default="", help="what the sources are, for the page")
+    add("--list", action="store_true", help="name every file")
+    add("--step", type=int, default=0, help="steps to compare with MuJoCo")
+    add("--match", default="", help="regular expression: files to compare")
+    add("--forget", default="", help="regular expression: files to measure again")
+    add("--limit", type=float, default=400.0, help="seconds for one file")
+    add("--minutes", type=float, default=1e6, help="no new file after this time")
     return parser.parse_args()
 
 

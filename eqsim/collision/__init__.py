@@ -3,6 +3,7 @@
 from . import _colliders as _colliders
 from ._detect import (
     detect as detect,
+    nearest_points as nearest_points,
     pair_points as pair_points,
     with_hulls as with_hulls,
 )

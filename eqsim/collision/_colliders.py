@@ -29,25 +29,23 @@ _K = GeomKind
 
 
 def _convex(first: GeomKind, second: GeomKind) -> Collider:
-    """A pair without a formula of its own. Meshes are measured only where they have a
-    hull, which those that collide with nothing do not."""
-    find = ft.partial(convex_points, (first, second))
-    return Collider(find, 1, one_by_one=True, measures=second is not GeomKind.MESH)
+    """A pair without a formula of its own."""
+    return Collider(ft.partial(convex_points, (first, second)), 1, one_by_one=True)
 
 
-def _one_by_one(find: Callable, num_points: int, measures: bool = True) -> Collider:
+def _one_by_one(
+    find: Callable, num_points: int, nearest: Callable | None = None
+) -> Collider:
     """A pair with a long formula, in which the margin does not occur."""
     without_margin = lambda one, two, margin: find(one, two)
-    return Collider(without_margin, num_points, one_by_one=True, measures=measures)
+    return Collider(without_margin, num_points, one_by_one=True, nearest=nearest)
 
 
 def _polytopes(first: GeomKind, second: GeomKind, num_points: int) -> Collider:
     """A pair that can touch along faces and edges."""
-    find = ft.partial(polytope_points, (first, second))
-    if GeomKind.MESH in (first, second):
-        return Collider(find, num_points, one_by_one=True, measures=False)
-    closest = ft.partial(convex_points, (first, second))
-    return Collider(find, num_points, one_by_one=True, closest=closest)
+    kinds = first, second
+    find, nearest = (ft.partial(f, kinds) for f in (polytope_points, convex_points))
+    return Collider(find, num_points, one_by_one=True, nearest=nearest)
 
 
 _BUILT_IN = {
@@ -57,7 +55,7 @@ _BUILT_IN = {
     (_K.PLANE, _K.CYLINDER): Collider(plane_cylinder, 4),
     (_K.PLANE, _K.BOX): Collider(plane_box, 8),
     (_K.PLANE, _K.MESH): Collider(
-        ft.partial(plane_mesh, (_K.PLANE, _K.MESH)), 4, one_by_one=True, measures=False
+        ft.partial(plane_mesh, (_K.PLANE, _K.MESH)), 4, one_by_one=True
     ),
     (_K.SPHERE, _K.SPHERE): Collider(sphere_sphere, 1),
     (_K.SPHERE, _K.CAPSULE): Collider(sphere_capsule, 1),
@@ -71,7 +69,7 @@ _BUILT_IN = {
         capsule_cylinder_points,
         2,
         one_by_one=True,
-        closest=lambda one, two, margin: capsule_cylinder(one, two),
+        nearest=lambda one, two, margin: capsule_cylinder(one, two),
     ),
     (_K.CAPSULE, _K.BOX): _one_by_one(capsule_box, 2),
     (_K.CAPSULE, _K.MESH): _polytopes(_K.CAPSULE, _K.MESH, 2),
@@ -82,7 +80,9 @@ _BUILT_IN = {
     (_K.CYLINDER, _K.CYLINDER): _polytopes(_K.CYLINDER, _K.CYLINDER, 4),
     (_K.CYLINDER, _K.BOX): _polytopes(_K.CYLINDER, _K.BOX, 4),
     (_K.CYLINDER, _K.MESH): _polytopes(_K.CYLINDER, _K.MESH, 4),
-    (_K.BOX, _K.BOX): _one_by_one(box_box, 8, measures=False),
+    (_K.BOX, _K.BOX): _one_by_one(
+        box_box, 8, ft.partial(convex_points, (_K.BOX, _K.BOX))
+    ),
     (_K.BOX, _K.MESH): _polytopes(_K.BOX, _K.MESH, 4),
     (_K.MESH, _K.MESH): _polytopes(_K.MESH, _K.MESH, 4),
 }

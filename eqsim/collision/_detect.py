@@ -8,7 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kinematics._forward import Kinematics, take_poses
-from ..model import collider_of, concatenate, GeomKind, HullGraph, System, take
+from ..model import (
+    Collider,
+    collider_of,
+    concatenate,
+    GeomKind,
+    HullGraph,
+    System,
+    take,
+)
 from ..spatial import vec3
 from ._geom_frames import GeomFrames
 from ._near import near_points, Reach
@@ -113,16 +121,30 @@ def pair_points(
 
     **Arguments:**
 
-    - `reach`: how far pairs matter; without it, all of them do, and their distance is
-        wanted alone.
+    - `reach`: how far pairs matter; without it, all of them do.
     """
+    on_plane = kinds[0] is GeomKind.PLANE
+    return _points(collider_of(*kinds), one, two, reach, on_plane)
+
+
+def nearest_points(
+    kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape
+) -> list[ContactPoints]:
+    """Compute points of all pairs of two kinds of shapes, slot by slot, of which the
+    valid one with the smallest distance lies between the shapes."""
     collider = collider_of(*kinds)
-    if reach is None and collider.closest is not None:
+    if collider.nearest is not None:
         collider = dataclasses.replace(
-            collider, find=collider.closest, num_points=1, closest=None
+            collider, find=collider.nearest, num_points=1, one_by_one=True
         )
+    return _points(collider, one, two, None, kinds[0] is GeomKind.PLANE)
+
+
+def _points(
+    collider: Collider, one: Shape, two: Shape, reach: Reach | None, on_plane: bool
+) -> list[ContactPoints]:
     if not collider.one_by_one:
         return [complete(point) for point in collider.find(one, two)]
     if reach is None:
         reach = Reach(one.size, two.size, jnp.full_like(one.size.x, _EVERYWHERE))
-    return near_points(collider, one, two, reach, kinds[0] is GeomKind.PLANE)
+    return near_points(collider, one, two, reach, on_plane)

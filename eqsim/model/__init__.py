@@ -67,6 +67,7 @@ from ._names import (
 )
 from ._pairs import (
     candidate_pairs as candidate_pairs,
+    is_measured as is_measured,
 )
 from ._random import (
     neutral as neutral,

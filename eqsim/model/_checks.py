@@ -32,13 +32,16 @@ def reject(value: Any, bad: Any, names: tuple[str, ...], message: str) -> None:
 
 
 def check_solimp(value: Any, names: tuple[str, ...], who: str, field: str) -> None:
-    """Raises if impedances, widths, midpoints or powers of `solimp` are out of range."""
+    """Raises if impedances, widths, midpoints or powers of `solimp` are out of range.
+
+    Impedances above 1 occur in public files; like MuJoCo, a step reduces them to 0.9999.
+    """
     reject(
         value,
-        lambda x: np.any((x[..., :2] < 0) | (x[..., :2] > 1), axis=-1),
+        lambda x: np.any(x[..., :2] < 0, axis=-1),
         names,
-        f"{who} has {field} {{value}}. The first two numbers, impedances, must lie "
-        "between 0 and 1.",
+        f"{who} has {field} {{value}}. The first two numbers, impedances, must not be "
+        "negative.",
     )
     reject(
         value,

@@ -24,17 +24,18 @@ class Collider:
         apart than their margin. It pays where `find` is long: the loop compiles it once,
         and runs it for what is near. `find` then gets a third argument, `(1, *batch)`:
         the distance beyond which points do not matter.
-    - `measures`: whether the smallest distance of valid points is the distance of the
-        shapes, also where these are far apart. Distance sensors need it.
-    - `closest`: a function like `find` for distance sensors, which returns a single point;
-        None: `find`.
+    - `measures`: whether the distance of the shapes is known, also where they are far
+        apart. Distance sensors need it.
+    - `nearest`: returns a list of one point, whose distance is that of the shapes; called
+        with three arguments. None: the valid point of `find` with the smallest distance
+        is that point.
     """
 
     find: Callable
     num_points: int | None
     one_by_one: bool = False
     measures: bool = True
-    closest: Callable | None = None
+    nearest: Callable | None = None
 
     @property
     def has_reach(self) -> bool:

@@ -12,5 +12,9 @@ def as_array(value: Any) -> Any:
     Everything else passes: tracers, and the placeholders of tree transformations.
     """
     if isinstance(value, list | tuple | float | int | np.ndarray | np.generic):
-        return jnp.asarray(value, dtype=jnp.result_type(float))
+        dtype = jnp.result_type(float)
+        if not isinstance(value, list | tuple):
+            # JAX would compile a conversion for each shape.
+            value = np.array(value, dtype)
+        return jnp.asarray(value, dtype=dtype)
     return value

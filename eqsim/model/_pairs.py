@@ -4,6 +4,10 @@ import functools
 import itertools
 from typing import NamedTuple
 
+import numpy as np
+
+from ._colliders import measured_kinds
+from ._kinds import GeomKind
 from ._system import System
 
 
@@ -71,6 +75,15 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
     )
 
 
+def is_measured(sys: System, one: int, two: int) -> bool:
+    """Whether the distance of two shapes is known: meshes need a hull."""
+    geoms, hulls = sys.geoms, sys.meshes.hulls
+    kinds = sorted((geoms.kinds[one], geoms.kinds[two]), key=lambda kind: kind.value)
+    meshes = (geoms.data[k] for k in (one, two) if geoms.kinds[k] is GeomKind.MESH)
+    spans = (hulls.span(mesh) for mesh in meshes)
+    return tuple(kinds) in measured_kinds() and all(a < b for a, b in spans)
+
+
 @functools.lru_cache(maxsize=256)
 def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
     """As `candidate_pairs`, from the bare integers."""
@@ -80,34 +93,54 @@ def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
     weld_parents = tuple(
         -1 if weld == -1 else _at(welds, rules.parents[weld]) for weld in welds
     )
-    excluded = {frozenset(pair) for pair in rules.excludes}
-    named = {frozenset(pair) for pair in rules.explicit}
     chosen = [
         (*_ordered(a, b, rules.kinds), index)
         for index, (a, b) in enumerate(rules.explicit)
         if _can_move(still, *(_at(welds, rules.links[geom]) for geom in (a, b)))
+        and not (rules.kinds[a] in _FLAT and rules.kinds[b] in _FLAT)
     ]
-    for a, b in itertools.combinations(range(len(rules.kinds)), 2):
-        link_a, link_b = rules.links[a], rules.links[b]
-        weld_a, weld_b = _at(welds, link_a), _at(welds, link_b)
-        masks = (
-            rules.contype[a] & rules.conaffinity[b]
-            or rules.contype[b] & rules.conaffinity[a]
-        )
-        if not masks or not _can_move(still, weld_a, weld_b):
-            continue
-        if rules.filter_parent and weld_a != -1 and weld_b != -1:
-            if weld_a == weld_parents[link_b] or weld_b == weld_parents[link_a]:
-                continue
-        if frozenset((link_a, link_b)) in excluded or frozenset((a, b)) in named:
-            continue
-        chosen.append((*_ordered(a, b, rules.kinds), -1))
-    touching = (
-        pair
-        for pair in chosen
-        if not all(rules.kinds[geom] in _FLAT for geom in pair[:2])
+    chosen += _unnamed_pairs(rules, welds, weld_parents, still)
+    return tuple(sorted(chosen))
+
+
+def _unnamed_pairs(
+    rules: CollisionRules,
+    welds: tuple[int, ...],
+    weld_parents: tuple[int, ...],
+    still: set[int],
+) -> list[tuple[int, int, int]]:
+    """The pairs that are not named one by one.
+
+    **Arguments:**
+
+    - `welds`, `weld_parents`: of each link, see `weld_links`.
+    - `still`: links without a joint.
+    """
+    kinds, links = (np.asarray(x, int) for x in (rules.kinds, rules.links))
+    contype, conaffinity = (
+        np.asarray(x, int) for x in (rules.contype, rules.conaffinity)
     )
-    return tuple(sorted(touching))
+    # The world is the last entry, which is also entry -1.
+    weld, parent = (np.asarray([*x, -1])[links] for x in (welds, weld_parents))
+    fixed, flat = np.isin(weld, list(still)), np.isin(kinds, _FLAT)
+    either = lambda x: x | x.T
+    both = lambda x: x[:, None] & x
+    allowed = either((contype[:, None] & conaffinity) != 0)
+    allowed &= (weld[:, None] != weld) & ~both(fixed) & ~both(flat)
+    if rules.filter_parent:
+        allowed &= ~(either(weld[:, None] == parent) & both(weld != -1))
+    if rules.excludes:
+        excluded = np.zeros((len(welds) + 1,) * 2, bool)
+        excluded[tuple(np.transpose(rules.excludes))] = True
+        allowed &= ~either(excluded)[links[:, None], links]
+    if rules.explicit:
+        named = np.zeros(allowed.shape, bool)
+        named[tuple(np.transpose(rules.explicit))] = True
+        allowed &= ~either(named)
+    first, second = np.nonzero(np.triu(allowed, 1))
+    turned = kinds[first] > kinds[second]
+    first, second = np.where(turned, (second, first), (first, second))
+    return list(zip(first.tolist(), second.tolist(), itertools.repeat(-1)))
 
 
 def _can_move(still: set[int], weld_a: int, weld_b: int) -> bool:

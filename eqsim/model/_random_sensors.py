@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from ._colliders import measured_kinds
 from ._kinds import JointKind
+from ._pairs import is_measured
 from ._sensor_kinds import (
     ContactData,
     ContactReduction,
@@ -146,14 +146,11 @@ def _contact_ends(
 
 
 def _distance_pairs(sys: System) -> list[tuple[Attachment, Attachment]]:
-    kinds = sys.geoms.kinds
     return [
         ((_O.GEOM, a), (_O.GEOM, b))
         for a in range(sys.ngeom)
         for b in range(sys.ngeom)
-        if a != b
-        and tuple(sorted((kinds[a], kinds[b]), key=lambda k: k.value))
-        in measured_kinds()
+        if a != b and is_measured(sys, a, b)
     ]
 
 

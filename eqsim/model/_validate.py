@@ -223,8 +223,9 @@ def _check_moving_mass(sys: System) -> None:
         if parent != -1:
             mass[..., parent] += mass[..., link]
             inertia[..., parent] += inertia[..., link]
-    for joint, link in enumerate(joints.links):
-        start, kind = joints.v_starts[joint], joints.kinds[joint]
+    for joint, (link, start, kind) in enumerate(
+        zip(joints.links, joints.v_starts, joints.kinds, strict=True)
+    ):
         own = np.min(armature[..., start : start + kind.nv], axis=-1)
         turns = kind in (JointKind.REVOLUTE, JointKind.SPHERICAL)
         moved = np.maximum(mass[..., link], inertia[..., link] if turns else 0)
@@ -238,9 +239,13 @@ def _check_moving_mass(sys: System) -> None:
 def _check_joints(sys: System) -> None:
     joints = sys.joints
     limited = np.asarray(joints.limited, bool)
+    # A limit of 0 holds a ball joint where it is.
+    ball = np.asarray([kind is JointKind.SPHERICAL for kind in joints.kinds], bool)
     reject(
         joints.range,
-        lambda x: (x[..., 0] >= x[..., 1]) & limited,
+        lambda x: (
+            np.where(ball, x[..., 0] > x[..., 1], x[..., 0] >= x[..., 1]) & limited
+        ),
         joints.names,
         "Joint {name!r} is limited to {value}. The first number must be the smaller "
         "one.",
@@ -287,24 +292,24 @@ def _check_joints(sys: System) -> None:
 
 
 def _check_contacts(sys: System) -> None:
-    geoms = sys.geoms
+    # Local names: there may be millions of pairs.
+    names, kinds, own = sys.geoms.names, sys.geoms.kinds, sys.geoms.condim
+    of_pairs, known_condims = sys.pairs.condim, (1, 3, 4, 6)
     for one, two, explicit in candidate_pairs(sys):
-        condims = [(f"Shape {geoms.names[k]!r}", geoms.condim[k]) for k in (one, two)]
-        if explicit >= 0:
-            names = f"{geoms.names[one]!r} with {geoms.names[two]!r}"
-            condims = [(f"Pair {names}", sys.pairs.condim[explicit])]
-        for who, condim in condims:
-            if condim not in (1, 3, 4, 6):
+        condims = (own[one], own[two]) if explicit < 0 else (of_pairs[explicit],)
+        for which, condim in enumerate(condims):
+            if condim not in known_condims:
+                pair = f"Pair {names[one]!r} with {names[two]!r}"
+                who = pair if explicit >= 0 else f"Shape {names[(one, two)[which]]!r}"
                 raise ValueError(
                     f"{who} has condim {condim}. Use 1 (no friction), 3 (sliding "
                     "friction), 4 (also torsional) or 6 (also rolling friction)."
                 )
-        if not has_collider(geoms.kinds[one], geoms.kinds[two]):
-            kinds = " and ".join(geoms.kinds[k].name.lower() for k in (one, two))
+        if not has_collider(kinds[one], kinds[two]):
+            words = " and ".join(kinds[k].name.lower() for k in (one, two))
             raise ValueError(
-                f"Shapes {geoms.names[one]!r} and {geoms.names[two]!r} may touch, but "
-                f"contacts of {kinds} are not supported. Exclude the pair, or use other "
-                "shapes."
+                f"Shapes {names[one]!r} and {names[two]!r} may touch, but contacts of "
+                f"{words} are not supported. Exclude the pair, or use other shapes."
             )
 
 

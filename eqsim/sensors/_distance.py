@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..collision import pair_points, with_hulls
+from ..collision import nearest_points, with_hulls
 from ..model import (
     concatenate,
-    measured_kinds,
+    is_measured,
     SensorKind,
     SensorObject,
     System,
@@ -62,7 +62,7 @@ def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
             turned = kinds[one].value > kinds[two].value
             pair = (two, one) if turned else (one, two)
             key = (kinds[pair[0]], kinds[pair[1]])
-            if key in measured_kinds():
+            if is_measured(sys, *pair):
                 groups.setdefault((*key, turned), []).append(pair)
     segments = [_nothing(now)]
     for (one, two, turned), pairs in groups.items():
@@ -70,7 +70,7 @@ def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
             with_hulls(sys, side, geom_shapes(sys, now, side))
             for side in zip(*pairs, strict=True)
         )
-        for point in pair_points((one, two), lower, upper):
+        for point in nearest_points((one, two), lower, upper):
             dist = jnp.where(point.valid, point.dist, _FAR)
             normal = Vec3(*point.frame[:3])
             normal = -normal if turned else normal

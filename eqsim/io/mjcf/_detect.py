@@ -173,6 +173,11 @@ def adhesive_pairs(source: Source) -> list[str]:
     return _named(source, "pair", marks)
 
 
+def saturated_impedances(source: Source) -> list[str]:
+    above = np.any(source.model.geom_solimp[:, :2] > 1.0, axis=1)
+    return _named(source, "geom", above & _touching(source))
+
+
 def gaps(source: Source) -> list[str]:
     return _named(source, "geom", (source.model.geom_gap != 0) & _touching(source))
 

@@ -23,23 +23,22 @@ class Contacts(NamedTuple):
     - `condims`: dimension of the contact space of each pair.
     - `dropped`: geoms of unknown shape that touch nothing and that no fluid reads.
     - `fluid`: for each geom, whether a fluid acts on its ellipsoid.
+    - `geoms`: all geoms that can touch something.
+    - `hulls`: meshes whose convex hull is kept: those of shapes that may collide.
     """
 
     pairs: tuple[tuple[int, int, int], ...]
     condims: tuple[int, ...]
     dropped: tuple[int, ...]
     fluid: tuple[bool, ...]
-
-    @property
-    def geoms(self) -> frozenset[int]:
-        """All geoms that can touch something."""
-        return frozenset(geom for pair in self.pairs for geom in pair[:2])
+    geoms: frozenset[int]
+    hulls: frozenset[int]
 
 
 def find_contacts(model: Any, flags: Flags) -> Contacts:
     """Finds which geoms of a `mujoco.MjModel` can touch, whatever their shapes are."""
     pairs = select_pairs(_rules(model, flags)) if flags.contact else ()
-    touching = {geom for pair in pairs for geom in pair[:2]}
+    touching = frozenset(geom for pair in pairs for geom in pair[:2])
     medium = has_medium(model, flags)
     fluid = tuple(bool(medium and on > 0) for on in model.geom_fluid[:, 0])
     return Contacts(
@@ -51,7 +50,18 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
             if int(kind) not in _KEPT and geom not in touching and not fluid[geom]
         ),
         fluid=fluid,
+        geoms=touching,
+        hulls=_solid_meshes(model) if flags.contact else frozenset(),
     )
+
+
+def _solid_meshes(model: Any) -> frozenset[int]:
+    """Meshes of shapes that may collide, and whose hull has a volume."""
+    marks = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    marks[model.pair_geom1] = marks[model.pair_geom2] = True
+    marks &= model.geom_type == GeomKind.MESH.value
+    meshes = set(model.geom_dataid[marks].tolist())
+    return frozenset(mesh for mesh in meshes if model.mesh_graphadr[mesh] >= 0)
 
 
 def has_medium(model: Any, flags: Flags) -> bool:

@@ -101,7 +101,7 @@ def load_mjcf(
         sites=read_sites(model),
         tendons=read_tendons(model, flags, contacts),
         sensors=read_sensors(model, contacts),
-        meshes=read_meshes(model, flags, contacts),
+        meshes=read_meshes(model, contacts),
         height_fields=read_height_fields(model, contacts, height_field_contacts),
     )
     try:

@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, HeightFields, HullGraph, Meshes, MeshSurfaces
-from ._flags import Flags
 from ._geoms import Contacts, used_data
 from ._names import element_names
 
 
-def read_meshes(model: Any, flags: Flags, contacts: Contacts) -> Meshes:
+def read_meshes(model: Any, contacts: Contacts) -> Meshes:
     """Translates the meshes of a `mujoco.MjModel` that shapes refer to.
 
     Only meshes of shapes that may collide keep the convex hull."""
@@ -18,8 +17,7 @@ def read_meshes(model: Any, flags: Flags, contacts: Contacts) -> Meshes:
     if not used:
         return Meshes.none()
     names = element_names(model, "mesh")
-    solid = _colliding(model) if flags.contact else set()
-    parts = [_read_mesh(model, mesh, mesh in solid) for mesh in used]
+    parts = [_read_mesh(model, mesh, mesh in contacts.hulls) for mesh in used]
     hulls = [part.hull for part in parts]
     polygons = [polygon for hull in hulls for polygon in hull.polygons]
     neighbors = [own for hull in hulls for own in hull.neighbors]
@@ -81,14 +79,6 @@ class _Mesh(NamedTuple):
     hull: _Hull
     faces: np.ndarray
     order: np.ndarray
-
-
-def _colliding(model: Any) -> set[int]:
-    """Return the meshes of shapes that may collide."""
-    marks = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-    marks[model.pair_geom1] = marks[model.pair_geom2] = True
-    marks &= model.geom_type == GeomKind.MESH.value
-    return set(model.geom_dataid[marks].tolist())
 
 
 def _read_mesh(model: Any, mesh: int, is_solid: bool) -> _Mesh:

@@ -90,7 +90,7 @@ def problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
         return "contact gaps"
     if kind in (SensorKind.TOUCH, SensorKind.INSIDE_SITE, SensorKind.CONTACT):
         return _shape_problem(model, kind, sensor)
-    return _distance_problem(model, sensor) if kind in _DISTANCES else None
+    return _distance_problem(model, contacts, sensor) if kind in _DISTANCES else None
 
 
 def hidden_shapes(model: Any, contacts: Contacts) -> list[int]:
@@ -217,7 +217,7 @@ def _shape_problem(model: Any, kind: SensorKind, sensor: int) -> str | None:
     return None
 
 
-def _distance_problem(model: Any, sensor: int) -> str | None:
+def _distance_problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
     """Names the kinds of the first two shapes whose distance is not known."""
     one, two = (_geoms_of(model, *end) for end in _ends(model, sensor))
     kinds = {each.value: each for each in GeomKind}
@@ -227,11 +227,18 @@ def _distance_problem(model: Any, sensor: int) -> str | None:
             if pair == [0, 0]:
                 continue  # Two planes have no distance.
             both = tuple(kinds.get(each) for each in pair)
+            solid = [model.geom_dataid[g] for g in (a, b) if _is_mesh(model, g)]
+            if not contacts.hulls.issuperset(solid):
+                return "distance of a mesh without a convex hull"
             if both not in measured_kinds():
                 shapes = engine().mjtGeom
                 words = [shapes(each).name[7:].lower() for each in pair]
                 return f"distance of {words[0]} and {words[1]}"
     return None
+
+
+def _is_mesh(model: Any, geom: int) -> bool:
+    return int(model.geom_type[geom]) == GeomKind.MESH.value
 
 
 def _geoms_of(model: Any, kind: int, index: int) -> list[int]:

@@ -135,6 +135,12 @@ FEATURES: tuple[Feature, ...] = (
         detect.untouched_shapes,
     ),
     Feature(
+        "impedance above 1 of geom",
+        _IDLE,
+        "the first two numbers of `solimp` count as at most 0.9999, as in MuJoCo.",
+        detect.saturated_impedances,
+    ),
+    Feature(
         "contact gap of geom",
         _IDLE,
         "a gap reports contacts but exerts no force.",
@@ -150,8 +156,8 @@ FEATURES: tuple[Feature, ...] = (
         "unsupported sensor",
         _IDLE,
         "it is left out, which does not change the motion: plugins, `user`, `tactile`, cameras, "
-        "`delay` and `interval`, distances of shapes without a collider, shapes that are left "
-        "out, contact sensors with contact gaps.",
+        "`delay` and `interval`, distances of shapes without a collider and of meshes that "
+        "collide with nothing, shapes that are left out, contact sensors with contact gaps.",
         detect.other_sensors,
     ),
     Feature(

@@ -1,0 +1,273 @@
+"""The motion of a robot beside MuJoCo C, and why the trajectories part."""
+
+import collections
+import dataclasses
+import time
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from _agreement import quick_compile
+from _reference import errors, solution
+from _states import controls
+
+import eqsim
+from eqsim.io.mjcf._names import element_names
+
+
+CLOSE = 1e-6
+"""Errors below this need no reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Motion:
+    """How a trajectory under random controls compares with MuJoCo's.
+
+    Errors are those of `(q, qd, act)`, relative to `max(1, largest number)`.
+
+    **Arguments:**
+
+    - `steps`: steps that were compared; fewer than asked for where MuJoCo diverged.
+    - `first`, `last`, `largest`: error after the first and the last step, and the largest
+        one of all steps.
+    - `local`: largest error of single steps that start from MuJoCo's states.
+    - `contacts`: most contacts of MuJoCo in one step.
+    - `candidates`: contact points of eqsim that could touch.
+    - `compile_seconds`, `step_seconds`: of the first call, and of one step.
+    - `reason`: why `largest` is above `CLOSE`; empty otherwise.
+    """
+
+    steps: int
+    first: float
+    last: float
+    largest: float
+    local: float
+    contacts: int
+    candidates: int
+    compile_seconds: float
+    step_seconds: float
+    reason: str
+
+
+class _Path(NamedTuple):
+    """MuJoCo's trajectory: `states[k]` leads to `states[k + 1]` under `ctrl[k]`."""
+
+    states: np.ndarray
+    ctrl: np.ndarray
+    contacts: int
+
+
+def compare_motion(sys: eqsim.System, model: mujoco.MjModel, steps: int) -> Motion:
+    """Compare `steps` steps from the keyframe `home`, or the first one, or `qpos0`.
+
+    Controls are drawn from their ranges in each step (from -1 to 1 without a range).
+    MuJoCo's solver is run to convergence.
+    """
+    _converge(model)
+    advance = jax.jit(_advance, static_argnums=0, compiler_options=quick_compile())
+    dynamic, static = eqx.partition(sys, eqx.is_array)
+
+    def step(state: np.ndarray, ctrl: np.ndarray):
+        after, solved = advance(static, dynamic, *_parts(model, state), ctrl)
+        return np.concatenate(after), solved
+
+    path = _mujoco_path(model, steps)
+    count = len(path.states) - 1
+    started = time.perf_counter()
+    solved = step(path.states[0], path.ctrl[0])[1]
+    compiled = time.perf_counter()
+    parted, local = _errors(step, path)
+    spent = (time.perf_counter() - compiled) / max(2 * count, 1)
+    motion = Motion(
+        steps=count,
+        first=float(parted[0]) if count else np.nan,
+        last=float(parted[-1]) if count else np.nan,
+        largest=float(np.max(parted, initial=0.0)),
+        local=float(np.max(local, initial=0.0)),
+        contacts=path.contacts,
+        candidates=len(solved.contacts.geoms),
+        compile_seconds=compiled - started,
+        step_seconds=spent,
+        reason="",
+    )
+    if not count:
+        return dataclasses.replace(motion, reason="MuJoCo diverges in the first step")
+    if motion.largest <= CLOSE:
+        return motion
+    reason = _reason(sys, model, steps, step)
+    return dataclasses.replace(motion, reason=reason)
+
+
+def _errors(step, path: _Path) -> tuple[np.ndarray, np.ndarray]:
+    """Errors along the trajectory, and of single steps from MuJoCo's states."""
+    count = len(path.states) - 1
+    now, along, single = path.states[0], [], []
+    for k in range(count):
+        now = step(now, path.ctrl[k])[0]
+        along.append(now)
+        single.append(step(path.states[k], path.ctrl[k])[0])
+    if not count:
+        return np.zeros(0), np.zeros(0)
+    target = path.states[1:]
+    return errors(np.array(along), target), errors(np.array(single), target)
+
+
+def _round_normals(model: mujoco.MjModel) -> float:
+    """Make the normals of the polygons of hulls those of their vertices, which MuJoCo
+    rounds to single precision after it has computed normals. Returns the largest change.
+    """
+    most = 0.0
+    for mesh in range(model.nmesh):
+        start, first = model.mesh_vertadr[mesh], model.mesh_polyadr[mesh]
+        for k in range(first, first + model.mesh_polynum[mesh]):
+            corner, count = model.mesh_polyvertadr[k], model.mesh_polyvertnum[k]
+            corners = start + model.mesh_polyvert[corner : corner + count]
+            points = model.mesh_vert[corners].astype(float)
+            points -= points[0]
+            area = np.sum(np.cross(points, np.roll(points, -1, axis=0)), axis=0)
+            length = np.linalg.norm(area)
+            if length > 0.0:
+                most = max(
+                    most, np.max(np.abs(area / length - model.mesh_polynormal[k]))
+                )
+                model.mesh_polynormal[k] = area / length
+    return float(most)
+
+
+def _converge(model: mujoco.MjModel) -> None:
+    model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    model.opt.iterations, model.opt.tolerance = 200, 0.0
+    model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
+    model.opt.ccd_iterations, model.opt.ccd_tolerance = 500, 1e-12
+
+
+_RESETS = (
+    int(mujoco.mjtWarning.mjWARN_BADQPOS),
+    int(mujoco.mjtWarning.mjWARN_BADQVEL),
+    int(mujoco.mjtWarning.mjWARN_BADQACC),
+)
+
+
+def _mujoco_path(model: mujoco.MjModel, steps: int) -> _Path:
+    rng = np.random.default_rng(0)
+    data = mujoco.MjData(model)
+    key = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_KEY, "home")
+    if model.nkey:
+        key = max(key, 0)
+        data.qpos[:], data.qvel[:] = model.key_qpos[key], model.key_qvel[key]
+        data.act[:] = model.key_act[key]
+    mujoco.mj_normalizeQuat(model, data.qpos)
+    ctrl = np.array([controls(model, rng, 1.0) for _ in range(steps)])
+    states, contacts = [_state(data)], 0
+    for k in range(steps):
+        data.ctrl[:] = ctrl[k]
+        mujoco.mj_step(model, data)
+        contacts = max(contacts, data.ncon)
+        if any(data.warning[kind].number for kind in _RESETS):
+            break
+        states.append(_state(data))
+    return _Path(np.array(states), ctrl, contacts)
+
+
+def _state(data: mujoco.MjData) -> np.ndarray:
+    return np.concatenate([data.qpos, data.qvel, data.act])
+
+
+def _parts(model: mujoco.MjModel, state: np.ndarray) -> list[np.ndarray]:
+    return np.split(state, [model.nq, model.nq + model.nv])
+
+
+def _advance(static, dynamic, q, qd, act, ctrl) -> tuple[tuple, Any]:
+    sys = eqx.combine(dynamic, static)
+    state = eqsim.State(*map(jnp.asarray, (q, qd, act)))
+    after, solved = eqsim.Generalized().advance(sys, state, jnp.asarray(ctrl))
+    return (after.q, after.qd, after.act), solved
+
+
+def _reason(sys, model, steps: int, step) -> str:
+    """Why trajectories part, in one sentence."""
+    rounded = _round_normals(model)
+    path = _mujoco_path(model, steps)
+    parted, single = _errors(step, path)
+    left, local = float(np.max(parted)), float(np.max(single))
+    if left <= CLOSE:
+        return (
+            f"MuJoCo's normals of polygons differ by {rounded:.0e} from those of the "
+            f"vertices in single precision; with the latter, the error is {left:.0e}."
+        )
+    if local <= CLOSE:
+        return (
+            f"Each step agrees to {local:.0e} from the same state: the motion is "
+            "unstable, and rounding grows."
+        )
+    k = int(np.argmax(single))
+    solved = step(path.states[k], path.ctrl[k])[1]
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:], data.act[:] = _parts(model, path.states[k])
+    data.ctrl[:] = path.ctrl[k]
+    mujoco.mj_forward(model, data)
+    differing = _differing_contacts(sys, model, data, solved.contacts)
+    if differing:
+        return f"Step {k}: {differing}"
+    qdd = np.asarray(solved.qdd)
+    if not np.all(np.isfinite(qdd)):
+        return f"Step {k}: accelerations of eqsim are not finite."
+    theirs = solution(model, data, data.qacc.copy()).residual
+    ours = solution(model, data, qdd).residual
+    if theirs > 0.1 * local:
+        return f"Step {k}: MuJoCo is not converged (residual {theirs:.0e})."
+    if ours < 1e-3 * local:
+        return f"Step {k}: both solve the constraint problem, which is ill-conditioned."
+    converged = "" if bool(solved.converged) else " eqsim is not converged."
+    return f"Step {k}: residual of eqsim {ours:.0e}, not explained.{converged}"
+
+
+def _differing_contacts(sys, model, data, contacts) -> str:
+    """The contact whose distance or position differs most, if by more than 1e-7 m.
+
+    A point of eqsim without a force may be one that does not exist."""
+    theirs, ours = collections.defaultdict(list), collections.defaultdict(list)
+    pushing = collections.defaultdict(list)
+    for contact in data.contact:
+        pair = tuple(sorted(int(g) for g in contact.geom))
+        theirs[pair].append((float(contact.dist), *contact.pos))
+    kept = _kept(sys, model)
+    dist, pos, force = map(np.asarray, (contacts.dist, contacts.pos, contacts.force))
+    for k, (a, b) in enumerate(contacts.geoms):
+        pair = tuple(sorted((kept[a], kept[b])))
+        ours[pair].append((float(dist[k]), *pos[k]))
+        if np.any(force[k]):
+            pushing[pair].append((float(dist[k]), *pos[k]))
+    gaps = [
+        (_distance(point, others[pair]), pair, point[0])
+        for points, others in ((theirs, ours), (pushing, theirs))
+        for pair in points
+        for point in points[pair]
+    ]
+    gap, pair, dist = max(gaps, default=(0.0, (), 0.0))
+    if gap <= 1e-7:
+        return ""
+    kinds = " with ".join(
+        mujoco.mjtGeom(model.geom_type[g]).name.removeprefix("mjGEOM_").lower()
+        for g in pair
+    )
+    where = f"{1e3 * -dist:.2g} mm deep" if dist < 0.0 else "apart"
+    if not np.isfinite(gap):
+        return f"{kinds}, {where}: only one of both has a contact."
+    return f"{kinds}, {where}: a point differs by {gap:.0e} m."
+
+
+def _distance(point: tuple[float, ...], others: list[tuple[float, ...]]) -> float:
+    """Largest difference of distance and position from the most similar of others."""
+    if not others:
+        return np.inf
+    return float(np.min(np.max(np.abs(np.array(others) - point), axis=1)))
+
+
+def _kept(sys, model) -> list[int]:
+    """Indices in MuJoCo of the shapes of a system."""
+    names = element_names(model, "geom")
+    return [names.index(name) for name in sys.geoms.names]
