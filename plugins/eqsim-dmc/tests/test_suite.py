@@ -63,7 +63,7 @@ def test_step(name):
             theirs.step(theirs.draw_action(rng))
         start = theirs.state()
         starts.append(start)
-        seen.append(flat(theirs.place(start.q, start.qd)))
+        seen.append(flat(theirs.place(start.q, start.qd, start.act)))
         actions.append(theirs.draw_action(rng) * (1.0 + 0.5 * (seed % 2)))
         parts, reward = theirs.step(actions[-1])
         reports.append((flat(parts), reward))
@@ -113,8 +113,9 @@ def test_target():
     for name, radius in (("dmc_reacher_easy", 0.05), ("dmc_reacher_hard", 0.015)):
         task, theirs = eqsim.make(name).env, Theirs(name)
         theirs.reset()
-        target = theirs.state().numbers
         pos = task.sys.geoms.pos
+        target = theirs.state().numbers.reshape(pos.shape)
+        target = target[task.sys.geoms.names.index("target")]
         sys = eqx.tree_at(
             lambda s: s.geoms.pos,
             task.sys,
@@ -153,14 +154,13 @@ def test_starts_are_drawn_alike(name):
         state = env.reset(key)[0]
         numbers = []
         if isinstance(env, eqsim.DomainRandomization):
-            names = env.sys.geoms.names
-            numbers = [env.robot(state).geoms.pos[names.index("target")]]
+            numbers = [env.context(state)]
         if name == "dmc_point_mass_easy":
             numbers = [jnp.eye(2).ravel()]
         if isinstance(env, RandomGains):
             numbers = [state.gains.ravel()]
         robot = env.physics(state)
-        return jnp.concatenate([robot.q, robot.qd, *numbers])
+        return jnp.concatenate([robot.q, robot.qd, robot.act, *numbers])
 
     options = {"xla_backend_optimization_level": 0}
     many = jax.jit(jax.vmap(ours), compiler_options=options)
