@@ -43,6 +43,15 @@ from ._humanoid import (
     humanoid_stand as humanoid_stand,
     humanoid_walk as humanoid_walk,
 )
+from ._manipulator import (
+    Manipulator as Manipulator,
+    manipulator_bring_ball as manipulator_bring_ball,
+    manipulator_bring_peg as manipulator_bring_peg,
+    manipulator_insert_ball as manipulator_insert_ball,
+    manipulator_insert_peg as manipulator_insert_peg,
+    manipulator_model as manipulator_model,
+    RandomProps as RandomProps,
+)
 from ._pendulum import Pendulum as Pendulum, pendulum_swingup as pendulum_swingup
 from ._point_mass import (
     GainsState as GainsState,
@@ -51,14 +60,30 @@ from ._point_mass import (
     PointMass as PointMass,
     RandomGains as RandomGains,
 )
+from ._quadruped import (
+    Quadruped as Quadruped,
+    quadruped_fetch as quadruped_fetch,
+    quadruped_model as quadruped_model,
+    quadruped_run as quadruped_run,
+    quadruped_walk as quadruped_walk,
+    QuadrupedFetch as QuadrupedFetch,
+)
 from ._reacher import (
     RandomTarget as RandomTarget,
     Reacher as Reacher,
     reacher_easy as reacher_easy,
     reacher_hard as reacher_hard,
 )
+from ._stacker import (
+    RandomTower as RandomTower,
+    Stacker as Stacker,
+    stacker_model as stacker_model,
+    stacker_stack_2 as stacker_stack_2,
+    stacker_stack_4 as stacker_stack_4,
+)
 from ._starts import (
     draw_without_contact as draw_without_contact,
+    lift_without_contact as lift_without_contact,
 )
 from ._swimmer import (
     RandomPoolTarget as RandomPoolTarget,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 from jax import lax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import System
 from eqsim.collision import in_contact
@@ -27,14 +27,13 @@ def draw_without_contact(
 
     **Arguments:**
 
-    - `draw`: `(key, sys) -> (q, robot, result)`: coordinates, and the robot that has
-        them, which must not touch anything, and what is returned.
+    - `draw`: `(key, sys) -> (q, robot, result)`: coordinates and the robot that has them,
+        whose shapes must not be in contact, and the value to return.
 
     **Returns:** the result of the first draw without contact, or of the last of 10,000
     draws.
     """
-    hold = lambda x: lax.stop_gradient(x) if eqx.is_inexact_array(x) else x
-    fixed = jtu.tree_map(hold, sys)
+    fixed = _without_derivatives(sys)
 
     def go_on(carry):
         _, key, count = carry
@@ -47,3 +46,30 @@ def draw_without_contact(
 
     first = *jr.split(key), jnp.ones((), jnp.int32)
     return draw(lax.while_loop(go_on, go, first)[1], sys)[2]
+
+
+def lift_without_contact(
+    sys: System, q: Float[Array, " nq"], height: int
+) -> Float[Array, " nq"]:
+    """Raise a robot from height 0 in steps of 1 cm until no shapes are in contact.
+
+    **Arguments:**
+
+    - `q`: coordinates.
+    - `height`: which of them is the height, m.
+
+    **Returns:** the coordinates, at most 100 m up; their derivatives are those of `q`
+    except that of the height, which is zero.
+    """
+    fixed, held = _without_derivatives((sys, q))
+    raised = lambda q, count: q.at[height].set(0.01 * count.astype(q.dtype))
+
+    def go_on(count):
+        return in_contact(fixed, raised(held, count)) & (count < MOST_DRAWS)
+
+    return raised(q, lax.while_loop(go_on, lambda n: n + 1, jnp.zeros((), jnp.int32)))
+
+
+def _without_derivatives(tree: Any) -> Any:
+    hold = lambda x: lax.stop_gradient(x) if eqx.is_inexact_array(x) else x
+    return jtu.tree_map(hold, tree)
