@@ -71,7 +71,7 @@ class Humanoid(AbstractSuiteTask):
             index(self.sys.links.names, name, "link")
             for name in ("torso", "head", *_LIMBS)
         )
-        away = poses.pos[jnp.asarray(limbs)] - poses.pos[torso]
+        away = poses.pos[jnp.asarray(limbs)] - poses.pos[torso][None]
         return {
             "joint_angles": state.q[7:],
             "head_height": poses.pos[head, 2],
