@@ -12,5 +12,6 @@ from ._geom_frames import (
     GeomFrames as GeomFrames,
     pair_margins as pair_margins,
 )
+from ._in_contact import in_contact as in_contact
 from ._plan import contact_plan as contact_plan, ContactPlan as ContactPlan
 from ._points import ContactPoints as ContactPoints, Point as Point, Shape as Shape

@@ -3,6 +3,7 @@ eqsim's, begun in a state of theirs."""
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -35,29 +36,68 @@ from dm_control import suite
 TASKS = {
     "dmc_acrobot_swingup": ("acrobot", "swingup"),
     "dmc_acrobot_swingup_sparse": ("acrobot", "swingup_sparse"),
+    "dmc_ball_in_cup_catch": ("ball_in_cup", "catch"),
     "dmc_cartpole_balance": ("cartpole", "balance"),
     "dmc_cartpole_balance_sparse": ("cartpole", "balance_sparse"),
     "dmc_cartpole_swingup": ("cartpole", "swingup"),
     "dmc_cartpole_swingup_sparse": ("cartpole", "swingup_sparse"),
     "dmc_cheetah_run": ("cheetah", "run"),
+    "dmc_finger_spin": ("finger", "spin"),
+    "dmc_finger_turn_easy": ("finger", "turn_easy"),
+    "dmc_finger_turn_hard": ("finger", "turn_hard"),
+    "dmc_fish_swim": ("fish", "swim"),
+    "dmc_fish_upright": ("fish", "upright"),
     "dmc_hopper_hop": ("hopper", "hop"),
     "dmc_hopper_stand": ("hopper", "stand"),
+    "dmc_humanoid_run": ("humanoid", "run"),
+    "dmc_humanoid_run_pure_state": ("humanoid", "run_pure_state"),
+    "dmc_humanoid_stand": ("humanoid", "stand"),
+    "dmc_humanoid_walk": ("humanoid", "walk"),
+    "dmc_manipulator_bring_ball": ("manipulator", "bring_ball"),
+    "dmc_manipulator_bring_peg": ("manipulator", "bring_peg"),
+    "dmc_manipulator_insert_ball": ("manipulator", "insert_ball"),
+    "dmc_manipulator_insert_peg": ("manipulator", "insert_peg"),
     "dmc_pendulum_swingup": ("pendulum", "swingup"),
     "dmc_point_mass_easy": ("point_mass", "easy"),
     "dmc_point_mass_hard": ("point_mass", "hard"),
+    "dmc_quadruped_fetch": ("quadruped", "fetch"),
+    "dmc_quadruped_run": ("quadruped", "run"),
+    "dmc_quadruped_walk": ("quadruped", "walk"),
     "dmc_reacher_easy": ("reacher", "easy"),
     "dmc_reacher_hard": ("reacher", "hard"),
+    "dmc_stacker_stack_2": ("stacker", "stack_2"),
+    "dmc_stacker_stack_4": ("stacker", "stack_4"),
+    "dmc_swimmer_swimmer6": ("swimmer", "swimmer6"),
+    "dmc_swimmer_swimmer15": ("swimmer", "swimmer15"),
     "dmc_walker_run": ("walker", "run"),
     "dmc_walker_stand": ("walker", "stand"),
     "dmc_walker_walk": ("walker", "walk"),
 }
+# Arrays of MuJoCo's model whose values differ between episodes.
+DRAWN = {
+    "dmc_finger_turn_easy": ("site_pos",),
+    "dmc_finger_turn_hard": ("site_pos",),
+    "dmc_fish_swim": ("geom_pos",),
+    "dmc_manipulator_bring_ball": ("body_pos", "body_quat"),
+    "dmc_manipulator_bring_peg": ("body_pos", "body_quat"),
+    "dmc_manipulator_insert_ball": ("body_pos", "body_quat"),
+    "dmc_manipulator_insert_peg": ("body_pos", "body_quat"),
+    "dmc_reacher_easy": ("geom_pos",),
+    "dmc_reacher_hard": ("geom_pos",),
+    "dmc_stacker_stack_2": ("body_pos",),
+    "dmc_stacker_stack_4": ("body_pos",),
+    "dmc_swimmer_swimmer6": ("geom_pos",),
+    "dmc_swimmer_swimmer15": ("geom_pos",),
+}
 
 
 class Start(NamedTuple):
-    """A state; `numbers`: what else differs between episodes, a target or gains."""
+    """A state; `numbers`: what else differs between episodes, such as a target or gains,
+    in the order of `eqsim.DomainRandomization.context`."""
 
     q: Any
     qd: Any
+    act: Any
     numbers: Any
 
 
@@ -74,7 +114,7 @@ class Theirs:
     """
 
     def __init__(self, name: str, seed: int = 0, refreshed: bool = True):
-        self.domain, task = TASKS[name]
+        self.name, (self.domain, task) = name, TASKS[name]
         self.env = suite.load(self.domain, task, task_kwargs={"random": seed})
         self.task, self.physics = self.env.task, self.env.physics
         self.model, self.data = self.physics.model.ptr, self.physics.data.ptr
@@ -89,9 +129,10 @@ class Theirs:
         self.env.reset()
         return self.report()
 
-    def place(self, q, qd) -> dict[str, np.ndarray]:
+    def place(self, q, qd, act=()) -> dict[str, np.ndarray]:
         """A given state of the same episode."""
         self.data.qpos[:], self.data.qvel[:] = q, qd
+        self.data.act[:] = act
         self.data.ctrl[:] = 0.0
         mujoco.mj_forward(self.model, self.data)
         return self.report()
@@ -112,12 +153,18 @@ class Theirs:
     def state(self) -> Start:
         """The state it is in."""
         numbers = np.zeros(0)
-        if self.domain == "reacher":
-            numbers = np.array(self.physics.named.model.geom_pos["target"])
+        if self.name in DRAWN:
+            numbers = np.concatenate([self._drawn(name) for name in DRAWN[self.name]])
         if self.domain == "point_mass":
             # Coefficients of the joints in the tendon of each motor.
             numbers = np.array(self.model.wrap_prm).reshape(2, 2)
-        return Start(self.data.qpos.copy(), self.data.qvel.copy(), numbers)
+        data = self.data
+        return Start(data.qpos.copy(), data.qvel.copy(), data.act.copy(), numbers)
+
+    def _drawn(self, name: str) -> np.ndarray:
+        """An array of the model; of bodies without the world, which is no link."""
+        values = np.array(vars(type(self.model))[name].__get__(self.model))
+        return values[int(name.startswith("body")) :].ravel()
 
     def draw_action(self, rng: np.random.Generator) -> np.ndarray:
         """Uniform over the full range."""
@@ -134,9 +181,10 @@ def begin(env: eqsim.AbstractEnv, start: Any) -> tuple[Any, eqsim.Timestep]:
     """An episode of ours in a given state."""
     options = {"q": start.q, "qd": start.qd}
     if isinstance(env, eqsim.DomainRandomization):
-        pos, names = env.sys.geoms.pos, env.sys.geoms.names
-        options["context"] = pos.at[names.index("target")].set(start.numbers).ravel()
+        options["context"] = start.numbers
     state, timestep = env.reset(jr.key(0), options)
+    if isinstance(env, eqsim.AbstractTask) and env.sys.na:
+        state, timestep = env.begin(eqx.tree_at(lambda s: s.act, state, start.act))
     if isinstance(env, RandomGains):
         gains = jnp.asarray(start.numbers, state.gains.dtype)
         state = type(state)(state.inner, gains)

@@ -20,13 +20,15 @@ import eqsim
 
 
 TOLERANCE = 1e-5
+COMPARED = "reset", "one step: obs", "one step: reward"
 PACKAGES = "eqsim", "dm_control", "mujoco", "jax", "numpy"
 EXPLANATION = """\
-Each task from {seeds} random starts of dm_control, {steps} control steps under random actions over
+Each task from several random starts of dm_control, some control steps under random actions over
 the full range; double precision. dm_control's tasks run with a converged solver (Newton, tolerance
 0), and after each step MuJoCo evaluates forces at the new state (`mj_forward`). Differences are
 relative to max(1, |dm_control's number|); the largest of all numbers, steps and starts is shown.
 
+- `run`: number of starts, and of control steps from each.
 - `reset`: the observation of the start.
 - `alone`: both run on their own from the same start; until they part, if they do.
 - `part at`: the first step at which a difference exceeds {tolerance:g}: contacts are chaotic, and
@@ -36,7 +38,7 @@ relative to max(1, |dm_control's number|); the largest of all numbers, steps and
 - `rewarded`: the share of steps with a reward above zero. Where there are none,
   `tests/test_suite.py` compares rewards of poses that succeed.
 - `as shipped`: median difference from dm_control as it is, running on its own: with the solver
-  settings of the file, and with touch forces of the time step before."""
+  settings of the file, and with forces and accelerations of the time step before."""
 
 
 class Path(NamedTuple):
@@ -54,7 +56,7 @@ def main() -> int:
     options = _options()
     jax.config.update("jax_enable_x64", True)
     rows = [_compared(name, options) for name in options.tasks]
-    text = report(rows, options)
+    text = report(rows, options.markdown)
     print(text)
     if options.markdown is not None:
         options.markdown.write_text(text)
@@ -99,6 +101,7 @@ def _compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
     most = lambda errors: float(np.max(errors, initial=0.0))
     row = {
         "task": name,
+        "run": f"{options.seeds} x {options.steps}",
         "reset": max(starts),
         "alone: obs": most(together[:, 0]),
         "alone: reward": most(together[:, 1]),
@@ -139,25 +142,45 @@ def _relative(ours, theirs) -> float:
 
 
 def _agrees(row: dict[str, Any]) -> bool:
-    errors = [row["one step: obs"], row["one step: reward"], row["reset"]]
-    return max(errors) <= TOLERANCE
+    return max(row[name] for name in COMPARED) <= TOLERANCE
 
 
-def report(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
-    """The table and what it means, in Markdown."""
-    text = EXPLANATION.format(
-        seeds=options.seeds, steps=options.steps, tolerance=TOLERANCE
-    )
+def report(rows: list[dict[str, Any]], old: pathlib.Path | None) -> str:
+    """The table and what it means, in Markdown.
+
+    **Arguments:**
+
+    - `rows`: of the tasks that were run.
+    - `old`: file of an earlier report, from which the rows of other tasks are kept.
+    """
     names = list(rows[0])
-    lines = [names, ["---"] + ["--:"] * (len(names) - 1)]
+    lines = _old_lines(old, [row["task"] for row in rows], len(names))
     lines += [[_show(row[name]) for name in names] for row in rows]
+    lines = [names, ["---"] + ["--:"] * (len(names) - 1), *sorted(lines)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    bad = [row["task"] for row in rows if not _agrees(row)]
+    column = lambda name: [float(line[names.index(name)]) for line in lines[2:]]
+    worst = np.max([column(name) for name in COMPARED], axis=0)
+    bad = [line[0] for line, most in zip(lines[2:], worst) if not most <= TOLERANCE]
     says = f"These disagree: {', '.join(bad)}." if bad else "No task disagrees."
     versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in PACKAGES)
     where = f"{versions}; Python {platform.python_version()}; {jax.default_backend()}."
+    text = EXPLANATION.format(tolerance=TOLERANCE)
     title = "# Parity with dm_control"
     return f"{title}\n\n{text}\n\n{table}\n\n{says}\n\n{where}\n"
+
+
+def _old_lines(
+    old: pathlib.Path | None, done: list[str], width: int
+) -> list[list[str]]:
+    """The rows of an earlier report without those of some tasks."""
+    if old is None or not old.exists():
+        return []
+    lines = [line.strip("| ").split(" | ") for line in old.read_text().splitlines()]
+    return [
+        line
+        for line in lines
+        if len(line) == width and line[0] in TASKS and line[0] not in done
+    ]
 
 
 def _show(value: Any) -> str:
@@ -173,7 +196,11 @@ def _options() -> argparse.Namespace:
     add("--seeds", type=int, default=5, help="random starts of each")
     add("--seed", type=int, default=0, help="the first of them")
     add("--steps", type=int, default=200)
-    add("--markdown", type=pathlib.Path)
+    add(
+        "--markdown",
+        type=pathlib.Path,
+        help="file to write; rows of tasks not run are kept",
+    )
     options = made.parse_args()
     if options.seeds < 1 or options.steps < 1:
         made.error("--seeds and --steps must be positive")

@@ -6,6 +6,10 @@ from ._acrobot import (
     acrobot_swingup as acrobot_swingup,
     acrobot_swingup_sparse as acrobot_swingup_sparse,
 )
+from ._ball_in_cup import (
+    ball_in_cup_catch as ball_in_cup_catch,
+    BallInCup as BallInCup,
+)
 from ._cartpole import (
     Cartpole as Cartpole,
     cartpole_balance as cartpole_balance,
@@ -14,10 +18,39 @@ from ._cartpole import (
     cartpole_swingup_sparse as cartpole_swingup_sparse,
 )
 from ._cheetah import Cheetah as Cheetah, cheetah_run as cheetah_run
+from ._finger import (
+    Finger as Finger,
+    finger_spin as finger_spin,
+    finger_turn_easy as finger_turn_easy,
+    finger_turn_hard as finger_turn_hard,
+    RandomTip as RandomTip,
+)
+from ._fish import (
+    Fish as Fish,
+    fish_swim as fish_swim,
+    fish_upright as fish_upright,
+    RandomWaterTarget as RandomWaterTarget,
+)
 from ._hopper import (
     Hopper as Hopper,
     hopper_hop as hopper_hop,
     hopper_stand as hopper_stand,
+)
+from ._humanoid import (
+    Humanoid as Humanoid,
+    humanoid_run as humanoid_run,
+    humanoid_run_pure_state as humanoid_run_pure_state,
+    humanoid_stand as humanoid_stand,
+    humanoid_walk as humanoid_walk,
+)
+from ._manipulator import (
+    Manipulator as Manipulator,
+    manipulator_bring_ball as manipulator_bring_ball,
+    manipulator_bring_peg as manipulator_bring_peg,
+    manipulator_insert_ball as manipulator_insert_ball,
+    manipulator_insert_peg as manipulator_insert_peg,
+    manipulator_model as manipulator_model,
+    RandomProps as RandomProps,
 )
 from ._pendulum import Pendulum as Pendulum, pendulum_swingup as pendulum_swingup
 from ._point_mass import (
@@ -27,11 +60,37 @@ from ._point_mass import (
     PointMass as PointMass,
     RandomGains as RandomGains,
 )
+from ._quadruped import (
+    Quadruped as Quadruped,
+    quadruped_fetch as quadruped_fetch,
+    quadruped_model as quadruped_model,
+    quadruped_run as quadruped_run,
+    quadruped_walk as quadruped_walk,
+    QuadrupedFetch as QuadrupedFetch,
+)
 from ._reacher import (
     RandomTarget as RandomTarget,
     Reacher as Reacher,
     reacher_easy as reacher_easy,
     reacher_hard as reacher_hard,
+)
+from ._stacker import (
+    RandomTower as RandomTower,
+    Stacker as Stacker,
+    stacker_model as stacker_model,
+    stacker_stack_2 as stacker_stack_2,
+    stacker_stack_4 as stacker_stack_4,
+)
+from ._starts import (
+    draw_without_contact as draw_without_contact,
+    lift_without_contact as lift_without_contact,
+)
+from ._swimmer import (
+    RandomPoolTarget as RandomPoolTarget,
+    Swimmer as Swimmer,
+    swimmer_model as swimmer_model,
+    swimmer_swimmer6 as swimmer_swimmer6,
+    swimmer_swimmer15 as swimmer_swimmer15,
 )
 from ._task import AbstractSuiteTask as AbstractSuiteTask
 from ._tolerance import tolerance as tolerance

@@ -55,6 +55,43 @@ def point_mass_model(limited: bool) -> System:
     return _load_point_mass(limited, jnp.result_type(float).name)
 
 
+def edited_model(edit: Callable[..., None], name: str, *arguments: Any) -> System:
+    """Load a model file of the control suite after a change.
+
+    **Arguments:**
+
+    - `edit`: `(root, *arguments)`, which changes the root element of the document.
+    - `name`: of the file.
+    - `arguments`: hashable values.
+    """
+    return _load_edited(edit, name, arguments, jnp.result_type(float).name)
+
+
+def find(root: ET.Element, tag: str, name: str) -> ET.Element:
+    """Return the element of a document with a tag and a name.
+
+    **Raises:** `ValueError` if it is not there.
+    """
+    for element in root.iter(tag):
+        if element.get("name") == name:
+            return element
+    raise ValueError(
+        f"The model file has no {tag} {name!r}. The version of `dm_control` may be too "
+        'old or too new: run `pip install "eqsim-dmc[suite]"`.'
+    )
+
+
+def remove(root: ET.Element, tag: str, name: str) -> None:
+    """Remove an element of a document, with all that it contains.
+
+    **Raises:** `ValueError` if it is not there.
+    """
+    element = find(root, tag, name)
+    for parent in root.iter():
+        if element in list(parent):
+            parent.remove(element)
+
+
 def site(file: str, name: str, size: bool = False) -> Callable[[Any], Any]:
     """A converter: numbers as an array, None as the place of a site of a model file in
     its link (m), or as its radius (m)."""
@@ -103,4 +140,16 @@ def _load_point_mass(limited: bool, dtype: str) -> System:
     # Materials were in the files included.
     for element in root.iter():
         element.attrib.pop("material", None)
+    return eqsim.load_mjcf(ET.tostring(root, encoding="unicode"))
+
+
+@ft.cache
+def _load_edited(edit: Callable[..., None], name: str, arguments, dtype: str) -> System:
+    del dtype
+    root = ET.parse(suite_file(name)).getroot()
+    for part in root.findall("include"):
+        place = list(root).index(part)
+        root.remove(part)
+        root[place:place] = ET.parse(suite_file(part.get("file", ""))).getroot()
+    edit(root, *arguments)
     return eqsim.load_mjcf(ET.tostring(root, encoding="unicode"))

@@ -80,24 +80,32 @@ def index(names: tuple[str, ...], name: str, kind: str) -> int:
 
 def random_joints(sys: System, key: PRNGKeyArray) -> Float[Array, " nq"]:
     """The coordinates of the suite's random poses: joints with a range uniform within
-    it, hinges without one uniform in the circle, other slides at their reference.
+    it, hinges without one uniform in the circle, other slides at their reference. Free
+    joints stay in place; their quaternions are four uniform numbers from 0 to 1, scaled
+    to norm 1, so that orientations are not uniform.
 
-    **Raises:** `ValueError` if there are other joints.
+    **Raises:** `ValueError` if there are ball joints.
     """
     joints = sys.joints
-    low, high = joints.ref, joints.ref
+    low, high, free = joints.ref, joints.ref, []
     for joint, (kind, start) in enumerate(zip(joints.kinds, joints.q_starts)):
-        if kind not in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        if kind is JointKind.SPHERICAL:
             raise ValueError(
-                f"Joint {joints.names[joint]!r} is {kind.name.lower()}: poses of hinges "
-                "and slides can be drawn, no others. Pass `options` with `q` to `reset`."
+                f"Joint {joints.names[joint]!r} is a ball joint: poses of hinges, slides "
+                "and free joints can be drawn. Pass `options` with `q` to `reset`."
             )
-        if joints.limited[joint]:
+        if kind is JointKind.FREE:
+            free.append(slice(start + 3, start + 7))
+            low, high = low.at[free[-1]].set(0.0), high.at[free[-1]].set(1.0)
+        elif joints.limited[joint]:
             low = low.at[start].set(joints.range[joint, 0])
             high = high.at[start].set(joints.range[joint, 1])
         elif kind is JointKind.REVOLUTE:
             low, high = low.at[start].set(-jnp.pi), high.at[start].set(jnp.pi)
-    return low + jr.uniform(key, low.shape, low.dtype) * (high - low)
+    q = low + jr.uniform(key, low.shape, low.dtype) * (high - low)
+    for quat in free:
+        q = q.at[quat].divide(jnp.sqrt(jnp.sum(q[quat] ** 2)))
+    return q
 
 
 def small(action: Float[Array, " nu"]) -> Float[Array, ""]:

@@ -5,6 +5,7 @@ import importlib.util
 
 import eqsim_dmc
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
@@ -18,7 +19,7 @@ with_suite = pytest.mark.skipif(not INSTALLED, reason="needs dm_control")
 def test_names():
     points = importlib.metadata.distribution("eqsim-dmc").entry_points
     names = {point.name for point in points if point.group == "eqsim.envs"}
-    assert names <= set(eqsim.ENVS.names()) and len(names) == 17
+    assert names <= set(eqsim.ENVS.names()) and len(names) == 38
     for name in names:
         assert eqsim.ENVS.get(name) is vars(eqsim_dmc)[name.removeprefix("dmc_")]
 
@@ -48,12 +49,31 @@ def test_other_robot():
         env.reset(jr.key(0))
     with pytest.raises(ValueError, match="needs a shape 'target'"):
         eqsim.make("dmc_reacher_easy", sys=rail)
-    free = eqsim.load_mjcf(
-        '<mujoco><worldbody><body name="torso"><freejoint name="root"/>'
+    ball = eqsim.load_mjcf(
+        '<mujoco><worldbody><body name="torso"><joint name="root" type="ball"/>'
         '<geom size="1"/></body></worldbody></mujoco>'
     )
-    with pytest.raises(ValueError, match="Joint 'root' is free: .*hinges and slides"):
-        eqsim.make("dmc_walker_stand", sys=free).reset(jr.key(0))
+    with pytest.raises(ValueError, match="Joint 'root' is a ball joint: .*hinges"):
+        eqsim.make("dmc_walker_stand", sys=ball).reset(jr.key(0))
+
+
+@with_suite
+def test_pipeline_without_sensors():
+    env = eqsim.make("dmc_finger_spin", pipeline=eqsim.Spring())
+    state = env.pipeline.init(env.sys)
+    with pytest.raises(ValueError, match="force sensors, which `Spring` does not have"):
+        env.observe(state, jnp.zeros(2))
+
+
+@with_suite
+def test_model_options():
+    with pytest.raises(ValueError, match="`num_links` is 2: at least 3"):
+        eqsim_dmc.swimmer_model(2)
+    with pytest.raises(ValueError, match="`num_boxes` is 5: 1 to 4"):
+        eqsim_dmc.stacker_model(5)
+    with pytest.raises(ValueError, match="`prop` is 'cup': 'ball' or 'peg'"):
+        eqsim_dmc.manipulator_model("cup")
+    assert eqsim_dmc.swimmer_model(4).nv == 6
 
 
 @with_suite

@@ -19,7 +19,10 @@ from eqsim_dmc import RandomGains
 
 slow = pytest.mark.slow
 # What takes long to compile.
+HEAVY = "humanoid", "manipulator", "quadruped", "stacker", "swimmer_swimmer15"
 LONG = {"dmc_hopper_hop", "dmc_hopper_stand", "dmc_walker_stand", "dmc_walker_walk"}
+LONG |= {"dmc_finger_turn_hard", "dmc_fish_upright"}
+LONG |= {name for name in TASKS if name.removeprefix("dmc_").startswith(HEAVY)}
 NAMES = [pytest.param(name, marks=slow) if name in LONG else name for name in TASKS]
 
 
@@ -34,7 +37,14 @@ def close(ours, theirs, tolerance=1e-8):
     np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
 
 
-@pytest.mark.parametrize("name", TASKS)
+TRACED = "manipulator", "quadruped", "stacker"
+INTERFACES = [
+    pytest.param(n, marks=slow) if n.removeprefix("dmc_").startswith(TRACED) else n
+    for n in TASKS
+]
+
+
+@pytest.mark.parametrize("name", INTERFACES)
 def test_interface(name):
     """Control step, range of actions, and names and sizes of the parts seen."""
     env, theirs = eqsim.make(name), Theirs(name)
@@ -63,7 +73,7 @@ def test_step(name):
             theirs.step(theirs.draw_action(rng))
         start = theirs.state()
         starts.append(start)
-        seen.append(flat(theirs.place(start.q, start.qd)))
+        seen.append(flat(theirs.place(start.q, start.qd, start.act)))
         actions.append(theirs.draw_action(rng) * (1.0 + 0.5 * (seed % 2)))
         parts, reward = theirs.step(actions[-1])
         reports.append((flat(parts), reward))
@@ -81,6 +91,7 @@ def test_step(name):
 
 SUCCESS = {
     "dmc_acrobot_swingup_sparse": ([0.03, 0.05], [1.0, 0.5]),
+    "dmc_ball_in_cup_catch": ([0.01, 0.02, 0.02, 0.36], [0.01, 0.02, 0.02, 0.4]),
     "dmc_cartpole_balance_sparse": ([0.2, 0.08], [0.26, 0.08]),
     "dmc_pendulum_swingup": ([0.13], [0.3]),
     "dmc_point_mass_easy": ([0.01, 0.012], [0.04, 0.0]),
@@ -113,8 +124,9 @@ def test_target():
     for name, radius in (("dmc_reacher_easy", 0.05), ("dmc_reacher_hard", 0.015)):
         task, theirs = eqsim.make(name).env, Theirs(name)
         theirs.reset()
-        target = theirs.state().numbers
         pos = task.sys.geoms.pos
+        target = theirs.state().numbers.reshape(pos.shape)
+        target = target[task.sys.geoms.names.index("target")]
         sys = eqx.tree_at(
             lambda s: s.geoms.pos,
             task.sys,
@@ -135,7 +147,38 @@ def test_target():
         assert set(values) == {0.0, 1.0}
 
 
-STARTS = [pytest.param(n, marks=slow) if n == "dmc_cheetah_run" else n for n in TASKS]
+def test_spinner():
+    """The tip is in the target or beside it, and the hinge fast enough or not."""
+    for name in ("dmc_finger_turn_easy", "dmc_finger_turn_hard"):
+        task, theirs, values = eqsim.make(name).env, Theirs(name), []
+        theirs.reset()
+        pos = jnp.asarray(theirs.state().numbers).reshape(task.sys.sites.pos.shape)
+        task = eqx.tree_at(lambda t: t.sys.sites.pos, task, pos)
+        x, _, z = pos[task.sys.sites.names.index("target")]
+        for turn in (-0.6, -0.3, -0.1, 0.0, 0.2, 0.4, 0.7):
+            hinge = turn - np.arctan2(x - 0.2, z - 0.4)
+            q = np.array([-1.0, 0.5, hinge])
+            theirs.place(q, np.zeros(3))
+            values.append(float(theirs.task.get_reward(theirs.physics)))
+            state = task.pipeline.init(task.sys, jnp.asarray(q))
+            close(task.reward(state, jnp.zeros(2)), values[-1])
+        assert set(values) == {0.0, 1.0}
+    task, theirs, values = eqsim.make("dmc_finger_spin"), Theirs("dmc_finger_spin"), []
+    theirs.reset()
+    for speed in (-20.0, -15.0, -14.9, 20.0):
+        q, qd = np.array([-1.0, 0.5, 0.0]), np.array([0.0, 0.0, speed])
+        theirs.place(q, qd)
+        values.append(float(theirs.task.get_reward(theirs.physics)))
+        state = task.pipeline.init(task.sys, jnp.asarray(q), jnp.asarray(qd))
+        close(task.reward(state, jnp.zeros(2)), values[-1])
+    assert values == [1.0, 1.0, 0.0, 0.0]
+
+
+SLOW_STARTS = "cheetah", *HEAVY
+STARTS = [
+    pytest.param(n, marks=slow) if n.removeprefix("dmc_").startswith(SLOW_STARTS) else n
+    for n in TASKS
+]
 
 
 @pytest.mark.parametrize("name", STARTS)
@@ -153,14 +196,13 @@ def test_starts_are_drawn_alike(name):
         state = env.reset(key)[0]
         numbers = []
         if isinstance(env, eqsim.DomainRandomization):
-            names = env.sys.geoms.names
-            numbers = [env.robot(state).geoms.pos[names.index("target")]]
+            numbers = [env.context(state)]
         if name == "dmc_point_mass_easy":
             numbers = [jnp.eye(2).ravel()]
         if isinstance(env, RandomGains):
             numbers = [state.gains.ravel()]
         robot = env.physics(state)
-        return jnp.concatenate([robot.q, robot.qd, *numbers])
+        return jnp.concatenate([robot.q, robot.qd, robot.act, *numbers])
 
     options = {"xla_backend_optimization_level": 0}
     many = jax.jit(jax.vmap(ours), compiler_options=options)

@@ -1,0 +1,125 @@
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractPipeline, State, System
+from eqsim.kinematics import com_velocity, forward
+
+from ._models import as_array
+from ._sensing import distance
+from ._starts import draw_without_contact
+from ._task import AbstractSuiteTask, index, model, physics, random_joints, small
+from ._tolerance import tolerance
+from .sigmoids import linear
+
+
+_LIMBS = "left_hand", "left_foot", "right_hand", "right_foot"
+
+
+class Humanoid(AbstractSuiteTask):
+    r"""A humanoid of 21 joints that is to stand, walk or run in any direction.
+
+    Observation: `joint_angles` (rad); `head_height` (m); `extremities`, the positions of
+    hands and feet in the frame of the torso (m); `torso_vertical`, the z axis of the
+    world in that frame; `com_velocity` of the center of mass (m/s); `velocity` (m/s,
+    rad/s); 67 numbers. With `pure_state`: `position` and `velocity`; 55 numbers.
+
+    Reward: $t(z)\,t(c)\,(4 + \overline{\max(0, 1 - u^2)}) / 5$ of the action $u$, the
+    height $z$ of the head, at least `height` (margin a quarter of it), and the cosine
+    $c$ of the angle of the torso from upright, at least 0.9 (linear, 0 at -1); times the
+    mean of $t(v_x)$ and $t(v_y)$ of the velocity $v$ of the center of mass (bounds 0,
+    margin 2 m/s), or with a `speed`, times $(1 + 5 t(|v_{xy}|)) / 6$, at least `speed`
+    (linear, 0 at rest).
+
+    The first state: joints uniform in their ranges, the quaternion of the torso four
+    uniform numbers from 0 to 1, scaled to norm 1; redrawn until nothing touches; at rest.
+
+    **Arguments:**
+
+    - `sys`: the robot; by default the suite's `humanoid.xml`.
+    - `pipeline`: the physics; by default `Generalized()`.
+    - `frame_skip`: time steps per control step.
+    - `speed`: that earns the full reward, m/s; None to stand.
+    - `height`: of the head that counts as standing, m.
+    - `pure_state`: whether coordinates and velocities are observed, and nothing else.
+
+    ??? cite "Reference"
+        Tassa, Erez, Todorov, *Synthesis and stabilization of complex behaviors through
+        online trajectory optimization*, 2012. `dm_control.suite.humanoid`.
+    """
+
+    sys: System = eqx.field(converter=model("humanoid.xml"), default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=5)
+    speed: Float[Array, ""] | None = eqx.field(converter=as_array, default=None)
+    height: Float[Array, ""] = eqx.field(converter=as_array, default=1.4)
+    pure_state: bool = eqx.field(static=True, default=False)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        q = draw_without_contact(_pose, key, self.sys)
+        return self.pipeline.init(self.sys, q)
+
+    def parts(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> dict[str, Float[Array, "..."]]:
+        if self.pure_state:
+            return {"position": state.q, "velocity": state.qd}
+        poses = forward(self.sys, state.q)
+        torso, head, *limbs = (
+            index(self.sys.links.names, name, "link")
+            for name in ("torso", "head", *_LIMBS)
+        )
+        away = poses.pos[jnp.asarray(limbs)] - poses.pos[torso][None]
+        return {
+            "joint_angles": state.q[7:],
+            "head_height": poses.pos[head, 2],
+            "extremities": (away @ poses.rot[torso]).ravel(),
+            "torso_vertical": poses.rot[torso, 2],
+            "com_velocity": com_velocity(self.sys, state.q, state.qd),
+            "velocity": state.qd,
+        }
+
+    def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
+        poses, names = forward(self.sys, state.q), self.sys.links.names
+        torso, head = (index(names, name, "link") for name in ("torso", "head"))
+        bounds = self.height, jnp.inf
+        standing = tolerance(poses.pos[head, 2], bounds, self.height / 4.0)
+        cosine = poses.rot[torso, 2, 2]
+        upright = tolerance(cosine, (0.9, jnp.inf), 1.9, linear, 0.0)
+        stand = small(action) * standing * upright
+        velocity = com_velocity(self.sys, state.q, state.qd)[:2]
+        if self.speed is None:
+            return stand * jnp.mean(tolerance(velocity, margin=2.0))
+        bounds = self.speed, jnp.inf
+        move = tolerance(distance(velocity), bounds, self.speed, linear, 0.0)
+        return stand * (5.0 * move + 1.0) / 6.0
+
+
+def _pose(key: PRNGKeyArray, sys: System):
+    q = random_joints(sys, key)
+    return q, sys, q
+
+
+def humanoid_stand(**options: Any) -> Humanoid:
+    """`Humanoid` that is to stand. **Arguments:** its other options."""
+    return Humanoid(speed=None, **options)
+
+
+def humanoid_walk(speed: Any = 1.0, **options: Any) -> Humanoid:
+    """`Humanoid` that is to walk. **Arguments:** its options; `speed` in m/s."""
+    return Humanoid(speed=speed, **options)
+
+
+def humanoid_run(speed: Any = 10.0, **options: Any) -> Humanoid:
+    """`Humanoid` that is to run. **Arguments:** its options; `speed` in m/s."""
+    return Humanoid(speed=speed, **options)
+
+
+def humanoid_run_pure_state(speed: Any = 10.0, **options: Any) -> Humanoid:
+    """`Humanoid` that is to run and observes its coordinates and velocities.
+
+    **Arguments:** its other options; `speed` in m/s.
+    """
+    return Humanoid(speed=speed, pure_state=True, **options)

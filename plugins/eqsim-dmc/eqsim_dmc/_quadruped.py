@@ -1,0 +1,261 @@
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractPipeline, State, System
+from eqsim.kinematics import forward, forward_velocity, site_poses
+from eqsim.model import JointKind, SensorKind
+
+from ._models import as_array, edited_model, find, remove
+from ._sensing import distance, sensors
+from ._starts import lift_without_contact
+from ._task import AbstractSuiteTask, index, physics
+from ._tolerance import tolerance
+from .sigmoids import linear
+
+
+def quadruped_model(floor: float | None = None, ball: bool = False) -> System:
+    """The system of `quadruped.xml` on flat ground, without rangefinders.
+
+    **Arguments:**
+
+    - `floor`: half width of the ground as it is drawn, m; None: that of the file.
+    - `ball`: whether there are walls and a ball.
+    """
+    return edited_model(_edit, "quadruped.xml", floor, ball)
+
+
+def _edit(root: ET.Element, floor: float | None, ball: bool) -> None:
+    if floor is not None:
+        find(root, "geom", "floor").set("size", f"{floor} {floor} 0.5")
+    remove(root, "geom", "terrain")
+    remove(root, "hfield", "terrain")
+    for part in root.findall("sensor"):
+        for ray in part.findall("rangefinder"):
+            part.remove(ray)
+    if not ball:
+        for wall in ("wall_px", "wall_py", "wall_nx", "wall_ny"):
+            remove(root, "geom", wall)
+        remove(root, "body", "ball")
+        remove(root, "site", "target")
+
+
+def _flat(sys: System | None) -> System:
+    return quadruped_model() if sys is None else sys
+
+
+def _walled(sys: System | None) -> System:
+    return quadruped_model(ball=True) if sys is None else sys
+
+
+class Quadruped(AbstractSuiteTask):
+    r"""A robot of four legs that is to move forward.
+
+    Observation: `egocentric_state`, angles and velocities of the hinges (rad, rad/s) and
+    activations of the actuators; `torso_velocity` in the frame of the torso (m/s);
+    `torso_upright`, the cosine $c$ of its angle from upright; `imu`, accelerometer and
+    gyroscope (m/s$^2$, rad/s); `force_torque`, $\operatorname{arsinh}$ of the forces and
+    torques at the toes (N, N m); 78 numbers.
+
+    Reward: $\frac{1 + c}{2} \cdot t(v)$ of the velocity $v$ of the torso along its x
+    axis, at least `speed` (linear, margin `speed`, where it is 1/2).
+
+    The first state: the orientation uniform, joints at their references, as low over the
+    ground as nothing touches, in steps of 1 cm; at rest.
+
+    **Arguments:**
+
+    - `sys`: the robot; by default that of `quadruped_model()`.
+    - `pipeline`: the physics; by default `Generalized()`, which the sensors need.
+    - `frame_skip`: time steps per control step.
+    - `speed`: that earns the full reward, m/s.
+
+    ??? cite "Reference"
+        `dm_control.suite.quadruped`.
+    """
+
+    sys: System = eqx.field(converter=_flat, default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=4)
+    speed: Float[Array, ""] = eqx.field(converter=as_array, default=0.5)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        quat = jr.normal(key, (4,), self.sys.joints.ref.dtype)
+        quat = quat / jnp.linalg.norm(quat)
+        q = _standing(self.sys, jnp.zeros(2, quat.dtype), quat)
+        return self.pipeline.init(self.sys, q)
+
+    def parts(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> dict[str, Float[Array, "..."]]:
+        return _seen(self, state, action)
+
+    def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
+        torso = _torso(self.sys)
+        axis = forward(self.sys, state.q).rot[torso, :, 0]
+        speed = forward_velocity(self.sys, state.q, state.qd).lin[torso] @ axis
+        bounds = self.speed, jnp.inf
+        move = tolerance(speed, bounds, self.speed, linear, 0.5)
+        return _upright(self.sys, state) * move
+
+
+class QuadrupedFetch(AbstractSuiteTask):
+    r"""A robot of four legs between walls that is to push a ball to the origin.
+
+    Observation: as of `Quadruped`; `ball_state`, position from the torso, velocity
+    relative to the torso's and angular velocity of the ball, in the frame of the torso
+    (m, m/s, rad/s); `target_position` from the torso in its frame (m); 90 numbers.
+
+    Reward: $\frac{1 + c}{2} \cdot t(a) \cdot \frac{1 + t(b)}{2}$ of the cosine $c$ of the
+    torso's angle from upright, the horizontal distance $a$ of ball and site `workspace`,
+    at most the sum of their radii, and that $b$ of ball and target, at most its radius
+    (both linear, 0 at the half diagonal of the ground beyond).
+
+    The first state: the torso upright at a random place with random azimuth, as low over
+    the ground as nothing touches, in steps of 1 cm, at rest; the ball at a random place 2 m
+    up, with a horizontal velocity of standard deviation 5 m/s.
+
+    **Arguments:**
+
+    - `sys`: the robot; by default that of `quadruped_model(ball=True)`.
+    - `pipeline`: the physics; by default `Generalized()`, which the sensors need.
+    - `frame_skip`: time steps per control step.
+
+    ??? cite "Reference"
+        `dm_control.suite.quadruped`.
+    """
+
+    sys: System = eqx.field(converter=_walled, default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=4)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        joints, keys = self.sys.joints, jr.split(key, 4)
+        dtype, reach = joints.ref.dtype, 0.9 * self._arena
+        half = jr.uniform(keys[0], (), dtype, 0.0, jnp.pi)
+        zero = jnp.zeros_like(half)
+        quat = jnp.stack([jnp.cos(half), zero, zero, jnp.sin(half)])
+        place, ball = (jr.uniform(k, (2,), dtype, -reach, reach) for k in keys[1:3])
+        q, root = _standing(self.sys, place, quat), self._ball_root
+        start = joints.q_starts[root]
+        q = q.at[start : start + 2].set(ball).at[start + 2].set(2.0)
+        push, start = 5.0 * jr.normal(keys[3], (2,), dtype), joints.v_starts[root]
+        qd = jnp.zeros(self.sys.nv, dtype).at[start : start + 2].set(push)
+        return self.pipeline.init(self.sys, q, qd)
+
+    def parts(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> dict[str, Float[Array, "..."]]:
+        poses, torso = forward(self.sys, state.q), _torso(self.sys)
+        pos, rot = poses.pos[torso], poses.rot[torso]
+        joints, target = self.sys.joints, self._site("target")
+        root = joints.v_starts[index(joints.names, "root", "joint")]
+        ball = joints.v_starts[self._ball_root]
+        linear, angular = (state.qd[ball + k : ball + k + 3] for k in (0, 3))
+        relative = linear - state.qd[root : root + 3]
+        moving = jnp.stack([poses.pos[self._ball] - pos, relative, angular])
+        places = site_poses(self.sys, state.q).pos
+        return {
+            **_seen(self, state, action),
+            "ball_state": (moving @ rot).ravel(),
+            "target_position": (places[target] - pos) @ rot,
+        }
+
+    def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
+        sys, places = self.sys, site_poses(self.sys, state.q).pos
+        ball = forward(sys, state.q).pos[self._ball]
+        target, hold = self._site("target"), self._site("workspace")
+        radius = sys.geoms.size[index(sys.geoms.names, "ball", "shape"), 0]
+        diagonal, size = self._arena * 2.0**0.5, sys.sites.size
+        near = lambda site, reach: tolerance(
+            distance((places[site] - ball)[:2]), (0.0, reach), diagonal, linear, 0.0
+        )
+        reached = near(hold, size[hold, 0] + radius)
+        fetched = near(target, size[target, 0])
+        return _upright(sys, state) * reached * (0.5 + 0.5 * fetched)
+
+    @property
+    def _arena(self) -> Float[Array, ""]:
+        """Half width of the ground."""
+        geoms = self.sys.geoms
+        return geoms.size[index(geoms.names, "floor", "shape"), 0]
+
+    @property
+    def _ball(self) -> int:
+        return index(self.sys.links.names, "ball", "link")
+
+    @property
+    def _ball_root(self) -> int:
+        return index(self.sys.joints.names, "ball_root", "joint")
+
+    def _site(self, name: str) -> int:
+        return index(self.sys.sites.names, name, "site")
+
+
+def _torso(sys: System) -> int:
+    return index(sys.links.names, "torso", "link")
+
+
+def _standing(sys: System, place, quat) -> Float[Array, " nq"]:
+    """Coordinates of the robot at a place and with an orientation, above the ground."""
+    joints = sys.joints
+    root = joints.q_starts[index(joints.names, "root", "joint")]
+    q = joints.ref.at[root : root + 2].set(place).at[root + 3 : root + 7].set(quat)
+    return lift_without_contact(sys, q, root + 2)
+
+
+def _upright(sys: System, state: State) -> Float[Array, ""]:
+    cosine = forward(sys, state.q).rot[_torso(sys), 2, 2]
+    return tolerance(cosine, (1.0, jnp.inf), 2.0, linear, 0.0)
+
+
+def _seen(
+    task: Quadruped | QuadrupedFetch, state: State, action: Float[Array, " nu"]
+) -> dict[str, Float[Array, "..."]]:
+    """What all tasks observe."""
+    sys, joints = task.sys, task.sys.joints
+    values = sensors(task.pipeline, sys, state, action)
+    of_kind = lambda *kinds: jnp.concatenate(
+        [
+            values[n]
+            for n, kind in zip(sys.sensors.names, sys.sensors.kinds)
+            if kind in kinds
+        ]
+    )
+    hinges = [k for k, kind in enumerate(joints.kinds) if kind is JointKind.REVOLUTE]
+    q, qd = (
+        x[jnp.asarray([starts[k] for k in hinges])]
+        for x, starts in ((state.q, joints.q_starts), (state.qd, joints.v_starts))
+    )
+    return {
+        "egocentric_state": jnp.concatenate([q, qd, state.act]),
+        "torso_velocity": values["velocimeter"],
+        "torso_upright": forward(sys, state.q).rot[_torso(sys), 2, 2],
+        "imu": of_kind(SensorKind.ACCELEROMETER, SensorKind.GYRO),
+        "force_torque": jnp.arcsinh(of_kind(SensorKind.FORCE, SensorKind.TORQUE)),
+    }
+
+
+def quadruped_walk(speed: Any = 0.5, **options: Any) -> Quadruped:
+    """`Quadruped` that is to walk. **Arguments:** its options; `speed` in m/s."""
+    return _moving(10.0, speed, options)
+
+
+def quadruped_run(speed: Any = 5.0, **options: Any) -> Quadruped:
+    """`Quadruped` that is to run. **Arguments:** its options; `speed` in m/s."""
+    return _moving(100.0, speed, options)
+
+
+def _moving(floor: float, speed: Any, options: dict[str, Any]) -> Quadruped:
+    if options.get("sys") is None:
+        options["sys"] = quadruped_model(floor)
+    return Quadruped(speed=speed, **options)
+
+
+def quadruped_fetch(**options: Any) -> QuadrupedFetch:
+    """`QuadrupedFetch`. **Arguments:** its options."""
+    return QuadrupedFetch(**options)

@@ -1,0 +1,45 @@
+"""Sensors and frames that the observations of several tasks read."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from eqsim import AbstractPipeline, Generalized, State, System
+from eqsim.kinematics import LinkPoses
+from eqsim.spatial import quaternion_matrix, safe_sqrt
+
+from ._task import index
+
+
+def sensors(
+    pipeline: AbstractPipeline, sys: System, state: State, action: Float[Array, " nu"]
+) -> dict[str, Float[Array, " size"]]:
+    """The values of all sensors of a robot, which measure forces.
+
+    **Raises:** `ValueError` if the pipeline is not `Generalized`, the only one with
+    sensors.
+    """
+    if not isinstance(pipeline, Generalized):
+        raise ValueError(
+            f"This task observes force sensors, which `{type(pipeline).__name__}` does not "
+            "have. Pass `pipeline=eqsim.Generalized()`."
+        )
+    return pipeline.sensors(sys, state, action)
+
+
+def geom_position(
+    sys: System, poses: LinkPoses, name: str
+) -> tuple[int, Float[Array, "3"]]:
+    """The number of a shape, and its center in the world, m."""
+    geom = index(sys.geoms.names, name, "shape")
+    pos, link = sys.geoms.pos[geom], sys.geoms.links[geom]
+    return geom, pos if link < 0 else poses.pos[link] + poses.rot[link] @ pos
+
+
+def rotation(quat: Float[Array, "4"]) -> Float[Array, "3 3"]:
+    """The matrix of a unit quaternion."""
+    return jnp.stack(quaternion_matrix(quat)).reshape(3, 3)
+
+
+def distance(vector: Float[Array, " n"]) -> Float[Array, ""]:
+    """The length of a vector, with derivative zero at zero."""
+    return safe_sqrt(jnp.sum(vector**2))

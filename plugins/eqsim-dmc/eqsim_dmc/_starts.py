@@ -1,0 +1,75 @@
+"""First states without contact."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import System
+from eqsim.collision import in_contact
+
+
+MOST_DRAWS = 10_000
+
+
+def draw_without_contact(
+    draw: Callable[[PRNGKeyArray, System], Any], key: PRNGKeyArray, sys: System
+) -> Any:
+    """Draw until no shapes are in contact, as the suite does (rejection sampling).
+
+    The loop carries keys only, and what is drawn with the accepted one is computed after
+    it, so derivatives by the robot are those of the accepted draw, in both modes.
+
+    **Arguments:**
+
+    - `draw`: `(key, sys) -> (q, robot, result)`: coordinates and the robot that has them,
+        whose shapes must not be in contact, and the value to return.
+
+    **Returns:** the result of the first draw without contact, or of the last of 10,000
+    draws.
+    """
+    fixed = _without_derivatives(sys)
+
+    def go_on(carry):
+        _, key, count = carry
+        q, robot, _ = draw(key, fixed)
+        return in_contact(robot, q) & (count < MOST_DRAWS)
+
+    def go(carry):
+        chain, key = jr.split(carry[0])
+        return chain, key, carry[2] + 1
+
+    first = *jr.split(key), jnp.ones((), jnp.int32)
+    return draw(lax.while_loop(go_on, go, first)[1], sys)[2]
+
+
+def lift_without_contact(
+    sys: System, q: Float[Array, " nq"], height: int
+) -> Float[Array, " nq"]:
+    """Raise a robot from height 0 in steps of 1 cm until no shapes are in contact.
+
+    **Arguments:**
+
+    - `q`: coordinates.
+    - `height`: which of them is the height, m.
+
+    **Returns:** the coordinates, at most 100 m up; their derivatives are those of `q`
+    except that of the height, which is zero.
+    """
+    fixed, held = _without_derivatives((sys, q))
+    raised = lambda q, count: q.at[height].set(0.01 * count.astype(q.dtype))
+
+    def go_on(count):
+        return in_contact(fixed, raised(held, count)) & (count < MOST_DRAWS)
+
+    return raised(q, lax.while_loop(go_on, lambda n: n + 1, jnp.zeros((), jnp.int32)))
+
+
+def _without_derivatives(tree: Any) -> Any:
+    hold = lambda x: lax.stop_gradient(x) if eqx.is_inexact_array(x) else x
+    return jtu.tree_map(hold, tree)
