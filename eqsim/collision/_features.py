@@ -69,7 +69,8 @@ Vertices = tuple[Any, Any, Any]
 def nearest_numbers(search: ConvexSearch) -> tuple[Vertices, Vertices]:
     """Return the vertices of both solids that are nearest, without derivatives."""
     corners, feature = search.nearest.corners, search.feature
-    both = lambda corners: tuple(tuple(c[k].number for c in corners) for k in (0, 1))
+    side = lambda corners, k: tuple(corner[k].number for corner in corners)
+    both = lambda corners: (side(corners, 0), side(corners, 1))
     if feature is None:
         return both(corners)
     found = both(feature.corners)

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 import eqsim
 from eqsim._batching import batch_last
-from eqsim.collision import pair_points, Shape
+from eqsim.collision import nearest_points, pair_points, Shape
 from eqsim.kinematics._forward import Pose
 from eqsim.model import GeomKind, touching_kinds
 from eqsim.spatial import Mat3, stack, Vec3
@@ -48,8 +48,9 @@ def is_smooth(kinds):
 
 
 MARGIN = 0.4
-# Meshes: see `test_meshes.py` and `test_manifold.py`.
-WITHOUT_MESHES = [kinds for kinds in touching_kinds() if GeomKind.MESH not in kinds]
+# Of these, see `test_meshes.py`, `test_manifold.py` and `test_height_fields.py`.
+OTHERS = {GeomKind.MESH, GeomKind.HFIELD}
+SIMPLE = [kinds for kinds in touching_kinds() if not OTHERS & set(kinds)]
 
 
 def model_of(kinds):
@@ -91,9 +92,12 @@ def shape(model, data, geom):
 
 @batch_last
 def points(kinds, one, two):
-    """Distance, position, frame, and whether it counts: `(point, pose, ...)`."""
+    """Distance, position, frame, and whether it counts: `(point, pose, ...)`.
+
+    Of cylinders, the single point that MuJoCo has without `multiccd`."""
+    find = nearest_points if GeomKind.CYLINDER in kinds else pair_points
     rows = []
-    for p in pair_points(kinds, one, two):
+    for p in find(kinds, one, two):
         vectors = [Vec3(*p.frame[3 * k : 3 * k + 3]) for k in range(3)]
         full = jnp.stack([stack(v) for v in vectors], axis=1)
         rows.append((p.dist, stack(p.pos), full, p.valid))
@@ -109,7 +113,7 @@ def name(kinds):
     return "-".join(kind.name.lower() for kind in kinds)
 
 
-@pytest.mark.parametrize("kinds", WITHOUT_MESHES, ids=name)
+@pytest.mark.parametrize("kinds", SIMPLE, ids=name)
 def test_points(kinds):
     model = model_of(kinds)
     data = poses(model, 60)
@@ -139,7 +143,7 @@ def test_points(kinds):
     assert inside > 5 or kinds != ITERATED
 
 
-@pytest.mark.parametrize("kinds", WITHOUT_MESHES, ids=name)
+@pytest.mark.parametrize("kinds", SIMPLE, ids=name)
 def test_gradients(kinds):
     model = model_of(kinds)
     data = poses(model, 7)
