@@ -69,15 +69,19 @@ Vertices = tuple[Any, Any, Any]
 def nearest_numbers(search: ConvexSearch) -> tuple[Vertices, Vertices]:
     """Return the vertices of both solids that are nearest, without derivatives."""
     corners, feature = search.nearest.corners, search.feature
-    side = lambda corners, k: tuple(corner[k].number for corner in corners)
-    both = lambda corners: (side(corners, 0), side(corners, 1))
-    if feature is None:
-        return both(corners)
-    found = both(feature.corners)
-    return (
-        _nearest_of_round(search, feature, 0, both(corners)[0], found[0]),
-        _nearest_of_round(search, feature, 1, both(corners)[1], found[1]),
-    )
+
+    def numbers(corners, which) -> Vertices:
+        a, b, c = corners
+        return a[which].number, b[which].number, c[which].number
+
+    def nearest(which) -> Vertices:
+        near = numbers(corners, which)
+        if feature is None:
+            return near
+        found = numbers(feature.corners, which)
+        return _nearest_of_round(search, feature, which, near, found)
+
+    return nearest(0), nearest(1)
 
 
 def _nearest_of_round(

@@ -242,8 +242,8 @@ def _faces() -> Polygons:
 def _rim(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the corners of both faces of a cylinder of radius 1."""
     angle = np.arange(_RIM_CORNERS) * (2 * np.pi / _RIM_CORNERS)
-    cos, sin = (np.tile(f(angle), 2).astype(dtype) for f in (np.cos, np.sin))
-    return cos, sin
+    twice = lambda x: np.tile(x, 2).astype(dtype)
+    return twice(np.cos(angle)), twice(np.sin(angle))
 
 
 @ft.lru_cache(maxsize=1)
