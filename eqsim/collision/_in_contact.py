@@ -14,7 +14,9 @@ from ._plan import contact_plan
 def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:
     """Return whether any two shapes are closer than their margin (MuJoCo: `ncon > 0`).
 
-    For drawing first states without contact. Only collisions are computed.
+    For drawing first states without contact. Only collisions are computed. In a
+    `lax.while_loop`, carry the result: under `vmap` a condition is computed twice, and
+    rounding may decide differently where shapes just touch.
 
     **Arguments:**
 

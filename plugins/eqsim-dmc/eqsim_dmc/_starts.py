@@ -35,16 +35,16 @@ def draw_without_contact(
     """
     fixed = _without_derivatives(sys)
 
+    # The test is carried: a condition would be computed twice in a batch.
     def go_on(carry):
-        _, key, count = carry
-        q, robot, _ = draw(key, fixed)
-        return in_contact(robot, q) & (count < MOST_DRAWS)
+        return carry[3] & (carry[2] < MOST_DRAWS)
 
     def go(carry):
         chain, key = jr.split(carry[0])
-        return chain, key, carry[2] + 1
+        q, robot, _ = draw(key, fixed)
+        return chain, key, carry[2] + 1, in_contact(robot, q)
 
-    first = *jr.split(key), jnp.ones((), jnp.int32)
+    first = key, key, jnp.zeros((), jnp.int32), jnp.ones((), bool)
     return draw(lax.while_loop(go_on, go, first)[1], sys)[2]
 
 
@@ -64,10 +64,15 @@ def lift_without_contact(
     fixed, held = _without_derivatives((sys, q))
     raised = lambda q, count: q.at[height].set(0.01 * count.astype(q.dtype))
 
-    def go_on(count):
-        return in_contact(fixed, raised(held, count)) & (count < MOST_DRAWS)
+    def go_on(carry):
+        return carry[1] & (carry[0] < MOST_DRAWS)
 
-    return raised(q, lax.while_loop(go_on, lambda n: n + 1, jnp.zeros((), jnp.int32)))
+    def go(carry):
+        count = carry[0] + 1
+        return count, in_contact(fixed, raised(held, count))
+
+    first = -jnp.ones((), jnp.int32), jnp.ones((), bool)
+    return raised(q, lax.while_loop(go_on, go, first)[0])
 
 
 def _without_derivatives(tree: Any) -> Any:

@@ -206,8 +206,7 @@ def test_starts_are_drawn_alike(name):
 
     options = {"xla_backend_optimization_level": 0}
     many = jax.jit(jax.vmap(ours), compiler_options=options)
-    keys = jr.split(jr.key(0), 3 * count).reshape(-1, 60)
-    mine = np.concatenate([many(some) for some in keys])
+    mine = np.asarray(many(jr.split(jr.key(0), 3 * count)))
     limit = 1.95 * np.sqrt((1 + 1 / 3) / count)
     for a, b in zip(mine.T, np.stack(drawn).T, strict=True):
         values = np.sort(np.concatenate([a, b]))
