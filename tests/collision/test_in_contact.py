@@ -30,8 +30,8 @@ def test_in_contact(getkey):
     """With margins; links that are joined do not touch each other."""
     model = mujoco.MjModel.from_xml_string(XML)
     data, sys = mujoco.MjData(model), eqsim.load_mjcf(XML)
-    noise = 0.3 * jr.normal(getkey(), (200, model.nq))
-    q = jnp.asarray(model.qpos0) + noise
+    noise = 0.3 * np.asarray(jr.normal(getkey(), (200, model.nq)))
+    q = jnp.asarray(model.qpos0 + noise)
     found = jax.jit(jax.vmap(lambda q: in_contact(sys, q)))(q)
     expected = []
     for row in np.asarray(q):
