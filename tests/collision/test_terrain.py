@@ -59,7 +59,12 @@ def rough(model):
     return [fallen(model, steps) for steps in (20, 40, 60, 80, 120, 160)]
 
 
-@pytest.mark.parametrize("condim", (1, 3, 4))
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "condim", (pytest.param(1, marks=SLOW), 3, pytest.param(4, marks=SLOW))
+)
 def test_accelerations(condim):
     scene = text(condim=condim)
     sys, model = load_mjcf(scene), converged(mujoco.MjModel.from_xml_string(scene))
@@ -136,7 +141,12 @@ def test_rest_on_flat_terrain(name):
     np.testing.assert_allclose(total, [0, 0, weight], atol=0.02 * weight)
 
 
-@pytest.mark.parametrize("name", BODIES)
+GRADIENTS = [
+    pytest.param(name, marks=[] if name == "capsule" else [SLOW]) for name in BODIES
+]
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name):
     """By heights, sizes of the terrain, and poses, in contact."""
     scene = text((name,))

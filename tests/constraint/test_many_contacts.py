@@ -36,7 +36,10 @@ def robot(cone, condim):
     return eqsim.load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))
 
 
-@pytest.mark.parametrize("cone, condim", (("pyramidal", 3), ("elliptic", 4)))
+@pytest.mark.parametrize(
+    "cone, condim",
+    (("pyramidal", 3), pytest.param("elliptic", 4, marks=pytest.mark.slow)),
+)
 def test_many_contacts(cone, condim):
     """Accelerations of MuJoCo, and the derivatives of finite differences."""
     sys, model = robot(cone, condim)
