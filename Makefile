@@ -58,7 +58,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo
 
 test: check
-	$(QUICK) $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+	$(QUICK) $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations 25 -m "not slow"
 
 # The plugins in an environment of their own, which tests of eqsim do not see.
 $(VENV)-plugins/.installed: $(SETUP) $(wildcard plugins/*/pyproject.toml)
