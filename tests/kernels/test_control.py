@@ -228,7 +228,7 @@ def written_in_loops(count, start, table):
         numbers = numbers.at[k % 12].set(j + numbers[(k + 5) % 12])
         return k + 1, x, numbers
 
-    begin = jnp.int32(0), start + jnp.zeros(20), jnp.arange(12, dtype=jnp.int32)
+    begin = jnp.int32(0), jnp.full(20, start), jnp.arange(12, dtype=jnp.int32)
     return lax.while_loop(lambda carry: carry[0] < count, outer, begin)
 
 
