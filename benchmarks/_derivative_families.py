@@ -41,7 +41,7 @@ class Family:
     - `pipelines`: the pipelines that are differentiated.
     - `sensors`: whether the values of sensors are differentiated, each of which then has
         a row, and arrays are the columns.
-    - `by_case`: whether robots are the rows, and arrays are the columns.
+    - `by_case`: true if each robot has a row and each array a column.
     """
 
     title: str

@@ -28,8 +28,8 @@ class File:
     - `reasons`: each feature that is refused, or the message of the error.
     - `details`: the elements that use each feature.
     - `ignore`: features with which a file that is refused loads, see `load_mjcf`.
-    - `mujoco_seconds`, `seconds`: for MuJoCo to compile the file, and for eqsim to read
-        the compiled model.
+    - `mujoco_seconds`: time of MuJoCo's compiler.
+    - `seconds`: time that eqsim takes to read the compiled model.
     - `nv`: number of degrees of freedom.
     - `motion`: the comparison of trajectories, or why there is none.
     """

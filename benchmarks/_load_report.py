@@ -35,7 +35,7 @@ def page(files: list[File], where: Mapping[str, Any], note: str = "") -> str:
     **Arguments:**
 
     - `where`: versions of the last run.
-    - `note`: what the sources are.
+    - `note`: describes where the files came from.
     """
     count = sum(file.outcome != NOT_COMPILED for file in files)
     loads = sum(file.outcome == LOADS for file in files)

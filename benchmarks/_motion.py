@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 from _agreement import quick_compile
-from _reference import errors, solution
+from _reference import converge, errors, solution
 from _states import controls
 
 import eqsim
@@ -36,7 +36,7 @@ class Motion:
     - `local`: largest error of single steps that start from MuJoCo's states.
     - `contacts`: most contacts of MuJoCo in one step.
     - `candidates`: contact points of eqsim that could touch.
-    - `compile_seconds`, `step_seconds`: of the first call, and of one step.
+    - `compile_seconds`, `step_seconds`: time of the first call, and of one later step.
     - `reason`: why `largest` is above `CLOSE`; empty otherwise.
     """
 
@@ -66,7 +66,7 @@ def compare_motion(sys: eqsim.System, model: mujoco.MjModel, steps: int) -> Moti
     Controls are drawn from their ranges in each step (from -1 to 1 without a range).
     MuJoCo's solver is run to convergence.
     """
-    _converge(model)
+    converge(model)
     advance = jax.jit(_advance, static_argnums=0, compiler_options=quick_compile())
     dynamic, static = eqx.partition(sys, eqx.is_array)
 
@@ -135,13 +135,6 @@ def _round_normals(model: mujoco.MjModel) -> float:
                 )
                 model.mesh_polynormal[k] = area / length
     return float(most)
-
-
-def _converge(model: mujoco.MjModel) -> None:
-    model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    model.opt.iterations, model.opt.tolerance = 200, 0.0
-    model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
-    model.opt.ccd_iterations, model.opt.ccd_tolerance = 500, 1e-12
 
 
 _RESETS = (

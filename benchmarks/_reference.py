@@ -28,10 +28,8 @@ def converge(model: mujoco.MjModel) -> mujoco.MjModel:
     model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     model.opt.iterations, model.opt.tolerance = 200, 0.0
     model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
-    # Capsules against cylinders are found by iteration, to 1e-6 unless told otherwise;
-    # and where they lie flat on each other, several points are looked for.
+    # Convex shapes are compared by iteration, to 1e-6 unless told otherwise.
     model.opt.ccd_iterations, model.opt.ccd_tolerance = 500, 1e-12
-    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MULTICCD
     return model
 
 

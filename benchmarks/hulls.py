@@ -1,7 +1,7 @@
 """Convex hulls: seconds to compile and to step an arm, a quadruped and a hand.
 
 python benchmarks/hulls.py --out out/bench
-python benchmarks/hulls.py --scenes hand --peers mujoco --batch 256
+python benchmarks/hulls.py --scenes hand --without-mjx --batch 256
 """
 
 import os
@@ -56,11 +56,11 @@ def measure(name: str, options) -> list[dict[str, Any]]:
     text = SCENES[name]()
     model = mujoco.MjModel.from_xml_string(text)
     start, ctrl, contacts = moved(model, options.batch)
-    calls: dict[str, Any] = {"eqsim": (*_eqsim(text, model, start, ctrl, options),)}
+    calls: dict[str, Any] = {"eqsim": _eqsim(text, model, start, ctrl, options)}
     calls["MuJoCo C"] = (_mujoco(model, start, ctrl, options), None)
-    if "mjx" in options.peers:
+    if not options.without_mjx:
         try:
-            calls["MJX"] = (*_mjx(model, start, ctrl, options),)
+            calls["MJX"] = _mjx(model, start, ctrl, options)
         except (NotInstalled, NotImplementedError) as error:
             say(f"{name}: MJX is left out: {error}")
     taken = interleaved(
@@ -172,7 +172,7 @@ def _options():
     made = parser(__doc__, repeats=7, limit=60.0)
     add = made.add_argument
     add("--scenes", nargs="*", choices=tuple(SCENES), default=list(SCENES))
-    add("--peers", nargs="*", choices=("mujoco", "mjx"), default=["mujoco", "mjx"])
+    add("--without-mjx", action="store_true", help="compare with MuJoCo C alone")
     add("--batch", type=int, default=1024)
     add("--steps", type=int, default=10, help="physics steps of one call")
     return made.parse_args()

@@ -216,7 +216,7 @@ class Body:
 
         **Arguments:**
 
-        - `lanes`: whether each lane has elements of its own.
+        - `lanes`: true if each lane has its own elements.
         """
         offset, integers = self.value(index, True), self.text.type("i4", True)
         if lanes:

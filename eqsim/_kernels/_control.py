@@ -90,7 +90,7 @@ class _Carry:
 
     **Arguments:**
 
-    - `written`: for each array, whether the loop writes it at computed indices.
+    - `written`: for each array, true if the loop writes it at computed indices.
     """
 
     def __init__(self, walk: Translation, avals, written: list[bool] | None = None):

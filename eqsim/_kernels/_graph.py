@@ -75,8 +75,8 @@ class Graph:
     - `rows`: number of elements of an array in memory, 0 for a scalar.
     - `value`: NumPy scalars of the constants.
     - `assumed`: patterns of arguments, see `_assumptions.py`.
-    - `frozen`: for an array, another one that it equals in the lanes where a boolean node
-        does not hold.
+    - `frozen`: maps an array to a boolean node and another array: both arrays are equal
+        in the lanes where the node is false.
     """
 
     def __init__(self) -> None:

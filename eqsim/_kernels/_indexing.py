@@ -254,9 +254,11 @@ def _masked_update(
     mask = walk.mask if graph.dep[array] & LANE else None
     if mask is not None:
         inside = algebra.apply(graph, "and", (mask, inside), "b1")
+    always = graph.value.get(inside)
+    if always is not None and not always:
+        return array
     args = array, place.node, value, inside
-    args = args[:3] if inside in graph.value else args
-    new = graph.pure("update", args, dtype, None, rows)
+    new = graph.pure("update", args[:3] if always else args, dtype, None, rows)
     if mask is not None:
         graph.freeze(mask, [array], [new])
     return new

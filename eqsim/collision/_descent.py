@@ -41,9 +41,9 @@ class _State(NamedTuple):
 
     - `corners`, `count`: the vertices.
     - `height`: support function of the normal.
-    - `share`: of the next step, that is tried.
-    - `found`: vertex that is as far as the others at the end of this share.
-    - `enters`: whether there is one.
+    - `share`: fraction of the next step that is taken.
+    - `found`: vertex that is as far as the others after this fraction of the step.
+    - `enters`: true if there is such a vertex.
     """
 
     corners: tuple[Corners, Corners, Corners]

@@ -65,7 +65,8 @@ class _Meeting(NamedTuple):
     - `subject`, `subject_count`, `subject_outward`: the same of the subject; None: only
         edges can touch.
     - `edge`: ends of the edge.
-    - `has_edge`: whether the edge is unique; not where a face of a cylinder touches.
+    - `has_edge`: true if the edge is unique, which it is not where a face of a cylinder
+        touches.
     - `back`: added to distances from edges.
     """
 

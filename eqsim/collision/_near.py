@@ -62,7 +62,7 @@ def near_points(
             return jtu.tree_map(lambda *xs: jnp.concatenate(xs), *points)
 
         shape = jax.eval_shape(touch)
-        skipped = _nothing(shape, gap)
+        skipped = no_point(shape, gap)
         near = gap < bounds.margin
         found = lax.cond(jnp.any(near), touch, lambda: skipped)
         # Without a kernel, the whole batch takes one branch.
@@ -92,7 +92,8 @@ def _together(shape: Shape, shared: Hulls | None) -> Shape:
     return shape._replace(hulls=full)
 
 
-def _nothing(shape: ContactPoints, gap) -> ContactPoints:
+def no_point(shape: ContactPoints, gap) -> ContactPoints:
+    """Return a point that is not valid."""
     zero = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shape)
     one = zero.frame._replace(
         **{name: jnp.ones_like(zero.dist) for name in ("xx", "yy", "zz")}

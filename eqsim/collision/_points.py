@@ -148,7 +148,7 @@ class ContactPoints(NamedTuple):
     valid: Any
     crowded: Any = None
 
-    def complete(self, converged):
+    def unless_crowded(self, converged):
         """Return `converged`, but false if there are more points than room for them."""
         if self.crowded is None:
             return converged

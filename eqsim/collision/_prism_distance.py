@@ -22,7 +22,7 @@ from ..spatial import Vec3
 from ._cores import Corner
 from ._points import unit
 from ._rows import read_rows
-from ._separation import combine, Nearest, triangle_weights
+from ._separation import combine, counted_first, Nearest, triangle_weights
 
 
 # Vertices as in `_prisms.py`; counterclockwise seen from outside, for the left half.
@@ -65,30 +65,16 @@ def nearest_of_prism(points: Vec3, right, ends: Vec3) -> Nearest:
     deepest, nearest = (_smallest(concatenate(each)) for each in (inside, outside))
     apart = ~(deepest.measure > 0.0)
     best = jtu.tree_map(lambda x, y: jnp.where(apart, x, y), nearest, deepest)
-    return _sorted(best, apart)
+    corners = tuple(
+        (Corner(a, None), Corner(b, None))
+        for a, b in zip(best.first, best.second, strict=True)
+    )
+    return counted_first(corners, [x > 0.0 for x in best.weights], apart)
 
 
 def _smallest(all_of_them: _Candidates) -> _Candidates:
     best = jnp.argmin(all_of_them.measure, axis=0, keepdims=True).astype(jnp.int32)
     return jtu.tree_map(lambda x: read_rows(x, best), all_of_them)
-
-
-def _sorted(best: _Candidates, apart) -> Nearest:
-    """Bring the corners that count to the front; the last of them is repeated."""
-    corners = [
-        (Corner(a, None), Corner(b, None))
-        for a, b in zip(best.first, best.second, strict=True)
-    ]
-    here = [weight > 0.0 for weight in best.weights]
-    count = sum(x.astype(jnp.int32) for x in here)
-    pick = lambda when, one, two: jtu.tree_map(
-        lambda x, y: jnp.where(when, x, y), one, two
-    )
-    a, b, c = corners
-    first = pick(here[0], a, pick(here[1], b, c))
-    last = pick(here[2], c, pick(here[1], b, a))
-    second = pick(count == 3, b, last)
-    return Nearest((first, second, last), count, apart)
 
 
 def _numbers(table, like) -> tuple[Any, Any, Any]:

@@ -33,7 +33,7 @@ class Feature(NamedTuple):
     """Where two shapes touch.
 
     - `corners`: vertices of the polytopes, those that count first.
-    - `count`: how many count: 1, 2 or 3.
+    - `count`: number of vertices that hold the nearest point: 1, 2 or 3.
     - `normal`: from the first to the second shape, in the frame of the first.
     - `face`: 1 or 2 if it is a face of the first or second shape, a cylinder; else 0.
     """

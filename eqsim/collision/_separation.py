@@ -31,7 +31,7 @@ class Nearest(NamedTuple):
     """Points of $M$ whose convex hull holds the one nearest to the origin.
 
     - `corners`: three points, those that count first.
-    - `count`: how many count: 1, 2 or 3.
+    - `count`: number of vertices that hold the nearest point: 1, 2 or 3.
     - `outside`: whether the origin is outside of $M$.
     """
 
@@ -46,8 +46,8 @@ class Search(NamedTuple):
     - `corners`, `points`: the points, as those of the shapes and as their differences.
     - `steps`: how many were tried.
     - `done`: whether no more are needed.
-    - `sure`: whether the origin is outside for sure; of shapes that can touch along
-        faces, farther than is asked for. There the faces matter, and not the point alone.
+    - `sure`: true if the origin is certainly outside. Shapes that can touch along faces
+        must also be farther apart than asked for: nearer, the faces are needed.
     """
 
     corners: tuple[Corners, Corners, Corners]
@@ -167,10 +167,14 @@ def triangle_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any, Any]:
 def sorted_vertices(
     corners: tuple[Corners, ...], points: tuple[Vec3, ...], outside
 ) -> Nearest:
-    """Bring the vertices that hold the nearest point to the front; the last of them is
-    repeated. All count where the origin is inside."""
+    """Bring the vertices that hold the nearest point to the front. All count where the
+    origin is inside."""
     weights = triangle_weights(*points)
-    counts = [(weight > 0.0) | ~outside for weight in weights]
+    return counted_first(corners, [(x > 0.0) | ~outside for x in weights], outside)
+
+
+def counted_first(corners: tuple[Corners, ...], counts: list, outside) -> Nearest:
+    """Bring the vertices that count to the front; the last of them is repeated."""
     count = sum(x.astype(jnp.int32) for x in counts)
     pick = lambda first, one, two: jtu.tree_map(
         lambda x, y: jnp.where(first, x, y), one, two

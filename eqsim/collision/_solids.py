@@ -22,7 +22,8 @@ class Facet(NamedTuple):
     """A polygon of a solid.
 
     - `normal`: unit vector that leads out of the solid.
-    - `holds`: whether certain vertices are among its corners; of a cylinder, on the face.
+    - `holds`: true if given vertices are corners of the face; for a cylinder, if they lie
+        on it.
     """
 
     normal: Vec3

@@ -41,7 +41,7 @@ from ..model import Collider, GeomKind
 from ..spatial import Vec3
 from ._convex import contact_at, find_touch, Touch
 from ._cores import Core, Corner, pick, Placed
-from ._near import Reach
+from ._near import no_point, Reach
 from ._points import complete, ContactPoints, Hulls, Point, Shape
 from ._prism_distance import nearest_of_prism
 from ._prisms import (
@@ -69,7 +69,7 @@ class Found(NamedTuple):
     - `dist`: distance; infinite in rows without a contact.
     - `cell`: the prism.
     - `corners`: vertices of both that touch, three pairs.
-    - `count`: how many of them count.
+    - `count`: number of vertices that hold the nearest point.
     - `side`: of a polytope, whether it is apart (1); else see `Feature.face`.
     - `normal`: of round shapes, see `Feature`; None if the shape is a polytope.
     """
@@ -316,15 +316,7 @@ def _point_of_slot(kind: GeomKind, slot: _Slot) -> ContactPoints:
         return complete(Point(dist, frame.point(middle), frame.rot @ normal))
 
     shape = jax.eval_shape(touch)
-    nothing = _nothing(shape, slot.margin)
+    nothing = no_point(shape, slot.margin)
     found = lax.cond(jnp.any(there), touch, lambda: nothing)
     keep = lambda x, y: jnp.where(there, x, y)
     return jtu.tree_map(keep, found, nothing)
-
-
-def _nothing(shape: ContactPoints, dist) -> ContactPoints:
-    """Return a point that is not valid."""
-    zero = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shape)
-    one = {name: jnp.ones_like(zero.dist) for name in ("xx", "yy", "zz")}
-    frame = zero.frame._replace(**one)
-    return zero._replace(dist=zero.dist + dist, frame=frame)

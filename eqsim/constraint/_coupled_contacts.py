@@ -1,4 +1,5 @@
-r"""Contacts between moving links, which couple branches of the tree.
+r"""Contacts that are visited one by one: all that couple branches of the tree, and those
+with the world where there are many.
 
 Of the many points that could touch, few do. A loop visits those that do, and sums what
 they contribute to a Newton system: $J^T W J$ and $J^T f$.
@@ -35,7 +36,7 @@ class Coupling(NamedTuple):
 
 
 class CoupledContacts(AbstractRows):
-    r"""Contacts between links that both move, with residuals $J a + c$.
+    r"""Contacts between links, or of links with the world, with residuals $J a + c$.
 
     - `tree`: tree of nodes.
     - `nodes`: first and second node of each contact; -1: the world.

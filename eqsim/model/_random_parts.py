@@ -258,6 +258,7 @@ _MASKS = {
     GeomKind.CYLINDER: (4, 1),
     GeomKind.BOX: (0, 1),
     GeomKind.ELLIPSOID: (0, 1),
+    GeomKind.MESH: (0, 1),
 }
 
 

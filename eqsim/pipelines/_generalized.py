@@ -211,7 +211,7 @@ def _solved(sys: System, method: Method, now: Forward):
     solution, points = now.solution, ()
     converged = solution.converged
     if now.points is not None:
-        converged = now.points.complete(converged)
+        converged = now.points.unless_crowded(converged)
         points = _contact_arrays(now.points, *contact_forces(sys, method, now, forces))
     return solution.qdd, constraint, now.drive.force, converged, points
 

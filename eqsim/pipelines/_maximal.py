@@ -313,7 +313,7 @@ def _advance_fn(pipeline, sys: System, constants: Constants, *inputs):
     finite = lambda x: jnp.all(jnp.isfinite(x), axis=0)
     converged = finite(new[0]) & finite(new[1])
     if step.points is not None:
-        converged = step.points.complete(converged)
+        converged = step.points.unless_crowded(converged)
     return new, (qdd, total, actuators, converged, _contact_arrays(step, forces))
 
 
