@@ -13,28 +13,33 @@ def allocate(schedule: Schedule, base: int, fixed: dict[int, int]) -> None:
 
 
 class _Scan:
-    """The values of one schedule. `in_place` are arrays that share memory with the array
-    that they update."""
+    """The values of one schedule.
+
+    - `in_place`: arrays that share memory with the array that they update.
+    - `inside`: arrays that lie inside the array that they are joined to, and where.
+    - `starts`: when the memory of such joined arrays is needed first.
+    """
 
     def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.in_place: set[int] = set()
+        self.inside: dict[int, tuple[int, int]] = {}
+        self.starts: dict[int, int] = {}
 
     def run(self, base: int, fixed: dict[int, int]) -> int:
         """Assigns offsets from `base` on; returns the end of the memory."""
         last = self._last_uses()
         self._alias_updates(last)
+        self._alias_joins(last, fixed)
         self.schedule.place.update(fixed)
-        order = sorted(
-            (n for n in last if n not in fixed), key=lambda n: self.schedule.born[n][0]
-        )
+        order = sorted((n for n in last if n not in fixed), key=self._start)
         active: list[tuple[int, int, int]] = []
         free: dict[int, list[int]] = {}
         top = base
         for node in order:
-            if node in self.in_place:
+            if node in self.in_place or node in self.inside:
                 continue
-            born = self.schedule.born[node][0]
+            born = self._start(node)
             while active and active[0][0] < born:
                 _, offset, size = heapq.heappop(active)
                 free.setdefault(size, []).append(offset)
@@ -47,9 +52,14 @@ class _Scan:
                 top = offset + size
             self.schedule.place[node] = offset
             heapq.heappush(active, (last[node], offset, size))
+        for node, (whole, offset) in self.inside.items():
+            self.schedule.place[node] = self.schedule.place[whole] + offset
         for node in self.in_place:
             self.schedule.place[node] = self.schedule.place[self._buffer(node)]
         return -(-top // 64) * 64
+
+    def _start(self, node: int) -> int:
+        return self.starts.get(node, self.schedule.born[node][0])
 
     def _buffer(self, node: int) -> int:
         while node in self.in_place:
@@ -59,11 +69,18 @@ class _Scan:
     def bytes(self, node: int) -> int:
         """Size of the slot of a value, rounded up to a multiple of 8."""
         graph = self.schedule.graph
-        rows, size = graph.rows[node], bits(graph.dtype[node])
-        lanes = self.schedule.width if graph.dep[node] & LANE else 1
-        if rows:
-            return -(-rows * lanes * max(size, 8) // 64) * 8
-        return max(8, lanes * size // 8)
+        size = bits(graph.dtype[node])
+        if graph.rows[node]:
+            return -(-graph.rows[node] * self._row(node) // 8) * 8
+        return max(8, self._lanes(node) * size // 8)
+
+    def _lanes(self, node: int) -> int:
+        return self.schedule.width if self.schedule.graph.dep[node] & LANE else 1
+
+    def _row(self, node: int) -> int:
+        """Bytes of one element of an array, in all lanes."""
+        size = bits(self.schedule.graph.dtype[node])
+        return self._lanes(node) * max(size, 8) // 8
 
     def _last_uses(self) -> dict[int, int]:
         """When each value is needed last; one from outside a loop that uses it stays
@@ -103,6 +120,28 @@ class _Scan:
             self.in_place.add(node)
             buffer = self._buffer(node)
             last[buffer] = max(last[buffer], last[node])
+
+    def _alias_joins(self, last: dict[int, int], fixed: dict[int, int]) -> None:
+        """Let arrays lie from the start in the array that they are joined to, where
+        nothing reads them afterwards."""
+        schedule, graph = self.schedule, self.schedule.graph
+        for node in [n for n in last if graph.op[n] == "join"]:
+            time, loops = schedule.born[node]
+            offset = 0
+            for part in graph.args[node]:
+                own = schedule.resolve(part)
+                fits = (
+                    graph.op[own] in ("state", "pack")
+                    and not (own in fixed or own in self.inside)
+                    and last.get(own, time + 1) <= time
+                    and schedule.born[own][1] == loops
+                    and self._lanes(own) == self._lanes(node)
+                )
+                if fits:
+                    self.inside[own] = node, offset
+                    start = min(self._start(node), schedule.born[own][0])
+                    self.starts[node] = start
+                offset += graph.rows[part] * self._row(node)
 
     def _is_carried(self, state: int, loops: tuple[Extent, ...]) -> bool:
         """Whether the innermost of `loops` carries an array and replaces it in every

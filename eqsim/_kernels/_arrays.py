@@ -4,6 +4,8 @@ Small arrays are *unrolled*: a NumPy array of nodes, on which slicing, transposi
 concatenating cost nothing. Large arrays, and arrays that are read at computed indices,
 are *pulled*: a function from an index to a node. What is computed for a large array is
 stored by a loop, so that the size of the code does not grow with the size of the array.
+Such loops are *fused*: element-wise results wait until one of them is needed in memory;
+then a single loop computes all that wait and have its shape.
 
 An index is a Python integer where it is known, else an `Index` that holds a node.
 """
@@ -21,6 +23,8 @@ from ._graph import Graph, Loop
 
 LARGEST_UNROLLED = 1024
 """Arrays with more elements are computed by loops."""
+LONGEST_UNROLLED = 64
+"""Arrays with a longer axis are computed by loops."""
 _LONGEST_CHAIN = 4
 """Elements among which a computed index chooses by comparisons, not in memory."""
 
@@ -33,14 +37,56 @@ class Index(NamedTuple):
     node: int
 
 
-class Pulled(NamedTuple):
-    """An array whose element at an index is computed by `at`; `array` is the node of the
-    array in memory that holds all of them in order, if there is one."""
+class Pulled:
+    """An array whose element at an index is computed by `at`.
 
-    shape: tuple[int, ...]
-    dtype: str
-    at: Callable[[tuple], int]
-    array: int | None = None
+    - `dep`: see `Graph.dep`.
+    - `array`: node of the array in memory that holds all elements in order; None if there
+        is none.
+    - `waits`: the array of the same elements that waits for a loop; None if no loop is
+        needed.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        at: Callable[[tuple], int],
+        dep: int,
+        array: int | None = None,
+        waits: "Waiting | None" = None,
+    ):
+        self.shape, self.dtype, self.dep, self.array = tuple(shape), dtype, dep, array
+        self.at = at
+        self._waits = waits
+
+    @property
+    def waits(self) -> "Waiting | None":
+        own = self._waits
+        return own if own is not None and own.array is None else None
+
+
+class Waiting(Pulled):
+    """A large array that the next loop over arrays of its shape computes.
+
+    - `block`: block of the graph that it belongs to.
+    """
+
+    def __init__(self, graph: Graph, shape, dtype: str, at, dep: int):
+        super().__init__(shape, dtype, self._element, dep, waits=self)
+        self.block = graph.blocks[-1]
+        self.block.waiting.append(self)
+        self._graph, self._compute = graph, at
+        self._last: tuple = None, -1
+
+    def _element(self, index: tuple) -> int:
+        graph = self._graph
+        if self.array is not None:
+            return element(graph, self.array, flat(graph, index, self.shape))
+        key = index, id(graph.blocks[-1])
+        if self._last[0] != key:
+            self._last = key, self._compute(index)
+        return self._last[1]
 
 
 Unrolled = np.ndarray
@@ -49,7 +95,9 @@ Value = Unrolled | Pulled
 
 def is_large(shape: Sequence[int]) -> bool:
     """Whether an array of this shape is computed by a loop."""
-    return math.prod(shape) > LARGEST_UNROLLED
+    if math.prod(shape) > LARGEST_UNROLLED:
+        return True
+    return max(shape, default=0) > LONGEST_UNROLLED and 0 not in shape
 
 
 def nodes(values: list[int], shape: Sequence[int]) -> Unrolled:
@@ -75,7 +123,7 @@ def stored(array: int, shape: tuple[int, ...], dtype: str, graph: Graph) -> Valu
         size = math.prod(shape)
         return nodes([element(graph, array, k) for k in range(size)], shape)
     at = lambda i: element(graph, array, flat(graph, i, shape))
-    return Pulled(shape, dtype, at, array)
+    return Pulled(shape, dtype, at, graph.dep[array], array)
 
 
 def element(graph: Graph, array: int, index: int | Index) -> int:
@@ -95,6 +143,13 @@ def element(graph: Graph, array: int, index: int | Index) -> int:
     return graph.pure("load", (array, where), graph.dtype[array])
 
 
+def updated(graph: Graph, array: int, place: int | Index, value: int) -> int:
+    """An array in memory with one element replaced."""
+    where = index_node(graph, place)
+    rows, dtype = graph.rows[array], graph.dtype[array]
+    return graph.pure("update", (array, where, value), dtype, None, rows)
+
+
 def in_memory(graph: Graph, value: Value) -> int:
     """The array node that holds a value, in row-major order."""
     if isinstance(value, np.ndarray):
@@ -109,13 +164,14 @@ def in_memory(graph: Graph, value: Value) -> int:
             data = np.array([graph.value[node] for node in entries], dtype)
             return graph.pure("table", (), dtype, (dtype, data.tobytes()), data.size)
         return graph.pure("pack", entries, dtype, None, len(entries))
-    return _materialize(graph, value)
+    return _in_memory(graph, value)
 
 
 def copied(graph: Graph, value: Value) -> int:
     """An array in memory of its own that holds a value."""
     if isinstance(value, Pulled):
-        return _materialize(graph, value._replace(array=None))
+        fresh = Pulled(value.shape, value.dtype, value.at, value.dep)
+        return _in_memory(graph, fresh)
     entries = tuple(value.reshape(-1).tolist())
     return graph.pure("pack", entries, graph.dtype[entries[0]], None, len(entries))
 
@@ -138,17 +194,91 @@ def carried(graph: Graph, entries: list[int]) -> int | None:
     return whole
 
 
-def _materialize(graph: Graph, value: Pulled) -> int:
-    if value.array is not None:
-        return value.array
-    size = math.prod(value.shape)
+def dependence(graph: Graph, *values: Value) -> int:
+    """`Graph.dep` of arrays as a whole."""
+    dep = 0
+    for value in values:
+        if isinstance(value, Pulled):
+            dep |= value.dep
+            continue
+        for node in value.reshape(-1).tolist():
+            dep |= graph.dep[node]
+    return dep
+
+
+def core(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape without axes of size one."""
+    return tuple(n for n in shape if n != 1)
+
+
+def _in_memory(graph: Graph, value: Pulled) -> int:
+    waits = value.waits
+    if waits is not None and waits.block is graph.blocks[-1]:
+        _compute(graph, waits)
+        value.array = waits.array
+    if value.array is None:
+        own = Waiting(graph, value.shape, value.dtype, value.at, value.dep)
+        _compute(graph, own)
+        return own.array
+    return value.array
+
+
+def _compute(graph: Graph, needed: Waiting) -> None:
+    """Store an array, and all that wait for the same loop, in memory."""
+    shape, block = core(needed.shape), graph.blocks[-1]
+    fits = lambda w: w.dep == needed.dep and core(w.shape) == shape
+    group = [w for w in block.waiting if fits(w)]
+    block.waiting = [w for w in block.waiting if not fits(w)]
+    size = math.prod(shape)
     with graph.block(branch=False) as depth:
         index = graph.source("param", INDEX, 0)
-        out = value.at(unflat(graph, Index(index), value.shape))
-    dep = graph.dep[out]
-    loop = Loop(depth, index, [], [], None, size, [[out]])
+        place = unflat(graph, Index(index), shape)
+        outs = [w.at(_with_ones(place, w.shape)) for w in group]
+    loop = Loop(depth, index, [], [], None, size, [[out] for out in outs])
     control = graph.control("loop", (), loop)
-    return graph.get(control, 0, value.dtype, dep | graph.dep[control], size)
+    for k, (each, out) in enumerate(zip(group, outs, strict=True)):
+        dep = graph.dep[out] | graph.dep[control]
+        each.array = graph.get(control, k, each.dtype, dep, size)
+
+
+def _with_ones(place: tuple, shape: Sequence[int]) -> tuple:
+    """An index of an array, of that of the array without axes of size one."""
+    rest = iter(place)
+    return tuple(0 if n == 1 else next(rest) for n in shape)
+
+
+def same_elements(value: Pulled, shape: Sequence[int]) -> Pulled:
+    """An array with other axes of size one."""
+    old = value.shape
+
+    def at(index):
+        kept = [i for i, n in zip(index, shape, strict=True) if n != 1]
+        return value.at(_with_ones(tuple(kept), old))
+
+    waits = value.waits
+    return Pulled(shape, value.dtype, at, value.dep, value.array, waits)
+
+
+def settled(graph: Graph, value: Value) -> Value:
+    """The same array, which does not wait for a loop any more."""
+    if isinstance(value, Pulled) and value.waits is not None:
+        return materialized(graph, value)
+    return value
+
+
+def fusible(graph: Graph, values: Sequence[Value], shape: Sequence[int]) -> list[Value]:
+    """The same arrays, of which only those wait that a loop over arrays of one shape can
+    read at its own index."""
+    dep, block = dependence(graph, *values), graph.blocks[-1]
+
+    def fits(value: Value) -> bool:
+        if not isinstance(value, Pulled) or value.waits is None:
+            return True
+        own = value.waits
+        same_loop = own.dep == dep and own.block is block
+        return same_loop and core(value.shape) == core(shape)
+
+    return [x if fits(x) else materialized(graph, x) for x in values]
 
 
 def materialized(graph: Graph, value: Value) -> Value:
@@ -158,7 +288,7 @@ def materialized(graph: Graph, value: Value) -> Value:
     if not is_large(value.shape):
         indices = np.ndindex(*value.shape)
         return nodes([value.at(i) for i in indices], value.shape)
-    array = _materialize(graph, value)
+    array = _in_memory(graph, value)
     return stored(array, value.shape, value.dtype, graph)
 
 
@@ -167,7 +297,8 @@ def pull(graph: Graph, value: Value) -> Pulled:
     if isinstance(value, Pulled):
         return value
     dtype = graph.dtype[value.reshape(-1)[0]] if value.size else "f4"
-    return Pulled(value.shape, dtype, lambda i: read(graph, value, i))
+    at = lambda i: read(graph, value, i)
+    return Pulled(value.shape, dtype, at, dependence(graph, value))
 
 
 def read(graph: Graph, value: Value, index: tuple) -> int:

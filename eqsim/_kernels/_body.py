@@ -230,16 +230,27 @@ class Body:
             f"getelementptr {element}, ptr {base}, {integers} {offset}"
         )
 
-    def _copy_array(self, source: int, target: int) -> None:
-        """Copies an array, broadcasting it to lanes where the target has them."""
+    def join(self, node: int) -> None:
+        """Stores arrays one after the other."""
+        start, rows = 0, self.graph.rows
+        for part in self.graph.args[node]:
+            self._copy_array(part, node, start)
+            start += rows[part]
+
+    def _copy_array(self, source: int, target: int, start: int = 0) -> None:
+        """Copies an array into another one from row `start` on, broadcasting it to lanes
+        where the target has them."""
         source = self.schedule.resolve(source)
-        graph, rows = self.graph, self.graph.rows[target]
+        graph, rows = self.graph, self.graph.rows[source]
         base, stride = self.array(target)
         own, dtype = self.text.is_vector(target), graph.dtype[target]
+        if start:
+            base = self.text.new(f"getelementptr i8, ptr {base}, i64 {start * stride}")
         if self.text.is_vector(source) == own:
             if graph.op[source] != "table":
-                pair = self.schedule.place[source], self.schedule.place[target]
-                if pair[0] == pair[1]:
+                place = self.schedule.place
+                resolved = self.schedule.resolve(target)
+                if place[source] == place[resolved] + start * stride:
                     return
             origin, _ = self.array(source)
             self.text.externals.add(
@@ -250,10 +261,14 @@ class Body:
                 f"i64 {rows * stride}, i1 false)"
             )
             return
-        for k in range(rows):
-            name = self.text.broadcast(self._element(source, k), dtype)
-            address = self.text.new(f"getelementptr i8, ptr {base}, i64 {k * stride}")
-            self._write(address, name, dtype, own)
+        origin, step = self.array(source)
+
+        def copy(row: str) -> None:
+            name = self._read(self._row(origin, step, row), source)
+            name = self.text.broadcast(name, dtype)
+            self._write(self._row(base, stride, row), name, dtype, own)
+
+        self._for_rows(rows, copy)
 
     def blend(self, node: int) -> None:
         """Elements of one array or of another, lane by lane."""
@@ -262,20 +277,40 @@ class Body:
         dtype, own = self.graph.dtype[node], self.text.is_vector(node)
         kind, test = self.text.type(dtype, own), self.text.type("b1", own)
         mask = self.value(which, own)
-        for k in range(self.graph.rows[node]):
-            pair = [self._spread(x, k, own) for x in (new, old)]
-            name = self.text.new(
-                f"select {test} {mask}, {kind} {pair[0]}, {kind} {pair[1]}"
-            )
-            address = self.text.new(f"getelementptr i8, ptr {base}, i64 {k * stride}")
-            self._write(address, name, dtype, own)
+        parts = [(self.schedule.resolve(x), *self.array(x)) for x in (new, old)]
 
-    def _spread(self, array: int, row: int, own: bool) -> str:
-        name = self._element(array, row)
-        resolved = self.schedule.resolve(array)
-        if own and not self.text.is_vector(resolved):
-            return self.text.broadcast(name, self.graph.dtype[resolved])
+        def choose(row: str) -> None:
+            one, two = (self._spread(*part, row, own) for part in parts)
+            name = self.text.new(f"select {test} {mask}, {kind} {one}, {kind} {two}")
+            self._write(self._row(base, stride, row), name, dtype, own)
+
+        self._for_rows(self.graph.rows[node], choose)
+
+    def _spread(self, array: int, base: str, stride: int, row: str, own: bool) -> str:
+        name = self._read(self._row(base, stride, row), array)
+        if own and not self.text.is_vector(array):
+            return self.text.broadcast(name, self.graph.dtype[array])
         return name
+
+    def _for_rows(self, rows: int, body: Callable[[str], None]) -> None:
+        """A loop over the rows of an array."""
+        text = self.text
+        n = text.label()
+        text.lines.append(f"  br label %enter{n}")
+        text.lines.append(f"enter{n}:")
+        text.lines.append(f"  br label %row{n}")
+        text.lines.append(f"row{n}:")
+        row, more = f"%row{n}.k", f"%row{n}.next"
+        text.lines.append(
+            f"  {row} = phi i32 [ 0, %enter{n} ], [ {more}, %row{n} ]"
+        )
+        body(row)
+        text.lines += [
+            f"  {more} = add i32 {row}, 1",
+            f"  %row{n}.go = icmp slt i32 {more}, {rows}",
+            f"  br i1 %row{n}.go, label %row{n}, label %end{n}",
+            f"end{n}:",
+        ]
 
     # Assignments.
 
@@ -309,4 +344,9 @@ class Body:
             self._write(self.address(place + k * stride), name, dtype, own)
 
 
-_ARRAYS = {"pack": Body.pack_array, "update": Body.update, "blend": Body.blend}
+_ARRAYS = {
+    "pack": Body.pack_array,
+    "join": Body.join,
+    "update": Body.update,
+    "blend": Body.blend,
+}

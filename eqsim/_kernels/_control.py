@@ -5,7 +5,9 @@ any lane needs it. Lanes that do not are frozen: what they carry is kept by sele
 so a result never depends on the other lanes of its tile.
 """
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -58,6 +60,25 @@ def counted(
     graph: Graph, length: int, init: list[int], body: Callable[..., list[int]]
 ) -> list[int]:
     """Repeats `body(index, carried) -> carried` on nodes, `length` times."""
+    control, deps = _counted(graph, length, init, body, False)
+    pairs = enumerate(zip(init, deps, strict=True))
+    return [
+        graph.get(control, k, graph.dtype[n], dep, graph.rows[n])
+        for k, (n, dep) in pairs
+    ]
+
+
+def collected(
+    graph: Graph, length: int, init: list[int], body: Callable[..., list[int]]
+) -> int:
+    """As `counted`. Returns an array of what all passes carried on, pass by pass."""
+    control, deps = _counted(graph, length, init, body, True)
+    size, dtype = length * len(init), graph.dtype[init[0]]
+    dep = functools.reduce(operator.or_, deps)
+    return graph.get(control, len(init), dtype, dep, size)
+
+
+def _counted(graph: Graph, length: int, init: list[int], body, stacks: bool):
     deps = [graph.dep[node] for node in init]
     while True:
         with graph.block(branch=False) as depth:
@@ -68,13 +89,9 @@ def counted(
         if new == deps:
             break
         deps = new
-    loop = Loop(depth, index, params, outs, None, length, [])
-    control = graph.control("loop", tuple(init), loop)
-    pairs = enumerate(zip(init, deps, strict=True))
-    return [
-        graph.get(control, k, graph.dtype[n], dep, graph.rows[n])
-        for k, (n, dep) in pairs
-    ]
+    stacked = [outs] if stacks else []
+    loop = Loop(depth, index, params, outs, None, length, stacked)
+    return graph.control("loop", tuple(init), loop), deps
 
 
 def _param(graph: Graph, like: int, dep: int) -> int:
@@ -296,7 +313,7 @@ def _reversed(graph: Graph, value: Value) -> Value:
         return value[::-1]
     last = value.shape[0] - 1
     at = lambda i: value.at((arrays.minus(graph, last, i[0]), *i[1:]))
-    return Pulled(value.shape, value.dtype, at)
+    return Pulled(value.shape, value.dtype, at, value.dep)
 
 
 def _row(graph: Graph, x: Value, place) -> Value:
@@ -306,14 +323,11 @@ def _row(graph: Graph, x: Value, place) -> Value:
         return arrays.nodes([], shape)
     if isinstance(x, np.ndarray):
         whole = arrays.in_memory(graph, x)
-        full = Pulled(
-            x.shape,
-            graph.dtype[whole],
-            lambda i: arrays.element(graph, whole, arrays.flat(graph, i, x.shape)),
-        )
+        at = lambda i: arrays.element(graph, whole, arrays.flat(graph, i, x.shape))
+        full = Pulled(x.shape, graph.dtype[whole], at, graph.dep[whole])
     else:
         full = x
-    row = Pulled(shape, full.dtype, lambda i: full.at((place, *i)))
+    row = Pulled(shape, full.dtype, lambda i: full.at((place, *i)), full.dep)
     return row if is_large(shape) else arrays.materialized(graph, row)
 
 
@@ -329,14 +343,15 @@ def _single(walk: Translation, eqn, consts, init, xs) -> list[Value]:
     """A scan of length one is no loop."""
     graph, count = walk.graph, eqn.params["num_carry"]
     each = [_row(graph, x, 0) for x in xs]
-    out = walk.closed(eqn.params["jaxpr"], [*consts, *init, *each])
+    out = _materialized(walk, walk.closed(eqn.params["jaxpr"], [*consts, *init, *each]))
     stacked = []
     for var, value in zip(eqn.outvars[count:], out[count:], strict=True):
         if isinstance(value, np.ndarray):
             stacked.append(value[None])
         else:
             at = lambda i, value=value: value.at(i[1:])
-            stacked.append(Pulled(tuple(var.aval.shape), value.dtype, at))
+            shape = tuple(var.aval.shape)
+            stacked.append(Pulled(shape, value.dtype, at, value.dep))
     return [*out[:count], *stacked]
 
 

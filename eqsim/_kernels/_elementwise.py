@@ -8,11 +8,11 @@ from . import _algebra as algebra, _arrays as arrays
 from ._arrays import (
     index_node,
     is_large,
-    materialized,
     nodes,
     pull,
     Pulled,
     Value,
+    Waiting,
 )
 from ._scalarize import dtype_of, rule, Translation
 
@@ -25,12 +25,14 @@ def mapped(
     aval = eqn.outvars[0].aval
     shape, graph = aval.shape, walk.graph
     if is_large(shape):
-        pulled = [pull(graph, operand) for operand in operands]
+        found = arrays.fusible(graph, operands, shape)
+        pulled = [pull(graph, operand) for operand in found]
 
         def at(index):
             return function(*(x.at(_within(index, x.shape)) for x in pulled))
 
-        return [materialized(graph, Pulled(shape, dtype_of(aval), at))]
+        dep = arrays.dependence(graph, *found)
+        return [Waiting(graph, shape, dtype_of(aval), at, dep)]
     columns = []
     for operand in operands:
         assert isinstance(operand, np.ndarray), "small arrays are unrolled"
@@ -156,7 +158,7 @@ def _iota(walk, eqn):
     shape, axis = params["shape"], params["dimension"]
     if is_large(shape):
         at = lambda i: algebra.convert(graph, index_node(graph, i[axis]), dtype)
-        return [Pulled(shape, dtype, at)]
+        return [Pulled(shape, dtype, at, 0)]
     counts = [graph.constant(k, dtype) for k in range(shape[axis])]
     column = np.array(counts, np.int64)
     column = column.reshape([-1 if k == axis else 1 for k in range(len(shape))])

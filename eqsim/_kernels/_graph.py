@@ -27,11 +27,17 @@ TILE = 4
 
 @dataclasses.dataclass
 class Block:
-    """A scope of nodes. `barrier`: the depth that pure nodes made here may rise to."""
+    """A scope of nodes.
+
+    - `barrier`: depth that pure nodes made here may rise to.
+    - `table`: pure nodes by what they are.
+    - `waiting`: arrays that the next loop over them computes, see `_arrays.py`.
+    """
 
     depth: int
     barrier: int
     table: dict = dataclasses.field(default_factory=dict)
+    waiting: list = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass

@@ -12,13 +12,14 @@ from ._scalarize import dtype_of, rule, Translation, Unsupported
 @rule("dynamic_slice")
 def _dynamic_slice(walk, eqn, x, *starts):
     graph, sizes = walk.graph, eqn.params["slice_sizes"]
+    x = arrays.settled(graph, x)
     first = _starts(walk, eqn.invars[0].aval.shape, sizes, starts)
 
     def at(index):
         place = tuple(plus(graph, i, s) for i, s in zip(index, first, strict=True))
         return arrays.read(graph, x, place)
 
-    return _computed(walk, eqn, at)
+    return _computed(walk, eqn, at, arrays.dependence(graph, x, *starts))
 
 
 def _starts(walk: Translation, shape, sizes, starts) -> list:
@@ -31,15 +32,19 @@ def _starts(walk: Translation, shape, sizes, starts) -> list:
     return first
 
 
-def _computed(walk: Translation, eqn, at) -> list[Value]:
+def _computed(walk: Translation, eqn, at, dep: int) -> list[Value]:
     """The array of elements `at` all indices."""
-    aval = eqn.outvars[0].aval
-    return [arrays.materialized(walk.graph, Pulled(aval.shape, dtype_of(aval), at))]
+    graph, aval = walk.graph, eqn.outvars[0].aval
+    if is_large(aval.shape):
+        return [arrays.Waiting(graph, aval.shape, dtype_of(aval), at, dep)]
+    found = Pulled(aval.shape, dtype_of(aval), at, dep)
+    return [arrays.materialized(graph, found)]
 
 
 @rule("gather")
 def _gather(walk, eqn, x, indices):
     graph, params = walk.graph, eqn.params
+    x, indices = arrays.settled(graph, x), arrays.settled(graph, indices)
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     shape, fills = eqn.invars[0].aval.shape, "FILL" in str(params["mode"])
     dtype = dtype_of(eqn.outvars[0].aval)
@@ -73,7 +78,7 @@ def _gather(walk, eqn, x, indices):
     if isinstance(x, np.ndarray) and _are_known(graph, indices) and not batching:
         found = _gathered(graph, eqn, x, indices, window)
         return [np.where(found < 0, fill, found) if fills else found]
-    return _computed(walk, eqn, at)
+    return _computed(walk, eqn, at, arrays.dependence(graph, x, indices))
 
 
 def _are_known(graph, indices: Value) -> bool:
@@ -233,16 +238,9 @@ def _put(walk: Translation, out, place, value: int, inside: int, combined) -> No
         array = arrays.in_memory(graph, part)
         old = arrays.element(graph, array, number)
         new = combined(old, value, inside)
-        array = _update(graph, array, number, new)
+        array = arrays.updated(graph, array, number, new)
         entries = [arrays.element(graph, array, k) for k in range(len(entries))]
     out[fixed] = np.array(entries, np.int64).reshape(part.shape)
-
-
-def _update(graph, array: int, place: int | Index, value: int) -> int:
-    """An array in memory with one element replaced."""
-    where = arrays.index_node(graph, place)
-    rows, dtype = graph.rows[array], graph.dtype[array]
-    return graph.pure("update", (array, where, value), dtype, None, rows)
 
 
 def _masked_update(
@@ -276,7 +274,7 @@ def _updated_in_memory(walk, aval, x, each, updates, target, combined) -> Value:
         where = flat(graph, place, aval.shape)
         old = arrays.element(graph, array, where)
         new = combined(old, updates.at(index), inside)
-        return [_update(graph, array, where, new)]
+        return [arrays.updated(graph, array, where, new)]
 
     (array,) = counted(graph, size, [arrays.in_memory(graph, x)], body)
     return arrays.stored(array, aval.shape, dtype_of(aval), graph)

@@ -98,6 +98,11 @@ class Text:
         self.lines.append(f"  {name} = {expression}")
         return name
 
+    def label(self) -> int:
+        """A number for the names of labels."""
+        self._count += 1
+        return self._count
+
     def is_vector(self, node: int) -> bool:
         """Whether lanes have values of their own."""
         return self.width > 1 and bool(self.graph.dep[node] & LANE)

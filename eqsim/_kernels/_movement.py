@@ -1,5 +1,6 @@
 """Primitives that move elements without computing: they cost nothing when unrolled."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,31 +10,30 @@ from ._arrays import flat, is_large, plus, pull, Pulled, Value
 from ._scalarize import dtype_of, rule, Translation
 
 
-def moved(walk: Translation, eqn, whole, at) -> list[Value]:
-    """The result of moving elements: `whole()` on unrolled arrays, `at(index)` on the
-    elements of pulled ones."""
-    aval = eqn.outvars[0].aval
-    if is_large(aval.shape):
-        return [Pulled(aval.shape, dtype_of(aval), at)]
-    return [np.broadcast_to(whole(), aval.shape)]
-
-
 def _from(walk: Translation, eqn, operand: Value, source, whole) -> list[Value]:
     """A single operand moved, by the map `source` from indices of the result to indices
     of the operand."""
-    aval = eqn.outvars[0].aval
+    graph, aval = walk.graph, eqn.outvars[0].aval
     if isinstance(operand, np.ndarray) and not is_large(aval.shape):
         return [whole(operand)]
-    at = pull(walk.graph, operand).at
-    result = Pulled(aval.shape, dtype_of(aval), lambda index: at(source(index)))
-    return [
-        arrays.materialized(walk.graph, result) if not is_large(aval.shape) else result
-    ]
+    base = pull(graph, arrays.settled(graph, operand))
+    at = lambda index: base.at(source(index))
+    result = Pulled(aval.shape, dtype_of(aval), at, base.dep)
+    return [result if is_large(aval.shape) else arrays.materialized(graph, result)]
+
+
+def _moves_nothing(operand: Value, shape) -> bool:
+    """Whether only axes of size one come or go."""
+    if not isinstance(operand, Pulled) or not is_large(shape):
+        return False
+    return arrays.core(operand.shape) == arrays.core(shape)
 
 
 @rule("reshape", "expand_dims", "squeeze")
 def _reshape(walk, eqn, x, *_):
     graph, old, new = walk.graph, eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    if _moves_nothing(x, new):
+        return [arrays.same_elements(x, new)]
     source = lambda index: arrays.unflat(graph, flat(graph, index, new), old)
     return _from(walk, eqn, x, source, lambda x: x.reshape(new))
 
@@ -42,6 +42,8 @@ def _reshape(walk, eqn, x, *_):
 def _broadcast(walk, eqn, x, *_):
     old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     axes = eqn.params.get("broadcast_dimensions", ())
+    if _moves_nothing(x, new):
+        return [arrays.same_elements(x, new)]
 
     def whole(x):
         shape = [1] * len(new)
@@ -102,25 +104,26 @@ def _part(walk: Translation, aval, x: Value, axis: int, start: int, size: int) -
     """`size` rows of an array along an axis."""
     if isinstance(x, np.ndarray):
         return x[(slice(None),) * axis + (slice(start, start + size),)]
+    x = arrays.settled(walk.graph, x)
 
     def at(index):
         shifted = plus(walk.graph, index[axis], start)
         return x.at((*index[:axis], shifted, *index[axis + 1 :]))
 
-    part = Pulled(aval.shape, dtype_of(aval), at)
+    part = Pulled(aval.shape, dtype_of(aval), at, x.dep)
     return part if is_large(aval.shape) else arrays.materialized(walk.graph, part)
 
 
 @rule("unstack")
 def _unstack(walk, eqn, x):
     axis, shape = eqn.params["axis"], eqn.outvars[0].aval.shape
-    results = []
+    x, results = arrays.settled(walk.graph, x), []
     for k, var in enumerate(eqn.outvars):
         if isinstance(x, np.ndarray):
             results.append(np.take(x, k, axis))
             continue
         at = lambda index, k=k: x.at((*index[:axis], k, *index[axis:]))
-        part = Pulled(shape, dtype_of(var.aval), at)
+        part = Pulled(shape, dtype_of(var.aval), at, x.dep)
         large = is_large(shape)
         results.append(part if large else arrays.materialized(walk.graph, part))
     return results
@@ -146,7 +149,12 @@ def _stack(walk, eqn, *parts):
 def _joined(walk: Translation, eqn, parts, axis: int, sizes, stacked: bool) -> Value:
     """Large arrays one after the other along an axis."""
     graph, aval = walk.graph, eqn.outvars[0].aval
-    pulled = [pull(graph, arrays.materialized(graph, part)) for part in parts]
+    shape, dtype = aval.shape, dtype_of(aval)
+    if math.prod(shape[:axis]) == 1:
+        each = tuple(arrays.in_memory(graph, part) for part in parts)
+        array = graph.pure("join", each, dtype, None, math.prod(shape))
+        return arrays.stored(array, shape, dtype, graph)
+    pulled = [pull(graph, arrays.settled(graph, part)) for part in parts]
 
     def at(index):
         found: Any = None
@@ -163,7 +171,7 @@ def _joined(walk: Translation, eqn, parts, axis: int, sizes, stacked: bool) -> V
             )
         return found
 
-    return arrays.materialized(graph, Pulled(aval.shape, dtype_of(aval), at))
+    return arrays.Waiting(graph, shape, dtype, at, arrays.dependence(graph, *pulled))
 
 
 @rule("pad")
@@ -174,7 +182,7 @@ def _pad(walk, eqn, x, padding):
     if isinstance(x, np.ndarray) and not is_large(aval.shape):
         return [_pad_unrolled(x, fill, config, aval.shape)]
     if 0 in old:
-        return [Pulled(aval.shape, dtype_of(aval), lambda _: fill)]
+        return [Pulled(aval.shape, dtype_of(aval), lambda _: fill, graph.dep[fill])]
     source = pull(graph, arrays.materialized(graph, x))
 
     def at(index):
@@ -191,7 +199,8 @@ def _pad(walk, eqn, x, padding):
             inner.append(arrays.clamped(graph, place, n - 1))
         return algebra.select(graph, inside, fill, source.at(tuple(inner)))
 
-    return [arrays.materialized(graph, Pulled(aval.shape, dtype_of(aval), at))]
+    dep = source.dep | graph.dep[fill]
+    return [arrays.Waiting(graph, aval.shape, dtype_of(aval), at, dep)]
 
 
 def _pad_unrolled(x, fill: int, config, shape):

@@ -153,6 +153,7 @@ def _translated(graph: Graph, closed: ClosedJaxpr, deps, assumed):
         values.append(arrays.stored(node, shape, dtype, graph))
     with np.errstate(all="ignore"):
         results = Translation(graph).closed(closed, values)
+        results = [arrays.settled(graph, value) for value in results]
     return inputs, sources, results
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import is_large, pull, Pulled, Value
-from ._control import counted
+from ._arrays import is_large, pull, Pulled, stored, Value
+from ._control import collected, counted
 from ._scalarize import dtype_of, rule, Translation, Unsupported
 
 
@@ -74,6 +74,7 @@ def _reduce(walk, eqn, x, *_):
     kept = [k for k in range(len(shape)) if k not in axes]
     inner = [shape[k] for k in axes]
     first = graph.constant(_neutral(op, dtype), dtype)
+    x = arrays.settled(graph, x)
 
     def at(index):
         def term(number):
@@ -86,7 +87,12 @@ def _reduce(walk, eqn, x, *_):
 
         return folded(walk, op, math.prod(inner), first, term)
 
-    return [arrays.materialized(graph, Pulled(aval.shape, dtype, at))]
+    return [_computed(graph, aval.shape, dtype, at, x)]
+
+
+def _computed(graph, shape, dtype: str, at, *operands: Value) -> Value:
+    dep = arrays.dependence(graph, *operands)
+    return arrays.materialized(graph, Pulled(shape, dtype, at, dep))
 
 
 @rule("argmax", "argmin")
@@ -95,22 +101,29 @@ def _arg(walk, eqn, x):
     (axis,) = eqn.params["axes"]
     dtype, length = dtype_of(aval), eqn.invars[0].aval.shape[axis]
     better = "gt" if eqn.primitive.name == "argmax" else "lt"
-    if is_large((length,)):
-        raise Unsupported(f"`{eqn.primitive.name}` of {length} elements")
+    x = arrays.settled(graph, x)
 
     def at(index):
-        place = lambda k: (*index[:axis], k, *index[axis:])
-        best, found = arrays.read(graph, x, place(0)), graph.constant(0, dtype)
-        for k in range(1, length):
-            new = arrays.read(graph, x, place(k))
+        read = lambda k: arrays.read(graph, x, (*index[:axis], k, *index[axis:]))
+
+        def later(k, best, found):
+            new = read(k)
             wins = algebra.apply(graph, better, (new, best), "b1")
             if graph.dtype[new][0] == "f":
                 wins = _or_first_nan(graph, wins, new, best)
+            number = algebra.convert(graph, arrays.index_node(graph, k), dtype)
             best = algebra.select(graph, wins, best, new)
-            found = algebra.select(graph, wins, found, graph.constant(k, dtype))
-        return found
+            return [best, algebra.select(graph, wins, found, number)]
 
-    return [arrays.materialized(graph, Pulled(aval.shape, dtype, at))]
+        pair = [read(0), graph.constant(0, dtype)]
+        if not is_large((length,)):
+            for k in range(1, length):
+                pair = later(k, *pair)
+            return pair[1]
+        body = lambda k, pair: later(arrays.plus(graph, k, 1), *pair)
+        return counted(graph, length - 1, pair, body)[1]
+
+    return [_computed(graph, aval.shape, dtype, at, x)]
 
 
 def _or_first_nan(graph, wins: int, new: int, best: int) -> int:
@@ -122,6 +135,8 @@ def _or_first_nan(graph, wins: int, new: int, best: int) -> int:
     return algebra.apply(graph, "or", (wins, first), "b1")
 
 
+_MOST_RUNNING = 1024
+"""Running results that one loop carries."""
 _RUNNING = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
 
@@ -130,7 +145,7 @@ def _running(walk, eqn, x):
     graph, aval, params = walk.graph, eqn.outvars[0].aval, eqn.params
     op, dtype, axis = _RUNNING[eqn.primitive.name], dtype_of(aval), params["axis"]
     if is_large(aval.shape):
-        return [_running_in_memory(walk, aval, x, op, axis, params["reverse"])]
+        return [_running_in_memory(graph, x, op, axis, params["reverse"])]
     rows = np.moveaxis(x, axis, 0)
     rows = rows[::-1] if params["reverse"] else rows
     out = np.array(rows)
@@ -142,25 +157,30 @@ def _running(walk, eqn, x):
     return [np.moveaxis(out, 0, axis)]
 
 
-def _running_in_memory(
-    walk, aval, x: Value, op: str, axis: int, reverse: bool
-) -> Value:
-    graph, dtype, length = walk.graph, dtype_of(aval), aval.shape[axis]
-    first = graph.constant(_neutral(op, dtype), dtype)
-    source = pull(graph, arrays.materialized(graph, x))
+def _running_in_memory(graph, x: Pulled, op: str, axis: int, reverse: bool) -> Value:
+    """Running results of a large array, by a loop along the axis."""
+    length, dtype = x.shape[axis], x.dtype
+    rest = x.shape[:axis] + x.shape[axis + 1 :]
+    if math.prod(rest) > _MOST_RUNNING:
+        raise Unsupported(f"a running sum of an array of shape {x.shape}")
+    source = pull(graph, arrays.settled(graph, x))
+    others = list(np.ndindex(*rest))
+    first = [graph.constant(_neutral(op, dtype), dtype) for _ in others]
+
+    def body(number, carried):
+        at = arrays.minus(graph, length - 1, number) if reverse else number
+        each = [source.at((*index[:axis], at, *index[axis:])) for index in others]
+        pairs = zip(carried, each, strict=True)
+        return [algebra.apply(graph, op, pair, dtype) for pair in pairs]
+
+    found = collected(graph, length, first, body)
+    rows = stored(found, (length, *rest), dtype, graph)
 
     def at(index):
-        # Elements up to this one; quadratic, but short beside what such arrays cost.
-        def term(k):
-            inside = arrays.minus(graph, k, index[axis]) if reverse else None
-            inside = inside or arrays.minus(graph, index[axis], k)
-            own = arrays.within(graph, inside, length)
-            value = source.at((*index[:axis], k, *index[axis + 1 :]))
-            return algebra.select(graph, own, first, value)
+        place = arrays.minus(graph, length - 1, index[axis]) if reverse else index[axis]
+        return arrays.read(graph, rows, (place, *index[:axis], *index[axis + 1 :]))
 
-        return folded(walk, op, length, first, term)
-
-    return arrays.materialized(graph, Pulled(aval.shape, dtype, at))
+    return Pulled(x.shape, dtype, at, graph.dep[found])
 
 
 @rule("dot_general")
@@ -173,6 +193,7 @@ def _dot(walk, eqn, x, y):
     free_y = [k for k in range(len(shapes[1])) if k not in (*sum_y, *batch_y)]
     inner = [shapes[0][k] for k in sum_x]
     first = graph.constant(0, dtype)
+    x, y = arrays.settled(graph, x), arrays.settled(graph, y)
 
     def at(index):
         batch, rest = index[: len(batch_x)], index[len(batch_x) :]
@@ -188,7 +209,7 @@ def _dot(walk, eqn, x, y):
 
         return folded(walk, "add", math.prod(inner), first, term)
 
-    return [arrays.materialized(graph, Pulled(aval.shape, dtype, at))]
+    return [_computed(graph, aval.shape, dtype, at, x, y)]
 
 
 def _place(*pairs) -> tuple:
