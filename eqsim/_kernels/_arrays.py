@@ -12,13 +12,13 @@ An index is a Python integer where it is known, else an `Index` that holds a nod
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from . import _algebra as algebra
 from ._assumptions import number
 from ._graph import Graph, Loop
+from ._indices import flat, INDEX, Index, index_node, unflat
 
 
 LARGEST_UNROLLED = 1024
@@ -27,14 +27,6 @@ LONGEST_UNROLLED = 64
 """Arrays with a longer axis are computed by loops."""
 _LONGEST_CHAIN = 4
 """Elements among which a computed index chooses by comparisons, not in memory."""
-
-INDEX = "i4"
-
-
-class Index(NamedTuple):
-    """An index that is computed."""
-
-    node: int
 
 
 class Pulled:
@@ -219,7 +211,8 @@ def _in_memory(graph: Graph, value: Pulled) -> int:
     if value.array is None:
         own = Waiting(graph, value.shape, value.dtype, value.at, value.dep)
         _compute(graph, own)
-        return own.array
+        value = own
+    assert value.array is not None, "what waited is in memory"
     return value.array
 
 
@@ -330,89 +323,3 @@ def _choose(graph: Graph, entries: list[int], place: Index) -> int:
         here = algebra.apply(graph, "eq", (place.node, graph.constant(k, INDEX)), "b1")
         found = algebra.select(graph, here, found, entries[k])
     return found
-
-
-# Arithmetic on indices.
-
-
-def index_node(graph: Graph, index: int | Index) -> int:
-    """The node of an index."""
-    return graph.constant(index, INDEX) if isinstance(index, int) else index.node
-
-
-def as_index(graph: Graph, node: int) -> int | Index:
-    """An integer node as an index."""
-    if node in graph.value:
-        return int(graph.value[node])
-    dtype = graph.dtype[node]
-    if dtype in ("i8", "u4", "u8"):
-        # Conversion wraps around; an index far outside must stay outside.
-        last = graph.constant(np.iinfo(INDEX).max, dtype)
-        node = algebra.apply(graph, "min", (node, last), dtype)
-    if dtype == "i8":
-        first = graph.constant(np.iinfo(INDEX).min, dtype)
-        node = algebra.apply(graph, "max", (node, first), dtype)
-    return Index(algebra.convert(graph, node, INDEX))
-
-
-def _arithmetic(op: str, fold: Callable[[int, int], int]):
-    def compute(graph: Graph, x: int | Index, y: int | Index) -> int | Index:
-        if isinstance(x, int) and isinstance(y, int):
-            return fold(x, y)
-        args = index_node(graph, x), index_node(graph, y)
-        return as_index(graph, algebra.apply(graph, op, args, INDEX))
-
-    return compute
-
-
-plus = _arithmetic("add", lambda x, y: x + y)
-minus = _arithmetic("sub", lambda x, y: x - y)
-_times = _arithmetic("mul", lambda x, y: x * y)
-divided = _arithmetic("div", lambda x, y: x // y)
-modulo = _arithmetic("rem", lambda x, y: x % y)
-_least = _arithmetic("min", min)
-_greatest = _arithmetic("max", max)
-
-
-def times(graph: Graph, x: int | Index, y: int) -> int | Index:
-    """`x * y`, of integers that stay integers where one is 0 or 1."""
-    return 0 if y == 0 else x if y == 1 else _times(graph, x, y)
-
-
-def clamped(graph: Graph, index: int | Index, last: int) -> int | Index:
-    """An index moved into `0, ..., last`."""
-    if last <= 0:
-        return 0
-    return _greatest(graph, _least(graph, index, last), 0)
-
-
-def within(graph: Graph, index: int | Index, size: int) -> int:
-    """The boolean node of `0 <= index < size`."""
-    if isinstance(index, int):
-        return graph.constant(0 <= index < size, "b1")
-    zero, end = graph.constant(0, INDEX), graph.constant(size, INDEX)
-    low = algebra.apply(graph, "ge", (index.node, zero), "b1")
-    high = algebra.apply(graph, "lt", (index.node, end), "b1")
-    return algebra.apply(graph, "and", (low, high), "b1")
-
-
-def flat(graph: Graph, index: tuple, shape: Sequence[int]) -> int | Index:
-    """The place of an element in row-major order."""
-    place: int | Index = 0
-    for i, size in zip(index, shape, strict=True):
-        place = plus(graph, times(graph, place, size), i)
-    return place
-
-
-def unflat(graph: Graph, place: int | Index, shape: Sequence[int]) -> tuple:
-    """The index of an element, of its place in row-major order."""
-    index: list[int | Index] = []
-    for k, size in reversed(list(enumerate(shape))):
-        if size == 1:
-            index.append(0)
-        elif all(n == 1 for n in shape[:k]):
-            index.append(place)
-        else:
-            index.append(modulo(graph, place, size))
-            place = divided(graph, place, size)
-    return tuple(index[::-1])

@@ -301,9 +301,7 @@ class Body:
         text.lines.append(f"  br label %row{n}")
         text.lines.append(f"row{n}:")
         row, more = f"%row{n}.k", f"%row{n}.next"
-        text.lines.append(
-            f"  {row} = phi i32 [ 0, %enter{n} ], [ {more}, %row{n} ]"
-        )
+        text.lines.append(f"  {row} = phi i32 [ 0, %enter{n} ], [ {more}, %row{n} ]")
         body(row)
         text.lines += [
             f"  {more} = add i32 {row}, 1",

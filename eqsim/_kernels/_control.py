@@ -13,8 +13,9 @@ from collections.abc import Callable
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import INDEX, Index, is_large, Pulled, Value
+from ._arrays import is_large, Pulled, Value
 from ._graph import Branch, Graph, LANE, Loop
+from ._indices import clamped, flat, INDEX, Index, index_node, minus
 from ._scalarize import (
     called,
     dependence,
@@ -270,7 +271,7 @@ def _scan(walk, eqn, *operands):
         index = graph.source("param", INDEX, 0)
         place: int | Index = Index(index)
         if params["reverse"]:
-            place = arrays.minus(graph, length - 1, place)
+            place = minus(graph, length - 1, place)
         entries = [_param(graph, n, d) for n, d in zip(nodes, spread, strict=True)]
         each = [_row(graph, x, place) for x in xs]
         args = [*consts, *carry.restore(entries), *each]
@@ -312,7 +313,7 @@ def _reversed(graph: Graph, value: Value) -> Value:
     if isinstance(value, np.ndarray):
         return value[::-1]
     last = value.shape[0] - 1
-    at = lambda i: value.at((arrays.minus(graph, last, i[0]), *i[1:]))
+    at = lambda i: value.at((minus(graph, last, i[0]), *i[1:]))
     return Pulled(value.shape, value.dtype, at, value.dep)
 
 
@@ -323,7 +324,7 @@ def _row(graph: Graph, x: Value, place) -> Value:
         return arrays.nodes([], shape)
     if isinstance(x, np.ndarray):
         whole = arrays.in_memory(graph, x)
-        at = lambda i: arrays.element(graph, whole, arrays.flat(graph, i, x.shape))
+        at = lambda i: arrays.element(graph, whole, flat(graph, i, x.shape))
         full = Pulled(x.shape, graph.dtype[whole], at, graph.dep[whole])
     else:
         full = x
@@ -365,7 +366,7 @@ def _cond(walk, eqn, which, *operands):
     if number in graph.value:
         chosen = min(max(int(graph.value[number]), 0), last)
         return walk.closed(branches[chosen], operands)
-    number = arrays.index_node(graph, arrays.clamped(graph, Index(number), last))
+    number = index_node(graph, clamped(graph, Index(number), last))
     carry = _Carry(walk, [var.aval for var in eqn.outvars])
     by_lane = bool(graph.dep[number] & LANE)
     entries: list[int] | None = None

@@ -5,15 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import (
-    index_node,
-    is_large,
-    nodes,
-    pull,
-    Pulled,
-    Value,
-    Waiting,
-)
+from ._arrays import is_large, nodes, pull, Pulled, Value, Waiting
+from ._indices import index_node
 from ._scalarize import dtype_of, rule, Translation
 
 

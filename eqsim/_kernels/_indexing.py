@@ -3,9 +3,10 @@
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import flat, Index, is_large, plus, pull, Pulled, Value
+from ._arrays import is_large, pull, Pulled, Value
 from ._control import counted
 from ._graph import LANE
+from ._indices import as_index, clamped, flat, Index, minus, plus, unflat, within
 from ._scalarize import dtype_of, rule, Translation, Unsupported
 
 
@@ -27,8 +28,8 @@ def _starts(walk: Translation, shape, sizes, starts) -> list:
     first = []
     for size, length, start in zip(shape, sizes, starts, strict=True):
         (node,) = start.reshape(-1).tolist()
-        index = arrays.as_index(walk.graph, node)
-        first.append(arrays.clamped(walk.graph, index, size - length))
+        index = as_index(walk.graph, node)
+        first.append(clamped(walk.graph, index, size - length))
     return first
 
 
@@ -63,11 +64,11 @@ def _gather(walk, eqn, x, indices):
         inside = graph.constant(True, "b1")
         for k, axis in enumerate(numbers.start_index_map):
             node = arrays.read(graph, indices, (*batch, k))
-            start, last = arrays.as_index(graph, node), shape[axis] - sizes[axis]
+            start, last = as_index(graph, node), shape[axis] - sizes[axis]
             if fills:
-                own = arrays.within(graph, start, last + 1)
+                own = within(graph, start, last + 1)
                 inside = algebra.apply(graph, "and", (inside, own), "b1")
-            place[axis] = arrays.clamped(graph, start, last)
+            place[axis] = clamped(graph, start, last)
         pairs = zip(batching, numbers.start_indices_batching_dims, strict=True)
         for axis, own in pairs:
             place[axis] = batch[own]
@@ -75,15 +76,14 @@ def _gather(walk, eqn, x, indices):
             place[axis] = plus(graph, place[axis], index[k])
         return algebra.select(graph, inside, fill, arrays.read(graph, x, tuple(place)))
 
-    if isinstance(x, np.ndarray) and _are_known(graph, indices) and not batching:
-        found = _gathered(graph, eqn, x, indices, window)
-        return [np.where(found < 0, fill, found) if fills else found]
+    if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
+        if _are_known(graph, indices) and not batching:
+            found = _gathered(graph, eqn, x, indices, window)
+            return [np.where(found < 0, fill, found) if fills else found]
     return _computed(walk, eqn, at, arrays.dependence(graph, x, indices))
 
 
-def _are_known(graph, indices: Value) -> bool:
-    if not isinstance(indices, np.ndarray):
-        return False
+def _are_known(graph, indices: np.ndarray) -> bool:
     return all(node in graph.value for node in indices.reshape(-1).tolist())
 
 
@@ -155,12 +155,12 @@ def _scatter(walk, eqn, x, indices, updates):
         inside = graph.constant(True, "b1")
         for k, axis in enumerate(numbers.scatter_dims_to_operand_dims):
             node = arrays.read(graph, indices, (*batch, k))
-            start = arrays.as_index(graph, node)
+            start = as_index(graph, node)
             last = shape[axis] - length.get(axis, 1)
-            own = arrays.within(graph, start, last + 1)
+            own = within(graph, start, last + 1)
             if drops:
                 inside = algebra.apply(graph, "and", (inside, own), "b1")
-            place[axis] = arrays.clamped(graph, start, last)
+            place[axis] = clamped(graph, start, last)
         pairs = zip(batching, numbers.scatter_indices_batching_dims, strict=True)
         for axis, own in pairs:
             place[axis] = batch[own]
@@ -230,7 +230,7 @@ def _put(walk: Translation, out, place, value: int, inside: int, combined) -> No
         entries = [arrays.element(graph, array, k) for k in range(len(entries))]
     elif isinstance(number, int) or len(entries) <= _LONGEST_SELECTION:
         for k, old in enumerate(entries):
-            same = arrays.within(graph, arrays.minus(graph, number, k), 1)
+            same = within(graph, minus(graph, number, k), 1)
             own = algebra.apply(graph, "and", (inside, same), "b1")
             entries[k] = combined(old, value, own)
     else:
@@ -269,7 +269,7 @@ def _updated_in_memory(walk, aval, x, each, updates, target, combined) -> Value:
 
     def body(number, carried):
         (array,) = carried
-        index = arrays.unflat(graph, number, each)
+        index = unflat(graph, number, each)
         place, inside = target(index)
         where = flat(graph, place, aval.shape)
         old = arrays.element(graph, array, where)

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import flat, is_large, plus, pull, Pulled, Value
+from ._arrays import is_large, pull, Pulled, Value
+from ._indices import clamped, divided, flat, minus, modulo, plus, times, unflat, within
 from ._scalarize import dtype_of, rule, Translation
 
 
@@ -34,7 +35,7 @@ def _reshape(walk, eqn, x, *_):
     graph, old, new = walk.graph, eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     if _moves_nothing(x, new):
         return [arrays.same_elements(x, new)]
-    source = lambda index: arrays.unflat(graph, flat(graph, index, new), old)
+    source = lambda index: unflat(graph, flat(graph, index, new), old)
     return _from(walk, eqn, x, source, lambda x: x.reshape(new))
 
 
@@ -69,7 +70,7 @@ def _transpose(walk, eqn, x):
 @rule("rev")
 def _reverse(walk, eqn, x):
     axes, shape = eqn.params["dimensions"], eqn.invars[0].aval.shape
-    back = lambda i, n: arrays.minus(walk.graph, n - 1, i)
+    back = lambda i, n: minus(walk.graph, n - 1, i)
 
     def source(index):
         return tuple(back(i, shape[k]) if k in axes else i for k, i in enumerate(index))
@@ -84,7 +85,7 @@ def _slice(walk, eqn, x):
     steps = params["strides"] or (1,) * len(starts)
 
     def source(index):
-        scaled = [arrays.times(graph, i, step) for i, step in zip(index, steps)]
+        scaled = [times(graph, i, step) for i, step in zip(index, steps)]
         return tuple(plus(graph, i, start) for i, start in zip(scaled, starts))
 
     cut = tuple(map(slice, starts, stops, steps))
@@ -104,7 +105,7 @@ def _part(walk: Translation, aval, x: Value, axis: int, start: int, size: int) -
     """`size` rows of an array along an axis."""
     if isinstance(x, np.ndarray):
         return x[(slice(None),) * axis + (slice(start, start + size),)]
-    x = arrays.settled(walk.graph, x)
+    x = pull(walk.graph, arrays.settled(walk.graph, x))
 
     def at(index):
         shifted = plus(walk.graph, index[axis], start)
@@ -161,9 +162,9 @@ def _joined(walk: Translation, eqn, parts, axis: int, sizes, stacked: bool) -> V
         start = sum(sizes)
         for part, size in zip(pulled[::-1], sizes[::-1], strict=True):
             start -= size
-            inner = arrays.minus(graph, index[axis], start)
-            here = arrays.within(graph, inner, size)
-            inner = arrays.clamped(graph, inner, size - 1)
+            inner = minus(graph, index[axis], start)
+            here = within(graph, inner, size)
+            inner = clamped(graph, inner, size - 1)
             own = (*index[:axis], *(() if stacked else (inner,)), *index[axis + 1 :])
             value = part.at(own)
             found = (
@@ -188,15 +189,15 @@ def _pad(walk, eqn, x, padding):
     def at(index):
         inside, inner = graph.constant(True, "b1"), []
         for i, n, (low, _, gap) in zip(index, old, config, strict=True):
-            place = arrays.minus(graph, i, low)
+            place = minus(graph, i, low)
             if gap:
-                rest = arrays.modulo(graph, place, gap + 1)
-                aligned = arrays.within(graph, rest, 1)
+                rest = modulo(graph, place, gap + 1)
+                aligned = within(graph, rest, 1)
                 inside = algebra.apply(graph, "and", (inside, aligned), "b1")
-                place = arrays.divided(graph, place, gap + 1)
-            own = arrays.within(graph, place, n)
+                place = divided(graph, place, gap + 1)
+            own = within(graph, place, n)
             inside = algebra.apply(graph, "and", (inside, own), "b1")
-            inner.append(arrays.clamped(graph, place, n - 1))
+            inner.append(clamped(graph, place, n - 1))
         return algebra.select(graph, inside, fill, source.at(tuple(inner)))
 
     dep = source.dep | graph.dep[fill]

@@ -7,6 +7,7 @@ import numpy as np
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import is_large, pull, Pulled, stored, Value
 from ._control import collected, counted
+from ._indices import index_node, minus, plus, unflat
 from ._scalarize import dtype_of, rule, Translation, Unsupported
 
 
@@ -81,7 +82,7 @@ def _reduce(walk, eqn, x, *_):
             place = [None] * len(shape)
             for k, i in zip(kept, index, strict=True):
                 place[k] = i
-            for k, i in zip(axes, arrays.unflat(graph, number, inner), strict=True):
+            for k, i in zip(axes, unflat(graph, number, inner), strict=True):
                 place[k] = i
             return arrays.read(graph, x, tuple(place))
 
@@ -111,7 +112,7 @@ def _arg(walk, eqn, x):
             wins = algebra.apply(graph, better, (new, best), "b1")
             if graph.dtype[new][0] == "f":
                 wins = _or_first_nan(graph, wins, new, best)
-            number = algebra.convert(graph, arrays.index_node(graph, k), dtype)
+            number = algebra.convert(graph, index_node(graph, k), dtype)
             best = algebra.select(graph, wins, best, new)
             return [best, algebra.select(graph, wins, found, number)]
 
@@ -120,7 +121,7 @@ def _arg(walk, eqn, x):
             for k in range(1, length):
                 pair = later(k, *pair)
             return pair[1]
-        body = lambda k, pair: later(arrays.plus(graph, k, 1), *pair)
+        body = lambda k, pair: later(plus(graph, k, 1), *pair)
         return counted(graph, length - 1, pair, body)[1]
 
     return [_computed(graph, aval.shape, dtype, at, x)]
@@ -168,7 +169,7 @@ def _running_in_memory(graph, x: Pulled, op: str, axis: int, reverse: bool) -> V
     first = [graph.constant(_neutral(op, dtype), dtype) for _ in others]
 
     def body(number, carried):
-        at = arrays.minus(graph, length - 1, number) if reverse else number
+        at = minus(graph, length - 1, number) if reverse else number
         each = [source.at((*index[:axis], at, *index[axis:])) for index in others]
         pairs = zip(carried, each, strict=True)
         return [algebra.apply(graph, op, pair, dtype) for pair in pairs]
@@ -177,7 +178,7 @@ def _running_in_memory(graph, x: Pulled, op: str, axis: int, reverse: bool) -> V
     rows = stored(found, (length, *rest), dtype, graph)
 
     def at(index):
-        place = arrays.minus(graph, length - 1, index[axis]) if reverse else index[axis]
+        place = minus(graph, length - 1, index[axis]) if reverse else index[axis]
         return arrays.read(graph, rows, (place, *index[:axis], *index[axis + 1 :]))
 
     return Pulled(x.shape, dtype, at, graph.dep[found])
@@ -200,7 +201,7 @@ def _dot(walk, eqn, x, y):
         own = rest[: len(free_x)], rest[len(free_x) :]
 
         def term(number):
-            summed = arrays.unflat(graph, number, inner)
+            summed = unflat(graph, number, inner)
             one = _place(batch_x, batch, free_x, own[0], sum_x, summed)
             two = _place(batch_y, batch, free_y, own[1], sum_y, summed)
             pair = arrays.read(graph, x, one), arrays.read(graph, y, two)

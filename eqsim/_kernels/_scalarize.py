@@ -1,5 +1,6 @@
 """From a jaxpr of one environment to the lane graph."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -111,12 +112,18 @@ def dtype_of(aval) -> str:
 
 def dependence(jaxpr: Jaxpr, given: list[int]) -> list[int]:
     """An upper bound of `Graph.dep` for the results, from that of the arguments."""
+    return list(_dependence(jaxpr, tuple(given)))
+
+
+# Loops ask again and again, and those inside of loops as often for each time.
+@functools.lru_cache(maxsize=8192)
+def _dependence(jaxpr: Jaxpr, given: tuple[int, ...]) -> tuple[int, ...]:
     env: dict[Any, int] = dict(zip(jaxpr.invars, given, strict=True))
     read = lambda atom: 0 if isinstance(atom, Literal) else env.get(atom, 0)
     for eqn in jaxpr.eqns:
         deps = [read(atom) for atom in eqn.invars]
         env.update(zip(eqn.outvars, _equation(eqn, deps), strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return tuple(read(atom) for atom in jaxpr.outvars)
 
 
 def _equation(eqn, deps: list[int]) -> list[int]:

@@ -24,7 +24,6 @@ of the vertices of these.
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
@@ -126,8 +125,9 @@ def several_points(
         points, valid = _several(approach, margin)
         return jtu.tree_map(lambda x: x[:size], (points, valid))
 
-    shape = jax.eval_shape(several)
-    none = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shape)
+    zero = jnp.zeros((size, *single.dist.shape[1:]), single.dist.dtype)
+    nowhere = Vec3(zero, zero, zero)
+    none = (zero, nowhere, nowhere), jnp.zeros(zero.shape, bool)
     near = lax.stop_gradient(single.dist) < margin
     (dist, pos, normal), valid = lax.cond(jnp.any(near), several, lambda: none)
     valid = valid & near

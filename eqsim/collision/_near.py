@@ -9,7 +9,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from ..model import Collider, GeomKind
-from ..spatial import safe_sqrt, Vec3
+from ..spatial import Mat3, safe_sqrt, Vec3
 from ._points import complete, ContactPoints, Hulls, Shape
 
 
@@ -50,6 +50,8 @@ def near_points(
     """
 
     (first, first_hulls), (second, second_hulls) = map(_apart, (first, second))
+    assert collider.num_points is not None, "no height fields are among the pairs"
+    count = collider.num_points
 
     def visit(_, pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
@@ -61,8 +63,7 @@ def near_points(
             points = [complete(point) for point in found]
             return jtu.tree_map(lambda *xs: jnp.concatenate(xs), *points)
 
-        shape = jax.eval_shape(touch)
-        skipped = no_point(shape, gap)
+        skipped = no_points(count, gap)
         near = gap < bounds.margin
         found = lax.cond(jnp.any(near), touch, lambda: skipped)
         # Without a kernel, the whole batch takes one branch.
@@ -72,9 +73,7 @@ def near_points(
     # Reverse mode visits the pairs again: to store what each computes takes longer.
     visit = jax.checkpoint(visit, prevent_cse=False)
     _, found = lax.scan(visit, None, (first, second, reach))
-    assert collider.num_points is not None, "no height fields are among the pairs"
-    slots = range(collider.num_points)
-    return [jtu.tree_map(lambda x: x[:, slot], found) for slot in slots]
+    return [jtu.tree_map(lambda x: x[:, slot], found) for slot in range(count)]
 
 
 def _apart(shape: Shape) -> tuple[Shape, Hulls | None]:
@@ -92,13 +91,13 @@ def _together(shape: Shape, shared: Hulls | None) -> Shape:
     return shape._replace(hulls=full)
 
 
-def no_point(shape: ContactPoints, gap) -> ContactPoints:
-    """Return a point that is not valid."""
-    zero = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shape)
-    one = zero.frame._replace(
-        **{name: jnp.ones_like(zero.dist) for name in ("xx", "yy", "zz")}
-    )
-    return zero._replace(dist=zero.dist + gap, frame=one)
+def no_points(count: int, dist) -> ContactPoints:
+    """Return points that are not valid, `(count, *batch)`, of a distance."""
+    dist = jnp.broadcast_to(dist, (count, *dist.shape[1:]))
+    zero, one = jnp.zeros_like(dist), jnp.ones_like(dist)
+    frame = Mat3(one, zero, zero, zero, one, zero, zero, zero, one)
+    invalid = jnp.zeros(dist.shape, bool)
+    return ContactPoints(dist, Vec3(zero, zero, zero), frame, invalid)
 
 
 def _gap(one: Shape, two: Shape, reach: Reach, on_plane: bool):

@@ -41,7 +41,7 @@ from ..model import Collider, GeomKind
 from ..spatial import Vec3
 from ._convex import contact_at, find_touch, Touch
 from ._cores import Core, Corner, pick, Placed
-from ._near import no_point, Reach
+from ._near import no_points, Reach
 from ._points import complete, ContactPoints, Hulls, Point, Shape
 from ._prism_distance import nearest_of_prism
 from ._prisms import (
@@ -315,8 +315,7 @@ def _point_of_slot(kind: GeomKind, slot: _Slot) -> ContactPoints:
         frame = slot.frame
         return complete(Point(dist, frame.point(middle), frame.rot @ normal))
 
-    shape = jax.eval_shape(touch)
-    nothing = no_point(shape, slot.margin)
+    nothing = no_points(1, slot.margin)
     found = lax.cond(jnp.any(there), touch, lambda: nothing)
     keep = lambda x, y: jnp.where(there, x, y)
     return jtu.tree_map(keep, found, nothing)

@@ -236,21 +236,16 @@ def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
         invert = solver(tree, problem, Terms())
         qdd = invert(problem.tau, problem.force)[0]
         return Solution(qdd, (), jnp.ones(qdd.shape[1:], bool))
-    full, searched = _steps(tree, problem, settings)
     last = settings.max_full_steps + settings.max_searched_steps
-    now = _first_iterate(problem)
-    now = lax.while_loop(_is_unsolved(settings.max_full_steps), full, now)
-    now = lax.while_loop(_is_unsolved(last), searched, now)
+    going = lambda now: jnp.any(now.unsolved) & (now.count < last)
+    step = ft.partial(_step, tree, problem, settings)
+    now = lax.while_loop(going, step, _first_iterate(problem))
     motion = node_motion(tree, problem.kin, now.qdd)
     pieces = tuple(
         rows.pieces(rows.residuals(motion, now.qdd)) for rows in problem.rows
     )
     finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
     return Solution(now.qdd, pieces, ~now.unsolved & finite)
-
-
-def _is_unsolved(last: int) -> Callable:
-    return lambda now: jnp.any(now.unsolved) & (now.count < last)
 
 
 def _first_iterate(problem: Problem) -> _Iterate:
@@ -260,40 +255,53 @@ def _first_iterate(problem: Problem) -> _Iterate:
     return _Iterate(qdd, models, jnp.ones(qdd.shape[1:], bool), 0)
 
 
-def _steps(tree: Tree, problem: Problem, settings: Newton):
-    """Return a full step of Newton's method, and one with a line search."""
+class _Point(NamedTuple):
+    """Where a step ends.
 
-    def full(now: _Iterate) -> _Iterate:
-        qdd, motion = _minimum(tree, problem, now)
-        return accept(now, qdd, motion, False)
+    - `qdd`, `motion`: joint accelerations, and motion of the nodes.
+    - `partial`: whether it is short of the minimum of the models.
+    - `moves`: whether it is longer than rounding.
+    """
 
-    def searched(now: _Iterate) -> _Iterate:
-        end, _ = _minimum(tree, problem, now)
-        line = _line(tree, problem, now.qdd, end)
-        share = _line_search(problem, line)
-        along = lambda a, b: a + share[None] * b
-        qdd = along(now.qdd, line.dqdd)
-        motion = jtu.tree_map(along, line.motion, line.dmotion)
-        new = accept(now, qdd, motion, share < 1.0)
-        # After so short a step what is left is rounding, as are rows that still change.
-        tolerance = math.sqrt(settings.rounding(qdd.dtype))
-        largest = lambda x: jnp.max(jnp.abs(x), axis=0)
-        moves = largest(line.dqdd) > tolerance * (1.0 + largest(end))
-        return new._replace(unsolved=new.unsolved & moves)
+    qdd: Any
+    motion: Motion
+    partial: Any
+    moves: Any
 
-    def accept(now: _Iterate, qdd, motion: Motion, partial) -> _Iterate:
-        tolerance = settings.rounding(qdd.dtype)
-        models, changed = [], partial
-        for rows, old in zip(problem.rows, now.models, strict=True):
-            new, moved = rows.next_model(old, now.qdd, qdd, motion, tolerance)
-            models.append(new)
-            changed = moved | changed
-        # Of a batch of problems, those that are solved stay as they are.
-        qdd = jnp.where(now.unsolved, qdd, now.qdd)
-        unsolved = now.unsolved & changed
-        return _Iterate(qdd, tuple(models), unsolved, now.count + 1)
 
-    return full, searched
+def _step(tree: Tree, problem: Problem, settings: Newton, now: _Iterate) -> _Iterate:
+    """Go to the minimum of the models; after `max_full_steps`, to the least cost on the
+    way there."""
+    end, motion = _minimum(tree, problem, now)
+    tolerance = settings.rounding(end.dtype)
+    no = jnp.zeros(end.shape[1:], bool)
+    there = _Point(end, motion, no, ~no)
+    search = lambda: _searched(tree, problem, now, end, math.sqrt(tolerance))
+    short = now.count >= settings.max_full_steps
+    new = (
+        lax.cond(short, search, lambda: there) if settings.max_searched_steps else there
+    )
+    models, changed = [], new.partial
+    for rows, old in zip(problem.rows, now.models, strict=True):
+        model, moved = rows.next_model(old, now.qdd, new.qdd, new.motion, tolerance)
+        models.append(model)
+        changed = moved | changed
+    # Of a batch of problems, those that are solved stay as they are.
+    qdd = jnp.where(now.unsolved, new.qdd, now.qdd)
+    unsolved = now.unsolved & changed & new.moves
+    return _Iterate(qdd, tuple(models), unsolved, now.count + 1)
+
+
+def _searched(tree: Tree, problem: Problem, now: _Iterate, end, tolerance: float):
+    """Find the least cost between an iterate and the minimum of its models."""
+    line = _line(tree, problem, now.qdd, end)
+    share = _line_search(problem, line)
+    along = lambda a, b: a + share[None] * b
+    motion = jtu.tree_map(along, line.motion, line.dmotion)
+    # After so short a step what is left is rounding, as are rows that still change.
+    largest = lambda x: jnp.max(jnp.abs(x), axis=0)
+    moves = largest(line.dqdd) > tolerance * (1.0 + largest(end))
+    return _Point(along(now.qdd, line.dqdd), motion, share < 1.0, moves)
 
 
 def _minimum(tree: Tree, problem: Problem, now: _Iterate):
