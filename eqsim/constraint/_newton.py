@@ -276,7 +276,7 @@ def _step(tree: Tree, problem: Problem, settings: Newton, now: _Iterate) -> _Ite
     tolerance = settings.rounding(end.dtype)
     no = jnp.zeros(end.shape[1:], bool)
     there = _Point(end, motion, no, ~no)
-    search = lambda: _searched(tree, problem, now, end, math.sqrt(tolerance))
+    search = lambda: _searched(tree, problem, now, end, tolerance)
     short = now.count >= settings.max_full_steps
     new = (
         lax.cond(short, search, lambda: there) if settings.max_searched_steps else there
@@ -295,12 +295,12 @@ def _step(tree: Tree, problem: Problem, settings: Newton, now: _Iterate) -> _Ite
 def _searched(tree: Tree, problem: Problem, now: _Iterate, end, tolerance: float):
     """Find the least cost between an iterate and the minimum of its models."""
     line = _line(tree, problem, now.qdd, end)
-    share = _line_search(problem, line)
+    largest = lambda x: jnp.max(jnp.abs(x), axis=0)
+    # Costs along a shorter step differ by rounding, and so does what is left after it.
+    moves = largest(line.dqdd) > math.sqrt(tolerance) * (1.0 + largest(end))
+    share = jnp.where(moves, _line_search(problem, line), 1.0)
     along = lambda a, b: a + share[None] * b
     motion = jtu.tree_map(along, line.motion, line.dmotion)
-    # After so short a step what is left is rounding, as are rows that still change.
-    largest = lambda x: jnp.max(jnp.abs(x), axis=0)
-    moves = largest(line.dqdd) > tolerance * (1.0 + largest(end))
     return _Point(along(now.qdd, line.dqdd), motion, share < 1.0, moves)
 
 
