@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from . import _emit_object, _parts
 from ._assumptions import maker, REQUEST
 
 
@@ -33,14 +34,11 @@ class CompileError(Exception):
 @ft.lru_cache(maxsize=1)
 def _llvm() -> Any:
     try:
-        import llvmlite.binding as llvm
+        return _emit_object.initialized()
     except ImportError as error:
         raise CompileError(
             "llvmlite is not installed. Run `pip install llvmlite`."
         ) from error
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm
 
 
 class Machine:
@@ -88,32 +86,18 @@ def level() -> int:
 
 
 def object_code(text: str) -> bytes:
-    """The object file of a module."""
-    llvm = _llvm()
+    """The object files of a module, see `_parts.py`."""
+    _llvm()
     with _LOCK:
         try:
-            module = llvm.parse_assembly(text)
+            return _parts.objects_of(text, *_settings())
         except RuntimeError as error:
-            raise CompileError(f"LLVM cannot parse the kernel: {error}") from error
-        target = _target(level())
-        module.triple = machine().triple
-        module.data_layout = str(target.target_data)
-        try:
-            return target.emit_object(module)
-        finally:
-            module.close()
+            raise CompileError(f"LLVM cannot compile the kernel: {error}") from error
 
 
-def _target(opt: int) -> Any:
-    llvm, host = _llvm(), machine()
-    target = llvm.Target.from_triple(host.triple)
-    return target.create_target_machine(
-        cpu=host.name,
-        features=host.features,
-        opt=opt,
-        reloc="pic",
-        codemodel="jitdefault",
-    )
+def _settings() -> tuple[str, str, str, int]:
+    host = machine()
+    return host.triple, host.name, host.features, level()
 
 
 class Loaded:
@@ -124,10 +108,14 @@ class Loaded:
         with _LOCK:
             empty = llvm.parse_assembly("")
             empty.triple = machine().triple
-            self._engine = llvm.create_mcjit_compiler(empty, _target(level()))
+            target = _emit_object.target_machine(*_settings())
+            self._engine = llvm.create_mcjit_compiler(empty, target)
             try:
-                file = llvm.ObjectFileRef.from_data(code)
-                self._engine.add_object_file(file)
+                # LLVM reads the bytes until the end: they must not be freed before.
+                parts = list(_parts.objects(code))
+                files = [llvm.ObjectFileRef.from_data(part) for part in parts]
+                for file in files:
+                    self._engine.add_object_file(file)
                 self._engine.finalize_object()
                 self.address = self._engine.get_function_address("handler")
                 self._request = self._engine.get_global_value_address(REQUEST)
