@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, overload
 
 import jax.numpy as jnp
 
+from ._arithmetic import add, mul, neg, sub
+
 
 class Vec3(NamedTuple):
     """A vector in three dimensions."""
@@ -20,30 +22,31 @@ class Vec3(NamedTuple):
     z: Any
 
     def __add__(self, other: "Vec3") -> "Vec3":
-        return Vec3(self.x + other.x, self.y + other.y, self.z + other.z)
+        return Vec3(add(self.x, other.x), add(self.y, other.y), add(self.z, other.z))
 
     def __sub__(self, other: "Vec3") -> "Vec3":
-        return Vec3(self.x - other.x, self.y - other.y, self.z - other.z)
+        return Vec3(sub(self.x, other.x), sub(self.y, other.y), sub(self.z, other.z))
 
     def __neg__(self) -> "Vec3":
-        return Vec3(-self.x, -self.y, -self.z)
+        return Vec3(neg(self.x), neg(self.y), neg(self.z))
 
     def __mul__(self, scale) -> "Vec3":
-        return Vec3(self.x * scale, self.y * scale, self.z * scale)
+        return Vec3(mul(self.x, scale), mul(self.y, scale), mul(self.z, scale))
 
     def __or__(self, other: "Vec3"):
-        return self.x * other.x + self.y * other.y + self.z * other.z
+        x, y, z = map(mul, self, other)
+        return add(add(x, y), z)
 
     def __xor__(self, other: "Vec3") -> "Vec3":
         return Vec3(
-            self.y * other.z - self.z * other.y,
-            self.z * other.x - self.x * other.z,
-            self.x * other.y - self.y * other.x,
+            sub(mul(self.y, other.z), mul(self.z, other.y)),
+            sub(mul(self.z, other.x), mul(self.x, other.z)),
+            sub(mul(self.x, other.y), mul(self.y, other.x)),
         )
 
     def outer(self, other: "Vec3") -> "Mat3":
         """Return the matrix $u v^T$."""
-        return Mat3(*(a * b for a in self for b in other))
+        return Mat3(*(mul(a, b) for a in self for b in other))
 
 
 class Mat3(NamedTuple):
@@ -80,13 +83,13 @@ class Mat3(NamedTuple):
         return Mat3(a.xx, a.yx, a.zx, a.xy, a.yy, a.zy, a.xz, a.yz, a.zz)
 
     def __add__(self, other: "Mat3") -> "Mat3":
-        return Mat3(*(a + b for a, b in zip(self, other, strict=True)))
+        return Mat3(*map(add, self, other))
 
     def __mul__(self, scale) -> "Mat3":
-        return Mat3(*(a * scale for a in self))
+        return Mat3(*(mul(a, scale) for a in self))
 
     def __sub__(self, other: "Mat3") -> "Mat3":
-        return Mat3(*(a - b for a, b in zip(self, other, strict=True)))
+        return Mat3(*map(sub, self, other))
 
     @overload
     def __matmul__(self, other: Vec3) -> Vec3: ...
@@ -129,13 +132,13 @@ class Sym3(NamedTuple):
         return Mat3(a.xx, a.xy, a.xz, a.xy, a.yy, a.yz, a.xz, a.yz, a.zz)
 
     def __add__(self, other: "Sym3") -> "Sym3":
-        return Sym3(*(a + b for a, b in zip(self, other, strict=True)))
+        return Sym3(*map(add, self, other))
 
     def __sub__(self, other: "Sym3") -> "Sym3":
-        return Sym3(*(a - b for a, b in zip(self, other, strict=True)))
+        return Sym3(*map(sub, self, other))
 
     def __mul__(self, scale) -> "Sym3":
-        return Sym3(*(a * scale for a in self))
+        return Sym3(*(mul(a, scale) for a in self))
 
     def __matmul__(self, v: Vec3) -> Vec3:
         return self.full() @ v
