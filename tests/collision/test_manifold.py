@@ -242,8 +242,8 @@ def test_many_points(pair, margin):
         assert np.mean(agree) >= (0.985 if pair == TWO_CYLINDERS else 0.997)
 
 
-# Compiling derivatives of two meshes takes long.
-SLOW = (("mesh", "mesh"), ("cylinder", "mesh"))
+# Compiling derivatives of two meshes takes long; of cylinders, a box is enough.
+SLOW = (("mesh", "mesh"), ("cylinder", "mesh"), ("cylinder", "cylinder"))
 GRADIENT_PAIRS = [
     pytest.param(pair, marks=[pytest.mark.slow] if pair in SLOW else [])
     for pair in PAIRS

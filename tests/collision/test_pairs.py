@@ -242,7 +242,15 @@ def test_gradients(kinds):
     check_gradients(fn, *shapes(found), rtol=1e-4, eps=1e-7)
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=name)
+# Two boxes take longest to compile, and have `test_gradients` and the test below.
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(x, marks=[pytest.mark.slow] if x == (K.BOX, K.BOX) else [])
+        for x in PAIRS
+    ],
+    ids=name,
+)
 def test_gradients_of_parallel_shapes(kinds):
     """By positions and sizes, which keep the axes parallel."""
     drawn = [draw(kinds, category, 12, seed=2) for category in ("parallel", "turned")]

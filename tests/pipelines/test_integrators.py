@@ -102,7 +102,8 @@ def test_files(name, integrator):
 @pytest.mark.parametrize(
     "seeds",
     [
-        range(4),
+        range(2),
+        pytest.param(range(2, 4), marks=pytest.mark.slow),
         *(
             pytest.param(range(k, k + 8), marks=pytest.mark.slow)
             for k in range(4, 100, 8)
@@ -134,7 +135,15 @@ def test_random_systems(seeds, integrator):
     assert all(error < 1e-9 for error in worst.values()), worst
 
 
-@both
+# Of lone free bodies `ImplicitFast` has the law of `Implicit`.
+@pytest.mark.parametrize(
+    "integrator",
+    (
+        pytest.param(Integrator.IMPLICIT, marks=pytest.mark.slow),
+        Integrator.IMPLICIT_FAST,
+    ),
+    ids=lambda x: x.value,
+)
 def test_gradients(integrator):
     """By every number of the robot, the state and the input; also at rest."""
     sys = load_mjcf(MIXED.format(integrator.value))
