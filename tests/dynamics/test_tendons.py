@@ -133,10 +133,9 @@ ROBOT = """
 """
 
 
-# Without the tendons that pass a shape only once, or not at all.
-FEWER = re.sub(
-    r'<spatial name="(straight|side|inside|in rod)".*?</spatial>', "", ROBOT, flags=re.S
-)
+# Without the tendons that pass a shape only once, or not at all, and one shape less.
+LONE = r'<spatial name="(straight|side|inside|in rod)".*?</spatial>'
+FEWER = re.sub(LONE, "", ROBOT, flags=re.DOTALL).replace('<geom geom="pin"/>', "")
 
 
 def with_armature(sys):
