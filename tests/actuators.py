@@ -107,19 +107,16 @@ ADHESION = """
 """
 
 
-def text(name, integrator, off="", floating=True):
+def text(name, integrator, off=""):
     """A robot by the name of its actuators.
 
-    **Arguments:**
-
-    - `off`: the groups that are switched off, or "all".
-    - `floating`: with a free joint and a ball joint, if the actuators do without.
+    **Arguments:** `off`: the groups that are switched off, or "all".
     """
     attributes = dict.fromkeys(_PASSIVE, "") | (_PASSIVE if name == "passive" else {})
     limb = _LIMB.format(**attributes)
     if name == "passive":
         limb = limb.replace("<body pos", '<body gravcomp=".7" pos')
-    if name == "muscles" or not floating:
+    if name == "muscles":
         limb = limb.replace('<freejoint name="free"/>', "").replace(
             '<joint name="ball" type="ball" />', ""
         )

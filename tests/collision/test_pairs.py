@@ -124,9 +124,12 @@ def points(kinds, one, two):
     return tuple(jnp.stack(x) for x in zip(*rows))
 
 
+# Compiled once for all categories.
+COMPILED = jax.jit(points, static_argnums=0)
+
+
 def evaluate(kinds, found, margin=MARGIN):
-    compute = jax.jit(lambda one, two: points(kinds, one, two))
-    dist, pos, normal, valid = map(np.asarray, compute(*shapes(found)))
+    dist, pos, normal, valid = map(np.asarray, COMPILED(kinds, *shapes(found)))
     return dist, pos, normal, valid & (dist < margin)
 
 
@@ -242,11 +245,11 @@ def test_gradients(kinds):
     check_gradients(fn, *shapes(found), rtol=1e-4, eps=1e-7)
 
 
-# Two boxes take longest to compile, and have `test_gradients` and the test below.
+# Edges take longest to compile, and have `test_gradients` and the test below.
 @pytest.mark.parametrize(
     "kinds",
     [
-        pytest.param(x, marks=[pytest.mark.slow] if x == (K.BOX, K.BOX) else [])
+        pytest.param(x, marks=[pytest.mark.slow] if x in PAIRS[-2:] else [])
         for x in PAIRS
     ],
     ids=name,

@@ -56,7 +56,7 @@ def robot(cone):
 
 # Steps with the other kinds are differentiated in `test_equality.py` and in
 # `pipelines/test_gradients.py`, contacts below; rows of tendons are those of joints.
-QUICK = ("JointFriction", "BallLimit")
+QUICK = ("BallLimit",)
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,10 @@ def _with_bounds(sys):
     return sys
 
 
-# Derivatives of the other files take half a minute or more to compile; the tests of
-# `velocity_gain` run on all of them.
-QUICK = ("cranks", "muscles", "dc_motors", "passive")
+# Derivatives of most other files take half a minute or more to compile. The family
+# "laws" of `test_derivative_matrix.py` has all actuators with states, and below, all
+# files are differentiated by velocities.
+QUICK = ("cranks", "muscles")
 
 
 @pytest.mark.parametrize(
@@ -76,8 +77,7 @@ QUICK = ("cranks", "muscles", "dc_motors", "passive")
 )
 def test_every_parameter(name):
     """At a state at random. What has no influence anywhere is listed."""
-    text = actuators.text(name, "Euler", floating=name != "dc_motors")
-    sys = _with_bounds(load_mjcf(text))
+    sys = _with_bounds(load_mjcf(actuators.text(name, "Euler")))
     largest = check_gradients(outputs, sys, *point(sys, 1), rtol=1e-4, atol=1e-6)
     parts = "muscles", "muscle_activations", "motors", "pids"
     moved = {key for key, value in largest.items() if value != 0}

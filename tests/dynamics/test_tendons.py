@@ -54,7 +54,7 @@ def compare(seed):
         np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", (2, 8))
+@pytest.mark.parametrize("seed", (2, pytest.param(8, marks=pytest.mark.slow)))
 def test_random_systems(seed):
     compare(seed)
 
@@ -80,7 +80,7 @@ def state(q, qd):
     return State(q, qd, NONE)
 
 
-@pytest.mark.parametrize("seed", (2, 4))
+@pytest.mark.parametrize("seed", (2, pytest.param(4, marks=pytest.mark.slow)))
 def test_steps_of_random_systems(seed):
     compare_steps(seed)
 
@@ -176,6 +176,7 @@ def test_jacobian_is_the_derivative_of_the_length():
     np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow  # Steps of random systems have armature, too.
 def test_energy_is_conserved_with_armature():
     r"""$\dot T = \dot q^T (\tau - g)$: the bias forces belong to the inertia."""
     sys = with_armature(load_mjcf(ROBOT))

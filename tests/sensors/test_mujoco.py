@@ -92,7 +92,8 @@ def check_random(seed):
     check(models.errors(sys, model, coupled_states(model, 3)), 2e-6)
 
 
-@pytest.mark.parametrize("seed", (0, pytest.param(3, marks=pytest.mark.slow)))
+@pytest.mark.slow  # Random robots of `parity/test_features.py` have sensors too.
+@pytest.mark.parametrize("seed", (0, 3))
 def test_random_systems(seed):
     check_random(seed)
 

@@ -22,7 +22,8 @@ from eqsim.testing import probes
 
 each = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
 KINDS = {type(agent).__name__: type(agent) for agent in AGENTS.values()}
-# An agent that differs little from another one is tested with the slow tests.
+# An agent that differs little from another one is tested with the slow tests; of PPO,
+# `test_ppo.py` has checks that are quick.
 SLOW = pytest.mark.slow
 
 
@@ -37,7 +38,7 @@ def quick(*names, among=AGENTS):
 PROBES = probes.constant_reward, probes.observed_reward, probes.delayed_reward
 
 
-@pytest.mark.parametrize("agent", quick("ppo", "sac", "shac", "apg", "es"))
+@pytest.mark.parametrize("agent", quick("sac", "shac", "apg", "es"))
 def test_conforms(agent):
     """With all checks, of which two are that it solves the probes of actions."""
     build = lambda: type(agent)(**vars(agent))
@@ -63,7 +64,7 @@ def values(agent, state, obs):
 CRITICS = {name: AGENTS[name] for name in ("ppo", "sac", "td3", "shac")}
 
 
-@pytest.mark.parametrize("agent", quick("ppo", "sac", among=CRITICS))
+@pytest.mark.parametrize("agent", quick("sac", among=CRITICS))
 def test_values(agent):
     """What nothing can be done about is known in advance: 1; what is seen; and, a step
     before the reward, the discount."""

@@ -89,10 +89,8 @@ def test_learns_and_acts(agent, prior):
     assert not jnp.array_equal(best, act(agent, state, obs, jr.key(1)))
 
 
-@pytest.mark.parametrize(
-    "agent",
-    (diayn(), pytest.param(dads(omit_input_dynamics_dim=0), marks=pytest.mark.slow)),
-)
+@pytest.mark.slow  # They hold a SAC, whose checks are quick in `test_agents.py`.
+@pytest.mark.parametrize("agent", (diayn(), dads(omit_input_dynamics_dim=0)))
 def test_conforms(agent):
     """To all that is asked of agents, but to learn rewards."""
     report = testing.check_agent(agent, build=lambda: type(agent)(**vars(agent)))
