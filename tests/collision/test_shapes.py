@@ -143,17 +143,15 @@ def test_points(kinds):
     assert inside > 5 or kinds != ITERATED
 
 
-# Compiling derivatives of these takes long. `test_pairs.py` and `test_manifold.py` have
-# boxes and cylinders too; of ellipsoids, the nearest points are found by one algorithm.
+# Compiling derivatives of these takes long. `test_manifold.py` has cylinders and boxes too;
+# of ellipsoids, the nearest points are found by one algorithm.
 SLOW = {
     (GeomKind.CAPSULE, GeomKind.ELLIPSOID),
-    (GeomKind.CAPSULE, GeomKind.BOX),
     (GeomKind.ELLIPSOID, GeomKind.ELLIPSOID),
     (GeomKind.ELLIPSOID, GeomKind.CYLINDER),
     (GeomKind.ELLIPSOID, GeomKind.BOX),
     (GeomKind.CYLINDER, GeomKind.CYLINDER),
     (GeomKind.CYLINDER, GeomKind.BOX),
-    (GeomKind.BOX, GeomKind.BOX),
 }
 
 
