@@ -98,7 +98,15 @@ def test_files(name, integrator):
     np.testing.assert_allclose(ours, expected(model, data, 100), rtol=1e-9, atol=1e-9)
 
 
-@both
+@pytest.mark.parametrize(
+    "integrator",
+    # `test_trajectory` and `test_files` are quick with both.
+    (
+        Integrator.IMPLICIT,
+        pytest.param(Integrator.IMPLICIT_FAST, marks=pytest.mark.slow),
+    ),
+    ids=lambda x: x.value,
+)
 @pytest.mark.parametrize(
     "seeds",
     [
