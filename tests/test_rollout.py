@@ -337,7 +337,9 @@ def test_stop():
     assert np.array_equal(np.max(episodes.length, axis=-1), last + 1)
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+@pytest.mark.parametrize(
+    "shape", [(), pytest.param((3,), marks=pytest.mark.slow), (2, 3)]
+)
 def test_going_on(shape):
     """Two rollouts, the second from where the first ended, or one with a bar."""
     key = jr.split(jr.key(8), shape) if shape else jr.key(8)

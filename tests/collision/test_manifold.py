@@ -149,11 +149,11 @@ def shapes_of(pair, polygons, pos, rot, size, vertices, spans):
         yield Shape(Pose(matrix, vector(pos[k])), vector(size[k]), hulls)
 
 
-def points_of(pair, polygons, margin, pos, rot, size, vertices, spans):
+def points_of(pair, polygons, pos, rot, size, vertices, spans, margin):
     """Distance, position, normal, `(point, 7)`, and which points exist."""
     one, two = shapes_of(pair, polygons, pos, rot, size, vertices, spans)
     kinds = GeomKind[pair[0].upper()], GeomKind[pair[1].upper()]
-    found = collider_of(*kinds).find(one, two, jnp.full(1, margin))
+    found = collider_of(*kinds).find(one, two, margin[None])
     rows = [
         jnp.concatenate([p.dist, stack(p.pos)[0], stack(p.normal)[0]]) for p in found
     ]
@@ -167,12 +167,12 @@ def spans_of(model):
 
 
 @ft.lru_cache(maxsize=8)
-def compiled(pair, margin):
+def compiled(pair):
     # The vertices of all meshes are in all models, if there is a mesh.
-    model = model_of(pair, ("box", "box"), margin)
+    model = model_of(pair, ("box", "box"), 0.0)
     vertices, polygons = hulls_of(model)
-    fn = batch_last(lambda *args: points_of(pair, polygons, margin, *args))
-    return jax.jit(jax.vmap(fn, (0, 0, None, None, None))), fn, vertices
+    fn = batch_last(lambda *args: points_of(pair, polygons, *args))
+    return jax.jit(jax.vmap(fn, (0, 0, None, None, None, None))), fn, vertices
 
 
 def same(mine, theirs, atol):
@@ -190,8 +190,9 @@ def compare(pair, meshes, margin, number, seed=0):
     """Count configurations by the number of points, and those that agree."""
     model = model_of(pair, meshes, margin)
     pos, rot, theirs = configurations(model, number, seed)
-    compute, _, vertices = compiled(pair, margin)
-    mine, valid = compute(pos, rot, model.geom_size[:2], vertices, spans_of(model))
+    compute, _, vertices = compiled(pair)
+    args = pos, rot, model.geom_size[:2], vertices, spans_of(model)
+    mine, valid = compute(*args, jnp.asarray(margin))
     mine, valid = np.asarray(mine), np.asarray(valid)
     valid = valid & (mine[:, :, 0] < margin)
     assert np.all(np.isfinite(mine))
@@ -242,8 +243,8 @@ def test_many_points(pair, margin):
         assert np.mean(agree) >= (0.985 if pair == TWO_CYLINDERS else 0.997)
 
 
-# Compiling derivatives of two meshes takes long.
-SLOW = (("mesh", "mesh"), ("cylinder", "mesh"))
+# Compiling derivatives of two meshes takes long; of cylinders, a box is enough.
+SLOW = (("mesh", "mesh"), ("cylinder", "mesh"), ("cylinder", "cylinder"))
 GRADIENT_PAIRS = [
     pytest.param(pair, marks=[pytest.mark.slow] if pair in SLOW else [])
     for pair in PAIRS
@@ -259,12 +260,12 @@ def test_gradients(pair):
     pos, rot, theirs = configurations(model, 200, 2)
     several = [k for k, points in enumerate(theirs) if len(points) > 1][:20]
     pos, rot = pos[several], rot[several]
-    _, fn, vertices = compiled(pair, 0.0)
+    _, fn, vertices = compiled(pair)
     spans = spans_of(model)
 
     def total(pos, rot, size, vertices):
         """The same for any order of the points."""
-        points, valid = fn(pos, rot, size, vertices, spans)
+        points, valid = fn(pos, rot, size, vertices, spans, jnp.zeros(()))
         weights = jnp.sin(1.0 + jnp.arange(7, dtype=points.dtype))
         return jnp.sum(jnp.where(valid, points @ weights, 0.0))
 
@@ -291,7 +292,7 @@ def test_gradients(pair):
 def test_aligned(pair):
     """Values and derivatives are finite where axes are parallel or features coincide."""
     model = model_of(pair, meshes_of(pair)[0], 0.0)
-    _, fn, vertices = compiled(pair, 0.0)
+    _, fn, vertices = compiled(pair)
     spans, turns = spans_of(model), Rotation.create_group("O").as_matrix()[:6]
     places = [(0, 0, z) for z in (0, 0.1, 0.2, 0.25, 0.3)] + [
         (0.2, 0, 0),
@@ -302,7 +303,7 @@ def test_aligned(pair):
     rot = np.array([[np.eye(3).ravel(), turn.ravel()] for _, turn in second])
 
     def total(pos, rot, size, vertices):
-        points, valid = fn(pos, rot, size, vertices, spans)
+        points, valid = fn(pos, rot, size, vertices, spans, jnp.zeros(()))
         return jnp.sum(jnp.where(valid[:, None], points, 0.0))
 
     both = jax.jit(

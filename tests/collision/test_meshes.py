@@ -52,7 +52,7 @@ def states(model, count, seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("condim", (1, 3))
+@pytest.mark.parametrize("condim", (pytest.param(1, marks=pytest.mark.slow), 3))
 def test_accelerations(kind, condim):
     sys, model = robot(kind, condim)
     found = states(model, 60)
@@ -68,7 +68,14 @@ def test_accelerations(kind, condim):
         np.testing.assert_allclose(own, data.qacc, rtol=0, atol=atol * size)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# An ellipsoid takes longer to compile, by the same algorithm.
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow) if kind == "ellipsoid" else kind
+        for kind in KINDS
+    ],
+)
 def test_gradients(kind):
     """By poses and by the vertices of the mesh, in contact."""
     sys, model = robot(kind)

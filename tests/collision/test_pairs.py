@@ -124,9 +124,12 @@ def points(kinds, one, two):
     return tuple(jnp.stack(x) for x in zip(*rows))
 
 
+# Compiled once for all categories.
+COMPILED = jax.jit(points, static_argnums=0)
+
+
 def evaluate(kinds, found, margin=MARGIN):
-    compute = jax.jit(lambda one, two: points(kinds, one, two))
-    dist, pos, normal, valid = map(np.asarray, compute(*shapes(found)))
+    dist, pos, normal, valid = map(np.asarray, COMPILED(kinds, *shapes(found)))
     return dist, pos, normal, valid & (dist < margin)
 
 
@@ -226,7 +229,19 @@ def test_degenerate_contacts(kinds):
     assert other_numbers <= (10 if kinds == (K.BOX, K.BOX) else 0)
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=name)
+# Edges take longest to compile; `test_shapes.py` differentiates these pairs too, and
+# the last test below.
+most = pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(x, marks=[pytest.mark.slow] if x in PAIRS[-2:] else [])
+        for x in PAIRS
+    ],
+    ids=name,
+)
+
+
+@most
 def test_gradients(kinds):
     """By poses and sizes, of what is valid, where features do not change."""
     drawn = [draw(kinds, category, 12, seed=2) for category in SMOOTH]
@@ -242,7 +257,7 @@ def test_gradients(kinds):
     check_gradients(fn, *shapes(found), rtol=1e-4, eps=1e-7)
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=name)
+@most
 def test_gradients_of_parallel_shapes(kinds):
     """By positions and sizes, which keep the axes parallel."""
     drawn = [draw(kinds, category, 12, seed=2) for category in ("parallel", "turned")]

@@ -143,7 +143,26 @@ def test_points(kinds):
     assert inside > 5 or kinds != ITERATED
 
 
-@pytest.mark.parametrize("kinds", SIMPLE, ids=name)
+# Compiling derivatives of these takes long. `test_manifold.py` has cylinders and boxes too;
+# of ellipsoids, the nearest points are found by one algorithm.
+SLOW = {
+    (GeomKind.CAPSULE, GeomKind.ELLIPSOID),
+    (GeomKind.ELLIPSOID, GeomKind.ELLIPSOID),
+    (GeomKind.ELLIPSOID, GeomKind.CYLINDER),
+    (GeomKind.ELLIPSOID, GeomKind.BOX),
+    (GeomKind.CYLINDER, GeomKind.CYLINDER),
+    (GeomKind.CYLINDER, GeomKind.BOX),
+}
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(kinds, marks=[pytest.mark.slow] if kinds in SLOW else [])
+        for kinds in SIMPLE
+    ],
+    ids=name,
+)
 def test_gradients(kinds):
     model = model_of(kinds)
     data = poses(model, 7)

@@ -80,7 +80,11 @@ def test_accelerations(condim):
         np.testing.assert_allclose(own, data.qacc, rtol=0, atol=1e-5 * size)
 
 
-@pytest.mark.parametrize("name", BODIES)
+# `test_accelerations` has all three.
+@pytest.mark.parametrize(
+    "name",
+    ("ball", pytest.param("box", marks=SLOW), pytest.param("capsule", marks=SLOW)),
+)
 def test_rolling(name):
     """100 steps after the first contact."""
     scene = text((name,))
@@ -122,7 +126,7 @@ def test_flat_terrain_is_a_plane():
     np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ("ball", "box"))
+@pytest.mark.parametrize("name", ("ball", pytest.param("box", marks=SLOW)))
 def test_rest_on_flat_terrain(name):
     """Terrain carries the weight of what rests on it, and nothing else."""
     sys = load_mjcf(text((name,), z=0.12))

@@ -78,7 +78,17 @@ def converged(text):
     return model
 
 
-@pytest.mark.parametrize("name", CASES)
+# "several" has a connection and a joint, and the others have the same laws.
+SLOW = ("connect", "weld", "weld to the world", "connect to the world", "joint alone")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name in CASES
+    ],
+)
 def test_is_that_of_mujoco(name):
     text = ROBOT.format(CASES[name])
     q, qd, expected = states(converged(text))
@@ -122,7 +132,16 @@ def test_active_is_data():
         assert np.allclose(row, data.qacc, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ("connect", "weld of sites", "joint", "tendon"))
+# A weld of sites has the most parameters; all kinds are compared with MuJoCo.
+@pytest.mark.parametrize(
+    "name",
+    (
+        pytest.param("connect", marks=pytest.mark.slow),
+        "weld of sites",
+        pytest.param("joint", marks=pytest.mark.slow),
+        pytest.param("tendon", marks=pytest.mark.slow),
+    ),
+)
 def test_gradients(name):
     """By coordinates, velocities, softness and the parameters of the constraint."""
     text = ROBOT.format(CASES[name])

@@ -27,8 +27,10 @@ ROBOT = """
     <site name="s1" pos=".05 0 .05"/>
     <body name="b" pos=".19 0 .02"><joint name="j1" axis="0 1 0" range="-60 3"
         frictionloss=".1"/>
-      <geom size=".1" mass=".3"/><site name="s2" pos="0 .1 0"/>
-      <body pos=".25 0 0"><joint type="ball" range="0 9"/><geom size=".03"/></body>
+      <geom size=".1" mass=".3" contype="0" conaffinity="0"/>
+      <site name="s2" pos="0 .1 0"/>
+      <body pos=".25 0 0"><joint type="ball" range="0 9"/>
+        <geom size=".03" contype="0" conaffinity="0"/></body>
     </body></body>
   <body name="c" pos=".4 0 .3"><joint name="j2" axis="1 0 0"/><geom size=".05"/></body>
 </worldbody>
@@ -52,7 +54,19 @@ def robot(cone):
     return sys, State(q, qd, start.act)
 
 
-@pytest.mark.parametrize("kind", ALL, ids=lambda kind: type(kind).__name__)
+# Steps with the other kinds are differentiated in `test_equality.py` and in
+# `pipelines/test_gradients.py`, contacts below; rows of tendons are those of joints.
+QUICK = ("BallLimit",)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(x, marks=[] if type(x).__name__ in QUICK else [pytest.mark.slow])
+        for x in ALL
+    ],
+    ids=lambda kind: type(kind).__name__,
+)
 def test_kinds(kind):
     report = check_constraint(kind, *robot("pyramidal"))
     assert len(report.names(report.outcomes[0].status)) == 5
@@ -99,15 +113,16 @@ def test_third_party():
     """Its parameters are differentiated, batched, and change the motion."""
     sys, state = robot("pyramidal")
     check_constraint(stop(), sys, state)
+    others = ALL[1:]  # Without contacts, which take long to compile.
 
     def speed(constraint):
-        pipeline = Generalized(constraints=(*ALL, constraint))
+        pipeline = Generalized(constraints=(*others, constraint))
         return pipeline.step(sys, state, jnp.zeros(0)).qd[6]
 
     weights = jnp.array([0.0, 0.1, 1.0])
     stops = eqx.filter_vmap(lambda weight: stop(weight=weight))(weights)
     found = eqx.filter_jit(eqx.filter_vmap(speed))(stops)
-    alone = Generalized().step(sys, state, jnp.zeros(0)).qd[6]
+    alone = Generalized(constraints=others).step(sys, state, jnp.zeros(0)).qd[6]
     assert jnp.isclose(found[0], alone) and found[0] > found[1] > found[2]
     slope = eqx.filter_grad(speed)(stop())
     assert slope.stiffness < 0.0 and slope.at > 0.0

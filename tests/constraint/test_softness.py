@@ -54,16 +54,20 @@ def test_impedance_out_of_range():
     assert float(impedance(flat, jnp.array(-0.1))) == pytest.approx(0.85)
 
 
+def value(solimp, violation):
+    return impedance(softness([DT * 10, DT], solimp, DT, True), violation)
+
+
+# Compiled once for all cases.
+SLOPES = jax.jit(jax.grad(value, argnums=(0, 1)))
+
+
 @pytest.mark.parametrize("power", (1.0, 1.5, 2.0, 3.0))
 @pytest.mark.parametrize("depth", (0.0, 0.004, 0.005, 0.007, 0.01, 0.02))
 def test_derivatives_are_finite(power, depth):
     """Also at the start, where the pieces meet, and at the width."""
-
-    def value(solimp, violation):
-        return impedance(softness([DT * 10, DT], solimp, DT, True), violation)
-
     solimp = [jnp.asarray(x) for x in (0.8, 0.95, 0.01, 0.5, power)]
-    grads = jax.grad(value, argnums=(0, 1))(solimp, jnp.array(-depth))
+    grads = SLOPES(solimp, jnp.array(-depth))
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(grads))
     if depth in (0.004, 0.007) and power > 1.0:
         largest = check_gradients(value, solimp, jnp.array(-depth))

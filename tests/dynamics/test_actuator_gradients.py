@@ -62,7 +62,19 @@ def _with_bounds(sys):
     return sys
 
 
-@pytest.mark.parametrize("name", actuators.FILES)
+# Derivatives of most other files take half a minute or more to compile. The family
+# "laws" of `test_derivative_matrix.py` has all actuators with states, and below, all
+# files are differentiated by velocities.
+QUICK = ("cranks", "muscles")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+        for name in actuators.FILES
+    ],
+)
 def test_every_parameter(name):
     """At a state at random. What has no influence anywhere is listed."""
     sys = _with_bounds(load_mjcf(actuators.text(name, "Euler")))
@@ -85,7 +97,7 @@ def test_muscles_where_laws_change(length):
     arrays, rest = eqx.partition(sys, eqx.is_inexact_array)
 
     def force(arrays, q, qd, act, ctrl):
-        return outputs(eqx.combine(arrays, rest), q, qd, act, ctrl)[2]
+        return actuator_states(eqx.combine(arrays, rest), State(q, qd, act), ctrl).force
 
     forward = jax.jacfwd(force, argnums=(0, 1, 2, 3, 4))(arrays, q, qd, *zero)
     reverse = jax.jacrev(force, argnums=(0, 1, 2, 3, 4))(arrays, q, qd, *zero)

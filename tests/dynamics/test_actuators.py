@@ -71,7 +71,10 @@ def check_random(seed):
     compare(mujoco.MjModel.from_xml_string(text), sys, *draw(sys, seed))
 
 
-@pytest.mark.parametrize("seed", range(6))
+# Of RK4, seeds 0 and 3.
+@pytest.mark.parametrize(
+    "seed", (0, 1, 2, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4, 5)))
+)
 def test_random_robots(seed):
     check_random(seed)
 
@@ -83,8 +86,18 @@ def test_many_random_robots(seed):
     check_random(seed)
 
 
-@pytest.mark.parametrize("integrator", ("Euler", "RK4"))
-@pytest.mark.parametrize("name", actuators.FILES)
+# Forces do not depend on the integrator: of those with RK4, one without states and one
+# with each law of states.
+QUICK_RK4 = ("joints", "muscles", "dc_motors", "pids")
+KINDS = [(name, "Euler") for name in actuators.FILES] + [
+    (name, "RK4")
+    if name in QUICK_RK4
+    else pytest.param(name, "RK4", marks=pytest.mark.slow)
+    for name in actuators.FILES
+]
+
+
+@pytest.mark.parametrize("name, integrator", KINDS)
 def test_every_kind(name, integrator):
     text = actuators.text(name, integrator)
     model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)

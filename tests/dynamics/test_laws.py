@@ -15,7 +15,14 @@ from eqsim import dynamics, kinematics
 from eqsim.model import JointKind
 
 
-each_system = pytest.mark.parametrize("name", systems.NAMES)
+# The joints of "forest" are drawn from the same kinds; each takes long to compile.
+each_system = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "fixed" else [])
+        for name in systems.NAMES
+    ],
+)
 
 
 @ft.lru_cache

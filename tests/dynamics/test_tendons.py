@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+import re
 
 import equinox as eqx
 import jax
@@ -53,7 +54,7 @@ def compare(seed):
         np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", (2, 8))
+@pytest.mark.parametrize("seed", (2, pytest.param(8, marks=pytest.mark.slow)))
 def test_random_systems(seed):
     compare(seed)
 
@@ -79,7 +80,7 @@ def state(q, qd):
     return State(q, qd, NONE)
 
 
-@pytest.mark.parametrize("seed", (2, 4))
+@pytest.mark.parametrize("seed", (2, pytest.param(4, marks=pytest.mark.slow)))
 def test_steps_of_random_systems(seed):
     compare_steps(seed)
 
@@ -132,6 +133,11 @@ ROBOT = """
 """
 
 
+# Without the tendons that pass a shape only once, or not at all, and one shape less.
+LONE = r'<spatial name="(straight|side|inside|in rod)".*?</spatial>'
+FEWER = re.sub(LONE, "", ROBOT, flags=re.DOTALL).replace('<geom geom="pin"/>', "")
+
+
 def with_armature(sys):
     """The same robot with armature of its tendons, around shapes too."""
     new = dict(has_armature=(True,) * sys.ntendon, armature=0.1 * np.ones(sys.ntendon))
@@ -170,6 +176,7 @@ def test_jacobian_is_the_derivative_of_the_length():
     np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow  # Steps of random systems have armature, too.
 def test_energy_is_conserved_with_armature():
     r"""$\dot T = \dot q^T (\tau - g)$: the bias forces belong to the inertia."""
     sys = with_armature(load_mjcf(ROBOT))
@@ -210,16 +217,23 @@ PLACES = {
 NUMBERS = ("stiffness", "stiffness_poly", "damping", "damping_poly", "spring_length")
 
 
+FORCES = {"[0].sites.quat", "[0].joints.spring_ref", "[0].tendons.coef"}
+slow = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    "fn, read",
+    "fn, text, read",
     (
-        (passive, {"[0].sites.quat", "[0].joints.spring_ref", "[0].tendons.coef"}),
-        pytest.param(inertial, {"[0].tendons.armature"}, marks=pytest.mark.slow),
+        pytest.param(passive, FEWER, FORCES, id="passive"),
+        pytest.param(passive, ROBOT, FORCES, id="passive-all", marks=slow),
+        pytest.param(
+            inertial, ROBOT, {"[0].tendons.armature"}, id="inertial", marks=slow
+        ),
     ),
 )
-def test_gradients(fn, read):
+def test_gradients(fn, text, read):
     """At the reference at rest, and at two other states."""
-    sys = with_armature(load_mjcf(ROBOT))
+    sys = with_armature(load_mjcf(text))
     if fn is passive:
         read = read | {f"[0].tendons.{name}" for name in NUMBERS}
     largest = check_gradients(jax.vmap(fn, (None, 0, 0)), sys, *states(sys), atol=1e-6)
@@ -244,7 +258,7 @@ def loss(pipeline, sys, q, qd):
     (Generalized(), pytest.param(Spring(), marks=pytest.mark.slow)),
 )
 def test_everything_is_a_kernel(pipeline):
-    sys = load_mjcf(ROBOT)
+    sys = load_mjcf(FEWER)
     q, qd = random_configuration(0, sys)
     slope = eqx.filter_grad(lambda *xs: loss(pipeline, *xs))
     eqsim.testing.check_kernels(slope, sys, q, qd)

@@ -54,7 +54,11 @@ def shapes(tree):
     return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name",
+    # What it is made of is that of `humanoid`.
+    [pytest.param(n, marks=slow) if n == "humanoidstandup" else n for n in SIZES],
+)
 def test_shapes(name):
     kind, nobs, nu, dt, terms = SIZES[name]
     env = eqsim.make(name)
@@ -71,8 +75,12 @@ def test_shapes(name):
     assert float(env.dt) == pytest.approx(dt)
 
 
+# These take long to trace.
+LONG = ("ant", "humanoid", "humanoidstandup", "pusher")
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=slow) if "humanoid" in n else n for n in SIZES]
+    "name", [pytest.param(n, marks=slow) if n in LONG else n for n in SIZES]
 )
 @pytest.mark.parametrize("pipeline", ("spring", "positional"))
 def test_pipelines(name, pipeline):

@@ -18,8 +18,8 @@ import eqsim
 
 
 slow = pytest.mark.slow
-# What takes long to compile.
-LONG = {"humanoid", "humanoidstandup"}
+# What takes long to compile; `test_parity.py` has some of these robots.
+LONG = {"half_cheetah", "humanoid", "humanoidstandup", "pusher", "walker2d"}
 NAMES = [pytest.param(n, marks=slow) if n in LONG else n for n in IDS]
 # Every option that is a number, and none at its default.
 NUMBERS = {

@@ -30,7 +30,7 @@ def check(seed, count, links):
 
 
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=8, phases=PHASES)
+@settings(max_examples=3, phases=PHASES)
 def test_random_systems(seed):
     check(seed, 4, links=2)
 

@@ -38,7 +38,7 @@ def _assert_agreement(name, model, states, qdd, target, tolerance):
     "name, precision",
     [
         ("half_cheetah", "double"),
-        ("pusher_v5", "double"),
+        pytest.param("pusher_v5", "double", marks=pytest.mark.slow),
         pytest.param("swimmer", "double", marks=pytest.mark.slow),
         ("hopper", "single"),
     ],

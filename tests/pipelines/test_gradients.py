@@ -214,11 +214,10 @@ def test_collision(pipeline):
     assert_counted(gradients, must)
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    [*(pytest.param(x, marks=slow) for x in PIPELINES[:2]), PIPELINES[2]],
-    ids=named,
-)
+# `test_mocap.py` differentiates `Spring` and `Positional` with a ball joint; limits of
+# such are in `constraint/test_kit.py`.
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
 def test_ball(pipeline):
     """Limits of a ball joint, Runge-Kutta, and quaternions at the identity."""
     sys = load_mjcf(BALL)

@@ -98,11 +98,20 @@ def test_files(name, integrator):
     np.testing.assert_allclose(ours, expected(model, data, 100), rtol=1e-9, atol=1e-9)
 
 
-@both
+@pytest.mark.parametrize(
+    "integrator",
+    # `test_trajectory` and `test_files` are quick with both.
+    (
+        Integrator.IMPLICIT,
+        pytest.param(Integrator.IMPLICIT_FAST, marks=pytest.mark.slow),
+    ),
+    ids=lambda x: x.value,
+)
 @pytest.mark.parametrize(
     "seeds",
     [
-        range(4),
+        range(2),
+        pytest.param(range(2, 4), marks=pytest.mark.slow),
         *(
             pytest.param(range(k, k + 8), marks=pytest.mark.slow)
             for k in range(4, 100, 8)
@@ -134,7 +143,15 @@ def test_random_systems(seeds, integrator):
     assert all(error < 1e-9 for error in worst.values()), worst
 
 
-@both
+# Of lone free bodies `ImplicitFast` has the law of `Implicit`.
+@pytest.mark.parametrize(
+    "integrator",
+    (
+        pytest.param(Integrator.IMPLICIT, marks=pytest.mark.slow),
+        Integrator.IMPLICIT_FAST,
+    ),
+    ids=lambda x: x.value,
+)
 def test_gradients(integrator):
     """By every number of the robot, the state and the input; also at rest."""
     sys = load_mjcf(MIXED.format(integrator.value))

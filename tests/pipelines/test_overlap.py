@@ -2,7 +2,6 @@
 apart without being launched: what removes the violation leaves no velocity behind."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -60,14 +59,18 @@ ARM = """
 def simulated(pipeline, sys, q, seconds: float):
     """The coordinates and velocities of all steps."""
     start = eqx.tree_at(lambda state: state.q, pipeline.init(sys), jnp.asarray(q))
+    return map(np.asarray, run(pipeline, sys, start, round(seconds / float(sys.dt))))
+
+
+@eqx.filter_jit
+def run(pipeline, sys, start, length):
+    """Compiled once for all numbers of a robot."""
 
     def step(state, _):
         state = pipeline.step(sys, state, jnp.zeros(0))
         return state, (state.q, state.qd)
 
-    length = round(seconds / float(sys.dt))
-    run = lambda start: lax.scan(step, start, None, length)[1]
-    return map(np.asarray, jax.jit(run)(start))
+    return lax.scan(step, start, None, length)[1]
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=named)

@@ -21,12 +21,13 @@ SHAPES = {
     "corner": 'type="mesh" mesh="corner"',
     "tent": 'type="mesh" mesh="tent"',
 }
+# Two boxes, or two meshes, are found as a box and a mesh are.
 PAIRS = (
-    ("box", "other"),
+    pytest.param(("box", "other"), marks=pytest.mark.slow, id="box-other"),
     ("plane", "corner"),
     pytest.param(("capsule", "tent"), marks=pytest.mark.slow, id="capsule-tent"),
     ("box", "corner"),
-    ("corner", "tent"),
+    pytest.param(("corner", "tent"), marks=pytest.mark.slow, id="corner-tent"),
 )
 TEXT = """
 <mujoco>{assets}<option gravity="0 0 0"/><worldbody>

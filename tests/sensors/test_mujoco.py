@@ -41,7 +41,8 @@ def test_robot(group):
 
 
 def test_elliptic_cones():
-    sys, model = models.robot(tuple(models.contact_rows()), "elliptic")
+    # What matches, and how it is reduced, does not depend on cones: two of nine matches.
+    sys, model = models.robot(tuple(models.contact_rows()[:8]), "elliptic")
     check(models.errors(sys, model, models.states(model, 5)))
 
 
@@ -91,6 +92,7 @@ def check_random(seed):
     check(models.errors(sys, model, coupled_states(model, 3)), 2e-6)
 
 
+@pytest.mark.slow  # Random robots of `parity/test_features.py` have sensors too.
 @pytest.mark.parametrize("seed", (0, 3))
 def test_random_systems(seed):
     check_random(seed)
@@ -131,7 +133,9 @@ def cut_robot():
 
 
 def test_batches_are_loops():
-    sys, model = models.robot(tuple(models.site_rows()))
+    sites = ("imu", "pad", "tip")
+    kinds = ("accelerometer", "gyro", "force", "touch", "rangefinder")
+    sys, model = models.robot(tuple(models.rows(kinds, "site", sites)))
     several = [models.measured(data) for data in models.states(model, 3)]
     stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *several)
     sensors = lambda *args: Generalized().sensors(sys, *args)

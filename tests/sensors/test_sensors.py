@@ -156,7 +156,9 @@ def test_gradients(group):
     assert largest["[1].q"] > 0 and largest["[0].links.mass"] > 0
 
 
-@pytest.mark.parametrize("group", SMOOTH)
+@pytest.mark.parametrize(
+    "group", (pytest.param("kinematic", marks=pytest.mark.slow), "solved")
+)
 def test_gradients_are_finite_at_rest(group):
     """In the neutral pose, where norms and angles are zero."""
     chosen = tuple(

@@ -38,14 +38,17 @@ WRAPPERS = {
 }
 
 
-@pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.parametrize("name", (pytest.param("reset", marks=slow), "robots"))
 def test_wrappers(name):
     wrapped = WRAPPERS[name](rail())
     report = testing.check_env(wrapped, build=lambda: WRAPPERS[name](rail()))
     assert set(report.names(Status.NOT_APPLICABLE)) <= {"truncated"}
 
 
-@pytest.mark.parametrize("make", (probes.constant_reward, probes.delayed_reward))
+@pytest.mark.parametrize(
+    "make",
+    (pytest.param(probes.constant_reward, marks=slow), probes.delayed_reward),
+)
 def test_probes(make):
     report = testing.check_env(make())
     assert report.names(Status.EXPECTED) == ("mass",)

@@ -22,10 +22,23 @@ from eqsim.testing import probes
 
 each = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
 KINDS = {type(agent).__name__: type(agent) for agent in AGENTS.values()}
+# An agent that differs little from another one is tested with the slow tests; of PPO,
+# `test_ppo.py` has checks that are quick.
+SLOW = pytest.mark.slow
+
+
+def quick(*names, among=AGENTS):
+    """Agents, of which some are tested always."""
+    return [
+        pytest.param(agent, id=name, marks=[] if name in names else [SLOW])
+        for name, agent in among.items()
+    ]
+
+
 PROBES = probes.constant_reward, probes.observed_reward, probes.delayed_reward
 
 
-@each
+@pytest.mark.parametrize("agent", quick("sac", "shac", "apg", "es"))
 def test_conforms(agent):
     """With all checks, of which two are that it solves the probes of actions."""
     build = lambda: type(agent)(**vars(agent))
@@ -51,7 +64,7 @@ def values(agent, state, obs):
 CRITICS = {name: AGENTS[name] for name in ("ppo", "sac", "td3", "shac")}
 
 
-@pytest.mark.parametrize("agent", CRITICS.values(), ids=CRITICS)
+@pytest.mark.parametrize("agent", quick("sac", among=CRITICS))
 def test_values(agent):
     """What nothing can be done about is known in advance: 1; what is seen; and, a step
     before the reward, the discount."""
@@ -87,7 +100,7 @@ def test_values(agent):
             np.testing.assert_allclose(found, env.value(obs, 0.8), atol=0.1)
 
 
-@each
+@pytest.mark.parametrize("agent", quick("ppo", "td3", "es"))
 def test_sweep_is_one_program(agent):
     """Agents with other numbers are a batch, each of which learns as it does alone."""
     names = "learning_rate", "actor_learning_rate", "step_size"

@@ -273,6 +273,7 @@ def test_ctrl_c(capsys, tmp_path):
     assert one == two
 
 
+@pytest.mark.slow  # What happens after it was pressed once is tested above.
 def test_ctrl_c_twice(capsys, tmp_path):
     """In the middle of a turn that would take an hour. Meanwhile nobody else may write."""
     options = "--steps 1e9 --episode-length 10 --pool-size 4 --turns 1"

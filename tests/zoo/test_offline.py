@@ -384,7 +384,9 @@ def test_bc_knows_the_bandit():
     np.testing.assert_allclose(log_std, np.log(off.std()), atol=2e-3)
 
 
-@pytest.mark.parametrize("temperature", (0.5, 2.0))
+@pytest.mark.parametrize(
+    "temperature", (0.5, pytest.param(2.0, marks=pytest.mark.slow))
+)
 def test_awac_knows_the_bandit(temperature):
     r"""$\pi(a) \propto p(a)\,e^{r(a) / \lambda}$."""
     agent = offline.AWAC(levels=3, temperature=temperature, num_actions=64, **TABLE)

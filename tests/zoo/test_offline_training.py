@@ -116,6 +116,7 @@ zoo.train(agent, Rail(), data=data, out=sys.argv[1], save_every=0.0, **{args})
 """
 
 
+@slow  # `test_resume.py` kills another agent; above, this one is stopped.
 def test_kill_and_resume(data, tmp_path):
     """With SIGKILL, in the middle."""
     args = {"steps": 20_000, "turns": 200, "evaluations": 2, "episodes": 2}
@@ -140,7 +141,8 @@ def test_kill_and_resume(data, tmp_path):
     assert bits(resumed.state) == bits(whole.state)
 
 
-@pytest.mark.parametrize("name", ("bc", pytest.param("cql", marks=slow)))
+@slow  # `test_parallel.py` is the quick one with several devices.
+@pytest.mark.parametrize("name", ("bc", "cql"))
 def test_eight_devices(name, tmp_path):
     """A batch in eight shares teaches what the whole one does: BC of pictures, and CQL."""
     found = []

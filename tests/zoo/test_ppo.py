@@ -30,7 +30,7 @@ init = eqx.filter_jit(lambda agent, key, env: agent.init(key, env))
 iterate = eqx.filter_jit(lambda agent, state, env: agent.iterate(state, env))
 
 
-@pytest.mark.slow  # `test_agents.py` has the same checks of a smaller one.
+@pytest.mark.slow  # The test below has the same checks of actions in levels.
 @parametrize_with_checks(KINDS[:1])
 def test_conformance(check):
     check.run()

@@ -46,6 +46,7 @@ def test_diayn(tmp_path):
     assert paths.reward() > 0.9 * np.log(5)
 
 
+@pytest.mark.slow
 def test_dads():
     agent = zoo.DADS(**NETWORK, **SHARP)
     state, env = learned(agent, OneHotSkills(5), 10, steps=30_000)

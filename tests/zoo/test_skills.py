@@ -47,7 +47,15 @@ AGENTS = {
         OneHotSkills(2),
     ),
 }
-each = pytest.mark.parametrize("agent, prior", AGENTS.values(), ids=AGENTS)
+# The other ones learn in tests of their rewards and gradients too.
+QUICK = [
+    pytest.param(
+        *AGENTS[name],
+        id=name,
+        marks=[] if name in ("diayn", "dads, continuum") else [pytest.mark.slow],
+    )
+    for name in AGENTS
+]
 
 
 def training(prior, length=5):
@@ -63,7 +71,7 @@ def grown(agent, prior, iterations=4, key=0):
     return state, metrics
 
 
-@each
+@pytest.mark.parametrize("agent, prior", QUICK)
 def test_learns_and_acts(agent, prior):
     """Reproducibly, within bounds, with finite numbers; the number of environments and
     the size of a batch have nothing to do with that of skills."""
@@ -81,10 +89,8 @@ def test_learns_and_acts(agent, prior):
     assert not jnp.array_equal(best, act(agent, state, obs, jr.key(1)))
 
 
-@pytest.mark.parametrize(
-    "agent",
-    (diayn(), pytest.param(dads(omit_input_dynamics_dim=0), marks=pytest.mark.slow)),
-)
+@pytest.mark.slow  # They hold a SAC, whose checks are quick in `test_agents.py`.
+@pytest.mark.parametrize("agent", (diayn(), dads(omit_input_dynamics_dim=0)))
 def test_conforms(agent):
     """To all that is asked of agents, but to learn rewards."""
     report = testing.check_agent(agent, build=lambda: type(agent)(**vars(agent)))
