@@ -29,14 +29,36 @@ _LONGEST_CHAIN = 4
 """Elements among which a computed index chooses by comparisons, not in memory."""
 
 
+class Waiting:
+    """A large array that the next loop over arrays of its shape computes.
+
+    - `block`: block of the graph that it belongs to.
+    - `array`: node of the array in memory, once it is computed.
+    """
+
+    def __init__(self, graph: Graph, shape, dtype: str, at, dep: int):
+        self.shape, self.dtype, self.dep = tuple(shape), dtype, dep
+        self.block = graph.blocks[-1]
+        self.block.waiting.append(self)
+        self.array: int | None = None
+        self._graph, self._compute = graph, at
+        self._last: tuple = None, -1
+
+    def element(self, index: tuple) -> int:
+        """The element at an index: from memory, or computed here."""
+        graph = self._graph
+        if self.array is not None:
+            return element(graph, self.array, flat(graph, index, self.shape))
+        key = index, id(graph.blocks[-1])
+        if self._last[0] != key:
+            self._last = key, self._compute(index)
+        return self._last[1]
+
+
 class Pulled:
     """An array whose element at an index is computed by `at`.
 
     - `dep`: see `Graph.dep`.
-    - `array`: node of the array in memory that holds all elements in order; None if there
-        is none.
-    - `waits`: the array of the same elements that waits for a loop; None if no loop is
-        needed.
     """
 
     def __init__(
@@ -46,39 +68,27 @@ class Pulled:
         at: Callable[[tuple], int],
         dep: int,
         array: int | None = None,
-        waits: "Waiting | None" = None,
+        source: Waiting | None = None,
     ):
-        self.shape, self.dtype, self.dep, self.array = tuple(shape), dtype, dep, array
-        self.at = at
-        self._waits = waits
+        self.shape, self.dtype, self.dep, self.at = tuple(shape), dtype, dep, at
+        self._array, self._source = array, source
 
     @property
-    def waits(self) -> "Waiting | None":
-        own = self._waits
+    def array(self) -> int | None:
+        """The array in memory that holds all elements in order; None: there is none."""
+        return self._array if self._source is None else self._source.array
+
+    @property
+    def waits(self) -> Waiting | None:
+        """What has the same elements, and waits for a loop; None: no loop is needed."""
+        own = self._source
         return own if own is not None and own.array is None else None
 
 
-class Waiting(Pulled):
-    """A large array that the next loop over arrays of its shape computes.
-
-    - `block`: block of the graph that it belongs to.
-    """
-
-    def __init__(self, graph: Graph, shape, dtype: str, at, dep: int):
-        super().__init__(shape, dtype, self._element, dep, waits=self)
-        self.block = graph.blocks[-1]
-        self.block.waiting.append(self)
-        self._graph, self._compute = graph, at
-        self._last: tuple = None, -1
-
-    def _element(self, index: tuple) -> int:
-        graph = self._graph
-        if self.array is not None:
-            return element(graph, self.array, flat(graph, index, self.shape))
-        key = index, id(graph.blocks[-1])
-        if self._last[0] != key:
-            self._last = key, self._compute(index)
-        return self._last[1]
+def waiting(graph: Graph, shape, dtype: str, at, dep: int) -> Pulled:
+    """A large array that is computed with others of its shape, once one is needed."""
+    own = Waiting(graph, shape, dtype, at, dep)
+    return Pulled(shape, dtype, own.element, dep, source=own)
 
 
 Unrolled = np.ndarray
@@ -207,11 +217,11 @@ def _in_memory(graph: Graph, value: Pulled) -> int:
     waits = value.waits
     if waits is not None and waits.block is graph.blocks[-1]:
         _compute(graph, waits)
-        value.array = waits.array
-    if value.array is None:
-        own = Waiting(graph, value.shape, value.dtype, value.at, value.dep)
-        _compute(graph, own)
-        value = own
+    elif value.array is None:
+        waits = Waiting(graph, value.shape, value.dtype, value.at, value.dep)
+        _compute(graph, waits)
+        assert waits.array is not None, "what waited is in memory"
+        return waits.array
     assert value.array is not None, "what waited is in memory"
     return value.array
 
@@ -226,7 +236,7 @@ def _compute(graph: Graph, needed: Waiting) -> None:
     with graph.block(branch=False) as depth:
         index = graph.source("param", INDEX, 0)
         place = unflat(graph, Index(index), shape)
-        outs = [w.at(_with_ones(place, w.shape)) for w in group]
+        outs = [w.element(_with_ones(place, w.shape)) for w in group]
     loop = Loop(depth, index, [], [], None, size, [[out] for out in outs])
     control = graph.control("loop", (), loop)
     for k, (each, out) in enumerate(zip(group, outs, strict=True)):
@@ -248,8 +258,7 @@ def same_elements(value: Pulled, shape: Sequence[int]) -> Pulled:
         kept = [i for i, n in zip(index, shape, strict=True) if n != 1]
         return value.at(_with_ones(tuple(kept), old))
 
-    waits = value.waits
-    return Pulled(shape, value.dtype, at, value.dep, value.array, waits)
+    return Pulled(shape, value.dtype, at, value.dep, value.array, value.waits)
 
 
 def settled(graph: Graph, value: Value) -> Value:

@@ -5,15 +5,13 @@ any lane needs it. Lanes that do not are frozen: what they carry is kept by sele
 so a result never depends on the other lanes of its tile.
 """
 
-import functools
 import math
-import operator
-from collections.abc import Callable
 
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import is_large, Pulled, Value
+from ._counting import loop_param
 from ._graph import Branch, Graph, LANE, Loop
 from ._indices import clamped, flat, INDEX, Index, index_node, minus
 from ._scalarize import (
@@ -55,48 +53,6 @@ def _linear_solve(walk, eqn, *operands):
     last = first + lengths.solve
     right = operands[last + lengths.transpose_solve :]
     return walk.closed(solve, [*operands[first:last], *right])
-
-
-def counted(
-    graph: Graph, length: int, init: list[int], body: Callable[..., list[int]]
-) -> list[int]:
-    """Repeats `body(index, carried) -> carried` on nodes, `length` times."""
-    control, deps = _counted(graph, length, init, body, False)
-    pairs = enumerate(zip(init, deps, strict=True))
-    return [
-        graph.get(control, k, graph.dtype[n], dep, graph.rows[n])
-        for k, (n, dep) in pairs
-    ]
-
-
-def collected(
-    graph: Graph, length: int, init: list[int], body: Callable[..., list[int]]
-) -> int:
-    """As `counted`. Returns an array of what all passes carried on, pass by pass."""
-    control, deps = _counted(graph, length, init, body, True)
-    size, dtype = length * len(init), graph.dtype[init[0]]
-    dep = functools.reduce(operator.or_, deps)
-    return graph.get(control, len(init), dtype, dep, size)
-
-
-def _counted(graph: Graph, length: int, init: list[int], body, stacks: bool):
-    deps = [graph.dep[node] for node in init]
-    while True:
-        with graph.block(branch=False) as depth:
-            index = graph.source("param", INDEX, 0)
-            params = [_param(graph, node, dep) for node, dep in zip(init, deps)]
-            outs = body(Index(index), params)
-        new = [dep | graph.dep[out] for dep, out in zip(deps, outs)]
-        if new == deps:
-            break
-        deps = new
-    stacked = [outs] if stacks else []
-    loop = Loop(depth, index, params, outs, None, length, stacked)
-    return graph.control("loop", tuple(init), loop), deps
-
-
-def _param(graph: Graph, like: int, dep: int) -> int:
-    return graph.source("param", graph.dtype[like], dep, None, graph.rows[like])
 
 
 _LEAST_WRITTEN = 8
@@ -192,7 +148,7 @@ def _while(walk, eqn, *operands):
     start, old_mask = carry.flatten(init), walk.mask
     spread = carry.spread(deps)
     with graph.block(branch=False) as depth:
-        entries = [_param(graph, n, d) for n, d in zip(start, spread, strict=True)]
+        entries = [loop_param(graph, n, d) for n, d in zip(start, spread, strict=True)]
         mask = graph.source("param", "b1", LANE) if by_lane else None
         values = carry.restore(entries)
         body = params["body_jaxpr"].jaxpr
@@ -272,7 +228,7 @@ def _scan(walk, eqn, *operands):
         place: int | Index = Index(index)
         if params["reverse"]:
             place = minus(graph, length - 1, place)
-        entries = [_param(graph, n, d) for n, d in zip(nodes, spread, strict=True)]
+        entries = [loop_param(graph, n, d) for n, d in zip(nodes, spread, strict=True)]
         each = [_row(graph, x, place) for x in xs]
         args = [*consts, *carry.restore(entries), *each]
         new = _materialized(walk, walk.closed(params["jaxpr"], args))

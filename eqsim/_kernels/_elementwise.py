@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import is_large, nodes, pull, Pulled, Value, Waiting
+from ._arrays import is_large, nodes, pull, Pulled, Value, waiting
 from ._indices import index_node
 from ._scalarize import dtype_of, rule, Translation
 
@@ -25,7 +25,7 @@ def mapped(
             return function(*(x.at(_within(index, x.shape)) for x in pulled))
 
         dep = arrays.dependence(graph, *found)
-        return [Waiting(graph, shape, dtype_of(aval), at, dep)]
+        return [waiting(graph, shape, dtype_of(aval), at, dep)]
     columns = []
     for operand in operands:
         assert isinstance(operand, np.ndarray), "small arrays are unrolled"

@@ -50,6 +50,12 @@ def emit_object(text: str, triple: str, cpu: str, features: str, level: int) -> 
 
 
 if __name__ == "__main__":
-    source, settings = sys.stdin.buffer.read(), sys.argv[1:]
-    code = emit_object(source.decode(), *settings[:3], int(settings[3]))
+    given_triple, given_cpu, given_features, given_level = sys.argv[1:]
+    code = emit_object(
+        sys.stdin.buffer.read().decode(),
+        given_triple,
+        given_cpu,
+        given_features,
+        int(given_level),
+    )
     sys.stdout.buffer.write(code)

@@ -4,7 +4,7 @@ import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import is_large, pull, Pulled, Value
-from ._control import counted
+from ._counting import counted
 from ._graph import LANE
 from ._indices import as_index, clamped, flat, Index, minus, plus, unflat, within
 from ._scalarize import dtype_of, rule, Translation, Unsupported
@@ -37,7 +37,7 @@ def _computed(walk: Translation, eqn, at, dep: int) -> list[Value]:
     """The array of elements `at` all indices."""
     graph, aval = walk.graph, eqn.outvars[0].aval
     if is_large(aval.shape):
-        return [arrays.Waiting(graph, aval.shape, dtype_of(aval), at, dep)]
+        return [arrays.waiting(graph, aval.shape, dtype_of(aval), at, dep)]
     found = Pulled(aval.shape, dtype_of(aval), at, dep)
     return [arrays.materialized(graph, found)]
 

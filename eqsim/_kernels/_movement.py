@@ -172,7 +172,7 @@ def _joined(walk: Translation, eqn, parts, axis: int, sizes, stacked: bool) -> V
             )
         return found
 
-    return arrays.Waiting(graph, shape, dtype, at, arrays.dependence(graph, *pulled))
+    return arrays.waiting(graph, shape, dtype, at, arrays.dependence(graph, *pulled))
 
 
 @rule("pad")
@@ -201,7 +201,7 @@ def _pad(walk, eqn, x, padding):
         return algebra.select(graph, inside, fill, source.at(tuple(inner)))
 
     dep = source.dep | graph.dep[fill]
-    return [arrays.Waiting(graph, aval.shape, dtype_of(aval), at, dep)]
+    return [arrays.waiting(graph, aval.shape, dtype_of(aval), at, dep)]
 
 
 def _pad_unrolled(x, fill: int, config, shape):
