@@ -23,7 +23,7 @@ from ._indices import flat, INDEX, Index, index_node, unflat
 
 LARGEST_UNROLLED = 1024
 """Arrays with more elements are computed by loops."""
-LONGEST_UNROLLED = 64
+LONGEST_UNROLLED = 512
 """Arrays with a longer axis are computed by loops."""
 _LONGEST_CHAIN = 4
 """Elements among which a computed index chooses by comparisons, not in memory."""

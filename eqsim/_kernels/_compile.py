@@ -90,7 +90,7 @@ def object_code(text: str) -> bytes:
     _llvm()
     with _LOCK:
         try:
-            return _parts.objects_of(text, *_settings())
+            return _parts.objects_of(text, _settings())
         except RuntimeError as error:
             raise CompileError(f"LLVM cannot compile the kernel: {error}") from error
 
@@ -108,7 +108,7 @@ class Loaded:
         with _LOCK:
             empty = llvm.parse_assembly("")
             empty.triple = machine().triple
-            target = _emit_object.target_machine(*_settings())
+            target = _emit_object.target_machine(*_settings(), False)
             self._engine = llvm.create_mcjit_compiler(empty, target)
             try:
                 # LLVM reads the bytes until the end: they must not be freed before.

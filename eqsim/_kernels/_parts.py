@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from . import _emit_object
 
 
+Settings = tuple[str, str, str, int]
+"""Triple, processor, features and level, as `_emit_object.emit_object` takes them."""
+
 LEAST = 2_000_000
 """Characters of a part: for less, a process is not worth its start."""
 
@@ -27,8 +30,8 @@ _TABLE = re.compile(r"^(@[\w.]+) = [^\n]*\n", re.M)
 _NAME = re.compile(r"@[\w.]+")
 
 
-def objects_of(text: str, *settings) -> bytes:
-    """The object files of a module; see `_emit_object.emit_object` for the settings.
+def objects_of(text: str, settings: Settings) -> bytes:
+    """The object files of a module; compiled at the same time.
 
     **Raises:** `RuntimeError` if LLVM refuses the text.
     """
@@ -36,7 +39,7 @@ def objects_of(text: str, *settings) -> bytes:
     parts = split(text, min(_processors(), len(text) // LEAST) if several else 1)
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
         others = [pool.submit(_in_a_process, part, settings) for part in parts[1:]]
-        found = [_emit_object.emit_object(parts[0], *settings)]
+        found = [_emit_object.emit_object(parts[0], *settings, len(parts) > 1)]
         found += [other.result() for other in others]
     return b"".join(struct.pack("<Q", len(code)) + code for code in found)
 
@@ -106,13 +109,13 @@ def _processors() -> int:
         return os.cpu_count() or 1
 
 
-def _in_a_process(text: str, settings) -> bytes:
+def _in_a_process(text: str, settings: Settings) -> bytes:
     """The object file of a part, made in a process of its own, or here if that fails."""
     command = [sys.executable, _emit_object.__file__, *map(str, settings)]
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True)
     except OSError:
-        return _emit_object.emit_object(text, *settings)
+        return _emit_object.emit_object(text, *settings, True)
     if done.returncode or not done.stdout:
-        return _emit_object.emit_object(text, *settings)
+        return _emit_object.emit_object(text, *settings, True)
     return done.stdout
