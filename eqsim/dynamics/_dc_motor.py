@@ -239,8 +239,7 @@ def motor_velocity_gain(
     motors: DCMotors, facts: MotorFacts, inputs: MotorInputs, back_driven, dt
 ):
     """Compute derivatives of motor forces by the velocity as MuJoCo takes them for
-    implicit integration: without the change of friction with the decay of bristles
-    (`mjd_actuator_vel`).
+    implicit integration, without friction (`mjd_actuator_vel`).
 
     **Arguments:**
 
@@ -264,5 +263,11 @@ def motor_velocity_gain(
         limited = jnp.abs(inputs.current_rate) >= _most_current_rate(motors)
         slow = jnp.where(limited, 0.0, slow)
         rate = jnp.where(_has(facts.current, slow), slow, direct)
-    damped = _has(facts.bristle, rate)
-    return rate - jnp.where(damped, motors.bristle_damping, 0.0)
+    return rate
+
+
+def friction_velocity_gain(motors: DCMotors, facts: MotorFacts):
+    """Compute derivatives of the friction of motors by the velocity, without the change
+    of the decay of bristles (`mjd_actuator_vel`)."""
+    damping = motors.bristle_damping
+    return -jnp.where(_has(facts.bristle, damping), damping, 0.0)

@@ -16,7 +16,7 @@ from ..model import (
     Transmission,
 )
 from ._addresses import addresses
-from ._dc_motor import motor_velocity_gain
+from ._dc_motor import friction_velocity_gain, motor_velocity_gain
 from ._force_laws import (
     enabled_rows,
     join_rows,
@@ -49,6 +49,9 @@ def law_velocity_gain(sys: System, x: LawInputs, force, tau):
         parts.append((facts.orientation_outs, gain))
     gain = join_rows(parts, sys.nout)
     gain = jnp.where(_saturated(sys, facts, force), 0.0, gain)
+    if facts.gains[Gain.DC_MOTOR]:
+        # Ranges do not limit friction.
+        gain = gain + _friction_gain(sys, facts, gain)
     gain = gain * _below_joint_ranges(sys, tau) * _below_tendon_ranges(sys, x)
     return (
         gain
@@ -88,6 +91,14 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs):
         gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
         total = total + put(gain, rows, len(owners))
     return total
+
+
+def _friction_gain(sys: System, facts: Laws, like):
+    rows = facts.gains[Gain.DC_MOTOR]
+    motors, places, own = law_motors(sys, facts, rows)
+    gain = friction_velocity_gain(motors, places)
+    gain = take(gain + jnp.zeros_like(take(like, places.outs)), own)
+    return put(gain, [facts.scalar_outs[row] for row in rows], sys.nout)
 
 
 def _saturated(sys: System, facts: Laws, force):
