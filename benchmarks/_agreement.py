@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 from _reference import batch_of, errors, forward, solution
 from _states import States
+from _variations import stacked
 
 import eqsim
 from eqsim.io.mjcf._names import element_names
@@ -53,7 +54,21 @@ def ours(
 
     - `options`: options of XLA's compiler.
     """
-    batch, ctrl = batch_of(sys, states)
+    (found,) = ours_of_each([sys], [states], options)
+    return found
+
+
+def ours_of_each(
+    systems: list[eqsim.System],
+    states: list[States],
+    options: dict[str, Any] | None = None,
+) -> list[Outcome]:
+    """What eqsim computes for robots of one structure, by one program. Each has its own
+    states, as many as the others."""
+    pairs = [batch_of(sys, own) for sys, own in zip(systems, states, strict=True)]
+    batch, ctrl = jax.tree.map(lambda *xs: jnp.stack(xs), *pairs)
+    one_robot = len(systems) == 1
+    sys = systems[0] if one_robot else stacked(systems)
     dynamic, static = eqx.partition((sys, batch, ctrl), eqx.is_array)
     pipeline = eqsim.Generalized()
 
@@ -67,10 +82,13 @@ def ours(
 
     def run(dynamic):
         sys, batch, ctrl = eqx.combine(dynamic, static)
-        return jax.vmap(lambda state, ctrl: one(sys, state, ctrl))(batch, ctrl)
+        each = eqx.filter_vmap(one, in_axes=(None, 0, 0))
+        every = eqx.filter_vmap(each, in_axes=(None if one_robot else 0, 0, 0))
+        return every(sys, batch, ctrl)
 
     found = jax.jit(run, compiler_options=options)(dynamic)
-    return jax.tree.map(lambda x: np.asarray(x, np.float64), found)
+    found = jax.tree.map(lambda x: np.asarray(x, np.float64), found)
+    return [jax.tree.map(lambda x: x[k], found) for k in range(len(systems))]
 
 
 _RESETS = (

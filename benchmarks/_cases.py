@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 from _reference import converge
 from _states import draw, rounded, States
+from _variations import variation
 
 import eqsim
 from eqsim.io import write_mjcf
@@ -65,13 +66,29 @@ def random_case(
     chosen = {group for group in GROUPS if rng.random() < share}
     chosen = {alone} if alone else chosen
     chosen |= {need for group in chosen for need in _NEEDS.get(group, ())}
-    sys = _system(rng, seed, chosen, links)
+    return _case(_system(rng, seed, chosen, links), count, seed, precision, alone)
+
+
+def random_cases(
+    seed: int, count: int, precision: str, links: int, variations: int
+) -> list[Case]:
+    """The robot of `random_case`, and robots of its structure with other parameters and
+    other states."""
+    first = random_case(seed, count, precision, links)
+    rng, cases = np.random.default_rng([seed, 23]), [first]
+    for k in range(1, variations + 1):
+        sys, start = variation(first.sys, rng), [seed, k]
+        cases.append(_case(sys, count, start, precision, first.alone))
+    return cases
+
+
+def _case(sys: eqsim.System, count: int, seed, precision: str, alone: str | None):
     model = converge(mujoco.MjModel.from_xml_string(write_mjcf(sys)))
     return Case(sys, model, drawn_states(model, count, seed, precision), alone)
 
 
 def drawn_states(
-    model: mujoco.MjModel, count: int, seed: int, precision: str
+    model: mujoco.MjModel, count: int, seed: int | list[int], precision: str
 ) -> States:
     """The states of a comparison, exact in its precision."""
     states = draw(model, count, seed)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from _agreement import compared, ours, quick_compile, theirs
-from _cases import GROUPS, random_case
+from _agreement import compared, ours_of_each, quick_compile, theirs
+from _cases import GROUPS, random_cases
 from _causes import deviations
 from _command import say
 from _features import EXCLUSIVE, FAMILIES, features
@@ -22,29 +22,31 @@ def check_random(
     tolerance: float,
     save: Callable[[list[Record]], None],
 ) -> list[Record]:
-    """Compares random robots, and saves what is known after each."""
+    """Compares random robots, and saves what is known after each structure."""
     records: list[Record] = []
     started = time.time()
     for seed in range(options.first_seed, options.first_seed + options.random):
         if time.time() - started > 60 * options.minutes:
             say(f"{options.minutes} minutes are over")
             break
-        record = check_one(
+        own = check_structure(
             seed,
             options.random_states,
             options.precision,
             options.random_links,
             tolerance,
+            options.variations,
         )
-        records.append(record)
+        records += own
         save(records)
-        worst = max(record.qdd), max(record.step)
+        worst = (max(max(e) for e in es) for es in zip(*((r.qdd, r.step) for r in own)))
         say(
-            f"random {seed}: {worst[0]:.1e}, {worst[1]:.1e}, "
+            f"random {seed}: {', '.join(f'{error:.1e}' for error in worst)}, "
             f"{(time.time() - started) / len(records):.1f} s each"
         )
-        for line in record.deviations:
-            say(f"  {line}")
+        for record in own:
+            for line in record.deviations:
+                say(f"  {line}")
     return records
 
 
@@ -52,15 +54,33 @@ def check_one(
     seed: int, count: int, precision: str, links: int, tolerance: float
 ) -> Record:
     """Compares one random robot."""
-    case = random_case(seed, count, precision, links)
-    sys, model, states = case.sys, case.model, case.states
-    value = ours(sys, states, quick_compile())
-    target, rows = theirs(sys, model, states)
-    error = compared(value, target)
-    name = f"random {seed}"
-    found = deviations(name, sys, model, states, value, error, tolerance)
-    own = features(sys)
-    return Record.of(name, case.alone or "", sys, own, error, rows, found)
+    (record,) = check_structure(seed, count, precision, links, tolerance, 0)
+    return record
+
+
+def check_structure(
+    seed: int,
+    count: int,
+    precision: str,
+    links: int,
+    tolerance: float,
+    variations: int,
+) -> list[Record]:
+    """Compares a random robot, and `variations` of it with other parameters."""
+    cases = random_cases(seed, count, precision, links, variations)
+    systems, states = [case.sys for case in cases], [case.states for case in cases]
+    values = ours_of_each(systems, states, quick_compile())
+    found = []
+    for k, (case, value) in enumerate(zip(cases, values, strict=True)):
+        target, rows = theirs(case.sys, case.model, case.states)
+        error = compared(value, target)
+        name = f"random {seed}.{k}" if k else f"random {seed}"
+        wrong = deviations(
+            name, case.sys, case.model, case.states, value, error, tolerance
+        )
+        alone, own = case.alone or "", features(case.sys)
+        found.append(Record.of(name, alone, case.sys, own, error, rows, wrong))
+    return found
 
 
 def read_random(runs: Iterable[dict[str, Any]]) -> list[Record]:

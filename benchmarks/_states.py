@@ -39,7 +39,7 @@ class States(NamedTuple):
         return len(self.kinds)
 
 
-def draw(model: mujoco.MjModel, count: int, seed: int = 0) -> States:
+def draw(model: mujoco.MjModel, count: int, seed: int | list[int] = 0) -> States:
     """Draws states of all `KINDS`.
 
     **Arguments:**

@@ -213,6 +213,7 @@ def _options():
     add("--steps", type=int, default=100, help="of a trajectory; 0 leaves them out")
     add("--random", type=int, default=0, help="random systems")
     add("--first-seed", type=int, default=0, help="of the random systems")
+    add("--variations", type=int, default=0, help="of each random system")
     add("--random-states", type=int, default=9, help="states of each")
     add("--random-links", type=int, default=LINKS, help="links of the largest")
     add("--folder", type=pathlib.Path, nargs="*", default=[], help="of MJCF files")

@@ -11,7 +11,7 @@ import pytest
 from _agreement import Errors, ours, Outcome, quick_compile, theirs
 from _cases import GROUPS, random_case
 from _causes import deviations, UNEXPLAINED
-from _feature_parity import check_one, feature_report
+from _feature_parity import check_one, check_structure, feature_report
 from _features import features
 from _reference import TOLERANCE
 from hypothesis import given, Phase, settings, strategies as st
@@ -23,23 +23,25 @@ PHASES = (Phase.explicit, Phase.generate)
 MANY = int(os.environ.get("EQSIM_PARITY_SYSTEMS", "60"))
 
 
-def check(seed, count, links):
-    record = check_one(seed, count, "double", links, DOUBLE)
-    bad = [line for line in record.deviations if line.cause == UNEXPLAINED]
+def check(seed, count, links, variations):
+    records = check_structure(seed, count, "double", links, DOUBLE, variations)
+    assert len(records) == 1 + variations
+    lines = [line for record in records for line in record.deviations]
+    bad = [line for line in lines if line.cause == UNEXPLAINED]
     assert not bad, "\n".join(map(str, bad))
 
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=3, phases=PHASES)
 def test_random_systems(seed):
-    check(seed, 4, links=2)
+    check(seed, 4, links=2, variations=2)
 
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 1_000_000))
 @settings(max_examples=MANY, phases=PHASES)
 def test_many_random_systems(seed):
-    check(seed, 9, links=4)
+    check(seed, 9, links=4, variations=0)
 
 
 def test_every_feature_occurs():
