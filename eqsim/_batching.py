@@ -34,6 +34,7 @@ from ._calls import (
     batch_shape,
     broadcast_batch,
     call_p,
+    Cotangent,
     is_double,
     output,
     Primal,
@@ -236,12 +237,16 @@ def _kernel(leaves, call, nbatch: int):
     return kernels.call(program, leaves, nbatch, out, sums)
 
 
-def _program(single, shapes, x64: bool):
-    """The jaxpr of a call for one environment."""
+def _program(single, shapes, x64: bool) -> kernels.Function:
+    """A call for one environment."""
     if isinstance(single, Primal):
-        return traced(single, shapes, x64)[0]
+        return kernels.Function(traced(single, shapes, x64)[0])
+    if isinstance(single, Cotangent):
+        inner = _program(single.call, shapes[: single.num_fixed], x64)
+        if inner.pulled is None:
+            return kernels.Function(inner.closed, single.which)
     given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
-    return jax.make_jaxpr(lambda *xs: single(xs, 0))(*given)
+    return kernels.Function(jax.make_jaxpr(lambda *xs: single(xs, 0))(*given))
 
 
 def _run_parts(*leaves, call, nbatch):

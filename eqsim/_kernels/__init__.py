@@ -15,5 +15,9 @@ from ._lowering import (
     note as note,
     recorded_fallbacks as recorded_fallbacks,
 )
-from ._programs import Program as Program, resulting_patterns as resulting_patterns
+from ._programs import (
+    Function as Function,
+    Program as Program,
+    resulting_patterns as resulting_patterns,
+)
 from ._scalarize import dependence as dependence, Unsupported as Unsupported

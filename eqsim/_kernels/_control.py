@@ -59,7 +59,7 @@ _LEAST_WRITTEN = 8
 """Elements from which arrays that a loop writes at computed indices stay in memory."""
 
 
-class _Carry:
+class Carry:
     """How arrays travel through a loop: element by element, or in memory.
 
     **Arguments:**
@@ -144,7 +144,7 @@ def _while(walk, eqn, *operands):
     deps = while_dependence(params, _deps(graph, operands))
     by_lane = _predicate_dep(params, graph, of_test, deps) & LANE
     written = written_arguments(params["body_jaxpr"].jaxpr)[params["body_nconsts"] :]
-    carry = _Carry(walk, [var.aval for var in eqn.outvars], written)
+    carry = Carry(walk, [var.aval for var in eqn.outvars], written)
     start, old_mask = carry.flatten(init), walk.mask
     spread = carry.spread(deps)
     with graph.block(branch=False) as depth:
@@ -172,7 +172,7 @@ def _while(walk, eqn, *operands):
             start.append(_everyone(walk) if old_mask is None else old_mask)
             spread.append(LANE)
     loop = Loop(depth, None, entries, outs, test, None, [])
-    _, results = _finish(graph, start, spread, loop)
+    _, results = finish(graph, start, spread, loop)
     if mask is not None and old_mask is not None:
         graph.freeze(old_mask, start, results)
     return carry.restore(results[: len(start) - bool(by_lane)])
@@ -197,9 +197,13 @@ def _blend(graph: Graph, which: int, old: int, new: int) -> int:
     return graph.pure("blend", (which, old, new), dtype, None, rows)
 
 
-def _finish(graph: Graph, start: list[int], deps: list[int], loop: Loop):
-    """A loop as a node, and what it carries at the end."""
+def finish(
+    graph: Graph, start: list[int], deps: list[int], loop: Loop, dep: int = 0
+) -> tuple[int, list[int]]:
+    """A loop as a node, and what it carries at the end. `dep`: of what it may store
+    later."""
     control = graph.control("loop", tuple(start), loop)
+    graph.dep[control] |= dep
     results = list(start)
     for k, (param, out) in enumerate(zip(loop.params, loop.outs, strict=True)):
         if param != out:
@@ -217,7 +221,7 @@ def _scan(walk, eqn, *operands):
     deps = scan_dependence(params, _deps(graph, operands))
     consts, init, xs = operands[:start], operands[start:stop], operands[stop:]
     count = params["num_carry"]
-    carry = _Carry(walk, [var.aval for var in eqn.outvars[:count]])
+    carry = Carry(walk, [var.aval for var in eqn.outvars[:count]])
     if length == 0:
         raise Unsupported("a scan of length 0")
     if length == 1:
@@ -229,13 +233,13 @@ def _scan(walk, eqn, *operands):
         if params["reverse"]:
             place = minus(graph, length - 1, place)
         entries = [loop_param(graph, n, d) for n, d in zip(nodes, spread, strict=True)]
-        each = [_row(graph, x, place) for x in xs]
+        each = [row_of(graph, x, place) for x in xs]
         args = [*consts, *carry.restore(entries), *each]
         new = _materialized(walk, walk.closed(params["jaxpr"], args))
         outs = carry.flatten(new[:count], entries)
-        stacked = [_elements(graph, value) for value in new[count:]]
+        stacked = [elements(graph, value) for value in new[count:]]
     loop = Loop(depth, index, entries, outs, None, length, stacked)
-    control, results = _finish(graph, nodes, spread, loop)
+    control, results = finish(graph, nodes, spread, loop)
     return [*carry.restore(results), *_stacks(graph, eqn, control, loop, deps, count)]
 
 
@@ -251,20 +255,20 @@ def _stacks(graph: Graph, eqn, control: int, loop: Loop, deps, count: int):
         size = length * len(loop.stacked[k])
         number = len(loop.params) + k
         array = graph.get(control, number, dtype_of(aval), deps[count + k], size)
-        graph.dep[array] |= _union(graph, loop.stacked[k])
+        graph.dep[array] |= union(graph, loop.stacked[k])
         value = arrays.stored(array, tuple(aval.shape), dtype_of(aval), graph)
-        found.append(_reversed(graph, value) if reverse else value)
+        found.append(reversed_rows(graph, value) if reverse else value)
     return found
 
 
-def _union(graph: Graph, entries) -> int:
+def union(graph: Graph, entries) -> int:
     dep = 0
     for node in entries:
         dep |= graph.dep[node]
     return dep
 
 
-def _reversed(graph: Graph, value: Value) -> Value:
+def reversed_rows(graph: Graph, value: Value) -> Value:
     """Pass `k` of a reversed scan gives row `length - 1 - k`."""
     if isinstance(value, np.ndarray):
         return value[::-1]
@@ -273,7 +277,7 @@ def _reversed(graph: Graph, value: Value) -> Value:
     return Pulled(value.shape, value.dtype, at, value.dep)
 
 
-def _row(graph: Graph, x: Value, place) -> Value:
+def row_of(graph: Graph, x: Value, place) -> Value:
     """Row `place` of an array."""
     shape = x.shape[1:]
     if not int(np.prod(shape)):
@@ -288,7 +292,7 @@ def _row(graph: Graph, x: Value, place) -> Value:
     return row if is_large(shape) else arrays.materialized(graph, row)
 
 
-def _elements(graph: Graph, value: Value) -> list[int]:
+def elements(graph: Graph, value: Value) -> list[int]:
     if isinstance(value, Pulled):
         if value.shape and int(np.prod(value.shape)) > 8 * arrays.LARGEST_UNROLLED:
             raise Unsupported(f"a scan that stacks arrays of shape {value.shape}")
@@ -299,7 +303,7 @@ def _elements(graph: Graph, value: Value) -> list[int]:
 def _single(walk: Translation, eqn, consts, init, xs) -> list[Value]:
     """A scan of length one is no loop."""
     graph, count = walk.graph, eqn.params["num_carry"]
-    each = [_row(graph, x, 0) for x in xs]
+    each = [row_of(graph, x, 0) for x in xs]
     out = _materialized(walk, walk.closed(eqn.params["jaxpr"], [*consts, *init, *each]))
     stacked = []
     for var, value in zip(eqn.outvars[count:], out[count:], strict=True):
@@ -323,7 +327,7 @@ def _cond(walk, eqn, which, *operands):
         chosen = min(max(int(graph.value[number]), 0), last)
         return walk.closed(branches[chosen], operands)
     number = index_node(graph, clamped(graph, Index(number), last))
-    carry = _Carry(walk, [var.aval for var in eqn.outvars])
+    carry = Carry(walk, [var.aval for var in eqn.outvars])
     by_lane = bool(graph.dep[number] & LANE)
     entries: list[int] | None = None
     for k, branch in enumerate(branches):
@@ -333,7 +337,7 @@ def _cond(walk, eqn, which, *operands):
     return carry.restore(entries)
 
 
-def _branch(walk, carry: _Carry, branch, operands, here: int, by_lane: bool, old):
+def _branch(walk, carry: Carry, branch, operands, here: int, by_lane: bool, old):
     """The results after a branch that is taken where `here` holds, `old` before it."""
     graph, old_mask = walk.graph, walk.mask
     test = here
@@ -355,7 +359,7 @@ def _branch(walk, carry: _Carry, branch, operands, here: int, by_lane: bool, old
     results = list(old)
     for place, k in enumerate(changed):
         pair = new[k], old[k]
-        dep = _union(graph, pair) | graph.dep[test]
+        dep = union(graph, pair) | graph.dep[test]
         dtype, rows = graph.dtype[pair[0]], graph.rows[pair[0]]
         results[k] = graph.get(control, place, dtype, dep, rows)
     return results

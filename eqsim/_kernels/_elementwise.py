@@ -1,6 +1,6 @@
 """Element-wise primitives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,7 +16,18 @@ def mapped(
     """Applies a function of nodes to all elements. Axes of size one, and scalars, are
     broadcast."""
     aval = eqn.outvars[0].aval
-    shape, graph = aval.shape, walk.graph
+    return [elementwise(walk, aval.shape, dtype_of(aval), operands, function)]
+
+
+def elementwise(
+    walk: Translation,
+    shape: Sequence[int],
+    dtype: str,
+    operands: tuple[Value, ...],
+    function: Callable[..., int],
+) -> Value:
+    """As `mapped`, for a result of a shape and type."""
+    graph = walk.graph
     if is_large(shape):
         found = arrays.fusible(graph, operands, shape)
         pulled = [pull(graph, operand) for operand in found]
@@ -25,13 +36,13 @@ def mapped(
             return function(*(x.at(_within(index, x.shape)) for x in pulled))
 
         dep = arrays.dependence(graph, *found)
-        return [waiting(graph, shape, dtype_of(aval), at, dep)]
+        return waiting(graph, shape, dtype, at, dep)
     columns = []
     for operand in operands:
         assert isinstance(operand, np.ndarray), "small arrays are unrolled"
         whole = operand if operand.shape == shape else np.broadcast_to(operand, shape)
         columns.append(whole.reshape(-1).tolist())
-    return [nodes([function(*entries) for entries in zip(*columns)], shape)]
+    return nodes([function(*entries) for entries in zip(*columns)], shape)
 
 
 def _within(index: tuple, shape: tuple[int, ...]) -> tuple:

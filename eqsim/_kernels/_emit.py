@@ -44,6 +44,10 @@ class Leaf:
     assumed: bytes | None = None
 
 
+_MOST_STORED = 128
+"""Values that one function stores or copies."""
+
+
 class Emitter:
     """Text of one kernel.
 
@@ -128,22 +132,31 @@ class Emitter:
         first = [p for p in copy.pairs if read(p[0]) in states]
         rest = [p for p in copy.pairs if read(p[0]) not in states]
         self._check_arrays(first)
-        calls = []
-        for array, index, values in copy.stacked:
-            for k in range(0, len(values), 128):
-                body = self._body()
-                body.stack(array, index, values[k : k + 128], k, len(values))
-                calls.append(self._function(body.text.lines))
+        calls = self._stacked(copy)
         if first:
             body = self._body()
             body.assign(first)
             calls.append(self._function(body.text.lines))
-        for k in range(0, len(rest), 128):
+        for k in range(0, len(rest), _MOST_STORED):
             body = self._body()
-            for pair in rest[k : k + 128]:
+            for pair in rest[k : k + _MOST_STORED]:
                 body.assign([pair])
             calls.append(self._function(body.text.lines))
         return calls
+
+    def _stacked(self, copy: Copy) -> list[str]:
+        """Calls of functions that store some results of a pass each."""
+        calls, body, room = [], self._body(), _MOST_STORED
+        for array, index, values in copy.stacked:
+            for k in range(0, len(values), _MOST_STORED):
+                part = values[k : k + _MOST_STORED]
+                if len(part) > room:
+                    calls.append(self._function(body.text.lines))
+                    body, room = self._body(), _MOST_STORED
+                body.stack(array, index, part, k, len(values))
+                room -= len(part)
+        calls.append(self._function(body.text.lines))
+        return [call for call in calls if call]
 
     def _check_arrays(self, pairs) -> None:
         if sum(bool(self.graph.rows[state]) for _, state in pairs) > 1:

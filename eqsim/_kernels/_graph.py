@@ -189,6 +189,11 @@ class Graph:
         self._captures[node] = captures
         return node
 
+    def recapture(self, control: int) -> None:
+        """Find anew what a control node needs, after it was changed."""
+        aux = self.aux[control]
+        self._captures[control] = self._free(_results(aux), aux.depth)
+
     def get(self, control: int, number: int, dtype: str, dep: int, rows: int) -> int:
         """Result `number` of a control node, known once per tile even if all lanes share
         it, as the control node runs once per tile."""

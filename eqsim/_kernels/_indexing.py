@@ -52,11 +52,7 @@ def _gather(walk, eqn, x, indices):
     fill = graph.constant(_fill_value(params["fill_value"], dtype), dtype)
     offset = numbers.offset_dims
     batching = numbers.operand_batching_dims
-    window = [
-        k
-        for k in range(len(shape))
-        if k not in numbers.collapsed_slice_dims and k not in batching
-    ]
+    window = window_of(eqn)
 
     def at(index):
         batch = [i for k, i in enumerate(index) if k not in offset]
@@ -77,17 +73,24 @@ def _gather(walk, eqn, x, indices):
         return algebra.select(graph, inside, fill, arrays.read(graph, x, tuple(place)))
 
     if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
-        if _are_known(graph, indices) and not batching:
-            found = _gathered(graph, eqn, x, indices, window)
+        if are_known(graph, indices) and not batching:
+            found = gathered(graph, eqn, x, indices, window)
             return [np.where(found < 0, fill, found) if fills else found]
     return _computed(walk, eqn, at, arrays.dependence(graph, x, indices))
 
 
-def _are_known(graph, indices: np.ndarray) -> bool:
+def window_of(eqn) -> list[int]:
+    """The axes along which `gather` takes slices."""
+    numbers = eqn.params["dimension_numbers"]
+    others = *numbers.collapsed_slice_dims, *numbers.operand_batching_dims
+    return [k for k in range(len(eqn.invars[0].aval.shape)) if k not in others]
+
+
+def are_known(graph, indices: np.ndarray) -> bool:
     return all(node in graph.value for node in indices.reshape(-1).tolist())
 
 
-def _gathered(graph, eqn, x: np.ndarray, indices: np.ndarray, window) -> np.ndarray:
+def gathered(graph, eqn, x: np.ndarray, indices: np.ndarray, window) -> np.ndarray:
     """`gather` of unrolled arrays at known indices; -1 where these are out of bounds."""
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     grid = np.indices(eqn.outvars[0].aval.shape)

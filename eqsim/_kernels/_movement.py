@@ -59,6 +59,15 @@ def _broadcast(walk, eqn, x, *_):
     return _from(walk, eqn, x, source, whole)
 
 
+@rule("tile")
+def _tile(walk, eqn, x):
+    graph, old = walk.graph, eqn.invars[0].aval.shape
+    repeats = eqn.params["reps"]
+    inner = lambda i, n: 0 if n == 1 else modulo(graph, i, n)
+    source = lambda index: tuple(inner(i, n) for i, n in zip(index, old, strict=True))
+    return _from(walk, eqn, x, source, lambda x: np.tile(x, repeats))
+
+
 @rule("transpose")
 def _transpose(walk, eqn, x):
     order = eqn.params["permutation"]
@@ -81,8 +90,8 @@ def _reverse(walk, eqn, x):
 @rule("slice")
 def _slice(walk, eqn, x):
     params, graph = eqn.params, walk.graph
-    starts, stops = params["start_indices"], params["limit_indices"]
-    steps = params["strides"] or (1,) * len(starts)
+    starts = tuple(map(int, params["start_indices"]))
+    stops, steps = params["limit_indices"], params["strides"] or (1,) * len(starts)
 
     def source(index):
         scaled = [times(graph, i, step) for i, step in zip(index, steps)]
@@ -159,8 +168,8 @@ def _joined(walk: Translation, eqn, parts, axis: int, sizes, stacked: bool) -> V
 
     def at(index):
         found: Any = None
-        start = sum(sizes)
-        for part, size in zip(pulled[::-1], sizes[::-1], strict=True):
+        start = sum(map(int, sizes))
+        for part, size in zip(pulled[::-1], map(int, sizes[::-1]), strict=True):
             start -= size
             inner = minus(graph, index[axis], start)
             here = within(graph, inner, size)
@@ -178,7 +187,8 @@ def _joined(walk: Translation, eqn, parts, axis: int, sizes, stacked: bool) -> V
 @rule("pad")
 def _pad(walk, eqn, x, padding):
     graph, aval = walk.graph, eqn.outvars[0].aval
-    config, old = eqn.params["padding_config"], eqn.invars[0].aval.shape
+    config = [tuple(map(int, entry)) for entry in eqn.params["padding_config"]]
+    old = eqn.invars[0].aval.shape
     (fill,) = padding.reshape(-1).tolist()
     if isinstance(x, np.ndarray) and not is_large(aval.shape):
         return [_pad_unrolled(x, fill, config, aval.shape)]

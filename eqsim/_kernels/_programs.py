@@ -18,12 +18,16 @@ from . import (  # noqa: F401  (their rules register themselves)
     _indexing,
     _movement,
     _reductions,
+    _reverse_loops,
+    _reverse_rules,
 )
+from ._arrays import Value
 from ._assumptions import pattern_of
 from ._compile import CompileError, key_of, Loaded, object_code, store, stored
 from ._emit import Emitter, Leaf
 from ._fingerprint import fingerprint
 from ._graph import Graph
+from ._reverse_calls import reverse_mode
 from ._scalarize import dtype_of, Translation
 
 
@@ -33,20 +37,62 @@ _LOADED: dict[str, Loaded] = {}
 
 
 @dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of one environment: a jaxpr, or its vector-Jacobian product.
+
+    - `pulled`: numbers of the arguments whose cotangents are the results; the arguments
+        are those of the jaxpr and a cotangent for each of its results. None: the jaxpr
+        itself.
+    """
+
+    closed: ClosedJaxpr
+    pulled: tuple[int, ...] | None = None
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Shapes and types of the arguments."""
+        more = self.closed.out_avals if self.pulled is not None else []
+        return [*self.closed.in_avals, *more]
+
+    @property
+    def results(self) -> list[Any]:
+        """Shapes and types of the results."""
+        if self.pulled is None:
+            return list(self.closed.out_avals)
+        return [self.closed.in_avals[k] for k in self.pulled]
+
+    @property
+    def fingerprint(self) -> str:
+        """A name that is the same in every process."""
+        return f"{fingerprint(self.closed)} {self.pulled}"
+
+    def translated(self, walk: Translation, values: list[Value]) -> list[Value]:
+        """The results, from the arguments."""
+        if self.pulled is None:
+            return walk.closed(self.closed, values)
+        count, reverse = len(self.closed.in_avals), reverse_mode(walk)
+        active = [k in self.pulled for k in range(count)]
+        _, live, pull = reverse.closed(self.closed, values[:count], active)
+        pairs = zip(values[count:], live, strict=True)
+        found = pull([value if on else None for value, on in pairs])
+        return reverse.filled(self.results, [found[k] for k in self.pulled])
+
+
+@dataclasses.dataclass(frozen=True)
 class Program:
     """A function of one environment, and how a batch maps over it.
 
     **Arguments:**
 
     - `name`: used in messages.
-    - `trace`: returns the jaxpr of the function without batch axes.
+    - `trace`: returns the function without batch axes.
     - `shapes`: shape and type of each argument without batch axes.
     - `key`: hashable; equal for programs whose functions are equal.
     - `patterns`: what may be assumed of each argument where the batch shares it.
     """
 
     name: str
-    trace: Callable[[], ClosedJaxpr]
+    trace: Callable[[], Function]
     shapes: tuple[tuple[tuple[int, ...], Any], ...]
     key: Any
     patterns: tuple[bytes | None, ...] = ()
@@ -73,12 +119,12 @@ class Layout:
 
 def loaded(program: Program, layout: Layout) -> str:
     """The name under which XLA finds the kernel of a program."""
-    closed = program.trace()
-    key = key_of(fingerprint(closed), repr(layout))
+    function = program.trace()
+    key = key_of(function.fingerprint, repr(layout))
     target = f"eqsim_{key}"
     with _LOCK:
         if target not in _LOADED:
-            kernel = _load(key, lambda: module(closed, layout))
+            kernel = _load(key, lambda: module(function, layout))
             if any(layout.assumed):
                 kernel.otherwise(_without_assumptions(program, layout))
             _LOADED[target] = kernel
@@ -117,30 +163,31 @@ def _load(key: str, text: Callable[[], str]) -> Loaded:
     return Loaded(code)
 
 
-def module(closed: ClosedJaxpr, layout: Layout) -> str:
-    """The LLVM IR of a jaxpr of one environment."""
+def module(function: Function, layout: Layout) -> str:
+    """The LLVM IR of a function of one environment."""
     graph = Graph()
     inputs, sources, results = _translated(
-        graph, closed, layout.arguments, layout.assumed
+        graph, function, layout.arguments, layout.assumed
     )
     outputs, nodes = [], []
-    for k, (atom, value) in enumerate(zip(closed.jaxpr.outvars, results, strict=True)):
-        rows = math.prod(atom.aval.shape)
+    for k, (aval, value) in enumerate(zip(function.results, results, strict=True)):
+        rows = math.prod(aval.shape)
         if not rows:
             continue
-        dtype = dtype_of(atom.aval)
+        dtype = dtype_of(aval)
         outputs.append(Leaf(rows, dtype, layout.results[k], layout.summed[k]))
         nodes.append(_elements(graph, value))
     emitter = Emitter(graph, inputs, sources, outputs, nodes, layout.nest, layout.width)
     return emitter.module()
 
 
-def _translated(graph: Graph, closed: ClosedJaxpr, deps, assumed):
-    """Puts a jaxpr into a graph; returns its arguments, their nodes, and the results."""
+def _translated(graph: Graph, function: Function, deps, assumed):
+    """Puts a function into a graph; returns its arguments, their nodes, and the
+    results."""
     inputs, sources, values = [], [], []
-    leaves = zip(closed.jaxpr.invars, deps, assumed, strict=True)
-    for var, dep, pattern in leaves:
-        shape, dtype = tuple(var.aval.shape), dtype_of(var.aval)
+    leaves = zip(function.arguments, deps, assumed, strict=True)
+    for aval, dep, pattern in leaves:
+        shape, dtype = tuple(aval.shape), dtype_of(aval)
         rows = math.prod(shape)
         if not rows:
             values.append(arrays.nodes([], shape))
@@ -152,7 +199,7 @@ def _translated(graph: Graph, closed: ClosedJaxpr, deps, assumed):
         sources.append(node)
         values.append(arrays.stored(node, shape, dtype, graph))
     with np.errstate(all="ignore"):
-        results = Translation(graph).closed(closed, values)
+        results = function.translated(Translation(graph), values)
         results = [arrays.settled(graph, value) for value in results]
     return inputs, sources, results
 
@@ -177,12 +224,12 @@ def resulting_patterns(program: Program) -> tuple[bytes | None, ...]:
 
     **Raises:** `Unsupported` if there is no kernel for it.
     """
-    closed, graph = program.trace(), Graph()
+    function, graph = program.trace(), Graph()
     known = assumed(program, [True] * len(program.shapes))
-    *_, results = _translated(graph, closed, (0,) * len(known), known)
+    *_, results = _translated(graph, function, (0,) * len(known), known)
     found = []
-    for atom, value in zip(closed.jaxpr.outvars, results, strict=True):
+    for aval, value in zip(function.results, results, strict=True):
         numbers = [graph.value.get(node, np.nan) for node in _elements(graph, value)]
-        floats = dtype_of(atom.aval)[0] == "f"
+        floats = dtype_of(aval)[0] == "f"
         found.append(pattern_of(np.array(numbers, np.float64)) if floats else None)
     return tuple(found)

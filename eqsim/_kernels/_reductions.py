@@ -21,7 +21,7 @@ def folded(walk: Translation, op: str, length: int, first: int, term) -> int:
     dtype = graph.dtype[first]
     if length <= _LONGEST_SUM:
         terms = [term(k) for k in range(length)]
-        return _balanced(graph, op, terms, dtype) if terms else first
+        return balanced(graph, op, terms, dtype) if terms else first
 
     def body(index, carried):
         return [algebra.apply(graph, op, (carried[0], term(index)), dtype)]
@@ -29,7 +29,7 @@ def folded(walk: Translation, op: str, length: int, first: int, term) -> int:
     return counted(graph, length, [first], body)[0]
 
 
-def _balanced(graph, op: str, terms: list[int], dtype: str) -> int:
+def balanced(graph, op: str, terms: list[int], dtype: str) -> int:
     """Four running results, combined at the end: short chains and little rounding."""
     heads = terms[:4]
     for k, node in enumerate(terms[4:]):

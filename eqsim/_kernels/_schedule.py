@@ -102,9 +102,12 @@ class Schedule:
         self._done: set[int] = set()
         self.live, self._carried, self._stacked = _live(graph, outputs)
         self._results: dict[int, list[int]] = {}
+        self._stacks: dict[tuple[int, int], int] = {}
         for node in sorted(self.live):
             if graph.op[node] == "get":
-                self._results.setdefault(graph.args[node][0], []).append(node)
+                (control,) = graph.args[node]
+                self._results.setdefault(control, []).append(node)
+                self._stacks.setdefault((control, graph.aux[node]), node)
         self.regions = self._top(outputs)
         self.place: dict[int, int] = {}
         self.size = 0
@@ -290,8 +293,7 @@ class Schedule:
 
     def _stack(self, node: int, number: int) -> int:
         """The array of a stacked result."""
-        like = next(n for n in self._gets(node) if self.graph.aux[n] == number)
-        return self._state(like)
+        return self._state(self._stacks[node, number])
 
     def _choose(self, node: int, branch: Branch) -> Choose:
         graph, (test,) = self.graph, self.graph.args[node]

@@ -20,15 +20,45 @@ class Kernel:
     - `function`: takes arrays without batch axes, returns a tuple of them.
     - `shared`: numbers of the arguments that all environments share.
     - `patterns`: what is assumed of each argument.
+    - `pulled`: numbers of the arguments whose cotangents are computed, in place of the
+        results: cotangents of the results follow the arguments.
     """
 
-    def __init__(self, function, shared: tuple[int, ...] = (), patterns=()):
+    def __init__(
+        self, function, shared: tuple[int, ...] = (), patterns=(), pulled=None
+    ):
         self.function, self.shared, self.patterns = function, shared, patterns
+        self.pulled = pulled
         self._kernel = jax.jit(self._call)
-        self._xla = jax.jit(lambda *xs: jax.vmap(function, self._axes(xs))(*xs))
+        xla = function if pulled is None else self._cotangents
+        self._xla = jax.jit(lambda *xs: jax.vmap(xla, self._axes(xs))(*xs))
 
     def _axes(self, args) -> list[int | None]:
         return [None if k in self.shared else 0 for k in range(len(args))]
+
+    def _cotangents(self, *args):
+        count = self.function.__code__.co_argcount
+        xs, cotangents = list(args[:count]), args[count:]
+
+        def chosen(*own):
+            for k, x in zip(self.pulled, own, strict=True):
+                xs[k] = x
+            return tuple(self.function(*xs))
+
+        out, pull = jax.vjp(chosen, *(xs[k] for k in self.pulled))
+        given = [
+            ct if x.dtype.kind == "f" else np.zeros(x.shape, jax.dtypes.float0)
+            for ct, x in zip(cotangents, out, strict=True)
+        ]
+        return pull(tuple(given))
+
+    def _traced(self, shapes) -> kernels.Function:
+        count = len(shapes)
+        if self.pulled is not None:
+            count = self.function.__code__.co_argcount
+        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes[:count]]
+        closed = jax.make_jaxpr(lambda *xs: tuple(self.function(*xs)))(*given)
+        return kernels.Function(closed, self.pulled)
 
     def _call(self, *args):
         axes = self._axes(args)
@@ -38,12 +68,9 @@ class Kernel:
             for x, axis in zip(args, axes, strict=True)
         ]
         shapes = tuple((x.shape[:-1], x.dtype) for x in leaves)
-        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
-        closed = jax.make_jaxpr(lambda *xs: tuple(self.function(*xs)))(*given)
-        out = [
-            jax.ShapeDtypeStruct((*x.shape, size), x.dtype) for x in closed.out_avals
-        ]
-        trace = lambda: closed
+        traced = self._traced(shapes)
+        out = [jax.ShapeDtypeStruct((*x.shape, size), x.dtype) for x in traced.results]
+        trace = lambda: traced
         program = kernels.Program("test", trace, shapes, self, self.patterns)
         found = kernels.call(program, leaves, 1, out, ((),) * len(out))
         return tuple(jnp.moveaxis(x, -1, 0) for x in found)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from kernels.harness import assert_close, assert_same, compare, Kernel, WIDTH
+from kernels.harness import assert_close, assert_same, Kernel, WIDTH
 
 
 BATCH = 2 * WIDTH + 1

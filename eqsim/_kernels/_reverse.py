@@ -1,0 +1,241 @@
+"""Reverse mode: the vector-Jacobian product of a jaxpr, straight into the lane graph.
+
+Each equation is translated once, and its rule returns how cotangents of its results
+become cotangents of its operands; these functions run in reverse order. JAX would trace
+and transpose every equation on its own, which takes longer than all that follows.
+
+An operand is *active* if it depends on what is differentiated. The cotangent of what is
+not active, or of what no result needs, is None. An equation without a rule here is
+linearized by JAX (`_reverse_calls.py`).
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from . import _algebra as algebra, _arrays as arrays
+from ._arrays import Value
+from ._elementwise import elementwise
+from ._reverse_passes import Passes
+from ._scalarize import called, dtype_of, Translation
+
+
+Cotangents = list[Value | None]
+Pull = Callable[[Cotangents], Cotangents]
+"""From cotangents of all results to cotangents of all operands."""
+
+REVERSE: dict[str, Callable[..., tuple[list[Value], Pull] | None]] = {}
+
+
+def reverse_rule(*names: str):
+    """Registers the reverse mode of primitives: a function `(reverse, eqn, operands,
+    active, wanted) -> results, pull`, or None where JAX must linearize the equation."""
+
+    def register(function):
+        for name in names:
+            REVERSE[name] = function
+        return function
+
+    return register
+
+
+FLAT = frozenset(
+    {"stop_gradient", "floor", "ceil", "round", "sign", "nextafter", "iota", "empty"}
+)
+"""Primitives whose derivative is zero."""
+
+
+CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "remat", "checkpoint")
+"""Primitives that are mere calls."""
+
+
+class Reverse:
+    """One walk over a jaxpr, forward and backward.
+
+    **Arguments:**
+
+    - `walk`: translates the equations.
+    - `by_jax`: the rule for equations that have none.
+    """
+
+    def __init__(self, walk: Translation, by_jax: Callable[..., Any]):
+        self.walk, self.graph, self.by_jax = walk, walk.graph, by_jax
+        self.passes: Passes | None = None
+
+    def closed(
+        self,
+        closed: ClosedJaxpr,
+        args: list[Value],
+        active: Sequence[bool],
+        wanted: Sequence[bool] | None = None,
+    ) -> tuple[list[Value], list[bool], Pull]:
+        """The results of a jaxpr, which of them are active, and their pull-back.
+
+        **Arguments:**
+
+        - `active`: which arguments are differentiated by.
+        - `wanted`: which results may have cotangents; None for all floats.
+        """
+        jaxpr, consts = closed.jaxpr, closed.consts
+        if wanted is None:
+            wanted = [True] * len(jaxpr.outvars)
+        env: dict[Any, Value] = {}
+        on = {var for var, flag in zip(jaxpr.invars, active, strict=True) if flag}
+        wants = wanted_variables(jaxpr, tuple(wanted))
+        tape: list[tuple[Any, Pull]] = []
+
+        def read(atom) -> Value:
+            if isinstance(atom, Literal):
+                return self.walk.constant(np.asarray(atom.val, dtype_of(atom.aval)))
+            return env[atom]
+
+        is_on = lambda atom: not isinstance(atom, Literal) and atom in on
+        for var, const in zip(jaxpr.constvars, consts, strict=True):
+            env[var] = self.walk.constant(const)
+        env.update(zip(jaxpr.invars, args, strict=True))
+        for eqn in jaxpr.eqns:
+            operands = [read(atom) for atom in eqn.invars]
+            flags = [is_on(atom) for atom in eqn.invars]
+            own = [var in wants for var in eqn.outvars]
+            if not any(flags) or not any(own) or is_flat(eqn):
+                results = self.walk.apply(eqn, operands)
+            else:
+                results, pull = self._equation(eqn, operands, flags, own)
+                on.update(var for var in eqn.outvars if is_float(var.aval))
+                tape.append((eqn, pull))
+            env.update(zip(eqn.outvars, results, strict=True))
+        outs = [read(atom) for atom in jaxpr.outvars]
+        pull = lambda cotangents: self._pull(jaxpr, tape, on, cotangents)
+        return outs, [is_on(atom) for atom in jaxpr.outvars], pull
+
+    def _equation(self, eqn, operands, flags, wanted) -> tuple[list[Value], Pull]:
+        rule, args = REVERSE.get(eqn.primitive.name), (eqn, operands, flags, wanted)
+        found = None if rule is None else rule(self, *args)
+        return self.by_jax(self, *args) if found is None else found
+
+    def _pull(self, jaxpr: Jaxpr, tape, on, cotangents: Cotangents) -> Cotangents:
+        found: dict[Any, Value] = {}
+
+        def add(atom, cotangent: Value | None) -> None:
+            if cotangent is not None and not isinstance(atom, Literal) and atom in on:
+                old = found.get(atom)
+                found[atom] = (
+                    cotangent if old is None else self.plus(atom.aval, old, cotangent)
+                )
+
+        for atom, cotangent in zip(jaxpr.outvars, cotangents, strict=True):
+            add(atom, cotangent)
+        for eqn, pull in reversed(tape):
+            given = [found.pop(var, None) for var in eqn.outvars]
+            if all(cotangent is None for cotangent in given):
+                continue
+            for atom, cotangent in zip(eqn.invars, pull(given), strict=True):
+                add(atom, cotangent)
+        return [found.get(var) for var in jaxpr.invars]
+
+    def plus(self, aval, x: Value, y: Value) -> Value:
+        """The sum of two cotangents."""
+        graph, dtype = self.graph, dtype_of(aval)
+        add = lambda *pair: algebra.apply(graph, "add", pair, dtype)
+        return elementwise(self.walk, aval.shape, dtype, (x, y), add)
+
+    def minus(self, aval, x: Value) -> Value:
+        """A cotangent with the other sign."""
+        graph, dtype = self.graph, dtype_of(aval)
+        turn = lambda node: algebra.apply(graph, "neg", (node,), dtype)
+        return elementwise(self.walk, aval.shape, dtype, (x,), turn)
+
+    def kept(self, values: Sequence[Value]) -> list[Value]:
+        """Values of the forward walk, for use in a pull-back: in a loop that goes back
+        through the passes of another one, these are not the same nodes."""
+        if self.passes is None:
+            return list(values)
+        node = self.passes.node
+        found: list[Value] = []
+        for value in values:
+            assert isinstance(value, np.ndarray), "loops over large arrays are JAX's"
+            nodes = [node(n) for n in value.reshape(-1).tolist()]
+            found.append(arrays.nodes(nodes, value.shape))
+        return found
+
+    def filled(self, avals, cotangents: Cotangents) -> list[Value]:
+        """Cotangents with zeros for those that are missing."""
+        return [
+            self.zeros(aval) if cotangent is None else cotangent
+            for aval, cotangent in zip(avals, cotangents, strict=True)
+        ]
+
+    def zeros(self, aval) -> Value:
+        """A cotangent of zeros."""
+        return arrays.constant(self.graph, np.zeros(aval.shape, dtype_of(aval)))
+
+
+# Which variables matter.
+
+
+@functools.lru_cache(maxsize=2048)
+def wanted_variables(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> frozenset:
+    """The variables on which wanted results depend smoothly."""
+    pairs = zip(jaxpr.outvars, wanted, strict=True)
+    found = {x for x, flag in pairs if flag and _can_vary(x)}
+    for eqn in reversed(jaxpr.eqns):
+        own = tuple(var in found for var in eqn.outvars)
+        if not any(own) or is_flat(eqn):
+            continue
+        flags, inner = [True] * len(eqn.invars), _body(eqn)
+        if inner is not None:
+            flags = wanted_arguments(inner.jaxpr, own)
+        pairs = zip(eqn.invars, flags, strict=True)
+        found.update(x for x, flag in pairs if flag and _can_vary(x))
+    return frozenset(found)
+
+
+def wanted_arguments(jaxpr: Jaxpr, wanted: Sequence[bool]) -> list[bool]:
+    """The arguments on which wanted results depend smoothly."""
+    found = wanted_variables(jaxpr, tuple(wanted))
+    return [var in found for var in jaxpr.invars]
+
+
+@functools.lru_cache(maxsize=2048)
+def _active_results(jaxpr: Jaxpr, active: tuple[bool, ...]) -> tuple[bool, ...]:
+    pairs = zip(jaxpr.invars, active, strict=True)
+    on = {var for var, flag in pairs if flag and _can_vary(var)}
+    for eqn in jaxpr.eqns:
+        own = tuple(not isinstance(x, Literal) and x in on for x in eqn.invars)
+        if not any(own) or is_flat(eqn):
+            continue
+        flags, inner = [True] * len(eqn.outvars), _body(eqn)
+        if inner is not None:
+            flags = active_results(inner.jaxpr, own)
+        pairs = zip(eqn.outvars, flags, strict=True)
+        on.update(var for var, flag in pairs if flag and _can_vary(var))
+    return tuple(not isinstance(x, Literal) and x in on for x in jaxpr.outvars)
+
+
+def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
+    """The results that depend smoothly on active arguments."""
+    return list(_active_results(jaxpr, tuple(active)))
+
+
+def _body(eqn) -> ClosedJaxpr | None:
+    """The jaxpr of a mere call. Those with derivatives of their own are none."""
+    return called(eqn) if eqn.primitive.name in CALLS else None
+
+
+def _can_vary(atom) -> bool:
+    return not isinstance(atom, Literal) and is_float(atom.aval)
+
+
+def is_float(aval) -> bool:
+    """Whether a value can have a cotangent."""
+    return np.issubdtype(aval.dtype, np.floating)
+
+
+def is_flat(eqn) -> bool:
+    """Whether no result of an equation varies smoothly."""
+    if eqn.primitive.name in FLAT:
+        return True
+    return not any(is_float(var.aval) for var in eqn.outvars)

@@ -1,0 +1,203 @@
+"""Reverse mode of loops with a known number of passes."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from . import _arrays as arrays
+from ._arrays import is_large
+from ._control import Carry, elements, finish, reversed_rows, row_of, union
+from ._graph import Loop
+from ._indices import INDEX, Index, index_node, minus
+from ._reverse import (
+    active_results,
+    Cotangents,
+    Reverse,
+    reverse_rule,
+    wanted_arguments,
+)
+from ._reverse_passes import Passes
+from ._scalarize import called, dtype_of, scan_dependence
+
+
+@reverse_rule("scan")
+def _scan(reverse: Reverse, eqn, operands, active, wanted):
+    if not eqn.params["length"] or _has_large_arrays(eqn):
+        return None
+    scan = _Scan(reverse, eqn, operands, active, wanted)
+    return scan.forward(), scan.pull
+
+
+def _has_large_arrays(eqn) -> bool:
+    """Whether some array in a loop or of its arguments is computed by loops."""
+    variables = [*eqn.invars, *eqn.outvars]
+    if any(is_large(v.aval.shape) for v in variables if hasattr(v.aval, "shape")):
+        return True
+    inner = [called(eqn), *(eqn.params.get("branches", ()))]
+    inner += [eqn.params.get(name) for name in ("cond_jaxpr", "body_jaxpr")]
+    inner += list(eqn.params.get("jaxprs", ()))
+    bodies = [closed.jaxpr for closed in inner if closed is not None]
+    return any(_has_large_arrays(each) for body in bodies for each in body.eqns)
+
+
+class _Scan:
+    """A scan, forward and back.
+
+    The way back carries the cotangents of what the scan carries, and sums of those of its
+    constants.
+    """
+
+    def __init__(self, reverse: Reverse, eqn, operands, active, wanted):
+        params = eqn.params
+        self.reverse, self.graph, self.eqn = reverse, reverse.graph, eqn
+        self.operands = [arrays.materialized(reverse.graph, x) for x in operands]
+        self.inner, self.length = params["jaxpr"], params["length"]
+        self.first = params["num_consts"]
+        self.second = self.first + params["num_carry"]
+        self.avals = [var.aval for var in self.inner.jaxpr.invars]
+        carried = range(self.first, self.second)
+        self.wanted = self._all_wanted(list(wanted))
+        self.flags = self._all_active(list(active))
+        chosen = lambda numbers: [k for k in numbers if self.flags[k]]
+        self.summed, self.carried = chosen(range(self.first)), chosen(carried)
+        self.stacked = chosen(range(self.second, len(self.avals)))
+
+    def _all_wanted(self, wanted: list[bool]) -> list[bool]:
+        """The results of a pass that may have cotangents: also what later passes need."""
+        count = self.second - self.first
+        while True:
+            needed = wanted_arguments(self.inner.jaxpr, wanted)[
+                self.first : self.second
+            ]
+            new = [a or b for a, b in zip(wanted[:count], needed, strict=True)]
+            if new == wanted[:count]:
+                return wanted
+            wanted[:count] = new
+
+    def _all_active(self, active: list[bool]) -> list[bool]:
+        """The arguments of a pass that are active: also through earlier passes. What no
+        wanted result needs is not."""
+        cut = slice(self.first, self.second)
+        while True:
+            found = active_results(self.inner.jaxpr, active)[: self.second - self.first]
+            new = [a or b for a, b in zip(active[cut], found, strict=True)]
+            if new == active[cut]:
+                break
+            active[cut] = new
+        needed = wanted_arguments(self.inner.jaxpr, self.wanted)
+        return [a and b for a, b in zip(active, needed, strict=True)]
+
+    # Forward.
+
+    def forward(self) -> list[Any]:
+        """The results."""
+        graph, walk = self.graph, self.reverse.walk
+        first, second = self.first, self.second
+        count = second - first
+        deps = [arrays.dependence(graph, x) for x in self.operands]
+        self.dep = functools.reduce(lambda a, b: a | b, deps, 0)
+        deps = scan_dependence(self.eqn.params, deps)
+        init = self.operands[first:second]
+        carry = Carry(walk, [var.aval for var in self.eqn.outvars[:count]])
+        start, spread = carry.flatten(init), carry.spread(deps[:count])
+        begin = len(graph.op)
+        with graph.block(branch=False) as depth:
+            index = graph.source("param", INDEX, 0)
+            pairs = zip(start, spread, strict=True)
+            entries = [graph.source("param", graph.dtype[n], d) for n, d in pairs]
+            place = self._row(Index(index))
+            rows = [row_of(graph, x, place) for x in self.operands[second:]]
+            args = [*self.operands[:first], *carry.restore(entries), *rows]
+            found = self.reverse.closed(self.inner, args, self.flags, self.wanted)
+            new, _, self.back = found
+            outs = carry.flatten(new[:count], entries)
+            stacked = [elements(graph, value) for value in new[count:]]
+        self.body = begin, len(graph.op)
+        loop = Loop(depth, index, entries, outs, None, self.length, stacked)
+        self.control, ends = finish(graph, start, spread, loop, self.dep)
+        results = carry.restore(ends)
+        for k, var in enumerate(self.eqn.outvars[count:]):
+            results.append(self._stack(self.control, k, var.aval, deps[count + k]))
+        return results
+
+    def _row(self, place: Any) -> Any:
+        """The row that a pass reads or writes."""
+        last = self.length - 1
+        return minus(self.graph, last, place) if self.eqn.params["reverse"] else place
+
+    def _stack(self, control: int, number: int, aval, dep: int) -> Any:
+        """What a loop stacks, row by row."""
+        graph, loop = self.graph, self.graph.aux[control]
+        nodes, dtype = loop.stacked[number], dtype_of(aval)
+        if not nodes:
+            return arrays.nodes([], aval.shape)
+        at, size = len(loop.params) + number, self.length * len(nodes)
+        array = graph.get(control, at, dtype, dep, size)
+        graph.dep[array] |= union(graph, nodes)
+        shape = tuple(aval.shape)
+        value = arrays.stored(array, shape, dtype, graph)
+        return reversed_rows(graph, value) if self.eqn.params["reverse"] else value
+
+    # Back.
+
+    def pull(self, cotangents: Cotangents) -> Cotangents:
+        """Cotangents of all operands."""
+        reverse, graph = self.reverse, self.graph
+        count = self.second - self.first
+        given = reverse.filled([v.aval for v in self.eqn.outvars], cotangents)
+        given = [arrays.materialized(graph, x) for x in given]
+        chosen = [*self.summed, *self.carried]
+        carry = Carry(reverse.walk, [self.avals[k] for k in chosen])
+        init = [reverse.zeros(self.avals[k]) for k in self.summed]
+        init += [given[k - self.first] for k in self.carried]
+        start, dep = carry.flatten(init), self.dep | arrays.dependence(graph, *given)
+        spread = carry.spread([dep] * len(chosen))
+        outer = reverse.passes
+        with graph.block(branch=False) as depth:
+            index = graph.source("param", INDEX, 0)
+            entries = [graph.source("param", graph.dtype[n], dep) for n in start]
+            place = minus(graph, self.length - 1, Index(index))
+            where = index_node(graph, place)
+            passes = Passes(graph, self.control, *self.body, where, outer)
+            reverse.passes = passes
+            rows = [row_of(graph, x, self._row(place)) for x in given[count:]]
+            found = self._pass(carry.restore(entries), rows)
+            reverse.passes = outer
+            outs = carry.flatten([found[k] for k in chosen], entries)
+            stacked = [elements(graph, found[k]) for k in self.stacked]
+        passes.close()
+        loop = Loop(depth, index, entries, outs, None, self.length, stacked)
+        control, results = finish(graph, start, spread, loop, dep)
+        ends: dict[int, Any] = dict(zip(chosen, carry.restore(results), strict=True))
+        for number, k in enumerate(self.stacked):
+            ends[k] = self._rows_back(control, number, k, dep)
+        return [ends.get(k) for k in range(len(self.avals))]
+
+    def _pass(self, carried, rows) -> dict[int, Any]:
+        """The cotangents after a pass that goes back."""
+        reverse = self.reverse
+        own = dict(zip([*self.summed, *self.carried], carried, strict=True))
+        results = [own.get(k) for k in range(self.first, self.second)]
+        cotangents = self.back([*results, *rows])
+        found = dict(enumerate(reverse.filled(self.avals, cotangents)))
+        for k in self.summed:
+            found[k] = own[k]
+            if cotangents[k] is not None:
+                found[k] = reverse.plus(self.avals[k], own[k], cotangents[k])
+        return found
+
+    def _rows_back(self, control: int, number: int, k: int, dep: int) -> Any:
+        """The cotangent of what the scan reads row by row; the way back begins with the
+        last pass."""
+        graph, aval = self.graph, self.eqn.invars[k].aval
+        loop: Loop = graph.aux[control]
+        nodes, dtype = loop.stacked[number], dtype_of(aval)
+        if not nodes:
+            return arrays.nodes([], aval.shape)
+        at, size = len(loop.params) + number, self.length * len(nodes)
+        array = graph.get(control, at, dtype, dep, size)
+        graph.dep[array] |= union(graph, nodes)
+        value = arrays.stored(array, tuple(aval.shape), dtype, graph)
+        assert isinstance(value, np.ndarray), "loops over large arrays are JAX's"
+        return value if self.eqn.params["reverse"] else reversed_rows(graph, value)
