@@ -59,11 +59,17 @@ class Reverse:
 
     - `walk`: translates the equations.
     - `by_jax`: the rule for equations that have none.
+
+    **Attributes:**
+
+    - `loops`: number of loops around what is translated, to which passes go back.
+    - `passes`: what the pass computed to which a pull-back goes back; None outside loops.
     """
 
     def __init__(self, walk: Translation, by_jax: Callable[..., Any]):
         self.walk, self.graph, self.by_jax = walk, walk.graph, by_jax
         self.passes: Passes | None = None
+        self.loops = 0
 
     def closed(
         self,
@@ -106,6 +112,9 @@ class Reverse:
                 results, pull = self._equation(eqn, operands, flags, own)
                 on.update(var for var in eqn.outvars if is_float(var.aval))
                 tape.append((eqn, pull))
+            if self.loops:
+                # Passes can go back to arrays in memory only.
+                results = [arrays.materialized(self.graph, x) for x in results]
             env.update(zip(eqn.outvars, results, strict=True))
         outs = [read(atom) for atom in jaxpr.outvars]
         pull = lambda cotangents: self._pull(jaxpr, tape, on, cotangents)
@@ -153,13 +162,7 @@ class Reverse:
         through the passes of another one, these are not the same nodes."""
         if self.passes is None:
             return list(values)
-        node = self.passes.node
-        found: list[Value] = []
-        for value in values:
-            assert isinstance(value, np.ndarray), "loops over large arrays are JAX's"
-            nodes = [node(n) for n in value.reshape(-1).tolist()]
-            found.append(arrays.nodes(nodes, value.shape))
-        return found
+        return [self.passes.value(value) for value in values]
 
     def filled(self, avals, cotangents: Cotangents) -> list[Value]:
         """Cotangents with zeros for those that are missing."""

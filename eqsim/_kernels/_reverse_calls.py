@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from . import _arrays as arrays
 from ._reverse import CALLS, Cotangents, is_float, Reverse, reverse_rule
 from ._scalarize import called, Translation
 
@@ -108,6 +109,8 @@ def _by_jax(reverse: Reverse, eqn, operands, active, *_):
     """The rule for equations that have none."""
     split, walk = _split(eqn, tuple(active)), reverse.walk
     found = walk.closed(split.forward, operands)
+    if reverse.loops:
+        found = [arrays.materialized(walk.graph, x) for x in found]
     number, floats = len(eqn.outvars), [is_float(v.aval) for v in eqn.outvars]
 
     def pull(cotangents: Cotangents) -> Cotangents:

@@ -3,11 +3,10 @@
 import functools
 from typing import Any
 
-import numpy as np
-
 from . import _arrays as arrays
 from ._arrays import is_large
 from ._control import Carry, elements, finish, reversed_rows, row_of, union
+from ._counting import loop_param
 from ._graph import Loop
 from ._indices import INDEX, Index, index_node, minus
 from ._reverse import (
@@ -18,27 +17,22 @@ from ._reverse import (
     wanted_arguments,
 )
 from ._reverse_passes import Passes
-from ._scalarize import called, dtype_of, scan_dependence
+from ._scalarize import dtype_of, scan_dependence
 
 
 @reverse_rule("scan")
 def _scan(reverse: Reverse, eqn, operands, active, wanted):
-    if not eqn.params["length"] or _has_large_arrays(eqn):
+    if not eqn.params["length"] or _stacks_large_arrays(eqn):
         return None
     scan = _Scan(reverse, eqn, operands, active, wanted)
     return scan.forward(), scan.pull
 
 
-def _has_large_arrays(eqn) -> bool:
-    """Whether some array in a loop or of its arguments is computed by loops."""
-    variables = [*eqn.invars, *eqn.outvars]
-    if any(is_large(v.aval.shape) for v in variables if hasattr(v.aval, "shape")):
-        return True
-    inner = [called(eqn), *(eqn.params.get("branches", ()))]
-    inner += [eqn.params.get(name) for name in ("cond_jaxpr", "body_jaxpr")]
-    inner += list(eqn.params.get("jaxprs", ()))
-    bodies = [closed.jaxpr for closed in inner if closed is not None]
-    return any(_has_large_arrays(each) for body in bodies for each in body.eqns)
+def _stacks_large_arrays(eqn) -> bool:
+    """Whether what a pass reads or stacks is large."""
+    start, count = eqn.params["num_consts"], eqn.params["num_carry"]
+    rows = [*eqn.invars[start + count :], *eqn.outvars[count:]]
+    return any(is_large(v.aval.shape[1:]) for v in rows)
 
 
 class _Scan:
@@ -105,11 +99,13 @@ class _Scan:
         with graph.block(branch=False) as depth:
             index = graph.source("param", INDEX, 0)
             pairs = zip(start, spread, strict=True)
-            entries = [graph.source("param", graph.dtype[n], d) for n, d in pairs]
+            entries = [loop_param(graph, n, d) for n, d in pairs]
             place = self._row(Index(index))
             rows = [row_of(graph, x, place) for x in self.operands[second:]]
             args = [*self.operands[:first], *carry.restore(entries), *rows]
+            self.reverse.loops += 1
             found = self.reverse.closed(self.inner, args, self.flags, self.wanted)
+            self.reverse.loops -= 1
             new, _, self.back = found
             outs = carry.flatten(new[:count], entries)
             stacked = [elements(graph, value) for value in new[count:]]
@@ -156,7 +152,7 @@ class _Scan:
         outer = reverse.passes
         with graph.block(branch=False) as depth:
             index = graph.source("param", INDEX, 0)
-            entries = [graph.source("param", graph.dtype[n], dep) for n in start]
+            entries = [loop_param(graph, n, dep) for n in start]
             place = minus(graph, self.length - 1, Index(index))
             where = index_node(graph, place)
             passes = Passes(graph, self.control, *self.body, where, outer)
@@ -199,5 +195,4 @@ class _Scan:
         array = graph.get(control, at, dtype, dep, size)
         graph.dep[array] |= union(graph, nodes)
         value = arrays.stored(array, tuple(aval.shape), dtype, graph)
-        assert isinstance(value, np.ndarray), "loops over large arrays are JAX's"
         return value if self.eqn.params["reverse"] else reversed_rows(graph, value)

@@ -5,8 +5,14 @@ quotients, roots and results of inner loops, is stored by the forward loop. A pa
 neither repeated nor kept as a whole.
 """
 
+from collections.abc import Callable
+
+import numpy as np
+
 from . import _algebra as algebra
+from ._arrays import element, nodes, Pulled, Value
 from ._graph import Graph, Loop
+from ._indices import as_index, flat, INDEX, Index, plus, times
 
 
 _CHEAP = frozenset(
@@ -39,6 +45,7 @@ class Passes:
         self.loop: Loop = graph.aux[control]
         self.first, self.last = first, last
         self._known: dict[int, int] = {}
+        self._arrays: dict[int, tuple[int, int]] = {}
         if self.loop.index is not None:
             self._known[self.loop.index] = place
         self._place = place
@@ -109,6 +116,45 @@ class Passes:
 
     # Arrays.
 
+    def value(self, value: Value) -> Value:
+        """An array of the pass."""
+        if isinstance(value, np.ndarray):
+            found = [self.node(n) for n in value.reshape(-1).tolist()]
+            return nodes(found, value.shape)
+        array, shape = value.array, value.shape
+        if array is None:
+            return value
+        if not self._has(array):
+            if self.outer is None:
+                return value
+            return self.outer.value(value)
+        at, dep = self._elements(array), self.graph.dep[array]
+        read = lambda index: at(flat(self.graph, index, shape))
+        return Pulled(shape, value.dtype, read, dep)
+
+    def _elements(self, array: int) -> Callable[[int | Index], int]:
+        """Stores an array in each pass; returns a function from the number of an element
+        to its node."""
+        if array not in self._arrays:
+            graph, loop, dtype = self.graph, self.loop, self.graph.dtype[array]
+            rows = graph.rows[array]
+            index = [graph.constant(k, INDEX) for k in range(rows)]
+            loads = [graph.pure("load", (array, k), dtype) for k in index]
+            number = len(loop.params) + len(loop.stacked)
+            loop.stacked.append(loads)
+            assert loop.length is not None, "the number of passes is known"
+            size = loop.length * rows
+            whole = graph.get(self.control, number, dtype, graph.dep[array], size)
+            self._arrays[array] = self._array_outside(whole), rows
+        whole, rows = self._arrays[array]
+        place = as_index(self.graph, self._place)
+
+        def at(number: int | Index) -> int:
+            start = times(self.graph, place, rows)
+            return element(self.graph, whole, plus(self.graph, start, number))
+
+        return at
+
     def _has(self, array: int) -> bool:
         """Whether an array belongs to the loop. One that an inner loop stores may be
         younger than the loop."""
@@ -121,14 +167,12 @@ class Passes:
         return array if self.outer is None else self.outer.array(array)
 
     def array(self, array: int) -> int:
-        """An array of the pass."""
+        """An array in memory of the pass."""
         if not self._has(array):
             return self._array_outside(array)
-        graph, dtype, rows = self.graph, self.graph.dtype[array], self.graph.rows[array]
-        index = [graph.constant(k, "i4") for k in range(rows)]
-        loads = [graph.pure("load", (array, k), dtype) for k in index]
-        entries = tuple(map(self._stored, loads))
-        return graph.pure("pack", entries, dtype, None, rows)
+        graph, at, rows = self.graph, self._elements(array), self.graph.rows[array]
+        entries = tuple(map(at, range(rows)))
+        return graph.pure("pack", entries, graph.dtype[array], None, rows)
 
     def close(self) -> None:
         """Ends the use: what the loop stores is known."""

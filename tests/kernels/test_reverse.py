@@ -252,8 +252,14 @@ def test_loops(size):
 
 def test_loops_over_large_arrays(size):
     big = normal(0, 20 if size == "large" else 600)
-    step = lambda c, r: (jnp.sin(c) * r, c[:3] * r[:1])
-    check(lambda x: lax.scan(step, x, jnp.stack([x, x * x])), big, bound=1e-11)
+
+    def step(c, r):
+        turned = jnp.roll(jnp.sin(c), 1) / (2 + c * c)
+        inner = lambda d, s: (jnp.cos(d) * s + turned, d[:2])
+        end, rows = lax.scan(inner, c, jnp.stack([r, 2 * r]))
+        return turned * r + end * end, c[:3] * rows.sum()
+
+    check(lambda x: lax.scan(step, x, x[:3]), big, bound=1e-11)
 
 
 def test_loop_that_no_result_needs(size):
