@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-from jax.extend.core import Primitive
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from . import _kernels as kernels
@@ -241,12 +241,27 @@ def _program(single, shapes, x64: bool) -> kernels.Function:
     """A call for one environment."""
     if isinstance(single, Primal):
         return kernels.Function(traced(single, shapes, x64)[0])
-    if isinstance(single, Cotangent):
-        inner = _program(single.call, shapes[: single.num_fixed], x64)
-        if inner.pulled is None:
-            return kernels.Function(inner.closed, single.which)
+    inner = _program(single.call, shapes[: single.num_fixed], x64)
+    if isinstance(single, Cotangent) and inner.pulled is None:
+        return kernels.Function(inner.closed, single.which)
+    run = lambda *xs: single(xs, 0)
+    if isinstance(single, Tangent) and inner.pulled is None:
+        run = lambda *xs: _push(inner.closed, single.which, xs)
     given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
-    return kernels.Function(jax.make_jaxpr(lambda *xs: single(xs, 0))(*given))
+    return kernels.Function(jax.make_jaxpr(run)(*given))
+
+
+def _push(closed: ClosedJaxpr, which: tuple[int, ...], leaves) -> list:
+    """The Jacobian-vector product of a function that has been traced already."""
+    count = len(leaves) - len(which)
+    fixed, tangents = list(leaves[:count]), list(leaves[count:])
+
+    def chosen(*own):
+        for k, leaf in zip(which, own, strict=True):
+            fixed[k] = leaf
+        return jaxpr_as_fun(closed)(*fixed)
+
+    return jax.jvp(chosen, [fixed[k] for k in which], tangents)[1]
 
 
 def _run_parts(*leaves, call, nbatch):

@@ -240,25 +240,33 @@ def _scan(walk, eqn, *operands):
         stacked = [elements(graph, value) for value in new[count:]]
     loop = Loop(depth, index, entries, outs, None, length, stacked)
     control, results = finish(graph, nodes, spread, loop)
-    return [*carry.restore(results), *_stacks(graph, eqn, control, loop, deps, count)]
+    outs = zip(eqn.outvars[count:], deps[count:], strict=True)
+    rows = [
+        stacked_rows(graph, control, k, var.aval, dep, params["reverse"])
+        for k, (var, dep) in enumerate(outs)
+    ]
+    return [*carry.restore(results), *rows]
 
 
-def _stacks(graph: Graph, eqn, control: int, loop: Loop, deps, count: int):
-    """The stacked results of a scan."""
-    reverse, length = eqn.params["reverse"], eqn.params["length"]
-    found = []
-    for k, var in enumerate(eqn.outvars[count:]):
-        aval = var.aval
-        if not loop.stacked[k]:
-            found.append(arrays.nodes([], aval.shape))
-            continue
-        size = length * len(loop.stacked[k])
-        number = len(loop.params) + k
-        array = graph.get(control, number, dtype_of(aval), deps[count + k], size)
-        graph.dep[array] |= union(graph, loop.stacked[k])
-        value = arrays.stored(array, tuple(aval.shape), dtype_of(aval), graph)
-        found.append(reversed_rows(graph, value) if reverse else value)
-    return found
+def stacked_rows(
+    graph: Graph, control: int, number: int, aval, dep: int, reverse: bool
+) -> Value:
+    """What a loop stacks, as an array of shape and type `aval`.
+
+    **Arguments:**
+
+    - `number`: of the stacked result.
+    - `reverse`: whether the first pass gives the last row.
+    """
+    loop: Loop = graph.aux[control]
+    entries = loop.stacked[number]
+    if not entries:
+        return arrays.nodes([], aval.shape)
+    size = math.prod(aval.shape)
+    array = graph.get(control, len(loop.params) + number, dtype_of(aval), dep, size)
+    graph.dep[array] |= union(graph, entries)
+    value = arrays.stored(array, tuple(aval.shape), dtype_of(aval), graph)
+    return reversed_rows(graph, value) if reverse else value
 
 
 def union(graph: Graph, entries) -> int:

@@ -1,6 +1,7 @@
 """Element-wise primitives."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def elementwise(
     walk: Translation,
     shape: Sequence[int],
     dtype: str,
-    operands: tuple[Value, ...],
+    operands: Sequence[Any],
     function: Callable[..., int],
 ) -> Value:
     """As `mapped`, for a result of a shape and type."""

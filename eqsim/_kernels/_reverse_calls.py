@@ -172,7 +172,7 @@ def _linear_solve(reverse: Reverse, eqn, operands, active, *_):
             flags = [*active[:first], *(False for _ in results)]
             at = reverse.kept([*consts, *results])
             *_, back = reverse.closed(jaxprs.matvec, at, flags)
-            turned = [reverse.minus(a, w) for a, w in zip(avals, right)]
+            turned: Cotangents = [reverse.minus(a, w) for a, w in zip(avals, right)]
             found = back(turned)[:first]
         rest: Cotangents = [None] * (last - first)
         return [*found, *rest, *right]

@@ -5,7 +5,7 @@ from typing import Any
 
 from . import _arrays as arrays
 from ._arrays import is_large
-from ._control import Carry, elements, finish, reversed_rows, row_of, union
+from ._control import Carry, elements, finish, row_of, stacked_rows
 from ._counting import loop_param
 from ._graph import Loop
 from ._indices import INDEX, Index, index_node, minus
@@ -17,7 +17,7 @@ from ._reverse import (
     wanted_arguments,
 )
 from ._reverse_passes import Passes
-from ._scalarize import dtype_of, scan_dependence
+from ._scalarize import scan_dependence
 
 
 @reverse_rule("scan")
@@ -112,28 +112,18 @@ class _Scan:
         self.body = begin, len(graph.op)
         loop = Loop(depth, index, entries, outs, None, self.length, stacked)
         self.control, ends = finish(graph, start, spread, loop, self.dep)
-        results = carry.restore(ends)
-        for k, var in enumerate(self.eqn.outvars[count:]):
-            results.append(self._stack(self.control, k, var.aval, deps[count + k]))
-        return results
+        outs = zip(self.eqn.outvars[count:], deps[count:], strict=True)
+        backward = self.eqn.params["reverse"]
+        rows = [
+            stacked_rows(graph, self.control, k, var.aval, dep, backward)
+            for k, (var, dep) in enumerate(outs)
+        ]
+        return [*carry.restore(ends), *rows]
 
     def _row(self, place: Any) -> Any:
         """The row that a pass reads or writes."""
         last = self.length - 1
         return minus(self.graph, last, place) if self.eqn.params["reverse"] else place
-
-    def _stack(self, control: int, number: int, aval, dep: int) -> Any:
-        """What a loop stacks, row by row."""
-        graph, loop = self.graph, self.graph.aux[control]
-        nodes, dtype = loop.stacked[number], dtype_of(aval)
-        if not nodes:
-            return arrays.nodes([], aval.shape)
-        at, size = len(loop.params) + number, self.length * len(nodes)
-        array = graph.get(control, at, dtype, dep, size)
-        graph.dep[array] |= union(graph, nodes)
-        shape = tuple(aval.shape)
-        value = arrays.stored(array, shape, dtype, graph)
-        return reversed_rows(graph, value) if self.eqn.params["reverse"] else value
 
     # Back.
 
@@ -166,8 +156,11 @@ class _Scan:
         loop = Loop(depth, index, entries, outs, None, self.length, stacked)
         control, results = finish(graph, start, spread, loop, dep)
         ends: dict[int, Any] = dict(zip(chosen, carry.restore(results), strict=True))
+        # The way back begins with the last pass.
+        turned = not self.eqn.params["reverse"]
         for number, k in enumerate(self.stacked):
-            ends[k] = self._rows_back(control, number, k, dep)
+            aval = self.eqn.invars[k].aval
+            ends[k] = stacked_rows(graph, control, number, aval, dep, turned)
         return [ends.get(k) for k in range(len(self.avals))]
 
     def _pass(self, carried, rows) -> dict[int, Any]:
@@ -182,17 +175,3 @@ class _Scan:
             if cotangents[k] is not None:
                 found[k] = reverse.plus(self.avals[k], own[k], cotangents[k])
         return found
-
-    def _rows_back(self, control: int, number: int, k: int, dep: int) -> Any:
-        """The cotangent of what the scan reads row by row; the way back begins with the
-        last pass."""
-        graph, aval = self.graph, self.eqn.invars[k].aval
-        loop: Loop = graph.aux[control]
-        nodes, dtype = loop.stacked[number], dtype_of(aval)
-        if not nodes:
-            return arrays.nodes([], aval.shape)
-        at, size = len(loop.params) + number, self.length * len(nodes)
-        array = graph.get(control, at, dtype, dep, size)
-        graph.dep[array] |= union(graph, nodes)
-        value = arrays.stored(array, tuple(aval.shape), dtype, graph)
-        return value if self.eqn.params["reverse"] else reversed_rows(graph, value)

@@ -38,7 +38,7 @@ class _Entry:
         """The node of a literal."""
         return self.graph.constant(value, self.dtype)
 
-    def where(self, op: str, pair: tuple[int, int], then: int, other: int) -> int:
+    def where(self, op: str, pair: tuple[int, ...], then: int, other: int) -> int:
         """`then` where a comparison holds, else `other`."""
         test = algebra.apply(self.graph, op, pair, "b1")
         return algebra.select(self.graph, test, other, then)

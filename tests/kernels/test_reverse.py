@@ -78,7 +78,11 @@ def test_ties_and_zeros(size):
 
     def function(x, y):
         pair = jnp.maximum(x, y), jnp.minimum(x, y), jnp.abs(x), x**2, x**1, x**0
-        return *pair, jnp.clip(x, -0.5, 0.5), jnp.where(x == 0, 1.0, y / jnp.where(x == 0, 1.0, x))
+        return (
+            *pair,
+            jnp.clip(x, -0.5, 0.5),
+            jnp.where(x == 0, 1.0, y / jnp.where(x == 0, 1.0, x)),
+        )
 
     check(function, x, y)
 
@@ -126,7 +130,9 @@ def test_moves(size):
 
 
 def test_sort():
-    check(lambda x: (jnp.sort(x, 1), lax.sort((x, x * x), num_keys=1)[1]), normal(0, 2, 5))
+    check(
+        lambda x: (jnp.sort(x, 1), lax.sort((x, x * x), num_keys=1)[1]), normal(0, 2, 5)
+    )
 
 
 def test_computed_indices(size):
