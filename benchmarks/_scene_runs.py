@@ -1,0 +1,94 @@
+"""Scenes of MJCF text in eqsim and its peers: states after some motion, and timed calls."""
+
+import os
+import time
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import mujoco.rollout
+import numpy as np
+from _peers import mjx_step
+
+import eqsim
+
+
+SETTLE = 400
+DISTINCT = 256
+
+
+def moved(model: mujoco.MjModel, batch: int):
+    """States after some motion under random controls, the last controls, and the mean
+    number of contacts."""
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    if model.nkey:
+        mujoco.mj_resetDataKeyframe(model, data, 0)
+    low, high = model.actuator_ctrlrange.T
+    ctrl = rng.uniform(low, high, (DISTINCT, 4, model.nu))
+    ctrl = np.repeat(ctrl, SETTLE // 4, axis=1)
+    begin = np.concatenate([[0.0], data.qpos, data.qvel])
+    begin = np.tile(begin, (DISTINCT, 1))
+    workers = [mujoco.MjData(model) for _ in range(os.cpu_count() or 1)]
+    path, _ = mujoco.rollout.rollout(model, workers, begin, ctrl)
+    last, counts = path[:, -1], []
+    for state in last[:64]:
+        mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+        mujoco.mj_forward(model, data)
+        counts.append(data.ncon)
+    resized = lambda x: np.resize(x, (batch, x.shape[1]))
+    return resized(last), resized(ctrl[:, -1]), float(np.mean(counts))
+
+
+def eqsim_call(text: str, model, start, ctrl, options):
+    """A call of eqsim, and the seconds to compile it."""
+    sys, pipeline = eqsim.load_mjcf(text), eqsim.Generalized()
+    step = jax.vmap(pipeline.step, (None, 0, 0))
+
+    def simulate(sys, state, ctrl):
+        advance = lambda _, state: step(sys, state, ctrl)
+        return jax.lax.fori_loop(0, options.steps, advance, state).q
+
+    q, qd, ctrl = _arrays(model, start, ctrl)
+    state = jax.vmap(eqsim.State)(q, qd, jnp.zeros((len(q), sys.na), q.dtype))
+    return _compiled(simulate, sys, state, ctrl)
+
+
+def mjx_call(model, start, ctrl, options):
+    """A call of MJX, and the seconds to compile it."""
+    one, robot, init = mjx_step(model)
+
+    def simulate(robot, data, ctrl):
+        step = jax.vmap(lambda data, ctrl: one(robot, data, ctrl))
+        advance = lambda _, data: step(data, ctrl)
+        return jax.lax.fori_loop(0, options.steps, advance, data).qpos
+
+    q, qd, ctrl = _arrays(model, start, ctrl)
+    return _compiled(simulate, robot, jax.vmap(init)(q, qd), ctrl)
+
+
+def _arrays(model, start, ctrl):
+    dtype = jnp.result_type(float)
+    parts = start[:, 1 : 1 + model.nq], start[:, 1 + model.nq :], ctrl
+    return tuple(jnp.asarray(x, dtype) for x in parts)
+
+
+def _compiled(simulate, *arguments):
+    """A call of the program, and the seconds to make it."""
+    begin = time.perf_counter()
+    program = jax.jit(simulate).lower(*arguments).compile()
+    return lambda: program(*arguments), time.perf_counter() - begin
+
+
+def mujoco_call(model, start, ctrl, options):
+    """A call of MuJoCo C on all cores."""
+    threads = os.cpu_count() or 1
+    pool = mujoco.rollout.Rollout(nthread=threads)
+    workers = [mujoco.MjData(model) for _ in range(threads)]
+    held = np.repeat(ctrl[:, None], options.steps, axis=1)
+    out = np.empty((len(start), options.steps, start.shape[1]))
+
+    def run():
+        pool.rollout(model, workers, start, held, nstep=options.steps, state=out)
+        return out[:, -1, 1 : 1 + model.nq]
+
+    return run
