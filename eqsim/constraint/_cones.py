@@ -12,7 +12,7 @@ A contact has $d$ residuals: one along the normal, and one for each direction of
 Source: MuJoCo documentation, *Computation*, "Friction cones" and "Reduced problem".
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
@@ -76,6 +76,7 @@ class Elliptic(AbstractCost):
         the square root of `impratio`.
     """
 
+    piecewise_quadratic: ClassVar[bool] = False
     weight: Any
     friction: tuple[Any, ...]
     mu: Any

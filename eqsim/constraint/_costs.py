@@ -17,7 +17,7 @@ analytically-invertible dynamics with contacts and constraints*, 2014.
 """
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,7 +35,11 @@ class AbstractCost(eqx.Module):
     """The costs of n constraints of d dimensions each.
 
     Residuals, forces and pieces are trees of arrays with leading axis n.
+
+    - `piecewise_quadratic`: whether the cost is quadratic on each of its pieces.
     """
+
+    piecewise_quadratic: ClassVar[bool] = True
 
     @abc.abstractmethod
     def piece(self, x: Residual) -> Any:

@@ -57,6 +57,10 @@ class CoupledContacts(AbstractRows):
     cost: AbstractCost
     offset: Residual
 
+    @property
+    def piecewise_quadratic(self) -> bool:
+        return self.cost.piecewise_quadratic
+
     def residuals(self, motion: Motion, qdd) -> Residual:
         one, two = (take_or_zero(motion, nodes) for nodes in self.nodes)
         rate = two.at(self.arms[1]) - one.at(self.arms[0])

@@ -5,7 +5,7 @@ $\ddot q = \arg\min_a \tfrac12 (a - a_0)^T M (a - a_0) + s(J a - a_\mathrm{ref})
 In each step the costs of all rows are replaced by quadratic models, and the minimum is one
 linear solve, $(M + J^T W J)\,a = \tau + J^T f_0$. Most costs are piecewise quadratic: with
 full steps, Newton's method has then converged, to rounding, when no row changes to another
-piece. Problems that full steps do not solve continue with an exact line search, which
+piece. Problems that full steps do not solve continue with a line search, which
 always converges because the cost is convex.
 
 The implicit function theorem gives the derivative at the solution: one more solve with the
@@ -36,7 +36,8 @@ from ._rows import AbstractRows
 from ._triangle import full_matrix
 
 
-_BISECTIONS = 40
+_NARROWINGS = 4
+"""Steps of a line search: Newton's method needs no exact one."""
 
 
 class Newton(eqx.Module):
@@ -45,25 +46,34 @@ class Newton(eqx.Module):
     **Arguments:**
 
     - `max_full_steps`: largest number of full Newton steps; most problems need 2 to 5.
+        None: 10, or 2 if some cost is not piecewise quadratic (elliptic cones), where full
+        steps may alternate between two points.
     - `max_searched_steps`: largest number of steps with a line search after these.
     - `tolerance`: change of a row's force, relative to the terms that it is the sum of, up
         to which a problem counts as solved. None: 64 times the rounding of the precision.
     """
 
-    max_full_steps: int = eqx.field(static=True, default=10)
+    max_full_steps: int | None = eqx.field(static=True, default=None)
     max_searched_steps: int = eqx.field(static=True, default=40)
     tolerance: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        if self.max_full_steps < 1 or self.max_searched_steps < 0:
+        full = self.max_full_steps
+        if (full is not None and full < 1) or self.max_searched_steps < 0:
             raise ValueError(
                 "`Newton` needs at least one full step and no negative number of searched "
-                f"steps, got {self.max_full_steps} and {self.max_searched_steps}."
+                f"steps, got {full} and {self.max_searched_steps}."
             )
         if self.tolerance is not None and not self.tolerance > 0.0:
             raise ValueError(
                 f"`Newton.tolerance` must be positive or None, got {self.tolerance}."
             )
+
+    def full_steps(self, rows: tuple[AbstractRows, ...]) -> int:
+        """Return the largest number of full steps for given constraints."""
+        if self.max_full_steps is not None:
+            return self.max_full_steps
+        return 10 if all(each.piecewise_quadratic for each in rows) else 2
 
     def rounding(self, dtype) -> float:
         """Return the tolerance in a given precision."""
@@ -236,7 +246,7 @@ def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
         invert = solver(tree, problem, Terms())
         qdd = invert(problem.tau, problem.force)[0]
         return Solution(qdd, (), jnp.ones(qdd.shape[1:], bool))
-    last = settings.max_full_steps + settings.max_searched_steps
+    last = settings.full_steps(problem.rows) + settings.max_searched_steps
     going = lambda now: jnp.any(now.unsolved) & (now.count < last)
     step = ft.partial(_step, tree, problem, settings)
     now = lax.while_loop(going, step, _first_iterate(problem))
@@ -277,7 +287,7 @@ def _step(tree: Tree, problem: Problem, settings: Newton, now: _Iterate) -> _Ite
     no = jnp.zeros(end.shape[1:], bool)
     there = _Point(end, motion, no, ~no)
     search = lambda: _searched(tree, problem, now, end, tolerance)
-    short = now.count >= settings.max_full_steps
+    short = now.count >= settings.full_steps(problem.rows)
     new = (
         lax.cond(short, search, lambda: there) if settings.max_searched_steps else there
     )
@@ -355,16 +365,53 @@ def _slope(problem: Problem, line: _Line, share):
     return -total
 
 
+class _Bracket(NamedTuple):
+    """Two shares of a line between which the slope changes its sign.
+
+    - `slopes`: at both; halved where the other end has moved twice in turn.
+    - `side`: 1 where the upper end moved last, -1 where the lower one did, 0 at first.
+    """
+
+    low: Any
+    high: Any
+    slopes: tuple[Any, Any]
+    side: Any
+
+
 def _line_search(problem: Problem, line: _Line):
-    """Compute where the cost is least on a line, as a share of its length."""
-
-    def bisect(_, bounds):
-        low, high = bounds
-        middle = 0.5 * (low + high)
-        rising = _slope(problem, line, middle) > 0.0
-        return jnp.where(rising, low, middle), jnp.where(rising, middle, high)
-
+    """Compute where the cost is least on a line, as a share of its length, by the Illinois
+    variant of regula falsi (Dowell and Jarratt 1971)."""
     one = jnp.ones_like(line.dqdd[0])
-    low, high = lax.fori_loop(0, _BISECTIONS, bisect, (0.0 * one, one))
-    falling = _slope(problem, line, one) <= 0.0
-    return jnp.where(falling, 1.0, 0.5 * (low + high))
+    slope = ft.partial(_slope, problem, line)
+
+    def narrow(_, now: _Bracket) -> _Bracket:
+        share = _crossing(now)
+        value = slope(share)
+        rising = value > 0.0
+        first = jnp.where(rising, now.slopes[0], value)
+        last = jnp.where(rising, value, now.slopes[1])
+        again = now.side > 0.0, now.side < 0.0
+        return _Bracket(
+            jnp.where(rising, now.low, share),
+            jnp.where(rising, share, now.high),
+            (
+                jnp.where(rising & again[0], 0.5 * first, first),
+                jnp.where(~rising & again[1], 0.5 * last, last),
+            ),
+            jnp.where(rising, one, -one),
+        )
+
+    ends = slope(0.0 * one), slope(one)
+    start = _Bracket(0.0 * one, one, ends, 0.0 * one)
+    found = _crossing(lax.fori_loop(0, _NARROWINGS, narrow, start))
+    return jnp.where(ends[1] <= 0.0, 1.0, found)
+
+
+def _crossing(now: _Bracket):
+    """Return where a straight line between the slopes is zero; the middle if that is not
+    inside."""
+    below, above = now.slopes
+    rise = above - below
+    share = now.low - below * (now.high - now.low) / jnp.where(rise > 0.0, rise, 1.0)
+    inside = (share > now.low) & (share < now.high)
+    return jnp.where(inside, share, 0.5 * (now.low + now.high))

@@ -19,6 +19,11 @@ from ._jacobians import AbstractJacobian, Terms
 class AbstractRows(eqx.Module):
     """Constraints that are treated alike, at one state of the robot."""
 
+    @property
+    @abc.abstractmethod
+    def piecewise_quadratic(self) -> bool:
+        """Whether the cost is quadratic on each of its pieces."""
+
     @abc.abstractmethod
     def residuals(self, motion: Motion, qdd) -> Residual:
         r"""Compute $x = J a - a_\mathrm{ref}$, given the motion $J a$ of each node."""
@@ -66,6 +71,10 @@ class Rows(AbstractRows):
     jacobian: AbstractJacobian
     cost: AbstractCost
     offset: Residual
+
+    @property
+    def piecewise_quadratic(self) -> bool:
+        return self.cost.piecewise_quadratic
 
     def residuals(self, motion: Motion, qdd) -> Residual:
         rates = self.jacobian.times(motion, qdd)

@@ -72,6 +72,7 @@ def test_kinds(kind):
     assert len(report.names(report.outcomes[0].status)) == 5
 
 
+@pytest.mark.slow  # The derivative matrix has contacts in this cone.
 def test_elliptic_contacts():
     report = check_constraint(ALL[0], *robot("elliptic"))
     assert len(report.names(report.outcomes[0].status)) == 5

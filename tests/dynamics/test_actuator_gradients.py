@@ -65,7 +65,7 @@ def _with_bounds(sys):
 # Derivatives of most other files take half a minute or more to compile. The family
 # "laws" of `test_derivative_matrix.py` has all actuators with states, and below, all
 # files are differentiated by velocities.
-QUICK = ("cranks", "muscles")
+QUICK = ("muscles",)
 
 
 @pytest.mark.parametrize(

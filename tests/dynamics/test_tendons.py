@@ -253,10 +253,8 @@ def loss(pipeline, sys, q, qd):
     return sum(jnp.sum(x) for x in jax.tree.leaves((passive(sys, q, qd), new.qd)))
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    (Generalized(), pytest.param(Spring(), marks=pytest.mark.slow)),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", (Generalized(), Spring()))
 def test_everything_is_a_kernel(pipeline):
     sys = load_mjcf(FEWER)
     q, qd = random_configuration(0, sys)

@@ -20,7 +20,8 @@ PAGES = (
     "docs/kernels.md",
     "docs/meshes.md",
     "docs/pipelines.md",
-    "docs/recordings.md",
+    # Agents learn from datasets in `test_offline_training.py`.
+    pytest.param("docs/recordings.md", marks=pytest.mark.slow),
     # `test_skill_learning.py` learns the same.
     pytest.param("docs/skills.md", marks=pytest.mark.slow),
     "docs/wrappers.md",

@@ -209,7 +209,7 @@ def influence(name, count=40):
 
 # These take longest to compile. But for elliptic cones, "file" and "flags off" have what
 # they can switch off.
-SLOW = ("flags on", "elliptic", "fixed and free")
+SLOW = ("flags on", "elliptic", "fixed and free", "motors", "laws")
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,13 @@ TOUCHING = {
 }
 
 
-@pytest.mark.parametrize("pipeline", (Generalized(), Spring(), Positional()))
+@pytest.mark.parametrize(
+    "pipeline",
+    (
+        Generalized(),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in (Spring(), Positional())),
+    ),
+)
 def test_gradients(pipeline):
     """By the poses, in contact."""
     sys = load_mjcf(SMALL)
