@@ -32,12 +32,9 @@ from ..model import Tree
 from ..spatial import Force, Motion, RigidInertia
 from ._costs import Residual
 from ._jacobians import join, Terms, total
+from ._line_search import least_share
 from ._rows import AbstractRows
 from ._triangle import full_matrix
-
-
-_NARROWINGS = 4
-"""Steps of a line search: Newton's method needs no exact one."""
 
 
 class Newton(eqx.Module):
@@ -365,53 +362,6 @@ def _slope(problem: Problem, line: _Line, share):
     return -total
 
 
-class _Bracket(NamedTuple):
-    """Two shares of a line between which the slope changes its sign.
-
-    - `slopes`: at both; halved where the other end has moved twice in turn.
-    - `side`: 1 where the upper end moved last, -1 where the lower one did, 0 at first.
-    """
-
-    low: Any
-    high: Any
-    slopes: tuple[Any, Any]
-    side: Any
-
-
 def _line_search(problem: Problem, line: _Line):
-    """Compute where the cost is least on a line, as a share of its length, by the Illinois
-    variant of regula falsi (Dowell and Jarratt 1971)."""
-    one = jnp.ones_like(line.dqdd[0])
-    slope = ft.partial(_slope, problem, line)
-
-    def narrow(_, now: _Bracket) -> _Bracket:
-        share = _crossing(now)
-        value = slope(share)
-        rising = value > 0.0
-        first = jnp.where(rising, now.slopes[0], value)
-        last = jnp.where(rising, value, now.slopes[1])
-        again = now.side > 0.0, now.side < 0.0
-        return _Bracket(
-            jnp.where(rising, now.low, share),
-            jnp.where(rising, share, now.high),
-            (
-                jnp.where(rising & again[0], 0.5 * first, first),
-                jnp.where(~rising & again[1], 0.5 * last, last),
-            ),
-            jnp.where(rising, one, -one),
-        )
-
-    ends = slope(0.0 * one), slope(one)
-    start = _Bracket(0.0 * one, one, ends, 0.0 * one)
-    found = _crossing(lax.fori_loop(0, _NARROWINGS, narrow, start))
-    return jnp.where(ends[1] <= 0.0, 1.0, found)
-
-
-def _crossing(now: _Bracket):
-    """Return where a straight line between the slopes is zero; the middle if that is not
-    inside."""
-    below, above = now.slopes
-    rise = above - below
-    share = now.low - below * (now.high - now.low) / jnp.where(rise > 0.0, rise, 1.0)
-    inside = (share > now.low) & (share < now.high)
-    return jnp.where(inside, share, 0.5 * (now.low + now.high))
+    """Compute where the cost is least on a line, as a share of its length."""
+    return least_share(ft.partial(_slope, problem, line), jnp.ones_like(line.dqdd[0]))
