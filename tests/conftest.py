@@ -6,6 +6,7 @@ import hypothesis
 import jax
 import jax.random as jr
 import pytest
+import slow_cases
 
 
 # Tracing makes millions of objects that live on: looking through them takes long.
@@ -24,6 +25,15 @@ hypothesis.settings.register_profile(
     "eqsim", derandomize=True, deadline=None, database=None, max_examples=20
 )
 hypothesis.settings.load_profile("eqsim")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Marks what takes long in parametrized tests, see `slow_cases.py`."""
+    cases = frozenset(slow_cases.listed())
+    for item in items:
+        if item.nodeid in cases:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 import pytest
+import slow_cases
 
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -135,6 +136,17 @@ def test_init_only_exports(file):
     if len(file.read_text().splitlines()) > 100:
         problems.append((1, "more than 100 lines of public names"))
     _fail(file, problems)
+
+
+def test_slow_cases_exist():
+    """Each is a case of a test that still is parametrized."""
+    found = []
+    for case in slow_cases.listed():
+        path, _, name = case.partition("::")
+        file, function = ROOT / path, name.partition("[")[0]
+        if not file.exists() or f"def {function}(" not in file.read_text():
+            found.append(case)
+    assert not found, "\n".join(found)
 
 
 def test_no_paths_of_one_machine():
