@@ -4,18 +4,17 @@ eqsim's geometry, and how well each solution solves the constraint problem."""
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 from _agreement import Errors, Outcome, sensor_columns
+from _iterated_contacts import set_points
 from _records import Deviation
 from _reference import batch_of, errors, forward, solution
 from _states import States
 
 import eqsim
 from eqsim import dynamics, kinematics
-from eqsim.io.mjcf._names import element_names
 
 
 UNEXPLAINED = "Not explained."
@@ -72,16 +71,27 @@ def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
             f"of the inertia matrix: entries up to {missing:.1e}."
         )
     given = _at_our_geometry(sys, model, data, states, i)
-    if given:
+    lifted = int(model.opt.integrator) in _IMPLICIT and _exceed_bounds(model, data)
+    if given or lifted:
         left = _left(sys, model, data, i, value, wrong)
         if left <= tolerance:
-            return f"MuJoCo iterates for {given}; at eqsim's, the error is {left:.1e}."
+            return _sentence(given, lifted, left)
     if "qdd" in wrong and np.all(np.isfinite(value.qdd[i])):
         forward(model, data, states, i)
         ours = solution(model, data, value.qdd[i])
         if ours.residual < 1e-3 * wrong["qdd"]:
             return "Both solve the problem: it is ill-conditioned."
     return UNEXPLAINED
+
+
+def _sentence(given: str, lifted: bool, left: float) -> str:
+    parts = [f"iterates for {given}"] if given else []
+    if lifted:
+        parts.append(
+            "takes torques of servos at their bound for smaller ones by rounding"
+        )
+    where = "at eqsim's" if given else "beyond it"
+    return f"MuJoCo {' and '.join(parts)}; {where}, the error is {left:.1e}."
 
 
 def _missing_inertia(sys: eqsim.System, model, data, q: np.ndarray) -> float:
@@ -98,16 +108,16 @@ _inertia = eqx.filter_jit(dynamics.crba)
 
 
 def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
-    """Gives MuJoCo eqsim's contact points of capsules against cylinders and eqsim's
-    paths of tendons, and computes all that depends on them. Returns what differed."""
+    """Gives MuJoCo eqsim's contact points of shapes that it compares by iteration and
+    eqsim's paths of tendons, and computes all that depends on them. Returns what
+    differed."""
     changed = []
     if _set_tendons(sys, model, data, states, i):
         changed.append("paths of tendons through shapes")
     mujoco.mj_makeM(model, data)
     mujoco.mj_factorM(model, data)
     mujoco.mj_collision(model, data)
-    if _set_points(sys, model, data, states, i):
-        changed.append("points of capsules against cylinders")
+    changed += set_points(sys, model, data, states, i)
     mujoco.mj_makeConstraint(model, data)
     mujoco.mj_transmission(model, data)
     mujoco.mj_projectConstraint(model, data)
@@ -117,6 +127,8 @@ def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
     mujoco.mj_fwdActuation(model, data)
     mujoco.mj_fwdAcceleration(model, data)
     mujoco.mj_fwdConstraint(model, data)
+    # Sensors would read the accelerations and forces on bodies of the first solution.
+    mujoco.mj_rnePostConstraint(model, data)
     mujoco.mj_sensorAcc(model, data)
     return " and ".join(changed)
 
@@ -126,13 +138,16 @@ def _set_tendons(sys, model, data, states: States, i: int) -> bool:
         return False
     q = batch_of(sys, states)[0].q[i]
     length, jac = _tendons(sys, q)
-    before = data.ten_length.copy()
+    before = data.ten_length.copy(), data.ten_J.copy()
     data.ten_length[:] = length
     for k in range(model.ntendon):
         start, count = _row_of(model, k)
         columns = model.ten_J_colind[start : start + count]
         data.ten_J[start : start + count] = np.asarray(jac)[k, columns]
-    return bool(np.max(np.abs(before - length)) > 1e-13)
+    # Lengths are minimal, so that their error is quadratic in that of the Jacobian.
+    after = data.ten_length, data.ten_J
+    gaps = [np.max(np.abs(a - b), initial=0.0) for a, b in zip(before, after)]
+    return bool(gaps[0] > 1e-13 or gaps[1] > 1e-12)
 
 
 def _row_of(model, tendon: int) -> tuple[int, int]:
@@ -145,32 +160,30 @@ def _tendons(sys, q):
     return kinematics.tendon_lengths(sys, q), kinematics.tendon_jacobian(sys, q)
 
 
-def _set_points(sys, model, data, states: States, i: int) -> bool:
-    kinds = {int(mujoco.mjtGeom.mjGEOM_CAPSULE), int(mujoco.mjtGeom.mjGEOM_CYLINDER)}
-    pairs = [tuple(sorted(int(geom) for geom in c.geom)) for c in data.contact]
-    chosen = [
-        k for k, pair in enumerate(pairs) if set(model.geom_type[list(pair)]) == kinds
-    ]
-    if not chosen:
-        return False
-    state, ctrl = jax.tree.map(lambda x: x[i], batch_of(sys, states))
-    found = eqsim.Generalized().contacts(sys, state, ctrl)
-    # A file may have shapes that eqsim leaves out.
-    names = element_names(model, "geom")
-    index = [names.index(name) for name in sys.geoms.names]
-    ours = {
-        tuple(sorted((index[a], index[b]))): k for k, (a, b) in enumerate(found.geoms)
-    }
-    for k in chosen:
-        contact, own = data.contact[k], ours.get(pairs[k])
-        if own is None:
-            return False
-        contact.dist = np.asarray(found.dist)[own]
-        contact.pos[:] = np.asarray(found.pos)[own]
-        contact.frame[:] = np.asarray(found.frame)[own].ravel()
-    return True
+def _exceed_bounds(model, data) -> bool:
+    """Lift torques of servos of orientation that are below their bound by rounding only.
+
+    MuJoCo scales a torque to its bound, and then takes it for an unlimited one, which
+    damps the step of an implicit integrator, if its norm is below the bound.
+    """
+    changed = False
+    for k in np.flatnonzero(model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_SO3)):
+        start, most = int(model.actuator_outadr[k]), model.actuator_forcerange[k, 1]
+        norm = np.linalg.norm(data.actuator_force[start : start + 3])
+        if (
+            model.actuator_forcelimited[k]
+            and most > 0.0
+            and abs(norm / most - 1) < 1e-14
+        ):
+            data.actuator_force[start : start + 3] *= 1.0 + 1e-14
+            changed = True
+    return changed
 
 
+_IMPLICIT = (
+    int(mujoco.mjtIntegrator.mjINT_IMPLICIT),
+    int(mujoco.mjtIntegrator.mjINT_IMPLICITFAST),
+)
 _STEPS: dict[Any, Any] = {
     int(mujoco.mjtIntegrator.mjINT_EULER): mujoco.mj_Euler,
     int(mujoco.mjtIntegrator.mjINT_IMPLICIT): mujoco.mj_implicit,

@@ -89,6 +89,15 @@ def select(sys: System, kind: EqualityKind) -> tuple[int, ...]:
     return tuple(k for k, own in enumerate(sys.equalities.kinds) if own is kind)
 
 
+def select_movable(sys: System, kind: EqualityKind) -> tuple[int, ...]:
+    """Return the connects or welds of which at least one end can move. The others, whose
+    Jacobian is zero, are not part of the problem, as in MuJoCo."""
+    which, nodes = select(sys, kind), tree(sys).link_nodes
+    moves = lambda link: link >= 0 and nodes[link] >= 0
+    pairs = zip(which, *end_links(sys, which), strict=True)
+    return tuple(k for k, one, two in pairs if moves(one) or moves(two))
+
+
 def end_links(
     sys: System, which: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 from ..dynamics._weights import InverseWeights
 from ..model import EqualityKind, System, take_or_zero
 from ..spatial import safe_sqrt
-from ._anchors import both_ends, end_links, select
+from ._anchors import both_ends, end_links, select_movable
 from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, equality_rows, Violation
 from ._rows import AbstractRows
@@ -18,7 +18,7 @@ class Connect(AbstractConstraint):
     """Points of two links, or two sites, that stay together."""
 
     def constants(self, sys: System, weights: InverseWeights) -> Any:
-        which = select(sys, EqualityKind.CONNECT)
+        which = select_movable(sys, EqualityKind.CONNECT)
         if not which:
             return None
         weight = sum(
@@ -29,7 +29,7 @@ class Connect(AbstractConstraint):
     def rows(
         self, sys: System, constants: Any, now: Moment
     ) -> tuple[AbstractRows, ...]:
-        one, two = both_ends(sys, now, select(sys, EqualityKind.CONNECT))
+        one, two = both_ends(sys, now, select_movable(sys, EqualityKind.CONNECT))
         gap = one.pos - two.pos
         violation = Violation(
             jacobian=one.lin - two.lin,

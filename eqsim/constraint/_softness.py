@@ -105,6 +105,21 @@ def stiffness_weight(imp, inverse_weight):
     return 1.0 / jnp.maximum((1.0 - imp) / imp * inverse_weight, 1e-15)
 
 
+def has_effect(jac, inverse_weight):
+    """Return which rows are part of the problem, `(n, *batch)`.
+
+    MuJoCo leaves out rows whose Jacobian is zero: no joint acceleration changes them. Here
+    they are left out only if their inverse weight is zero too, so that their force would
+    be about 1e15. The force of the others does not act either, but keeps the derivative
+    right where a Jacobian passes through zero.
+
+    **Arguments:**
+
+    - `jac`: `(n, nv, *batch)`.
+    """
+    return jnp.any(jac != 0.0, axis=1) | (inverse_weight > 1e-15)
+
+
 def columns(array, n: int) -> list:
     """Split axis 1 of an array `(m, n, *batch)`."""
     return [array[:, k] for k in range(n)]

@@ -15,6 +15,7 @@ from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, EqualityConstants
 from ._joint_equality import coupled, coupling, partners
 from ._rows import AbstractRows
+from ._softness import has_effect
 
 
 class _Constants(NamedTuple):
@@ -45,6 +46,8 @@ class TendonEquality(AbstractConstraint):
         jacobians = [take_or_zero(now.tendons.jac, end) for end in ends]
         rates = [jnp.sum(jac * now.qd[None], axis=1) for jac in jacobians]
         shared = constants.shared
+        acts = has_effect(jnp.concatenate(jacobians, axis=1), shared.weights[0])
+        shared = shared._replace(active=jnp.where(acts, shared.active, 0.0))
         return (coupled(sys, which, shared, first, second, rates, jacobians),)
 
 

@@ -13,7 +13,14 @@ from ._constraint import AbstractConstraint, Moment
 from ._costs import OneSided
 from ._jacobians import DenseJacobian
 from ._rows import AbstractRows, Rows
-from ._softness import columns, impedance, Softness, softness, stiffness_weight
+from ._softness import (
+    columns,
+    has_effect,
+    impedance,
+    Softness,
+    softness,
+    stiffness_weight,
+)
 
 
 class _Constants(NamedTuple):
@@ -41,12 +48,13 @@ class TendonLimit(AbstractConstraint):
         values = now.tendons, sys.tendons.range, sys.tendons.limit_margin
         (length, jac), range_, margin = take(values, _limited(sys))
         rate = jnp.sum(jac * now.qd[None], axis=1)
+        acts = has_effect(jac, constants.weight)
         soft, rows = constants.soft, []
         for gap, sign in ((length - range_[:, 0], 1.0), (range_[:, 1] - length, -1.0)):
             violation = gap - margin
             imp = impedance(soft, violation)
             weight = stiffness_weight(imp, constants.weight)
-            cost = OneSided(jnp.where(violation < 0.0, weight, 0.0))
+            cost = OneSided(jnp.where(acts & (violation < 0.0), weight, 0.0))
             offset = soft.b * sign * rate + soft.k * imp * violation
             rows.append(Rows(DenseJacobian((jac * sign,)), cost, (offset,)))
         return tuple(rows)

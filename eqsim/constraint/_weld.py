@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..dynamics._weights import InverseWeights
 from ..model import EqualityKind, System, take, take_or_zero
 from ..spatial import matrix_quaternion, safe_sqrt, Vec3
-from ._anchors import Anchors, both_ends, end_links, select
+from ._anchors import Anchors, both_ends, end_links, select_movable
 from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, equality_rows, Violation
 from ._rows import AbstractRows
@@ -23,7 +23,7 @@ class Weld(AbstractConstraint):
     """Frames of two links, or two sites, that stay together."""
 
     def constants(self, sys: System, weights: InverseWeights) -> Any:
-        which = select(sys, EqualityKind.WELD)
+        which = select_movable(sys, EqualityKind.WELD)
         if not which:
             return None
         ends = end_links(sys, which)
@@ -34,7 +34,7 @@ class Weld(AbstractConstraint):
     def rows(
         self, sys: System, constants: Any, now: Moment
     ) -> tuple[AbstractRows, ...]:
-        which = select(sys, EqualityKind.WELD)
+        which = select_movable(sys, EqualityKind.WELD)
         one, two = both_ends(sys, now, which)
         length = take(sys.equalities.torque_scale, which)
         turn = _turn(one, two)

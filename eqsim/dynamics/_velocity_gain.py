@@ -48,7 +48,7 @@ def law_velocity_gain(sys: System, x: LawInputs, force, tau):
         gain = concatenate(gains) + jnp.zeros_like(take(force, facts.orientation_outs))
         parts.append((facts.orientation_outs, gain))
     gain = join_rows(parts, sys.nout)
-    gain = jnp.where(_saturated(sys, facts, force), 0.0, gain)
+    gain = jnp.where(_saturated(sys, facts, x, force), 0.0, gain)
     if facts.gains[Gain.DC_MOTOR]:
         # Ranges do not limit friction.
         gain = gain + _friction_gain(sys, facts, gain)
@@ -101,7 +101,7 @@ def _friction_gain(sys: System, facts: Laws, like):
     return put(gain, [facts.scalar_outs[row] for row in rows], sys.nout)
 
 
-def _saturated(sys: System, facts: Laws, force):
+def _saturated(sys: System, facts: Laws, x: LawInputs, force):
     """Return which forces are at the ends of their ranges."""
     actuators = sys.actuators
     counts = actuators.num_outputs
@@ -111,7 +111,8 @@ def _saturated(sys: System, facts: Laws, force):
     over = (force <= bounds[:, 0]) | (force >= bounds[:, 1])
     if facts.orientations:
         index = facts.orientation_outs
-        torque = take(force, index)
+        # Compare torques before they are scaled to the bound: afterwards, rounding decides.
+        torque = take(law_forces(sys, x), index)
         torque = torque.reshape(len(index) // 3, 3, *torque.shape[1:])
         square = jnp.sum(torque * torque, axis=1)
         most = take(actuators.force_range, facts.orientations)[:, 1]

@@ -71,8 +71,8 @@ class PathPlan:
     - `sites`, `geoms`: those in spatial tendons.
     - `lines`: parts of spatial tendons, grouped by the kind of shape between the sites.
     - `wrenches`: action on the nodes of all straight parts: those of each group in
-        `lines` in order; a group with shapes has the parts before the shapes, then those
-        behind them.
+        `lines` in order; a group with shapes has the parts without a wrap, then those
+        before the shapes, then those behind them.
     """
 
     terms: JointTerms
@@ -134,13 +134,12 @@ def _path_plan(
     for lines in groups:
         pairs = [(node(site_links[x.start]), node(site_links[x.end])) for x in lines]
         own = [x.tendon for x in lines]
+        ends, owners = ends + pairs, owners + own
         if lines[0].geom >= 0:
             middle = [node(geom_links[x.geom]) for x in lines]
             ends += [(a, m) for (a, _), m in zip(pairs, middle)]
             ends += [(m, b) for (_, b), m in zip(pairs, middle)]
             owners += own + own
-        else:
-            ends, owners = ends + pairs, owners + own
     return PathPlan(
         JointTerms(
             tuple(tendon for tendon, _, _ in terms),

@@ -202,12 +202,14 @@ def _line_parts(lines: Lines, points: Vec3, geoms: Pose, radius):
     straight, length = _direction(start, end)
     before, length0 = _direction(start, around.first)
     behind, length1 = _direction(around.last, end)
-    choose = lambda a, b: Vec3(*(jnp.where(on, x, y) for x, y in zip(a, b)))
-    # Without a wrap the two parts meet at the end, with one direction: the force on the
-    # shape cancels.
+    only = lambda mask, v: Vec3(*(jnp.where(mask, x, 0.0) for x in v))
+    # The Jacobian of a line that wraps nothing and connects sites of one link is exactly
+    # zero, as in MuJoCo. Forces on the shape that cancel would leave rounding errors,
+    # which the weight of a row, up to 1e15, multiplies.
     parts = [
-        _Parts(around.first, choose(before, straight)),
-        _Parts(around.last, choose(behind, straight)),
+        _Parts(start, only(~on, straight)),
+        _Parts(around.first, only(on, before)),
+        _Parts(around.last, only(on, behind)),
     ]
     return parts, jnp.where(on, length0 + around.arc + length1, length)
 
@@ -259,9 +261,10 @@ def tendon_pulls(
             for side in (lines.starts, lines.ends)
         )
         middle = tuple(sys.geoms.links[plan.geoms[k]] for k in lines.geoms)
-        tendons += lines.tendons if lines.kind is None else 2 * lines.tendons
-        starts += one + middle
-        ends += two if lines.kind is None else middle + two
+        wraps = lines.kind is not None
+        tendons += 3 * lines.tendons if wraps else lines.tendons
+        starts += one + one + middle if wraps else one
+        ends += two + middle + two if wraps else two
     parts, _, _ = _parts(sys, tree, plan, local, kin)
     return TendonPulls(tendons, starts, ends, parts.point, parts.direction)
 

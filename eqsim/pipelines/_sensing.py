@@ -15,7 +15,7 @@ from ..constraint import (
     TendonLimit,
     Weld,
 )
-from ..constraint._anchors import both_ends, end_links, select
+from ..constraint._anchors import both_ends, end_links, select_movable
 from ..constraint._costs import Residual
 from ..constraint._weld import weld_torques
 from ..dynamics._actuation import Actuation, actuation
@@ -183,7 +183,7 @@ def _equality_wrenches(
     sys: System, moment: Moment, kind: EqualityKind, force: Residual
 ) -> AppliedWrenches:
     """Return the forces of connects or welds on both links."""
-    which = select(sys, kind)
+    which = select_movable(sys, kind)
     one, two = both_ends(sys, moment, which)
     links = end_links(sys, which)
     n, rows = len(which), force[0]

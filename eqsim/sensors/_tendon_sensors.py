@@ -60,14 +60,17 @@ def _tendon_sides(sys: System, now: Snapshot, tendon: int) -> list[Side]:
     length, jac = take((found.length, found.jac), [tendon])
     rate = jnp.sum(jac * now.qd[None], axis=1)
     range_, margin = take((tendons.range, tendons.limit_margin), [tendon])
+    # MuJoCo has no limit of a tendon whose length no joint changes.
+    moves = jnp.any(jac != 0.0, axis=1)
+    gap = lambda distance: jnp.where(moves, distance - margin, 0.0)
     below, above = None, None
     if now.solved is not None and now.solved.limits.tendons_below is not None:
         which = [k for k, mark in enumerate(tendons.limited) if mark].index(tendon)
         limits = now.solved.limits
         below, above = take((limits.tendons_below, limits.tendons_above), [which])
     return [
-        Side(length - range_[:, 0] - margin, rate, below),
-        Side(range_[:, 1] - length - margin, -rate, above),
+        Side(gap(length - range_[:, 0]), rate, below),
+        Side(gap(range_[:, 1] - length), -rate, above),
     ]
 
 

@@ -186,3 +186,29 @@ def test_current_at_its_largest_rate_does_not_damp(rate):
     assert float(sys.actuators.motors.max_current_rate[0]) == rate
     state = State(jnp.array([0.2]), jnp.array([1.5]), jnp.array([0.1]))
     compare(model, sys, state, jnp.array([4.0]))
+
+
+SATURATED = """
+<mujoco><option integrator="implicit"/><worldbody>
+  <body><joint name="j" type="ball"/>
+    <geom type="box" size=".1 .2 .15" pos=".1 .05 0"/></body></worldbody>
+<actuator><orientation joint="j" kp="3" kv=".5" input="quat" forcerange="0 .7"/></actuator>
+</mujoco>"""
+
+
+def test_saturated_servo_of_orientation_does_not_damp():
+    """MuJoCo decides by the norm of a torque that it has scaled to the bound, which
+    rounding puts below the bound in some states: lift it above."""
+    model, sys = mujoco.MjModel.from_xml_string(SATURATED), load_mjcf(SATURATED)
+    step, below = jax.jit(eqsim.Generalized().step), 0
+    for seed in range(20):
+        (state, ctrl), data = draw(sys, seed), mujoco.MjData(model)
+        data.qpos[:], data.qvel[:], data.ctrl[:] = state.q, state.qd, ctrl
+        mujoco.mj_forward(model, data)
+        assert np.isclose(np.linalg.norm(data.actuator_force), 0.7, rtol=1e-12)
+        below += np.linalg.norm(data.actuator_force) < 0.7
+        data.actuator_force[:] *= 1.0 + 1e-14
+        mujoco.mj_implicit(model, data)
+        new = step(sys, state, ctrl)
+        assert tree_allclose(new.qd, jnp.asarray(data.qvel), rtol=1e-9, atol=1e-9)
+    assert 0 < below < 20

@@ -338,6 +338,44 @@ def test_coincident_sites():
     assert jnp.all(jnp.isfinite(slope))
 
 
+WRAPS_NOTHING = """
+<mujoco><option gravity="1 2 -9"/><worldbody>
+  <body pos="0 0 1"><joint axis="0 1 .2"/><joint axis=".3 1 1"/>
+    <geom size=".1" pos=".3 .1 0"/>
+    <site name="a" pos=".21 .13 .07"/><site name="b" pos=".37 -.18 .29"/>
+    <body pos=".9 .3 .4"><joint axis=".2 1 .1"/><joint type="slide" axis=".1 .7 .5"/>
+      <geom name="peg" size=".1" pos=".1 0 .2"/></body></body></worldbody>
+<tendon><spatial name="t" limited="true" range="0 .1"><site site="a"/><geom geom="peg"/>
+  <site site="b"/></spatial></tendon>
+<sensor><tendonlimitpos tendon="t"/><tendonlimitfrc tendon="t"/></sensor>
+</mujoco>"""
+
+
+def test_limit_of_a_tendon_within_one_link():
+    """It wraps nothing: no joint changes its length, and the weight of its row is 1e15,
+    which multiplies rounding errors of the Jacobian."""
+    sys = load_mjcf(WRAPS_NOTHING)
+    model = mujoco.MjModel.from_xml_string(WRAPS_NOTHING)
+    batch, found = [], []
+    for q, qd in zip(*states(sys, 6)):
+        data = mujoco.MjData(model)
+        data.qpos[:], data.qvel[:] = q, qd
+        mujoco.mj_forward(model, data)
+        assert data.nefc == 0 and data.ten_length[0] > 0.1
+        batch.append(state(q, qd))
+        found.append(data.qacc.copy())
+    batch = jax.tree.map(lambda *xs: jnp.stack(xs), *batch)
+    both = lambda x: (
+        kinematics.tendon_jacobian(sys, x.q),
+        Generalized().acceleration(sys, x, NONE),
+        Generalized().sensors(sys, x, NONE),
+    )
+    jac, qdd, sensors = jax.jit(jax.vmap(both))(batch)
+    assert not jnp.any(jac)
+    np.testing.assert_allclose(qdd, np.array(found), rtol=1e-10, atol=1e-10)
+    assert all(not jnp.any(value) for value in sensors.values())
+
+
 @given(seed=st.integers(0, 100_000), nlink=st.integers(1, 6))
 @settings(max_examples=20)
 def test_round_trip(seed, nlink):

@@ -6,15 +6,22 @@ MuJoCo explains the difference. `benchmarks/parity.py --random` checks it on mor
 
 import os
 
+import equinox as eqx
+import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 from _agreement import Errors, ours, Outcome, quick_compile, theirs
 from _cases import GROUPS, random_case
-from _causes import deviations, UNEXPLAINED
+from _causes import _at_our_geometry, deviations, UNEXPLAINED
 from _feature_parity import check_one, check_structure, feature_report
 from _features import features
-from _reference import TOLERANCE
+from _reference import converge, errors, forward, TOLERANCE
+from _separation import largest_separation, separation
+from _states import States
 from hypothesis import given, Phase, settings, strategies as st
+
+import eqsim
 
 
 DOUBLE = TOLERANCE["double"]
@@ -77,3 +84,42 @@ def test_deviations_have_causes():
     )
     assert (line.state, line.quantity, line.cause) == (1, "qdd", UNEXPLAINED)
     assert target.qdd.shape == value.qdd.shape
+
+
+PRESSED = """
+<mujoco><worldbody>
+  <geom type="capsule" size=".1 .1" pos=".03 .02 0" euler="70 10 0"/>
+  <body pos="0 0 .22"><freejoint/>
+    <geom type="ellipsoid" size=".1 .15 .2" euler="50 20 0"/></body></worldbody></mujoco>"""
+
+
+def test_inexact_contacts_of_mujoco_are_a_cause():
+    """Some normals of MuJoCo can be improved, eqsim's cannot; with these, accelerations
+    agree."""
+    model, sys = mujoco.MjModel.from_xml_string(PRESSED), eqsim.load_mjcf(PRESSED)
+    data, rng = mujoco.MjData(converge(model)), np.random.default_rng(0)
+    quats = rng.normal(size=(8, 4))
+    quats /= np.linalg.norm(quats, axis=1, keepdims=True)
+    q = np.concatenate([np.tile([0.0, 0.0, 0.2], (8, 1)), quats], axis=1)
+    none = np.zeros((8, 0))
+    states = States(q, np.full((8, 6), 0.1), none, none, 8 * ("pressed",))
+    solve = eqx.filter_jit(eqsim.Generalized().solve)
+    inexact = 0
+    for i in range(8):
+        forward(model, data, states, i)
+        (contact,) = data.contact
+        state = eqsim.State(*(jnp.asarray(x[i]) for x in states[:3]))
+        found = solve(sys, state, jnp.zeros(0))
+        assert _gain(model, data, found.contacts.frame[0, 0]) < 1e-18
+        assert contact.dist == pytest.approx(float(found.contacts.dist[0]), abs=1e-10)
+        if _gain(model, data, contact.frame[:3]) > 1e-16:
+            inexact += 1
+            given = _at_our_geometry(sys, model, data, states, i)
+            assert given == "points of capsules against ellipsoids"
+            assert errors(np.asarray(found.qdd)[None], data.qacc[None])[0] < 1e-12
+    assert inexact
+
+
+def _gain(model, data, normal) -> float:
+    best = largest_separation(model, data, (0, 1), normal)
+    return float(best - separation(model, data, (0, 1), normal))

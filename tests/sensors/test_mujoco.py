@@ -73,6 +73,42 @@ def test_forces_between_links(text, sites):
     check(models.errors(sys, model, coupled_states(model, 4)))
 
 
+FIXED = """
+<mujoco>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <site name="hook" pos=".3 .2 2"/>
+    <body name="a" pos=".2 .1 .5" euler="10 20 0"><geom size=".1" pos=".1 .05 0"/>
+      <site name="a" pos=".1 0 0"/>
+      <body name="b" pos=".3 .1 0"><geom size=".1"/><site name="b" pos="0 .1 0"/></body>
+      <body name="c" pos="0 0 .4"><joint name="j" axis="0 1 0"/>
+        <geom size=".1" pos=".1 0 0"/><site name="c" pos=".2 0 0"/></body></body>
+  </worldbody>
+  <tendon>
+    <spatial name="t" limited="true" range="0 .5"><site site="hook"/><site site="b"/>
+    </spatial>
+    <fixed name="u"><joint joint="j" coef=".7"/></fixed>
+  </tendon>
+  <equality>
+    <connect site1="hook" site2="a"/>
+    <weld site1="a" site2="b"/>
+    <weld body1="b" relpose=".1 .2 .3 .3 .4 .5 .6"/>
+    <tendon tendon1="t" polycoef=".1 0 0 0 0"/>
+    <tendon tendon1="u" polycoef=".2 0 0 0 0"/>
+    <connect site1="hook" site2="c"/>
+  </equality>
+  <sensor>{sensors}<tendonlimitpos tendon="t"/><tendonlimitvel tendon="t"/>
+    <tendonlimitfrc tendon="t"/></sensor>
+</mujoco>"""
+
+
+def test_constraints_of_parts_that_cannot_move():
+    """MuJoCo leaves them out; their inverse weight is zero, so a force would be 1e15."""
+    text = FIXED.format(sensors="".join(models.rows(AT_SITES, "site", "abc")))
+    sys, model = load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))
+    check(models.errors(sys, model, coupled_states(model, 4)))
+
+
 def random_robot(seed):
     sys = random_system(
         seed,

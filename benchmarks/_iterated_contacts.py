@@ -1,0 +1,130 @@
+"""Contacts of shapes that MuJoCo compares by iteration, replaced by eqsim's."""
+
+import itertools
+from typing import Any
+
+import jax
+import mujoco
+import numpy as np
+from _reference import batch_of
+from _separation import largest_separation, separation
+from _states import States
+
+import eqsim
+from eqsim.io.mjcf._names import element_names
+
+
+_KINDS = {
+    int(mujoco.mjtGeom.mjGEOM_SPHERE): "spheres",
+    int(mujoco.mjtGeom.mjGEOM_CAPSULE): "capsules",
+    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): "ellipsoids",
+    int(mujoco.mjtGeom.mjGEOM_CYLINDER): "cylinders",
+    int(mujoco.mjtGeom.mjGEOM_BOX): "boxes",
+}
+_WITH_FORMULAS = (
+    *itertools.combinations_with_replacement(("spheres", "capsules", "boxes"), 2),
+    ("spheres", "cylinders"),
+)
+"""Pairs that MuJoCo does not compare by iteration (`mjCOLLISIONFUNC`)."""
+_GAIN = 1e-16
+"""The increase of the separation, m, from which on MuJoCo's normal counts as inexact. It is
+quadratic in the error of the normal for round shapes."""
+_NEAR = 1e-4
+"""How far contacts of both may be apart, m, and their normals."""
+
+
+def set_points(sys, model, data, states: States, i: int) -> list[str]:
+    """Give MuJoCo eqsim's contacts of the pairs of shapes that it compares by iteration.
+
+    Replaces those of pairs with an inexact normal: another normal near it, or eqsim's,
+    separates the shapes more, in extended precision.
+
+    **Returns:** the pairs of kinds, in words.
+    """
+    chosen: dict[tuple[int, int], list[int]] = {}
+    for k, contact in enumerate(data.contact):
+        pair = (int(contact.geom[0]), int(contact.geom[1]))
+        if pair[0] >= 0 and _is_iterated(model, pair):
+            chosen.setdefault(pair, []).append(k)
+    if not chosen:
+        return []
+    ours = _ours(sys, model, states, i)
+    single = _single_normals(model, data)
+    names = []
+    for pair, rows in chosen.items():
+        own = ours.get(frozenset(pair), [])
+        normal = single.get(pair)
+        if normal is None or not _is_inexact(model, data, pair, normal, own):
+            continue
+        if _replace(data, rows, own):
+            kinds = sorted(_KINDS[int(model.geom_type[geom])] for geom in pair)
+            names.append(f"points of {kinds[0]} against {kinds[1]}")
+    return list(dict.fromkeys(names))
+
+
+def _is_iterated(model, pair: tuple[int, int]) -> bool:
+    kinds = [_KINDS.get(int(model.geom_type[geom])) for geom in pair]
+    if None in kinds:
+        return False
+    return not any(sorted(kinds) == sorted(known) for known in _WITH_FORMULAS)
+
+
+def _ours(sys, model, states: States, i: int) -> dict[frozenset[int], list[Any]]:
+    """eqsim's contacts `(dist, pos, frame)` of each pair of shapes."""
+    state, ctrl = jax.tree.map(lambda x: x[i], batch_of(sys, states))
+    found = eqsim.Generalized().contacts(sys, state, ctrl)
+    # A file may have shapes that eqsim leaves out.
+    names = element_names(model, "geom")
+    index = [names.index(name) for name in sys.geoms.names]
+    rows = zip(*(np.asarray(x) for x in (found.dist, found.pos, found.frame)))
+    contacts: dict[frozenset[int], list[Any]] = {}
+    for (a, b), row in zip(found.geoms, rows, strict=True):
+        contacts.setdefault(frozenset((index[a], index[b])), []).append(row)
+    return contacts
+
+
+def _single_normals(model, data) -> dict[tuple[int, int], np.ndarray]:
+    """The normals that MuJoCo's iterations end at. Several contacts of a pair are computed
+    from it, and may have the normal of a face instead."""
+    before = model.opt.disableflags
+    try:
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+        alone = mujoco.MjData(model)
+        alone.qpos[:] = data.qpos
+        mujoco.mj_fwdPosition(model, alone)
+    finally:
+        model.opt.disableflags = before
+    return {
+        (int(c.geom[0]), int(c.geom[1])): np.array(c.frame[:3]) for c in alone.contact
+    }
+
+
+def _is_inexact(model, data, pair, normal: np.ndarray, own: list[Any]) -> bool:
+    best = largest_separation(model, data, pair, normal)
+    near = (frame[0] for _, _, frame in own if _apart(frame[0], normal) < _NEAR)
+    best = max([best, *(separation(model, data, pair, n) for n in near)])
+    return bool(best - separation(model, data, pair, normal) > _GAIN)
+
+
+def _replace(data, rows: list[int], own: list[Any]) -> bool:
+    """Replace contacts by the nearest ones of eqsim; False if they are not near."""
+    own, pairs = list(own), []
+    for k in rows:
+        contact = data.contact[k]
+        if not own:
+            return False
+        gaps = [_apart(pos, contact.pos) for _, pos, _ in own]
+        best = int(np.argmin(gaps))
+        dist, pos, frame = own.pop(best)
+        turned = _apart(frame.ravel(), contact.frame)
+        if max(gaps[best], turned, abs(dist - contact.dist)) > _NEAR:
+            return False
+        pairs.append((contact, dist, pos, frame))
+    for contact, dist, pos, frame in pairs:
+        contact.dist = dist
+        contact.pos[:], contact.frame[:] = pos, frame.ravel()
+    return True
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.max(np.abs(a - b)))
