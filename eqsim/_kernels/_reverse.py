@@ -179,7 +179,7 @@ class Reverse:
 # Which variables matter.
 
 
-@functools.lru_cache(maxsize=2048)
+@functools.lru_cache(maxsize=256)
 def wanted_variables(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> frozenset:
     """The variables on which wanted results depend smoothly."""
     pairs = zip(jaxpr.outvars, wanted, strict=True)
@@ -202,7 +202,7 @@ def wanted_arguments(jaxpr: Jaxpr, wanted: Sequence[bool]) -> list[bool]:
     return [var in found for var in jaxpr.invars]
 
 
-@functools.lru_cache(maxsize=2048)
+@functools.lru_cache(maxsize=256)
 def _active_results(jaxpr: Jaxpr, active: tuple[bool, ...]) -> tuple[bool, ...]:
     pairs = zip(jaxpr.invars, active, strict=True)
     on = {var for var, flag in pairs if flag and _can_vary(var)}
