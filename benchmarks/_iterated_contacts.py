@@ -63,10 +63,11 @@ def set_points(sys, model, data, states: States, i: int) -> list[str]:
 
 
 def _is_iterated(model, pair: tuple[int, int]) -> bool:
-    kinds = [_KINDS.get(int(model.geom_type[geom])) for geom in pair]
-    if None in kinds:
+    found = [int(model.geom_type[geom]) for geom in pair]
+    if any(kind not in _KINDS for kind in found):
         return False
-    return not any(sorted(kinds) == sorted(known) for known in _WITH_FORMULAS)
+    kinds = sorted(_KINDS[kind] for kind in found)
+    return not any(kinds == sorted(known) for known in _WITH_FORMULAS)
 
 
 def _ours(sys, model, states: States, i: int) -> dict[frozenset[int], list[Any]]:
