@@ -200,8 +200,8 @@ def _blend(graph: Graph, which: int, old: int, new: int) -> int:
 def finish(
     graph: Graph, start: list[int], deps: list[int], loop: Loop, dep: int = 0
 ) -> tuple[int, list[int]]:
-    """A loop as a node, and what it carries at the end. `dep`: of what it may store
-    later."""
+    """A loop as a node, and what it carries at the end. `dep`: `Graph.dep` of values that
+    the loop may store later."""
     control = graph.control("loop", tuple(start), loop)
     graph.dep[control] |= dep
     results = list(start)
@@ -255,8 +255,8 @@ def stacked_rows(
 
     **Arguments:**
 
-    - `number`: of the stacked result.
-    - `reverse`: whether the first pass gives the last row.
+    - `number`: index of the stacked result.
+    - `reverse`: True if the first pass gives the last row.
     """
     loop: Loop = graph.aux[control]
     entries = loop.stacked[number]

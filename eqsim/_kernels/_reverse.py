@@ -63,7 +63,7 @@ class Reverse:
     **Attributes:**
 
     - `loops`: number of loops around what is translated, to which passes go back.
-    - `passes`: what the pass computed to which a pull-back goes back; None outside loops.
+    - `passes`: values of the pass that pull-backs go back through; None outside loops.
     """
 
     def __init__(self, walk: Translation, by_jax: Callable[..., Any]):

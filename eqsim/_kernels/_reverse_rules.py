@@ -203,8 +203,8 @@ def _from_places(reverse: Reverse, eqn, places, active):
 
     **Arguments:**
 
-    - `places`: for each result, from where its elements come: a number in the row of all
-        elements of all operands, or a negative one.
+    - `places`: for each result, the index of the source of each element among all elements
+        of all operands; negative if there is no source.
     """
     graph = reverse.graph
 

@@ -36,7 +36,7 @@ class AbstractCost(eqx.Module):
 
     Residuals, forces and pieces are trees of arrays with leading axis n.
 
-    - `piecewise_quadratic`: whether the cost is quadratic on each of its pieces.
+    - `piecewise_quadratic`: True if the cost is quadratic on each of its pieces.
     """
 
     piecewise_quadratic: ClassVar[bool] = True

@@ -18,7 +18,7 @@ _NARROWINGS = 4
 class _Bracket(NamedTuple):
     """Two shares of a line between which the slope changes its sign.
 
-    - `slopes`: at both; halved where the other end has moved twice in turn.
+    - `slopes`: slopes at both ends; halved where the other end has moved twice in turn.
     - `side`: 1 where the upper end moved last, -1 where the lower one did, 0 at first.
     """
 
