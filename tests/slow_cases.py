@@ -3,7 +3,8 @@
     pytest -m "not slow" --junitxml out/times.xml
     python tests/slow_cases.py out/times.xml
 
-Of the cases of one test, those that took longer than a limit are slow, except the quickest. The list is `slow_cases.txt`; `conftest.py` marks what is on it.
+Of the cases of one test, those that took longer than a limit are slow, except the quickest.
+The list is `slow_cases.txt`; `conftest.py` marks what is on it.
 """
 
 import argparse
