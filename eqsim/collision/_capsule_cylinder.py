@@ -13,10 +13,6 @@ from ._points import Point, Shape
 from ._shapes import capsule_cylinder
 
 
-# Contacts at the lateral surface have normals perpendicular to the axis, up to rounding.
-_LATERAL = 1e-12
-
-
 def capsule_cylinder_points(
     capsule: Shape, cylinder: Shape, margin: Any
 ) -> list[Point]:
@@ -29,8 +25,9 @@ def capsule_cylinder_points(
     normal = rot @ single.normal
     along = lax.stop_gradient(offset.rot.columns[2] | normal)
     zero = jnp.zeros_like(along, jnp.int32)
-    # Both vertices if no face is near.
-    lateral = jnp.abs(along) < _LATERAL
+    # Both vertices if no face is near: normals of the lateral surface are perpendicular to
+    # the axis, up to rounding.
+    lateral = jnp.abs(along) < 64 * float(jnp.finfo(along.dtype).eps)
     one = jnp.where(along < 0.0, 1, 0)
     other = jnp.where(lateral, 1 - one, one)
     vertices = (zero, zero, zero), (one, other, other)

@@ -32,7 +32,8 @@ from ._solids import Solid
 
 _OPPOSITE = -0.996
 _PARALLEL = 0.0888
-_FACING = 1e-15
+# 1e-15 in double precision, as in MuJoCo.
+_FACING_EPS = 4
 
 
 class Touching(NamedTuple):
@@ -201,10 +202,11 @@ def _edge_on_face(sides: _Sides, number: int, normal: Vec3, when) -> _Edge:
     keep = lambda v: v
     to_first, edge_to_first = (keep, from_second) if number else (from_second, keep)
     start, count = solid.core.vertex(vertices[0]), solid.edge_count(vertices)
+    least = _FACING_EPS * float(jnp.finfo(normal.x.dtype).eps)
 
     def outer(polygon, own, holds, edge):
         outward = to_first(own)
-        tried = holds & ((outward | toward) > _FACING) & ~edge.found
+        tried = holds & ((outward | toward) > least) & ~edge.found
 
         def inner(carry):
             k, edge = carry

@@ -229,6 +229,23 @@ def test_points(pair, margin):
         assert np.mean(agree) >= 0.95
 
 
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_points_in_single_precision(pair):
+    """Rounding must not decide between a face, an edge and a single point."""
+    model = model_of(pair, meshes_of(pair)[-1], 0.0)
+    pos, rot, _ = configurations(model, 300, 3)
+    compute, _, vertices = compiled(pair)
+    args = pos, rot, model.geom_size[:2], vertices
+    single = [jnp.asarray(x, jnp.float32) for x in args]
+    found = []
+    for numbers, margin in ((args, 0.0), (single, jnp.float32(0.0))):
+        points, valid = compute(*numbers, spans_of(model), jnp.asarray(margin))
+        valid = valid & (points[:, :, 0] < 0.0)
+        found.append([p[v] for p, v in zip(*map(np.asarray, (points, valid)))])
+    agree = [same(*both, 1e-3) for both in zip(*found, strict=True)]
+    assert np.mean(agree) >= 0.98, np.flatnonzero(~np.array(agree))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("margin", (0.0, 0.05))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)

@@ -12,7 +12,9 @@ from eqsim.model import random_configuration, random_system
 
 PIPELINE = eqsim.Generalized()
 BATCH = 5
-BOUNDS = {np.float64: 1e-12, np.float32: 1e-5}
+DOUBLE, SINGLE = 1e-12, 1e-5
+# Where single precision itself is farther from double precision than `SINGLE`.
+ILL_CONDITIONED = 3.0
 
 
 def robots(seeds):
@@ -41,20 +43,37 @@ def stepped(dtype, sys, q, qd, ctrl):
     return np.asarray(many(sys, q, qd, act, ctrl))
 
 
+def deviations(seed, monkeypatch):
+    """Compare kernels with XLA in both precisions.
+
+    **Returns:** by state, relative to its largest number: the difference in double
+    precision, in single precision, and that of XLA's two precisions.
+    """
+    (robot,) = robots([seed])
+    found = {}
+    for dtype in (np.float64, np.float32):
+        for kernels in ("on", "off"):
+            monkeypatch.setenv("EQSIM_KERNELS", kernels)
+            found[dtype, kernels] = stepped(dtype, *robot)
+    exact = found[np.float64, "off"]
+    scale = np.maximum(1.0, np.abs(exact).max(axis=1, keepdims=True))
+    apart = lambda x, y: np.abs((x - y) / scale).max(axis=1)
+    double = apart(found[np.float64, "on"], exact)
+    single = apart(found[np.float32, "on"], found[np.float32, "off"])
+    return double, single, apart(found[np.float32, "off"], exact)
+
+
 GROUPS = [range(k, k + 10) for k in range(0, 200, 10)]
 
 
 @pytest.mark.slow  # Each compiles everything anew; `test_step.py` has quick tests.
-@pytest.mark.parametrize("dtype", BOUNDS, ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("seeds", GROUPS, ids=lambda seeds: f"from {seeds.start}")
-def test_kernels_and_xla(seeds, dtype, monkeypatch):
-    """Relative to the largest number of a state. 200 robots in all."""
-    worst = {}
-    for seed, robot in zip(seeds, robots(seeds), strict=True):
-        monkeypatch.setenv("EQSIM_KERNELS", "on")
-        got = stepped(dtype, *robot)
-        monkeypatch.setenv("EQSIM_KERNELS", "off")
-        expected = stepped(dtype, *robot)
-        scale = np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True))
-        worst[seed] = float(np.abs((got - expected) / scale).max())
-    assert all(error <= BOUNDS[dtype] for error in worst.values()), worst
+def test_kernels_and_xla(seeds, monkeypatch):
+    """200 robots in all."""
+    failed = {}
+    for seed in seeds:
+        double, single, rounding = deviations(seed, monkeypatch)
+        bound = np.maximum(SINGLE, ILL_CONDITIONED * rounding)
+        if np.any(double > DOUBLE) or np.any(single > bound):
+            failed[seed] = double, single, rounding
+    assert not failed, failed
