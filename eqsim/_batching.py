@@ -241,14 +241,26 @@ def _program(single, shapes, x64: bool) -> kernels.Function:
     """A call for one environment."""
     if isinstance(single, Primal):
         return kernels.Function(traced(single, shapes, x64)[0])
-    inner = _program(single.call, shapes[: single.num_fixed], x64)
-    if isinstance(single, Cotangent) and inner.pulled is None:
-        return kernels.Function(inner.closed, single.which)
-    run = lambda *xs: single(xs, 0)
-    if isinstance(single, Tangent) and inner.pulled is None:
-        run = lambda *xs: _push(inner.closed, single.which, xs)
+    closed = _jaxpr(single.call, shapes[: single.num_fixed], x64)
+    if closed is None:
+        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+        return kernels.Function(jax.make_jaxpr(lambda *xs: single(xs, 0))(*given))
+    if isinstance(single, Cotangent):
+        return kernels.Function(closed, pulled=single.which)
+    return kernels.Function(closed, pushed=single.which)
+
+
+def _jaxpr(call, shapes, x64: bool) -> ClosedJaxpr | None:
+    """The jaxpr of a call that is differentiated; None where reverse mode is."""
+    if isinstance(call, Primal):
+        return traced(call, shapes, x64)[0]
+    closed = None
+    if isinstance(call, Tangent):
+        closed = _jaxpr(call.call, shapes[: call.num_fixed], x64)
+    if closed is None:
+        return None
     given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
-    return kernels.Function(jax.make_jaxpr(run)(*given))
+    return jax.make_jaxpr(lambda *xs: _push(closed, call.which, xs))(*given)
 
 
 def _push(closed: ClosedJaxpr, which: tuple[int, ...], leaves) -> list:

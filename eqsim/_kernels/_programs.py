@@ -13,9 +13,13 @@ from jax.extend.core import ClosedJaxpr
 
 from . import (  # noqa: F401  (their rules register themselves)
     _arrays as arrays,
-    _control,
+    _branches,
+    _calls,
     _elementwise,
+    _forward_loops,
+    _forward_rules,
     _indexing,
+    _loops,
     _movement,
     _reductions,
     _reverse_loops,
@@ -26,6 +30,7 @@ from ._assumptions import pattern_of
 from ._compile import CompileError, key_of, Loaded, object_code, store, stored
 from ._emit import Emitter, Leaf
 from ._fingerprint import fingerprint
+from ._forward import Forward
 from ._graph import Graph
 from ._reverse_calls import reverse_mode
 from ._scalarize import dtype_of, Translation
@@ -38,20 +43,24 @@ _LOADED: dict[str, Loaded] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of one environment: a jaxpr, or its vector-Jacobian product.
+    """A function of one environment: a jaxpr, or its Jacobian-vector or vector-Jacobian
+    product.
 
     - `pulled`: numbers of the arguments whose cotangents are the results; the arguments
-        are those of the jaxpr and a cotangent for each of its results. None: the jaxpr
-        itself.
+        are those of the jaxpr and a cotangent for each of its results.
+    - `pushed`: numbers of the arguments with tangents, which follow the arguments of the
+        jaxpr; the results are the tangents of its results.
     """
 
     closed: ClosedJaxpr
     pulled: tuple[int, ...] | None = None
+    pushed: tuple[int, ...] | None = None
 
     @property
     def arguments(self) -> list[Any]:
         """Shapes and types of the arguments."""
-        more = self.closed.out_avals if self.pulled is not None else []
+        more = list(self.closed.out_avals) if self.pulled is not None else []
+        more += self._chosen(self.pushed or ())
         return [*self.closed.in_avals, *more]
 
     @property
@@ -59,19 +68,27 @@ class Function:
         """Shapes and types of the results."""
         if self.pulled is None:
             return list(self.closed.out_avals)
-        return [self.closed.in_avals[k] for k in self.pulled]
+        return self._chosen(self.pulled)
+
+    def _chosen(self, numbers: tuple[int, ...]) -> list[Any]:
+        return [self.closed.in_avals[k] for k in numbers]
 
     @property
     def fingerprint(self) -> str:
         """A name that is the same in every process."""
-        return f"{fingerprint(self.closed)} {self.pulled}"
+        return f"{fingerprint(self.closed)} {self.pulled} {self.pushed}"
 
     def translated(self, walk: Translation, values: list[Value]) -> list[Value]:
         """The results, from the arguments."""
+        count = len(self.closed.in_avals)
+        if self.pushed is not None:
+            forward, rates = Forward(walk), dict(zip(self.pushed, values[count:]))
+            tangents = [rates.get(k) for k in range(count)]
+            _, found = forward.closed(self.closed, values[:count], tangents)
+            return forward.filled(self.results, found)
         if self.pulled is None:
             return walk.closed(self.closed, values)
-        count, reverse = len(self.closed.in_avals), reverse_mode(walk)
-        active = [k in self.pulled for k in range(count)]
+        reverse, active = reverse_mode(walk), [k in self.pulled for k in range(count)]
         _, live, pull = reverse.closed(self.closed, values[:count], active)
         pairs = zip(values[count:], live, strict=True)
         found = pull([value if on else None for value, on in pairs])

@@ -9,8 +9,10 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from . import _arrays as arrays
-from ._reverse import CALLS, Cotangents, is_float, Reverse, reverse_rule
+from ._equations import Derivatives, restricted, shapes_of
+from ._reverse import Cotangents, Reverse, reverse_rule
 from ._scalarize import called, Translation
+from ._smooth import CALLS, is_float
 
 
 def reverse_mode(walk: Translation) -> Reverse:
@@ -30,26 +32,6 @@ def _call(reverse: Reverse, eqn, operands, active, wanted):
 # By JAX.
 
 
-def _run(eqn, xs) -> list:
-    """The results of an equation on arrays."""
-    out = eqn.primitive.bind(*xs, **eqn.primitive.get_bind_params(eqn.params))
-    return list(out) if eqn.primitive.multiple_results else [out]
-
-
-def _restricted(eqn, xs, active):
-    """An equation as a function of its active operands, and those."""
-
-    def fn(*chosen):
-        own = iter(chosen)
-        return _run(eqn, [next(own) if on else x for x, on in zip(xs, active)])
-
-    return fn, [x for x, on in zip(xs, active) if on]
-
-
-def _shapes(variables) -> list[jax.ShapeDtypeStruct]:
-    return [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in variables]
-
-
 @dataclasses.dataclass(frozen=True)
 class _Split:
     """An equation in two parts: `forward` computes the results and what `backward` needs
@@ -59,37 +41,17 @@ class _Split:
     backward: ClosedJaxpr
 
 
-def _split(eqn, active: tuple[bool, ...]) -> _Split:
-    """Linearizes an equation; equal ones once, where their parameters can be compared."""
-    types = tuple((v.aval.shape, v.aval.dtype) for v in eqn.invars)
-    try:
-        params = tuple(sorted(eqn.params.items()))
-        hash(params)
-    except TypeError:
-        return _new_split(eqn, active)
-    key = eqn.primitive, params, types, active
-    if key not in _SPLITS:
-        if len(_SPLITS) >= _MOST_SPLITS:
-            _SPLITS.clear()
-        _SPLITS[key] = _new_split(eqn, active)
-    return _SPLITS[key]
-
-
-_SPLITS: dict[Any, _Split] = {}
-_MOST_SPLITS = 512
-
-
 def _new_split(eqn, active: tuple[bool, ...]) -> _Split:
     structure: list[Any] = []
 
     def forward(*xs):
-        fn, chosen = _restricted(eqn, xs, active)
+        fn, chosen = restricted(eqn, xs, active)
         out, pull = jax.vjp(fn, *chosen)
         leaves, treedef = jax.tree.flatten(pull)
         structure.append(treedef)
         return [*out, *leaves]
 
-    first = jax.make_jaxpr(forward)(*_shapes(eqn.invars))
+    first = jax.make_jaxpr(forward)(*shapes_of(eqn.invars))
     number = len(eqn.outvars)
 
     def backward(leaves, cotangents):
@@ -102,7 +64,10 @@ def _new_split(eqn, active: tuple[bool, ...]) -> _Split:
 
     kept = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in first.out_avals[number:]]
     floats = [v for v in eqn.outvars if is_float(v.aval)]
-    return _Split(first, jax.make_jaxpr(backward)(kept, _shapes(floats)))
+    return _Split(first, jax.make_jaxpr(backward)(kept, shapes_of(floats)))
+
+
+_split = Derivatives(_new_split)
 
 
 def _by_jax(reverse: Reverse, eqn, operands, active, *_):
@@ -133,11 +98,11 @@ def _custom_jvp(reverse: Reverse, eqn, operands, active, *_):
     chosen = [v for v, on in zip(eqn.invars, active, strict=True) if on]
 
     def push(xs, tangents):
-        fn, at = _restricted(eqn, xs, active)
+        fn, at = restricted(eqn, xs, active)
         return jax.jvp(fn, at, list(tangents))[1]
 
     def pull(cotangents: Cotangents) -> Cotangents:
-        closed = jax.make_jaxpr(push)(_shapes(eqn.invars), _shapes(chosen))
+        closed = jax.make_jaxpr(push)(shapes_of(eqn.invars), shapes_of(chosen))
         given = [*reverse.kept(operands), *(reverse.zeros(v.aval) for v in chosen)]
         flags = [False] * len(operands) + [True] * len(chosen)
         *_, back = reverse.closed(closed, given, flags)

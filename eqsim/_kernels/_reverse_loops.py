@@ -5,19 +5,15 @@ from typing import Any
 
 from . import _arrays as arrays
 from ._arrays import is_large
-from ._control import Carry, elements, finish, row_of, stacked_rows
+from ._carry import Carry, finish
 from ._counting import loop_param
 from ._graph import Loop
 from ._indices import INDEX, Index, index_node, minus
-from ._reverse import (
-    active_results,
-    Cotangents,
-    Reverse,
-    reverse_rule,
-    wanted_arguments,
-)
+from ._reverse import Cotangents, Reverse, reverse_rule
 from ._reverse_passes import Passes
+from ._rows import elements, row_of, stacked_rows
 from ._scalarize import scan_dependence
+from ._smooth import active_arguments, wanted_arguments, wanted_results
 
 
 @reverse_rule("scan")
@@ -51,36 +47,14 @@ class _Scan:
         self.second = self.first + params["num_carry"]
         self.avals = [var.aval for var in self.inner.jaxpr.invars]
         carried = range(self.first, self.second)
-        self.wanted = self._all_wanted(list(wanted))
-        self.flags = self._all_active(list(active))
+        jaxpr, cut = self.inner.jaxpr, slice(self.first, self.second)
+        self.wanted = wanted_results(jaxpr, wanted, cut)
+        active = active_arguments(jaxpr, active, cut)
+        needed = wanted_arguments(jaxpr, self.wanted)
+        self.flags = [a and b for a, b in zip(active, needed, strict=True)]
         chosen = lambda numbers: [k for k in numbers if self.flags[k]]
         self.summed, self.carried = chosen(range(self.first)), chosen(carried)
         self.stacked = chosen(range(self.second, len(self.avals)))
-
-    def _all_wanted(self, wanted: list[bool]) -> list[bool]:
-        """The results of a pass that may have cotangents: also what later passes need."""
-        count = self.second - self.first
-        while True:
-            needed = wanted_arguments(self.inner.jaxpr, wanted)[
-                self.first : self.second
-            ]
-            new = [a or b for a, b in zip(wanted[:count], needed, strict=True)]
-            if new == wanted[:count]:
-                return wanted
-            wanted[:count] = new
-
-    def _all_active(self, active: list[bool]) -> list[bool]:
-        """The arguments of a pass that are active: also through earlier passes. What no
-        wanted result needs is not."""
-        cut = slice(self.first, self.second)
-        while True:
-            found = active_results(self.inner.jaxpr, active)[: self.second - self.first]
-            new = [a or b for a, b in zip(active[cut], found, strict=True)]
-            if new == active[cut]:
-                break
-            active[cut] = new
-        needed = wanted_arguments(self.inner.jaxpr, self.wanted)
-        return [a and b for a, b in zip(active, needed, strict=True)]
 
     # Forward.
 

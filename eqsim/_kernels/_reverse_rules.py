@@ -1,103 +1,22 @@
 """Reverse mode of arithmetic, and of what moves elements."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from . import _algebra as algebra
-from ._algebra import power
 from ._arrays import is_large, Value
 from ._elementwise import elementwise
-from ._graph import Graph
 from ._indexing import are_known, gathered, window_of
+from ._partials import Entry, PARTIALS
 from ._reductions import balanced
 from ._reverse import Cotangents, Reverse, reverse_rule
 from ._scalarize import dtype_of, RULES
 
 
-# Element-wise primitives. A partial derivative is a function of an `_Entry` and the
-# cotangent that returns the cotangent of one operand.
-
-
-class _Entry:
-    """One element of an element-wise equation.
-
-    - `x`: nodes of the operands; `out`: of the result.
-    """
-
-    def __init__(self, graph: Graph, dtype: str, params, out: int, x: tuple[int, ...]):
-        self.graph, self.dtype, self.params = graph, dtype, params
-        self.out, self.x = out, x
-
-    def __call__(self, op: str, *args: int) -> int:
-        """The node of an operation on nodes."""
-        return algebra.apply(self.graph, op, args, self.dtype)
-
-    def number(self, value: float) -> int:
-        """The node of a literal."""
-        return self.graph.constant(value, self.dtype)
-
-    def where(self, op: str, pair: tuple[int, ...], then: int, other: int) -> int:
-        """`then` where a comparison holds, else `other`."""
-        test = algebra.apply(self.graph, op, pair, "b1")
-        return algebra.select(self.graph, test, other, then)
-
-
-def _integer_power(e: _Entry, ct: int) -> int:
-    exponent = e.params["y"]
-    if exponent == 0:
-        return e.number(0)
-    slope = power(e.graph, e.x[0], exponent - 1, e.dtype)
-    return e("mul", ct, e("mul", e.number(exponent), slope))
-
-
-def _extremum(k: int) -> Callable[[_Entry, int], int]:
-    """The cotangent is shared where both operands are equal."""
-
-    def partial(e: _Entry, ct: int) -> int:
-        tied = e.where("eq", e.x, e("mul", e.number(0.5), ct), ct)
-        return e.where("eq", (e.x[k], e.out), tied, e.number(0))
-
-    return partial
-
-
-def _inside(e: _Entry, ct: int) -> int:
-    low, x, high = e.x
-    below = e.where("lt", (x, high), ct, e.number(0))
-    return e.where("gt", (x, low), below, e.number(0))
-
-
-def _quotient(e: _Entry, ct: int) -> int:
-    return e("neg", e("mul", e("div", ct, e.x[1]), e.out))
-
-
-_Partial = Callable[[_Entry, int], int] | None
-_SAME: _Partial = lambda e, ct: ct
-_PARTIALS: dict[str, tuple[_Partial, ...]] = {
-    "add": (_SAME, _SAME),
-    "add_any": (_SAME, _SAME),
-    "sub": (_SAME, lambda e, ct: e("neg", ct)),
-    "mul": (lambda e, ct: e("mul", ct, e.x[1]), lambda e, ct: e("mul", ct, e.x[0])),
-    "div": (lambda e, ct: e("div", ct, e.x[1]), _quotient),
-    "neg": (lambda e, ct: e("neg", ct),),
-    "square": (lambda e, ct: e("mul", ct, e("mul", e.number(2), e.x[0])),),
-    "integer_pow": (_integer_power,),
-    "sqrt": (lambda e, ct: e("mul", ct, e("div", e.number(0.5), e.out)),),
-    "sin": (lambda e, ct: e("mul", ct, e("cos", e.x[0])),),
-    "cos": (lambda e, ct: e("neg", e("mul", ct, e("sin", e.x[0]))),),
-    "exp": (lambda e, ct: e("mul", ct, e.out),),
-    "log": (lambda e, ct: e("div", ct, e.x[0]),),
-    "abs": (lambda e, ct: e.where("ge", (e.x[0], e.number(0)), ct, e("neg", ct)),),
-    "max": (_extremum(0), _extremum(1)),
-    "min": (_extremum(0), _extremum(1)),
-    "clamp": (None, _inside, None),
-}
-
-
-@reverse_rule(*_PARTIALS)
+@reverse_rule(*PARTIALS)
 def _elementwise(reverse: Reverse, eqn, operands, active, *_):
-    partials, aval = _PARTIALS[eqn.primitive.name], eqn.outvars[0].aval
+    partials, aval = PARTIALS[eqn.primitive.name], eqn.outvars[0].aval
     pairs = list(zip(eqn.invars, partials, active, strict=True))
     if any(on and (p is None or v.aval.shape != aval.shape) for v, p, on in pairs):
         return None
@@ -109,7 +28,7 @@ def _elementwise(reverse: Reverse, eqn, operands, active, *_):
 
         def of(partial: Any) -> Value:
             at = lambda ct, out, *x: partial(
-                _Entry(graph, dtype, eqn.params, out, x), ct
+                Entry(graph, dtype, eqn.params, out, x), ct
             )
             return elementwise(reverse.walk, aval.shape, dtype, given, at)
 

@@ -22,15 +22,23 @@ class Kernel:
     - `patterns`: what is assumed of each argument.
     - `pulled`: numbers of the arguments whose cotangents are computed, in place of the
         results: cotangents of the results follow the arguments.
+    - `pushed`: numbers of the arguments whose tangents follow the arguments; the results
+        are tangents.
     """
 
     def __init__(
-        self, function, shared: tuple[int, ...] = (), patterns=(), pulled=None
+        self,
+        function,
+        shared: tuple[int, ...] = (),
+        patterns=(),
+        pulled=None,
+        pushed=None,
     ):
         self.function, self.shared, self.patterns = function, shared, patterns
-        self.pulled = pulled
+        self.pulled, self.pushed = pulled, pushed
         self._kernel = jax.jit(self._call)
         xla = function if pulled is None else self._cotangents
+        xla = xla if pushed is None else self._tangents
         self._xla = jax.jit(lambda *xs: jax.vmap(xla, self._axes(xs))(*xs))
 
     def _axes(self, args) -> list[int | None]:
@@ -52,13 +60,28 @@ class Kernel:
         ]
         return pull(tuple(given))
 
+    def _tangents(self, *args):
+        count = self.function.__code__.co_argcount
+        xs, tangents = list(args[:count]), args[count:]
+
+        def chosen(*own):
+            for k, x in zip(self.pushed, own, strict=True):
+                xs[k] = x
+            return tuple(self.function(*xs))
+
+        out, rates = jax.jvp(chosen, [xs[k] for k in self.pushed], list(tangents))
+        return tuple(
+            rate if x.dtype.kind == "f" else jnp.zeros_like(x)
+            for x, rate in zip(out, rates, strict=True)
+        )
+
     def _traced(self, shapes) -> kernels.Function:
         count = len(shapes)
-        if self.pulled is not None:
+        if self.pulled is not None or self.pushed is not None:
             count = self.function.__code__.co_argcount
         given = [jax.ShapeDtypeStruct(*entry) for entry in shapes[:count]]
         closed = jax.make_jaxpr(lambda *xs: tuple(self.function(*xs)))(*given)
-        return kernels.Function(closed, self.pulled)
+        return kernels.Function(closed, self.pulled, self.pushed)
 
     def _call(self, *args):
         axes = self._axes(args)

@@ -1,7 +1,7 @@
-"""Vector-Jacobian products, which kernels compute without JAX's reverse mode.
+"""Jacobian-vector and vector-Jacobian products, which kernels compute without JAX.
 
-Each function is compared with `jax.vjp` under XLA, relative to the largest number of a
-cotangent, in double precision.
+Each function is compared with `jax.jvp` or `jax.vjp` under XLA, relative to the largest
+number of a result, in double precision.
 """
 
 import functools
@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 from kernels.harness import Kernel, WIDTH
 
+from eqsim._kernels._forward import FORWARD
 from eqsim._kernels._reverse import REVERSE
 
 
@@ -28,13 +29,16 @@ def counts(seed: int, high: int, *shape) -> np.ndarray:
     return numbers.astype(np.int32)
 
 
-def check(function, *args, shared=(), bound=1e-12, seed=7) -> None:
-    """Cotangents of all arguments that are floats, under random cotangents."""
+def check(mode, function, *args, shared=(), bound=1e-12, seed=7) -> None:
+    """Derivatives by all arguments that are floats, along random vectors."""
     single = [x if k in shared else x[0] for k, x in enumerate(args)]
-    pulled = tuple(k for k, x in enumerate(args) if x.dtype.kind == "f")
-    out = jax.eval_shape(lambda *xs: tuple(function(*xs)), *single)
-    given = [normal(seed + k, *x.shape).astype(x.dtype) for k, x in enumerate(out)]
-    kernel = Kernel(function, shared, (), pulled)
+    chosen = tuple(k for k, x in enumerate(args) if x.dtype.kind == "f")
+    like = [single[k] for k in chosen]
+    if mode == "reverse":
+        like = jax.eval_shape(lambda *xs: tuple(function(*xs)), *single)
+    given = [normal(seed + k, *x.shape).astype(x.dtype) for k, x in enumerate(like)]
+    which = {"pulled" if mode == "reverse" else "pushed": chosen}
+    kernel = Kernel(function, shared, (), **which)
     results = kernel(*args, *given), kernel.by_xla(*args, *given)
     for got, expected in zip(*results, strict=True):
         assert got.dtype == expected.dtype and got.shape == expected.shape
@@ -43,6 +47,9 @@ def check(function, *args, shared=(), bound=1e-12, seed=7) -> None:
         got, expected = got[finite], expected[finite]
         scale = np.max(np.abs(expected), initial=1.0)
         np.testing.assert_allclose(got, expected, rtol=0, atol=bound * scale)
+
+
+both = pytest.mark.parametrize("mode", ("forward", "reverse"))
 
 
 # Arithmetic.
@@ -67,11 +74,13 @@ def arithmetic(x, y):
     yield x.astype(jnp.float32).astype(x.dtype) * y
 
 
-def test_arithmetic(size):
-    check(lambda x, y: tuple(arithmetic(x, y)), normal(0, 3), normal(1, 3))
+@both
+def test_arithmetic(mode, size):
+    check(mode, lambda x, y: tuple(arithmetic(x, y)), normal(0, 3), normal(1, 3))
 
 
-def test_ties_and_zeros(size):
+@both
+def test_ties_and_zeros(mode, size):
     """Equal operands of extrema, zeros under roots, quotients and in powers."""
     x = np.tile([0.0, 0.5, -0.5, 1.0, 0.0], (BATCH, 1))
     y = np.tile([0.0, 0.5, 0.5, -1.0, 1.0], (BATCH, 1))
@@ -84,26 +93,29 @@ def test_ties_and_zeros(size):
             jnp.where(x == 0, 1.0, y / jnp.where(x == 0, 1.0, x)),
         )
 
-    check(function, x, y)
+    check(mode, function, x, y)
 
 
-def test_poles(size):
+@both
+def test_poles(mode, size):
     """NaN and infinities appear where they do under JAX."""
     x = np.tile([0.0, 1.0, -1.0], (BATCH, 1))
-    check(lambda x: (jnp.sqrt(x), 1.0 / x, jnp.log(x)), x)
+    check(mode, lambda x: (jnp.sqrt(x), 1.0 / x, jnp.log(x)), x)
 
 
-def test_single_precision(size):
+@both
+def test_single_precision(mode, size):
     args = (x.astype(np.float32) for x in (normal(0, 3), normal(1, 3)))
     function = lambda x, y: (x * y, x / (1 + y * y), jnp.sin(x) * jnp.cos(y))
-    check(function, *args, bound=1e-5)
+    check(mode, function, *args, bound=1e-5)
 
 
+@both
 @pytest.mark.parametrize("shared", ((0,), (1,)))
-def test_shared(size, shared):
+def test_shared(mode, size, shared):
     args = [normal(0, 3), normal(1, 3)]
     args = [x[0] if k in shared else x for k, x in enumerate(args)]
-    check(lambda x, y: (x * y, jnp.sin(x) @ y), *args, shared=shared)
+    check(mode, lambda x, y: (x * y, jnp.sin(x) @ y), *args, shared=shared)
 
 
 # What moves elements.
@@ -117,6 +129,7 @@ def moves(x):
     yield from jnp.split(x, 3, axis=1)
     yield x.at[jnp.array([5, 0])].get(mode="fill", fill_value=0.0)
     yield from (jnp.pad(x, 1), jnp.cumsum(x, 1), x @ x.T, x.max(1))
+    yield from (x.at[0].set(x[1]), lax.dynamic_update_slice(x, x[:1, :2], (1, 0)))
     yield from (
         x.at[0].add(x[1]),
         x.prod(),
@@ -125,32 +138,39 @@ def moves(x):
     )
 
 
-def test_moves(size):
-    check(lambda x: tuple(moves(x)), normal(0, 2, 3))
+@both
+def test_moves(mode, size):
+    check(mode, lambda x: tuple(moves(x)), normal(0, 2, 3))
 
 
-def test_sort():
+@both
+def test_sort(mode):
     check(
-        lambda x: (jnp.sort(x, 1), lax.sort((x, x * x), num_keys=1)[1]), normal(0, 2, 5)
+        mode,
+        lambda x: (jnp.sort(x, 1), lax.sort((x, x * x), num_keys=1)[1]),
+        normal(0, 2, 5),
     )
 
 
-def test_computed_indices(size):
+@both
+def test_computed_indices(mode, size):
     def function(x, n):
         part = lax.dynamic_slice(x, (n,), (2,))
-        return jnp.take(x, n), part, x.at[n].multiply(3.0), x[jnp.argmax(x)]
+        new = x.at[n].set(x[1] * x[2]), lax.dynamic_update_slice(x, x[:2] ** 2, (n,))
+        return jnp.take(x, n), part, x.at[n].multiply(3.0), x[jnp.argmax(x)], *new
 
-    check(function, normal(0, 5), counts(1, 5))
+    check(mode, function, normal(0, 5), counts(1, 5))
 
 
-def test_results_that_are_arguments_or_constants(size):
+@both
+def test_results_that_are_arguments_or_constants(mode, size):
     """Also the same argument twice, results that are no floats, and an argument without
     influence."""
 
     def function(x, y, n):
         return x, x, jnp.ones(3), n, x > 0, jnp.float64(2.0), x * n.astype(x.dtype)
 
-    check(function, normal(0, 3), normal(1, 2), counts(2, 5, 3))
+    check(mode, function, normal(0, 3), normal(1, 2), counts(2, 5, 3))
 
 
 # Calls.
@@ -212,8 +232,12 @@ def calls(x):
     yield lax.switch(jnp.int32(x[1] > 0), [jnp.sin, jnp.cos], x)
 
 
-def test_calls(size):
-    check(lambda x: (*calls(x), clipped(2 * x) * x), normal(0, 3))
+@both
+def test_calls(mode, size):
+    function = lambda x: tuple(calls(x))
+    if mode == "reverse":
+        function = lambda x: (*calls(x), clipped(2 * x) * x)
+    check(mode, function, normal(0, 3))
 
 
 # Loops.
@@ -251,12 +275,35 @@ def loops(x, n):
     yield lax.scan(lambda c, r: ((c[0] + 1, c[1] * r / c[0]), c[0]), (1, x), rows)
 
 
-def test_loops(size):
+@both
+def test_loops(mode, size):
     flat = lambda x, n: tuple(jax.tree.leaves(list(loops(x, n))))
-    check(flat, normal(0, 3), counts(1, 3), bound=1e-11)
+    check(mode, flat, normal(0, 3), counts(1, 3), bound=1e-11)
 
 
-def test_loops_over_large_arrays(size):
+def halved(x):
+    """A loop that ends where its environment says."""
+    return lax.while_loop(lambda y: jnp.sum(y * y) > 1, lambda y: 0.5 * y * x / x, x)
+
+
+def test_loops_that_end_by_a_test(size):
+    """Forward mode only. In each other, in branches, with what they carry unchanged."""
+
+    def function(x, n):
+        still = lambda c: (c[0] + 1, c[1] * jnp.cos(c[2]), c[2])
+        count, end, same = lax.while_loop(lambda c: c[0] < n, still, (0, x, x * x))
+        within = lambda c: (c[0] + 1, halved(c[1] + 2.0 * x))
+        _, twice = lax.while_loop(lambda c: c[0] < n, within, (0, x))
+        chosen = lax.cond(x[0] > 0, halved, lambda x: jnp.sin(x), 3.0 * x)
+        fixed = lax.stop_gradient(halved(x))
+        rows = lax.scan(lambda c, r: (c * r, halved(3.0 * c)), x, jnp.stack([x, x]))
+        return halved(4.0 * x), end, same, count, twice, chosen, fixed * x, *rows
+
+    check("forward", function, normal(0, 3), counts(1, 4))
+
+
+@both
+def test_loops_over_large_arrays(mode, size):
     big = normal(0, 20 if size == "large" else 600)
 
     def step(c, r):
@@ -265,17 +312,18 @@ def test_loops_over_large_arrays(size):
         end, rows = lax.scan(inner, c, jnp.stack([r, 2 * r]))
         return turned * r + end * end, c[:3] * rows.sum()
 
-    check(lambda x: lax.scan(step, x, x[:3]), big, bound=1e-11)
+    check(mode, lambda x: lax.scan(step, x, x[:3]), big, bound=1e-11)
 
 
-def test_loop_that_no_result_needs(size):
+@both
+def test_loop_that_no_result_needs(mode, size):
     """Its way back never runs."""
 
     def function(x):
         end, rows = lax.scan(lambda c, r: (c * r, c), x[0], x)
         return jnp.sin(x), lax.stop_gradient(end), rows[0]
 
-    check(function, normal(0, 4))
+    check(mode, function, normal(0, 4))
 
 
 def test_second_derivatives(size):
@@ -283,8 +331,8 @@ def test_second_derivatives(size):
     flat = lambda x: tuple(jax.tree.leaves(list(calls(x))))
     total = lambda x: sum(jnp.sum(jnp.sin(y)) for y in flat(x))
     forward = lambda x: (jax.jvp(total, (x,), (jnp.cos(x),))[1],)
-    check(forward, normal(0, 3), bound=1e-11)
-    check(lambda x: (jax.grad(total)(x),), normal(0, 3), bound=1e-11)
+    check("reverse", forward, normal(0, 3), bound=1e-11)
+    check("reverse", lambda x: (jax.grad(total)(x),), normal(0, 3), bound=1e-11)
 
 
 def test_all_rules_are_tested():
@@ -300,6 +348,7 @@ def test_all_rules_are_tested():
     aliases = {"pjit", "closed_call", "core_call", "remat", "checkpoint", "copy_p"}
     rare = {"add_any", "optimization_barrier", "name", "copy", "unstack", "expand_dims"}
     assert set(REVERSE) - met <= aliases | rare | {"stack", "rev"}
+    assert set(FORWARD) - met <= aliases | rare | {"stack", "rev"}
 
 
 def names(jaxpr):

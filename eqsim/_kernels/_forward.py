@@ -1,0 +1,160 @@
+"""Forward mode: the Jacobian-vector product of a jaxpr, straight into the lane graph.
+
+Each equation is translated with its tangents, in one walk. What is linear is applied to
+tangents as it is; element-wise primitives have partial derivatives (`_partials.py`); an
+equation without a rule is differentiated by JAX.
+
+The tangent of what does not depend on what is differentiated by, and of what no result
+needs, is None.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal
+
+from . import _algebra as algebra, _arrays as arrays
+from ._arrays import Value
+from ._elementwise import elementwise
+from ._equations import Derivatives, restricted, shapes_of
+from ._scalarize import dtype_of, Translation
+from ._smooth import is_flat, is_float, wanted_variables
+
+
+Tangents = list[Value | None]
+
+FORWARD: dict[str, Callable[..., tuple[list[Value], Tangents] | None]] = {}
+
+
+def forward_rule(*names: str):
+    """Registers the forward mode of primitives: a function `(forward, eqn, operands,
+    tangents, wanted) -> results, tangents`, or None where JAX must differentiate."""
+
+    def register(function):
+        for name in names:
+            FORWARD[name] = function
+        return function
+
+    return register
+
+
+class Forward:
+    """One walk over a jaxpr with tangents.
+
+    **Arguments:**
+
+    - `walk`: translates the equations.
+    """
+
+    def __init__(self, walk: Translation):
+        self.walk, self.graph = walk, walk.graph
+
+    def closed(
+        self,
+        closed: ClosedJaxpr,
+        args: Sequence[Value],
+        tangents: Sequence[Value | None],
+        wanted: Sequence[bool] | None = None,
+    ) -> tuple[list[Value], Tangents]:
+        """The results of a jaxpr and their tangents.
+
+        **Arguments:**
+
+        - `wanted`: which results need tangents; None for all floats.
+        """
+        jaxpr = closed.jaxpr
+        if wanted is None:
+            wanted = [True] * len(jaxpr.outvars)
+        wants = wanted_variables(jaxpr, tuple(wanted))
+        env: dict[Any, Value] = {}
+        moving: dict[Any, Value] = {}
+
+        def read(atom) -> Value:
+            if isinstance(atom, Literal):
+                return self.walk.constant(np.asarray(atom.val, dtype_of(atom.aval)))
+            return env[atom]
+
+        def rate(atom) -> Value | None:
+            return None if isinstance(atom, Literal) else moving.get(atom)
+
+        def put(variables, rates: Sequence[Value | None]) -> None:
+            for var, value in zip(variables, rates, strict=True):
+                if value is not None:
+                    moving[var] = value
+
+        for var, const in zip(jaxpr.constvars, closed.consts, strict=True):
+            env[var] = self.walk.constant(const)
+        env.update(zip(jaxpr.invars, args, strict=True))
+        put(jaxpr.invars, tangents)
+        for eqn in jaxpr.eqns:
+            operands = [read(atom) for atom in eqn.invars]
+            rates = [rate(atom) for atom in eqn.invars]
+            own = [var in wants for var in eqn.outvars]
+            still = all(x is None for x in rates)
+            if still or not any(own) or is_flat(eqn):
+                results = self.walk.apply(eqn, operands)
+            else:
+                results, rates = self._equation(eqn, operands, rates, own)
+                put(eqn.outvars, rates)
+            env.update(zip(eqn.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars], [*map(rate, jaxpr.outvars)]
+
+    def _equation(
+        self, eqn, operands, tangents, wanted
+    ) -> tuple[list[Value], Tangents]:
+        rule = FORWARD.get(eqn.primitive.name)
+        if rule is not None:
+            found = rule(self, eqn, operands, tangents, wanted)
+            if found is not None:
+                return found
+        return _by_jax(self, eqn, operands, tangents)
+
+    def plus(self, aval, x: Value | None, y: Value | None) -> Value | None:
+        """The sum of two tangents."""
+        if x is None or y is None:
+            return y if x is None else x
+        graph, dtype = self.graph, dtype_of(aval)
+        add = lambda *pair: algebra.apply(graph, "add", pair, dtype)
+        return elementwise(self.walk, aval.shape, dtype, (x, y), add)
+
+    def filled(self, avals, tangents: Sequence[Value | None]) -> list[Value]:
+        """Tangents with zeros for those that are missing."""
+        return [
+            self.zeros(aval) if tangent is None else tangent
+            for aval, tangent in zip(avals, tangents, strict=True)
+        ]
+
+    def zeros(self, aval) -> Value:
+        """A tangent of zeros."""
+        return arrays.constant(self.graph, np.zeros(aval.shape, dtype_of(aval)))
+
+
+def _new_push(eqn, active: tuple[bool, ...]) -> ClosedJaxpr:
+    """An equation with its tangents: a function of the operands and the tangents of those
+    that are active, which returns the results and the tangents of those that are floats."""
+    chosen = [v for v, on in zip(eqn.invars, active, strict=True) if on]
+
+    def push(xs, tangents):
+        fn, at = restricted(eqn, xs, active)
+        out, rates = jax.jvp(fn, at, list(tangents))
+        pairs = zip(eqn.outvars, rates, strict=True)
+        return [*out, *(rate for var, rate in pairs if is_float(var.aval))]
+
+    return jax.make_jaxpr(push)(shapes_of(eqn.invars), shapes_of(chosen))
+
+
+_pushed = Derivatives(_new_push)
+
+
+def _by_jax(forward: Forward, eqn, operands, tangents) -> tuple[list[Value], Tangents]:
+    """The rule for equations that have none."""
+    active = tuple(x is not None for x in tangents)
+    given = [*operands, *(x for x in tangents if x is not None)]
+    found = forward.walk.closed(_pushed(eqn, active), given)
+    number = len(eqn.outvars)
+    rates = iter(found[number:])
+    return found[:number], [
+        next(rates) if is_float(var.aval) else None for var in eqn.outvars
+    ]
