@@ -1,6 +1,7 @@
 """Seconds to trace, lower and compile one physics step of a batch of robots.
 
     python benchmarks/compile.py --out out/bench
+    python benchmarks/compile.py --derivative gradient --batch 256
 
 Each measurement is a fresh process without any cache; the best of several counts.
 """
@@ -12,6 +13,7 @@ import subprocess
 import sys as _sys
 import time
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from _command import parser, publish, say, setting
@@ -29,10 +31,16 @@ LABELS = {
     "mjx-1": "MJX (1 it.)",
     "brax": "Brax generalized",
 }
+WHAT = {
+    "none": "one physics step of {batch} robots by\n`jax.jit(jax.vmap(step))`",
+    "gradient": "the sum of squares of the states after one\nphysics step of {batch} "
+    "robots, and its gradient by their states and controls",
+    "jacobian": "the Jacobian of one physics step by state and\ncontrols, of each of "
+    "{batch} robots (`jax.jacfwd`)",
+}
 EXPLANATION = """\
-Seconds from a Python function to a program: one physics step of {batch} robots by
-`jax.jit(jax.vmap(step))`, the robot being an argument. Fresh processes without caches,
-which took turns; the best of {repeats} each. `times`: total over that of eqsim."""
+Seconds from a Python function to a program: {what}, the robot being an argument.
+Fresh processes without caches, which took turns; the best of {repeats} each. `times`: total over that of eqsim."""
 
 
 def main() -> None:
@@ -40,7 +48,8 @@ def main() -> None:
     options = _options()
     where = setting(options)
     if options.child:
-        print(json.dumps(measure(options.child, options.models[0], options.batch)))
+        name, batch = options.models[0], options.batch
+        print(json.dumps(measure(options.child, name, batch, options.derivative)))
         return
     cells: list[dict] = []
     for name in options.models:
@@ -50,9 +59,10 @@ def main() -> None:
     print(f"\n{report(where, cells, options)}")
 
 
-def measure(runner: str, name: str, batch: int) -> dict[str, float]:
+def measure(runner: str, name: str, batch: int, derivative: str) -> dict[str, float]:
     """Times the stages of one compilation in this process."""
     step, arguments = _step(runner, name, batch)
+    step = DERIVATIVES[derivative](step)
     jax.block_until_ready(jax.jit(lambda x: x + 1)(jnp.ones(3)))
     clock = [time.perf_counter()]
     traced = jax.jit(step).trace(*arguments)
@@ -66,6 +76,48 @@ def measure(runner: str, name: str, batch: int) -> dict[str, float]:
         for stage, before, after in zip(("trace", "lower", "compile"), clock, clock[1:])
     }
     return stages | {"total": clock[-1] - clock[0]}
+
+
+def _gradient(step):
+    def loss(chosen, rest, robot):
+        new = step(robot, *_whole(chosen, rest))
+        return sum(jnp.sum(x**2) for x in jax.tree.leaves(new) if _is_float(x))
+
+    def gradient(robot, states, ctrl):
+        chosen, rest = _parts((states, ctrl))
+        return jax.value_and_grad(loss)(chosen, rest, robot)
+
+    return gradient
+
+
+def _jacobian(step):
+    def one(chosen, rest, robot):
+        batch = jax.tree.map(lambda x: x[None], _whole(chosen, rest))
+        new = jax.tree.map(lambda x: x[0], step(robot, *batch))
+        return [x for x in jax.tree.leaves(new) if _is_float(x)]
+
+    def jacobian(robot, states, ctrl):
+        chosen, rest = _parts((states, ctrl))
+        by_state = jax.vmap(jax.jacfwd(one), in_axes=(0, 0, None))
+        return by_state(chosen, rest, robot)
+
+    return jacobian
+
+
+def _is_float(x) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _parts(tree):
+    """The leaves that are floats, and the others in their places."""
+    return eqx.partition(tree, _is_float)
+
+
+def _whole(chosen, rest):
+    return eqx.combine(chosen, rest)
+
+
+DERIVATIVES = {"none": lambda step: step, "gradient": _gradient, "jacobian": _jacobian}
 
 
 def _step(runner, name, batch):
@@ -107,6 +159,7 @@ def _child(runner, name, options):
     """One measurement in a process of its own; nothing if it cannot be made."""
     command = [_sys.executable, __file__, "--child", runner, "--models", name]
     command += ["--batch", str(options.batch), "--precision", options.precision]
+    command += ["--derivative", options.derivative]
     fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "EQSIM_KERNELS_CACHE": ""}
     environment = os.environ | fresh
     about = f"{name}, {LABELS[runner]}"
@@ -131,7 +184,8 @@ def _child(runner, name, options):
 
 def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
     """All cells as one table."""
-    text = EXPLANATION.format(batch=options.batch, repeats=options.repeats)
+    what = WHAT[options.derivative].format(batch=options.batch)
+    text = EXPLANATION.format(what=what, repeats=options.repeats)
     title = f"## Compilation, {where['precision']} precision"
     return f"{title}\n\n{text}\n\n{table(cells)}\n\n{caption(where)}\n"
 
@@ -142,6 +196,7 @@ def _options():
     add("--models", nargs="*", default=["brax_ant", "ant", "half_cheetah", "humanoid"])
     add("--runners", nargs="*", choices=RUNNERS, default=list(RUNNERS))
     add("--batch", type=int, default=1024)
+    add("--derivative", choices=list(DERIVATIVES), default="none")
     add("--child", choices=RUNNERS, help=argparse.SUPPRESS)
     return made.parse_args()
 
