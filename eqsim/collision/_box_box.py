@@ -116,7 +116,7 @@ def _square(m: Mat3):
 
 def _where(condition, x, y):
     """As `jnp.where`, with leading axes that the condition does not have."""
-    shape = jnp.broadcast_shapes(x.shape, y.shape)
+    shape = jnp.broadcast_shapes(x.shape, y.shape, condition.shape)
     lift = lambda a: jnp.broadcast_to(a, shape)
     return jnp.where(lift(condition), lift(x), lift(y))
 

@@ -289,7 +289,7 @@ def _slots(one: Shape, two: Shape, reach: Reach, found: Found) -> _Slot:
         size=single(second.size),
         offset=single(Pose(rot @ second.pose.rot, place)),
         frame=single(Pose(first.pose.rot, first.pose.point(corner))),
-        margin=single(repeat(reach.margin)),
+        margin=jnp.broadcast_to(single(repeat(reach.margin)), single(found.dist).shape),
     )
 
 

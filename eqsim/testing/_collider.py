@@ -4,7 +4,9 @@ import functools as ft
 from collections.abc import Iterator, Mapping
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -195,7 +197,27 @@ def kernels(kit: ColliderKit) -> None:
     check_kernels(contact_points, *kit.parts)
 
 
+def broadcasts(kit: ColliderKit) -> None:
+    """Robots of a batch may share coordinates, and states may share a robot.
+
+    Where there is no kernel, arrays have a last axis of the size of the batch, or of size
+    one where the batch shares them: broadcast conditions and values alike.
+    """
+    lift = lambda size, tree: jtu.tree_map(
+        lambda x: jnp.broadcast_to(x[..., None], (*x.shape, size)), tree
+    )
+    sys, q = kit.parts
+    fixed, static = eqx.partition(sys, eqx.is_array)
+    points = lambda fixed, q: contact_points.__wrapped__(eqx.combine(fixed, static), q)
+    for sizes in ((1, 5), (5, 1)):
+        arrays = (lift(size, x) for size, x in zip(sizes, (fixed, q), strict=True))
+        for x in jax.eval_shape(points, *arrays):
+            found = x.shape[-1]
+            require(found == 5, f"a result has a last axis of size {found}, not 5")
+
+
 LAWS = (
+    Law(double(broadcasts)),
     Law(double(orthonormal)),
     Law(double(rigid), ("orthonormal",)),
     Law(double(separates), ("orthonormal",)),

@@ -12,6 +12,7 @@ from eqsim import load_mjcf
 from eqsim.model import Collider, GeomKind
 from eqsim.model._colliders import _REGISTRY
 from eqsim.testing import check_collider, ConformanceError
+from eqsim.testing._collider import broadcasts, ColliderKit
 
 
 QUICK = ("capsule-capsule", "sphere-box")
@@ -25,6 +26,13 @@ def cases():
 def robot(pair, situation):
     text = shapes()[pair]
     return load_mjcf(text), meeting(mujoco.MjModel.from_xml_string(text))[situation][0]
+
+
+@pytest.mark.parametrize("pair", shapes())
+def test_batches_that_share(pair):
+    """Quick for all pairs: nothing is compiled."""
+    sys, q = robot(pair, "touching")
+    broadcasts(ColliderKit(sys, jnp.asarray(q)))
 
 
 @pytest.mark.parametrize("pair", [*cases()])
