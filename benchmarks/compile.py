@@ -40,7 +40,8 @@ WHAT = {
 }
 EXPLANATION = """\
 Seconds from a Python function to a program: {what}, the robot being an argument.
-Fresh processes without caches, which took turns; the best of {repeats} each. `times`: total over that of eqsim."""
+Fresh processes without caches, which took turns; the best of {repeats} each. `times`:
+total over that of eqsim."""
 
 
 def main() -> None:
