@@ -1,9 +1,12 @@
 """Bounds of shapes, which decide what is worth a closer look."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jax import lax
 
-from ..model import concatenate, GeomKind, put, System, take
+from ..model import concatenate, GeomKind, put, ShapeKind, System, take
+from ..model._shape_kinds import AnyKind
 from ..spatial import safe_sqrt, Vec3, vec3
 from ._near import half_extents
 
@@ -25,13 +28,15 @@ def bounding_radius(sys: System):
     corners = safe_sqrt(x + y + z)
     longest = safe_sqrt(jnp.maximum(jnp.maximum(x, y), z))
     across = safe_sqrt(x + z)
-    others = {GeomKind.BOX: corners, GeomKind.CYLINDER: across}
-    parts = [
-        _mesh_radii(sys, own)
-        if kind is GeomKind.MESH
-        else take(others.get(kind, longest), own)
-        for kind, own in _members(sys)
-    ]
+    others: dict[AnyKind, Any] = {GeomKind.BOX: corners, GeomKind.CYLINDER: across}
+
+    def radii(kind: AnyKind, own: list[int]):
+        if kind is GeomKind.MESH:
+            return _mesh_radii(sys, own)
+        other = corners if isinstance(kind, ShapeKind) else longest
+        return take(others.get(kind, other), own)
+
+    parts = [radii(kind, own) for kind, own in _members(sys)]
     return lax.stop_gradient(_in_order(sys, parts))
 
 
@@ -52,10 +57,11 @@ def shape_extents(sys: System) -> Vec3:
     return lax.stop_gradient(full)
 
 
-def _members(sys: System) -> list[tuple[GeomKind, list[int]]]:
+def _members(sys: System) -> list[tuple[AnyKind, list[int]]]:
     """Shapes by kind; meshes one by one, as their vertices differ in number."""
     kinds = sys.geoms.kinds
-    groups = [(k, [g for g, own in enumerate(kinds) if own is k]) for k in GeomKind]
+    order = sorted(set(kinds), key=lambda kind: kind.value)
+    groups = [(k, [g for g, own in enumerate(kinds) if own == k]) for k in order]
     return [
         (kind, part)
         for kind, own in groups

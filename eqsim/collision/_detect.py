@@ -17,6 +17,7 @@ from ..model import (
     System,
     take,
 )
+from ..model._shape_kinds import AnyKind
 from ..spatial import vec3
 from ._geom_frames import GeomFrames
 from ._near import near_points, Reach
@@ -112,7 +113,7 @@ def _polygons(graph: HullGraph) -> Polygons:
 
 
 def pair_points(
-    kinds: tuple[GeomKind, GeomKind],
+    kinds: tuple[AnyKind, AnyKind],
     one: Shape,
     two: Shape,
     reach: Reach | None = None,
@@ -128,7 +129,7 @@ def pair_points(
 
 
 def nearest_points(
-    kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape
+    kinds: tuple[AnyKind, AnyKind], one: Shape, two: Shape
 ) -> list[ContactPoints]:
     """Compute points of all pairs of two kinds of shapes, slot by slot, of which the
     valid one with the smallest distance lies between the shapes."""

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from ..model import Collider, GeomKind
+from ..model import Collider, GeomKind, ShapeKind
+from ..model._shape_kinds import AnyKind
 from ..spatial import Mat3, safe_sqrt, Vec3
 from ._points import complete, ContactPoints, Hulls, Shape
 
@@ -25,7 +26,7 @@ class Reach(NamedTuple):
     margin: Any
 
 
-def half_extents(kind: GeomKind, size: Vec3) -> Vec3:
+def half_extents(kind: AnyKind, size: Vec3) -> Vec3:
     """Return half sizes of the boxes about shapes of one kind, in their frames."""
     if kind is GeomKind.SPHERE:
         return Vec3(size.x, size.x, size.x)
@@ -33,7 +34,7 @@ def half_extents(kind: GeomKind, size: Vec3) -> Vec3:
         return Vec3(size.x, size.x, size.x + size.y)
     if kind is GeomKind.CYLINDER:
         return Vec3(size.x, size.x, size.y)
-    return size
+    return kind.extents(size) if isinstance(kind, ShapeKind) else size
 
 
 def near_points(

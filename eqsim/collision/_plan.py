@@ -4,6 +4,7 @@ import dataclasses
 import functools as ft
 
 from ..model import candidate_pairs, collider_of, GeomKind, System, tree
+from ..model._shape_kinds import AnyKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +28,7 @@ class ContactPlan:
     - `num_anchored`: number of points with the world on one side.
     """
 
-    kinds: tuple[tuple[GeomKind, GeomKind], ...]
+    kinds: tuple[tuple[AnyKind, AnyKind], ...]
     num_points: tuple[int, ...]
     geoms: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     group_pairs: tuple[tuple[int, ...], ...]

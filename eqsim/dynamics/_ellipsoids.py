@@ -23,6 +23,7 @@ import numpy as np
 
 from ..kinematics._forward import Frames, Pose, quaternions
 from ..model import GeomKind, per_row, System, take
+from ..model._shape_kinds import AnyKind
 from ..spatial import (
     Force,
     Mat3,
@@ -78,7 +79,7 @@ def ellipsoids(sys: System, fixed: Frames, geoms: tuple[int, ...]) -> Ellipsoids
     return Ellipsoids(pose, semiaxes, *drags, *lifts, mass, inertia, solid)
 
 
-def _semiaxes(kinds: tuple[GeomKind, ...], size: Vec3) -> Vec3:
+def _semiaxes(kinds: tuple[AnyKind, ...], size: Vec3) -> Vec3:
     """Return the semiaxes of the ellipsoids of shapes."""
     of = lambda *chosen: per_row([kind in chosen for kind in kinds], size.x)
     sphere, capsule = of(GeomKind.SPHERE), of(GeomKind.CAPSULE)

@@ -14,7 +14,6 @@ from ._actuators import (
 from ._colliders import (
     Collider as Collider,
     collider_of as collider_of,
-    has_collider as has_collider,
     measured_kinds as measured_kinds,
     register_collider as register_collider,
     touching_kinds as touching_kinds,
@@ -74,18 +73,19 @@ from ._random import (
     random_configuration as random_configuration,
     random_system as random_system,
 )
+from ._replace_shape import replace_shape as replace_shape
 from ._sensor_kinds import (
     ContactData as ContactData,
     ContactReduction as ContactReduction,
     Cutoff as Cutoff,
     RayData as RayData,
     SENSOR_FACTS as SENSOR_FACTS,
-    SensorFacts as SensorFacts,
     SensorKind as SensorKind,
     SensorObject as SensorObject,
     Stage as Stage,
 )
 from ._sensors import Sensors as Sensors
+from ._shape_kinds import register_shape as register_shape, ShapeKind as ShapeKind
 from ._show import show as show
 from ._sites import Sites as Sites
 from ._state import State as State

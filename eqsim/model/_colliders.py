@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from ._kinds import GeomKind
+from ._shape_kinds import AnyKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +44,17 @@ class Collider:
         return self.one_by_one or self.num_points is None
 
 
-_REGISTRY: dict[tuple[GeomKind, GeomKind], Collider] = {}
-_USED: set[tuple[GeomKind, GeomKind]] = set()
+_REGISTRY: dict[tuple[AnyKind, AnyKind], Collider] = {}
+_USED: set[tuple[AnyKind, AnyKind]] = set()
 
 
-def register_collider(first: GeomKind, second: GeomKind, collider: Collider) -> None:
+def register_collider(first: AnyKind, second: AnyKind, collider: Collider) -> None:
     """Registers how two kinds of shapes touch.
 
     **Arguments:**
 
-    - `first`, `second`: in the order of `GeomKind`; `find` gets its shapes in this order.
+    - `first`, `second`: in the order of `GeomKind`, after which kinds of `register_shape`
+        come; `find` gets its shapes in this order.
     - `collider`: replaces the present one, if there is one.
 
     **Raises:** `ValueError` if the order is wrong; `RuntimeError` if the present collider
@@ -61,7 +63,7 @@ def register_collider(first: GeomKind, second: GeomKind, collider: Collider) -> 
     if first.value > second.value:
         raise ValueError(
             f"The kinds are {first.name} and {second.name}: put the one that comes first in "
-            "GeomKind first."
+            "GeomKind first; registered shapes come last."
         )
     if (first, second) in _USED:
         raise RuntimeError(
@@ -71,22 +73,36 @@ def register_collider(first: GeomKind, second: GeomKind, collider: Collider) -> 
     _REGISTRY[first, second] = collider
 
 
-def has_collider(first: GeomKind, second: GeomKind) -> bool:
+def has_collider(first: AnyKind, second: AnyKind) -> bool:
     """Whether two kinds of shapes, in the order of `GeomKind`, can touch."""
     return (first, second) in _REGISTRY
 
 
-def collider_of(first: GeomKind, second: GeomKind) -> Collider:
+def collider_of(first: AnyKind, second: AnyKind) -> Collider:
     """The collider of two kinds of shapes, in the order of `GeomKind`."""
+    if (first, second) not in _REGISTRY:
+        raise ValueError(
+            f"Shapes of the kinds {first.name} and {second.name} can touch, but have no "
+            "collider. Register one with `eqsim.model.register_collider`, or set contype "
+            "and conaffinity so that they do not touch."
+        )
     _USED.add((first, second))
     return _REGISTRY[first, second]
 
 
 def touching_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
-    """All pairs of kinds that can touch, in the order of `GeomKind`."""
-    return tuple(sorted(_REGISTRY, key=lambda pair: tuple(kind.value for kind in pair)))
+    """All pairs of MuJoCo's kinds that can touch, in the order of `GeomKind`."""
+    return tuple(
+        (one, two)
+        for one, two in _sorted_pairs()
+        if isinstance(one, GeomKind) and isinstance(two, GeomKind)
+    )
 
 
-def measured_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
+def _sorted_pairs() -> list[tuple[AnyKind, AnyKind]]:
+    return sorted(_REGISTRY, key=lambda pair: tuple(kind.value for kind in pair))
+
+
+def measured_kinds() -> tuple[tuple[AnyKind, AnyKind], ...]:
     """All pairs of kinds whose distance is known, in the order of `GeomKind`."""
-    return tuple(pair for pair in touching_kinds() if _REGISTRY[pair].measures)
+    return tuple(pair for pair in _sorted_pairs() if _REGISTRY[pair].measures)

@@ -3,6 +3,7 @@ from jaxtyping import Array, Float
 
 from ._fields import as_array
 from ._kinds import GeomKind
+from ._shape_kinds import AnyKind
 
 
 _WITH_DATA = (GeomKind.MESH, GeomKind.HFIELD)
@@ -35,7 +36,7 @@ class Geoms(eqx.Module):
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    kinds: tuple[GeomKind, ...] = eqx.field(static=True)
+    kinds: tuple[AnyKind, ...] = eqx.field(static=True)
     links: tuple[int, ...] = eqx.field(static=True)
     condim: tuple[int, ...] = eqx.field(static=True)
     priority: tuple[int, ...] = eqx.field(static=True)

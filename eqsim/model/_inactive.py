@@ -24,6 +24,7 @@ from ._kinds import (
     WrapKind,
 )
 from ._pairs import candidate_pairs, weld_links
+from ._shape_kinds import AnyKind
 from ._shapes import declared, parts
 from ._system import System
 
@@ -164,7 +165,11 @@ def _condim(sys: System, one: int, two: int, explicit: int) -> int:
 
 
 # How many of the three sizes of a shape are read.
-_SIZES = {GeomKind.PLANE: 0, GeomKind.SPHERE: 1, GeomKind.CAPSULE: 2}
+_SIZES: dict[AnyKind, int] = {
+    GeomKind.PLANE: 0,
+    GeomKind.SPHERE: 1,
+    GeomKind.CAPSULE: 2,
+}
 _SIZES |= {GeomKind.CYLINDER: 2, GeomKind.MESH: 0, GeomKind.HFIELD: 0}
 
 

@@ -10,6 +10,7 @@ from ._geoms import Geoms, Pairs
 from ._joints import Joints
 from ._kinds import GeomKind, JointKind
 from ._links import Links
+from ._shape_kinds import AnyKind
 
 
 class Plan(NamedTuple):
@@ -251,7 +252,7 @@ def _ranges(
 
 # Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders on capsules.
 # Higher bits: see `collision_masks`.
-_MASKS = {
+_MASKS: dict[AnyKind, tuple[int, int]] = {
     GeomKind.PLANE: (1, 0),
     GeomKind.SPHERE: (2, 3),
     GeomKind.CAPSULE: (2, 7),
@@ -260,9 +261,10 @@ _MASKS = {
     GeomKind.ELLIPSOID: (0, 1),
     GeomKind.MESH: (0, 1),
 }
+_DRAWN = (GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.CYLINDER, GeomKind.BOX)
 
 
-def collision_masks(kind: GeomKind, wide: bool) -> tuple[int, int]:
+def collision_masks(kind: AnyKind, wide: bool) -> tuple[int, int]:
     """`contype` and `conaffinity`; `wide` shapes touch all kinds that they can touch."""
     bit = lambda kind: 8 << kind.value
     contype, conaffinity = _MASKS.get(kind, (0, 0))
@@ -285,7 +287,7 @@ def random_geoms(
     kinds, links = ([], []) if nlink is None else ([GeomKind.PLANE], [-1])
     for link in () if nlink is None else range(-1, nlink):
         for _ in range(int(rng.choice([0, 1, 2], p=[0.3, 0.5, 0.2]))):
-            kinds.append(list(_MASKS)[1 + rng.integers(4)])
+            kinds.append(_DRAWN[rng.integers(4)])
             links.append(link)
     count = len(kinds)
     size = rng.uniform(0.05, 0.15, (count, 3))

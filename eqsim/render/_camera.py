@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,6 +10,7 @@ from jax.core import Tracer
 
 from ..kinematics import forward
 from ..model import GeomKind, JointKind, System
+from ..model._shape_kinds import AnyKind
 from ._shapes import place, Placed
 
 
@@ -136,7 +138,7 @@ def _half(sys: System, placed: Placed, geom: int) -> np.ndarray:
         half = _mesh_half(sys, sys.geoms.data[geom])
         return np.broadcast_to(half, (len(placed.size), 3))
     radius, second, third = np.asarray(placed.size)[:, geom].T
-    edges = {
+    edges: dict[AnyKind, Any] = {
         GeomKind.SPHERE: (radius, radius, radius),
         GeomKind.CAPSULE: (radius, radius, radius + second),
         GeomKind.CYLINDER: (radius, radius, second),

@@ -11,6 +11,7 @@ from jaxtyping import Float, UInt8
 
 from ..io.mjcf._mujoco import engine
 from ..model import GeomKind
+from ..model._shape_kinds import require_known
 from ._assets import add_assets, Assets, raised, update_assets
 from ._camera import Camera, FIELD_OF_VIEW
 from ._opengl import context
@@ -156,6 +157,7 @@ def _canvas(looks: Looks, width: int, height: int) -> _Canvas:
 
 def _shape(looks: Looks, geom: int) -> str:
     kind, depth = looks.kinds[geom], looks.depths[geom]
+    require_known(kind, "cannot be drawn")
     color = _WORLD if depth < 0 else _COLORS[depth % len(_COLORS)]
     look = 'material="ground"' if kind is GeomKind.PLANE else f'rgba="{color}"'
     # A plane has no edges for contacts, and so it has none here: MuJoCo's size 0.

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from ..kinematics import forward
 from ..model import GeomKind, HullGraph, MeshSurfaces, System
+from ..model._shape_kinds import AnyKind
 from ..spatial import normalize4, quaternion_matrix
 
 
@@ -28,7 +29,7 @@ class Looks(NamedTuple):
     - `grids`: rows and columns of height fields.
     """
 
-    kinds: tuple[GeomKind, ...]
+    kinds: tuple[AnyKind, ...]
     depths: tuple[int, ...]
     data: tuple[int, ...]
     hulls: HullGraph

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import jax.numpy as jnp
 
 from ..model import concatenate, GeomKind, RayData, SensorKind, System
+from ..model._shape_kinds import require_known
 from ..spatial import Vec3
 from ._frames import object_poses
 from ._ray import Hit, Ray, ray_shape
@@ -71,6 +72,7 @@ _SIMPLE = tuple(k for k in GeomKind if k not in (GeomKind.MESH, GeomKind.HFIELD)
 def _hits_with_data(sys: System, now: Snapshot, ray: Ray, geom: int) -> list[Hit]:
     """Intersect one ray with a mesh or a height field, if the shape is one."""
     kind = sys.geoms.kinds[geom]
+    require_known(kind, "are not seen by rays")
     if kind in _SIMPLE:
         return []
     shape, data = geom_shapes(sys, now, [geom]), sys.geoms.data[geom]

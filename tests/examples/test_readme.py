@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (
     "README.md",
     "docs/agents.md",
+    "docs/collisions.md",
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/constraints.md",
     "docs/gradients.md",

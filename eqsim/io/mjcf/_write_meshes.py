@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, HeightFields, Meshes, System
+from ...model._shape_kinds import require_known
 from ...spatial import quaternion_matrix
 from ._mujoco import engine
 from ._xml import add_element
@@ -26,6 +27,7 @@ def shape_attributes(sys: System, geom: int) -> dict[str, Any]:
     """Returns type, size and pose of a shape."""
     geoms = sys.geoms
     kind, pos = geoms.kinds[geom], geoms.pos[geom]
+    require_known(kind, "have no MJCF")
     out = {"type": kind.name.lower(), "quat": geoms.quat[geom]}
     if kind is GeomKind.MESH:
         return out | {"mesh": sys.meshes.names[geoms.data[geom]], "pos": pos}

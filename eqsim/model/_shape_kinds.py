@@ -1,0 +1,83 @@
+"""Kinds of shapes that users add."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from ._kinds import GeomKind
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeKind:
+    """A kind of shape beside those of MuJoCo. Made by `register_shape`.
+
+    - `name`: in capitals, as those of `GeomKind`.
+    - `value`: place in the order of a pair, after all of `GeomKind`.
+    """
+
+    name: str
+    value: int
+
+    def extents(self, size: Any) -> Any:
+        """Compute half sizes of the box about the shape, in its frame, from its sizes."""
+        return _EXTENTS[self.name](size)
+
+    def __reduce__(self):
+        return _registered, (self.name,)
+
+
+AnyKind = GeomKind | ShapeKind
+"""A kind of shape: one of MuJoCo's, or one of a user's own."""
+
+_KINDS: dict[str, ShapeKind] = {}
+_EXTENTS: dict[str, Callable] = {}
+
+
+def register_shape(name: str, extents: Callable) -> ShapeKind:
+    """Add a kind of shape, which collides by colliders of the user (`register_collider`).
+
+    Such shapes have no MJCF, are not drawn and not seen by rays: each raises an error.
+    Other processes, such as those that load a pickle, must register the shape, too.
+
+    **Arguments:**
+
+    - `name`: an identifier.
+    - `extents`: function of the sizes, an `eqsim.spatial.Vec3` of arrays, that returns the
+        half sizes of a box about the origin of the shape that contains it, a `Vec3`, m.
+
+    **Returns:** the kind, for `register_collider` and `replace_shape`.
+
+    **Raises:** `ValueError` if the name is no identifier, or there is such a kind.
+    """
+    key = name.upper()
+    if not name.isidentifier():
+        raise ValueError(f"`name` must be an identifier, got {name!r}.")
+    if key in GeomKind.__members__ or key in _KINDS:
+        raise ValueError(f"There is a kind of shape {key} already: use another name.")
+    last = max(kind.value for kind in GeomKind)
+    _KINDS[key] = ShapeKind(key, last + 1 + len(_KINDS))
+    _EXTENTS[key] = extents
+    return _KINDS[key]
+
+
+def _registered(name: str) -> ShapeKind:
+    if name not in _KINDS:
+        raise ValueError(
+            f"The kind of shape {name} is not registered in this process. Call "
+            f"`eqsim.model.register_shape({name.lower()!r}, ...)` first."
+        )
+    return _KINDS[name]
+
+
+def require_known(kind: AnyKind, what: str) -> None:
+    """Raise `ValueError` for a kind that a user has added.
+
+    **Arguments:**
+
+    - `what`: what cannot be done with it.
+    """
+    if isinstance(kind, ShapeKind):
+        raise ValueError(
+            f"Shapes of the registered kind {kind.name} {what}. Use `replace_shape` to "
+            "put one of MuJoCo's kinds in its place."
+        )

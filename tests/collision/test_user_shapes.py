@@ -1,0 +1,134 @@
+"""Shapes that a user adds: a ring that catches balls."""
+
+import copy
+import pickle
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import check_gradients
+
+import eqsim
+from eqsim.collision import Point
+from eqsim.io import write_mjcf
+from eqsim.model import (
+    Collider,
+    GeomKind,
+    register_collider,
+    register_shape,
+    replace_shape,
+    validate,
+)
+from eqsim.spatial import safe_sqrt, Vec3
+from eqsim.testing import check_collider
+
+
+MODEL = """
+<mujoco>
+  <option timestep=".002"/>
+  <worldbody>
+    <geom type="plane" size="2 2 .1"/>
+    <geom name="ring" type="ellipsoid" size=".3 .3 .05" pos="0 0 .3"/>
+    <body pos="0 0 .5"><freejoint/><geom name="ball" size=".1" margin=".01"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+def _circle(ring, point):
+    """The nearest point of the ring's circle, in the world, and the way there."""
+    local = ring.pose.rot.T @ (point - ring.pose.pos)
+    level = safe_sqrt(local.x * local.x + local.y * local.y)
+    scale = ring.size.x / jnp.where(level > 0.0, level, 1.0)
+    x = jnp.where(level > 0.0, local.x * scale, ring.size.x)
+    spot = Vec3(x, local.y * scale, jnp.zeros_like(local.z))
+    return ring.pose.point(spot)
+
+
+def ball_and_ring(ball, ring):
+    near = _circle(ring, ball.pose.pos)
+    way = near - ball.pose.pos
+    length = safe_sqrt(way | way)
+    normal = way * (1.0 / jnp.where(length > 0.0, length, 1.0))
+    dist = length - ball.size.x - ring.size.y
+    spot = ball.pose.pos + (normal * (ball.size.x + 0.5 * dist))
+    return [Point(dist, spot, normal)]
+
+
+RING = register_shape(
+    "ring", lambda size: Vec3(size.x + size.y, size.x + size.y, size.y)
+)
+register_collider(GeomKind.SPHERE, RING, Collider(ball_and_ring, 1))
+
+
+def robot():
+    return replace_shape(eqsim.load_mjcf(MODEL), "ring", RING, (0.3, 0.05))
+
+
+def test_a_ball_falls_through_a_ring():
+    """From above the hole it reaches the ground, from above the ring it does not."""
+    sys, pipeline = robot(), eqsim.Generalized()
+    validate(sys)
+
+    def end(x):
+        start = pipeline.init(sys, pipeline.init(sys).q.at[0].set(x))
+        step = lambda state, _: (pipeline.step(sys, state, jnp.zeros(0)), None)
+        return eqsim.scan(step, start, jnp.arange(250))[0].q[2]
+
+    through, caught = jax.vmap(end)(jnp.array([0.0, 0.3]))
+    assert 0.09 < through < 0.11 and 0.4 < caught < 0.46
+
+
+TILTED = jnp.array([0.29, 0.1, 0.41, 1.0, 0.2, 0.1, 0.0])
+
+
+def test_conformance():
+    text = MODEL.replace('<geom type="plane" size="2 2 .1"/>', "")
+    sys = replace_shape(eqsim.load_mjcf(text), "ring", RING, (0.3, 0.05))
+    check_collider(sys, TILTED)
+
+
+def test_derivatives_by_sizes():
+    sys, pipeline = robot(), eqsim.Generalized()
+
+    def after(size, q):
+        other = eqx.tree_at(lambda s: s.geoms.size, sys, size)
+        return pipeline.step(other, pipeline.init(other, q), jnp.zeros(0)).qd
+
+    q = pipeline.init(sys, TILTED).q
+    check_gradients(after, sys.geoms.size, q, rtol=1e-4, atol=1e-5)
+
+
+def test_copies():
+    sys = robot()
+    for kind in (pickle.loads(pickle.dumps(RING)), copy.deepcopy(RING)):
+        assert kind == RING and hash(kind) == hash(RING)
+    assert pickle.loads(pickle.dumps(sys)).geoms.kinds == sys.geoms.kinds
+
+
+def test_what_it_cannot_do():
+    sys = robot()
+    with pytest.raises(ValueError, match="RING have no MJCF"):
+        write_mjcf(sys)
+    with pytest.raises(ValueError, match="already"):
+        register_shape("sphere", lambda size: size)
+    with pytest.raises(ValueError, match="identifier"):
+        register_shape("two words", lambda size: size)
+    with pytest.raises(ValueError, match="needs data"):
+        replace_shape(sys, "ball", GeomKind.MESH, (1.0,))
+    with pytest.raises(ValueError, match="4 entries"):
+        replace_shape(sys, "ball", GeomKind.BOX, (1.0,) * 4)
+    box = replace_shape(sys, "ball", GeomKind.BOX, (0.1, 0.1, 0.1))
+    with pytest.raises(ValueError, match="collider|collide|touch"):
+        validate(box)
+    with pytest.raises(ValueError, match="BOX and RING can touch"):
+        eqsim.Generalized().step(box, eqsim.Generalized().init(box), jnp.zeros(0))
+
+
+def test_replaced_shape():
+    """The same robot as from a file."""
+    text = MODEL.replace("ellipsoid", "sphere").replace(".3 .3 .05", ".2")
+    sys = replace_shape(eqsim.load_mjcf(MODEL), "ring", GeomKind.SPHERE, (0.2,))
+    np.testing.assert_array_equal(sys.geoms.size, eqsim.load_mjcf(text).geoms.size)
+    assert sys.geoms.kinds == eqsim.load_mjcf(text).geoms.kinds
