@@ -1,6 +1,7 @@
 """Optimal control: linear models, LQR, iterative LQR, planning by sampling, MPC."""
 
 from ._box_qp import box_qp as box_qp, BoxQP as BoxQP
+from ._cem import CEM as CEM
 from ._constraints import (
     Constraint as Constraint,
     Multipliers as Multipliers,
@@ -30,7 +31,10 @@ from ._linearize import (
     linearize_step as linearize_step,
 )
 from ._lqr import LQR as LQR, lqr as lqr
+from ._mpc import MPC as MPC
 from ._mppi import MPPI as MPPI
+from ._planner import AbstractPlanner as AbstractPlanner, plan_cost as plan_cost
+from ._predictive_sampling import PredictiveSampling as PredictiveSampling
 from ._problem import Problem as Problem
 from ._results import RESULTS as RESULTS
 from ._tangent import retract as retract, state_difference as state_difference

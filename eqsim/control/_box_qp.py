@@ -25,7 +25,7 @@ class BoxQP(NamedTuple):
 
 
 _MAX_STEPS = 50
-_STEP_SIZES = 0.5 ** jnp.arange(12)
+_STEP_SIZES = tuple(0.5**k for k in range(12))
 _ARMIJO = 0.1
 
 
@@ -66,9 +66,9 @@ def box_qp(
         newton = jnp.where(free, -cho_solve((chol, True), jnp.where(free, slope, 0)), 0)
         remaining = jnp.max(jnp.where(free, jnp.abs(slope), 0.0), initial=0.0)
         solved = (remaining <= tolerance) | ~jnp.all(jnp.isfinite(chol))
-        sizes = _STEP_SIZES.astype(g.dtype)
-        tried = jnp.clip(x + sizes[:, None] * newton, lower, upper)
-        change = tried - x
+        sizes = jnp.asarray(_STEP_SIZES, g.dtype)[:, None]
+        tried = jnp.clip(x[None] + sizes * newton[None], lower[None], upper[None])
+        change = tried - x[None]
         gain = -(change @ slope + 0.5 * jnp.sum((change @ H) * change, 1))
         enough = gain >= -_ARMIJO * (change @ slope)
         # Without sufficient decrease rounding errors dominate: stop.

@@ -112,7 +112,7 @@ def _step(settings: Settings, problem: Problem, now: Iterate) -> Iterate:
     bounds = None
     if problem.limits is not None:
         lower, upper = problem.bounds(now.actions.dtype)
-        bounds = lower - now.actions, upper - now.actions
+        bounds = lower[None] - now.actions, upper[None] - now.actions
     feedback = backward_pass(model, now.gaps, now.mu, bounds)
     now = now._replace(model=model, stale=jnp.zeros((), bool), step=now.step + 1)
     largest = jnp.max(jnp.abs(feedback.feedforward), initial=0.0)

@@ -98,7 +98,7 @@ def _moved(parameters, change, states, actions):
         rf,
         jnp.concatenate([Hxx, end_H[None]]),
         rx,
-        jnp.where(free, Huu, one),
+        jnp.where(free, Huu, one[None]),
         ru,
         jnp.where(held[:, None], 0.0, Hxu),
     )
