@@ -198,9 +198,7 @@ def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nomi
         np.stack([np.interp(new, old, row) for row in np.asarray(x).T], 1)
     )
     many = jax.tree.map(dense, states)
-    value = gentle_regulator(sys, cost.weights, DT).value
-    root = jnp.linalg.cholesky(value).T
-    fine = Cost(cost.weights, root, cost.lengths, cost.joint, DT)
+    fine = Cost(cost.weights, cost.root, cost.lengths, cost.joint, DT)
     plan = many, jnp.repeat(actions, COARSE, 0)
     found = _solve(sys, fine, first_state(sys), plan, T, 60)
     Q, R = TRACKING
