@@ -1,5 +1,6 @@
 """Model predictive control: a planner as a policy with memory."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -33,7 +34,8 @@ class MPC(AbstractController):
         computed from was measured. The plan then begins at the state that the model
         predicts for that time. With delay, the first action is that of the first plan
         for the first state.
-    - `first_planner`: planner of the first plan; `planner` by default.
+    - `first_planner`: planner of the first plan; by default `planner`, with at least 100
+        iterations of `ILQR`.
 
     **Raises:** `ValueError` if the delay is neither 0 nor 1.
     """
@@ -60,11 +62,18 @@ class MPC(AbstractController):
         zeros = jnp.zeros((T, nu), state.q.dtype)
         actions = jax.vmap(self.problem.clip)(zeros)
         plan = open_loop(self.problem, state, actions), actions
-        planner = self.planner if self.first_planner is None else self.first_planner
-        plan = _improved(planner, self.problem, state, plan, key)
+        plan = _improved(self._first(), self.problem, state, plan, key)
         if not self.delay:
             return _back(plan), None
         return plan, plan[1][0]
+
+    def _first(self) -> ILQR | AbstractPlanner:
+        if self.first_planner is not None:
+            return self.first_planner
+        if isinstance(self.planner, ILQR):
+            steps = max(self.planner.max_steps, 100)
+            return dataclasses.replace(self.planner, max_steps=steps)
+        return self.planner
 
     def act(
         self, memory: tuple[Any, Any], state: State, obs: Any, key: PRNGKeyArray

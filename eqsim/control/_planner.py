@@ -150,7 +150,8 @@ def colored_noise(
     frequency[0] = frequency[1]
     scale = jnp.asarray(frequency, dtype) ** (-0.5 * exponent)
     parts = jr.normal(key, (2, samples, len(frequency), n), dtype)
-    spectrum = lax.complex(parts[0], parts[1]) * scale[None, :, None]
+    parts = parts * scale[None, None, :, None]
+    spectrum = lax.complex(parts[0], parts[1])
     noise = jnp.fft.irfft(spectrum, n=horizon, axis=1)
     # The variance of each sum of waves; mean and Nyquist frequency have no sine.
     weight = np.full(len(frequency), 2.0)

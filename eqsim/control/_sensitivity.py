@@ -81,7 +81,7 @@ def _moved(parameters, change, states, actions):
     moved = jax.tree.map(filled, moved, values, is_leaf=lambda x: x is None)
     rx, ru, rf, first, lower, upper = moved
     # Controls at a limit are no unknowns.
-    low, high = problem.bounds(actions.dtype)
+    low, high = (bound[None] for bound in problem.bounds(actions.dtype))
     at_low, at_high = actions <= low, actions >= high
     held = at_low | at_high
     given = jnp.where(at_low, lower, jnp.where(at_high, upper, 0.0))
