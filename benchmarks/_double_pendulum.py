@@ -8,7 +8,7 @@ it.
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,7 +100,7 @@ def simulate(
     *,
     duration: float = DURATION,
     measure: Callable = lambda q, qd: (q, qd),
-    disturb: Callable = lambda time, q, qd: (q, qd),
+    pulses: Sequence[tuple[float, np.ndarray]] = (),
     delay: int = 0,
 ) -> Run:
     """Simulate a controller from hanging at rest.
@@ -111,7 +111,7 @@ def simulate(
     - `kind`: `acrobot` or `pendubot`; the other motor gives no torque.
     - `controller`: `reset()` and `torque(time, q, qd) -> (2,)`.
     - `measure`: what the controller sees of a state.
-    - `disturb`: changes the state at a time.
+    - `pulses`: beginnings (s) and torques of pulses of 0.2 s on both joints, N m.
     - `delay`: time steps until a torque acts.
     """
     motor = np.zeros(2)
@@ -121,11 +121,11 @@ def simulate(
     controller.reset()
     for k in range(round(duration / DT)):
         time = k * DT
-        q, qd = disturb(time, q, qd)
         queue.append(np.clip(controller.torque(time, *measure(q, qd)), -motor, motor))
         torque = queue.pop(0)
         rows.append((time, q, qd, torque))
-        q, qd = step(p, q, qd, torque)
+        pushed = [push for begin, push in pulses if 0.0 <= time - begin < 0.2]
+        q, qd = step(p, q, qd, sum(pushed, torque))
     return Run(*map(np.array, zip(*rows, strict=True)))
 
 

@@ -170,6 +170,18 @@ def swing_up(kind: str, key, T: int, p: dict[str, float], rounds: int = 5):
     return found.states, found.actions, cost, costs
 
 
+def search(kind: str, seed: int, T: int, draws: int = 16):
+    """Plan from random guesses, and return the best with their scores and costs."""
+    found = []
+    for draw, key in enumerate(jr.split(jr.key(seed), draws)):
+        states, _, _, costs = swing_up(kind, key, T, parameters())
+        away = jnp.sin(0.5 * (states.q[-1] - jnp.array([jnp.pi, 0.0])))
+        arrived = jnp.max(jnp.abs(jnp.concatenate([away, states.qd[-1]]))) < 0.1
+        value = 1.0 - jnp.mean(jnp.tanh(jnp.pi * costs / SCALES))
+        found.append((draw, float(value * arrived), list(map(float, costs))))
+    return sorted(found, key=lambda row: -row[1])[:5]
+
+
 class Nominal(NamedTuple):
     """A swing-up at the time step of the plant, with feedback gains.
 

@@ -25,6 +25,11 @@ from ._finite_lq import (
     solve_lq as solve_lq,
 )
 from ._ilqr import Anneal as Anneal, ILQR as ILQR, Plan as Plan
+from ._inverse_kinematics import (
+    inverse_kinematics as inverse_kinematics,
+    InverseKinematics as InverseKinematics,
+    Target as Target,
+)
 from ._linearize import (
     Linearization as Linearization,
     linearize as linearize,
