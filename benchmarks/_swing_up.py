@@ -1,6 +1,6 @@
 """Swing-up of the double pendulum by iterative LQR, and feedback along it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax

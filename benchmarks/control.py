@@ -83,9 +83,7 @@ def _robustness(options) -> list[dict[str, Any]]:
             for friction in (False, True):
                 p, good = parameters(model, friction=friction), 0
                 for seed in range(options.seeds):
-                    run = simulate(
-                        p, kind, controller, measure=encoder(seed), delay=1
-                    )
+                    run = simulate(p, kind, controller, measure=encoder(seed), delay=1)
                     good += bool(upright(p, run)[-500:].all())
                 plant = {"robot": kind, "plant": model, "friction": friction}
                 rows.append(plant | {"upright": f"{good} of {options.seeds}"})
@@ -106,9 +104,7 @@ def _knocks(options) -> list[dict[str, Any]]:
         controller = _controller(kind, options)
         p, shares = parameters(), []
         for seed in range(options.seeds):
-            run = simulate(
-                p, kind, controller, duration=60.0, pulses=knocks(seed)
-            )
+            run = simulate(p, kind, controller, duration=60.0, pulses=knocks(seed))
             shares.append(float(upright(p, run).mean()))
         rows.append(
             {

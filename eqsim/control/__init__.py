@@ -42,5 +42,6 @@ from ._planner import AbstractPlanner as AbstractPlanner, plan_cost as plan_cost
 from ._predictive_sampling import PredictiveSampling as PredictiveSampling
 from ._problem import Problem as Problem
 from ._results import RESULTS as RESULTS
+from ._reward import Reward as Reward
 from ._tangent import retract as retract, state_difference as state_difference
 from ._tvlqr import tvlqr as tvlqr

@@ -14,7 +14,7 @@ from ._constraints import (
     updated,
     violation,
 )
-from ._iterations import iterate, Iterate, Settings
+from ._iterations import Iterate, iterate, Settings
 from ._problem import Problem
 
 
@@ -57,7 +57,9 @@ def solve_constrained(
 
     def pending(now):
         count, _, end, worst = now
-        return (count < penalty.max_steps) & (worst > penalty.tolerance) & (end.code != 3)
+        return (
+            (count < penalty.max_steps) & (worst > penalty.tolerance) & (end.code != 3)
+        )
 
     def step(now):
         count, steps, end, _ = now

@@ -89,7 +89,7 @@ def _controls(Quu, Qux, Qu, guess, limit):
         chol = jnp.linalg.cholesky(Quu)
         both = -cho_solve((chol, True), jnp.concatenate([Qu[:, None], Qux], 1))
         return both[:, 0], both[:, 1:]
-    solution = box_qp(Quu, Qu, *limit, guess)
+    solution = box_qp(Quu, Qu, limit[0], limit[1], guess)
     free = solution.free[:, None]
     K = -cho_solve((solution.chol, True), jnp.where(free, Qux, 0.0))
     return solution.x, jnp.where(free, K, 0.0)

@@ -85,7 +85,9 @@ class CEM(AbstractPlanner):
         mean, std, best, least = now
         shape = self.samples - 2, *mean.shape
         noise = colored_noise(key, shape, self.color.astype(mean.dtype), mean.dtype)
-        plans = jnp.concatenate([mean[None], best[None], mean[None] + std[None] * noise])
+        plans = jnp.concatenate(
+            [mean[None], best[None], mean[None] + std[None] * noise]
+        )
         plans = jax.vmap(jax.vmap(project))(plans)
         costs = evaluated(cost, plans)
         order = jnp.argsort(costs)[: self.elites]

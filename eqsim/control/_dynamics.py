@@ -2,7 +2,7 @@ r"""What is controlled: a discrete-time system whose states lie on a manifold.""
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -26,7 +26,15 @@ class AbstractDynamics(eqx.Module):
     `sys` is what costs and constraints are given as their first argument.
     """
 
-    sys: eqx.AbstractVar[Any]
+    if TYPE_CHECKING:
+        # A field here would be an argument of every subclass.
+        @property
+        def sys(self) -> Any:
+            """Parameters of the system: a `System` for robots."""
+            ...
+
+    else:
+        sys: eqx.AbstractVar[Any]
 
     @property
     @abc.abstractmethod
@@ -76,7 +84,7 @@ class Robot(AbstractDynamics):
     """
 
     pipeline: AbstractPipeline
-    sys: System
+    sys: System  # pyright: ignore
     substeps: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
@@ -179,7 +187,7 @@ class VectorDynamics(AbstractDynamics):
     """
 
     step_fn: Callable[[Any, Array, Array], Array]
-    sys: Any
+    sys: Any  # pyright: ignore
     state_size: int = eqx.field(static=True)
     action_size: int = eqx.field(static=True)
     action_limits: Float[Array, "nu 2"] | None = None

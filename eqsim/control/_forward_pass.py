@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float
 
 from .._loops import scan
@@ -87,9 +86,13 @@ def total_cost(
     """Compute the cost of a trajectory with the terms of its constraints."""
     before = jax.tree.map(lambda x: x[:-1], states)
     last = jax.tree.map(lambda x: x[-1], states)
-    stage = lambda x, u, m: jnp.sum(problem.stage_residual(x, u, m, factors.penalty) ** 2)
+    stage = lambda x, u, m: jnp.sum(
+        problem.stage_residual(x, u, m, factors.penalty) ** 2
+    )
     stages = jnp.sum(jax.vmap(stage)(before, actions, factors.stage))
-    end = jnp.sum(problem.terminal_residual(last, factors.terminal, factors.penalty) ** 2)
+    end = jnp.sum(
+        problem.terminal_residual(last, factors.terminal, factors.penalty) ** 2
+    )
     return finite_or_infinite(0.5 * (stages + end), states)
 
 

@@ -1,6 +1,6 @@
 r"""Iterative LQR with control limits, gaps, constraints and annealed contacts."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -164,8 +164,10 @@ def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
     solver, problem, state, states, actions = args
     actions = jax.vmap(problem.clip)(actions)
     if states is None:
-        widest = problem if solver.contact is None else _smoothed(
-            problem, jnp.asarray(solver.contact.start, actions.dtype)
+        widest = (
+            problem
+            if solver.contact is None
+            else _smoothed(problem, jnp.asarray(solver.contact.start, actions.dtype))
         )
         states = open_loop(widest, state, actions)
     # A zero-size state has no first entry to replace.

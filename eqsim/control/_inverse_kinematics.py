@@ -98,7 +98,8 @@ def inverse_kinematics(
 def _solve(sys, targets, q, posture, max_steps, tolerance) -> InverseKinematics:
     stop = lambda x: lax.stop_gradient(x) if eqx.is_array(x) else x
     fixed = jax.tree.map(stop, (sys, targets, q))
-    end, code, steps = _iterated(*fixed, posture, max_steps, tolerance)
+    options = posture, max_steps, tolerance
+    end, code, steps = _iterated(fixed[0], fixed[1], fixed[2], *options)
     found = _attached((sys, targets, q), end=end, posture=posture)
     error = _errors(sys, targets, found)
     # The norm has no derivative at zero.
@@ -213,7 +214,9 @@ def _attached_jvp(primals, tangents, *, end, posture):
         return 0.5 * jnp.sum(_residual(sys, targets, posture, q0, q, step) ** 2)
 
     def conditions(parameters):
-        return jax.grad(lambda d: value(parameters, d))(zero), *_limits(parameters[0], q)
+        return jax.grad(lambda d: value(parameters, d))(zero), *_limits(
+            parameters[0], q
+        )
 
     values, moved = eqx.filter_jvp(conditions, (parameters,), (change,))
     filled = lambda x, y: jnp.zeros_like(y) if x is None else x

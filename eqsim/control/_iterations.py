@@ -2,7 +2,6 @@ r"""The iterations of iterative LQR, for fixed multipliers."""
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -133,7 +132,6 @@ def _step(settings: Settings, problem: Problem, now: Iterate) -> Iterate:
     new = lax.cond(feedback.finite & ~solved, search, stop)
     ended = (new.code < 0) & (new.step >= settings.max_steps)
     return new._replace(code=jnp.where(ended, 1, new.code))
-
 
 
 def _moved(settings, now: Iterate, feedback, candidate, size, accepted) -> Iterate:

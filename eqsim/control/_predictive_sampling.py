@@ -66,7 +66,9 @@ class PredictiveSampling(AbstractPlanner):
 
         def improve(now, key):
             best, least = now
-            noise = std[None, None] * jr.normal(key, (self.samples - 1, knots, n), best.dtype)
+            noise = std[None, None] * jr.normal(
+                key, (self.samples - 1, knots, n), best.dtype
+            )
             plans = many(jnp.einsum("tk,skn->stn", spline, best[at][None] + noise))
             costs = evaluated(cost, plans)
             k = jnp.argmin(costs)

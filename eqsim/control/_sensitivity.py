@@ -74,7 +74,7 @@ def _moved(parameters, change, states, actions):
     _, costate = lax.scan(adjoint, last, (slope[:, :nx], A), reverse=True)
     costate = jnp.concatenate([costate, last[None]])
     H, end_H = _hessians(problem, states, actions, costate)
-    conditions = lambda p: _conditions(*p, states, actions, costate)
+    conditions = lambda p: _conditions(p[0], p[1], states, actions, costate)
     values, moved = eqx.filter_jvp(conditions, (parameters,), (change,))
     # What does not depend on the parameters has no tangent.
     filled = lambda x, y: jnp.zeros_like(y) if x is None else x

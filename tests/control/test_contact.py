@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import eqsim
-from eqsim import control
 from eqsim.control import Anneal, CEM, ILQR, Problem, Residual
 
 

@@ -240,12 +240,15 @@ def test_results():
     plan = ILQR(max_steps=2).solve(problem, AWAY)
     assert plan.result == RESULTS.max_steps and plan.steps == 2
     diverging = VectorDynamics(lambda sys, x, u: 1e200 * x**3 + u, None, 1, 1)
-    plan = ILQR().solve(Problem(diverging, Quadratic(jnp.zeros(1), 1.0, 1.0), 5), jnp.ones(1))
+    plan = ILQR().solve(
+        Problem(diverging, Quadratic(jnp.zeros(1), 1.0, 1.0), 5), jnp.ones(1)
+    )
     assert plan.result == RESULTS.nonfinite
 
 
 def test_never_follows_what_is_not_finite():
     """A cost that is NaN beyond a line has its minimum before it."""
+
     def residual(sys, x, u):
         return jnp.where(x > 0.5, jnp.nan, x - 0.45) + 0.0 * u
 
@@ -258,12 +261,16 @@ def test_never_follows_what_is_not_finite():
 
 def test_bad_input():
     problem, solver = Problem(CAR, PARK, 4), ILQR()
-    with pytest.raises(ValueError, match=r"actions of `guess` must be finite.*\(2, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"actions of `guess` must be finite.*\(2, 1\)"
+    ):
         solver.solve(problem, AWAY, jnp.zeros((4, 2)).at[2, 1].set(jnp.nan))
     with pytest.raises(ValueError, match="states of `guess` must be finite"):
         states = jnp.full((5, 4), jnp.inf)
         solver.solve(problem, AWAY, (states, jnp.zeros((4, 2))))
-    with pytest.raises(ValueError, match=r"`guess` must have shape \(horizon, nu\) = \(4, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"`guess` must have shape \(horizon, nu\) = \(4, 2\)"
+    ):
         solver.solve(problem, AWAY, jnp.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"horizon \+ 1 = 5"):
         solver.solve(problem, AWAY, (jnp.zeros((4, 4)), jnp.zeros((4, 2))))
@@ -275,7 +282,9 @@ def test_bad_input():
         Problem(CAR, PARK, 4, jnp.full((2, 2), jnp.nan))
     with pytest.raises(ValueError, match="`horizon` must be positive, got 0"):
         Problem(CAR, PARK, 0)
-    with pytest.raises(ValueError, match=r"`state_weight` must be a number or have shape"):
+    with pytest.raises(
+        ValueError, match=r"`state_weight` must be a number or have shape"
+    ):
         wrong = Quadratic(jnp.zeros(4), jnp.ones(3), 1.0)
         solver.solve(Problem(CAR, wrong, 4), AWAY)
     with pytest.raises(ValueError, match="`ILQR.max_steps` must be positive, got 0"):

@@ -76,9 +76,9 @@ def test_derivatives(active):
 def slope(solve, limits, output, k, row, eps=1e-4):
     """A central difference of fourth order."""
     moved = lambda s: np.asarray(
-        solve(*(x + s * eps * row if j == k else x for j, x in enumerate(POINT)), limits)[
-            output
-        ]
+        solve(
+            *(x + s * eps * row if j == k else x for j, x in enumerate(POINT)), limits
+        )[output]
     )
     return (8 * (moved(1) - moved(-1)) - (moved(2) - moved(-2))) / (12 * eps)
 
@@ -96,7 +96,9 @@ def test_limits_are_followed():
 
 def test_singular_problems_are_refused():
     """A control without cost or effect has no derivative."""
-    dynamics = control.VectorDynamics(lambda sys, x, u: sys * x + 0.0 * u, jnp.ones(()), 1, 1)
+    dynamics = control.VectorDynamics(
+        lambda sys, x, u: sys * x + 0.0 * u, jnp.ones(()), 1, 1
+    )
     cost = control.Residual(lambda sys, x, u: jnp.concatenate([x, u**2 * 1e-3]))
 
     def value(scale):
@@ -114,7 +116,9 @@ def test_constraints_are_refused():
 
     def value(scale):
         moved = eqx.tree_at(lambda d: d.sys, dynamics, scale)
-        return SOLVER.solve(Problem(moved, cost, 3, constraints=(wall,)), jnp.ones(1)).value
+        return SOLVER.solve(
+            Problem(moved, cost, 3, constraints=(wall,)), jnp.ones(1)
+        ).value
 
     with pytest.raises(ValueError, match="`constraints` cannot be differentiated"):
         jax.grad(value)(jnp.ones(()))
