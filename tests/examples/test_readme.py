@@ -16,6 +16,7 @@ PAGES = (
     "docs/agents.md",
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/constraints.md",
+    "docs/control.md",
     "docs/gradients.md",
     "docs/kernels.md",
     "docs/meshes.md",
