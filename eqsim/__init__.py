@@ -29,6 +29,7 @@ from ._agent import (
     AbstractAgent as AbstractAgent,
     AbstractOnlineAgent as AbstractOnlineAgent,
 )
+from ._controller import AbstractController as AbstractController
 from ._discovery import PluginWarning as PluginWarning
 from ._errors import CommandError as CommandError, RESULTS as RESULTS
 from ._handshake import API_VERSION as API_VERSION

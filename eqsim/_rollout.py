@@ -15,6 +15,7 @@ from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from ._axes import check_axes, split
+from ._controller import AbstractController
 from ._errors import RESULTS
 from ._loops import scan
 from ._trajectory import Trajectory
@@ -24,7 +25,7 @@ from .model import validate
 
 def rollout(
     env: AbstractEnv,
-    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]] | AbstractController,
     key: Key[Array, "..."],
     length: int,
     *,
@@ -45,7 +46,8 @@ def rollout(
 
     **Arguments:**
 
-    - `policy`: `(obs, key) -> action`; a function, or a module with `__call__`.
+    - `policy`: `(obs, key) -> action`; a function, or a module with `__call__`; or an
+        `AbstractController`, which has memory, such as `eqsim.control.MPC`.
     - `key`: one key, or an array of them, of any shape: one environment per key.
     - `length`: number of control steps.
     - `start`: a state and its report (one per key), as `env.reset` returned them (which
@@ -124,6 +126,7 @@ class _Running(NamedTuple):
     - `stopped`: whether the stop condition was met.
     - `code`, `failed`: number in `_CODES` and step of the first number that is not
         finite; 0 and -1 without one.
+    - `memory`: of an `AbstractController`, once it has begun.
     """
 
     state: Any
@@ -131,6 +134,7 @@ class _Running(NamedTuple):
     stopped: Array
     code: Array
     failed: Array
+    memory: Any = None
 
 
 _CODES = (
@@ -313,6 +317,9 @@ def _begin(env: AbstractEnv, key) -> _Running:
 def _single(env, policy, key, begin, first, length: _Length, keep: _Kept):
     _, key_policy = jr.split(key)
     begin = _begin(env, key) if begin is None else begin
+    if isinstance(policy, AbstractController) and begin.memory is None:
+        memory = policy.init(env.physics(begin.state), key_policy)
+        begin = begin._replace(memory=memory)
     keys = jr.split(key_policy, length.whole)
     numbers = jnp.arange(length.piece, dtype=first.dtype)
     if length.piece < length.whole:
@@ -321,7 +328,11 @@ def _single(env, policy, key, begin, first, length: _Length, keep: _Kept):
     def step(now: _Running, x):
         key, number = x
         obs = now.timestep.obs
-        action = policy(obs, key)
+        if isinstance(policy, AbstractController):
+            memory, action = policy.act(now.memory, env.physics(now.state), obs, key)
+            now = now._replace(memory=memory)
+        else:
+            action = policy(obs, key)
         go = lambda: env.step(now.state, action)
         if keep.stop is None:
             new, timestep = go()
@@ -351,4 +362,5 @@ def _judged(env, now: _Running, action, new, timestep, number, keep) -> _Running
     if keep.stop is not None:
         stopped = stopped | keep.stop(timestep)
     failed = jnp.where(fails, number, now.failed)
-    return _Running(new, timestep, stopped, jnp.where(fails, code, now.code), failed)
+    code = jnp.where(fails, code, now.code)
+    return _Running(new, timestep, stopped, code, failed, now.memory)

@@ -13,6 +13,7 @@ from .._registry import PluginError
 from ..render import NoOpenGL
 from ._check import check_plugin, ChecksFailed
 from ._commands import published, summaries
+from ._control import ControlRequest, run_control, Solver
 from ._list import list_all
 from ._names import UsageError
 from ._new import new_plugin
@@ -65,6 +66,38 @@ def _rollout(
     run_rollout(Request(env, pipeline, num_envs, length, seed, randomize, out, picture))
 
 
+def _control(
+    env: _Name,
+    solver: Solver = "ilqr",
+    pipeline: str | None = None,
+    horizon: int = 50,
+    steps: int = 50,
+    samples: int = 128,
+    contact: float = 0.0,
+    seed: int = 0,
+    out: str = "out/control",
+    picture: bool = False,
+) -> None:
+    """Plan actions that maximize the reward, and write the plan and a report page.
+
+    Args:
+        env: name of the environment, for instance `reacher`.
+        solver: `ilqr` uses gradients; `cem`, `mppi` and `predictive` draw plans.
+        pipeline: name of the physics; by default what the environment chooses.
+        horizon: control steps of the plan.
+        steps: iterations of the solver, at most.
+        samples: plans per iteration of `cem`, `mppi` and `predictive`.
+        contact: first smoothing width of contacts for `ilqr`, m; 0 for exact contacts.
+        seed: of the start and of all that is random.
+        out: files to write, without suffix.
+        picture: also write an animation (.gif).
+    """
+    sizes = horizon, steps, samples
+    run_control(
+        ControlRequest(env, solver, pipeline, *sizes, contact, seed, out, picture)
+    )
+
+
 def _plugins() -> None:
     """What packages publish, whether it works, and how to begin one of your own."""
 
@@ -115,7 +148,13 @@ def _plugins_new(name: _Plugin, kind: Kind, out: str = ".") -> None:
     new_plugin(name, kind, out)
 
 
-_COMMANDS = {"list": _list, "show": _show, "rollout": _rollout, "plugins": _plugins}
+_COMMANDS = {
+    "list": _list,
+    "show": _show,
+    "rollout": _rollout,
+    "control": _control,
+    "plugins": _plugins,
+}
 _PLUGIN_COMMANDS = {
     "list": _plugins_list,
     "show": _plugins_show,

@@ -57,7 +57,7 @@ def linearize(
         new, timestep = env.step(state, action)
         return new, timestep.obs
 
-    return Linearization(*_jacobians(env.sys, step, state, action))
+    return Linearization(*jacobians(env.sys, step, state, action))
 
 
 def linearize_step(
@@ -77,7 +77,7 @@ def linearize_step(
     """
     _check(sys, state, "ctrl", ctrl)
     step = lambda state, ctrl: (pipeline.step(sys, state, ctrl), ctrl[:0])
-    A, B, _, _ = _jacobians(sys, step, state, ctrl)
+    A, B, _, _ = jacobians(sys, step, state, ctrl)
     return A, B
 
 
@@ -86,7 +86,7 @@ def _check(sys: System, state: State, name: str, ctrl) -> None:
     check_shape(name, ctrl, {"nu": sys.nu})
 
 
-def _jacobians(sys: System, step: Callable, state: State, ctrl):
+def jacobians(sys: System, step: Callable, state: State, ctrl):
     """Of the new state, as a tangent vector, and of the second output of `step`."""
     nv, size = sys.nv, 2 * sys.nv + sys.na
 

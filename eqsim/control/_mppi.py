@@ -8,34 +8,33 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..model._fields import as_array
+from ._planner import AbstractPlanner, check_number, check_planner
 
 
-class MPPI(eqx.Module):
-    r"""Model predictive path integral control: plans by trying many, and taking their
-    mean, weighted by how good each is.
+class MPPI(AbstractPlanner):
+    r"""Model predictive path integral control: the mean of many plans, weighted by
+    their costs.
 
-    In each iteration `samples` plans are drawn around the mean $\mu$, with the cost $J$ of
-    each,
+    In each iteration `samples` plans with costs $J$ are drawn around the mean $\mu$,
 
     $$u^k_t = \mu_t + \epsilon^k_t, \quad
     \epsilon^k_t = \beta\,\sigma\,n^k_t + (1 - \beta)\,\epsilon^k_{t-1}, \quad
     w_k \propto \exp\left(-\frac{J^k - \min J}{\lambda\,s}\right), \quad
     \mu \leftarrow \sum_k w_k u^k,$$
 
-    with normal numbers $n$ and $s = \mathrm{median}\,J - \min J$, so that the scale of the
-    cost does not matter, nor how bad the worst plans are. The mean of before is one of
-    the plans.
+    with normal noise $n$ and $s = \mathrm{median}\,J - \min J$, so that neither the scale
+    of the cost nor the costs of the worst plans matter. The previous mean is one of the
+    plans; the result is a mean of projected actions.
 
     **Arguments:**
 
-    - `samples`: plans per iteration, the mean of before among them.
-    - `iterations`: how often the mean is improved.
-    - `std`: $\sigma$, of one number or one per entry of an action.
-    - `temperature`: $\lambda$; the lower, the more the best plan counts.
-    - `smoothing`: $\beta$, between 0 (excluded) and 1: with less, what is tried changes
-        less from step to step.
+    - `samples`: plans per iteration, the previous mean among them.
+    - `iterations`: number of updates of the mean.
+    - `std`: $\sigma$, one number or one per control; at least 0.
+    - `temperature`: $\lambda$, positive; a lower one gives the best plan more weight.
+    - `smoothing`: $\beta$ in (0, 1]; a lower one makes noise change more slowly in time.
 
-    **Raises:** `ValueError` if a size is not positive.
+    **Raises:** `ValueError` if a number is out of its range.
 
     ??? cite "Reference"
         Williams, Aldrich, Theodorou, *Model predictive path integral control: from theory
@@ -51,9 +50,9 @@ class MPPI(eqx.Module):
     smoothing: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
 
     def __check_init__(self):
-        for name in ("samples", "iterations"):
-            if vars(self)[name] < 1:
-                raise ValueError(f"`MPPI.{name}` is {vars(self)[name]}: at least 1.")
+        check_planner(self, ("samples", "iterations"), ("temperature",))
+        check_number(self, "std", lambda x: x >= 0, "at least 0")
+        check_number(self, "smoothing", lambda x: (x > 0) & (x <= 1), "in (0, 1]")
 
     def plan(
         self,
@@ -63,20 +62,6 @@ class MPPI(eqx.Module):
         *,
         project: Callable[[Float[Array, " n"]], Float[Array, " n"]] = lambda u: u,
     ) -> tuple[Float[Array, "horizon n"], Float[Array, ""]]:
-        """Improves a plan.
-
-        **Arguments:**
-
-        - `cost`: of a plan: JAX code, which may be a rollout. A plan whose cost is not
-            finite is never followed.
-        - `start`: what to begin with, for instance the last plan, one step further.
-        - `key`: of the draws.
-        - `project`: gives the nearest allowed action, and is applied to all that is
-            tried: `lambda u: jnp.clip(u, -1.0, 1.0)`. The plan itself is a mean of such
-            actions.
-
-        **Returns:** the plan, and its cost.
-        """
         keys = jr.split(key, self.iterations)
         improve = lambda mean, key: (self._improved(cost, mean, key, project), None)
         mean, _ = lax.scan(improve, start, keys)

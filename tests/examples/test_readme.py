@@ -17,6 +17,7 @@ PAGES = (
     "docs/collisions.md",
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/constraints.md",
+    "docs/control.md",
     "docs/gradients.md",
     "docs/kernels.md",
     "docs/meshes.md",

@@ -1,0 +1,152 @@
+"""The double pendulum of the RealAI gym: parameters, a plant in NumPy, and its score.
+
+Equations and parameters: double_pendulum, dfki-ric-underactuated-lab (BSD-3). `q[0]` is
+the angle of the upper link from hanging down, `q[1]` that of the lower link relative to
+it.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+KINDS = {"acrobot": 1, "pendubot": 0}
+"""Index of the joint that has a motor."""
+
+DT, DURATION, TORQUE_LIMIT, HEIGHT = 0.002, 10.0, 6.0, 0.9
+"""Time step of plant and controller (s), duration (s), N m, and the share of the full
+height that counts as upright."""
+
+
+def parameters(model: str = "model_1.0", *, friction: bool = False) -> dict[str, float]:
+    """Read the parameters of design C.1.
+
+    **Arguments:**
+
+    - `model`: which identification.
+    - `friction`: whether to keep friction and rotor inertia, which the leaderboard sets
+        to zero.
+
+    **Raises:** `FileNotFoundError` if there is no folder with recordings.
+    """
+    folder = pathlib.Path(os.environ.get("EQSIM_RECORDINGS", "../shared/data"))
+    file = folder / "double_pendulum" / "parameters.json"
+    if not file.exists():
+        raise FileNotFoundError(
+            f"{file} does not exist. Set EQSIM_RECORDINGS to the folder that holds "
+            "`double_pendulum/parameters.json`."
+        )
+    found = dict(json.loads(file.read_text())["models"]["C.1"][model])
+    if not friction:
+        found |= dict.fromkeys(("b1", "b2", "cf1", "cf2", "Ir"), 0.0)
+    return found
+
+
+def acceleration(p: dict[str, float], q, qd, torque) -> np.ndarray:
+    """Compute joint accelerations from the Lagrangian of two links."""
+    m1, m2, l1, r1, r2, g = (p[k] for k in ("m1", "m2", "l1", "r1", "r2", "g"))
+    couple = m2 * l1 * r2
+    c, s = couple * np.cos(q[1]), couple * np.sin(q[1])
+    upper = p["I1"] + p["I2"] + m2 * l1**2 + 2.0 * c
+    rotor = p["gr"] ** 2 * p["Ir"]
+    M = np.array([[upper + rotor, p["I2"] + c], [p["I2"] + c, p["I2"] + rotor]])
+    coriolis = np.array([-s * (2.0 * qd[0] * qd[1] + qd[1] ** 2), s * qd[0] ** 2])
+    lower = g * m2 * r2 * np.sin(q[0] + q[1])
+    gravity = np.array([g * (m1 * r1 + m2 * l1) * np.sin(q[0]) + lower, lower])
+    viscous = np.array([p["b1"], p["b2"]]) * qd
+    dry = np.array([p["cf1"], p["cf2"]]) * np.arctan(100.0 * qd)
+    return np.linalg.solve(M, torque - coriolis - gravity - viscous - dry)
+
+
+def step(p: dict[str, float], q, qd, torque, dt: float = DT):
+    """Take one step of the classical Runge-Kutta method with the torque held."""
+
+    def slope(x):
+        return np.concatenate([x[2:], acceleration(p, x[:2], x[2:], torque)])
+
+    x = np.concatenate([q, qd])
+    k1 = slope(x)
+    k2 = slope(x + 0.5 * dt * k1)
+    k3 = slope(x + 0.5 * dt * k2)
+    k4 = slope(x + dt * k3)
+    x = x + dt / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+    return x[:2], x[2:]
+
+
+def height(p: dict[str, float], q) -> np.ndarray:
+    """Compute the height of the end of the lower link above the upper joint, m."""
+    q = np.asarray(q)
+    angle = q[..., 0] + q[..., 1]
+    return -p["l1"] * np.cos(q[..., 0]) - p["l2"] * np.cos(angle)
+
+
+class Run(NamedTuple):
+    """A simulated run: one row per time step."""
+
+    time: np.ndarray
+    q: np.ndarray
+    qd: np.ndarray
+    torque: np.ndarray
+
+
+def simulate(
+    p: dict[str, float],
+    kind: str,
+    controller: Any,
+    *,
+    duration: float = DURATION,
+    measure: Callable = lambda q, qd: (q, qd),
+    pulses: Sequence[tuple[float, np.ndarray]] = (),
+    delay: int = 0,
+) -> Run:
+    """Simulate a controller from hanging at rest.
+
+    **Arguments:**
+
+    - `p`: parameters of the plant.
+    - `kind`: `acrobot` or `pendubot`; the other motor gives no torque.
+    - `controller`: `reset()` and `torque(time, q, qd) -> (2,)`.
+    - `measure`: what the controller sees of a state.
+    - `pulses`: beginnings (s) and torques of pulses of 0.2 s on both joints, N m.
+    - `delay`: time steps until a torque acts.
+    """
+    motor = np.zeros(2)
+    motor[KINDS[kind]] = TORQUE_LIMIT
+    q, qd = np.zeros(2), np.zeros(2)
+    queue, rows = [np.zeros(2)] * delay, []
+    controller.reset()
+    for k in range(round(duration / DT)):
+        time = k * DT
+        queue.append(np.clip(controller.torque(time, *measure(q, qd)), -motor, motor))
+        torque = queue.pop(0)
+        rows.append((time, q, qd, torque))
+        pushed = [push for begin, push in pulses if 0.0 <= time - begin < 0.2]
+        q, qd = step(p, q, qd, sum(pushed, torque))
+    return Run(*map(np.array, zip(*rows, strict=True)))
+
+
+def score(p: dict[str, float], run: Run) -> dict[str, float]:
+    """Compute the score of the leaderboard and its five costs."""
+    low = np.flatnonzero(height(p, run.q) < HEIGHT * (p["l1"] + p["l2"]))
+    last = low[-1] if len(low) else -1
+    costs = {
+        "swing-up time": run.time[last] if last >= 0 else 0.0,
+        "energy": np.sum(np.abs(np.diff(run.q, axis=0) * run.torque[:-1])),
+        "torque cost": np.sum(run.torque**2) * DT,
+        "smoothness": np.max(np.std(np.diff(run.torque, axis=0), axis=0)),
+        "velocity cost": np.sum(run.qd**2) * DT,
+    }
+    scales = dict(zip(costs, (20.0, 60.0, 20.0, 0.1, 400.0), strict=True))
+    shares = [np.tanh(np.pi * costs[k] / scales[k]) for k in costs]
+    upright = last < len(run.time) - 1
+    total = float(upright) * (1.0 - np.mean(shares))
+    return {"score": float(total)} | {k: float(v) for k, v in costs.items()}
+
+
+def upright(p: dict[str, float], run: Run) -> np.ndarray:
+    """Tell at which time steps the end is above the threshold."""
+    return height(p, run.q) >= HEIGHT * (p["l1"] + p["l2"])

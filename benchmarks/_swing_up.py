@@ -1,0 +1,290 @@
+"""Swing-up of the double pendulum by iterative LQR, and feedback along it."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from _double_pendulum import DT, DURATION, HEIGHT, KINDS, parameters, TORQUE_LIMIT
+from jaxtyping import Array, Float
+
+import eqsim
+from eqsim import control
+
+
+PIPELINE = eqsim.Generalized()
+COARSE = 10
+"""Time steps of the plant per control step of the first plan."""
+
+SCALES = jnp.array([20.0, 60.0, 20.0, 0.1, 400.0])
+"""Of the five costs of the score (`_double_pendulum.score`)."""
+
+SEEDS = {"acrobot": (0, 3, 150), "pendubot": (0, 4, 100)}
+"""Seed, draw and number of coarse steps of the guess, found by `search`."""
+
+
+def mjcf(p: dict[str, float], kind: str, dt: float) -> str:
+    """Write the robot, with its torque as a state and the rate of it as control."""
+    links = []
+    for m, r, inertia in ((p["m1"], p["r1"], p["I1"]), (p["m2"], p["r2"], p["I2"])):
+        about_center = inertia - m * r**2
+        links.append(
+            f'<inertial pos="0 0 {-r}" mass="{m}" '
+            f'diaginertia="{about_center} {about_center} 1e-5"/>'
+        )
+    return f"""
+<mujoco>
+  <option timestep="{dt}" integrator="RK4" gravity="0 0 {-p["g"]}"/>
+  <worldbody>
+    <body><joint name="shoulder" axis="0 -1 0"/>{links[0]}
+      <body pos="0 0 {-p["l1"]}"><joint name="elbow" axis="0 -1 0"/>{links[1]}</body>
+    </body>
+  </worldbody>
+  <actuator>
+    <general joint="{("shoulder", "elbow")[KINDS[kind]]}" dyntype="integrator"/>
+  </actuator>
+</mujoco>"""
+
+
+class Cost(control.AbstractCost):
+    """The five costs of the score, as integrals with weights.
+
+    - `weights`: of time below the threshold, work, torque, rate of torque, velocity.
+    - `root`: root of the weight of the last state.
+    - `lengths`: of the links, m.
+    """
+
+    weights: Float[Array, "5"]
+    root: Float[Array, "5 5"]
+    lengths: Float[Array, "2"]
+    joint: int = eqx.field(static=True)
+    dt: float = eqx.field(static=True)
+
+    def stage(self, sys, state, action):
+        torque, qd = state.act, state.qd
+        above = -jnp.dot(self.lengths, jnp.cos(jnp.cumsum(state.q)))
+        below = jax.nn.sigmoid((HEIGHT * jnp.sum(self.lengths) - above) / 0.02)
+        power = torque * qd[self.joint]
+        excess = jax.nn.relu(jnp.abs(torque) - 0.95 * TORQUE_LIMIT)
+        w = jnp.sqrt(2.0 * self.dt * self.weights)
+        parts = (
+            w[0] * jnp.sqrt(below + 1e-6)[None],
+            w[1] * (power**2 + 0.05**2) ** 0.25,
+            w[2] * torque,
+            w[3] * action,
+            w[4] * qd,
+            3.0 * excess,
+        )
+        return jnp.concatenate(parts)
+
+    def terminal(self, sys, state):
+        away = 2.0 * jnp.sin(0.5 * (state.q - jnp.array([jnp.pi, 0.0])))
+        return self.root @ jnp.concatenate([away, state.qd, state.act])
+
+    def costs(self, states, actions) -> Float[Array, "5"]:
+        """Compute the five costs of a plan, as the score defines them."""
+        above = -jnp.cos(jnp.cumsum(states.q, 1)) @ self.lengths
+        below = above < HEIGHT * jnp.sum(self.lengths)
+        last = jnp.max(jnp.where(below, jnp.arange(len(above)), 0))
+        torque, dt = states.act[:, 0], self.dt
+        work = dt * jnp.sum(jnp.abs(states.qd[:, self.joint] * torque))
+        rate = DT * jnp.sqrt(dt * jnp.sum(actions**2) / DURATION)
+        squares = dt * jnp.sum(torque**2), rate, dt * jnp.sum(states.qd**2)
+        return jnp.stack([dt * last.astype(float), work, *squares])
+
+
+def weights_of(costs: Float[Array, "5"]) -> Float[Array, "5"]:
+    """Compute the slopes of the score (times -100) by the integrals behind its costs."""
+    slopes = jnp.pi / SCALES / jnp.cosh(jnp.pi * costs / SCALES) ** 2 / 5.0
+    # Smoothness is the standard deviation of changes of torque.
+    by_rate = DT**2 / (2.0 * jnp.maximum(costs[3], 2e-3) * DURATION)
+    return 100.0 * slopes.at[3].multiply(by_rate)
+
+
+FIRST = jnp.array([2.5, 10.0, 4.0, 0.01, 80.0])
+"""Costs at which the first weights are taken."""
+
+
+def first_state(sys) -> eqsim.State:
+    """Hang at rest without torque."""
+    return PIPELINE.init(sys)
+
+
+def upright(sys) -> eqsim.State:
+    """Stand at rest."""
+    return eqsim.State(jnp.array([jnp.pi, 0.0]), jnp.zeros(2), jnp.zeros(1))
+
+
+def regulator(sys, Q, R) -> control.LQR:
+    """Compute the regulator of the upright pose."""
+    A, B = control.linearize_step(PIPELINE, sys, upright(sys), jnp.zeros(1))
+    return control.lqr(A, B, Q, R)
+
+
+def gentle_regulator(sys, weights, dt: float) -> control.LQR:
+    """Compute the regulator that is optimal for the costs of the score near upright."""
+    w = 2.0 * dt * weights
+    Q = jnp.diag(jnp.stack([1e-3 * w[4], 1e-3 * w[4], w[4], w[4], w[2]]))
+    return regulator(sys, Q, w[3] * jnp.eye(1))
+
+
+def guess(key, T: int, dt: float) -> Float[Array, "T 1"]:
+    """Draw the rates of a torque of three sines."""
+    keys = jr.split(key, 4)
+    time = (jnp.arange(T + 1) * dt)[:, None]
+    size = jr.uniform(keys[0], (3,), minval=0.3, maxval=2.0)
+    frequency = jr.uniform(keys[1], (3,), minval=3.0, maxval=12.0)
+    phase = 2.0 * jnp.pi * jr.uniform(keys[2], (3,))
+    waves = size[None] * jnp.sin(frequency[None] * time + phase[None])
+    torque = jnp.sum(waves, 1) * jnp.minimum(1.0, time[:, 0] / 0.2)
+    return jnp.diff(torque)[:, None] / dt
+
+
+@eqx.filter_jit
+def _solve(sys, cost: Cost, start, plan, T: int, steps: int):
+    problem = control.Problem((PIPELINE, sys), cost, T)
+    return control.ILQR(max_steps=steps).solve(problem, start, plan)
+
+
+SOFT = jnp.diag(jnp.array([10.0, 10.0, 1.5, 1.5, 1.0]))
+"""Root of the weight of the last state, before scaling."""
+
+
+def swing_up(kind: str, key, T: int, p: dict[str, float], rounds: int = 5):
+    """Plan a swing-up with coarse steps, weights moving to the slopes of the score.
+
+    **Returns:** states, actions, the weights, and the costs.
+    """
+    dt = COARSE * DT
+    sys = eqsim.load_mjcf(mjcf(p, kind, dt))
+    lengths, joint = jnp.array([p["l1"], p["l2"]]), KINDS[kind]
+    cost = Cost(weights_of(FIRST), SOFT, lengths, joint, dt)
+    start, plan = first_state(sys), guess(key, T, dt)
+    for factor in (1.0, 0.3, *(1.0, 3.0, 10.0, 10.0, 10.0)[:rounds]):
+        cost = eqx.tree_at(lambda c: c.root, cost, jnp.sqrt(factor) * SOFT)
+        found = _solve(sys, cost, start, plan, T, 60)
+        plan, costs = found.actions, cost.costs(found.states, found.actions)
+        cost = eqx.tree_at(lambda c: c.weights, cost, weights_of(costs))
+    return found.states, found.actions, cost, costs
+
+
+def search(kind: str, seed: int, T: int, draws: int = 16):
+    """Plan from random guesses, and return the best with their scores and costs."""
+    found = []
+    for draw, key in enumerate(jr.split(jr.key(seed), draws)):
+        states, _, _, costs = swing_up(kind, key, T, parameters())
+        away = jnp.sin(0.5 * (states.q[-1] - jnp.array([jnp.pi, 0.0])))
+        arrived = jnp.max(jnp.abs(jnp.concatenate([away, states.qd[-1]]))) < 0.1
+        value = 1.0 - jnp.mean(jnp.tanh(jnp.pi * costs / SCALES))
+        found.append((draw, float(value * arrived), list(map(float, costs))))
+    return sorted(found, key=lambda row: -row[1])[:5]
+
+
+class Nominal(NamedTuple):
+    """A swing-up at the time step of the plant, with feedback gains.
+
+    - `states`: rows of angles, velocities and torque.
+    - `rates`: changes of torque, N m/s.
+    - `gains`: by the difference from the states.
+    - `goal`, `hold`: the upright state at the end, and the gain there.
+    """
+
+    states: np.ndarray
+    rates: np.ndarray
+    gains: np.ndarray
+    goal: np.ndarray
+    hold: np.ndarray
+
+
+TRACKING = jnp.diag(jnp.array([20.0, 20.0, 1.0, 1.0, 0.02])), 2e-4 * jnp.eye(1)
+
+
+def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nominal:
+    """Solve for the plan with the time step of the plant, and add feedback."""
+    sys = eqsim.load_mjcf(mjcf(p, kind, DT))
+    T = COARSE * len(actions)
+    old, new = np.arange(len(states.q)) * COARSE, np.arange(T + 1)
+    dense = lambda x: jnp.asarray(
+        np.stack([np.interp(new, old, row) for row in np.asarray(x).T], 1)
+    )
+    many = jax.tree.map(dense, states)
+    fine = Cost(cost.weights, cost.root, cost.lengths, cost.joint, DT)
+    plan = many, jnp.repeat(actions, COARSE, 0)
+    found = _solve(sys, fine, first_state(sys), plan, T, 60)
+    Q, R = TRACKING
+    last = jax.tree.map(lambda x: x[-1], found.states)
+    turns = jnp.round((last.q - upright(sys).q) / (2.0 * jnp.pi))
+    goal = np.zeros(5)
+    goal[:2] = upright(sys).q + 2.0 * jnp.pi * turns
+    hold = regulator(sys, Q, R)
+    gentle = gentle_regulator(sys, fine.weights, DT).gain
+    end = _settled(sys, last, jnp.asarray(goal), gentle, round(DURATION / DT) - T)
+    join = lambda x, y: jnp.concatenate([x, y[1:]])
+    states = jax.tree.map(join, found.states, end[0])
+    actions = jnp.concatenate([found.actions, end[1]])
+    tracking = control.tvlqr((PIPELINE, sys), states, actions, Q, R, hold.value)
+    rows = jnp.concatenate([states.q, states.qd, states.act], 1)
+    parts = rows, actions, tracking.gain, goal, hold.gain
+    return Nominal(*map(np.asarray, parts))
+
+
+@eqx.filter_jit
+def _settled(sys, start, goal, gain, length: int):
+    """Follow the regulator from the end of a plan until the run ends."""
+
+    def step(state, _):
+        x = jnp.concatenate([state.q, state.qd, state.act])
+        rate = gain @ (x - goal)
+        return PIPELINE.step(sys, state, rate), (state, rate)
+
+    last, (states, rates) = eqsim.scan(step, start, length=length)
+    join = lambda x, y: jnp.concatenate([x, y[None]])
+    return jax.tree.map(join, states, last), rates
+
+
+class DoublePendulumController:
+    """Swing-up and balance: a plan of iterative LQR with time-varying LQR along it.
+
+    Its torque is a state of the plan, so that feedback changes the rate of it.
+
+    **Arguments:**
+
+    - `kind`: `acrobot` or `pendubot`.
+    - `nominal`: the swing-up; planned anew by default, which takes up to a minute.
+    """
+
+    def __init__(self, kind: str, nominal: Nominal | None = None):
+        self.kind, self.joint = kind, KINDS[kind]
+        self.nominal = plan_of(kind) if nominal is None else nominal
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a run."""
+        self._torque = 0.0
+
+    def torque(self, time: float, q, qd) -> np.ndarray:
+        """Compute both torques, N m; that of the joint without motor is zero."""
+        now, k = self.nominal, round(time / DT)
+        x = np.concatenate([q, qd, [self._torque]])
+        if k < len(now.rates):
+            rate = now.rates[k] + now.gains[k] @ (x - now.states[k])
+        else:
+            rate = now.hold @ (x - now.goal)
+        middle = self._torque + 0.5 * DT * rate[0]
+        torque = self._torque + DT * rate[0]
+        self._torque = float(np.clip(torque, -TORQUE_LIMIT, TORQUE_LIMIT))
+        out = np.zeros(2)
+        out[self.joint] = np.clip(middle, -TORQUE_LIMIT, TORQUE_LIMIT)
+        return out
+
+
+def plan_of(kind: str) -> Nominal:
+    """Plan the swing-up from the guess that `SEEDS` names, in double precision."""
+    seed, draw, T = SEEDS[kind]
+    with jax.enable_x64(True):
+        p = parameters()
+        key = jr.split(jr.key(seed), 16)[draw]
+        states, actions, cost, _ = swing_up(kind, key, T, p)
+        return refined(kind, states, actions, cost, p)

@@ -1,0 +1,128 @@
+r"""Rollouts of a feedback around a trajectory, all step sizes as one batch."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._loops import scan
+from ._backward_pass import Feedback
+from ._constraints import Multipliers
+from ._problem import Problem
+
+
+class Candidate(NamedTuple):
+    """A trajectory and its cost, infinite where a number is not finite."""
+
+    states: Any
+    actions: Float[Array, "T nu"]
+    cost: Float[Array, ""]
+
+
+def forward_pass(
+    problem: Problem,
+    states: Any,
+    actions: Float[Array, "T nu"],
+    gaps: Float[Array, "T nx"],
+    feedback: Feedback,
+    size: Float[Array, ""],
+    factors: Multipliers,
+) -> Candidate:
+    r"""Roll out $u_t + \alpha k_t + K_t (\hat x_t \ominus x_t)$, within the limits.
+
+    Gaps shrink to $1 - \alpha$ of what they were.
+    """
+    dynamics = problem.dynamics
+
+    def step(carry, now):
+        new, total = carry
+        old, action, gap, k, K, multipliers = now
+        dx = dynamics.difference(old, new)
+        action = problem.clip(action + size * k + K @ dx)
+        residual = problem.stage_residual(new, action, multipliers, factors.penalty)
+        after = dynamics.step(new, action)
+        after = dynamics.retract(after, (size - 1.0) * gap)
+        return (after, total + 0.5 * jnp.sum(residual**2)), (new, action)
+
+    before = jax.tree.map(lambda x: x[:-1], states)
+    over = before, actions, gaps, feedback.feedforward, feedback.gain, factors.stage
+    first = jax.tree.map(lambda x: x[0], states)
+    zero = jnp.zeros((), actions.dtype)
+    (last, total), (passed, applied) = scan(step, (first, zero), over)
+    residual = problem.terminal_residual(last, factors.terminal, factors.penalty)
+    total = total + 0.5 * jnp.sum(residual**2)
+    join = lambda x, y: jnp.concatenate([x, y[None]])
+    new = jax.tree.map(join, passed, last)
+    return Candidate(new, applied, finite_or_infinite(total, new))
+
+
+def finite_or_infinite(total, states):
+    """Replace a cost by infinity where it or a state is not finite."""
+    finite = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(states)]
+    finite = jnp.all(jnp.stack([jnp.isfinite(total), *finite]))
+    return jnp.where(finite, total, jnp.inf)
+
+
+def open_loop(problem: Problem, start: Any, actions: Float[Array, "T nu"]) -> Any:
+    """Compute the `T + 1` states that actions lead to."""
+    step = lambda x, u: (problem.dynamics.step(x, u), x)
+    last, before = scan(step, start, actions)
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), before, last)
+
+
+def trajectory_gaps(problem: Problem, states: Any, actions: Float[Array, "T nu"]):
+    r"""Compute $f(x_t, u_t) \ominus x_{t+1}$."""
+    dynamics = problem.dynamics
+    before = jax.tree.map(lambda x: x[:-1], states)
+    after = jax.tree.map(lambda x: x[1:], states)
+    gap = lambda x, u, y: dynamics.difference(y, dynamics.step(x, u))
+    return jax.vmap(gap)(before, actions, after)
+
+
+def total_cost(
+    problem: Problem, states: Any, actions: Float[Array, "T nu"], factors: Multipliers
+) -> Float[Array, ""]:
+    """Compute the cost of a trajectory with the terms of its constraints."""
+    before = jax.tree.map(lambda x: x[:-1], states)
+    last = jax.tree.map(lambda x: x[-1], states)
+    stage = lambda x, u, m: jnp.sum(
+        problem.stage_residual(x, u, m, factors.penalty) ** 2
+    )
+    stages = jnp.sum(jax.vmap(stage)(before, actions, factors.stage))
+    end = jnp.sum(
+        problem.terminal_residual(last, factors.terminal, factors.penalty) ** 2
+    )
+    return finite_or_infinite(0.5 * (stages + end), states)
+
+
+STEP_SIZES = tuple(0.5**k for k in range(10))
+
+
+def line_search(problem: Problem, now, feedback: Feedback, predicted):
+    """Try all step sizes, and return the largest that decreases the cost enough.
+
+    **Arguments:**
+
+    - `now`: trajectory, gaps, cost and multipliers (`Iterate`).
+    - `predicted`: from `expected_change`.
+
+    **Returns:** the candidate, its step size, and whether it is accepted.
+    """
+    sizes = jnp.asarray(STEP_SIZES, now.actions.dtype)
+    attempt = lambda size: forward_pass(
+        problem, now.states, now.actions, now.gaps, feedback, size, now.factors
+    )
+    many = jax.vmap(attempt)(sizes)
+    change = sizes * predicted[0] + 0.5 * sizes**2 * predicted[1]
+    decrease, expected = now.cost - many.cost, -change
+    # Of the order of rounding errors nothing can be asked for.
+    slack = 8.0 * jnp.finfo(sizes.dtype).eps * (1.0 + jnp.abs(now.cost))
+    # While there are gaps the cost may rise, up to twice as much as predicted.
+    factor = jnp.where(expected > 0.0, _SUFFICIENT, _RISE)
+    accepted = (decrease >= factor * expected - slack) & jnp.isfinite(many.cost)
+    best = jnp.argmax(accepted)
+    return jax.tree.map(lambda x: x[best], many), sizes[best], jnp.any(accepted)
+
+
+_SUFFICIENT, _RISE = 1e-4, 2.0

@@ -1,0 +1,52 @@
+"""Differences and steps of states, in tangent coordinates."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..kinematics import difference, integrate
+from ..model import State, System
+
+
+def tangent_size(sys: System) -> int:
+    """Return the number of tangent coordinates of a state: `2 nv + na`."""
+    return 2 * sys.nv + sys.na
+
+
+def retract(sys: System, state: State, change: Float[Array, " nx"]) -> State:
+    r"""Move a state by a step in tangent coordinates, $x \oplus \delta x$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `state`: where to begin.
+    - `change`: $(\delta q, \delta \dot q, \delta a)$, as in `Linearization`.
+
+    **Returns:** the new state; `aux` is kept.
+    """
+    nv = sys.nv
+    shift, rate, act = jnp.split(change, (nv, 2 * nv))
+    q = integrate(sys, state.q, shift)
+    return State(q, state.qd + rate, state.act + act, state.aux)
+
+
+def state_difference(sys: System, start: State, end: State) -> Float[Array, " nx"]:
+    r"""Compute the step between two states in tangent coordinates,
+    $x_1 \ominus x_0$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `start`, `end`: $x_0$ and $x_1$.
+
+    **Returns:** $(\delta q, \delta \dot q, \delta a)$: the inverse of `retract`.
+    """
+    shift = difference(sys, start.q, end.q)
+    return jnp.concatenate([shift, end.qd - start.qd, end.act - start.act])
+
+
+def where(keep: Any, one: Any, two: Any) -> Any:
+    """Choose one of two trees by a flag."""
+    return jax.tree.map(lambda x, y: jnp.where(keep, x, y), one, two)

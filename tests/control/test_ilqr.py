@@ -1,0 +1,295 @@
+"""Iterative LQR: optima that are known, limits, gaps, manifolds, constraints."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+import scipy.optimize
+from lq_problems import dense, positive, random_lq
+
+import eqsim
+from eqsim import control, kinematics
+from eqsim.control import ILQR, Problem, Quadratic, Residual, RESULTS, VectorDynamics
+
+
+class Time(eqx.Module):
+    """A linear-quadratic problem whose matrices change in time, which is a state."""
+
+    lq: control.LQ
+
+    def step(self, sys, z, u):
+        lq, t = self.lq, z[0].astype(int)
+        x = lq.A[t] @ z[1:] + lq.B[t] @ u + lq.b[t]
+        return jnp.concatenate([z[:1] + 1.0, x])
+
+    def stage(self, sys, z, u):
+        """Residuals whose squares are the cost, with linear terms as shifts."""
+        lq, t = self.lq, z[0].astype(int)
+        H = jnp.block([[lq.Q[t], lq.N[t]], [lq.N[t].T, lq.R[t]]])
+        return self.root(H, jnp.concatenate([lq.q[t], lq.r[t]]), z[1:], u)
+
+    def end(self, sys, z):
+        return self.root(self.lq.Q[-1], self.lq.q[-1], z[1:], z[:0])
+
+    def root(self, H, g, x, u):
+        L = jnp.linalg.cholesky(H)
+        return L.T @ jnp.concatenate([x, u]) + jnp.linalg.solve(L, g)
+
+
+def linear(lq, limits=None):
+    """An LQ problem for ILQR, and its first state."""
+    T, nx, nu = lq.B.shape
+    it = Time(lq)
+    dynamics = VectorDynamics(it.step, None, nx + 1, nu)
+    problem = Problem(dynamics, Residual(it.stage, it.end), T, limits)
+    return problem, jnp.concatenate([jnp.zeros(1), jnp.linspace(-1.0, 1.0, nx)])
+
+
+@pytest.mark.parametrize("with_states", (False, True))
+def test_linear_problems_take_one_step(with_states, getkey):
+    """From a feasible guess, and from states that do not follow the dynamics."""
+    lq = random_lq(getkey(), 10, 3, 2)
+    problem, start = linear(lq)
+    H, g = dense(lq, start[1:])
+    best = -np.linalg.solve(H, g).reshape(10, 2)
+    guess = jr.normal(getkey(), (10, 2))
+    if with_states:
+        states = jr.normal(getkey(), (11, 4)).at[:, 0].set(jnp.arange(11.0))
+        guess = states, guess
+    plan = ILQR(max_steps=1).solve(problem, start, guess)
+    np.testing.assert_allclose(plan.actions, best, atol=1e-10)
+    more = ILQR().solve(problem, start, guess)
+    assert more.result == RESULTS.successful
+    assert more.steps <= 3
+
+
+def test_box_qp_satisfies_the_optimality_conditions(getkey):
+    """200 random problems, against a dense active-set solver."""
+    n = 5
+
+    def draw(key):
+        keys = jr.split(key, 4)
+        lower = -jnp.abs(jr.normal(keys[2], (n,)))
+        return positive(keys[0], n), 3 * jr.normal(keys[1], (n,)), lower, lower + 1.0
+
+    problems = jax.vmap(draw)(jr.split(getkey(), 200))
+    found = jax.vmap(control.box_qp)(*problems, jnp.zeros((200, n)))
+    assert np.all(found.converged)
+    each = zip(*map(np.asarray, (*problems, found.x)), strict=True)
+    for H, g, low, high, x in each:
+        assert np.all((low <= x) & (x <= high))
+        slope = H @ x + g
+        inside = (x > low) & (x < high)
+        worst = max(
+            np.abs(slope[inside]).max(initial=0.0),
+            -slope[x == low].min(initial=0.0),
+            slope[x == high].max(initial=0.0),
+        )
+        assert worst < 1e-6
+        L = np.linalg.cholesky(H)
+        want = scipy.optimize.lsq_linear(
+            L.T, -np.linalg.solve(L, g), (low, high), method="bvls"
+        )
+        np.testing.assert_allclose(x, want.x, atol=1e-7)
+
+
+def test_limits_of_linear_problems(getkey):
+    """The optimum of a dense quadratic program with bounds, exactly within them."""
+    limits = jnp.array([[-0.3, 0.2], [-0.1, 0.4]])
+    solve = ILQR(atol=1e-10, rtol=0.0).solve
+    for _ in range(3):
+        lq = random_lq(getkey(), 8, 3, 2)
+        problem, start = linear(lq, limits)
+        plan = solve(problem, start)
+        assert plan.result == RESULTS.successful
+        low, high = np.tile(np.asarray(limits), (8, 1)).T
+        x = np.asarray(plan.actions).ravel()
+        assert np.all((low <= x) & (x <= high))
+        H, g = dense(lq, start[1:])
+        L = np.linalg.cholesky(H)
+        want = scipy.optimize.lsq_linear(
+            L.T, -np.linalg.solve(L, g), (low, high), method="bvls"
+        ).x
+        assert np.count_nonzero((want == low) | (want == high)) > 0
+        np.testing.assert_allclose(x, want, atol=1e-6)
+        held = (x == low) | (x == high)
+        np.testing.assert_array_equal(plan.gains.reshape(16, -1)[held], 0.0)
+
+
+BODY = eqsim.load_mjcf("""
+<mujoco>
+  <option gravity="0 0 0" timestep="0.05"/>
+  <worldbody><body><joint name="ball" type="ball"/>
+    <geom type="box" size=".1 .2 .3" contype="0" conaffinity="0"/></body></worldbody>
+  <actuator>
+    <motor joint="ball" gear="1 0 0" ctrlrange="-20 20"/>
+    <motor joint="ball" gear="0 1 0" ctrlrange="-20 20"/>
+    <motor joint="ball" gear="0 0 1" ctrlrange="-20 20"/>
+  </actuator>
+</mujoco>""")
+PIPELINE = eqsim.Generalized()
+
+
+def quaternion(rotation_vector):
+    unit = jnp.array([1.0, 0.0, 0.0, 0.0])
+    return kinematics.integrate(BODY, unit, jnp.asarray(rotation_vector))
+
+
+def product(a, b):
+    w, v, x, u = a[0], a[1:], b[0], b[1:]
+    return jnp.concatenate([(w * x - v @ u)[None], w * u + x * v + jnp.cross(v, u)])
+
+
+def reorientation(turn):
+    """From a tilted pose to one half a turn and more away."""
+    begin, end = quaternion([0.3, -0.2, 0.1]), quaternion([0.3, 2.9, 1.0])
+    rest = jnp.zeros(3)
+    at = lambda q: PIPELINE.init(BODY, product(turn, q), rest)
+    cost = Quadratic(at(end), jnp.repeat(jnp.array([0.1, 0.01]), 3), 1e-5, 100.0)
+    return Problem((PIPELINE, BODY), cost, 30), at(begin), at(end)
+
+
+def test_reorientation_does_not_depend_on_axes(getkey):
+    """Through half a turn; turned start and target give the turned plan."""
+    solver = ILQR(max_steps=200, atol=1e-9, rtol=0.0)
+    unit = jnp.array([1.0, 0.0, 0.0, 0.0])
+    problem, start, end = reorientation(unit)
+    plan = solver.solve(problem, start)
+    assert plan.result == RESULTS.successful
+    last = jax.tree.map(lambda x: x[-1], plan.states)
+    assert np.abs(control.state_difference(BODY, end, last)).max() < 0.05
+    angle = jnp.linalg.norm(kinematics.difference(BODY, start.q, end.q))
+    assert angle > 2.9
+    turn = quaternion(jr.normal(getkey(), (3,)))
+    problem, start, _ = reorientation(turn)
+    turned = solver.solve(problem, start)
+    np.testing.assert_allclose(turned.actions, plan.actions, atol=1e-6)
+    want = jax.vmap(lambda q: product(turn, q))(plan.states.q)
+    np.testing.assert_allclose(turned.states.q, want, atol=1e-6)
+
+
+def car(sys, x, u):
+    """A car with sharp steering: position, heading, speed."""
+    px, py, heading, speed = x
+    step = jnp.array([speed * jnp.cos(heading), speed * jnp.sin(heading), u[0], u[1]])
+    return x + 0.1 * sys * step
+
+
+CAR = VectorDynamics(car, jnp.array(1.0), 4, 2, jnp.array([[-1.5, 1.5], [-1.0, 1.0]]))
+PARK = Quadratic(jnp.zeros(4), 0.01, 0.1, 30.0)
+AWAY = jnp.array([1.0, 1.0, 1.5, 0.0])
+
+
+def test_batches(getkey):
+    """Each problem of a batch ends as if it were alone."""
+    solver = ILQR(max_steps=60)
+    problem = Problem(CAR, PARK, 30)
+    starts = AWAY[None] + 0.1 * jr.normal(getkey(), (3, 4))
+    many = eqx.filter_vmap(solver.solve, in_axes=(None, 0))(problem, starts)
+    assert len({int(n) for n in many.steps}) > 1
+    for k, start in enumerate(starts):
+        alone = solver.solve(problem, start)
+        one = jax.tree.map(lambda x: x[k], many)
+        np.testing.assert_allclose(one.actions, alone.actions, atol=1e-7)
+        assert one.steps == alone.steps
+        limits = np.asarray(CAR.limits)
+        actions = np.asarray(one.actions)
+        assert np.all((limits[:, 0] <= actions) & (actions <= limits[:, 1]))
+
+
+def test_constraints():
+    """A speed limit and a target; multipliers act only where the limit is reached."""
+    problem, solver = Problem(CAR, PARK, 30), ILQR(max_steps=200)
+    free = solver.solve(problem, AWAY)
+    slowest = 0.8 * float(jnp.min(free.states[:-1, 3]))
+    assert slowest < -0.1
+    limit = control.Constraint(lambda sys, x, u: slowest - x[3:])
+    target = control.TerminalConstraint(lambda sys, x: x[:2], equality=True)
+    problem = Problem(CAR, PARK, 30, constraints=(limit, target))
+    plan = solver.solve(problem, AWAY)
+    assert plan.result == RESULTS.successful
+    assert plan.violation <= 1e-5
+    speed = np.asarray(plan.states[:-1, 3])
+    assert speed.min() >= slowest - 1e-5
+    np.testing.assert_allclose(plan.states[-1, :2], 0.0, atol=1e-5)
+    multiplier = np.asarray(plan.multipliers.stage[0])[:, 0]
+    away = speed > slowest + 1e-3
+    assert np.any(away) and np.any(multiplier > 0.0)
+    np.testing.assert_allclose(multiplier[away], 0.0)
+    assert plan.value > free.value
+
+
+def test_contradicting_constraints():
+    both = tuple(
+        control.TerminalConstraint(lambda sys, x, s=s: x - s, equality=True)
+        for s in (0.0, 1.0)
+    )
+    dynamics = VectorDynamics(lambda sys, x, u: x + u, None, 1, 1)
+    cost = Quadratic(jnp.zeros(1), 0.0, 1e-6)
+    plan = ILQR(max_penalty_steps=3).solve(
+        Problem(dynamics, cost, 5, constraints=both), jnp.ones(1)
+    )
+    assert plan.result == RESULTS.infeasible
+    np.testing.assert_allclose(plan.violation, 0.5, atol=0.01)
+
+
+def test_results():
+    problem = Problem(CAR, PARK, 30)
+    plan = ILQR(max_steps=2).solve(problem, AWAY)
+    assert plan.result == RESULTS.max_steps and plan.steps == 2
+    diverging = VectorDynamics(lambda sys, x, u: 1e200 * x**3 + u, None, 1, 1)
+    plan = ILQR().solve(
+        Problem(diverging, Quadratic(jnp.zeros(1), 1.0, 1.0), 5), jnp.ones(1)
+    )
+    assert plan.result == RESULTS.nonfinite
+
+
+def test_never_follows_what_is_not_finite():
+    """A cost that is NaN beyond a line has its minimum before it."""
+
+    def residual(sys, x, u):
+        return jnp.where(x > 0.5, jnp.nan, x - 0.45) + 0.0 * u
+
+    dynamics = VectorDynamics(lambda sys, x, u: x + u, None, 1, 1)
+    cost = Residual(residual, lambda sys, x: residual(sys, x, jnp.zeros(1)))
+    plan = ILQR().solve(Problem(dynamics, cost, 4), jnp.zeros(1))
+    assert plan.result == RESULTS.successful
+    np.testing.assert_allclose(plan.states[1:], 0.45, atol=1e-6)
+
+
+def test_bad_input():
+    problem, solver = Problem(CAR, PARK, 4), ILQR()
+    with pytest.raises(
+        ValueError, match=r"actions of `guess` must be finite.*\(2, 1\)"
+    ):
+        solver.solve(problem, AWAY, jnp.zeros((4, 2)).at[2, 1].set(jnp.nan))
+    with pytest.raises(ValueError, match="states of `guess` must be finite"):
+        states = jnp.full((5, 4), jnp.inf)
+        solver.solve(problem, AWAY, (states, jnp.zeros((4, 2))))
+    with pytest.raises(
+        ValueError, match=r"`guess` must have shape \(horizon, nu\) = \(4, 2\)"
+    ):
+        solver.solve(problem, AWAY, jnp.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"horizon \+ 1 = 5"):
+        solver.solve(problem, AWAY, (jnp.zeros((4, 4)), jnp.zeros((4, 2))))
+    with pytest.raises(ValueError, match="`state` must be finite"):
+        solver.solve(problem, AWAY.at[0].set(jnp.nan))
+    with pytest.raises(ValueError, match="control 1 are infeasible.*2.0.*1.0"):
+        Problem(CAR, PARK, 4, jnp.array([[0.0, 1.0], [2.0, 1.0]]))
+    with pytest.raises(ValueError, match="`limits` must not be NaN"):
+        Problem(CAR, PARK, 4, jnp.full((2, 2), jnp.nan))
+    with pytest.raises(ValueError, match="`horizon` must be positive, got 0"):
+        Problem(CAR, PARK, 0)
+    with pytest.raises(
+        ValueError, match=r"`state_weight` must be a number or have shape"
+    ):
+        wrong = Quadratic(jnp.zeros(4), jnp.ones(3), 1.0)
+        solver.solve(Problem(CAR, wrong, 4), AWAY)
+    with pytest.raises(ValueError, match="`ILQR.max_steps` must be positive, got 0"):
+        ILQR(max_steps=0)
+    with pytest.raises(ValueError, match="needs a robot on the pipeline `Generalized`"):
+        ILQR(contact=control.Anneal(1e-2)).solve(problem, AWAY)
+    with pytest.raises(ValueError, match="`end` < `start`"):
+        control.Anneal(1e-3, 1e-2)

@@ -1,0 +1,128 @@
+"""Inverse kinematics: reached targets, joint limits, derivatives."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import check_gradients
+
+import eqsim
+from eqsim import kinematics
+from eqsim.control import inverse_kinematics, RESULTS, Target
+
+
+ARM = eqsim.load_mjcf("""
+<mujoco>
+  <default><joint limited="true" range="-150 150"/>
+    <geom type="capsule" size=".02" contype="0" conaffinity="0"/></default>
+  <worldbody><body name="turret"><joint name="yaw" axis="0 0 1"/>
+    <geom fromto="0 0 0 0 0 .3"/>
+    <body name="upper" pos="0 0 .3"><joint name="shoulder" axis="0 1 0"/>
+      <geom fromto="0 0 0 .4 0 0"/>
+      <body name="lower" pos=".4 0 0"><joint name="elbow" axis="0 1 0"
+        range="-140 0"/><geom fromto="0 0 0 .3 0 0"/>
+        <body name="palm" pos=".3 0 0"><joint name="wrist" type="ball" limited="false"/>
+          <geom fromto="0 0 0 .1 0 0"/><site name="tip" pos=".1 0 0"/></body>
+      </body></body></body></worldbody>
+</mujoco>""")
+START = jnp.array([0.1, 0.2, -0.3, 1.0, 0.0, 0.0, 0.0])
+LOW, HIGH = np.asarray(ARM.joints.range[:3]).T
+
+
+def reachable(key):
+    """The pose of the tip in a configuration within the limits."""
+    one, two = jr.split(key)
+    q = jnp.asarray(LOW + (HIGH - LOW) * jr.uniform(one, (3,), minval=0.3, maxval=0.7))
+    q = jnp.concatenate([q, START[3:]])
+    turn = jnp.concatenate([jnp.zeros(3), 0.5 * jr.normal(two, (3,))])
+    return kinematics.site_poses(ARM, kinematics.integrate(ARM, q, turn))
+
+
+def test_reaches_poses(getkey):
+    for _ in range(8):
+        poses = reachable(getkey())
+        target = Target("tip", poses.pos[0], poses.rot[0])
+        found = inverse_kinematics(ARM, target, START, posture=1e-10)
+        assert found.result == RESULTS.successful
+        reached = kinematics.site_poses(ARM, found.q)
+        np.testing.assert_allclose(reached.pos[0], poses.pos[0], atol=1e-6)
+        np.testing.assert_allclose(reached.rot[0], poses.rot[0], atol=1e-6)
+        assert found.error < 1e-5
+
+
+def test_stays_within_limits():
+    """A target behind a limit is approached along it."""
+    away = jnp.array([-0.3, -0.05, 0.4])
+    found = inverse_kinematics(ARM, Target("tip", away), START)
+    tight = eqx.tree_at(
+        lambda s: s.joints.range, ARM, ARM.joints.range.at[:3].multiply(0.2)
+    )
+    limited = inverse_kinematics(tight, Target("tip", away), START)
+    low, high = np.asarray(tight.joints.range[:3]).T
+    q = np.asarray(limited.q[:3])
+    assert np.all((low <= q) & (q <= high)) and np.any((q == low) | (q == high))
+    assert limited.error > found.error + 0.05
+    assert limited.result == RESULTS.successful
+
+
+def test_links_and_several_targets():
+    targets = (
+        Target("lower", jnp.array([0.3, 0.1, 0.5]), link=True, weight=0.1),
+        Target("tip", jnp.array([0.5, 0.1, 0.4])),
+    )
+    found = inverse_kinematics(ARM, targets, START)
+    tip = kinematics.site_poses(ARM, found.q).pos[0]
+    np.testing.assert_allclose(tip, targets[1].pos, atol=1e-2)
+    assert found.result == RESULTS.successful
+
+
+@pytest.mark.parametrize("limited", (False, True))
+def test_derivatives(limited):
+    """By target and robot; forward, reverse and finite differences agree."""
+    share = 0.2 if limited else 1.0
+    sys = eqx.tree_at(
+        lambda s: s.joints.range, ARM, ARM.joints.range.at[:3].multiply(share)
+    )
+    at = jnp.array([-0.3, -0.05, 0.4]) if limited else jnp.array([0.4, 0.2, 0.5])
+
+    def q(pos, mounts):
+        moved = eqx.tree_at(lambda s: s.links.pos, sys, mounts)
+        target = Target("tip", pos)
+        return inverse_kinematics(moved, target, START, posture=1e-2, tolerance=1e-13).q
+
+    check_gradients(eqx.filter_jit(q), at, sys.links.pos)
+
+
+def test_bad_input():
+    target = Target("tip", jnp.zeros(3))
+    for call, message in (
+        (lambda: Target("tip"), "neither `pos` nor `rot`"),
+        (lambda: inverse_kinematics(ARM, (), START), "at least one `Target`"),
+        (
+            lambda: inverse_kinematics(ARM, Target("hip", jnp.zeros(3)), START),
+            "no site 'hip'. The robot has: tip",
+        ),
+        (
+            lambda: inverse_kinematics(ARM, target, START.at[0].set(jnp.nan)),
+            "`q` must be finite",
+        ),
+        (
+            lambda: inverse_kinematics(ARM, Target("tip", jnp.full(3, jnp.inf)), START),
+            "pos of tip` must be finite",
+        ),
+        (
+            lambda: inverse_kinematics(ARM, target, START, posture=0.0),
+            "`posture` must be positive, got 0.0",
+        ),
+        (
+            lambda: inverse_kinematics(
+                eqx.tree_at(lambda s: s.joints.range, ARM, -ARM.joints.range),
+                target,
+                START,
+            ),
+            "limits of joint 'yaw' are infeasible",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

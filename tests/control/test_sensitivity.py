@@ -1,0 +1,124 @@
+"""Derivatives of optimal plans, beside finite differences of problems solved again."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsim
+from eqsim import control
+from eqsim.control import ILQR, Problem, Quadratic
+
+
+CART = eqsim.load_mjcf("""
+<mujoco>
+  <option timestep="0.05"/>
+  <default><geom type="capsule" size=".05" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body><joint name="rail" type="slide" axis="1 0 0"/><geom fromto="-.1 0 0 .1 0 0"/>
+      <body><joint axis="0 1 0" damping=".1"/><geom fromto="0 0 0 0 0 .6"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="rail" gear="20"/></actuator>
+</mujoco>""")
+PIPELINE = eqsim.Generalized()
+SOLVER = ILQR(max_steps=300, atol=1e-12, rtol=0.0)
+
+
+def solved(start, weight, mass, limits):
+    """Actions and value of bringing a cart with a pole to rest."""
+    sys = eqx.tree_at(lambda s: s.links.mass, CART, mass)
+    state = PIPELINE.init(CART, start[:2], start[2:])
+    target = PIPELINE.init(CART)
+    cost = Quadratic(target, weight, 0.5, 20.0 * weight)
+    plan = SOLVER.solve(Problem((PIPELINE, sys), cost, 10, limits), state)
+    return plan.actions, plan.states.q, plan.value
+
+
+POINT = (
+    jnp.array([0.3, 0.25, -0.2, 0.3]),
+    jnp.array([1.0, 2.0, 0.1, 0.1]),
+    CART.links.mass,
+)
+
+
+def limit_of(active):
+    """Limits far away, or at 60 % of the largest control."""
+    far = jnp.array([[-100.0, 100.0]])
+    largest = jnp.max(jnp.abs(eqx.filter_jit(solved)(*POINT, far)[0]))
+    return 0.6 * float(largest) if active else 100.0
+
+
+@pytest.mark.parametrize("active", (False, True))
+def test_derivatives(active):
+    """By start, cost and masses, in forward and reverse mode."""
+    limit = limit_of(active)
+    limits = jnp.array([[-limit, limit]])
+    solve = eqx.filter_jit(solved)
+    actions, _, _ = solve(*POINT, limits)
+    at_limit = np.abs(np.asarray(actions)) == limit
+    assert np.any(at_limit) == active and not np.all(at_limit)
+    forward = eqx.filter_jit(jax.jacfwd(solved, (0, 1, 2)))(*POINT, limits)
+    reverse = eqx.filter_jit(jax.jacrev(solved, (0, 1, 2)))(*POINT, limits)
+    for output in range(3):
+        for k, value in enumerate(POINT):
+            got = np.asarray(forward[output][k])
+            np.testing.assert_allclose(reverse[output][k], got, rtol=1e-8, atol=1e-9)
+            want = np.stack(
+                [slope(solve, limits, output, k, row) for row in np.eye(value.size)], -1
+            )
+            scale = np.abs(want).max()
+            assert scale > 0.0
+            np.testing.assert_allclose(got, want, atol=1e-5 * scale)
+
+
+def slope(solve, limits, output, k, row, eps=1e-4):
+    """A central difference of fourth order."""
+    moved = lambda s: np.asarray(
+        solve(
+            *(x + s * eps * row if j == k else x for j, x in enumerate(POINT)), limits
+        )[output]
+    )
+    return (8 * (moved(1) - moved(-1)) - (moved(2) - moved(-2))) / (12 * eps)
+
+
+def test_limits_are_followed():
+    """A control at a limit moves with the limit."""
+    at = lambda limit: solved(*POINT, jnp.stack([-limit, limit])[None])[0]
+    follow = eqx.filter_jit(lambda x: jax.jvp(at, (x,), (jnp.ones(()),)))
+    limit = limit_of(True)
+    actions, change = map(np.asarray, follow(jnp.asarray(limit)))
+    held = np.abs(actions) == limit
+    assert np.any(held)
+    np.testing.assert_allclose(change[held], np.sign(actions[held]))
+
+
+def test_singular_problems_are_refused():
+    """A control without cost or effect has no derivative."""
+    dynamics = control.VectorDynamics(
+        lambda sys, x, u: sys * x + 0.0 * u, jnp.ones(()), 1, 1
+    )
+    cost = control.Residual(lambda sys, x, u: jnp.concatenate([x, u**2 * 1e-3]))
+
+    def value(scale):
+        moved = eqx.tree_at(lambda d: d.sys, dynamics, scale)
+        return jnp.sum(SOLVER.solve(Problem(moved, cost, 3), jnp.ones(1)).actions)
+
+    with pytest.raises(Exception, match="Hessian of the controls is not positive"):
+        jax.block_until_ready(eqx.filter_jit(jax.grad(value))(jnp.ones(())))
+
+
+def test_constraints_are_refused():
+    wall = control.Constraint(lambda sys, x, u: x - 5.0)
+    dynamics = control.VectorDynamics(lambda sys, x, u: sys * x + u, jnp.ones(()), 1, 1)
+    cost = Quadratic(jnp.zeros(1), 1.0, 1.0)
+
+    def value(scale):
+        moved = eqx.tree_at(lambda d: d.sys, dynamics, scale)
+        return SOLVER.solve(
+            Problem(moved, cost, 3, constraints=(wall,)), jnp.ones(1)
+        ).value
+
+    with pytest.raises(ValueError, match="`constraints` cannot be differentiated"):
+        jax.grad(value)(jnp.ones(()))
