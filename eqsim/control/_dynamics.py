@@ -187,7 +187,7 @@ class VectorDynamics(AbstractDynamics):
     """
 
     step_fn: Callable[[Any, Array, Array], Array]
-    sys: Any  # pyright: ignore
+    sys: Any
     state_size: int = eqx.field(static=True)
     action_size: int = eqx.field(static=True)
     action_limits: Float[Array, "nu 2"] | None = None
