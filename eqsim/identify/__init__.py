@@ -34,6 +34,7 @@ from ._objective import (
     Residuals as Residuals,
     Simulation as Simulation,
 )
+from ._polish import polish as polish, predict as predict
 from ._priors import (
     AbstractPrior as AbstractPrior,
     LogDet as LogDet,

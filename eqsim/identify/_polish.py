@@ -5,13 +5,18 @@ function of the parameters. A few of them can still be improved by comparing val
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from ..model import System
 from ._evaluate import Problem, residuals
+from ._recording import Recording
+from ._result import Result
+from ._signals import Delay
+from ._windows import cut, Windows
 
 
 Score = Callable[[dict[str, np.ndarray], np.ndarray], float]
@@ -81,24 +86,27 @@ def nelder_mead(
 
 
 def polish(
-    problem: Problem,
-    theta: np.ndarray,
-    steps: np.ndarray,
-    bounds: tuple[np.ndarray, np.ndarray],
-    evaluations: int,
+    result: Result,
+    recordings: Sequence[Recording],
+    windows: Windows,
+    *,
+    steps: Any = 0.1,
+    evaluations: int = 60,
     score: Score = mean_error,
     progress: Callable[[np.ndarray, float, int], Any] | None = None,
-) -> np.ndarray:
-    """Search parameters for which predictions from the estimated starts are best.
+) -> Result:
+    """Improve a fit by predictions of long windows, from starts that are not fitted.
 
     **Arguments:**
 
-    - `problem`: its batch holds the recordings that are predicted.
-    - `theta`: free numbers to start from. `steps`: size of the search along each.
-    - `score`: what is minimized.
-
-    **Returns:** free numbers.
+    - `result`: of `fit`. Its intervals stay as wide as they are, around the new values.
+    - `recordings`, `windows`: what is predicted.
+    - `steps`: first change of each free number (logarithms of positive parameters).
+    - `evaluations`: simulations of all windows.
+    - `score`: what is minimized; by default `mean_error`.
+    - `progress`: called with free numbers, score and number of evaluations.
     """
+    problem = _other(result.problem, recordings, windows)
     zero = jnp.zeros_like(problem.batch.sd)
     mask = np.asarray(problem.batch.mask)
 
@@ -106,14 +114,39 @@ def polish(
         found = residuals(problem, jnp.asarray(x), zero)
         return score({k: np.asarray(v) for k, v in found.items()}, mask)
 
-    return nelder_mead(cost, theta, steps, bounds, evaluations, progress)
-
-
-def polished(result: Any, batch, steps: int, theta: np.ndarray) -> Any:
-    """Put other parameters into a result, whose intervals stay as they are."""
-    problem = dataclasses.replace(result.problem, batch=batch, steps=steps)
+    size = np.broadcast_to(np.asarray(steps, float), result.theta.shape)
+    theta = nelder_mead(cost, result.theta, size, result.bounds, evaluations, progress)
     model = problem.model(jnp.asarray(theta))
     values = np.asarray(problem.values(jnp.asarray(theta)))
     return dataclasses.replace(
         result, sys=model.sys, signals=model.signals, values=values, theta=theta
     )
+
+
+def predict(
+    result: Result, sys: System, recordings: Sequence[Recording], windows: Windows
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Compute errors of predictions by a robot, with neither signals nor fitted starts.
+
+    **Arguments:**
+
+    - `result`: of `fit`; says what is measured, and how it is simulated.
+    - `sys`: the robot that predicts.
+
+    **Returns:** measured minus predicted values by channel, `(windows, samples, columns)`,
+    and which samples are not padding.
+    """
+    problem = _other(result.problem, recordings, windows)
+    none = jnp.zeros(0)
+    problem = dataclasses.replace(
+        problem, sys=sys, unknowns=(), sizes=(), origin=none
+    )
+    found = residuals(problem, none, jnp.zeros_like(problem.batch.sd))
+    return {k: np.asarray(v) for k, v in found.items()}, np.asarray(problem.batch.mask)
+
+
+def _other(problem: Problem, recordings, windows: Windows) -> Problem:
+    before = max([x.upper for x in problem.unknowns if isinstance(x, Delay)], default=0.0)
+    channels = list(problem.batch.measured)
+    found = cut(problem.sys, list(recordings), channels, windows, before)
+    return dataclasses.replace(problem, batch=found.batch, steps=found.steps)
