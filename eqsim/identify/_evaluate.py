@@ -165,8 +165,8 @@ def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> 
     scale = jnp.concatenate(
         [jnp.broadcast_to(problem.sigma[name], (count(name),)) for name in names]
     )
-    r = jnp.concatenate([channels[name] for name in names], axis=1) / scale
-    j = jnp.concatenate([by_channel[name] for name in names], axis=1) / scale[:, None]
+    r = jnp.concatenate([channels[name] for name in names], axis=1) / scale[None]
+    j = jnp.concatenate([by_channel[name] for name in names], axis=1) / scale[None, :, None]
     known = jnp.broadcast_to(row.mask[:, None], r.shape).astype(r.dtype)
     square, total = r**2, jnp.maximum(jnp.sum(known), 1.0)
     mean = jnp.sum(square) / total
@@ -187,7 +187,7 @@ def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> 
         gap,
         gap_slope,
         next_slope,
-        {k: jnp.sum(weight * (r * scale) ** 2, axis=0)[at] for k, at in ends.items()},
+        {k: jnp.sum(weight * (r * scale[None]) ** 2, axis=0)[at] for k, at in ends.items()},
         {k: jnp.sum(known, axis=0)[at] for k, at in ends.items()},
         mean,
     )
@@ -197,7 +197,7 @@ def _jump(problem: Problem, end, by_end, row: Batch, following):
     """The jump from the end of this window to the start of the next, in units of its
     allowed size, with derivatives."""
     sys, (next_q, next_qd, sd) = problem.sys, following
-    weight = problem.gap_weight * row.linked / sd
+    weight = problem.gap_weight * row.linked.astype(sd.dtype) / sd
 
     def jump(q, qd, step):
         q_next = integrate(sys, next_q, (step * sd)[: sys.nv])

@@ -128,7 +128,7 @@ def commands(
 ) -> Float[Array, "steps nu"]:
     """Compute the commands at multiples of `sys.dt`."""
     sys, signals = model
-    time = jnp.arange(physics.steps + 1) * sys.dt
+    time = jnp.arange(physics.steps + 1, dtype=sys.dt.dtype) * sys.dt
     if "ctrl" in signals.delays:
         time = time - signals.delays["ctrl"]
     at = jax.vmap(control, (None, None, 0))
@@ -160,7 +160,8 @@ def _compared(
             predicted = space.integrate(predicted, bias)
         return space.difference(predicted, value)
 
-    return jax.vmap(compare)(time, measured) * window.mask[:, None]
+    error = jax.vmap(compare)(time, measured)
+    return jnp.where(window.mask[:, None], error, 0.0)
 
 
 def _place(time: Array, dt: Array, steps: int) -> tuple[Array, Array]:

@@ -1,6 +1,5 @@
 """Fits to runs of MuJoCo C: parameters, intervals, and what cannot be told."""
 
-import dataclasses
 import json
 
 import jax
@@ -9,14 +8,13 @@ import jax.random as jr
 import mujoco
 import numpy as np
 import pytest
-from recorded import ARM, record
+from recorded_arm import ARM, record
 
 import eqsim
 from eqsim import identify
 
 
 DAMPING = identify.Positive(lambda s: s.joints.damping)
-FRICTION = identify.Positive(lambda s: s.joints.frictionloss)
 MASS = identify.Positive(lambda s: s.links.mass, entries=(1,))
 COM = identify.Free(lambda s: s.links.com, entries=((1, 2),))
 UNKNOWNS = {"damping": DAMPING, "mass": MASS, "com": COM}
@@ -241,8 +239,9 @@ def test_bad_data(sys):
 
 def test_unused_parameter_is_named(sys):
     """A parameter that the model switches off is an error, not a zero gradient."""
-    joints = dataclasses.replace(sys.joints, has_friction=(True, False))
-    off = dataclasses.replace(sys, joints=joints)
+    smooth = ARM.replace(' frictionloss="0.05"', "")
+    off = eqsim.load_mjcf(smooth)
+    unknown = identify.Positive(lambda s: s.joints.frictionloss, initial=0.1)
     good = record(_model(), 96, 2.0, NOISE)
     with pytest.raises(ValueError, match=r"friction\[1\] cannot influence the motion"):
-        identify.fit(off, good, {"friction": FRICTION}, windows=WINDOWS)
+        identify.fit(off, good, {"friction": unknown}, windows=WINDOWS)

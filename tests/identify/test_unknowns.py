@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import check_gradients
-from recorded import ARM
+from recorded_arm import ARM
 
 import eqsim
 from eqsim import identify
