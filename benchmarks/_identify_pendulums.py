@@ -35,7 +35,7 @@ SINGLE = """<mujoco model="simple_pendulum">
   <body name="rod">
     <joint name="pivot" axis="0 -1 0" damping="0.02" frictionloss="0.1"
       armature="0.002"/>
-    <inertial mass="0.676" pos="0 0 -0.4" diaginertia="0.03 0.03 0.03"/>
+    <inertial mass="0.676" pos="0 0 -0.45" diaginertia="0.005 0.005 0.005"/>
   </body>
 </worldbody>
 <actuator><motor name="pivot" joint="pivot"/></actuator>
@@ -117,14 +117,18 @@ def simple_pendulum(
         {
             "damping": Positive(lambda s: s.joints.damping),
             "friction": Positive(lambda s: s.joints.frictionloss),
-            "mass": Positive(lambda s: s.links.mass, prior=LogNormal(None, 0.05)),
-            "com": identify.Bounded(
-                lambda s: s.links.com, -0.8, 0.0, entries=((0, 2),), initial=-0.4
+            "mass": Positive(lambda s: s.links.mass, prior=LogNormal(0.676, 0.03)),
+            # A weight of 0.546 kg at 0.5 m and a rod of 0.13 kg.
+            "com": identify.Free(
+                lambda s: s.links.com, entries=((0, 2),), prior=Normal(-0.45, 0.03)
             ),
             "inertia": Positive(
-                lambda s: s.links.inertia,
-                entries=((0, 1),),
-                prior=LogNormal(None, 1.0),
+                lambda s: s.links.inertia, entries=((0, 1),), prior=LogNormal(None, 1.0)
+            ),
+            "torque_gain": Positive(
+                lambda s: s.actuators.gear,
+                entries=((0, 0),),
+                prior=LogNormal(None, 0.1),
             ),
             "bias": identify.Bias("ctrl", prior=Normal(0.0, 0.05)),
             "delay": identify.Delay(prior=Normal(4e-3, 4e-3)),
