@@ -52,6 +52,11 @@ from ._robust import (
 )
 from ._signals import Bias as Bias, Delay as Delay, Gain as Gain
 from ._solver import Solver as Solver
+from ._structure import (
+    design as design,
+    Excitation as Excitation,
+    structure as structure,
+)
 from ._unknowns import (
     AbstractUnknown as AbstractUnknown,
     Bounded as Bounded,
