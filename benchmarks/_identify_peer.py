@@ -102,9 +102,7 @@ def _sysid(result: identify.Result):
         for parameter in parameters.values():
             parameter.modifier(copy, parameter)
         changed = copy.compile()
-        initial = np.stack(
-            [np.concatenate([[0.0], q, qd]) for q, qd, _ in sequences]
-        )
+        initial = np.stack([np.concatenate([[0.0], q, qd]) for q, qd, _ in sequences])
         controls = np.stack([ctrl[:-1] for _, _, ctrl in sequences])
         from mujoco import rollout
 

@@ -3,7 +3,6 @@
 import pathlib
 from collections.abc import Callable, Sequence
 
-
 import numpy as np
 
 import eqsim
@@ -152,5 +151,3 @@ def _rms(
     window = np.sqrt(square.sum(axis=1).mean(axis=1) / mask.sum(axis=1))
     rms = np.sqrt(square.sum(axis=(0, 1)) / mask.sum())
     return {"rms": rms.tolist(), "median": float(np.median(window))}
-
-

@@ -59,8 +59,12 @@ def _options() -> argparse.Namespace:
     here = pathlib.Path(__file__).parents[1] / ".." / "shared" / "data"
     default = os.environ.get("EQSIM_RECORDINGS", here)
     parser.add_argument("set", choices=SETS, nargs="?", default="double_pendulum")
-    parser.add_argument("--recordings", type=pathlib.Path, default=pathlib.Path(default))
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/identify"))
+    parser.add_argument(
+        "--recordings", type=pathlib.Path, default=pathlib.Path(default)
+    )
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=pathlib.Path("out/identify")
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--held-out", action="store_true", help="fit half of the runs, score the others"

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .. import identify
 from .._errors import CommandError
-from ..io import load_mjcf, write_mjcf
+from ..io import load_mjcf
 from ..model import System
 
 
@@ -44,7 +44,9 @@ def run_identify(request: Request) -> None:
     try:
         unknowns = read_unknowns(request.parameters)
         ctrl = None if request.ctrl == "none" else request.ctrl
-        load = lambda path: identify.load(path, ctrl=ctrl, channels={"q": request.channel})
+        load = lambda path: identify.load(
+            path, ctrl=ctrl, channels={"q": request.channel}
+        )
         runs = [run for path in request.data for run in load(path)]
     except (ValueError, FileNotFoundError) as error:
         raise CommandError(str(error)) from error

@@ -166,7 +166,10 @@ def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> 
         [jnp.broadcast_to(problem.sigma[name], (count(name),)) for name in names]
     )
     r = jnp.concatenate([channels[name] for name in names], axis=1) / scale[None]
-    j = jnp.concatenate([by_channel[name] for name in names], axis=1) / scale[None, :, None]
+    j = (
+        jnp.concatenate([by_channel[name] for name in names], axis=1)
+        / scale[None, :, None]
+    )
     known = jnp.broadcast_to(row.mask[:, None], r.shape).astype(r.dtype)
     square, total = r**2, jnp.maximum(jnp.sum(known), 1.0)
     mean = jnp.sum(square) / total
@@ -187,7 +190,10 @@ def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> 
         gap,
         gap_slope,
         next_slope,
-        {k: jnp.sum(weight * (r * scale[None]) ** 2, axis=0)[at] for k, at in ends.items()},
+        {
+            k: jnp.sum(weight * (r * scale[None]) ** 2, axis=0)[at]
+            for k, at in ends.items()
+        },
         {k: jnp.sum(known, axis=0)[at] for k, at in ends.items()},
         mean,
     )

@@ -138,15 +138,15 @@ def predict(
     """
     problem = _other(result.problem, recordings, windows)
     none = jnp.zeros(0)
-    problem = dataclasses.replace(
-        problem, sys=sys, unknowns=(), sizes=(), origin=none
-    )
+    problem = dataclasses.replace(problem, sys=sys, unknowns=(), sizes=(), origin=none)
     found = residuals(problem, none, jnp.zeros_like(problem.batch.sd))
     return {k: np.asarray(v) for k, v in found.items()}, np.asarray(problem.batch.mask)
 
 
 def _other(problem: Problem, recordings, windows: Windows) -> Problem:
-    before = max([x.upper for x in problem.unknowns if isinstance(x, Delay)], default=0.0)
+    before = max(
+        [x.upper for x in problem.unknowns if isinstance(x, Delay)], default=0.0
+    )
     channels = list(problem.batch.measured)
     found = cut(problem.sys, list(recordings), channels, windows, before)
     return dataclasses.replace(problem, batch=found.batch, steps=found.steps)

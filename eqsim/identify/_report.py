@@ -31,7 +31,7 @@ def write_report(result: Result, path: str | os.PathLike) -> None:
     parts = ["<h1>Identification</h1>", _parameters(result), _identifiability(result)]
     parts += [_validation(result), "<h2>Fit</h2>", _image(_windows(Figure, result))]
     parts += [_image(_histogram(Figure, result))]
-    head = f"<!doctype html><meta charset='utf-8'><title>Identification</title>"
+    head = "<!doctype html><meta charset='utf-8'><title>Identification</title>"
     page = f"{head}<style>{_STYLE}</style>{''.join(parts)}"
     pathlib.Path(path).write_text(page)
 
@@ -89,7 +89,10 @@ def _windows(figure_type, result: Result):
     chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
     figure = figure_type(figsize=(10, 2.4 * len(found)), layout="constrained")
     grid = figure.subplots(len(found), 3, squeeze=False)
-    time, mask = np.asarray(result.problem.batch.time), np.asarray(result.problem.batch.mask)
+    time, mask = (
+        np.asarray(result.problem.batch.time),
+        np.asarray(result.problem.batch.mask),
+    )
     for row, (name, error) in zip(grid, found.items()):
         for axes, (label, k) in zip(row, chosen.items()):
             known = mask[k]

@@ -131,9 +131,9 @@ def _evaluated(
     to_values = np.linalg.inv(jacobian)
     parts = zip(problem.unknowns, problem.parts(jnp.asarray(theta)))
     scale = np.concatenate([u.scales(np.asarray(u.values(x))) for u, x in parts])
-    prior_free = now.arrow._replace(theta=np.asarray(now.blocks.hessian)[
-        :, : len(theta), : len(theta)
-    ].sum(axis=0))
+    prior_free = now.arrow._replace(
+        theta=np.asarray(now.blocks.hessian)[:, : len(theta), : len(theta)].sum(axis=0)
+    )
     information = to_values.T @ eliminate(prior_free).matrix @ to_values
     found = identifiability(information, scale, labels)
     return found, float(np.log1p(found.singular_values**2).sum())

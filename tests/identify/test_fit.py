@@ -123,7 +123,8 @@ def test_signals(sys):
     plain = record(_model(), 80, 6.0, 5e-4)
     delay, gain, offset = 0.012, 0.8, 0.05
     late = np.stack(
-        [np.interp(plain.time + delay, plain.time, column) for column in plain.ctrl.T], 1
+        [np.interp(plain.time + delay, plain.time, column) for column in plain.ctrl.T],
+        1,
     )
     channels = {"q": plain.channels["q"], "angle": plain.channels["q"] + 0.02}
     recording = identify.Recording(plain.time, (late - offset) / gain, channels)
@@ -179,7 +180,9 @@ def test_posterior_randomizes(sys):
     """Draws change what was identified, and keep everything else as it is."""
     runs = [record(_model(), 97, 3.0, NOISE)]
     result = identify.fit(sys, runs, UNKNOWNS, windows=WINDOWS)
-    draws = jax.vmap(lambda key: result.sample(key).links.mass[1])(jr.split(jr.key(0), 4000))
+    draws = jax.vmap(lambda key: result.sample(key).links.mass[1])(
+        jr.split(jr.key(0), 4000)
+    )
     assert float(jnp.std(draws)) == pytest.approx(result.sd[2], rel=0.1)
     drawn = result.posterior(jr.key(1), sys)
     assert drawn.geoms is sys.geoms or drawn.geoms.size is sys.geoms.size

@@ -56,7 +56,11 @@ BAD = {
     ),
     "no sample": ({"time": TIME[:0]}, "at least 2 samples"),
     "NaN row": (
-        {"channels": {"q": np.where(np.arange(4)[:, None] == 2, np.nan, np.ones((4, 3)))}},
+        {
+            "channels": {
+                "q": np.where(np.arange(4)[:, None] == 2, np.nan, np.ones((4, 3)))
+            }
+        },
         "`q` is nan in row 2, column 0",
     ),
     "wrong length": ({"ctrl": np.ones((3, 2))}, "`ctrl` has shape"),
