@@ -78,8 +78,8 @@ def _identify(
     seed: int = 0,
     out: str = "out/identify",
 ) -> None:
-    """Fits parameters of a robot to recordings, and writes the robot (.xml), numbers
-    (.json) and a page with plots (.html).
+    """Fits parameters of a robot to recordings; writes the robot (model.xml), parameters
+    (result.json) and a page with plots (report.html).
 
     Args:
         model: MJCF file of the robot.
@@ -90,7 +90,7 @@ def _identify(
         window: length of the windows that are simulated, s.
         hold_out: share of the runs that is kept to check the fit.
         seed: of the choice of these runs.
-        out: files to write, without suffix.
+        out: folder for the files.
     """
     files = model, data, parameters
     run_identify(Identification(*files, ctrl, channel, window, hold_out, seed, out))

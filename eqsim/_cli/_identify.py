@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .. import identify
 from .._errors import CommandError
-from ..io import load_mjcf
+from ..io import load_mjcf, write_mjcf
 from ..model import System
 
 
@@ -30,6 +30,7 @@ class Request(NamedTuple):
     out: str
 
 
+MODEL, NUMBERS, PAGE = "model.xml", "result.json", "report.html"
 _KINDS = ("positive", "bounded", "free", "tied", "inertia", "gain", "bias", "delay")
 
 
@@ -53,54 +54,72 @@ def run_identify(request: Request) -> None:
     fitted, held = runs, []
     if request.hold_out > 0 and len({run.run for run in runs}) > 1:
         fitted, held = identify.split(runs, request.hold_out, request.seed)
-    path = pathlib.Path(request.out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    best = _Best(sys, unknowns, path)
+    folder = pathlib.Path(request.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    best = _Best(_labels(sys, unknowns), folder)
     try:
         with console.status("compiling") as status:
-            told = lambda values, cost, step: best.take(values, cost, step, status)
             result = identify.fit(
                 sys,
                 fitted,
                 unknowns,
                 windows=identify.Windows(request.window),
                 validate=held,
-                progress=told,
+                progress=lambda *args: best.take(*args, status),
+                accepted=best.write_model,
             )
     except KeyboardInterrupt:
-        best.write()
-        raise CommandError(
-            f"Interrupted at step {best.step}. The best parameters so far are in "
-            f"{path.with_suffix('.json')}.",
-            1,
-        ) from None
+        raise CommandError(best.interrupted(), 1) from None
     except ValueError as error:
         raise CommandError(str(error)) from error
-    result.save(path)
-    result.report(path.with_suffix(".html"))
+    (folder / MODEL).write_text(write_mjcf(result.sys))
+    text = json.dumps({"finished": True} | result.dictionary(), indent=1)
+    (folder / NUMBERS).write_text(text + "\n")
+    result.report(folder / PAGE)
     console.print(str(result), markup=False)
-    names = ", ".join(str(path.with_suffix(end)) for end in (".xml", ".json", ".html"))
-    console.print(f"Written: {names}", markup=False)
+    names = ", ".join(str(folder / name) for name in (MODEL, NUMBERS, PAGE))
+    console.print(f"wrote {names}", markup=False)
+
+
+def _labels(sys: System, unknowns: dict[str, Any]) -> list[str]:
+    context = identify.Context(sys, {"ctrl": sys.nu, "q": sys.nv})
+    try:
+        pairs = unknowns.items()
+        return [label for name, x in pairs for label in x.labels(name, context)]
+    except ValueError as error:
+        raise CommandError(str(error)) from error
 
 
 class _Best:
-    """The parameters of the last accepted step, for those who interrupt."""
+    """Writes the last accepted step, so that an interrupted fit is not lost."""
 
-    def __init__(self, sys: System, unknowns: dict, path: pathlib.Path):
-        self.sys, self.unknowns, self.path = sys, unknowns, path
-        self.values, self.cost, self.step = np.zeros(0), np.inf, 0
+    def __init__(self, labels: list[str], folder: pathlib.Path):
+        self.labels, self.folder, self.steps = labels, folder, 0
 
-    def take(self, values: np.ndarray, cost: float, step: int, status: Any) -> None:
-        """Remember a step, and show it."""
-        self.values, self.cost, self.step = values, cost, self.step + 1
-        status.update(f"step {self.step}, cost {cost:.6g}")
-        self.write()
+    def take(self, values: np.ndarray, cost: float, evaluations: int, status: Any) -> None:
+        """Write the parameters of a step, and show it."""
+        self.steps += 1
+        status.update(f"step {self.steps}, cost {cost:.6g}")
+        content = {
+            "finished": False,
+            "parameters": dict(zip(self.labels, values.tolist(), strict=True)),
+            "cost": cost,
+            "steps": self.steps,
+        }
+        (self.folder / NUMBERS).write_text(json.dumps(content, indent=1) + "\n")
 
-    def write(self) -> None:
-        """Write what is known so far."""
-        content = {"values": self.values.tolist(), "cost": self.cost, "step": self.step}
-        content["parameters"] = list(self.unknowns)  # type: ignore[assignment]
-        self.path.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
+    def write_model(self, sys: System) -> None:
+        """Write the robot of a step."""
+        (self.folder / MODEL).write_text(write_mjcf(sys))
+
+    def interrupted(self) -> str:
+        """Say what is on disk."""
+        if not self.steps:
+            return "Interrupted before the first step: nothing was written."
+        return (
+            f"Interrupted after step {self.steps}. The best parameters so far are in "
+            f"{self.folder / NUMBERS} and {self.folder / MODEL}."
+        )
 
 
 def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
@@ -115,11 +134,21 @@ def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
         tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{str(path)!r} is not valid: {error}") from error
-    return {name: _unknown(name, dict(table)) for name, table in tables.items()}
+    if not tables:
+        raise ValueError(f"{str(path)!r} lists no parameters: one table each is required.")
+    return {name: _unknown(name, table) for name, table in tables.items()}
 
 
-def _unknown(name: str, table: dict[str, Any]) -> Any:
+def _unknown(name: str, table: Any) -> Any:
+    if not isinstance(table, dict):
+        raise ValueError(
+            f"Parameter {name!r} is {table!r}: a table [{name}] with `kind` and `path` is "
+            "required."
+        )
+    table = dict(table)
     kind = table.pop("kind", "positive")
+    if kind not in _KINDS:
+        raise ValueError(f"Parameter {name!r} has kind {kind!r}. Kinds are {_KINDS}.")
     prior = _prior(table)
     entries = table.pop("entries", None)
     if entries is not None:
@@ -144,8 +173,8 @@ def _unknown(name: str, table: dict[str, Any]) -> Any:
         return made(prior=prior, **table)
     except KeyError as error:
         raise ValueError(
-            f"Parameter {name!r} has kind {kind!r} and lacks {error}. Kinds are {_KINDS}; "
-            "those of the robot need `path`, such as 'joints.damping'."
+            f"Parameter {name!r} of kind {kind!r} lacks {error}, such as "
+            "path = 'joints.damping'."
         ) from error
     except TypeError as error:
         raise ValueError(f"Parameter {name!r}: {error}.") from error

@@ -60,6 +60,7 @@ from ._structure import (
 from ._unknowns import (
     AbstractUnknown as AbstractUnknown,
     Bounded as Bounded,
+    Context as Context,
     Custom as Custom,
     Free as Free,
     Positive as Positive,

@@ -53,6 +53,7 @@ def fit(
     validate: Sequence[Recording] = (),
     horizons: Sequence[float] | None = None,
     progress: Callable[[np.ndarray, float, int], Any] | None = None,
+    accepted: Callable[[System], Any] | None = None,
 ) -> Result:
     """Find parameters of a robot for which the simulation follows recordings.
 
@@ -78,6 +79,8 @@ def fit(
     - `validate`: held-out recordings, of other runs.
     - `horizons`: s, at which held-out errors are reported.
     - `progress`: called with values, cost and step of each accepted step.
+    - `accepted`: called with the robot of each accepted step, to keep it in case of an
+        interrupt.
 
     **Returns:** a `Result`.
 
@@ -93,7 +96,7 @@ def fit(
     problem = eqx.tree_at(where, problem, parts)
     widths = {k: v.shape[0] for k, v in problem.sigma.items()}
     floor = floors(runs, list(widths), widths)
-    told = _told(problem, progress)
+    told = _told(problem, progress, accepted)
     starts, steps = np.zeros(found.batch.sd.shape), 0
     for width in smoothing or (None,):
         if width is not None:
@@ -248,8 +251,10 @@ def _smoothed(problem: Problem, width: float) -> Problem:
     return eqx.tree_at(lambda p: p.pipeline, problem, pipeline)
 
 
-def _told(problem: Problem, progress):
+def _told(problem: Problem, progress, accepted):
     def told(now: Iterate) -> None:
+        if accepted is not None:
+            accepted(problem.model(jnp.asarray(now.theta)).sys)
         if progress is not None:
             values = np.asarray(problem.values(jnp.asarray(now.theta)))
             progress(values, now.cost, now.steps)
