@@ -56,7 +56,7 @@ def _best(call, repeats: int) -> tuple[float, float]:
 def _sysid(result: identify.Result):
     """One Jacobian by one-sided differences of `mujoco.sysid` residuals."""
     import mujoco
-    from mujoco import sysid
+    from mujoco.sysid._src import parameter as sysid
 
     spec = mujoco.MjSpec.from_string(DOUBLE)
     batch = result.problem.batch

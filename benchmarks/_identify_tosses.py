@@ -1,6 +1,5 @@
 """Tossed bodies: friction, softness and size from motion capture."""
 
-import dataclasses
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -145,28 +144,9 @@ def _tosses(sys, unknowns, folder, seed, held_out, say):
     extra = {"before_polish": result.dictionary()["parameters"], "fitted_tosses": half}
     told = lambda x, value, count: say(f"polish {count:3d} {value:.4f} {x}")
     steps = [_STEPS.get(name, 0.2) for name in result.names]
-    # From the fit, and from softer contact: errors of whole tosses have several minima.
-    soft = result.theta.copy()
-    names = ("friction", "softness[0]", "softness[1]")
-    for name, value in zip(names, (0.18, 4000.0, 300.0)):
-        soft[result.names.index(name)] = np.log(value)
-    if "scale" in result.names:
-        soft[result.names.index("scale")] = 0.98
-    tries = []
-    for theta in (result.theta, soft):
-        begin = dataclasses.replace(result, theta=theta)
-        best = identify.polish(
-            begin,
-            fitted,
-            WHOLE,
-            steps=steps,
-            evaluations=60,
-            score=_score,
-            progress=told,
-        )
-        found, mask = identify.predict(result, best.sys, fitted, WHOLE)
-        tries.append((_score(found, mask), best))
-    best = min(tries, key=lambda pair: pair[0])[1]
+    best = identify.polish(
+        result, fitted, WHOLE, steps=steps, evaluations=70, score=_score, progress=told
+    )
     if others:
         extra["held_out"] = errors(result, best.sys, others)
         extra["held_out_before_polish"] = errors(result, result.sys, others)

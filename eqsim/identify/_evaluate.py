@@ -210,8 +210,8 @@ def _jump(problem: Problem, end, by_end, row: Batch, following):
         qd_next = next_qd + (step * sd)[sys.nv :]
         return weight * jnp.concatenate([difference(sys, q_next, q), qd - qd_next])
 
-    zero = jnp.zeros_like(sd)
+    zero, (q, qd) = jnp.zeros_like(sd), end
     push = lambda dq, dqd: jax.jvp(lambda a, b: jump(a, b, zero), end, (dq, dqd))[1]
     gap_slope = jax.vmap(push, -1, -1)(*by_end)
-    next_slope = jax.jacfwd(lambda step: jump(*end, step))(zero)
-    return jump(*end, zero), gap_slope, next_slope
+    next_slope = jax.jacfwd(lambda step: jump(q, qd, step))(zero)
+    return jump(q, qd, zero), gap_slope, next_slope

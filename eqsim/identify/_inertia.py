@@ -158,10 +158,10 @@ def _principal(six: Float[Array, "6"]) -> tuple[Array, Array]:
     )
     moments, axes = jnp.linalg.eigh(full)
     axes = axes.at[:, 0].multiply(jnp.sign(jnp.linalg.det(axes)))
-    return moments, _quaternion(axes)
+    return moments, quaternion(axes)
 
 
-def _quaternion(r: Float[Array, "3 3"]) -> Float[Array, "4"]:
+def quaternion(r: Float[Array, "3 3"]) -> Float[Array, "4"]:
     """Compute the unit quaternion of a rotation matrix (Shepperd's method)."""
     trace = r[0, 0] + r[1, 1] + r[2, 2]
     squares = jnp.stack([trace, r[0, 0], r[1, 1], r[2, 2]])

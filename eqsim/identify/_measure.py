@@ -12,6 +12,7 @@ from ..kinematics import forward
 from ..model import SensorKind, State, System
 from ..pipelines import Generalized
 from ._geometry import AbstractSpace, Coordinates, Euclidean, Orientation
+from ._inertia import quaternion
 
 
 class AbstractMeasurement(eqx.Module):
@@ -85,7 +86,7 @@ class FreeBodyPose(AbstractMeasurement):
     ) -> dict[str, Array]:
         poses = forward(sys, state.q)
         k = sys.link(self.link).index
-        return {self.position: poses.pos[k], self.orientation: poses.quat[k]}
+        return {self.position: poses.pos[k], self.orientation: quaternion(poses.rot[k])}
 
     def spaces(self, sys: System) -> dict[str, AbstractSpace]:
         return {self.orientation: Orientation()}
@@ -177,7 +178,8 @@ def measurement(value: Any) -> AbstractMeasurement:
     if isinstance(value, Sequence):
         return Joined(tuple(measurement(part) for part in value))
     if callable(value):
-        return Function(value)
+        fn: Any = value
+        return Function(fn)
     raise TypeError(
         f"`measure` is {value!r}: a measurement such as `JointPositions()`, a tuple of "
         "them, or a function (sys, state) -> {channel: array} is required."

@@ -158,12 +158,12 @@ def _count(path: pathlib.Path, data: dict[str, np.ndarray]) -> int:
 def _time(path, data, at: slice, rate: float | None) -> np.ndarray:
     if "time" in data:
         return np.asarray(data["time"][at], float)
-    rate = data.get("rate") if rate is None else rate  # type: ignore[assignment]
-    if rate is None:
+    hertz = data.get("rate") if rate is None else rate
+    if hertz is None:
         raise ValueError(
             f"{str(path)!r} has no time stamps. Pass `rate`, the sampling rate in Hz."
         )
-    return np.arange(at.stop - at.start) / float(rate)
+    return np.arange(at.stop - at.start) / float(hertz)
 
 
 def _check_time(name: str, time: np.ndarray) -> None:

@@ -151,10 +151,20 @@ class Result:
         rows = []
         for k, name in enumerate(self.names):
             prior = self.prior_sd[k] if np.isfinite(self.prior_sd[k]) else None
-            numbers = (self.values[k], start[k], self.sd[k], low[k], high[k])
             ratio = None if prior is None else float(self.sd[k] / prior)
-            flags = bool(bound[k]), not hidden[k]
-            rows.append(Row(name, *map(float, numbers), prior, ratio, *flags))
+            row = Row(
+                name,
+                value=float(self.values[k]),
+                start=float(start[k]),
+                sd=float(self.sd[k]),
+                low=float(low[k]),
+                high=float(high[k]),
+                prior_sd=prior,
+                ratio=ratio,
+                at_bound=bool(bound[k]),
+                clear=not hidden[k],
+            )
+            rows.append(row)
         return rows
 
     def __str__(self) -> str:

@@ -133,7 +133,7 @@ class Leaves(AbstractUnknown):
 
     def inactive(self, mask: System) -> np.ndarray | None:
         found = np.asarray(values_of(mask, self.where, self.entries), bool)
-        return found.all(keepdims=True) if self.shared else found
+        return np.array([found.all()]) if self.shared else found
 
 
 class Tied(AbstractUnknown):
@@ -170,7 +170,8 @@ class Tied(AbstractUnknown):
         return jnp.exp(free)
 
     def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
-        value = values_of(model.sys, self.where, self.entries) * jnp.exp(free)
+        old = jnp.asarray(values_of(model.sys, self.where, self.entries))
+        value = old * jnp.exp(free)
         sys = replaced(model.sys, self.where, self.entries, value)
         return model._replace(sys=sys)
 
@@ -179,7 +180,7 @@ class Tied(AbstractUnknown):
 
     def inactive(self, mask: System) -> np.ndarray | None:
         found = np.asarray(values_of(mask, self.where, self.entries), bool)
-        return found.all(keepdims=True)
+        return np.array([found.all()])
 
 
 class Custom(AbstractUnknown):
@@ -248,7 +249,14 @@ def Positive(
     - `initial`: where to start; by default the value in the robot.
     - `prior`: what is known of the values in their own units.
     """
-    return Leaves(where, Log(), entries, shared, initial, prior)
+    return Leaves(
+        where=where,
+        transform=Log(),
+        entries=entries,
+        shared=shared,
+        initial=initial,
+        prior=prior,
+    )
 
 
 def Bounded(
@@ -267,7 +275,14 @@ def Bounded(
 
     - `lower`, `upper`: bounds, in the unit of the parameter.
     """
-    return Leaves(where, Box(lower, upper), entries, shared, initial, prior)
+    return Leaves(
+        where=where,
+        transform=Box(lower, upper),
+        entries=entries,
+        shared=shared,
+        initial=initial,
+        prior=prior,
+    )
 
 
 def Free(
@@ -282,7 +297,14 @@ def Free(
 
     **Arguments:** as of `Positive`.
     """
-    return Leaves(where, Identity(), entries, shared, initial, prior)
+    return Leaves(
+        where=where,
+        transform=Identity(),
+        entries=entries,
+        shared=shared,
+        initial=initial,
+        prior=prior,
+    )
 
 
 def check_start(name: str, labels, value: np.ndarray, transform) -> None:

@@ -84,7 +84,8 @@ def validate(
         known = np.asarray(
             found.batch.mask & (found.batch.time <= horizon * (1 + 1e-9))
         )
-        out.append(_horizon(horizon, *errors, known, found.run, seed))
+        fitted, given = errors
+        out.append(_horizon(horizon, fitted, given, known, found.run, seed))
     return Validation(tuple(out), len(np.unique(found.run)), len(found.run))
 
 
