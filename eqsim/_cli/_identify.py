@@ -76,9 +76,9 @@ def run_identify(request: Request) -> None:
     text = json.dumps({"finished": True} | result.dictionary(), indent=1)
     (folder / NUMBERS).write_text(text + "\n")
     result.report(folder / PAGE)
-    console.print(str(result), markup=False)
+    console.print(str(result), markup=False, soft_wrap=True)
     names = ", ".join(str(folder / name) for name in (MODEL, NUMBERS, PAGE))
-    console.print(f"wrote {names}", markup=False)
+    console.print(f"wrote {names}", markup=False, soft_wrap=True)
 
 
 def _labels(sys: System, unknowns: dict[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ PAGES = (
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/constraints.md",
     "docs/gradients.md",
+    "docs/identification.md",
     "docs/kernels.md",
     "docs/meshes.md",
     "docs/pipelines.md",
