@@ -1,12 +1,14 @@
-"""The cost of one Jacobian, beside mujoco.sysid."""
+"""The cost of one Jacobian, beside finite differences as in mujoco.sysid."""
 
 import pathlib
 import time
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 from _identify_pendulums import DOUBLE, unknowns_of_double
+from mujoco import rollout
 
 import eqsim
 from eqsim import identify
@@ -35,9 +37,9 @@ def compare(folder: pathlib.Path, repeats: int = 5) -> dict:
     ours = _best(
         lambda: jax.block_until_ready(evaluate(result.problem, theta, starts)), repeats
     )
-    peer = _best(_sysid(result), repeats)
+    peer = _best(_differences(result), repeats)
     out = {"windows": len(starts), "parameters": len(theta)}
-    for name, pair in {"eqsim": ours, "mujoco.sysid": peer}.items():
+    for name, pair in {"eqsim": ours, "finite differences of MuJoCo": peer}.items():
         out[name] = {"cpu_seconds": pair[0], "wall_seconds": pair[1]}
     out["ratio_of_cpu"] = ours[0] / peer[0]
     return out
@@ -53,94 +55,48 @@ def _best(call, repeats: int) -> tuple[float, float]:
     return min(pairs)
 
 
-def _sysid(result: identify.Result):
-    """One Jacobian by one-sided differences of `mujoco.sysid` residuals."""
-    import mujoco
-    from mujoco.sysid._src import parameter as sysid
-
+def _differences(result: identify.Result):
+    """One Jacobian as `mujoco.sysid` computes it: one-sided differences, with a
+    compilation of the model and a rollout of all windows for each parameter, on two
+    threads. Its Python between these calls is left out, so its true cost is larger."""
     spec = mujoco.MjSpec.from_string(DOUBLE)
-    batch = result.problem.batch
-    states, steps = [], result.problem.steps
-    for k in range(batch.q.shape[0]):
-        states.append((np.asarray(batch.q[k]), np.asarray(batch.qd[k])))
-    parameters = sysid.ParameterDict()
-    bodies, joints = [b.name for b in spec.bodies[1:]], [j.name for j in spec.joints]
-    for name in joints:
-        for field in ("damping", "frictionloss", "armature"):
-            change = _joint(name, field)
-            value = float(np.ravel(getattr(spec.joint(name), field))[0])
-            parameters.add(
-                sysid.Parameter(f"{name}_{field}", value, 1e-6, 1.0, modifier=change)
-            )
-    for name in bodies:
-        body = spec.body(name)
-        for field, at in (("mass", None), ("ipos", 2), ("inertia", 1)):
-            value = getattr(body, field)
-            value = float(value if at is None else value[at])
-            add = sysid.Parameter(
-                f"{name}_{field}", value, -2.0, 2.0, modifier=_body(name, field, at)
-            )
-            parameters.add(add)
-    sequences = []
-    grid = np.arange(steps + 1) * 0.002
-    for k, (q, qd) in enumerate(states):
-        ctrl = np.stack(
-            [
-                np.interp(grid, np.asarray(batch.ctrl_time[k]), np.asarray(c))
-                for c in np.asarray(batch.ctrl[k]).T
-            ],
-            axis=1,
-        )
-        sequences.append((q, qd, ctrl))
-    model = spec.compile()
-    data = [mujoco.MjData(model) for _ in range(2)]
+    batch = jax.tree.map(np.asarray, result.problem.batch)
+    data = [mujoco.MjData(spec.compile()) for _ in range(2)]
+    grid = np.arange(result.problem.steps) * 0.002
+    zero = np.zeros((len(batch.q), 1))
+    initial = np.concatenate([zero, batch.q, batch.qd], axis=1)
+    rows = zip(batch.ctrl_time, batch.ctrl, strict=True)
+    controls = [[np.interp(grid, t, c) for c in ctrl.T] for t, ctrl in rows]
+    ctrl = np.array(controls).transpose(0, 2, 1)
+    places = [
+        *((joint, field) for joint in (0, 1) for field in _JOINT_FIELDS),
+        *((body, field) for body in (1, 2) for field in _BODY_FIELDS),
+    ]
 
-    def residual(vector: np.ndarray) -> np.ndarray:
-        # What `mujoco.sysid` does for each column: compile, then roll out all windows.
-        parameters.update_from_vector(vector)
+    def positions(place=None):
         copy = spec.copy()
-        for parameter in parameters.values():
-            parameter.modifier(copy, parameter)
-        changed = copy.compile()
-        initial = np.stack([np.concatenate([[0.0], q, qd]) for q, qd, _ in sequences])
-        controls = np.stack([ctrl[:-1] for _, _, ctrl in sequences])
-        from mujoco import rollout
-
-        states, _ = rollout.rollout(changed, data, initial, controls)
+        if place is not None:
+            _moved(copy, *place)
+        states, _ = rollout.rollout(copy.compile(), data, initial, ctrl)
         return states[:, :, 1:3].ravel()
 
-    start = parameters.as_vector()
-
     def jacobian():
-        first = residual(start)
-        columns = []
-        for k in range(len(start)):
-            moved = start.copy()
-            moved[k] += 1e-6
-            columns.append((residual(moved) - first) / 1e-6)
-        return np.stack(columns)
+        first = positions()
+        return np.stack([(positions(place) - first) / 1e-6 for place in places])
 
     return jacobian
 
 
-def _joint(name: str, field: str):
-    def modify(spec, parameter):
-        old = np.ravel(getattr(spec.joint(name), field))
-        value = parameter.value[0] if np.ndim(parameter.value) else parameter.value
-        setattr(spec.joint(name), field, [value, *old[1:]] if len(old) > 1 else value)
-
-    return modify
+_JOINT_FIELDS = ("damping", "frictionloss", "armature")
+_BODY_FIELDS = ("mass", "ipos", "inertia")
 
 
-def _body(name: str, field: str, at: int | None):
-    def modify(spec, parameter):
-        value = parameter.value[0] if np.ndim(parameter.value) else parameter.value
-        body = spec.body(name)
-        if at is None:
-            setattr(body, field, value)
-        else:
-            new = np.array(getattr(body, field))
-            new[at] = value
-            setattr(body, field, new)
-
-    return modify
+def _moved(spec: mujoco.MjSpec, index: int, field: str) -> None:
+    """Change one parameter a little."""
+    part = spec.joints[index] if field in _JOINT_FIELDS else spec.bodies[index]
+    value = np.array(getattr(part, field), float)
+    if value.ndim:
+        value[{"ipos": 2, "inertia": 1}.get(field, 0)] += 1e-6
+        setattr(part, field, value)
+    else:
+        setattr(part, field, float(value) + 1e-6)

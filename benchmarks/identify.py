@@ -5,7 +5,7 @@ python benchmarks/identify.py double_pendulum --recordings ../shared/data --out 
 Writes `SET.xml` (the fitted robot as MJCF), `SET.json` (parameters with intervals, and
 errors on runs that were held out if `--held-out` is given) for SET in double_pendulum,
 simple_pendulum, cube_tosses, elbow_tosses. `--peer` times one Jacobian beside
-`mujoco.sysid` instead.
+finite differences of MuJoCo C, as in `mujoco.sysid`, instead.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--held-out", action="store_true", help="fit half of the runs, score the others"
     )
-    parser.add_argument("--peer", action="store_true", help="time mujoco.sysid as well")
+    parser.add_argument("--peer", action="store_true", help="time one Jacobian instead")
     return parser.parse_args()
 
 
