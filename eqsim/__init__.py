@@ -15,6 +15,7 @@ from . import (
     control as control,
     dynamics as dynamics,
     envs as envs,
+    identify as identify,
     io as io,
     kinematics as kinematics,
     model as model,

@@ -1,5 +1,6 @@
 """What the command understands."""
 
+import pathlib
 import sys
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from ..render import NoOpenGL
 from ._check import check_plugin, ChecksFailed
 from ._commands import published, summaries
 from ._control import ControlRequest, run_control, Solver
+from ._identify import Request as Identification, run_identify
 from ._list import list_all
 from ._names import UsageError
 from ._new import new_plugin
@@ -98,6 +100,35 @@ def _control(
     )
 
 
+def _identify(
+    model: Annotated[pathlib.Path, tyro.conf.Positional],
+    data: Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional],
+    parameters: pathlib.Path,
+    ctrl: str = "ctrl",
+    channel: str = "q",
+    window: float = 0.5,
+    hold_out: float = 0.25,
+    seed: int = 0,
+    out: str = "out/identify",
+) -> None:
+    """Fits parameters of a robot to recordings; writes the robot (model.xml), parameters
+    (result.json) and a page with plots (report.html).
+
+    Args:
+        model: MJCF file of the robot.
+        data: files of recordings (.npz), see `eqsim.identify.load`.
+        parameters: TOML or JSON file that lists what is to be found.
+        ctrl: array with the commands; `none` if there are none.
+        channel: array with the measured coordinates.
+        window: length of the windows that are simulated, s.
+        hold_out: share of the runs that is kept to check the fit.
+        seed: of the choice of these runs.
+        out: folder for the files.
+    """
+    files = model, data, parameters
+    run_identify(Identification(*files, ctrl, channel, window, hold_out, seed, out))
+
+
 def _plugins() -> None:
     """What packages publish, whether it works, and how to begin one of your own."""
 
@@ -153,6 +184,7 @@ _COMMANDS = {
     "show": _show,
     "rollout": _rollout,
     "control": _control,
+    "identify": _identify,
     "plugins": _plugins,
 }
 _PLUGIN_COMMANDS = {

@@ -19,6 +19,7 @@ PAGES = (
     "docs/constraints.md",
     "docs/control.md",
     "docs/gradients.md",
+    "docs/identification.md",
     "docs/kernels.md",
     "docs/meshes.md",
     "docs/pipelines.md",

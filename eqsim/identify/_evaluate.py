@@ -1,0 +1,217 @@
+"""Cost, gradient and Gauss-Newton matrix of all windows, in one compiled pass.
+
+The state at the start of a window only acts on its own residuals. So the Jacobian has the
+shape of an arrow, and each window needs `p + nx` tangents, however many windows there are.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..kinematics import difference, integrate
+from ..model import System
+from ..pipelines import AbstractPipeline
+from ._measure import AbstractMeasurement
+from ._objective import AbstractObjective, Physics
+from ._robust import AbstractLoss
+from ._unknowns import AbstractUnknown, Model, Signals
+from ._windows import Batch
+
+
+class Problem(eqx.Module):
+    """Everything that a fit needs.
+
+    **Arguments:**
+
+    - `unknowns`: in order. `sizes`: free numbers of each.
+    - `origin`: free numbers of the system as given.
+    - `sigma`: noise of each channel and column.
+    - `gap_weight`: inverse of the standard deviation of jumps between linked windows, in
+        units of the prior of the start; zero without continuity.
+    """
+
+    sys: System
+    unknowns: tuple[AbstractUnknown, ...]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    origin: Float[Array, " p"]
+    batch: Batch
+    steps: int = eqx.field(static=True)
+    measure: AbstractMeasurement
+    pipeline: AbstractPipeline
+    objective: AbstractObjective
+    loss: AbstractLoss
+    sigma: dict[str, Array]
+    gap_weight: Array
+
+    def model(self, theta: Float[Array, " p"]) -> Model:
+        """Return the robot and its signals with these parameters."""
+        model = Model(self.sys, Signals())
+        for unknown, part in zip(self.unknowns, self.parts(theta)):
+            model = unknown.apply(model, part)
+        return model
+
+    def parts(self, theta: Float[Array, " p"]) -> list[Array]:
+        """Split the free numbers by unknown."""
+        ends = [sum(self.sizes[: k + 1]) for k in range(len(self.sizes))]
+        return [theta[end - size : end] for end, size in zip(ends, self.sizes)]
+
+    def values(self, theta: Float[Array, " p"]) -> Float[Array, " values"]:
+        """Compute all values in their own units."""
+        pairs = zip(self.unknowns, self.parts(theta))
+        return jnp.concatenate([unknown.values(part) for unknown, part in pairs])
+
+    def prior(self, theta: Float[Array, " p"]) -> Array:
+        """Compute the cost of the priors of the parameters."""
+        total = jnp.zeros((), theta.dtype)
+        trio = zip(self.unknowns, self.parts(theta), self.parts(self.origin))
+        for unknown, part, first in trio:
+            if unknown.prior is not None:
+                cost = unknown.prior.cost(unknown.values(part), unknown.values(first))
+                total += cost.astype(theta.dtype)
+        return total
+
+
+class Blocks(NamedTuple):
+    """Cost and derivatives by window.
+
+    - `cost`: robust cost of the data.
+    - `gradient`, `hessian`: by parameters and start of the window.
+    - `gap`, `gap_slope`: jump to the start of the next window, and its derivative by
+        parameters and start; `next_slope`: by the start of the next window.
+    - `squares`, `counts`: by channel and window, weighted sum of squares of each column in
+        its own unit, and number of samples.
+    - `misfit`: mean square of the residuals of the window in units of the noise.
+    """
+
+    cost: Float[Array, " k"]
+    gradient: Float[Array, "k n"]
+    hessian: Float[Array, "k n n"]
+    gap: Float[Array, "k nx"]
+    gap_slope: Float[Array, "k nx n"]
+    next_slope: Float[Array, "k nx nx"]
+    squares: dict[str, Array]
+    counts: dict[str, Array]
+    misfit: Float[Array, " k"]
+
+
+@eqx.filter_jit
+def evaluate(
+    problem: Problem, theta: Float[Array, " p"], starts: Float[Array, "k nx"]
+) -> Blocks:
+    """Compute cost, gradient and Gauss-Newton matrix of each window.
+
+    **Arguments:**
+
+    - `theta`: free numbers of the parameters.
+    - `starts`: start of each window less its estimate, in units of its prior.
+    """
+    batch, p, nx = problem.batch, theta.shape[0], starts.shape[1]
+    basis = jnp.eye(p + nx, dtype=theta.dtype)
+
+    def window(start, row, q, qd, sd):
+        f = lambda theta, start: _window(problem, theta, start, row)
+        push = lambda e: jax.jvp(f, (theta, start), (e[:p], e[p:]))
+        (channels, end), slopes = jax.vmap(push, out_axes=(None, -1))(basis)
+        return _reduced(problem, channels, slopes, end, row, (q, qd, sd))
+
+    roll = lambda x: jnp.roll(x, -1, axis=0)
+    following = _moved(problem, starts, batch)
+    return jax.vmap(window)(starts, batch, *map(roll, (*following, batch.sd)))
+
+
+@eqx.filter_jit
+def residuals(
+    problem: Problem, theta: Float[Array, " p"], starts: Float[Array, "k nx"]
+) -> dict[str, Float[Array, "k m _"]]:
+    """Compute the residuals of all windows, in the units of each channel."""
+    f = lambda start, row: _window(problem, theta, start, row)[0]
+    return jax.vmap(f)(starts, problem.batch)
+
+
+@eqx.filter_jit
+def prior_terms(problem: Problem, theta: Float[Array, " p"]):
+    """Compute cost, gradient and Hessian of the priors of the parameters."""
+    gradient = jax.grad(problem.prior)
+    return problem.prior(theta), gradient(theta), jax.jacfwd(gradient)(theta)
+
+
+def _moved(problem: Problem, starts: Array, batch: Batch) -> tuple[Array, Array]:
+    move = lambda s, row: start_of(problem.sys, s, row)
+    return jax.vmap(move)(starts, batch)
+
+
+def start_of(sys: System, start: Float[Array, " nx"], row: Batch):
+    """Return coordinates and velocities at the start of a window."""
+    step, nv = start * row.sd, sys.nv
+    return integrate(sys, row.q, step[:nv]), row.qd + step[nv:]
+
+
+def _window(problem: Problem, theta: Array, start: Array, row: Batch):
+    """Residuals by channel, and the state where the next window starts."""
+    physics = Physics(problem.pipeline, problem.measure, problem.steps)
+    model = problem.model(theta)
+    first = start_of(problem.sys, start, row)
+    out = problem.objective.residuals(physics, model, first, row)
+    return out.channels, out.end
+
+
+def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> Blocks:
+    by_channel, by_end = slopes
+    names = list(channels)
+    count = lambda name: channels[name].shape[1]
+    scale = jnp.concatenate(
+        [jnp.broadcast_to(problem.sigma[name], (count(name),)) for name in names]
+    )
+    r = jnp.concatenate([channels[name] for name in names], axis=1) / scale[None]
+    j = (
+        jnp.concatenate([by_channel[name] for name in names], axis=1)
+        / scale[None, :, None]
+    )
+    known = jnp.broadcast_to(row.mask[:, None], r.shape).astype(r.dtype)
+    square, total = r**2, jnp.maximum(jnp.sum(known), 1.0)
+    mean = jnp.sum(square) / total
+    if problem.loss.per_window:
+        cost = 0.5 * total * problem.loss.value(mean)
+        weight = problem.loss.weight(mean) * known
+    else:
+        cost = 0.5 * jnp.sum(known * problem.loss.value(square))
+        weight = problem.loss.weight(square) * known
+    gap, gap_slope, next_slope = _jump(problem, end, by_end, row, following)
+    ends, at = {}, 0
+    for name in names:
+        ends[name], at = slice(at, at + count(name)), at + count(name)
+    return Blocks(
+        jnp.where(jnp.isfinite(cost), cost, jnp.inf),
+        jnp.einsum("mdn,md->n", j, weight * r),
+        jnp.einsum("mda,md,mdb->ab", j, weight, j),
+        gap,
+        gap_slope,
+        next_slope,
+        {
+            k: jnp.sum(weight * (r * scale[None]) ** 2, axis=0)[at]
+            for k, at in ends.items()
+        },
+        {k: jnp.sum(known, axis=0)[at] for k, at in ends.items()},
+        mean,
+    )
+
+
+def _jump(problem: Problem, end, by_end, row: Batch, following):
+    """The jump from the end of this window to the start of the next, in units of its
+    allowed size, with derivatives."""
+    sys, (next_q, next_qd, sd) = problem.sys, following
+    weight = problem.gap_weight * row.linked.astype(sd.dtype) / sd
+
+    def jump(q, qd, step):
+        q_next = integrate(sys, next_q, (step * sd)[: sys.nv])
+        qd_next = next_qd + (step * sd)[sys.nv :]
+        return weight * jnp.concatenate([difference(sys, q_next, q), qd - qd_next])
+
+    zero, (q, qd) = jnp.zeros_like(sd), end
+    push = lambda dq, dqd: jax.jvp(lambda a, b: jump(a, b, zero), end, (dq, dqd))[1]
+    gap_slope = jax.vmap(push, -1, -1)(*by_end)
+    next_slope = jax.jacfwd(lambda step: jump(q, qd, step))(zero)
+    return jump(q, qd, zero), gap_slope, next_slope

@@ -1,0 +1,274 @@
+"""Fits parameters of a robot to recordings."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..model import System, validate as validate_system
+from ..pipelines import AbstractPipeline, Generalized
+from ._arrow import eliminate
+from ._checks import (
+    check_influence,
+    check_split,
+    compared_channels,
+    predicted_channels,
+    tangent_widths,
+    warn_without_influence,
+)
+from ._covariance import covariance, pseudo_inverse
+from ._evaluate import prior_terms, Problem
+from ._identifiability import identifiability
+from ._measure import AbstractMeasurement, JointPositions, measurement
+from ._noise import estimated, floors
+from ._objective import AbstractObjective, Simulation
+from ._recording import Recording
+from ._result import Result
+from ._robust import AbstractLoss, Square
+from ._signals import Delay
+from ._solver import Iterate, minimize, Solver
+from ._unknowns import AbstractUnknown, Context
+from ._validation import validate as validation
+from ._windows import Cut, cut, Windows
+
+
+def fit(
+    sys: System,
+    recordings: Recording | Sequence[Recording],
+    unknowns: Mapping[str, AbstractUnknown],
+    *,
+    measure: Any = JointPositions(),
+    windows: Windows = Windows(0.5),
+    objective: AbstractObjective = Simulation(),
+    loss: AbstractLoss = Square(),
+    noise: Mapping[str, Any] | None = None,
+    pipeline: AbstractPipeline = Generalized(),
+    smoothing: Sequence[float] = (),
+    solver: Solver = Solver(),
+    rounds: int = 4,
+    validate: Sequence[Recording] = (),
+    horizons: Sequence[float] | None = None,
+    progress: Callable[[np.ndarray, float, int], Any] | None = None,
+    accepted: Callable[[System], Any] | None = None,
+) -> Result:
+    """Find parameters of a robot for which the simulation follows recordings.
+
+    Recordings are cut into windows, whose states at the start are unknown as well. All
+    Jacobians are exact (forward mode). Run it in double precision.
+
+    **Arguments:**
+
+    - `sys`: the robot, with parameters to start from.
+    - `recordings`: to fit.
+    - `unknowns`: parameters by name.
+    - `measure`: what the channels of the recordings are: a measurement, a tuple of them,
+        or a function `(sys, state) -> {channel: array}`.
+    - `windows`: how recordings are cut.
+    - `objective`: what is compared: `Simulation()` by default.
+    - `loss`: robust loss of the residuals.
+    - `noise`: standard deviations by channel. By default they are estimated.
+    - `pipeline`: the physics.
+    - `smoothing`: widths of the onset of contacts, m, one after the other:
+        `(2e-3, 5e-4, 0.0)`. Each fit starts from the last one.
+    - `solver`: settings of the solver.
+    - `rounds`: how often the noise is estimated, at most.
+    - `validate`: held-out recordings, of other runs.
+    - `horizons`: s, at which held-out errors are reported.
+    - `progress`: called with values, cost and step of each accepted step.
+    - `accepted`: called with the robot of each accepted step, to keep it in case of an
+        interrupt.
+
+    **Returns:** a `Result`.
+
+    **Raises:** `ValueError` if recordings, parameters or starts are invalid;
+    `FloatingPointError` if the simulation is not finite at the start.
+    """
+    runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
+    check_split(runs, validate)
+    setup = _prepare(sys, runs, unknowns, measurement(measure), windows, noise)
+    problem, found, theta, labels, bounds = setup
+    parts = (pipeline, objective, loss)
+    where = lambda p: (p.pipeline, p.objective, p.loss)
+    problem = eqx.tree_at(where, problem, parts)
+    widths = {k: v.shape[0] for k, v in problem.sigma.items()}
+    floor = floors(runs, list(widths), widths)
+    told = _told(problem, progress, accepted)
+    starts, steps = np.zeros(found.batch.sd.shape), 0
+    for width in smoothing or (None,):
+        if width is not None:
+            problem = _smoothed(problem, float(width))
+        problem, now, outcome = _noisy(
+            problem, theta, starts, bounds, solver, noise, floor, rounds, told
+        )
+        theta, starts, steps = now.theta, now.starts, steps + now.steps
+    warn_without_influence(now, labels)
+    result = _result(
+        problem, now._replace(steps=steps), outcome, found, runs, labels, bounds
+    )
+    if not validate:
+        return result
+    spans = horizons or [windows.length * share for share in (0.25, 0.5, 1.0)]
+    before = _before(unknowns)
+    first = np.asarray(problem.origin)
+    held = validation(problem, theta, first, list(validate), windows, spans, before)
+    return dataclasses.replace(result, validation=held)
+
+
+def _prepare(sys, runs, unknowns, measure: AbstractMeasurement, windows, noise):
+    """Check everything that can be checked before a simulation."""
+    validate_system(sys)
+    if not unknowns:
+        raise ValueError("`unknowns` is empty: at least one parameter is required.")
+    predicted = predicted_channels(sys, measure)
+    channels = compared_channels(runs, predicted)
+    widths = tangent_widths(sys, measure, predicted)
+    context = Context(sys, {"ctrl": sys.nu} | widths)
+    starts, labels = [], []
+    for name, unknown in unknowns.items():
+        starts.append(unknown.start(name, context))
+        labels += unknown.labels(name, context)
+    check_influence(sys, unknowns, context)
+    found = cut(sys, runs, channels, windows, _before(unknowns))
+    sizes = tuple(len(start) for start in starts)
+    bounds = _bounds(unknowns, starts)
+    theta = np.concatenate(starts)
+    sigma = {name: np.ones(widths[name]) for name in channels}
+    for name, value in (noise or {}).items():
+        if name not in sigma:
+            raise ValueError(f"`noise` names {name!r}, but channels are {channels}.")
+        sigma[name] = np.broadcast_to(np.asarray(value, float), sigma[name].shape)
+    weight = 0.0 if windows.continuity is None else 1.0 / windows.continuity
+    problem = Problem(
+        sys,
+        tuple(unknowns.values()),
+        sizes,
+        jnp.asarray(theta),
+        found.batch,
+        found.steps,
+        measure,
+        Generalized(),
+        Simulation(),
+        Square(),
+        {k: jnp.asarray(v) for k, v in sigma.items()},
+        jnp.asarray(weight),
+    )
+    return problem, found, theta, tuple(labels), bounds
+
+
+def _noisy(problem, theta, starts, bounds, solver, noise, floor, rounds, told):
+    """Fit, and estimate the noise, in turns."""
+    fixed = set(noise or ())
+    if len(fixed) == len(problem.sigma):
+        now, outcome = minimize(problem, theta, starts, bounds, solver, told)
+        return problem, now, outcome
+    settle, steps = solver._replace(rtol=1e-2, max_steps=1), 0
+    now, outcome = minimize(problem, theta, starts, bounds, settle, told)
+    for _ in range(max(rounds, 1)):
+        sigma = estimated(now, problem.loss, floor)
+        sigma = {
+            k: problem.sigma[k] if k in fixed else jnp.asarray(v)
+            for k, v in sigma.items()
+        }
+        change = max(
+            float(np.abs(np.log(sigma[k] / problem.sigma[k])).max()) for k in sigma
+        )
+        if steps and change < 0.02:
+            break
+        problem = eqx.tree_at(lambda p: p.sigma, problem, sigma)
+        now, outcome = minimize(problem, now.theta, now.starts, bounds, solver, told)
+        steps += now.steps
+    return problem, now._replace(steps=steps), outcome
+
+
+def _result(problem: Problem, now: Iterate, outcome, found: Cut, runs, labels, bounds):
+    theta = jnp.asarray(now.theta)
+    values = np.asarray(problem.values(theta))
+    jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
+    samples = int(sum(float(x.sum()) for x in now.blocks.counts.values()))
+    known = covariance(now, found.run, samples)
+    _, _, hessian = prior_terms(problem, theta)
+    prior_sd = _prior_sd(np.asarray(hessian), jacobian)
+    scale = np.concatenate(
+        [
+            unknown.scales(np.asarray(unknown.values(part)))
+            for unknown, part in zip(problem.unknowns, problem.parts(theta))
+        ]
+    )
+    scale = np.where(np.isfinite(prior_sd), prior_sd, scale)
+    data = now.arrow._replace(theta=now.arrow.theta - np.asarray(hessian))
+    to_values = np.linalg.inv(jacobian)
+    information = to_values.T @ eliminate(data).matrix @ to_values
+    model = problem.model(theta)
+    names = tuple(
+        (runs[k].name, float(t)) for k, t in zip(found.recording, found.begin)
+    )
+    return Result(
+        sys=model.sys,
+        signals=model.signals,
+        names=labels,
+        values=values,
+        sigma={k: np.asarray(v) for k, v in problem.sigma.items()},
+        covariance=known,
+        identifiability=identifiability(information, scale, labels),
+        validation=None,
+        outcome=outcome,
+        cost=now.cost,
+        steps=now.steps,
+        misfit=np.asarray(now.blocks.misfit),
+        window=names,
+        problem=problem,
+        theta=now.theta,
+        starts=now.starts,
+        jacobian=jacobian,
+        bounds=bounds,
+        prior_sd=prior_sd,
+    )
+
+
+def _before(unknowns: Mapping[str, AbstractUnknown]) -> float:
+    """Return the longest delay of commands, s."""
+    delays = [x for x in unknowns.values() if isinstance(x, Delay)]
+    return max([x.upper for x in delays if x.channel == "ctrl"], default=0.0)
+
+
+def _bounds(unknowns, starts) -> tuple[np.ndarray, np.ndarray]:
+    pairs = zip(unknowns.values(), starts, strict=True)
+    lower, upper = zip(*(unknown.bounds(start) for unknown, start in pairs))
+    return np.concatenate(lower), np.concatenate(upper)
+
+
+def _smoothed(problem: Problem, width: float) -> Problem:
+    if not isinstance(problem.pipeline, Generalized):
+        raise ValueError(
+            "`smoothing` needs the pipeline `Generalized`, but it is "
+            f"{type(problem.pipeline).__name__}."
+        )
+    pipeline = dataclasses.replace(problem.pipeline, smoothing=jnp.asarray(width))
+    return eqx.tree_at(lambda p: p.pipeline, problem, pipeline)
+
+
+def _told(problem: Problem, progress, accepted):
+    def told(now: Iterate) -> None:
+        if accepted is not None:
+            accepted(problem.model(jnp.asarray(now.theta)).sys)
+        if progress is not None:
+            values = np.asarray(problem.values(jnp.asarray(now.theta)))
+            progress(values, now.cost, now.steps)
+
+    return told
+
+
+def _prior_sd(hessian: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
+    """Return standard deviations of the values by their priors alone."""
+    known = np.diag(hessian) > 0
+    if not known.any():
+        return np.full(len(hessian), np.inf)
+    inverse = np.zeros_like(hessian)
+    inverse[np.ix_(known, known)] = pseudo_inverse(hessian[np.ix_(known, known)])
+    variance = np.diag(jacobian @ inverse @ jacobian.T)
+    reached = np.abs(jacobian) @ known > 0
+    return np.where(reached, np.sqrt(np.maximum(variance, 0.0)), np.inf)

@@ -1,0 +1,179 @@
+r"""Inertial parameters of links, by the logarithm of a Cholesky factor."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..model import System
+from ._priors import AbstractPrior, pseudo_inertia
+from ._transforms import Identity
+from ._unknowns import AbstractUnknown, Context, Model
+
+
+_PARTS = ("mass", "com_x", "com_y", "com_z", "xx", "yy", "zz", "xy", "xz", "yz")
+_SPLIT = 1e-6
+"""Relative difference that is put between principal moments: the axes of equal ones have
+no derivative. All inertias are changed by this much."""
+
+
+class Inertia(AbstractUnknown):
+    r"""Mass, center of mass and inertia of links: ten numbers per link.
+
+    The pseudo-inertia is $P = U U^\top$ with
+    $U = e^\alpha \begin{pmatrix} e^{d_1} & s_{12} & s_{13} & t_1 \\
+    & e^{d_2} & s_{23} & t_2 \\ & & e^{d_3} & t_3 \\ & & & 1 \end{pmatrix}$,
+    so that any ten numbers are those of a body that can exist. Values are the mass, the
+    center of mass, and the inertia about it in the axes of the link.
+
+    **Arguments:**
+
+    - `links`: names of the links; by default all that move.
+    - `prior`: `LogDet`, or a prior of the ten values of each link. Without one, data of
+        an arm determine only some combinations, see `Result.identifiability`.
+
+    ??? cite "Reference"
+        Rucker and Wensing, *Smooth parameterization of rigid-body inertia*, IEEE RA-L,
+        2022.
+    """
+
+    links: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    prior: AbstractPrior | None = None
+
+    def labels(self, name: str, context: Context) -> tuple[str, ...]:
+        names = [context.sys.links.names[k] for k in self._indices(context.sys)]
+        return tuple(f"{name}.{link}.{part}" for link in names for part in _PARTS)
+
+    def start(self, name: str, context: Context) -> np.ndarray:
+        sys, out = context.sys, []
+        for k in self._indices(sys):
+            value = np.asarray(link_values(sys, k), float)
+            matrix = np.asarray(pseudo_inertia(jnp.asarray(value)))
+            if not np.linalg.eigvalsh(matrix)[0] > 0:
+                raise ValueError(
+                    f"Unknown {name!r}: link {sys.links.names[k]!r} starts with a mass of "
+                    f"{value[0]:g} kg and an inertia that no solid body has (point masses "
+                    "and rods are at the bound of what is possible). Give it an inertia."
+                )
+            out.append(_factor(matrix))
+        return np.concatenate(out)
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return Identity().bounds(start)
+
+    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
+        links = free.shape[0] // 10
+        return jnp.concatenate(
+            [_values(free[10 * k : 10 * k + 10]) for k in range(links)]
+        )
+
+    def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
+        links = model.sys.links
+        mass, com = links.mass, links.com
+        moments, quats = links.inertia, links.inertia_quat
+        for n, k in enumerate(self._indices(model.sys)):
+            value = _values(free[10 * n : 10 * n + 10])
+            principal, quat = _principal(value[4:])
+            mass, com = mass.at[k].set(value[0]), com.at[k].set(value[1:4])
+            moments, quats = moments.at[k].set(principal), quats.at[k].set(quat)
+        where = lambda s: (
+            s.links.mass,
+            s.links.com,
+            s.links.inertia,
+            s.links.inertia_quat,
+        )
+        new = (mass, com, moments, quats)
+        return model._replace(sys=eqx.tree_at(where, model.sys, new))
+
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        out = []
+        for part in value.reshape(-1, 10):
+            inertia = part[4:7].sum() / 3
+            length = np.sqrt(inertia / part[0])
+            out.append([part[0], *[length] * 3, *[inertia] * 6])
+        return np.concatenate(out)
+
+    def inactive(self, mask: System) -> np.ndarray | None:
+        return None
+
+    def _indices(self, sys: System) -> list[int]:
+        if self.links is None:
+            return [k for k in range(sys.nlink) if float(sys.links.mass[k]) > 0]
+        return [sys.link(name).index for name in self.links]
+
+
+def link_values(sys: System, k: int) -> Array:
+    """Return mass, center of mass and inertia about it of one link, ten numbers."""
+    w, x, y, z = sys.links.inertia_quat[k] / jnp.linalg.norm(sys.links.inertia_quat[k])
+    rotation = jnp.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+    full = rotation @ jnp.diag(sys.links.inertia[k]) @ rotation.T
+    six = full[jnp.array([0, 1, 2, 0, 0, 1]), jnp.array([0, 1, 2, 1, 2, 2])]
+    return jnp.concatenate([sys.links.mass[k][None], sys.links.com[k], six])
+
+
+def _factor(matrix: np.ndarray) -> np.ndarray:
+    """Compute the ten free numbers of a pseudo-inertia."""
+    flip = np.eye(4)[::-1]
+    upper = flip @ np.linalg.cholesky(flip @ matrix @ flip) @ flip
+    scale = upper[3, 3]
+    unit = upper / scale
+    logs = np.log(np.diag(unit)[:3])
+    rest = [unit[0, 1], unit[0, 2], unit[1, 2], *unit[:3, 3]]
+    return np.array([np.log(scale), *logs, *rest])
+
+
+def _values(free: Float[Array, "10"]) -> Float[Array, "10"]:
+    """Compute mass, center of mass and inertia about it from ten free numbers."""
+    alpha, d1, d2, d3, s12, s13, s23, t1, t2, t3 = free
+    zero = jnp.zeros_like(alpha)
+    rows = [
+        [jnp.exp(d1), s12, s13],
+        [zero, jnp.exp(d2), s23],
+        [zero, zero, jnp.exp(d3)],
+    ]
+    upper = jnp.stack([jnp.stack(row) for row in rows])
+    mass = jnp.exp(2 * alpha)
+    # Without the last column: the second moments about the center of mass.
+    sigma = mass * upper @ upper.T
+    inertia = jnp.trace(sigma) * jnp.eye(3, dtype=free.dtype) - sigma
+    six = inertia[jnp.array([0, 1, 2, 0, 0, 1]), jnp.array([0, 1, 2, 1, 2, 2])]
+    return jnp.concatenate([mass[None], jnp.stack([t1, t2, t3]), six])
+
+
+def _principal(six: Float[Array, "6"]) -> tuple[Array, Array]:
+    """Compute principal moments and the quaternion of their axes."""
+    xx, yy, zz, xy, xz, yz = six
+    full = jnp.stack(
+        [
+            jnp.stack([xx * (1 - _SPLIT), xy, xz]),
+            jnp.stack([xy, yy, yz]),
+            jnp.stack([xz, yz, zz * (1 + _SPLIT)]),
+        ]
+    )
+    moments, axes = jnp.linalg.eigh(full)
+    axes = axes.at[:, 0].multiply(jnp.sign(jnp.linalg.det(axes)))
+    return moments, quaternion(axes)
+
+
+def quaternion(r: Float[Array, "3 3"]) -> Float[Array, "4"]:
+    """Compute the unit quaternion of a rotation matrix (Shepperd's method)."""
+    trace = r[0, 0] + r[1, 1] + r[2, 2]
+    squares = jnp.stack([trace, r[0, 0], r[1, 1], r[2, 2]])
+    twice = [r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]]
+    sums = [r[0, 1] + r[1, 0], r[0, 2] + r[2, 0], r[1, 2] + r[2, 1]]
+    candidates = jnp.stack(
+        [
+            jnp.stack([1 + trace, twice[0], twice[1], twice[2]]),
+            jnp.stack([twice[0], 1 + 2 * r[0, 0] - trace, sums[0], sums[1]]),
+            jnp.stack([twice[1], sums[0], 1 + 2 * r[1, 1] - trace, sums[2]]),
+            jnp.stack([twice[2], sums[1], sums[2], 1 + 2 * r[2, 2] - trace]),
+        ]
+    )
+    chosen = candidates[jnp.argmax(squares)]
+    return chosen / jnp.linalg.norm(chosen)

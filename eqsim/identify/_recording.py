@@ -1,0 +1,204 @@
+"""What was measured on a robot: times, commands and channels."""
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Recording:
+    """One run of a robot: commands and measurements with time stamps.
+
+    **Arguments:**
+
+    - `time`: time stamps, s; increasing, not necessarily evenly spaced.
+    - `ctrl`: commands, one row per time stamp; without columns for a passive system.
+    - `channels`: measurements by name, one row per time stamp. `"q"` and `"qd"` are read
+        by `JointPositions` and `JointVelocities`.
+    - `name`: name for messages and reports.
+    - `run`: recordings of the same run, and copies of it, share this name: they are
+        never split between training and validation, and count as one cluster in
+        covariances. By default `name`.
+
+    **Raises:** `ValueError` that names the recording and the row, for fewer than two
+    samples, time stamps that do not increase, values that are not finite, and wrong
+    shapes.
+    """
+
+    time: np.ndarray
+    ctrl: np.ndarray
+    channels: dict[str, np.ndarray]
+    name: str
+    run: str
+
+    def __init__(
+        self,
+        time: Any,
+        ctrl: Any,
+        channels: Mapping[str, Any],
+        name: str = "recording",
+        run: str | None = None,
+    ):
+        self.name, self.run = str(name), str(name if run is None else run)
+        self.time = np.asarray(time, float)
+        _check_time(self.name, self.time)
+        self.ctrl = _rows(self.name, "ctrl", ctrl, len(self.time))
+        self.channels = {
+            key: _rows(self.name, key, value, len(self.time))
+            for key, value in channels.items()
+        }
+        if "ctrl" in self.channels:
+            raise ValueError(
+                f"Recording {self.name!r} has a channel named 'ctrl', which is the name "
+                "of the commands. Rename the channel."
+            )
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{k}: {v.shape[1]}" for k, v in self.channels.items())
+        span = self.time[-1] - self.time[0]
+        return (
+            f"Recording({self.name!r}, {len(self.time)} samples, {span:.3g} s, {names})"
+        )
+
+    def cut(self, start: float, stop: float) -> "Recording":
+        """Return the samples from `start` to `stop`, s, as a recording of the same run."""
+        chosen = (self.time >= start) & (self.time <= stop)
+        channels = {key: value[chosen] for key, value in self.channels.items()}
+        args = self.time[chosen], self.ctrl[chosen], channels
+        return Recording(*args, name=self.name, run=self.run)
+
+
+def save(path: str | os.PathLike, recordings: Recording | Sequence[Recording]) -> None:
+    """Write recordings with the same channels to one `.npz` file, without pickles."""
+    runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
+    if not runs:
+        raise ValueError("`recordings` is empty: there is nothing to save.")
+    names = list(runs[0].channels)
+    for run in runs:
+        if list(run.channels) != names:
+            raise ValueError(
+                f"Recording {run.name!r} has channels {list(run.channels)}, but "
+                f"{runs[0].name!r} has {names}. Save them to separate files."
+            )
+    stack = lambda get: np.concatenate([get(run) for run in runs])
+    arrays = {name: stack(lambda run: run.channels[name]) for name in names}
+    arrays |= {
+        "time": stack(lambda run: run.time),
+        "ctrl": stack(lambda run: run.ctrl),
+        "offsets": np.cumsum([0, *(len(run.time) for run in runs)]),
+        "name": np.array([run.name for run in runs]),
+        "run": np.array([run.run for run in runs]),
+    }
+    with open(path, "wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def load(
+    path: str | os.PathLike,
+    *,
+    ctrl: str | None = "ctrl",
+    channels: Mapping[str, str] | None = None,
+    rate: float | None = None,
+) -> list[Recording]:
+    """Read recordings from an `.npz` file.
+
+    The file has arrays with one row per sample. Optional arrays are `offsets` (run k is
+    rows `offsets[k]` to `offsets[k + 1]`), `name` and `run` (one per run), and `rate`
+    (Hz, in place of `time`).
+
+    **Arguments:**
+
+    - `path`: file, as written by `save` or with arrays under other names.
+    - `ctrl`: array with the commands. None: there are none.
+    - `channels`: array in the file for each channel; by default every other array with
+        one row per sample.
+    - `rate`: sampling rate, Hz, of a file without time stamps.
+
+    **Raises:** `ValueError` if the file lacks an array, or a recording in it is invalid.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {str(path)!r}.")
+    with np.load(path, allow_pickle=False) as archive:
+        data = {key: archive[key] for key in archive.files}
+    count = _count(path, data)
+    offsets = np.asarray(data.get("offsets", [0, count]), int)
+    names = data.get("name", [f"{path.stem}-{k}" for k in range(len(offsets) - 1)])
+    runs = data.get("run", names)
+    if channels is None:
+        known = {"time", "offsets", "name", "run", "rate", ctrl}
+        rows = lambda x: x.ndim == 2 and len(x) == count
+        channels = {k: k for k, x in data.items() if k not in known and rows(x)}
+    wanted = [*channels.values(), *([ctrl] if ctrl is not None else [])]
+    for key in wanted:
+        if key not in data:
+            raise ValueError(f"{str(path)!r} has no array {key!r}, but {sorted(data)}.")
+    out = []
+    for k, (name, run) in enumerate(zip(names, runs, strict=True)):
+        at = slice(offsets[k], offsets[k + 1])
+        time = _time(path, data, at, rate)
+        commands = np.zeros((len(time), 0)) if ctrl is None else data[ctrl][at]
+        chosen = {channel: data[key][at] for channel, key in channels.items()}
+        out.append(Recording(time, commands, chosen, str(name), str(run)))
+    return out
+
+
+def _count(path: pathlib.Path, data: dict[str, np.ndarray]) -> int:
+    if "time" in data:
+        return len(data["time"])
+    if "offsets" in data:
+        return int(data["offsets"][-1])
+    raise ValueError(
+        f"{str(path)!r} has neither `time` nor `offsets`, but {sorted(data)}."
+    )
+
+
+def _time(path, data, at: slice, rate: float | None) -> np.ndarray:
+    if "time" in data:
+        return np.asarray(data["time"][at], float)
+    hertz = data.get("rate") if rate is None else rate
+    if hertz is None:
+        raise ValueError(
+            f"{str(path)!r} has no time stamps. Pass `rate`, the sampling rate in Hz."
+        )
+    return np.arange(at.stop - at.start) / float(hertz)
+
+
+def _check_time(name: str, time: np.ndarray) -> None:
+    if time.ndim != 1 or len(time) < 2:
+        raise ValueError(
+            f"Recording {name!r} has time stamps of shape {time.shape}: one axis with at "
+            "least 2 samples is required."
+        )
+    if not np.isfinite(time).all():
+        row = int(np.argmin(np.isfinite(time)))
+        raise ValueError(f"Recording {name!r}: `time` of row {row} is {time[row]}.")
+    back = np.flatnonzero(np.diff(time) <= 0)
+    if len(back):
+        row = int(back[0]) + 1
+        raise ValueError(
+            f"Recording {name!r}: `time` does not increase at row {row} "
+            f"({time[row - 1]:.6g} s, then {time[row]:.6g} s). Sort the rows, or split the "
+            "recording there."
+        )
+
+
+def _rows(name: str, key: str, value: Any, count: int) -> np.ndarray:
+    array = np.asarray(value, float)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or len(array) != count:
+        raise ValueError(
+            f"Recording {name!r}: `{key}` has shape {array.shape}, but there are {count} "
+            "time stamps. One row per time stamp is required."
+        )
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row, column = map(int, np.argwhere(bad)[0])
+        raise ValueError(
+            f"Recording {name!r}: `{key}` is {array[row, column]} in row {row}, column "
+            f"{column} ({int(bad.any(axis=1).sum())} rows in all are not finite). Remove "
+            "these rows, or the channel."
+        )
+    return array

@@ -1,0 +1,246 @@
+"""The result of a fit."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optimistix as optx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..io import write_mjcf
+from ..model import System
+from ._covariance import Covariance, quantile
+from ._evaluate import Problem
+from ._identifiability import Identifiability
+from ._unknowns import AbstractUnknown, Model, Signals
+from ._validation import Validation
+
+
+class Row(NamedTuple):
+    """One parameter.
+
+    - `value`, `start`, `sd`: in the unit of the parameter.
+    - `low`, `high`: 95 % interval.
+    - `prior_sd`: of its prior; None without one. `ratio`: `sd` over `prior_sd`.
+    - `at_bound`: whether the solver stopped at a bound.
+    - `clear`: whether the data tell this parameter by itself.
+    """
+
+    name: str
+    value: float
+    start: float
+    sd: float
+    low: float
+    high: float
+    prior_sd: float | None
+    ratio: float | None
+    at_bound: bool
+    clear: bool
+
+
+class Posterior(eqx.Module):
+    """A normal distribution of the parameters; a randomizer `(key, sys) -> sys`.
+
+    **Arguments:**
+
+    - `unknowns`, `sizes`: as of the fit.
+    - `mean`, `factor`: free numbers, and a square root of their covariance.
+    - `lower`, `upper`: bounds of the free numbers.
+    """
+
+    unknowns: tuple[AbstractUnknown, ...]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    mean: Float[Array, " p"]
+    factor: Float[Array, "p p"]
+    lower: Float[Array, " p"]
+    upper: Float[Array, " p"]
+
+    def __call__(self, key: PRNGKeyArray, sys: System) -> System:
+        """Draw parameters, and put them into a robot."""
+        noise = jr.normal(key, self.mean.shape, self.mean.dtype)
+        free = jnp.clip(self.mean + self.factor @ noise, self.lower, self.upper)
+        model, at = Model(sys, Signals()), 0
+        for unknown, size in zip(self.unknowns, self.sizes):
+            model, at = unknown.apply(model, free[at : at + size]), at + size
+        return model.sys
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a fit found.
+
+    **Arguments:**
+
+    - `sys`: the fitted robot. `signals`: gains, biases and delays by channel.
+    - `names`, `values`: of all parameters, in their own units.
+    - `sigma`: noise of each channel and column.
+    - `covariance`: of the free numbers.
+    - `identifiability`: which combinations the data cannot tell.
+    - `validation`: errors on held-out recordings, if there are any.
+    - `outcome`: `optimistix.RESULTS` of the solver.
+    - `cost`, `steps`: cost, and number of evaluations.
+    - `misfit`: mean square residual of each window in units of the noise. `window`: name
+        of the recording and start, s, of each window.
+    - `problem`, `theta`, `starts`: what was solved, its free numbers, and the starts of
+        windows in units of their priors.
+    - `jacobian`: derivative of the values by the free numbers.
+    - `bounds`: of the free numbers. `prior_sd`: of the values, infinite without a prior.
+    """
+
+    sys: System
+    signals: Signals
+    names: tuple[str, ...]
+    values: np.ndarray
+    sigma: dict[str, np.ndarray]
+    covariance: Covariance
+    identifiability: Identifiability
+    validation: Validation | None
+    outcome: optx.RESULTS
+    cost: float
+    steps: int
+    misfit: np.ndarray
+    window: tuple[tuple[str, float], ...]
+    problem: Problem
+    theta: np.ndarray
+    starts: np.ndarray
+    jacobian: np.ndarray
+    bounds: tuple[np.ndarray, np.ndarray]
+    prior_sd: np.ndarray
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations of the values, in their own units."""
+        full = self.jacobian @ self.covariance.used @ self.jacobian.T
+        return np.sqrt(np.maximum(np.diag(full), 0.0))
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Compute intervals of the values.
+
+        Where each value depends on one free number, the interval is symmetric in that
+        number, so that it stays positive or within bounds.
+        """
+        times = quantile(level, self.covariance.freedom)
+        off = self.jacobian - np.diag(np.diag(self.jacobian))
+        if np.abs(off).max(initial=0.0) > 0:
+            return self.values - times * self.sd, self.values + times * self.sd
+        sd = np.sqrt(np.diag(self.covariance.used))
+        lower, upper = self.bounds
+        # Directions without information: a factor of e^30 is as good as any.
+        reach = np.minimum(times * sd, np.maximum(30.0, 1e3 * np.abs(self.theta)))
+        ends = (self.theta - reach, self.theta + reach)
+        at = lambda x: np.asarray(self.problem.values(jnp.asarray(x)))
+        low, high = (at(np.clip(end, lower, upper)) for end in ends)
+        return np.minimum(low, high), np.maximum(low, high)
+
+    def table(self) -> list[Row]:
+        """List all parameters with what is known of them."""
+        start = np.asarray(self.problem.values(self.problem.origin))
+        low, high = self.interval()
+        lower, upper = self.bounds
+        bound = (self.theta <= lower) | (self.theta >= upper)
+        hidden = np.zeros(len(self.names), bool)
+        for item in self.identifiability.unknown:
+            hidden |= np.abs(item.direction) > 0.1 * np.abs(item.direction).max()
+        rows = []
+        for k, name in enumerate(self.names):
+            prior = self.prior_sd[k] if np.isfinite(self.prior_sd[k]) else None
+            ratio = None if prior is None else float(self.sd[k] / prior)
+            row = Row(
+                name,
+                value=float(self.values[k]),
+                start=float(start[k]),
+                sd=float(self.sd[k]),
+                low=float(low[k]),
+                high=float(high[k]),
+                prior_sd=prior,
+                ratio=ratio,
+                at_bound=bool(bound[k]),
+                clear=not hidden[k],
+            )
+            rows.append(row)
+        return rows
+
+    def __str__(self) -> str:
+        width = max(map(len, self.names))
+        lines = [f"{'':{width}}  {'value':>11} {'start':>11} {'sd':>9}  95 % interval"]
+        for row in self.table():
+            notes = " at a bound" if row.at_bound else ""
+            notes += "" if row.clear else " (not told by the data alone)"
+            lines.append(
+                f"{row.name:{width}}  {row.value:11.5g} {row.start:11.5g} {row.sd:9.2g}  "
+                f"[{row.low:.4g}, {row.high:.4g}]{notes}"
+            )
+        for name, sigma in self.sigma.items():
+            numbers = ", ".join(f"{x:.3g}" for x in np.ravel(sigma))
+            lines.append(f"noise of {name}: {numbers}")
+        lines.append(str(self.identifiability))
+        if self.validation is not None:
+            lines.append(str(self.validation))
+        return "\n".join(lines)
+
+    @property
+    def posterior(self) -> Posterior:
+        """The distribution of the parameters as a randomizer for
+        `eqsim.DomainRandomization`."""
+        values, vectors = np.linalg.eigh(self.covariance.used)
+        factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        arrays = (self.theta, factor, *self.bounds)
+        return Posterior(
+            self.problem.unknowns, self.problem.sizes, *map(jnp.asarray, arrays)
+        )
+
+    def sample(self, key: PRNGKeyArray) -> System:
+        """Draw a robot from the posterior."""
+        return self.posterior(key, self.problem.sys)
+
+    def dictionary(self) -> dict[str, Any]:
+        """Return everything that a JSON file can hold."""
+        plain = lambda tree: jax.tree.map(lambda x: np.asarray(x).tolist(), tree)
+        out: dict[str, Any] = {
+            "parameters": {row.name: row._asdict() for row in self.table()},
+            "signals": plain(vars(self.signals)),
+            "noise": plain(self.sigma),
+            "cost": self.cost,
+            "steps": self.steps,
+            "outcome": _text(self.outcome),
+            "clusters": self.covariance.clusters,
+            "clustered_by_run": self.covariance.by_run,
+            "condition": self.identifiability.condition,
+            "not_identifiable": [c.text for c in self.identifiability.unknown],
+        }
+        if self.validation is not None:
+            out["validation"] = {
+                "runs": self.validation.runs,
+                "windows": self.validation.windows,
+                "horizons": [plain(h._asdict()) for h in self.validation.horizons],
+            }
+        return out
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted robot as MJCF (`.xml`) and the parameters as JSON beside it."""
+        path = pathlib.Path(path)
+        path.with_suffix(".xml").write_text(write_mjcf(self.sys))
+        text = json.dumps(self.dictionary(), indent=1)
+        path.with_suffix(".json").write_text(text + "\n")
+
+    def report(self, path: str | os.PathLike) -> None:
+        """Write a self-contained HTML page with tables and plots.
+
+        **Raises:** `ImportError` if matplotlib is missing, which comes with the extra
+        `cli`.
+        """
+        # Here, because matplotlib belongs to an extra.
+        from ._report import write_report
+
+        write_report(self, path)
+
+
+def _text(outcome: optx.RESULTS) -> str:
+    return "successful" if outcome == optx.RESULTS.successful else str(outcome)

@@ -1,0 +1,369 @@
+"""Parameters of a robot that are to be found, chosen by `where`."""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..model import System
+from ._priors import AbstractPrior
+from ._transforms import AbstractTransform, Box, Identity, Log
+
+
+Where = Callable[[System], Any]
+Entries = tuple[int | tuple[int, ...], ...]
+
+
+class Signals(eqx.Module):
+    """Corrections of commands and sensors by channel; `"ctrl"` are the commands.
+
+    **Arguments:**
+
+    - `gains`, `biases`: one number per column. `delays`: s.
+    """
+
+    gains: dict[str, Array] = eqx.field(default_factory=dict)
+    biases: dict[str, Array] = eqx.field(default_factory=dict)
+    delays: dict[str, Array] = eqx.field(default_factory=dict)
+
+
+class Model(NamedTuple):
+    """Everything that parameters describe: the robot, and its signals."""
+
+    sys: System
+    signals: Signals
+
+
+class Context(NamedTuple):
+    """What unknowns may depend on: the robot as given, and columns by channel."""
+
+    sys: System
+    widths: Mapping[str, int]
+
+
+class AbstractUnknown(eqx.Module):
+    """One or more numbers that are to be found."""
+
+    prior: eqx.AbstractVar[AbstractPrior | None]
+
+    @abc.abstractmethod
+    def labels(self, name: str, context: Context) -> tuple[str, ...]:
+        """Return a name for each value."""
+
+    @abc.abstractmethod
+    def start(self, name: str, context: Context) -> np.ndarray:
+        """Return the free numbers to start from.
+
+        **Raises:** `ValueError` that names a value which cannot be a start.
+        """
+
+    @abc.abstractmethod
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return bounds of the free numbers, which may depend on their start."""
+
+    @abc.abstractmethod
+    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
+        """Compute the values in their own units."""
+
+    @abc.abstractmethod
+    def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
+        """Put the values into the robot or its signals."""
+
+    @abc.abstractmethod
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        """Return what a large change of each value would be, in its own unit."""
+
+    @abc.abstractmethod
+    def inactive(self, mask: System) -> np.ndarray | None:
+        """Pick, from a mask of parameters without influence, the entries of this
+        unknown; None if it is not part of the robot."""
+
+
+class Leaves(AbstractUnknown):
+    """Entries of arrays of the robot; made by `Positive`, `Bounded` and `Free`."""
+
+    where: Where = eqx.field(static=True)
+    transform: AbstractTransform
+    entries: Entries | None = eqx.field(static=True)
+    shared: bool = eqx.field(static=True)
+    initial: float | None = eqx.field(static=True)
+    prior: AbstractPrior | None = None
+
+    def labels(self, name: str, context: Context) -> tuple[str, ...]:
+        names = labels_of(context.sys, self.where, self.entries)
+        if self.shared or len(names) == 1:
+            return (name,)
+        return tuple(f"{name}{index}" for index in names)
+
+    def start(self, name: str, context: Context) -> np.ndarray:
+        value = np.asarray(values_of(context.sys, self.where, self.entries), float)
+        if self.initial is not None:
+            value = np.full_like(value, self.initial)
+        if self.shared:
+            if np.ptp(value) > 1e-9 * np.abs(value).max():
+                raise ValueError(
+                    f"Unknown {name!r} is shared, but its entries start at different "
+                    f"values {value}. Pass `initial`, or use `Tied` for a common factor."
+                )
+            value = value[:1]
+        check_start(name, self.labels(name, context), value, self.transform)
+        return self.transform.free(value)
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.transform.bounds(start)
+
+    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
+        return self.transform.value(free)
+
+    def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
+        value = self.values(free)
+        if self.shared:
+            count = values_of(model.sys, self.where, self.entries).shape[0]
+            value = jnp.broadcast_to(value, (count,))
+        sys = replaced(model.sys, self.where, self.entries, value)
+        return model._replace(sys=sys)
+
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        return self.transform.scales(value)
+
+    def inactive(self, mask: System) -> np.ndarray | None:
+        found = np.asarray(values_of(mask, self.where, self.entries), bool)
+        return np.array([found.all()]) if self.shared else found
+
+
+class Tied(AbstractUnknown):
+    """One positive factor by which all chosen entries are multiplied.
+
+    **Arguments:**
+
+    - `where`: one array of the robot, or a tuple of arrays:
+        `lambda s: (s.links.mass, s.links.inertia)`.
+    - `entries`: as of `Positive`, in each of the arrays.
+    - `prior`: of the factor, which starts at 1.
+    """
+
+    where: Where = eqx.field(static=True)
+    entries: Entries | None = eqx.field(static=True, default=None)
+    prior: AbstractPrior | None = None
+
+    def labels(self, name: str, context: Context) -> tuple[str, ...]:
+        return (name,)
+
+    def start(self, name: str, context: Context) -> np.ndarray:
+        value = values_of(context.sys, self.where, self.entries)
+        if not np.any(np.asarray(value)):
+            raise ValueError(
+                f"Unknown {name!r} is a factor of numbers that are all zero, so that it "
+                "has no influence. Choose others with `where` or `entries`."
+            )
+        return np.zeros(1)
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return Log().bounds(start)
+
+    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
+        return jnp.exp(free)
+
+    def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
+        old = jnp.asarray(values_of(model.sys, self.where, self.entries))
+        value = old * jnp.exp(free)
+        sys = replaced(model.sys, self.where, self.entries, value)
+        return model._replace(sys=sys)
+
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        return value
+
+    def inactive(self, mask: System) -> np.ndarray | None:
+        found = np.asarray(values_of(mask, self.where, self.entries), bool)
+        return np.array([found.all()])
+
+
+class Custom(AbstractUnknown):
+    """Numbers that change the robot through a function.
+
+    **Arguments:**
+
+    - `change`: `(sys, value) -> sys`, differentiable in `value`, an array of one axis.
+        Recompiles if it is another function, so define it once.
+    - `initial`: start, one number or several.
+    - `lower`, `upper`: bounds; without them every number is allowed.
+    - `prior`: of the values.
+    """
+
+    change: Callable[[System, Array], System] = eqx.field(static=True)
+    initial: tuple[float, ...] = eqx.field(
+        static=True, converter=lambda x: tuple(np.ravel(x).tolist())
+    )
+    lower: float = eqx.field(static=True, default=-np.inf)
+    upper: float = eqx.field(static=True, default=np.inf)
+    prior: AbstractPrior | None = None
+
+    def labels(self, name: str, context: Context) -> tuple[str, ...]:
+        count = len(self.initial)
+        return (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
+
+    def start(self, name: str, context: Context) -> np.ndarray:
+        value = np.asarray(self.initial)
+        box = Box(self.lower, self.upper)
+        check_start(name, self.labels(name, context), value, box)
+        return value
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return Box(self.lower, self.upper).bounds(start)
+
+    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
+        return free
+
+    def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
+        return model._replace(sys=self.change(model.sys, free))
+
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        return Box(self.lower, self.upper).scales(value)
+
+    def inactive(self, mask: System) -> np.ndarray | None:
+        return None
+
+
+def Positive(
+    where: Where,
+    *,
+    entries: Entries | None = None,
+    shared: bool = False,
+    initial: float | None = None,
+    prior: AbstractPrior | None = None,
+) -> Leaves:
+    """Choose positive numbers, such as damping or friction; found by their logarithm.
+
+    **Arguments:**
+
+    - `where`: an array of the robot as for `eqx.tree_at`: `lambda s: s.joints.damping`;
+        or a tuple of arrays. Recompiles if it is another function, so define it once.
+    - `entries`: which entries of the array, as a tuple of indices; an index with several
+        axes is a tuple itself: `((0, 2), (1, 2))`. By default all.
+    - `shared`: whether all entries have one common value.
+    - `initial`: where to start; by default the value in the robot.
+    - `prior`: what is known of the values in their own units.
+    """
+    return Leaves(
+        where=where,
+        transform=Log(),
+        entries=entries,
+        shared=shared,
+        initial=initial,
+        prior=prior,
+    )
+
+
+def Bounded(
+    where: Where,
+    lower: float,
+    upper: float,
+    *,
+    entries: Entries | None = None,
+    shared: bool = False,
+    initial: float | None = None,
+    prior: AbstractPrior | None = None,
+) -> Leaves:
+    """Choose numbers between two bounds, which no step of the solver leaves.
+
+    **Arguments:** as of `Positive`, and
+
+    - `lower`, `upper`: bounds, in the unit of the parameter.
+    """
+    return Leaves(
+        where=where,
+        transform=Box(lower, upper),
+        entries=entries,
+        shared=shared,
+        initial=initial,
+        prior=prior,
+    )
+
+
+def Free(
+    where: Where,
+    *,
+    entries: Entries | None = None,
+    shared: bool = False,
+    initial: float | None = None,
+    prior: AbstractPrior | None = None,
+) -> Leaves:
+    """Choose numbers of any sign, such as a place or a bias.
+
+    **Arguments:** as of `Positive`.
+    """
+    return Leaves(
+        where=where,
+        transform=Identity(),
+        entries=entries,
+        shared=shared,
+        initial=initial,
+        prior=prior,
+    )
+
+
+def check_start(name: str, labels, value: np.ndarray, transform) -> None:
+    """Raise `ValueError` if a value cannot be a start."""
+    for label, number in zip(labels, value, strict=True):
+        if not np.isfinite(number):
+            raise ValueError(f"Unknown {name!r}: {label} starts at {number}.")
+        problem = transform.problem(float(number))
+        if problem is not None:
+            raise ValueError(f"Unknown {name!r}: {label} {problem}.")
+
+
+def values_of(sys: System, where: Where, entries: Entries | None):
+    """Return the chosen entries as one vector."""
+    parts = []
+    for leaf in _leaves(sys, where):
+        chosen = [leaf] if entries is None else [leaf[index] for index in entries]
+        parts += [part.reshape(-1) for part in chosen]
+    if isinstance(parts[0], np.ndarray | np.generic):
+        return np.concatenate(parts)
+    return jnp.concatenate(parts)
+
+
+def replaced(sys: System, where: Where, entries: Entries | None, value: Array):
+    """Return the robot with other values of the chosen entries."""
+    new, at = [], 0
+    for leaf in _leaves(sys, where):
+        for index in [...] if entries is None else entries:
+            size = leaf[index].size
+            part = value[at : at + size].reshape(leaf[index].shape)
+            leaf, at = leaf.at[index].set(part.astype(leaf.dtype)), at + size
+        new.append(leaf)
+    single = not isinstance(where(sys), tuple | list)
+    return eqx.tree_at(where, sys, new[0] if single else tuple(new))
+
+
+def labels_of(sys: System, where: Where, entries: Entries | None) -> list[str]:
+    """Return the index of each chosen entry, such as `[0]` or `[1,2]`; with several
+    arrays, their paths before it."""
+    leaves = _leaves(sys, where)
+    paths = {id(x): jtu.keystr(path) for path, x in jtu.tree_leaves_with_path(sys)}
+    out = []
+    for leaf in leaves:
+        if id(leaf) not in paths:
+            raise ValueError(
+                "`where` must return arrays of the robot as they are, such as "
+                "`sys.links.mass`; choose entries with `entries`."
+            )
+        path = paths[id(leaf)] if len(leaves) > 1 else ""
+        places = np.arange(leaf.size).reshape(leaf.shape)
+        chosen = places if entries is None else [places[index] for index in entries]
+        for place in np.concatenate([np.ravel(x) for x in [*chosen]] or [[]]):
+            index = np.unravel_index(int(place), leaf.shape)
+            out.append(f"{path}[{','.join(map(str, index))}]")
+    if not out:
+        raise ValueError("`where` and `entries` choose nothing.")
+    return out
+
+
+def _leaves(sys: System, where: Where) -> list:
+    chosen = where(sys)
+    return list(chosen) if isinstance(chosen, tuple | list) else [chosen]

@@ -1,0 +1,251 @@
+"""Recordings cut into windows, padded to one length."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..model import System
+from ._recording import Recording
+from ._starts import estimate_starts, given_starts, Start, Starts
+
+
+class Windows(NamedTuple):
+    """How recordings are cut. The state at the start of each window is unknown.
+
+    **Arguments:**
+
+    - `length`: s. Short windows keep the problem nearly convex, and chaos has no time to
+        grow; long ones see small parameters better.
+    - `stride`: s from start to start; by default `length`. Windows that overlap count
+        samples several times, so that intervals become too short: keep the default to fit.
+    - `continuity`: standard deviation of the jump from the end of a window to the
+        start of the next one, in units of the prior of that start (multiple shooting).
+        None: windows are independent.
+    - `start_sd`: standard deviations of the prior of the start, of coordinates and
+        velocities. By default ten times those of the local fit.
+    - `start`: `(recording, row) -> (q, qd)`. By default a local cubic is fitted to
+        the channel `channel`.
+    - `channel`: channel with all coordinates.
+    - `half`: samples on each side of the start for the local fit.
+    - `min_samples`: windows with fewer samples are left out.
+    """
+
+    length: float
+    stride: float | None = None
+    continuity: float | None = None
+    start_sd: tuple[float, float] | None = None
+    start: Start | None = None
+    channel: str = "q"
+    half: int = 7
+    min_samples: int = 3
+
+
+class Batch(eqx.Module):
+    """Windows as arrays, with the windows along the first axis.
+
+    **Arguments:**
+
+    - `q`, `qd`, `sd`: start and standard deviations of its prior.
+    - `ctrl_time`, `ctrl`: recorded commands from before the start to after the end; time
+        is counted from the start, s.
+    - `time`, `mask`: measured times, and which of them are not padding.
+    - `measured`: channels.
+    - `gap`: time of the start of the next window of the same run, and `linked`, whether
+        there is one.
+    """
+
+    q: Float[Array, "k nq"]
+    qd: Float[Array, "k nv"]
+    sd: Float[Array, "k nx"]
+    ctrl_time: Float[Array, "k c"]
+    ctrl: Float[Array, "k c nu"]
+    time: Float[Array, "k m"]
+    mask: Bool[Array, "k m"]
+    measured: dict[str, Float[Array, "k m _"]]
+    gap: Float[Array, " k"]
+    linked: Bool[Array, " k"]
+
+
+class Cut(NamedTuple):
+    """A batch, with the recording and the run of each window.
+
+    - `steps`: steps of `sys.dt` that the longest window takes.
+    """
+
+    batch: Batch
+    steps: int
+    recording: np.ndarray
+    run: np.ndarray
+    begin: np.ndarray
+
+
+class _Window(NamedTuple):
+    recording: int
+    rows: slice
+    linked: bool
+
+
+def cut(
+    sys: System,
+    recordings: Sequence[Recording],
+    channels: Sequence[str],
+    windows: Windows,
+    before: float,
+) -> Cut:
+    """Cut recordings into windows.
+
+    **Arguments:**
+
+    - `channels`: channels that are compared.
+    - `before`: how long before the start of a window commands are kept, s.
+
+    **Raises:** `ValueError` if a recording lacks a channel, or no window has enough
+    samples.
+    """
+    _check(sys, recordings, channels, windows)
+    found = [w for k, rec in enumerate(recordings) for w in _of(k, rec, windows)]
+    if not found:
+        longest = max(
+            recording.time[-1] - recording.time[0] for recording in recordings
+        )
+        raise ValueError(
+            f"No window of {windows.length:g} s has {windows.min_samples} samples (the "
+            f"longest recording has {longest:.3g} s). Choose longer windows."
+        )
+    starts = _starts(sys, recordings, found, windows)
+    arrays = _padded(recordings, found, channels, before, float(sys.dt))
+    end = max(float(np.max(arrays["time"])), float(np.max(arrays["gap"])))
+    steps = int(np.ceil(end / float(sys.dt) - 1e-9))
+    names = sorted({recording.run for recording in recordings})
+    index = [window.recording for window in found]
+    batch = Batch(
+        jnp.asarray(starts.q),
+        jnp.asarray(starts.qd),
+        jnp.asarray(starts.sd),
+        jnp.asarray(arrays["ctrl_time"]),
+        jnp.asarray(arrays["ctrl"]),
+        jnp.asarray(arrays["time"]),
+        jnp.asarray(arrays["mask"]),
+        {name: jnp.asarray(arrays["measured"][name]) for name in channels},
+        jnp.asarray(arrays["gap"]),
+        jnp.asarray(np.array([window.linked for window in found])),
+    )
+    run = np.array([names.index(recordings[k].run) for k in index])
+    begin = np.array([recordings[w.recording].time[w.rows.start] for w in found])
+    return Cut(batch, max(steps, 1), np.array(index), run, begin)
+
+
+def _of(index: int, recording: Recording, windows: Windows) -> list[_Window]:
+    """Return the windows of one recording."""
+    time, out = recording.time, []
+    stride = windows.length if windows.stride is None else windows.stride
+    joined = windows.continuity is not None
+    begin = time[0]
+    while begin < time[-1]:
+        first = int(np.searchsorted(time, begin))
+        # Contiguous windows share no sample; a tolerance keeps even grids even.
+        end = time[first] + windows.length * (1 - 1e-6)
+        last = int(np.searchsorted(time, end))
+        if last - first >= windows.min_samples:
+            out.append(_Window(index, slice(first, last), False))
+        begin = max(
+            time[first] + stride * (1 - 1e-6), np.nextafter(time[first], np.inf)
+        )
+    if joined:
+        for k in range(len(out) - 1):
+            follows = out[k].rows.stop == out[k + 1].rows.start
+            out[k] = out[k]._replace(linked=follows)
+    return out
+
+
+def _starts(sys, recordings, found, windows: Windows) -> Starts:
+    parts = []
+    for k, recording in enumerate(recordings):
+        rows = np.array([w.rows.start for w in found if w.recording == k], int)
+        if len(rows) == 0:
+            continue
+        if windows.start is not None:
+            sd = windows.start_sd or (1.0, 10.0)
+            parts.append(given_starts(sys, recording, rows, windows.start, sd))
+            continue
+        part = estimate_starts(sys, recording, rows, windows.channel, windows.half)
+        if windows.start_sd is not None:
+            sd = np.repeat(windows.start_sd, sys.nv)
+            part = part._replace(sd=np.broadcast_to(sd, part.sd.shape))
+        parts.append(part)
+    return Starts(*(np.concatenate(x) for x in zip(*parts)))
+
+
+def _padded(recordings, found, channels, before: float, dt: float) -> dict[str, Any]:
+    times, gaps, commands, command_times = [], [], [], []
+    for window in found:
+        rec, rows = recordings[window.recording], window.rows
+        origin = rec.time[rows.start]
+        times.append(rec.time[rows] - origin)
+        gaps.append(rec.time[rows.stop] - origin if window.linked else 0.0)
+        end = max(times[-1][-1], gaps[-1]) + dt
+        first = int(np.searchsorted(rec.time, origin - before, side="right")) - 1
+        last = int(np.searchsorted(rec.time, origin + end)) + 1
+        inside = slice(max(first, 0), max(last, first + 2))
+        command_times.append(rec.time[inside] - origin)
+        commands.append(rec.ctrl[inside])
+    measured = {
+        name: _pad([recordings[w.recording].channels[name][w.rows] for w in found])
+        for name in channels
+    }
+    mask = _pad([np.ones(len(t), bool) for t in times], zero=True)
+    return {
+        "time": _pad(times),
+        "mask": mask,
+        "gap": np.array(gaps),
+        "ctrl_time": _pad_times(command_times),
+        "ctrl": _pad(commands),
+        "measured": measured,
+    }
+
+
+def _pad(rows: list[np.ndarray], zero: bool = False) -> np.ndarray:
+    """Stack, repeating the last row of each (or with zeros)."""
+    size = max(map(len, rows))
+    out = []
+    for row in rows:
+        fill = np.zeros_like(row[-1:]) if zero else row[-1:]
+        out.append(np.concatenate([row, np.repeat(fill, size - len(row), axis=0)]))
+    return np.stack(out)
+
+
+def _pad_times(rows: list[np.ndarray]) -> np.ndarray:
+    """Stack times that go on increasing."""
+    size = max(map(len, rows))
+    return np.stack(
+        [
+            np.concatenate([row, row[-1] + 1.0 + np.arange(size - len(row))])
+            for row in rows
+        ]
+    )
+
+
+def _check(sys: System, recordings, channels, windows: Windows) -> None:
+    if not recordings:
+        raise ValueError("`recordings` is empty: at least one recording is required.")
+    if not windows.length > 0:
+        raise ValueError(f"`length` must be positive, got {windows.length}.")
+    needed = list(channels)
+    needed += [windows.channel] if windows.start is None else []
+    for recording in recordings:
+        for name in needed:
+            if name not in recording.channels:
+                hint = "" if name in channels else " Or pass `Windows(start=...)`."
+                raise ValueError(
+                    f"Recording {recording.name!r} has no channel {name!r}, but "
+                    f"{sorted(recording.channels)}.{hint}"
+                )
+        if recording.ctrl.shape[1] != sys.nu:
+            raise ValueError(
+                f"Recording {recording.name!r} has {recording.ctrl.shape[1]} columns of "
+                f"commands, but the robot has {sys.nu} controls."
+            )

@@ -1,0 +1,102 @@
+"""The command `eqsim identify`, within this process."""
+
+import json
+
+import mujoco
+import numpy as np
+import pytest
+from recorded_arm import ARM, record
+
+from eqsim import identify
+from eqsim._cli import main
+
+
+PARAMETERS = """
+[damping]
+path = "joints.damping"
+
+[lower]
+kind = "bounded"
+path = "links.mass"
+entries = [1]
+lower = 0.1
+upper = 1.0
+prior_sd = 0.2
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Model, recordings and parameters, as arguments."""
+    spec = mujoco.MjSpec.from_string(ARM)
+    spec.body("lower").mass = 0.55
+    runs = [record(spec.compile(), k, 2.0, 2e-3) for k in range(3)]
+    (tmp_path / "arm.xml").write_text(ARM)
+    (tmp_path / "parameters.toml").write_text(PARAMETERS)
+    identify.save(tmp_path / "runs.npz", runs)
+    names = tmp_path / "arm.xml", tmp_path / "runs.npz"
+    options = "--parameters", tmp_path / "parameters.toml", "--out", tmp_path / "out"
+    return [str(x) for x in ("identify", *names, *options)]
+
+
+def test_identify(files, tmp_path, capsys):
+    """Parameters, robot and page are written, and one run in three is held out."""
+    assert main(files) == 0
+    assert "held out: 1 runs" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert found["finished"] and found["validation"]["runs"] == 1
+    mass = found["parameters"]["lower"]
+    assert mass["low"] < 0.55 < mass["high"] and mass["value"] == pytest.approx(0.55, 0.05)
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "model.xml"))
+    np.testing.assert_allclose(model.body_mass[2], mass["value"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "data:image/png;base64," in page and "damping[1]" in page
+
+
+def test_interrupt_keeps_the_best_step(files, tmp_path, capsys, monkeypatch):
+    """The robot on disk is the one of the last step."""
+    fit = identify.fit
+
+    def interrupted(*args, progress, **rest):
+        def told(values, cost, step):
+            progress(values, cost, step)
+            if step >= 1:
+                raise KeyboardInterrupt
+
+        return fit(*args, progress=told, **rest)
+
+    monkeypatch.setattr(identify, "fit", interrupted)
+    assert main(files) == 1
+    assert "Interrupted after step 2" in " ".join(capsys.readouterr().err.split())
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert not found["finished"] and found["parameters"]["lower"] != 0.4
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "model.xml"))
+    np.testing.assert_allclose(model.body_mass[2], found["parameters"]["lower"])
+
+
+WRONG = {
+    "no table": ("damping = 3", "Parameter 'damping' is 3: a table [damping]"),
+    "kind": ("[x]\nkind = 'odd'", "has kind 'odd'. Kinds are"),
+    "no path": ("[x]", "Parameter 'x' of kind 'positive' lacks 'path'"),
+    "path": ("[x]\npath = 'joints.dumping'", "has no array 'dumping'"),
+    "option": ("[x]\npath = 'links.mass'\nlow = 1", "unexpected keyword argument 'low'"),
+    "syntax": ("[x", "parameters.toml' is not valid"),
+    "empty": ("", "lists no parameters"),
+    "channel": ("[x]\nkind = 'gain'\nchannel = 'imu'", "channel 'imu', which is not"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_parameters(case, files, tmp_path, capsys):
+    """Errors name the entry, in one sentence."""
+    text, message = WRONG[case]
+    (tmp_path / "parameters.toml").write_text(text)
+    assert main(files) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_missing_files(files, capsys):
+    for k in (1, 2, 4):
+        wrong = [*files[:k], "missing.npz", *files[k + 1 :]]
+        assert main(wrong) == 2
+        assert "There is no" in capsys.readouterr().err

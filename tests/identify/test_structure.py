@@ -1,0 +1,39 @@
+"""What can be found, before any data."""
+
+import numpy as np
+import pytest
+from recorded_arm import ARM
+
+import eqsim
+from eqsim import identify
+
+
+UNKNOWNS = {
+    "armature": identify.Positive(lambda s: s.joints.armature, entries=(0,)),
+    "inertia": identify.Positive(lambda s: s.links.inertia, entries=((0, 1),)),
+    "mass": identify.Positive(lambda s: s.links.mass, entries=(1,)),
+}
+
+
+@pytest.fixture(scope="module")
+def sys():
+    return eqsim.load_mjcf(ARM)
+
+
+def test_structure_names_what_no_motion_can_tell(sys):
+    found = identify.structure(sys, UNKNOWNS, length=0.5, motions=3)
+    assert len(found.unknown) == 1
+    text = found.unknown[0].text
+    assert "armature" in text and "inertia" in text and "mass" not in text
+    # One of the two is enough.
+    one = {k: v for k, v in UNKNOWNS.items() if k != "armature"}
+    assert not identify.structure(sys, one, length=0.5, motions=3).unknown
+
+
+def test_design_is_better_than_its_rivals(sys):
+    one = {k: v for k, v in UNKNOWNS.items() if k != "armature"}
+    single = identify.design(sys, one, 0.5, 2.0, candidates=1)
+    best = identify.design(sys, one, 0.5, 2.0, candidates=4)
+    assert best.information >= single.information
+    assert np.abs(best.ctrl).max() == pytest.approx(2.0)
+    assert best.ctrl.shape == (len(best.time), sys.nu)

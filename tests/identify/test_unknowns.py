@@ -1,0 +1,134 @@
+"""Unknowns keep physics true, and name what cannot be a start (I10)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import check_gradients
+from recorded_arm import ARM
+
+import eqsim
+from eqsim import identify
+from eqsim.identify._inertia import _values, link_values
+from eqsim.identify._priors import pseudo_inertia
+from eqsim.identify._unknowns import Context, Model, Signals
+
+
+@pytest.fixture(scope="module")
+def sys():
+    return eqsim.load_mjcf(ARM)
+
+
+def _context(sys):
+    return Context(sys, {"ctrl": 2, "q": 2})
+
+
+def test_inertia_is_always_physical(getkey):
+    """Any ten numbers are a body that can exist, and the way back is exact."""
+    for scale in (0.1, 1.0, 3.0):
+        free = scale * jax.random.normal(getkey(), (10,))
+        matrix = pseudo_inertia(_values(free))
+        assert np.linalg.eigvalsh(matrix)[0] > 0
+
+
+def test_inertia_keeps_the_robot(sys):
+    """Applied at its start, an inertia changes nothing but rounding."""
+    unknown = identify.Inertia()
+    free = jnp.asarray(unknown.start("inertia", _context(sys)))
+    new = unknown.apply(Model(sys, Signals()), free).sys
+    for k in range(sys.nlink):
+        old, value = link_values(sys, k), link_values(new, k)
+        np.testing.assert_allclose(value, old, rtol=3e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        unknown.values(free)[:10], link_values(sys, 0), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_inertia_gradient(sys):
+    """Also at equal principal moments, where axes are not unique."""
+    unknown = identify.Inertia(links=("upper",))
+    free = jnp.asarray(unknown.start("inertia", _context(sys)))
+
+    def matrix(free):
+        return link_values(unknown.apply(Model(sys, Signals()), free).sys, 0)
+
+    forward, reverse = jax.jacfwd(matrix)(free), jax.jacrev(matrix)(free)
+    np.testing.assert_allclose(forward, reverse, atol=1e-8)
+    # The values are the parameters themselves, whatever the axes are.
+    np.testing.assert_allclose(forward, jax.jacfwd(_values)(free), atol=1e-6)
+
+
+def test_log_det_prior(getkey):
+    """It is zero at the start, positive elsewhere, and the same in any frame."""
+    prior = identify.LogDet(2.0)
+    value = _values(0.3 * jax.random.normal(getkey(), (10,)))
+    start = _values(0.3 * jax.random.normal(getkey(), (10,)))
+    assert float(prior.cost(start, start)) == pytest.approx(0.0, abs=1e-12)
+    assert float(prior.cost(value, start)) > 0
+    moved = lambda x: x.at[1:4].add(jnp.array([0.3, -0.2, 0.5]))
+    turned = float(prior.cost(moved(value), moved(start)))
+    assert turned == pytest.approx(float(prior.cost(value, start)))
+    check_gradients(lambda x: prior.cost(x, start), value)
+
+
+STARTS = {
+    "zero": (
+        identify.Positive(lambda s: s.joints.frictionloss, initial=0.0),
+        r"'x': x\[0\] starts at 0, at or below its bound zero",
+    ),
+    "zero in the model": (
+        identify.Positive(lambda s: s.joints.armature),
+        r"x\[1\] starts at 0, at or below its bound",
+    ),
+    "bound": (
+        identify.Bounded(lambda s: s.joints.damping, 0.05, 1.0),
+        r"x\[0\] starts at 0.05, which is not between its bounds",
+    ),
+    "delay": (identify.Delay(initial=0.0), "x starts at 0, which is not between"),
+    "NaN": (identify.Custom(lambda s, v: s, np.nan), "x starts at nan"),
+    "channel": (identify.Gain("torque"), "channel 'torque', which is not measured"),
+    "column": (identify.Bias("q", columns=(2,)), r"columns \(2,\) of channel 'q'"),
+    "factor of zero": (
+        identify.Tied(lambda s: s.joints.stiffness),
+        "numbers that are all zero",
+    ),
+    "not shared": (
+        identify.Positive(lambda s: s.links.mass, shared=True),
+        "start at different values",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STARTS)
+def test_bad_starts(case, sys):
+    unknown, message = STARTS[case]
+    with pytest.raises(ValueError, match=message):
+        unknown.start("x", _context(sys))
+
+
+def test_point_mass_is_no_start(sys):
+    flat = eqx.tree_at(
+        lambda s: s.links.inertia, sys, sys.links.inertia.at[0].set([0.0, 0.0, 1e-3])
+    )
+    with pytest.raises(ValueError, match="link 'upper' starts with a mass of 0.6 kg"):
+        identify.Inertia().start("inertia", _context(flat))
+
+
+def test_entries_and_ties(sys):
+    """Entries choose, shared values are equal, and a tie is a factor."""
+    com = identify.Free(lambda s: s.links.com, entries=((0, 2), (1, 2)))
+    assert com.labels("com", _context(sys)) == ("com[0,2]", "com[1,2]")
+    new = com.apply(Model(sys, Signals()), jnp.array([-0.2, -0.3])).sys
+    np.testing.assert_allclose(new.links.com[:, 2], [-0.2, -0.3])
+    np.testing.assert_allclose(new.links.com[:, :2], sys.links.com[:, :2])
+    shared = identify.Positive(lambda s: s.joints.damping, shared=True, initial=0.1)
+    assert shared.start("x", _context(sys)).shape == (1,)
+    new = shared.apply(Model(sys, Signals()), jnp.log(jnp.array([0.2]))).sys
+    np.testing.assert_allclose(new.joints.damping, 0.2)
+    tied = identify.Tied(lambda s: (s.links.mass, s.links.inertia), entries=(1,))
+    new = tied.apply(Model(sys, Signals()), jnp.log(jnp.array([2.0]))).sys
+    np.testing.assert_allclose(new.links.mass, sys.links.mass * jnp.array([1.0, 2.0]))
+    np.testing.assert_allclose(new.links.inertia[1], 2 * sys.links.inertia[1])
+    with pytest.raises(ValueError, match="choose entries with `entries`"):
+        identify.Free(lambda s: s.links.com[0]).labels("com", _context(sys))
