@@ -137,6 +137,7 @@ class EnvDynamics(AbstractDynamics):
 
     @property
     def sys(self) -> System:
+        """The robot of the environment."""
         return self.env.sys
 
     @property
@@ -187,7 +188,7 @@ class VectorDynamics(AbstractDynamics):
     """
 
     step_fn: Callable[[Any, Array, Array], Array]
-    sys: Any  # pyright: ignore
+    sys: Any
     state_size: int = eqx.field(static=True)
     action_size: int = eqx.field(static=True)
     action_limits: Float[Array, "nu 2"] | None = None
