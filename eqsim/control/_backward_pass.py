@@ -39,7 +39,8 @@ def backward_pass(
 
     - `model`: dynamics and cost along the trajectory.
     - `gaps`: $f(x_t, u_t) \ominus x_{t+1}$; zero for a feasible trajectory.
-    - `mu`: weight of deviations from the states of the trajectory.
+    - `mu`: weight of changes of controls. Weights of states, the other choice in the
+        reference, make gains that controls at a limit cannot follow.
     - `bounds`: lower and upper bounds of changes of controls; None without limits.
 
     ??? cite "Reference"
@@ -55,14 +56,15 @@ def backward_pass(
         VA, VB = V @ A, V @ B
         Qx, Qu = lx + A.T @ v, lu + B.T @ v
         Qxx, Qux, Quu = lxx + A.T @ VA, lux + B.T @ VA, luu + B.T @ VB
-        Quu_mu, Qux_mu = Quu + mu * (B.T @ B), Qux + mu * (B.T @ A)
-        k, K = _controls(Quu_mu, Qux_mu, Qu, guess, limit)
+        Quu_mu = Quu + mu * one
+        k, K = _controls(Quu_mu, Qux, Qu, guess, limit)
         KQ = K.T @ Quu + Qux.T
         v = Qx + KQ @ k + K.T @ Qu
         V = Qxx + KQ @ K + K.T @ Qux
         V = 0.5 * (V + V.T)
         return (V, v, k), (k, K, k @ Qu, k @ Quu @ k)
 
+    one = jnp.eye(model.lu.shape[1], dtype=model.lu.dtype)
     begin = model.lxx[-1], model.lx[-1], jnp.zeros_like(model.lu[0])
     over: Any = (
         model.A,

@@ -137,6 +137,7 @@ class EnvDynamics(AbstractDynamics):
 
     @property
     def sys(self) -> System:
+        """The robot of the environment."""
         return self.env.sys
 
     @property

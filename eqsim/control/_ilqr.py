@@ -95,8 +95,8 @@ class ILQR(eqx.Module):
 
     - `max_steps`: iterations at most, per update of multipliers and width of contacts.
     - `atol`: solved when no control would change by more.
-    - `rtol`: solved when an iteration changes the cost by a smaller share; 0 to iterate
-        until `atol`.
+    - `rtol`: solved when an iteration changes the cost by a smaller share, at least 8
+        units of rounding; 0 to iterate until `atol`.
     - `contact`: smoothing of contacts, from wide to exact; that of the pipeline by
         default.
     - `max_penalty_steps`: updates of multipliers at most.
@@ -174,7 +174,10 @@ def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
     put = lambda many, one: many.at[0].set(one)
     states = jax.tree.map(put, states, state)
     cast = lambda x: x.astype(actions.dtype)
-    settings = Settings(solver.max_steps, cast(solver.atol), cast(solver.rtol))
+    # Changes below rounding errors cannot be seen.
+    least = 8.0 * jnp.finfo(actions.dtype).eps
+    rtol = jnp.where(solver.rtol > 0.0, jnp.maximum(cast(solver.rtol), least), 0.0)
+    settings = Settings(solver.max_steps, cast(solver.atol), rtol)
     penalty = Penalty(
         solver.max_penalty_steps,
         cast(solver.penalty),

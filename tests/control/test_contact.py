@@ -72,6 +72,8 @@ def by_sampling(problem, state, seed):
     return jax.lax.scan(step, state, actions)[1]
 
 
+# Solves ten problems with four widths of contacts.
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ("annealed", "sampling"))
 def test_reaches_a_puck_that_it_does_not_touch(solver):
     """From no action at all, in 10 of 10 problems."""
@@ -80,6 +82,8 @@ def test_reaches_a_puck_that_it_does_not_touch(solver):
     assert away.max() < 0.01, away
 
 
+# Solves ten problems; only together with the test above it says something.
+@pytest.mark.slow
 def test_exact_contacts_have_no_gradient():
     """Without smoothing nothing says that the hand should move: the puck stays."""
     away, way = misses(by_ilqr(None), 10)

@@ -151,6 +151,8 @@ def test_balances_in_a_rollout(planner):
     assert np.abs(np.asarray(run.action)).max() <= 0.6
 
 
+# Compiles two rollouts that plan, and one step of each.
+@pytest.mark.slow
 def test_delay():
     """An action is known before its state is measured, and follows the prediction."""
     policy = MPC(control.ILQR(max_steps=2), PROBLEM, delay=1)
@@ -177,6 +179,8 @@ def test_memory_continues_through_pieces(capfd):
     np.testing.assert_allclose(one.action, two.action, rtol=1e-9)
 
 
+# Compiles two rollouts that plan.
+@pytest.mark.slow
 def test_batches_of_environments():
     policy = MPC(control.ILQR(max_steps=1), PROBLEM)
     run = eqsim.rollout(ENV, policy, jr.split(jr.key(0), 2), 5)

@@ -50,7 +50,14 @@ def limit_of(active):
     return 0.6 * float(largest) if active else 100.0
 
 
-@pytest.mark.parametrize("active", (False, True))
+@pytest.mark.parametrize(
+    "active",
+    (
+        # The same program with limits that are far away.
+        pytest.param(False, marks=pytest.mark.slow),
+        True,
+    ),
+)
 def test_derivatives(active):
     """By start, cost and masses, in forward and reverse mode."""
     limit = limit_of(active)
