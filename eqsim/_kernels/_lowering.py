@@ -1,6 +1,7 @@
 """From a function of one environment to a call of its kernel on a batch."""
 
 import contextlib
+import itertools
 import logging
 import math
 import os
@@ -78,6 +79,8 @@ def call(
     **Raises:** `Unsupported` or `CompileError` if there is no kernel for it.
     """
     groups = _groups(leaves, nbatch, out, summed)
+    if len(groups) > _MOST_GROUPS:
+        return _call_with_common_axes(program, leaves, nbatch, out, summed)
     sizes = [size for size, _ in groups]
     if 0 in sizes:
         raise Unsupported("the batch is empty")
@@ -121,7 +124,7 @@ def _main_type(shapes) -> str:
 
 def _groups(leaves, nbatch: int, out, summed) -> list[tuple[int, list[int]]]:
     """Axes of the batch, with neighbors merged that all arguments and results have or
-    lack together: their size and their numbers. At most two."""
+    lack together: their size and their numbers."""
     found: list[tuple[int, list[int], tuple]] = []
     for axis in range(nbatch):
         has = [leaf.shape[leaf.ndim - nbatch + axis] for leaf in leaves]
@@ -135,9 +138,43 @@ def _groups(leaves, nbatch: int, out, summed) -> list[tuple[int, list[int]]]:
             found[-1] = (found[-1][0] * size, found[-1][1], pattern)
         else:
             found.append((size, [axis], pattern))
-    if len(found) > 2:
-        raise Unsupported(f"{len(found)} axes of the batch that arguments do not share")
     return [(size, axes) for size, axes, _ in found]
+
+
+_MOST_GROUPS = 2
+"""Loops over the batch in a kernel."""
+
+
+def _call_with_common_axes(program, leaves, nbatch: int, out, summed) -> list:
+    """Repeats arguments along axes that they lack, until two loops go over the batch, and
+    sums afterwards. Neighbors are joined where that needs the least memory."""
+    leaves, start = list(leaves), lambda x: len(x.shape) - nbatch
+    sizes = [
+        max(x.shape[start(x) + axis] for x in (*leaves, *out)) for axis in range(nbatch)
+    ]
+    full = [jax.ShapeDtypeStruct((*x.shape[: start(x)], *sizes), x.dtype) for x in out]
+    alone = [()] * len(full)
+    while len(groups := _groups(leaves, nbatch, full, alone)) > _MOST_GROUPS:
+        choices = []
+        for (_, one), (_, two) in itertools.pairwise(groups):
+            shapes = [_joint_shape(x, sizes, (*one, *two)) for x in leaves]
+            choices.append((sum(map(math.prod, shapes)), shapes))
+        pairs = zip(leaves, min(choices)[1], strict=True)
+        leaves = [jnp.broadcast_to(leaf, shape) for leaf, shape in pairs]
+    found = call(program, leaves, nbatch, full, alone)
+    return [
+        jnp.sum(x, tuple(start(x) + k for k in axes), keepdims=True) if axes else x
+        for x, axes in zip(found, summed, strict=True)
+    ]
+
+
+def _joint_shape(leaf, sizes: list[int], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an argument that has all of some axes if it has one of them."""
+    start, shape = leaf.ndim - len(sizes), list(leaf.shape)
+    if any(shape[start + axis] != 1 for axis in axes):
+        for axis in axes:
+            shape[start + axis] = sizes[axis]
+    return tuple(shape)
 
 
 _SCALAR_COST = 0.35

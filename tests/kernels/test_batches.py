@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from jax import lax
 from kernels.harness import WIDTH
 
+from eqsim import _kernels as kernels
 from eqsim._batching import batch_last
 
 
@@ -99,6 +100,18 @@ def test_ranks(axes, sizes, seed):
     check(function, *given)
     total = lambda *xs: sum(out.sum() for out in function(*xs))
     check(jax.grad(total, (0, 1)), *given, rtol=3e-5)
+
+
+def test_three_axes_that_arguments_do_not_share():
+    """Some arguments are repeated; the kernel stays. Derivatives and sums as well."""
+    many = jax.vmap(jax.vmap(jax.vmap(wrapped, (0, None)), (None, 0)), (0, None))
+    args = arguments(3, (5, 3), (4,), dtype=np.float64)
+    pushed = lambda *xs: jax.jvp(many, list(xs), [jnp.cos(x) for x in xs])[1]
+    total = lambda *xs: sum(jnp.sum(jnp.sin(y)) for y in many(*xs))
+    for function in (many, pushed, jax.grad(total, (0, 1))):
+        with kernels.recorded_fallbacks() as fallbacks:
+            check(function, *args, rtol=1e-12)
+        assert not fallbacks
 
 
 def test_results_do_not_depend_on_threads():
