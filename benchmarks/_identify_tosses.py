@@ -129,7 +129,7 @@ def _tosses(sys, unknowns, folder, seed, held_out, say):
     nq = sys.nv - 6
     noise = {"q": [5e-4] * 3 + [5e-3] * (3 + nq)}
     told = lambda values, cost, step: say(f"{step:3d} {cost:12.6g} {values}")
-    shared = dict(noise=noise, progress=told, rounds=1)
+    shared = dict(noise=noise, progress=told)
     result = identify.fit(
         sys,
         fitted[:90],
@@ -137,7 +137,7 @@ def _tosses(sys, unknowns, folder, seed, held_out, say):
         windows=Windows(16 / RATE, start_sd=(2e-3, 0.3), half=2),
         loss=identify.Cauchy(2.0, per_window=True),
         smoothing=(1e-3, 0.0),
-        solver=identify.Solver(max_steps=12),
+        solver=identify.Solver(max_steps=12, rounds=1),
         **shared,
     )
     say(result)
