@@ -46,7 +46,9 @@ def test_identify(files, tmp_path, capsys):
     found = json.loads((tmp_path / "out" / "result.json").read_text())
     assert found["finished"] and found["validation"]["runs"] == 1
     mass = found["parameters"]["lower"]
-    assert mass["low"] < 0.55 < mass["high"] and mass["value"] == pytest.approx(0.55, 0.05)
+    assert mass["low"] < 0.55 < mass["high"] and mass["value"] == pytest.approx(
+        0.55, 0.05
+    )
     model = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "model.xml"))
     np.testing.assert_allclose(model.body_mass[2], mass["value"])
     page = (tmp_path / "out" / "report.html").read_text()
@@ -79,7 +81,10 @@ WRONG = {
     "kind": ("[x]\nkind = 'odd'", "has kind 'odd'. Kinds are"),
     "no path": ("[x]", "Parameter 'x' of kind 'positive' lacks 'path'"),
     "path": ("[x]\npath = 'joints.dumping'", "has no array 'dumping'"),
-    "option": ("[x]\npath = 'links.mass'\nlow = 1", "unexpected keyword argument 'low'"),
+    "option": (
+        "[x]\npath = 'links.mass'\nlow = 1",
+        "unexpected keyword argument 'low'",
+    ),
     "syntax": ("[x", "parameters.toml' is not valid"),
     "empty": ("", "lists no parameters"),
     "channel": ("[x]\nkind = 'gain'\nchannel = 'imu'", "channel 'imu', which is not"),
