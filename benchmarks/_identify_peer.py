@@ -30,8 +30,7 @@ def compare(folder: pathlib.Path, repeats: int = 5) -> dict:
         runs,
         unknowns_of_double(signals=False),
         windows=Windows(1.0),
-        solver=identify.Solver(max_steps=1),
-        rounds=1,
+        solver=identify.Solver(max_steps=1, rounds=1),
     )
     theta, starts = jnp.asarray(result.theta), jnp.asarray(result.starts)
     ours = _best(

@@ -117,10 +117,10 @@ def elbow_tosses(
             prior=identify.LogNormal(jnp.ones(()), 0.3),
         ),
     }
-    return _tosses(sys, unknowns, folder, seed, held_out, say)
+    return _tosses(sys, unknowns, folder, seed, held_out, say, count=24, steps=4)
 
 
-def _tosses(sys, unknowns, folder, seed, held_out, say):
+def _tosses(sys, unknowns, folder, seed, held_out, say, count=90, steps=12):
     tosses = _load(folder)
     order = np.random.default_rng(seed).permutation(len(tosses))
     tosses = [tosses[k] for k in order]
@@ -129,23 +129,29 @@ def _tosses(sys, unknowns, folder, seed, held_out, say):
     nq = sys.nv - 6
     noise = {"q": [5e-4] * 3 + [5e-3] * (3 + nq)}
     told = lambda values, cost, step: say(f"{step:3d} {cost:12.6g} {values}")
-    shared = dict(noise=noise, progress=told, rounds=1)
+    shared = dict(noise=noise, progress=told)
     result = identify.fit(
         sys,
-        fitted[:90],
+        fitted[:count],
         unknowns,
         windows=Windows(16 / RATE, start_sd=(2e-3, 0.3), half=2),
         loss=identify.Cauchy(2.0, per_window=True),
         smoothing=(1e-3, 0.0),
-        solver=identify.Solver(max_steps=12),
+        solver=identify.Solver(max_steps=steps, rounds=1),
         **shared,
     )
     say(result)
     extra = {"before_polish": result.dictionary()["parameters"], "fitted_tosses": half}
     told = lambda x, value, count: say(f"polish {count:3d} {value:.4f} {x}")
-    steps = [_STEPS.get(name, 0.2) for name in result.names]
+    sizes = [_STEPS.get(name, 0.2) for name in result.names]
     best = identify.polish(
-        result, fitted, WHOLE, steps=steps, evaluations=70, score=_score, progress=told
+        result,
+        fitted[: 3 * count],
+        WHOLE,
+        steps=sizes,
+        evaluations=70,
+        score=_score,
+        progress=told,
     )
     if others:
         extra["held_out"] = errors(result, best.sys, others)

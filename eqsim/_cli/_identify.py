@@ -65,7 +65,7 @@ def run_identify(request: Request) -> None:
                 unknowns,
                 windows=identify.Windows(request.window),
                 validate=held,
-                progress=lambda *args: best.take(*args, status),
+                progress=lambda *now: best.take(now, status),
                 accepted=best.write_model,
             )
     except KeyboardInterrupt:
@@ -96,10 +96,9 @@ class _Best:
     def __init__(self, labels: list[str], folder: pathlib.Path):
         self.labels, self.folder, self.steps = labels, folder, 0
 
-    def take(
-        self, values: np.ndarray, cost: float, evaluations: int, status: Any
-    ) -> None:
+    def take(self, now: tuple[np.ndarray, float, int], status: Any) -> None:
         """Write the parameters of a step, and show it."""
+        values, cost, _ = now
         self.steps += 1
         status.update(f"step {self.steps}, cost {cost:.6g}")
         content = {

@@ -8,6 +8,7 @@ from ._control import (
     Linear as Linear,
 )
 from ._covariance import Covariance as Covariance
+from ._custom import Custom as Custom
 from ._fit import fit as fit
 from ._geometry import (
     AbstractSpace as AbstractSpace,
@@ -61,7 +62,6 @@ from ._unknowns import (
     AbstractUnknown as AbstractUnknown,
     Bounded as Bounded,
     Context as Context,
-    Custom as Custom,
     Free as Free,
     Positive as Positive,
     Tied as Tied,

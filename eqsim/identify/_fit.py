@@ -49,7 +49,6 @@ def fit(
     pipeline: AbstractPipeline = Generalized(),
     smoothing: Sequence[float] = (),
     solver: Solver = Solver(),
-    rounds: int = 4,
     validate: Sequence[Recording] = (),
     horizons: Sequence[float] | None = None,
     progress: Callable[[np.ndarray, float, int], Any] | None = None,
@@ -63,26 +62,19 @@ def fit(
     **Arguments:**
 
     - `sys`: the robot, with parameters to start from.
-    - `recordings`: to fit.
-    - `unknowns`: parameters by name.
+    - `recordings`: to fit. `unknowns`: parameters by name.
     - `measure`: what the channels of the recordings are: a measurement, a tuple of them,
         or a function `(sys, state) -> {channel: array}`.
-    - `windows`: how recordings are cut.
-    - `objective`: what is compared: `Simulation()` by default.
+    - `windows`: how recordings are cut. `objective`: what is compared.
     - `loss`: robust loss of the residuals.
     - `noise`: standard deviations by channel. By default they are estimated.
-    - `pipeline`: the physics.
+    - `pipeline`: the physics. `solver`: settings of the solver.
     - `smoothing`: widths of the onset of contacts, m, one after the other:
         `(2e-3, 5e-4, 0.0)`. Each fit starts from the last one.
-    - `solver`: settings of the solver.
-    - `rounds`: how often the noise is estimated, at most.
-    - `validate`: held-out recordings, of other runs.
-    - `horizons`: s, at which held-out errors are reported.
-    - `progress`: called with values, cost and step of each accepted step.
-    - `accepted`: called with the robot of each accepted step, to keep it in case of an
-        interrupt.
-
-    **Returns:** a `Result`.
+    - `validate`: held-out recordings, of other runs. `horizons`: s, at which their errors
+        are reported; by default a quarter, a half and all of a window.
+    - `progress`, `accepted`: called after each accepted step, with values, cost and
+        evaluations, and with the robot.
 
     **Raises:** `ValueError` if recordings, parameters or starts are invalid;
     `FloatingPointError` if the simulation is not finite at the start.
@@ -90,32 +82,39 @@ def fit(
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
     check_split(runs, validate)
     setup = _prepare(sys, runs, unknowns, measurement(measure), windows, noise)
+    parts = {"pipeline": pipeline, "objective": objective, "loss": loss}
+    setup = (dataclasses.replace(setup[0], **parts), *setup[1:])
+    result = _annealed(setup, runs, smoothing, solver, noise, (progress, accepted))
+    if not validate:
+        return result
+    spans = horizons or [windows.length * share for share in (0.25, 0.5, 1.0)]
+    return _validated(result, list(validate), windows, spans, _before(unknowns))
+
+
+def _annealed(setup, runs, smoothing, solver: Solver, noise, callbacks) -> Result:
+    """Fit with each width of the onset of contacts in turn."""
     problem, found, theta, labels, bounds = setup
-    parts = (pipeline, objective, loss)
-    where = lambda p: (p.pipeline, p.objective, p.loss)
-    problem = eqx.tree_at(where, problem, parts)
     widths = {k: v.shape[0] for k, v in problem.sigma.items()}
     floor = floors(runs, list(widths), widths)
-    told = _told(problem, progress, accepted)
+    told = _told(problem, *callbacks)
     starts, steps = np.zeros(found.batch.sd.shape), 0
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
         problem, now, outcome = _noisy(
-            problem, theta, starts, bounds, solver, noise, floor, rounds, told
+            problem, theta, starts, bounds, solver, noise, floor, told
         )
         theta, starts, steps = now.theta, now.starts, steps + now.steps
     warn_without_influence(now, labels)
-    result = _result(
-        problem, now._replace(steps=steps), outcome, found, runs, labels, bounds
-    )
-    if not validate:
-        return result
-    spans = horizons or [windows.length * share for share in (0.25, 0.5, 1.0)]
-    before = _before(unknowns)
-    first = np.asarray(problem.origin)
-    held = validation(problem, theta, first, list(validate), windows, spans, before)
-    return dataclasses.replace(result, validation=held)
+    now = now._replace(steps=steps)
+    return _result(problem, now, outcome, found, runs, labels, bounds)
+
+
+def _validated(result: Result, held, windows: Windows, spans, before: float) -> Result:
+    """Add errors on held-out recordings."""
+    first = np.asarray(result.problem.origin)
+    args = result.problem, result.theta, first, held, windows, spans, before
+    return dataclasses.replace(result, validation=validation(*args))
 
 
 def _prepare(sys, runs, unknowns, measure: AbstractMeasurement, windows, noise):
@@ -159,7 +158,7 @@ def _prepare(sys, runs, unknowns, measure: AbstractMeasurement, windows, noise):
     return problem, found, theta, tuple(labels), bounds
 
 
-def _noisy(problem, theta, starts, bounds, solver, noise, floor, rounds, told):
+def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
     """Fit, and estimate the noise, in turns."""
     fixed = set(noise or ())
     if len(fixed) == len(problem.sigma):
@@ -167,7 +166,7 @@ def _noisy(problem, theta, starts, bounds, solver, noise, floor, rounds, told):
         return problem, now, outcome
     settle, steps = solver._replace(rtol=1e-2, max_steps=1), 0
     now, outcome = minimize(problem, theta, starts, bounds, settle, told)
-    for _ in range(max(rounds, 1)):
+    for _ in range(max(solver.rounds, 1)):
         sigma = estimated(now, problem.loss, floor)
         sigma = {
             k: problem.sigma[k] if k in fixed else jnp.asarray(v)

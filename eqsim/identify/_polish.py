@@ -99,7 +99,8 @@ def polish(
 
     **Arguments:**
 
-    - `result`: of `fit`. Its intervals stay as wide as they are, around the new values.
+    - `result`: of `fit`. The change by the search is added to its covariance, as an
+        estimate of the error of the model.
     - `recordings`, `windows`: what is predicted.
     - `steps`: first change of each free number (logarithms of positive parameters).
     - `evaluations`: simulations of all windows.
@@ -118,8 +119,15 @@ def polish(
     theta = nelder_mead(cost, result.theta, size, result.bounds, evaluations, progress)
     model = problem.model(jnp.asarray(theta))
     values = np.asarray(problem.values(jnp.asarray(theta)))
+    change = theta - result.theta
+    used = result.covariance.used + np.outer(change, change)
     return dataclasses.replace(
-        result, sys=model.sys, signals=model.signals, values=values, theta=theta
+        result,
+        sys=model.sys,
+        signals=model.signals,
+        values=values,
+        theta=theta,
+        covariance=result.covariance._replace(used=used),
     )
 
 

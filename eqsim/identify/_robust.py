@@ -5,6 +5,7 @@ $\tfrac12 \sum \rho(s)$, and Gauss-Newton weighs residuals by $\rho'(s)$.
 """
 
 import abc
+from typing import ClassVar, TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,7 +18,11 @@ from ..model._fields import as_array
 class AbstractLoss(eqx.Module):
     """A loss of squared residuals."""
 
-    per_window: eqx.AbstractVar[bool]
+    if TYPE_CHECKING:
+        # Type checkers would take an `AbstractVar` for the first argument of subclasses.
+        per_window: ClassVar[bool]
+    else:
+        per_window: eqx.AbstractVar[bool]
 
     @abc.abstractmethod
     def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:

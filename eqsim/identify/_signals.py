@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import System
+from ._entries import check_start
 from ._priors import AbstractPrior
 from ._transforms import AbstractTransform, Box, Identity, Log, magnitudes
-from ._unknowns import AbstractUnknown, check_start, Context, Model
+from ._unknowns import AbstractUnknown, Context, Model
 
 
 class Gain(AbstractUnknown):

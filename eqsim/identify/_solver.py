@@ -20,11 +20,13 @@ class Solver(NamedTuple):
     - `max_steps`: evaluations of residuals and Jacobians per noise estimate.
     - `rtol`: relative decrease of the cost below which a fit has converged.
     - `damping`: initial damping, relative to the diagonal.
+    - `rounds`: how often the noise is estimated, at most.
     """
 
     max_steps: int = 40
     rtol: float = 1e-5
     damping: float = 1e-3
+    rounds: int = 4
 
 
 class Iterate(NamedTuple):

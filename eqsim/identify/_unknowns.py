@@ -1,22 +1,18 @@
 """Parameters of a robot that are to be found, chosen by `where`."""
 
 import abc
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
-import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import System
+from ._entries import check_start, Entries, labels_of, replaced, values_of, Where
 from ._priors import AbstractPrior
 from ._transforms import AbstractTransform, Box, Identity, Log
-
-
-Where = Callable[[System], Any]
-Entries = tuple[int | tuple[int, ...], ...]
 
 
 class Signals(eqx.Module):
@@ -49,7 +45,11 @@ class Context(NamedTuple):
 class AbstractUnknown(eqx.Module):
     """One or more numbers that are to be found."""
 
-    prior: eqx.AbstractVar[AbstractPrior | None]
+    if TYPE_CHECKING:
+        # Type checkers would take an `AbstractVar` for the first argument of subclasses.
+        prior: ClassVar[AbstractPrior | None]
+    else:
+        prior: eqx.AbstractVar[AbstractPrior | None]
 
     @abc.abstractmethod
     def labels(self, name: str, context: Context) -> tuple[str, ...]:
@@ -183,52 +183,6 @@ class Tied(AbstractUnknown):
         return np.array([found.all()])
 
 
-class Custom(AbstractUnknown):
-    """Numbers that change the robot through a function.
-
-    **Arguments:**
-
-    - `change`: `(sys, value) -> sys`, differentiable in `value`, an array of one axis.
-        Recompiles if it is another function, so define it once.
-    - `initial`: start, one number or several.
-    - `lower`, `upper`: bounds; without them every number is allowed.
-    - `prior`: of the values.
-    """
-
-    change: Callable[[System, Array], System] = eqx.field(static=True)
-    initial: tuple[float, ...] = eqx.field(
-        static=True, converter=lambda x: tuple(np.ravel(x).tolist())
-    )
-    lower: float = eqx.field(static=True, default=-np.inf)
-    upper: float = eqx.field(static=True, default=np.inf)
-    prior: AbstractPrior | None = None
-
-    def labels(self, name: str, context: Context) -> tuple[str, ...]:
-        count = len(self.initial)
-        return (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
-
-    def start(self, name: str, context: Context) -> np.ndarray:
-        value = np.asarray(self.initial)
-        box = Box(self.lower, self.upper)
-        check_start(name, self.labels(name, context), value, box)
-        return value
-
-    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return Box(self.lower, self.upper).bounds(start)
-
-    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
-        return free
-
-    def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
-        return model._replace(sys=self.change(model.sys, free))
-
-    def scales(self, value: np.ndarray) -> np.ndarray:
-        return Box(self.lower, self.upper).scales(value)
-
-    def inactive(self, mask: System) -> np.ndarray | None:
-        return None
-
-
 def Positive(
     where: Where,
     *,
@@ -305,65 +259,3 @@ def Free(
         initial=initial,
         prior=prior,
     )
-
-
-def check_start(name: str, labels, value: np.ndarray, transform) -> None:
-    """Raise `ValueError` if a value cannot be a start."""
-    for label, number in zip(labels, value, strict=True):
-        if not np.isfinite(number):
-            raise ValueError(f"Unknown {name!r}: {label} starts at {number}.")
-        problem = transform.problem(float(number))
-        if problem is not None:
-            raise ValueError(f"Unknown {name!r}: {label} {problem}.")
-
-
-def values_of(sys: System, where: Where, entries: Entries | None):
-    """Return the chosen entries as one vector."""
-    parts = []
-    for leaf in _leaves(sys, where):
-        chosen = [leaf] if entries is None else [leaf[index] for index in entries]
-        parts += [part.reshape(-1) for part in chosen]
-    if isinstance(parts[0], np.ndarray | np.generic):
-        return np.concatenate(parts)
-    return jnp.concatenate(parts)
-
-
-def replaced(sys: System, where: Where, entries: Entries | None, value: Array):
-    """Return the robot with other values of the chosen entries."""
-    new, at = [], 0
-    for leaf in _leaves(sys, where):
-        for index in [...] if entries is None else entries:
-            size = leaf[index].size
-            part = value[at : at + size].reshape(leaf[index].shape)
-            leaf, at = leaf.at[index].set(part.astype(leaf.dtype)), at + size
-        new.append(leaf)
-    single = not isinstance(where(sys), tuple | list)
-    return eqx.tree_at(where, sys, new[0] if single else tuple(new))
-
-
-def labels_of(sys: System, where: Where, entries: Entries | None) -> list[str]:
-    """Return the index of each chosen entry, such as `[0]` or `[1,2]`; with several
-    arrays, their paths before it."""
-    leaves = _leaves(sys, where)
-    paths = {id(x): jtu.keystr(path) for path, x in jtu.tree_leaves_with_path(sys)}
-    out = []
-    for leaf in leaves:
-        if id(leaf) not in paths:
-            raise ValueError(
-                "`where` must return arrays of the robot as they are, such as "
-                "`sys.links.mass`; choose entries with `entries`."
-            )
-        path = paths[id(leaf)] if len(leaves) > 1 else ""
-        places = np.arange(leaf.size).reshape(leaf.shape)
-        chosen = places if entries is None else [places[index] for index in entries]
-        for place in np.concatenate([np.ravel(x) for x in [*chosen]] or [[]]):
-            index = np.unravel_index(int(place), leaf.shape)
-            out.append(f"{path}[{','.join(map(str, index))}]")
-    if not out:
-        raise ValueError("`where` and `entries` choose nothing.")
-    return out
-
-
-def _leaves(sys: System, where: Where) -> list:
-    chosen = where(sys)
-    return list(chosen) if isinstance(chosen, tuple | list) else [chosen]

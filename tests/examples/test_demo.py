@@ -63,24 +63,6 @@ def test_noise_is_as_stated():
     assert 0.1 < data.touching.mean() < 0.9
 
 
-def test_information_is_that_of_the_dense_problem(getkey):
-    rng = np.random.default_rng(0)
-    windows, rows, states, count = 4, 9, 3, 2
-    by_scales = rng.normal(size=(windows, rows, count))
-    by_start = rng.normal(size=(windows, rows, states))
-    dense = np.zeros((windows * rows, count + windows * states))
-    for k in range(windows):
-        at, columns = slice(rows * k, rows * k + rows), count + states * k
-        dense[at, :count] = by_scales[k]
-        dense[at, columns : columns + states] = by_start[k]
-    covariance = np.linalg.inv(dense.T @ dense)[:count, :count]
-    details = identification.Details(
-        jnp.zeros(windows), jnp.asarray(by_scales), jnp.asarray(by_start)
-    )
-    information = identification._information(details)
-    np.testing.assert_allclose(np.linalg.inv(information), covariance, rtol=1e-6)
-
-
 def test_report(tmp_path):
     sys = robot.eqsim_system()
     rows = robot.parameters(sys)
