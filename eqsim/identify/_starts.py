@@ -63,7 +63,12 @@ def estimate_starts(
     start = _moved(sys, q[rows], coefficients[:, 0])
     velocity = coefficients[:, 1] / scale if degree else 0 * coefficients[:, 0]
     sd = np.concatenate([noise * spread[:, :1], noise * spread[:, 1:2] / scale], axis=1)
-    return Starts(start, velocity, _WIDE * sd)
+    sd = _WIDE * sd
+    if degree > 1:
+        # Velocities of Euler steps are those half a step before.
+        lag = np.abs(coefficients[:, 2]) / scale**2 * float(sys.dt)
+        sd[:, sys.nv :] = np.hypot(sd[:, sys.nv :], lag)
+    return Starts(start, velocity, sd)
 
 
 def given_starts(
