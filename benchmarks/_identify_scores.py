@@ -74,7 +74,7 @@ def _simulate(model, q, qd, ctrl, substeps: int) -> np.ndarray:
 
 def main() -> None:
     """Print the scores of one model on one file of recordings."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("kind", choices=("pendulum", "tosses"))
     parser.add_argument("model")
     parser.add_argument("recordings")
