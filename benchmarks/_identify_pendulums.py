@@ -42,7 +42,8 @@ SINGLE = """<mujoco model="simple_pendulum">
 
 
 def unknowns_of_double(signals: bool = True) -> dict:
-    """Inertial parameters, friction and torque gain; with the latency of commands."""
+    """Inertial parameters and friction; with the latency of commands. A torque gain cannot
+    be told from masses: fits with one predict other runs worse."""
     found = {
         "damping": Positive(lambda s: s.joints.damping, prior=LogNormal(None, 2.0)),
         "friction": Positive(lambda s: s.joints.frictionloss),
@@ -58,14 +59,7 @@ def unknowns_of_double(signals: bool = True) -> dict:
         ),
     }
     if signals:
-        found |= {
-            "torque_gain": Positive(
-                lambda s: s.actuators.gear,
-                entries=((0, 0), (1, 0)),
-                prior=LogNormal(None, 0.1),
-            ),
-            "delay": identify.Delay(prior=Normal(4e-3, 4e-3)),
-        }
+        found["delay"] = identify.Delay(prior=Normal(4e-3, 4e-3))
     return found
 
 
@@ -84,6 +78,7 @@ def double_pendulum(
         fitted,
         unknowns_of_double(),
         windows=Windows(1.0),
+        loss=identify.Cauchy(1.0, per_window=True),
         validate=others,
         progress=told,
     )
