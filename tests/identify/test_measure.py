@@ -32,7 +32,7 @@ def _flight(sys, gravity: float):
     other = eqsim.load_mjcf(BODY.replace("<option", f'<option gravity="0 0 {gravity}"'))
     pipeline = eqsim.Generalized()
     q = jnp.array([0.1, 0.0, 1.0, 0.8, 0.6, 0.0, 0.0])
-    first = pipeline.init(other, q, jnp.array([1.0, 0.0, 2.0, 3.0, -4.0, 5.0]))
+    first = pipeline.init(other, q, jnp.array([1.0, -0.5, 2.0, 3.0, -4.0, 5.0]))
     step = lambda state, _: (pipeline.step(other, state, jnp.zeros(0)), state)
     _, states = eqsim.scan(step, first, None, 160)
     return states
