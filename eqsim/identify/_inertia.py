@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import System
+from ..spatial import Mat3, matrix_quaternion, quaternion_matrix
 from ._priors import AbstractPrior, pseudo_inertia
 from ._transforms import Identity
 from ._unknowns import AbstractUnknown, Context, Model
@@ -104,14 +105,8 @@ class Inertia(AbstractUnknown):
 
 def link_values(sys: System, k: int) -> Array:
     """Return mass, center of mass and inertia about it of one link, ten numbers."""
-    w, x, y, z = sys.links.inertia_quat[k] / jnp.linalg.norm(sys.links.inertia_quat[k])
-    rotation = jnp.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    unit = sys.links.inertia_quat[k] / jnp.linalg.norm(sys.links.inertia_quat[k])
+    rotation = jnp.reshape(jnp.stack(quaternion_matrix(tuple(unit))), (3, 3))
     full = rotation @ jnp.diag(sys.links.inertia[k]) @ rotation.T
     six = full[jnp.array([0, 1, 2, 0, 0, 1]), jnp.array([0, 1, 2, 1, 2, 2])]
     return jnp.concatenate([sys.links.mass[k][None], sys.links.com[k], six])
@@ -158,22 +153,4 @@ def _principal(six: Float[Array, "6"]) -> tuple[Array, Array]:
     )
     moments, axes = jnp.linalg.eigh(full)
     axes = axes.at[:, 0].multiply(jnp.sign(jnp.linalg.det(axes)))
-    return moments, quaternion(axes)
-
-
-def quaternion(r: Float[Array, "3 3"]) -> Float[Array, "4"]:
-    """Compute the unit quaternion of a rotation matrix (Shepperd's method)."""
-    trace = r[0, 0] + r[1, 1] + r[2, 2]
-    squares = jnp.stack([trace, r[0, 0], r[1, 1], r[2, 2]])
-    twice = [r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]]
-    sums = [r[0, 1] + r[1, 0], r[0, 2] + r[2, 0], r[1, 2] + r[2, 1]]
-    candidates = jnp.stack(
-        [
-            jnp.stack([1 + trace, twice[0], twice[1], twice[2]]),
-            jnp.stack([twice[0], 1 + 2 * r[0, 0] - trace, sums[0], sums[1]]),
-            jnp.stack([twice[1], sums[0], 1 + 2 * r[1, 1] - trace, sums[2]]),
-            jnp.stack([twice[2], sums[1], sums[2], 1 + 2 * r[2, 2] - trace]),
-        ]
-    )
-    chosen = candidates[jnp.argmax(squares)]
-    return chosen / jnp.linalg.norm(chosen)
+    return moments, jnp.stack(matrix_quaternion(Mat3(*jnp.ravel(axes))))

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 from ..kinematics import forward
 from ..model import SensorKind, State, System
 from ..pipelines import Generalized
+from ..spatial import Mat3, matrix_quaternion
 from ._geometry import AbstractSpace, Coordinates, Euclidean, Orientation
-from ._inertia import quaternion
 
 
 class AbstractMeasurement(eqx.Module):
@@ -86,7 +86,8 @@ class FreeBodyPose(AbstractMeasurement):
     ) -> dict[str, Array]:
         poses = forward(sys, state.q)
         k = sys.link(self.link).index
-        return {self.position: poses.pos[k], self.orientation: quaternion(poses.rot[k])}
+        quat = jnp.stack(matrix_quaternion(Mat3(*jnp.ravel(poses.rot[k]))))
+        return {self.position: poses.pos[k], self.orientation: quat}
 
     def spaces(self, sys: System) -> dict[str, AbstractSpace]:
         return {self.orientation: Orientation()}
