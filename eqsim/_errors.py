@@ -5,10 +5,13 @@ its values and static facts. *Tracing*: public functions raise `ValueError`, for
 `check_shape`. *Running*: the edge (`rollout`) raises a text of `RESULTS`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 
 class RESULTS(eqx.Enumeration):
@@ -66,3 +69,26 @@ def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
             f"`{name}` must be floating point, but is {dtype}. Write "
             f"`jnp.asarray({name}, float)`."
         )
+
+
+def check_finite(name: str, value: Any) -> None:
+    """Raise `ValueError` unless all numbers are finite, where they are known."""
+    if not isinstance(value, Tracer) and not np.all(np.isfinite(value)):
+        raise ValueError(f"`{name}` must be finite, got {np.asarray(value)}.")
+
+
+def check_numbers(name: str, value: Any, accepted: Callable, expected: str) -> None:
+    """Raise `ValueError` unless all numbers are finite and accepted, where known.
+
+    **Arguments:**
+
+    - `name`: what the caller calls the value.
+    - `value`: a number or an array; anything else passes, as under transformations.
+    - `accepted`: function of an array that returns booleans.
+    - `expected`: what is accepted, for instance `"positive"`.
+    """
+    if isinstance(value, Tracer) or not eqx.is_array_like(value):
+        return
+    value = np.asarray(value)
+    if not np.all(np.isfinite(value) & accepted(value)):
+        raise ValueError(f"`{name}` must be {expected}, got {value.tolist()}.")

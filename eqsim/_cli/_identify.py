@@ -41,8 +41,8 @@ def run_identify(request: Request) -> None:
     console = Console(highlight=False)
     if not request.model.is_file():
         raise CommandError(f"There is no model file {str(request.model)!r}.")
-    sys = load_mjcf(request.model)
     try:
+        sys = load_mjcf(request.model)
         unknowns = read_unknowns(request.parameters)
         ctrl = None if request.ctrl == "none" else request.ctrl
         load = lambda path: identify.load(
@@ -70,7 +70,7 @@ def run_identify(request: Request) -> None:
             )
     except KeyboardInterrupt:
         raise CommandError(best.interrupted(), 1) from None
-    except ValueError as error:
+    except (ValueError, FloatingPointError) as error:
         raise CommandError(str(error)) from error
     (folder / MODEL).write_text(write_mjcf(result.sys))
     text = json.dumps({"finished": True} | result.dictionary(), indent=1)
@@ -152,12 +152,17 @@ def _unknown(name: str, table: Any) -> Any:
     kind = table.pop("kind", "positive")
     if kind not in _KINDS:
         raise ValueError(f"Parameter {name!r} has kind {kind!r}. Kinds are {_KINDS}.")
-    prior = _prior(table)
-    entries = table.pop("entries", None)
-    if entries is not None:
-        entries = tuple(tuple(x) if isinstance(x, list) else x for x in entries)
-    table = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    if not isinstance(table.get("path", ""), str):
+        raise ValueError(
+            f"Parameter {name!r} has path {table['path']!r}: text such as "
+            "'joints.damping' is required."
+        )
     try:
+        prior = _prior(table)
+        entries = table.pop("entries", None)
+        if entries is not None:
+            entries = tuple(tuple(x) if isinstance(x, list) else x for x in entries)
+        table = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
         if kind in ("positive", "bounded", "free", "tied"):
             where = _where(table.pop("path"))
             made = {

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..model._fields import as_array
 from ._planner import (
     AbstractPlanner,
-    check_number,
+    check_field,
     check_planner,
     colored_noise,
     evaluated,
@@ -52,8 +52,8 @@ class CEM(AbstractPlanner):
 
     def __check_init__(self):
         check_planner(self, ("samples", "elites", "iterations"), ("std",))
-        check_number(self, "momentum", lambda x: (x >= 0) & (x < 1), "in [0, 1)")
-        check_number(self, "color", lambda x: x >= 0, "at least 0")
+        check_field(self, "momentum", lambda x: (x >= 0) & (x < 1), "in [0, 1)")
+        check_field(self, "color", lambda x: x >= 0, "at least 0")
         if self.samples < 3 or self.elites > self.samples:
             raise ValueError(
                 "`CEM` needs at least 3 samples and at most as many elites, got "

@@ -7,11 +7,9 @@ from typing import Any, TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from .._errors import check_shape
+from .._errors import check_finite, check_shape
 from .._loops import scan
 from ..envs import AbstractEnv, AbstractTask
 from ..model import check_state, State, System
@@ -221,7 +219,7 @@ class VectorDynamics(AbstractDynamics):
 
     def check(self, state: Array) -> None:
         check_shape("state", state, {"nx": self.nx})
-        _check_finite("state", state)
+        check_finite("state", state)
 
 
 def with_smoothing(dynamics: AbstractDynamics, width: Array) -> AbstractDynamics:
@@ -273,9 +271,4 @@ def _linear(dynamics, state: State, action):
 def _check_state(sys: System, state: State) -> None:
     check_state(sys, state.q, state.qd, act=state.act)
     for name, value in (("q", state.q), ("qd", state.qd), ("act", state.act)):
-        _check_finite(f"state.{name}", value)
-
-
-def _check_finite(name: str, value) -> None:
-    if not isinstance(value, Tracer) and not np.all(np.isfinite(value)):
-        raise ValueError(f"`{name}` must be finite, got {np.asarray(value)}.")
+        check_finite(f"state.{name}", value)

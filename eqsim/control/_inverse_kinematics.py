@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, Int
 
-from .._errors import check_shape
+from .._errors import check_finite, check_shape
 from ..kinematics import difference, forward, integrate, site_poses
 from ..model import check_state, System
 from ..model._fields import as_array
@@ -249,7 +249,7 @@ def _check(sys: System, targets, q, posture, max_steps: int) -> None:
         raise ValueError(f"`posture` must be positive, got {posture}.")
     if max_steps < 1:
         raise ValueError(f"`max_steps` must be positive, got {max_steps}.")
-    _check_finite("q", q)
+    check_finite("q", q)
     for target in targets:
         kind, names = "link" if target.link else "site", sys.sites.names
         names = sys.links.names if target.link else names
@@ -260,10 +260,10 @@ def _check(sys: System, targets, q, posture, max_steps: int) -> None:
             )
         if target.pos is not None:
             check_shape("pos", target.pos, {"3": 3})
-            _check_finite(f"pos of {target.name}", target.pos)
+            check_finite(f"pos of {target.name}", target.pos)
         if target.rot is not None:
             check_shape("rot", target.rot, {"3": 3, "3 ": 3})
-            _check_finite(f"rot of {target.name}", target.rot)
+            check_finite(f"rot of {target.name}", target.rot)
     limits = sys.joints.range
     if isinstance(limits, Tracer):
         return
@@ -273,8 +273,3 @@ def _check(sys: System, targets, q, posture, max_steps: int) -> None:
                 f"The limits of joint {sys.joints.names[k]!r} are infeasible: {low} "
                 f"exceeds {high}."
             )
-
-
-def _check_finite(name: str, value) -> None:
-    if not isinstance(value, Tracer) and not np.all(np.isfinite(value)):
-        raise ValueError(f"`{name}` must be finite, got {np.asarray(value)}.")

@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..model._fields import as_array
-from ._planner import AbstractPlanner, check_number, check_planner
+from ._planner import AbstractPlanner, check_field, check_planner
 
 
 class MPPI(AbstractPlanner):
@@ -51,8 +51,8 @@ class MPPI(AbstractPlanner):
 
     def __check_init__(self):
         check_planner(self, ("samples", "iterations"), ("temperature",))
-        check_number(self, "std", lambda x: x >= 0, "at least 0")
-        check_number(self, "smoothing", lambda x: (x > 0) & (x <= 1), "in (0, 1]")
+        check_field(self, "std", lambda x: x >= 0, "at least 0")
+        check_field(self, "smoothing", lambda x: (x > 0) & (x <= 1), "in (0, 1]")
 
     def plan(
         self,

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import lax
-from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._errors import check_numbers
 from .._loops import scan
 from ._problem import Problem
 
@@ -169,15 +169,10 @@ def check_planner(planner: Any, sizes: tuple[str, ...], positive: tuple[str, ...
         if vars(planner)[field] < 1:
             raise ValueError(f"`{name}.{field}` is {vars(planner)[field]}: at least 1.")
     for field in positive:
-        check_number(planner, field, lambda x: x > 0.0, "positive")
+        check_field(planner, field, lambda x: x > 0.0, "positive")
 
 
-def check_number(planner: Any, field: str, accepted: Callable, text: str) -> None:
-    """Raise `ValueError` unless a number, where it is known, is accepted."""
-    value = vars(planner)[field]
-    if isinstance(value, Tracer) or not eqx.is_array_like(value):
-        return
-    value = np.asarray(value)
-    if not np.all(np.isfinite(value) & accepted(value)):
-        name = type(planner).__name__
-        raise ValueError(f"`{name}.{field}` must be {text}, got {value.tolist()}.")
+def check_field(planner: Any, field: str, accepted: Callable, expected: str) -> None:
+    """Raise `ValueError` unless the numbers of a field are accepted."""
+    name = f"{type(planner).__name__}.{field}"
+    check_numbers(name, vars(planner)[field], accepted, expected)

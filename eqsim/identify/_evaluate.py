@@ -9,6 +9,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..kinematics import difference, integrate
@@ -17,7 +18,7 @@ from ..pipelines import AbstractPipeline
 from ._measure import AbstractMeasurement
 from ._objective import AbstractObjective, Physics
 from ._robust import AbstractLoss
-from ._unknowns import AbstractUnknown, Model, Signals
+from ._unknowns import AbstractUnknown, applied, Model, parts_of
 from ._windows import Batch
 
 
@@ -48,20 +49,21 @@ class Problem(eqx.Module):
 
     def model(self, theta: Float[Array, " p"]) -> Model:
         """Return the robot and its signals with these parameters."""
-        model = Model(self.sys, Signals())
-        for unknown, part in zip(self.unknowns, self.parts(theta)):
-            model = unknown.apply(model, part)
-        return model
+        return applied(self.sys, self.unknowns, self.sizes, theta)
 
     def parts(self, theta: Float[Array, " p"]) -> list[Array]:
         """Split the free numbers by unknown."""
-        ends = [sum(self.sizes[: k + 1]) for k in range(len(self.sizes))]
-        return [theta[end - size : end] for end, size in zip(ends, self.sizes)]
+        return parts_of(theta, self.sizes)
 
     def values(self, theta: Float[Array, " p"]) -> Float[Array, " values"]:
         """Compute all values in their own units."""
         pairs = zip(self.unknowns, self.parts(theta))
         return jnp.concatenate([unknown.values(part) for unknown, part in pairs])
+
+    def scales(self, theta: Float[Array, " p"]) -> np.ndarray:
+        """Return a large change of each value, in its own unit."""
+        pairs = zip(self.unknowns, self.parts(theta))
+        return np.concatenate([u.scales(np.asarray(u.values(x))) for u, x in pairs])
 
     def prior(self, theta: Float[Array, " p"]) -> Array:
         """Compute the cost of the priors of the parameters."""

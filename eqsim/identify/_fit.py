@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._errors import check_numbers
 from ..model import System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized
 from ._arrow import eliminate
@@ -34,6 +35,16 @@ from ._solver import Iterate, minimize, Solver
 from ._unknowns import AbstractUnknown, Context
 from ._validation import validate as validation
 from ._windows import Cut, cut, Windows
+
+
+class Setup(NamedTuple):
+    """A problem, its windows, first free numbers, their names and bounds."""
+
+    problem: Problem
+    found: Cut
+    theta: np.ndarray
+    labels: tuple[str, ...]
+    bounds: tuple[np.ndarray, np.ndarray]
 
 
 def fit(
@@ -81,9 +92,8 @@ def fit(
     """
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
     check_split(runs, validate)
-    setup = _prepare(sys, runs, unknowns, measurement(measure), windows, noise)
-    parts = {"pipeline": pipeline, "objective": objective, "loss": loss}
-    setup = (dataclasses.replace(setup[0], **parts), *setup[1:])
+    how = measurement(measure), pipeline, objective, loss
+    setup = prepare(sys, runs, unknowns, windows, noise, *how)
     result = _annealed(setup, runs, smoothing, solver, noise, (progress, accepted))
     if not validate:
         return result
@@ -91,7 +101,9 @@ def fit(
     return _validated(result, list(validate), windows, spans, _before(unknowns))
 
 
-def _annealed(setup, runs, smoothing, solver: Solver, noise, callbacks) -> Result:
+def _annealed(
+    setup: Setup, runs, smoothing, solver: Solver, noise, callbacks
+) -> Result:
     """Fit with each width of the onset of contacts in turn."""
     problem, found, theta, labels, bounds = setup
     widths = {k: v.shape[0] for k, v in problem.sigma.items()}
@@ -117,8 +129,21 @@ def _validated(result: Result, held, windows: Windows, spans, before: float) -> 
     return dataclasses.replace(result, validation=validation(*args))
 
 
-def _prepare(sys, runs, unknowns, measure: AbstractMeasurement, windows, noise):
-    """Check everything that can be checked before a simulation."""
+def prepare(
+    sys: System,
+    runs: Sequence[Recording],
+    unknowns: Mapping[str, AbstractUnknown],
+    windows: Windows,
+    noise: Mapping[str, Any] | None,
+    measure: AbstractMeasurement,
+    pipeline: AbstractPipeline = Generalized(),
+    objective: AbstractObjective = Simulation(),
+    loss: AbstractLoss = Square(),
+) -> Setup:
+    """Check everything that can be checked before a simulation.
+
+    **Arguments:** as for `fit`.
+    """
     validate_system(sys)
     if not unknowns:
         raise ValueError("`unknowns` is empty: at least one parameter is required.")
@@ -139,6 +164,7 @@ def _prepare(sys, runs, unknowns, measure: AbstractMeasurement, windows, noise):
     for name, value in (noise or {}).items():
         if name not in sigma:
             raise ValueError(f"`noise` names {name!r}, but channels are {channels}.")
+        check_numbers(f"noise of {name!r}", value, lambda x: x > 0, "positive")
         sigma[name] = np.broadcast_to(np.asarray(value, float), sigma[name].shape)
     weight = 0.0 if windows.continuity is None else 1.0 / windows.continuity
     problem = Problem(
@@ -149,13 +175,13 @@ def _prepare(sys, runs, unknowns, measure: AbstractMeasurement, windows, noise):
         found.batch,
         found.steps,
         measure,
-        Generalized(),
-        Simulation(),
-        Square(),
+        pipeline,
+        objective,
+        loss,
         {k: jnp.asarray(v) for k, v in sigma.items()},
         jnp.asarray(weight),
     )
-    return problem, found, theta, tuple(labels), bounds
+    return Setup(problem, found, theta, tuple(labels), bounds)
 
 
 def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
@@ -191,13 +217,7 @@ def _result(problem: Problem, now: Iterate, outcome, found: Cut, runs, labels, b
     known = covariance(now, found.run, samples)
     _, _, hessian = prior_terms(problem, theta)
     prior_sd = _prior_sd(np.asarray(hessian), jacobian)
-    scale = np.concatenate(
-        [
-            unknown.scales(np.asarray(unknown.values(part)))
-            for unknown, part in zip(problem.unknowns, problem.parts(theta))
-        ]
-    )
-    scale = np.where(np.isfinite(prior_sd), prior_sd, scale)
+    scale = np.where(np.isfinite(prior_sd), prior_sd, problem.scales(theta))
     data = now.arrow._replace(theta=now.arrow.theta - np.asarray(hessian))
     to_values = np.linalg.inv(jacobian)
     information = to_values.T @ eliminate(data).matrix @ to_values

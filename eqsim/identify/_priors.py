@@ -7,7 +7,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._errors import check_numbers
 from ..model._fields import as_array
+
+
+_is_positive = lambda x: x > 0
 
 
 class AbstractPrior(eqx.Module):
@@ -38,6 +42,9 @@ class Normal(AbstractPrior):
     mean: Float[Array, "..."] | None = eqx.field(converter=as_array)
     sd: Float[Array, "..."] = eqx.field(converter=as_array)
 
+    def __check_init__(self):
+        check_numbers("Normal.sd", self.sd, _is_positive, "positive")
+
     def cost(
         self, value: Float[Array, " n"], start: Float[Array, " n"]
     ) -> Float[Array, ""]:
@@ -56,6 +63,10 @@ class LogNormal(AbstractPrior):
 
     mean: Float[Array, "..."] | None = eqx.field(converter=as_array)
     sd: Float[Array, "..."] = eqx.field(converter=as_array)
+
+    def __check_init__(self):
+        check_numbers("LogNormal.sd", self.sd, _is_positive, "positive")
+        check_numbers("LogNormal.mean", self.mean, _is_positive, "positive")
 
     def cost(
         self, value: Float[Array, " n"], start: Float[Array, " n"]
@@ -81,6 +92,9 @@ class LogDet(AbstractPrior):
     """
 
     strength: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+
+    def __check_init__(self):
+        check_numbers("LogDet.strength", self.strength, _is_positive, "positive")
 
     def cost(
         self, value: Float[Array, " n"], start: Float[Array, " n"]

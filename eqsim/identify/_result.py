@@ -19,7 +19,7 @@ from ..model import System
 from ._covariance import Covariance, quantile
 from ._evaluate import Problem
 from ._identifiability import Identifiability
-from ._unknowns import AbstractUnknown, Model, Signals
+from ._unknowns import AbstractUnknown, applied, Signals
 from ._validation import Validation
 
 
@@ -66,10 +66,7 @@ class Posterior(eqx.Module):
         """Draw parameters, and put them into a robot."""
         noise = jr.normal(key, self.mean.shape, self.mean.dtype)
         free = jnp.clip(self.mean + self.factor @ noise, self.lower, self.upper)
-        model, at = Model(sys, Signals()), 0
-        for unknown, size in zip(self.unknowns, self.sizes):
-            model, at = unknown.apply(model, free[at : at + size]), at + size
-        return model.sys
+        return applied(sys, self.unknowns, self.sizes, free).sys
 
 
 @dataclasses.dataclass(frozen=True)

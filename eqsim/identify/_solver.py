@@ -64,19 +64,19 @@ def minimize(
 
     **Raises:** `FloatingPointError` if the cost of the start is not finite.
     """
-    now = _at(problem, theta, starts, 0)
+    now = iterate_at(problem, theta, starts, 0)
     if not np.isfinite(now.cost):
         bad = np.flatnonzero(~np.isfinite(np.asarray(now.blocks.cost)))
+        what = f"The simulation of window {int(bad[0])}" if len(bad) else "The cost"
         raise FloatingPointError(
-            f"The simulation of window {int(bad[0]) if len(bad) else 0} is not finite at the "
-            "start of the fit. Check units and signs of the recording, reduce `sys.dt`, or "
-            "choose shorter windows."
+            f"{what} or its derivative is not finite at the start of the fit. Check units "
+            "and signs of the recording, reduce `sys.dt`, or choose shorter windows."
         )
     progress(now)
     damping, growth = solver.damping, 4.0
     while now.steps < solver.max_steps:
         step, slope = _step(now, bounds, damping)
-        new = _at(problem, *step, now.steps + 1)
+        new = iterate_at(problem, *step, now.steps + 1)
         decrease = now.cost - new.cost
         if np.isfinite(new.cost) and decrease > 1e-3 * slope:
             small = decrease <= solver.rtol * (abs(now.cost) + 1e-12)
@@ -96,7 +96,8 @@ def minimize(
     return now, optx.RESULTS.nonlinear_max_steps_reached
 
 
-def _at(problem: Problem, theta, starts, steps: int) -> Iterate:
+def iterate_at(problem: Problem, theta, starts, steps: int) -> Iterate:
+    """Evaluate cost, derivatives and the Gauss-Newton matrix at a point."""
     blocks = evaluate(problem, jnp.asarray(theta), jnp.asarray(starts))
     blocks = jax.tree.map(np.asarray, blocks)
     continuity = bool(problem.gap_weight > 0)

@@ -13,11 +13,11 @@ from ..kinematics import integrate
 from ..model import System
 from ..pipelines import AbstractPipeline, Generalized
 from ._arrow import eliminate
-from ._fit import _prepare
+from ._fit import prepare
 from ._identifiability import Identifiability, identifiability
 from ._measure import JointPositions, measurement
 from ._recording import Recording
-from ._solver import _at
+from ._solver import iterate_at
 from ._unknowns import AbstractUnknown
 from ._windows import Windows
 
@@ -114,7 +114,7 @@ def _evaluated(
     for k, u in enumerate(ctrl):
         start = speed * rng.normal(size=sys.nv), speed * rng.normal(size=sys.nv)
         runs.append(_simulated(sys, measure, pipeline, time, u, start, f"motion-{k}"))
-    states = {run.name: run.start for run in runs}
+    states = {run.recording.name: run.start for run in runs}
     window = Windows(
         2 * time[-1],
         start=lambda recording, row: states[recording.name],
@@ -122,27 +122,23 @@ def _evaluated(
     )
     recordings = [run.recording for run in runs]
     channels = {name: noise for name in recordings[0].channels}
-    problem, _, theta, labels, _ = _prepare(
-        sys, recordings, unknowns, measure, window, channels
-    )
-    problem = eqx.tree_at(lambda p: p.pipeline, problem, pipeline)
-    now = _at(problem, theta, np.zeros(problem.batch.sd.shape), 0)
+    setup = prepare(sys, recordings, unknowns, window, channels, measure, pipeline)
+    problem, theta = setup.problem, setup.theta
+    now = iterate_at(problem, theta, np.zeros(problem.batch.sd.shape), 0)
     jacobian = np.asarray(jax.jacfwd(problem.values)(jnp.asarray(theta)))
     to_values = np.linalg.inv(jacobian)
-    parts = zip(problem.unknowns, problem.parts(jnp.asarray(theta)))
-    scale = np.concatenate([u.scales(np.asarray(u.values(x))) for u, x in parts])
     prior_free = now.arrow._replace(
         theta=np.asarray(now.blocks.hessian)[:, : len(theta), : len(theta)].sum(axis=0)
     )
     information = to_values.T @ eliminate(prior_free).matrix @ to_values
-    found = identifiability(information, scale, labels)
+    scale = problem.scales(jnp.asarray(theta))
+    found = identifiability(information, scale, setup.labels)
     return found, float(np.log1p(found.singular_values**2).sum())
 
 
 class _Motion(NamedTuple):
     recording: Recording
     start: tuple[np.ndarray, np.ndarray]
-    name: str
 
 
 def _simulated(sys, measure, pipeline, time, ctrl, start, name: str) -> _Motion:
@@ -152,7 +148,7 @@ def _simulated(sys, measure, pipeline, time, ctrl, start, name: str) -> _Motion:
     values = _trajectory(sys, measure, pipeline, jnp.asarray(ctrl), q, qd)
     channels = {k: np.asarray(v) for k, v in values.items()}
     recording = Recording(time, ctrl, channels, name)
-    return _Motion(recording, (np.asarray(q), np.asarray(qd)), name)
+    return _Motion(recording, (np.asarray(q), np.asarray(qd)))
 
 
 @eqx.filter_jit

@@ -84,6 +84,25 @@ class AbstractUnknown(eqx.Module):
         unknown; None if it is not part of the robot."""
 
 
+def parts_of(free: Float[Array, " p"], sizes: tuple[int, ...]) -> list[Array]:
+    """Split the free numbers by unknown."""
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+    return [free[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
+def applied(
+    sys: System,
+    unknowns: tuple[AbstractUnknown, ...],
+    sizes: tuple[int, ...],
+    free: Float[Array, " p"],
+) -> Model:
+    """Return a robot and its signals with these parameters."""
+    model = Model(sys, Signals())
+    for unknown, part in zip(unknowns, parts_of(free, sizes), strict=True):
+        model = unknown.apply(model, part)
+    return model
+
+
 class Leaves(AbstractUnknown):
     """Entries of arrays of the robot; made by `Positive`, `Bounded` and `Free`."""
 

@@ -85,6 +85,12 @@ WRONG = {
         "[x]\npath = 'links.mass'\nlow = 1",
         "unexpected keyword argument 'low'",
     ),
+    "path of another type": ("[x]\npath = 3", "Parameter 'x' has path 3"),
+    "entries": ("[x]\npath = 'links.mass'\nentries = 0", "Parameter 'x': 'int' object"),
+    "prior": (
+        "[x]\npath = 'links.mass'\nprior_sd = 0",
+        "`Normal.sd` must be positive, got 0",
+    ),
     "syntax": ("[x", "parameters.toml' is not valid"),
     "empty": ("", "lists no parameters"),
     "channel": ("[x]\nkind = 'gain'\nchannel = 'imu'", "channel 'imu', which is not"),
@@ -98,6 +104,21 @@ def test_wrong_parameters(case, files, tmp_path, capsys):
     (tmp_path / "parameters.toml").write_text(text)
     assert main(files) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_refused_models_and_simulations(files, tmp_path, capsys, monkeypatch):
+    """A model that cannot be read, and a simulation that is not finite."""
+    (tmp_path / "arm.xml").write_text(ARM.replace('name="elbow"', 'name="shoulder"'))
+    assert main(files) == 2
+    assert "shoulder" in capsys.readouterr().err
+    (tmp_path / "arm.xml").write_text(ARM)
+
+    def diverges(*args, **options):
+        raise FloatingPointError("The simulation of window 3 is not finite.")
+
+    monkeypatch.setattr(identify, "fit", diverges)
+    assert main(files) == 2
+    assert "window 3 is not finite" in " ".join(capsys.readouterr().err.split())
 
 
 def test_missing_files(files, capsys):

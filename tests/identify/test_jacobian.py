@@ -13,9 +13,9 @@ import eqsim
 from eqsim import identify
 from eqsim.identify._arrow import Arrow, eliminate
 from eqsim.identify._evaluate import residuals
-from eqsim.identify._fit import _prepare
+from eqsim.identify._fit import prepare
 from eqsim.identify._measure import measurement
-from eqsim.identify._solver import _at
+from eqsim.identify._solver import iterate_at
 
 
 UNKNOWNS = {
@@ -38,7 +38,7 @@ def problem():
     measure = measurement(identify.JointPositions())
     windows = identify.Windows(0.25, continuity=0.5)
     sys = eqsim.load_mjcf(SMOOTH)
-    return _prepare(sys, [recording], UNKNOWNS, measure, windows, None)[0]
+    return prepare(sys, [recording], UNKNOWNS, windows, None, measure).problem
 
 
 def _in_mujoco(problem, theta, starts):
@@ -100,12 +100,12 @@ def test_gradient_of_the_cost(problem, loss):
     rng = np.random.default_rng(0)
     theta = np.array(problem.origin) * 1.1
     starts = 0.3 * rng.normal(size=problem.batch.sd.shape)
-    arrow = _at(problem, theta, starts, 0).arrow
+    arrow = iterate_at(problem, theta, starts, 0).arrow
     along, moves = rng.normal(size=len(theta)), rng.normal(size=starts.shape)
     slope = arrow.theta_gradient @ along + (arrow.gradient * moves).sum()
     step = 1e-5
     ends = [
-        _at(problem, theta + t * along, starts + t * moves, 0).cost
+        iterate_at(problem, theta + t * along, starts + t * moves, 0).cost
         for t in (-step, step)
     ]
     assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-5)
