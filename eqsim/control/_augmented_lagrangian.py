@@ -16,10 +16,13 @@ from ._constraints import (
 )
 from ._iterations import Iterate, iterate, Settings
 from ._problem import Problem
+from ._results import NONFINITE
+from ._tangent import before, last
 
 
 class Penalty(NamedTuple):
-    """Of the augmented Lagrangian: number of updates, weights and tolerance."""
+    """Settings of the augmented Lagrangian: largest number of updates, first weight and its
+    growth, and tolerance of constraints."""
 
     max_steps: int
     first: Float[Array, ""]
@@ -58,7 +61,9 @@ def solve_constrained(
     def pending(now):
         count, _, end, worst = now
         return (
-            (count < penalty.max_steps) & (worst > penalty.tolerance) & (end.code != 3)
+            (count < penalty.max_steps)
+            & (worst > penalty.tolerance)
+            & (end.code != NONFINITE)
         )
 
     def step(now):
@@ -73,10 +78,8 @@ def solve_constrained(
 
 
 def _values(problem: Problem, end: Iterate):
-    before = jax.tree.map(lambda x: x[:-1], end.states)
-    last = jax.tree.map(lambda x: x[-1], end.states)
-    stage = jax.vmap(problem.stage_values)(before, end.actions)
-    return stage, problem.terminal_values(last)
+    stage = jax.vmap(problem.stage_values)(before(end.states), end.actions)
+    return stage, problem.terminal_values(last(end.states))
 
 
 def _worst(problem: Problem, stage, terminal):

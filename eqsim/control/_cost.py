@@ -9,9 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._errors import check_numbers
 from ..model import State
 from ..model._fields import as_array
 from ._tangent import state_difference
+
+
+NOT_NEGATIVE = lambda x: x >= 0.0, "at least 0"
 
 
 class AbstractCost(eqx.Module):
@@ -64,8 +68,9 @@ class Quadratic(AbstractCost):
     **Arguments:**
 
     - `target`: $x^*$, a `State` or a vector.
-    - `state_weight`: $w$ `(nx,)`, or one number for all; may not be negative.
-    - `action_weight`: $c$ `(nu,)`, or one number.
+    - `state_weight`: $w$ `(nx,)`, or one number for all; at least zero. A plan has no
+        derivative by a weight of zero: it is given as zero.
+    - `action_weight`: $c$ `(nu,)`, or one number, likewise.
     - `terminal_weight`: $w$ of the last state; `state_weight` by default.
     - `action`: $u^*$; zero by default.
     """
@@ -77,6 +82,10 @@ class Quadratic(AbstractCost):
         converter=as_array, default=None
     )
     action: Float[Array, "..."] = eqx.field(converter=as_array, default=0.0)
+
+    def __check_init__(self):
+        for name in ("state_weight", "action_weight", "terminal_weight"):
+            check_numbers(f"Quadratic.{name}", vars(self)[name], *NOT_NEGATIVE)
 
     def stage(self, sys: Any, state: Any, action: Float[Array, " nu"]):
         change = self._change(sys, state)
@@ -103,7 +112,11 @@ def _scaled(name: str, weight, change):
             f"`{name}` must be a number or have shape {change.shape}, but its shape is "
             f"{weight.shape}."
         )
+    root = jnp.broadcast_to(root_weight(weight), change.shape)
+    return root.astype(change.dtype) * change
+
+
+def root_weight(weight: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Compute the root of weights; its derivative at zero is zero, not infinite."""
     positive = weight > 0.0
-    # The root has an infinite derivative at zero.
-    root = jnp.where(positive, jnp.sqrt(jnp.where(positive, weight, 1.0)), 0.0)
-    return jnp.broadcast_to(root, change.shape).astype(change.dtype) * change
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, weight, 1.0)), 0.0)

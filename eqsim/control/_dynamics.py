@@ -72,7 +72,30 @@ class AbstractDynamics(eqx.Module):
         """Raise `ValueError` unless a state has the right shape and finite numbers."""
 
 
-class Robot(AbstractDynamics):
+class AbstractStateDynamics(AbstractDynamics):
+    """A robot whose states are `State`, in tangent coordinates."""
+
+    @property
+    def nx(self) -> int:
+        return tangent_size(self.sys)
+
+    @property
+    def nu(self) -> int:
+        return self.sys.nu
+
+    def retract(self, state: State, change: Float[Array, " nx"]) -> State:
+        return retract(self.sys, state, change)
+
+    def difference(self, start: State, end: State) -> Float[Array, " nx"]:
+        return state_difference(self.sys, start, end)
+
+    def linearize(self, state: State, action: Float[Array, " nu"]):
+        step = lambda state, action: (self.step(state, action), action[:0])
+        A, B, _, _ = jacobians(self.sys, step, state, action)
+        return A, B
+
+
+class Robot(AbstractStateDynamics):
     """A robot stepped by a pipeline; the control is held for `substeps` time steps.
 
     **Arguments:**
@@ -90,14 +113,6 @@ class Robot(AbstractDynamics):
             raise ValueError(f"`substeps` must be positive, got {self.substeps}.")
 
     @property
-    def nx(self) -> int:
-        return tangent_size(self.sys)
-
-    @property
-    def nu(self) -> int:
-        return self.sys.nu
-
-    @property
     def limits(self) -> Float[Array, "nu 2"]:
         actuators = self.sys.actuators
         limited = jnp.asarray(actuators.ctrl_limited, bool)[:, None]
@@ -110,20 +125,11 @@ class Robot(AbstractDynamics):
             return one(state, None)[0]
         return scan(one, state, length=self.substeps)[0]
 
-    def retract(self, state: State, change: Float[Array, " nx"]) -> State:
-        return retract(self.sys, state, change)
-
-    def difference(self, start: State, end: State) -> Float[Array, " nx"]:
-        return state_difference(self.sys, start, end)
-
-    def linearize(self, state: State, action: Float[Array, " nu"]):
-        return _linear(self, state, action)
-
     def check(self, state: State) -> None:
         _check_state(self.sys, state)
 
 
-class EnvDynamics(AbstractDynamics):
+class EnvDynamics(AbstractStateDynamics):
     """An environment whose state is that of its robot.
 
     **Arguments:**
@@ -139,14 +145,6 @@ class EnvDynamics(AbstractDynamics):
         return self.env.sys
 
     @property
-    def nx(self) -> int:
-        return tangent_size(self.sys)
-
-    @property
-    def nu(self) -> int:
-        return self.sys.nu
-
-    @property
     def limits(self) -> Float[Array, "nu 2"]:
         return self.env.action_range
 
@@ -154,15 +152,6 @@ class EnvDynamics(AbstractDynamics):
         if isinstance(self.env, AbstractTask):
             return self.env.transition(state, action)
         return self.env.step(state, action)[0]
-
-    def retract(self, state: State, change: Float[Array, " nx"]) -> State:
-        return retract(self.sys, state, change)
-
-    def difference(self, start: State, end: State) -> Float[Array, " nx"]:
-        return state_difference(self.sys, start, end)
-
-    def linearize(self, state: State, action: Float[Array, " nu"]):
-        return _linear(self, state, action)
 
     def check(self, state: State) -> None:
         if not isinstance(state, State):
@@ -260,12 +249,6 @@ def as_dynamics(system: Any) -> AbstractDynamics:
         "An environment, a pair `(pipeline, sys)` or an `AbstractDynamics` is expected, "
         f"got {type(system).__name__}."
     )
-
-
-def _linear(dynamics, state: State, action):
-    step = lambda state, action: (dynamics.step(state, action), action[:0])
-    A, B, _, _ = jacobians(dynamics.sys, step, state, action)
-    return A, B
 
 
 def _check_state(sys: System, state: State) -> None:

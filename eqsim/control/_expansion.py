@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from ._constraints import Multipliers
 from ._problem import Problem
+from ._tangent import before, last
 
 
 class Expansion(NamedTuple):
@@ -57,10 +58,8 @@ def expand(
         )
         return _gauss_newton(residual, jnp.zeros(nx, actions.dtype))
 
-    before = jax.tree.map(lambda x: x[:-1], states)
-    last = jax.tree.map(lambda x: x[-1], states)
-    A, B, slope, H = jax.vmap(stage)(before, actions, factors.stage)
-    last_slope, last_H = end(last)
+    A, B, slope, H = jax.vmap(stage)(before(states), actions, factors.stage)
+    last_slope, last_H = end(last(states))
     lx = jnp.concatenate([slope[:, :nx], last_slope[None]])
     lxx = jnp.concatenate([H[:, :nx, :nx], last_H[None]])
     return Expansion(A, B, lx, slope[:, nx:], lxx, H[:, nx:, :nx], H[:, nx:, nx:])

@@ -10,6 +10,7 @@ from .._loops import scan
 from ._backward_pass import Feedback
 from ._constraints import Multipliers
 from ._problem import Problem
+from ._tangent import after, appended, before, last
 
 
 class Candidate(NamedTuple):
@@ -41,19 +42,23 @@ def forward_pass(
         dx = dynamics.difference(old, new)
         action = problem.clip(action + size * k + K @ dx)
         residual = problem.stage_residual(new, action, multipliers, factors.penalty)
-        after = dynamics.step(new, action)
-        after = dynamics.retract(after, (size - 1.0) * gap)
-        return (after, total + 0.5 * jnp.sum(residual**2)), (new, action)
+        moved = dynamics.retract(dynamics.step(new, action), (size - 1.0) * gap)
+        return (moved, total + 0.5 * jnp.sum(residual**2)), (new, action)
 
-    before = jax.tree.map(lambda x: x[:-1], states)
-    over = before, actions, gaps, feedback.feedforward, feedback.gain, factors.stage
+    over = (
+        before(states),
+        actions,
+        gaps,
+        feedback.feedforward,
+        feedback.gain,
+        factors.stage,
+    )
     first = jax.tree.map(lambda x: x[0], states)
     zero = jnp.zeros((), actions.dtype)
-    (last, total), (passed, applied) = scan(step, (first, zero), over)
-    residual = problem.terminal_residual(last, factors.terminal, factors.penalty)
+    (end, total), (passed, applied) = scan(step, (first, zero), over)
+    residual = problem.terminal_residual(end, factors.terminal, factors.penalty)
     total = total + 0.5 * jnp.sum(residual**2)
-    join = lambda x, y: jnp.concatenate([x, y[None]])
-    new = jax.tree.map(join, passed, last)
+    new = appended(passed, end)
     return Candidate(new, applied, finite_or_infinite(total, new))
 
 
@@ -67,33 +72,27 @@ def finite_or_infinite(total, states):
 def open_loop(problem: Problem, start: Any, actions: Float[Array, "T nu"]) -> Any:
     """Compute the `T + 1` states that actions lead to."""
     step = lambda x, u: (problem.dynamics.step(x, u), x)
-    last, before = scan(step, start, actions)
-    return jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), before, last)
+    end, passed = scan(step, start, actions)
+    return appended(passed, end)
 
 
 def trajectory_gaps(problem: Problem, states: Any, actions: Float[Array, "T nu"]):
     r"""Compute $f(x_t, u_t) \ominus x_{t+1}$."""
     dynamics = problem.dynamics
-    before = jax.tree.map(lambda x: x[:-1], states)
-    after = jax.tree.map(lambda x: x[1:], states)
     gap = lambda x, u, y: dynamics.difference(y, dynamics.step(x, u))
-    return jax.vmap(gap)(before, actions, after)
+    return jax.vmap(gap)(before(states), actions, after(states))
 
 
 def total_cost(
     problem: Problem, states: Any, actions: Float[Array, "T nu"], factors: Multipliers
 ) -> Float[Array, ""]:
     """Compute the cost of a trajectory with the terms of its constraints."""
-    before = jax.tree.map(lambda x: x[:-1], states)
-    last = jax.tree.map(lambda x: x[-1], states)
     stage = lambda x, u, m: jnp.sum(
         problem.stage_residual(x, u, m, factors.penalty) ** 2
     )
-    stages = jnp.sum(jax.vmap(stage)(before, actions, factors.stage))
-    end = jnp.sum(
-        problem.terminal_residual(last, factors.terminal, factors.penalty) ** 2
-    )
-    return finite_or_infinite(0.5 * (stages + end), states)
+    stages = jnp.sum(jax.vmap(stage)(before(states), actions, factors.stage))
+    end = problem.terminal_residual(last(states), factors.terminal, factors.penalty)
+    return finite_or_infinite(0.5 * (stages + jnp.sum(end**2)), states)
 
 
 STEP_SIZES = tuple(0.5**k for k in range(10))

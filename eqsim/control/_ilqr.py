@@ -18,7 +18,7 @@ from ._dynamics import with_smoothing
 from ._forward_pass import open_loop
 from ._iterations import Settings
 from ._problem import Problem
-from ._results import result_of, RESULTS
+from ._results import INFEASIBLE, result_of, RESULTS, SOLVED
 from ._sensitivity import differentiable
 
 
@@ -201,7 +201,8 @@ def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
         end, worst = jax.tree.map(lambda x: x[-1], out[:2])
         steps = jnp.sum(out[2])
     value = problem.value(end.states, end.actions)
-    code = jnp.where((end.code == 0) & (worst > penalty.tolerance), 4, end.code)
+    violated = (end.code == SOLVED) & (worst > penalty.tolerance)
+    code = jnp.where(violated, INFEASIBLE, end.code)
     return Plan(
         end.states,
         end.actions,

@@ -16,7 +16,8 @@ from ..kinematics import difference, forward, integrate, site_poses
 from ..model import check_state, System
 from ..model._fields import as_array
 from ._box_qp import box_qp, masked_cholesky
-from ._results import result_of, RESULTS
+from ._results import MAX_STEPS, NONFINITE, PENDING, result_of, RESULTS, SOLVED
+from ._tangent import push
 
 
 class Target(eqx.Module):
@@ -24,7 +25,7 @@ class Target(eqx.Module):
 
     **Arguments:**
 
-    - `name`: of a site, or of a link with `link=True`.
+    - `name`: name of a site, or of a link with `link=True`.
     - `pos`: position of its origin in the world, m; None leaves it free.
     - `rot`: rotation matrix of its axes in the world; None leaves it free.
     - `link`: whether `name` is that of a link.
@@ -69,8 +70,8 @@ def inverse_kinematics(
 ) -> InverseKinematics:
     r"""Find coordinates that bring sites or links to targets, within joint limits.
 
-    Damped Newton steps (Levenberg-Marquardt) in tangent coordinates, each a quadratic program with
-    bounds, minimize
+    Damped Newton steps (Levenberg-Marquardt) in tangent coordinates, each a quadratic
+    program with bounds, minimize
     $\tfrac12 |e(q)|^2 + \tfrac12 \epsilon |q \ominus q_0|^2$. Solutions are
     differentiable by targets and robot, in forward and reverse mode, by the implicit
     function theorem; joints at a limit stay there.
@@ -179,16 +180,17 @@ def _iterated(sys, targets, q0, posture, max_steps, tolerance):
         small = (jnp.max(jnp.abs(change)) <= tolerance) & (mu < 1e-2)
         # Rounding errors dominate where even a damped step gains nothing.
         stuck = ~better & (mu > 1e8)
-        code = jnp.where(small | stuck, 0, jnp.where(k + 1 >= max_steps, 1, -1))
+        open_ = jnp.where(k + 1 >= max_steps, MAX_STEPS, PENDING)
+        code = jnp.where(small | stuck, SOLVED, open_)
         mu = jnp.where(better, jnp.maximum(0.1 * mu, _LEAST), 10.0 * mu)
         q = jnp.where(better, new, q)
         return q, jnp.where(better, lower_value, value), mu, k + 1, code
 
     first = half(start)
     counter = jnp.zeros((), jnp.int32)
-    code = jnp.where(jnp.isfinite(first), -1, 3)
+    code = jnp.where(jnp.isfinite(first), PENDING, NONFINITE)
     begin = start, first, jnp.asarray(1e-3, q0.dtype), counter, code
-    q, _, _, steps, code = lax.while_loop(lambda now: now[4] < 0, step, begin)
+    q, _, _, steps, code = lax.while_loop(lambda now: now[4] == PENDING, step, begin)
     return q, code, steps
 
 
@@ -218,9 +220,7 @@ def _attached_jvp(primals, tangents, *, end, posture):
             parameters[0], q
         )
 
-    values, moved = eqx.filter_jvp(conditions, (parameters,), (change,))
-    filled = lambda x, y: jnp.zeros_like(y) if x is None else x
-    slope, low, high = jax.tree.map(filled, moved, values, is_leaf=lambda x: x is None)
+    values, (slope, low, high) = push(conditions, parameters, change)
     at_low, at_high = values[1] >= -_AT_LIMIT, values[2] <= _AT_LIMIT
     held = (at_low & (values[0] > 0.0)) | (at_high & (values[0] < 0.0))
     given = jnp.where(held, jnp.where(at_low, low, high), 0.0)

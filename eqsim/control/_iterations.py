@@ -11,11 +11,13 @@ from ._constraints import Multipliers
 from ._expansion import expand, Expansion
 from ._forward_pass import line_search, total_cost, trajectory_gaps
 from ._problem import Problem
+from ._results import MAX_STEPS, NONFINITE, PENDING, REGULARIZATION_LIMIT, SOLVED
 from ._tangent import where
 
 
 class Settings(NamedTuple):
-    """Of the iterations: their largest number, and when to stop."""
+    """Limits of the iterations: their largest number, and tolerances of controls (`atol`)
+    and of the cost (`rtol`, relative)."""
 
     max_steps: int
     atol: Float[Array, ""]
@@ -27,7 +29,7 @@ class Iterate(NamedTuple):
 
     - `stale`: whether the model is that of an earlier trajectory.
     - `mu`, `delta`: regularization and the factor by which it changes.
-    - `code`: number of the result, -1 while iterating.
+    - `code`: number of the result, see `_results.py`.
     """
 
     states: Any
@@ -63,7 +65,7 @@ def iterate(
     - `states`, `actions`: first guess; states need not follow the dynamics.
     """
     begin = _first(problem, states, actions, factors)
-    pending = lambda now: now.code < 0
+    pending = lambda now: now.code == PENDING
     step = lambda now: _step(settings, problem, now)
     return lax.while_loop(pending, step, begin)
 
@@ -101,7 +103,7 @@ def _first(problem: Problem, states, actions, factors) -> Iterate:
         zeros(),
         zeros() + _FACTOR,
         jnp.zeros((), jnp.int32),
-        jnp.where(finite, -1, 3),
+        jnp.where(finite, PENDING, NONFINITE),
     )
 
 
@@ -124,14 +126,14 @@ def _step(settings: Settings, problem: Problem, now: Iterate) -> Iterate:
         return _moved(settings, now, feedback, *found)
 
     def stop():
-        code = jnp.where(solved, 0, -1).astype(now.code.dtype)
+        code = jnp.where(solved, SOLVED, PENDING).astype(now.code.dtype)
         kept = now._replace(code=code)
         kept = kept._replace(feedback=where(solved, feedback, kept.feedback))
         return where(solved, kept, _more_regularized(kept))
 
     new = lax.cond(feedback.finite & ~solved, search, stop)
-    ended = (new.code < 0) & (new.step >= settings.max_steps)
-    return new._replace(code=jnp.where(ended, 1, new.code))
+    ended = (new.code == PENDING) & (new.step >= settings.max_steps)
+    return new._replace(code=jnp.where(ended, MAX_STEPS, new.code))
 
 
 def _moved(settings, now: Iterate, feedback, candidate, size, accepted) -> Iterate:
@@ -151,7 +153,7 @@ def _moved(settings, now: Iterate, feedback, candidate, size, accepted) -> Itera
         stale=jnp.ones((), bool),
         mu=mu,
         delta=delta,
-        code=jnp.where(converged, 0, now.code),
+        code=jnp.where(converged, SOLVED, now.code),
     )
     return where(accepted, moved, _more_regularized(now))
 
@@ -159,5 +161,5 @@ def _moved(settings, now: Iterate, feedback, candidate, size, accepted) -> Itera
 def _more_regularized(now: Iterate) -> Iterate:
     delta = jnp.maximum(_FACTOR, now.delta * _FACTOR)
     mu = jnp.maximum(_MU_MIN, now.mu * delta)
-    code = jnp.where(mu > _MU_MAX, 2, now.code)
+    code = jnp.where(mu > _MU_MAX, REGULARIZATION_LIMIT, now.code)
     return now._replace(mu=mu, delta=delta, code=code)

@@ -57,7 +57,6 @@ class MPC(AbstractController):
         **Returns:** the plan (states and actions), and the action to apply next (None
         without delay).
         """
-        state = _bare(state)
         T, nu = self.problem.horizon, self.problem.dynamics.nu
         zeros = jnp.zeros((T, nu), state.q.dtype)
         actions = jax.vmap(self.problem.clip)(zeros)
@@ -84,20 +83,15 @@ class MPC(AbstractController):
         """
         del obs
         plan, pending = memory
-        start = _bare(state)
+        start = state
         if self.delay:
-            start = self.problem.dynamics.step(start, pending)
+            start = self.problem.dynamics.step(state, pending)
         plan = shifted(plan, 1)
         plan = _improved(self.planner, self.problem, start, plan, key)
         first = plan[1][0]
         if not self.delay:
             return (plan, None), first
         return (plan, first), pending
-
-
-def _bare(state: State) -> State:
-    """Without what a pipeline keeps for itself."""
-    return State(state.q, state.qd, state.act, state.aux)
 
 
 def _back(plan):

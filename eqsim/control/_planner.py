@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import check_numbers
-from .._loops import scan
+from ._forward_pass import open_loop, total_cost
 from ._problem import Problem
 
 
@@ -96,21 +96,11 @@ def plan_cost(
     """
     factors = problem.multipliers(state)
     weight = jnp.asarray(penalty, factors.penalty.dtype)
+    factors = factors._replace(penalty=weight)
 
     def cost(actions):
-        def step(carry, now):
-            x, total = carry
-            u, multipliers = now
-            residual = problem.stage_residual(x, u, multipliers, weight)
-            new = problem.dynamics.step(x, u)
-            return (new, total + 0.5 * jnp.sum(residual**2)), None
-
-        zero = jnp.zeros((), actions.dtype)
-        (last, total), _ = scan(step, (state, zero), (actions, factors.stage))
-        residual = problem.terminal_residual(last, factors.terminal, weight)
-        total = total + 0.5 * jnp.sum(residual**2)
-        finite = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(last)]
-        return jnp.where(jnp.all(jnp.stack(finite)), total, jnp.inf)
+        states = open_loop(problem, state, actions)
+        return total_cost(problem, states, actions, factors)
 
     return cost
 

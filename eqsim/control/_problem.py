@@ -23,6 +23,7 @@ from ._constraints import (
 )
 from ._cost import AbstractCost
 from ._dynamics import AbstractDynamics, as_dynamics
+from ._tangent import before, last
 
 
 class Problem(eqx.Module):
@@ -112,11 +113,10 @@ class Problem(eqx.Module):
     def value(self, states: Any, actions: Float[Array, "T nu"]) -> Float[Array, ""]:
         """Compute the cost of given states and actions, without constraints."""
         sys = self.dynamics.sys
-        before = jax.tree.map(lambda x: x[:-1], states)
-        last = jax.tree.map(lambda x: x[-1], states)
         half = lambda r: 0.5 * jnp.sum(r**2)
-        stage = jax.vmap(lambda x, u: half(self.cost.stage(sys, x, u)))(before, actions)
-        return jnp.sum(stage) + half(self.cost.terminal(sys, last))
+        stage = lambda x, u: half(self.cost.stage(sys, x, u))
+        stages = jnp.sum(jax.vmap(stage)(before(states), actions))
+        return stages + half(self.cost.terminal(sys, last(states)))
 
     def _stage(self):
         return stage_constraints(self.constraints)

@@ -26,6 +26,9 @@ class RESULTS(eqx.Enumeration):
     )
 
 
+# Results as loops carry them.
+PENDING = -1
+SOLVED, MAX_STEPS, REGULARIZATION_LIMIT, NONFINITE, INFEASIBLE = range(5)
 _CODES = (
     RESULTS.successful,
     RESULTS.max_steps,

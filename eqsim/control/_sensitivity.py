@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from ._finite_lq import factorize, linear_solution, LQ
 from ._problem import Problem
+from ._tangent import after, appended, before, last, push
 
 
 def differentiable(
@@ -28,7 +29,7 @@ def differentiable(
 
     **Arguments:**
 
-    - `problem`, `start`: of which it is the solution.
+    - `problem`, `start`: the problem that is solved, and where the plan begins.
     - `states`, `actions`: the solution.
 
     **Returns:** states and actions, unchanged.
@@ -66,19 +67,14 @@ def _moved(parameters, change, states, actions):
     """Changes of states and actions, in tangent coordinates."""
     problem = parameters[0]
     nx = problem.dynamics.nx
-    A, B = jax.vmap(problem.dynamics.linearize)(
-        jax.tree.map(lambda x: x[:-1], states), actions
-    )
-    slope, last = _cost_gradients(problem, states, actions)
-    adjoint = lambda after, now: (now[0] + now[1].T @ after,) * 2
-    _, costate = lax.scan(adjoint, last, (slope[:, :nx], A), reverse=True)
-    costate = jnp.concatenate([costate, last[None]])
+    A, B = jax.vmap(problem.dynamics.linearize)(before(states), actions)
+    slope, end = _cost_gradients(problem, states, actions)
+    adjoint = lambda later, now: (now[0] + now[1].T @ later,) * 2
+    _, costate = lax.scan(adjoint, end, (slope[:, :nx], A), reverse=True)
+    costate = appended(costate, end)
     H, end_H = _hessians(problem, states, actions, costate)
     conditions = lambda p: _conditions(p[0], p[1], states, actions, costate)
-    values, moved = eqx.filter_jvp(conditions, (parameters,), (change,))
-    # What does not depend on the parameters has no tangent.
-    filled = lambda x, y: jnp.zeros_like(y) if x is None else x
-    moved = jax.tree.map(filled, moved, values, is_leaf=lambda x: x is None)
+    _, moved = push(conditions, parameters, change)
     rx, ru, rf, first, lower, upper = moved
     # Controls at a limit are no unknowns.
     low, high = (bound[None] for bound in problem.bounds(actions.dtype))
@@ -116,14 +112,12 @@ _SINGULAR = (
 
 
 def _cost_gradients(problem: Problem, states, actions):
-    before = jax.tree.map(lambda x: x[:-1], states)
-    last = jax.tree.map(lambda x: x[-1], states)
     stage = lambda x, u: jax.grad(lambda z: _stage_cost(problem, x, u, z))(
         jnp.zeros(problem.dynamics.nx + u.size, u.dtype)
     )
-    end = jax.grad(lambda z: _end_cost(problem, last, z))
+    end = jax.grad(lambda z: _end_cost(problem, last(states), z))
     zero = jnp.zeros(problem.dynamics.nx, actions.dtype)
-    return jax.vmap(stage)(before, actions), end(zero)
+    return jax.vmap(stage)(before(states), actions), end(zero)
 
 
 def _stage_cost(problem: Problem, x, u, change):
@@ -137,34 +131,29 @@ def _end_cost(problem: Problem, x, change):
     return 0.5 * jnp.sum(problem.cost.terminal(problem.dynamics.sys, moved) ** 2)
 
 
-def _hamiltonian(problem: Problem, x, u, after, costate, change):
+def _hamiltonian(problem: Problem, x, u, later, costate, change):
     dx, du = jnp.split(change, (problem.dynamics.nx,))
     dynamics = problem.dynamics
     new = dynamics.step(dynamics.retract(x, dx), u + du)
     cost = _stage_cost(problem, x, u, change)
-    return cost + costate @ dynamics.difference(after, new)
+    return cost + costate @ dynamics.difference(later, new)
 
 
 def _hessians(problem: Problem, states, actions, costate):
-    before = jax.tree.map(lambda x: x[:-1], states)
-    after = jax.tree.map(lambda x: x[1:], states)
-    last = jax.tree.map(lambda x: x[-1], states)
     nx, nu = problem.dynamics.nx, actions.shape[1]
 
     def stage(x, u, y, multiplier):
         of = lambda z: _hamiltonian(problem, x, u, y, multiplier, z)
         return jax.hessian(of)(jnp.zeros(nx + nu, u.dtype))
 
-    end = jax.hessian(lambda z: _end_cost(problem, last, z))
-    many = jax.vmap(stage)(before, actions, after, costate[1:])
+    end = jax.hessian(lambda z: _end_cost(problem, last(states), z))
+    many = jax.vmap(stage)(before(states), actions, after(states), costate[1:])
     return many, end(jnp.zeros(nx, actions.dtype))
 
 
 def _conditions(problem: Problem, start, states, actions, costate):
     """What vanishes at an optimum, up to constants, and the limits."""
-    before = jax.tree.map(lambda x: x[:-1], states)
-    after = jax.tree.map(lambda x: x[1:], states)
-    first, last = (jax.tree.map(lambda x: x[k], states) for k in (0, -1))
+    first = jax.tree.map(lambda x: x[0], states)
     nx, nu = problem.dynamics.nx, actions.shape[1]
 
     def stage(x, u, y, multiplier):
@@ -174,10 +163,11 @@ def _conditions(problem: Problem, start, states, actions, costate):
         return slope[:nx], slope[nx:], gap
 
     zero = jnp.zeros(nx, actions.dtype)
-    end = jax.grad(lambda z: _end_cost(problem, last, z))(zero)
-    rx, ru, rf = jax.vmap(stage)(before, actions, after, costate[1:])
+    end = jax.grad(lambda z: _end_cost(problem, last(states), z))(zero)
+    rows = before(states), actions, after(states), costate[1:]
+    rx, ru, rf = jax.vmap(stage)(*rows)
     moved = problem.dynamics.difference(first, start)
-    rx = jnp.concatenate([rx, end[None]])
+    rx = appended(rx, end)
     lower, upper = problem.bounds(actions.dtype)
     tile = lambda x: jnp.broadcast_to(x, actions.shape)
     return rx, ru, rf, moved, tile(lower), tile(upper)

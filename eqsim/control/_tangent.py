@@ -1,7 +1,9 @@
-"""Differences and steps of states, in tangent coordinates."""
+"""States in tangent coordinates, and trajectories of states."""
 
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -50,3 +52,37 @@ def state_difference(sys: System, start: State, end: State) -> Float[Array, " nx
 def where(keep: Any, one: Any, two: Any) -> Any:
     """Choose one of two trees by a flag."""
     return jax.tree.map(lambda x, y: jnp.where(keep, x, y), one, two)
+
+
+# Trajectories: trees whose leading axis is time.
+
+
+def before(states: Any) -> Any:
+    """Drop the last state."""
+    return jax.tree.map(lambda x: x[:-1], states)
+
+
+def after(states: Any) -> Any:
+    """Drop the first state."""
+    return jax.tree.map(lambda x: x[1:], states)
+
+
+def last(states: Any) -> Any:
+    """Return the last state."""
+    return jax.tree.map(lambda x: x[-1], states)
+
+
+def appended(states: Any, state: Any) -> Any:
+    """Append one state."""
+    join = lambda x, y: jnp.concatenate([x, y[None]])
+    return jax.tree.map(join, states, state)
+
+
+# Derivatives of solutions.
+
+
+def push(function: Callable, parameters: Any, change: Any) -> tuple[Any, Any]:
+    """Compute values and tangents, zero where nothing depends on the parameters."""
+    values, moved = eqx.filter_jvp(function, (parameters,), (change,))
+    filled = lambda x, y: jnp.zeros_like(y) if x is None else x
+    return values, jax.tree.map(filled, moved, values, is_leaf=lambda x: x is None)

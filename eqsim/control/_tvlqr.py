@@ -11,6 +11,7 @@ from .._errors import check_shape
 from ._dynamics import as_dynamics
 from ._finite_lq import LQ, solve_lq
 from ._lqr import LQR
+from ._tangent import before
 
 
 def tvlqr(
@@ -56,9 +57,8 @@ def tvlqr(
             f"`states` must hold T + 1 = {T + 1} states, one more than `actions`; got "
             f"{sorted(lengths)}."
         )
-    first = jax.tree.map(lambda x: x[:-1], states)
     many = eqx.filter_vmap(lambda d, x, u: d.linearize(x, u), in_axes=(None, 0, 0))
-    A, B = many(dynamics, first, actions)
+    A, B = many(dynamics, before(states), actions)
     tile = lambda x, n: jnp.broadcast_to(x, (n, *x.shape))
     zero = jnp.zeros((), A.dtype)
     lq = LQ(
