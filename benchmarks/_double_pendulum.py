@@ -22,14 +22,18 @@ DT, DURATION, TORQUE_LIMIT, HEIGHT = 0.002, 10.0, 6.0, 0.9
 height that counts as upright."""
 
 
+SCALES = np.array([20.0, 60.0, 20.0, 0.1, 400.0])
+"""Scales of the five costs of the score."""
+
+
 def parameters(model: str = "model_1.0", *, friction: bool = False) -> dict[str, float]:
     """Read the parameters of design C.1.
 
     **Arguments:**
 
     - `model`: which identification.
-    - `friction`: whether to keep friction and rotor inertia, which the leaderboard sets
-        to zero.
+    - `friction`: true to keep friction and rotor inertia; the leaderboard sets them to
+        zero.
 
     **Raises:** `FileNotFoundError` if there is no folder with recordings.
     """
@@ -110,7 +114,7 @@ def simulate(
     - `p`: parameters of the plant.
     - `kind`: `acrobot` or `pendubot`; the other motor gives no torque.
     - `controller`: `reset()` and `torque(time, q, qd) -> (2,)`.
-    - `measure`: what the controller sees of a state.
+    - `measure`: function of angles and velocities that returns the measured ones.
     - `pulses`: beginnings (s) and torques of pulses of 0.2 s on both joints, N m.
     - `delay`: time steps until a torque acts.
     """
@@ -140,8 +144,7 @@ def score(p: dict[str, float], run: Run) -> dict[str, float]:
         "smoothness": np.max(np.std(np.diff(run.torque, axis=0), axis=0)),
         "velocity cost": np.sum(run.qd**2) * DT,
     }
-    scales = dict(zip(costs, (20.0, 60.0, 20.0, 0.1, 400.0), strict=True))
-    shares = [np.tanh(np.pi * costs[k] / scales[k]) for k in costs]
+    shares = np.tanh(np.pi * np.array(list(costs.values())) / SCALES)
     upright = last < len(run.time) - 1
     total = float(upright) * (1.0 - np.mean(shares))
     return {"score": float(total)} | {k: float(v) for k, v in costs.items()}

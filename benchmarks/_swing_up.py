@@ -7,7 +7,15 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _double_pendulum import DT, DURATION, HEIGHT, KINDS, parameters, TORQUE_LIMIT
+from _double_pendulum import (
+    DT,
+    DURATION,
+    HEIGHT,
+    KINDS,
+    parameters,
+    SCALES,
+    TORQUE_LIMIT,
+)
 from jaxtyping import Array, Float
 
 import eqsim
@@ -17,9 +25,6 @@ from eqsim import control
 PIPELINE = eqsim.Generalized()
 COARSE = 10
 """Time steps of the plant per control step of the first plan."""
-
-SCALES = jnp.array([20.0, 60.0, 20.0, 0.1, 400.0])
-"""Of the five costs of the score (`_double_pendulum.score`)."""
 
 SEEDS = {"acrobot": (0, 3, 150), "pendubot": (0, 4, 100)}
 """Seed, draw and number of coarse steps of the guess, found by `search`."""
@@ -51,9 +56,9 @@ def mjcf(p: dict[str, float], kind: str, dt: float) -> str:
 class Cost(control.AbstractCost):
     """The five costs of the score, as integrals with weights.
 
-    - `weights`: of time below the threshold, work, torque, rate of torque, velocity.
+    - `weights`: weights of time below the threshold, work, torque, its rate, velocity.
     - `root`: root of the weight of the last state.
-    - `lengths`: of the links, m.
+    - `lengths`: lengths of the links, m.
     """
 
     weights: Float[Array, "5"]
@@ -187,7 +192,7 @@ class Nominal(NamedTuple):
 
     - `states`: rows of angles, velocities and torque.
     - `rates`: changes of torque, N m/s.
-    - `gains`: by the difference from the states.
+    - `gains`: feedback of the difference from the states.
     - `goal`, `hold`: the upright state at the end, and the gain there.
     """
 
@@ -277,10 +282,9 @@ class DoublePendulumController:
         if self._braking:
             if self._hangs(q, qd):
                 self._braking, self._begin, k = False, time, 0
-                self._torque = 0.0
+                self._torque, state = 0.0, now.states[0]
             else:
                 return self._motor(self._brake(q, qd))
-        state = now.states[k] if k < last else now.goal
         x = np.concatenate([_near(q, state[:2]), qd, [self._torque]])
         gain = now.gains[k] if k < last else now.hold
         rate = gain @ (x - state) + (now.rates[k] if k < last else 0.0)

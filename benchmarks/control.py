@@ -4,11 +4,7 @@ python benchmarks/control.py score --out out/bench
 """
 
 import argparse
-import datetime
-import json
-import os
 import pathlib
-import platform
 import time
 from typing import Any
 
@@ -21,8 +17,7 @@ jax.config.update("jax_enable_x64", True)
 import numpy as np
 from _double_pendulum import KINDS, parameters, Run, score, simulate, upright
 from _swing_up import DoublePendulumController, Nominal, search
-
-import eqsim
+from _tables import caption, circumstances, table, write
 
 
 EXPLANATION = {
@@ -47,12 +42,10 @@ def main() -> None:
         "search": _searched,
     }
     rows = runners[options.what](options)
-    data = {"where": _circumstances(), "rows": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / f"control_{options.what}.json"
-    file.write_text(json.dumps(data, indent=1))
-    text = f"{EXPLANATION[options.what]}\n\n{_table(rows)}\n"
-    file.with_suffix(".md").write_text(text)
+    where, file = circumstances(), options.out / f"control_{options.what}.json"
+    write(file, {"where": where, "rows": rows})
+    text = f"{EXPLANATION[options.what]}\n\n{table(rows)}\n\n{caption(where)}\n"
+    write(file.with_suffix(".md"), text)
     print(text)
 
 
@@ -144,23 +137,6 @@ def _controller(kind: str, options) -> DoublePendulumController:
 def _keep(options, kind: str, run: Run) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(options.out / f"run_{kind}.npz", **run._asdict())
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    show = lambda x: f"{x:.4g}" if isinstance(x, float) else str(x)
-    lines = [list(rows[0]), ["---"] * len(rows[0])]
-    lines += [[show(x) for x in row.values()] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _circumstances() -> dict[str, Any]:
-    return {
-        "date": datetime.date.today().isoformat(),
-        "machine": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "jax": jax.__version__,
-        "eqsim": eqsim.__version__,
-    }
 
 
 def _options() -> argparse.Namespace:

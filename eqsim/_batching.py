@@ -251,7 +251,7 @@ def _program(single, shapes, x64: bool) -> kernels.Function:
 
 
 def _jaxpr(call, shapes, x64: bool) -> ClosedJaxpr | None:
-    """The jaxpr of a call that is differentiated; None where reverse mode is."""
+    """The jaxpr of a call; None if reverse mode is part of the call, which has none."""
     if isinstance(call, Primal):
         return traced(call, shapes, x64)[0]
     closed = None

@@ -126,7 +126,7 @@ class _Running(NamedTuple):
     - `stopped`: whether the stop condition was met.
     - `code`, `failed`: number in `_CODES` and step of the first number that is not
         finite; 0 and -1 without one.
-    - `memory`: of an `AbstractController`, once it has begun.
+    - `memory`: memory of an `AbstractController`; None before its first step.
     """
 
     state: Any

@@ -19,7 +19,7 @@ class Carry:
 
     **Arguments:**
 
-    - `written`: for each array, true if the loop writes it at computed indices.
+    - `written`: flags of the arrays that the loop writes at computed indices.
     """
 
     def __init__(self, walk: Translation, avals, written: list[bool] | None = None):

@@ -15,15 +15,14 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from . import _algebra as algebra, _arrays as arrays
 from ._arrays import Value
-from ._elementwise import elementwise
 from ._equations import Derivatives, restricted, shapes_of
-from ._scalarize import dtype_of, Translation
+from ._scalarize import dtype_of
 from ._smooth import is_flat, is_float, wanted_variables
+from ._vectors import Vectors, Walk
 
 
-Tangents = list[Value | None]
+Tangents = Vectors
 
 FORWARD: dict[str, Callable[..., tuple[list[Value], Tangents] | None]] = {}
 
@@ -40,16 +39,8 @@ def forward_rule(*names: str):
     return register
 
 
-class Forward:
-    """One walk over a jaxpr with tangents.
-
-    **Arguments:**
-
-    - `walk`: translates the equations.
-    """
-
-    def __init__(self, walk: Translation):
-        self.walk, self.graph = walk, walk.graph
+class Forward(Walk):
+    """One walk over a jaxpr with tangents."""
 
     def closed(
         self,
@@ -62,7 +53,7 @@ class Forward:
 
         **Arguments:**
 
-        - `wanted`: which results need tangents; None for all floats.
+        - `wanted`: flags of the results that need tangents; None for all floats.
         """
         jaxpr = closed.jaxpr
         if wanted is None:
@@ -110,25 +101,6 @@ class Forward:
             if found is not None:
                 return found
         return _by_jax(self, eqn, operands, tangents)
-
-    def plus(self, aval, x: Value | None, y: Value | None) -> Value | None:
-        """The sum of two tangents."""
-        if x is None or y is None:
-            return y if x is None else x
-        graph, dtype = self.graph, dtype_of(aval)
-        add = lambda *pair: algebra.apply(graph, "add", pair, dtype)
-        return elementwise(self.walk, aval.shape, dtype, (x, y), add)
-
-    def filled(self, avals, tangents: Sequence[Value | None]) -> list[Value]:
-        """Tangents with zeros for those that are missing."""
-        return [
-            self.zeros(aval) if tangent is None else tangent
-            for aval, tangent in zip(avals, tangents, strict=True)
-        ]
-
-    def zeros(self, aval) -> Value:
-        """A tangent of zeros."""
-        return arrays.constant(self.graph, np.zeros(aval.shape, dtype_of(aval)))
 
 
 def _new_push(eqn, active: tuple[bool, ...]) -> ClosedJaxpr:

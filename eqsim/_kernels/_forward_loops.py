@@ -46,7 +46,7 @@ def _union(forward: Forward, deps: list[int], *groups) -> int:
 class _Beside:
     """Tangents of some of the values that a loop carries.
 
-    - `chosen`: numbers of these values.
+    - `chosen`: indices of these values.
     """
 
     def __init__(self, forward: Forward, avals, chosen: list[int]):
@@ -139,7 +139,7 @@ class _Scan:
         self.rows = _Beside(forward, rows, chosen(moving[self.last :]))
         shapes = [var.aval for var in jaxpr.outvars[self.count :]]
         self.row = _Beside(forward, shapes, chosen(needed[self.count :]))
-        self.stacked = [*avals[self.count :]]
+        self.stacked = avals[self.count :]
 
     def results(self) -> tuple[list, Tangents]:
         """The results and their tangents."""

@@ -63,11 +63,13 @@ def _linear(forward: Forward, eqn, operands, tangents, *_):
 def _dot(forward: Forward, eqn, operands, tangents, *_):
     walk, aval = forward.walk, eqn.outvars[0].aval
     (x, y), (dx, dy) = operands, tangents
-    terms = [
-        None if first is None or second is None else walk.apply(eqn, [first, second])[0]
-        for first, second in ((dx, y), (x, dy))
-    ]
-    return walk.apply(eqn, operands), [forward.plus(aval, *terms)]
+    terms = []
+    if dx is not None:
+        terms += walk.apply(eqn, [dx, y])
+    if dy is not None:
+        terms += walk.apply(eqn, [x, dy])
+    add = functools.partial(forward.plus, aval)
+    return walk.apply(eqn, operands), [functools.reduce(add, terms)]
 
 
 @forward_rule(*CALLS)

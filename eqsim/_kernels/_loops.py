@@ -50,8 +50,8 @@ class While(NamedTuple):
     """A loop that ends by a test.
 
     - `deps`: `Graph.dep` of all that is carried.
-    - `kept`: of each value, whether no pass changes it.
-    - `by_lane`: whether lanes end separately.
+    - `kept`: flags of the values that no pass changes.
+    - `by_lane`: true if lanes end separately.
     - `test`, `body`: functions of the values that are carried.
     """
 

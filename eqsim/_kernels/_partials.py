@@ -44,7 +44,7 @@ def _integer_power(e: Entry, ct: int) -> int:
 
 
 def _extremum(k: int) -> Callable[[Entry, int], int]:
-    """The cotangent is shared where both operands are equal."""
+    """The derivative is shared where both operands are equal."""
 
     def partial(e: Entry, ct: int) -> int:
         tied = e.where("eq", e.x, e("mul", e.number(0.5), ct), ct)

@@ -21,9 +21,10 @@ from ._elementwise import elementwise
 from ._reverse_passes import Passes
 from ._scalarize import dtype_of, Translation
 from ._smooth import is_flat, is_float, wanted_variables
+from ._vectors import Vectors, Walk
 
 
-Cotangents = list[Value | None]
+Cotangents = Vectors
 Pull = Callable[[Cotangents], Cotangents]
 """From cotangents of all results to cotangents of all operands."""
 
@@ -42,7 +43,7 @@ def reverse_rule(*names: str):
     return register
 
 
-class Reverse:
+class Reverse(Walk):
     """One walk over a jaxpr, forward and backward.
 
     **Arguments:**
@@ -57,7 +58,8 @@ class Reverse:
     """
 
     def __init__(self, walk: Translation, by_jax: Callable[..., Any]):
-        self.walk, self.graph, self.by_jax = walk, walk.graph, by_jax
+        Walk.__init__(self, walk)
+        self.by_jax = by_jax
         self.passes: Passes | None = None
         self.loops = 0
 
@@ -135,12 +137,6 @@ class Reverse:
                 add(atom, cotangent)
         return [found.get(var) for var in jaxpr.invars]
 
-    def plus(self, aval, x: Value, y: Value) -> Value:
-        """The sum of two cotangents."""
-        graph, dtype = self.graph, dtype_of(aval)
-        add = lambda *pair: algebra.apply(graph, "add", pair, dtype)
-        return elementwise(self.walk, aval.shape, dtype, (x, y), add)
-
     def minus(self, aval, x: Value) -> Value:
         """A cotangent with the other sign."""
         graph, dtype = self.graph, dtype_of(aval)
@@ -153,14 +149,3 @@ class Reverse:
         if self.passes is None:
             return list(values)
         return [self.passes.value(value) for value in values]
-
-    def filled(self, avals, cotangents: Cotangents) -> list[Value]:
-        """Cotangents with zeros for those that are missing."""
-        return [
-            self.zeros(aval) if cotangent is None else cotangent
-            for aval, cotangent in zip(avals, cotangents, strict=True)
-        ]
-
-    def zeros(self, aval) -> Value:
-        """A cotangent of zeros."""
-        return arrays.constant(self.graph, np.zeros(aval.shape, dtype_of(aval)))

@@ -73,7 +73,7 @@ def _can_vary(atom) -> bool:
 
 
 def is_float(aval) -> bool:
-    """Whether a value can have a cotangent."""
+    """Whether a value can have a tangent or cotangent."""
     return np.issubdtype(aval.dtype, np.floating)
 
 

@@ -17,7 +17,7 @@ class Feedback(NamedTuple):
 
     - `feedforward`, `gain`: $k_t$, $K_t$.
     - `linear`, `quadratic`: $\sum_t k_t' Q_u$, $\sum_t k_t' Q_{uu} k_t$.
-    - `finite`: whether every matrix was positive definite and all numbers are finite.
+    - `finite`: true if every matrix was positive definite and all numbers are finite.
     """
 
     feedforward: Float[Array, "T nu"]

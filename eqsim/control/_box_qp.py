@@ -14,7 +14,7 @@ class BoxQP(NamedTuple):
     - `x`: the minimizer.
     - `free`: which entries are not held at a bound.
     - `chol`: lower Cholesky factor of the matrix, its free block and one elsewhere.
-    - `converged`: whether the optimality conditions hold; not so where the free block is
+    - `converged`: true if the optimality conditions hold; false where the free block is
         not positive definite.
     """
 

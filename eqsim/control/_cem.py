@@ -31,7 +31,7 @@ class CEM(AbstractPlanner):
 
     - `samples`: plans per iteration, the mean and the best plan so far among them.
     - `elites`: number of best plans.
-    - `iterations`: how often the distribution is fitted.
+    - `iterations`: number of fits of the distribution.
     - `std`: first standard deviation, one number or one per control.
     - `momentum`: $\alpha$, at least 0 and below 1.
     - `color`: exponent of the noise over time: 0 white; 2 slow changes.

@@ -14,7 +14,7 @@ PIPELINE = eqsim.Generalized()
 BATCH = 5
 DOUBLE, SINGLE = 1e-12, 1e-5
 # Where single precision itself is farther from double precision than `SINGLE`.
-ILL_CONDITIONED = 5.0
+ILL_CONDITIONED = 3.0
 
 
 def robots(seeds):
