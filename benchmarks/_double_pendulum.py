@@ -31,7 +31,7 @@ def parameters(model: str = "model_1.0", *, friction: bool = False) -> dict[str,
 
     **Arguments:**
 
-    - `model`: which identification.
+    - `model`: name of the identification.
     - `friction`: true to keep friction and rotor inertia; the leaderboard sets them to
         zero.
 

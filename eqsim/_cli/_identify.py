@@ -17,7 +17,7 @@ from ..model import System
 
 
 class Request(NamedTuple):
-    """What `eqsim identify` is asked to do; see its help."""
+    """The arguments of `eqsim identify`."""
 
     model: pathlib.Path
     data: tuple[pathlib.Path, ...]

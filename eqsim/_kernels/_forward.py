@@ -19,7 +19,7 @@ from ._arrays import Value
 from ._equations import Derivatives, restricted, shapes_of
 from ._scalarize import dtype_of
 from ._smooth import is_flat, is_float, wanted_variables
-from ._vectors import Vectors, Walk
+from ._vectors import Vectors, AbstractWalk
 
 
 Tangents = Vectors
@@ -39,7 +39,7 @@ def forward_rule(*names: str):
     return register
 
 
-class Forward(Walk):
+class Forward(AbstractWalk):
     """One walk over a jaxpr with tangents."""
 
     def closed(

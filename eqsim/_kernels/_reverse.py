@@ -21,7 +21,7 @@ from ._elementwise import elementwise
 from ._reverse_passes import Passes
 from ._scalarize import dtype_of, Translation
 from ._smooth import is_flat, is_float, wanted_variables
-from ._vectors import Vectors, Walk
+from ._vectors import Vectors, AbstractWalk
 
 
 Cotangents = Vectors
@@ -43,7 +43,7 @@ def reverse_rule(*names: str):
     return register
 
 
-class Reverse(Walk):
+class Reverse(AbstractWalk):
     """One walk over a jaxpr, forward and backward.
 
     **Arguments:**
@@ -58,7 +58,7 @@ class Reverse(Walk):
     """
 
     def __init__(self, walk: Translation, by_jax: Callable[..., Any]):
-        Walk.__init__(self, walk)
+        AbstractWalk.__init__(self, walk)
         self.by_jax = by_jax
         self.passes: Passes | None = None
         self.loops = 0

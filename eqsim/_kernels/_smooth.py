@@ -94,7 +94,7 @@ def active_arguments(
 
     **Arguments:**
 
-    - `carried`: which arguments a pass hands to the next one: its first results.
+    - `carried`: arguments that a pass hands to the next one: its first results.
     """
     active, count = list(active), carried.stop - carried.start
     while True:

@@ -14,7 +14,7 @@ Vectors = list[Value | None]
 """Tangents or cotangents of several values; None for zero."""
 
 
-class Walk:
+class AbstractWalk:
     """A walk over a jaxpr with tangents or cotangents.
 
     **Arguments:**

@@ -12,7 +12,7 @@ class BoxQP(NamedTuple):
     """The solution of a quadratic program with bounds.
 
     - `x`: the minimizer.
-    - `free`: which entries are not held at a bound.
+    - `free`: true for entries that are not held at a bound.
     - `chol`: lower Cholesky factor of the matrix, its free block and one elsewhere.
     - `converged`: true if the optimality conditions hold; false where the free block is
         not positive definite.

@@ -1,4 +1,4 @@
-r"""What is controlled: a discrete-time system whose states lie on a manifold."""
+r"""Dynamics to control: discrete-time systems whose states lie on a manifold."""
 
 import abc
 from collections.abc import Callable

@@ -36,7 +36,7 @@ def expand(
 
     **Arguments:**
 
-    - `problem`: what is solved.
+    - `problem`: the problem.
     - `states`, `actions`: the trajectory.
     - `factors`: multipliers of the constraints.
     """

@@ -105,7 +105,7 @@ def lq_rollout(
 
 
 class Factors(NamedTuple):
-    """What the recursion derives from matrices alone, without linear terms.
+    """The part of the recursion that depends on matrices alone.
 
     - `chol`: lower Cholesky factors of $R + B'VB$.
     - `cross_gain`: $-K_t'$, `(T, nx, nu)`.

@@ -32,9 +32,9 @@ class Plan(eqx.Module):
     - `gains`: feedback $K_t$ of $u_t = \bar u_t + K_t (x_t \ominus \bar x_t)$; zero
         for controls at a limit.
     - `value`: cost of the plan, without terms of constraints.
-    - `result`: how the solver ended.
+    - `result`: result code of the solver.
     - `violation`: largest violation of a constraint; zero without constraints.
-    - `multipliers`: of the constraints.
+    - `multipliers`: multipliers of the constraints.
     - `steps`: number of iterations.
     """
 
@@ -129,8 +129,8 @@ class ILQR(eqx.Module):
 
         **Arguments:**
 
-        - `problem`: what to solve.
-        - `state`: where the plan begins.
+        - `problem`: the problem to solve.
+        - `state`: first state of the plan.
         - `guess`: actions `(T, nu)`, or a pair `(states, actions)` with `T + 1` states,
             which need not follow the dynamics; the first is replaced by `state`. By
             default the control within the limits that is nearest to zero.

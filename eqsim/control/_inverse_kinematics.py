@@ -21,7 +21,7 @@ from ._tangent import push
 
 
 class Target(eqx.Module):
-    """Where a site or a link should be.
+    """A target position or orientation of a site or a link.
 
     **Arguments:**
 

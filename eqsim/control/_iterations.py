@@ -61,7 +61,7 @@ def iterate(
     **Arguments:**
 
     - `settings`: limits and tolerances.
-    - `problem`, `factors`: what is solved, with multipliers of its constraints.
+    - `problem`, `factors`: the problem, and multipliers of its constraints.
     - `states`, `actions`: first guess; states need not follow the dynamics.
     """
     begin = _first(problem, states, actions, factors)

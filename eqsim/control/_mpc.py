@@ -29,7 +29,8 @@ class MPC(AbstractController):
 
     - `planner`: `ILQR(max_steps=1)` for one iteration a step, `CEM()`,
         `PredictiveSampling()` or `MPPI()`.
-    - `problem`: what is solved; its control step is that of the environment.
+    - `problem`: the problem to solve at each step; its control step is that of the
+        environment.
     - `delay`: 0, or 1 if an action is applied one control step after the state it was
         computed from was measured. The plan then begins at the state that the model
         predicts for that time. With delay, the first action is that of the first plan

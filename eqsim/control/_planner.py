@@ -1,4 +1,4 @@
-"""What planners that draw many plans have in common."""
+"""The interface of planners that draw many plans, and their common functions."""
 
 import abc
 from collections.abc import Callable
@@ -68,7 +68,7 @@ class AbstractPlanner(eqx.Module):
 
         **Arguments:**
 
-        - `problem`, `state`: what to solve, and where the plan begins.
+        - `problem`, `state`: the problem, and the first state of the plan.
         - `key`: a key of `jax.random.key`.
         - `guess`: actions to begin with; those of `init` by default.
 
@@ -89,7 +89,7 @@ def plan_cost(
 
     **Arguments:**
 
-    - `problem`, `state`: what is solved, and where plans begin.
+    - `problem`, `state`: the problem, and the first state of plans.
     - `penalty`: weight of half the squared violations of constraints.
 
     **Returns:** a function of actions; infinite where a rollout is not finite.

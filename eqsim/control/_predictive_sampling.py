@@ -24,7 +24,7 @@ class PredictiveSampling(AbstractPlanner):
     **Arguments:**
 
     - `samples`: plans per iteration, the plan of before among them.
-    - `iterations`: how often the plan is improved.
+    - `iterations`: number of improvements.
     - `knots`: number of knots.
     - `degree`: 0 holds each knot, 1 interpolates linearly, 3 by cubic Hermite splines.
     - `std`: standard deviation at the knots, one number or one per control.

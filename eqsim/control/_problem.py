@@ -33,7 +33,7 @@ class Problem(eqx.Module):
 
     - `system`: an environment whose state is a `State`, a pair `(pipeline, sys)`, or an
         `AbstractDynamics` such as `Robot(pipeline, sys, substeps)`.
-    - `cost`: what is minimized.
+    - `cost`: the cost to minimize.
     - `horizon`: number of control steps.
     - `limits`: lower and upper bound of each control, `(nu, 2)`; by default those of the
         environment or of the actuators.

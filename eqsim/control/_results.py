@@ -1,10 +1,10 @@
-"""How a solver ended."""
+"""Result codes of solvers."""
 
 import equinox as eqx
 
 
 class RESULTS(eqx.Enumeration):
-    """How an optimal control or inverse kinematics solver ended."""
+    """Result codes of the solvers of optimal control and inverse kinematics."""
 
     successful = ""
     max_steps = (

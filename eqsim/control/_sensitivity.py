@@ -152,7 +152,7 @@ def _hessians(problem: Problem, states, actions, costate):
 
 
 def _conditions(problem: Problem, start, states, actions, costate):
-    """What vanishes at an optimum, up to constants, and the limits."""
+    """Optimality conditions, which vanish up to constants, and the limits."""
     first = jax.tree.map(lambda x: x[0], states)
     nx, nu = problem.dynamics.nx, actions.shape[1]
 

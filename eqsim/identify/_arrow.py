@@ -35,7 +35,7 @@ def assemble(blocks, starts, prior_gradient, prior_hessian, continuity: bool) ->
 
     - `blocks`: result of `evaluate`.
     - `starts`: in units of their prior.
-    - `prior_gradient`, `prior_hessian`: of the parameters.
+    - `prior_gradient`, `prior_hessian`: derivatives of the priors by the parameters.
     """
     hessian = np.array(blocks.hessian)
     gradient = np.array(blocks.gradient)

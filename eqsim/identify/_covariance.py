@@ -21,7 +21,7 @@ class Covariance(NamedTuple):
     - `hessian`: inverse Hessian. `sandwich`: clustered.
     - `clusters`: number of clusters, which are runs, or windows where there are too
         few runs; `by_run`: which of both.
-    - `used`: what intervals are made of: the sandwich where there are enough clusters,
+    - `used`: the one behind intervals: the sandwich where there are enough clusters,
         but no variance is taken to be less than that of the inverse Hessian.
     - `freedom`: degrees of freedom of Student's t of the intervals.
     """

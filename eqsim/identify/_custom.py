@@ -22,7 +22,7 @@ class Custom(AbstractUnknown):
         Recompiles if it is another function, so define it once.
     - `initial`: start, one number or several.
     - `lower`, `upper`: bounds; without them every number is allowed.
-    - `prior`: of the values.
+    - `prior`: prior of the values.
     """
 
     change: Callable[[System, Array], System] = eqx.field(static=True)

@@ -80,11 +80,11 @@ class Blocks(NamedTuple):
     """Cost and derivatives by window.
 
     - `cost`: robust cost of the data.
-    - `gradient`, `hessian`: by parameters and start of the window.
+    - `gradient`, `hessian`: derivatives by parameters and start of the window.
     - `gap`, `gap_slope`: jump to the start of the next window, and its derivative by
         parameters and start; `next_slope`: by the start of the next window.
-    - `squares`, `counts`: by channel and window, weighted sum of squares of each column in
-        its own unit, and number of samples.
+    - `squares`, `counts`: weighted sums of squares of each column in its own unit, and
+        numbers of samples, by channel and window.
     - `misfit`: mean square of the residuals of the window in units of the noise.
     """
 

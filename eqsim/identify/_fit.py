@@ -74,9 +74,9 @@ def fit(
 
     - `sys`: the robot, with parameters to start from.
     - `recordings`: to fit. `unknowns`: parameters by name.
-    - `measure`: what the channels of the recordings are: a measurement, a tuple of them,
-        or a function `(sys, state) -> {channel: array}`.
-    - `windows`: how recordings are cut. `objective`: what is compared.
+    - `measure`: a measurement that predicts the channels of the recordings, a tuple of
+        them, or a function `(sys, state) -> {channel: array}`.
+    - `windows`: lengths and starts of windows. `objective`: the comparison.
     - `loss`: robust loss of the residuals.
     - `noise`: standard deviations by channel. By default they are estimated.
     - `pipeline`: the physics. `solver`: settings of the solver.

@@ -21,11 +21,12 @@ class Combination(NamedTuple):
 
 
 class Identifiability(NamedTuple):
-    """What the data can tell.
+    """Combinations of parameters, and how well the data determine them.
 
     - `scale`: unit of each free number: standard deviation of its prior, or one (a factor
         of e for positive parameters), or its value.
-    - `singular_values`: of the reduced Jacobian in these units, largest first.
+    - `singular_values`: singular values of the reduced Jacobian in these units, largest
+        first.
     - `unknown`: combinations that the data cannot tell: their standard deviation exceeds
         one unit of scale, or their information is rounding error.
     - `condition`: ratio of the largest and smallest singular value.

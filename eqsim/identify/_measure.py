@@ -1,4 +1,4 @@
-"""What is measured on a robot, as functions of its state."""
+"""Measurements on a robot, as functions of its state."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -101,7 +101,7 @@ class Sensors(AbstractMeasurement):
 
     **Arguments:**
 
-    - `names`: which of them; by default all.
+    - `names`: names of sensors; by default all.
     - `pipeline`: physics for forces and accelerations.
     """
 

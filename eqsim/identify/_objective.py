@@ -1,4 +1,4 @@
-"""What is compared with the recordings of one window."""
+"""Comparisons of a model with one window of a recording."""
 
 import abc
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from ._windows import Batch
 
 
 class Physics(NamedTuple):
-    """How a window is simulated and measured.
+    """The simulation and measurement of a window.
 
     - `steps`: steps of `sys.dt` per window.
     """

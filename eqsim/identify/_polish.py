@@ -99,12 +99,12 @@ def polish(
 
     **Arguments:**
 
-    - `result`: of `fit`. The change by the search is added to its covariance, as an
+    - `result`: result of `fit`. The change by the search is added to its covariance, as an
         estimate of the error of the model.
-    - `recordings`, `windows`: what is predicted.
+    - `recordings`, `windows`: recordings to predict, and how they are cut.
     - `steps`: first change of each free number (logarithms of positive parameters).
     - `evaluations`: simulations of all windows.
-    - `score`: what is minimized; by default `mean_error`.
+    - `score`: function to minimize; by default `mean_error`.
     - `progress`: called with free numbers, score and number of evaluations.
     """
     problem = _other(result.problem, recordings, windows)
@@ -138,7 +138,7 @@ def predict(
 
     **Arguments:**
 
-    - `result`: of `fit`; says what is measured, and how it is simulated.
+    - `result`: result of `fit`, with measurement and pipeline.
     - `sys`: the robot that predicts.
 
     **Returns:** measured minus predicted values by channel, `(windows, samples, columns)`,

@@ -1,4 +1,4 @@
-"""What is known of parameters before any data, as costs: half a sum of squares."""
+"""Priors of parameters, as costs: half a sum of squares."""
 
 import abc
 from typing import Any

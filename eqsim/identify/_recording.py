@@ -1,4 +1,4 @@
-"""What was measured on a robot: times, commands and channels."""
+"""Recordings of a robot: times, commands and channels."""
 
 import os
 import pathlib

@@ -28,7 +28,8 @@ class Row(NamedTuple):
 
     - `value`, `start`, `sd`: in the unit of the parameter.
     - `low`, `high`: 95 % interval.
-    - `prior_sd`: of its prior; None without one. `ratio`: `sd` over `prior_sd`.
+    - `prior_sd`: standard deviation of its prior; None without one. `ratio`: `sd` over
+        `prior_sd`.
     - `at_bound`: whether the solver stopped at a bound.
     - `clear`: whether the data tell this parameter by itself.
     """
@@ -50,7 +51,7 @@ class Posterior(eqx.Module):
 
     **Arguments:**
 
-    - `unknowns`, `sizes`: as of the fit.
+    - `unknowns`, `sizes`: unknowns of the fit, and numbers of their free numbers.
     - `mean`, `factor`: free numbers, and a square root of their covariance.
     - `lower`, `upper`: bounds of the free numbers.
     """
@@ -71,24 +72,25 @@ class Posterior(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a fit found.
+    """A fitted robot, with the uncertainty of its parameters.
 
     **Arguments:**
 
     - `sys`: the fitted robot. `signals`: gains, biases and delays by channel.
-    - `names`, `values`: of all parameters, in their own units.
+    - `names`, `values`: names of all parameters, and values in their own units.
     - `sigma`: noise of each channel and column.
-    - `covariance`: of the free numbers.
-    - `identifiability`: which combinations the data cannot tell.
+    - `covariance`: covariance of the free numbers.
+    - `identifiability`: combinations that the data cannot tell.
     - `validation`: errors on held-out recordings, if there are any.
     - `outcome`: `optimistix.RESULTS` of the solver.
     - `cost`, `steps`: cost, and number of evaluations.
     - `misfit`: mean square residual of each window in units of the noise. `window`: name
         of the recording and start, s, of each window.
-    - `problem`, `theta`, `starts`: what was solved, its free numbers, and the starts of
+    - `problem`, `theta`, `starts`: the problem, its free numbers, and the starts of
         windows in units of their priors.
     - `jacobian`: derivative of the values by the free numbers.
-    - `bounds`: of the free numbers. `prior_sd`: of the values, infinite without a prior.
+    - `bounds`: bounds of the free numbers. `prior_sd`: standard deviations of the priors
+        of the values, infinite without one.
     """
 
     sys: System

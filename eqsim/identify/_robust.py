@@ -62,7 +62,7 @@ class Huber(AbstractLoss):
     **Arguments:**
 
     - `width`: residual at which it becomes linear, in units of the noise.
-    - `per_window`: whether $s$ is the mean over a window, so that whole windows are
+    - `per_window`: true if $s$ is the mean over a window, so that whole windows are
         discounted, instead of single samples.
     """
 
@@ -83,7 +83,7 @@ class Huber(AbstractLoss):
 class Cauchy(AbstractLoss):
     r"""$w^2 \log(1 + s/w^2)$: outliers count less and less.
 
-    **Arguments:** as of `Huber`.
+    **Arguments:** see `Huber`.
     """
 
     width: Float[Array, ""] = eqx.field(converter=as_array, default=2.385)
@@ -99,7 +99,7 @@ class Cauchy(AbstractLoss):
 class GemanMcClure(AbstractLoss):
     r"""$s / (1 + s/w^2)$: outliers have a bounded cost.
 
-    **Arguments:** as of `Huber`.
+    **Arguments:** see `Huber`.
     """
 
     width: Float[Array, ""] = eqx.field(converter=as_array, default=3.0)

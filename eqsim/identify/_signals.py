@@ -20,10 +20,10 @@ class Gain(AbstractUnknown):
     **Arguments:**
 
     - `channel`: name of a channel, or `"ctrl"` for the commands.
-    - `columns`: which columns of it; by default all.
-    - `shared`: whether all these columns have one factor.
-    - `initial`: where to start.
-    - `prior`: of the factors.
+    - `columns`: columns of the channel; by default all.
+    - `shared`: true for one factor of all these columns.
+    - `initial`: first value.
+    - `prior`: prior of the factors.
     """
 
     channel: str = eqx.field(static=True)
@@ -60,7 +60,7 @@ class Gain(AbstractUnknown):
 class Bias(AbstractUnknown):
     """Offsets that are added to a channel, or to the commands.
 
-    **Arguments:** as of `Gain`; on `"q"` an offset is a step in tangent coordinates.
+    **Arguments:** see `Gain`; on `"q"` an offset is a step in tangent coordinates.
     """
 
     channel: str = eqx.field(static=True)
@@ -95,7 +95,7 @@ class Bias(AbstractUnknown):
 
 
 class Delay(AbstractUnknown):
-    """How much later than recorded a command acts, or a sensor measured its value.
+    """A delay: a command acts later than recorded, or a sensor measured earlier.
 
     Commands are interpolated in the recording, sensors in the simulation; both are
     differentiable by the delay.
@@ -103,9 +103,9 @@ class Delay(AbstractUnknown):
     **Arguments:**
 
     - `channel`: name of a channel; by default the commands.
-    - `initial`: where to start, s.
+    - `initial`: first value, s.
     - `lower`, `upper`: bounds, s.
-    - `prior`: of the delay.
+    - `prior`: prior of the delay.
     """
 
     channel: str = eqx.field(static=True, default="ctrl")

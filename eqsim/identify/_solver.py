@@ -13,14 +13,14 @@ from ._evaluate import Blocks, evaluate, prior_terms, Problem
 
 
 class Solver(NamedTuple):
-    """Levenberg-Marquardt.
+    """Settings of the Levenberg-Marquardt solver.
 
     **Arguments:**
 
     - `max_steps`: evaluations of residuals and Jacobians per noise estimate.
     - `rtol`: relative decrease of the cost below which a fit has converged.
     - `damping`: initial damping, relative to the diagonal.
-    - `rounds`: how often the noise is estimated, at most.
+    - `rounds`: largest number of noise estimates.
     """
 
     max_steps: int = 40
@@ -30,7 +30,7 @@ class Solver(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """Where the solver stands.
+    """A point of the solver.
 
     - `cost`: data, priors and jumps.
     - `steps`: evaluations so far.

@@ -34,7 +34,7 @@ def estimate_starts(
 
     **Arguments:**
 
-    - `channel`: of the recording, with all coordinates.
+    - `channel`: channel of the recording with all coordinates.
     - `half`: samples on each side; at the ends of a recording the fit is one-sided.
     """
     q, time = recording.channels[channel], recording.time

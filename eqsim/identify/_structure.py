@@ -1,4 +1,4 @@
-"""What experiments can tell, before there are any data."""
+"""Identifiability before there are data, and the design of experiments."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Excitation(NamedTuple):
     - `time`, `ctrl`: commands to record with.
     - `information`: log-determinant of the information about the parameters, with the
         scales of `Identifiability` as a prior.
-    - `identifiability`: what the experiment would tell.
+    - `identifiability`: combinations that the experiment would tell.
     """
 
     time: np.ndarray
@@ -56,10 +56,10 @@ def structure(
 
     **Arguments:**
 
-    - `sys`, `unknowns`, `measure`: as of `fit`.
+    - `sys`, `unknowns`, `measure`: see `fit`.
     - `noise`: standard deviation of all channels, in their units.
-    - `length`: of each motion, s. `motions`: their number.
-    - `amplitude`: of the commands, and of the initial velocities.
+    - `length`: length of each motion, s. `motions`: their number.
+    - `amplitude`: amplitude of the commands and of the initial velocities.
     """
     rng = np.random.default_rng(seed)
     time = np.arange(0.0, length, float(sys.dt))
@@ -87,8 +87,8 @@ def design(
 
     **Arguments:**
 
-    - `sys`, `unknowns`, `measure`, `noise`: as of `structure`.
-    - `length`: of the experiment, s; it starts at rest in the reference pose.
+    - `sys`, `unknowns`, `measure`, `noise`: see `structure`.
+    - `length`: length of the experiment, s; it starts at rest in the reference pose.
     - `limits`: largest absolute command.
     - `candidates`: number of random commands.
     """
@@ -109,7 +109,7 @@ def design(
 def _evaluated(
     sys, unknowns, measure, pipeline, noise, time, ctrl, speed, rng
 ) -> tuple[Identifiability, float]:
-    """What some motions tell: the Jacobians of a fit to their own simulation."""
+    """Evaluate some motions by the Jacobians of a fit to their own simulation."""
     runs = []
     for k, u in enumerate(ctrl):
         start = speed * rng.normal(size=sys.nv), speed * rng.normal(size=sys.nv)

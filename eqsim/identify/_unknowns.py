@@ -36,7 +36,7 @@ class Model(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What unknowns may depend on: the robot as given, and columns by channel."""
+    """The robot as given and the columns of each channel, on which unknowns may depend."""
 
     sys: System
     widths: Mapping[str, int]
@@ -162,8 +162,8 @@ class Tied(AbstractUnknown):
 
     - `where`: one array of the robot, or a tuple of arrays:
         `lambda s: (s.links.mass, s.links.inertia)`.
-    - `entries`: as of `Positive`, in each of the arrays.
-    - `prior`: of the factor, which starts at 1.
+    - `entries`: see `Positive`; chosen in each of the arrays.
+    - `prior`: prior of the factor, which starts at 1.
     """
 
     where: Where = eqx.field(static=True)
@@ -216,11 +216,11 @@ def Positive(
 
     - `where`: an array of the robot as for `eqx.tree_at`: `lambda s: s.joints.damping`;
         or a tuple of arrays. Recompiles if it is another function, so define it once.
-    - `entries`: which entries of the array, as a tuple of indices; an index with several
+    - `entries`: entries of the array, as a tuple of indices; an index with several
         axes is a tuple itself: `((0, 2), (1, 2))`. By default all.
-    - `shared`: whether all entries have one common value.
-    - `initial`: where to start; by default the value in the robot.
-    - `prior`: what is known of the values in their own units.
+    - `shared`: true for one common value of all entries.
+    - `initial`: first value; by default that of the robot.
+    - `prior`: prior of the values in their own units.
     """
     return Leaves(
         where=where,
@@ -244,7 +244,7 @@ def Bounded(
 ) -> Leaves:
     """Choose numbers between two bounds, which no step of the solver leaves.
 
-    **Arguments:** as of `Positive`, and
+    **Arguments:** see `Positive`, and
 
     - `lower`, `upper`: bounds, in the unit of the parameter.
     """
@@ -268,7 +268,7 @@ def Free(
 ) -> Leaves:
     """Choose numbers of any sign, such as a place or a bias.
 
-    **Arguments:** as of `Positive`.
+    **Arguments:** see `Positive`.
     """
     return Leaves(
         where=where,

@@ -16,11 +16,11 @@ class HorizonError(NamedTuple):
     """Errors up to a time after the start of a window.
 
     - `horizon`: s.
-    - `rms`: by channel, of each column, over all windows.
-    - `median`: by channel, median over windows of the norm of their rms over columns.
+    - `rms`: rms of each column over all windows, by channel.
+    - `median`: median over windows of the norm of their rms over columns, by channel.
     - `baseline_rms`, `baseline_median`: the same of the system as given.
-    - `ratio`: by channel, median over windows of the fitted system over that of the
-        baseline, with a 95 % bootstrap interval over runs: `(ratio, low, high)`.
+    - `ratio`: median of the fitted system over that of the baseline, by channel, with a
+        95 % bootstrap interval over runs: `(ratio, low, high)`.
     """
 
     horizon: float
@@ -129,7 +129,7 @@ def split(
 
     **Arguments:**
 
-    - `share`: of the runs that are held out; at least one.
+    - `share`: share of the runs that are held out; at least one run.
 
     **Raises:** `ValueError` if there is only one run.
     """

@@ -14,7 +14,7 @@ from ._starts import estimate_starts, given_starts, Start, Starts
 
 
 class Windows(NamedTuple):
-    """How recordings are cut. The state at the start of each window is unknown.
+    """Settings of windows. The state at the start of each window is unknown.
 
     **Arguments:**
 
@@ -101,7 +101,7 @@ def cut(
     **Arguments:**
 
     - `channels`: channels that are compared.
-    - `before`: how long before the start of a window commands are kept, s.
+    - `before`: time before the start of a window for which commands are kept, s.
 
     **Raises:** `ValueError` if a recording lacks a channel, or no window has enough
     samples.

@@ -74,7 +74,7 @@ def require_known(kind: AnyKind, what: str) -> None:
 
     **Arguments:**
 
-    - `what`: what cannot be done with it.
+    - `what`: end of the sentence, for instance `"cannot be drawn"`.
     """
     if isinstance(kind, ShapeKind):
         raise ValueError(

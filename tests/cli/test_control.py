@@ -18,7 +18,7 @@ def run(capsys, *argv):
 
 @pytest.mark.parametrize("solver", ("ilqr", "cem"))
 def test_writes_a_plan(solver, capsys, tmp_path):
-    """That is better than its first guess, with a page that needs no other file."""
+    """The plan is better than its first guess; the page needs no other file."""
     file = tmp_path / "new" / "plan"
     options = "--horizon", "10", "--steps", "5", "--samples", "16", "--out", str(file)
     status, out, err = run(capsys, "control", "reacher", "--solver", solver, *options)

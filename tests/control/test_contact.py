@@ -49,7 +49,7 @@ def drawn(seed):
 
 
 def misses(solve, seeds):
-    """How far from the target the puck ends, m."""
+    """Distances of the puck from the target at the end, and at the start, m."""
 
     def one(seed):
         problem, state, target = drawn(seed)

@@ -79,7 +79,7 @@ def test_links_and_several_targets():
 
 @pytest.mark.parametrize("limited", (False, True))
 def test_derivatives(limited):
-    """By target and robot; forward, reverse and finite differences agree."""
+    """Derivatives by target and robot: forward, reverse and finite differences agree."""
     share = 0.2 if limited else 1.0
     sys = eqx.tree_at(
         lambda s: s.joints.range, ARM, ARM.joints.range.at[:3].multiply(share)

@@ -65,7 +65,7 @@ def test_never_worse_than_before(planner):
 @pytest.mark.parametrize("exponent", (0.0, 1.0, 2.0))
 @pytest.mark.parametrize("horizon", (20, 21))
 def test_colored_noise(exponent, horizon):
-    """Of unit variance; its power falls with frequency as asked for."""
+    """The variance is one; power falls with frequency as asked for."""
     noise = np.asarray(colored_noise(jr.key(0), (20_000, horizon, 1), exponent, float))
     np.testing.assert_allclose(noise.var(), 1.0, rtol=0.03)
     power = (np.abs(np.fft.rfft(noise[..., 0], axis=1)) ** 2).mean(0)[1:]

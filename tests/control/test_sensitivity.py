@@ -59,7 +59,7 @@ def limit_of(active):
     ),
 )
 def test_derivatives(active):
-    """By start, cost and masses, in forward and reverse mode."""
+    """Derivatives by start, cost and masses, in forward and reverse mode."""
     limit = limit_of(active)
     limits = jnp.array([[-limit, limit]])
     solve = eqx.filter_jit(solved)

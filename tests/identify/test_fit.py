@@ -60,7 +60,7 @@ def _coverage(sys, systems: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_intervals_hold_the_truth(sys):
-    """Of six hidden robots, four parameters each."""
+    """Six hidden robots with four parameters each."""
     held, errors = _coverage(sys, 6)
     assert held.mean() >= 0.85
     # Errors have the size that is claimed: neither too long nor too short intervals.
