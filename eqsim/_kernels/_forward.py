@@ -19,7 +19,7 @@ from ._arrays import Value
 from ._equations import Derivatives, restricted, shapes_of
 from ._scalarize import dtype_of
 from ._smooth import is_flat, is_float, wanted_variables
-from ._vectors import Vectors, AbstractWalk
+from ._vectors import AbstractWalk, Vectors
 
 
 Tangents = Vectors

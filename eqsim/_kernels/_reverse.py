@@ -21,7 +21,7 @@ from ._elementwise import elementwise
 from ._reverse_passes import Passes
 from ._scalarize import dtype_of, Translation
 from ._smooth import is_flat, is_float, wanted_variables
-from ._vectors import Vectors, AbstractWalk
+from ._vectors import AbstractWalk, Vectors
 
 
 Cotangents = Vectors

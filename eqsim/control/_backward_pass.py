@@ -66,23 +66,18 @@ def backward_pass(
 
     one = jnp.eye(model.lu.shape[1], dtype=model.lu.dtype)
     begin = model.lxx[-1], model.lx[-1], jnp.zeros_like(model.lu[0])
-    over: Any = (
-        model.A,
-        model.B,
-        model.lx[:-1],
-        model.lu,
-        model.lxx[:-1],
-        model.lux,
-        model.luu,
-        gaps,
-        bounds,
-    )
+    over: Any = (*_stages(model), gaps, bounds)
     with jax.default_matmul_precision("highest"):
         (V, v, _), out = lax.scan(step, begin, over, reverse=True)
     k, K, linear, quadratic = out
     finite = jnp.all(jnp.isfinite(K)) & jnp.all(jnp.isfinite(k))
     finite = finite & jnp.all(jnp.isfinite(V)) & jnp.all(jnp.isfinite(v))
     return Feedback(k, K, jnp.sum(linear), jnp.sum(quadratic), finite)
+
+
+def _stages(model: Expansion):
+    """The local model at all control steps, without the last state."""
+    return model._replace(lx=model.lx[:-1], lxx=model.lxx[:-1])
 
 
 def _controls(Quu, Qux, Qu, guess, limit):
@@ -116,18 +111,7 @@ def expected_change(
             second = dx @ lxx @ dx + 2.0 * (du @ lux @ dx) + du @ luu @ du
             return A @ dx + B @ du + gap, (first, second)
 
-        over = (
-            model.A,
-            model.B,
-            model.lx[:-1],
-            model.lu,
-            model.lxx[:-1],
-            model.lux,
-            model.luu,
-            feedback.feedforward,
-            feedback.gain,
-            gaps,
-        )
+        over = (*_stages(model), feedback.feedforward, feedback.gain, gaps)
         dx, (first, second) = lax.scan(step, jnp.zeros_like(gaps[0]), over)
         last = dx @ model.lxx[-1] @ dx
         return jnp.sum(first) + model.lx[-1] @ dx, jnp.sum(second) + last
