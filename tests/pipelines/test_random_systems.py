@@ -13,8 +13,9 @@ from eqsim.model import random_configuration, random_system
 PIPELINE = eqsim.Generalized()
 BATCH = 5
 DOUBLE, SINGLE = 1e-12, 1e-5
-# Where single precision itself is farther from double precision than `SINGLE`.
-ILL_CONDITIONED = 3.0
+# Two programs, each as far from double precision as rounding explains.
+ILL_CONDITIONED = 2.0
+PERTURBED = 8
 
 
 def robots(seeds):
@@ -28,11 +29,8 @@ def robots(seeds):
         yield sys, q, qd, np.random.default_rng(seed).normal(size=(BATCH, sys.nu))
 
 
-def stepped(dtype, sys, q, qd, ctrl):
-    """Next coordinates and velocities, by a program that is compiled now."""
-    cast = lambda x: jnp.asarray(x, dtype) if eqx.is_inexact_array_like(x) else x
-    sys, q, qd, ctrl = jax.tree.map(cast, (sys, q, qd, ctrl))
-    act = jnp.zeros((BATCH, sys.na), dtype)
+def program(dtype):
+    """A function to the next coordinates and velocities, that is compiled anew."""
 
     def step(sys, *args):
         q, qd, act, ctrl = args
@@ -40,7 +38,28 @@ def stepped(dtype, sys, q, qd, ctrl):
         return jnp.concatenate([state.q, state.qd])
 
     many = jax.jit(jax.vmap(lambda *args: step(*args), (None, 0, 0, 0, 0)))
-    return np.asarray(many(sys, q, qd, act, ctrl))
+    cast = lambda x: jnp.asarray(x, dtype) if eqx.is_inexact_array_like(x) else x
+
+    def stepped(sys, q, qd, ctrl):
+        act = np.zeros((BATCH, sys.na))
+        return np.asarray(many(*jax.tree.map(cast, (sys, q, qd, act, ctrl))))
+
+    return stepped
+
+
+def rounded(robot, seed):
+    """The same robot and states, with numbers a unit of rounding of single precision
+    away, up or down."""
+    rng = np.random.default_rng(seed)
+    unit = np.finfo(np.float32).eps
+
+    def move(x):
+        if not eqx.is_inexact_array_like(x):
+            return x
+        x = np.asarray(x)
+        return x * (1 + unit * rng.choice([-1.0, 1.0], size=x.shape))
+
+    return jax.tree.map(move, robot)
 
 
 def deviations(seed, monkeypatch):
@@ -48,21 +67,24 @@ def deviations(seed, monkeypatch):
 
     **Returns:** by state, relative to its largest number: the difference in double
     precision, in single precision, and what rounding explains in single precision: the
-    difference of XLA's two precisions, or that in double precision in units of rounding.
+    difference of XLA's two precisions there and at inputs that are a unit of rounding
+    away, or that of kernels and XLA in double precision in units of rounding.
     """
     (robot,) = robots([seed])
-    found = {}
+    inputs = [robot, *(rounded(robot, k) for k in range(PERTURBED))]
+    found, xla = {}, {}
     for dtype in (np.float64, np.float32):
-        for kernels in ("on", "off"):
-            monkeypatch.setenv("EQSIM_KERNELS", kernels)
-            found[dtype, kernels] = stepped(dtype, *robot)
-    exact = found[np.float64, "off"]
-    scale = np.maximum(1.0, np.abs(exact).max(axis=1, keepdims=True))
-    apart = lambda x, y: np.abs((x - y) / scale).max(axis=1)
-    double = apart(found[np.float64, "on"], exact)
-    single = apart(found[np.float32, "on"], found[np.float32, "off"])
+        monkeypatch.setenv("EQSIM_KERNELS", "on")
+        found[dtype] = program(dtype)(*robot)
+        monkeypatch.setenv("EQSIM_KERNELS", "off")
+        step = program(dtype)
+        xla[dtype] = np.stack([step(*given) for given in inputs])
+    scale = np.maximum(1.0, np.abs(xla[np.float64][0]).max(axis=1, keepdims=True))
+    apart = lambda x, y: np.abs((x - y) / scale).max(axis=-1)
+    double = apart(found[np.float64], xla[np.float64][0])
+    single = apart(found[np.float32], xla[np.float32][0])
     coarser = np.finfo(np.float32).eps / np.finfo(np.float64).eps
-    rounding = apart(found[np.float32, "off"], exact)
+    rounding = apart(xla[np.float32], xla[np.float64]).max(axis=0)
     return double, single, np.maximum(rounding, coarser * double)
 
 
