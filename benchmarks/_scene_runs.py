@@ -1,6 +1,7 @@
-"""Scenes of MJCF text in eqsim and its peers: states after some motion, and timed calls."""
+"""MJCF scenes in eqsim and its peers: states after some motion, and timed calls."""
 
 import os
+import pathlib
 import time
 
 import jax
@@ -17,6 +18,16 @@ SETTLE = 400
 DISTINCT = 256
 
 
+def compiled_model(source: str | pathlib.Path) -> mujoco.MjModel:
+    """MuJoCo's model of an MJCF text, or of a file, as eqsim solves it: by Newton."""
+    if isinstance(source, pathlib.Path):
+        model = mujoco.MjModel.from_xml_path(str(source))
+    else:
+        model = mujoco.MjModel.from_xml_string(source)
+    model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    return model
+
+
 def moved(model: mujoco.MjModel, batch: int):
     """States after some motion under random controls, the last controls, and the mean
     number of contacts."""
@@ -26,7 +37,7 @@ def moved(model: mujoco.MjModel, batch: int):
     low, high = model.actuator_ctrlrange.T
     ctrl = rng.uniform(low, high, (DISTINCT, 4, model.nu))
     ctrl = np.repeat(ctrl, SETTLE // 4, axis=1)
-    begin = np.concatenate([[0.0], data.qpos, data.qvel])
+    begin = np.concatenate([[0.0], data.qpos, data.qvel, data.act])
     begin = np.tile(begin, (DISTINCT, 1))
     workers = [mujoco.MjData(model) for _ in range(os.cpu_count() or 1)]
     path, _ = mujoco.rollout.rollout(model, workers, begin, ctrl)
@@ -39,17 +50,17 @@ def moved(model: mujoco.MjModel, batch: int):
     return resized(last), resized(ctrl[:, -1]), float(np.mean(counts))
 
 
-def eqsim_call(text: str, model, start, ctrl, options):
+def eqsim_call(source: str | pathlib.Path, model, start, ctrl, options):
     """A call of eqsim, and the seconds to compile it."""
-    sys, pipeline = eqsim.load_mjcf(text), eqsim.Generalized()
+    sys, pipeline = eqsim.load_mjcf(source), eqsim.Generalized()
     step = jax.vmap(pipeline.step, (None, 0, 0))
 
     def simulate(sys, state, ctrl):
         advance = lambda _, state: step(sys, state, ctrl)
         return jax.lax.fori_loop(0, options.steps, advance, state).q
 
-    q, qd, ctrl = _arrays(model, start, ctrl)
-    state = jax.vmap(eqsim.State)(q, qd, jnp.zeros((len(q), sys.na), q.dtype))
+    q, qd, act, ctrl = _arrays(model, start, ctrl)
+    state = jax.vmap(eqsim.State)(q, qd, act)
     return _compiled(simulate, sys, state, ctrl)
 
 
@@ -62,14 +73,15 @@ def mjx_call(model, start, ctrl, options):
         advance = lambda _, data: step(data, ctrl)
         return jax.lax.fori_loop(0, options.steps, advance, data).qpos
 
-    q, qd, ctrl = _arrays(model, start, ctrl)
+    q, qd, _, ctrl = _arrays(model, start, ctrl)
     return _compiled(simulate, robot, jax.vmap(init)(q, qd), ctrl)
 
 
 def _arrays(model, start, ctrl):
     dtype = jnp.result_type(float)
-    parts = start[:, 1 : 1 + model.nq], start[:, 1 + model.nq :], ctrl
-    return tuple(jnp.asarray(x, dtype) for x in parts)
+    ends = np.cumsum([1, model.nq, model.nv])
+    _, q, qd, act = np.split(start, ends, axis=1)
+    return tuple(jnp.asarray(x, dtype) for x in (q, qd, act, ctrl))
 
 
 def _compiled(simulate, *arguments):

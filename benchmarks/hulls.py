@@ -1,19 +1,20 @@
-"""Convex hulls: seconds to compile and to step an arm, a quadruped and a hand.
+"""Convex hulls: seconds to compile and to step an arm, a quadruped and a hand, or MJCF files.
 
 python benchmarks/hulls.py --out out/bench
 python benchmarks/hulls.py --scenes hand --without-mjx --batch 256
+python benchmarks/hulls.py --scenes --files FOLDER/go2/scene_flat.xml
 """
 
 import os
+import pathlib
 from typing import Any
 
 import jax
-import mujoco
 import numpy as np
 from _command import parser, publish, say, setting
 from _hull_scenes import SCENES
 from _models import NotInstalled
-from _scene_runs import eqsim_call, mjx_call, moved, mujoco_call, SETTLE
+from _scene_runs import compiled_model, eqsim_call, mjx_call, moved, mujoco_call, SETTLE
 from _tables import caption, table
 from _timing import interleaved
 
@@ -32,8 +33,8 @@ def main() -> None:
     """Measures scene by scene, and writes after each."""
     options = _options()
     where, cells = setting(options), []
-    for name in options.scenes:
-        cells += measure(name, options)
+    for name, source in _sources(options).items():
+        cells += measure(name, source, options)
         publish(
             options,
             "hulls",
@@ -43,12 +44,16 @@ def main() -> None:
     say(report(where, cells, options))
 
 
-def measure(name: str, options) -> list[dict[str, Any]]:
+def _sources(options) -> dict[str, str | pathlib.Path]:
+    scenes = {name: SCENES[name]() for name in options.scenes}
+    return scenes | {"/".join(path.parts[-2:]): path for path in options.files}
+
+
+def measure(name: str, source: str | pathlib.Path, options) -> list[dict[str, Any]]:
     """Times eqsim and its peers on one scene."""
-    text = SCENES[name]()
-    model = mujoco.MjModel.from_xml_string(text)
+    model = compiled_model(source)
     start, ctrl, contacts = moved(model, options.batch)
-    calls: dict[str, Any] = {"eqsim": eqsim_call(text, model, start, ctrl, options)}
+    calls: dict[str, Any] = {"eqsim": eqsim_call(source, model, start, ctrl, options)}
     calls["MuJoCo C"] = (mujoco_call(model, start, ctrl, options), None)
     if not options.without_mjx:
         try:
@@ -90,6 +95,7 @@ def _options():
     made = parser(__doc__, repeats=7, limit=60.0)
     add = made.add_argument
     add("--scenes", nargs="*", choices=tuple(SCENES), default=list(SCENES))
+    add("--files", nargs="*", type=pathlib.Path, default=[], help="MJCF files")
     add("--without-mjx", action="store_true", help="compare with MuJoCo C alone")
     add("--batch", type=int, default=1024)
     add("--steps", type=int, default=10, help="physics steps of one call")

@@ -33,7 +33,7 @@ from ..spatial import Force, Motion, RigidInertia
 from ._costs import Residual
 from ._jacobians import join, Terms, total
 from ._line_search import least_share
-from ._rows import AbstractRows
+from ._rows import AbstractRows, AbstractSolverRows, Line
 from ._triangle import full_matrix
 
 
@@ -66,7 +66,7 @@ class Newton(eqx.Module):
                 f"`Newton.tolerance` must be positive or None, got {self.tolerance}."
             )
 
-    def full_steps(self, rows: tuple[AbstractRows, ...]) -> int:
+    def full_steps(self, rows: tuple[AbstractSolverRows, ...]) -> int:
         """Return the largest number of full steps for given constraints."""
         if self.max_full_steps is not None:
             return self.max_full_steps
@@ -243,14 +243,14 @@ def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
         invert = solver(tree, problem, Terms())
         qdd = invert(problem.tau, problem.force)[0]
         return Solution(qdd, (), jnp.ones(qdd.shape[1:], bool))
+    full = problem.rows
+    problem = problem._replace(rows=tuple(rows.for_solver() for rows in full))
     last = settings.full_steps(problem.rows) + settings.max_searched_steps
     going = lambda now: jnp.any(now.unsolved) & (now.count < last)
     step = ft.partial(_step, tree, problem, settings)
     now = lax.while_loop(going, step, _first_iterate(problem))
     motion = node_motion(tree, problem.kin, now.qdd)
-    pieces = tuple(
-        rows.pieces(rows.residuals(motion, now.qdd)) for rows in problem.rows
-    )
+    pieces = tuple(rows.pieces(rows.residuals(motion, now.qdd)) for rows in full)
     finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
     return Solution(now.qdd, pieces, ~now.unsolved & finite)
 
@@ -301,11 +301,12 @@ def _step(tree: Tree, problem: Problem, settings: Newton, now: _Iterate) -> _Ite
 
 def _searched(tree: Tree, problem: Problem, now: _Iterate, end, tolerance: float):
     """Find the least cost between an iterate and the minimum of its models."""
-    line = _line(tree, problem, now.qdd, end)
+    search = _search(tree, problem, now.qdd, end)
+    line = search.line
     largest = lambda x: jnp.max(jnp.abs(x), axis=0)
     # Costs along a shorter step differ by rounding, and so does what is left after it.
     moves = largest(line.dqdd) > math.sqrt(tolerance) * (1.0 + largest(end))
-    share = jnp.where(moves, _line_search(problem, line), 1.0)
+    share = jnp.where(moves, _line_search(problem, search), 1.0)
     along = lambda a, b: a + share[None] * b
     motion = jtu.tree_map(along, line.motion, line.dmotion)
     return _Point(along(now.qdd, line.dqdd), motion, share < 1.0, moves)
@@ -320,48 +321,42 @@ def _minimum(tree: Tree, problem: Problem, now: _Iterate):
     return invert(problem.tau + tau, add(problem.force, on_nodes))
 
 
-class _Line(NamedTuple):
-    r"""A line from one acceleration to another: values at the start, and changes up to
-    the end.
+class _Search(NamedTuple):
+    r"""A line of accelerations, and what its slope depends on.
 
-    - `dqdd`: acceleration.
-    - `motion`, `dmotion`: motion of the nodes.
-    - `left`, `dleft`: $\tau - M a$, without constraints.
-    - `x`, `dx`: residuals of all rows.
+    - `line`: the line.
+    - `left`, `dleft`: $\tau - M a$ at the start, without constraints, and its change.
+    - `rows`: what all rows need of the line.
     """
 
-    dqdd: Any
-    motion: Motion
-    dmotion: Motion
+    line: Line
     left: Any
     dleft: Any
-    x: tuple[Residual, ...]
-    dx: tuple[Residual, ...]
+    rows: tuple[Any, ...]
 
 
-def _line(tree: Tree, problem: Problem, start, end) -> _Line:
+def _search(tree: Tree, problem: Problem, start, end) -> _Search:
     def at(qdd):
         motion = node_motion(tree, problem.kin, qdd)
-        x = tuple(rows.residuals(motion, qdd) for rows in problem.rows)
-        return motion, _smooth_residual(tree, problem, motion, qdd), x
+        return motion, _smooth_residual(tree, problem, motion, qdd)
 
     first, last = at(start), at(end)
-    change = jtu.tree_map(jnp.subtract, last, first)
-    (motion, left, x), (dmotion, dleft, dx) = first, change
-    return _Line(end - start, motion, dmotion, left, dleft, x, dx)
+    dmotion, dleft = jtu.tree_map(jnp.subtract, last, first)
+    line = Line(start, first[0], end - start, dmotion)
+    rows = tuple(each.on_line(line) for each in problem.rows)
+    return _Search(line, first[1], dleft, rows)
 
 
-def _slope(problem: Problem, line: _Line, share):
+def _slope(problem: Problem, search: _Search, share):
     """Compute the slope of the cost on a line."""
-    work = line.dqdd * (line.left + share[None] * line.dleft)
+    work = search.line.dqdd * (search.left + share[None] * search.dleft)
     total = jnp.sum(work, axis=0)
-    for rows, x, dx in zip(problem.rows, line.x, line.dx, strict=True):
-        x = tuple(a + share[None] * b for a, b in zip(x, dx, strict=True))
-        force = rows.forces(rows.pieces(x), x)
-        total = total + sum(jnp.sum(a * b, axis=0) for a, b in zip(dx, force))
+    for rows, on_line in zip(problem.rows, search.rows, strict=True):
+        total = total + rows.work(on_line, share)
     return -total
 
 
-def _line_search(problem: Problem, line: _Line):
+def _line_search(problem: Problem, search: _Search):
     """Compute where the cost is least on a line, as a share of its length."""
-    return least_share(ft.partial(_slope, problem, line), jnp.ones_like(line.dqdd[0]))
+    one = jnp.ones_like(search.left[0])
+    return least_share(ft.partial(_slope, problem, search), one)

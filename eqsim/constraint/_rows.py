@@ -1,12 +1,13 @@
 r"""Rows of the convex problem: a Jacobian, offsets and a cost.
 
-The solver sees constraints through `AbstractRows` alone. In each Newton step a kind of
-rows replaces its cost by a quadratic *model*, which contributes $J^T W J$ to the matrix
-and a constant force to the right hand side.
+Forces, reports and derivatives see constraints through `AbstractRows` alone, the solver
+through `AbstractSolverRows`: in each Newton step a kind of rows replaces its cost by a
+quadratic *model*, which contributes $J^T W J$ to the matrix and a constant force to the
+right hand side.
 """
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,13 +17,21 @@ from ._costs import AbstractCost, Residual
 from ._jacobians import AbstractJacobian, Terms
 
 
+class Line(NamedTuple):
+    """A line of accelerations.
+
+    - `qdd`, `motion`: joint accelerations at the start, and motion of the nodes.
+    - `dqdd`, `dmotion`: their changes up to the end.
+    """
+
+    qdd: Any
+    motion: Motion
+    dqdd: Any
+    dmotion: Motion
+
+
 class AbstractRows(eqx.Module):
     """Constraints that are treated alike, at one state of the robot."""
-
-    @property
-    @abc.abstractmethod
-    def piecewise_quadratic(self) -> bool:
-        """Whether the cost is quadratic on each of its pieces."""
 
     @abc.abstractmethod
     def residuals(self, motion: Motion, qdd) -> Residual:
@@ -45,6 +54,19 @@ class AbstractRows(eqx.Module):
         r"""Compute $J^T W J$ with $W = -\partial f / \partial x$."""
 
     @abc.abstractmethod
+    def for_solver(self) -> "AbstractSolverRows":
+        """Return what Newton's method needs of these rows. It has no derivatives."""
+
+
+class AbstractSolverRows(eqx.Module):
+    """Constraints as Newton's method sees them: quadratic models, and work on lines."""
+
+    @property
+    @abc.abstractmethod
+    def piecewise_quadratic(self) -> bool:
+        """Whether the cost is quadratic on each of its pieces."""
+
+    @abc.abstractmethod
     def first_model(self, like) -> Any:
         """Return the model at zero acceleration; `like` has shape `(nv, *batch)`."""
 
@@ -59,8 +81,17 @@ class AbstractRows(eqx.Module):
     def newton_terms(self, model: Any) -> tuple[Terms, Terms]:
         """Return what a model contributes: forces at zero acceleration, and stiffness."""
 
+    @abc.abstractmethod
+    def on_line(self, line: Line) -> Any:
+        """Return what `work` needs of a line."""
 
-class Rows(AbstractRows):
+    @abc.abstractmethod
+    def work(self, on_line: Any, share):
+        r"""Compute $f \cdot \Delta x$, the fall of the cost per share of a line, at a share
+        of it: shape `(*batch)`."""
+
+
+class Rows(AbstractRows, AbstractSolverRows):
     """Rows made of a Jacobian and a cost.
 
     - `jacobian`: $J$.
@@ -71,10 +102,6 @@ class Rows(AbstractRows):
     jacobian: AbstractJacobian
     cost: AbstractCost
     offset: Residual
-
-    @property
-    def piecewise_quadratic(self) -> bool:
-        return self.cost.piecewise_quadratic
 
     def residuals(self, motion: Motion, qdd) -> Residual:
         rates = self.jacobian.times(motion, qdd)
@@ -92,6 +119,13 @@ class Rows(AbstractRows):
     def stiffness(self, pieces: Any) -> Terms:
         return self.jacobian.weigh(self.cost.stiffness(pieces))
 
+    def for_solver(self) -> AbstractSolverRows:
+        return self
+
+    @property
+    def piecewise_quadratic(self) -> bool:
+        return self.cost.piecewise_quadratic
+
     def first_model(self, like) -> Any:
         return self.cost.piece(self.offset)
 
@@ -100,6 +134,22 @@ class Rows(AbstractRows):
         new, changed = self.cost.update(old, x, self.offset, tolerance)
         return new, jnp.any(changed, axis=0)
 
+    def on_line(self, line: Line) -> Any:
+        x = self.residuals(line.motion, line.qdd)
+        return x, self.jacobian.times(line.dmotion, line.dqdd)
+
+    def work(self, on_line: Any, share):
+        start, change = on_line
+        return jnp.sum(work(self.cost, start, change, share), axis=0)
+
     def newton_terms(self, model: Any) -> tuple[Terms, Terms]:
         constant = self.cost.model(model, self.offset)
         return self.jacobian.transpose(constant), self.stiffness(model)
+
+
+def work(cost: AbstractCost, start: Residual, change: Residual, share):
+    """Compute the work of row forces per share of a line of residuals, `(n, *batch)`."""
+    x = tuple(a + share[None] * b for a, b in zip(start, change, strict=True))
+    forces = cost.force(cost.piece(x), x)
+    parts = [a * b for a, b in zip(change, forces, strict=True)]
+    return sum(parts[1:], parts[0])
