@@ -35,7 +35,6 @@ class Contact(AbstractConstraint):
     def rows(
         self, sys: System, constants: Any, now: Moment
     ) -> tuple[AbstractRows, ...]:
-        assert now.points is not None, "a robot with contacts has contact points"
         groups = contact_groups(sys)
         return tuple(_group_rows(sys, constants, now, group) for group in groups)
 
@@ -81,6 +80,7 @@ def _axes_of(rows: AbstractRows) -> tuple[tuple[Vec3, ...], tuple[Vec3, ...]]:
 def _group_rows(
     sys: System, parameters: ContactParameters, now: Moment, group: ContactGroup
 ) -> AbstractRows:
+    assert now.points is not None, "a robot with contacts has contact points"
     source = ContactSource(
         group=group,
         cone=sys.cone,

@@ -65,12 +65,12 @@ class ContactSource(eqx.Module):
 
     def rows(self) -> ContactRows:
         """Compute the rows of all points of the group."""
-        own = take((self.points, self.parameters), self.group.points)
+        points, parameters = take((self.points, self.parameters), self.group.points)
         ends = [
             take_or_zero((self.origin, self.velocity), nodes)
             for nodes in self.group.nodes
         ]
-        return self._rows(*own, ends)
+        return self._rows(points, parameters, ends)
 
     def row(self, k) -> ContactRows:
         """Compute the rows of one point of each environment, the `k`-th of the group;
@@ -78,14 +78,13 @@ class ContactSource(eqx.Module):
         count = len(self.group.points)
         inside, k = k < count, jnp.minimum(k, count - 1)
         number = _table(self.group.points, k)
-        own = rows_at((self.points, self.parameters), number)
+        points, parameters = rows_at((self.points, self.parameters), number)
         # Beyond the last node, all is zero: the world stands still.
         world = self.origin.x.shape[0]
         ends = []
         for nodes in self.group.nodes:
             node = _table([node if node >= 0 else world for node in nodes], k)
             ends.append(rows_at((self.origin, self.velocity), node))
-        points, parameters = own
         points = points._replace(valid=points.valid & inside[None])
         return self._rows(points, parameters, ends)
 
@@ -101,13 +100,15 @@ class ContactSource(eqx.Module):
 
 
 def rows_at(tree, index):
-    """Return row `index` of each environment, of all arrays, `(1, *batch)`; zeros beyond
-    the last row."""
-    index = index[None]
+    """Return row `index` of each environment, of all arrays `(n, ..., *batch)`: shape `(1,
+    ..., *batch)`; zeros beyond the last row."""
 
     def one(x):
-        x = jnp.broadcast_to(x, x.shape[:1] + index.shape[1:])
-        return jnp.take_along_axis(x, index, axis=0, mode="fill", fill_value=0)
+        inner = x.ndim - 1 - index.ndim
+        own = index.reshape(1, *(1 for _ in range(inner)), *index.shape)
+        x = jnp.broadcast_to(x, (*x.shape[: 1 + inner], *index.shape))
+        own = jnp.broadcast_to(own, (1, *x.shape[1:]))
+        return jnp.take_along_axis(x, own, axis=0, mode="fill", fill_value=0)
 
     return jtu.tree_map(one, tree)
 

@@ -14,7 +14,6 @@ same matrix.
 
 import functools as ft
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,18 +22,23 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from ..dynamics._articulated import factor, project, solve
-from ..dynamics._dense import dense_factor, dense_solve, joint_space_matrix
-from ..kinematics._axes import dof_axes
-from ..kinematics._forward import joint_motion, Kinematics
-from ..kinematics._recursion import add, ascend, descend
+from ..kinematics._recursion import add
 from ..model import Tree
-from ..spatial import Force, Motion, RigidInertia
-from ._costs import Residual
-from ._jacobians import join, Terms, total
+from ..spatial import Motion
+from ._jacobians import join, Terms
 from ._line_search import least_share
-from ._rows import AbstractRows, AbstractSolverRows, Line
-from ._triangle import full_matrix
+from ._problem import (
+    node_motion,
+    Problem,
+    residual,
+    smooth_residual,
+    solver,
+    sum_terms,
+)
+from ._rows import AbstractSolverRows, Line
+
+
+SolverRows = tuple[AbstractSolverRows, ...]
 
 
 class Newton(eqx.Module):
@@ -66,7 +70,7 @@ class Newton(eqx.Module):
                 f"`Newton.tolerance` must be positive or None, got {self.tolerance}."
             )
 
-    def full_steps(self, rows: tuple[AbstractSolverRows, ...]) -> int:
+    def full_steps(self, rows: SolverRows) -> int:
         """Return the largest number of full steps for given constraints."""
         if self.max_full_steps is not None:
             return self.max_full_steps
@@ -77,25 +81,6 @@ class Newton(eqx.Module):
         if self.tolerance is not None:
             return self.tolerance
         return 64 * float(jnp.finfo(dtype).eps)
-
-
-class Problem(NamedTuple):
-    """One convex problem.
-
-    - `kin`: poses and motion axes.
-    - `inertia`: inertia of each node.
-    - `force`: force on each node at zero joint acceleration, without constraints.
-    - `tau`: joint forces without constraints, `(nv, *batch)`.
-    - `armature`: armature, `(nv, *batch)`.
-    - `rows`: constraints.
-    """
-
-    kin: Kinematics
-    inertia: RigidInertia
-    force: Force
-    tau: Any
-    armature: Any
-    rows: tuple[AbstractRows, ...]
 
 
 class Solution(NamedTuple):
@@ -109,82 +94,6 @@ class Solution(NamedTuple):
     qdd: Any
     pieces: tuple[Any, ...]
     converged: Any
-
-
-def residual(tree: Tree, problem: Problem, qdd, pieces: tuple[Any, ...]):
-    r"""Compute $\tau + J^T f(J a) - M a$ on fixed pieces: zero at the solution."""
-    motion = node_motion(tree, problem.kin, qdd)
-    force = row_forces(problem, motion, qdd, pieces)
-    constrained = constraint_forces(tree, problem, force)
-    return _smooth_residual(tree, problem, motion, qdd) + constrained
-
-
-def row_forces(problem: Problem, motion: Motion, qdd, pieces) -> list[Residual]:
-    """Compute the forces of all rows on given pieces."""
-    return [
-        rows.forces(piece, rows.residuals(motion, qdd))
-        for rows, piece in zip(problem.rows, pieces, strict=True)
-    ]
-
-
-def constraint_forces(tree: Tree, problem: Problem, forces):
-    """Compute the joint forces $J^T f$ of row forces, `(nv, *batch)`."""
-    pairs = zip(problem.rows, forces, strict=True)
-    terms = join([rows.transpose(force) for rows, force in pairs])
-    on_nodes, tau = _sums(tree, terms, problem.tau)
-    if on_nodes is None:
-        return tau
-    return tau + project(tree, problem.kin, ascend(tree, on_nodes))
-
-
-def _sums(tree: Tree, terms: Terms, like):
-    """Sum forces: on nodes (None: zero), and joint forces."""
-    tau = total(terms.dofs, like.shape[0])
-    for part in terms.dense:
-        tau = part if tau is None else tau + part
-    return total(terms.nodes, tree.size), jnp.zeros_like(like) if tau is None else tau
-
-
-def node_motion(tree: Tree, kin: Kinematics, qdd) -> Motion:
-    """Compute the motion $J a$ of each node."""
-    return descend(tree, joint_motion(tree, kin, qdd))
-
-
-def _smooth_residual(tree: Tree, problem: Problem, motion: Motion, qdd):
-    r"""Compute $\tau - M a$, without constraints."""
-    force = ascend(tree, problem.force - (problem.inertia @ motion))
-    tau = problem.tau - problem.armature * qdd
-    return tau + project(tree, problem.kin, force)
-
-
-def solver(tree: Tree, problem: Problem, stiffness: Terms) -> Callable:
-    r"""Factorize $M + J^T W J$.
-
-    **Arguments:**
-
-    - `stiffness`: $J^T W J$.
-
-    **Returns:** a function of joint forces and node forces that computes the joint
-    acceleration and the motion of each node.
-    """
-    kin, nv = problem.kin, problem.tau.shape[0]
-    armature = add(problem.armature, total(stiffness.dofs, nv))
-    on_nodes = total(stiffness.nodes, tree.size)
-    if not stiffness.dense:
-        factored = factor(tree, kin, problem.inertia, armature, on_nodes)
-        return lambda tau, force: solve(tree, kin, factored, tau, force)
-    inertia = add(problem.inertia.articulated(), on_nodes)
-    matrix = joint_space_matrix(tree, dof_axes(tree, kin), inertia, armature)
-    triangle = sum(stiffness.dense[1:], stiffness.dense[0])
-    factors = dense_factor(matrix + full_matrix(triangle, nv))
-
-    def dense(tau, force):
-        if force is not None:
-            tau = tau + project(tree, kin, ascend(tree, force))
-        qdd = dense_solve(factors, tau)
-        return qdd, node_motion(tree, kin, qdd)
-
-    return dense
 
 
 def constrained(tree: Tree, problem: Problem, settings: Newton) -> Solution:
@@ -243,22 +152,23 @@ def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
         invert = solver(tree, problem, Terms())
         qdd = invert(problem.tau, problem.force)[0]
         return Solution(qdd, (), jnp.ones(qdd.shape[1:], bool))
-    full = problem.rows
-    problem = problem._replace(rows=tuple(rows.for_solver() for rows in full))
-    last = settings.full_steps(problem.rows) + settings.max_searched_steps
+    rows = tuple(each.for_solver() for each in problem.rows)
+    last = settings.full_steps(rows) + settings.max_searched_steps
     going = lambda now: jnp.any(now.unsolved) & (now.count < last)
-    step = ft.partial(_step, tree, problem, settings)
-    now = lax.while_loop(going, step, _first_iterate(problem))
+    step = ft.partial(_step, tree, problem, rows, settings)
+    now = lax.while_loop(going, step, _first_iterate(problem, rows))
     motion = node_motion(tree, problem.kin, now.qdd)
-    pieces = tuple(rows.pieces(rows.residuals(motion, now.qdd)) for rows in full)
+    pieces = tuple(
+        each.pieces(each.residuals(motion, now.qdd)) for each in problem.rows
+    )
     finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
     return Solution(now.qdd, pieces, ~now.unsolved & finite)
 
 
-def _first_iterate(problem: Problem) -> _Iterate:
+def _first_iterate(problem: Problem, rows: SolverRows) -> _Iterate:
     """Start at zero acceleration."""
     qdd = jnp.zeros_like(problem.tau)
-    models = tuple(rows.first_model(problem.tau) for rows in problem.rows)
+    models = tuple(each.first_model(problem.tau) for each in rows)
     return _Iterate(qdd, models, jnp.ones(qdd.shape[1:], bool), 0)
 
 
@@ -276,21 +186,23 @@ class _Point(NamedTuple):
     moves: Any
 
 
-def _step(tree: Tree, problem: Problem, settings: Newton, now: _Iterate) -> _Iterate:
+def _step(
+    tree: Tree, problem: Problem, rows: SolverRows, settings: Newton, now: _Iterate
+) -> _Iterate:
     """Go to the minimum of the models; after `max_full_steps`, to the least cost on the
     way there."""
-    end, motion = _minimum(tree, problem, now)
+    end, motion = _minimum(tree, problem, rows, now)
     tolerance = settings.rounding(end.dtype)
     no = jnp.zeros(end.shape[1:], bool)
     there = _Point(end, motion, no, ~no)
-    search = lambda: _searched(tree, problem, now, end, tolerance)
-    short = now.count >= settings.full_steps(problem.rows)
+    search = lambda: _searched(tree, problem, rows, now, end, tolerance)
+    short = now.count >= settings.full_steps(rows)
     new = (
         lax.cond(short, search, lambda: there) if settings.max_searched_steps else there
     )
     models, changed = [], new.partial
-    for rows, old in zip(problem.rows, now.models, strict=True):
-        model, moved = rows.next_model(old, now.qdd, new.qdd, new.motion, tolerance)
+    for each, old in zip(rows, now.models, strict=True):
+        model, moved = each.next_model(old, now.qdd, new.qdd, new.motion, tolerance)
         models.append(model)
         changed = moved | changed
     # Of a batch of problems, those that are solved stay as they are.
@@ -299,24 +211,31 @@ def _step(tree: Tree, problem: Problem, settings: Newton, now: _Iterate) -> _Ite
     return _Iterate(qdd, tuple(models), unsolved, now.count + 1)
 
 
-def _searched(tree: Tree, problem: Problem, now: _Iterate, end, tolerance: float):
+def _searched(
+    tree: Tree,
+    problem: Problem,
+    rows: SolverRows,
+    now: _Iterate,
+    end,
+    tolerance: float,
+) -> _Point:
     """Find the least cost between an iterate and the minimum of its models."""
-    search = _search(tree, problem, now.qdd, end)
+    search = _search(tree, problem, rows, now.qdd, end)
     line = search.line
     largest = lambda x: jnp.max(jnp.abs(x), axis=0)
     # Costs along a shorter step differ by rounding, and so does what is left after it.
     moves = largest(line.dqdd) > math.sqrt(tolerance) * (1.0 + largest(end))
-    share = jnp.where(moves, _line_search(problem, search), 1.0)
+    share = jnp.where(moves, _line_search(rows, search), 1.0)
     along = lambda a, b: a + share[None] * b
     motion = jtu.tree_map(along, line.motion, line.dmotion)
     return _Point(along(now.qdd, line.dqdd), motion, share < 1.0, moves)
 
 
-def _minimum(tree: Tree, problem: Problem, now: _Iterate):
+def _minimum(tree: Tree, problem: Problem, rows: SolverRows, now: _Iterate):
     """Compute the minimum of the quadratic models, and the motion of each node there."""
-    pairs = zip(problem.rows, now.models, strict=True)
-    forces, stiffness = zip(*(rows.newton_terms(model) for rows, model in pairs))
-    on_nodes, tau = _sums(tree, join(forces), problem.tau)
+    pairs = zip(rows, now.models, strict=True)
+    forces, stiffness = zip(*(each.newton_terms(model) for each, model in pairs))
+    on_nodes, tau = sum_terms(tree, join(forces), problem.tau)
     invert = solver(tree, problem, join(stiffness))
     return invert(problem.tau + tau, add(problem.force, on_nodes))
 
@@ -326,37 +245,37 @@ class _Search(NamedTuple):
 
     - `line`: the line.
     - `left`, `dleft`: $\tau - M a$ at the start, without constraints, and its change.
-    - `rows`: what all rows need of the line.
+    - `on_line`: what all rows need of the line.
     """
 
     line: Line
     left: Any
     dleft: Any
-    rows: tuple[Any, ...]
+    on_line: tuple[Any, ...]
 
 
-def _search(tree: Tree, problem: Problem, start, end) -> _Search:
+def _search(tree: Tree, problem: Problem, rows: SolverRows, start, end) -> _Search:
     def at(qdd):
         motion = node_motion(tree, problem.kin, qdd)
-        return motion, _smooth_residual(tree, problem, motion, qdd)
+        return motion, smooth_residual(tree, problem, motion, qdd)
 
     first, last = at(start), at(end)
     dmotion, dleft = jtu.tree_map(jnp.subtract, last, first)
     line = Line(start, first[0], end - start, dmotion)
-    rows = tuple(each.on_line(line) for each in problem.rows)
-    return _Search(line, first[1], dleft, rows)
+    on_line = tuple(each.on_line(line) for each in rows)
+    return _Search(line, first[1], dleft, on_line)
 
 
-def _slope(problem: Problem, search: _Search, share):
+def _slope(rows: SolverRows, search: _Search, share):
     """Compute the slope of the cost on a line."""
     work = search.line.dqdd * (search.left + share[None] * search.dleft)
     total = jnp.sum(work, axis=0)
-    for rows, on_line in zip(problem.rows, search.rows, strict=True):
-        total = total + rows.work(on_line, share)
+    for each, on_line in zip(rows, search.on_line, strict=True):
+        total = total + each.work(on_line, share)
     return -total
 
 
-def _line_search(problem: Problem, search: _Search):
+def _line_search(rows: SolverRows, search: _Search):
     """Compute where the cost is least on a line, as a share of its length."""
     one = jnp.ones_like(search.left[0])
-    return least_share(ft.partial(_slope, problem, search), one)
+    return least_share(ft.partial(_slope, rows, search), one)

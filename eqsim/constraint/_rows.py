@@ -7,6 +7,8 @@ right hand side.
 """
 
 import abc
+import functools as ft
+import operator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -86,7 +88,7 @@ class AbstractSolverRows(eqx.Module):
         """Return what `work` needs of a line."""
 
     @abc.abstractmethod
-    def work(self, on_line: Any, share):
+    def work(self, on_line: Any, share) -> Any:
         r"""Compute $f \cdot \Delta x$, the fall of the cost per share of a line, at a share
         of it: shape `(*batch)`."""
 
@@ -138,7 +140,7 @@ class Rows(AbstractRows, AbstractSolverRows):
         x = self.residuals(line.motion, line.qdd)
         return x, self.jacobian.times(line.dmotion, line.dqdd)
 
-    def work(self, on_line: Any, share):
+    def work(self, on_line: Any, share) -> Any:
         start, change = on_line
         return jnp.sum(work(self.cost, start, change, share), axis=0)
 
@@ -152,4 +154,4 @@ def work(cost: AbstractCost, start: Residual, change: Residual, share):
     x = tuple(a + share[None] * b for a, b in zip(start, change, strict=True))
     forces = cost.force(cost.piece(x), x)
     parts = [a * b for a, b in zip(change, forces, strict=True)]
-    return sum(parts[1:], parts[0])
+    return ft.reduce(operator.add, parts)

@@ -7,6 +7,7 @@ anew in each visit, so memory does not grow with the number of possible points.
 """
 
 import functools as ft
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from ._rows import AbstractSolverRows, Line, work
 from ._triangle import add_products, zero_triangle
 
 
-_MOST_KEPT = 48
+_MOST_KEPT = 32
 
 
 class JacobianRows(NamedTuple):
@@ -106,7 +107,8 @@ class VisitedContacts(AbstractSolverRows):
             new, moved = contact.cost.update(old, x, contact.offset, tolerance)
             force = contact.cost.model(new, contact.offset)
             jac = [each[0] for each in contact.jac]
-            tau = sum(row * f for row, f in zip(jac, force, strict=True))
+            parts = [row * f for row, f in zip(jac, force, strict=True)]
+            tau = ft.reduce(operator.add, parts)
             weights = contact.cost.stiffness(new)
             triangle = add_products(total.triangle, jac, weights)
             return _Coupling(triangle, total.tau + tau, total.changed | moved[0])
@@ -121,12 +123,12 @@ class VisitedContacts(AbstractSolverRows):
 
         return line, self._map(residuals, self.kept)
 
-    def work(self, on_line: Any, share):
+    def work(self, on_line: Any, share) -> Any:
         line, (start, change) = on_line
 
         def kept(total, row):
             x, dx, cost = row
-            return total + work(cost, x, dx, share)[0]
+            return total + jnp.sum(work(cost, x, dx, share), axis=0)
 
         def one(total, contact: JacobianRows):
             x, dx = contact.residuals(line.qdd), contact.rates(line.dqdd)
@@ -138,15 +140,19 @@ class VisitedContacts(AbstractSolverRows):
     def _fold(self, add: Callable, total, rows):
         """Fold `add(total, row)` over rows of the contacts that are kept."""
 
-        def visit(total, numbered):
-            k, row = numbered
-            row = jtu.tree_map(lambda x: x[None], row)
-            own = k < self.count
-            new = lax.cond(jnp.any(own), lambda: add(total, row), lambda: total)
-            # Without a kernel, the whole batch takes one branch.
-            return jtu.tree_map(lambda x, y: jnp.where(own, x, y), new, total), None
+        def going(carry):
+            return jnp.any(carry[0] < self.count)
 
-        return lax.scan(visit, total, (self._numbers(), rows))[0]
+        def body(carry):
+            k, total = carry
+            own = k < self.count
+            new = add(total, rows_at(rows, k))
+            # Without a kernel, the whole batch goes on.
+            keep = lambda x, y: jnp.where(own, x, y)
+            return k + own.astype(k.dtype), jtu.tree_map(keep, new, total)
+
+        begin = jnp.zeros_like(self.count)
+        return lax.while_loop(going, body, (begin, total))[1]
 
     def _map(self, function: Callable, rows):
         """Compute `function(row)` of the contacts that are kept; zeros without one."""

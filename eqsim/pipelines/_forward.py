@@ -22,14 +22,12 @@ from ..constraint import (
     tendon_inertia_rows,
 )
 from ..constraint._costs import Residual
-from ..constraint._newton import (
-    constrained,
+from ..constraint._newton import constrained, Newton, Solution
+from ..constraint._problem import (
     constraint_forces,
-    Newton,
     node_motion,
     Problem,
     row_forces,
-    Solution,
 )
 from ..dynamics._actuation import Actuation, actuation, actuator_compensation
 from ..dynamics._actuation_inputs import (

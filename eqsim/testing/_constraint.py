@@ -12,7 +12,7 @@ import numpy as np
 
 from ..constraint import AbstractConstraint, AbstractRows
 from ..constraint._jacobians import Terms, total
-from ..constraint._newton import node_motion, Problem
+from ..constraint._problem import node_motion, Problem
 from ..constraint._triangle import full_matrix
 from ..dynamics._articulated import project
 from ..kinematics._recursion import ascend
