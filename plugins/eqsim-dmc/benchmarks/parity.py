@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _dm_control import flat, programs, stacked, Start, TASKS, Theirs
-
-import eqsim
+from _dm_control import flat, ours, programs, stacked, Start, TASKS, Theirs
 
 
 TOLERANCE = 1e-5
@@ -119,7 +117,7 @@ def _compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def _errors(name: str, paths: list[Path], steps: int):
     """Of the starts; and `(paths, steps, 2)`, of observation and reward of each step from
     dm_control's state, and of each step alone."""
-    begin, step = programs(eqsim.make(name))
+    begin, step = programs(ours(name))
     alone, first = begin(stacked([path.states[0] for path in paths]))
     starts = [_relative(first.obs[i], path.obs[0]) for i, path in enumerate(paths)]
     forced, free = (np.zeros((len(paths), steps, 2)) for _ in range(2))
