@@ -126,6 +126,8 @@ class Theirs:
         self.name, (self.domain, task) = name, TASKS[name]
         self.env = suite.load(self.domain, task, task_kwargs={"random": seed})
         self.task, self.physics = self.env.task, self.env.physics
+        # `quadruped_escape` copies its terrain to an OpenGL context, and makes one for it.
+        type(self.physics).contexts = ()
         self.model, self.data = self.physics.model.ptr, self.physics.data.ptr
         self.refreshed = refreshed
         ratio = self.env.control_timestep() / self.physics.timestep()

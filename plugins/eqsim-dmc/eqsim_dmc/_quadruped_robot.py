@@ -1,7 +1,9 @@
 """The robot of the quadruped's tasks, and what these tasks have in common."""
 
+import dataclasses
 import xml.etree.ElementTree as ET
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -26,9 +28,15 @@ def quadruped_model(
     - `floor`: half width of the ground as it is drawn, m; None: that of the file.
     - `ball`: whether there are walls and a ball.
     - `terrain`: whether there are a height field and rangefinders. It is flat; see
-        `RandomBowl`.
+        `RandomBowl`. Each shape has at most 8 contacts with it
+        (`sys.height_fields.capacity`).
     """
-    return edited_model(_edit, "quadruped.xml", floor, ball, terrain)
+    sys = edited_model(_edit, "quadruped.xml", floor, ball, terrain)
+    if not terrain:
+        return sys
+    # A ball on a grid point touches 6 triangles.
+    fields = dataclasses.replace(sys.height_fields, capacity=(8,))
+    return eqx.tree_at(lambda s: s.height_fields, sys, fields)
 
 
 def _edit(root: ET.Element, floor: float | None, ball: bool, terrain: bool) -> None:
