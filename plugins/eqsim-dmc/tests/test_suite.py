@@ -117,7 +117,7 @@ def test_reward_of_poses(name):
     for pose in SUCCESS[name]:
         for scale in (0.0, 0.5, 3.0):
             q, qd = np.asarray(pose, float), scale * np.ones(theirs.model.nv)
-            theirs.place(q, qd)
+            theirs.place(q, qd, np.zeros(theirs.model.na))
             action = np.full(theirs.model.nu, 0.3 * scale)
             theirs.task.before_step(action, theirs.physics)
             state = task.pipeline.init(task.sys, jnp.asarray(q), jnp.asarray(qd))
