@@ -1,6 +1,7 @@
 """Terrain of the quadruped that is to escape."""
 
 import eqsim_dmc
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -9,6 +10,8 @@ import pytest
 from eqsim_dmc._quadruped_escape import _spline_matrix
 from jax.test_util import check_grads
 from scipy import ndimage
+
+import eqsim
 
 
 pytest.importorskip("dm_control")
@@ -73,3 +76,29 @@ def test_gradient_of_terrain(robot):
     point = jnp.asarray(4.0), jnp.asarray(0.3)
     check_grads(heights, point, order=1, modes=("fwd", "rev"), rtol=1e-6)
     assert np.min(np.abs(jax.jacfwd(heights)(*point))) > 1e-3
+
+
+@pytest.mark.slow
+def test_gradient_by_terrain():
+    """Of a state after a step on it, by all heights, against differences."""
+    env = eqsim.make("dmc_quadruped_escape")
+    state, _ = env.reset(jr.key(0))
+    rest = jnp.zeros(env.sys.nu)
+    fall = jax.jit(
+        lambda s: eqsim.scan(lambda s, _: (env.step(s, rest)[0], None), s, None, 40)[0]
+    )
+    state = fall(state)
+    heights = env.robot(state).height_fields.heights
+    direction = jr.normal(jr.key(1), heights.shape)
+
+    @jax.jit
+    def moved(h):
+        place = lambda s: s.changed.height_fields.heights
+        other = eqx.tree_at(place, state, heights + h * direction)
+        return env.step(other, rest)[0].inner.qd
+
+    _, slope = jax.jvp(moved, (jnp.zeros(()),), (jnp.ones(()),))
+    expected = (moved(jnp.asarray(1e-6)) - moved(jnp.asarray(-1e-6))) / 2e-6
+    scale = np.max(np.abs(expected))
+    assert scale > 0.1
+    np.testing.assert_allclose(slope, expected, 1e-4, 1e-4 * scale)
