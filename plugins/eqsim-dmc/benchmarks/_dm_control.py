@@ -252,7 +252,9 @@ def programs(env: eqsim.AbstractEnv):
 
 
 def _converge(model: mujoco.MjModel) -> None:
-    """Makes MuJoCo solve each step as exactly as it can."""
+    """Makes MuJoCo solve each step, and find contacts, as exactly as it can."""
     model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     model.opt.iterations, model.opt.tolerance = 200, 0.0
     model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
+    # Of ellipsoids and cylinders.
+    model.opt.ccd_iterations, model.opt.ccd_tolerance = 200, 1e-12
