@@ -257,4 +257,4 @@ def _converge(model: mujoco.MjModel) -> None:
     model.opt.iterations, model.opt.tolerance = 200, 0.0
     model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
     # Of ellipsoids and cylinders.
-    model.opt.ccd_iterations, model.opt.ccd_tolerance = 200, 1e-12
+    model.opt.ccd_iterations, model.opt.ccd_tolerance = 1000, 1e-15

@@ -23,7 +23,7 @@ PACKAGES = "eqsim", "dm_control", "mujoco", "jax", "numpy"
 EXPLANATION = """\
 Each task from several random starts of dm_control, some control steps under random actions over
 the full range; double precision. dm_control's tasks run with a converged solver (Newton, tolerance
-0) and converged collision detection (`ccd_tolerance` 1e-12), and after each step MuJoCo evaluates
+0) and converged collision detection (`ccd_tolerance` 1e-15), and after each step MuJoCo evaluates
 forces at the new state (`mj_forward`). Differences are relative to max(1, |dm_control's number|);
 the largest of all numbers, steps and starts is shown.
 
