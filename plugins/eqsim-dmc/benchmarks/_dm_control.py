@@ -10,7 +10,7 @@ import jax.random as jr
 import mujoco
 import numpy as np
 from dm_control.mujoco.wrapper.mjbindings import sizes
-from eqsim_dmc import RandomGains
+from eqsim_dmc import RandomGains, RandomSprings
 
 import eqsim
 
@@ -49,10 +49,15 @@ TASKS = {
     "dmc_fish_upright": ("fish", "upright"),
     "dmc_hopper_hop": ("hopper", "hop"),
     "dmc_hopper_stand": ("hopper", "stand"),
+    "dmc_humanoid_CMU_run": ("humanoid_CMU", "run"),
+    "dmc_humanoid_CMU_stand": ("humanoid_CMU", "stand"),
+    "dmc_humanoid_CMU_walk": ("humanoid_CMU", "walk"),
     "dmc_humanoid_run": ("humanoid", "run"),
     "dmc_humanoid_run_pure_state": ("humanoid", "run_pure_state"),
     "dmc_humanoid_stand": ("humanoid", "stand"),
     "dmc_humanoid_walk": ("humanoid", "walk"),
+    "dmc_lqr_lqr_2_1": ("lqr", "lqr_2_1"),
+    "dmc_lqr_lqr_6_2": ("lqr", "lqr_6_2"),
     "dmc_manipulator_bring_ball": ("manipulator", "bring_ball"),
     "dmc_manipulator_bring_peg": ("manipulator", "bring_peg"),
     "dmc_manipulator_insert_ball": ("manipulator", "insert_ball"),
@@ -60,6 +65,7 @@ TASKS = {
     "dmc_pendulum_swingup": ("pendulum", "swingup"),
     "dmc_point_mass_easy": ("point_mass", "easy"),
     "dmc_point_mass_hard": ("point_mass", "hard"),
+    "dmc_quadruped_escape": ("quadruped", "escape"),
     "dmc_quadruped_fetch": ("quadruped", "fetch"),
     "dmc_quadruped_run": ("quadruped", "run"),
     "dmc_quadruped_walk": ("quadruped", "walk"),
@@ -73,15 +79,18 @@ TASKS = {
     "dmc_walker_stand": ("walker", "stand"),
     "dmc_walker_walk": ("walker", "walk"),
 }
-# Arrays of MuJoCo's model whose values differ between episodes.
+# Arrays of MuJoCo's model whose values differ between episodes, or between environments.
 DRAWN = {
     "dmc_finger_turn_easy": ("site_pos",),
     "dmc_finger_turn_hard": ("site_pos",),
     "dmc_fish_swim": ("geom_pos",),
+    "dmc_lqr_lqr_2_1": ("jnt_stiffness",),
+    "dmc_lqr_lqr_6_2": ("jnt_stiffness",),
     "dmc_manipulator_bring_ball": ("body_pos", "body_quat"),
     "dmc_manipulator_bring_peg": ("body_pos", "body_quat"),
     "dmc_manipulator_insert_ball": ("body_pos", "body_quat"),
     "dmc_manipulator_insert_peg": ("body_pos", "body_quat"),
+    "dmc_quadruped_escape": ("hfield_data",),
     "dmc_reacher_easy": ("geom_pos",),
     "dmc_reacher_hard": ("geom_pos",),
     "dmc_stacker_stack_2": ("body_pos",),
@@ -117,16 +126,20 @@ class Theirs:
         self.name, (self.domain, task) = name, TASKS[name]
         self.env = suite.load(self.domain, task, task_kwargs={"random": seed})
         self.task, self.physics = self.env.task, self.env.physics
+        # `quadruped_escape` copies its terrain to an OpenGL context, and makes one for it.
+        type(self.physics).contexts = ()
         self.model, self.data = self.physics.model.ptr, self.physics.data.ptr
         self.refreshed = refreshed
         ratio = self.env.control_timestep() / self.physics.timestep()
         self.substeps = round(ratio)
+        self.numbers = self._numbers()
         if refreshed:
             _converge(self.model)
 
     def reset(self) -> dict[str, np.ndarray]:
         """A random start."""
         self.env.reset()
+        self.numbers = self._numbers()
         return self.report()
 
     def place(self, q, qd, act=()) -> dict[str, np.ndarray]:
@@ -152,29 +165,51 @@ class Theirs:
 
     def state(self) -> Start:
         """The state it is in."""
-        numbers = np.zeros(0)
-        if self.name in DRAWN:
-            numbers = np.concatenate([self._drawn(name) for name in DRAWN[self.name]])
+        data = self.data
+        return Start(data.qpos.copy(), data.qvel.copy(), data.act.copy(), self.numbers)
+
+    def _numbers(self) -> np.ndarray:
+        """What else differs between episodes; see `Start`."""
         if self.domain == "point_mass":
             # Coefficients of the joints in the tendon of each motor.
-            numbers = np.array(self.model.wrap_prm).reshape(2, 2)
-        data = self.data
-        return Start(data.qpos.copy(), data.qvel.copy(), data.act.copy(), numbers)
+            return np.array(self.model.wrap_prm).reshape(2, 2)
+        drawn = [self._drawn(name) for name in DRAWN.get(self.name, ())]
+        return np.concatenate([*drawn, np.zeros(0)])
 
     def _drawn(self, name: str) -> np.ndarray:
-        """An array of the model; of bodies without the world, which is no link."""
-        values = np.array(vars(type(self.model))[name].__get__(self.model))
+        """An array of the model; of bodies without the world, which is no link; of height
+        fields in meters."""
+        values = np.array(vars(type(self.model))[name].__get__(self.model), float)
+        if name == "hfield_data":
+            return values * self.model.hfield_size[0, 2]
         return values[int(name.startswith("body")) :].ravel()
 
-    def draw_action(self, rng: np.random.Generator) -> np.ndarray:
-        """Uniform over the full range."""
+    @property
+    def action_range(self) -> np.ndarray:
+        """Lowest and highest actions, `(nu, 2)`; infinite where there is no limit."""
         spec = self.env.action_spec()
-        return rng.uniform(spec.minimum, spec.maximum)
+        both = np.stack([spec.minimum, spec.maximum], axis=1)
+        return np.where(np.abs(both) < mujoco.mjMAXVAL, both, np.sign(both) * np.inf)
+
+    def draw_action(self, rng: np.random.Generator) -> np.ndarray:
+        """Uniform over the full range, or from -1 to 1 where there is no limit."""
+        both = self.action_range
+        both = np.where(np.isfinite(both), both, np.sign(both))
+        return rng.uniform(both[:, 0], both[:, 1])
 
 
 def flat(parts: dict[str, np.ndarray]) -> np.ndarray:
     """An observation as one vector."""
     return np.concatenate([np.ravel(part) for part in parts.values()])
+
+
+def ours(name: str) -> eqsim.AbstractEnv:
+    """A task of ours; the suite draws the springs of `lqr` for each environment, which
+    here are drawn for each episode, so that several fit into one program."""
+    env = eqsim.make(name)
+    if name.startswith("dmc_lqr"):
+        return eqsim.DomainRandomization(env, RandomSprings())
+    return env
 
 
 def begin(env: eqsim.AbstractEnv, start: Any) -> tuple[Any, eqsim.Timestep]:
@@ -183,8 +218,14 @@ def begin(env: eqsim.AbstractEnv, start: Any) -> tuple[Any, eqsim.Timestep]:
     if isinstance(env, eqsim.DomainRandomization):
         options["context"] = start.numbers
     state, timestep = env.reset(jr.key(0), options)
-    if isinstance(env, eqsim.AbstractTask) and env.sys.na:
-        state, timestep = env.begin(eqx.tree_at(lambda s: s.act, state, start.act))
+    if env.sys.na:
+        robot = eqx.tree_at(lambda s: s.act, env.physics(state), start.act)
+        if isinstance(env, eqsim.DomainRandomization):
+            task = eqx.tree_at(lambda e: e.sys, env.env, env.robot(state))
+            robot, timestep = task.begin(robot)
+            state = eqx.tree_at(lambda s: s.inner, state, robot)
+        else:
+            state, timestep = env.begin(robot)
     if isinstance(env, RandomGains):
         gains = jnp.asarray(start.numbers, state.gains.dtype)
         state = type(state)(state.inner, gains)
@@ -211,7 +252,9 @@ def programs(env: eqsim.AbstractEnv):
 
 
 def _converge(model: mujoco.MjModel) -> None:
-    """Makes MuJoCo solve each step as exactly as it can."""
+    """Makes MuJoCo solve each step, and find contacts, as exactly as it can."""
     model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     model.opt.iterations, model.opt.tolerance = 200, 0.0
     model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
+    # Of ellipsoids and cylinders.
+    model.opt.ccd_iterations, model.opt.ccd_tolerance = 1000, 1e-15

@@ -43,6 +43,19 @@ from ._humanoid import (
     humanoid_stand as humanoid_stand,
     humanoid_walk as humanoid_walk,
 )
+from ._humanoid_cmu import (
+    humanoid_CMU_run as humanoid_CMU_run,
+    humanoid_CMU_stand as humanoid_CMU_stand,
+    humanoid_CMU_walk as humanoid_CMU_walk,
+    HumanoidCMU as HumanoidCMU,
+)
+from ._lqr import (
+    Lqr as Lqr,
+    lqr_lqr_2_1 as lqr_lqr_2_1,
+    lqr_lqr_6_2 as lqr_lqr_6_2,
+    lqr_model as lqr_model,
+    RandomSprings as RandomSprings,
+)
 from ._manipulator import (
     Manipulator as Manipulator,
     manipulator_bring_ball as manipulator_bring_ball,
@@ -63,11 +76,16 @@ from ._point_mass import (
 from ._quadruped import (
     Quadruped as Quadruped,
     quadruped_fetch as quadruped_fetch,
-    quadruped_model as quadruped_model,
     quadruped_run as quadruped_run,
     quadruped_walk as quadruped_walk,
     QuadrupedFetch as QuadrupedFetch,
 )
+from ._quadruped_escape import (
+    quadruped_escape as quadruped_escape,
+    QuadrupedEscape as QuadrupedEscape,
+    RandomBowl as RandomBowl,
+)
+from ._quadruped_robot import quadruped_model as quadruped_model
 from ._reacher import (
     RandomTarget as RandomTarget,
     Reacher as Reacher,
@@ -92,7 +110,10 @@ from ._swimmer import (
     swimmer_swimmer6 as swimmer_swimmer6,
     swimmer_swimmer15 as swimmer_swimmer15,
 )
-from ._task import AbstractSuiteTask as AbstractSuiteTask
+from ._task import (
+    AbstractEndlessTask as AbstractEndlessTask,
+    AbstractSuiteTask as AbstractSuiteTask,
+)
 from ._tolerance import tolerance as tolerance
 from ._touch import touch as touch
 from ._walker import (

@@ -10,11 +10,11 @@ from eqsim.kinematics import forward
 from eqsim.spatial import safe_sqrt
 
 from ._models import site
-from ._task import AbstractSuiteTask, index, model, physics
+from ._task import AbstractEndlessTask, index, model, physics
 from ._tolerance import tolerance
 
 
-class Acrobot(AbstractSuiteTask):
+class Acrobot(AbstractEndlessTask):
     """Two poles, driven at the elbow, whose tip is to be swung up to a target.
 
     Observation: `orientations`, sines, then cosines of the angles of upper and lower arm

@@ -9,10 +9,10 @@ from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward, site_poses
 
 from ._starts import draw_without_contact
-from ._task import AbstractSuiteTask, index, model, physics
+from ._task import AbstractEndlessTask, index, model, physics
 
 
-class BallInCup(AbstractSuiteTask):
+class BallInCup(AbstractEndlessTask):
     """A cup that is to catch a ball on a string, in the plane of x and z.
 
     Observation: `position` of cup and ball (m), `velocity` (m/s); 8 numbers.

@@ -9,12 +9,12 @@ from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward
 
 from ._models import as_array
-from ._task import AbstractSuiteTask, model, physics
+from ._task import AbstractEndlessTask, model, physics
 from ._tolerance import tolerance
 from .sigmoids import quadratic
 
 
-class Cartpole(AbstractSuiteTask):
+class Cartpole(AbstractEndlessTask):
     r"""A cart on a rail that is to hold a pole upright.
 
     Observation: `position`, the place of the cart (m), cosine and sine of the angle of

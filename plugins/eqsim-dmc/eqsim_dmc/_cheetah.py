@@ -10,12 +10,12 @@ from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import com_velocity
 
 from ._models import as_array
-from ._task import AbstractSuiteTask, model, physics
+from ._task import AbstractEndlessTask, model, physics
 from ._tolerance import tolerance
 from .sigmoids import linear
 
 
-class Cheetah(AbstractSuiteTask):
+class Cheetah(AbstractEndlessTask):
     r"""A planar robot of two legs that is to run along x.
 
     Observation: `position`, coordinates without x (m, rad); `velocity` (m/s, rad/s); 17

@@ -13,7 +13,7 @@ from eqsim.randomize import AbstractRandomizer
 from ._models import as_array, edited_model, find
 from ._sensing import distance, sensors
 from ._starts import draw_without_contact
-from ._task import AbstractSuiteTask, index, physics, random_joints
+from ._task import AbstractEndlessTask, index, physics, random_joints
 from ._tolerance import tolerance
 
 
@@ -27,7 +27,7 @@ def _edit(root: ET.Element) -> None:
     decoration.attrib.update(contype="0", conaffinity="0")
 
 
-class Finger(AbstractSuiteTask):
+class Finger(AbstractEndlessTask):
     r"""A finger of two links in a plane that is to spin a body on a hinge, or to turn the
     body's tip to a target.
 

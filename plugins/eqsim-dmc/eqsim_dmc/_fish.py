@@ -10,7 +10,7 @@ from eqsim.kinematics import forward
 from eqsim.randomize import AbstractRandomizer
 
 from ._sensing import distance, geom_position, rotation
-from ._task import AbstractSuiteTask, index, model, physics
+from ._task import AbstractEndlessTask, index, model, physics
 from ._tolerance import tolerance
 
 
@@ -25,7 +25,7 @@ _JOINTS = (
 )
 
 
-class Fish(AbstractSuiteTask):
+class Fish(AbstractEndlessTask):
     r"""A fish in a fluid that is to keep upright, or to swim to a target.
 
     Observation: `joint_angles` of tail and fins (rad); `upright`, the cosine $c$ of the

@@ -8,7 +8,7 @@ from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import com_velocity, forward
 
 from ._models import as_array, site
-from ._task import AbstractSuiteTask, index, model, physics, random_joints, small
+from ._task import AbstractEndlessTask, index, model, physics, random_joints, small
 from ._tolerance import tolerance
 from ._touch import touch
 from .sigmoids import linear
@@ -18,7 +18,7 @@ def _zone(name: str, size: bool = False):
     return site("hopper.xml", name, size)
 
 
-class Hopper(AbstractSuiteTask):
+class Hopper(AbstractEndlessTask):
     r"""A planar robot of one leg that is to stand, or to hop along x.
 
     Observation: `position`, coordinates without x (m, rad); `velocity` (m/s, rad/s);

@@ -10,7 +10,7 @@ from eqsim.kinematics import com_velocity, forward
 from ._models import as_array
 from ._sensing import distance
 from ._starts import draw_without_contact
-from ._task import AbstractSuiteTask, index, model, physics, random_joints, small
+from ._task import AbstractEndlessTask, index, model, physics, random_joints, small
 from ._tolerance import tolerance
 from .sigmoids import linear
 
@@ -18,7 +18,7 @@ from .sigmoids import linear
 _LIMBS = "left_hand", "left_foot", "right_hand", "right_foot"
 
 
-class Humanoid(AbstractSuiteTask):
+class Humanoid(AbstractEndlessTask):
     r"""A humanoid of 21 joints that is to stand, walk or run in any direction.
 
     Observation: `joint_angles` (rad); `head_height` (m); `extremities`, the positions of
@@ -58,7 +58,7 @@ class Humanoid(AbstractSuiteTask):
     pure_state: bool = eqx.field(static=True, default=False)
 
     def initial(self, key: PRNGKeyArray) -> State:
-        q = draw_without_contact(_pose, key, self.sys)
+        q = draw_without_contact(start_pose, key, self.sys)
         return self.pipeline.init(self.sys, q)
 
     def parts(
@@ -66,38 +66,72 @@ class Humanoid(AbstractSuiteTask):
     ) -> dict[str, Float[Array, "..."]]:
         if self.pure_state:
             return {"position": state.q, "velocity": state.qd}
-        poses = forward(self.sys, state.q)
-        torso, head, *limbs = (
-            index(self.sys.links.names, name, "link")
-            for name in ("torso", "head", *_LIMBS)
-        )
-        away = poses.pos[jnp.asarray(limbs)] - poses.pos[torso][None]
-        return {
-            "joint_angles": state.q[7:],
-            "head_height": poses.pos[head, 2],
-            "extremities": (away @ poses.rot[torso]).ravel(),
-            "torso_vertical": poses.rot[torso, 2],
-            "com_velocity": com_velocity(self.sys, state.q, state.qd),
-            "velocity": state.qd,
-        }
+        velocity = com_velocity(self.sys, state.q, state.qd)
+        return humanoid_parts(self.sys, state, "torso", _LIMBS, velocity)
 
     def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
         poses, names = forward(self.sys, state.q), self.sys.links.names
         torso, head = (index(names, name, "link") for name in ("torso", "head"))
-        bounds = self.height, jnp.inf
-        standing = tolerance(poses.pos[head, 2], bounds, self.height / 4.0)
-        cosine = poses.rot[torso, 2, 2]
-        upright = tolerance(cosine, (0.9, jnp.inf), 1.9, linear, 0.0)
-        stand = small(action) * standing * upright
-        velocity = com_velocity(self.sys, state.q, state.qd)[:2]
-        if self.speed is None:
-            return stand * jnp.mean(tolerance(velocity, margin=2.0))
-        bounds = self.speed, jnp.inf
-        move = tolerance(distance(velocity), bounds, self.speed, linear, 0.0)
-        return stand * (5.0 * move + 1.0) / 6.0
+        velocity = com_velocity(self.sys, state.q, state.qd)
+        seen = poses.pos[head, 2], poses.rot[torso, 2, 2], velocity
+        return humanoid_reward(action, *seen, self.height, self.speed)
 
 
-def _pose(key: PRNGKeyArray, sys: System):
+def humanoid_parts(
+    sys: System,
+    state: State,
+    torso: str,
+    limbs: tuple[str, ...],
+    velocity: Float[Array, "3"],
+) -> dict[str, Float[Array, "..."]]:
+    """What all humanoids observe; see `Humanoid`.
+
+    **Arguments:**
+
+    - `torso`, `limbs`: names of links.
+    - `velocity`: of the center of mass, m/s.
+    """
+    poses, names = forward(sys, state.q), sys.links.names
+    trunk, head, *ends = (index(names, n, "link") for n in (torso, "head", *limbs))
+    away = poses.pos[jnp.asarray(ends)] - poses.pos[trunk][None]
+    return {
+        "joint_angles": state.q[7:],
+        "head_height": poses.pos[head, 2],
+        "extremities": (away @ poses.rot[trunk]).ravel(),
+        "torso_vertical": poses.rot[trunk, 2],
+        "com_velocity": velocity,
+        "velocity": state.qd,
+    }
+
+
+def humanoid_reward(
+    action: Float[Array, " nu"],
+    head: Float[Array, ""],
+    cosine: Float[Array, ""],
+    velocity: Float[Array, "3"],
+    height: Float[Array, ""],
+    speed: Float[Array, ""] | None,
+) -> Float[Array, ""]:
+    """The reward of all humanoids; see `Humanoid`.
+
+    **Arguments:**
+
+    - `head`: height of the head, m.
+    - `cosine`: of the angle of the torso from upright.
+    - `velocity`: of the center of mass, m/s.
+    - `height`, `speed`: that earn the full reward, m and m/s; None to stand.
+    """
+    standing = tolerance(head, (height, jnp.inf), height / 4.0)
+    upright = tolerance(cosine, (0.9, jnp.inf), 1.9, linear, 0.0)
+    stand = small(action) * standing * upright
+    if speed is None:
+        return stand * jnp.mean(tolerance(velocity[:2], margin=2.0))
+    move = tolerance(distance(velocity[:2]), (speed, jnp.inf), speed, linear, 0.0)
+    return stand * (5.0 * move + 1.0) / 6.0
+
+
+def start_pose(key: PRNGKeyArray, sys: System):
+    """Coordinates of a random pose, for `draw_without_contact`."""
     q = random_joints(sys, key)
     return q, sys, q
 

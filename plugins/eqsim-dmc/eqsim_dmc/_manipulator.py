@@ -14,7 +14,7 @@ from ._arm import arm_parts, joint_places, joint_speeds, planar_pose, random_arm
 from ._models import as_array, edited_model, remove
 from ._sensing import distance, sensors
 from ._starts import draw_without_contact
-from ._task import AbstractSuiteTask, index, physics
+from ._task import AbstractEndlessTask, index, physics
 from ._tolerance import tolerance
 
 
@@ -51,7 +51,7 @@ def _model(sys: System | None) -> System:
     return manipulator_model() if sys is None else sys
 
 
-class Manipulator(AbstractSuiteTask):
+class Manipulator(AbstractEndlessTask):
     r"""A planar arm with a hand that is to bring a ball or a peg to a target.
 
     The prop is a peg if the robot has a link `peg`, else a ball; if it has a link `slot`

@@ -10,10 +10,10 @@ from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward
 
 from ._models import as_array
-from ._task import AbstractSuiteTask, model, physics
+from ._task import AbstractEndlessTask, model, physics
 
 
-class Pendulum(AbstractSuiteTask):
+class Pendulum(AbstractEndlessTask):
     """A pole on a weak motor that is to be swung up and held.
 
     Observation: `orientation`, cosine and sine of the angle from upright; `velocity`

@@ -14,7 +14,7 @@ from eqsim.spatial import safe_sqrt
 from eqsim.wrappers import AbstractWrapper, Lifetime
 
 from ._models import point_mass_model
-from ._task import AbstractSuiteTask, index, physics, random_joints, small
+from ._task import AbstractEndlessTask, index, physics, random_joints, small
 from ._tolerance import tolerance
 
 
@@ -22,7 +22,7 @@ def _model(sys: System | None) -> System:
     return point_mass_model(limited=True) if sys is None else sys
 
 
-class PointMass(AbstractSuiteTask):
+class PointMass(AbstractEndlessTask):
     r"""A ball in a plane that is to be pushed to the middle.
 
     Observation: `position` (m), `velocity` (m/s); 4 numbers.

@@ -1,4 +1,3 @@
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import equinox as eqx
@@ -8,40 +7,19 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward, forward_velocity, site_poses
-from eqsim.model import JointKind, SensorKind
 
-from ._models import as_array, edited_model, find, remove
+from ._models import as_array
+from ._quadruped_robot import (
+    common_parts,
+    quadruped_model,
+    standing,
+    torso_of,
+    upright,
+)
 from ._sensing import distance, sensors
-from ._starts import lift_without_contact
-from ._task import AbstractSuiteTask, index, physics
+from ._task import AbstractEndlessTask, index, physics
 from ._tolerance import tolerance
 from .sigmoids import linear
-
-
-def quadruped_model(floor: float | None = None, ball: bool = False) -> System:
-    """The system of `quadruped.xml` on flat ground, without rangefinders.
-
-    **Arguments:**
-
-    - `floor`: half width of the ground as it is drawn, m; None: that of the file.
-    - `ball`: whether there are walls and a ball.
-    """
-    return edited_model(_edit, "quadruped.xml", floor, ball)
-
-
-def _edit(root: ET.Element, floor: float | None, ball: bool) -> None:
-    if floor is not None:
-        find(root, "geom", "floor").set("size", f"{floor} {floor} 0.5")
-    remove(root, "geom", "terrain")
-    remove(root, "hfield", "terrain")
-    for part in root.findall("sensor"):
-        for ray in part.findall("rangefinder"):
-            part.remove(ray)
-    if not ball:
-        for wall in ("wall_px", "wall_py", "wall_nx", "wall_ny"):
-            remove(root, "geom", wall)
-        remove(root, "body", "ball")
-        remove(root, "site", "target")
 
 
 def _flat(sys: System | None) -> System:
@@ -52,7 +30,7 @@ def _walled(sys: System | None) -> System:
     return quadruped_model(ball=True) if sys is None else sys
 
 
-class Quadruped(AbstractSuiteTask):
+class Quadruped(AbstractEndlessTask):
     r"""A robot of four legs that is to move forward.
 
     Observation: `egocentric_state`, angles and velocities of the hinges (rad, rad/s) and
@@ -86,24 +64,25 @@ class Quadruped(AbstractSuiteTask):
     def initial(self, key: PRNGKeyArray) -> State:
         quat = jr.normal(key, (4,), self.sys.joints.ref.dtype)
         quat = quat / jnp.linalg.norm(quat)
-        q = _standing(self.sys, jnp.zeros(2, quat.dtype), quat)
+        q = standing(self.sys, jnp.zeros(2, quat.dtype), quat)
         return self.pipeline.init(self.sys, q)
 
     def parts(
         self, state: State, action: Float[Array, " nu"]
     ) -> dict[str, Float[Array, "..."]]:
-        return _seen(self, state, action)
+        values = sensors(self.pipeline, self.sys, state, action)
+        return common_parts(self.sys, state, values)
 
     def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
-        torso = _torso(self.sys)
+        torso = torso_of(self.sys)
         axis = forward(self.sys, state.q).rot[torso, :, 0]
         speed = forward_velocity(self.sys, state.q, state.qd).lin[torso] @ axis
         bounds = self.speed, jnp.inf
         move = tolerance(speed, bounds, self.speed, linear, 0.5)
-        return _upright(self.sys, state) * move
+        return upright(self.sys, state) * move
 
 
-class QuadrupedFetch(AbstractSuiteTask):
+class QuadrupedFetch(AbstractEndlessTask):
     r"""A robot of four legs between walls that is to push a ball to the origin.
 
     Observation: as of `Quadruped`; `ball_state`, position from the torso, velocity
@@ -140,7 +119,7 @@ class QuadrupedFetch(AbstractSuiteTask):
         zero = jnp.zeros_like(half)
         quat = jnp.stack([jnp.cos(half), zero, zero, jnp.sin(half)])
         place, ball = (jr.uniform(k, (2,), dtype, -reach, reach) for k in keys[1:3])
-        q, root = _standing(self.sys, place, quat), self._ball_root
+        q, root = standing(self.sys, place, quat), self._ball_root
         start = joints.q_starts[root]
         q = q.at[start : start + 2].set(ball).at[start + 2].set(2.0)
         push, start = 5.0 * jr.normal(keys[3], (2,), dtype), joints.v_starts[root]
@@ -150,7 +129,7 @@ class QuadrupedFetch(AbstractSuiteTask):
     def parts(
         self, state: State, action: Float[Array, " nu"]
     ) -> dict[str, Float[Array, "..."]]:
-        poses, torso = forward(self.sys, state.q), _torso(self.sys)
+        poses, torso = forward(self.sys, state.q), torso_of(self.sys)
         pos, rot = poses.pos[torso], poses.rot[torso]
         joints, target = self.sys.joints, self._site("target")
         root = joints.v_starts[index(joints.names, "root", "joint")]
@@ -159,8 +138,9 @@ class QuadrupedFetch(AbstractSuiteTask):
         relative = linear - state.qd[root : root + 3]
         moving = jnp.stack([poses.pos[self._ball] - pos, relative, angular])
         places = site_poses(self.sys, state.q).pos
+        values = sensors(self.pipeline, self.sys, state, action)
         return {
-            **_seen(self, state, action),
+            **common_parts(self.sys, state, values),
             "ball_state": (moving @ rot).ravel(),
             "target_position": (places[target] - pos) @ rot,
         }
@@ -176,7 +156,7 @@ class QuadrupedFetch(AbstractSuiteTask):
         )
         reached = near(hold, size[hold, 0] + radius)
         fetched = near(target, size[target, 0])
-        return _upright(sys, state) * reached * (0.5 + 0.5 * fetched)
+        return upright(sys, state) * reached * (0.5 + 0.5 * fetched)
 
     @property
     def _arena(self) -> Float[Array, ""]:
@@ -194,50 +174,6 @@ class QuadrupedFetch(AbstractSuiteTask):
 
     def _site(self, name: str) -> int:
         return index(self.sys.sites.names, name, "site")
-
-
-def _torso(sys: System) -> int:
-    return index(sys.links.names, "torso", "link")
-
-
-def _standing(sys: System, place, quat) -> Float[Array, " nq"]:
-    """Coordinates of the robot at a place and with an orientation, above the ground."""
-    joints = sys.joints
-    root = joints.q_starts[index(joints.names, "root", "joint")]
-    q = joints.ref.at[root : root + 2].set(place).at[root + 3 : root + 7].set(quat)
-    return lift_without_contact(sys, q, root + 2)
-
-
-def _upright(sys: System, state: State) -> Float[Array, ""]:
-    cosine = forward(sys, state.q).rot[_torso(sys), 2, 2]
-    return tolerance(cosine, (1.0, jnp.inf), 2.0, linear, 0.0)
-
-
-def _seen(
-    task: Quadruped | QuadrupedFetch, state: State, action: Float[Array, " nu"]
-) -> dict[str, Float[Array, "..."]]:
-    """What all tasks observe."""
-    sys, joints = task.sys, task.sys.joints
-    values = sensors(task.pipeline, sys, state, action)
-    of_kind = lambda *kinds: jnp.concatenate(
-        [
-            values[n]
-            for n, kind in zip(sys.sensors.names, sys.sensors.kinds)
-            if kind in kinds
-        ]
-    )
-    hinges = [k for k, kind in enumerate(joints.kinds) if kind is JointKind.REVOLUTE]
-    q, qd = (
-        x[jnp.asarray([starts[k] for k in hinges])]
-        for x, starts in ((state.q, joints.q_starts), (state.qd, joints.v_starts))
-    )
-    return {
-        "egocentric_state": jnp.concatenate([q, qd, state.act]),
-        "torso_velocity": values["velocimeter"],
-        "torso_upright": forward(sys, state.q).rot[_torso(sys), 2, 2],
-        "imu": of_kind(SensorKind.ACCELEROMETER, SensorKind.GYRO),
-        "force_torque": jnp.arcsinh(of_kind(SensorKind.FORCE, SensorKind.TORQUE)),
-    }
 
 
 def quadruped_walk(speed: Any = 0.5, **options: Any) -> Quadruped:

@@ -10,11 +10,11 @@ from eqsim.kinematics import forward
 from eqsim.randomize import AbstractRandomizer
 from eqsim.spatial import safe_sqrt
 
-from ._task import AbstractSuiteTask, index, model, physics, random_joints
+from ._task import AbstractEndlessTask, index, model, physics, random_joints
 from ._tolerance import tolerance
 
 
-class Reacher(AbstractSuiteTask):
+class Reacher(AbstractEndlessTask):
     """An arm of two links in a plane whose fingertip is to reach a target.
 
     Observation: `position`, the angles of shoulder and wrist (rad); `to_target`, from

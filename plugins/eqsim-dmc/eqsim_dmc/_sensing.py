@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from eqsim import AbstractPipeline, Generalized, State, System
-from eqsim.kinematics import LinkPoses
+from eqsim.kinematics import forward, forward_velocity, LinkPoses
 from eqsim.spatial import quaternion_matrix, safe_sqrt
 
 from ._task import index
@@ -33,6 +33,23 @@ def geom_position(
     geom = index(sys.geoms.names, name, "shape")
     pos, link = sys.geoms.pos[geom], sys.geoms.links[geom]
     return geom, pos if link < 0 else poses.pos[link] + poses.rot[link] @ pos
+
+
+def subtree_velocity(sys: System, state: State, name: str) -> Float[Array, "3"]:
+    r"""The velocity of the center of mass of a link and all links that it carries, m/s:
+    $\sum_i m_i (v_i + \omega_i \times R_i c_i) / \sum_i m_i$ (MuJoCo: `subtreelinvel`)."""
+    carried = {index(sys.links.names, name, "link")}
+    # Parents come before their children.
+    for link, parent in enumerate(sys.links.parents):
+        if parent in carried:
+            carried.add(link)
+    chosen = jnp.asarray(sorted(carried))
+    speed = forward_velocity(sys, state.q, state.qd)
+    rot, com = forward(sys, state.q).rot[chosen], sys.links.com[chosen]
+    arm = jnp.sum(rot * com[:, None], axis=2)
+    velocity = speed.lin[chosen] + jnp.cross(speed.ang[chosen], arm)
+    mass = sys.links.mass[chosen]
+    return mass @ velocity / jnp.sum(mass)
 
 
 def rotation(quat: Float[Array, "4"]) -> Float[Array, "3 3"]:

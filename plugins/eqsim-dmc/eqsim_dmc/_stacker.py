@@ -14,7 +14,7 @@ from ._arm import arm_parts, joint_places, joint_speeds, planar_pose, random_arm
 from ._models import as_array, edited_model, remove
 from ._sensing import distance, sensors
 from ._starts import draw_without_contact
-from ._task import AbstractSuiteTask, index, physics
+from ._task import AbstractEndlessTask, index, physics
 from ._tolerance import tolerance
 
 
@@ -34,7 +34,7 @@ def _model(sys: System | None) -> System:
     return stacker_model() if sys is None else sys
 
 
-class Stacker(AbstractSuiteTask):
+class Stacker(AbstractEndlessTask):
     r"""A planar arm with a hand that is to stack boxes up to a target.
 
     Observation: `arm_pos`, sines and cosines of the angles of the arm; `arm_vel` (rad/s);

@@ -12,7 +12,7 @@ from eqsim.randomize import AbstractRandomizer
 
 from ._models import edited_model, find
 from ._sensing import distance, geom_position
-from ._task import AbstractSuiteTask, index, physics, random_joints
+from ._task import AbstractEndlessTask, index, physics, random_joints
 from ._tolerance import tolerance
 from .sigmoids import long_tail
 
@@ -50,7 +50,7 @@ def _model(sys: System | None) -> System:
     return swimmer_model() if sys is None else sys
 
 
-class Swimmer(AbstractSuiteTask):
+class Swimmer(AbstractEndlessTask):
     r"""A planar snake in a fluid whose nose is to reach a target.
 
     Observation: `joints`, the angles between the links (rad); `to_target`, from nose to

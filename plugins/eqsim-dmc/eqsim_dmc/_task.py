@@ -18,9 +18,7 @@ from .sigmoids import quadratic
 class AbstractSuiteTask(AbstractTask):
     """A task of the control suite.
 
-    Its observation has named parts; its reward is one term, `task`, from 0 to 1; it never
-    terminates. In the suite an episode is cut off after 1,000 control steps: wrap it in
-    `eqsim.Episode(env, 1000)`.
+    Its observation has named parts; its reward is one term, `task`.
     """
 
     @abc.abstractmethod
@@ -49,6 +47,14 @@ class AbstractSuiteTask(AbstractTask):
     ) -> dict[str, Float[Array, ""]]:
         """The one term `task`."""
         return {"task": self.reward(new, action)}
+
+
+class AbstractEndlessTask(AbstractSuiteTask):
+    """A task of the control suite that never terminates, with rewards from 0 to 1.
+
+    In the suite an episode is truncated after 1,000 control steps: wrap the task in
+    `eqsim.Episode(env, 1000)`.
+    """
 
     def terminated(self, state: State) -> Bool[Array, ""]:
         """Never."""

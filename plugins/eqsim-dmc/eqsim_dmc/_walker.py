@@ -8,12 +8,12 @@ from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import com_velocity, forward
 
 from ._models import as_array
-from ._task import AbstractSuiteTask, index, model, physics, random_joints
+from ._task import AbstractEndlessTask, index, model, physics, random_joints
 from ._tolerance import tolerance
 from .sigmoids import linear
 
 
-class Walker(AbstractSuiteTask):
+class Walker(AbstractEndlessTask):
     r"""A planar robot of two legs that is to stand, walk or run along x.
 
     Observation: `orientations`, the x entries of the axes x and z of each of 7 links;

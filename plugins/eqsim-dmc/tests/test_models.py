@@ -19,7 +19,7 @@ with_suite = pytest.mark.skipif(not INSTALLED, reason="needs dm_control")
 def test_names():
     points = importlib.metadata.distribution("eqsim-dmc").entry_points
     names = {point.name for point in points if point.group == "eqsim.envs"}
-    assert names <= set(eqsim.ENVS.names()) and len(names) == 38
+    assert names <= set(eqsim.ENVS.names()) and len(names) == 44
     for name in names:
         assert eqsim.ENVS.get(name) is vars(eqsim_dmc)[name.removeprefix("dmc_")]
 
