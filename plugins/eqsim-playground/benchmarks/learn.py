@@ -25,12 +25,19 @@ import eqsim
 import eqsim_zoo
 
 
-# What differs from the published settings: sizes that two cores can afford.
+# What differs from the published settings: fewer environments, smaller networks, and more
+# and larger updates per step, which two cores can afford.
 SMALL = {
     "playground_go1_joystick_flat": {
-        "num_envs": 1024,
-        "policy_hidden": (128, 128, 128),
-        "value_hidden": (128, 128, 128),
+        "num_envs": 256,
+        "unroll_length": 32,
+        "num_minibatches": 16,
+        "policy_hidden": (128, 128),
+        "value_hidden": (128, 128),
+        "learning_rate": 1e-3,
+        "entropy_cost": 1e-3,
+        "clip": 0.2,
+        "reward_scale": 10.0,
     },
     "playground_panda_pick_cube": {
         "num_envs": 512,
