@@ -86,7 +86,6 @@ class Theirs:
 
     def __init__(self, name: str):
         go1_base.get_assets, panda.get_assets = _go1_assets, _panda_assets
-        mjx_env.step = _refreshed_step
         quiet = {"impl": "jax"}
         if name == "playground_go1_joystick_flat":
             config = joystick.default_config()
@@ -104,6 +103,7 @@ class Theirs:
             self.dt, self.named = 1.0, ""
         self._converge()
         self.reset, self.step = jax.jit(self._reset), jax.jit(self._step)
+        self.judge = jax.jit(self._judge)
 
     def _converge(self) -> None:
         option = self.env._mj_model.opt
@@ -121,13 +121,25 @@ class Theirs:
         return state, self.env._get_obs(data, state.info)
 
     def _step(self, state, action):
+        """A step of theirs."""
+        return self._by(_refreshed_step, state, action)
+
+    def _judge(self, state, action, q, qd):
+        """What they report of a step that has led to given coordinates and velocities."""
+
+        def given(model, data, ctrl, n_substeps=1):
+            return mjx.forward(model, data.replace(qpos=q, qvel=qd, ctrl=ctrl))
+
+        return self._by(given, state, action)[1]
+
+    def _by(self, physics, state, action):
+        # Read while JAX traces.
+        mjx_env.step = physics
         state = self.env.step(state, action)
         scales = self.env._config.reward_config.scales
-        weight = 1.0 if self.named else scales
+        weight = lambda name: self.dt if self.named else scales[name]
         terms = {
-            name: state.metrics[self.named + name]
-            * (self.dt if self.named else weight[name])
-            for name in scales
+            name: state.metrics[self.named + name] * weight(name) for name in scales
         }
         return state, Step(state.obs, state.reward, state.done, terms)
 

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import pytest
 from _installed import needs_menagerie
 from eqsim_playground import PandaPickCube
 
@@ -29,7 +28,8 @@ def begun(env, q, target, quat, ctrl=None, reached=False):
 
 
 def starts():
-    """Home; the gripper around the box; the hand on the floor; a box that falls."""
+    """Home; the gripper around the box; the hand on the floor; the box too far away and
+    below the floor."""
     from _panda_reference import PandaReference
 
     theirs = PandaReference()
@@ -43,10 +43,10 @@ def starts():
     grasp[12:] = 1.0, 0.0, 0.0, 0.0
     low = home.qpos.copy()
     low[:7] = 0.0, 1.2, 0.0, -1.4, 0.0, 2.6, -0.7853
-    away = home.qpos.copy()
-    away[9:12] = 0.999, 0.3, -0.02
+    away, under = home.qpos.copy(), home.qpos.copy()
+    away[9:12], under[9:12] = (1.001, 0.3, 0.03), (0.5, 0.3, -0.5)
     cases = [(home.qpos, home.ctrl), (grasp, pickup.ctrl), (low, low[:8])]
-    cases.append((away, home.ctrl))
+    cases += [(away, home.ctrl), (under, home.ctrl)]
     return theirs, target, quat, cases
 
 
