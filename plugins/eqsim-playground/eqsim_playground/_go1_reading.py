@@ -6,11 +6,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from eqsim import Generalized, State, System
+from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import site_poses
 
 from ._models import edited_model
-from ._task import index
+from ._task import index, with_sensors
 
 
 FEET = "FR", "FL", "RR", "RL"
@@ -64,7 +64,7 @@ def add_force_sensors(root: ET.Element) -> None:
 
 
 def read_go1(
-    pipeline: Generalized,
+    pipeline: AbstractPipeline,
     sys: System,
     robot: State,
     ctrl: Float[Array, " nu"],
@@ -72,9 +72,10 @@ def read_go1(
 ) -> Go1Reading:
     """Read the sensors of a Go1 in a state.
 
-    **Raises:** `ValueError` if the robot lacks a sensor or a site.
+    **Raises:** `ValueError` if the robot lacks a sensor or a site, or the pipeline has no
+    sensors.
     """
-    values = pipeline.sensors(sys, robot, ctrl, external)
+    values = with_sensors(pipeline).sensors(sys, robot, ctrl, external)
     names = sys.sensors.names
     read = lambda name: values[names[index(names, name, "sensor")]]
     feet = lambda name: jnp.stack([read(name.format(foot)) for foot in FEET])

@@ -22,6 +22,7 @@ from ._task import (
     Observation,
     physics,
     weighted,
+    with_sensors,
 )
 
 
@@ -229,7 +230,8 @@ class PandaPickCube(AbstractPlaygroundTask):
         near = 1.0 - jnp.tanh(5.0 * off)
         home = State(self.sys.keyframe("home").q, robot.qd, robot.act)
         bend = self._coordinates(robot, _ARM) - self._coordinates(home, _ARM)
-        values = self.pipeline.sensors(self.sys, robot, state.ctrl)
+        pipeline = with_sensors(self.pipeline)
+        values = pipeline.sensors(self.sys, robot, state.ctrl)
         found = [values[names[index(names, n, "sensor")]] for n in _FLOOR_SENSORS]
         touches = jnp.any(jnp.concatenate(found) > 0.0)
         terms = {

@@ -43,12 +43,7 @@ class AbstractPlaygroundTask(AbstractEnv):
                 f"`frame_skip` is {self.frame_skip}: a control step has at least one time "
                 "step."
             )
-        if not isinstance(self.pipeline, Generalized):
-            raise ValueError(
-                f"`{type(self).__name__}` reads sensors, which "
-                f"`{type(self.pipeline).__name__}` does not have. Pass "
-                "`pipeline=eqsim.Generalized()`."
-            )
+        with_sensors(self.pipeline)
 
     @property
     @abc.abstractmethod
@@ -150,6 +145,19 @@ def weighted(
 ) -> dict[str, Float[Array, ""]]:
     """Return the terms of a reward: `weights.name * values["name"] * factor`."""
     return {name: vars(weights)[name] * x * factor for name, x in values.items()}
+
+
+def with_sensors(pipeline: AbstractPipeline) -> Generalized:
+    """Return a pipeline that has sensors.
+
+    **Raises:** `ValueError` if it is not `Generalized`, the only one with sensors.
+    """
+    if not isinstance(pipeline, Generalized):
+        raise ValueError(
+            f"This task reads sensors, which `{type(pipeline).__name__}` does not have. "
+            "Pass `pipeline=eqsim.Generalized()`."
+        )
+    return pipeline
 
 
 def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:

@@ -15,7 +15,8 @@ def _has_menagerie() -> bool:
 
 
 INSTALLED = importlib.util.find_spec("mujoco_playground") is not None
+HAS_MENAGERIE = _has_menagerie()
 needs_models = pytest.mark.skipif(not INSTALLED, reason="needs the extra `models`")
 needs_menagerie = pytest.mark.skipif(
-    not _has_menagerie(), reason="needs MuJoCo Menagerie, see `EQSIM_MENAGERIE`"
+    not HAS_MENAGERIE, reason="needs MuJoCo Menagerie, see `EQSIM_MENAGERIE`"
 )
