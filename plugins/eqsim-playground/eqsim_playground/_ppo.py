@@ -38,9 +38,9 @@ _SETTINGS = {
 def ppo_settings(env: str) -> dict[str, Any]:
     """Return Playground's settings of PPO as keyword arguments of `eqsim_zoo.PPO`.
 
-    They are those for Brax's PPO, which are meant for a GPU. There a policy learns from
-    `state` and a value function from `privileged_state`; `eqsim_zoo.PPO` gives `state` to
-    both.
+    They are those for Brax's PPO, which are meant for a GPU. There the policy of the Go1
+    observes `state` and its value function `privileged_state`; `eqsim_zoo.PPO` gives `state`
+    to both. Brax does not clip gradients of the Panda; `eqsim_zoo.PPO` does.
 
     **Arguments:**
 

@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 from _installed import INSTALLED, needs_menagerie, needs_models
 from eqsim_playground import Commands, JoystickNoise, JoystickWeights, Pushes
-from eqsim_playground._models import document, menagerie_file, playground_file
+from eqsim_playground._models import (
+    document,
+    menagerie_file,
+    playground_file,
+    playground_folder,
+)
 
 import eqsim
 
@@ -164,6 +169,68 @@ def test_numbers_of_the_joystick():
         np.testing.assert_allclose(value, config[name], 1e-12)
     assert env.tracking_sigma == reward["tracking_sigma"]
     assert env.foot_height == reward["max_foot_height"]
+
+
+PPO_NAMES = {
+    "num_envs": "num_envs",
+    "unroll_length": "unroll_length",
+    "num_minibatches": "num_minibatches",
+    "num_updates_per_batch": "num_epochs",
+    "learning_rate": "learning_rate",
+    "discounting": "discount",
+    "entropy_cost": "entropy_cost",
+}
+
+
+def _published(file: str, task: str) -> dict:
+    """Settings of PPO out of the source text: those of all tasks, and of one."""
+    path = playground_folder() / "config" / file
+    functions = [
+        x for x in ast.parse(path.read_text()).body if isinstance(x, ast.FunctionDef)
+    ]
+    (made,) = [x for x in functions if x.name == "brax_ppo_config"]
+    found = {}
+    for call in (x for x in ast.walk(made) if isinstance(x, ast.Call)):
+        for word in call.keywords:
+            if isinstance(word.value, ast.Constant):
+                found.setdefault(word.arg, word.value.value)
+    for branch in (x for x in ast.walk(made) if isinstance(x, ast.If)):
+        if task in ast.unparse(branch.test).split("'"):
+            lines = [x for x in branch.body if isinstance(x, ast.Assign)]
+            for line in (x for x in lines if isinstance(x.value, ast.Constant)):
+                found[ast.unparse(line.targets[0]).rpartition(".")[2]] = (
+                    line.value.value
+                )
+            break
+    return found
+
+
+@needs_models
+@pytest.mark.parametrize(
+    ("name", "file", "task"),
+    [
+        ("go1_joystick_flat", "locomotion_params.py", "Go1JoystickFlatTerrain"),
+        ("panda_pick_cube", "manipulation_params.py", "PandaPickCube"),
+    ],
+)
+def test_settings_of_ppo(name, file, task):
+    settings = eqsim_playground.ppo_settings(f"playground_{name}")
+    published = _published(file, task)
+    for theirs, ours in PPO_NAMES.items():
+        assert settings[ours] == published[theirs], ours
+    with pytest.raises(ValueError, match="no settings of PPO for 'ant'. Names: playgr"):
+        eqsim_playground.ppo_settings("ant")
+
+
+@needs_menagerie
+def test_numbers_of_the_panda():
+    """All numbers are those of Playground's file."""
+    env = eqsim_playground.panda_pick_cube()
+    config = _config("manipulation/franka_emika_panda/pick.py")
+    same_numbers(env.weights, config["reward_config"]["scales"])
+    for name, value in {"ctrl_dt": env.dt, "sim_dt": env.sys.dt}.items():
+        np.testing.assert_allclose(value, config[name], 1e-12)
+    assert env.action_scale == config["action_scale"]
 
 
 @needs_models
