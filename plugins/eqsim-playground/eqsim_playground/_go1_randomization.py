@@ -7,15 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim import System
 from eqsim.randomize import AbstractRandomizer
 
-from ._task import index, number
-
-
-def between(
-    key: PRNGKeyArray, bounds: Float[Array, "2"], shape: tuple[int, ...] = ()
-) -> Float[Array, "*shape"]:
-    """Draw numbers uniformly between two bounds."""
-    low, high = bounds
-    return low + (high - low) * jr.uniform(key, shape, bounds.dtype)
+from ._task import between, index, number
 
 
 class RandomGo1(AbstractRandomizer):

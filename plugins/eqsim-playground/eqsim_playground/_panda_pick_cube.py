@@ -11,10 +11,10 @@ from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward, site_poses
 from eqsim.spatial import quaternion_matrix, safe_sqrt
 
-from ._go1_randomization import between
 from ._models import edited_model, menagerie_file
 from ._task import (
     AbstractPlaygroundTask,
+    between,
     converter,
     hold,
     index,

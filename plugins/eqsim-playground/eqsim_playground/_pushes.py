@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._task import number
+from ._task import between, number
 
 
 class PushState(eqx.Module):
@@ -56,12 +56,11 @@ class Pushes(eqx.Module):
     def first(self, key: PRNGKeyArray, dt: Float[Array, ""]) -> PushState:
         """Draw the pushes of an episode; `dt` is the control step, s."""
         key_wait, key_duration, key_speed = jr.split(key, 3)
-        draw = lambda key, x: x[0] + (x[1] - x[0]) * jr.uniform(key, (), x.dtype)
         zero = jnp.zeros((), jnp.int32)
         return PushState(
-            wait=_steps(draw(key_wait, self.wait), dt),
-            duration=draw(key_duration, self.duration),
-            speed=draw(key_speed, self.speed),
+            wait=_steps(between(key_wait, self.wait), dt),
+            duration=between(key_duration, self.duration),
+            speed=between(key_speed, self.speed),
             direction=jnp.zeros(3, self.speed.dtype),
             since=zero,
             applied=zero,

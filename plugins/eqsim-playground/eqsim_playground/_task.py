@@ -185,6 +185,14 @@ def noise(
     return values + scale * draw
 
 
+def between(
+    key: PRNGKeyArray, bounds: Float[Array, "2"], shape: tuple[int, ...] = ()
+) -> Float[Array, "*shape"]:
+    """Draw numbers uniformly between two bounds."""
+    low, high = bounds
+    return low + (high - low) * jr.uniform(key, shape, bounds.dtype)
+
+
 def index(names: tuple[str, ...], name: str, kind: str) -> int:
     """Return the place of a name.
 
