@@ -4,8 +4,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from eqsim_playground._go1_reading import add_force_sensors
-from eqsim_playground._models import document
+from eqsim_playground._models import add_force_sensors, document
 
 
 SCENE = "locomotion/go1/xmls/scene_mjx_feetonly_flat_terrain.xml"

@@ -14,6 +14,25 @@ from ._go1_reading import (
     read_go1 as read_go1,
 )
 from ._go1_rewards import JoystickWeights as JoystickWeights
+from ._leap_hand import (
+    leap_model as leap_model,
+    leap_model_without_goal as leap_model_without_goal,
+    LeapReading as LeapReading,
+    read_leap as read_leap,
+)
+from ._leap_reorient import (
+    leap_cube_reorient as leap_cube_reorient,
+    LeapReorient as LeapReorient,
+    ReorientNoise as ReorientNoise,
+    ReorientState as ReorientState,
+    ReorientWeights as ReorientWeights,
+)
+from ._leap_rotate_z import (
+    leap_cube_rotate_z as leap_cube_rotate_z,
+    LeapRotateZ as LeapRotateZ,
+    RotateState as RotateState,
+    RotateWeights as RotateWeights,
+)
 from ._panda_pick_cube import (
     panda_model as panda_model,
     panda_pick_cube as panda_pick_cube,

@@ -1,6 +1,5 @@
 """What the joystick task reads of a Go1."""
 
-import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import site_poses
 
-from ._models import edited_model
+from ._models import add_force_sensors, edited_model
 from ._task import index, with_sensors
 
 
@@ -52,15 +51,6 @@ def go1_model() -> System:
     """
     scene = "locomotion/go1/xmls/scene_mjx_feetonly_flat_terrain.xml"
     return edited_model(scene, add_force_sensors)
-
-
-def add_force_sensors(root: ET.Element) -> None:
-    """Add a sensor `<actuator>_force` for each actuator of a document."""
-    sensors = ET.SubElement(root, "sensor")
-    for actuators in root.findall("actuator"):
-        for actuator in actuators:
-            name = actuator.get("name", "")
-            ET.SubElement(sensors, "actuatorfrc", name=f"{name}_force", actuator=name)
 
 
 def read_go1(

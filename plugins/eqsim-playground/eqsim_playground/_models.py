@@ -85,6 +85,15 @@ def no_edit(root: ET.Element) -> None:
     """Change nothing."""
 
 
+def add_force_sensors(root: ET.Element) -> None:
+    """Add a sensor `<actuator>_force` for each actuator of a document."""
+    sensors = ET.SubElement(root, "sensor")
+    for actuators in root.findall("actuator"):
+        for actuator in actuators:
+            name = actuator.get("name", "")
+            ET.SubElement(sensors, "actuatorfrc", name=f"{name}_force", actuator=name)
+
+
 def edited_model(
     name: str,
     edit: Callable[[ET.Element], None] = no_edit,

@@ -131,11 +131,19 @@ def hold(
     robot: State,
     ctrl: Float[Array, " nu"],
     external: Float[Array, "nlink 6"] | None = None,
+    sys: System | None = None,
 ) -> State:
-    """Step the robot for one control step with the same controls and forces."""
+    """Step the robot for one control step with the same controls and forces.
+
+    **Arguments:**
+
+    - `external`: as of `eqsim.AbstractPipeline.step`.
+    - `sys`: the robot, if it is not `task.sys`.
+    """
+    robot_of = task.sys if sys is None else sys
 
     def step(robot, _):
-        return task.pipeline.step(task.sys, robot, ctrl, external), None
+        return task.pipeline.step(robot_of, robot, ctrl, external), None
 
     return scan(step, robot, length=task.frame_skip)[0]
 
