@@ -222,6 +222,29 @@ def test_settings_of_ppo(name, file, task):
         eqsim_playground.ppo_settings("ant")
 
 
+@needs_models
+def test_numbers_of_the_hand():
+    """All numbers are those of Playground's files."""
+    folder = "manipulation/leap_hand"
+    turned, moved = _config(f"{folder}/rotate_z.py"), _config(f"{folder}/reorient.py")
+    rotate = eqsim_playground.leap_cube_rotate_z()
+    reorient = eqsim_playground.leap_cube_reorient()
+    same_numbers(rotate.weights, turned["reward_config"]["scales"])
+    same_numbers(reorient.weights, moved["reward_config"]["scales"])
+    same_numbers(reorient.noise, moved["obs_noise"]["scales"])
+    scales = turned["noise_config"]["scales"]
+    np.testing.assert_allclose(rotate.joint_noise, scales["joint_pos"], 1e-12)
+    for env, config in ((rotate, turned), (reorient, moved)):
+        for name, value in {"ctrl_dt": env.dt, "sim_dt": env.sys.dt}.items():
+            np.testing.assert_allclose(value, config[name], 1e-12)
+        np.testing.assert_allclose(env.action_scale, config["action_scale"], 1e-12)
+    assert reorient.success_angle == moved["success_threshold"]
+    assert reorient.success_reward == moved["reward_config"]["success_reward"]
+    assert rotate.history == turned["history_len"] == moved["history_len"] == 1
+    assert moved["obs_noise"]["random_ori_injection_prob"] == 0.0
+    assert moved["ema_alpha"] == 1.0 and not moved["pert_config"]["enable"]
+
+
 @needs_menagerie
 def test_numbers_of_the_panda():
     """All numbers are those of Playground's file."""
