@@ -23,7 +23,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-PLUGINS := gymnasium adapters mjx dmc torchrl example
+PLUGINS := gymnasium adapters mjx dmc playground torchrl example
 
 .PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs-tables format clean
 

@@ -95,7 +95,7 @@ def _contact(sys: System, now: Snapshot, sensor: int):
     if sensors.contact_reductions[sensor] is ContactReduction.SUM:
         first = _sum(found, data)
         return jnp.concatenate([first, *(slots - 1) * [jnp.zeros_like(first)]])
-    count = _count(found.matched)
+    count = _count(found, found.matched)
     values = _values(found, count, data)
     rank = _ranks(found, sensors.contact_reductions[sensor])
     out = []
@@ -134,8 +134,10 @@ def _matched(
     )
 
 
-def _count(matched):
-    return jnp.sum(jnp.where(matched, 1.0, 0.0), axis=0, keepdims=True)
+def _count(found: _Matched, chosen):
+    # The sum of Python numbers would have the default precision, not that of the robot.
+    one = jnp.ones_like(found.points.dist)
+    return jnp.sum(jnp.where(chosen, one, 0.0), axis=0, keepdims=True)
 
 
 def _values(found: _Matched, count, data: Sequence[ContactData]) -> list:
@@ -175,7 +177,7 @@ def _ranks(found: _Matched, reduction: ContactReduction):
     for k in range(n):
         own = criterion[k : k + 1]
         before = (criterion < own) | ((criterion == own) & (index < k))
-        rows.append(_count(found.matched & before))
+        rows.append(_count(found, found.matched & before))
     return jnp.concatenate(rows)
 
 
@@ -194,7 +196,7 @@ def _sum(found: _Matched, data: Sequence[ContactData]):
     zero = jnp.zeros_like(total)
     one = zero + 1.0
     values = {
-        ContactData.FOUND: (_count(found.matched),),
+        ContactData.FOUND: (_count(found, found.matched),),
         ContactData.FORCE: place(force),
         ContactData.TORQUE: moment,
         ContactData.DISTANCE: (zero,),
@@ -202,7 +204,7 @@ def _sum(found: _Matched, data: Sequence[ContactData]):
         ContactData.NORMAL: (one, zero, zero),
         ContactData.TANGENT: (zero, one, zero),
     }
-    some = _count(found.matched) > 0.0
+    some = _count(found, found.matched) > 0.0
     rows = [x + zero for each in data for x in values[each]]
     return jnp.concatenate([jnp.where(some, x, 0.0) for x in rows])
 

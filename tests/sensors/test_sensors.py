@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -171,3 +172,19 @@ def test_gradients_are_finite_at_rest(group):
     )
     grads = jax.jit(jax.grad(total, argnums=(0, 1)))(sys, pipeline.init(sys))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(grads))
+
+
+@pytest.mark.parametrize("reduction", ("none", "mindist", "maxforce", "netforce"))
+def test_contact_sensors_have_the_precision_of_the_robot(reduction):
+    """Also where it is not the default one."""
+    sys = load_mjcf(
+        f"""<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+        <body pos="0 0 .09"><freejoint/><geom name="ball" size=".1"/></body></worldbody>
+        <sensor><contact name="c" geom1="ball" geom2="floor" reduce="{reduction}"
+          data="found force"/></sensor></mujoco>"""
+    )
+    single = lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x
+    sys, pipeline = jax.tree.map(single, sys), Generalized()
+    values = pipeline.sensors(sys, pipeline.init(sys), jnp.zeros(0, jnp.float32))["c"]
+    assert values.dtype == jnp.float32
+    assert values[0] == 1.0 and jnp.max(jnp.abs(values[1:4])) > 1.0

@@ -165,7 +165,8 @@ def test_environment_of_playground():
     pytest.importorskip("mujoco_playground", reason="needs the extra playground")
     from mujoco_playground import registry
 
-    env = registry.load("CartpoleBalance")
+    # The default, Warp, needs a GPU.
+    env = registry.load("CartpoleBalance", config_overrides={"impl": "jax"})
     ours = eqsim.AutoReset(eqsim.Episode(from_playground(env), 3))
     policy = lambda obs, key: jr.uniform(key, (env.action_size,), minval=-1.0)
     trajectory = eqsim.rollout(ours, policy, jr.key(0), length=6)

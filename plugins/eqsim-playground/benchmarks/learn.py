@@ -1,0 +1,148 @@
+"""Trains PPO of eqsim-zoo on a task of this plugin, on the CPU, and prints a table.
+
+```bash
+python benchmarks/learn.py --steps 2e6 --seeds 2
+```
+
+Evaluations are 64 episodes of the mean action. They stand beside policies that draw
+actions uniformly, and that do nothing. The last columns are means of terms of the reward
+over all steps, as shares of their largest values.
+"""
+
+import argparse
+import platform
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from eqsim_playground import ppo_settings
+
+import eqsim
+import eqsim_zoo
+
+
+# What differs from the published settings: fewer environments, smaller networks, and more
+# and larger updates per step, which two cores can afford.
+SMALL = {
+    "playground_go1_joystick_flat": {
+        "num_envs": 256,
+        "unroll_length": 32,
+        "num_minibatches": 16,
+        "policy_hidden": (128, 128),
+        "value_hidden": (128, 128),
+        "learning_rate": 1e-3,
+        "entropy_cost": 1e-3,
+        "clip": 0.2,
+        "reward_scale": 10.0,
+    },
+    "playground_panda_pick_cube": {
+        "num_envs": 512,
+        "value_hidden": (128, 128, 128),
+    },
+}
+LENGTHS = {"playground_go1_joystick_flat": 1000, "playground_panda_pick_cube": 150}
+TERMS = {
+    "playground_go1_joystick_flat": ("tracking_lin_vel", "tracking_ang_vel"),
+    "playground_panda_pick_cube": ("gripper_box", "box_target"),
+}
+
+
+class Uniform(eqx.Module):
+    """Draws actions from their range."""
+
+    bounds: Any
+
+    def __call__(self, obs, key):
+        low, high = self.bounds.T
+        return low + (high - low) * jr.uniform(key, low.shape, low.dtype)
+
+
+class Still(eqx.Module):
+    """Takes the action zero."""
+
+    bounds: Any
+
+    def __call__(self, obs, key):
+        return jnp.zeros_like(self.bounds[:, 0])
+
+
+class Learned(eqx.Module):
+    """The mean action of an agent."""
+
+    agent: Any
+    state: Any
+
+    def __call__(self, obs, key):
+        return self.agent.act(self.state, obs)
+
+
+def evaluate(env, policy, length: int, names: tuple[str, ...], episodes: int = 64):
+    """Returns and lengths of episodes, and means of some terms of the reward."""
+    keep = lambda state, action, timestep: (
+        timestep.reward,
+        timestep.done,
+        jnp.stack([timestep.terms[name] for name in names], axis=-1),
+    )
+    keys = jr.split(jr.key(1), episodes)
+    kept, _ = eqsim.rollout(env, policy, keys, length, collect=keep)
+    reward, done, terms = (np.asarray(x) for x in kept)
+    # The step that ends an episode counts, those after it do not.
+    valid = np.cumsum(np.cumsum(done, axis=1), axis=1) <= 1
+    returns = np.sum(np.where(valid, reward, 0.0), axis=1)
+    return returns, np.sum(valid, axis=1), np.mean(terms[valid], axis=0)
+
+
+def main() -> None:
+    options = _options()
+    name = options.env
+    env, length, terms = eqsim.make(name), LENGTHS[name], TERMS[name]
+    agent = eqsim_zoo.PPO(**ppo_settings(name) | SMALL[name])
+    scale = float(env.dt) if "joystick" in name else 1.0
+    largest = np.array([float(vars(env.weights)[term]) * scale for term in terms])
+
+    def row(policy, label, steps):
+        returns, lengths, means = evaluate(env, policy, length, terms)
+        error = 1.96 * np.std(returns) / np.sqrt(len(returns))
+        cells = [label, f"{steps:,}", f"{np.mean(returns):.1f} ± {error:.1f}"]
+        cells += [f"{np.mean(lengths):.0f}", *(f"{x:.2f}" for x in means / largest)]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+    titles = " | ".join(f"`{term}`" for term in terms)
+    print(f"| policy | steps | return | length | {titles} |\n|---|{5 * '--:|'}")
+    row(Uniform(env.action_range), "uniform actions", 0)
+    row(Still(env.action_range), "zero action", 0)
+    for seed in range(options.seeds):
+        seconds, state = 0.0, None
+        for part in range(options.evaluations):
+            begin = time.perf_counter()
+            result = eqsim_zoo.train(
+                agent,
+                env,
+                steps=options.steps / options.evaluations,
+                state=state,
+                seed=seed * 1000 + part,
+                episode_length=length,
+                evaluations=0,
+            )
+            seconds, state = seconds + time.perf_counter() - begin, result.state
+            row(Learned(agent, state), f"PPO, seed {seed}", int(state.steps))
+        print(f"<!-- seed {seed}: {seconds:.0f} s of training -->", flush=True)
+    print(f"jax {jax.__version__}, {platform.machine()}, {jax.default_backend()}")
+
+
+def _options() -> argparse.Namespace:
+    made = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add = made.add_argument
+    add("--env", default="playground_panda_pick_cube", choices=list(SMALL))
+    add("--steps", type=float, default=2e6)
+    add("--seeds", type=int, default=1)
+    add("--evaluations", type=int, default=4)
+    return made.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""What the tasks of MuJoCo Playground have in common."""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from eqsim import (
+    AbstractEnv,
+    AbstractPipeline,
+    Generalized,
+    ResetOptions,
+    scan,
+    State,
+    System,
+    Timestep,
+)
+from eqsim.envs import check_action, reset_options
+
+
+Observation = PyTree[Float[Array, "..."]]
+
+
+class AbstractPlaygroundTask(AbstractEnv):
+    """A task of MuJoCo Playground.
+
+    Actions are between -1 and 1, and the task scales them to targets of its servos. The
+    state holds that of the robot as `robot`, a key, and what the task remembers: the last
+    action, a command, times. In Playground an episode is cut off after a number of
+    control steps: wrap the task in `eqsim.Episode`.
+    """
+
+    frame_skip: eqx.AbstractVar[int]
+
+    def __check_init__(self):
+        if self.frame_skip < 1:
+            raise ValueError(
+                f"`frame_skip` is {self.frame_skip}: a control step has at least one time "
+                "step."
+            )
+        with_sensors(self.pipeline)
+
+    @property
+    @abc.abstractmethod
+    def term_names(self) -> tuple[str, ...]:
+        """Names of the terms of the reward."""
+
+    @abc.abstractmethod
+    def initial(
+        self, key: PRNGKeyArray
+    ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
+        """Draw coordinates and velocities of a first state."""
+
+    @abc.abstractmethod
+    def begin(self, key: PRNGKeyArray, robot: State) -> tuple[Any, Observation]:
+        """Begin an episode in a state of the robot.
+
+        **Returns:** the state of the task, and its observation.
+        """
+
+    @abc.abstractmethod
+    def advance(
+        self, state: Any, action: Float[Array, " nu"]
+    ) -> tuple[Any, Observation, dict[str, Float[Array, ""]], Bool[Array, ""]]:
+        """Take one control step.
+
+        **Returns:** the new state of the task, its observation, the terms of the reward,
+        and whether the task has ended.
+        """
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        """Duration of a control step, s."""
+        return self.sys.dt * self.frame_skip
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        """-1 and 1 for each actuator."""
+        bounds = jnp.asarray([[-1.0, 1.0]], self.sys.dt.dtype)
+        return jnp.broadcast_to(bounds, (self.sys.nu, 2))
+
+    def physics(self, state: Any) -> State:
+        """The state of the robot."""
+        return state.robot
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        """A random first state and its report; `options` may have `q` and `qd`."""
+        options = reset_options(options)
+        for name, value in (("sys", options.sys), ("context", options.context)):
+            if value is not None:
+                raise ValueError(
+                    f"`options.{name}`: the robot of `{type(self).__name__}` is the same in "
+                    "every episode. Wrap it in `eqsim.DomainRandomization`, or change "
+                    "`env.sys` with `eqx.tree_at`."
+                )
+        key_start, key_task = jr.split(key)
+        q, qd = self.initial(key_start)
+        q = q if options.q is None else options.q
+        qd = qd if options.qd is None else options.qd
+        state, obs = self.begin(key_task, self.pipeline.init(self.sys, q, qd))
+        terms = {name: jnp.zeros((), self.sys.dt.dtype) for name in self.term_names}
+        return state, _report(obs, terms, _flag(False), True)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        """One control step."""
+        check_action(self, action)
+        state, obs, terms, terminated = self.advance(state, action)
+        return state, _report(obs, terms, terminated, False)
+
+
+def _report(obs, terms: dict, terminated, first: bool) -> Timestep:
+    total = jnp.sum(jnp.stack(list(terms.values())))
+    return Timestep(obs, total, terminated, _flag(False), terms, _flag(first))
+
+
+def _flag(value: bool) -> Bool[Array, ""]:
+    return jnp.full((), value, bool)
+
+
+def hold(
+    task: AbstractPlaygroundTask,
+    robot: State,
+    ctrl: Float[Array, " nu"],
+    external: Float[Array, "nlink 6"] | None = None,
+    sys: System | None = None,
+) -> State:
+    """Step the robot for one control step with the same controls and forces.
+
+    **Arguments:**
+
+    - `external`: as of `eqsim.AbstractPipeline.step`.
+    - `sys`: the robot, if it is not `task.sys`.
+    """
+    robot_of = task.sys if sys is None else sys
+
+    def step(robot, _):
+        return task.pipeline.step(robot_of, robot, ctrl, external), None
+
+    return scan(step, robot, length=task.frame_skip)[0]
+
+
+def weighted(
+    weights: eqx.Module, values: dict[str, Float[Array, ""]], factor: Any
+) -> dict[str, Float[Array, ""]]:
+    """Return the terms of a reward: `weights.name * values["name"] * factor`."""
+    return {name: vars(weights)[name] * x * factor for name, x in values.items()}
+
+
+def with_sensors(pipeline: AbstractPipeline) -> Generalized:
+    """Return a pipeline that has sensors.
+
+    **Raises:** `ValueError` if it is not `Generalized`, the only one with sensors.
+    """
+    if not isinstance(pipeline, Generalized):
+        raise ValueError(
+            f"This task reads sensors, which `{type(pipeline).__name__}` does not have. "
+            "Pass `pipeline=eqsim.Generalized()`."
+        )
+    return pipeline
+
+
+def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
+    """A converter: a pipeline as it is, or `Generalized()`."""
+    return Generalized() if pipeline is None else pipeline
+
+
+def as_array(value: Any) -> Any:
+    """A converter: numbers as arrays of the default precision; all else as it is."""
+    if isinstance(value, int | float | list | tuple | np.ndarray | np.generic):
+        return jnp.asarray(value, jnp.result_type(float))
+    return value
+
+
+def number(default: float | tuple[float, ...]) -> Any:
+    """A field for an array with a default."""
+    return eqx.field(converter=as_array, default=default)
+
+
+def noise(
+    key: PRNGKeyArray, values: Float[Array, " n"], scale: Float[Array, ""]
+) -> Float[Array, " n"]:
+    """Return values with uniform noise from `-scale` to `scale`."""
+    draw = jr.uniform(key, values.shape, values.dtype, -1.0, 1.0)
+    return values + scale * draw
+
+
+def between(
+    key: PRNGKeyArray, bounds: Float[Array, "2"], shape: tuple[int, ...] = ()
+) -> Float[Array, "*shape"]:
+    """Draw numbers uniformly between two bounds."""
+    low, high = bounds
+    return low + (high - low) * jr.uniform(key, shape, bounds.dtype)
+
+
+def index(names: tuple[str, ...], name: str, kind: str) -> int:
+    """Return the place of a name.
+
+    **Raises:** `ValueError` if it is not there.
+    """
+    if name not in names:
+        raise ValueError(
+            f"This task needs a {kind} {name!r}, but the robot has {', '.join(names)}. "
+            "Rename one, or start from the robot of Playground's file."
+        )
+    return names.index(name)
+
+
+def converter(make: Callable[[], System]) -> Callable[[System | None], System]:
+    """A converter: a robot as it is, or the one that a function makes."""
+    return lambda sys: make() if sys is None else sys
