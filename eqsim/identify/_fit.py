@@ -28,6 +28,7 @@ from ._measure import AbstractMeasurement, JointPositions, measurement
 from ._noise import estimated, floors
 from ._objective import AbstractObjective, Simulation
 from ._recording import Recording
+from ._restarts import restarted
 from ._result import Result
 from ._robust import AbstractLoss, Square
 from ._signals import Delay
@@ -112,7 +113,7 @@ def _annealed(setup: Setup, smoothing, solver: Solver, noise, callbacks) -> Resu
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
-        problem, now, outcome = _noisy(
+        problem, now, outcome = _fitted(
             problem, theta, starts, bounds, solver, noise, floor, told
         )
         theta, starts, steps = now.theta, now.starts, steps + now.steps
@@ -183,6 +184,20 @@ def prepare(
         jnp.asarray(weight),
     )
     return Setup(problem, runs, found, theta, tuple(labels), bounds)
+
+
+def _fitted(problem, theta, starts, bounds, solver, noise, floor, told):
+    """Fit, and try windows again that ended in a wrong minimum."""
+    args = bounds, solver, noise, floor, told
+    problem, now, outcome = _noisy(problem, theta, starts, *args)
+    for _ in range(solver.restarts):
+        better = restarted(problem, now)
+        if better is None:
+            break
+        steps = now.steps
+        problem, now, outcome = _noisy(problem, now.theta, better, *args)
+        now = now._replace(steps=now.steps + steps)
+    return problem, now, outcome
 
 
 def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):

@@ -79,7 +79,9 @@ def test_inverse_is_linear_regression():
         objective=identify.Inverse(),
         solver=identify.Solver(rtol=1e-12),
     )
-    qd, qdd = (np.asarray(result.problem.batch.measured[k]) for k in ("local qd", "qdd"))
+    qd, qdd = (
+        np.asarray(result.problem.batch.measured[k]) for k in ("local qd", "qdd")
+    )
     mask, ctrl = np.asarray(result.problem.batch.mask), _commands(result.problem)
     rows = np.stack([ctrl[mask], -qd[mask][:, 0]], axis=1)
     (inverse_mass, rate), *_ = np.linalg.lstsq(rows, qdd[mask][:, 0])
@@ -106,14 +108,21 @@ def test_inverse_starts_a_fit():
     """From a guess that is far off, it finds the basin of the truth without simulating, and
     its bias is removed by simulation."""
     sys = eqsim.load_mjcf(ARM)
-    runs = [record(mujoco.MjModel.from_xml_string(ARM), 40 + k, 3.0, 1e-3) for k in range(2)]
+    runs = [
+        record(mujoco.MjModel.from_xml_string(ARM), 40 + k, 3.0, 1e-3) for k in range(2)
+    ]
     unknowns = {
         "damping": DAMPING,
         "mass": identify.Positive(lambda s: s.links.mass, entries=(1,), initial=2.5),
     }
     windows = identify.Windows(0.5, half=4)
     first = identify.fit(
-        sys, runs, unknowns, windows=windows, objective=identify.Inverse(), validate=[_held()]
+        sys,
+        runs,
+        unknowns,
+        windows=windows,
+        objective=identify.Inverse(),
+        validate=[_held()],
     )
     truth = np.array([0.05, 0.03, 0.4])
     assert np.abs(first.values[2] / 0.4 - 1) < 0.15
@@ -229,7 +238,9 @@ def _balance(seed: int, noise: float, disturbance: float) -> identify.Recording:
         data.qfrc_applied[0] = inertia * disturbance * rng.normal() / np.sqrt(0.005)
         mujoco.mj_step(model, data)
     measured = np.array(q) + rng.normal(0, noise, (800, 1))
-    return identify.Recording(0.005 * np.arange(800), ctrl, {"q": measured}, f"run-{seed}")
+    return identify.Recording(
+        0.005 * np.arange(800), ctrl, {"q": measured}, f"run-{seed}"
+    )
 
 
 def test_innovations_of_a_balanced_pendulum():

@@ -22,7 +22,9 @@ WINDOWS = identify.Windows(2.0)
 
 def _fit(sys=SYS, seeds=(0, 1), steps=(60, 40), noise=2e-2, **options):
     runs = [slide(seed, count, noise) for seed, count in zip(seeds, steps, strict=True)]
-    return identify.fit(sys, runs, DAMPING, windows=WINDOWS, pipeline=Rails(), **options)
+    return identify.fit(
+        sys, runs, DAMPING, windows=WINDOWS, pipeline=Rails(), **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,9 @@ def test_draws_stay_within_bounds(result):
     draw = lambda key: wide(key, SYS).joints.damping
     damping = np.asarray(jax.vmap(draw)(jr.split(jr.key(1), 500)))
     low, high = (np.exp(np.asarray(x)) for x in (posterior.lower, posterior.upper))
-    assert (damping >= low * (1 - 1e-12)).all() and (damping <= high * (1 + 1e-12)).all()
+    assert (damping >= low * (1 - 1e-12)).all() and (
+        damping <= high * (1 + 1e-12)
+    ).all()
     assert (damping == damping.min(axis=0)).sum() > 100
 
 

@@ -78,7 +78,9 @@ def test_window_starts_between_irregular_times():
     """Recordings at irregular times are interpolated to the steps."""
     model = _model(PENDULUM, damping=0.02)
     runs = _swings(model, 1)
-    kept = np.sort(np.random.default_rng(2).choice(np.arange(1, 899), 600, replace=False))
+    kept = np.sort(
+        np.random.default_rng(2).choice(np.arange(1, 899), 600, replace=False)
+    )
     kept = np.concatenate([[0], kept, [899]])
     few = {k: runs[k][kept] for k in ("time", "q", "tau")}
     found = scores.pendulum(model, few | {"offsets": [0, len(kept)]}, "tau", 0.5)
@@ -108,7 +110,9 @@ def test_rotations_are_geodesic():
     model = _model(CUBE, gravity=-9.81)
     runs = _flights(model)
     angle = np.deg2rad(30.0)
-    turn = np.array([np.cos(angle / 2), *(np.sin(angle / 2) * np.array([0.6, 0.0, 0.8]))])
+    turn = np.array(
+        [np.cos(angle / 2), *(np.sin(angle / 2) * np.array([0.6, 0.0, 0.8]))]
+    )
     q, out = runs["q"].copy(), np.zeros(4)
     starts = set(runs["offsets"].tolist())
     for k, row in enumerate(q):
@@ -136,4 +140,7 @@ def test_command_line(tmp_path, monkeypatch, capsys):
         scores.main()
         found = json.loads(capsys.readouterr().out)
         assert found.get("median", 0.0) < 3e-3 and found.get("position", 0.0) < 1e-6
-        assert found.get("windows", found.get("tosses")) == {"pendulum": 6, "tosses": 2}[kind]
+        assert (
+            found.get("windows", found.get("tosses"))
+            == {"pendulum": 6, "tosses": 2}[kind]
+        )

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import rails, Rails
+from toys import Rails, rails
 
 from eqsim import identify
 from eqsim.identify._fit import prepare
@@ -20,7 +20,9 @@ DAMPING = {"damping": identify.Positive(lambda s: s.joints.damping)}
 TRUTH = np.array([0.5, 0.2])
 
 
-def slide(seed: int, steps: int, noise: float = 0.0, name: str = "") -> identify.Recording:
+def slide(
+    seed: int, steps: int, noise: float = 0.0, name: str = ""
+) -> identify.Recording:
     """Masses on rails with the damping `TRUTH`, pushed at random."""
     rng = np.random.default_rng(seed)
     sys = dataclasses.replace(
@@ -79,7 +81,11 @@ def test_irregular_times():
     assert (few < many).all()
     # With the noise of one tenth: the cost of the chosen rows, and nothing in between.
     found = identify.fit(
-        SYS, _kept(steady, rows), DAMPING, windows=identify.Windows(2.0), pipeline=Rails()
+        SYS,
+        _kept(steady, rows),
+        DAMPING,
+        windows=identify.Windows(2.0),
+        pipeline=Rails(),
     )
     assert found.cost < 1e-6
 
