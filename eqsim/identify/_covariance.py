@@ -153,7 +153,7 @@ def cluster_robust(
     spread += np.einsum("nab,nba->n", outer, outer)
     mean = (diagonal - common).sum(axis=1) + np.einsum("an,ab,bn->n", z, rest, z)
     unbiased = mean >= 0.99 * np.einsum("an,an->n", (contrasts * unit).T, z)
-    freedom = 1 / np.maximum(spread / mean**2, 1 / _MOST)
+    freedom = 1 / np.maximum(spread / np.maximum(mean**2, 1e-300), 1 / _MOST)
     return Robust(sandwich * unit * unit[:, None], freedom, unbiased)
 
 

@@ -156,7 +156,8 @@ def prepare(
         starts.append(unknown.start(name, context))
         labels += unknown.labels(name, context)
     check_influence(sys, unknowns, context)
-    runs, channels, compared = objective.compare(sys, measure, runs, windows, widths)
+    args = sys, pipeline, measure, runs, windows, widths
+    runs, channels, compared = objective.compare(*args)
     found = cut(sys, runs, channels, windows, _before(unknowns))
     sizes = tuple(len(start) for start in starts)
     bounds = _bounds(unknowns, starts)

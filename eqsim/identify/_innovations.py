@@ -1,18 +1,20 @@
 r"""One-step-ahead predictions of a Kalman filter, for unstable plants and disturbances."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._errors import check_numbers
 from .._loops import scan
-from ..kinematics import integrate
+from ..kinematics import difference, integrate
 from ..model import State, System
 from ..model._fields import as_array
+from ..pipelines import AbstractPipeline
 from ._control import AbstractInterpolation, Linear
 from ._geometry import AbstractSpace, interpolate
 from ._measure import AbstractMeasurement, JointPositions, space_of
@@ -26,8 +28,9 @@ from ._objective import (
     Residuals,
     state_at,
 )
-from ._recording import Recording
+from ._recording import Recording, uninterrupted
 from ._signals import extended
+from ._starts import local_fit
 from ._unknowns import Model
 from ._windows import Batch, step_of, Windows
 
@@ -38,34 +41,36 @@ class Innovations(AbstractObjective):
     A filter follows the measurements: between them, the state is simulated; at each
     measured time, the innovation $e = y - \hat y$ corrects it. Errors do not grow over a
     window, so windows of an unstable or disturbed robot, such as a balancing one in closed
-    loop, can be long. Residuals are $e \sqrt{r / s}$ with the variances $r$ of the
-    measurement and $s$ of the innovation: for the true parameters, disturbance and noise they
-    are independent, and `Result.sigma` is the noise of the measurement.
+    loop, can be long. Residuals are $\sqrt{R}\, L^{-1} e$ with the covariance $R$ of the
+    measurement and $L L^\top$ of the innovation: with true parameters, disturbance and noise
+    they are independent, and `Result.sigma` is the noise of the measurement.
 
-    The filter is an extended Kalman filter whose covariance is that of a double integrator:
-    each degree of freedom is accelerated by white noise of spectral density
-    `disturbance**2`, and over one sampling interval $\delta$ the covariance $P$ of a coordinate
-    and its velocity becomes
+    The filter is an extended Kalman filter. Over a time $\delta$ the covariance $P$ of
+    coordinates and velocities becomes
 
-    $$\begin{pmatrix} 1 & \delta \\ 0 & 1 \end{pmatrix} P
-    \begin{pmatrix} 1 & 0 \\ \delta & 1 \end{pmatrix} + \mathrm{disturbance}^2
-    \begin{pmatrix} \delta^3/3 & \delta^2/2 \\ \delta^2/2 & \delta \end{pmatrix}.$$
+    $$F P F^\top + \begin{pmatrix} \delta^3/3 & \delta^2/2 \\ \delta^2/2 & \delta \end{pmatrix}
+    \otimes \mathrm{diag}(\mathrm{disturbance}^2).$$
 
-    So gains do not depend on the parameters, and derivatives are exact. The start of a window
-    is an unknown as for `Simulation`; the disturbance begins there. Without disturbance this is
-    `Simulation`. A large disturbance follows the measurements closely and hides errors of the
-    parameters that act slowly.
+    $F$ is the derivative of a step of the robot *as given* along the measured coordinates,
+    computed once. So gains do not depend on the parameters, and derivatives are exact. Gains of
+    another robot make predictions worse and, in closed loop, bias the parameters: fit again
+    from `Result.sys` if much has changed.
+
+    The start of a window is an unknown as for `Simulation`; the disturbance begins there.
+    Without disturbance this is `Simulation`. A large disturbance follows the measurements
+    closely, and hides parameters that act slowly.
 
     **Arguments:**
 
-    - `disturbance`: unmodelled accelerations, rad/s$^2$ or m/s$^2$ per $\sqrt{\text{Hz}}$;
-        one number, or one for each degree of freedom.
+    - `disturbance`: unmodelled accelerations, white noise, rad/s$^2$ or m/s$^2$ per
+        $\sqrt{\text{Hz}}$; one number, or one for each degree of freedom.
     - `noise`: standard deviation of measured coordinates, rad or m; likewise. Only the ratio
         of both matters.
     - `control`: commands between their recorded times.
 
     ??? cite "References"
-        Ljung, *System Identification: Theory for the User*, 1999 (prediction error methods).
+        Ljung, *System Identification: Theory for the User*, 1999 (prediction error methods,
+        and their bias in closed loop).
 
         Bar-Shalom, Li, Kirubarajan, *Estimation with Applications to Tracking and Navigation*,
         2001 (white-noise acceleration).
@@ -76,17 +81,16 @@ class Innovations(AbstractObjective):
     control: AbstractInterpolation = Linear()
 
     def __check_init__(self):
+        is_size = lambda x: x >= 0
         check_numbers(
-            "Innovations.disturbance",
-            self.disturbance,
-            lambda x: x >= 0,
-            "not negative",
+            "Innovations.disturbance", self.disturbance, is_size, "not negative"
         )
         check_numbers("Innovations.noise", self.noise, lambda x: x > 0, "positive")
 
     def compare(
         self,
         sys: System,
+        pipeline: AbstractPipeline,
         measure: AbstractMeasurement,
         recordings: Sequence[Recording],
         windows: Windows,
@@ -94,7 +98,7 @@ class Innovations(AbstractObjective):
     ) -> Comparison:
         if not isinstance(measure, JointPositions):
             raise ValueError(
-                f"`Innovations` corrects coordinates by measured coordinates: `measure` must "
+                "`Innovations` corrects coordinates by measured coordinates: `measure` must "
                 f"be `JointPositions()`, not {type(measure).__name__}. Use `Simulation` for "
                 "other measurements."
             )
@@ -105,7 +109,17 @@ class Innovations(AbstractObjective):
                     f"`Innovations.{name}` has shape {shape}, but one number or one for each "
                     f"of {sys.nv} degrees of freedom is required."
                 )
-        return Comparison(recordings, tuple(widths), dict(widths))
+        derived = []
+        for recording in recordings:
+            rows = np.arange(len(recording.time))
+            parts = uninterrupted(recording.time, windows.gap)
+            args = measure.channel, windows.half, parts
+            fit = local_fit(sys, recording, rows, *args)
+            linear = _transitions(sys, pipeline, fit.q, fit.qd, recording.ctrl)
+            channels = recording.channels | {_TRANSITION: np.asarray(linear)}
+            args = recording.time, recording.ctrl, channels
+            derived.append(Recording(*args, recording.name, recording.run))
+        return Comparison(derived, (measure.channel, _TRANSITION), dict(widths))
 
     def residuals(
         self,
@@ -115,108 +129,173 @@ class Innovations(AbstractObjective):
         window: Batch,
     ) -> Residuals:
         sys = model.sys
-        (name,) = window.measured
-        sensor = _sensor(self, physics, model, name, start[0].dtype)
-        step = step_of(window.time, sys.dt, physics.steps)
-        index = jnp.arange(physics.steps)
-        rows = jnp.searchsorted(step, index)[:, None] + jnp.arange(physics.rows)
-        inside = jnp.clip(rows, 0, len(step) - 1)
-        valid = (
-            (inside == rows) & (step[inside] == index[:, None]) & window.mask[inside]
-        )
+        sensor = _sensor(physics, model)
+        measured = window.measured[sensor.name]
+        slots = _slots(physics, sys, window)
+        gains = _gains(self, sensor.gain, sys, window, slots)
         ctrl = commands(model, window, self.control, grid(physics, sys))
         first = physics.pipeline.init(sys, *start)
-        zero = jnp.zeros(sys.nv, first.q.dtype)
 
-        def advance(carry, x):
-            state, spread = carry
-            u, begin, rows, valid = x
+        def advance(state, x):
+            u, gains, slot = x
             new = physics.pipeline.step(sys, state, u)
-            now, errors = _Filter(zero, zero, spread, begin), []
-            for row, known in zip(rows, valid, strict=True):
-                at = now.to(window.time[row], sensor.disturbance)
-                share = (window.time[row] - begin) / sys.dt
-                value = interpolate(sensor.space, state.q, new.q, share)
-                at, error = _corrected(at, sensor, value, window.measured[name][row])
-                now = jax.tree.map(lambda a, b: jnp.where(known, a, b), at, now)
-                errors.append(error)
-            now = now.to(begin + sys.dt, sensor.disturbance)
-            q = integrate(sys, new.q, now.dq)
-            state = State(q, new.qd + now.dqd, new.act, new.aux)
-            return (state, now.spread), (state, jnp.stack(errors))
+            step, errors = jnp.zeros(2 * sys.nv, state.q.dtype), []
+            for k, row in enumerate(slot.rows):
+                value = interpolate(sensor.space, state.q, new.q, slot.share[k])
+                moved = gains.move[k] @ step
+                error = sensor.error(value, moved[: sys.nv], measured[row])
+                step = jnp.where(slot.valid[k], moved + gains.gain[k] @ error, step)
+                errors.append(gains.white[k] @ error)
+            step = gains.rest @ step
+            q = integrate(sys, new.q, step[: sys.nv])
+            state = State(q, new.qd + step[sys.nv :], new.act, new.aux)
+            return state, (state, jnp.stack(errors))
 
-        times = grid(physics, sys)[:-1]
-        begin = first, (zero, zero, zero)
-        _, (states, errors) = scan(advance, begin, (ctrl[:-1], times, inside, valid))
-        place = jnp.arange(len(step)) - rows[step, 0]
-        error = errors[step, jnp.clip(place, 0, physics.rows - 1)]
+        _, (states, errors) = scan(advance, first, (ctrl[:-1], gains, slots.by_step))
+        error = errors[slots.step, slots.place]
         error = jnp.where(window.mask[:, None], error, 0.0)
         states = jax.tree.map(joined, first, states)
-        return Residuals({name: error}, state_at(physics, sys, states, window.gap))
+        end = state_at(physics, sys, states, window.gap)
+        return Residuals({sensor.name: error}, end)
+
+
+_TRANSITION = "transition"
+
+
+@eqx.filter_jit
+def _transitions(sys: System, pipeline: AbstractPipeline, q, qd, ctrl):
+    """Derivatives of a step by the state in tangent coordinates, one flat matrix per row."""
+    nv = sys.nv
+
+    def transition(q, qd, u):
+        step = lambda q, qd: pipeline.step(sys, pipeline.init(sys, q, qd), u)
+        new = step(q, qd)
+
+        def moved(change):
+            other = step(integrate(sys, q, change[:nv]), qd + change[nv:])
+            return jnp.concatenate([difference(sys, new.q, other.q), other.qd - new.qd])
+
+        return jnp.ravel(jax.jacfwd(moved)(jnp.zeros(2 * nv, q.dtype)))
+
+    return jax.vmap(transition)(*map(jnp.asarray, (q, qd, ctrl)))
 
 
 class _Sensor(NamedTuple):
-    """Space, gain and bias of the measured coordinates, and variances."""
+    """Space, gain and bias of the measured coordinates."""
 
+    name: str
     space: AbstractSpace
     gain: Array
     bias: Array
-    noise: Array
-    disturbance: Array
+
+    def error(self, value: Array, moved: Array, measured: Array) -> Array:
+        """Compute the innovation of predicted coordinates that are moved by the filter."""
+        value = self.space.integrate(value, moved)
+        # Gains other than one belong to coordinates that are numbers.
+        value = value * self.gain if value.shape == self.gain.shape else value
+        return self.space.difference(self.space.integrate(value, self.bias), measured)
 
 
-def _sensor(settings: Innovations, physics: Physics, model: Model, name: str, dtype):
+def _sensor(physics: Physics, model: Model) -> _Sensor:
     sys, signals = model
+    (name,) = physics.measure.predict(
+        sys,
+        State(sys.joints.ref, jnp.zeros(sys.nv), jnp.zeros(sys.na)),
+        jnp.zeros(sys.nu),
+    )
     if name in signals.delays or (name in signals.gains and sys.nq != sys.nv):
         raise ValueError(
             f"`Innovations` has no delay of {name!r}, and a gain only where all coordinates "
             "are numbers. Leave this unknown out, or use `Simulation`."
         )
-    wide = lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (sys.nv,))
-    one = jnp.ones(1, dtype)
+    one = jnp.ones(1, sys.dt.dtype)
     gain = extended(signals.gains.get(name, one), sys.nv, 1.0)
     bias = extended(signals.biases.get(name, 0 * one), sys.nv, 0.0)
-    noise, disturbance = wide(settings.noise), wide(settings.disturbance)
-    space = space_of(physics.measure, sys, name)
-    return _Sensor(space, gain, bias, noise**2, disturbance**2)
+    return _Sensor(name, space_of(physics.measure, sys, name), gain, bias)
 
 
-class _Filter(NamedTuple):
-    """Corrections of a state by the filter at a time within a step.
+class _Slot(NamedTuple):
+    """Measured times in a step, at most `Physics.rows` of them.
 
-    - `dq`, `dqd`: corrections of coordinates and velocities.
-    - `spread`: variances of coordinates, covariances, and variances of velocities.
+    - `rows`: rows of the window. `valid`: which of them are in this step.
+    - `share`: where in the step.
     """
 
-    dq: Array
-    dqd: Array
-    spread: tuple[Array, Array, Array]
-    time: Array
-
-    def to(self, time: Array, disturbance: Array) -> "_Filter":
-        """Return the filter at a later time."""
-        delta, (qq, qv, vv) = time - self.time, self.spread
-        spread = (
-            qq + delta * (2 * qv + delta * vv) + disturbance * delta**3 / 3,
-            qv + delta * vv + disturbance * delta**2 / 2,
-            vv + disturbance * delta,
-        )
-        return _Filter(self.dq + delta * self.dqd, self.dqd, spread, time)
+    rows: Array
+    valid: Array
+    share: Array
 
 
-def _corrected(now: _Filter, sensor: _Sensor, value: Array, measured: Array) -> Any:
-    """Correct by one measurement, of which the simulation predicts `value`.
+class _Slots(NamedTuple):
+    """Measured times of each step, and the step and the place in it of each row."""
 
-    **Returns:** the filter, and the residual.
+    by_step: _Slot
+    step: Array
+    place: Array
+
+
+def _slots(physics: Physics, sys: System, window: Batch) -> _Slots:
+    step = step_of(window.time, sys.dt, physics.steps)
+    index = jnp.arange(physics.steps)
+    first = jnp.searchsorted(step, index).astype(step.dtype)
+    rows = first[:, None] + jnp.arange(physics.rows)[None]
+    inside = jnp.clip(rows, 0, len(step) - 1)
+    own = (step[inside] == index[:, None]) & window.mask[inside]
+    begin = index.astype(sys.dt.dtype)[:, None]
+    share = jnp.clip(window.time[inside] / sys.dt - begin, 0.0, 1.0)
+    place = jnp.clip(jnp.arange(len(step)) - first[step], 0, physics.rows - 1)
+    return _Slots(_Slot(inside, (inside == rows) & own, share), step, place)
+
+
+class _Gains(NamedTuple):
+    """Matrices of the filter in one step.
+
+    - `move`: transition from the measured time before, or the start of the step, to each
+        measured time; `rest`: from the last one to the end of the step.
+    - `gain`: Kalman gain at each measured time. `white`: makes innovations independent,
+        with the size of the noise.
     """
-    space, gain, bias, noise, _ = sensor
-    value = space.integrate(value, now.dq)
-    # Gains other than one belong to coordinates that are numbers.
-    value = value * gain if value.shape == gain.shape else value
-    error = space.difference(space.integrate(value, bias), measured)
-    qq, qv, vv = now.spread
-    variance = gain**2 * qq + noise
-    k_q, k_v = gain * qq / variance, gain * qv / variance
-    spread = qq - k_q * gain * qq, qv - k_q * gain * qv, vv - k_v * gain * qv
-    moved = _Filter(now.dq + k_q * error, now.dqd + k_v * error, spread, now.time)
-    return moved, error * jnp.sqrt(noise / variance)
+
+    move: Array
+    rest: Array
+    gain: Array
+    white: Array
+
+
+def _gains(
+    settings: Innovations, slope: Array, sys: System, window: Batch, slots
+) -> _Gains:
+    """Compute the gains of all steps, which do not depend on the parameters of the robot."""
+    nv, dt = sys.nv, sys.dt
+    wide = lambda x: jnp.broadcast_to(x.astype(dt.dtype), (nv,))
+    noise, disturbance = wide(settings.noise), wide(settings.disturbance) ** 2
+    one = jnp.eye(2 * nv, dtype=dt.dtype)
+    seen = jnp.concatenate([jnp.diag(slope), jnp.zeros((nv, nv), dt.dtype)], axis=1)
+    linear = window.measured[_TRANSITION].reshape(-1, 2 * nv, 2 * nv)
+    # The state before the first measurement of a step.
+    linear = linear[jnp.maximum(slots.by_step.rows[:, 0] - 1, 0)]
+
+    def over(spread, full, share):
+        """Transition and covariance after a share of a step."""
+        move, delta = one + share * (full - one), share * dt
+        blocks = [delta**3 / 3, delta**2 / 2, delta**2 / 2, delta]
+        a, b, c, d = (jnp.diag(x * disturbance) for x in blocks)
+        return move, move @ spread @ move.T + jnp.block([[a, b], [c, d]])
+
+    def advance(spread, x):
+        full, slot = x
+        at, out = jnp.zeros((), dt.dtype), []
+        for share, valid in zip(slot.share, slot.valid, strict=True):
+            move, grown = over(spread, full, share - at)
+            root = jnp.linalg.cholesky(seen @ grown @ seen.T + jnp.diag(noise**2))
+            white = jax.scipy.linalg.solve_triangular(root, seen @ grown, lower=True)
+            gain = jax.scipy.linalg.solve_triangular(root.T, white).T
+            inverse = jax.scipy.linalg.solve_triangular(root, one[:nv, :nv], lower=True)
+            out.append((move, gain, noise[:, None] * inverse))
+            spread = jnp.where(valid, grown - white.T @ white, spread)
+            at = jnp.where(valid, share, at)
+        rest, spread = over(spread, full, 1 - at)
+        move, gain, white = (jnp.stack(parts) for parts in zip(*out, strict=True))
+        return spread, _Gains(move, rest, gain, white)
+
+    return scan(advance, 0 * one, (linear, slots.by_step))[1]

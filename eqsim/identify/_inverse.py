@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import State, System
+from ..pipelines import AbstractPipeline
 from ._control import AbstractInterpolation, Linear
 from ._measure import AbstractMeasurement
 from ._objective import AbstractObjective, commands, Comparison, Physics, Residuals
@@ -53,6 +54,7 @@ class Inverse(AbstractObjective):
     def compare(
         self,
         sys: System,
+        pipeline: AbstractPipeline,
         measure: AbstractMeasurement,
         recordings: Sequence[Recording],
         windows: Windows,

@@ -77,6 +77,7 @@ class AbstractObjective(eqx.Module):
     def compare(
         self,
         sys: System,
+        pipeline: AbstractPipeline,
         measure: AbstractMeasurement,
         recordings: Sequence[Recording],
         windows: Windows,
@@ -86,7 +87,7 @@ class AbstractObjective(eqx.Module):
 
         **Arguments:**
 
-        - `windows`: how recordings are cut.
+        - `pipeline`: the physics. `windows`: how recordings are cut.
         - `widths`: number of degrees of freedom of each channel that `measure` predicts.
 
         **Raises:** `ValueError` if the objective cannot use these data.
@@ -126,6 +127,7 @@ class Simulation(AbstractObjective):
     def compare(
         self,
         sys: System,
+        pipeline: AbstractPipeline,
         measure: AbstractMeasurement,
         recordings: Sequence[Recording],
         windows: Windows,

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from test_windows import DAMPING, slide, SYS, TRUTH
+from helpers import tree_allclose
+from recorded_rails import DAMPING, slide, SYS, TRUTH
 from toys import push, Rail, Rails
 
 import eqsim
@@ -49,11 +50,20 @@ def test_randomizes_at_every_reset(result):
         np.cov(free.T), result.covariance.used, atol=0.15 * result.covariance.used.max()
     )
     np.testing.assert_allclose(np.exp(free.mean(axis=0)), result.values, rtol=0.02)
-    # The motion is that of the robot that was drawn.
-    state = jax.tree.map(lambda x: x[0, 0], out.state.inner.inner.inner)
-    sys = eqx.tree_at(lambda s: s.joints.damping, SYS, changed.joints.damping[0, 0])
-    new = Rails().step(sys, state, out.action[0, 1])
-    np.testing.assert_allclose(new.qd, out.state.inner.inner.inner.qd[0, 1], rtol=1e-12)
+
+
+def test_episodes_are_those_of_the_drawn_robot(result):
+    """Step by step as the environment with that robot from the beginning."""
+    env = DomainRandomization(Rail(), result.posterior)
+    state, _ = env.reset(jr.key(1))
+    drawn = result.posterior(jr.key(2), SYS)
+    assert not np.allclose(env.robot(state).joints.damping, drawn.joints.damping)
+    plain = eqx.tree_at(lambda e: e.sys, Rail(), env.robot(state))
+    inner = plain.begin(state.inner)
+    for action in jr.uniform(jr.key(2), (5, 2)):
+        state, timestep = env.step(state, action)
+        inner = plain.step(inner[0], action)
+        assert tree_allclose((state.inner, timestep), inner, rtol=1e-12, atol=1e-14)
 
 
 def test_draws_stay_within_bounds(result):
@@ -82,8 +92,8 @@ def test_other_numbers_compile_nothing(result):
     _fit(solver=identify.Solver(max_steps=3, damping=1.0))
     _fit(noise=1e-2, validate=[slide(9, 40)])
     assert evaluate._cached._cache_size() == before
-    # Three windows less are another size.
-    _fit(steps=(40, 20))
+    # Eight windows are another size.
+    _fit(steps=(120, 40))
     assert evaluate._cached._cache_size() == before + 1
 
 
