@@ -256,10 +256,10 @@ def test_innovations_of_a_balanced_pendulum():
         errors.append(abs(result.values[0] - 0.3))
         if isinstance(objective, identify.Innovations):
             low, high = result.interval()
-            assert low[0] < 0.3 < high[0] and high[0] - low[0] < 0.05
+            assert low[0] < 0.3 < high[0] and high[0] - low[0] < 0.06
             # The filter is as uncertain as it should be.
             np.testing.assert_allclose(result.sigma["q"], 1e-3, rtol=0.1)
-    assert errors[0] < 0.01 and errors[0] < 0.2 * errors[1]
+    assert errors[0] < 0.04 and errors[0] < 0.1 * errors[1]
 
 
 def test_innovations_on_rotations():
@@ -295,7 +295,7 @@ def test_innovations_on_rotations():
         objective=identify.Innovations(1.0, 1e-3),
         noise={"q": 1e-3},
     )
-    assert result.values[0] == pytest.approx(-2.0, abs=0.02)
+    assert result.values[0] == pytest.approx(-2.0, abs=0.05)
 
 
 BAD = {
