@@ -129,7 +129,8 @@ class Innovations(AbstractObjective):
         window: Batch,
     ) -> Residuals:
         sys = model.sys
-        sensor = _sensor(physics, model)
+        (name,) = set(window.measured) - {_TRANSITION}
+        sensor = _sensor(physics, model, name)
         measured = window.measured[sensor.name]
         slots = _slots(physics, sys, window)
         gains = _gains(self, sensor.gain, sys, window, slots)
@@ -196,13 +197,8 @@ class _Sensor(NamedTuple):
         return self.space.difference(self.space.integrate(value, self.bias), measured)
 
 
-def _sensor(physics: Physics, model: Model) -> _Sensor:
+def _sensor(physics: Physics, model: Model, name: str) -> _Sensor:
     sys, signals = model
-    (name,) = physics.measure.predict(
-        sys,
-        State(sys.joints.ref, jnp.zeros(sys.nv), jnp.zeros(sys.na)),
-        jnp.zeros(sys.nu),
-    )
     if name in signals.delays or (name in signals.gains and sys.nq != sys.nv):
         raise ValueError(
             f"`Innovations` has no delay of {name!r}, and a gain only where all coordinates "
@@ -286,7 +282,7 @@ def _gains(
         full, slot = x
         at, out = jnp.zeros((), dt.dtype), []
         for share, valid in zip(slot.share, slot.valid, strict=True):
-            move, grown = over(spread, full, share - at)
+            move, grown = over(spread, full, jnp.maximum(share - at, 0.0))
             root = jnp.linalg.cholesky(seen @ grown @ seen.T + jnp.diag(noise**2))
             white = jax.scipy.linalg.solve_triangular(root, seen @ grown, lower=True)
             gain = jax.scipy.linalg.solve_triangular(root.T, white).T

@@ -82,8 +82,8 @@ class Inverse(AbstractObjective):
             state = State(q, qd, jnp.zeros(sys.na, q.dtype))
             return qdd - physics.pipeline.acceleration(sys, state, u)
 
-        parts = (window.measured[name] for name in (_Q, _QD, QDD))
-        found = jax.vmap(error)(*parts, ctrl)
+        rows = window.measured
+        found = jax.vmap(error)(rows[_Q], rows[_QD], rows[QDD], ctrl)
         return Residuals({QDD: jnp.where(window.mask[:, None], found, 0.0)}, start)
 
 
@@ -93,9 +93,9 @@ def _filtered(sys: System, recording: Recording, windows: Windows) -> Recording:
     channel, half = windows.channel, windows.half
     if channel not in recording.channels:
         raise ValueError(
-            f"`Inverse` needs the coordinates of the robot, but recording "
-            f"{recording.name!r} has no channel {channel!r}, but "
-            f"{sorted(recording.channels)}. Name it by `Windows(channel=...)`."
+            f"Recording {recording.name!r} has no channel {channel!r} of coordinates, which "
+            f"`Inverse` needs, but {sorted(recording.channels)}. Name it by "
+            "`Windows(channel=...)`."
         )
     parts = uninterrupted(recording.time, windows.gap)
     kept = [np.arange(part.start + half, part.stop - half) for part in parts]
@@ -109,5 +109,10 @@ def _filtered(sys: System, recording: Recording, windows: Windows) -> Recording:
     fit = local_fit(sys, recording, rows, channel, half, parts)
     channels = {name: value[rows] for name, value in recording.channels.items()}
     channels |= {_Q: fit.q, _QD: fit.qd, QDD: fit.qdd}
-    args = recording.time[rows], recording.ctrl[rows], channels
-    return Recording(*args, recording.name, recording.run)
+    return Recording(
+        recording.time[rows],
+        recording.ctrl[rows],
+        channels,
+        recording.name,
+        recording.run,
+    )
