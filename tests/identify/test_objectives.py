@@ -216,6 +216,52 @@ def test_innovations_between_steps():
         assert residual == pytest.approx(error * 0.05 / np.sqrt(variance), rel=1e-9)
 
 
+COUPLED = """
+<mujoco><option gravity="0 0 0" timestep="0.02"/><worldbody>
+  <body name="cart"><joint name="a" type="slide" axis="1 0 0" damping="4" stiffness="30"/>
+    <inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/>
+    <body name="load"><joint name="b" type="slide" axis="1 0 0" stiffness="80"/>
+      <inertial mass="3" pos="0 0 0" diaginertia="1 1 1"/></body></body></worldbody>
+  <actuator><motor joint="a"/></actuator></mujoco>"""
+
+
+def test_innovations_of_a_linear_robot():
+    """Two masses that pull on each other, with different noise and disturbances: all
+    covariances and gains of the filter in matrices, from the matrices of a step."""
+    sys, pipeline = eqsim.load_mjcf(COUPLED), eqsim.Generalized()
+    rng, count = np.random.default_rng(0), 40
+    q, ctrl = rng.normal(size=(count, 2)), rng.normal(size=(count, 1))
+    run = identify.Recording(0.02 * np.arange(count), ctrl, {"q": q})
+    start = np.array([0.3, -0.2, 1.0, 0.5])
+    windows = identify.Windows(10.0, start=lambda r, k: (start[:2], start[2:]))
+    noise, disturbance = np.array([0.1, 0.3]), np.array([2.0, 7.0])
+    objective = identify.Innovations(disturbance, noise)
+    problem = _problem(sys, [run], {"mass": MASS}, windows, objective)
+    found = np.asarray(residuals(problem, *_zero(problem))["q"])[0]
+
+    @jax.jit
+    def step(x, u):
+        new = pipeline.step(sys, pipeline.init(sys, x[:2], x[2:]), u)
+        return jnp.concatenate([new.q, new.qd])
+
+    matrix = np.asarray(jax.jacfwd(step)(jnp.asarray(start), jnp.zeros(1)))
+    assert np.abs(matrix[:2, 2:] - 0.02 * np.eye(2)).max() > 1e-3
+    delta, strength = 0.02, np.diag(disturbance**2)
+    blocks = [[delta**3 / 3, delta**2 / 2], [delta**2 / 2, delta]]
+    grown, seen = np.kron(blocks, strength), np.eye(4)[:2]
+    state, spread = start, np.zeros((4, 4))
+    for k in range(count):
+        if k:
+            state = np.asarray(step(jnp.asarray(state), jnp.asarray(ctrl[k - 1])))
+            spread = matrix @ spread @ matrix.T + grown
+        covariance = spread[:2, :2] + np.diag(noise**2)
+        error = q[k] - state[:2]
+        white = noise * np.linalg.solve(np.linalg.cholesky(covariance), error)
+        np.testing.assert_allclose(found[k], white, rtol=1e-7, atol=1e-9)
+        gain = spread[:, :2] @ np.linalg.inv(covariance)
+        state, spread = state + gain @ error, spread - gain @ seen @ spread
+
+
 BALANCED = """
 <mujoco><option timestep="0.005"><flag contact="disable"/></option><worldbody>
   <body><joint name="pivot" axis="0 -1 0" damping="0.05"/>
