@@ -21,6 +21,8 @@ from ._identifiability import (
     Identifiability as Identifiability,
 )
 from ._inertia import Inertia as Inertia
+from ._innovations import Innovations as Innovations
+from ._inverse import Inverse as Inverse
 from ._measure import (
     AbstractMeasurement as AbstractMeasurement,
     FreeBodyPose as FreeBodyPose,
@@ -31,6 +33,7 @@ from ._measure import (
 )
 from ._objective import (
     AbstractObjective as AbstractObjective,
+    Comparison as Comparison,
     Physics as Physics,
     Residuals as Residuals,
     Simulation as Simulation,

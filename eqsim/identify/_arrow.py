@@ -17,6 +17,7 @@ class Arrow(NamedTuple):
     - `border`: `(k, nx, p)`. `diagonal`: `(k, nx, nx)`. `below`: `(k, nx, nx)`, the block
         of start `k + 1` and start `k`; None if all are zero.
     - `gradient`: `(k, nx)`. `scores`: `(k, p)`, gradient of each window by parameters.
+    - `own`: `(k, p, p)`, matrix of each window, without priors.
     """
 
     theta: np.ndarray
@@ -26,6 +27,7 @@ class Arrow(NamedTuple):
     below: np.ndarray | None
     gradient: np.ndarray
     scores: np.ndarray
+    own: np.ndarray
 
 
 def assemble(blocks, starts, prior_gradient, prior_hessian, continuity: bool) -> Arrow:
@@ -63,6 +65,7 @@ def assemble(blocks, starts, prior_gradient, prior_hessian, continuity: bool) ->
         below,
         own_gradient,
         gradient[:, :p],
+        hessian[:, :p, :p],
     )
 
 
@@ -105,6 +108,13 @@ def scores(arrow: Arrow, eliminated: Eliminated) -> np.ndarray:
     """Compute the gradient of each window by the parameters, after elimination."""
     inner = np.einsum("kxa,kx->ka", eliminated.border, arrow.gradient)
     return arrow.scores - inner
+
+
+def informations(arrow: Arrow, eliminated: Eliminated) -> np.ndarray:
+    """Compute the part of each window in the matrix of the parameters alone. With
+    continuity, only sums over all windows of a recording are positive semidefinite."""
+    inner = np.einsum("kxa,kxb->kab", arrow.border, eliminated.border)
+    return arrow.own - inner
 
 
 def _tridiagonal(diagonal, below, right) -> np.ndarray:

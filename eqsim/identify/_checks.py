@@ -38,10 +38,10 @@ def predicted_channels(
     return jax.eval_shape(lambda: measure.predict(sys, state, ctrl))
 
 
-def compared_channels(
+def check_channels(
     runs: Sequence[Recording], predicted: Mapping[str, jax.ShapeDtypeStruct]
-) -> list[str]:
-    """Return the channels that are compared; warn of those that never change."""
+) -> None:
+    """Raise `ValueError` if a recording lacks a channel; warn of those that never change."""
     for recording in runs:
         for name, value in predicted.items():
             if name not in recording.channels:
@@ -66,7 +66,6 @@ def compared_channels(
                 IdentificationWarning,
                 stacklevel=4,
             )
-    return list(predicted)
 
 
 def tangent_widths(

@@ -29,6 +29,7 @@ class Problem(eqx.Module):
 
     - `unknowns`: in order. `sizes`: free numbers of each.
     - `origin`: free numbers of the system as given.
+    - `steps`, `rows`: see `Physics`.
     - `sigma`: noise of each channel and column.
     - `gap_weight`: inverse of the standard deviation of jumps between linked windows, in
         units of the prior of the start; zero without continuity.
@@ -40,6 +41,7 @@ class Problem(eqx.Module):
     origin: Float[Array, " p"]
     batch: Batch
     steps: int = eqx.field(static=True)
+    rows: int = eqx.field(static=True)
     measure: AbstractMeasurement
     pipeline: AbstractPipeline
     objective: AbstractObjective
@@ -153,7 +155,7 @@ def start_of(sys: System, start: Float[Array, " nx"], row: Batch):
 
 def _window(problem: Problem, theta: Array, start: Array, row: Batch):
     """Residuals by channel, and the state where the next window starts."""
-    physics = Physics(problem.pipeline, problem.measure, problem.steps)
+    physics = Physics(problem.pipeline, problem.measure, problem.steps, problem.rows)
     model = problem.model(theta)
     first = start_of(problem.sys, start, row)
     out = problem.objective.residuals(physics, model, first, row)

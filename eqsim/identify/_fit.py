@@ -14,9 +14,9 @@ from ..model import System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized
 from ._arrow import eliminate
 from ._checks import (
+    check_channels,
     check_influence,
     check_split,
-    compared_channels,
     predicted_channels,
     tangent_widths,
     warn_without_influence,
@@ -28,6 +28,7 @@ from ._measure import AbstractMeasurement, JointPositions, measurement
 from ._noise import estimated, floors
 from ._objective import AbstractObjective, Simulation
 from ._recording import Recording
+from ._restarts import restarted
 from ._result import Result
 from ._robust import AbstractLoss, Square
 from ._signals import Delay
@@ -38,9 +39,10 @@ from ._windows import Cut, cut, Windows
 
 
 class Setup(NamedTuple):
-    """A problem, its windows, first free numbers, their names and bounds."""
+    """A problem, its recordings and windows, first free numbers, their names and bounds."""
 
     problem: Problem
+    runs: Sequence[Recording]
     found: Cut
     theta: np.ndarray
     labels: tuple[str, ...]
@@ -94,18 +96,16 @@ def fit(
     check_split(runs, validate)
     how = measurement(measure), pipeline, objective, loss
     setup = prepare(sys, runs, unknowns, windows, noise, *how)
-    result = _annealed(setup, runs, smoothing, solver, noise, (progress, accepted))
+    result = _annealed(setup, smoothing, solver, noise, (progress, accepted))
     if not validate:
         return result
     spans = horizons or [windows.length * share for share in (0.25, 0.5, 1.0)]
     return _validated(result, list(validate), windows, spans, _before(unknowns))
 
 
-def _annealed(
-    setup: Setup, runs, smoothing, solver: Solver, noise, callbacks
-) -> Result:
+def _annealed(setup: Setup, smoothing, solver: Solver, noise, callbacks) -> Result:
     """Fit with each width of the onset of contacts in turn."""
-    problem, found, theta, labels, bounds = setup
+    problem, runs, found, theta, labels, bounds = setup
     widths = {k: v.shape[0] for k, v in problem.sigma.items()}
     floor = floors(runs, list(widths), widths)
     told = _told(problem, *callbacks)
@@ -113,7 +113,7 @@ def _annealed(
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
-        problem, now, outcome = _noisy(
+        problem, now, outcome = _fitted(
             problem, theta, starts, bounds, solver, noise, floor, told
         )
         theta, starts, steps = now.theta, now.starts, steps + now.steps
@@ -148,7 +148,7 @@ def prepare(
     if not unknowns:
         raise ValueError("`unknowns` is empty: at least one parameter is required.")
     predicted = predicted_channels(sys, measure)
-    channels = compared_channels(runs, predicted)
+    check_channels(runs, predicted)
     widths = tangent_widths(sys, measure, predicted)
     context = Context(sys, {"ctrl": sys.nu} | widths)
     starts, labels = [], []
@@ -156,14 +156,16 @@ def prepare(
         starts.append(unknown.start(name, context))
         labels += unknown.labels(name, context)
     check_influence(sys, unknowns, context)
+    args = sys, pipeline, measure, runs, windows, widths
+    runs, channels, compared = objective.compare(*args)
     found = cut(sys, runs, channels, windows, _before(unknowns))
     sizes = tuple(len(start) for start in starts)
     bounds = _bounds(unknowns, starts)
     theta = np.concatenate(starts)
-    sigma = {name: np.ones(widths[name]) for name in channels}
+    sigma = {name: np.ones(width) for name, width in compared.items()}
     for name, value in (noise or {}).items():
         if name not in sigma:
-            raise ValueError(f"`noise` names {name!r}, but channels are {channels}.")
+            raise ValueError(f"`noise` names {name!r}, but channels are {[*sigma]}.")
         check_numbers(f"noise of {name!r}", value, lambda x: x > 0, "positive")
         sigma[name] = np.broadcast_to(np.asarray(value, float), sigma[name].shape)
     weight = 0.0 if windows.continuity is None else 1.0 / windows.continuity
@@ -174,6 +176,7 @@ def prepare(
         jnp.asarray(theta),
         found.batch,
         found.steps,
+        found.rows,
         measure,
         pipeline,
         objective,
@@ -181,7 +184,21 @@ def prepare(
         {k: jnp.asarray(v) for k, v in sigma.items()},
         jnp.asarray(weight),
     )
-    return Setup(problem, found, theta, tuple(labels), bounds)
+    return Setup(problem, runs, found, theta, tuple(labels), bounds)
+
+
+def _fitted(problem, theta, starts, bounds, solver, noise, floor, told):
+    """Fit, and try windows again that ended in a wrong minimum."""
+    args = bounds, solver, noise, floor, told
+    problem, now, outcome = _noisy(problem, theta, starts, *args)
+    for _ in range(solver.restarts):
+        better = restarted(problem, now)
+        if better is None:
+            break
+        steps = now.steps
+        problem, now, outcome = _noisy(problem, now.theta, better, *args)
+        now = now._replace(steps=now.steps + steps)
+    return problem, now, outcome
 
 
 def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
@@ -214,7 +231,8 @@ def _result(problem: Problem, now: Iterate, outcome, found: Cut, runs, labels, b
     values = np.asarray(problem.values(theta))
     jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
     samples = int(sum(float(x.sum()) for x in now.blocks.counts.values()))
-    known = covariance(now, found.run, samples)
+    linked = bool(found.batch.linked.any())
+    known = covariance(now, found.run, samples, jacobian, linked)
     _, _, hessian = prior_terms(problem, theta)
     prior_sd = _prior_sd(np.asarray(hessian), jacobian)
     scale = np.where(np.isfinite(prior_sd), prior_sd, problem.scales(theta))
@@ -287,7 +305,7 @@ def _prior_sd(hessian: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     if not known.any():
         return np.full(len(hessian), np.inf)
     inverse = np.zeros_like(hessian)
-    inverse[np.ix_(known, known)] = pseudo_inverse(hessian[np.ix_(known, known)])
+    inverse[np.ix_(known, known)] = pseudo_inverse(hessian[np.ix_(known, known)])[0]
     variance = np.diag(jacobian @ inverse @ jacobian.T)
     reached = np.abs(jacobian) @ known > 0
     return np.where(reached, np.sqrt(np.maximum(variance, 0.0)), np.inf)

@@ -1,7 +1,8 @@
 """Comparisons of a model with one window of a recording."""
 
 import abc
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -15,20 +16,36 @@ from ..pipelines import AbstractPipeline
 from ._control import AbstractInterpolation, Linear
 from ._geometry import interpolate
 from ._measure import AbstractMeasurement, space_of
+from ._recording import Recording
 from ._signals import extended
 from ._unknowns import Model, Signals
-from ._windows import Batch
+from ._windows import Batch, Windows
 
 
 class Physics(NamedTuple):
     """The simulation and measurement of a window.
 
-    - `steps`: steps of `sys.dt` per window.
+    - `steps`: steps of `sys.dt` per window. `rows`: largest number of measured times within
+        one step.
     """
 
     pipeline: AbstractPipeline
     measure: AbstractMeasurement
     steps: int
+    rows: int
+
+
+class Comparison(NamedTuple):
+    """Data of an objective.
+
+    - `recordings`: recordings, possibly with channels that are derived from others.
+    - `channels`: channels that the objective reads.
+    - `widths`: number of residuals of each channel per measured time.
+    """
+
+    recordings: Sequence[Recording]
+    channels: tuple[str, ...]
+    widths: dict[str, int]
 
 
 class Residuals(NamedTuple):
@@ -43,7 +60,38 @@ class Residuals(NamedTuple):
 
 
 class AbstractObjective(eqx.Module):
-    """A comparison of a window of a recording with a model."""
+    """A comparison of a window of a recording with a model.
+
+    **Arguments:**
+
+    - `control`: commands between their recorded times.
+    """
+
+    if TYPE_CHECKING:
+        # Type checkers would take an `AbstractVar` for the first argument of subclasses.
+        control: ClassVar[AbstractInterpolation]
+    else:
+        control: eqx.AbstractVar[AbstractInterpolation]
+
+    @abc.abstractmethod
+    def compare(
+        self,
+        sys: System,
+        pipeline: AbstractPipeline,
+        measure: AbstractMeasurement,
+        recordings: Sequence[Recording],
+        windows: Windows,
+        widths: Mapping[str, int],
+    ) -> Comparison:
+        """Choose or derive the channels that are compared, once before a fit.
+
+        **Arguments:**
+
+        - `pipeline`: the physics. `windows`: how recordings are cut.
+        - `widths`: number of degrees of freedom of each channel that `measure` predicts.
+
+        **Raises:** `ValueError` if the objective cannot use these data.
+        """
 
     @abc.abstractmethod
     def residuals(
@@ -76,6 +124,17 @@ class Simulation(AbstractObjective):
 
     control: AbstractInterpolation = Linear()
 
+    def compare(
+        self,
+        sys: System,
+        pipeline: AbstractPipeline,
+        measure: AbstractMeasurement,
+        recordings: Sequence[Recording],
+        windows: Windows,
+        widths: Mapping[str, int],
+    ) -> Comparison:
+        return Comparison(recordings, tuple(widths), dict(widths))
+
     def residuals(
         self,
         physics: Physics,
@@ -91,11 +150,7 @@ class Simulation(AbstractObjective):
             name: _compared(physics, sys, signals, name, grid[name], window)
             for name in window.measured
         }
-        k, share = _place(window.gap, sys.dt, physics.steps)
-        q, qd = states.q, states.qd
-        end_q = integrate(sys, q[k], share * difference(sys, q[k], q[k + 1]))
-        end = end_q, qd[k] + share * (qd[k + 1] - qd[k])
-        return Residuals(channels, end)
+        return Residuals(channels, state_at(physics, sys, states, window.gap))
 
 
 def simulate(
@@ -112,23 +167,44 @@ def simulate(
     """
     sys = model.sys
     first = physics.pipeline.init(sys, *start)
-    ctrl = commands(physics, model, window, control)
+    ctrl = commands(model, window, control, grid(physics, sys))
 
     def step(state, u):
         new = physics.pipeline.step(sys, state, u)
         return new, new
 
     _, rest = scan(step, first, ctrl[:-1])
-    join = lambda a, b: jnp.concatenate([a[None], b])
-    return jax.tree.map(join, first, rest), ctrl
+    return jax.tree.map(joined, first, rest), ctrl
+
+
+def joined(first: Array, rest: Array) -> Array:
+    """Put one row before others."""
+    return jnp.concatenate([first[None], rest])
+
+
+def grid(physics: Physics, sys: System) -> Float[Array, " steps"]:
+    """Return the multiples of `sys.dt` within a window, s."""
+    return jnp.arange(physics.steps + 1, dtype=sys.dt.dtype) * sys.dt
+
+
+def state_at(
+    physics: Physics, sys: System, states: State, time: Float[Array, ""]
+) -> tuple[Array, Array]:
+    """Interpolate coordinates and velocities of the states on the grid."""
+    k, share = place(time, sys.dt, physics.steps)
+    q, qd = states.q, states.qd
+    moved = integrate(sys, q[k], share * difference(sys, q[k], q[k + 1]))
+    return moved, qd[k] + share * (qd[k + 1] - qd[k])
 
 
 def commands(
-    physics: Physics, model: Model, window: Batch, control: AbstractInterpolation
-) -> Float[Array, "steps nu"]:
-    """Compute the commands at multiples of `sys.dt`."""
+    model: Model,
+    window: Batch,
+    control: AbstractInterpolation,
+    time: Float[Array, " n"],
+) -> Float[Array, "n nu"]:
+    """Compute the commands that act at some times after the start of a window."""
     sys, signals = model
-    time = jnp.arange(physics.steps + 1, dtype=sys.dt.dtype) * sys.dt
     if "ctrl" in signals.delays:
         time = time - signals.delays["ctrl"]
     at = jax.vmap(control, (None, None, 0))
@@ -152,7 +228,7 @@ def _compared(
         grid = grid * extended(signals.gains[name], grid.shape[1], 1.0)[None]
 
     def compare(at, value):
-        k, share = _place(at, sys.dt, physics.steps)
+        k, share = place(at, sys.dt, physics.steps)
         predicted = interpolate(space, grid[k], grid[k + 1], share)
         if name in signals.biases:
             width = jax.eval_shape(space.difference, value, value).shape[0]
@@ -164,7 +240,7 @@ def _compared(
     return jnp.where(window.mask[:, None], error, 0.0)
 
 
-def _place(time: Array, dt: Array, steps: int) -> tuple[Array, Array]:
+def place(time: Array, dt: Array, steps: int) -> tuple[Array, Array]:
     """Return the step in which a time falls, and where in it."""
     at = time / dt
     k = jnp.clip(jnp.floor(at), 0, steps - 1)

@@ -13,10 +13,11 @@ import numpy as np
 
 from ..model import System
 from ._evaluate import Problem, residuals
+from ._prediction import prediction
 from ._recording import Recording
 from ._result import Result
 from ._signals import Delay
-from ._windows import cut, Windows
+from ._windows import Windows
 
 
 Score = Callable[[dict[str, np.ndarray], np.ndarray], float]
@@ -41,13 +42,17 @@ def nelder_mead(
     evaluations: int,
     progress: Callable[[np.ndarray, float, int], Any] | None = None,
 ) -> np.ndarray:
-    """Minimize a function of a few numbers (Nelder and Mead, 1965), within bounds.
+    """Minimize a function of a few numbers within bounds (Nelder and Mead, 1965).
 
     **Arguments:**
 
+    - `cost`: values that are not finite are worse than all others.
     - `steps`: size of the first simplex along each axis.
-    - `evaluations`: at most about so many values are computed.
+    - `evaluations`: at most so many values are computed.
     """
+    # Here, because it takes long to import.
+    from scipy.optimize import minimize, OptimizeResult
+
     count = 0
 
     def value(x: np.ndarray) -> float:
@@ -56,33 +61,21 @@ def nelder_mead(
         found = cost(x)
         return found if np.isfinite(found) else np.inf
 
-    clip = lambda x: np.clip(x, *bounds)
-    points = [clip(start)] + [clip(start + row) for row in np.diag(steps)]
-    values = [value(x) for x in points]
-    while count < evaluations:
-        order = np.argsort(values, kind="stable")
-        points, values = [points[k] for k in order], [values[k] for k in order]
+    def told(intermediate_result: OptimizeResult) -> None:
         if progress is not None:
-            progress(points[0], values[0], count)
-        center, worst = np.mean(points[:-1], axis=0), points[-1]
-        reflected = clip(center + (center - worst))
-        new = value(reflected)
-        if new < values[0]:
-            further = clip(center + 2 * (center - worst))
-            beyond = value(further)
-            best = (further, beyond) if beyond < new else (reflected, new)
-        elif new < values[-2]:
-            best = reflected, new
-        else:
-            toward = reflected if new < values[-1] else worst
-            inside = clip(center + 0.5 * (toward - center))
-            best = inside, value(inside)
-            if best[1] >= min(new, values[-1]):
-                points = [clip(points[0] + 0.5 * (x - points[0])) for x in points]
-                values = values[:1] + [value(x) for x in points[1:]]
-                continue
-        points[-1], values[-1] = best
-    return points[int(np.argmin(values))]
+            progress(intermediate_result.x, intermediate_result.fun, count)
+
+    simplex = np.clip(start + np.vstack([0 * steps, np.diag(steps)]), *bounds)
+    options = {"initial_simplex": simplex, "maxfev": evaluations}
+    options |= {"xatol": 1e-6, "fatol": 1e-9}
+    return minimize(
+        value,
+        start,
+        method="Nelder-Mead",
+        bounds=list(zip(*bounds, strict=True)),
+        callback=told,
+        options=options,
+    ).x
 
 
 def polish(
@@ -155,6 +148,4 @@ def _other(problem: Problem, recordings, windows: Windows) -> Problem:
     before = max(
         [x.upper for x in problem.unknowns if isinstance(x, Delay)], default=0.0
     )
-    channels = list(problem.batch.measured)
-    found = cut(problem.sys, list(recordings), channels, windows, before)
-    return dataclasses.replace(problem, batch=found.batch, steps=found.steps)
+    return prediction(problem, recordings, windows, before)[0]

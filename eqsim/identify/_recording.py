@@ -70,6 +70,20 @@ class Recording:
         return Recording(*args, name=self.name, run=self.run)
 
 
+def uninterrupted(time: np.ndarray, gap: float | None) -> list[slice]:
+    """Return the rows between interruptions.
+
+    **Arguments:**
+
+    - `gap`: interval between samples that interrupts a recording, s; by default ten times
+        the median.
+    """
+    step = np.diff(time)
+    longest = 10 * float(np.median(step)) if gap is None else gap
+    ends = [0, *(np.flatnonzero(step > longest) + 1).tolist(), len(time)]
+    return [slice(a, b) for a, b in zip(ends, ends[1:])]
+
+
 def save(path: str | os.PathLike, recordings: Recording | Sequence[Recording]) -> None:
     """Write recordings with the same channels to one `.npz` file, without pickles."""
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)

@@ -101,7 +101,7 @@ def _windows(figure_type, result: Result):
             run, begin = result.window[k]
             axes.set_title(f"{label}: {run}, {begin:.2f} s", fontsize=9)
             axes.set_xlabel("s")
-        row[0].set_ylabel(f"{name}: measured - simulated")
+        row[0].set_ylabel(f"{name}: residual")
     return figure
 
 

@@ -21,12 +21,15 @@ class Solver(NamedTuple):
     - `rtol`: relative decrease of the cost below which a fit has converged.
     - `damping`: initial damping, relative to the diagonal.
     - `rounds`: largest number of noise estimates.
+    - `restarts`: largest number of times that the starts of badly fitted windows are
+        searched again, see `docs/identification.md`.
     """
 
     max_steps: int = 40
     rtol: float = 1e-5
     damping: float = 1e-3
     rounds: int = 4
+    restarts: int = 2
 
 
 class Iterate(NamedTuple):

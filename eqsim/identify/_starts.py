@@ -1,6 +1,6 @@
 """Estimates of the state at which a window starts, from the measurements around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -27,30 +27,78 @@ class Starts(NamedTuple):
     sd: np.ndarray
 
 
+class LocalFit(NamedTuple):
+    """Coordinates, velocities and accelerations of local polynomials.
+
+    - `sd`: standard deviations of coordinates and velocities by the noise around them.
+    """
+
+    q: np.ndarray
+    qd: np.ndarray
+    qdd: np.ndarray
+    sd: np.ndarray
+
+
 def estimate_starts(
-    sys: System, recording: Recording, rows: np.ndarray, channel: str, half: int
+    sys: System,
+    recording: Recording,
+    rows: np.ndarray,
+    channel: str,
+    half: int,
+    parts: Sequence[slice],
 ) -> Starts:
+    """Fit a local cubic to the measured coordinates around each row.
+
+    **Arguments:** see `local_fit`.
+    """
+    fit = local_fit(sys, recording, rows, channel, half, parts)
+    sd = _WIDE * fit.sd
+    # Velocities of Euler steps are those half a step before.
+    lag = 0.5 * np.abs(fit.qdd) * float(sys.dt)
+    sd[:, sys.nv :] = np.hypot(sd[:, sys.nv :], lag)
+    return Starts(fit.q, fit.qd, sd)
+
+
+def local_fit(
+    sys: System,
+    recording: Recording,
+    rows: np.ndarray,
+    channel: str,
+    half: int,
+    parts: Sequence[slice],
+) -> LocalFit:
     """Fit a local cubic to the measured coordinates around each row.
 
     **Arguments:**
 
     - `channel`: channel of the recording with all coordinates.
-    - `half`: samples on each side; at the ends of a recording the fit is one-sided.
+    - `half`: samples on each side.
+    - `parts`: uninterrupted parts of the recording; at their ends the fit is one-sided.
     """
-    q, time = recording.channels[channel], recording.time
+    q = recording.channels[channel]
     if q.shape[1] != sys.nq:
         raise ValueError(
             f"Recording {recording.name!r}: channel {channel!r} has {q.shape[1]} columns, but "
             f"the robot has {sys.nq} coordinates."
         )
-    count = len(time)
-    size = min(2 * half + 1, count)
-    first = np.clip(rows - half, 0, count - size)
-    near = first[:, None] + np.arange(size)
+    out = []
+    for part in parts:
+        inside = rows[(rows >= part.start) & (rows < part.stop)]
+        if len(inside):
+            size = min(2 * half + 1, part.stop - part.start)
+            first = np.clip(inside - half, part.start, part.stop - size)
+            near = first[:, None] + np.arange(size)
+            out.append(_cubics(sys, recording.time, q, inside, near))
+    return LocalFit(*(np.concatenate(x) for x in zip(*out)))
+
+
+def _cubics(sys: System, time, q, rows, near) -> LocalFit:
+    """Fit cubics around rows to the samples `near`, `(rows, samples)`."""
+    size = near.shape[1]
     steps = _differences(sys, q[rows], q[near])
     degree = min(3, size - 1)
     relative = time[near] - time[rows][:, None]
-    scale = max(float(np.abs(relative).max()), 1e-12)
+    scale = np.maximum(np.abs(relative).max(axis=1), 1e-12)[:, None]
     basis = (relative / scale)[..., None] ** np.arange(degree + 1)
     inverse = np.linalg.pinv(basis)
     coefficients = inverse @ steps
@@ -61,14 +109,12 @@ def estimate_starts(
     # Variances of the coefficients of degree 0 and 1 per unit of noise.
     spread = np.sqrt((inverse**2).sum(axis=2))[:, :2]
     start = _moved(sys, q[rows], coefficients[:, 0])
-    velocity = coefficients[:, 1] / scale if degree else 0 * coefficients[:, 0]
-    sd = np.concatenate([noise * spread[:, :1], noise * spread[:, 1:2] / scale], axis=1)
-    sd = _WIDE * sd
-    if degree > 1:
-        # Velocities of Euler steps are those half a step before.
-        lag = np.abs(coefficients[:, 2]) / scale**2 * float(sys.dt)
-        sd[:, sys.nv :] = np.hypot(sd[:, sys.nv :], lag)
-    return Starts(start, velocity, sd)
+    zero = np.zeros_like(coefficients[:, 0])
+    velocity = coefficients[:, 1] / scale if degree else zero
+    acceleration = 2 * coefficients[:, 2] / scale**2 if degree > 1 else zero
+    slope = noise * spread[:, 1:2] / scale if degree else zero
+    sd = np.concatenate([noise * spread[:, :1], slope], axis=1)
+    return LocalFit(start, velocity, acceleration, sd)
 
 
 def given_starts(

@@ -1,6 +1,5 @@
 """Errors of prediction on recordings that were not used to fit."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._evaluate import Problem, residuals
+from ._prediction import prediction
 from ._recording import Recording
-from ._windows import cut, Windows
+from ._windows import Windows
 
 
 class HorizonError(NamedTuple):
@@ -72,8 +72,7 @@ def validate(
     - `horizons`: s; the windows have the length of the longest one.
     """
     windows = windows._replace(length=max(horizons), stride=None, continuity=None)
-    found = cut(problem.sys, recordings, list(problem.batch.measured), windows, before)
-    problem = dataclasses.replace(problem, batch=found.batch, steps=found.steps)
+    problem, found = prediction(problem, recordings, windows, before)
     zero = jnp.zeros_like(found.batch.sd)
     errors = [
         {k: np.asarray(v) for k, v in residuals(problem, jnp.asarray(x), zero).items()}

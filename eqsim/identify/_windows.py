@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..model import System
-from ._recording import Recording
+from ._recording import Recording, uninterrupted
 from ._starts import estimate_starts, given_starts, Start, Starts
 
 
@@ -31,6 +31,8 @@ class Windows(NamedTuple):
         the channel `channel`.
     - `channel`: channel with all coordinates.
     - `half`: samples on each side of the start for the local fit.
+    - `gap`: interval between samples, s, above which the recording counts as interrupted:
+        no window and no local fit extends over it. By default ten times the median.
     - `min_samples`: windows with fewer samples are left out.
     """
 
@@ -41,6 +43,7 @@ class Windows(NamedTuple):
     start: Start | None = None
     channel: str = "q"
     half: int = 7
+    gap: float | None = None
     min_samples: int = 3
 
 
@@ -73,11 +76,13 @@ class Batch(eqx.Module):
 class Cut(NamedTuple):
     """A batch, with the recording and the run of each window.
 
-    - `steps`: steps of `sys.dt` that the longest window takes.
+    - `steps`: steps of `sys.dt` that the longest window takes. `rows`: largest number of
+        measured times within one step.
     """
 
     batch: Batch
     steps: int
+    rows: int
     recording: np.ndarray
     run: np.ndarray
     begin: np.ndarray
@@ -136,14 +141,46 @@ def cut(
     )
     run = np.array([names.index(recordings[k].run) for k in index])
     begin = np.array([recordings[w.recording].time[w.rows.start] for w in found])
-    return Cut(batch, max(steps, 1), np.array(index), run, begin)
+    steps = max(steps, 1)
+    rows = _rows_per_step(arrays["time"], arrays["mask"], float(sys.dt), steps)
+    return Cut(batch, steps, rows, np.array(index), run, begin)
+
+
+def _rows_per_step(time, mask, dt: float, steps: int) -> int:
+    step = step_of(time, dt, steps)
+    return max(int(np.bincount(row[ok]).max()) for row, ok in zip(step, mask))
+
+
+def step_of(time: Any, dt: Any, steps: int) -> Any:
+    """Return the step in which measured times fall; those on the grid end a step.
+
+    **Arguments:**
+
+    - `time`: arrays of NumPy or JAX.
+    """
+    # Times are differences of floating-point numbers. The negative floor is a ceiling.
+    return (-((1e-6 - time / dt) // 1) - 1).clip(0, steps - 1).astype(int)
 
 
 def _of(index: int, recording: Recording, windows: Windows) -> list[_Window]:
     """Return the windows of one recording."""
-    time, out = recording.time, []
+    out = []
+    for part in uninterrupted(recording.time, windows.gap):
+        found = [
+            _Window(index, rows, False) for rows in _in_part(recording, part, windows)
+        ]
+        if windows.continuity is not None:
+            for k in range(len(found) - 1):
+                follows = found[k].rows.stop == found[k + 1].rows.start
+                found[k] = found[k]._replace(linked=follows)
+        out += found
+    return out
+
+
+def _in_part(recording: Recording, part: slice, windows: Windows) -> list[slice]:
+    """Return the rows of the windows in an uninterrupted part of a recording."""
+    time, out = recording.time[part], []
     stride = windows.length if windows.stride is None else windows.stride
-    joined = windows.continuity is not None
     begin = time[0]
     while begin < time[-1]:
         first = int(np.searchsorted(time, begin))
@@ -151,14 +188,10 @@ def _of(index: int, recording: Recording, windows: Windows) -> list[_Window]:
         end = time[first] + windows.length * (1 - 1e-6)
         last = int(np.searchsorted(time, end))
         if last - first >= windows.min_samples:
-            out.append(_Window(index, slice(first, last), False))
+            out.append(slice(part.start + first, part.start + last))
         begin = max(
             time[first] + stride * (1 - 1e-6), np.nextafter(time[first], np.inf)
         )
-    if joined:
-        for k in range(len(out) - 1):
-            follows = out[k].rows.stop == out[k + 1].rows.start
-            out[k] = out[k]._replace(linked=follows)
     return out
 
 
@@ -172,7 +205,9 @@ def _starts(sys, recordings, found, windows: Windows) -> Starts:
             sd = windows.start_sd or (1.0, 10.0)
             parts.append(given_starts(sys, recording, rows, windows.start, sd))
             continue
-        part = estimate_starts(sys, recording, rows, windows.channel, windows.half)
+        parts_of = uninterrupted(recording.time, windows.gap)
+        args = windows.channel, windows.half, parts_of
+        part = estimate_starts(sys, recording, rows, *args)
         if windows.start_sd is not None:
             sd = np.repeat(windows.start_sd, sys.nv)
             part = part._replace(sd=np.broadcast_to(sd, part.sd.shape))
@@ -234,6 +269,8 @@ def _check(sys: System, recordings, channels, windows: Windows) -> None:
         raise ValueError("`recordings` is empty: at least one recording is required.")
     if not windows.length > 0:
         raise ValueError(f"`length` must be positive, got {windows.length}.")
+    if windows.gap is not None and not windows.gap > 0:
+        raise ValueError(f"`gap` must be positive, got {windows.gap}.")
     needed = list(channels)
     needed += [windows.channel] if windows.start is None else []
     for recording in recordings:

@@ -135,6 +135,7 @@ def test_elimination_solves_the_whole_system():
         below,
         right[p:].reshape(k, nx),
         np.zeros((k, p)),
+        np.zeros((k, p, p)),
     )
     found = eliminate(arrow)
     theta = -np.linalg.solve(found.matrix, found.gradient)

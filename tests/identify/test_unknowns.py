@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import check_gradients
+from hypothesis import given, strategies as st
 from recorded_arm import ARM
 
 import eqsim
 from eqsim import identify
-from eqsim.identify._inertia import _values, link_values
+from eqsim.identify._inertia import _factor, _values, link_values
 from eqsim.identify._priors import pseudo_inertia
 from eqsim.identify._unknowns import Context, Model, Signals
 
@@ -24,12 +25,40 @@ def _context(sys):
     return Context(sys, {"ctrl": 2, "q": 2})
 
 
-def test_inertia_is_always_physical(getkey):
+@given(st.lists(st.floats(-3.0, 3.0), min_size=10, max_size=10))
+def test_inertia_is_always_physical(free):
     """Any ten numbers are a body that can exist, and the way back is exact."""
-    for scale in (0.1, 1.0, 3.0):
-        free = scale * jax.random.normal(getkey(), (10,))
-        matrix = pseudo_inertia(_values(free))
-        assert np.linalg.eigvalsh(matrix)[0] > 0
+    free = np.array(free)
+    value = np.asarray(_values(jnp.asarray(free)))
+    assert value[0] == pytest.approx(np.exp(2 * free[0]))
+    np.testing.assert_array_equal(value[1:4], free[7:])
+    xx, yy, zz, xy, xz, yz = value[4:]
+    moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    # Principal moments are positive, and none exceeds the sum of the others.
+    tolerance = 1e-12 * moments[2]
+    assert moments[0] > 0 and moments[0] + moments[1] > moments[2] - tolerance
+    back = _factor(np.asarray(pseudo_inertia(jnp.asarray(value))))
+    np.testing.assert_allclose(back, free, atol=1e-4)
+    np.testing.assert_allclose(_values(jnp.asarray(back)), value, rtol=1e-6, atol=1e-9)
+
+
+_PLACE = st.tuples(*[st.floats(-2.0, 2.0)] * 3)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 5.0), _PLACE), min_size=5, max_size=9))
+def test_inertia_of_solids(points):
+    """Mass, center and inertia of any cloud of points come back from the free numbers."""
+    mass = np.array([m for m, _ in points])
+    # A ball around each point, so that points in a plane are a solid as well.
+    place, ball = np.array([x for _, x in points]), 0.1
+    center = mass @ place / mass.sum()
+    away = place - center
+    second = np.einsum("k,ki,kj->ij", mass, away, away) + ball * mass.sum() * np.eye(3)
+    inertia = np.trace(second) * np.eye(3) - second
+    six = inertia[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
+    value = np.concatenate([[mass.sum()], center, six])
+    free = _factor(np.asarray(pseudo_inertia(jnp.asarray(value))))
+    np.testing.assert_allclose(_values(jnp.asarray(free)), value, rtol=1e-9, atol=1e-9)
 
 
 def test_inertia_keeps_the_robot(sys):

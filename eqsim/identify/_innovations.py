@@ -1,0 +1,297 @@
+r"""One-step-ahead predictions of a Kalman filter, for unstable plants and disturbances."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._errors import check_numbers
+from .._loops import scan
+from ..kinematics import difference, integrate
+from ..model import State, System
+from ..model._fields import as_array
+from ..pipelines import AbstractPipeline
+from ._control import AbstractInterpolation, Linear
+from ._geometry import AbstractSpace, interpolate
+from ._measure import AbstractMeasurement, JointPositions, space_of
+from ._objective import (
+    AbstractObjective,
+    commands,
+    Comparison,
+    grid,
+    joined,
+    Physics,
+    Residuals,
+    state_at,
+)
+from ._recording import Recording, uninterrupted
+from ._signals import extended
+from ._starts import local_fit
+from ._unknowns import Model
+from ._windows import Batch, step_of, Windows
+
+
+class Innovations(AbstractObjective):
+    r"""Measured coordinates minus their predictions by a Kalman filter.
+
+    A filter follows the measurements: between them, the state is simulated; at each
+    measured time, the innovation $e = y - \hat y$ corrects it. Errors do not grow over a
+    window, so windows of an unstable or disturbed robot, such as a balancing one in closed
+    loop, can be long. Residuals are $\sqrt{R}\, L^{-1} e$ with the covariance $R$ of the
+    measurement and $L L^\top$ of the innovation: with true parameters, disturbance and noise
+    they are independent, and `Result.sigma` is the noise of the measurement.
+
+    The filter is an extended Kalman filter. Over a time $\delta$ the covariance $P$ of
+    coordinates and velocities becomes
+
+    $$F P F^\top + \begin{pmatrix} \delta^3/3 & \delta^2/2 \\ \delta^2/2 & \delta \end{pmatrix}
+    \otimes \mathrm{diag}(\mathrm{disturbance}^2).$$
+
+    $F$ is the derivative of a step of the robot *as given* along the measured coordinates,
+    computed once. So gains do not depend on the parameters, and derivatives are exact. Gains of
+    another robot make predictions worse and, in closed loop, bias the parameters: fit again
+    from `Result.sys` if much has changed.
+
+    The start of a window is an unknown as for `Simulation`; the disturbance begins there.
+    Without disturbance this is `Simulation`. A large disturbance follows the measurements
+    closely, and hides parameters that act slowly.
+
+    **Arguments:**
+
+    - `disturbance`: unmodelled accelerations, white noise, rad/s$^2$ or m/s$^2$ per
+        $\sqrt{\text{Hz}}$; one number, or one for each degree of freedom.
+    - `noise`: standard deviation of measured coordinates, rad or m; likewise. Only the ratio
+        of both matters.
+    - `control`: commands between their recorded times.
+
+    ??? cite "References"
+        Ljung, *System Identification: Theory for the User*, 1999 (prediction error methods,
+        and their bias in closed loop).
+
+        Bar-Shalom, Li, Kirubarajan, *Estimation with Applications to Tracking and Navigation*,
+        2001 (white-noise acceleration).
+    """
+
+    disturbance: Float[Array, "..."] = eqx.field(converter=as_array)
+    noise: Float[Array, "..."] = eqx.field(converter=as_array)
+    control: AbstractInterpolation = Linear()
+
+    def __check_init__(self):
+        is_size = lambda x: x >= 0
+        check_numbers(
+            "Innovations.disturbance", self.disturbance, is_size, "not negative"
+        )
+        check_numbers("Innovations.noise", self.noise, lambda x: x > 0, "positive")
+
+    def compare(
+        self,
+        sys: System,
+        pipeline: AbstractPipeline,
+        measure: AbstractMeasurement,
+        recordings: Sequence[Recording],
+        windows: Windows,
+        widths: Mapping[str, int],
+    ) -> Comparison:
+        if not isinstance(measure, JointPositions):
+            raise ValueError(
+                "`Innovations` corrects coordinates by measured coordinates: `measure` must "
+                f"be `JointPositions()`, not {type(measure).__name__}. Use `Simulation` for "
+                "other measurements."
+            )
+        for name in ("disturbance", "noise"):
+            shape = vars(self)[name].shape
+            if shape not in ((), (sys.nv,)):
+                raise ValueError(
+                    f"`Innovations.{name}` has shape {shape}, but one number or one for each "
+                    f"of {sys.nv} degrees of freedom is required."
+                )
+        derived = []
+        for recording in recordings:
+            rows = np.arange(len(recording.time))
+            parts = uninterrupted(recording.time, windows.gap)
+            args = measure.channel, windows.half, parts
+            fit = local_fit(sys, recording, rows, *args)
+            linear = _transitions(sys, pipeline, fit.q, fit.qd, recording.ctrl)
+            channels = recording.channels | {_TRANSITION: np.asarray(linear)}
+            args = recording.time, recording.ctrl, channels
+            derived.append(Recording(*args, recording.name, recording.run))
+        return Comparison(derived, (measure.channel, _TRANSITION), dict(widths))
+
+    def residuals(
+        self,
+        physics: Physics,
+        model: Model,
+        start: tuple[Float[Array, " nq"], Float[Array, " nv"]],
+        window: Batch,
+    ) -> Residuals:
+        sys = model.sys
+        (name,) = set(window.measured) - {_TRANSITION}
+        sensor = _sensor(physics, model, name)
+        measured = window.measured[sensor.name]
+        slots = _slots(physics, sys, window)
+        gains = _gains(self, sensor.gain, sys, window, slots)
+        ctrl = commands(model, window, self.control, grid(physics, sys))
+        first = physics.pipeline.init(sys, *start)
+
+        def advance(state, x):
+            u, gains, slot = x
+            new = physics.pipeline.step(sys, state, u)
+            step, errors = jnp.zeros(2 * sys.nv, state.q.dtype), []
+            for k, row in enumerate(slot.rows):
+                value = interpolate(sensor.space, state.q, new.q, slot.share[k])
+                moved = gains.move[k] @ step
+                error = sensor.error(value, moved[: sys.nv], measured[row])
+                step = jnp.where(slot.valid[k], moved + gains.gain[k] @ error, step)
+                errors.append(gains.white[k] @ error)
+            step = gains.rest @ step
+            q = integrate(sys, new.q, step[: sys.nv])
+            state = State(q, new.qd + step[sys.nv :], new.act, new.aux)
+            return state, (state, jnp.stack(errors))
+
+        _, (states, errors) = scan(advance, first, (ctrl[:-1], gains, slots.by_step))
+        error = errors[slots.step, slots.place]
+        error = jnp.where(window.mask[:, None], error, 0.0)
+        states = jax.tree.map(joined, first, states)
+        end = state_at(physics, sys, states, window.gap)
+        return Residuals({sensor.name: error}, end)
+
+
+_TRANSITION = "transition"
+
+
+@eqx.filter_jit
+def _transitions(sys: System, pipeline: AbstractPipeline, q, qd, ctrl):
+    """Derivatives of a step by the state in tangent coordinates, one flat matrix per row."""
+    nv = sys.nv
+
+    def transition(q, qd, u):
+        step = lambda q, qd: pipeline.step(sys, pipeline.init(sys, q, qd), u)
+        new = step(q, qd)
+
+        def moved(change):
+            other = step(integrate(sys, q, change[:nv]), qd + change[nv:])
+            return jnp.concatenate([difference(sys, new.q, other.q), other.qd - new.qd])
+
+        return jnp.ravel(jax.jacfwd(moved)(jnp.zeros(2 * nv, q.dtype)))
+
+    return jax.vmap(transition)(*map(jnp.asarray, (q, qd, ctrl)))
+
+
+class _Sensor(NamedTuple):
+    """Space, gain and bias of the measured coordinates."""
+
+    name: str
+    space: AbstractSpace
+    gain: Array
+    bias: Array
+
+    def error(self, value: Array, moved: Array, measured: Array) -> Array:
+        """Compute the innovation of predicted coordinates that are moved by the filter."""
+        value = self.space.integrate(value, moved)
+        # Gains other than one belong to coordinates that are numbers.
+        value = value * self.gain if value.shape == self.gain.shape else value
+        return self.space.difference(self.space.integrate(value, self.bias), measured)
+
+
+def _sensor(physics: Physics, model: Model, name: str) -> _Sensor:
+    sys, signals = model
+    if name in signals.delays or (name in signals.gains and sys.nq != sys.nv):
+        raise ValueError(
+            f"`Innovations` has no delay of {name!r}, and a gain only where all coordinates "
+            "are numbers. Leave this unknown out, or use `Simulation`."
+        )
+    one = jnp.ones(1, sys.dt.dtype)
+    gain = extended(signals.gains.get(name, one), sys.nv, 1.0)
+    bias = extended(signals.biases.get(name, 0 * one), sys.nv, 0.0)
+    return _Sensor(name, space_of(physics.measure, sys, name), gain, bias)
+
+
+class _Slot(NamedTuple):
+    """Measured times in a step, at most `Physics.rows` of them.
+
+    - `rows`: rows of the window. `valid`: which of them are in this step.
+    - `share`: where in the step.
+    """
+
+    rows: Array
+    valid: Array
+    share: Array
+
+
+class _Slots(NamedTuple):
+    """Measured times of each step, and the step and the place in it of each row."""
+
+    by_step: _Slot
+    step: Array
+    place: Array
+
+
+def _slots(physics: Physics, sys: System, window: Batch) -> _Slots:
+    step = step_of(window.time, sys.dt, physics.steps)
+    index = jnp.arange(physics.steps)
+    first = jnp.searchsorted(step, index).astype(step.dtype)
+    rows = first[:, None] + jnp.arange(physics.rows)[None]
+    inside = jnp.clip(rows, 0, len(step) - 1)
+    own = (step[inside] == index[:, None]) & window.mask[inside]
+    begin = index.astype(sys.dt.dtype)[:, None]
+    share = jnp.clip(window.time[inside] / sys.dt - begin, 0.0, 1.0)
+    place = jnp.clip(jnp.arange(len(step)) - first[step], 0, physics.rows - 1)
+    return _Slots(_Slot(inside, (inside == rows) & own, share), step, place)
+
+
+class _Gains(NamedTuple):
+    """Matrices of the filter in one step.
+
+    - `move`: transition from the measured time before, or the start of the step, to each
+        measured time; `rest`: from the last one to the end of the step.
+    - `gain`: Kalman gain at each measured time. `white`: makes innovations independent,
+        with the size of the noise.
+    """
+
+    move: Array
+    rest: Array
+    gain: Array
+    white: Array
+
+
+def _gains(
+    settings: Innovations, slope: Array, sys: System, window: Batch, slots
+) -> _Gains:
+    """Compute the gains of all steps, which do not depend on the parameters of the robot."""
+    nv, dt = sys.nv, sys.dt
+    wide = lambda x: jnp.broadcast_to(x.astype(dt.dtype), (nv,))
+    noise, disturbance = wide(settings.noise), wide(settings.disturbance) ** 2
+    one = jnp.eye(2 * nv, dtype=dt.dtype)
+    seen = jnp.concatenate([jnp.diag(slope), jnp.zeros((nv, nv), dt.dtype)], axis=1)
+    linear = window.measured[_TRANSITION].reshape(-1, 2 * nv, 2 * nv)
+    # The state before the first measurement of a step.
+    linear = linear[jnp.maximum(slots.by_step.rows[:, 0] - 1, 0)]
+
+    def over(spread, full, share):
+        """Transition and covariance after a share of a step."""
+        move, delta = one + share * (full - one), share * dt
+        blocks = [delta**3 / 3, delta**2 / 2, delta**2 / 2, delta]
+        a, b, c, d = (jnp.diag(x * disturbance) for x in blocks)
+        return move, move @ spread @ move.T + jnp.block([[a, b], [c, d]])
+
+    def advance(spread, x):
+        full, slot = x
+        at, out = jnp.zeros((), dt.dtype), []
+        for share, valid in zip(slot.share, slot.valid, strict=True):
+            move, grown = over(spread, full, jnp.maximum(share - at, 0.0))
+            root = jnp.linalg.cholesky(seen @ grown @ seen.T + jnp.diag(noise**2))
+            white = jax.scipy.linalg.solve_triangular(root, seen @ grown, lower=True)
+            gain = jax.scipy.linalg.solve_triangular(root.T, white).T
+            inverse = jax.scipy.linalg.solve_triangular(root, one[:nv, :nv], lower=True)
+            out.append((move, gain, noise[:, None] * inverse))
+            spread = jnp.where(valid, grown - white.T @ white, spread)
+            at = jnp.where(valid, share, at)
+        rest, spread = over(spread, full, 1 - at)
+        move, gain, white = (jnp.stack(parts) for parts in zip(*out, strict=True))
+        return spread, _Gains(move, rest, gain, white)
+
+    return scan(advance, 0 * one, (linear, slots.by_step))[1]

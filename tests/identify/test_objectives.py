@@ -1,0 +1,402 @@
+"""Objectives beside `Simulation`: equation error and innovations."""
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from recorded_arm import ARM, record
+from recorded_rails import slide
+
+import eqsim
+from eqsim import identify
+from eqsim.identify._evaluate import residuals
+from eqsim.identify._fit import prepare
+from eqsim.identify._measure import measurement
+
+
+DAMPING = identify.Positive(lambda s: s.joints.damping)
+MASS = identify.Positive(lambda s: s.links.mass)
+OBJECTIVES = (
+    identify.Simulation(),
+    identify.Inverse(),
+    identify.Innovations(2.0, 1e-3),
+)
+
+
+def _problem(sys, runs, unknowns, windows, objective, pipeline=eqsim.Generalized()):
+    measure = measurement(identify.JointPositions())
+    args = sys, runs, unknowns, windows, None, measure, pipeline, objective
+    return prepare(*args).problem
+
+
+def _zero(problem):
+    return problem.origin, jnp.zeros(problem.batch.sd.shape)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda x: type(x).__name__)
+def test_derivatives(objective):
+    """Forward mode = reverse mode = differences, with a delay and a gain of the commands."""
+    sys = eqsim.load_mjcf(ARM)
+    runs = [record(mujoco.MjModel.from_xml_string(ARM), 3, 0.5, 1e-3)]
+    unknowns = {
+        "damping": DAMPING,
+        "delay": identify.Delay(initial=6.2e-3),
+        "gain": identify.Gain("ctrl", shared=True),
+    }
+    problem = _problem(sys, runs, unknowns, identify.Windows(0.2), objective)
+    channel = "qdd" if isinstance(objective, identify.Inverse) else "q"
+    f = lambda *x: residuals(problem, *x)[channel]
+    point = _zero(problem)
+    forward = jax.jacfwd(f, (0, 1))(*point)
+    keys = jax.random.split(jax.random.key(0), 3)
+    along = [jax.random.normal(k, x.shape) for k, x in zip(keys, point, strict=False)]
+    shift = lambda t: f(*(x + t * d for x, d in zip(point, along, strict=True)))
+    difference = (shift(1e-5) - shift(-1e-5)) / 2e-5
+    pairs = zip(forward, along, (1, 2), strict=True)
+    slope = sum(jnp.tensordot(j, d, n) for j, d, n in pairs)
+    scale = float(jnp.abs(slope).max())
+    np.testing.assert_allclose(slope, difference, atol=1e-5 * scale)
+    weight = jax.random.normal(keys[2], slope.shape)
+    reverse = jax.grad(lambda *x: jnp.sum(weight * f(*x)), (0, 1))(*point)
+    for slopes, whole in zip(forward, reverse, strict=True):
+        np.testing.assert_allclose(
+            jnp.tensordot(weight, slopes, weight.ndim), whole, rtol=1e-6, atol=1e-6
+        )
+
+
+RAIL = """
+<mujoco><option gravity="0 0 0" timestep="0.01"/><worldbody>
+  <body><joint name="rail" type="slide" axis="1 0 0" damping="{damping}"/>
+    <inertial mass="2" pos="0 0 0" diaginertia="1 1 1"/></body></worldbody>
+  <actuator><motor joint="rail"/></actuator></mujoco>"""
+
+
+def test_inverse_is_linear_regression():
+    """Of accelerations on commands and velocities, for a mass with friction."""
+    text = RAIL.format(damping=0.5)
+    sys = eqsim.load_mjcf(text)
+    result = identify.fit(
+        sys,
+        record(mujoco.MjModel.from_xml_string(text), 0, 6.0, 1e-3),
+        {"damping": DAMPING, "mass": MASS},
+        windows=identify.Windows(2.0),
+        objective=identify.Inverse(),
+        solver=identify.Solver(rtol=1e-12),
+    )
+    batch = jax.tree.map(np.asarray, result.problem.batch)
+    qd, qdd = (batch.measured[k][batch.mask][:, 0] for k in ("local qd", "qdd"))
+    rows = np.stack([_commands(batch)[batch.mask], -qd], axis=1)
+    (inverse_mass, rate), *_ = np.linalg.lstsq(rows, qdd)
+    expected = rate / inverse_mass, 1 / inverse_mass
+    np.testing.assert_allclose(result.values, expected, rtol=1e-6)
+    np.testing.assert_allclose(result.values, [0.5, 2.0], rtol=0.2)
+    noise = np.sqrt(((qdd - rows @ [inverse_mass, rate]) ** 2).mean())
+    np.testing.assert_allclose(result.sigma["qdd"], noise, rtol=0.01)
+
+
+FREE = RAIL.format(damping=0).replace("0.01", "0.1")
+"""A mass without friction, with steps of 0.1 s."""
+
+
+def _single(run: identify.Recording) -> identify.Recording:
+    return identify.Recording(
+        run.time, run.ctrl[:, :1], {"q": run.channels["q"][:, :1]}, run.name
+    )
+
+
+def _commands(batch) -> np.ndarray:
+    """Commands at the measured times."""
+    rows = zip(batch.time, batch.ctrl_time, batch.ctrl, strict=True)
+    return np.array([np.interp(t, at, u[:, 0]) for t, at, u in rows])
+
+
+def test_inverse_starts_a_fit():
+    """From a guess that is far off, it finds the basin of the truth without simulating, and
+    its bias is removed by simulation."""
+    sys = eqsim.load_mjcf(ARM)
+    runs = [
+        record(mujoco.MjModel.from_xml_string(ARM), 40 + k, 3.0, 1e-3) for k in range(2)
+    ]
+    unknowns = {
+        "damping": DAMPING,
+        "mass": identify.Positive(lambda s: s.links.mass, entries=(1,), initial=2.5),
+    }
+    windows = identify.Windows(0.5, half=4)
+    first = identify.fit(
+        sys,
+        runs,
+        unknowns,
+        windows=windows,
+        objective=identify.Inverse(),
+        validate=[_held()],
+    )
+    truth = np.array([0.05, 0.03, 0.4])
+    assert np.abs(first.values[2] / 0.4 - 1) < 0.15
+    # Held-out errors are those of simulations.
+    assert first.validation.horizons[-1].ratio["q"][2] < 0.5
+    unknowns = {"damping": DAMPING, "mass": MASS_OF_LOWER}
+    second = identify.fit(first.sys, runs, unknowns, windows=windows)
+    np.testing.assert_allclose(second.values, truth, rtol=0.02)
+
+
+MASS_OF_LOWER = identify.Positive(lambda s: s.links.mass, entries=(1,))
+
+
+def _held():
+    return record(mujoco.MjModel.from_xml_string(ARM), 50, 2.0, 1e-3, "held")
+
+
+def _kalman(run, mass, noise, disturbance, start):
+    """Residuals of a textbook filter of a mass without friction, in matrices."""
+    state, spread = np.array(start), np.zeros((2, 2))
+    row, out = np.array([[1.0, 0.0]]), []
+    time, q = run.time - run.time[0], run.channels["q"][:, 0]
+    for k, (at, measured) in enumerate(zip(time, q, strict=True)):
+        if k:
+            delta = at - time[k - 1]
+            for _ in range(round(delta / 0.1)):
+                state[1] += 0.1 * run.ctrl[0, 0] / mass
+                state[0] += 0.1 * state[1]
+            move = np.array([[1.0, delta], [0.0, 1.0]])
+            grown = np.array([[delta**3 / 3, delta**2 / 2], [delta**2 / 2, delta]])
+            spread = move @ spread @ move.T + disturbance**2 * grown
+        variance = (row @ spread @ row.T)[0, 0] + noise**2
+        error = measured - state[0]
+        gain = spread @ row[0] / variance
+        state = state + gain * error
+        spread = (np.eye(2) - np.outer(gain, row[0])) @ spread
+        out.append(error * noise / np.sqrt(variance))
+    return np.array(out)
+
+
+@pytest.mark.parametrize("disturbance", (0.0, 0.3, 20.0))
+def test_innovations_are_those_of_a_kalman_filter(disturbance):
+    """At irregular times, for a mass without friction: there its model is exact."""
+    sys = eqsim.load_mjcf(FREE)
+    whole = _single(slide(2, 30, 0.05))
+    rows = np.array([0, 1, 2, 5, 6, 9, 13, 14, 15, 19])
+    run = identify.Recording(
+        whole.time[rows], np.full((10, 1), 0.4), {"q": whole.channels["q"][rows]}
+    )
+    start = 0.3, -0.2
+    windows = identify.Windows(10.0, start=lambda r, k: (start[:1], start[1:]))
+    objective = identify.Innovations(disturbance, 0.05)
+    problem = _problem(sys, [run], {"mass": MASS}, windows, objective)
+    found = np.asarray(residuals(problem, *_zero(problem))["q"])[0, :, 0]
+    expected = _kalman(run, 2.0, 0.05, disturbance, start)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    plain = _problem(sys, [run], {"mass": MASS}, windows, identify.Simulation())
+    simulated = np.asarray(residuals(plain, *_zero(plain))["q"])[0, :, 0]
+    assert np.allclose(found, simulated, atol=1e-12) == (disturbance == 0.0)
+
+
+def test_innovations_between_steps():
+    """Several measured times within a step, and none in others: the residuals of a filter
+    with steps at the measured times, for a motion that is straight."""
+    sys = eqsim.load_mjcf(FREE)
+    time = np.array([0.0, 0.013, 0.04, 0.09, 0.1, 0.17, 0.44, 0.441, 0.5])
+    q = np.random.default_rng(0).normal(size=(9, 1))
+    run = identify.Recording(time, np.zeros((9, 1)), {"q": q})
+    start = 0.3, -0.2
+    windows = identify.Windows(10.0, start=lambda r, k: (start[:1], start[1:]))
+    objective = identify.Innovations(0.7, 0.05)
+    problem = _problem(sys, [run], {"mass": MASS}, windows, objective)
+    found = np.asarray(residuals(problem, *_zero(problem))["q"])[0, :, 0]
+    state, spread, before = np.array(start), np.zeros((2, 2)), 0.0
+    for at, measured, residual in zip(time, q[:, 0], found, strict=True):
+        delta, before = at - before, at
+        move = np.array([[1.0, delta], [0.0, 1.0]])
+        grown = np.array([[delta**3 / 3, delta**2 / 2], [delta**2 / 2, delta]])
+        state, spread = move @ state, move @ spread @ move.T + 0.49 * grown
+        variance = spread[0, 0] + 0.0025
+        gain, error = spread[0] / variance, measured - state[0]
+        state = state + gain * error
+        spread = spread - np.outer(gain, spread[0])
+        assert residual == pytest.approx(error * 0.05 / np.sqrt(variance), rel=1e-9)
+
+
+COUPLED = """
+<mujoco><option gravity="0 0 0" timestep="0.02"/><worldbody>
+  <body name="cart"><joint name="a" type="slide" axis="1 0 0" damping="4" stiffness="30"/>
+    <inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/>
+    <body name="load"><joint name="b" type="slide" axis="1 0 0" stiffness="80"/>
+      <inertial mass="3" pos="0 0 0" diaginertia="1 1 1"/></body></body></worldbody>
+  <actuator><motor joint="a"/></actuator></mujoco>"""
+
+
+def test_innovations_of_a_linear_robot():
+    """Two masses that pull on each other, with different noise and disturbances: all
+    covariances and gains of the filter in matrices, from the matrices of a step."""
+    sys, pipeline = eqsim.load_mjcf(COUPLED), eqsim.Generalized()
+    rng, count = np.random.default_rng(0), 40
+    q, ctrl = rng.normal(size=(count, 2)), rng.normal(size=(count, 1))
+    run = identify.Recording(0.02 * np.arange(count), ctrl, {"q": q})
+    start = np.array([0.3, -0.2, 1.0, 0.5])
+    windows = identify.Windows(10.0, start=lambda r, k: (start[:2], start[2:]))
+    noise, disturbance = np.array([0.1, 0.3]), np.array([2.0, 7.0])
+    objective = identify.Innovations(disturbance, noise)
+    problem = _problem(sys, [run], {"mass": MASS}, windows, objective)
+    found = np.asarray(residuals(problem, *_zero(problem))["q"])[0]
+
+    @jax.jit
+    def step(x, u):
+        new = pipeline.step(sys, pipeline.init(sys, x[:2], x[2:]), u)
+        return jnp.concatenate([new.q, new.qd])
+
+    matrix = np.asarray(jax.jacfwd(step)(jnp.asarray(start), jnp.zeros(1)))
+    assert np.abs(matrix[:2, 2:] - 0.02 * np.eye(2)).max() > 1e-3
+    delta, strength = 0.02, np.diag(disturbance**2)
+    blocks = [[delta**3 / 3, delta**2 / 2], [delta**2 / 2, delta]]
+    grown, seen = np.kron(blocks, strength), np.eye(4)[:2]
+    state, spread = start, np.zeros((4, 4))
+    for k in range(count):
+        if k:
+            state = np.asarray(step(jnp.asarray(state), jnp.asarray(ctrl[k - 1])))
+            spread = matrix @ spread @ matrix.T + grown
+        covariance = spread[:2, :2] + np.diag(noise**2)
+        error = q[k] - state[:2]
+        white = noise * np.linalg.solve(np.linalg.cholesky(covariance), error)
+        np.testing.assert_allclose(found[k], white, rtol=1e-7, atol=1e-9)
+        gain = spread[:, :2] @ np.linalg.inv(covariance)
+        state, spread = state + gain @ error, spread - gain @ seen @ spread
+
+
+BALANCED = """
+<mujoco><option timestep="0.005"><flag contact="disable"/></option><worldbody>
+  <body><joint name="pivot" axis="0 -1 0" damping="0.05"/>
+    <inertial mass="0.5" pos="0 0 0.3" diaginertia="0.01 0.01 0.01"/></body></worldbody>
+  <actuator><motor joint="pivot"/></actuator></mujoco>"""
+
+
+def _balance(seed: int, noise: float, disturbance: float) -> identify.Recording:
+    """A pendulum that feedback of the measurements holds upright, with torques that nobody
+    records."""
+    rng = np.random.default_rng(seed)
+    model = mujoco.MjModel.from_xml_string(BALANCED)
+    data, q, ctrl = mujoco.MjData(model), [], []
+    data.qpos[0] = 0.05
+    for k in range(800):
+        q.append(data.qpos[0] + rng.normal(0, noise))
+        speed = (q[-1] - q[max(k - 4, 0)]) / 0.02
+        wave = 0.4 * np.sin(0.02 * k) + 0.3 * np.sin(0.055 * k + seed)
+        data.ctrl[0] = -8.0 * q[-1] - 1.0 * speed + wave
+        ctrl.append(data.ctrl.copy())
+        inertia = 0.01 + 0.5 * 0.3**2
+        data.qfrc_applied[0] = inertia * disturbance * rng.normal() / np.sqrt(0.005)
+        mujoco.mj_step(model, data)
+    return identify.Recording(0.005 * np.arange(800), ctrl, {"q": q}, f"run-{seed}")
+
+
+def test_innovations_of_a_balanced_pendulum():
+    """Long windows of an unstable plant: innovations find its parameters, where errors of a
+    simulation grow without bound."""
+    sys = eqsim.load_mjcf(BALANCED.replace('pos="0 0 0.3"', 'pos="0 0 0.36"'))
+    runs = [_balance(k, 1e-3, 0.5) for k in range(3)]
+    unknowns = {"height": identify.Free(lambda s: s.links.com, entries=((0, 2),))}
+    errors = []
+    for objective in (identify.Innovations(0.5, 1e-3), identify.Simulation()):
+        result = identify.fit(
+            sys, runs, unknowns, windows=identify.Windows(2.0), objective=objective
+        )
+        errors.append(abs(result.values[0] - 0.3))
+        if isinstance(objective, identify.Innovations):
+            low, high = result.interval()
+            assert low[0] < 0.3 < high[0] and high[0] - low[0] < 0.06
+            # The filter is as uncertain as it should be.
+            np.testing.assert_allclose(result.sigma["q"], 1e-3, rtol=0.1)
+    assert errors[0] < 0.04 and errors[0] < 0.1 * errors[1]
+
+
+def test_innovations_on_rotations():
+    """Orientations are corrected as rotations: a large disturbance follows a tumbling body
+    that the model believes to float."""
+    text = """<mujoco><option timestep="0.01" gravity="0 0 {}"/><worldbody><body>
+      <freejoint/><inertial mass="1" pos="0 0 0" diaginertia="0.01 0.02 0.03"/>
+      </body></worldbody></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(text.format(-2.0))
+    data = mujoco.MjData(model)
+    data.qvel[:] = 1.0, 0.0, 0.5, 2.0, -3.0, 1.0
+    q = []
+    for _ in range(60):
+        q.append(data.qpos.copy())
+        mujoco.mj_step(model, data)
+    run = identify.Recording(0.01 * np.arange(60), np.zeros((60, 0)), {"q": q})
+    sys = eqsim.load_mjcf(text.format(0.0))
+    gravity = {"gravity": identify.Free(lambda s: s.gravity, entries=(2,))}
+    sizes = []
+    for disturbance in (0.0, 0.01, 1e4):
+        objective = identify.Innovations(disturbance, 1e-3)
+        problem = _problem(sys, [run], gravity, identify.Windows(0.6), objective)
+        error = np.asarray(residuals(problem, *_zero(problem))["q"])[0]
+        assert error.shape == (60, 6)
+        sizes.append(np.abs(error[10:]).max())
+    assert sizes[0] > 0.1 and sizes[2] < 1e-3 * sizes[0]
+    assert sizes[2] < sizes[1] < 0.5 * sizes[0]
+    result = identify.fit(
+        sys,
+        run,
+        gravity,
+        windows=identify.Windows(0.6),
+        objective=identify.Innovations(1.0, 1e-3),
+        noise={"q": 1e-3},
+    )
+    assert result.values[0] == pytest.approx(-2.0, abs=0.05)
+
+
+BAD = {
+    "continuity": (
+        identify.Inverse(),
+        dict(windows=identify.Windows(0.2, continuity=1.0)),
+        "`Inverse` does not simulate",
+    ),
+    "half": (
+        identify.Inverse(),
+        dict(windows=identify.Windows(0.2, half=100)),
+        "no rows with 100 samples on each side",
+    ),
+    "channel": (
+        identify.Inverse(),
+        dict(windows=identify.Windows(0.2, channel="angle")),
+        "has no channel 'angle'",
+    ),
+    "measure": (
+        identify.Innovations(1.0, 1e-3),
+        dict(windows=identify.Windows(0.2), measure=identify.JointVelocities()),
+        "must be `JointPositions",
+    ),
+    "shape": (
+        identify.Innovations(np.ones(3), 1e-3),
+        dict(windows=identify.Windows(0.2)),
+        r"has shape \(3,\)",
+    ),
+    "delay": (
+        identify.Innovations(1.0, 1e-3),
+        dict(windows=identify.Windows(0.2), unknowns={"late": identify.Delay("q")}),
+        "has no delay of 'q'",
+    ),
+    "noise of another channel": (
+        identify.Inverse(),
+        dict(windows=identify.Windows(0.2), noise={"q": 1e-3}),
+        r"`noise` names 'q', but channels are \['qdd'\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refusals(case):
+    objective, options, message = BAD[case]
+    sys = eqsim.load_mjcf(ARM)
+    run = record(mujoco.MjModel.from_xml_string(ARM), 1, 0.5, 1e-3)
+    channels = run.channels | {"qd": run.channels["q"]}
+    run = identify.Recording(run.time, run.ctrl, channels)
+    unknowns = options.get("unknowns", {"damping": DAMPING})
+    options = {k: v for k, v in options.items() if k != "unknowns"}
+    with pytest.raises(ValueError, match=message):
+        identify.fit(sys, run, unknowns, objective=objective, **options)
+
+
+@pytest.mark.parametrize("numbers", ((-1.0, 1e-3), (1.0, 0.0)))
+def test_bad_filters(numbers):
+    with pytest.raises(ValueError, match="`Innovations"):
+        identify.Innovations(*numbers)
