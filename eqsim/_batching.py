@@ -243,11 +243,21 @@ def _program(single, shapes, x64: bool) -> kernels.Function:
         return kernels.Function(traced(single, shapes, x64)[0])
     closed = _jaxpr(single.call, shapes[: single.num_fixed], x64)
     if closed is None:
-        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
-        return kernels.Function(jax.make_jaxpr(lambda *xs: single(xs, 0))(*given))
+        return kernels.Function(_by_jax(single, shapes))
     if isinstance(single, Cotangent):
         return kernels.Function(closed, pulled=single.which)
     return kernels.Function(closed, pushed=single.which)
+
+
+def jaxpr_of(single, shapes, x64: bool) -> ClosedJaxpr:
+    """A call for one environment, whose derivatives JAX has taken."""
+    closed = _jaxpr(single, shapes, x64)
+    return _by_jax(single, shapes) if closed is None else closed
+
+
+def _by_jax(single, shapes) -> ClosedJaxpr:
+    given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+    return jax.make_jaxpr(lambda *xs: single(xs, 0))(*given)
 
 
 def _jaxpr(call, shapes, x64: bool) -> ClosedJaxpr | None:

@@ -20,4 +20,8 @@ from ._programs import (
     Program as Program,
     resulting_patterns as resulting_patterns,
 )
-from ._scalarize import dependence as dependence, Unsupported as Unsupported
+from ._scalarize import (
+    dependence as dependence,
+    rule as rule,
+    Unsupported as Unsupported,
+)
