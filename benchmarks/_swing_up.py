@@ -16,6 +16,7 @@ from _double_pendulum import (
     SCALES,
     TORQUE_LIMIT,
 )
+from _double_pendulum_mjcf import mjcf
 from jaxtyping import Array, Float
 
 import eqsim
@@ -28,29 +29,6 @@ COARSE = 10
 
 SEEDS = {"acrobot": (0, 3, 150), "pendubot": (0, 4, 100)}
 """Seed, draw and number of coarse steps of the guess, found by `search`."""
-
-
-def mjcf(p: dict[str, float], kind: str, dt: float) -> str:
-    """Write the robot, with its torque as a state and the rate of it as control."""
-    links = []
-    for m, r, inertia in ((p["m1"], p["r1"], p["I1"]), (p["m2"], p["r2"], p["I2"])):
-        about_center = inertia - m * r**2
-        links.append(
-            f'<inertial pos="0 0 {-r}" mass="{m}" '
-            f'diaginertia="{about_center} {about_center} 1e-5"/>'
-        )
-    return f"""
-<mujoco>
-  <option timestep="{dt}" integrator="RK4" gravity="0 0 {-p["g"]}"/>
-  <worldbody>
-    <body><joint name="shoulder" axis="0 -1 0"/>{links[0]}
-      <body pos="0 0 {-p["l1"]}"><joint name="elbow" axis="0 -1 0"/>{links[1]}</body>
-    </body>
-  </worldbody>
-  <actuator>
-    <general joint="{("shoulder", "elbow")[KINDS[kind]]}" dyntype="integrator"/>
-  </actuator>
-</mujoco>"""
 
 
 class Cost(control.AbstractCost):
@@ -163,7 +141,7 @@ def swing_up(kind: str, key, T: int, p: dict[str, float], rounds: int = 5):
     **Returns:** states, actions, the weights, and the costs.
     """
     dt = COARSE * DT
-    sys = eqsim.load_mjcf(mjcf(p, kind, dt))
+    sys = eqsim.load_mjcf(mjcf(p, kind, dt, rate=True))
     lengths, joint = jnp.array([p["l1"], p["l2"]]), KINDS[kind]
     cost = Cost(weights_of(FIRST), SOFT, lengths, joint, dt)
     start, plan = first_state(sys), guess(key, T, dt)
@@ -187,6 +165,24 @@ def search(kind: str, seed: int, T: int, draws: int = 16):
     return sorted(found, key=lambda row: -row[1])[:5]
 
 
+PARTS = (0.25, 0.5, 0.75, 1.0)
+
+
+def continued(kind: str, actions, cost: Cost, p: dict[str, float]):
+    """Change the robot of a plan in steps, from the frictionless model to another.
+
+    **Returns:** states and actions.
+    """
+    first, dt = parameters(), COARSE * DT
+    for part in PARTS:
+        mixed = {k: (1.0 - part) * first[k] + part * p[k] for k in p}
+        sys = eqsim.load_mjcf(mjcf(mixed, kind, dt, rate=True))
+        start, T = first_state(sys), len(actions)
+        found = _solve(sys, cost, start, actions, T, 80)
+        actions = found.actions
+    return found.states, actions
+
+
 class Nominal(NamedTuple):
     """A swing-up at the time step of the plant, with feedback gains.
 
@@ -208,7 +204,9 @@ TRACKING = jnp.diag(jnp.array([20.0, 20.0, 1.0, 1.0, 0.02])), 2e-4 * jnp.eye(1)
 
 def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nominal:
     """Solve for the plan with the time step of the plant, and add feedback."""
-    sys = eqsim.load_mjcf(mjcf(p, kind, DT))
+    sys = eqsim.load_mjcf(mjcf(p, kind, DT, rate=True))
+    # Where friction holds a joint, gains would be those of a joint that cannot move.
+    smooth = eqsim.load_mjcf(mjcf(p, kind, DT, rate=True, dry=False))
     T = COARSE * len(actions)
     old, new = np.arange(len(states.q)) * COARSE, np.arange(T + 1)
     dense = lambda x: jnp.asarray(
@@ -223,13 +221,13 @@ def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nomi
     turns = jnp.round((last.q - upright(sys).q) / (2.0 * jnp.pi))
     goal = np.zeros(5)
     goal[:2] = upright(sys).q + 2.0 * jnp.pi * turns
-    hold = regulator(sys, Q, R)
-    gentle = gentle_regulator(sys, fine.weights, DT).gain
+    hold = regulator(smooth, Q, R)
+    gentle = gentle_regulator(smooth, fine.weights, DT).gain
     end = _settled(sys, last, jnp.asarray(goal), gentle, round(DURATION / DT) - T)
     join = lambda x, y: jnp.concatenate([x, y[1:]])
     states = jax.tree.map(join, found.states, end[0])
     actions = jnp.concatenate([found.actions, end[1]])
-    tracking = control.tvlqr((PIPELINE, sys), states, actions, Q, R, hold.value)
+    tracking = control.tvlqr((PIPELINE, smooth), states, actions, Q, R, hold.value)
     rows = jnp.concatenate([states.q, states.qd, states.act], 1)
     parts = rows, actions, tracking.gain, goal, hold.gain
     return Nominal(*map(np.asarray, parts))
@@ -318,11 +316,19 @@ def _near(q, to) -> np.ndarray:
     return to + (np.asarray(q) - to + np.pi) % (2.0 * np.pi) - np.pi
 
 
-def plan_of(kind: str) -> Nominal:
-    """Plan the swing-up from the guess that `SEEDS` names, in double precision."""
+def plan_of(kind: str, p: dict[str, float] | None = None) -> Nominal:
+    """Plan the swing-up from the guess that `SEEDS` names, in double precision.
+
+    **Arguments:**
+
+    - `p`: parameters of the model; those of `parameters()` by default. For others, such
+        as a model with friction, that plan is the first guess.
+    """
     seed, draw, T = SEEDS[kind]
     with jax.enable_x64(True):
-        p = parameters()
+        first = parameters()
         key = jr.split(jr.key(seed), 16)[draw]
-        states, actions, cost, _ = swing_up(kind, key, T, p)
-        return refined(kind, states, actions, cost, p)
+        states, actions, cost, _ = swing_up(kind, key, T, first)
+        if p is not None and p != first:
+            states, actions = continued(kind, actions, cost, p)
+        return refined(kind, states, actions, cost, first if p is None else p)
