@@ -1,12 +1,9 @@
 """Control of the double pendulum through knock-downs, with a library of plans."""
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from _double_pendulum import DT, KINDS, parameters, step, TORQUE_LIMIT
-from _double_pendulum_mjcf import mjcf
 from _plan_library import (
     added,
     CAPACITY,
@@ -19,8 +16,6 @@ from _plan_library import (
     plans_from,
     STEP,
 )
-
-import eqsim
 
 
 TICK = round(STEP / DT)
@@ -128,7 +123,8 @@ class LibraryController:
         current = (self._plan, self._step + 1) if following else (0, LENGTH)
         torque = np.clip(self._law(x, 0.0), -TORQUE_LIMIT, TORQUE_LIMIT)
         place = Place(*(jnp.asarray(a) for a in current))
-        found = choose(self._model, self._library, x, jnp.array([torque]), place)
+        state, held = jnp.asarray(x), jnp.array([torque])
+        found = choose(self._model, self._library, state, held, place)
         if not np.isfinite(found.time):
             return None, 0
         return int(found.at.plan), int(found.at.step)
@@ -147,12 +143,6 @@ class LibraryController:
             return self._brake.torque(x)
         state, torque, gain = self._target(part)
         return float(torque + gain @ _near(x, state))
-
-
-class Fall(NamedTuple):
-    """States after a fall, to plan from, and how they were reached."""
-
-    states: np.ndarray
 
 
 def falls(p, kind: str, hold: np.ndarray, rng, number: int) -> np.ndarray:
@@ -184,20 +174,18 @@ def build(kind: str, rounds: int, size: int = 32, say=print) -> Library:
     """
     p = parameters()
     robot, library = model(p, kind), empty()
-    smooth = eqsim.load_mjcf(mjcf(p, kind, STEP, dry=False))
     rng, hold = np.random.default_rng(10_000), np.asarray(robot.hold.gain[0])
     for turn, key in enumerate(jr.split(jr.key(0), rounds)):
         starts = falls(p, kind, hold, rng, size)
         if turn == 0:
             starts[0] = 0.0
-        found = plans_from(robot, smooth, library, jnp.asarray(starts), key)
+        found = plans_from(robot, library, jnp.asarray(starts), key)
         library, new = added(library, found)
         caught = np.isfinite(found.before)
         planned = np.isfinite(found.time)
         say(
             f"{kind} round {turn}: {caught.mean():.2f} caught, {planned.mean():.2f} "
-            f"planned, {len(new)} new, {int(library.number)} plans; "
-            f"{np.mean(np.asarray(found.before)[caught]):.2f} s"
+            f"planned, {len(new)} new, {int(library.number)} plans"
         )
         if int(library.number) >= CAPACITY - size:
             break

@@ -1,10 +1,8 @@
 """Functions for `batch_last` that call others, such as a rollout of many steps.
 
-Importing this module teaches the kernel compiler calls within calls: the program of the
-inner one becomes part of the outer one.
+The program of the inner call becomes part of that of the outer one.
 """
 
-import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -12,11 +10,10 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 
 from . import _kernels as kernels
-from ._batching import jaxpr_of
-from ._calls import batch_shape, is_double
+from ._calls import batch_shape, call_p
 
 
 def over_batch(fn: Callable, nbatch: int, *args):
@@ -49,39 +46,75 @@ def over_batch(fn: Callable, nbatch: int, *args):
     return jax.vmap(inner, axes, -1)(*given)
 
 
-@kernels.rule("batch_last")
-def _nested(walk, eqn, *operands):
-    leaves, nbatch = [var.aval for var in eqn.invars], eqn.params["nbatch"]
-    shapes = tuple((x.shape, x.dtype) for x in leaves)
-    closed = _inlined(eqn.params["call"], nbatch, shapes, is_double())
-    return walk.closed(closed, list(operands))
+def expanded(closed: ClosedJaxpr, program: Callable) -> ClosedJaxpr:
+    """Replace the calls in a program, also those in its loops, by their own programs.
+
+    A program is then complete: what names it for the cache of kernels sees all of it.
+
+    **Arguments:**
+
+    - `closed`: the program.
+    - `program`: function `(call, shapes) -> ClosedJaxpr` of a call for one environment.
+
+    **Raises:** `Unsupported` for a large batch of calls.
+    """
+    return ClosedJaxpr(_expanded(closed.jaxpr, program), closed.consts)
+
+
+def _expanded(jaxpr: Jaxpr, program: Callable) -> Jaxpr:
+    eqns = [_equation(eqn, program) for eqn in jaxpr.eqns]
+    same = all(new is old for new, old in zip(eqns, jaxpr.eqns, strict=True))
+    return jaxpr if same else jaxpr.replace(eqns=eqns)
+
+
+def _equation(eqn, program: Callable):
+    if eqn.primitive is call_p:
+        call, nbatch = eqn.params["call"], eqn.params["nbatch"]
+        shapes = tuple((var.aval.shape, var.aval.dtype) for var in eqn.invars)
+        inner = _as_function(call, nbatch, shapes, program)
+        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+        (new,) = jax.make_jaxpr(jax.jit(inner))(*given).jaxpr.eqns
+        return eqn.replace(primitive=new.primitive, params=new.params)
+    params = {k: _parameter(v, program) for k, v in eqn.params.items()}
+    same = all(params[k] is v for k, v in eqn.params.items())
+    return eqn if same else eqn.replace(params=params)
+
+
+def _parameter(value, program: Callable):
+    if isinstance(value, Jaxpr):
+        return _expanded(value, program)
+    if isinstance(value, ClosedJaxpr):
+        inner = _expanded(value.jaxpr, program)
+        return value if inner is value.jaxpr else ClosedJaxpr(inner, value.consts)
+    if isinstance(value, tuple):
+        new = tuple(_parameter(x, program) for x in value)
+        same = all(x is y for x, y in zip(new, value, strict=True))
+        return value if same else new
+    return value
 
 
 _LARGEST_BATCH = 32
 """Calls in a batch within a call, at most."""
 
 
-@ft.lru_cache(maxsize=64)
-def _inlined(call, nbatch: int, shapes, x64: bool) -> ClosedJaxpr:
-    """A call as a program of its own; a batch one after another."""
+def _as_function(call, nbatch: int, shapes, program: Callable) -> Callable:
+    """A call as a function of arrays; a batch one after another."""
     given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
     batch = batch_shape(given, nbatch)
     if np.prod(batch, dtype=int) > _LARGEST_BATCH:
         raise kernels.Unsupported(f"a batch of {batch} calls within a call")
     own = tuple((x.shape[: x.ndim - nbatch], x.dtype) for x in given)
-    closed = jaxpr_of(call.single, own, x64)
+    single = jaxpr_as_fun(program(call.single, own))
 
     def run(*leaves):
         if nbatch == 0:
-            return jaxpr_as_fun(closed)(*leaves)
-        each = [
-            jaxpr_as_fun(closed)(*(_entry(x, index) for x in leaves))
-            for index in np.ndindex(*batch)
-        ]
+            return single(*leaves)
+        indices = np.ndindex(*batch)
+        each = [single(*(_entry(x, index) for x in leaves)) for index in indices]
         join = lambda *xs: jnp.stack(xs, -1).reshape(*xs[0].shape, *batch)
         return [join(*xs) for xs in zip(*each, strict=True)]
 
-    return jax.make_jaxpr(run)(*given)
+    return run
 
 
 def _entry(x, index: tuple[int, ...]):

@@ -82,3 +82,27 @@ def test_sizes_of_one():
     )
     assert [x.shape for x in out] == [(3, 1), (3, 1)]
     np.testing.assert_array_equal(out[0], 2.0)
+
+
+def _square_fn(x):
+    return x * x
+
+
+def _double_fn(x):
+    return x + x
+
+
+INNER = batch_last(_square_fn), batch_last(_double_fn)
+
+
+def _summed_fn(inner, x):
+    body = lambda total, _: (total + inner(x), None)
+    return jax.lax.scan(body, 0.0 * x, None, length=3)[0]
+
+
+def test_cached_programs_differ_by_what_is_called(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQSIM_KERNELS_CACHE", str(tmp_path))
+    x = jnp.array([2.0, 3.0])
+    for inner, one in zip(INNER, (x * x, x + x), strict=True):
+        found = jax.jit(lambda x, inner=inner: batch_last(_summed_fn)(inner, x))(x)
+        np.testing.assert_allclose(found, 3.0 * one)

@@ -20,8 +20,4 @@ from ._programs import (
     Program as Program,
     resulting_patterns as resulting_patterns,
 )
-from ._scalarize import (
-    dependence as dependence,
-    rule as rule,
-    Unsupported as Unsupported,
-)
+from ._scalarize import dependence as dependence, Unsupported as Unsupported
