@@ -32,8 +32,9 @@ from _double_pendulum import (
 from _identified import latency, MujocoPlant, parameters_of, robots
 from _knock_downs import build, knocks, LibraryController
 from _plan_library import Library
-from _swing_up import DoublePendulumController, Nominal, plan_of, search
+from _swing_up import plan_of, search
 from _tables import caption, circumstances, table, write
+from _tracking import DoublePendulumController, Nominal
 
 
 EXPLANATION = {
@@ -205,7 +206,7 @@ def _options() -> argparse.Namespace:
         "--seed", type=int, default=0, help="of a search, or of the split of recordings"
     )
     add("--horizon", type=int, default=150, help="coarse steps of a search")
-    add("--rounds", type=int, default=12, help="rounds of plans for a library")
+    add("--rounds", type=int, default=4, help="rounds of plans for a library")
     add("--batch", type=int, default=256, help="problems in a batch, beside Crocoddyl")
     add("--repeats", type=int, default=20, help="calls to time, beside Crocoddyl")
     add("--fresh", action="store_true", help="plan anew")
