@@ -20,7 +20,7 @@ M1, M2, L1, R1, R2 = 0.52346, 0.62557, 0.2, 0.2, 0.25569
 I1, I2 = 0.010949, 0.0099716
 """Masses (kg), length, centers of mass (m), inertias about the centers (kg m^2)."""
 
-DT, LENGTH, LIMIT = 0.01, 200, 4.0
+DT, LENGTH, LIMIT = 0.01, 200, 2.0
 """Time step (s), number of steps, and the limit of torques where there is one, N m."""
 
 GOAL = np.array([np.pi, 0.0, 0.0, 0.0])
@@ -183,7 +183,7 @@ def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
             together = seconds(lambda run=many[name]: run(first), max(repeats // 4, 2))
             rows.append(
                 {
-                    "limits": "4 N m" if limited else "none",
+                    "limits": f"{LIMIT:g} N m" if limited else "none",
                     "solver": name,
                     "cost": float(np.ravel(one.cost)[0]),
                     "iterations": int(np.ravel(one.steps)[0]),

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import mujoco
 import numpy as np
 from _double_pendulum import DT
@@ -83,6 +84,11 @@ class MujocoPlant:
     """
 
     def __init__(self, sys: eqsim.System):
+        # MuJoCo refuses a link whose inertia about the axis of motion exceeds the sum of
+        # the other two, which do not matter in a plane.
+        inertia = lambda s: s.links.inertia
+        about = inertia(sys)[:, 1:2]
+        sys = eqx.tree_at(inertia, sys, inertia(sys).at[:, :3].set(about))
         self._model = mujoco.MjModel.from_xml_string(eqsim.io.write_mjcf(sys))
         self._model.opt.timestep = DT
         self._data = mujoco.MjData(self._model)
