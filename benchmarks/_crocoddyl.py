@@ -4,6 +4,7 @@ A double pendulum with two motors (design C.1 of the RealAI gym; the torque of t
 is dear) swings up, with semi-implicit Euler steps and quadratic costs.
 """
 
+import importlib
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -87,9 +88,7 @@ def eqsim_solver(limited: bool, many: bool) -> Callable[[np.ndarray], Solved]:
 
 def crocoddyl_solver(limited: bool) -> Callable[[np.ndarray], Solved]:
     """Make a function that solves one problem, or several in turn, on one thread."""
-    import crocoddyl
-    import pinocchio
-
+    crocoddyl, pinocchio = map(importlib.import_module, ("crocoddyl", "pinocchio"))
     robot = pinocchio.Model()
     place = lambda z: pinocchio.SE3(np.eye(3), np.array([0.0, 0.0, z]))
     parent = 0
@@ -162,9 +161,7 @@ def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
     - `say`: called with a line if Crocoddyl is not installed.
     """
     try:
-        import crocoddyl
-
-        version = crocoddyl.__version__
+        version = importlib.import_module("crocoddyl").__version__
     except ImportError:
         say("Crocoddyl is left out: `pip install crocoddyl` adds it.")
         version = None
@@ -194,5 +191,7 @@ def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
                 }
             )
         for row in rows[-len(runners) :]:
-            row["best optimum"] = float(np.mean(row.pop("_costs") < best * (1 + 1e-6)))
+            row["best optimum"] = float(
+                np.mean(row.pop("_costs") < np.asarray(best) * (1 + 1e-6))
+            )
     return rows

@@ -86,7 +86,7 @@ class LibraryController:
     def __init__(self, kind: str, p: dict[str, float], library: Library):
         self.joint, self._brake = KINDS[kind], Brake(p, kind)
         self._model, self._library = model(p, kind), library
-        self._rows = Library(*map(np.asarray, library))
+        self._rows = {k: np.asarray(x) for k, x in library._asdict().items()}
         self._hold = np.asarray(self._model.hold.gain[0])
         self.reset()
 
@@ -134,9 +134,10 @@ class LibraryController:
         if self._step >= LENGTH:
             return np.array([np.pi, 0.0, 0.0, 0.0]), 0.0, self._hold
         rows, k = self._rows, self._step
-        now, then = rows.states[self._plan, k], rows.states[self._plan, k + 1]
+        states, plan = rows["states"], self._plan
+        now, then = states[plan, k], states[plan, k + 1]
         state = now + part * (then - now)
-        return state, rows.torques[self._plan, k], rows.gains[self._plan, k]
+        return state, rows["torques"][plan, k], rows["gains"][plan, k]
 
     def _law(self, x, part: float) -> float:
         if self._plan is None:

@@ -312,4 +312,6 @@ def added(library: Library, found: Found) -> tuple[Library, np.ndarray]:
     n = int(library.number)
     put = lambda many, new: many.at[n : n + len(chosen)].set(new[chosen])
     rows = [put(a, b) for a, b in zip(library[:4], found[:4], strict=True)]
-    return Library(*rows, library.number + len(chosen)), chosen
+    states, torques, gains, values = rows
+    number = library.number + len(chosen)
+    return Library(states, torques, gains, values, number), chosen

@@ -82,7 +82,7 @@ def weights_of(costs: Float[Array, "5"]) -> Float[Array, "5"]:
     slopes = jnp.pi / SCALES / jnp.cosh(jnp.pi * costs / SCALES) ** 2 / 5.0
     # Smoothness is the standard deviation of changes of torque.
     by_rate = DT**2 / (2.0 * jnp.maximum(costs[3], 2e-3) * DURATION)
-    return 100.0 * slopes.at[3].multiply(by_rate)
+    return 100.0 * jnp.asarray(slopes).at[3].multiply(by_rate)
 
 
 FIRST = jnp.array([2.5, 10.0, 4.0, 0.01, 80.0])
