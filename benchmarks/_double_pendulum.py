@@ -26,6 +26,11 @@ SCALES = np.array([20.0, 60.0, 20.0, 0.1, 400.0])
 """Scales of the five costs of the score."""
 
 
+def recordings() -> pathlib.Path:
+    """Return the folder with recordings, by the variable `EQSIM_RECORDINGS`."""
+    return pathlib.Path(os.environ.get("EQSIM_RECORDINGS", "../shared/data"))
+
+
 def parameters(model: str = "model_1.0", *, friction: bool = False) -> dict[str, float]:
     """Read the parameters of design C.1.
 
@@ -37,8 +42,7 @@ def parameters(model: str = "model_1.0", *, friction: bool = False) -> dict[str,
 
     **Raises:** `FileNotFoundError` if there is no folder with recordings.
     """
-    folder = pathlib.Path(os.environ.get("EQSIM_RECORDINGS", "../shared/data"))
-    file = folder / "double_pendulum" / "parameters.json"
+    file = recordings() / "double_pendulum" / "parameters.json"
     if not file.exists():
         raise FileNotFoundError(
             f"{file} does not exist. Set EQSIM_RECORDINGS to the folder that holds "
@@ -106,6 +110,7 @@ def simulate(
     measure: Callable = lambda q, qd: (q, qd),
     pulses: Sequence[tuple[float, np.ndarray]] = (),
     delay: int = 0,
+    advance: Callable | None = None,
 ) -> Run:
     """Simulate a controller from hanging at rest.
 
@@ -117,7 +122,10 @@ def simulate(
     - `measure`: function of angles and velocities that returns the measured ones.
     - `pulses`: beginnings (s) and torques of pulses of 0.2 s on both joints, N m.
     - `delay`: time steps until a torque acts.
+    - `advance`: one time step `(q, qd, torque) -> (q, qd)`; by default that of the plant
+        in NumPy with the parameters `p`.
     """
+    advance = advance or (lambda q, qd, torque: step(p, q, qd, torque))
     motor = np.zeros(2)
     motor[KINDS[kind]] = TORQUE_LIMIT
     q, qd = np.zeros(2), np.zeros(2)
@@ -129,7 +137,7 @@ def simulate(
         torque = queue.pop(0)
         rows.append((time, q, qd, torque))
         pushed = [push for begin, push in pulses if 0.0 <= time - begin < 0.2]
-        q, qd = step(p, q, qd, sum(pushed, torque))
+        q, qd = advance(q, qd, sum(pushed, torque))
     return Run(*map(np.array, zip(*rows, strict=True)))
 
 

@@ -1,6 +1,4 @@
-"""Swing-up of the double pendulum by iterative LQR, and feedback along it."""
-
-from typing import NamedTuple
+"""Swing-up of the double pendulum by iterative LQR, and feedback gains along it."""
 
 import equinox as eqx
 import jax
@@ -16,6 +14,8 @@ from _double_pendulum import (
     SCALES,
     TORQUE_LIMIT,
 )
+from _double_pendulum_mjcf import mjcf
+from _tracking import Nominal
 from jaxtyping import Array, Float
 
 import eqsim
@@ -28,29 +28,6 @@ COARSE = 10
 
 SEEDS = {"acrobot": (0, 3, 150), "pendubot": (0, 4, 100)}
 """Seed, draw and number of coarse steps of the guess, found by `search`."""
-
-
-def mjcf(p: dict[str, float], kind: str, dt: float) -> str:
-    """Write the robot, with its torque as a state and the rate of it as control."""
-    links = []
-    for m, r, inertia in ((p["m1"], p["r1"], p["I1"]), (p["m2"], p["r2"], p["I2"])):
-        about_center = inertia - m * r**2
-        links.append(
-            f'<inertial pos="0 0 {-r}" mass="{m}" '
-            f'diaginertia="{about_center} {about_center} 1e-5"/>'
-        )
-    return f"""
-<mujoco>
-  <option timestep="{dt}" integrator="RK4" gravity="0 0 {-p["g"]}"/>
-  <worldbody>
-    <body><joint name="shoulder" axis="0 -1 0"/>{links[0]}
-      <body pos="0 0 {-p["l1"]}"><joint name="elbow" axis="0 -1 0"/>{links[1]}</body>
-    </body>
-  </worldbody>
-  <actuator>
-    <general joint="{("shoulder", "elbow")[KINDS[kind]]}" dyntype="integrator"/>
-  </actuator>
-</mujoco>"""
 
 
 class Cost(control.AbstractCost):
@@ -105,7 +82,7 @@ def weights_of(costs: Float[Array, "5"]) -> Float[Array, "5"]:
     slopes = jnp.pi / SCALES / jnp.cosh(jnp.pi * costs / SCALES) ** 2 / 5.0
     # Smoothness is the standard deviation of changes of torque.
     by_rate = DT**2 / (2.0 * jnp.maximum(costs[3], 2e-3) * DURATION)
-    return 100.0 * slopes.at[3].multiply(by_rate)
+    return 100.0 * jnp.asarray(slopes).at[3].multiply(by_rate)
 
 
 FIRST = jnp.array([2.5, 10.0, 4.0, 0.01, 80.0])
@@ -163,7 +140,7 @@ def swing_up(kind: str, key, T: int, p: dict[str, float], rounds: int = 5):
     **Returns:** states, actions, the weights, and the costs.
     """
     dt = COARSE * DT
-    sys = eqsim.load_mjcf(mjcf(p, kind, dt))
+    sys = eqsim.load_mjcf(mjcf(p, kind, dt, rate=True))
     lengths, joint = jnp.array([p["l1"], p["l2"]]), KINDS[kind]
     cost = Cost(weights_of(FIRST), SOFT, lengths, joint, dt)
     start, plan = first_state(sys), guess(key, T, dt)
@@ -187,20 +164,22 @@ def search(kind: str, seed: int, T: int, draws: int = 16):
     return sorted(found, key=lambda row: -row[1])[:5]
 
 
-class Nominal(NamedTuple):
-    """A swing-up at the time step of the plant, with feedback gains.
+PARTS = (0.25, 0.5, 0.75, 1.0)
 
-    - `states`: rows of angles, velocities and torque.
-    - `rates`: changes of torque, N m/s.
-    - `gains`: feedback of the difference from the states.
-    - `goal`, `hold`: the upright state at the end, and the gain there.
+
+def continued(kind: str, actions, cost: Cost, p: dict[str, float]):
+    """Change the robot of a plan in steps, from the frictionless model to another.
+
+    **Returns:** states and actions.
     """
-
-    states: np.ndarray
-    rates: np.ndarray
-    gains: np.ndarray
-    goal: np.ndarray
-    hold: np.ndarray
+    first, dt = parameters(), COARSE * DT
+    for part in PARTS:
+        mixed = {k: (1.0 - part) * first[k] + part * p[k] for k in p}
+        sys = eqsim.load_mjcf(mjcf(mixed, kind, dt, rate=True))
+        start, T = first_state(sys), len(actions)
+        found = _solve(sys, cost, start, actions, T, 80)
+        actions = found.actions
+    return found.states, actions
 
 
 TRACKING = jnp.diag(jnp.array([20.0, 20.0, 1.0, 1.0, 0.02])), 2e-4 * jnp.eye(1)
@@ -208,7 +187,8 @@ TRACKING = jnp.diag(jnp.array([20.0, 20.0, 1.0, 1.0, 0.02])), 2e-4 * jnp.eye(1)
 
 def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nominal:
     """Solve for the plan with the time step of the plant, and add feedback."""
-    sys = eqsim.load_mjcf(mjcf(p, kind, DT))
+    sys = eqsim.load_mjcf(mjcf(p, kind, DT, rate=True))
+    smooth = eqsim.load_mjcf(mjcf(p, kind, DT, rate=True, dry=False))
     T = COARSE * len(actions)
     old, new = np.arange(len(states.q)) * COARSE, np.arange(T + 1)
     dense = lambda x: jnp.asarray(
@@ -218,21 +198,71 @@ def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nomi
     fine = Cost(cost.weights, cost.root, cost.lengths, cost.joint, DT)
     plan = many, jnp.repeat(actions, COARSE, 0)
     found = _solve(sys, fine, first_state(sys), plan, T, 60)
-    Q, R = TRACKING
     last = jax.tree.map(lambda x: x[-1], found.states)
     turns = jnp.round((last.q - upright(sys).q) / (2.0 * jnp.pi))
     goal = np.zeros(5)
     goal[:2] = upright(sys).q + 2.0 * jnp.pi * turns
-    hold = regulator(sys, Q, R)
-    gentle = gentle_regulator(sys, fine.weights, DT).gain
-    end = _settled(sys, last, jnp.asarray(goal), gentle, round(DURATION / DT) - T)
-    join = lambda x, y: jnp.concatenate([x, y[1:]])
-    states = jax.tree.map(join, found.states, end[0])
-    actions = jnp.concatenate([found.actions, end[1]])
-    tracking = control.tvlqr((PIPELINE, sys), states, actions, Q, R, hold.value)
+    friction = 0.5 * jnp.pi * jnp.array([p["cf1"], p["cf2"]])
+    states, actions = found.states, found.actions
+    if p == parameters():
+        # Without friction, a gentle end saves torque.
+        gentle = gentle_regulator(smooth, fine.weights, DT).gain
+        end = _settled(sys, last, jnp.asarray(goal), gentle, round(DURATION / DT) - T)
+        join = lambda x, y: jnp.concatenate([x, y[1:]])
+        states = jax.tree.map(join, states, end[0])
+        actions = jnp.concatenate([actions, end[1]])
     rows = jnp.concatenate([states.q, states.qd, states.act], 1)
-    parts = rows, actions, tracking.gain, goal, hold.gain
+    gains, hold = feedback(smooth, friction, rows, actions)
+    parts = rows, actions, gains, goal, hold
     return Nominal(*map(np.asarray, parts))
+
+
+SLOW = 0.4
+"""Speed of joints, rad/s, below which dry friction counts as damping."""
+
+
+@eqx.filter_jit
+def feedback(smooth, friction: Float[Array, "2"], rows, actions):
+    """Compute time-varying LQR with dry friction as damping.
+
+    At a speed `v` a friction `f` acts as a damping of `f / |v|`. The derivative of the
+    friction itself is that of a joint that cannot move near rest, and nothing elsewhere.
+
+    **Arguments:**
+
+    - `smooth`: the robot without dry friction.
+    - `friction`: dry friction of the joints, N m.
+    - `rows`, `actions`: the plan.
+
+    **Returns:** gains along the plan, and in the upright pose.
+    """
+    Q, R = TRACKING
+
+    def linear(x, u):
+        damping = friction / jnp.sqrt(x[2:4] ** 2 + SLOW**2)
+        damping = smooth.joints.damping + damping
+        sys = eqx.tree_at(lambda s: s.joints.damping, smooth, damping)
+        state = eqsim.State(x[:2], x[2:4], x[4:])
+        return control.linearize_step(PIPELINE, sys, state, u)
+
+    end = upright(smooth)
+    x = jnp.concatenate([end.q, end.qd, end.act])
+    hold = control.lqr(*linear(x, jnp.zeros(1)), Q, R)
+    A, B = jax.vmap(linear)(rows[:-1], actions)
+    T, nx = len(actions), len(Q)
+    many = lambda x, n: jnp.broadcast_to(x, (n, *x.shape))
+    weights = jnp.concatenate([many(Q, T), hold.value[None]])
+    lq = control.LQ(
+        A,
+        B,
+        jnp.zeros((T, nx)),
+        weights,
+        jnp.zeros((T + 1, nx)),
+        many(R, T),
+        jnp.zeros((T, 1)),
+        jnp.zeros((T, nx, 1)),
+    )
+    return control.solve_lq(lq).gain, hold.gain
 
 
 @eqx.filter_jit
@@ -249,80 +279,19 @@ def _settled(sys, start, goal, gain, length: int):
     return jax.tree.map(join, states, last), rates
 
 
-class DoublePendulumController:
-    """Swing-up and balance: a plan of iterative LQR with time-varying LQR along it.
-
-    Its torque is a state of the plan, so that feedback changes the rate of it.
+def plan_of(kind: str, p: dict[str, float] | None = None) -> Nominal:
+    """Plan the swing-up from the guess that `SEEDS` names, in double precision.
 
     **Arguments:**
 
-    - `kind`: `acrobot` or `pendubot`.
-    - `nominal`: the swing-up; planned anew by default, which takes up to a minute.
+    - `p`: parameters of the model; those of `parameters()` by default. For others, such
+        as a model with friction, that plan is the first guess.
     """
-
-    def __init__(self, kind: str, nominal: Nominal | None = None):
-        self.kind, self.joint = kind, KINDS[kind]
-        self.nominal = plan_of(kind) if nominal is None else nominal
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin a run."""
-        self._torque, self._begin, self._braking = 0.0, 0.0, False
-
-    def torque(self, time: float, q, qd) -> np.ndarray:
-        """Compute both torques, N m; that of the joint without motor is zero.
-
-        Far from the plan it brakes until the links hang at rest, and begins again.
-        """
-        k, now = round((time - self._begin) / DT), self.nominal
-        last = len(now.rates)
-        state = now.states[k] if k < last else now.goal
-        if not self._braking and np.max(np.abs(_near(q, state[:2]) - state[:2])) > 1.0:
-            self._braking = True
-        if self._braking:
-            if self._hangs(q, qd):
-                self._braking, self._begin, k = False, time, 0
-                self._torque, state = 0.0, now.states[0]
-            else:
-                return self._motor(self._brake(q, qd))
-        x = np.concatenate([_near(q, state[:2]), qd, [self._torque]])
-        gain = now.gains[k] if k < last else now.hold
-        rate = gain @ (x - state) + (now.rates[k] if k < last else 0.0)
-        middle = self._torque + 0.5 * DT * rate[0]
-        torque = self._torque + DT * rate[0]
-        self._torque = float(np.clip(torque, -TORQUE_LIMIT, TORQUE_LIMIT))
-        return self._motor(middle)
-
-    def _motor(self, torque: float) -> np.ndarray:
-        out = np.zeros(2)
-        out[self.joint] = np.clip(torque, -TORQUE_LIMIT, TORQUE_LIMIT)
-        return out
-
-    def _hangs(self, q, qd) -> bool:
-        away = np.abs(_near(q, np.zeros(2)))
-        return bool(np.max(away) < 0.12 and np.max(np.abs(qd)) < 0.8)
-
-    def _brake(self, q, qd) -> float:
-        """Take energy out, by a linear feedback to the hanging pose."""
-        x = np.concatenate([_near(q, np.zeros(2)), qd])
-        return float(np.dot(BRAKE[self.kind], x))
-
-
-BRAKE = {"acrobot": (0.0, -2.0, 0.0, -0.25), "pendubot": (0.74, 0.88, -0.37, 0.17)}
-"""Gains of the brake by angles and velocities: a spring and a damper at the elbow; the
-LQR of the hanging pose with weights 1, 1, 0.3, 0.3 and 3 (torque)."""
-
-
-def _near(q, to) -> np.ndarray:
-    """Return the same angles, turned to within half a turn of others."""
-    return to + (np.asarray(q) - to + np.pi) % (2.0 * np.pi) - np.pi
-
-
-def plan_of(kind: str) -> Nominal:
-    """Plan the swing-up from the guess that `SEEDS` names, in double precision."""
     seed, draw, T = SEEDS[kind]
     with jax.enable_x64(True):
-        p = parameters()
+        first = parameters()
         key = jr.split(jr.key(seed), 16)[draw]
-        states, actions, cost, _ = swing_up(kind, key, T, p)
-        return refined(kind, states, actions, cost, p)
+        states, actions, cost, _ = swing_up(kind, key, T, first)
+        if p is not None and p != first:
+            states, actions = continued(kind, actions, cost, p)
+        return refined(kind, states, actions, cost, first if p is None else p)

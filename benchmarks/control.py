@@ -1,4 +1,4 @@
-"""Optimal control of the double pendulum: swing-up scores, robustness, knock-downs.
+"""Optimal control of the double pendulum: scores, robustness, knock-downs, peers.
 
 python benchmarks/control.py score --out out/bench
 """
@@ -6,6 +6,7 @@ python benchmarks/control.py score --out out/bench
 import argparse
 import pathlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,10 +15,26 @@ import jax
 # Swing-ups are planned in double precision.
 jax.config.update("jax_enable_x64", True)
 
+import jax.random as jr
 import numpy as np
-from _double_pendulum import KINDS, parameters, Run, score, simulate, upright
-from _swing_up import DoublePendulumController, Nominal, search
+from _command import say
+from _crocoddyl import compare
+from _double_pendulum import (
+    DT,
+    KINDS,
+    parameters,
+    recordings,
+    Run,
+    score,
+    simulate,
+    upright,
+)
+from _identified import latency, MujocoPlant, parameters_of, robots
+from _knock_downs import build, knocks, LibraryController
+from _plan_library import Library
+from _swing_up import plan_of, search
 from _tables import caption, circumstances, table, write
+from _tracking import DoublePendulumController, Nominal
 
 
 EXPLANATION = {
@@ -25,9 +42,15 @@ EXPLANATION = {
     "6 N m, 10 s). The plant is NumPy, Runge-Kutta 4 with 2 ms.",
     "robustness": "Runs that are upright for the last second, with the published models "
     "as plants, torques one step (2 ms) late, and encoders of 12 bits; velocities with "
-    "noise of 0.05 rad/s.",
+    "noise of 0.05 rad/s. `planned on`: the model of the controller.",
     "knocks": "Share of 60 s upright. Every 8 to 12 s both joints get torque pulses of "
-    "the plant for 0.2 s.",
+    "the plant for 0.2 s. Plans are from a library; `choices`: how often one was chosen.",
+    "identified": "Runs that are upright for the last second. Planned on the robot that "
+    "one half of the runs with excitation identified; the plants are MuJoCo C with robots "
+    "from the posterior of the other half. Encoders and noise as in `robustness`.",
+    "crocoddyl": "Swing-up of the double pendulum with 200 steps of 10 ms, from rest and "
+    "from a batch of states near it; the guess is no torque. Crocoddyl runs on one thread, "
+    "eqsim on all. `best optimum`: share of the batch with a cost within 1e-6 of the best.",
     "search": "Best coarse plans among random guesses.",
 }
 
@@ -39,6 +62,8 @@ def main() -> None:
         "score": _scores,
         "robustness": _robustness,
         "knocks": _knocks,
+        "identified": _identified,
+        "crocoddyl": lambda o: compare(o.repeats, o.batch, say),
         "search": _searched,
     }
     rows = runners[options.what](options)
@@ -68,45 +93,63 @@ def encoder(seed: int):
     return lambda q, qd: (np.round(q / bit) * bit, qd + rng.normal(0.0, 0.05, 2))
 
 
+MODELS = ("model_1.0", "model_2.0", "model_3.0")
+
+
 def _robustness(options) -> list[dict[str, Any]]:
     rows = []
     for kind in options.kinds:
-        controller = _controller(kind, options)
-        for model in ("model_1.0", "model_2.0", "model_3.0"):
-            for friction in (False, True):
-                p, good = parameters(model, friction=friction), 0
-                for seed in range(options.seeds):
-                    run = simulate(p, kind, controller, measure=encoder(seed), delay=1)
-                    good += bool(upright(p, run)[-500:].all())
-                plant = {"robot": kind, "plant": model, "friction": friction}
-                rows.append(plant | {"upright": f"{good} of {options.seeds}"})
+        pairs = [("model_1.0", False, m, dry) for dry in (False, True) for m in MODELS]
+        pairs += [("model_1.0", True, m, True) for m in MODELS]
+        pairs += [(m, True, m, True) for m in MODELS[1:]]
+        for own, compensated, plant, friction in pairs:
+            controller = _controller(kind, options, own, compensated)
+            p, good = parameters(plant, friction=friction), 0
+            for seed in range(options.seeds):
+                run = simulate(p, kind, controller, measure=encoder(seed), delay=1)
+                good += bool(upright(p, run)[-500:].all())
+            name = lambda m, dry: m if dry else f"{m} without friction"
+            row = {"robot": kind, "planned on": name(own, compensated)}
+            row |= {"plant": name(plant, friction)}
+            rows.append(row | {"upright": f"{good} of {options.seeds}"})
+            say(str(rows[-1]))
     return rows
-
-
-def knocks(seed: int, duration: float = 60.0):
-    """Draw the pulses of a run: beginning (s) and torques of both joints (N m)."""
-    rng, now, pulses = np.random.default_rng(seed), 0.0, []
-    while (now := now + rng.uniform(8.0, 12.0)) < duration:
-        pulses.append((now, rng.choice((-1.0, 1.0), 2) * rng.uniform(3.0, 6.0, 2)))
-    return pulses
 
 
 def _knocks(options) -> list[dict[str, Any]]:
     rows = []
     for kind in options.kinds:
-        controller = _controller(kind, options)
-        p, shares = parameters(), []
+        controller = LibraryController(kind, parameters(), _library(kind, options))
+        p, shares, choices = parameters(), [], 0
         for seed in range(options.seeds):
             run = simulate(p, kind, controller, duration=60.0, pulses=knocks(seed))
             shares.append(float(upright(p, run).mean()))
-        rows.append(
-            {
-                "robot": kind,
-                "upright share": np.mean(shares),
-                "least": np.min(shares),
-                "runs": options.seeds,
-            }
-        )
+            choices += controller.choices
+            say(f"{kind} seed {seed}: {shares[-1]:.3f}")
+        row = {"robot": kind, "upright share": np.mean(shares), "least": np.min(shares)}
+        more = {"choices": choices / options.seeds, "runs": options.seeds}
+        rows.append(row | more)
+    return rows
+
+
+def _identified(options) -> list[dict[str, Any]]:
+    rows, found = [], robots(recordings() / "double_pendulum", options.seed, say)
+    p, delay = parameters_of(found.fitted.sys), round(latency(found.other) / DT)
+    for kind in options.kinds:
+        controller, good = DoublePendulumController(kind, plan_of(kind, p)), 0
+        for seed, key in enumerate(jr.split(jr.key(options.seed), options.seeds)):
+            plant = MujocoPlant(found.other.sample(key))
+            run = simulate(
+                p,
+                kind,
+                controller,
+                measure=encoder(seed),
+                delay=delay,
+                advance=plant,
+            )
+            good += bool(upright(p, run)[-500:].all())
+        counts = {"upright": f"{good} of {options.seeds}", "steps of delay": delay}
+        rows.append({"robot": kind} | counts)
     return rows
 
 
@@ -120,18 +163,32 @@ def _searched(options) -> list[dict[str, Any]]:
     return rows
 
 
-def _controller(kind: str, options) -> DoublePendulumController:
-    """Plan, or read the plan of an earlier run."""
-    file = options.out / f"swing_up_{kind}.npz"
+def _controller(
+    kind: str, options, model: str = "model_1.0", friction: bool = False
+) -> DoublePendulumController:
+    name = f"swing_up_{kind}"
+    if friction:
+        name += f"_{model}"
+    p = parameters(model, friction=friction)
+    nominal = _stored(options, name, Nominal, lambda: plan_of(kind, p))
+    return DoublePendulumController(kind, nominal)
+
+
+def _library(kind: str, options) -> Library:
+    make = lambda: build(kind, options.rounds, say=say)
+    return _stored(options, f"plans_{kind}", Library, make)
+
+
+def _stored(options, name: str, kind: Any, make: Callable) -> Any:
+    """Read the arrays of an earlier run, or make them."""
+    file = options.out / f"{name}.npz"
     if file.exists() and not options.fresh:
         stored = np.load(file, allow_pickle=False)
-        return DoublePendulumController(
-            kind, Nominal(*(stored[name] for name in Nominal._fields))
-        )
-    controller = DoublePendulumController(kind)
+        return kind(*(stored[field] for field in kind._fields))
+    found = make()
     options.out.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(file, **controller.nominal._asdict())
-    return controller
+    np.savez_compressed(file, **found._asdict())
+    return found
 
 
 def _keep(options, kind: str, run: Run) -> None:
@@ -145,8 +202,13 @@ def _options() -> argparse.Namespace:
     add("what", choices=tuple(EXPLANATION))
     add("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS))
     add("--seeds", type=int, default=20, help="runs per row")
-    add("--seed", type=int, default=0, help="of the guesses of a search")
+    add(
+        "--seed", type=int, default=0, help="of a search, or of the split of recordings"
+    )
     add("--horizon", type=int, default=150, help="coarse steps of a search")
+    add("--rounds", type=int, default=4, help="rounds of plans for a library")
+    add("--batch", type=int, default=256, help="problems in a batch, beside Crocoddyl")
+    add("--repeats", type=int, default=20, help="calls to time, beside Crocoddyl")
     add("--fresh", action="store_true", help="plan anew")
     add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
     return parser.parse_args()

@@ -43,6 +43,7 @@ from ._calls import (
     Tangent,
     traced,
 )
+from ._nested import expanded
 from ._partitioning import partitioned
 from ._patterns import AbstractPatterned, assumptions, with_entries
 
@@ -240,20 +241,34 @@ def _kernel(leaves, call, nbatch: int):
 def _program(single, shapes, x64: bool) -> kernels.Function:
     """A call for one environment."""
     if isinstance(single, Primal):
-        return kernels.Function(traced(single, shapes, x64)[0])
+        return kernels.Function(_complete(single, shapes, x64))
     closed = _jaxpr(single.call, shapes[: single.num_fixed], x64)
     if closed is None:
-        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
-        return kernels.Function(jax.make_jaxpr(lambda *xs: single(xs, 0))(*given))
+        return kernels.Function(_by_jax(single, shapes))
     if isinstance(single, Cotangent):
         return kernels.Function(closed, pulled=single.which)
     return kernels.Function(closed, pushed=single.which)
 
 
+def _complete(call: Primal, shapes, x64: bool) -> ClosedJaxpr:
+    """The program of a function, with those of the calls in it."""
+
+    def program(call, shapes) -> ClosedJaxpr:
+        closed = _jaxpr(call, shapes, x64)
+        return _by_jax(call, shapes) if closed is None else closed
+
+    return expanded(traced(call, shapes, x64)[0], program)
+
+
+def _by_jax(single, shapes) -> ClosedJaxpr:
+    given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+    return jax.make_jaxpr(lambda *xs: single(xs, 0))(*given)
+
+
 def _jaxpr(call, shapes, x64: bool) -> ClosedJaxpr | None:
     """The jaxpr of a call; None if reverse mode is part of the call, which has none."""
     if isinstance(call, Primal):
-        return traced(call, shapes, x64)[0]
+        return _complete(call, shapes, x64)
     closed = None
     if isinstance(call, Tangent):
         closed = _jaxpr(call.call, shapes[: call.num_fixed], x64)

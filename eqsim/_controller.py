@@ -4,8 +4,11 @@ import abc
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .envs import AbstractEnv, Timestep
 from .model import State
 
 
@@ -13,8 +16,8 @@ class AbstractController(eqx.Module):
     """A policy that reads the state of the robot and carries memory from step to step.
 
     `eqsim.rollout` takes one in place of `(obs, key) -> action`: it calls `init` where a
-    rollout begins and `act` at every control step. Its memory is not reset where an
-    episode ends within a rollout.
+    rollout begins and `act` at every control step. Below `AutoReset`, it also calls
+    `init` where a new episode begins within the rollout.
     """
 
     @abc.abstractmethod
@@ -44,3 +47,30 @@ class AbstractController(eqx.Module):
 
         **Returns:** new memory and the action.
         """
+
+
+def renewed(
+    controller: AbstractController,
+    env: AbstractEnv,
+    memory: Any,
+    state: Any,
+    timestep: Timestep,
+    key: PRNGKeyArray,
+) -> Any:
+    """Compute the memory after a step, begun anew where `AutoReset` began an episode.
+
+    **Arguments:**
+
+    - `controller`, `env`: the controller and its environment.
+    - `memory`: memory after the step.
+    - `state`, `timestep`: what the step of the environment returned.
+    - `key`: a key for `init`.
+    """
+    if timestep.final_obs is None:
+        return memory
+    begins = timestep.done | timestep.first
+    # `vmap` turns a branch into both of its sides, and a first plan is dear. A loop runs
+    # only while an environment of the batch begins an episode.
+    none = jnp.zeros_like(begins)
+    begin = lambda _: (none, controller.init(env.physics(state), key))
+    return lax.while_loop(lambda now: now[0], begin, (begins, memory))[1]

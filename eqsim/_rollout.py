@@ -15,7 +15,7 @@ from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from ._axes import check_axes, split
-from ._controller import AbstractController
+from ._controller import AbstractController, renewed
 from ._errors import RESULTS
 from ._loops import scan
 from ._trajectory import Trajectory
@@ -340,6 +340,9 @@ def _single(env, policy, key, begin, first, length: _Length, keep: _Kept):
             old = now.state, now.timestep
             new, timestep = lax.cond(now.stopped, lambda: old, go)
         after = _judged(env, now, action, new, timestep, first + number, keep)
+        if isinstance(policy, AbstractController):
+            memory = renewed(policy, env, now.memory, new, timestep, jr.fold_in(key, 1))
+            after = after._replace(memory=memory)
         if keep.collect is not None:
             return after, keep.collect(now.state, action, timestep)
         return after, (now.state, obs, action, timestep, ~now.stopped)

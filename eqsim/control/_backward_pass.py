@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Bool, Float
 
+from .._batching import batch_last
+from .._nested import over_batch
 from ._box_qp import box_qp
+from ._cholesky import cholesky, cholesky_solve
 from ._expansion import Expansion
 
 
@@ -48,7 +50,24 @@ def backward_pass(
         online trajectory optimization*, 2012, equations 10 and 11; Mastalli et al.,
         *Crocoddyl*, 2020, for gaps.
     """
+    if sum(model.lux.shape[-2:]) <= SMALL:
+        return _kernel(model, gaps, mu, bounds)
+    return _backward(model, gaps, mu, bounds)
 
+
+SMALL = 16
+"""Number of states and controls up to which a pass over time is one kernel on the CPU.
+Larger matrices are not worth unrolling."""
+
+
+def _backward_fn(model, gaps, mu, bounds):
+    return over_batch(_backward, mu.ndim, model, gaps, mu, bounds)
+
+
+_kernel = batch_last(_backward_fn)
+
+
+def _backward(model: Expansion, gaps, mu, bounds) -> Feedback:
     def step(carry, now):
         V, v, guess = carry
         A, B, lx, lu, lxx, lux, luu, gap, limit = now
@@ -83,12 +102,12 @@ def _stages(model: Expansion):
 def _controls(Quu, Qux, Qu, guess, limit):
     """The best change of a control and its feedback; none where it meets a limit."""
     if limit is None:
-        chol = jnp.linalg.cholesky(Quu)
-        both = -cho_solve((chol, True), jnp.concatenate([Qu[:, None], Qux], 1))
+        chol = cholesky(Quu)
+        both = -cholesky_solve(chol, jnp.concatenate([Qu[:, None], Qux], 1))
         return both[:, 0], both[:, 1:]
     solution = box_qp(Quu, Qu, limit[0], limit[1], guess)
     free = solution.free[:, None]
-    K = -cho_solve((solution.chol, True), jnp.where(free, Qux, 0.0))
+    K = -cholesky_solve(solution.chol, jnp.where(free, Qux, 0.0))
     return solution.x, jnp.where(free, K, 0.0)
 
 

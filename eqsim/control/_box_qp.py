@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Bool, Float
+
+from ._cholesky import cholesky, cholesky_solve
 
 
 class BoxQP(NamedTuple):
@@ -63,7 +64,8 @@ def box_qp(
         held = ((x <= lower) & (slope > 0)) | ((x >= upper) & (slope < 0))
         free = ~held
         chol = masked_cholesky(H, free)
-        newton = jnp.where(free, -cho_solve((chol, True), jnp.where(free, slope, 0)), 0)
+        newton = -cholesky_solve(chol, jnp.where(free, slope, 0))
+        newton = jnp.where(free, newton, 0)
         remaining = jnp.max(jnp.where(free, jnp.abs(slope), 0.0), initial=0.0)
         solved = (remaining <= tolerance) | ~jnp.all(jnp.isfinite(chol))
         sizes = jnp.asarray(_STEP_SIZES, g.dtype)[:, None]
@@ -88,4 +90,4 @@ def masked_cholesky(H: Float[Array, "n n"], free: Bool[Array, " n"]):
     """Factorize the free block of a matrix, with ones on the rest of the diagonal."""
     both = free[:, None] & free[None, :]
     one = jnp.eye(H.shape[0], dtype=H.dtype)
-    return jnp.linalg.cholesky(jnp.where(both, H, one))
+    return cholesky(jnp.where(both, H, one))

@@ -2,12 +2,17 @@ r"""Rollouts of a feedback around a trajectory, all step sizes as one batch."""
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from .._batching import batch_last
 from .._loops import scan
-from ._backward_pass import Feedback
+from .._nested import over_batch
+from ._backward_pass import Feedback, SMALL
 from ._constraints import Multipliers
 from ._problem import Problem
 from ._tangent import after, appended, before, last
@@ -98,30 +103,95 @@ def total_cost(
 STEP_SIZES = tuple(0.5**k for k in range(10))
 
 
-def line_search(problem: Problem, now, feedback: Feedback, predicted):
-    """Try all step sizes, and return the largest that decreases the cost enough.
+class Search(NamedTuple):
+    """A trajectory from which to search, as in `Iterate`."""
+
+    states: Any
+    actions: Float[Array, "T nu"]
+    gaps: Float[Array, "T nx"]
+    cost: Float[Array, ""]
+    factors: Multipliers
+
+
+def line_search(problem: Problem, now: Search, feedback: Feedback, predicted):
+    """Return the largest step size that decreases the cost enough.
 
     **Arguments:**
 
-    - `now`: trajectory, gaps, cost and multipliers (`Iterate`).
+    - `now`: trajectory, gaps, cost and multipliers.
     - `predicted`: from `expected_change`.
 
     **Returns:** the candidate, its step size, and whether it is accepted.
     """
+    small = sum(feedback.gain.shape[-2:]) <= SMALL
+    if small and not _closes_over_tracers(problem, now):
+        return _kernel(problem, now, feedback, predicted)
     sizes = jnp.asarray(STEP_SIZES, now.actions.dtype)
-    attempt = lambda size: forward_pass(
-        problem, now.states, now.actions, now.gaps, feedback, size, now.factors
-    )
+    attempt = lambda size: _attempt(problem, now, feedback, size)
     many = jax.vmap(attempt)(sizes)
-    change = sizes * predicted[0] + 0.5 * sizes**2 * predicted[1]
-    decrease, expected = now.cost - many.cost, -change
-    # Of the order of rounding errors nothing can be asked for.
-    slack = 8.0 * jnp.finfo(sizes.dtype).eps * (1.0 + jnp.abs(now.cost))
-    # While there are gaps the cost may rise, up to twice as much as predicted.
-    factor = jnp.where(expected > 0.0, _SUFFICIENT, _RISE)
-    accepted = (decrease >= factor * expected - slack) & jnp.isfinite(many.cost)
+    accepted = _accepted(now.cost, many.cost, sizes, predicted)
     best = jnp.argmax(accepted)
     return jax.tree.map(lambda x: x[best], many), sizes[best], jnp.any(accepted)
 
 
+def _attempt(problem: Problem, now: Search, feedback: Feedback, size) -> Candidate:
+    return forward_pass(
+        problem, now.states, now.actions, now.gaps, feedback, size, now.factors
+    )
+
+
 _SUFFICIENT, _RISE = 1e-4, 2.0
+
+
+def _accepted(old, new, size, predicted):
+    expected = -(size * predicted[0] + 0.5 * size**2 * predicted[1])
+    # Of the order of rounding errors nothing can be asked for.
+    slack = 8.0 * jnp.finfo(old.dtype).eps * (1.0 + jnp.abs(old))
+    # While there are gaps the cost may rise, up to twice as much as predicted.
+    factor = jnp.where(expected > 0.0, _SUFFICIENT, _RISE)
+    return (old - new >= factor * expected - slack) & jnp.isfinite(new)
+
+
+def _search(problem: Problem, now: Search, feedback: Feedback, predicted):
+    """The same, one step size after another."""
+
+    def pending(carry):
+        count, _, accepted = carry
+        return (count < len(STEP_SIZES)) & ~accepted
+
+    def step(carry):
+        count, size, _ = carry
+        size = jnp.where(count == 0, 1.0, 0.5 * size).astype(size.dtype)
+        cost = _attempt(problem, now, feedback, size).cost
+        return count + 1, size, _accepted(now.cost, cost, size, predicted)
+
+    one = jnp.ones((), now.actions.dtype)
+    begin = jnp.zeros((), jnp.int32), one, jnp.zeros((), bool)
+    _, size, accepted = lax.while_loop(pending, step, begin)
+    return _attempt(problem, now, feedback, size), size, accepted
+
+
+def _search_fn(problem, now, feedback, predicted):
+    args = problem, now, feedback, predicted
+    return over_batch(_search, now.cost.ndim, *args)
+
+
+_kernel = batch_last(_search_fn)
+
+
+def _closes_over_tracers(problem: Problem, now: Search) -> bool:
+    """Tell whether functions of the problem hold values of an outer transformation, which
+    a kernel cannot be given."""
+
+    def values(problem: Problem, now: Search):
+        state, action = jax.tree.map(lambda x: x[0], (now.states, now.actions))
+        stage = jax.tree.map(lambda x: x[0], now.factors.stage)
+        penalty = now.factors.penalty
+        return (
+            problem.stage_residual(state, action, stage, penalty),
+            problem.terminal_residual(state, now.factors.terminal, penalty),
+            problem.dynamics.step(state, action),
+        )
+
+    closed, _, _ = eqx.filter_make_jaxpr(values)(problem, now)
+    return any(isinstance(x, Tracer) for x in closed.consts)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ._backward_pass import backward_pass, expected_change, Feedback
 from ._constraints import Multipliers
 from ._expansion import expand, Expansion
-from ._forward_pass import line_search, total_cost, trajectory_gaps
+from ._forward_pass import line_search, Search, total_cost, trajectory_gaps
 from ._problem import Problem
 from ._results import MAX_STEPS, NONFINITE, PENDING, REGULARIZATION_LIMIT, SOLVED
 from ._tangent import where
@@ -122,7 +122,8 @@ def _step(settings: Settings, problem: Problem, now: Iterate) -> Iterate:
 
     def search():
         predicted = expected_change(model, now.gaps, feedback)
-        found = line_search(problem, now, feedback, predicted)
+        begin = Search(now.states, now.actions, now.gaps, now.cost, now.factors)
+        found = line_search(problem, begin, feedback, predicted)
         return _moved(settings, now, feedback, *found)
 
     def stop():

@@ -1,0 +1,197 @@
+"""The same optimal control problems in eqsim and Crocoddyl: optimum and time.
+
+A double pendulum with two motors (design C.1 of the RealAI gym; the torque of the shoulder
+is dear) swings up, with semi-implicit Euler steps and quadratic costs.
+"""
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+import eqsim
+from eqsim import control
+
+
+M1, M2, L1, R1, R2 = 0.52346, 0.62557, 0.2, 0.2, 0.25569
+I1, I2 = 0.010949, 0.0099716
+"""Masses (kg), length, centers of mass (m), inertias about the centers (kg m^2)."""
+
+DT, LENGTH, LIMIT = 0.01, 200, 2.0
+"""Time step (s), number of steps, and the limit of torques where there is one, N m."""
+
+GOAL = np.array([np.pi, 0.0, 0.0, 0.0])
+STATE = np.array([0.2, 0.2, 0.02, 0.02])
+TERMINAL = np.array([400.0, 400.0, 20.0, 20.0])
+ACTION = np.array([20.0, 0.2])
+"""Weights per second of states and torques, and those of the last state."""
+
+
+def starts(number: int, seed: int = 0) -> np.ndarray:
+    """Draw first states near hanging at rest; the first is at rest."""
+    rng = np.random.default_rng(seed)
+    found = rng.normal(0.0, (0.3, 0.3, 0.5, 0.5), (number, 4))
+    found[0] = 0.0
+    return found
+
+
+class Solved(NamedTuple):
+    """What a solver found: costs and numbers of iterations of all problems."""
+
+    cost: np.ndarray
+    steps: np.ndarray
+
+
+def eqsim_solver(limited: bool, many: bool) -> Callable[[np.ndarray], Solved]:
+    """Make a function that solves one problem, or a batch.
+
+    **Arguments:**
+
+    - `limited`: whether torques are limited.
+    - `many`: whether it takes a batch of first states.
+    """
+    sys = eqsim.load_mjcf(f"""
+<mujoco>
+  <option timestep="{DT}" integrator="Euler"/>
+  <worldbody>
+    <body><joint name="shoulder" axis="0 1 0"/>
+      <inertial pos="0 0 {-R1}" mass="{M1}" diaginertia="{I1} {I1} {I1}"/>
+      <body pos="0 0 {-L1}"><joint name="elbow" axis="0 1 0"/>
+        <inertial pos="0 0 {-R2}" mass="{M2}" diaginertia="{I2} {I2} {I2}"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="shoulder"/><motor joint="elbow"/></actuator>
+</mujoco>""")
+    target = eqsim.State(jnp.asarray(GOAL[:2]), jnp.asarray(GOAL[2:]), jnp.zeros(0))
+    cost = control.Quadratic(target, DT * STATE, DT * ACTION, TERMINAL)
+    limits = jnp.tile(jnp.array([[-LIMIT, LIMIT]]), (2, 1)) if limited else None
+    problem = control.Problem((eqsim.Generalized(), sys), cost, LENGTH, limits)
+    solver = control.ILQR(max_steps=300, rtol=1e-9)
+
+    def solve(problem, x):
+        state = eqsim.State(x[:2], x[2:], jnp.zeros(0))
+        plan = solver.solve(problem, state)
+        return plan.value, plan.steps
+
+    run = eqx.filter_jit(eqx.filter_vmap(solve, in_axes=(None, 0)) if many else solve)
+
+    def found(x: np.ndarray) -> Solved:
+        return Solved(*map(np.asarray, run(problem, jnp.asarray(x))))
+
+    return found
+
+
+def crocoddyl_solver(limited: bool) -> Callable[[np.ndarray], Solved]:
+    """Make a function that solves one problem, or several in turn, on one thread."""
+    crocoddyl, pinocchio = map(importlib.import_module, ("crocoddyl", "pinocchio"))
+    robot = pinocchio.Model()
+    place = lambda z: pinocchio.SE3(np.eye(3), np.array([0.0, 0.0, z]))
+    parent = 0
+    for z, m, r, inertia in ((0.0, M1, R1, I1), (-L1, M2, R2, I2)):
+        parent = robot.addJoint(
+            parent, pinocchio.JointModelRY(), place(z), f"joint{parent}"
+        )
+        body = pinocchio.Inertia(m, np.array([0.0, 0.0, -r]), inertia * np.eye(3))
+        robot.appendBodyToJoint(parent, body, pinocchio.SE3.Identity())
+    state = crocoddyl.StateMultibody(robot)
+    motors = crocoddyl.ActuationModelFull(state)
+
+    def cost(x_weights, u_weights):
+        terms = crocoddyl.CostModelSum(state, 2)
+        quadratic = crocoddyl.ActivationModelWeightedQuad
+        away = crocoddyl.ResidualModelState(state, GOAL, 2)
+        terms.addCost(
+            "x", crocoddyl.CostModelResidual(state, quadratic(x_weights), away), 1.0
+        )
+        if u_weights is not None:
+            push = crocoddyl.ResidualModelControl(state, 2)
+            terms.addCost(
+                "u", crocoddyl.CostModelResidual(state, quadratic(u_weights), push), 1.0
+            )
+        return terms
+
+    def node(terms, dt):
+        free = crocoddyl.DifferentialActionModelFreeFwdDynamics(state, motors, terms)
+        whole = crocoddyl.IntegratedActionModelEuler(free, dt)
+        if limited:
+            whole.u_lb, whole.u_ub = np.full(2, -LIMIT), np.full(2, LIMIT)
+        return whole
+
+    running, last = node(cost(STATE, ACTION), DT), node(cost(TERMINAL, None), 0.0)
+    kind = crocoddyl.SolverBoxFDDP if limited else crocoddyl.SolverFDDP
+
+    def one(x: np.ndarray) -> tuple[float, int]:
+        shooting = crocoddyl.ShootingProblem(x, [running] * LENGTH, last)
+        solver = kind(shooting)
+        torques = [np.zeros(2)] * LENGTH
+        states = shooting.rollout(torques)
+        solver.solve(states, torques, 300, True)
+        return solver.cost, solver.iter + 1
+
+    def found(x: np.ndarray) -> Solved:
+        rows = [one(y) for y in np.atleast_2d(x)]
+        return Solved(*map(np.array, zip(*rows, strict=True)))
+
+    return found
+
+
+def seconds(run: Callable[[], Any], repeats: int) -> float:
+    """Measure the shortest time of some calls, after one that is not counted."""
+    run()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
+    """Solve with both; without Crocoddyl with eqsim alone.
+
+    **Arguments:**
+
+    - `repeats`: calls to time; the shortest counts.
+    - `batch`: problems in a batch.
+    - `say`: called with a line if Crocoddyl is not installed.
+    """
+    try:
+        version = importlib.import_module("crocoddyl").__version__
+    except ImportError:
+        say("Crocoddyl is left out: `pip install crocoddyl` adds it.")
+        version = None
+    rows, first = [], starts(batch)
+    for limited in (False, True):
+        runners = {"eqsim": eqsim_solver(limited, many=False)}
+        many = {"eqsim": eqsim_solver(limited, many=True)}
+        if version:
+            name = f"Crocoddyl {version}"
+            runners[name] = many[name] = crocoddyl_solver(limited)
+        best = None
+        for name, run in runners.items():
+            one, all_ = run(first[0]), many[name](first)
+            best = all_.cost if best is None else np.minimum(best, all_.cost)
+            alone = seconds(lambda run=run: run(first[0]), repeats)
+            together = seconds(lambda run=many[name]: run(first), max(repeats // 4, 2))
+            rows.append(
+                {
+                    "limits": f"{LIMIT:g} N m" if limited else "none",
+                    "solver": name,
+                    "cost": float(np.ravel(one.cost)[0]),
+                    "iterations": int(np.ravel(one.steps)[0]),
+                    "ms": 1e3 * alone,
+                    f"ms per problem of {batch}": 1e3 * together / batch,
+                    "mean iterations": float(np.mean(all_.steps)),
+                    "_costs": all_.cost,
+                }
+            )
+        for row in rows[-len(runners) :]:
+            row["best optimum"] = float(
+                np.mean(row.pop("_costs") < np.asarray(best) * (1 + 1e-6))
+            )
+    return rows

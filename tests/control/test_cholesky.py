@@ -1,0 +1,26 @@
+"""Cholesky factors of small matrices."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from eqsim.control._cholesky import cholesky, cholesky_solve, SMALL
+
+
+@pytest.mark.parametrize("n", (1, 2, 5, SMALL, SMALL + 1))
+@pytest.mark.parametrize("columns", ((), (1,), (3,)))
+def test_solves(n, columns, getkey):
+    root = jr.normal(getkey(), (n, n))
+    H = root @ root.T + jnp.eye(n)
+    b = jr.normal(getkey(), (n, *columns))
+    L = cholesky(H)
+    np.testing.assert_allclose(L, np.linalg.cholesky(H), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(H @ cholesky_solve(L, b), b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("least", (0.0, -1.0))
+@pytest.mark.parametrize("n", (1, 3, SMALL + 1))
+def test_is_nan_where_it_does_not_exist(n, least):
+    H = jnp.diag(jnp.ones(n).at[-1].set(least))
+    assert not np.all(np.isfinite(cholesky(H)))
