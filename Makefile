@@ -67,6 +67,9 @@ $(VENV)-plugins/.installed: $(SETUP) $(wildcard plugins/*/pyproject.toml)
 	  --constraint constraints.txt pytest-xdist --editable ".[cli,testing]" \
 	  --editable "plugins/eqsim-adapters[brax,dm-env,test]" \
 	  $(foreach name,$(filter-out adapters,$(PLUGINS)),--editable "plugins/eqsim-$(name)[test]")
+	@# Of `playground` the model files alone are used, and nothing of it is imported.
+	$(VENV)-plugins/bin/python -m pip --disable-pip-version-check --quiet install \
+	  --constraint constraints.txt --no-deps playground
 	@touch $@
 
 # $(call in-plugins,OPTIONS): pytest in the folder of each plugin. Some tests compare two
