@@ -5,13 +5,13 @@ is dear) swings up, with semi-implicit Euler steps and quadratic costs.
 """
 
 import importlib
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from _timing import interleaved
 
 import eqsim
 from eqsim import control
@@ -23,6 +23,9 @@ I1, I2 = 0.010949, 0.0099716
 
 DT, LENGTH, LIMIT = 0.01, 200, 2.0
 """Time step (s), number of steps, and the limit of torques where there is one, N m."""
+
+_PATIENCE = 600.0
+"""Seconds for the calls of one solver, at most."""
 
 GOAL = np.array([np.pi, 0.0, 0.0, 0.0])
 STATE = np.array([0.2, 0.2, 0.02, 0.02])
@@ -40,7 +43,7 @@ def starts(number: int, seed: int = 0) -> np.ndarray:
 
 
 class Solved(NamedTuple):
-    """What a solver found: costs and numbers of iterations of all problems."""
+    """A solution: costs and numbers of iterations of all problems."""
 
     cost: np.ndarray
     steps: np.ndarray
@@ -51,8 +54,8 @@ def eqsim_solver(limited: bool, many: bool) -> Callable[[np.ndarray], Solved]:
 
     **Arguments:**
 
-    - `limited`: whether torques are limited.
-    - `many`: whether it takes a batch of first states.
+    - `limited`: true if torques are limited.
+    - `many`: true if it takes a batch of first states.
     """
     sys = eqsim.load_mjcf(f"""
 <mujoco>
@@ -140,17 +143,6 @@ def crocoddyl_solver(limited: bool) -> Callable[[np.ndarray], Solved]:
     return found
 
 
-def seconds(run: Callable[[], Any], repeats: int) -> float:
-    """Measure the shortest time of some calls, after one that is not counted."""
-    run()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return min(times)
-
-
 def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
     """Solve with both; without Crocoddyl with eqsim alone.
 
@@ -172,26 +164,25 @@ def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
         if version:
             name = f"Crocoddyl {version}"
             runners[name] = many[name] = crocoddyl_solver(limited)
-        best = None
-        for name, run in runners.items():
-            one, all_ = run(first[0]), many[name](first)
-            best = all_.cost if best is None else np.minimum(best, all_.cost)
-            alone = seconds(lambda run=run: run(first[0]), repeats)
-            together = seconds(lambda run=many[name]: run(first), max(repeats // 4, 2))
+        one = {name: lambda run=run: run(first[0]) for name, run in runners.items()}
+        all_ = {name: lambda run=run: run(first) for name, run in many.items()}
+        alone = interleaved(one, repeats, _PATIENCE)
+        together = interleaved(all_, max(repeats // 4, 2), _PATIENCE)
+        found = {name: run() for name, run in all_.items()}
+        best = np.min([each.cost for each in found.values()], axis=0)
+        for name, run in one.items():
+            single, batched = run(), found[name]
+            optimal = np.mean(batched.cost < best * (1 + 1e-6))
             rows.append(
                 {
                     "limits": f"{LIMIT:g} N m" if limited else "none",
                     "solver": name,
-                    "cost": float(np.ravel(one.cost)[0]),
-                    "iterations": int(np.ravel(one.steps)[0]),
-                    "ms": 1e3 * alone,
-                    f"ms per problem of {batch}": 1e3 * together / batch,
-                    "mean iterations": float(np.mean(all_.steps)),
-                    "_costs": all_.cost,
+                    "cost": float(np.ravel(single.cost)[0]),
+                    "iterations": int(np.ravel(single.steps)[0]),
+                    "ms": 1e3 * alone[name].best,
+                    f"ms per problem of {batch}": 1e3 * together[name].best / batch,
+                    "mean iterations": float(np.mean(batched.steps)),
+                    "best optimum": float(optimal),
                 }
-            )
-        for row in rows[-len(runners) :]:
-            row["best optimum"] = float(
-                np.mean(row.pop("_costs") < np.asarray(best) * (1 + 1e-6))
             )
     return rows

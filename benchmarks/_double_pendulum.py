@@ -85,6 +85,11 @@ def step(p: dict[str, float], q, qd, torque, dt: float = DT):
     return x[:2], x[2:]
 
 
+def within_half_turn(angle):
+    """Return the same angles between -pi and pi."""
+    return (angle + np.pi) % (2.0 * np.pi) - np.pi
+
+
 def height(p: dict[str, float], q) -> np.ndarray:
     """Compute the height of the end of the lower link above the upper joint, m."""
     q = np.asarray(q)

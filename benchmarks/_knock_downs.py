@@ -3,7 +3,14 @@
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _double_pendulum import DT, KINDS, parameters, step, TORQUE_LIMIT
+from _double_pendulum import (
+    DT,
+    KINDS,
+    parameters,
+    step,
+    TORQUE_LIMIT,
+    within_half_turn,
+)
 from _plan_library import (
     added,
     CAPACITY,
@@ -66,8 +73,7 @@ class Brake:
 
 def _near(x: np.ndarray, to: np.ndarray) -> np.ndarray:
     d = x - to
-    d[:2] = (d[:2] + np.pi) % (2.0 * np.pi) - np.pi
-    return d
+    return np.concatenate([within_half_turn(d[:2]), d[2:]])
 
 
 class LibraryController:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _double_pendulum import HEIGHT, TORQUE_LIMIT
+from _double_pendulum import HEIGHT, TORQUE_LIMIT, within_half_turn
 from _double_pendulum_mjcf import mjcf
 from jaxtyping import Array, Float, Int
 
@@ -36,10 +36,10 @@ class Library(NamedTuple):
     """Plans with feedback. Unused places are zero.
 
     - `states`: angles and velocities.
-    - `torques`: of the motor, N m.
+    - `torques`: torques of the motor, N m.
     - `gains`: feedback of the difference from the states.
     - `values`: cost-to-go of such differences.
-    - `number`: how many plans there are.
+    - `number`: number of plans.
     """
 
     states: Float[Array, "N T1 4"]
@@ -86,8 +86,7 @@ def _state(x: Float[Array, "4"]) -> eqsim.State:
 def near(x: Array, to: Array) -> Array:
     """Return the difference of states, angles within half a turn."""
     d = x - to
-    angle = (d[..., :2] + jnp.pi) % (2.0 * jnp.pi) - jnp.pi
-    return jnp.concatenate([angle, d[..., 2:]], -1)
+    return jnp.concatenate([within_half_turn(d[..., :2]), d[..., 2:]], -1)
 
 
 def height(lengths: Float[Array, "2"], x: Array) -> Array:
@@ -157,7 +156,7 @@ class Trial(NamedTuple):
     """A simulated plan.
 
     - `time`: seconds below the threshold; infinite if it does not end upright.
-    - `torques`: what the motor gave.
+    - `torques`: torques of the motor, N m.
     """
 
     time: Float[Array, ""]

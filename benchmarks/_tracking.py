@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from _double_pendulum import DT, KINDS, TORQUE_LIMIT
+from _double_pendulum import DT, KINDS, TORQUE_LIMIT, within_half_turn
 
 
 class Nominal(NamedTuple):
@@ -87,4 +87,4 @@ LQR of the hanging pose with weights 1, 1, 0.3, 0.3 and 3 (torque)."""
 
 def _near(q, to) -> np.ndarray:
     """Return the same angles, turned to within half a turn of others."""
-    return to + (np.asarray(q) - to + np.pi) % (2.0 * np.pi) - np.pi
+    return to + within_half_turn(np.asarray(q) - to)

@@ -203,7 +203,10 @@ def _options() -> argparse.Namespace:
     add("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS))
     add("--seeds", type=int, default=20, help="runs per row")
     add(
-        "--seed", type=int, default=0, help="of a search, or of the split of recordings"
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of a search, or of the split of recordings",
     )
     add("--horizon", type=int, default=150, help="coarse steps of a search")
     add("--rounds", type=int, default=4, help="rounds of plans for a library")

@@ -63,7 +63,7 @@ def renewed(
 
     - `controller`, `env`: the controller and its environment.
     - `memory`: memory after the step.
-    - `state`, `timestep`: what the step of the environment returned.
+    - `state`, `timestep`: results of the step of the environment.
     - `key`: a key for `init`.
     """
     if timestep.final_obs is None:

@@ -82,10 +82,10 @@ def check_numbers(name: str, value: Any, accepted: Callable, expected: str) -> N
 
     **Arguments:**
 
-    - `name`: what the caller calls the value.
+    - `name`: name of the value for the message.
     - `value`: a number or an array; anything else passes, as under transformations.
     - `accepted`: function of an array that returns booleans.
-    - `expected`: what is accepted, for instance `"positive"`.
+    - `expected`: description of accepted numbers, for instance `"positive"`.
     """
     if isinstance(value, Tracer) or not eqx.is_array_like(value):
         return

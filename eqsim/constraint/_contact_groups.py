@@ -14,7 +14,7 @@ class ContactGroup(NamedTuple):
     - `points`: their places among all points.
     - `condim`: dimension of the contact space.
     - `nodes`: nodes of the first and second shapes.
-    - `anchored`: whether one of the two shapes stands still, and the points are rows of a
+    - `anchored`: true if one of the two shapes stands still, and the points are rows of a
         single node.
     """
 

@@ -24,8 +24,8 @@ class ContactRows(NamedTuple):
     """Rows of contacts that couple two links, `(n, *batch)`.
 
     - `arms`: position of each contact about the origins of the trees of both nodes.
-    - `linear`, `angular`: axes of the residuals, as of `PointJacobian`.
-    - `cost`, `offset`: as of `Rows`.
+    - `linear`, `angular`: axes of the residuals, see `PointJacobian`.
+    - `cost`, `offset`: cost and offset, see `Rows`.
     """
 
     arms: tuple[Vec3, Vec3]
@@ -36,7 +36,7 @@ class ContactRows(NamedTuple):
 
 
 class ContactSource(eqx.Module):
-    """What the rows of a group of contacts follow from.
+    """Data for the rows of a group of contacts.
 
     - `group`: the group.
     - `cone`: the shape of friction cones.

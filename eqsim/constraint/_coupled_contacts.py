@@ -32,7 +32,7 @@ class CoupledContacts(AbstractRows):
 
     - `tree`: tree of nodes.
     - `axes`: motion axis of each degree of freedom.
-    - `source`: what the rows follow from.
+    - `source`: data for the rows.
     - `rows`: rows of all points.
     """
 

@@ -245,7 +245,7 @@ class _Search(NamedTuple):
 
     - `line`: the line.
     - `left`, `dleft`: $\tau - M a$ at the start, without constraints, and its change.
-    - `on_line`: what all rows need of the line.
+    - `on_line`: data of all rows on the line.
     """
 
     line: Line

@@ -29,13 +29,14 @@ from ._triangle import add_products, zero_triangle
 
 
 _MOST_KEPT = 32
+"""Contacts of which rows and Jacobians are kept, at most."""
 
 
 class JacobianRows(NamedTuple):
     """Contacts with dense Jacobians.
 
     - `jac`: Jacobian of each residual, `(n, nv, *batch)`.
-    - `cost`, `offset`: as of `Rows`.
+    - `cost`, `offset`: cost and offset, see `Rows`.
     """
 
     jac: tuple[Any, ...]
@@ -53,16 +54,14 @@ class JacobianRows(NamedTuple):
 
 
 class _Coupling(NamedTuple):
-    """What contacts contribute to a Newton system.
+    """Contributions of contacts to a Newton system.
 
     - `triangle`: lower triangle of $J^T W J$, row by row.
     - `tau`: joint forces at zero acceleration, `(nv, *batch)`.
-    - `changed`: whether a cost has changed to another piece.
     """
 
     triangle: Any
     tau: Any
-    changed: Any
 
 
 class VisitedContacts(AbstractSolverRows):
@@ -70,7 +69,7 @@ class VisitedContacts(AbstractSolverRows):
 
     - `tree`: tree of nodes.
     - `axes`: motion axis of each degree of freedom.
-    - `source`: what their rows follow from.
+    - `source`: data for their rows.
     - `kept`: the first contacts of each environment, `(m, ...)`.
     - `count`: their number, `(*batch)`.
     - `rest`: the first contact that is not kept, `(*batch)`.
@@ -91,17 +90,17 @@ class VisitedContacts(AbstractSolverRows):
 
     def first_model(self, like) -> Any:
         still = jnp.zeros_like(like)
-        return self._model(still, still, 0.0)._replace(changed=None)
+        return self._model(still, still, 0.0)[0]
 
     def next_model(self, old: Any, before, qdd, motion: Motion, tolerance: float):
-        new = self._model(before, qdd, tolerance)
-        return new._replace(changed=None), new.changed
+        return self._model(before, qdd, tolerance)
 
     def newton_terms(self, model: Any) -> tuple[Terms, Terms]:
         return Terms(dense=(model.tau,)), Terms(dense=(model.triangle,))
 
-    def _model(self, before, qdd, tolerance: float) -> _Coupling:
-        def add(total: _Coupling, contact: JacobianRows) -> _Coupling:
+    def _model(self, before, qdd, tolerance: float) -> tuple[_Coupling, Any]:
+        def add(total, contact: JacobianRows):
+            model, changed = total
             old = contact.cost.piece(contact.residuals(before))
             x = contact.residuals(qdd)
             new, moved = contact.cost.update(old, x, contact.offset, tolerance)
@@ -110,11 +109,11 @@ class VisitedContacts(AbstractSolverRows):
             parts = [row * f for row, f in zip(jac, force, strict=True)]
             tau = ft.reduce(operator.add, parts)
             weights = contact.cost.stiffness(new)
-            triangle = add_products(total.triangle, jac, weights)
-            return _Coupling(triangle, total.tau + tau, total.changed | moved[0])
+            triangle = add_products(model.triangle, jac, weights)
+            return _Coupling(triangle, model.tau + tau), changed | moved[0]
 
         unchanged = jnp.zeros(qdd.shape[1:], bool)
-        start = _Coupling(zero_triangle(qdd), jnp.zeros_like(qdd), unchanged)
+        start = _Coupling(zero_triangle(qdd), jnp.zeros_like(qdd)), unchanged
         return self._rest(add, self._fold(add, start, self.kept))
 
     def on_line(self, line: Line) -> Any:

@@ -14,7 +14,11 @@ from ._humanoid_standup import HumanoidStandup as HumanoidStandup
 from ._inverted_double_pendulum import InvertedDoublePendulum as InvertedDoublePendulum
 from ._inverted_pendulum import InvertedPendulum as InvertedPendulum
 from ._make import make as make
-from ._options import reset_options as reset_options, ResetOptions as ResetOptions
+from ._options import (
+    reset_options as reset_options,
+    ResetOptions as ResetOptions,
+    same_robot_options as same_robot_options,
+)
 from ._pusher import Pusher as Pusher
 from ._reacher import Reacher as Reacher
 from ._swimmer import Swimmer as Swimmer

@@ -55,3 +55,23 @@ def check_start(sys: System, options: ResetOptions) -> None:
         check_shape("options.q", options.q, {"nq": sys.nq})
     if options.qd is not None:
         check_shape("options.qd", options.qd, {"nv": sys.nv})
+
+
+def same_robot_options(
+    env: Any, options: ResetOptions | Mapping[str, Any] | None
+) -> ResetOptions:
+    """Options for an environment whose robot is the same in every episode, `env.sys`.
+
+    **Raises:** `ValueError` if a name is unknown, if there is another robot among them, and
+    unless coordinates and velocities fit the robot.
+    """
+    options = reset_options(options)
+    for name, value in (("sys", options.sys), ("context", options.context)):
+        if value is not None:
+            raise ValueError(
+                f"`options.{name}`: the robot of `{type(env).__name__}` is the same in "
+                "every episode. Wrap it in `eqsim.DomainRandomization`, or change "
+                "`env.sys` with `eqx.tree_at`."
+            )
+    check_start(env.sys, options)
+    return options

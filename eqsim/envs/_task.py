@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._loops import scan
 from ..model import State
 from ._env import AbstractEnv, check_action, Timestep
-from ._options import check_start, reset_options, ResetOptions
+from ._options import ResetOptions, same_robot_options
 
 
 class AbstractTask(AbstractEnv):
@@ -74,15 +74,7 @@ class AbstractTask(AbstractEnv):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[State, Timestep]:
-        options = reset_options(options)
-        for name, value in (("sys", options.sys), ("context", options.context)):
-            if value is not None:
-                raise ValueError(
-                    f"`options.{name}`: the robot of `{type(self).__name__}` is the same in "
-                    "every episode. Wrap it in `eqsim.DomainRandomization`, or change "
-                    "`env.sys` with `eqx.tree_at`."
-                )
-        check_start(self.sys, options)
+        options = same_robot_options(self, options)
         state = self.initial(key)
         if options.q is not None or options.qd is not None:
             q = state.q if options.q is None else options.q

@@ -58,7 +58,7 @@ class Covariance(NamedTuple):
 class Robust(NamedTuple):
     """A sandwich covariance, and degrees of freedom of each contrast.
 
-    - `unbiased`: whether each contrast has the variance of the inverse Hessian if residuals
+    - `unbiased`: true if each contrast has the variance of the inverse Hessian if residuals
         are independent. It has not if one cluster alone determines it.
     """
 
@@ -89,7 +89,7 @@ def covariance(
     - `run`: number of the run of each window.
     - `samples`: number of residuals.
     - `contrasts`: derivative of each value by the free numbers.
-    - `linked`: whether jumps between windows are penalized, so that windows of a run
+    - `linked`: true if jumps between windows are penalized, so that windows of a run
         depend on each other.
     """
     eliminated = eliminate(now.arrow)

@@ -26,7 +26,7 @@ from ._evaluate import prior_terms, Problem
 from ._identifiability import identifiability
 from ._measure import AbstractMeasurement, JointPositions, measurement
 from ._noise import estimated, floors
-from ._objective import AbstractObjective, Simulation
+from ._objective import AbstractObjective, Given, Simulation
 from ._recording import Recording
 from ._restarts import restarted
 from ._result import Result
@@ -156,8 +156,8 @@ def prepare(
         starts.append(unknown.start(name, context))
         labels += unknown.labels(name, context)
     check_influence(sys, unknowns, context)
-    args = sys, pipeline, measure, runs, windows, widths
-    runs, channels, compared = objective.compare(*args)
+    given = Given(sys, pipeline, measure, runs, windows, widths)
+    runs, channels, compared = objective.compare(given)
     found = cut(sys, runs, channels, windows, _before(unknowns))
     sizes = tuple(len(start) for start in starts)
     bounds = _bounds(unknowns, starts)

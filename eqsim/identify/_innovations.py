@@ -1,6 +1,5 @@
 r"""One-step-ahead predictions of a Kalman filter, for unstable plants and disturbances."""
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,11 +16,12 @@ from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
 from ._control import AbstractInterpolation, Linear
 from ._geometry import AbstractSpace, interpolate
-from ._measure import AbstractMeasurement, JointPositions, space_of
+from ._measure import JointPositions, space_of
 from ._objective import (
     AbstractObjective,
     commands,
     Comparison,
+    Given,
     grid,
     joined,
     Physics,
@@ -32,7 +32,7 @@ from ._recording import Recording, uninterrupted
 from ._signals import extended
 from ._starts import local_fit
 from ._unknowns import Model
-from ._windows import Batch, step_of, Windows
+from ._windows import Batch, step_of
 
 
 class Innovations(AbstractObjective):
@@ -87,15 +87,8 @@ class Innovations(AbstractObjective):
         )
         check_numbers("Innovations.noise", self.noise, lambda x: x > 0, "positive")
 
-    def compare(
-        self,
-        sys: System,
-        pipeline: AbstractPipeline,
-        measure: AbstractMeasurement,
-        recordings: Sequence[Recording],
-        windows: Windows,
-        widths: Mapping[str, int],
-    ) -> Comparison:
+    def compare(self, given: Given) -> Comparison:
+        sys, pipeline, measure, recordings, windows, widths = given
         if not isinstance(measure, JointPositions):
             raise ValueError(
                 "`Innovations` corrects coordinates by measured coordinates: `measure` must "
@@ -214,7 +207,7 @@ class _Slot(NamedTuple):
     """Measured times in a step, at most `Physics.rows` of them.
 
     - `rows`: rows of the window. `valid`: which of them are in this step.
-    - `share`: where in the step.
+    - `share`: share of the step before them.
     """
 
     rows: Array

@@ -1,17 +1,20 @@
 r"""The equation error: measured accelerations against the equations of motion."""
 
-from collections.abc import Mapping, Sequence
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..model import State, System
-from ..pipelines import AbstractPipeline
 from ._control import AbstractInterpolation, Linear
-from ._measure import AbstractMeasurement
-from ._objective import AbstractObjective, commands, Comparison, Physics, Residuals
+from ._objective import (
+    AbstractObjective,
+    commands,
+    Comparison,
+    Given,
+    Physics,
+    Residuals,
+)
 from ._recording import Recording, uninterrupted
 from ._starts import local_fit
 from ._unknowns import Model
@@ -51,22 +54,17 @@ class Inverse(AbstractObjective):
 
     control: AbstractInterpolation = Linear()
 
-    def compare(
-        self,
-        sys: System,
-        pipeline: AbstractPipeline,
-        measure: AbstractMeasurement,
-        recordings: Sequence[Recording],
-        windows: Windows,
-        widths: Mapping[str, int],
-    ) -> Comparison:
-        if windows.continuity is not None:
+    def compare(self, given: Given) -> Comparison:
+        if given.windows.continuity is not None:
             raise ValueError(
                 "`Inverse` does not simulate, so windows have no end to be continued. Leave "
                 "out `continuity`."
             )
-        derived = [_filtered(sys, recording, windows) for recording in recordings]
-        return Comparison(derived, (_Q, _QD, QDD), {QDD: sys.nv})
+        derived = [
+            _filtered(given.sys, recording, given.windows)
+            for recording in given.recordings
+        ]
+        return Comparison(derived, (_Q, _QD, QDD), {QDD: given.sys.nv})
 
     def residuals(
         self,

@@ -35,6 +35,20 @@ class Physics(NamedTuple):
     rows: int
 
 
+class Given(NamedTuple):
+    """Robot, physics, measurements and data of a fit, before the first simulation.
+
+    - `widths`: number of degrees of freedom of each channel that `measure` predicts.
+    """
+
+    sys: System
+    pipeline: AbstractPipeline
+    measure: AbstractMeasurement
+    recordings: Sequence[Recording]
+    windows: Windows
+    widths: Mapping[str, int]
+
+
 class Comparison(NamedTuple):
     """Data of an objective.
 
@@ -74,21 +88,8 @@ class AbstractObjective(eqx.Module):
         control: eqx.AbstractVar[AbstractInterpolation]
 
     @abc.abstractmethod
-    def compare(
-        self,
-        sys: System,
-        pipeline: AbstractPipeline,
-        measure: AbstractMeasurement,
-        recordings: Sequence[Recording],
-        windows: Windows,
-        widths: Mapping[str, int],
-    ) -> Comparison:
+    def compare(self, given: Given) -> Comparison:
         """Choose or derive the channels that are compared, once before a fit.
-
-        **Arguments:**
-
-        - `pipeline`: the physics. `windows`: how recordings are cut.
-        - `widths`: number of degrees of freedom of each channel that `measure` predicts.
 
         **Raises:** `ValueError` if the objective cannot use these data.
         """
@@ -124,16 +125,8 @@ class Simulation(AbstractObjective):
 
     control: AbstractInterpolation = Linear()
 
-    def compare(
-        self,
-        sys: System,
-        pipeline: AbstractPipeline,
-        measure: AbstractMeasurement,
-        recordings: Sequence[Recording],
-        windows: Windows,
-        widths: Mapping[str, int],
-    ) -> Comparison:
-        return Comparison(recordings, tuple(widths), dict(widths))
+    def compare(self, given: Given) -> Comparison:
+        return Comparison(given.recordings, tuple(given.widths), dict(given.widths))
 
     def residuals(
         self,

@@ -169,7 +169,7 @@ class Theirs:
         return Start(data.qpos.copy(), data.qvel.copy(), data.act.copy(), self.numbers)
 
     def _numbers(self) -> np.ndarray:
-        """What else differs between episodes; see `Start`."""
+        """Other differences between episodes; see `Start`."""
         if self.domain == "point_mass":
             # Coefficients of the joints in the tendon of each motor.
             return np.array(self.model.wrap_prm).reshape(2, 2)

@@ -82,7 +82,7 @@ def follow(env: Theirs, seed: int, steps: int) -> Path:
 
 
 def magnified(env: Theirs, seed: int, path: Path) -> float:
-    """How far the observations of dm_control's steps are from those of its steps from
+    """Differences of the observations of dm_control's steps from those of its steps from
     states with other last digits.
 
     **Arguments:**

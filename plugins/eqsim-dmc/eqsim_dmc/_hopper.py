@@ -37,7 +37,7 @@ class Hopper(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `hopper.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: that earns the full reward, m/s; None to stand.
+    - `speed`: speed that earns the full reward, m/s; None to stand.
     - `height_range`: of the torso above the foot, m.
     - `toe`, `heel`: centers of the balls on the foot that feel, in its frame, m; by
         default those of the file.

@@ -41,8 +41,8 @@ class Humanoid(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `humanoid.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: that earns the full reward, m/s; None to stand.
-    - `height`: of the head that counts as standing, m.
+    - `speed`: speed that earns the full reward, m/s; None to stand.
+    - `height`: height of the head that counts as standing, m.
     - `pure_state`: whether coordinates and velocities are observed, and nothing else.
 
     ??? cite "Reference"
@@ -84,12 +84,12 @@ def humanoid_parts(
     limbs: tuple[str, ...],
     velocity: Float[Array, "3"],
 ) -> dict[str, Float[Array, "..."]]:
-    """What all humanoids observe; see `Humanoid`.
+    """Observations of all humanoids; see `Humanoid`.
 
     **Arguments:**
 
     - `torso`, `limbs`: names of links.
-    - `velocity`: of the center of mass, m/s.
+    - `velocity`: velocity of the center of mass, m/s.
     """
     poses, names = forward(sys, state.q), sys.links.names
     trunk, head, *ends = (index(names, n, "link") for n in (torso, "head", *limbs))
@@ -117,9 +117,9 @@ def humanoid_reward(
     **Arguments:**
 
     - `head`: height of the head, m.
-    - `cosine`: of the angle of the torso from upright.
-    - `velocity`: of the center of mass, m/s.
-    - `height`, `speed`: that earn the full reward, m and m/s; None to stand.
+    - `cosine`: cosine of the angle of the torso from upright.
+    - `velocity`: velocity of the center of mass, m/s.
+    - `height`, `speed`: height and speed that earn the full reward, m and m/s; None to stand.
     """
     standing = tolerance(head, (height, jnp.inf), height / 4.0)
     upright = tolerance(cosine, (0.9, jnp.inf), 1.9, linear, 0.0)

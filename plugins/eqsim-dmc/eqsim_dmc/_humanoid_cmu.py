@@ -36,8 +36,8 @@ class HumanoidCMU(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `humanoid_CMU.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: that earns the full reward, m/s; None to stand.
-    - `height`: of the head that counts as standing, m.
+    - `speed`: speed that earns the full reward, m/s; None to stand.
+    - `height`: height of the head that counts as standing, m.
 
     ??? cite "Reference"
         `dm_control.suite.humanoid_CMU`.

@@ -26,8 +26,8 @@ def lqr_model(num_links: int = 2, num_motors: int = 1, seed: int = 0) -> System:
     **Arguments:**
 
     - `num_links`: number of balls.
-    - `num_motors`: how many of them have a motor, from the first.
-    - `seed`: of the stiffnesses, uniform from 15 N/m to 25 N/m: those of
+    - `num_motors`: number of them with a motor, from the first.
+    - `seed`: seed of the stiffnesses, uniform from 15 N/m to 25 N/m: those of
         `suite.load(..., task_kwargs={"random": seed})`.
     """
     if not 1 <= num_motors <= num_links:

@@ -106,7 +106,7 @@ class RandomBowl(AbstractRandomizer):
     **Arguments:**
 
     - `height`: $h$, m.
-    - `smoothness`: from 0 (rough) to 1 (no bumps).
+    - `smoothness`: a number from 0 (rough) to 1 (no bumps).
     - `bumps`: number of bumps along each side, at least 2.
 
     ??? cite "Reference"

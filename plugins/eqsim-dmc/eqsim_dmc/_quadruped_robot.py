@@ -26,8 +26,8 @@ def quadruped_model(
     **Arguments:**
 
     - `floor`: half width of the ground as it is drawn, m; None: that of the file.
-    - `ball`: whether there are walls and a ball.
-    - `terrain`: whether there are a height field and rangefinders. It is flat; see
+    - `ball`: true if there are walls and a ball.
+    - `terrain`: true if there are a height field and rangefinders. It is flat; see
         `RandomBowl`. Each shape has at most 8 contacts with it
         (`sys.height_fields.capacity`).
     """
@@ -69,7 +69,7 @@ def standing(sys: System, place, quat) -> Float[Array, " nq"]:
 
 
 def upright(sys: System, state: State, least: float = 1.0) -> Float[Array, ""]:
-    """How upright the torso is, from 0 (upside down) to 1.
+    """The share by which the torso is upright, from 0 (upside down) to 1.
 
     **Arguments:**
 
@@ -90,11 +90,11 @@ def of_kinds(
 def common_parts(
     sys: System, state: State, values: dict[str, Float[Array, " size"]]
 ) -> dict[str, Float[Array, "..."]]:
-    """What all tasks observe.
+    """Observations of all tasks.
 
     **Arguments:**
 
-    - `values`: of the sensors.
+    - `values`: values of the sensors.
     """
     joints = sys.joints
     hinges = [k for k, kind in enumerate(joints.kinds) if kind is JointKind.REVOLUTE]

@@ -32,7 +32,7 @@ class Walker(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `walker.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: that earns the full reward, m/s; None to stand.
+    - `speed`: speed that earns the full reward, m/s; None to stand.
     - `height`: of the torso that counts as standing, m.
 
     ??? cite "Reference"

@@ -28,7 +28,7 @@ def robot():
 
 @pytest.mark.parametrize("shape", [(30, 201), (5, 17), (2, 3)])
 def test_spline(shape):
-    """That of `scipy.ndimage.zoom`, which the suite calls."""
+    """The spline is that of `scipy.ndimage.zoom`, which the suite calls."""
     knots, points = shape
     values = np.random.default_rng(0).uniform(size=(knots, knots))
     matrix = _spline_matrix(knots, points)
@@ -67,7 +67,7 @@ def test_bumps(robot):
 
 
 def test_gradient_of_terrain(robot):
-    """By the height of the ridge and the smoothness, in both modes."""
+    """Derivatives by the height of the ridge and the smoothness, in both modes."""
 
     def heights(height, smoothness):
         bowl = eqsim_dmc.RandomBowl(height=height, smoothness=smoothness)
@@ -80,7 +80,7 @@ def test_gradient_of_terrain(robot):
 
 @pytest.mark.slow
 def test_gradient_by_terrain():
-    """Of a state after a step on it, by all heights, against differences."""
+    """The derivative of a step by all heights, beside differences."""
     env = eqsim.make("dmc_quadruped_escape")
     state, _ = env.reset(jr.key(0))
     rest = jnp.zeros(env.sys.nu)

@@ -42,7 +42,7 @@ class Go1Reference:
 
     **Arguments:**
 
-    - `command`: that of the whole episode.
+    - `command`: command of the whole episode.
     """
 
     def __init__(self, command):

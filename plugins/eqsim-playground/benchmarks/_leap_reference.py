@@ -29,7 +29,7 @@ class LeapReference:
 
     **Arguments:**
 
-    - `reorient`: whether the cube is to be turned to a goal, and not just turned.
+    - `reorient`: true if the cube is to be turned to a goal, and not just turned.
     """
 
     def __init__(self, reorient: bool):

@@ -19,7 +19,7 @@ MESH = b"v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\
 
 
 class Step(NamedTuple):
-    """What a step of theirs led to; `terms` are weighted."""
+    """Results of a step of theirs; `terms` are weighted."""
 
     obs: Any
     reward: Any
@@ -125,7 +125,7 @@ class Theirs:
         return self._by(_refreshed_step, state, action)
 
     def _judge(self, state, action, q, qd):
-        """What they report of a step that has led to given coordinates and velocities."""
+        """Their report of a step that has led to given coordinates and velocities."""
 
         def given(model, data, ctrl, n_substeps=1):
             return mjx.forward(model, data.replace(qpos=q, qvel=qd, ctrl=ctrl))

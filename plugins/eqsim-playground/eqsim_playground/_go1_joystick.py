@@ -32,8 +32,8 @@ class JoystickNoise(eqx.Module):
 
     **Arguments:**
 
-    - `joint_pos`, `joint_vel`: of joint angles, rad, and velocities, rad/s.
-    - `gyro`, `gravity`, `linvel`: of the gyroscope, rad/s, the direction of gravity, and the
+    - `joint_pos`, `joint_vel`: noise of joint angles, rad, and velocities, rad/s.
+    - `gyro`, `gravity`, `linvel`: noise of the gyroscope, rad/s, the direction of gravity, and the
         velocity, m/s.
     """
 
@@ -50,13 +50,13 @@ class JoystickState(eqx.Module):
     **Arguments:**
 
     - `robot`: the state of the robot.
-    - `key`: of commands, pushes and noise to come.
+    - `key`: key of commands, pushes and noise to come.
     - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
     - `command_steps`: control steps until the next command.
     - `last_action`: the last action.
-    - `air_time`: how long each foot has not touched the floor, s.
+    - `air_time`: time since each foot touched the floor, s.
     - `swing_peak`: largest height of each foot since it left the floor, m.
-    - `last_contact`: whether each foot touched the floor at the last step.
+    - `last_contact`: true if each foot touched the floor at the last step.
     - `push`: the pushes of the episode; None without `Go1Joystick.pushes`.
     """
 
@@ -96,7 +96,7 @@ class Go1Joystick(AbstractPlaygroundTask):
     - `sys`: the robot; by default that of `go1_model()`.
     - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `privileged`: whether the observation has two parts.
+    - `privileged`: true if the observation has two parts.
     - `action_scale`: $s$, rad.
     - `weights`, `noise`, `commands`: weights of the reward, scales of the noise, commands.
     - `pushes`: pushes at the trunk; None, the default: there are none.

@@ -27,7 +27,7 @@ class Go1Reading(NamedTuple):
         IMU, in world axes.
     - `feet_velocity`: velocities of the feet in world axes, m/s.
     - `feet_height`: heights of the feet, m.
-    - `contact`: whether each foot touches the floor.
+    - `contact`: true if each foot touches the floor.
     - `torque`: forces of the actuators, N m.
     """
 

@@ -116,7 +116,7 @@ def gait(
     **Arguments:**
 
     - `air_time`, `swing_peak`: time in the air, s, and largest height in it, m.
-    - `landed`: whether each foot touches for the first time after a swing.
+    - `landed`: true if each foot touches for the first time after a swing.
     - `height`: wanted height of a swing, m.
     """
     speed2 = jnp.sum(seen.feet_velocity[:, :2] ** 2, axis=1)

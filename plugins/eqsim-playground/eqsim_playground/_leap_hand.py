@@ -55,7 +55,7 @@ def _home(root: ET.Element) -> ET.Element:
 class LeapReading(NamedTuple):
     """Sensor values of the hand and the cube.
 
-    - `angles`, `rates`: of the joints of the hand, rad and rad/s.
+    - `angles`, `rates`: angles and velocities of the joints of the hand, rad and rad/s.
     - `torque`: forces of the actuators, N m.
     - `tips`: places of the fingertips in the frame of the palm, m.
     - `offset`: place of the palm less that of the cube, m.

@@ -59,8 +59,8 @@ class ReorientNoise(eqx.Module):
 
     **Arguments:**
 
-    - `joint_pos`: of angles, uniform, rad.
-    - `cube_pos`: of the place of the cube, uniform, m.
+    - `joint_pos`: uniform noise of angles, rad.
+    - `cube_pos`: uniform noise of the place of the cube, m.
     - `cube_ori`: standard deviation of each entry of its quaternion.
     """
 
@@ -75,8 +75,8 @@ class ReorientState(eqx.Module):
     **Arguments:**
 
     - `robot`: the state of hand and cube.
-    - `key`: of goals and noise to come.
-    - `ctrl`: what the servos are set to, rad.
+    - `key`: key of goals and noise to come.
+    - `ctrl`: settings of the servos, rad.
     - `last_action`, `action_before`: the last two actions.
     - `goal`: the goal orientation.
     - `goal_rate`: angular velocity of the goal in its axes, rad/s.
@@ -120,7 +120,7 @@ class LeapReorient(AbstractPlaygroundTask):
     - `sys`: the robot; by default that of `leap_model()`.
     - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `privileged`: whether the observation has two parts.
+    - `privileged`: true if the observation has two parts.
     - `action_scale`: $s$, rad.
     - `weights`, `noise`: weights of the reward, scales of the noise.
     - `success_angle`: largest angle of a success, rad.

@@ -55,9 +55,9 @@ class RotateState(eqx.Module):
     **Arguments:**
 
     - `robot`: the state of hand and cube.
-    - `key`: of the noise to come.
+    - `key`: key of the noise to come.
     - `last_action`: the last action.
-    - `history`: what was observed in the last steps, the latest first.
+    - `history`: observations of the last steps, the latest first.
     """
 
     robot: State
@@ -89,10 +89,10 @@ class LeapRotateZ(AbstractPlaygroundTask):
     - `sys`: the robot; by default that of `leap_model_without_goal()`.
     - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `privileged`: whether the observation has two parts.
+    - `privileged`: true if the observation has two parts.
     - `history`: number of steps that are observed.
     - `action_scale`: $s$, rad.
-    - `weights`: of the reward.
+    - `weights`: weights of the reward.
     - `joint_noise`: scale of the uniform noise of angles, rad.
     - `spread`: standard deviation of the first angles, rad.
 

@@ -75,10 +75,10 @@ class PickState(eqx.Module):
     **Arguments:**
 
     - `robot`: the state of arm and box.
-    - `ctrl`: what the servos are set to, rad, and m for the fingers.
+    - `ctrl`: settings of the servos, rad, and m for the fingers.
     - `target`: place of the target, m.
     - `target_quat`: orientation of the target.
-    - `reached`: whether the gripper has reached the box in this episode.
+    - `reached`: true if the gripper has reached the box in this episode.
     """
 
     robot: State
@@ -110,9 +110,9 @@ class PandaPickCube(AbstractPlaygroundTask):
     - `sys`: the robot; by default that of `panda_model()`.
     - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `sample_orientation`: whether the target is turned about a random axis.
+    - `sample_orientation`: true if the target is turned about a random axis.
     - `action_scale`: $s$, rad, and m for the fingers.
-    - `weights`: of the reward.
+    - `weights`: weights of the reward.
     - `box_spread`: largest distance of box and target from the place of the box in `home`,
         in x and y, m.
     - `target_height`: range of the height of the target above that place, m.

@@ -16,7 +16,7 @@ class PushState(eqx.Module):
     - `wait`: control steps between pushes.
     - `duration`: time that a push takes, s.
     - `speed`: change of velocity that scales the force, m/s.
-    - `direction`: of the current push, horizontal unit vector.
+    - `direction`: direction of the current push, a horizontal unit vector.
     - `since`: control steps since the last push.
     - `applied`: control steps of the current push so far.
     """
@@ -77,7 +77,7 @@ class Pushes(eqx.Module):
 
         **Arguments:**
 
-        - `mass`: of the robot, kg.
+        - `mass`: mass of the robot, kg.
         - `dt`: control step, s.
         """
         pushing, duration = state.pushing, state.duration

@@ -20,7 +20,7 @@ from eqsim import (
     System,
     Timestep,
 )
-from eqsim.envs import check_action, reset_options
+from eqsim.envs import check_action, same_robot_options
 
 
 Observation = PyTree[Float[Array, "..."]]
@@ -94,14 +94,7 @@ class AbstractPlaygroundTask(AbstractEnv):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[Any, Timestep]:
         """A random first state and its report; `options` may have `q` and `qd`."""
-        options = reset_options(options)
-        for name, value in (("sys", options.sys), ("context", options.context)):
-            if value is not None:
-                raise ValueError(
-                    f"`options.{name}`: the robot of `{type(self).__name__}` is the same in "
-                    "every episode. Wrap it in `eqsim.DomainRandomization`, or change "
-                    "`env.sys` with `eqx.tree_at`."
-                )
+        options = same_robot_options(self, options)
         key_start, key_task = jr.split(key)
         q, qd = self.initial(key_start)
         q = q if options.q is None else options.q
@@ -137,7 +130,7 @@ def hold(
 
     **Arguments:**
 
-    - `external`: as of `eqsim.AbstractPipeline.step`.
+    - `external`: external wrenches, see `eqsim.AbstractPipeline.step`.
     - `sys`: the robot, if it is not `task.sys`.
     """
     robot_of = task.sys if sys is None else sys

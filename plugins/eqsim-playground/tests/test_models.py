@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import importlib.util
 import xml.etree.ElementTree as ET
 
 import eqsim_playground
@@ -10,7 +11,7 @@ import jax.random as jr
 import mujoco
 import numpy as np
 import pytest
-from _installed import INSTALLED, needs_menagerie, needs_models
+from _installed import needs_menagerie, needs_models
 from eqsim_playground import Commands, JoystickNoise, JoystickWeights, Pushes
 from eqsim_playground._models import (
     document,
@@ -38,10 +39,10 @@ def test_names():
         assert eqsim.ENVS.get(name) is vars(eqsim_playground)[short]
 
 
-@pytest.mark.skipif(INSTALLED, reason="playground is installed")
-def test_without_playground():
+def test_without_playground(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "eqsim-playground\[models\]"'):
-        eqsim.make("playground_go1_joystick_flat")
+        playground_folder()
 
 
 @needs_models
