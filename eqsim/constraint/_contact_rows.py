@@ -55,6 +55,13 @@ class ContactSource(eqx.Module):
     impratio: Any
     width: Any
 
+    @property
+    def kind(self) -> type[OneSided] | type[Pyramid] | type[Elliptic]:
+        """The class of the costs."""
+        if self.group.condim == 1:
+            return OneSided
+        return Pyramid if self.cone is Cone.PYRAMIDAL else Elliptic
+
     def exists(self):
         """Return which of the points are contacts, `(n, *batch)`."""
         margin = self.parameters.friction.margin
@@ -173,8 +180,7 @@ def _cost(
     imp = impedance(soft, begun.violation)
     inverse, impratio = parameters.weight, source.impratio[None]
     pyramidal = source.cone is Cone.PYRAMIDAL
-    frictionless = source.group.condim == 1
-    if pyramidal and not frictionless:
+    if source.kind is Pyramid:
         # The pyramid is scaled by the coefficient along the first axis.
         square = mu[0] * mu[0]
         inverse = inverse * (2.0 * square * (1.0 + square) / impratio)
@@ -185,9 +191,9 @@ def _cost(
         soft.b * velocity[0] + soft.k * imp * begun.violation,
         *(damping * rate for rate in velocity[1:]),
     )
-    if frictionless:
+    if source.kind is OneSided:
         return OneSided(weight), offset
-    if pyramidal:
+    if source.kind is Pyramid:
         return Pyramid(weight), offset
     own = mu[: source.group.condim - 1]
     regular = mu[0] / jnp.sqrt(impratio)

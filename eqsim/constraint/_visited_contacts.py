@@ -1,9 +1,10 @@
 r"""Contacts as Newton's method sees them: those that exist, one after the other.
 
-Of the many points that could touch, few do. A loop finds those that do and computes their
-rows and Jacobians; the solver then sums what they contribute to a Newton system, $J^T W J$
-and $J^T f$. The first of them are kept. Where there are more, the others are computed
-anew in each visit, so memory does not grow with the number of possible points.
+Of the many points that could touch, few do. A loop visits those that do, computes their
+rows and Jacobians, and sums what they contribute to a Newton system, $J^T W J$ and $J^T f$.
+Computing them anew in each visit is as fast as reading them, and memory does not grow with
+the number of possible points. A line search, which visits each contact several times, keeps
+the residuals of the first of them.
 """
 
 import functools as ft
@@ -29,13 +30,13 @@ from ._triangle import add_products, zero_triangle
 
 
 _MOST_KEPT = 32
-"""Contacts of which rows and Jacobians are kept, at most."""
+"""Contacts of which a line search keeps the residuals, at most."""
 
 
-class JacobianRows(NamedTuple):
-    """Contacts with dense Jacobians.
+class _Contact(NamedTuple):
+    """One contact of each environment.
 
-    - `jac`: Jacobian of each residual, `(n, nv, *batch)`.
+    - `jac`: Jacobian of each residual, `(nv, *batch)`.
     - `cost`, `offset`: cost and offset, see `Rows`.
     """
 
@@ -45,12 +46,43 @@ class JacobianRows(NamedTuple):
 
     def rates(self, qdd) -> Residual:
         """Compute what an acceleration adds to the residuals."""
-        return tuple(jnp.sum(jac * qdd[None], axis=1) for jac in self.jac)
+        return tuple(jnp.sum(jac * qdd, axis=0, keepdims=True) for jac in self.jac)
 
     def residuals(self, qdd) -> Residual:
         """Compute the residuals at an acceleration."""
         pairs = zip(self.rates(qdd), self.offset, strict=True)
         return tuple(rate + offset for rate, offset in pairs)
+
+
+class _OnLine(NamedTuple):
+    """One or more contacts on a line of accelerations.
+
+    - `start`, `change`: residuals at the start, and their change up to the end.
+    - `cost`: their cost.
+    """
+
+    start: Residual
+    change: Residual
+    cost: AbstractCost
+
+    def work(self, share):
+        """Compute the work of row forces per share of the line, `(*batch)`."""
+        return jnp.sum(work(self.cost, self.start, self.change, share), axis=0)
+
+
+class _Kept(NamedTuple):
+    """What a line search needs of the contacts.
+
+    - `line`: the line.
+    - `first`: the first contacts of each environment, `(m, *batch)`.
+    - `count`: number of these, `(*batch)`.
+    - `rest`: the first contact that is not among them, `(*batch)`.
+    """
+
+    line: Line
+    first: _OnLine
+    count: Any
+    rest: Any
 
 
 class _Coupling(NamedTuple):
@@ -70,23 +102,17 @@ class VisitedContacts(AbstractSolverRows):
     - `tree`: tree of nodes.
     - `axes`: motion axis of each degree of freedom.
     - `source`: data for their rows.
-    - `kept`: the first contacts of each environment, `(m, ...)`.
-    - `count`: their number, `(*batch)`.
-    - `rest`: the first contact that is not kept, `(*batch)`.
     - `following`: the first contact at or after each point; see `following_contacts`.
     """
 
     tree: Tree = eqx.field(static=True)
     axes: Motion
     source: ContactSource
-    kept: JacobianRows
-    count: Any
-    rest: Any
     following: Any
 
     @property
     def piecewise_quadratic(self) -> bool:
-        return self.kept.cost.piecewise_quadratic
+        return self.source.kind.piecewise_quadratic
 
     def first_model(self, like) -> Any:
         still = jnp.zeros_like(like)
@@ -99,100 +125,72 @@ class VisitedContacts(AbstractSolverRows):
         return Terms(dense=(model.tau,)), Terms(dense=(model.triangle,))
 
     def _model(self, before, qdd, tolerance: float) -> tuple[_Coupling, Any]:
-        def add(total, contact: JacobianRows):
+        def add(total, point):
             model, changed = total
+            contact = self._contact(point)
             old = contact.cost.piece(contact.residuals(before))
             x = contact.residuals(qdd)
             new, moved = contact.cost.update(old, x, contact.offset, tolerance)
             force = contact.cost.model(new, contact.offset)
-            jac = [each[0] for each in contact.jac]
-            parts = [row * f for row, f in zip(jac, force, strict=True)]
+            parts = [jac * f for jac, f in zip(contact.jac, force, strict=True)]
             tau = ft.reduce(operator.add, parts)
             weights = contact.cost.stiffness(new)
-            triangle = add_products(model.triangle, jac, weights)
+            triangle = add_products(model.triangle, contact.jac, weights)
             return _Coupling(triangle, model.tau + tau), changed | moved[0]
 
         unchanged = jnp.zeros(qdd.shape[1:], bool)
         start = _Coupling(zero_triangle(qdd), jnp.zeros_like(qdd)), unchanged
-        return self._rest(add, self._fold(add, start, self.kept))
+        return for_each_contact(self.following, add, start, self.following[0])
+
+    def _contact(self, point) -> _Contact:
+        rows, nodes = self.source.row(point), self.source.group.nodes
+        jac = contact_jacobian(self.tree, self.axes, nodes, rows, point)
+        return _Contact(jac, rows.cost, rows.offset)
+
+    def _on_line(self, line: Line, point) -> _OnLine:
+        contact = self._contact(point)
+        x, dx = contact.residuals(line.qdd), contact.rates(line.dqdd)
+        return _OnLine(x, dx, contact.cost)
 
     def on_line(self, line: Line) -> Any:
-        def residuals(contact: JacobianRows):
-            return contact.residuals(line.qdd), contact.rates(line.dqdd)
+        points = self.following.shape[0] - 1
 
-        return line, self._map(residuals, self.kept)
+        def visit(carry, _):
+            point, count = carry
+            exists = point < points
+            row = _where_any(exists, lambda: self._on_line(line, point))
+            after = rows_at(self.following, jnp.minimum(point + 1, points))[0]
+            return (after, count + exists.astype(count.dtype)), row
+
+        begin = self.following[0], jnp.zeros_like(self.following[0])
+        length = min(points, _MOST_KEPT)
+        (rest, count), first = lax.scan(visit, begin, None, length)
+        return _Kept(line, first, count, rest)
 
     def work(self, on_line: Any, share) -> Any:
-        line, (start, change) = on_line
+        kept: _Kept = on_line
 
-        def kept(total, row):
-            x, dx, cost = row
-            return total + jnp.sum(work(cost, x, dx, share), axis=0)
-
-        def one(total, contact: JacobianRows):
-            x, dx = contact.residuals(line.qdd), contact.rates(line.dqdd)
-            return kept(total, (x, dx, contact.cost))
-
-        none = jnp.zeros_like(share)
-        return self._rest(one, self._fold(kept, none, (start, change, self.kept.cost)))
-
-    def _fold(self, add: Callable, total, rows):
-        """Fold `add(total, row)` over rows of the contacts that are kept."""
-
-        def going(carry):
-            return jnp.any(carry[0] < self.count)
-
-        def body(carry):
+        def visit(carry):
             k, total = carry
-            own = k < self.count
-            new = add(total, rows_at(rows, k))
+            own = k < kept.count
+            new = total + rows_at(kept.first, k).work(share)
             # Without a kernel, the whole batch goes on.
-            keep = lambda x, y: jnp.where(own, x, y)
-            return k + own.astype(k.dtype), jtu.tree_map(keep, new, total)
+            return k + own.astype(k.dtype), jnp.where(own, new, total)
 
-        begin = jnp.zeros_like(self.count)
-        return lax.while_loop(going, body, (begin, total))[1]
-
-    def _map(self, function: Callable, rows):
-        """Compute `function(row)` of the contacts that are kept; zeros without one."""
-
-        def visit(_, numbered):
-            k, row = numbered
-            row = jtu.tree_map(lambda x: x[None], row)
-            return None, _where_any(k < self.count, lambda: function(row))
-
-        return lax.scan(visit, None, (self._numbers(), rows))[1]
-
-    def _numbers(self):
-        return jnp.arange(self.kept.offset[0].shape[0], dtype=jnp.int32)
-
-    def _rest(self, add: Callable, total):
-        """Fold `add(total, contact)` over the contacts that are not kept."""
-        if self.following.shape[0] - 1 <= self.kept.offset[0].shape[0]:
+        going = lambda carry: jnp.any(carry[0] < kept.count)
+        begin = jnp.zeros_like(kept.count), jnp.zeros_like(share)
+        total = lax.while_loop(going, visit, begin)[1]
+        if self.following.shape[0] - 1 <= _MOST_KEPT:
             return total
-        one = ft.partial(_with_jacobian, self.tree, self.axes)
-        visit = lambda total, point: add(total, one(self.source, point))
-        return for_each_contact(self.following, visit, total, self.rest)
+        add = lambda total, point: total + self._on_line(kept.line, point).work(share)
+        return for_each_contact(self.following, add, total, kept.rest)
 
 
 def visited_contacts(
     tree: Tree, axes: Motion, source: ContactSource
 ) -> VisitedContacts:
-    """Find the contacts that exist, and compute the rows of the first of them."""
-    following = following_contacts(source.exists())
-    points = following.shape[0] - 1
-
-    def visit(carry, _):
-        point, count = carry
-        exists = point < points
-        row = _where_any(exists, lambda: _with_jacobian(tree, axes, source, point))
-        after = rows_at(following, jnp.minimum(point + 1, points))[0]
-        return (after, count + exists.astype(count.dtype)), row
-
-    begin = following[0], jnp.zeros_like(following[0])
-    length = min(points, _MOST_KEPT)
-    (rest, count), kept = lax.scan(visit, begin, None, length)
-    return VisitedContacts(tree, axes, source, kept, count, rest, following)
+    """Find the contacts that exist."""
+    return VisitedContacts(tree, axes, source, following_contacts(source.exists()))
 
 
 def _where_any(condition, function: Callable):
@@ -228,15 +226,6 @@ def for_each_contact(following, add: Callable, total, start):
         return rows_at(following, after)[0], add(total, point)
 
     return lax.while_loop(going, body, (start, total))[1]
-
-
-def _with_jacobian(
-    tree: Tree, axes: Motion, source: ContactSource, point
-) -> JacobianRows:
-    rows = source.row(point)
-    nodes = source.group.nodes
-    jac = contact_jacobian(tree, axes, nodes, rows, point)
-    return JacobianRows(tuple(each[None] for each in jac), rows.cost, rows.offset)
 
 
 def contact_jacobian(
