@@ -24,6 +24,7 @@ from . import (
     render as render,
     spatial as spatial,
     testing as testing,
+    viewer as viewer,
     wrappers as wrappers,
 )
 from ._agent import (

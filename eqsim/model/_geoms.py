@@ -33,6 +33,10 @@ class Geoms(eqx.Module):
         of the ellipsoid (MJCF: `fluidcoef`); not read where `fluid` is false.
     - `data`: per shape, the mesh or height field that it refers to in `System.meshes` or
         `System.height_fields`; -1 for other shapes. Empty if there are no such shapes.
+    - `colors`: red, green, blue and opacity of each shape, from 0 to 1, which the viewer
+        draws. Empty if they are unknown.
+    - `groups`: group of each shape, 0 to 5, by which the viewer shows and hides shapes; 0
+        to 2 are visible at first. Empty if all are 0.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -53,8 +57,18 @@ class Geoms(eqx.Module):
     margin: Float[Array, " ngeom"] = eqx.field(converter=as_array)
     fluid_coefficients: Float[Array, "ngeom 5"] = eqx.field(converter=as_array)
     data: tuple[int, ...] = eqx.field(static=True, default=())
+    colors: tuple[tuple[float, float, float, float], ...] = eqx.field(
+        static=True, default=()
+    )
+    groups: tuple[int, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self):
+        for field, values in (("colors", self.colors), ("groups", self.groups)):
+            if values and len(values) != len(self.kinds):
+                raise ValueError(
+                    f"Geoms.{field} has {len(values)} entries for {len(self.kinds)} shapes. "
+                    "Give one per shape, or none."
+                )
         for geom, kind in enumerate(self.kinds):
             if kind in _WITH_DATA and (not self.data or self.data[geom] < 0):
                 raise ValueError(

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...model import GeomKind, Geoms, Pairs
 from ...model._pairs import CollisionRules, select_pairs
+from ._colors import read_colors
 from ._flags import Flags
 from ._names import element_names
 
@@ -100,7 +101,14 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         margin=model.geom_margin[keep],
         fluid_coefficients=model.geom_fluid[keep, 1:6],
         data=_data(model, keep),
+        colors=read_colors(model, keep),
+        groups=_groups(model, keep),
     )
+
+
+def _groups(model: Any, keep: list[int]) -> tuple[int, ...]:
+    groups = _ints(model.geom_group[keep])
+    return groups if any(groups) else ()
 
 
 def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:

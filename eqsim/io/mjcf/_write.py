@@ -11,7 +11,8 @@ from ...model import JointKind, System
 from ._write_actuators import disabled_groups, write_actuators
 from ._write_equalities import write_equalities
 from ._write_meshes import shape_attributes, write_assets
-from ._write_sensors import is_invisible, magnetic_field, write_sensors
+from ._write_colors import write_color
+from ._write_sensors import magnetic_field, write_sensors
 from ._write_tendons import write_sites, write_tendons
 from ._xml import add_element
 
@@ -252,7 +253,7 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
                 "solimp": geoms.solimp[geom],
                 "solmix": geoms.solmix[geom],
                 "margin": geoms.margin[geom],
-                **({"rgba": "0.5 0.5 0.5 0"} if is_invisible(sys, geom) else {}),
+                **write_color(sys, geom),
             },
         )
 

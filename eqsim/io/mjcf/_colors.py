@@ -1,0 +1,48 @@
+"""Colors of MuJoCo's geoms, from materials and textures."""
+
+from typing import Any
+
+import numpy as np
+
+from ._mujoco import engine
+
+
+_DEFAULT = (0.5, 0.5, 0.5, 1.0)
+
+Color = tuple[float, float, float, float]
+
+
+def read_colors(model: Any, geoms: list[int]) -> tuple[Color, ...]:
+    """Return red, green, blue and opacity of geoms of a `mujoco.MjModel`.
+
+    A geom without a color of its own has that of its material, times the mean color of the
+    texture, as nothing draws textures. Empty if no geom has a color or a material.
+    """
+    found = tuple(_color(model, geom) for geom in geoms)
+    return () if all(color == _DEFAULT for color in found) else found
+
+
+def _color(model: Any, geom: int) -> Color:
+    own = model.geom_rgba[geom].astype(float)
+    material = int(model.geom_matid[geom])
+    if material >= 0 and np.array_equal(own, _DEFAULT):
+        own = model.mat_rgba[material].astype(float)
+        own[:3] *= _mean(model, material)
+    red, green, blue, opacity = (round(x, 6) for x in own.tolist())
+    return red, green, blue, opacity
+
+
+def _mean(model: Any, material: int) -> np.ndarray:
+    """Return the mean color of the texture of a material; 1 without one."""
+    mujoco = engine()
+    role = mujoco.mjtTextureRole.mjTEXROLE_RGB.value
+    texture = int(model.mat_texid[material, role])
+    if texture < 0:
+        return np.ones(3)
+    channels = int(model.tex_nchannel[texture])
+    size = int(model.tex_height[texture]) * int(model.tex_width[texture]) * channels
+    start = int(model.tex_adr[texture])
+    pixels = model.tex_data[start : start + size].reshape(-1, channels)
+    if channels < 3:
+        return np.full(3, pixels[:, 0].mean() / 255.0)
+    return pixels[:, :3].mean(axis=0) / 255.0

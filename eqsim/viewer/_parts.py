@@ -1,0 +1,166 @@
+"""Which triangles are drawn for each shape of a robot, where, and in which color."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.spatial.transform import Rotation
+
+from ..model import GeomKind, System
+from ..model._shape_kinds import AnyKind, require_known
+from ..render._shapes import looks, Placed
+from . import _solids as solids
+from ._solids import Solid
+
+
+# Colors of shapes without one: of the world, then of links by their depth in the tree, in
+# turn. They are those of `eqsim.render`.
+_WORLD = (158, 158, 158)
+_PALETTE = ((227, 140, 66), (84, 138, 191), (232, 191, 97), (102, 168, 153))
+_UNSET = (0.5, 0.5, 0.5, 1.0)
+
+
+class Piece(NamedTuple):
+    """A solid that is drawn for a shape.
+
+    - `scale`: for x, y and z, which entry of the size is the scale; 3 for a scale of 1.
+    - `shift`: shift along z, in units of the second size.
+    """
+
+    solid: str
+    scale: tuple[int, int, int]
+    shift: float = 0.0
+
+
+_BALL = Piece("sphere", (0, 0, 0))
+_TUBE = Piece("cylinder", (0, 0, 1))
+_PIECES: dict[AnyKind, tuple[Piece, ...]] = {
+    GeomKind.PLANE: (Piece("square", (0, 1, 3)),),
+    GeomKind.SPHERE: (_BALL,),
+    GeomKind.CAPSULE: (_TUBE, _BALL._replace(shift=1.0), _BALL._replace(shift=-1.0)),
+    GeomKind.ELLIPSOID: (Piece("sphere", (0, 1, 2)),),
+    GeomKind.CYLINDER: (_TUBE,),
+    GeomKind.BOX: (Piece("box", (0, 1, 2)),),
+}
+
+
+class Part(NamedTuple):
+    """Pieces that share their triangles and their group; `n` of each robot.
+
+    - `geoms`: shape of each piece.
+    - `scales`, `shifts`: `Piece.scale` and `Piece.shift` of each.
+    - `colors`: red, green, blue and opacity of each, from 0 to 1.
+    """
+
+    solid_name: str
+    group: int
+    solid: Solid
+    geoms: tuple[int, ...]
+    scales: tuple[tuple[int, int, int], ...]
+    shifts: tuple[float, ...]
+    colors: Float[np.ndarray, "n 4"]
+
+    @property
+    def is_open(self) -> bool:
+        """True if the surface is seen from both sides."""
+        return self.solid_name.startswith(("square", "field", "mesh"))
+
+
+def parts_of(sys: System, far: float) -> tuple[list[Part], list[int]]:
+    """Return the parts of one robot, and the planes that are drawn as endless ground.
+
+    **Arguments:**
+
+    - `far`: half length from which a plane of the world is drawn as endless, m.
+    """
+    kinds, colors = sys.geoms.kinds, colors_of(sys)
+    found: dict[tuple[int, str], list[tuple[int, Piece]]] = {}
+    ground = []
+    for geom, kind in enumerate(kinds):
+        require_known(kind, "cannot be shown")
+        if colors[geom, 3] <= 0.0:
+            continue
+        if kind is GeomKind.PLANE and _endless(sys, geom, far):
+            ground.append(geom)
+            continue
+        group = sys.geoms.groups[geom] if sys.geoms.groups else 0
+        for piece in _pieces(sys, geom):
+            found.setdefault((group, piece.solid), []).append((geom, piece))
+    parts = []
+    for (group, name), members in found.items():
+        geoms = tuple(geom for geom, _ in members)
+        scales = tuple(piece.scale for _, piece in members)
+        shifts = tuple(piece.shift for _, piece in members)
+        solid = _solid(sys, name)
+        parts.append(
+            Part(name, group, solid, geoms, scales, shifts, colors[list(geoms)])
+        )
+    return parts, ground
+
+
+def colors_of(sys: System) -> Float[np.ndarray, "ngeom 4"]:
+    """Return red, green, blue and opacity of all shapes, from 0 to 1."""
+    depths = looks(sys).depths
+    out = np.ones((len(depths), 4))
+    for geom, depth in enumerate(depths):
+        color = sys.geoms.colors[geom] if sys.geoms.colors else _UNSET
+        if tuple(color) == _UNSET:
+            base = _WORLD if depth < 0 else _PALETTE[depth % len(_PALETTE)]
+            out[geom, :3] = np.array(base) / 255.0
+        else:
+            out[geom] = color
+    return out
+
+
+def instances(
+    part: Part, placed: Placed, offsets: Float[np.ndarray, "robot 3"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return position, quaternion (scalar first) and scale of each piece, robot by robot.
+
+    **Arguments:**
+
+    - `placed`: shapes of all robots, with an axis of robots in front.
+    - `offsets`: shift of each robot, m.
+    """
+    geoms = list(part.geoms)
+    size, rot = placed.size[:, geoms], placed.rot[:, geoms]
+    along = np.array(part.shifts) * size[..., 1]
+    pos = placed.pos[:, geoms] + along[..., None] * rot[..., 2] + offsets[:, None]
+    padded = np.concatenate([size, np.ones_like(size[..., :1])], axis=-1)
+    columns = np.broadcast_to(np.array(part.scales), (len(size), len(geoms), 3))
+    scale = np.take_along_axis(padded, columns, axis=-1)
+    quat = quaternions(rot.reshape(-1, 3, 3))
+    return pos.reshape(-1, 3), quat, scale.reshape(-1, 3)
+
+
+def quaternions(rot: Float[np.ndarray, "n 3 3"]) -> Float[np.ndarray, "n 4"]:
+    """Return unit quaternions, scalar first, of rotation matrices."""
+    return Rotation.from_matrix(rot).as_quat()[:, [3, 0, 1, 2]]
+
+
+def _endless(sys: System, geom: int, far: float) -> bool:
+    half = np.asarray(sys.geoms.size)[geom, :2]
+    return sys.geoms.links[geom] < 0 and bool(np.any(half <= 0.0) or half.min() > far)
+
+
+def _pieces(sys: System, geom: int) -> tuple[Piece, ...]:
+    kind = sys.geoms.kinds[geom]
+    if kind in _PIECES:
+        return _PIECES[kind]
+    word = "mesh" if kind is GeomKind.MESH else "field"
+    return (Piece(f"{word} {sys.geoms.data[geom]}", (3, 3, 3)),)
+
+
+def _solid(sys: System, name: str) -> Solid:
+    word, _, index = name.partition(" ")
+    if word == "mesh":
+        return solids.mesh(sys, int(index))
+    if word == "field":
+        return solids.height_field(sys, int(index))
+    plain = {
+        "sphere": solids.sphere,
+        "cylinder": solids.cylinder,
+        "box": solids.box,
+        "square": solids.square,
+    }
+    return plain[word]()
