@@ -177,3 +177,6 @@ AGENTS = Registry("eqsim.agents")
 REGISTRIES = (ENVS, PIPELINES, AGENTS)
 # Of the command line: functions, or dictionaries of them.
 COMMANDS = Registry("eqsim.commands")
+# Functions that read the folder of a trained policy: `folder -> (env, policy)`, with
+# `FileNotFoundError` for a folder of another kind.
+RUNS = Registry("eqsim.runs")

@@ -22,6 +22,7 @@ from ._new import new_plugin
 from ._plugins import Kind, list_plugins, show_plugin
 from ._rollout import Request, run_rollout
 from ._show import show
+from ._view import run_view, ViewRequest
 
 
 _Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -66,6 +67,36 @@ def _rollout(
         picture: also write an animation of the first environment (.gif).
     """
     run_rollout(Request(env, pipeline, num_envs, length, seed, randomize, out, picture))
+
+
+def _view(
+    target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")],
+    pipeline: str | None = None,
+    num_envs: int | None = None,
+    randomize: str | None = None,
+    length: int = 300,
+    seed: int = 0,
+    export: str | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    dark: bool = False,
+) -> None:
+    """Open a page in which a robot moves: simulated, or played from a file.
+
+    Args:
+        target: name of an environment, MJCF file, folder of a run, or recording (.npz).
+        pipeline: name of the physics; by default what the environment chooses.
+        num_envs: number of robots; by default 1, and all of a recording.
+        randomize: preset by which the parameters of each robot are drawn.
+        length: control steps of an export, at most.
+        seed: seed of the first states, of random parameters and of random actions.
+        export: file (.html) that plays a rollout without a server, instead of the page.
+        host: address to listen at; one that other machines can reach gets a token.
+        port: port to listen at; by default the first free one of 8080 to 8099.
+        dark: dark page.
+    """
+    where = export, host, port, dark
+    run_view(ViewRequest(target, pipeline, num_envs, randomize, length, seed, *where))
 
 
 def _control(
@@ -183,6 +214,7 @@ _COMMANDS = {
     "list": _list,
     "show": _show,
     "rollout": _rollout,
+    "view": _view,
     "control": _control,
     "identify": _identify,
     "plugins": _plugins,

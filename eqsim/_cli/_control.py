@@ -58,7 +58,7 @@ def run_control(request: ControlRequest) -> None:
     """Plan from a reset to maximize the reward of an environment, and write the plan.
 
     `FILE.npz` has `q`, `qd` (`T + 1` rows), `actions`, `rewards` (`T` rows), `dt`, and
-    `gains` of ILQR. `FILE.json` has the request, the cost, the return and how the solver
+    `env`, `gains` of ILQR. `FILE.json` has the request, the cost, the return and how the solver
     ended; `FILE.html` is a page with plots that needs no other file.
     """
     sizes = {k: request._asdict()[k] for k in ("horizon", "steps", "samples")}
@@ -147,6 +147,7 @@ def _reported(env, request: ControlRequest, start, found, seconds: float):
         "actions": np.asarray(actions),
         "rewards": np.asarray(rewards),
         "dt": np.asarray(env.dt),
+        "env": np.array(request.env),
     }
     if gains is not None:
         arrays["gains"] = np.asarray(gains)

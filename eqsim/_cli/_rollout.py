@@ -98,6 +98,7 @@ def run_rollout(request: Request) -> None:
     - `valid`: whether the step was one of the robot, and not a reset.
     - `q`, `qd`: coordinates and velocities of the robot, before each step.
     - `dt`: the control step, s.
+    - `env`: name of the environment.
     """
     at_least_one("--num-envs", request.num_envs)
     at_least_one("--length", request.length)
@@ -112,6 +113,7 @@ def run_rollout(request: Request) -> None:
     first, kept = _run(env, request, console)
     statistics = eqx.filter_jit(episodes)(kept.timestep)
     arrays = _arrays(env, *jtu.tree_map(np.asarray, (first, kept._replace(state=None))))
+    arrays["env"] = np.array(request.env)
     table, text = _summary(request, statistics, kept.timestep)
     console.print(table)
     console.print(Text(f"{text}, {time.perf_counter() - begin:.1f} s with compiling"))

@@ -108,7 +108,9 @@ class Door:
         same = lambda x: hmac.compare_digest(x.encode(), (self._token or "").encode())
         if same(request.token):
             cookie = f"{_COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Lax"
-            return _response("303 See Other", "", f"Location: /\r\nSet-Cookie: {cookie}")
+            return _response(
+                "303 See Other", "", f"Location: /\r\nSet-Cookie: {cookie}"
+            )
         return None if same(request.cookie) else _response("403 Forbidden", _FORBIDDEN)
 
 
@@ -144,7 +146,8 @@ def parse(head: bytes) -> Request:
     authority = headers.get("host", "")
     origin = headers.get("origin")
     cookies = dict(
-        part.strip().partition("=")[::2] for part in headers.get("cookie", "").split(";")
+        part.strip().partition("=")[::2]
+        for part in headers.get("cookie", "").split(";")
     )
     return Request(
         authority,

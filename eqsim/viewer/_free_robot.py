@@ -3,8 +3,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..envs import AbstractTask
+from ..envs._parts import physics
 from ..model import State, System
-from ..pipelines import AbstractPipeline, Generalized
+from ..pipelines import AbstractPipeline
+
+
+def single(sys: System) -> System:
+    """Return a robot as it is.
+
+    **Raises:** `ValueError` if it is a batch.
+    """
+    if sys.dt.ndim:
+        raise ValueError(
+            f"`robot` is a batch of shape {sys.dt.shape}: one robot is expected. Pass the "
+            "function that makes the others as `randomize`."
+        )
+    return sys
 
 
 class FreeRobot(AbstractTask):
@@ -16,8 +30,8 @@ class FreeRobot(AbstractTask):
     - `frame_skip`: time steps in a control step.
     """
 
-    sys: System
-    pipeline: AbstractPipeline = eqx.field(default_factory=Generalized)
+    sys: System = eqx.field(converter=single)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
 
     def initial(self, key: PRNGKeyArray) -> State:
@@ -39,5 +53,5 @@ class FreeRobot(AbstractTask):
 
 def free_robot(sys: System, pipeline: AbstractPipeline | None = None) -> FreeRobot:
     """Return a robot without a task whose control step takes about 10 ms."""
-    skip = max(1, round(0.01 / float(sys.dt)))
-    return FreeRobot(sys, Generalized() if pipeline is None else pipeline, skip)
+    skip = max(1, round(0.01 / float(single(sys).dt)))
+    return FreeRobot(sys=sys, pipeline=pipeline, frame_skip=skip)

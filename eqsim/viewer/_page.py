@@ -14,12 +14,12 @@ from ..envs import AbstractEnv
 from ..model import System
 from ._arrows import has_contacts
 from ._layout import layout
+from ._painter import Painter
 from ._physics import Setup
 from ._scene import Scene
 from ._server import start_server, stop_server
 from ._session import Moment, Session
 from ._trajectories import recorded_moments
-from ._viewer import Painter
 
 
 class Page:
@@ -94,7 +94,9 @@ def export(
     length = float(forces and is_rollout and has_contacts(env.sys))
     server = start_server("eqsim", dark)
     try:
-        painter = Painter(Scene(server, env.sys, arrangement, dark), env.sys, arrangement)
+        painter = Painter(
+            Scene(server, env.sys, arrangement, dark), env.sys, arrangement
+        )
         painter.paint(session, arrangement.follows, length)
         recorder = server.get_scene_serializer()
         for index, moment in enumerate(moments[1:], 1):

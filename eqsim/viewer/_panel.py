@@ -110,7 +110,7 @@ class Panel:
         end = max(session.history[-1].time, session.dt)
         self._time = gui.add_slider("time, s", 0.0, end, 0.001, 0.0)
         self._on_change(self._time, session.seek)
-        speed = gui.add_dropdown("speed", tuple(_SPEEDS), "1x")
+        speed = gui.add_dropdown("speed", tuple(_SPEEDS), initial_value="1x")
         self._on_change(speed, lambda name: setattr(session, "speed", _SPEEDS[name]))
         simulate = gui.add_checkbox(
             "simulate",
@@ -123,7 +123,7 @@ class Panel:
             restart = gui.add_checkbox("restart when done", session.restarts)
             self._on_change(restart, lambda on: setattr(session, "restarts", on))
         names = (_FIRST, *session.setup.env.sys.keyframes.names)
-        self._start = gui.add_dropdown("reset to", names, _FIRST)
+        self._start = gui.add_dropdown("reset to", names, initial_value=_FIRST)
 
     def _add_parameters(self, sliders: dict[str, AbstractSlider]) -> None:
         session, handles = self._session, []
@@ -145,7 +145,9 @@ class Panel:
         session, env = self._session, self._session.setup.env
         names = list(_MODES)[: 3 if session.setup.policy is not None else 2]
         initial = session.mode.name.lower()
-        mode = self._gui.add_dropdown("actions from", tuple(names), initial)
+        mode = self._gui.add_dropdown(
+            "actions from", tuple(names), initial_value=initial
+        )
         self._on_change(mode, lambda name: setattr(session, "mode", _MODES[name]))
         bounds = np.asarray(env.action_range, float)
         low = np.where(np.isfinite(bounds[:, 0]), bounds[:, 0], -1.0)

@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from ..model import GeomKind, System
 from ..model._shape_kinds import AnyKind, require_known
-from ..render._shapes import looks, Placed
+from ..render._shapes import looks
 from . import _solids as solids
 from ._solids import Solid
 
@@ -18,6 +18,14 @@ from ._solids import Solid
 _WORLD = (158, 158, 158)
 _PALETTE = ((227, 140, 66), (84, 138, 191), (232, 191, 97), (102, 168, 153))
 _UNSET = (0.5, 0.5, 0.5, 1.0)
+
+
+class Shapes(NamedTuple):
+    """Centers, axes (columns) and sizes of the shapes of several robots."""
+
+    pos: Float[np.ndarray, "robot ngeom 3"]
+    rot: Float[np.ndarray, "robot ngeom 3 3"]
+    size: Float[np.ndarray, "robot ngeom 3"]
 
 
 class Piece(NamedTuple):
@@ -113,13 +121,13 @@ def colors_of(sys: System) -> Float[np.ndarray, "ngeom 4"]:
 
 
 def instances(
-    part: Part, placed: Placed, offsets: Float[np.ndarray, "robot 3"]
+    part: Part, placed: Shapes, offsets: Float[np.ndarray, "robot 3"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return position, quaternion (scalar first) and scale of each piece, robot by robot.
 
     **Arguments:**
 
-    - `placed`: shapes of all robots, with an axis of robots in front.
+    - `placed`: shapes of all robots.
     - `offsets`: shift of each robot, m.
     """
     geoms = list(part.geoms)

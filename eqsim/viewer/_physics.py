@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -55,7 +56,7 @@ class Robots(eqx.Module):
     changed: System
     state: Any
     timestep: Timestep
-    action: Float[Array, "robot nu"]
+    action: Float[Array | np.ndarray, "*robot nu"]
 
 
 class Seen(NamedTuple):
@@ -66,7 +67,7 @@ class Seen(NamedTuple):
     """
 
     placed: Placed
-    root: Float[Array, "robot 3"]
+    root: Float[Array | np.ndarray, "*robot 3"]
 
 
 @eqx.filter_jit

@@ -6,9 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..model import System
-from ..render._shapes import Placed
 from ._layout import Layout
-from ._parts import colors_of, instances, Part, parts_of, quaternions
+from ._parts import colors_of, instances, Part, parts_of, quaternions, Shapes
 
 
 VISIBLE_GROUPS = (0, 1, 2)
@@ -59,12 +58,12 @@ class Scene:
         server.initial_camera.look_at = tuple(layout.look_at)
         server.initial_camera.up = (0.0, 0.0, 1.0)
 
-    def draw(self, placed: Placed, center: Float[np.ndarray, "3"]) -> None:
+    def draw(self, placed: Shapes, center: Float[np.ndarray, "3"]) -> None:
         """Move all shapes.
 
         **Arguments:**
 
-        - `placed`: shapes of all robots, with an axis of robots in front.
+        - `placed`: shapes of all robots.
         - `center`: point of the world that the camera keeps in the middle, m.
         """
         for number, (part, node) in enumerate(zip(self._parts, self._nodes)):
@@ -97,8 +96,8 @@ class Scene:
                 arrows,
                 _FORCE,
                 shaft_radius=thick,
-                head_radius=2.5 * thick,
-                head_length=5.0 * thick,
+                head_radius=2.0 * thick,
+                head_length=4.0 * thick,
             )
 
     def show_group(self, group: int, visible: bool) -> None:

@@ -11,9 +11,7 @@ def start_server(title: str, dark: bool) -> Any:
     # It prints a box with addresses, which are not those of the viewer.
     with contextlib.redirect_stdout(io.StringIO()):
         server = viser.ViserServer("127.0.0.1", 0, title, verbose=False)
-    server.gui.configure_theme(
-        dark_mode=dark, show_logo=False, show_share_button=False
-    )
+    server.gui.configure_theme(dark_mode=dark, show_logo=False, show_share_button=False)
     return server
 
 

@@ -19,6 +19,7 @@ class AbstractSlider(eqx.Module):
     nothing.
     """
 
+    where: eqx.AbstractVar[Callable[[System], Any]]
     low: eqx.AbstractVar[float]
     high: eqx.AbstractVar[float]
 

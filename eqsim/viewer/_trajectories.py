@@ -13,31 +13,25 @@ from jaxtyping import Float
 from .._trajectory import Trajectory
 from ..envs import AbstractEnv
 from ..model import System
-from ._free_robot import free_robot, FreeRobot
+from ._free_robot import free_robot, FreeRobot, single
 from ._physics import Robots
 from ._session import Moment
 
 
-def environment_of(target: System | AbstractEnv) -> AbstractEnv:
+def as_environment(target: System | AbstractEnv) -> AbstractEnv:
     """Return an environment of one robot.
 
     **Raises:** `TypeError` if it is neither an environment nor a robot; `ValueError` if
     it is a batch.
     """
     if isinstance(target, System):
-        sys = target
-    elif isinstance(target, AbstractEnv):
-        sys = target.sys
-    else:
-        raise TypeError(
-            f"`robot` is {type(target).__name__}: a `System` or an environment is expected."
-        )
-    if sys.dt.ndim:
-        raise ValueError(
-            f"`robot` is a batch of shape {sys.dt.shape}: one robot is expected. Pass the "
-            "function that makes the others as `randomize`."
-        )
-    return free_robot(sys) if isinstance(target, System) else target
+        return free_robot(target)
+    if isinstance(target, AbstractEnv):
+        single(target.sys)
+        return target
+    raise TypeError(
+        f"`robot` is {type(target).__name__}: a `System` or an environment is expected."
+    )
 
 
 def moments_of(env: AbstractEnv, trajectory: Trajectory) -> list[Moment]:
@@ -64,7 +58,9 @@ def moments_of_q(
     env: FreeRobot, q: Float[np.ndarray, "*batch time nq"], dt: float
 ) -> list[Moment]:
     """Return moments of a robot without a task at coordinates `q`, at rest."""
-    rows = np.asarray(q, env.sys.dt.dtype).reshape(math.prod(q.shape[:-2]), *q.shape[-2:])
+    rows = np.asarray(q, env.sys.dt.dtype).reshape(
+        math.prod(q.shape[:-2]), *q.shape[-2:]
+    )
     begin = lambda q: env.begin(env.pipeline.init(env.sys, q))
     begun = eqx.filter_jit(jax.vmap(jax.vmap(begin)))(rows)
     action = np.zeros((*rows.shape[:2], env.sys.nu), rows.dtype)
@@ -98,7 +94,7 @@ def recorded_moments(
 
     **Raises:** `ValueError` if the trajectory does not fit the robot.
     """
-    env = environment_of(robot)
+    env = as_environment(robot)
     if trajectory is None:
         return env, []
     if isinstance(trajectory, Trajectory):

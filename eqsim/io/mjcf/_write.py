@@ -9,9 +9,9 @@ from jax.core import Tracer
 
 from ...model import JointKind, System
 from ._write_actuators import disabled_groups, write_actuators
+from ._write_colors import write_color
 from ._write_equalities import write_equalities
 from ._write_meshes import shape_attributes, write_assets
-from ._write_colors import write_color
 from ._write_sensors import magnetic_field, write_sensors
 from ._write_tendons import write_sites, write_tendons
 from ._xml import add_element

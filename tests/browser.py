@@ -12,7 +12,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -34,7 +35,7 @@ class Page:
     - `requests`: addresses that the page asked for.
     """
 
-    def __init__(self, socket: ClientConnection):
+    def __init__(self, socket: Connection):
         self._socket, self._ids = socket, itertools.count()
         self.requests: list[str] = []
         for domain in ("Page", "Network", "Runtime"):

@@ -1,0 +1,184 @@
+"""`eqsim view`"""
+
+import pathlib
+import zipfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from .._errors import CommandError
+from .._registry import RUNS
+from .._rollout import rollout
+from ..envs import AbstractEnv
+from ..io import load, load_mjcf
+from ..model import System
+from ..randomize import AbstractRandomizer
+from ..viewer import as_environment, export, show
+from ..wrappers import DomainRandomization
+from ._names import at_least_one, environment, preset, UsageError
+from ._rollout import RandomPolicy
+
+
+class ViewRequest(NamedTuple):
+    """The arguments of `eqsim view`."""
+
+    target: str
+    pipeline: str | None
+    num_envs: int | None
+    randomize: str | None
+    length: int
+    seed: int
+    export: str | None
+    host: str
+    port: int | None
+    dark: bool
+
+
+class Subject(NamedTuple):
+    """What is shown.
+
+    - `robot`: environment, or robot without a task.
+    - `policy`: function `(obs, key) -> action`, if there is one.
+    - `q`, `dt`: coordinates, `(env, time, nq)`, and the time between them, s, if the file is
+        a recording.
+    - `preset`: environment whose presets `--randomize` names.
+    """
+
+    robot: AbstractEnv | System
+    policy: Callable[[Any, Any], Any] | None = None
+    q: np.ndarray | None = None
+    dt: float | None = None
+    preset: str = ""
+
+
+def run_view(request: ViewRequest) -> None:
+    """Open the viewer, or write a page that plays a rollout."""
+    at_least_one("--num-envs", request.num_envs or 1)
+    at_least_one("--length", request.length)
+    console = Console(highlight=False)
+    subject = subject_of(request.target, request.pipeline)
+    change = None
+    if request.randomize is not None:
+        change = preset(subject.preset, request.randomize)
+        if subject.q is not None:
+            raise UsageError("`--randomize`: a recording is played as it is.")
+    if subject.q is not None:
+        subject = subject._replace(q=subject.q[: request.num_envs])
+    try:
+        if request.export is not None:
+            _export(console, request, subject, change)
+        else:
+            _show(console, request, subject, change)
+    except ImportError as error:
+        raise CommandError(str(error), 1) from error
+
+
+def subject_of(target: str, pipeline: str | None) -> Subject:
+    """Find out what a name, a file or a folder is."""
+    path = pathlib.Path(target)
+    if path.is_dir():
+        return _run(path)
+    if path.suffix in (".xml", ".mjcf", ".npz") and not path.exists():
+        raise UsageError(f"There is no file {target!r}.")
+    if path.is_file() and zipfile.is_zipfile(path):
+        return _arrays(path, pipeline)
+    if path.is_file():
+        try:
+            return Subject(load_mjcf(path))
+        except ValueError as error:
+            raise UsageError(f"Cannot load {target!r}: {error}") from error
+    return Subject(environment(target, pipeline), preset=target)
+
+
+def _arrays(path: pathlib.Path, pipeline: str | None) -> Subject:
+    """A recording of `eqsim rollout` or `eqsim control`, or a robot of `eqsim.save`."""
+    with np.load(path, allow_pickle=False) as file:
+        names = set(file.files)
+        if {"q", "dt", "env"} <= names:
+            q, dt, name = file["q"], float(file["dt"]), str(file["env"])
+            env = environment(name, pipeline)
+            return Subject(env.sys, q=q.reshape(-1, *q.shape[-2:]), dt=dt, preset=name)
+    if "header" in names:
+        robot = load(path)
+        if isinstance(robot, System):
+            return Subject(robot)
+    raise UsageError(
+        f"{str(path)!r} is neither a recording of `eqsim rollout` or `eqsim control`, which "
+        "has arrays `q`, `dt` and `env`, nor a robot that `eqsim.save` wrote."
+    )
+
+
+def _run(folder: pathlib.Path) -> Subject:
+    """A trained policy; packages that train publish functions that read their folders."""
+    reasons = []
+    for name in RUNS.names():
+        try:
+            env, policy = RUNS.get(name)(str(folder))
+        except (FileNotFoundError, ValueError) as error:
+            reasons.append(f"{name}: {error}")
+        else:
+            return Subject(env, policy)
+    known = "; ".join(reasons) or (
+        "no installed package reads folders of runs. Install eqsim-zoo"
+    )
+    raise UsageError(f"{str(folder)!r} cannot be shown as a run ({known}).")
+
+
+def _show(
+    console: Console,
+    request: ViewRequest,
+    subject: Subject,
+    change: AbstractRandomizer | None,
+) -> None:
+    with show(
+        subject.robot,
+        subject.q,
+        dt=subject.dt,
+        policy=subject.policy,
+        num_envs=request.num_envs or 1,
+        randomize=change,
+        key=jr.key(request.seed),
+        dark=request.dark,
+        host=request.host,
+        port=request.port,
+    ) as viewer:
+        console.print(Text(f"open {viewer.url} (Ctrl-C stops)"), soft_wrap=True)
+        viewer.wait()
+
+
+def _export(
+    console: Console,
+    request: ViewRequest,
+    subject: Subject,
+    change: AbstractRandomizer | None,
+) -> None:
+    path = pathlib.Path(str(request.export))
+    robot, what, dt = subject.robot, subject.q, subject.dt
+    with console.status("compiling and simulating"):
+        if what is None:
+            robot, what = _simulated(request, subject, change)
+        page = export(robot, what, path, dt=dt, dark=request.dark)
+    size = len(page.html.encode()) / 1e6
+    console.print(Text(f"wrote {path} ({size:.1f} MB)"), soft_wrap=True)
+
+
+def _simulated(
+    request: ViewRequest, subject: Subject, change: AbstractRandomizer | None
+) -> tuple[AbstractEnv, Any]:
+    """The environment and a rollout: by the policy, random for an environment without
+    one, and without actions for a robot without a task."""
+    env, policy = as_environment(subject.robot), subject.policy
+    if change is not None:
+        env = DomainRandomization(env, change)
+    if policy is None and isinstance(subject.robot, System):
+        policy = lambda obs, key: jnp.zeros(env.sys.nu, env.sys.dt.dtype)
+    if policy is None:
+        policy = RandomPolicy(env.action_range)
+    keys = jr.split(jr.key(request.seed), request.num_envs or 1)
+    stop = lambda timestep: timestep.done
+    return env, rollout(env, policy, keys, request.length, stop=stop, throw=False)

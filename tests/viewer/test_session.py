@@ -1,0 +1,243 @@
+"""Time, sliders and actions, without a page."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import tree_allclose
+from viewer_models import point
+
+import eqsim
+from eqsim import viewer
+from eqsim.viewer._arrows import arrows
+from eqsim.viewer._physics import contact_forces, Mode, see, Setup
+from eqsim.viewer._session import Session
+from eqsim.viewer._trajectories import recorded_moments
+
+
+TRACES = []
+
+
+def gravity(sys):
+    TRACES.append(sys)
+    return sys.gravity
+
+
+SLIDER = viewer.Value(gravity, -20.0, 5.0, 2)
+ENV = viewer.as_environment(point())
+SETUP = Setup(ENV, (SLIDER,), randomize=eqsim.randomize.masses(0.5, 1.5))
+
+
+def session(count=1, setup=SETUP):
+    return Session(setup, np.array([-9.81]), jr.key(0), count)
+
+
+def heights(moments):
+    return np.array([np.asarray(moment.robots.state.q)[:, 0] for moment in moments])
+
+
+def test_a_simulation_is_that_of_the_environment():
+    """Without contact, x'' = f / m + g, with m drawn for each robot."""
+    here = session(3)
+    here.ctrl[:] = 2.0
+    for _ in range(5):
+        here.advance()
+    mass = np.asarray(here.moment.robots.changed.links.mass)[:, 0]
+    acceleration = 2.0 / mass - 9.81
+    dt, n = 0.01, 5
+    # Semi-implicit Euler.
+    expected = acceleration * dt**2 * n * (n + 1) / 2
+    np.testing.assert_allclose(heights([here.moment])[0], expected, rtol=1e-9)
+    assert len(set(mass.tolist())) == 3 and here.moment.time == pytest.approx(0.05)
+
+
+def test_moving_a_slider_changes_the_robot_and_compiles_nothing():
+    here = session(3)
+    here.advance()
+    count = len(TRACES)
+    speeds = {}
+    for value in (-9.81, 0.0, 5.0):
+        here.values[0] = value
+        here.reset()
+        here.advance()
+        speeds[value] = np.asarray(here.moment.robots.state.qd)[:, 0]
+    assert len(TRACES) == count
+    for value, speed in speeds.items():
+        np.testing.assert_allclose(speed, 0.01 * value, rtol=1e-9, atol=1e-12)
+
+
+def test_going_on_from_an_earlier_moment_drops_later_ones():
+    here = session(3)
+    for _ in range(4):
+        here.advance()
+    before = heights(here.history)
+    here.seek(0.021)
+    assert here.index == 2 and not here.playing
+    here.advance()
+    assert len(here.history) == 4
+    np.testing.assert_array_equal(heights(here.history), before[:4])
+
+
+def test_time_passes_at_the_speed_that_is_chosen():
+    here = session(3)
+    here.advance()
+    start = here.moment.time
+    here.speed = 0.5
+    assert not here.tick(0.011) and here.tick(0.012)
+    assert here.moment.time == pytest.approx(start + 0.01)
+    here.playing = False
+    assert not here.tick(10.0)
+
+
+def test_reset_to_a_keyframe():
+    here = session(3)
+    here.reset("high")
+    np.testing.assert_array_equal(heights([here.moment]), 2.0)
+    np.testing.assert_array_equal(here.ctrl, [3.0])
+
+
+def test_sources_of_actions():
+    policy = lambda obs, key: 1.5 * jnp.ones(1)
+    here = session(2, Setup(ENV, (SLIDER,), policy))
+    assert here.mode is Mode.POLICY
+    here.advance()
+    np.testing.assert_array_equal(np.asarray(here.moment.robots.action), 1.5)
+    here.mode = Mode.RANDOM
+    here.advance()
+    drawn = np.asarray(here.moment.robots.action)
+    assert np.all(np.abs(drawn) <= 20.0) and drawn[0] != drawn[1]
+
+
+def test_episodes_that_end_start_again():
+    env = eqsim.make("fast")
+    here = Session(Setup(env), np.zeros(0), jr.key(0), 4)
+    here.ctrl[:] = 1.0
+    ended = False
+    for _ in range(12):
+        here.advance()
+        assert np.all(np.abs(np.asarray(here.moment.robots.state.q)) <= 1.0)
+        ended |= bool(np.any(np.asarray(here.moment.robots.timestep.first)))
+    assert ended
+    here.restarts = False
+    for _ in range(12):
+        here.advance()
+    assert np.all(np.asarray(here.moment.robots.state.q) > 1.0)
+
+
+def test_contact_forces_carry_the_weight():
+    resting = recorded_moments(point(), np.full((2, 1), -0.9003), 0.01)[1]
+    here = Session(Setup(ENV), np.zeros(0), jr.key(0), 1, resting)
+    pos, force = contact_forces(here.setup, here.parameters, here.moment.robots)
+    state = jax.tree_util.tree_map(lambda x: jnp.asarray(x[0]), resting[0].robots.state)
+    found = eqx.filter_jit(ENV.pipeline.contacts)(ENV.sys, state, jnp.zeros(1))
+    np.testing.assert_allclose(force[0], found.force, rtol=1e-9)
+    assert force[0, 0, 2] > 1.0
+    shift = np.array([[5.0, 0.0, 0.0]])
+    shown = arrows(np.asarray(pos), np.asarray(force), 0.1, 100.0, shift)
+    assert shown.shape == (1, 2, 3)
+    np.testing.assert_allclose(shown[0, 0], np.asarray(pos)[0, 0] + shift[0])
+    np.testing.assert_allclose(shown[0, 1] - shown[0, 0], 0.1 * np.asarray(force)[0, 0])
+    cut = arrows(np.asarray(pos), np.asarray(force), 0.1, 0.01, shift)[0]
+    assert np.linalg.norm(cut[1] - cut[0]) == pytest.approx(0.01)
+
+
+def test_a_rollout_is_played_and_goes_on():
+    """Randomized, of several environments, of which one ends early."""
+    env = eqsim.DomainRandomization(
+        eqsim.make("fast"), eqsim.randomize.masses(0.5, 1.5)
+    )
+    policy = lambda obs, key: jnp.where(obs[0] > 0.0, 1.0, 0.0) * jnp.ones(1)
+    trajectory = eqsim.rollout(
+        env, policy, jr.split(jr.key(1), 3), 9, stop=lambda timestep: timestep.done
+    )
+    _, moments = recorded_moments(env, trajectory, None)
+    valid = np.asarray(trajectory.valid)
+    assert len(moments) == np.flatnonzero(valid.any(axis=0)).max() + 1
+    state = lambda k: jax.tree_util.tree_map(lambda x: x[:, k], trajectory.state)
+    here = Session(Setup(env, (), policy), np.zeros(0), jr.key(0), 3, moments)
+    for k in range(len(moments) - 1):
+        assert tree_allclose(here.moment.robots.state, state(k))
+        here.advance()
+    # The step of the recording is that of the simulation.
+    here.seek(moments[1].time)
+    here.simulates = True
+    here.advance()
+    assert tree_allclose(here.moment.robots.state, state(2))
+    seen = see(here.setup, here.parameters, here.moment.robots)
+    np.testing.assert_allclose(seen.root[:, 0], env.physics(state(2)).q[:, 0])
+
+
+def test_coordinates_are_played_in_a_loop():
+    q = np.linspace(0.0, 1.0, 12).reshape(2, 2, 3, 1)
+    _, moments = recorded_moments(point(), q, 0.5)
+    assert [moment.time for moment in moments] == [0.0, 0.5, 1.0]
+    np.testing.assert_array_equal(heights(moments), q.reshape(4, 3).T)
+    here = Session(Setup(ENV), np.zeros(0), jr.key(0), 4, moments)
+    for _ in range(3):
+        here.advance()
+    assert here.index == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, error, match",
+    [
+        ((np.zeros((3, 2)), None), ValueError, r"shape \(3, 2\)"),
+        ((np.zeros(1), None), ValueError, "time, 1"),
+    ],
+)
+def test_coordinates_of_another_shape(arguments, error, match):
+    with pytest.raises(error, match=match):
+        recorded_moments(point(), *arguments)
+
+
+def test_what_is_no_robot():
+    with pytest.raises(TypeError, match="ant"):
+        viewer.as_environment("ant")
+    batch = eqx.filter_vmap(lambda _: point())(jnp.arange(2))
+    with pytest.raises(ValueError, match="batch of shape"):
+        viewer.as_environment(batch)
+
+
+@pytest.mark.parametrize(
+    "make, error, match",
+    [
+        (
+            lambda: viewer.Scale(lambda s: s.links.mass, 2.0, 2.0),
+            ValueError,
+            "from 2.0",
+        ),
+        (lambda: viewer.Value(lambda s: s.gravity, 1.0, 0.0), ValueError, "from 1.0"),
+        (lambda: viewer.show(point(), sliders={"a": 3}), TypeError, "sliders"),
+        (
+            lambda: viewer.show(
+                point(), sliders={"a": viewer.Scale(lambda s: s.links.names)}
+            ),
+            ValueError,
+            "slider 'a' cannot be applied",
+        ),
+        (lambda: viewer.show(point(), num_envs=0), ValueError, "`num_envs` is 0"),
+        (
+            lambda: viewer.export(point(), np.zeros((2, 1)), fps=0.0),
+            ValueError,
+            "`fps`",
+        ),
+    ],
+)
+def test_errors(make, error, match):
+    with pytest.raises(error, match=match):
+        make()
+
+
+def test_default_sliders_leave_the_robot_as_it_is():
+    sys = eqsim.make("ant").sys
+    sliders = viewer.default_sliders(sys)
+    assert len(sliders) == 5
+    for name, slider in sliders.items():
+        initial = jnp.asarray(slider.initial(sys), sys.dt.dtype)
+        assert tree_allclose(slider.apply(sys, initial), sys), name
+        other = slider.apply(sys, 0.5 * initial)
+        assert not tree_allclose(other, sys), name
+    damping = viewer.default_sliders(point())
+    assert not any("damping" in name for name in damping)

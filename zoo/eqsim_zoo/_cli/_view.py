@@ -1,0 +1,24 @@
+"""Runs for `eqsim view`."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from eqsim import AbstractEnv
+
+from .._environments import evaluation_env
+from .._evaluate import Greedy
+from .._folder import BEST, load_run
+
+
+def view_run(folder: str) -> tuple[AbstractEnv, Callable[[Any, Any], Any]]:
+    """Read the environment of a run, and the policy of its first agent.
+
+    The policy is that of the best checkpoint if there is one, and of the last otherwise.
+
+    **Raises:** `FileNotFoundError` if it is not the folder of a run; `ValueError` if a
+    file is damaged or the run cannot be made again.
+    """
+    run = load_run(folder, best=(pathlib.Path(folder) / BEST).exists())
+    env = evaluation_env(run.env, run.plan.episode_length)
+    return env, Greedy(run.members.agent(0), run.members.pick(run.state, 0))
