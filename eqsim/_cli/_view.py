@@ -58,7 +58,8 @@ class Subject(NamedTuple):
 
 def run_view(request: ViewRequest) -> None:
     """Open the viewer, or write a page that plays a rollout."""
-    at_least_one("--num-envs", request.num_envs or 1)
+    if request.num_envs is not None:
+        at_least_one("--num-envs", request.num_envs)
     at_least_one("--length", request.length)
     console = Console(highlight=False)
     subject = subject_of(request.target, request.pipeline)

@@ -19,6 +19,7 @@ def names(monkeypatch, tmp_path):
     """An environment, and a folder to run in."""
     monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
     monkeypatch.setattr(RUNS, "_plugins", {})
+    monkeypatch.setattr(viewer.Viewer, "wait", lambda _: pytest.fail("a page opened"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "point.xml").write_text(POINT)
 
