@@ -48,7 +48,7 @@ class Page:
             json.dumps({"id": number, "method": method, "params": params})
         )
         while True:
-            message = json.loads(self._socket.recv(timeout=60))
+            message = json.loads(self._socket.recv(timeout=180))
             if message.get("method") == "Network.requestWillBeSent":
                 self.requests.append(message["params"]["request"]["url"])
             if message.get("method") == "Network.webSocketCreated":

@@ -5,11 +5,12 @@ import eqsim
 
 POINT = """
 <mujoco>
+  <compiler angle="radian"/>
   <option timestep="0.01"/>
   <worldbody>
     <geom name="floor" type="plane" size="0 0 1"/>
     <body name="ball" pos="0 0 1">
-      <joint name="lift" type="slide" axis="0 0 1"/>
+      <joint name="lift" type="slide" axis="0 0 1" range="-1.5 3"/>
       <geom name="ball" type="sphere" size="0.1" mass="1" rgba="1 0 0 1"/>
     </body>
   </worldbody>

@@ -20,11 +20,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 SIZE = (1200, 800)
-# Text of a label, and the field for numbers beside its slider.
-FIELD = """[...document.querySelectorAll("label")].filter(
-  x => x.innerText.startsWith("{label}"))[0].closest("div[class*=Flex], div")
-"""
-TIME = r'+(document.body.innerText.match(/([\d.]+) s ·/) || [0, -1])[1]'
+# The time that the page shows, s.
+TIME = r"+(document.body.innerText.match(/([\d.]+) s ·/) || [0, -1])[1]"
 
 
 def image(page: Page) -> np.ndarray:
@@ -52,7 +49,10 @@ def ball(page: Page, seconds: float = 60.0) -> np.ndarray:
 
 def test_a_recording_plays(tmp_path):
     q = np.linspace(0.0, -0.9, 20)[:, None]
-    with viewer.show(point(), q, dt=0.2, port=0) as page, opened(page.url, tmp_path) as tab:
+    with (
+        viewer.show(point(), q, dt=0.2, port=0) as page,
+        opened(page.url, tmp_path) as tab,
+    ):
         tab.resize(*SIZE)
         tab.until(f"{TIME} >= 0")
         ball(tab)
@@ -120,8 +120,10 @@ def test_pages_fit_the_window(tmp_path, size, dark):
     with viewer.show(point(), q, dark=dark, port=0) as page:
         with opened(page.url, tmp_path, size=size) as tab:
             tab.resize(*size, dark=dark)
-            tab.until('document.body.innerText.includes("contact forces") || '
-                      'document.body.innerText.includes("View")')
+            tab.until(
+                'document.body.innerText.includes("contact forces") || '
+                'document.body.innerText.includes("View")'
+            )
             wide = tab.run("document.documentElement.scrollWidth")
             assert wide <= size[0]
             time.sleep(3.0)
@@ -149,6 +151,9 @@ def _type(tab: Page, label: str, text: str) -> None:
     tab.call("Input.insertText", text=text)
     for kind in ("keyDown", "keyUp"):
         tab.call(
-            "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter",
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="Enter",
+            code="Enter",
             windowsVirtualKeyCode=13,
         )
