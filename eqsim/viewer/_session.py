@@ -55,7 +55,7 @@ class Session:
         self.playing, self.speed, self.restarts = True, 1.0, True
         self.mode = Mode.SLIDERS if setup.policy is None else Mode.POLICY
         self.ctrl = np.zeros(setup.env.sys.nu)
-        self.dt = round(float(setup.env.dt), 9)
+        self.dt = round(float(setup.env.dt), 6)
         self._key, self._draws, self._debt = key, 0, 0.0
         self.history = recorded or [Moment(0.0, self._reset(None))]
         self.index = 0
@@ -96,7 +96,7 @@ class Session:
         del self.history[self.index + 1 :]
         now = self.moment
         new = self._step(now.robots)
-        self.history.append(Moment(round(now.time + self.dt, 9), new))
+        self.history.append(Moment(round(now.time + self.dt, 6), new))
         if len(self.history) > MOST_MOMENTS:
             del self.history[0]
         self.index = len(self.history) - 1

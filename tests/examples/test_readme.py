@@ -27,6 +27,7 @@ PAGES = (
     pytest.param("docs/recordings.md", marks=pytest.mark.slow),
     # `test_skill_learning.py` learns the same.
     pytest.param("docs/skills.md", marks=pytest.mark.slow),
+    "docs/viewer.md",
     "docs/wrappers.md",
     "docs/your_robot.md",
     "zoo/README.md",

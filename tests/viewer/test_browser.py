@@ -113,6 +113,15 @@ def test_an_export_opens_from_disk_without_network(tmp_path):
         assert not outside
 
 
+def test_a_page_with_a_token_connects(tmp_path):
+    """The cookie that the address sets also lets the page's WebSocket in."""
+    with viewer.show(point(), np.zeros((3, 1)), host="0.0.0.0", port=0) as page:
+        url = page.url.replace("0.0.0.0", "127.0.0.1")
+        with opened(url, tmp_path) as tab:
+            tab.until(f"{TIME} >= 0")
+            assert tab.run("location.search") == ""
+
+
 @pytest.mark.parametrize("size", [(1200, 800), (420, 800)], ids=["wide", "narrow"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_pages_fit_the_window(tmp_path, size, dark):

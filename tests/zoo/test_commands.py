@@ -11,6 +11,7 @@ import time
 import tomllib
 
 import entrypoints
+import jax
 import pytest
 from opengl import needs_opengl
 from PIL import Image
@@ -25,6 +26,7 @@ from eqsim._cli import main
 from eqsim._registry import COMMANDS
 from eqsim.testing import probes
 from eqsim_zoo import load_run, Preset, read_about, read_metrics
+from eqsim_zoo._cli import view_run
 from eqsim_zoo._presets import _TABLE
 
 
@@ -89,6 +91,11 @@ def test_a_run(capsys, tmp_path):
     status, out, _ = run(capsys, "eval runs/search-rail --episodes 3")
     best = read_about(folder / "best.ckpt")["counters"]["steps"]
     assert status == 0 and f"after {best} steps" in out
+    env, policy = view_run(str(folder))
+    state = load_run(folder, best=True).state
+    _, timestep = env.reset(jax.random.key(0))
+    expected = load_run(folder, best=True).members.agent(0).act(state, timestep.obs)
+    assert jax.numpy.array_equal(policy(timestep.obs, jax.random.key(1)), expected)
     status, out, _ = run(capsys, "runs compare runs/search-rail --out two.png")
     assert status == 0 and "search-rail 180" in out
     assert (tmp_path / "two.png").stat().st_size > 10_000
