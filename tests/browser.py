@@ -68,9 +68,9 @@ class Page:
     def until(self, script: str, seconds: float = 60.0) -> Any:
         """Evaluate JavaScript until its value is true."""
         end = time.monotonic() + seconds
-        while not (value := self.run(script)):
+        while not (value := self.run(f"document.body && ({script})")):
             if time.monotonic() > end:
-                text = self.run("document.body.innerText")
+                text = self.run("document.body?.innerText")
                 raise TimeoutError(f"{script} is still false. The page says: {text}")
             time.sleep(0.2)
         return value

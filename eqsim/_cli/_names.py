@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from .._registry import ENVS, PIPELINES, Registry
 from ..envs import AbstractEnv, make
+from ..pipelines import AbstractPipeline
 from ..randomize import AbstractRandomizer, presets
 
 
@@ -21,6 +22,14 @@ def environment(name: str, pipeline: str | None) -> AbstractEnv:
         return make(name, pipeline=pipeline)
     except (TypeError, ValueError) as error:
         raise UsageError(f"Cannot make {name!r}: {error}") from error
+
+
+def physics(name: str | None) -> AbstractPipeline | None:
+    """The pipeline of that name; None without a name."""
+    if name is None:
+        return None
+    _known("pipeline", name, PIPELINES)
+    return PIPELINES.get(name)()
 
 
 def preset(env: str, name: str) -> AbstractRandomizer:

@@ -20,7 +20,7 @@ from ..model import System
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, show
 from ..wrappers import DomainRandomization
-from ._names import at_least_one, environment, preset, UsageError
+from ._names import at_least_one, environment, physics, preset, UsageError
 from ._rollout import RandomPolicy
 
 
@@ -42,14 +42,17 @@ class ViewRequest(NamedTuple):
 class Subject(NamedTuple):
     """What is shown.
 
-    - `robot`: environment, or robot without a task.
+    - `env`: environment.
+    - `has_task`: false if the environment is a robot without a task, which gets no random
+        actions in an export.
     - `policy`: function `(obs, key) -> action`, if there is one.
     - `q`, `dt`: coordinates, `(env, time, nq)`, and the time between them, s, if the file is
         a recording.
     - `preset`: environment whose presets `--randomize` names.
     """
 
-    robot: AbstractEnv | System
+    env: AbstractEnv
+    has_task: bool = True
     policy: Callable[[Any, Any], Any] | None = None
     q: np.ndarray | None = None
     dt: float | None = None
@@ -83,6 +86,10 @@ def subject_of(target: str, pipeline: str | None) -> Subject:
     """Find out what a name, a file or a folder is."""
     path = pathlib.Path(target)
     if path.is_dir():
+        if pipeline is not None:
+            raise UsageError(
+                "`--pipeline`: a run has the physics that it was trained with."
+            )
         return _run(path)
     if path.suffix in (".xml", ".mjcf", ".npz") and not path.exists():
         raise UsageError(f"There is no file {target!r}.")
@@ -90,10 +97,14 @@ def subject_of(target: str, pipeline: str | None) -> Subject:
         return _arrays(path, pipeline)
     if path.is_file():
         try:
-            return Subject(load_mjcf(path))
+            return _free(load_mjcf(path), pipeline)
         except ValueError as error:
             raise UsageError(f"Cannot load {target!r}: {error}") from error
     return Subject(environment(target, pipeline), preset=target)
+
+
+def _free(sys: System, pipeline: str | None) -> Subject:
+    return Subject(as_environment(sys, physics(pipeline)), has_task=False)
 
 
 def _arrays(path: pathlib.Path, pipeline: str | None) -> Subject:
@@ -103,11 +114,11 @@ def _arrays(path: pathlib.Path, pipeline: str | None) -> Subject:
         if {"q", "dt", "env"} <= names:
             q, dt, name = file["q"], float(file["dt"]), str(file["env"])
             env = environment(name, pipeline)
-            return Subject(env.sys, q=q.reshape(-1, *q.shape[-2:]), dt=dt, preset=name)
+            return Subject(env, q=q.reshape(-1, *q.shape[-2:]), dt=dt, preset=name)
     if "header" in names:
         robot = load(path)
         if isinstance(robot, System):
-            return Subject(robot)
+            return _free(robot, pipeline)
     raise UsageError(
         f"{str(path)!r} is neither a recording of `eqsim rollout` or `eqsim control`, which "
         "has arrays `q`, `dt` and `env`, nor a robot that `eqsim.save` wrote."
@@ -123,7 +134,7 @@ def _run(folder: pathlib.Path) -> Subject:
         except (FileNotFoundError, ValueError) as error:
             reasons.append(f"{name}: {error}")
         else:
-            return Subject(env, policy)
+            return Subject(env, policy=policy)
     known = "; ".join(reasons) or (
         "no installed package reads folders of runs. Install eqsim-zoo"
     )
@@ -137,7 +148,7 @@ def _show(
     change: AbstractRandomizer | None,
 ) -> None:
     with show(
-        subject.robot,
+        subject.env,
         subject.q,
         dt=subject.dt,
         policy=subject.policy,
@@ -159,11 +170,11 @@ def _export(
     change: AbstractRandomizer | None,
 ) -> None:
     path = pathlib.Path(str(request.export))
-    robot, what, dt = subject.robot, subject.q, subject.dt
+    env, what, dt = subject.env, subject.q, subject.dt
     with console.status("compiling and simulating"):
         if what is None:
-            robot, what = _simulated(request, subject, change)
-        page = export(robot, what, path, dt=dt, dark=request.dark)
+            env, what = _simulated(request, subject, change)
+        page = export(env, what, path, dt=dt, dark=request.dark)
     size = len(page.html.encode()) / 1e6
     console.print(Text(f"wrote {path} ({size:.1f} MB)"), soft_wrap=True)
 
@@ -173,10 +184,10 @@ def _simulated(
 ) -> tuple[AbstractEnv, Any]:
     """The environment and a rollout: by the policy, random for an environment without
     one, and without actions for a robot without a task."""
-    env, policy = as_environment(subject.robot), subject.policy
+    env, policy = subject.env, subject.policy
     if change is not None:
         env = DomainRandomization(env, change)
-    if policy is None and isinstance(subject.robot, System):
+    if policy is None and not subject.has_task:
         policy = lambda obs, key: jnp.zeros(env.sys.nu, env.sys.dt.dtype)
     if policy is None:
         policy = RandomPolicy(env.action_range)

@@ -13,19 +13,26 @@ from jaxtyping import Float
 from .._trajectory import Trajectory
 from ..envs import AbstractEnv
 from ..model import System
+from ..pipelines import AbstractPipeline
 from ._free_robot import free_robot, FreeRobot, single
 from ._physics import Robots
 from ._session import Moment
 
 
-def as_environment(target: System | AbstractEnv) -> AbstractEnv:
+def as_environment(
+    target: System | AbstractEnv, pipeline: AbstractPipeline | None = None
+) -> AbstractEnv:
     """Return an environment of one robot.
 
-    **Raises:** `TypeError` if it is neither an environment nor a robot; `ValueError` if
-    it is a batch.
+    **Arguments:**
+
+    - `target`: an environment, which is returned, or a robot, which moves without a task.
+    - `pipeline`: physics of a robot; by default `Generalized()`.
+
+    **Raises:** `TypeError` if `target` is neither; `ValueError` if it is a batch.
     """
     if isinstance(target, System):
-        return free_robot(target)
+        return free_robot(target, pipeline)
     if isinstance(target, AbstractEnv):
         single(target.sys)
         return target

@@ -72,8 +72,11 @@ def test_a_model_and_a_saved_robot(capsys, monkeypatch):
     np.testing.assert_array_equal(trajectory.action, 0.0)
     assert np.all(np.diff(np.asarray(trajectory.state.q)[0, :, 0]) < 0.0)
     eqsim.save("robot.eqsim", env.sys)
-    assert run(capsys, "view robot.eqsim --length 1 --export a.html")[0] == 0
-    assert calls.pop()[0].sys.geoms.names == env.sys.geoms.names
+    line = "view robot.eqsim --length 1 --pipeline spring --export a.html"
+    assert run(capsys, line)[0] == 0
+    spring = calls.pop()[0]
+    assert spring.sys.geoms.names == env.sys.geoms.names
+    assert isinstance(spring.pipeline, eqsim.Spring)
 
 
 def test_the_folder_of_a_run(capsys, monkeypatch, tmp_path):
@@ -102,6 +105,8 @@ def test_the_folder_of_a_run(capsys, monkeypatch, tmp_path):
         ("view nothing.xml", "There is no file 'nothing.xml'"),
         ("view bad.xml", "Cannot load 'bad.xml'"),
         ("view bad.npz", "is neither a recording"),
+        ("view . --pipeline spring", "the physics that it was trained with"),
+        ("view point.xml --pipeline nothing", "There is no pipeline 'nothing'"),
         ("view rail --num-envs 0", "`--num-envs` is 0"),
         ("view rail --randomize nothing", "preset of randomization"),
     ],
