@@ -163,6 +163,7 @@ def test_rollout(capsys, rail, tmp_path, name, preset):
     steps, robot = expected.timestep, env.physics(expected.state)
     with np.load(tmp_path / "a" / "b.npz") as file:
         got = dict(file)
+    assert str(got.pop("env")) == name
     wanted = {
         "observations": expected.obs,
         "next_observations": steps.final_obs,
