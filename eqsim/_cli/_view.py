@@ -91,8 +91,9 @@ def subject_of(target: str, pipeline: str | None) -> Subject:
                 "`--pipeline`: a run has the physics that it was trained with."
             )
         return _run(path)
-    if path.suffix in (".xml", ".mjcf", ".npz") and not path.exists():
-        raise UsageError(f"There is no file {target!r}.")
+    named = path.suffix in (".xml", ".mjcf", ".npz") or len(path.parts) > 1
+    if named and not path.exists():
+        raise UsageError(f"There is no file or folder {target!r}.")
     if path.is_file() and zipfile.is_zipfile(path):
         return _arrays(path, pipeline)
     if path.is_file():

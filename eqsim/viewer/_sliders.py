@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -80,7 +81,7 @@ class Value(AbstractSlider):
 
     def initial(self, sys: System) -> float:
         chosen = np.asarray(self.where(sys))[self.index]
-        return float(np.clip(np.mean(chosen), self.low, self.high))
+        return float(np.mean(chosen))
 
     def apply(self, sys: System, value: Float[Array, ""]) -> System:
         change = lambda x: x.at[self.index].set(value.astype(x.dtype))
@@ -98,8 +99,11 @@ def _check_range(slider: Scale | Value) -> None:
 def default_sliders(sys: System) -> dict[str, AbstractSlider]:
     """Return sliders for gravity, masses, friction, damping and actuators, as far as the
     robot has them."""
+    down = float(sys.gravity[2])
     out: dict[str, AbstractSlider] = {
-        "gravity, m/s²": Value(lambda s: s.gravity, -20.0, 5.0, (..., 2)),
+        "gravity, m/s²": Value(
+            lambda s: s.gravity, min(-20.0, 2.0 * down), max(5.0, 2.0 * down), 2
+        ),
         "mass ×": Scale(lambda s: (s.links.mass, s.links.inertia), 0.2, 3.0),
     }
     if sys.geoms.kinds:
@@ -129,10 +133,18 @@ def check_sliders(sys: System, sliders: Mapping[str, AbstractSlider]) -> None:
                 "expected."
             )
         try:
-            new = slider.apply(sys, jnp.asarray(slider.initial(sys), sys.dt.dtype))
-            slider.initial(new)
+            initial = slider.initial(sys)
+            new = slider.apply(sys, jnp.asarray(initial, sys.dt.dtype))
+            pairs = list(zip(*map(jtu.tree_leaves, map(slider.where, (sys, new)))))
         except Exception as error:
             raise ValueError(
                 f"The slider {name!r} cannot be applied to this robot: {error}. Let `where` "
                 "return an array of the `System` that it is given."
             ) from error
+        same = all(np.allclose(x, y, rtol=1e-5, atol=1e-12) for x, y in pairs)
+        if not same or not slider.low <= initial <= slider.high:
+            raise ValueError(
+                f"The slider {name!r} goes from {slider.low} to {slider.high} and sets one "
+                f"number, but the robot has {[np.asarray(x).tolist() for x, _ in pairs]}. "
+                "Choose a range that contains it, an `index`, or `Scale`."
+            )

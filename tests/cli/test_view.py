@@ -102,7 +102,8 @@ def test_the_folder_of_a_run(capsys, monkeypatch, tmp_path):
     "line, text",
     [
         ("view nothing", "There is no environment 'nothing'"),
-        ("view nothing.xml", "There is no file 'nothing.xml'"),
+        ("view nothing.xml", "There is no file or folder 'nothing.xml'"),
+        ("view runs/nothing", "There is no file or folder 'runs/nothing'"),
         ("view bad.xml", "Cannot load 'bad.xml'"),
         ("view bad.npz", "is neither a recording"),
         ("view . --pipeline spring", "the physics that it was trained with"),

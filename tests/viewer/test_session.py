@@ -218,6 +218,20 @@ def test_what_is_no_robot():
             ValueError,
             "slider 'a' cannot be applied",
         ),
+        (
+            lambda: viewer.show(
+                point(), sliders={"a": viewer.Value(lambda s: s.gravity, -1.0, 0.0, 2)}
+            ),
+            ValueError,
+            r"slider 'a' goes from -1.0 to 0.0 .* the robot has",
+        ),
+        (
+            lambda: viewer.show(
+                point(), sliders={"a": viewer.Value(lambda s: s.gravity, -20.0, 0.0)}
+            ),
+            ValueError,
+            "an `index`, or `Scale`",
+        ),
         (lambda: viewer.show(point(), num_envs=0), ValueError, "`num_envs` is 0"),
         (
             lambda: viewer.export(point(), np.zeros((2, 1)), fps=0.0),
