@@ -40,7 +40,7 @@ class ViewRequest(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is shown.
+    """An environment, and the policy or the recording that moves it.
 
     - `env`: environment.
     - `has_task`: false if the environment is a robot without a task, which gets no random
@@ -83,7 +83,7 @@ def run_view(request: ViewRequest) -> None:
 
 
 def subject_of(target: str, pipeline: str | None) -> Subject:
-    """Find out what a name, a file or a folder is."""
+    """Read a name, a file or a folder."""
     path = pathlib.Path(target)
     if path.is_dir():
         if pipeline is not None:

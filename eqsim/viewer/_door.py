@@ -1,4 +1,4 @@
-"""Who may see the page: a relay in front of viser, which has no access control."""
+"""Access control: a relay in front of viser, which has none."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""Where robots stand beside one another, and where the camera is."""
+"""Arrangement of robots and camera."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Pages that need no server."""
+"""Export of trajectories as pages without a server."""
 
 import html
 import os

@@ -22,13 +22,13 @@ _STEPS = 200
 class Panel:
     """Buttons and sliders of a session.
 
-    The page calls back in threads of its own: what it asks for waits in `pending`, and
-    the thread that runs the session does it.
+    The page calls back in threads of its own. These calls wait in `pending` until the
+    thread that runs the session executes them.
 
     **Arguments:**
 
     - `server`: a `viser.ViserServer`.
-    - `session`: what is controlled.
+    - `session`: simulation or recording to control.
     - `sliders`: sliders over parameters, by label.
     - `forces`: true if contact forces are shown at first; None if there are none.
     - `groups`: groups of shapes.

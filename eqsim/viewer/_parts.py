@@ -1,4 +1,4 @@
-"""Which triangles are drawn for each shape of a robot, where, and in which color."""
+"""Triangles, colors and poses of the shapes of robots."""
 
 from typing import NamedTuple
 

@@ -31,7 +31,7 @@ class Mode(enum.Enum):
 
 
 class Setup(eqx.Module):
-    """What is simulated.
+    """The constants of a simulation.
 
     - `env`: environment of one robot.
     - `sliders`: sliders over parameters of `env.sys`.
@@ -60,7 +60,7 @@ class Robots(eqx.Module):
 
 
 class Seen(NamedTuple):
-    """What is drawn of robots.
+    """Poses of shapes and of first links.
 
     - `placed`: centers, axes and sizes of shapes.
     - `root`: position of the first link.
@@ -127,7 +127,7 @@ def replace(old: Robots, new: Robots, where: Bool[Array, " robot"]) -> Robots:
 
 @eqx.filter_jit
 def see(setup: Setup, values: Float[Array, " nslider"], robots: Robots) -> Seen:
-    """Compute where shapes are."""
+    """Compute the poses of all shapes."""
 
     def one(now):
         env = _adjusted(setup, values, now.changed)

@@ -1,4 +1,4 @@
-"""Time in the viewer: what was simulated or recorded, and where playback stands."""
+"""History and playback of a simulation or a recording."""
 
 import time
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ class Session:
 
     **Arguments:**
 
-    - `setup`: what is simulated.
+    - `setup`: environment, sliders, policy and random parameters.
     - `values`: numbers of the sliders.
     - `key`: a key of `jax.random.key`.
     - `count`: number of robots.

@@ -83,7 +83,7 @@ def show(
 
 
 class _Request(NamedTuple):
-    """What to show: see `show`."""
+    """The arguments of `show`."""
 
     setup: Setup
     sliders: dict[str, AbstractSlider]

@@ -1,4 +1,4 @@
-"""Recordings in the forms that users have, as moments."""
+"""Conversion of trajectories to moments."""
 
 import math
 from collections.abc import Callable

@@ -23,6 +23,8 @@ SIZE = (1200, 800)
 # The time that the page shows, s.
 TIME = r"+(document.body.innerText.match(/([\d.]+) s ·/) || [0, -1])[1]"
 
+BUTTONS = 'document.querySelectorAll("button")'
+
 
 def image(page: Page) -> np.ndarray:
     """The scene, without the margins where panels are, as floating point numbers."""
@@ -58,16 +60,22 @@ def test_a_recording_plays(tmp_path):
         ball(tab)
         first = tab.run(TIME)
         tab.until(f"{TIME} != {first}")
-        # The play button pauses.
-        tab.run("""[...document.querySelectorAll("button")].filter(
-            x => x.innerText === "Pause")[0].click()""")
-        tab.until("""[...document.querySelectorAll("button")].some(
-            x => x.innerText === "Play")""")
-        assert not page._session.playing
+        click(tab, "Pause")
+        tab.until(f"[...{BUTTONS}].some(x => x.innerText === 'Play')")
+        session = page._session
+        assert not session.playing
+        before = session.index
+        click(tab, "Step")
+        wait_for(lambda: session.index == (before + 1) % 20)
+        click(tab, "Reset")
+        wait_for(lambda: session.index == 0 and not session.playing)
+        tab.run("document.activeElement.blur()")
+        press(tab, " ", "Space", 32)
+        wait_for(lambda: session.playing)
 
 
 def test_a_slider_changes_the_robot(tmp_path):
-    """With gravity off, the ball stays; with gravity on, it falls out of its place."""
+    """The ball falls as fast as the gravity says that was typed."""
     sliders = {"gravity": viewer.Value(lambda s: s.gravity, -20.0, 0.0, 2)}
     sys = point()
     with viewer.show(sys, sliders=sliders, port=0) as page:
@@ -77,12 +85,8 @@ def test_a_slider_changes_the_robot(tmp_path):
             tab.until('document.body.innerText.includes("gravity")')
             high = ball(tab)
             _type(tab, "gravity", "-5")
-            end = time.monotonic() + 30
-            while page._session.values[0] != -5.0 and time.monotonic() < end:
-                time.sleep(0.1)
-            assert page._session.values[0] == -5.0
-            tab.run("""[...document.querySelectorAll("button")].filter(
-                x => x.innerText === "Play")[0].click()""")
+            wait_for(lambda: page._session.values[0] == -5.0)
+            click(tab, "Play")
             tab.until(f"{TIME} > 1.0", 120.0)
             low = ball(tab)
             assert low[0] > high[0] + 20.0
@@ -158,11 +162,24 @@ def _type(tab: Page, label: str, text: str) -> None:
     )
     assert place
     tab.call("Input.insertText", text=text)
+    press(tab, "Enter", "Enter", 13)
+
+
+def press(tab: Page, key: str, code: str, number: int) -> None:
+    """Press a key."""
+    event = {"key": key, "code": code, "windowsVirtualKeyCode": number}
     for kind in ("keyDown", "keyUp"):
-        tab.call(
-            "Input.dispatchKeyEvent",
-            type=kind,
-            key="Enter",
-            code="Enter",
-            windowsVirtualKeyCode=13,
-        )
+        tab.call("Input.dispatchKeyEvent", type=kind, **event)
+
+
+def click(tab: Page, text: str) -> None:
+    """Click the button with a text."""
+    tab.run(f"[...{BUTTONS}].filter(x => x.innerText === '{text}')[0].click()")
+
+
+def wait_for(condition, seconds: float = 60.0) -> None:
+    """Wait until a condition of this process holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
