@@ -1,0 +1,86 @@
+"""Hooks of MkDocs: pages of the API reference, and formulas without JavaScript.
+
+Each public package gets a page with the names that its `__init__.py` exports, so a new
+public name is documented without further work. Formulas become MathML, which browsers
+draw themselves.
+"""
+
+import ast
+
+import pathlib
+import re
+from html import unescape
+from typing import NamedTuple
+
+import latex2mathml.converter
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+
+ROOT = pathlib.Path(__file__).parents[1]
+LIBRARIES = {"eqsim": ROOT / "eqsim", "eqsim_zoo": ROOT / "zoo" / "eqsim_zoo"}
+FORMULA = re.compile(
+    r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
+)
+
+
+class Package(NamedTuple):
+    """A public package: what it says of itself, and the names that it exports."""
+
+    name: str
+    summary: str
+    exports: tuple[str, ...]
+
+    @property
+    def page(self) -> str:
+        """Path of its page below the folder of the documentation."""
+        return f"api/{self.name}.md"
+
+
+def public_packages() -> list[Package]:
+    """All public packages of eqsim and of the zoo, by name."""
+    found = []
+    for library, folder in LIBRARIES.items():
+        for path in sorted(folder.rglob("__init__.py")):
+            parts = path.parent.relative_to(folder).parts
+            if not any(part.startswith("_") for part in parts):
+                found.append(read_package(".".join([library, *parts]), path))
+    return [package for package in found if package.exports]
+
+
+def read_package(name: str, path: pathlib.Path) -> Package:
+    """Read docstring and exports of a package without importing it.
+
+    A name is exported as `from ._file import name as name`. Packages within packages
+    have pages of their own.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in imports if node.module for alias in node.names]
+    public = sorted({name for name in names if not name.startswith("_")}, key=str.lower)
+    return Package(name, ast.get_docstring(tree) or "", tuple(public))
+
+
+def reference_page(package: Package) -> str:
+    """The page of a package in Markdown, for mkdocstrings."""
+    entries = [f"::: {package.name}.{name}" for name in package.exports]
+    return "\n\n".join([f"# {package.name}", package.summary, *entries, ""])
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for each public package."""
+    for package in public_packages():
+        content = reference_page(package)
+        files.append(File.generated(config, package.page, content=content))
+    return files
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Replace each formula by MathML."""
+    return FORMULA.sub(_mathml, html)
+
+
+def _mathml(found: re.Match[str]) -> str:
+    display = "inline" if found[2] == "(" else "block"
+    formula = unescape(found[3])
+    return latex2mathml.converter.convert(formula, display=display)
