@@ -69,7 +69,7 @@ from .wrappers import (
     ClipAction as ClipAction,
     DelayAction as DelayAction,
     DomainRandomization as DomainRandomization,
-    Episode as Episode,
+    TimeLimit as TimeLimit,
     NoisyObservation as NoisyObservation,
     NormalizeObservation as NormalizeObservation,
     Pixels as Pixels,

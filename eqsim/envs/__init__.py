@@ -6,7 +6,7 @@ from ._env import (
     check_action as check_action,
     Timestep as Timestep,
 )
-from ._fast import Fast as Fast
+from ._point_mass import PointMass as PointMass
 from ._half_cheetah import HalfCheetah as HalfCheetah
 from ._hopper import Hopper as Hopper
 from ._humanoid import Humanoid as Humanoid

@@ -27,7 +27,7 @@ from ._descriptors import (
     FeetContact as FeetContact,
     TorsoPosition as TorsoPosition,
 )
-from ._episode import Episode as Episode
+from ._time_limit import TimeLimit as TimeLimit
 from ._observations import (
     NoisyObservation as NoisyObservation,
     NormalizeObservation as NormalizeObservation,

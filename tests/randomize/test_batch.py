@@ -10,10 +10,10 @@ from toys import rails
 
 import eqsim
 from eqsim import randomize
-from eqsim.envs import Fast
+from eqsim.envs import PointMass
 
 
-ENV = Fast(sys=rails(1))
+ENV = PointMass(sys=rails(1))
 DRAW = randomize.chain(
     randomize.masses(0.5, 2.0),
     randomize.scale(lambda sys: sys.joints.damping, 0.5, 2.0),

@@ -16,7 +16,7 @@ from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
     DelayAction,
-    Episode,
+    TimeLimit,
     layers,
     Skills,
     Statistics,
@@ -162,7 +162,7 @@ class SkillPolicy(eqx.Module):
 
 
 # Wrappers that hand observations on as they are.
-_HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, Episode
+_HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, TimeLimit
 
 
 def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, Layout]:

@@ -90,7 +90,7 @@ def train(
     **Arguments:**
 
     - `agent`: one, or several; each learns with `num_seeds` seeds.
-    - `env`: of one episode: `Episode` and `AutoReset` are added. None will do where
+    - `env`: of one episode: `TimeLimit` and `AutoReset` are added. None will do where
         `data` is given; nothing is evaluated then.
     - `data`: a recording, for agents that learn from one, see `Offline`: a step is an
         update.
