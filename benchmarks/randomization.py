@@ -24,7 +24,7 @@ from _tables import caption, table
 from _timing import interleaved
 
 import eqsim
-from eqsim import AutoReset, DomainRandomization, TimeLimit, randomize
+from eqsim import AutoReset, DomainRandomization, randomize, TimeLimit
 
 
 EXPLANATION = """\

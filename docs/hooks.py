@@ -6,7 +6,6 @@ draw themselves.
 """
 
 import ast
-
 import pathlib
 import re
 from html import unescape
@@ -69,9 +68,12 @@ def reference_page(package: Package) -> str:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for each public package."""
-    for package in public_packages():
+    packages = public_packages()
+    for package in packages:
         content = reference_page(package)
         files.append(File.generated(config, package.page, content=content))
+    entry = next(entry for entry in config.nav or [] if "API" in entry)
+    entry["API"] = [{package.name: package.page} for package in packages]
     return files
 
 

@@ -10,7 +10,7 @@ from toys import Rail
 
 import eqsim
 from eqsim import AbstractController
-from eqsim.wrappers import AutoReset, TimeLimit, ResetMode
+from eqsim.wrappers import AutoReset, ResetMode, TimeLimit
 
 
 class Counter(AbstractController):

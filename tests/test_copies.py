@@ -18,7 +18,7 @@ from toys import push, Rail
 
 import eqsim
 from eqsim import randomize, wrappers
-from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit, NoisyObservation
+from eqsim.wrappers import AutoReset, DomainRandomization, NoisyObservation, TimeLimit
 
 
 COPIES = {

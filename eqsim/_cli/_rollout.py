@@ -23,10 +23,10 @@ from ..wrappers import (
     AbstractWrapper,
     AutoReset,
     DomainRandomization,
-    TimeLimit,
     layers,
     Lifetime,
     robot,
+    TimeLimit,
 )
 from ._names import at_least_one, environment, preset, UsageError
 from ._plots import plot

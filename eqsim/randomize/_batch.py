@@ -60,7 +60,9 @@ def batch(
             "Return a changed copy, for instance by `eqx.tree_at`."
         )
     is_none = lambda x: x is None
-    leaf_axes = jtu.tree_map(lambda x: None if x is None else 0, changed, is_leaf=is_none)
+    leaf_axes = jtu.tree_map(
+        lambda x: None if x is None else 0, changed, is_leaf=is_none
+    )
     shared = jtu.tree_map(lambda _: None, env)
     axes = eqx.tree_at(lambda e: e.sys, shared, leaf_axes, is_leaf=is_none)
     return eqx.tree_at(lambda e: e.sys, env, eqx.combine(changed, sys)), axes

@@ -199,9 +199,7 @@ def _check_picture(path):
 
 def test_rollout_of_fast(capsys, tmp_path):
     """Another pipeline, one environment, and motors without bounds."""
-    line = (
-        f"rollout point_mass --pipeline positional --num-envs 1 --length 4 --out {tmp_path}/x"
-    )
+    line = f"rollout point_mass --pipeline positional --num-envs 1 --length 4 --out {tmp_path}/x"
     status, out, _ = run(capsys, *line.split())
     assert status == 0 and "1 environments" not in out.split("wrote")[1]
     with np.load(tmp_path / "x.npz") as file:

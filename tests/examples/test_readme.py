@@ -18,11 +18,14 @@ PAGES = (
     pytest.param("docs/cli.md", marks=needs_opengl),
     "docs/constraints.md",
     "docs/control.md",
+    "docs/getting_started.md",
     "docs/gradients.md",
     "docs/identification.md",
+    "docs/index.md",
     "docs/kernels.md",
     "docs/meshes.md",
     "docs/pipelines.md",
+    "docs/randomization.md",
     # Agents learn from datasets in `test_offline_training.py`.
     pytest.param("docs/recordings.md", marks=pytest.mark.slow),
     # `test_skill_learning.py` learns the same.

@@ -13,10 +13,10 @@ import eqsim
 from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
-    TimeLimit,
     NoisyObservation,
     reset_pool,
     ResetMode,
+    TimeLimit,
 )
 
 

@@ -12,11 +12,11 @@ from toys import push, Rail, steps
 import eqsim
 from eqsim.wrappers import (
     AutoReset,
-    TimeLimit,
     NoisyObservation,
     NormalizeObservation,
     StackObservation,
     Statistics,
+    TimeLimit,
 )
 
 

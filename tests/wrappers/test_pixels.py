@@ -17,10 +17,10 @@ from eqsim.render import Camera, images
 from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
-    TimeLimit,
     Pixels,
     robot,
     StackObservation,
+    TimeLimit,
 )
 
 

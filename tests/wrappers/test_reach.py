@@ -10,7 +10,7 @@ from toys import Rail
 import eqsim
 from eqsim import testing
 from eqsim.testing import probes
-from eqsim.wrappers import AutoReset, TimeLimit, Reach
+from eqsim.wrappers import AutoReset, Reach, TimeLimit
 
 
 ENV = Reach(probes.point_mass(), 0.2)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import eqsim
-from eqsim import AutoReset, TimeLimit, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import (
     NormalSkills,

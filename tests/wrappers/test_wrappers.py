@@ -18,7 +18,6 @@ from eqsim.wrappers import (
     ClipAction,
     DelayAction,
     DomainRandomization,
-    TimeLimit,
     layers,
     NoisyObservation,
     NormalizeObservation,
@@ -26,6 +25,7 @@ from eqsim.wrappers import (
     ResetMode,
     ScaleAction,
     StackObservation,
+    TimeLimit,
     TorsoPosition,
 )
 
@@ -34,13 +34,17 @@ HEAVIER = randomize.masses(0.5, 2.0)
 
 
 def pooled(env):
-    return AutoReset(TimeLimit(env, 3), pool=reset_pool(TimeLimit(env, 3), jr.key(7), 4))
+    return AutoReset(
+        TimeLimit(env, 3), pool=reset_pool(TimeLimit(env, 3), jr.key(7), 4)
+    )
 
 
 WRAPPERS = {
     "TimeLimit": lambda env: TimeLimit(env, 3),
     "AutoReset": lambda env: AutoReset(TimeLimit(env, 3)),
-    "AutoReset next": lambda env: AutoReset(TimeLimit(env, 3), mode=ResetMode.NEXT_STEP),
+    "AutoReset next": lambda env: AutoReset(
+        TimeLimit(env, 3), mode=ResetMode.NEXT_STEP
+    ),
     "AutoReset pool": pooled,
     "ActionRepeat": lambda env: ActionRepeat(env, 3),
     "ClipAction": ClipAction,

@@ -16,7 +16,7 @@ from zoo.agents import AGENTS, init, iterate
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim import AutoReset, TimeLimit, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 
 

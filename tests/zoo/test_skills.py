@@ -17,7 +17,7 @@ from zoo.skills import dads, diayn, plane, TINY
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim import AutoReset, TimeLimit, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
 from eqsim_zoo._dads import predictability

@@ -16,10 +16,10 @@ from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
     DelayAction,
-    TimeLimit,
     layers,
     Skills,
     Statistics,
+    TimeLimit,
 )
 
 from ._distributions import TanhNormal

@@ -74,7 +74,9 @@ def test_vector(copied, mode):
 def test_stable_baselines3(copied):
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
     sb3 = importlib.import_module("eqsim_gymnasium.sb3")
-    env = sb3.SB3VecEnv(EqsimVectorEnv("point_mass", 3, autoreset_mode="SameStep", **OPTIONS))
+    env = sb3.SB3VecEnv(
+        EqsimVectorEnv("point_mass", 3, autoreset_mode="SameStep", **OPTIONS)
+    )
     env.reset()
     new, action = copied(env), np.ones((3, 1))
     _assert_equal(env.step(action)[:3], new.step(action)[:3])

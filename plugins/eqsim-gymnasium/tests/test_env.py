@@ -44,7 +44,9 @@ def test_gymnasium_is_content(name):
 @pytest.mark.filterwarnings("ignore:.*A Box (action|observation) space m")
 @pytest.mark.filterwarnings("ignore:.*For Box action spaces, we recommend")
 def test_gymnasium_is_content_with_pictures(opengl):
-    env = gymnasium.make("eqsim/PointMass-v0", render_mode="rgb_array", width=40, height=32)
+    env = gymnasium.make(
+        "eqsim/PointMass-v0", render_mode="rgb_array", width=40, height=32
+    )
     check_env(env.unwrapped)
     env.reset(seed=0, options={"q": [-0.5], "qd": [0.0]})
     left = env.render()

@@ -70,7 +70,9 @@ def test_packages_are_imported_when_an_environment_is_made(tmp_path):
     (tmp_path / "sleds-1.0.dist-info" / "entry_points.txt").write_text(
         "[eqsim.envs]\nrocket_sled = rocket_sled:Sled\nbroken_sled = broken_sled:Sled\n"
     )
-    (tmp_path / "rocket_sled.py").write_text("from eqsim.envs import PointMass as Sled\n")
+    (tmp_path / "rocket_sled.py").write_text(
+        "from eqsim.envs import PointMass as Sled\n"
+    )
     (tmp_path / "broken_sled.py").write_text("raise RuntimeError('no snow')\n")
     program = f"""
 import sys

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 import eqsim
-from eqsim import AbstractEnv, DomainRandomization, TimeLimit, System
+from eqsim import AbstractEnv, DomainRandomization, System, TimeLimit
 from eqsim.wrappers import AbstractWrapper, ActionRepeat, layers, Lifetime
 
 

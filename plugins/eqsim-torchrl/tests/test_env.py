@@ -435,7 +435,9 @@ def test_serial():
 def test_parallel():
     # Its processes have the precision that JAX has by itself.
     with jax.enable_x64(False):
-        env = ParallelEnv(2, ft.partial(EqsimEnv, "point_mass"), mp_start_method="spawn")
+        env = ParallelEnv(
+            2, ft.partial(EqsimEnv, "point_mass"), mp_start_method="spawn"
+        )
         try:
             env.set_seed(0)
             rollout = env.rollout(3, break_when_any_done=False)
