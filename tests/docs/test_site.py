@@ -1,7 +1,6 @@
 """The site of the documentation: every public name has an entry, every page a menu."""
 
 import importlib
-import importlib.util
 import pathlib
 import pkgutil
 import re
@@ -20,13 +19,11 @@ ROOT = pathlib.Path(__file__).parents[2]
 def hooks():
     pytest.importorskip("mkdocs", reason="needs the extra `docs`")
     pytest.importorskip("latex2mathml", reason="needs the extra `docs`")
-    path = ROOT / "docs" / "hooks.py"
-    spec = importlib.util.spec_from_file_location("site_hooks", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        return importlib.import_module("hooks")
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
 
 
 def _public_names(library):
