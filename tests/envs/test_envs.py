@@ -324,3 +324,19 @@ def test_system_is_a_field():
     compiled = [step(e) for e in (env, other)]
     direct = [e.step(at(e, q1=0.1), jnp.array([0.5])) for e in (env, other)]
     assert tree_allclose(compiled, direct, rtol=1e-12)
+
+
+def test_sizes_follow_the_wrappers():
+    env = envs.PointMass()
+    assert (env.observation_size, env.action_size) == (2, 1)
+    stacked = eqsim.TimeLimit(eqsim.StackObservation(env, 3), 10)
+    assert stacked.observation_size == 6
+
+
+def test_sizes_of_other_observations_are_errors():
+    class Pair(envs.PointMass):
+        def observe(self, state, action):
+            return {"q": state.q, "qd": state.qd}
+
+    with pytest.raises(ValueError, match="needs vectors as observations"):
+        _ = Pair().observation_size
