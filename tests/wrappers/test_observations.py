@@ -144,3 +144,14 @@ def test_noise_is_a_number():
     assert not np.array_equal(*seen)
     with pytest.raises(ValueError, match=r"noise` has shape \(3,\).*4 entries"):
         NoisyObservation(ENV, jnp.zeros(3))
+
+
+def test_statistics_do_not_saturate():
+    """In single precision, one more than 2^24 is 2^24."""
+    with jax.enable_x64(False):
+        long = Statistics(*map(jnp.asarray, (2.0**24, [0.0], [2.0**24])))
+        obs = 2.0 + jr.normal(jr.key(0), (2**20, 1))
+        add = lambda k, statistics: statistics.with_one(obs[k % 2**20])
+        seen = jax.jit(lambda s: jax.lax.fori_loop(0, 2**23, add, s))(long)
+        np.testing.assert_allclose(seen.variance, 1.0, rtol=0.1)
+        np.testing.assert_allclose(seen.mean, 2.0, rtol=0.01)
