@@ -340,3 +340,12 @@ def test_sizes_of_other_observations_are_errors():
 
     with pytest.raises(ValueError, match="needs vectors as observations"):
         _ = Pair().observation_size
+
+
+def test_environments_share_no_arrays():
+    """Arrays of one may be donated while another one is in use."""
+    first, second = eqsim.make("reacher"), eqsim.make("reacher")
+    for leaf in jax.tree.leaves(eqx.filter(first.sys, eqx.is_array)):
+        leaf.delete()
+    assert np.all(np.isfinite(second.sys.links.mass))
+    assert np.all(np.isfinite(eqsim.make("reacher").sys.links.mass))
