@@ -1,11 +1,13 @@
-"""Hooks of MkDocs: pages of the API reference, and formulas without JavaScript.
+"""Hooks of MkDocs: pages of the API reference and of notebooks, and formulas.
 
 Each public package gets a page with the names that its `__init__.py` exports, so a new
-public name is documented without further work. Formulas become MathML, which browsers
-draw themselves.
+public name is documented without further work. Notebooks become pages with the outputs
+that they store. Formulas become MathML, which browsers draw themselves.
 """
 
 import ast
+import base64
+import json
 import pathlib
 import re
 from html import unescape
@@ -66,8 +68,36 @@ def reference_page(package: Package) -> str:
     return "\n\n".join([f"# {package.name}", package.summary, *entries, ""])
 
 
+def notebook_page(path: pathlib.Path) -> tuple[str, dict[str, bytes]]:
+    """Return a notebook in Markdown, and the images of its outputs by file name."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    parts, images = [], {}
+    for cell in cells:
+        source = "".join(cell["source"])
+        code = cell["cell_type"] == "code"
+        parts.append(f"```python\n{source}\n```" if code else source)
+        for output in cell.get("outputs", ()):
+            if "text" in output:
+                text = "".join(output["text"]).rstrip()
+                parts.append(f"```text\n{text}\n```")
+            image = output.get("data", {}).get("image/png")
+            if image:
+                name = f"{path.stem}_{len(images)}.png"
+                images[name] = base64.b64decode("".join(image))
+                parts.append(f"![Output]({name})")
+    download = f"[Download this notebook]({path.name}){{ download }}"
+    return "\n\n".join([*parts, download, ""]), images
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each public package."""
+    """Add a page for each public package, and for each notebook."""
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        text, images = notebook_page(path)
+        page = f"notebooks/{path.stem}.md"
+        files.append(File.generated(config, page, content=text))
+        for name, data in images.items():
+            place = f"notebooks/{name}"
+            files.append(File.generated(config, place, content=data))
     packages = public_packages()
     for package in packages:
         content = reference_page(package)

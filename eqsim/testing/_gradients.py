@@ -180,7 +180,9 @@ def _differences(function: Function, here, tangents, eps: float | int):
         for s in (eps, -eps)
     )
     first = [(b - c) / (2 * eps) for b, c in zip(plus, minus, strict=True)]
-    second = [np.abs(b - 2.0 * a + c) for a, b, c in zip(here, plus, minus, strict=True)]
+    second = [
+        np.abs(b - 2.0 * a + c) for a, b, c in zip(here, plus, minus, strict=True)
+    ]
     return first, second
 
 

@@ -1,6 +1,7 @@
 """The site of the documentation: every public name has an entry, every page a menu."""
 
 import importlib
+import json
 import pathlib
 import pkgutil
 import re
@@ -13,6 +14,7 @@ import eqsim_zoo
 
 
 ROOT = pathlib.Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,30 @@ def test_pages_are_in_the_menu():
     yaml = pytest.importorskip("yaml", reason="needs the extra `docs`")
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     menu = {page for part in yaml.safe_load(text)["nav"] for page in _pages(part)}
-    assert {path.name for path in (ROOT / "docs").glob("*.md")} == menu
+    docs = ROOT / "docs"
+    pages = {path.name for path in docs.glob("*.md")}
+    notebooks = {f"notebooks/{p.stem}.md" for p in docs.glob("notebooks/*.ipynb")}
+    assert menu == pages | notebooks
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run(path, monkeypatch):
+    """All code cells of a notebook, in one namespace."""
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs the extra `cli`")
+    monkeypatch.setattr(pyplot, "show", lambda: pyplot.close("all"))
+    pyplot.switch_backend("Agg")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    namespace = {}
+    for block in code:
+        exec(compile(block, path.name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_store_their_outputs(hooks, path):
+    text, images = hooks.notebook_page(path)
+    assert images and all(data.startswith(b"\x89PNG") for data in images.values())
+    assert "```text" in text and "Traceback" not in text
 
 
 def _pages(entry):
