@@ -7,6 +7,7 @@ import pkgutil
 import re
 import sys
 
+import jax
 import pytest
 
 import eqsim
@@ -73,8 +74,10 @@ def test_notebooks_run(path, monkeypatch):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     namespace = {}
-    for block in code:
-        exec(compile(block, path.name, "exec"), namespace)
+    # With JAX's default settings.
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        for block in code:
+            exec(compile(block, path.name, "exec"), namespace)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
