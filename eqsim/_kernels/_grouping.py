@@ -58,12 +58,26 @@ _ARRANGE = """
 define internal ptr @arrange(i64 %lanes) noinline nounwind {{
 entry:
   %counts = alloca [{bins} x i64], align 64
-  %bytes = mul i64 %lanes, 8
+  %places = add i64 %lanes, 1
+  %bytes = mul i64 %places, 8
   %order = call ptr @malloc(i64 %bytes)
+  ; One vector needs no order.
+  %single = icmp sle i64 %lanes, {width}
+  br i1 %single, label %plain, label %several
+plain:
+  %p = phi i64 [ 0, %entry ], [ %p.next, %plain ]
+  %plain.p = getelementptr i64, ptr %order, i64 %p
+  store i64 %p, ptr %plain.p
+  %p.next = add i64 %p, 1
+  %p.more = icmp slt i64 %p.next, %lanes
+  br i1 %p.more, label %plain, label %done
+done:
+  ret ptr %order
+several:
   %keys = call ptr @malloc(i64 {key_bytes})
   br label %blocks
 blocks:
-  %low = phi i64 [ 0, %entry ], [ %high, %placed ]
+  %low = phi i64 [ 0, %several ], [ %high, %placed ]
   %rest = icmp slt i64 %low, %lanes
   br i1 %rest, label %block, label %over
 block:
