@@ -7,7 +7,7 @@ import pytest
 from opengl import needs_opengl
 
 import eqsim_zoo
-from eqsim_zoo._settings import describe
+from eqsim_zoo.runs import describe
 
 
 ROOT = pathlib.Path(__file__).parents[2]

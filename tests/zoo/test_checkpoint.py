@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, HealthCheck, settings, strategies as st
 from zoo.states import bits
 
-from eqsim_zoo import CheckpointError, load_checkpoint, read_about, save_checkpoint
+from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about, save_checkpoint
 
 
 class Part(eqx.Module):

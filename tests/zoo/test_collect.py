@@ -14,7 +14,7 @@ from eqsim import AutoReset, Episode
 from eqsim.testing import probes
 from eqsim.wrappers import NormalizeObservation, ResetMode
 from eqsim_zoo import PPO
-from eqsim_zoo._collect import begin, check_env, collect, count_steps, rows_of
+from eqsim_zoo.blocks import add_steps, check_env, collect, flatten_time, reset_envs
 
 
 AGENT, NUMBER, LENGTH, LIMIT = PPO(), 4, 7, 5
@@ -23,7 +23,7 @@ ENV = AutoReset(Episode(Rail(1, edge=0.25, noise=0.15), LIMIT))
 
 @eqx.filter_jit
 def start(env, key):
-    return begin(AGENT, env, key, NUMBER)
+    return reset_envs(AGENT, env, key, NUMBER)
 
 
 @eqx.filter_jit
@@ -132,12 +132,12 @@ def test_no_end_keeps_the_last_means():
 
 def test_rows_and_counts(collected):
     _, steps, report = collected[1]
-    rows = rows_of(steps)
+    rows = flatten_time(steps)
     for i in range(NUMBER):
         for t in range(LENGTH):
             assert tree_allclose(of(rows, i * LENGTH + t), of(steps, i, t))
     before = jnp.array(5, jnp.int32)
-    after = count_steps(report, before)
+    after = add_steps(report, before)
     assert after == 5 + NUMBER * LENGTH and after.dtype == jnp.int32
 
 
@@ -186,7 +186,7 @@ REFUSED = {
 @pytest.mark.parametrize("env, message", REFUSED.values(), ids=REFUSED)
 def test_refusals(env, message):
     with pytest.raises(ValueError, match=message):
-        begin(AGENT, env, jr.key(0), 2)
+        reset_envs(AGENT, env, jr.key(0), 2)
 
 
 def test_accepted():

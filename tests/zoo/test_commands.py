@@ -24,8 +24,9 @@ import eqsim_zoo as zoo
 from eqsim._cli import main
 from eqsim._registry import COMMANDS
 from eqsim.testing import probes
-from eqsim_zoo import load_run, Preset, read_about, read_metrics
-from eqsim_zoo._presets import _TABLE
+from eqsim_zoo import load_run
+from eqsim_zoo.runs import Preset, read_about, read_metrics
+from eqsim_zoo.runs._presets import _TABLE
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"

@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from eqsim_zoo import read_metrics, TensorBoard, WeightsAndBiases, write_curves
-from eqsim_zoo._metrics import BEGIN, END, Metrics
+from eqsim_zoo.runs import read_metrics, TensorBoard, WeightsAndBiases, write_curves
+from eqsim_zoo.runs._metrics import BEGIN, END, Metrics
 
 
 def row(turn, member=0, **more):

@@ -89,7 +89,9 @@ def test_stopped_and_resumed(name, data, tmp_path):
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60
-    rows = [row for row in zoo.read_metrics(tmp_path / "whole") if "eval/score" in row]
+    rows = [
+        row for row in zoo.runs.read_metrics(tmp_path / "whole") if "eval/score" in row
+    ]
     assert len(rows) == 2
     for row in rows:
         np.testing.assert_allclose(row["eval/score"], 10.0 * (row["eval/return"] + 10))
@@ -111,7 +113,7 @@ from toys import Rail
 import eqsim_zoo as zoo
 from eqsim_zoo import offline
 agent = offline.Offline(offline.IQL(hidden=(8,)), batch_size=16, num_updates=5)
-data = zoo.load_data(sys.argv[2])
+data = zoo.data.load_data(sys.argv[2])
 zoo.train(agent, Rail(), data=data, out=sys.argv[1], save_every=0.0, **{args})
 """
 
@@ -237,7 +239,7 @@ def test_fine_tuning(data):
     learned = result.state.learned
     sizes = {"actor_hidden": (8,), "critic_hidden": (8,), "random_steps": 0.0}
     sac = zoo.SAC(num_envs=2, unroll_length=2, capacity=1024, batch_size=32, **sizes)
-    where = zoo.training_env(env, 10, 4, jr.key(1))
+    where = zoo.blocks.training_env(env, 10, 4, jr.key(1))
     state = offline.fine_tuned(sac, where, jr.key(0), learned, data)
     obs = everything(data).obs[3]
     assert jnp.array_equal(sac.act(state, obs), agent.act(result.state, obs))
@@ -377,7 +379,9 @@ def test_pictures_and_numbers():
 
 def test_frozen_parts_are_constants():
     agent = offline.IQL(**SMALL)
-    learner = zoo.Learner.create(first(agent, 3, 2).critic.model, optax.adamw(0.1))
+    learner = zoo.blocks.Learner.create(
+        first(agent, 3, 2).critic.model, optax.adamw(0.1)
+    )
     obs, action = random_batch().obs, random_batch().action
     loss = lambda critic: (jnp.mean(jax.vmap(critic)(obs, action) ** 2), {})
     layers = lambda c: c.network.networks.members.layers

@@ -14,10 +14,8 @@ from toys import Rail
 from eqsim import AutoReset, Episode
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
-from eqsim_zoo._collect import collect
-from eqsim_zoo._fields import annealed
-from eqsim_zoo._ppo import PPOBatch
-from eqsim_zoo._statistics import normalize
+from eqsim_zoo.agents import PPOBatch
+from eqsim_zoo.blocks import collect, linear_schedule, normalize
 
 
 # One configuration, so that it is compiled once.
@@ -242,9 +240,9 @@ def test_learning_rate_goes_to_zero():
     """Over so many steps: in the first iteration it is whole, after them nothing moves."""
     rate, length = jnp.array(0.3), jnp.array(100.0)
     for steps, share in ((0.0, 1.0), (25.0, 0.75), (100.0, 0.0), (300.0, 0.0)):
-        found = annealed(rate, jnp.array(steps), length)
+        found = linear_schedule(rate, jnp.array(steps), length)
         assert float(found) == pytest.approx(0.3 * share)
-        assert annealed(rate, jnp.array(steps), jnp.array(0.0)) == rate
+        assert linear_schedule(rate, jnp.array(steps), jnp.array(0.0)) == rate
     agent, env = PPO(**QUICK, anneal_steps=512.0), PROBES["action"]
     first = init(agent, jr.key(0), env)
     second, _ = iterate(agent, first, env)

@@ -14,16 +14,8 @@ from zoo.search import Search
 from zoo.skills import dads, plane
 from zoo.states import bits, without_times
 
-from eqsim_zoo import (
-    AbstractLogger,
-    CheckpointError,
-    load_run,
-    Mix,
-    read_about,
-    read_metrics,
-    resume,
-    train,
-)
+from eqsim_zoo import load_run, Mix, resume, train
+from eqsim_zoo.runs import AbstractLogger, CheckpointError, read_about, read_metrics
 
 
 TESTS = pathlib.Path(__file__).parents[1]

@@ -20,11 +20,10 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, Episode, testing
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
-from eqsim_zoo._dads import predictability
-from eqsim_zoo._diayn import diversity_reward
-from eqsim_zoo._episodes import Episodes
-from eqsim_zoo._skill_agent import log_density
-from eqsim_zoo._skill_world import SkillPolicy
+from eqsim_zoo.agents._dads import predictability
+from eqsim_zoo.agents._diayn import diversity_reward
+from eqsim_zoo.agents._skill_agent import log_density
+from eqsim_zoo.blocks import Episodes, SkillPolicy
 
 
 AGENTS = {
@@ -177,12 +176,12 @@ def test_predictability(skills, components, omitted, unit, sampled, seed):
     """As plain loops say, and at most the logarithm of the number of skills."""
     rng = np.random.default_rng(seed)
     width = 2 - omitted + skills
-    network = zoo.MLP.create(
+    network = zoo.blocks.MLP.create(
         jr.key(seed),
         (width, 5, components * (1 + (2 if unit else 4))),
         dtype=jnp.float64,
     )
-    model = zoo.SkillDynamics(network, omitted, components, unit)
+    model = zoo.agents.SkillDynamics(network, omitted, components, unit)
     x, change = rng.normal(size=(2, 4, 2))
     z = np.eye(skills)[rng.integers(skills, size=4)]
     others = rng.normal(size=(3, skills)) if sampled else np.eye(skills)
@@ -205,8 +204,10 @@ def test_predictability_of_sure_dynamics():
     """Skills whose changes have nothing in common: the logarithm of their number."""
     # One component: its logit, and as many means as there are skills.
     weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
-    layer = zoo.Linear(weight, jnp.zeros(5))
-    model = zoo.SkillDynamics(zoo.MLP((layer,), (), jax.nn.relu), 4, 1, True)
+    layer = zoo.blocks.Linear(weight, jnp.zeros(5))
+    model = zoo.agents.SkillDynamics(
+        zoo.blocks.MLP((layer,), (), jax.nn.relu), 4, 1, True
+    )
     skills = jnp.eye(4)
     reward = predictability(
         model, jnp.zeros((4, 4)), skills, 100.0 * skills, skills, LIMITS, itself=False
@@ -218,17 +219,17 @@ def test_perfect_discriminator():
     """The reward of DIAYN is the logarithm of the number of skills where it is sure, and
     0 where it has no idea."""
     for sure, expected in ((1e3, np.log(4)), (0.0, 0.0)):
-        layer = zoo.Linear(sure * jnp.eye(4), jnp.zeros(4))
-        network = zoo.MLP((layer,), (), jax.nn.relu)
-        model, rows = zoo.Discriminator(network, True), (jnp.eye(4), jnp.eye(4))
+        layer = zoo.blocks.Linear(sure * jnp.eye(4), jnp.zeros(4))
+        network = zoo.blocks.MLP((layer,), (), jax.nn.relu)
+        model, rows = zoo.agents.Discriminator(network, True), (jnp.eye(4), jnp.eye(4))
         reward = diversity_reward(model, OneHotSkills(4), *rows, jnp.asarray(0.1))
         np.testing.assert_allclose(reward, expected, atol=1e-12)
 
 
 def test_discriminator_of_a_continuum():
     """A normal density, by scipy; less that of the prior."""
-    layer = zoo.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
-    model = zoo.Discriminator(zoo.MLP((layer,), (), jax.nn.relu), False)
+    layer = zoo.blocks.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
+    model = zoo.agents.Discriminator(zoo.blocks.MLP((layer,), (), jax.nn.relu), False)
     least = jnp.asarray(0.2)
     x, z = jr.normal(jr.key(1), (5, 3)), jr.normal(jr.key(2), (5, 2))
     found = diversity_reward(model, NormalSkills(2), x, z, least)
@@ -320,7 +321,7 @@ def test_update_learns_from_the_reward(batches):
     key = jr.split(state.key)[1]
     _, diversity, _ = agent.judge(state, batch, key)
     seen = jax.vmap(state.world.input)
-    inner = zoo.Transition(
+    inner = zoo.blocks.Transition(
         seen(steps.obs),
         steps.action,
         diversity,
@@ -393,7 +394,9 @@ def test_returns_of_episodes(seed, length):
         reward = rng.normal(size=(envs, length))
         done = rng.random((envs, length)) < 0.4
         no = jnp.zeros((envs, length), bool)
-        steps = zoo.Transition(no, no, jnp.asarray(reward), no, jnp.asarray(done), no)
+        steps = zoo.blocks.Transition(
+            no, no, jnp.asarray(reward), no, jnp.asarray(done), no
+        )
         episodes, where = after(episodes, steps, jnp.asarray(so_far))
         for t in range(length):
             so_far = so_far + reward[:, t]

@@ -10,9 +10,9 @@ from zoo.search import Search
 from zoo.states import bits, without_times
 
 import eqsim
-from eqsim_zoo import load_run, Plan, read_metrics, train, training_env
-from eqsim_zoo._environments import member_key, pool_key
-from eqsim_zoo._plan import Counters
+from eqsim_zoo import load_run, Plan, train
+from eqsim_zoo.blocks import member_key, pool_key, training_env
+from eqsim_zoo.runs import Counters, read_metrics
 
 
 SHORT = {"episode_length": 10, "turns": 6, "evaluations": 2, "episodes": 4}

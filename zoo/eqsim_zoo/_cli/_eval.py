@@ -16,12 +16,12 @@ from eqsim import CommandError
 from eqsim.render import camera_for, images, write_gif
 from eqsim.wrappers import robot
 
-from .._environments import evaluation_env
-from .._evaluate import evaluate_members, Greedy
-from .._folder import BEST, load_run, Run
-from .._skill_agent import AbstractSkillAgent
-from .._skill_paths import default_skills, follow_skills
-from .._skill_pictures import write_skills
+from ..agents._skill_agent import AbstractSkillAgent
+from ..blocks import evaluation_env
+from ..runs._folder import BEST, load_run, Run
+from ..skills._paths import default_skills, follow_skills
+from ..skills._plots import write_skills
+from ..training._evaluate import evaluate_members, Greedy
 from ._errors import sentences
 from ._tables import console, evaluation_table, skill_line
 

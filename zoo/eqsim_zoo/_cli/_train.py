@@ -14,14 +14,14 @@ from rich.console import Console
 import eqsim
 from eqsim import CommandError
 
-from .._evaluate import Evaluation
-from .._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
-from .._presets import find_preset
-from .._recipe import Recipe
-from .._settings import describe, full_name, parse, unknown
-from .._skill_agent import AbstractSkillAgent
-from .._train import Result, resume, train
-from ..offline import as_learner
+from ..agents._skill_agent import AbstractSkillAgent
+from ..runs._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
+from ..runs._presets import find_preset
+from ..runs._recipe import Recipe
+from ..runs._recorded import as_learner
+from ..runs._settings import describe, full_name, parse, unknown
+from ..training._evaluate import Evaluation
+from ..training._train import Result, resume, train
 from ._errors import sentences
 from ._tables import console, evaluation_table
 

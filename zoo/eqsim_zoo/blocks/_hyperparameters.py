@@ -1,0 +1,64 @@
+"""Fields of agents: numbers are arrays, so that `eqx.filter_vmap` makes a fleet."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jaxtyping import Array, Float
+
+
+def as_scalar(x: Any) -> Any:
+    """A real number as an array. Anything else is returned unchanged, since PyTree
+    transformations fill fields with other objects."""
+    if isinstance(x, bool):
+        raise ValueError(f"A real number is expected, got the boolean {x}.")
+    known = int | float | np.number | np.ndarray
+    return jnp.asarray(x, jnp.result_type(float)) if isinstance(x, known) else x
+
+
+def static(default: Any) -> Any:
+    """A static field for a size, a shape or a flag. Lists become tuples."""
+    return eqx.field(static=True, converter=_hashable, default=default)
+
+
+def _hashable(x: Any) -> Any:
+    return tuple(x) if isinstance(x, list) else x
+
+
+def cast_floats(tree: Any, dtype: Any) -> Any:
+    """Real numbers of an agent in the type of what it computes with."""
+    cast = lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x
+    return jtu.tree_map(cast, tree)
+
+
+def check_positive(agent: eqx.Module, *names: str) -> None:
+    """Raises `ValueError` unless the sizes of those names are positive integers."""
+    for name in names:
+        value = vars(agent)[name]
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(
+                f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
+                "least 1."
+            )
+
+
+def linear_schedule(
+    rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
+) -> Float[Array, ""]:
+    """A learning rate that goes to zero in so many steps; the same always if they are
+    0."""
+    length = jnp.where(anneal_steps > 0.0, anneal_steps, 1.0)
+    left = jnp.clip(1.0 - steps / length, 0.0, 1.0)
+    return rate * jnp.where(anneal_steps > 0.0, left, 1.0)
+
+
+def cosine_schedule(
+    rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
+) -> Float[Array, ""]:
+    """As `linear_schedule`, along half a cosine."""
+    part = linear_schedule(jnp.ones_like(rate), steps, anneal_steps)
+    return rate * jnp.where(
+        anneal_steps > 0.0, 0.5 * (1.0 - jnp.cos(jnp.pi * part)), 1.0
+    )

@@ -1,0 +1,158 @@
+"""From observations to actions between -1 and 1."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
+
+from eqsim.wrappers import Statistics
+
+from ._distributions import Categorical, Normal, TanhNormal
+from ._networks import MLP
+from ._statistics import normalize
+
+
+# Logarithms of the least and the largest deviation.
+_LEAST, _LARGEST = -5.0, 2.0
+
+
+class StochasticPolicy(eqx.Module):
+    r"""$\tanh$ of normal numbers, whose mean and deviation depend on the observation.
+
+    **Arguments:**
+
+    - `network`: gives the means, and numbers from which the deviations follow, between
+        $e^{-5}$ and $e^2$.
+    """
+
+    network: MLP
+
+    def __call__(self, obs: Float[Array, " nobs"]) -> TanhNormal:
+        mean, raw = jnp.split(self.network(obs), 2)
+        return TanhNormal(Normal(mean, bounded_log_std(raw)))
+
+
+def bounded_log_std(raw: Float[Array, "*rows nu"]) -> Float[Array, "*rows nu"]:
+    r"""Logarithms of deviations between $e^{-5}$ and $e^2$, from any numbers."""
+    return _LEAST + 0.5 * (_LARGEST - _LEAST) * (jnp.tanh(raw) + 1.0)
+
+
+def sample_actions(
+    policy: Callable[[Any], TanhNormal], obs: Any, key: PRNGKeyArray
+) -> tuple[Float[Array, "rows nu"], Float[Array, " rows"]]:
+    """An action for each row of observations, and the logarithms of their densities."""
+    keys = jr.split(key, jtu.tree_leaves(obs)[0].shape[0])
+    return jax.vmap(lambda obs, key: policy(obs).sample_and_log_prob(key))(obs, keys)
+
+
+class DeterministicPolicy(eqx.Module):
+    r"""$\tanh$ of what a network gives."""
+
+    network: MLP
+
+    def __call__(self, obs: Float[Array, " nobs"]) -> Float[Array, " nu"]:
+        return jnp.tanh(self.network(obs))
+
+
+class Explorer(eqx.Module):
+    """Acts in order to learn.
+
+    **Arguments:**
+
+    - `policy`: one of the above, or another module that gives the same.
+    - `statistics`: of observations.
+    - `noise`: standard deviation of what is added to the actions of a deterministic
+        policy.
+    - `random`: whether actions are uniform instead.
+    """
+
+    policy: Callable[[Float[Array, " nobs"]], Any]
+    statistics: Statistics | None
+    noise: Float[Array, ""]
+    random: Bool[Array, ""]
+
+    def __call__(
+        self, obs: Float[Array, " nobs"], key: PRNGKeyArray
+    ) -> Float[Array, " nu"]:
+        key, key_random = jr.split(key)
+        found = self.policy(normalize(self.statistics, obs))
+        if isinstance(found, TanhNormal):
+            action, _ = found.sample_and_log_prob(key)
+        else:
+            action = add_noise(found, self.noise, key)
+        uniform = jr.uniform(key_random, action.shape, action.dtype, -1.0, 1.0)
+        return jnp.where(self.random, uniform, action)
+
+
+def add_noise(
+    action: Float[Array, " nu"], noise: Float[Array, ""], key: PRNGKeyArray
+) -> Float[Array, " nu"]:
+    """An action with normal noise of that deviation, between -1 and 1."""
+    normal = jr.normal(key, action.shape, action.dtype)
+    return jnp.clip(action + noise * normal, -1.0, 1.0)
+
+
+class ActorCritic(eqx.Module):
+    """A policy whose deviation does not depend on what is observed, or one that chooses
+    among levels, beside a value.
+
+    **Arguments:**
+
+    - `policy`: from observations to means, or to the logits of all levels.
+    - `log_std`: of the actions, before they are squashed; empty where there are levels.
+    - `value`: from observations to the sum of the rewards to come.
+    - `levels`: values of each actuator, evenly from -1 to 1; 0 for all numbers.
+    """
+
+    policy: MLP
+    log_std: Float[Array, " nu"]
+    value: MLP
+    levels: int = eqx.field(static=True)
+
+    def distribution(self, obs: Float[Array, " nobs"]) -> Normal | Categorical:
+        """Of what is drawn."""
+        out = self.policy(obs)
+        if self.levels:
+            return Categorical(out.reshape(-1, self.levels))
+        return Normal(out, self.log_std)
+
+    def action(self, drawn: Shaped[Array, " nu"]) -> Float[Array, " nu"]:
+        """The action for what was drawn: a level between -1 and 1, or itself."""
+        if not self.levels:
+            return drawn
+        return 2.0 * drawn.astype(self._dtype) / (self.levels - 1) - 1.0
+
+    def drawn(self, action: Float[Array, "*rows nu"]) -> Shaped[Array, "*rows nu"]:
+        """What was drawn for an action."""
+        if not self.levels:
+            return action
+        return jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
+
+    @property
+    def _dtype(self):
+        return self.log_std.dtype
+
+
+class Actor(eqx.Module):
+    """Acts as `networks` say, before actions are squashed.
+
+    **Arguments:**
+
+    - `networks`: what to do.
+    - `statistics`: of observations.
+    """
+
+    networks: ActorCritic
+    statistics: Statistics | None
+
+    def __call__(
+        self, obs: Float[Array, " nobs"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        distribution = self.networks.distribution(normalize(self.statistics, obs))
+        drawn = distribution.mode() if key is None else distribution.sample(key)
+        return self.networks.action(drawn)

@@ -1,0 +1,292 @@
+"""Learning from recordings, for the loop that trains all agents."""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
+from eqsim.envs import ResetOptions
+from eqsim.model import State, System
+from eqsim.pipelines import AbstractPipeline
+from eqsim.wrappers import AbstractStateless, layers, Lifetime
+
+from ..agents._goal_agent import AbstractGoalAgent
+from ..agents._offline import AbstractLevelAgent, AbstractOfflineAgent
+from ..blocks import (
+    AbstractOffPolicy,
+    check_divisible,
+    check_levels,
+    check_positive,
+    Levels,
+    shard_batch,
+    static,
+    unscale,
+)
+from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
+from ..vision import observation_statistics
+
+
+class Recorded(AbstractStateless):
+    """An environment, and what was recorded in it.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `data`: the recording.
+    """
+
+    env: AbstractEnv
+    data: Dataset
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.NONE
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.env.action_range
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        return self.env.reset(key, options)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        return self.env.step(state, action)
+
+
+class NoEnvironment(AbstractEnv):
+    """In the place of an environment that is not there: it has observations and actions
+    as recorded, and cannot be stepped."""
+
+    data: Dataset
+
+    @property
+    def sys(self) -> System:
+        raise ValueError(_NO_ROBOT)
+
+    @property
+    def pipeline(self) -> AbstractPipeline:
+        raise ValueError(_NO_ROBOT)
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        raise ValueError(_NO_ROBOT)
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.data.bounds
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Timestep]:
+        """The first observation that was recorded."""
+        row = self.data.rows(jnp.zeros((), jnp.int32))
+        zero, no = jnp.zeros((), row.reward.dtype), jnp.zeros((), bool)
+        first = jnp.ones((), bool)
+        return (), Timestep(row.obs, zero, no, no, {}, first)
+
+    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
+        raise ValueError(_NO_ROBOT)
+
+    def physics(self, state: Any) -> State:
+        raise ValueError(_NO_ROBOT)
+
+
+_NO_ROBOT = "There is no environment, but only a recording. Pass `env` to act and to be evaluated."
+
+
+class OfflineState(eqx.Module):
+    """`learned`: the state of the agent."""
+
+    learned: Any
+    key: PRNGKeyArray
+
+
+class Offline(AbstractOnlineAgent):
+    """An agent that learns from recordings, in the place of one that collects: `iterate`
+    takes a `Recorded` environment, of which it reads the recording and steps nothing.
+
+    It is what `train(agent, env, data=data)` trains. A step is an update.
+
+    **Arguments:**
+
+    - `agent`: whose `update` takes a `Transition`.
+    - `batch_size`: rows of a batch.
+    - `num_updates`: in one iteration.
+
+    **Raises:** `ValueError` if a size is not positive.
+    """
+
+    agent: AbstractAgent
+    batch_size: int = static(256)
+    num_updates: int = static(10)
+
+    def __check_init__(self):
+        check_positive(self, "batch_size", "num_updates")
+
+    @staticmethod
+    def __eqsim_wrap__(env: AbstractEnv) -> AbstractEnv:
+        """How the conformance kit gives it something to learn from: a few steps without
+        a meaning."""
+        return Recorded(env, _meaningless(env))
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> OfflineState:
+        """The state before anything is learned; with statistics of the recording, if the
+        environment has one."""
+        check_divisible(self, "batch_size")
+        key, key_agent = jr.split(key)
+        learned = self.agent.init(key_agent, env)
+        recorded = [layer for layer in layers(env) if isinstance(layer, Recorded)]
+        if recorded:
+            learned = _prepared(self, learned, recorded[0].data)
+        return OfflineState(learned, key)
+
+    def act(
+        self, state: OfflineState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        return self.agent.act(state.learned, obs, key=key)
+
+    def update(
+        self, state: OfflineState, batch: Any
+    ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
+        learned, metrics = self.agent.update(state.learned, batch)
+        return dataclasses.replace(state, learned=learned), metrics
+
+    def iterate(
+        self, state: OfflineState, env: AbstractEnv
+    ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
+        """Learns from `num_updates` batches.
+
+        **Returns:** the new state, and the means of what the agent reports.
+        """
+        data = drawn_from(self.agent, recording(self, env).data)
+
+        def once(state, key):
+            return self.update(state, shard_batch(data.sample(key, self.batch_size)))
+
+        key, *keys = jr.split(state.key, 1 + self.num_updates)
+        start = dataclasses.replace(state, key=key)
+        state, metrics = lax.scan(once, start, jnp.stack(keys))
+        means = jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
+        dtype = env.action_range.dtype
+        return state, means | {"steps": jnp.full((), self.num_updates, dtype)}
+
+
+def _meaningless(env: AbstractEnv) -> Dataset:
+    """What an environment shows at first, again and again, and random actions."""
+    number, keys = 32, jr.split(jr.key(0))
+    _, timestep = env.reset(keys[0])
+    obs = jtu.tree_map(
+        lambda x: np.repeat(np.asarray(x)[None], number, 0), timestep.obs
+    )
+    low, high = np.asarray(env.action_range).T
+    action = low + (high - low) * np.asarray(jr.uniform(keys[1], (number, len(low))))
+    no, reward = np.zeros(number, bool), np.linspace(0.0, 1.0, number)
+    return Dataset.create(
+        obs, action, reward, obs, no, no, bounds=np.asarray(env.action_range)
+    )
+
+
+def recording(agent: eqx.Module, env: AbstractEnv) -> Recorded:
+    """Of an environment.
+
+    **Raises:** `ValueError` if there is none.
+    """
+    for layer in layers(env):
+        if isinstance(layer, Recorded):
+            return layer
+    raise ValueError(
+        f"`{type(agent).__name__}` learns from a recording, but `{type(env).__name__}` has "
+        "none. Write `Recorded(env, data)`, or `train(agent, env, data=data)`."
+    )
+
+
+def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
+    """`Offline(agent)` of an agent that is none."""
+    return agent if isinstance(agent, Offline) else Offline(agent)
+
+
+def offline_maker(make: Callable[..., AbstractAgent]) -> Callable[..., Offline]:
+    """What makes `Offline` around an agent that `make` makes, from its fields."""
+    return ft.partial(Offline, agent=make())
+
+
+def learners(
+    agent: AbstractAgent | Sequence[AbstractAgent],
+    env: AbstractEnv | None,
+    data: Dataset | None,
+) -> tuple[Sequence[AbstractAgent], AbstractEnv]:
+    """What the loop trains, and where: with a recording `Offline` agents, without an
+    environment in `NoEnvironment`.
+
+    **Raises:** `ValueError` if there is neither environment nor recording, or the agents
+    can not learn from it.
+    """
+    agents = [agent] if isinstance(agent, AbstractAgent) else [*agent]
+    if data is None:
+        if env is None:
+            raise ValueError(
+                "There is neither an environment nor a recording to learn from: pass `env`, "
+                "`data`, or both."
+            )
+        return agents, env
+    for one in agents:
+        check_data(one.agent if isinstance(one, Offline) else one, env, data)
+    where = NoEnvironment(data) if env is None else env
+    return [as_learner(one) for one in agents], where
+
+
+def drawn_from(agent: AbstractAgent, data: Dataset) -> Dataset | GoalData:
+    """What an agent draws its batches from."""
+    if isinstance(agent, AbstractGoalAgent):
+        return GoalData(data, agent.hindsight)
+    return data
+
+
+def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> None:
+    """Raises `ValueError` unless an agent can learn from a recording, and act in an
+    environment as recorded."""
+    if env is not None:
+        check_fits(data, env)
+    if isinstance(agent, AbstractOnlineAgent) and not isinstance(
+        agent, AbstractOffPolicy
+    ):
+        raise ValueError(
+            f"`{type(agent).__name__}` learns from what it has just done itself, and not "
+            "from a recording: take one of `eqsim_zoo.offline`."
+        )
+    if isinstance(agent, AbstractGoalAgent):
+        check_hindsight(agent.hindsight)
+    held = agent.agent if isinstance(agent, AbstractGoalAgent) else agent
+    if isinstance(held, AbstractLevelAgent) and held.levels:
+        action = np.asarray(unscale(data.bounds, to_device(data.action)))
+        check_levels(held, Levels(held.levels, action.shape[1]), action)
+
+
+def _prepared(agent: Offline, learned: Any, data: Dataset) -> Any:
+    """A state with statistics of all recordings."""
+    held = agent.agent
+    if isinstance(held, AbstractGoalAgent):
+        held = held.agent
+    if not isinstance(held, AbstractOfflineAgent) or not held.normalize_observations:
+        return learned
+    statistics = observation_statistics(drawn_from(agent.agent, data).vectors())
+    return eqx.tree_at(lambda s: s.statistics, learned, statistics)

@@ -1,0 +1,282 @@
+"""Training, and going on with it."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.tree_util as jtu
+
+from eqsim import AbstractAgent, AbstractEnv
+
+from ..data import Dataset
+from ..runs._folder import (
+    begin_folder,
+    LAST,
+    locked,
+    open_run,
+    Run,
+    run_env,
+    with_state,
+    write_config,
+)
+from ..runs._loggers import AbstractLogger
+from ..runs._members import Members, members_of
+from ..runs._plan import Counters, counters_from_json, Plan
+from ..runs._recipe import Recipe
+from ..runs._recorded import learners, NoEnvironment
+from ._evaluate import Evaluation
+from ._evaluator import Evaluator
+from ._failures import exempt
+from ._interrupt import listening
+from ._loop import Loop
+from ._output import Output
+from ._processes import gathered, is_first
+from ._progress import Bar, Silent
+from ._turn import nonfinite_of_members
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run led to.
+
+    **Arguments:**
+
+    - `members`: the agents.
+    - `state`: of all members, with an axis of members if there are several:
+        `members.pick(state, 3)` is that of one.
+    - `counters`: what was counted.
+    - `evaluations`: steps and what was found, of this call, with an axis of members.
+    - `interrupted`: number of the signal that ended it early; 0 without one.
+    - `folder`: where it was written; None if it was not.
+    """
+
+    members: Members
+    state: Any
+    counters: Counters
+    evaluations: tuple[tuple[int, Evaluation], ...]
+    interrupted: int
+    folder: pathlib.Path | None
+
+
+def train(
+    agent: AbstractAgent | Sequence[AbstractAgent],
+    env: AbstractEnv | None,
+    *,
+    steps: int | float,
+    data: Dataset | None = None,
+    state: Any = None,
+    seed: int = 0,
+    num_seeds: int = 1,
+    episode_length: int = 1000,
+    pool_size: int = 1024,
+    turns: int = 100,
+    evaluations: int = 10,
+    episodes: int = 32,
+    out: str | os.PathLike | None = None,
+    overwrite: bool = False,
+    recipe: Recipe | None = None,
+    save_every: int | float = 60.0,
+    loggers: Sequence[AbstractLogger] = (),
+    progress: bool = False,
+) -> Result:
+    """Trains an agent, or several that differ in numbers in one program.
+
+    **Arguments:**
+
+    - `agent`: one, or several; each learns with `num_seeds` seeds.
+    - `env`: of one episode: `Episode` and `AutoReset` are added. None will do where
+        `data` is given; nothing is evaluated then.
+    - `data`: a recording, for agents that learn from one, see `Offline`: a step is an
+        update.
+    - `state`: with an axis of members if there are several: what is known before, as of
+        `fine_tuned`, in the place of `agent.init(key, env)`.
+    - `steps` to `episodes`: as of `Plan`.
+    - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`:
+        of the evaluation in which an agent had its highest mean return over seeds.
+    - `overwrite`: whether a run in that folder is thrown away.
+    - `recipe`: by which names agent and environment are made again, for `resume`.
+    - `save_every`: a checkpoint is written at each evaluation, and after a turn that ends
+        so many seconds after the last one (0: any; fewer where writing takes long).
+    - `loggers`: told all metrics, and closed at the end.
+    - `progress`: whether to show a bar, or lines where there is no terminal.
+
+    SIGINT (Ctrl-C) ends it after the running turn, with a checkpoint. Where several
+    processes train together (`jax.distributed`, and `jax.set_mesh(device_mesh())`), all of
+    them call this alike; the first one writes and speaks.
+
+    **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
+    holds a run; `FloatingPointError` if numbers are not finite, of all members.
+    """
+    begin = time.monotonic()
+    agents, env = learners(agent, env, data)
+    evaluations = 0 if isinstance(env, NoEnvironment) else evaluations
+    pool_size = 0 if data is not None else pool_size
+    sizes = episode_length, pool_size, turns, evaluations, episodes
+    plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
+    folder = None if out is None else pathlib.Path(out)
+    members, where = members_of(agents, seed, num_seeds), folder or pathlib.Path()
+    run, whole = _checked(Run(where, members, env, plan, recipe, data), state)
+    with _writing(run, folder if is_first() else None, overwrite):
+        return _go(begin, run, whole, folder, loggers, save_every, progress)
+
+
+def _checked(run: Run, state: Any) -> tuple[Run, Any]:
+    """A run that begins with a state, if it is one of its agents, and what it learns in.
+    Before files are made, as an agent may refuse."""
+    whole = run_env(run)
+    _check_start(state, run.members.skeleton(whole))
+    return dataclasses.replace(run, state=_own(state)), whole
+
+
+@contextlib.contextmanager
+def _writing(run: Run, folder: pathlib.Path | None, overwrite: bool) -> Iterator[None]:
+    """Makes the folder of a run, and keeps others from it."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if folder is not None:
+            begin_folder(run, overwrite)
+        yield
+
+
+def resume(
+    folder: str | os.PathLike,
+    *,
+    more_steps: int | float = 0,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
+    env: AbstractEnv | None = None,
+    data: Dataset | None = None,
+    save_every: int | float = 60.0,
+    loggers: Sequence[AbstractLogger] = (),
+    progress: bool = False,
+) -> Result:
+    """Goes on with a run from its last checkpoint, as if it had not been stopped: on the
+    same machine with the same versions, the end is equal bit by bit. Rows of metrics that
+    came after that checkpoint are written anew.
+
+    **Arguments:**
+
+    - `folder`: of the run.
+    - `more_steps`: how many to add to those that were planned.
+    - `agent`, `env`, `data`: as given to `train`; not needed where that had a `recipe`.
+    - `save_every`, `loggers`, `progress`: as of `train`.
+
+    **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
+    is damaged or does not fit; `ValueError` if the agent is another one, or the run is
+    complete; `FloatingPointError` as `train`.
+    """
+    begin = time.monotonic()
+    run = open_run(folder, agent, env, data)
+    with locked(run.folder if is_first() else None):
+        run = _longer(_latest(run), more_steps)
+        return _go(begin, run, run_env(run), run.folder, loggers, save_every, progress)
+
+
+def _latest(run: Run) -> Run:
+    """With its last checkpoint; without one it begins anew."""
+    path = run.folder / LAST
+    if not path.exists():
+        return run
+    run = with_state(run, path)
+    if jax.sharding.get_abstract_mesh().empty:
+        return run
+    # Devices that share the arrays get them as `init` hands them out.
+    like = run.members.init(run_env(run))
+    put = lambda x, y: jax.device_put(x, y.sharding) if eqx.is_array(y) else x
+    return dataclasses.replace(run, state=jtu.tree_map(put, run.state, like))
+
+
+def _longer(run: Run, more_steps: int | float) -> Run:
+    if more_steps:
+        run = dataclasses.replace(run, plan=run.plan.longer(more_steps))
+        if is_first():
+            write_config(run)
+        return run
+    done = counters_from_json(run.about.get("counters", {}))
+    if done.steps >= run.plan.steps:
+        raise ValueError(
+            f"The run in {str(run.folder)!r} is complete: {done.steps:,} of "
+            f"{run.plan.steps:,} steps. Say how many more it should take (`eqsim resume "
+            f"{run.folder} --steps 1e6`, or `more_steps`)."
+        )
+    return run
+
+
+def _go(
+    begin: float,
+    run: Run,
+    env: Any,
+    folder: pathlib.Path | None,
+    loggers: Sequence[AbstractLogger],
+    save_every: int | float,
+    progress: bool,
+) -> Result:
+    shown = Bar() if progress and is_first() else Silent()
+    try:
+        with listening(shown) as interrupt:
+            state, counters = (
+                run.state,
+                counters_from_json(run.about.get("counters", {})),
+            )
+            given = state is not None and not counters.turn
+            if state is None:
+                state = run.members.init(env)
+            if not counters.turn:
+                broken = nonfinite_of_members(run.members, state)
+                counters = counters._replace(exempt=exempt(broken, state))
+            mine = folder if is_first() else None
+            output = Output(run, mine, counters.turn, loggers, shown)
+            if given:  # It could not be made again.
+                output.save(gathered(state), counters, False)
+            evaluator = Evaluator(run.members, state, run.env, run.plan)
+            told = evaluator, output, shown
+            loop = Loop(run, env, state, counters, *told, save_every, begin)
+            # The loop gives memory of states away: keep no other name for them.
+            run, state = dataclasses.replace(run, state=None), None
+            try:
+                loop.go(interrupt)
+                output.curves()
+            finally:
+                output.close()
+    finally:
+        shown.close()
+    found = tuple(loop.evaluations)
+    return Result(
+        run.members, loop.state, loop.counters, found, interrupt.number, folder
+    )
+
+
+def _check_start(state: Any, skeleton: Any) -> None:
+    """Raises `ValueError` unless a state has the structure of the first one."""
+    if state is None:
+        return
+    shape = lambda x: (x.shape, x.dtype) if eqx.is_array(x) else x
+    like = lambda x: isinstance(x, jax.ShapeDtypeStruct)
+    ours = jtu.tree_map(shape, state)
+    theirs = jtu.tree_map(
+        lambda x: (x.shape, x.dtype) if like(x) else x, skeleton, is_leaf=like
+    )
+    if not bool(eqx.tree_equal(ours, theirs)):
+        raise ValueError(
+            f"`state` is a `{type(state).__name__}` of other shapes than that of "
+            "`agent.init`, of all members. Make it with the same agent and environment, in "
+            "`training_env`."
+        )
+
+
+def _own(state: Any) -> Any:
+    """A copy, as memory of states is given away."""
+    copy = lambda x: jax.numpy.copy(x) if eqx.is_array(x) else x
+    return jtu.tree_map(copy, state)
+
+
+def _whole(name: str, value: int | float) -> int:
+    if not 1 <= value < 2**53 or value != int(value):
+        raise ValueError(f"`{name}` is {value}: a positive integer is expected.")
+    return int(value)
