@@ -1,5 +1,6 @@
 """What holds for every agent of the zoo."""
 
+import ast
 import difflib
 import inspect
 import itertools
@@ -120,8 +121,9 @@ def test_sweep_is_one_program(agent):
 
 
 def source(kind):
-    path = pathlib.Path(inspect.getsourcefile(kind))
-    lines = (line.strip() for line in path.read_text().splitlines())
+    """Lines of a file with one statement on each, however it is wrapped."""
+    tree = ast.parse(pathlib.Path(inspect.getsourcefile(kind)).read_text())
+    lines = (line.strip() for line in ast.unparse(tree).splitlines())
     return [line for line in lines if line]
 
 

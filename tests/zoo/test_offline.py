@@ -26,7 +26,7 @@ from zoo.recordings import (
 import eqsim_zoo as zoo
 from eqsim_zoo import offline, vision
 from eqsim_zoo.agents._iql import expectile_loss
-from eqsim_zoo.blocks import Levels
+from eqsim_zoo.blocks._levels import Levels
 
 
 SMALL = {"hidden": (5,)}

@@ -20,10 +20,8 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, Episode, testing
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
-from eqsim_zoo.agents._dads import predictability
 from eqsim_zoo.agents._diayn import diversity_reward
-from eqsim_zoo.agents._skill_agent import log_density
-from eqsim_zoo.blocks import Episodes, SkillPolicy
+from eqsim_zoo.blocks import Episodes, log_density, predictability, SkillPolicy
 
 
 AGENTS = {
@@ -181,7 +179,7 @@ def test_predictability(skills, components, omitted, unit, sampled, seed):
         (width, 5, components * (1 + (2 if unit else 4))),
         dtype=jnp.float64,
     )
-    model = zoo.agents.SkillDynamics(network, omitted, components, unit)
+    model = zoo.blocks.SkillDynamics(network, omitted, components, unit)
     x, change = rng.normal(size=(2, 4, 2))
     z = np.eye(skills)[rng.integers(skills, size=4)]
     others = rng.normal(size=(3, skills)) if sampled else np.eye(skills)
@@ -205,7 +203,7 @@ def test_predictability_of_sure_dynamics():
     # One component: its logit, and as many means as there are skills.
     weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
     layer = zoo.blocks.Linear(weight, jnp.zeros(5))
-    model = zoo.agents.SkillDynamics(
+    model = zoo.blocks.SkillDynamics(
         zoo.blocks.MLP((layer,), (), jax.nn.relu), 4, 1, True
     )
     skills = jnp.eye(4)
@@ -258,9 +256,8 @@ def test_limits_of_deviations_are_those_of_the_agent(batches, name):
     # The density of two numbers is nowhere higher than that of a deviation of 5.
     most = -np.log(2.0 * np.pi * 5.0**2)
     assert likelihood(wide) <= most < likelihood(agent)
-    key = jr.key(0)
-    learners = [one.judge(state, batch, key)[0] for one in (agent, wide)]
-    assert not testing.tree_allclose(learners[0].model, learners[1].model)
+    updated = [one.update(state, batch)[0].skills.model for one in (agent, wide)]
+    assert not testing.tree_allclose(*updated)
 
 
 @pytest.fixture(scope="module")
@@ -318,9 +315,15 @@ def test_update_learns_from_the_reward(batches):
     one, _ = agent.update(state, batch)
     two, _ = agent.update(state, dataclasses.replace(batch, transition=changed))
     assert testing.tree_allclose(one, two, rtol=0.0, atol=0.0)
-    key = jr.split(state.key)[1]
-    _, diversity, _ = agent.judge(state, batch, key)
-    seen = jax.vmap(state.world.input)
+    space = state.world
+    diversity = diversity_reward(
+        one.skills.model,
+        space.prior,
+        jax.vmap(space.descriptor)(steps.next_obs),
+        jax.vmap(space.skill)(steps.obs),
+        agent.least_std,
+    )
+    seen = jax.vmap(space.input)
     inner = zoo.blocks.Transition(
         seen(steps.obs),
         steps.action,

@@ -11,7 +11,8 @@ from zoo.states import bits, without_times
 
 import eqsim
 from eqsim_zoo import load_run, Plan, train
-from eqsim_zoo.blocks import member_key, pool_key, training_env
+from eqsim_zoo.blocks import training_env
+from eqsim_zoo.blocks._environments import member_key, pool_key
 from eqsim_zoo.runs import Counters, read_metrics
 
 

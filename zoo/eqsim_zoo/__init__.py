@@ -28,13 +28,13 @@ from .agents import (
     GCBC as GCBC,
     GCIQL as GCIQL,
     IQL as IQL,
-    Mix as Mix,
     PPO as PPO,
     SAC as SAC,
     SHAC as SHAC,
     TD3 as TD3,
     TD3BC as TD3BC,
 )
+from .blocks import Mix as Mix
 from .runs import load_run as load_run, Members as Members, Plan as Plan, Run as Run
 from .training import (
     evaluate as evaluate,

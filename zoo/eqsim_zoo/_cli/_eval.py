@@ -17,7 +17,7 @@ from eqsim.render import camera_for, images, write_gif
 from eqsim.wrappers import robot
 
 from ..agents._skill_agent import AbstractSkillAgent
-from ..blocks import evaluation_env
+from ..blocks._environments import evaluation_env
 from ..runs._folder import BEST, load_run, Run
 from ..skills._paths import default_skills, follow_skills
 from ..skills._plots import write_skills

@@ -20,10 +20,7 @@ from ._cql import (
     CQL as CQL,
     CQLState as CQLState,
 )
-from ._dads import (
-    DADS as DADS,
-    SkillDynamics as SkillDynamics,
-)
+from ._dads import DADS as DADS
 from ._diayn import (
     DIAYN as DIAYN,
     Discriminator as Discriminator,
@@ -72,8 +69,6 @@ from ._shac import (
 )
 from ._skill_agent import (
     AbstractSkillAgent as AbstractSkillAgent,
-    Mix as Mix,
-    SkillRow as SkillRow,
     SkillState as SkillState,
 )
 from ._td3 import (

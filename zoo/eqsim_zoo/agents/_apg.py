@@ -14,14 +14,12 @@ from ..blocks import (
     cast_floats,
     check_positive,
     DeterministicPolicy,
-    GradientEnvs,
     Learner,
     MLP,
-    rollout_gradient,
     scale,
-    start_gradient_envs,
     static,
 )
+from ..blocks._differentiable import GradientEnvs, rollout_gradient, start_gradient_envs
 
 
 class APGState(eqx.Module):

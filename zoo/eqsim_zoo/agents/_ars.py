@@ -16,18 +16,17 @@ from ..blocks import (
     cast_floats,
     check_action_bounds,
     check_divisible,
-    check_env,
     check_positive,
     DeterministicPolicy,
-    evaluate_pairs,
     init_statistics,
     Linear,
     MLP,
     normalize,
-    Perturbations,
     scale,
     static,
 )
+from ..blocks._collect import check_env
+from ..blocks._populations import evaluate_pairs, Perturbations
 
 
 class ARSState(eqx.Module):

@@ -14,15 +14,18 @@ from ..blocks import (
     as_scalar,
     cast_floats,
     check_positive,
-    critic_step,
     Learner,
-    select_action,
+    lowest_value,
     static,
     target_update,
+    td_loss,
+    td_target,
     Transition,
 )
+from ..blocks._heads import select_action
 from ..vision import EncodedNetwork
-from ._offline import AbstractLevelAgent, action_distance, eyes, Start, Through
+from ._offline import AbstractLevelAgent
+from ._offline_networks import action_distance, eyes, Start, Through
 
 
 class AWACState(eqx.Module):
@@ -102,16 +105,17 @@ class AWAC(AbstractLevelAgent):
         actor, adam = self.policy(state), self.optimizer()
 
         action = _drawn(actor, batch.next_obs, key_next)
-        after = jnp.min(jax.vmap(state.target)(batch.next_obs, action), axis=1)
-        left = jnp.where(batch.terminated, 0.0, self.discount)
-        target = self.reward_scale * batch.reward + left * after
-        critic, of_critic = critic_step(
-            state.critic, batch.obs, batch.action, target, adam
+        target = td_target(
+            self.reward_scale * batch.reward,
+            lowest_value(state.target, batch.next_obs, action),
+            batch.terminated,
+            self.discount,
+        )
+        critic, of_critic = state.critic.apply_loss_fn(
+            lambda critic: td_loss(critic, batch.obs, batch.action, target), adam
         )
 
-        value = lambda action: jnp.min(
-            jax.vmap(critic.model)(batch.obs, action), axis=1
-        )
+        value = lambda action: lowest_value(critic.model, batch.obs, action)
         keys = jr.split(key_now, self.num_actions)
         own = jax.vmap(lambda key: value(_drawn(actor, batch.obs, key)))(keys)
         advantage = value(batch.action) - jnp.mean(own, axis=0)
@@ -129,7 +133,8 @@ class AWAC(AbstractLevelAgent):
             state, actor=learner, critic=critic, target=slow, key=key
         )
         return new, {
-            **of_critic,
+            "critic_loss": of_critic["loss"],
+            "q": of_critic["q"],
             "actor_loss": of_actor["loss"],
             "advantage": jnp.mean(advantage),
             "action_distance": distance,

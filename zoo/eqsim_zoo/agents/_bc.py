@@ -10,8 +10,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from ..blocks import cast_floats, Learner, select_action, static, Transition
-from ._offline import AbstractLevelAgent, action_distance, Start
+from ..blocks import cast_floats, Learner, static, Transition
+from ..blocks._heads import select_action
+from ._offline import AbstractLevelAgent
+from ._offline_networks import action_distance, Start
 
 
 class BCState(eqx.Module):

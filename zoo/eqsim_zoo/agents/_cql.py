@@ -20,10 +20,14 @@ from ..blocks import (
     sample_actions,
     static,
     target_update,
+    td_loss,
+    td_target,
     Transition,
 )
 from ..vision import EncodedNetwork
-from ._offline import AbstractOfflineAgent, action_distance, eyes, Start, Through
+from ._offline import AbstractOfflineAgent
+from ._offline_networks import action_distance, eyes, Start, Through
+from ._sac import soft_actor_loss, soft_value, temperature_loss
 
 
 # Recorded actions at the bounds have no finite number before tanh.
@@ -130,10 +134,11 @@ class CQL(AbstractOfflineAgent):
         critic, of_critic = self._criticize(state, batch, key_critic)
         multiplier = self._weigh(state, of_critic["gap"])
         actor, of_actor = self._improve(state, critic, batch, key_actor)
-        excess = of_actor["entropy"] - self.target_entropy * batch.action.shape[1]
-        slow_adam = optax.adam(self.policy_learning_rate)
+        entropy = of_actor["entropy"]
+        aim = self.target_entropy * batch.action.shape[1]
         temperature, _ = state.temperature.apply_loss_fn(
-            lambda log_alpha: (log_alpha * excess, {}), slow_adam
+            lambda log_alpha: temperature_loss(log_alpha, entropy, aim),
+            optax.adam(self.policy_learning_rate),
         )
         new = dataclasses.replace(
             state,
@@ -151,27 +156,31 @@ class CQL(AbstractOfflineAgent):
         """A step of the critics, and what to report of it."""
         key_next, key_other = jr.split(key)
         policy, alpha = self.policy(state), jnp.exp(state.temperature.model)
-        action, log_prob = sample_actions(policy, batch.next_obs, key_next)
-        after = jnp.min(jax.vmap(state.target)(batch.next_obs, action), axis=1)
-        if self.backup_entropy:
-            after = after - alpha * log_prob
-        left = jnp.where(batch.terminated, 0.0, self.discount)
-        target = self.reward_scale * batch.reward + left * after
+        entropy_weight = alpha if self.backup_entropy else jnp.zeros_like(alpha)
+        next_value = soft_value(
+            policy, state.target, batch.next_obs, entropy_weight, key_next
+        )
+        target = td_target(
+            self.reward_scale * batch.reward,
+            next_value,
+            batch.terminated,
+            self.discount,
+        )
         others, densities = _others(policy, batch, key_other, self.num_actions)
         fixed = self.threshold <= 0.0
         learned = jnp.exp(state.multiplier.model)
         weight = jnp.where(fixed, self.conservative_weight, learned)
 
         def loss(critic):
+            td, found = td_loss(critic, batch.obs, batch.action, target)
             q = jax.vmap(critic)(batch.obs, batch.action)
             many = jax.vmap(lambda actions: jax.vmap(critic)(batch.obs, actions))
             each = many(others) - densities[:, :, None]
             gap = jax.nn.logsumexp(each, axis=0) - jnp.log(float(len(others))) - q
-            off = jnp.mean((q - target[:, None]) ** 2, axis=0)
             threshold = jnp.where(fixed, 0.0, self.threshold)
-            more = weight * (jnp.mean(gap, axis=0) - threshold)
-            report = {"q": jnp.mean(q), "gap": jnp.mean(gap), "td": jnp.sum(off)}
-            return jnp.sum(off + more), report
+            regularizer = weight * (jnp.mean(gap, axis=0) - threshold)
+            report = {"q": found["q"], "gap": jnp.mean(gap), "td": td}
+            return td + jnp.sum(regularizer), report
 
         critic, found = state.critic.apply_loss_fn(loss, self.optimizer())
         return critic, {
@@ -193,18 +202,19 @@ class CQL(AbstractOfflineAgent):
     def _improve(self, state, critic, batch, key):
         """A step of the policy."""
         alpha = jnp.exp(state.temperature.model)
-        obs = jax.vmap(eyes(self, critic.model))(batch.obs)
+        features = jax.vmap(eyes(self, critic.model))(batch.obs)
         raw = jnp.arctanh(jnp.clip(batch.action, -_INSIDE, _INSIDE))
         early = state.updates.astype(raw.dtype) < self.warmup_steps
 
         def loss(actor):
-            action, log_prob = sample_actions(actor, obs, key)
-            q = jnp.min(jax.vmap(critic.model)(batch.obs, action), axis=1)
-            recorded = jax.vmap(lambda obs, u: actor(obs).log_prob(u))(obs, raw)
-            good = jnp.where(early, recorded, q)
-            return jnp.mean(alpha * log_prob - good), {"entropy": -jnp.mean(log_prob)}
+            soft, found = soft_actor_loss(
+                actor, critic.model, batch.obs, alpha, key, features
+            )
+            log_prob = jax.vmap(lambda obs, u: actor(obs).log_prob(u))(features, raw)
+            cloning = -alpha * found["entropy"] - jnp.mean(log_prob)
+            return jnp.where(early, cloning, soft), found
 
-        distance = action_distance(state.actor.model, obs, batch.action)
+        distance = action_distance(state.actor.model, features, batch.action)
         slow_adam = optax.adam(self.policy_learning_rate)
         actor, found = state.actor.apply_loss_fn(loss, slow_adam)
         return actor, {

@@ -14,66 +14,25 @@ from eqsim import AbstractEnv
 
 from ..blocks import (
     as_scalar,
+    cast_floats,
     Learner,
-    MLP,
-    NormalMixture,
-    Replay,
-    SkillPolicy,
-    static,
-    World,
-)
-from ._skill_agent import (
-    AbstractSkillAgent,
-    batch_of,
-    create_network,
     log_density,
+    MLP,
+    predictability,
+    scan_updates,
+    SkillDynamics,
+    SkillPolicy,
     SkillRow,
-    SkillState,
+    SkillSpace,
+    static,
+    with_reward,
 )
+from ._skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
 
 
 def _pair(x: Any) -> Any:
     pair = isinstance(x, tuple | list | np.ndarray)
     return jnp.asarray(x, jnp.result_type(float)) if pair else x
-
-
-class SkillDynamics(eqx.Module):
-    r"""$q(\Delta | x, z)$: how a descriptor $x$ changes in a step under a skill.
-
-    A mixture of normal densities, of variance 1 or of one that is learned.
-
-    **Arguments:**
-
-    - `network`: of the descriptor, without the first `omitted` numbers, and the skill.
-    - `components`: of the mixture.
-    - `unit`: whether variances are 1.
-    """
-
-    network: MLP
-    omitted: int = eqx.field(static=True)
-    components: int = eqx.field(static=True)
-    unit: bool = eqx.field(static=True)
-
-    def __call__(
-        self,
-        descriptor: Float[Array, " n"],
-        skill: Float[Array, " k"],
-        std_range: Float[Array, "2"],
-    ) -> NormalMixture:
-        """The density of the change.
-
-        **Arguments:**
-
-        - `std_range`: limits of deviations that are learned.
-        """
-        out = self.network(jnp.concatenate([descriptor[self.omitted :], skill]))
-        logits, rest = out[: self.components], out[self.components :]
-        if self.unit:
-            mean = rest.reshape(self.components, -1)
-            return NormalMixture(logits, mean, jnp.zeros_like(mean))
-        mean, raw = jnp.split(rest.reshape(self.components, -1), 2, axis=1)
-        std = jnp.clip(jax.nn.softplus(raw), *std_range.astype(raw.dtype))
-        return NormalMixture(logits, mean, jnp.log(std))
 
 
 class DADS(AbstractSkillAgent):
@@ -149,56 +108,103 @@ class DADS(AbstractSkillAgent):
                 "dynamics would never learn."
             )
 
-    def create_world(self, env: AbstractEnv) -> World:
-        world = World.create(
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
+        space = SkillSpace.create(
             self,
             env,
             full=self.descriptor_full_state,
             normalize_observations=self.sac.normalize_observations,
             normalize_changes=self.normalize_target,
         )
-        described = world.layout.described
-        if self.omit_input_dynamics_dim > described:
-            raise ValueError(
-                f"`DADS.omit_input_dynamics_dim` is {self.omit_input_dynamics_dim}, but a "
-                f"descriptor has {described} numbers here. Set it to 0, or to how many of "
-                "them say where the robot is."
-            )
-        if not self.random_skills and world.prior.all() is None:
-            raise ValueError(
-                f"`DADS.random_skills` is 0, which is to compare with all skills, but "
-                f"`{type(world.prior).__name__}` has a continuum of them. Set it, for "
-                "instance to 100."
-            )
-        return world
-
-    def create_skills(self, key: PRNGKeyArray, world: World, dtype: Any) -> Learner:
-        described = world.layout.described
-        inputs = described - self.omit_input_dynamics_dim + world.prior.size
+        _check_space(self, space)
+        *keys, key_model = jr.split(key, 4)
+        dtype = env.action_range.dtype
+        self = cast_floats(self, dtype)
+        described = space.layout.described
+        inputs = described - self.omit_input_dynamics_dim + space.prior.size
         each = described if self.identity_covariance else 2 * described
-        outputs = self.components * (1 + each)
-        model = SkillDynamics(
-            create_network(self, key, inputs, outputs, dtype),
+        sizes = inputs, *self.hidden, self.components * (1 + each)
+        dynamics = SkillDynamics(
+            MLP.create(key_model, sizes, dtype=dtype),
             self.omit_input_dynamics_dim,
             self.components,
             self.identity_covariance,
         )
-        return Learner.create(model, optax.adam(self.learning_rate))
+        model = Learner.create(dynamics, optax.adam(self.learning_rate))
+        return init_skills(self, jnp.stack(keys), env, space, model)
 
-    def study(
-        self, state: SkillState, replay: Replay, key: PRNGKeyArray
-    ) -> tuple[SkillState, dict[str, Array]]:
-        if not self.dynamics_updates:
-            return state, {}
+    def iterate(
+        self, state: SkillState, env: AbstractEnv
+    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        """Collect steps, add them to the replay, and learn from batches of it: first the
+        dynamics by themselves, `dynamics_updates` times, then all."""
+        self = cast_floats(self, state.sac.bounds.dtype)
+        key, key_act, key_learn = jr.split(state.key, 3)
+        state, memory, report = collect_skills(self.sac, state, env, key_act)
+        state = dataclasses.replace(state, key=key)
+        key_dynamics, key_learn = jr.split(key_learn)
 
-        def once(skills, key):
-            now = dataclasses.replace(state, skills=skills)
-            return self._step(now, batch_of(self, replay, key))
+        def update_dynamics(skills, batch):
+            skills, loss = self._update_dynamics(state, skills, batch)
+            return skills, {"dynamics_loss": loss}
 
-        keys = jr.split(key, self.dynamics_updates)
-        skills, loss = lax.scan(once, state.skills, keys)
-        report = {"dynamics_loss": jnp.mean(loss)}
-        return dataclasses.replace(state, skills=skills), report
+        number = self.dynamics_updates
+        skills, studied = scan_updates(
+            self.sac, update_dynamics, state.skills, memory, key_dynamics, number
+        )
+        state = dataclasses.replace(state, skills=skills)
+        state, metrics = scan_updates(self.sac, self.update, state, memory, key_learn)
+        return dataclasses.replace(state, memory=memory), report | metrics | studied
+
+    def update(
+        self, state: SkillState, batch: SkillRow
+    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        """Take one gradient step of skill dynamics and SAC.
+
+        **Arguments:**
+
+        - `batch`: rows of the replay, with one axis.
+
+        **Returns:** the new state; `diversity`, the mean intrinsic reward; the loss of the
+        dynamics; and the metrics of SAC.
+        """
+        self = cast_floats(self, batch.log_prob.dtype)
+        key, key_others = jr.split(state.key)
+        steps, space = batch.transition, state.world
+
+        # Skill dynamics, in every `dynamics_update_freq`-th update.
+        skills, metrics = state.skills, {}
+        if self.dynamics_update_freq:
+            learn = lambda: self._update_dynamics(state, state.skills, batch)
+            skip = lambda: (skills, self._loss(state, batch, skills.model)[0])
+            due = state.updates % self.dynamics_update_freq == 0
+            every = self.dynamics_update_freq == 1
+            skills, loss = learn() if every else lax.cond(due, learn, skip)
+            metrics["dynamics_loss"] = loss
+
+        # Reward.
+        others = None if self.random_skills else space.prior.all()
+        if others is None:
+            draws = jr.split(key_others, self.random_skills)
+            others = jax.vmap(space.prior.sample)(draws)
+        diversity = predictability(
+            state.skills.model,
+            jax.vmap(space.descriptor)(steps.obs),
+            jax.vmap(space.skill)(steps.obs),
+            jax.vmap(space.change)(steps.obs, steps.next_obs),
+            others.astype(batch.log_prob.dtype),
+            self.std_range,
+            itself=bool(self.random_skills),
+        )
+        returns = state.episodes.return_of(batch.episode)
+        reward = self.mix(steps.reward, diversity, returns)
+
+        # Policy.
+        sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
+        new = dataclasses.replace(
+            state, sac=sac, skills=skills, updates=(state.updates + 1) % 2**20, key=key
+        )
+        return new, {"diversity": jnp.mean(diversity), **metrics, **of_sac}
 
     def log_likelihood(
         self,
@@ -211,40 +217,14 @@ class DADS(AbstractSkillAgent):
         found = model(state.world.descriptor(obs), skill, self.std_range)
         return found.log_prob(state.world.change(obs, next_obs))
 
-    def judge(
-        self, state: SkillState, batch: SkillRow, key: PRNGKeyArray
-    ) -> tuple[Learner, Float[Array, " rows"], dict[str, Array]]:
-        steps, world = batch.transition, state.world
-        skills, report = state.skills, {}
-        if self.dynamics_update_freq:
-            learn = lambda: self._step(state, batch)
-            skip = lambda: (skills, self._loss(state, batch, skills.model)[0])
-            due = state.updates % self.dynamics_update_freq == 0
-            every = self.dynamics_update_freq == 1
-            skills, loss = learn() if every else lax.cond(due, learn, skip)
-            report["dynamics_loss"] = loss
-        model = state.skills.model
-        others = None if self.random_skills else world.prior.all()
-        if others is None:
-            others = jax.vmap(world.prior.sample)(jr.split(key, self.random_skills))
-        reward = predictability(
-            model,
-            jax.vmap(world.descriptor)(steps.obs),
-            jax.vmap(world.skill)(steps.obs),
-            jax.vmap(world.change)(steps.obs, steps.next_obs),
-            others.astype(batch.log_prob.dtype),
-            self.std_range,
-            itself=bool(self.random_skills),
-        )
-        return skills, reward, report
-
-    def _step(
-        self, state: SkillState, batch: SkillRow
+    def _update_dynamics(
+        self, state: SkillState, skills: Learner, batch: SkillRow
     ) -> tuple[Learner, Float[Array, ""]]:
-        loss = lambda model: self._loss(state, batch, model)
-        adam = optax.adam(self.learning_rate)
-        skills, metrics = state.skills.apply_loss_fn(loss, adam)
-        return skills, metrics["loss"]
+        skills, found = skills.apply_loss_fn(
+            lambda model: self._loss(state, batch, model),
+            optax.adam(self.learning_rate),
+        )
+        return skills, found["loss"]
 
     def _loss(
         self, state: SkillState, batch: SkillRow, model: SkillDynamics
@@ -266,36 +246,17 @@ class DADS(AbstractSkillAgent):
         return -jnp.mean(found), {}
 
 
-def predictability(
-    model: SkillDynamics,
-    descriptor: Float[Array, "rows n"],
-    skill: Float[Array, "rows k"],
-    change: Float[Array, "rows n"],
-    others: Float[Array, "skills k"],
-    std_range: Float[Array, "2"],
-    *,
-    itself: bool,
-) -> Float[Array, " rows"]:
-    r"""The reward of `DADS` for each row.
-
-    **Arguments:**
-
-    - `others`: skills to compare with.
-    - `std_range`: limits of deviations that are learned.
-    - `itself`: whether the row's own skill is to be compared with, too: not if it is
-        among `others`.
-    """
-    density = lambda x, z: model(x, z, std_range)
-    own = jax.vmap(lambda x, z, d: density(x, z).log_prob(d))(descriptor, skill, change)
-    if descriptor.shape[1] == model.omitted:
-        # Nothing but the skill is seen: one mixture per skill serves all rows.
-        mixtures = jax.vmap(lambda z: density(descriptor[0], z))(others)
-        per_row = lambda d: jax.vmap(lambda mixture: mixture.log_prob(d))(mixtures)
-        found = jax.vmap(per_row)(change)
-    else:
-        per_row = lambda x, d: jax.vmap(lambda z: density(x, z).log_prob(d))(others)
-        found = jax.vmap(per_row)(descriptor, change)
-    off = jnp.clip(found - own[:, None], -50.0, 50.0)
-    if itself:
-        off = jnp.concatenate([off, jnp.zeros_like(off[:, :1])], axis=1)
-    return jnp.log(float(off.shape[1])) - jax.nn.logsumexp(off, axis=1)
+def _check_space(agent: DADS, space: SkillSpace) -> None:
+    described = space.layout.described
+    if agent.omit_input_dynamics_dim > described:
+        raise ValueError(
+            f"`DADS.omit_input_dynamics_dim` is {agent.omit_input_dynamics_dim}, but a "
+            f"descriptor has {described} numbers here. Set it to 0, or to how many of "
+            "them say where the robot is."
+        )
+    if not agent.random_skills and space.prior.all() is None:
+        raise ValueError(
+            f"`DADS.random_skills` is 0, which compares with all skills, but "
+            f"`{type(space.prior).__name__}` has a continuum of them. Set it, for "
+            "instance to 100."
+        )

@@ -1,16 +1,28 @@
-from typing import Any
+import dataclasses
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
 from eqsim.wrappers import AbstractPrior
 
-from ..blocks import as_scalar, Learner, MLP, Normal, Replay, static, World
-from ._skill_agent import AbstractSkillAgent, create_network, SkillRow, SkillState
+from ..blocks import (
+    as_scalar,
+    cast_floats,
+    Learner,
+    MLP,
+    Normal,
+    scan_updates,
+    SkillRow,
+    SkillSpace,
+    static,
+    with_reward,
+)
+from ._skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
 
 
 class Discriminator(eqx.Module):
@@ -86,28 +98,93 @@ class DIAYN(AbstractSkillAgent):
     log_prior: bool = static(True)
     least_std: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
 
-    def create_world(self, env: AbstractEnv) -> World:
-        return World.create(
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
+        space = SkillSpace.create(
             self,
             env,
             full=self.descriptor_full_state,
             normalize_observations=self.sac.normalize_observations,
             normalize_changes=False,
         )
+        *keys, key_model = jr.split(key, 4)
+        dtype = env.action_range.dtype
+        self = cast_floats(self, dtype)
+        discrete = space.prior.all() is not None
+        outputs = space.prior.size if discrete else 2 * space.prior.size
+        sizes = space.layout.described, *self.hidden, outputs
+        network = MLP.create(key_model, sizes, dtype=dtype)
+        model = Learner.create(
+            Discriminator(network, discrete), optax.adam(self.learning_rate)
+        )
+        return init_skills(self, jnp.stack(keys), env, space, model)
 
-    def create_skills(self, key: PRNGKeyArray, world: World, dtype: Any) -> Learner:
-        counted = world.prior.all() is not None
-        outputs = world.prior.size if counted else 2 * world.prior.size
-        sizes = world.layout.described, outputs
-        network = create_network(self, key, *sizes, dtype)
-        return Learner.create(
-            Discriminator(network, counted), optax.adam(self.learning_rate)
+    def iterate(
+        self, state: SkillState, env: AbstractEnv
+    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        """Collect steps, add them to the replay, and learn from batches of it."""
+        self = cast_floats(self, state.sac.bounds.dtype)
+        key, key_act, key_learn = jr.split(state.key, 3)
+        state, memory, report = collect_skills(self.sac, state, env, key_act)
+
+        state = dataclasses.replace(state, key=key)
+        key_learn = jr.split(key_learn)[1]
+        state, metrics = scan_updates(self.sac, self.update, state, memory, key_learn)
+        return dataclasses.replace(state, memory=memory), report | metrics
+
+    def update(
+        self, state: SkillState, batch: SkillRow
+    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        """Take one gradient step of discriminator and SAC.
+
+        **Arguments:**
+
+        - `batch`: rows of the replay, with one axis.
+
+        **Returns:** the new state; `diversity`, the mean intrinsic reward; loss and
+        accuracy of the discriminator; and the metrics of SAC.
+        """
+        self = cast_floats(self, batch.log_prob.dtype)
+        steps, space = batch.transition, state.world
+        skill = jax.vmap(space.skill)(steps.obs)
+        before = jax.vmap(space.descriptor)(steps.obs)
+        after = jax.vmap(space.descriptor)(steps.next_obs)
+
+        # Discriminator.
+        taught = after if self.learn_on_next else before
+        model, found = state.skills.apply_loss_fn(
+            lambda model: discriminator_loss(model, taught, skill, self.least_std),
+            optax.adam(self.learning_rate),
         )
 
-    def study(
-        self, state: SkillState, replay: Replay, key: PRNGKeyArray
-    ) -> tuple[SkillState, dict[str, Array]]:
-        return state, {}
+        # Reward, by the new discriminator.
+        asked = after if self.reward_on_next else before
+        diversity = diversity_reward(
+            model.model,
+            space.prior,
+            asked,
+            skill,
+            self.least_std,
+            log_prior=self.log_prior,
+        )
+        returns = state.episodes.return_of(batch.episode)
+        reward = self.mix(steps.reward, diversity, returns)
+
+        # Policy.
+        sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
+        new = dataclasses.replace(
+            state,
+            sac=sac,
+            skills=model,
+            updates=(state.updates + 1) % 2**20,
+            key=jr.split(state.key)[0],
+        )
+        metrics = {
+            "diversity": jnp.mean(diversity),
+            "discriminator_loss": found["loss"],
+        }
+        if space.prior.all() is not None:
+            metrics["discriminator_accuracy"] = found["accuracy"]
+        return new, metrics | of_sac
 
     def log_likelihood(
         self,
@@ -120,38 +197,18 @@ class DIAYN(AbstractSkillAgent):
         model: Discriminator = state.skills.model
         return model.log_prob(state.world.descriptor(asked), skill, self.least_std)
 
-    def judge(
-        self, state: SkillState, batch: SkillRow, key: PRNGKeyArray
-    ) -> tuple[Learner, Float[Array, " rows"], dict[str, Array]]:
-        steps, world = batch.transition, state.world
-        skill = jax.vmap(world.skill)(steps.obs)
-        before = jax.vmap(world.descriptor)(steps.obs)
-        after = jax.vmap(world.descriptor)(steps.next_obs)
-        taught = after if self.learn_on_next else before
 
-        def loss(model):
-            right = jax.vmap(model.guess)(taught) == skill
-            accuracy = jnp.mean(jnp.all(right, axis=1).astype(skill.dtype))
-            tell = lambda x, z: model.log_prob(x, z, self.least_std)
-            log_prob = jax.vmap(tell)(taught, skill)
-            return -jnp.mean(log_prob), {"accuracy": accuracy}
-
-        learner, metrics = state.skills.apply_loss_fn(
-            loss, optax.adam(self.learning_rate)
-        )
-        asked = after if self.reward_on_next else before
-        reward = diversity_reward(
-            learner.model,
-            world.prior,
-            asked,
-            skill,
-            self.least_std,
-            log_prior=self.log_prior,
-        )
-        report = {"discriminator_loss": metrics["loss"]}
-        if world.prior.all() is not None:
-            report["discriminator_accuracy"] = metrics["accuracy"]
-        return learner, reward, report
+def discriminator_loss(
+    model: Discriminator,
+    descriptor: Float[Array, "rows n"],
+    skill: Float[Array, "rows k"],
+    least_std: Float[Array, ""],
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    r"""Loss $-\mathrm{mean} \log q(z | x)$, and the `accuracy` of the likeliest skill."""
+    right = jax.vmap(model.guess)(descriptor) == skill
+    accuracy = jnp.mean(jnp.all(right, axis=1).astype(skill.dtype))
+    log_prob = jax.vmap(lambda x, z: model.log_prob(x, z, least_std))(descriptor, skill)
+    return -jnp.mean(log_prob), {"accuracy": accuracy}
 
 
 def diversity_reward(

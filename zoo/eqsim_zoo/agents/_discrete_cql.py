@@ -14,14 +14,17 @@ from ..blocks import (
     as_scalar,
     cast_floats,
     check_positive,
-    Choice,
     Learner,
+    lowest_value,
     static,
     target_update,
+    td_target,
     Transition,
 )
+from ..blocks._heads import Choice
 from ..vision import EncodedNetwork
-from ._offline import AbstractLevelAgent, action_distance, Start
+from ._offline import AbstractLevelAgent
+from ._offline_networks import action_distance, Start
 
 
 class DiscreteCQLState(eqx.Module):
@@ -114,9 +117,12 @@ class DiscreteCQL(AbstractLevelAgent):
         key, key_look = jr.split(state.key)
         batch = self.seen(state, batch, key_look)
         best = jax.vmap(lambda obs: self.policy(state)(obs).mode())(batch.next_obs)
-        after = jnp.min(jax.vmap(state.target)(batch.next_obs, best), axis=1)
-        left = jnp.where(batch.terminated, 0.0, self.discount)
-        target = self.reward_scale * batch.reward + left * after
+        target = td_target(
+            self.reward_scale * batch.reward,
+            lowest_value(state.target, batch.next_obs, best),
+            batch.terminated,
+            self.discount,
+        )
         index = state.critic.model.network.levels.index(batch.action)
 
         def loss(critic):

@@ -17,18 +17,17 @@ from ..blocks import (
     cast_floats,
     check_action_bounds,
     check_divisible,
-    check_env,
     check_positive,
     DeterministicPolicy,
-    evaluate_pairs,
     init_statistics,
     Learner,
     MLP,
     normalize,
-    Perturbations,
     scale,
     static,
 )
+from ..blocks._collect import check_env
+from ..blocks._populations import evaluate_pairs, Perturbations
 
 
 class ESState(eqx.Module):

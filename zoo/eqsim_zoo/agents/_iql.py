@@ -15,13 +15,16 @@ from ..blocks import (
     as_scalar,
     cast_floats,
     cosine_schedule,
-    critic_step,
     Learner,
+    lowest_value,
     target_update,
+    td_loss,
+    td_target,
     Transition,
 )
 from ..vision import EncodedNetwork
-from ._offline import AbstractLevelAgent, action_distance, Eyes, eyes, Start, Through
+from ._offline import AbstractLevelAgent
+from ._offline_networks import action_distance, Eyes, eyes, Start, Through
 
 
 class IQLState(eqx.Module):
@@ -115,7 +118,7 @@ class IQL(AbstractLevelAgent):
         batch = self.seen(state, batch, key_look)
         look = jax.vmap(self.eyes(state))
         obs, next_obs, adam = look(batch.obs), look(batch.next_obs), self.optimizer()
-        q = jnp.min(jax.vmap(state.target)(batch.obs, batch.action), axis=1)
+        q = lowest_value(state.target, batch.obs, batch.action)
 
         def value_loss(value):
             v = jax.vmap(value)(obs)
@@ -125,11 +128,14 @@ class IQL(AbstractLevelAgent):
         advantage = q - jax.vmap(value.model)(obs)
         actor, of_actor = self._imitate(state, obs, batch.action, advantage)
 
-        left = jnp.where(batch.terminated, 0.0, self.discount)
-        after = jax.vmap(value.model)(next_obs)
-        target = self.reward_scale * batch.reward + left * after
-        critic, of_critic = critic_step(
-            state.critic, batch.obs, batch.action, target, adam
+        target = td_target(
+            self.reward_scale * batch.reward,
+            jax.vmap(value.model)(next_obs),
+            batch.terminated,
+            self.discount,
+        )
+        critic, of_critic = state.critic.apply_loss_fn(
+            lambda critic: td_loss(critic, batch.obs, batch.action, target), adam
         )
         slow = target_update(critic.model, state.target, self.target_rate)
         new = dataclasses.replace(
@@ -138,12 +144,13 @@ class IQL(AbstractLevelAgent):
             critic=critic,
             value=value,
             target=slow,
-            # At its end no rate is linear_schedule any more.
+            # Saturates beyond any schedule.
             updates=jnp.minimum(state.updates + 1, 2**30),
             key=key,
         )
         return new, {
-            **of_critic,
+            "critic_loss": of_critic["loss"],
+            "q": of_critic["q"],
             "value_loss": of_value["loss"],
             "v": of_value["v"],
             "advantage": jnp.mean(advantage),

@@ -17,21 +17,19 @@ from ..blocks import (
     cast_floats,
     check_positive,
     flatten_time,
-    GradientEnvs,
     Learner,
     linear_schedule,
     MLP,
     replicate,
-    rollout_gradient,
     scale,
     shard_batch,
-    start_gradient_envs,
     static,
     StochasticPolicy,
     target_update,
     td_lambda,
     Transition,
 )
+from ..blocks._differentiable import GradientEnvs, rollout_gradient, start_gradient_envs
 
 
 class SHACState(eqx.Module):

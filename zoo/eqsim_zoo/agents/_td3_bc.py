@@ -15,15 +15,19 @@ from ..blocks import (
     as_scalar,
     cast_floats,
     check_positive,
-    critic_step,
     Learner,
-    select_action,
+    lowest_value,
     static,
     target_update,
+    td_loss,
+    td_target,
     Transition,
 )
+from ..blocks._heads import select_action
 from ..vision import EncodedNetwork
-from ._offline import AbstractOfflineAgent, action_distance, eyes, Start, Through
+from ._offline import AbstractOfflineAgent
+from ._offline_networks import action_distance, eyes, Start, Through
+from ._td3 import deterministic_actor_loss, smoothed_actions
 
 
 class TD3BCState(eqx.Module):
@@ -96,40 +100,44 @@ class TD3BC(AbstractOfflineAgent):
     def update(
         self, state: TD3BCState, batch: Transition
     ) -> tuple[TD3BCState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Take one gradient step on transitions with one axis, with actions between -1 and
+        1.
 
         **Returns:** the new state; losses, the mean value `q`, and the mean square
-        `action_distance`. Where the policy is not updated its loss is what it was.
+        `action_distance`. Between updates of the policy its loss is evaluated only.
         """
         self = cast_floats(self, batch.reward.dtype)
         key, key_look, key_noise = jr.split(state.key, 3)
         batch = self.seen(state, batch, key_look)
-        slow_actor, slow_critic = state.targets
-        best = lambda actor, obs: select_action(actor(obs), None)
-        slow_best = Through(eyes(self, slow_critic), slow_actor)
-
-        normal = jr.normal(key_noise, batch.action.shape, batch.action.dtype)
-        noise = jnp.clip(self.target_noise * normal, -self.noise_clip, self.noise_clip)
-        action = jax.vmap(lambda obs: best(slow_best, obs))(batch.next_obs)
-        action = jnp.clip(action + noise, -1.0, 1.0)
-        after = jnp.min(jax.vmap(slow_critic)(batch.next_obs, action), axis=1)
-        left = jnp.where(batch.terminated, 0.0, self.discount)
-        target = self.reward_scale * batch.reward + left * after
+        target_actor, target_critic = state.targets
+        best = lambda actor: lambda obs: select_action(actor(obs), None)
         adam = self.optimizer()
-        critic, metrics = critic_step(
-            state.critic, batch.obs, batch.action, target, adam
+
+        next_action = smoothed_actions(
+            best(Through(eyes(self, target_critic), target_actor)),
+            batch.next_obs,
+            self.target_noise,
+            self.noise_clip,
+            key_noise,
         )
-        look = jax.vmap(eyes(self, critic.model))
-        obs = look(batch.obs)
+        next_value = lowest_value(target_critic, batch.next_obs, next_action)
+        target = td_target(
+            self.reward_scale * batch.reward,
+            next_value,
+            batch.terminated,
+            self.discount,
+        )
+        critic, of_critic = state.critic.apply_loss_fn(
+            lambda critic: td_loss(critic, batch.obs, batch.action, target), adam
+        )
+
+        features = jax.vmap(eyes(self, critic.model))(batch.obs)
 
         def actor_loss(actor):
-            action = jax.vmap(lambda obs: best(actor, obs))(obs)
-            q = jax.vmap(critic.model)(batch.obs, action)[:, 0]
-            weight = lax.stop_gradient(
-                self.alpha / jnp.maximum(jnp.mean(jnp.abs(q)), 1e-6)
+            q_loss, found = deterministic_actor_loss(
+                best(actor), critic.model, batch.obs, features
             )
-            return jnp.mean((action - batch.action) ** 2) - weight * jnp.mean(q), {}
+            return cloned(q_loss, found, batch.action, self.alpha), {}
 
         def improve():
             actor, found = state.actor.apply_loss_fn(actor_loss, adam)
@@ -142,13 +150,26 @@ class TD3BC(AbstractOfflineAgent):
 
         due = state.updates == 0
         actor, targets, loss = lax.cond(due, improve, wait)
-        new = dataclasses.replace(
-            state,
-            actor=actor,
-            critic=critic,
-            targets=targets,
-            updates=(state.updates + 1) % self.policy_delay,
-            key=key,
-        )
-        distance = action_distance(state.actor.model, obs, batch.action)
-        return new, {**metrics, "actor_loss": loss, "action_distance": distance}
+        count = (state.updates + 1) % self.policy_delay
+        learned = {"actor": actor, "critic": critic, "targets": targets}
+        new = dataclasses.replace(state, **learned, updates=count, key=key)
+        distance = action_distance(state.actor.model, features, batch.action)
+        metrics = {"critic_loss": of_critic["loss"], "q": of_critic["q"]}
+        return new, metrics | {"actor_loss": loss, "action_distance": distance}
+
+
+def cloned(
+    q_loss: Float[Array, ""],
+    found: dict[str, Array],
+    action: Float[Array, "rows nu"],
+    alpha: Float[Array, ""],
+) -> Float[Array, ""]:
+    r"""The loss of TD3 normalized by $\mathrm{mean}\,|Q_1|$, times $\alpha$, plus the mean
+    squared distance from recorded actions.
+
+    **Arguments:**
+
+    - `q_loss`, `found`: result of `deterministic_actor_loss`.
+    """
+    size = lax.stop_gradient(jnp.maximum(found["abs_q"], 1e-6))
+    return jnp.mean((found["action"] - action) ** 2) + alpha / size * q_loss

@@ -1,4 +1,4 @@
-"""Building blocks of agents: networks, replay, returns, collection of steps, optimizer steps."""
+"""Building blocks of agents: networks, replay, returns, collection of steps."""
 
 from ._actions import (
     check_action_bounds as check_action_bounds,
@@ -9,43 +9,20 @@ from ._actions import (
 )
 from ._collect import (
     add_steps as add_steps,
-    check_env as check_env,
     collect as collect,
     flatten_time as flatten_time,
     reset_batch as reset_batch,
     reset_envs as reset_envs,
     Running as Running,
 )
-from ._differentiable import (
-    GradientEnvs as GradientEnvs,
-    rollout_gradient as rollout_gradient,
-    start_gradient_envs as start_gradient_envs,
-)
 from ._distributions import (
     Categorical as Categorical,
-    log_slope as log_slope,
     Normal as Normal,
     NormalMixture as NormalMixture,
     TanhNormal as TanhNormal,
 )
-from ._environments import (
-    evaluation_env as evaluation_env,
-    evaluation_key as evaluation_key,
-    member_key as member_key,
-    pool_key as pool_key,
-    training_env as training_env,
-)
-from ._episodes import (
-    Episodes as Episodes,
-)
-from ._heads import (
-    Choice as Choice,
-    ChoiceCritic as ChoiceCritic,
-    ChoicePolicy as ChoicePolicy,
-    GaussianPolicy as GaussianPolicy,
-    select_action as select_action,
-    StateValue as StateValue,
-)
+from ._environments import training_env as training_env
+from ._episodes import Episodes as Episodes
 from ._hyperparameters import (
     as_scalar as as_scalar,
     cast_floats as cast_floats,
@@ -54,35 +31,35 @@ from ._hyperparameters import (
     linear_schedule as linear_schedule,
     static as static,
 )
-from ._learner import (
-    Learner as Learner,
-)
-from ._levels import (
-    check_levels as check_levels,
-    Levels as Levels,
+from ._learner import Learner as Learner
+from ._losses import (
+    clipped_policy_loss as clipped_policy_loss,
+    clipped_value_loss as clipped_value_loss,
+    lowest_value as lowest_value,
+    td_loss as td_loss,
+    td_target as td_target,
 )
 from ._networks import (
+    Activation as Activation,
     Critic as Critic,
     Ensemble as Ensemble,
-    LayerNorm as LayerNorm,
     Linear as Linear,
     MLP as MLP,
     target_update as target_update,
 )
 from ._off_policy import (
     AbstractOffPolicy as AbstractOffPolicy,
-    acts_at_random as acts_at_random,
-    critic_step as critic_step,
+    collect_to_replay as collect_to_replay,
+    explores_uniformly as explores_uniformly,
+    init_memory as init_memory,
+    init_running as init_running,
     Memory as Memory,
-    practise as practise,
-    remember as remember,
-    several as several,
+    scan_updates as scan_updates,
 )
 from ._parallel import (
     check_divisible as check_divisible,
     device_mesh as device_mesh,
     map_shards as map_shards,
-    num_shards as num_shards,
     replicate as replicate,
     shard_batch as shard_batch,
 )
@@ -96,27 +73,25 @@ from ._policies import (
     sample_actions as sample_actions,
     StochasticPolicy as StochasticPolicy,
 )
-from ._populations import (
-    evaluate_pairs as evaluate_pairs,
-    Perturbations as Perturbations,
-)
-from ._replay import (
-    Replay as Replay,
-    Transition as Transition,
-)
+from ._replay import Replay as Replay, Transition as Transition
 from ._returns import (
     discounted_returns as discounted_returns,
     gae as gae,
     td_lambda as td_lambda,
     vtrace as vtrace,
 )
-from ._skill_observations import (
-    Layout as Layout,
-    SkillPolicy as SkillPolicy,
-    World as World,
+from ._skill_dynamics import (
+    predictability as predictability,
+    SkillDynamics as SkillDynamics,
+)
+from ._skill_observations import SkillPolicy as SkillPolicy, SkillSpace as SkillSpace
+from ._skills import (
+    log_density as log_density,
+    Mix as Mix,
+    SkillRow as SkillRow,
+    with_reward as with_reward,
 )
 from ._statistics import (
-    denormalize as denormalize,
     init_statistics as init_statistics,
     normalize as normalize,
     update_statistics as update_statistics,

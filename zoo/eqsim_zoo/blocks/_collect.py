@@ -185,9 +185,9 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
         )
 
 
-def flatten_time(transitions: Transition) -> Transition:
-    """Transitions of all environments and times in one row."""
-    return jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), transitions)
+def flatten_time(steps: Any) -> Any:
+    """Merge the axes of environments and times of all arrays."""
+    return jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
 
 
 def add_steps(report: dict[str, Array], steps: Int[Array, ""]) -> Int[Array, ""]:

@@ -93,9 +93,7 @@ def rollout_gradient(
 
     value_and_grad = eqx.filter_value_and_grad(loss, has_aux=True)
     (lost, (running, steps, more, report)), gradient = value_and_grad(policy)
-    statistics = state.statistics
-    if statistics is not None:
-        statistics = update_statistics(statistics, flatten_time(steps).obs)
+    statistics = update_statistics(state.statistics, flatten_time(steps).obs)
     count = add_steps(report, state.steps)
     new = GradientEnvs(running, statistics, state.bounds, count)
     return new, gradient, steps, more, {**report, "loss": lost}

@@ -1,5 +1,6 @@
 """Networks: layers of numbers, and several of the same kind side by side."""
 
+import enum
 import pkgutil
 from collections.abc import Callable
 from typing import Any
@@ -91,6 +92,21 @@ def _importable(fn: Any) -> Any:
     """The converter of `MLP.activation`; placeholders of tree transformations pass."""
     plain = callable(fn) and not isinstance(fn, _Importable)
     return _Importable(fn) if plain else fn
+
+
+class Activation(enum.Enum):
+    """Nonlinearity of the hidden layers of a network."""
+
+    ELU = "elu"
+    RELU = "relu"
+    SWISH = "swish"
+    TANH = "tanh"
+
+    @property
+    def function(self) -> Callable[[Array], Array]:
+        """The nonlinearity itself."""
+        functions = {"elu": jax.nn.elu, "relu": jax.nn.relu, "swish": jax.nn.swish}
+        return functions.get(self.value, jnp.tanh)
 
 
 class MLP(eqx.Module):

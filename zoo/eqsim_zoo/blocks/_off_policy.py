@@ -1,7 +1,6 @@
-"""What agents share that learn from a memory: to fill it, and to learn from it."""
+"""Blocks of off-policy agents: settings, replay memory and the scan of updates."""
 
-import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,30 +10,27 @@ import jax.random as jr
 import jax.tree_util as jtu
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import ScaleAction, Statistics
+from eqsim.wrappers import ScaleAction
 
 from ._actions import check_action_bounds
 from ._collect import add_steps, collect, flatten_time, reset_envs, Running
-from ._hyperparameters import as_scalar, cast_floats, check_positive, static
-from ._learner import Learner
+from ._hyperparameters import as_scalar, check_positive, static
 from ._networks import Critic, MLP
 from ._parallel import check_divisible, replicate, shard_batch
-from ._policies import Explorer
 from ._replay import Replay, Transition
-from ._statistics import init_statistics, update_statistics
 
 
 class Memory(eqx.Module):
-    """What an agent has seen.
+    """Environments of an off-policy agent and the transitions collected in them.
 
     **Arguments:**
 
-    - `running`: the environments.
-    - `replay`: transitions, with actions between -1 and 1.
-    - `steps`: control steps taken.
+    - `running`: states of the environments.
+    - `replay`: rows to learn from, with actions between -1 and 1.
+    - `steps`: control steps taken in all environments together.
     """
 
     running: Running
@@ -43,18 +39,22 @@ class Memory(eqx.Module):
 
 
 class AbstractOffPolicy(AbstractOnlineAgent):
-    """An agent that learns from a memory of what it has done, whichever policy did it.
+    """Settings of an agent that learns from a replay.
 
     **Arguments:**
 
-    - `num_envs`, `unroll_length`: environments, and steps of each per iteration.
-    - `num_updates`, `batch_size`: updates per iteration, and transitions for each.
-    - `capacity`: transitions that are remembered. `random_steps`: that are taken at random
-        before anything is learned.
-    - `actor_hidden`, `critic_hidden`, `layer_norm`: of the networks.
-    - `normalize_observations`: whether observations are normalized.
-    - `learning_rate`: of Adam. `discount`, `target_rate`: $\\gamma$ and $\\tau$.
-    - `reward_scale`: rewards are multiplied by it.
+    - `num_envs`: number of environments.
+    - `unroll_length`: steps of each environment per iteration.
+    - `num_updates`: gradient steps per iteration.
+    - `batch_size`: transitions per gradient step.
+    - `capacity`: transitions in the replay.
+    - `random_steps`: steps with uniform actions before learning starts.
+    - `actor_hidden`, `critic_hidden`: hidden layer sizes of the networks.
+    - `layer_norm`: true if critics have layer normalization.
+    - `normalize_observations`: true if observations are normalized by running statistics.
+    - `learning_rate`: Adam step size of actor and critic.
+    - `discount`, `target_rate`: discount $\\gamma$ and target update rate $\\tau$.
+    - `reward_scale`: factor on rewards.
     """
 
     num_envs: int = static(16)
@@ -73,227 +73,134 @@ class AbstractOffPolicy(AbstractOnlineAgent):
     reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
 
     def __check_init__(self):
-        _check_sizes(self)
+        check_positive(self, "num_envs", "unroll_length", "batch_size", "capacity")
+        name, rows = type(self).__name__, self.num_envs * self.unroll_length
+        if self.batch_size > self.capacity:
+            raise ValueError(
+                f"`{name}.batch_size` is {self.batch_size}, above the `capacity` of the "
+                f"replay, {self.capacity}. Enlarge the replay, or take smaller batches."
+            )
+        if rows > self.capacity:
+            raise ValueError(
+                f"`{name}` collects {rows} transitions per iteration (`num_envs` times "
+                f"`unroll_length`), above the `capacity` of the replay, {self.capacity}."
+            )
+        if self.num_updates < 0:
+            raise ValueError(
+                f"`{name}.num_updates` is {self.num_updates}: at least 0 is expected."
+            )
 
-    @abc.abstractmethod
-    def begin(
-        self, key: PRNGKeyArray, memory: Memory, bounds: Float[Array, "nu 2"]
-    ) -> Any:
-        """The state before anything is learned."""
+    def actor_network(
+        self, key: PRNGKeyArray, sizes: tuple[int, int], dtype: Any
+    ) -> MLP:
+        """Network of a policy, for numbers of inputs and outputs."""
+        layers = sizes[0], *self.actor_hidden, sizes[1]
+        return MLP.create(key, layers, last_scale=0.01, dtype=dtype)
 
-    @abc.abstractmethod
-    def explore(self, state: Any) -> tuple[Any, Float[Array, ""]]:
-        """The policy that acts, and the noise on its actions: see `Explorer`."""
-
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
-        key, key_envs = jr.split(key)
-        memory = remember(self, env, key_envs)
-        like = cast_floats(self, memory.running.obs.dtype)
-        return like.begin(key, memory, jnp.array(env.action_range))
-
-    def iterate(
-        self, state: Any, env: AbstractEnv
-    ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
-        self = cast_floats(self, state.bounds.dtype)
-        return _iterate(self, state, env, *self.explore(state))
-
-    def create_critic(self, key: PRNGKeyArray, memory: Memory) -> Critic:
-        """Critics for what is remembered."""
-        rows = memory.replay.rows
-        sizes = rows.obs.shape[1], rows.action.shape[1]
+    def critic_network(
+        self, key: PRNGKeyArray, sizes: tuple[int, int], dtype: Any
+    ) -> Critic:
+        """Ensemble of critics, for sizes of observations and actions."""
         return Critic.create(
-            key,
-            *sizes,
-            self.critic_hidden,
-            layer_norm=self.layer_norm,
-            dtype=rows.obs.dtype,
+            key, *sizes, self.critic_hidden, layer_norm=self.layer_norm, dtype=dtype
         )
 
-    def create_actor(self, key: PRNGKeyArray, memory: Memory, outputs: int) -> MLP:
-        """A network for the policy, with so many numbers per actuator."""
-        rows = memory.replay.rows
-        last = outputs * rows.action.shape[1]
-        sizes = (rows.obs.shape[1], *self.actor_hidden, last)
-        return MLP.create(key, sizes, last_scale=0.01, dtype=rows.obs.dtype)
-
-    def statistics(self, memory: Memory) -> Statistics | None:
-        """Of observations, before there are any; none if they are taken as they are."""
-        obs = memory.running.obs[0]
-        return init_statistics(obs) if self.normalize_observations else None
-
     def optimizer(self) -> optax.GradientTransformation:
-        """Of the networks."""
+        """Adam with `learning_rate`."""
         return optax.adam(self.learning_rate)
 
 
-def _check_sizes(agent: AbstractOffPolicy) -> None:
-    check_positive(agent, "num_envs", "unroll_length", "batch_size", "capacity")
-    name, rows = type(agent).__name__, agent.num_envs * agent.unroll_length
-    if agent.batch_size > agent.capacity:
-        raise ValueError(
-            f"`{name}.batch_size` is {agent.batch_size}, but the memory has a `capacity` of "
-            f"{agent.capacity}: enlarge it, or take smaller batches."
-        )
-    if rows > agent.capacity:
-        raise ValueError(
-            f"`{name}` collects {rows} transitions per iteration (`num_envs` times "
-            f"`unroll_length`), but the memory has a `capacity` of {agent.capacity}."
-        )
-    if agent.num_updates < 0:
-        raise ValueError(f"`{name}.num_updates` is {agent.num_updates}: at least 0.")
+def init_running(
+    agent: AbstractOffPolicy, env: AbstractEnv, key: Key[Array, ""]
+) -> tuple[Running, Transition]:
+    """Reset the environments of an off-policy agent.
 
+    **Returns:** the environments, and a transition whose shapes are those to be stored.
 
-def remember(
-    agent: AbstractOffPolicy,
-    env: AbstractEnv,
-    key: PRNGKeyArray,
-    row: Callable[[Transition], Any] = lambda transition: transition,
-) -> Memory:
-    """An empty memory.
-
-    **Arguments:**
-
-    - `row`: what is remembered of a transition.
-
-    **Raises:** `ValueError` if the agent can not act in that environment.
+    **Raises:** `ValueError` if the agent cannot act in the environment.
     """
     check_action_bounds(agent, env)
     check_divisible(agent, "num_envs", "batch_size")
     running = reset_envs(agent, env, key, agent.num_envs)
     obs, no = running.obs[0], jnp.zeros((), bool)
     action = jnp.zeros(env.sys.nu, obs.dtype)
-    example = Transition(obs, action, running.timestep.reward[0], obs, no, no)
-    rows = agent.num_envs * agent.unroll_length
-    replay = Replay.create(row(example), agent.capacity, rows)
+    return running, Transition(obs, action, running.timestep.reward[0], obs, no, no)
+
+
+def init_memory(agent: AbstractOffPolicy, running: Running, example: Any) -> Memory:
+    """Create an empty replay.
+
+    **Arguments:**
+
+    - `example`: one row of the replay, whose values do not matter.
+    """
+    block = agent.num_envs * agent.unroll_length
+    replay = Replay.create(example, agent.capacity, block)
     return Memory(running, replicate(replay), jnp.zeros((), jnp.int32))
 
 
-def critic_step(
-    critic: Learner,
-    obs: Any,
-    action: Float[Array, "rows nu"],
-    target: Float[Array, " rows"],
-    optimizer: optax.GradientTransformation,
-) -> tuple[Learner, dict[str, Array]]:
-    r"""A step of all critics against $\sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2$.
-
-    **Returns:** the learner; `critic_loss`, and the mean value `q`.
-    """
-
-    def loss(critic):
-        q = jax.vmap(critic)(obs, action)
-        off = jnp.mean((q - target[:, None]) ** 2, axis=0)
-        return jnp.sum(off), {"q": jnp.mean(q)}
-
-    critic, metrics = critic.apply_loss_fn(loss, optimizer)
-    return critic, {"critic_loss": metrics["loss"], "q": metrics["q"]}
-
-
-def _iterate(
+def collect_to_replay(
     agent: AbstractOffPolicy,
-    state: Any,
     env: AbstractEnv,
-    policy: Any,
-    noise: Float[Array, ""],
-) -> tuple[Any, dict[str, Float[Array, ""]]]:
-    """Practises with a state that has `memory`, `statistics` and `key`; what
-    `agent.update` changes beside these is learned.
+    policy: Callable[[Any, Key[Array, ""]], Float[Array, " nu"]],
+    memory: Memory,
+    key: Key[Array, ""],
+) -> tuple[Memory, Transition, dict[str, Float[Array, ""]]]:
+    """Step all environments `unroll_length` times, and add the transitions to the replay.
 
     **Arguments:**
 
-    - `policy`: what acts, see `Explorer`.
-    - `noise`: of a deterministic one.
+    - `policy`: `(obs, key) -> action`, with actions between -1 and 1.
+
+    **Returns:** the memory; the transitions that were added, with one axis; and the
+    report of `collect`.
     """
-    key, *keys = jr.split(state.key, 3)
-    random = acts_at_random(agent, state.memory)
-    explorer = Explorer(policy, state.statistics, noise, random)
-    place = lambda s: (s.memory, s.statistics, s.key)
-
-    def see(state, steps):
-        rows, statistics = replicate(flatten_time(steps)), state.statistics
-        if statistics is not None:
-            statistics = update_statistics(statistics, rows.obs)
-        new = eqx.tree_at(place, state, (None, statistics, key), is_leaf=_is_none)
-        return new, rows
-
-    def learn(state, replay, key):
-        return several(agent, agent.update, state, replay, key)
-
-    memory, new, report = practise(
-        agent, state.memory, env, explorer, state, keys, see=see, learn=learn
+    running, steps, report = collect(
+        ScaleAction(env), policy, memory.running, key, agent.unroll_length
     )
-    return eqx.tree_at(lambda s: s.memory, new, memory, is_leaf=_is_none), report
+    rows = replicate(flatten_time(steps))
+    replay, count = memory.replay.add(rows), add_steps(report, memory.steps)
+    return Memory(running, replay, count), rows, report
 
 
-def _is_none(x: Any) -> bool:
-    return x is None
+def explores_uniformly(agent: AbstractOffPolicy, memory: Memory) -> Bool[Array, ""]:
+    """True during the first `random_steps` steps."""
+    return memory.steps.astype(agent.random_steps.dtype) < agent.random_steps
 
 
-def acts_at_random(agent: AbstractOffPolicy, memory: Memory) -> Bool[Array, ""]:
-    """Whether so little was done that actions are still uniform."""
-    return _as(memory.steps, agent.random_steps) < agent.random_steps
-
-
-def several(
+def scan_updates(
     agent: AbstractOffPolicy,
     update: Callable[[Any, Any], tuple[Any, dict[str, Array]]],
     state: Any,
-    replay: Replay,
-    key: PRNGKeyArray,
-) -> tuple[Any, dict[str, Array]]:
-    """`agent.num_updates` updates, each with a batch of its own, and the means of what
-    they report."""
-
-    def once(state, key):
-        return update(state, shard_batch(replay.sample(key, agent.batch_size)))
-
-    state, metrics = lax.scan(once, state, jr.split(key, agent.num_updates))
-    return state, jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
-
-
-def practise(
-    agent: AbstractOffPolicy,
     memory: Memory,
-    env: AbstractEnv,
-    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
-    state: Any,
-    keys: Sequence[PRNGKeyArray],
-    *,
-    see: Callable[[Any, Transition], tuple[Any, Any]],
-    learn: Callable[[Any, Replay, PRNGKeyArray], tuple[Any, dict[str, Array]]],
-) -> tuple[Memory, Any, dict[str, Float[Array, ""]]]:
-    """Acts, remembers, and learns, once there is enough to learn from.
+    key: Key[Array, ""],
+    number: int | None = None,
+) -> tuple[Any, dict[str, Array]]:
+    """Scan gradient steps, each on a batch of the replay; before `random_steps` steps were
+    taken and the replay holds a batch, leave the state unchanged and return metrics of
+    zero.
 
     **Arguments:**
 
-    - `agent`: whose sizes are taken.
-    - `policy`: what acts, with actions between -1 and 1.
-    - `state`: what is learned.
-    - `keys`: to act, and to learn.
-    - `see`: `(state, steps) -> (state, rows)`, before anything is learned: with
-        transitions of axes (environment, time), and the rows to remember. The new state
-        is without the memory, in which learning changes nothing.
-    - `learn`: `(state, replay, key) -> (state, metrics)`.
+    - `update`: `(state, batch) -> (state, metrics)`.
+    - `state`: learned state. Keep the replay out of it, as it would be copied.
+    - `number`: number of steps; `agent.num_updates` if None.
 
-    **Returns:** the memory, the state, and what to report.
+    **Returns:** the new state, and means of the metrics over the steps.
     """
-    key_act, key_learn = keys
-    running, steps, report = collect(
-        ScaleAction(env), policy, memory.running, key_act, agent.unroll_length
-    )
-    state, rows = see(state, steps)
-    replay = memory.replay.add(rows)
-    count = add_steps(report, memory.steps)
-    if agent.num_updates:
-        ask = lambda state: learn(state, replay, key_learn)
-        shapes = jax.eval_shape(ask, state)[1]
-        zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        acted = _as(count, agent.random_steps) > agent.random_steps
-        enough = (replay.size >= agent.batch_size) & acted
-        state, metrics = lax.cond(enough, ask, lambda state: (state, zeros), state)
-        report = report | metrics
-    return Memory(running, replay, count), state, report
+    keys = jr.split(key, agent.num_updates if number is None else number)
+    if not keys.shape[0]:
+        return state, {}
 
+    def once(state, key):
+        return update(state, shard_batch(memory.replay.sample(key, agent.batch_size)))
 
-def _as(steps: Int[Array, ""], like: Float[Array, ""]) -> Float[Array, ""]:
-    return steps.astype(like.dtype)
+    def run(state):
+        state, metrics = lax.scan(once, state, keys)
+        return state, jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
+
+    shapes = jax.eval_shape(run, state)[1]
+    zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    acted = memory.steps.astype(agent.random_steps.dtype) > agent.random_steps
+    enabled = (memory.replay.size >= agent.batch_size) & acted
+    return lax.cond(enabled, run, lambda state: (state, zeros), state)

@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from eqsim.wrappers import Statistics
 
-from ._distributions import Categorical, Normal, TanhNormal
-from ._networks import MLP
+from ._distributions import Categorical, log_slope, Normal, TanhNormal
+from ._networks import Activation, MLP
 from ._statistics import normalize
 
 
@@ -114,6 +114,33 @@ class ActorCritic(eqx.Module):
     value: MLP
     levels: int = eqx.field(static=True)
 
+    @staticmethod
+    def create(
+        keys: tuple[PRNGKeyArray, PRNGKeyArray],
+        sizes: tuple[int, int],
+        hidden: tuple[tuple[int, ...], tuple[int, ...]],
+        activation: Activation,
+        initial_log_std: Float[Array, ""],
+        levels: int = 0,
+    ) -> "ActorCritic":
+        """Create networks with small initial actions.
+
+        **Arguments:**
+
+        - `keys`, `hidden`: random keys and hidden layer sizes of policy and value.
+        - `sizes`: sizes of observations and actions.
+        """
+        dtype, (nobs, nu) = initial_log_std.dtype, sizes
+        outputs, function = nu * max(levels, 1), activation.function
+        policy = nobs, *hidden[0], outputs
+        value = nobs, *hidden[1], 1
+        return ActorCritic(
+            MLP.create(keys[0], policy, function, last_scale=0.01, dtype=dtype),
+            jnp.zeros(0 if levels else nu, dtype) + initial_log_std,
+            MLP.create(keys[1], value, function, dtype=dtype),
+            levels,
+        )
+
     def distribution(self, obs: Float[Array, " nobs"]) -> Normal | Categorical:
         """Of what is drawn."""
         out = self.policy(obs)
@@ -132,6 +159,28 @@ class ActorCritic(eqx.Module):
         if not self.levels:
             return action
         return jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
+
+    def evaluate(
+        self,
+        obs: Float[Array, " nobs"],
+        action: Float[Array, " nu"],
+        bounded: Bool[Array, " nu"],
+        key: PRNGKeyArray,
+    ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+        """Log-density of an action, entropy and value.
+
+        **Arguments:**
+
+        - `bounded`: true for actuators whose action is squashed by tanh; the entropy of
+            those is estimated from one draw.
+        """
+        distribution = self.distribution(obs)
+        entropy = distribution.entropy()
+        if isinstance(distribution, Normal):
+            slope = log_slope(distribution.sample(key))
+            entropy = entropy + jnp.sum(jnp.where(bounded, slope, 0.0))
+        log_prob = distribution.log_prob(self.drawn(action))
+        return log_prob, entropy, self.value(obs)[0]
 
     @property
     def _dtype(self):

@@ -64,9 +64,8 @@ def evaluate_pairs(
         run, (shard_batch(policies), keys), (taken, statistics)
     )
     returns = jnp.sum(rewards, axis=-1)
-    if statistics is not None:
-        seen = obs.reshape(-1, obs.shape[-1])
-        statistics = update_statistics(statistics, seen, valid.reshape(-1))
+    seen = obs.reshape(-1, obs.shape[-1])
+    statistics = update_statistics(statistics, seen, valid.reshape(-1))
     steps = jnp.sum(valid.astype(returns.dtype))
     report = {"return": jnp.mean(returns), "length": steps / returns.size}
     return returns, statistics, {**report, "steps": steps}

@@ -1,5 +1,4 @@
-"""How agents of skills see: observations apart into what was observed, what describes it,
-and the skill."""
+"""Observations of `Skills`, split into task observation, descriptor and skill."""
 
 import itertools
 
@@ -59,16 +58,16 @@ class Layout(eqx.Module):
         return self.obs if self.full else self.descriptor
 
 
-class World(eqx.Module):
-    """What an agent of skills knows of its environment.
+class SkillSpace(eqx.Module):
+    """Layout of observations with skills, the prior of skills, and running statistics.
 
     **Arguments:**
 
-    - `layout`: of observations.
-    - `prior`: of skills.
-    - `observations`, `descriptors`, `changes`: statistics of what is observed, of
-        descriptors, and of their changes in a step; None of what is taken as it is.
-        Skills are never normalized.
+    - `layout`: positions within an observation.
+    - `prior`: distribution of skills.
+    - `observations`, `descriptors`, `changes`: statistics of task observations, of
+        descriptors, and of their changes in a step; None without normalization. Skills
+        are never normalized.
     """
 
     layout: Layout
@@ -85,7 +84,7 @@ class World(eqx.Module):
         full: bool,
         normalize_observations: bool,
         normalize_changes: bool,
-    ) -> "World":
+    ) -> "SkillSpace":
         """Before anything was seen.
 
         **Raises:** `ValueError` if the environment gives no skills, or nothing that
@@ -97,7 +96,7 @@ class World(eqx.Module):
         none = lambda size, flag: (
             init_statistics(jnp.zeros(size, dtype)) if flag else None
         )
-        return World(
+        return SkillSpace(
             layout,
             layer.prior,
             none(layout.obs, normalize_observations),
@@ -141,21 +140,21 @@ class World(eqx.Module):
 
     def seen(
         self, obs: Float[Array, "rows n"], next_obs: Float[Array, "rows n"]
-    ) -> "World":
+    ) -> "SkillSpace":
         """With statistics of some steps more."""
         seen, descriptor, _ = self.layout.split(obs)
         change = self.layout.split(next_obs)[1] - descriptor
         old = self.observations, self.descriptors, self.changes
         pairs = zip(old, (seen, descriptor, change), strict=True)
-        new = [None if s is None else update_statistics(s, rows) for s, rows in pairs]
-        return World(self.layout, self.prior, *new)
+        new = [update_statistics(statistics, rows) for statistics, rows in pairs]
+        return SkillSpace(self.layout, self.prior, *new)
 
 
 class SkillPolicy(eqx.Module):
     """A policy of observations of `Skills`."""
 
     actor: StochasticPolicy
-    world: World
+    world: SkillSpace
 
     def __call__(self, obs: Float[Array, " n"]) -> TanhNormal:
         return self.actor(self.world.input(obs))

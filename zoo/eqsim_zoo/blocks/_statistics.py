@@ -1,4 +1,4 @@
-"""Observations in numbers of the order of one."""
+"""Running statistics of observations, and normalization by them."""
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
@@ -10,26 +10,29 @@ from ._parallel import replicate
 
 
 LIMIT = 10.0
-"""Of a normalized observation."""
+"""Bound of normalized observations."""
 
 
 def init_statistics(obs: Float[Array, " nobs"]) -> Statistics:
-    """Of one observation of mean 0 and variance 1."""
+    """Statistics of one observation of mean 0 and variance 1."""
     none = jnp.zeros_like(obs)
     return Statistics(jnp.ones((), obs.dtype), none, none + 1.0)
 
 
 def update_statistics(
-    statistics: Statistics,
+    statistics: Statistics | None,
     obs: Float[Array, "rows nobs"],
     valid: Bool[Array, " rows"] | None = None,
-) -> Statistics:
-    """With some observations more (Chan, Golub, LeVeque 1979).
+) -> Statistics | None:
+    """Merge observations into running statistics (Chan, Golub, LeVeque 1979); None stays
+    None.
 
     **Arguments:**
 
-    - `valid`: which of them count; by default all.
+    - `valid`: true for rows that count; all by default.
     """
+    if statistics is None:
+        return None
     weight = jnp.ones(obs.shape[0], obs.dtype)
     if valid is not None:
         weight = weight * valid.astype(obs.dtype)
@@ -43,8 +46,8 @@ def update_statistics(
 def normalize(
     statistics: Statistics | None, obs: Float[Array, " nobs"]
 ) -> Float[Array, " nobs"]:
-    """The observation less the mean, over the standard deviation, within `LIMIT`; as it
-    is without statistics."""
+    """Subtract the mean and divide by the standard deviation, clipped to `LIMIT`. Without
+    statistics, return the observation unchanged."""
     if statistics is None:
         return obs
     return jnp.clip(statistics.normalize(obs), -LIMIT, LIMIT)
@@ -53,7 +56,7 @@ def normalize(
 def denormalize(
     statistics: Statistics, x: Float[Array, " nobs"]
 ) -> Float[Array, " nobs"]:
-    """The inverse of `normalize`, within `LIMIT`."""
+    """Invert `normalize`, within `LIMIT`."""
     # The difference of two, as the small number in the root is not ours.
     zero, one = jnp.zeros_like(x), jnp.ones_like(x)
     slope = statistics.normalize(one) - statistics.normalize(zero)

@@ -13,7 +13,8 @@ import jax
 from eqsim import AbstractAgent, AbstractEnv
 from eqsim.wrappers import layers
 
-from ..blocks import pool_key, training_env
+from ..blocks import training_env
+from ..blocks._environments import pool_key
 from ..data import Dataset
 from ._checkpoint import load_checkpoint, read_about, versions
 from ._members import Members, members_of

@@ -13,7 +13,7 @@ from jaxtyping import Array, Key
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
 
-from ..blocks import member_key
+from ..blocks._environments import member_key
 from ._settings import describe
 
 

@@ -24,13 +24,12 @@ from ..agents._offline import AbstractLevelAgent, AbstractOfflineAgent
 from ..blocks import (
     AbstractOffPolicy,
     check_divisible,
-    check_levels,
     check_positive,
-    Levels,
     shard_batch,
     static,
     unscale,
 )
+from ..blocks._levels import check_levels, Levels
 from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
 from ..vision import observation_statistics
 

@@ -14,9 +14,10 @@ import eqsim
 from eqsim import AbstractEnv
 from eqsim.wrappers import AbstractDescriptor, layers
 
-from ..agents._dads import DADS, SkillDynamics
+from ..agents._dads import DADS
 from ..agents._skill_agent import AbstractSkillAgent, SkillState
-from ..blocks import evaluation_env
+from ..blocks import SkillDynamics
+from ..blocks._environments import evaluation_env
 
 
 CELLS = 20

@@ -16,7 +16,8 @@ from eqsim.control import MPPI
 
 from ..agents._dads import DADS
 from ..agents._skill_agent import SkillState
-from ..blocks import evaluation_env, normalize
+from ..blocks import normalize
+from ..blocks._environments import evaluation_env
 from ._paths import FollowSkill, foretold
 
 

@@ -14,7 +14,8 @@ from scipy import special
 import eqsim
 from eqsim import AbstractAgent, AbstractEnv, Episode, Timestep
 
-from ..blocks import evaluation_env, replicate
+from ..blocks import replicate
+from ..blocks._environments import evaluation_env
 from ..runs._members import Members
 
 

@@ -8,7 +8,7 @@ import jax.random as jr
 
 from eqsim import AbstractEnv
 
-from ..blocks import evaluation_env, evaluation_key
+from ..blocks._environments import evaluation_env, evaluation_key
 from ..runs._members import Members
 from ..runs._plan import Plan
 from ._evaluate import evaluate_members, Evaluation, evaluation_of, run_members

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..blocks import check_positive, LayerNorm, Linear, static
+from ..blocks import check_positive, Linear, static
+from ..blocks._networks import LayerNorm
 from ._layers import check_shape, check_sizes, Conv, Image, Maps, to_numbers
 from ._pools import AbstractPool, Flatten, Pool
 
