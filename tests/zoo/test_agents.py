@@ -120,6 +120,15 @@ def test_sweep_is_one_program(agent):
         assert testing.tree_allclose(row, alone, rtol=1e-6, atol=1e-9)
 
 
+def test_apg_discounts_from_the_beginning_of_an_episode():
+    """Not from that of the window: two episodes of two steps, with a reward of 1 in the
+    last one."""
+    agent = zoo.APG(num_envs=2, horizon=4, hidden=(2,), discount=0.5)
+    env = type(probes.constant_reward())(constant=1.0, length=2)
+    _, report = iterate(agent, init(agent, jr.key(0), env), env)
+    assert float(report["loss"]) == pytest.approx(-2.0 * 0.5 / 4)
+
+
 def source(kind):
     """Lines of a file with one statement on each, however it is wrapped."""
     tree = ast.parse(pathlib.Path(inspect.getsourcefile(kind)).read_text())

@@ -98,9 +98,10 @@ def test_policy_sees_and_draws(collected):
 
 
 def test_episodes_are_summed_once(collected):
-    """By a plain loop, also over the ends of calls; means stay where no episode ended."""
+    """By a plain loop, also over the ends of calls; means stay where no episode ended, and
+    are NaN before the first one has."""
     returns, lengths = np.zeros(NUMBER), np.zeros(NUMBER)
-    last, longest = np.zeros(2), 0
+    last, longest = np.full(2, np.nan), 0
     for running, steps, report in collected[1:]:
         ended = []
         for i in range(NUMBER):
@@ -194,3 +195,11 @@ def test_accepted():
     check_env(AGENT, ENV)
     check_env(AGENT, NormalizeObservation(ENV))
     check_env(AGENT, probes.constant_reward())
+
+
+def test_counters_saturate():
+    """Where int32 would wrap around to random actions."""
+    most, report = 2**31 - 1, {"steps": jnp.array(100.0)}
+    for before, after in ((5, 105), (most - 100, most), (most - 3, most), (most, most)):
+        found = add_steps(report, jnp.asarray(before, jnp.int32))
+        assert found.dtype == jnp.int32 and int(found) == after

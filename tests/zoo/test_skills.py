@@ -336,6 +336,39 @@ def test_update_learns_from_the_reward(batches):
     assert testing.tree_allclose(one.sac, expected, rtol=1e-12)
 
 
+def test_the_newest_dynamics_reward(batches):
+    """As in algorithm 1 of DADS: first the step of the dynamics, then the reward."""
+    agent, state, batch = batches["dads"]
+    new, metrics = eqx.filter_jit(agent.update)(state, batch)
+    steps, space = batch.transition, state.world
+
+    def mean_reward(model):
+        rows = jax.vmap(space.descriptor)(steps.obs), jax.vmap(space.skill)(steps.obs)
+        change = jax.vmap(space.change)(steps.obs, steps.next_obs)
+        others = space.prior.all().astype(change.dtype)
+        limits = agent.std_range
+        found = predictability(model, *rows, change, others, limits, itself=False)
+        return float(jnp.mean(found))
+
+    assert mean_reward(new.skills.model) != pytest.approx(
+        mean_reward(state.skills.model), rel=1e-6
+    )
+    expected = mean_reward(new.skills.model)
+    assert float(metrics["diversity"]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_temperature_may_be_fixed(batches):
+    """As in DIAYN, where it is 0.1."""
+    agent, state, batch = batches["diayn"]
+    fixed = dataclasses.replace(agent.sac, learn_temperature=False)
+    fixed = dataclasses.replace(agent, sac=fixed)
+    shapes = lambda agent: eqx.filter_eval_shape(agent.update, state, batch)[0]
+    assert eqx.tree_equal(shapes(agent), shapes(fixed))
+    new, _ = eqx.filter_jit(fixed.update)(state, batch)
+    before, after = state.sac.temperature, new.sac.temperature
+    assert testing.tree_allclose(before, after, rtol=0.0, atol=0.0)
+
+
 def test_importance_weights(batches):
     """1 while the policy is that which acted; clipped; and of the density of what was
     done."""

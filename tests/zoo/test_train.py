@@ -14,6 +14,8 @@ from eqsim_zoo import load_run, Plan, train
 from eqsim_zoo.blocks import training_env
 from eqsim_zoo.blocks._environments import member_key, pool_key
 from eqsim_zoo.runs import Counters, read_metrics
+from eqsim_zoo.training._failures import advance
+from eqsim_zoo.training._turn import Report
 
 
 SHORT = {"episode_length": 10, "turns": 6, "evaluations": 2, "episodes": 4}
@@ -158,13 +160,16 @@ def test_nan_env_ends_the_run(tmp_path):
     with pytest.raises(FloatingPointError) as error:
         train(Search(), nan_beyond(0.15), steps=4000, **SHORT)
     text = str(error.value)
-    assert "`loss` became nan in turn" in text or "`return` became nan" in text
+    assert "became NaN or infinite in turn" in text or "`return` became nan" in text
     assert "check_env" in text and "no folder" in text
 
 
 @pytest.mark.parametrize(
     "after, words",
-    ((30, "`loss` became nan"), (36, "`state.best` became NaN or infinite")),
+    (
+        (30, "`state.weight` became NaN or infinite"),
+        (36, "`state.best` became NaN or infinite"),
+    ),
 )
 def test_bad_numbers_end_the_run(tmp_path, after, words):
     """In the middle of a turn, and in its last iteration, where no metric shows it. The
@@ -186,9 +191,36 @@ def test_bad_numbers_end_the_run(tmp_path, after, words):
     assert np.isfinite(run.state.best).all()
 
 
+def test_what_fails_a_member():
+    """At least half of the iterations of a turn with a metric that is not finite, whichever
+    they are; `return` may be NaN until an episode has ended."""
+
+    def failed(finite, last, ended=0):
+        one = lambda x: np.array([x])
+        return advance(
+            Counters(),
+            Report(
+                total={},
+                number={"loss": one(finite), "return": one(ended)},
+                last={"loss": one(last), "return": one(np.nan)},
+                steps=one(10),
+                broken=np.zeros((1, 0), bool),
+            ),
+            10,
+            (),
+        ).failed
+
+    assert not failed(10, 1.0) and not failed(9, np.nan) and not failed(6, np.inf)
+    for last in (1.0, np.nan):
+        assert "`loss` was not finite in 5 of 10" in dict(failed(5, last))[0]
+    assert "`return` became nan" in dict(failed(10, 1.0, ended=3))[0]
+
+
 def test_bad_members_are_left_behind(tmp_path):
     agents = [Search(bad_after=20), Search()]
-    with pytest.warns(match="member 0 .seed 0, bad_after 20.: `loss` became nan"):
+    with pytest.warns(
+        match="member 0 .seed 0, bad_after 20.: `state.(best|weight)` became NaN"
+    ):
         result = train(agents, Rail(), steps=400, out=tmp_path / "run", **SHORT)
     assert [member for member, _ in result.counters.failed] == [0]
     alone = train(Search(), Rail(), steps=400, **SHORT)

@@ -4,7 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
@@ -31,15 +32,16 @@ class APGState(eqx.Module):
 
 
 class APG(AbstractOnlineAgent):
-    r"""Analytic policy gradient: the derivative of the rewards of the next $h$ steps by the
-    parameters of the policy, through the physics.
+    r"""Analytic policy gradient: the derivative of the discounted rewards of the next $h$
+    steps with respect to the parameters of the policy, through the physics.
 
-    $$J = \frac{1}{h}\,\mathrm{mean} \sum_{t < h} \gamma^t r(s_t, \pi_\theta(o_t)), \qquad
+    $$J = \frac{1}{h}\,\mathrm{mean} \sum_{t < h} \gamma^{t - t_0} r(s_t, \pi_\theta(o_t)), \qquad
     s_{t+1} = f(s_t, \pi_\theta(o_t)),$$
 
-    of environments that go on where they were; what happened before is not differentiated,
-    and what comes after $h$ steps is not seen. Derivatives of long horizons grow without
-    bound where motion is unstable; see `SHAC`, which asks a critic instead.
+    where $t_0$ is the first step of the window, or of the episode if that began within the
+    window. Environments continue where they were; earlier steps are constants, and what
+    follows after $h$ steps is ignored. Derivatives over long horizons grow without bound
+    where motion is unstable; `SHAC` replaces them by a critic.
 
     **Arguments:**
 
@@ -102,8 +104,12 @@ class APG(AbstractOnlineAgent):
         key, key_act = jr.split(state.key)
 
         def loss(steps):
-            weight = self.discount ** jnp.arange(self.horizon, dtype=steps.reward.dtype)
-            return -jnp.mean(steps.reward @ weight) / self.horizon, None
+            weight = self.discount ** steps_since_reset(steps.done).astype(
+                steps.reward.dtype
+            )
+            return -jnp.mean(
+                jnp.sum(steps.reward * weight, axis=1)
+            ) / self.horizon, None
 
         world, gradient, _, _, report = rollout_gradient(
             self, state.world, env, state.learner.model, key_act, loss, self.noise
@@ -131,3 +137,10 @@ class APG(AbstractOnlineAgent):
 
     def _optimizer(self) -> optax.GradientTransformation:
         return optax.adam(self.learning_rate, b1=0.7, b2=0.95)
+
+
+def steps_since_reset(done: Bool[Array, "envs times"]) -> Int[Array, "envs times"]:
+    """Number of steps since the window or an episode within it began."""
+    time = jnp.broadcast_to(jnp.arange(done.shape[1], dtype=jnp.int32), done.shape)
+    begins = jnp.pad(done[:, :-1], ((0, 0), (1, 0)))
+    return time - lax.cummax(jnp.where(begins, time, 0), axis=1)

@@ -65,7 +65,9 @@ class CQL(AbstractOfflineAgent):
     to do what was recorded.
 
     Differences from the paper: the estimate is a mean, not a sum, which changes the losses
-    by a constant; `warmup_steps` is 0 by default, 40,000 in the authors' code.
+    by a constant; `warmup_steps` is 0 by default, 40,000 in the authors' code. That code
+    also multiplies the bracket by `conservative_weight` before it subtracts the threshold:
+    its threshold is $\tau$ times that weight, and its $\alpha'$ begins at 1.
 
     **Arguments:** those of `AbstractOfflineAgent`, and
 

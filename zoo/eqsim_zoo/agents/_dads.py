@@ -182,13 +182,13 @@ class DADS(AbstractSkillAgent):
             skills, loss = learn() if every else lax.cond(due, learn, skip)
             metrics["dynamics_loss"] = loss
 
-        # Reward.
+        # Reward, by the new dynamics.
         others = None if self.random_skills else space.prior.all()
         if others is None:
             draws = jr.split(key_others, self.random_skills)
             others = jax.vmap(space.prior.sample)(draws)
         diversity = predictability(
-            state.skills.model,
+            skills.model,
             jax.vmap(space.descriptor)(steps.obs),
             jax.vmap(space.skill)(steps.obs),
             jax.vmap(space.change)(steps.obs, steps.next_obs),

@@ -76,10 +76,11 @@ class DIAYN(AbstractSkillAgent):
     0 where it has no idea. Where skills are points of a continuum $q$ is a normal
     density.
 
-    Differences from the paper: descriptors, and priors of any kind; observations and
-    descriptors may be normalized; the reward is made anew, by the newest discriminator,
-    whenever a transition is learned from; the policy keeps its skill for as many steps
-    as `Skills` says.
+    Differences from the paper: the entropy temperature is learned as in SAC (the paper's
+    is `SAC(learn_temperature=False, initial_temperature=0.1)`); descriptors, and priors of
+    any kind; observations and descriptors may be normalized; rewards are computed by the
+    newest discriminator whenever a transition is learned from; the policy keeps its skill
+    for as many steps as `Skills` says.
 
     **Arguments:** those of `AbstractSkillAgent`, and
 

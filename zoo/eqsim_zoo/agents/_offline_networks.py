@@ -13,6 +13,7 @@ from eqsim.wrappers import Statistics
 
 from ..blocks import (
     Critic,
+    DeterministicPolicy,
     Ensemble,
     MLP,
     StochasticPolicy,
@@ -132,6 +133,13 @@ class Start:
             return self.network(key, head, shared)
         zeros = jnp.zeros_like(self.bounds[:, 0])
         head = lambda key, n: GaussianPolicy(self.mlp(key, n, self.nu, 0.01), zeros)
+        return self.network(key, head, shared)
+
+    def deterministic(
+        self, key: PRNGKeyArray, shared: Encoders | None = None
+    ) -> EncodedNetwork:
+        """A deterministic policy."""
+        head = lambda key, n: DeterministicPolicy(self.mlp(key, n, self.nu, 0.01))
         return self.network(key, head, shared)
 
     def squashed(

@@ -267,7 +267,8 @@ class PPO(AbstractOnlineAgent):
         density = lambda obs, u: networks.distribution(obs).log_prob(u)
         log_prob = each(density)(obs, networks.drawn(steps.action))
         target = advantages + value
-        return flatten_time(PPOBatch(obs, steps.action, log_prob, advantages, target))
+        batch = obs, steps.action, log_prob, advantages, target
+        return PPOBatch(*flatten_time(batch))
 
     def _loss(
         self,

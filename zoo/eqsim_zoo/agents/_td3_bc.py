@@ -23,7 +23,6 @@ from ..blocks import (
     td_target,
     Transition,
 )
-from ..blocks._heads import select_action
 from ..vision import EncodedNetwork
 from ._offline import AbstractOfflineAgent
 from ._offline_networks import action_distance, eyes, Start, Through
@@ -82,7 +81,7 @@ class TD3BC(AbstractOfflineAgent):
     def begin(self, key: PRNGKeyArray, start: Start) -> TD3BCState:
         key, key_actor, key_critic = jr.split(key, 3)
         critic, adam = start.critic(key_critic), self.optimizer()
-        actor = start.actor(key_actor, shared=critic.senses)
+        actor = start.deterministic(key_actor, shared=critic.senses)
         return TD3BCState(
             Learner.create(actor, adam),
             Learner.create(critic, adam),
@@ -94,8 +93,7 @@ class TD3BC(AbstractOfflineAgent):
         )
 
     def policy(self, state: TD3BCState) -> Callable[[Any], Any]:
-        actor = Through(eyes(self, state.critic.model), state.actor.model)
-        return lambda obs: select_action(actor(obs), None)
+        return Through(eyes(self, state.critic.model), state.actor.model)
 
     def update(
         self, state: TD3BCState, batch: Transition
@@ -110,11 +108,10 @@ class TD3BC(AbstractOfflineAgent):
         key, key_look, key_noise = jr.split(state.key, 3)
         batch = self.seen(state, batch, key_look)
         target_actor, target_critic = state.targets
-        best = lambda actor: lambda obs: select_action(actor(obs), None)
         adam = self.optimizer()
 
         next_action = smoothed_actions(
-            best(Through(eyes(self, target_critic), target_actor)),
+            Through(eyes(self, target_critic), target_actor),
             batch.next_obs,
             self.target_noise,
             self.noise_clip,
@@ -135,7 +132,7 @@ class TD3BC(AbstractOfflineAgent):
 
         def actor_loss(actor):
             q_loss, found = deterministic_actor_loss(
-                best(actor), critic.model, batch.obs, features
+                actor, critic.model, batch.obs, features
             )
             return cloned(q_loss, found, batch.action, self.alpha), {}
 

@@ -1,4 +1,4 @@
-"""Environments side by side, and what an agent learns from them."""
+"""Vectorized environments, and the collection of transitions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,13 +27,13 @@ from ._replay import Transition
 
 
 class Running(eqx.Module):
-    """Environments on their way, one per row.
+    """States of vectorized environments.
 
     **Arguments:**
 
-    - `state`, `timestep`: of each, as after its last step.
-    - `returns`, `lengths`: of each episode so far.
-    - `last`: mean return and length of the episodes that ended last.
+    - `state`, `timestep`: state and timestep of each environment.
+    - `returns`, `lengths`: return and length of the running episodes so far.
+    - `last`: mean return and length of the episodes that ended last; zeros before.
     """
 
     state: Any
@@ -44,24 +44,24 @@ class Running(eqx.Module):
 
     @property
     def obs(self) -> Any:
-        """What the agent sees now."""
+        """Current observations."""
         return self.timestep.obs
 
 
 def reset_envs(
     agent: eqx.Module, env: AbstractEnv, key: PRNGKeyArray, number: int
 ) -> Running:
-    """Environments after a reset.
+    """Reset vectorized environments.
 
     **Raises:** `ValueError` if observations are not vectors of real numbers, or the
-    environment does not begin anew by itself.
+    environment has no auto-reset.
     """
     check_env(agent, env)
     return reset_batch(env, key, number)
 
 
 def reset_batch(env: AbstractEnv, key: PRNGKeyArray, number: int) -> Running:
-    """Environments after a reset, whatever they observe; they begin anew by themselves."""
+    """Reset vectorized environments of any observations."""
     keys = shard_batch(jr.split(key, number))
     state, timestep = map_shards(_reset, keys, env)
     # Different arrays, as each can be donated once.
@@ -83,17 +83,17 @@ def collect(
     length: int,
     checkpoint_every: int | None = None,
 ) -> tuple[Running, Transition, dict[str, Float[Array, ""]]]:
-    """Steps all environments.
+    """Step all environments.
 
     **Arguments:**
 
     - `policy`: `(obs, key) -> action`, a PyTree.
-    - `length`: how many steps each takes.
-    - `checkpoint_every`: for reverse mode, see `eqsim.rollout`.
+    - `length`: number of steps of each environment.
+    - `checkpoint_every`: interval of checkpoints for reverse mode, see `eqsim.rollout`.
 
-    **Returns:** the environments after it; transitions with axes (environment, time);
-    `return` and `length` of the episodes that ended, or of the last ones that did,
-    `episodes`, their number, and `steps`, taken in all.
+    **Returns:** the environments; transitions with axes (environment, time); and a report:
+    mean `return` and `length` of the episodes that ended last, NaN before the first one
+    has; the number of `episodes` that ended; and the number of `steps`.
     """
     keys = shard_batch(jr.split(key, running.lengths.shape[0]))
 
@@ -125,7 +125,9 @@ def collect(
         state, timestep, shard_batch(returns), shard_batch(lengths), replicate(last)
     )
     total = jnp.full((), transitions.reward.size, last.dtype)
-    report = {"return": last[0], "length": last[1], "episodes": count, "steps": total}
+    # Before the first episode has ended its length is 0.
+    known = jnp.where(last[1] > 0, last, jnp.nan)
+    report = {"return": known[0], "length": known[1], "episodes": count, "steps": total}
     return new, transitions, report
 
 
@@ -191,5 +193,6 @@ def flatten_time(steps: Any) -> Any:
 
 
 def add_steps(report: dict[str, Array], steps: Int[Array, ""]) -> Int[Array, ""]:
-    """The steps that were taken before, and those of a report."""
-    return steps + report["steps"].astype(steps.dtype)
+    """Add the steps of a report to a counter, which saturates at $2^{31} - 1$."""
+    new = report["steps"].astype(steps.dtype)
+    return steps + jnp.minimum(new, jnp.iinfo(steps.dtype).max - steps)

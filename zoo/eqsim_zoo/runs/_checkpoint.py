@@ -11,7 +11,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import equinox as eqx
@@ -25,6 +25,8 @@ import numpy as np
 FORMAT = "eqsim-checkpoint-1"
 _NO_DIGEST, _LONGEST_LINE, _CHUNK = "0" * 64, 1 << 26, 1 << 20
 _GENERATORS = ("threefry2x32", "rbg", "unsafe_rbg")
+# The deviation of a deterministic policy, which TD3+BC had and never learned.
+_REMOVED = (".network.raw",)
 _PACKAGES = ("eqsim", "eqsim-zoo", "jax", "equinox")
 
 
@@ -106,7 +108,8 @@ def load_checkpoint(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, 
         file.seek(begin)
         try:
             raw = eqx.filter_eval_shape(_without_keys, like)
-            numbers = eqx.tree_deserialise_leaves(file, raw, _read_leaf)
+            read = _reader(header["leaves"], like)
+            numbers = eqx.tree_deserialise_leaves(file, raw, read)
             return jtu.tree_map(_with_key, numbers, like), header["about"]
         except Exception as error:  # Of a file that someone made on purpose.
             raise CheckpointError(
@@ -179,13 +182,22 @@ def _write_leaf(file: Any, x: Any) -> None:
         np.save(file, np.asarray(x), allow_pickle=False)
 
 
-def _read_leaf(file: Any, like: Any) -> Any:
-    if not _is_array(like):
-        return like
-    array = np.load(file, allow_pickle=False)
-    if array.dtype != like.dtype:  # Types that NumPy does not know, as bfloat16.
-        array = array.view(like.dtype)
-    return array if isinstance(like, np.ndarray) else jnp.asarray(array)
+def _reader(stored: list[dict[str, Any]], like: Any) -> Callable[[Any, Any], Any]:
+    """Reads the next leaf, past those that this version no longer has."""
+    wanted = {leaf.path for leaf in _leaves(like)}
+    names = iter(leaf["path"] for leaf in stored)
+
+    def read(file: Any, like: Any) -> Any:
+        if not _is_array(like):
+            return like
+        while next(names) not in wanted:
+            np.load(file, allow_pickle=False)
+        array = np.load(file, allow_pickle=False)
+        if array.dtype != like.dtype:  # Types that NumPy does not know, as bfloat16.
+            array = array.view(like.dtype)
+        return array if isinstance(like, np.ndarray) else jnp.asarray(array)
+
+    return read
 
 
 def _sync(folder: pathlib.Path) -> None:
@@ -256,8 +268,9 @@ def _check_digest(path: pathlib.Path, file: BinaryIO, header: dict[str, Any]) ->
 
 
 def _check_fits(path: pathlib.Path, stored: list[dict[str, Any]], like: Any) -> None:
-    found = {leaf["path"]: _Leaf(**leaf) for leaf in stored}
     wanted = {leaf.path: leaf for leaf in _leaves(like)}
+    kept = lambda path: path in wanted or not path.endswith(_REMOVED)
+    found = {leaf["path"]: _Leaf(**leaf) for leaf in stored if kept(leaf["path"])}
     kind = lambda leaf: f"{leaf.dtype}{leaf.shape}"
     lines = []
     for name in [*wanted, *(n for n in found if n not in wanted)]:

@@ -21,7 +21,7 @@ from ._members import Members, members_of
 from ._plan import Plan
 from ._recipe import Recipe
 from ._recorded import as_learner, NoEnvironment, Recorded
-from ._settings import describe
+from ._settings import describe, has_default
 
 
 try:
@@ -271,8 +271,11 @@ def check_agents(
                 f"{where}agent: {one['class']} in the run, {two['class']} here"
             )
             continue
+        agent = members.agent(number)
         for name in {**one["fields"], **two["fields"]}:
             missing = "no such field"
+            if name not in one["fields"] and has_default(agent, name):
+                continue  # A field that this version added.
             pair = [x["fields"].get(name, missing) for x in (one, two)]
             if pair[0] != pair[1]:
                 lines.append(f"{where}{name}: {pair[0]} in the run, {pair[1]} here")

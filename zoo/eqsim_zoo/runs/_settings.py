@@ -112,6 +112,19 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
         ) from error
 
 
+def has_default(agent: AbstractAgent, name: str) -> bool:
+    """True if a field, such as `sac.discount`, has the default of its class."""
+    holder: Any = agent
+    *path, last = name.split(".")
+    for part in path:
+        holder = vars(holder)[part]
+    for field in dataclasses.fields(holder):
+        if field.name == last and field.default is not dataclasses.MISSING:
+            default = field.metadata.get("converter", lambda x: x)(field.default)
+            return _encode(default) == _encode(vars(holder)[last])
+    return False
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A sentence about a name that does not exist, with those that are like it."""
     names = sorted(known)

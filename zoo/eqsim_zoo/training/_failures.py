@@ -27,7 +27,7 @@ def advance(
     turn, steps = counters.turn + 1, int(report.steps.min())
     seen, failed = {*counters.seen}, dict(counters.failed)
     for member in range(len(report.steps)):
-        wrong = _wrong(report, member, paths, counters)
+        wrong = _wrong(report, member, paths, counters, iterations)
         if wrong and member not in failed:
             done = counters.iterations
             failed[member] = (
@@ -67,20 +67,41 @@ def complaint(members: Members, failed: Sequence[tuple[int, str]]) -> str:
     )
 
 
+def nonfinite_iterations(report: Report, member: int, iterations: int) -> int:
+    """Number of iterations of a turn in which a metric was not finite. `Learner` skips
+    such updates. Statistics of episodes do not count: they are NaN before one has ended."""
+    finite = [n[member] for name, n in report.number.items() if name not in EPISODES]
+    return iterations - int(min(finite, default=iterations))
+
+
 def _wrong(
-    report: Report, member: int, paths: Sequence[str], counters: Counters
+    report: Report,
+    member: int,
+    paths: Sequence[str],
+    counters: Counters,
+    iterations: int,
 ) -> str:
-    """The first number of a member that is not finite, in words; empty without one."""
-    for name, value in report.last.items():
-        last, number = value[member], int(report.number[name][member])
-        if name in EPISODES:
-            known = number > 0 or (member, name) in counters.seen
-            wrong = not np.isfinite(last) and (known or np.isinf(last))
-        else:
-            wrong = not np.isfinite(last)
-        if wrong:
-            return f"`{name}` became {last}"
+    """Why a member failed: a state that is not finite, a statistic of episodes that is not
+    finite any more, or at least half of the iterations with a metric that is not finite.
+    Empty if it did not."""
     for path, flag in zip(paths, report.broken[member]):
         if flag and path not in counters.exempt:
             return f"`state{path}` became NaN or infinite"
-    return ""
+    for name in EPISODES:
+        if name in report.last and not np.isfinite(last := report.last[name][member]):
+            known = report.number[name][member] > 0 or (member, name) in counters.seen
+            if known or np.isinf(last):
+                return f"`{name}` became {last}"
+    bad = nonfinite_iterations(report, member, iterations)
+    if 2 * bad < max(iterations, 1):
+        return ""
+    name, number = min(
+        ((k, n[member]) for k, n in report.number.items() if k not in EPISODES),
+        key=lambda item: item[1],
+        default=("", iterations),
+    )
+    if number == iterations:
+        return ""
+    return (
+        f"`{name}` was not finite in {iterations - number} of {iterations} iterations"
+    )

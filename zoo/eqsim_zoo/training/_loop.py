@@ -11,7 +11,7 @@ from ..runs._metrics import Row
 from ..runs._plan import Counters
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
-from ._failures import advance, complaint
+from ._failures import advance, complaint, nonfinite_iterations
 from ._interrupt import Interrupt, wait
 from ._output import Output
 from ._processes import agreed, gathered
@@ -63,7 +63,7 @@ class Loop:
             now = time.monotonic()
             self.counters = self.counters._replace(seconds=now - begin)
             rate = float(report.steps.sum()) / max(took, 1e-9)
-            self.output.write(self._rows(report, rate, found))
+            self.output.write(self._rows(before, report, rate, found))
             self._complain(before)
             due = int(self.output.due(self.save_every))
             interrupt.number, due = agreed(interrupt.number, due)
@@ -125,7 +125,9 @@ class Loop:
         self.output.curves()
         raise FloatingPointError(f"{text} {self.output.kept}")
 
-    def _rows(self, report: Report, rate: float, found: Evaluation | None) -> list[Row]:
+    def _rows(
+        self, before: Counters, report: Report, rate: float, found: Evaluation | None
+    ) -> list[Row]:
         counters, rows = self.counters, []
         for member in range(self.run.members.count):
             row: Row = {
@@ -137,6 +139,8 @@ class Loop:
                 "rate": round(rate, 1),
             }
             row |= _means(report, member)
+            taken = counters.iterations - before.iterations
+            row["nonfinite"] = nonfinite_iterations(report, member, taken)
             if found is not None:
                 row |= {
                     "eval/return": float(found.mean()[member]),
@@ -199,15 +203,12 @@ def best_agent(means: np.ndarray, num_seeds: int, alive: list[int]) -> float:
 
 
 def _means(report: Report, member: int) -> Row:
-    """Metrics of one member: over the iterations in which they were finite; where that was
-    none, or it ended otherwise, the last one."""
+    """Metrics of one member: means over the iterations in which they were finite; the last
+    value if there were none."""
     row: Row = {}
     for name, total in report.total.items():
-        number, last = (
-            int(report.number[name][member]),
-            float(report.last[name][member]),
-        )
-        fine = number > 0 and np.isfinite(last)
-        row[name] = float(total[member]) / number if fine else last
+        number = int(report.number[name][member])
+        last = float(report.last[name][member])
+        row[name] = float(total[member]) / number if number else last
     row.pop("steps", None)
     return row
