@@ -52,7 +52,7 @@ agent = {
     "cql": lambda: offline.CQL(hidden=(8,), num_actions=2),
 }[sys.argv[2]]()
 learner = offline.Offline(agent, batch_size=32, num_updates=3)
-env = offline.Recorded(offline.NoEnvironment(data), data)
+env = data
 with jax.set_mesh(zoo.blocks.device_mesh()):
     state = eqx.filter_jit(learner.init)(jr.key(0), env)
     first, reports = placed(state), []

@@ -28,6 +28,7 @@ from .agents import (
     GCBC as GCBC,
     GCIQL as GCIQL,
     IQL as IQL,
+    METRA as METRA,
     PPO as PPO,
     SAC as SAC,
     SHAC as SHAC,

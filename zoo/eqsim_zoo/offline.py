@@ -19,7 +19,6 @@ from .runs import (
     as_learner as as_learner,
     check_data as check_data,
     learners as learners,
-    NoEnvironment as NoEnvironment,
     Offline as Offline,
     offline_maker as offline_maker,
     Recorded as Recorded,

@@ -87,7 +87,7 @@ def train_agent(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
     with sentences():
         recipe, steps, length, text = _recipe(request)
         folder = request.out or f"runs/{request.agent}-{request.env}".replace(":", "-")
-        agents, env = recipe.agents(), recipe.environment()
+        agents, env, data = recipe.agents(), recipe.environment(), recipe.recording()
         points = f", {len(agents)} settings" if len(agents) > 1 else ""
         seeds = f", {request.num_seeds} seeds" if request.num_seeds > 1 else ""
         screen.print(
@@ -97,9 +97,9 @@ def train_agent(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
         with _abrupt():
             result = train(
                 agents,
-                env,
+                env if data is None else data,
+                eval_env=env,
                 steps=steps,
-                data=recipe.recording(),
                 seed=request.seed,
                 num_seeds=request.num_seeds,
                 episode_length=length,

@@ -49,6 +49,7 @@ from ._iql import (
     IQL as IQL,
     IQLState as IQLState,
 )
+from ._metra import METRA as METRA, Representation as Representation
 from ._offline import (
     AbstractLevelAgent as AbstractLevelAgent,
     AbstractOfflineAgent as AbstractOfflineAgent,

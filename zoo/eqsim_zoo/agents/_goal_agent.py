@@ -25,7 +25,10 @@ class AbstractGoalAgent(AbstractAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
         """The state before anything is learned. Where the environment has no goals, they
         are taken to be observations."""
-        obs, bounds = shown(self, env)
+        return self.create(key, *shown(self, env))
+
+    def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:
+        """The state before anything is learned, for observations of a dataset."""
         seen = {OBSERVATION: observation_of(obs), DESIRED: goal_of(obs)}
         return self.agent.create(key, seen, bounds)
 

@@ -41,7 +41,6 @@ from ._recorded import (
     as_learner as as_learner,
     check_data as check_data,
     learners as learners,
-    NoEnvironment as NoEnvironment,
     Offline as Offline,
     offline_maker as offline_maker,
     OfflineState as OfflineState,

@@ -20,7 +20,7 @@ from ._checkpoint import load_checkpoint, read_about, versions
 from ._members import Members, members_of
 from ._plan import Plan
 from ._recipe import Recipe
-from ._recorded import as_learner, NoEnvironment, Recorded
+from ._recorded import as_learner, Recorded
 from ._settings import describe, has_default
 
 
@@ -43,7 +43,7 @@ class Run:
 
     - `folder`: where.
     - `members`: the agents; `members.agent(0)` is the first.
-    - `env`: the environment, of one episode.
+    - `env`: the environment, of one episode; None for a dataset alone.
     - `plan`, `recipe`: how it is trained; and by which names it is made again, if it is.
     - `data`: what it learns from, if that is a recording.
     - `state`: of all members; with an axis of members if there are several, see
@@ -53,12 +53,24 @@ class Run:
 
     folder: pathlib.Path
     members: Members
-    env: AbstractEnv
+    env: AbstractEnv | None
     plan: Plan
     recipe: Recipe | None
     data: Dataset | None = None
     state: Any = None
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def environment(self) -> AbstractEnv:
+        """The environment to act in.
+
+        **Raises:** `ValueError` if the run learned from a dataset alone.
+        """
+        if self.env is None:
+            raise ValueError(
+                f"The run in {str(self.folder)!r} learned from a dataset alone. Pass `env` "
+                "to `load_run` to act and to evaluate."
+            )
+        return self.env
 
 
 def load_run(
@@ -96,8 +108,10 @@ def with_state(run: Run, path: pathlib.Path) -> Run:
 
 
 def run_env(run: Run) -> Any:
-    """What its agents learn in."""
+    """The source its agents learn from: an environment with auto-reset, or a dataset."""
     plan, env = run.plan, run.env
+    if env is None:
+        return run.data
     if run.data is not None:
         env = Recorded(env, run.data)
     key = pool_key(plan.seed)
@@ -124,9 +138,8 @@ def open_run(
     recorded = config.get("data")
     if learns and recipe is not None and data is None:
         data = recipe.recording()
-    if recorded is not None and env is None and data is not None and recipe is None:
-        env = NoEnvironment(data)
-    if recipe is None and (agent is None or env is None):
+    alone = recorded is not None and data is not None and recipe is None
+    if recipe is None and (agent is None or (env is None and not alone)):
         raise ValueError(
             f"The run in {str(folder)!r} was started with objects, and not by name: pass "
             f"`agent` ({config['agents'][0]['class']}) and `env` ({config['env']}) as they "
@@ -134,8 +147,8 @@ def open_run(
         )
     agents = recipe.agents() if agent is None and recipe is not None else agent
     env = recipe.environment() if env is None and recipe is not None else env
-    if agents is None or env is None:
-        raise ValueError("Pass `agent` and `env`.")
+    if agents is None:
+        raise ValueError("Pass `agent`.")
     if learns:
         check_same(folder, recorded, data)
     agents = [agents] if isinstance(agents, AbstractAgent) else [*agents]
@@ -143,7 +156,8 @@ def open_run(
         agents = [as_learner(agent) for agent in agents]
     members = members_of(agents, plan.seed, plan.num_seeds)
     check_agents(folder, config["agents"], members)
-    return Run(folder, members, env, plan, recipe, data if learns else None)
+    kept = data if learns or env is None else None
+    return Run(folder, members, env, plan, recipe, kept)
 
 
 @contextmanager
@@ -246,8 +260,10 @@ def write_config(run: Run) -> None:
     os.replace(part, run.folder / CONFIG)
 
 
-def env_name(env: AbstractEnv) -> str:
-    """The environment and what it is wrapped in, in words."""
+def env_name(env: AbstractEnv | None) -> str:
+    """The environment and its wrappers, in words."""
+    if env is None:
+        return "no environment"
     return " in ".join([type(layer).__name__ for layer in layers(env)][::-1])
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Key
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
 
 from ..blocks._environments import member_key
+from ..data import Dataset
 from ._settings import describe
 
 
@@ -61,13 +62,13 @@ class Members(eqx.Module):
         keys = [member_key(seed) for seed in self.seeds]
         return jnp.stack(keys) if self.many else keys[0]
 
-    def init(self, env: AbstractEnv) -> Any:
+    def init(self, env: AbstractEnv | Dataset) -> Any:
         """The states of all members, before anything is learned."""
         state = _init(self, env, self.keys())
         # Two names for one array: it could not be given away twice.
         return jtu.tree_map(lambda x: jnp.copy(x) if eqx.is_array(x) else x, state)
 
-    def skeleton(self, env: AbstractEnv) -> Any:
+    def skeleton(self, env: AbstractEnv | Dataset) -> Any:
         """Shapes and types of `init`, which is not computed."""
         return eqx.filter_eval_shape(_init, self, env, self.keys())
 
@@ -86,7 +87,7 @@ class Members(eqx.Module):
 
 
 @eqx.filter_jit
-def _init(members: Members, env: AbstractEnv, keys: Key[Array, "..."]) -> Any:
+def _init(members: Members, env: AbstractEnv | Dataset, keys: Key[Array, "..."]) -> Any:
     return members.each(lambda agent, key: agent.init(key, env), keys)
 
 

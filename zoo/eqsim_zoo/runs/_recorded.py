@@ -1,4 +1,4 @@
-"""Learning from recordings, for the loop that trains all agents."""
+"""Agents that learn from datasets, for the loop that trains all agents."""
 
 import dataclasses
 import functools as ft
@@ -15,8 +15,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
 from eqsim.envs import ResetOptions
-from eqsim.model import State, System
-from eqsim.pipelines import AbstractPipeline
 from eqsim.wrappers import AbstractStateless, layers, Lifetime
 
 from ..agents._goal_agent import AbstractGoalAgent
@@ -69,49 +67,6 @@ class Recorded(AbstractStateless):
         return self.env.step(state, action)
 
 
-class NoEnvironment(AbstractEnv):
-    """In the place of an environment that is not there: it has observations and actions
-    as recorded, and cannot be stepped."""
-
-    data: Dataset
-
-    @property
-    def sys(self) -> System:
-        raise ValueError(_NO_ROBOT)
-
-    @property
-    def pipeline(self) -> AbstractPipeline:
-        raise ValueError(_NO_ROBOT)
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        raise ValueError(_NO_ROBOT)
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        return self.data.bounds
-
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
-        """The first observation that was recorded."""
-        row = self.data.rows(jnp.zeros((), jnp.int32))
-        zero, no = jnp.zeros((), row.reward.dtype), jnp.zeros((), bool)
-        first = jnp.ones((), bool)
-        return (), Timestep(row.obs, zero, no, no, {}, first)
-
-    def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
-        raise ValueError(_NO_ROBOT)
-
-    def physics(self, state: Any) -> State:
-        raise ValueError(_NO_ROBOT)
-
-
-_NO_ROBOT = "There is no environment, but only a recording. Pass `env` to act and to be evaluated."
-
-
 class OfflineState(eqx.Module):
     """`learned`: the state of the agent."""
 
@@ -120,16 +75,17 @@ class OfflineState(eqx.Module):
 
 
 class Offline(AbstractOnlineAgent):
-    """An agent that learns from recordings, in the place of one that collects: `iterate`
-    takes a `Recorded` environment, of which it reads the recording and steps nothing.
+    """An agent that learns from a dataset, for the loop that trains agents which collect.
 
-    It is what `train(agent, env, data=data)` trains. A step is an update.
+    `train(agent, data)` trains `Offline(agent)`. The source of `init` and `iterate` is a
+    `Dataset`, or a `Recorded` environment whose dataset is read and which is never
+    stepped. A step is an update.
 
     **Arguments:**
 
-    - `agent`: whose `update` takes a `Transition`.
-    - `batch_size`: rows of a batch.
-    - `num_updates`: in one iteration.
+    - `agent`: an agent whose `update` takes a `Transition`.
+    - `batch_size`: rows per update.
+    - `num_updates`: updates per iteration.
 
     **Raises:** `ValueError` if a size is not positive.
     """
@@ -147,11 +103,15 @@ class Offline(AbstractOnlineAgent):
         a meaning."""
         return Recorded(env, _meaningless(env))
 
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> OfflineState:
-        """The state before anything is learned; with statistics of the recording, if the
-        environment has one."""
+    def init(self, key: PRNGKeyArray, env: AbstractEnv | Dataset) -> OfflineState:
+        """The state before anything is learned, with statistics of the dataset if there is
+        one."""
         check_divisible(self, "batch_size")
         key, key_agent = jr.split(key)
+        if isinstance(env, Dataset):
+            return OfflineState(
+                _prepared(self, _create(self, key_agent, env), env), key
+            )
         learned = self.agent.init(key_agent, env)
         recorded = [layer for layer in layers(env) if isinstance(layer, Recorded)]
         if recorded:
@@ -170,13 +130,14 @@ class Offline(AbstractOnlineAgent):
         return dataclasses.replace(state, learned=learned), metrics
 
     def iterate(
-        self, state: OfflineState, env: AbstractEnv
+        self, state: OfflineState, env: AbstractEnv | Dataset
     ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
         """Learns from `num_updates` batches.
 
         **Returns:** the new state, and the means of what the agent reports.
         """
-        data = drawn_from(self.agent, recording(self, env).data)
+        dataset = recording(self, env)
+        data = drawn_from(self.agent, dataset)
 
         def once(state, key):
             return self.update(state, shard_batch(data.sample(key, self.batch_size)))
@@ -185,7 +146,7 @@ class Offline(AbstractOnlineAgent):
         start = dataclasses.replace(state, key=key)
         state, metrics = lax.scan(once, start, jnp.stack(keys))
         means = jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
-        dtype = env.action_range.dtype
+        dtype = dataset.bounds.dtype
         return state, means | {"steps": jnp.full((), self.num_updates, dtype)}
 
 
@@ -204,18 +165,32 @@ def _meaningless(env: AbstractEnv) -> Dataset:
     )
 
 
-def recording(agent: eqx.Module, env: AbstractEnv) -> Recorded:
-    """Of an environment.
+def recording(agent: eqx.Module, source: AbstractEnv | Dataset) -> Dataset:
+    """The dataset of a source.
 
     **Raises:** `ValueError` if there is none.
     """
-    for layer in layers(env):
+    if isinstance(source, Dataset):
+        return source
+    for layer in layers(source):
         if isinstance(layer, Recorded):
-            return layer
+            return layer.data
     raise ValueError(
-        f"`{type(agent).__name__}` learns from a recording, but `{type(env).__name__}` has "
-        "none. Write `Recorded(env, data)`, or `train(agent, env, data=data)`."
+        f"`{type(agent).__name__}` learns from a dataset, but `{type(source).__name__}` has "
+        "none. Write `train(agent, data)`, or `Recorded(env, data)`."
     )
+
+
+def _create(agent: Offline, key: PRNGKeyArray, data: Dataset) -> Any:
+    """The state of an agent for a dataset without an environment."""
+    held = agent.agent
+    if not isinstance(held, AbstractOfflineAgent | AbstractGoalAgent):
+        raise ValueError(
+            f"`{type(held).__name__}` needs an environment to begin with, also where it "
+            "learns from a dataset: pass `eval_env`."
+        )
+    row = eqx.filter_eval_shape(lambda d: d.rows(jnp.zeros((), jnp.int32)), data)
+    return held.create(key, row.obs, data.bounds)
 
 
 def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
@@ -232,25 +207,17 @@ def learners(
     agent: AbstractAgent | Sequence[AbstractAgent],
     env: AbstractEnv | None,
     data: Dataset | None,
-) -> tuple[Sequence[AbstractAgent], AbstractEnv]:
-    """What the loop trains, and where: with a recording `Offline` agents, without an
-    environment in `NoEnvironment`.
+) -> Sequence[AbstractAgent]:
+    """The agents that the loop trains: `Offline` agents where there is a dataset.
 
-    **Raises:** `ValueError` if there is neither environment nor recording, or the agents
-    can not learn from it.
+    **Raises:** `ValueError` if the agents cannot learn from the dataset.
     """
     agents = [agent] if isinstance(agent, AbstractAgent) else [*agent]
     if data is None:
-        if env is None:
-            raise ValueError(
-                "There is neither an environment nor a recording to learn from: pass `env`, "
-                "`data`, or both."
-            )
-        return agents, env
+        return agents
     for one in agents:
         check_data(one.agent if isinstance(one, Offline) else one, env, data)
-    where = NoEnvironment(data) if env is None else env
-    return [as_learner(one) for one in agents], where
+    return [as_learner(one) for one in agents]
 
 
 def drawn_from(agent: AbstractAgent, data: Dataset) -> Dataset | GoalData:

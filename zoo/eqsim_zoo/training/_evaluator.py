@@ -26,10 +26,12 @@ class Evaluator:
     - `state`: of which only shapes matter.
     """
 
-    def __init__(self, members: Members, state: Any, env: AbstractEnv, plan: Plan):
+    def __init__(
+        self, members: Members, state: Any, env: AbstractEnv | None, plan: Plan
+    ):
         self._members, self._env, self._plan = members, env, plan
         self._program: Future | None = None
-        if plan.evaluations and len(jax.devices()) == 1:
+        if env is not None and plan.evaluations and len(jax.devices()) == 1:
             self._episode = evaluation_env(env, plan.episode_length)
             length = plan.episode_length
             lowered = run_members.lower(
@@ -42,6 +44,7 @@ class Evaluator:
     def __call__(self, state: Any, turn: int) -> Evaluation:
         plan = self._plan
         if self._program is None:
+            assert self._env is not None
             key = evaluation_key(plan.seed, turn)
             sizes = plan.episodes, plan.episode_length
             return evaluate_members(self._members, state, self._env, key, *sizes)

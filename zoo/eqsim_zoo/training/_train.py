@@ -29,7 +29,7 @@ from ..runs._loggers import AbstractLogger
 from ..runs._members import Members, members_of
 from ..runs._plan import Counters, counters_from_json, Plan
 from ..runs._recipe import Recipe
-from ..runs._recorded import learners, NoEnvironment
+from ..runs._recorded import learners
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
 from ._failures import exempt
@@ -66,10 +66,10 @@ class Result:
 
 def train(
     agent: AbstractAgent | Sequence[AbstractAgent],
-    env: AbstractEnv | None,
+    source: AbstractEnv | Dataset,
     *,
     steps: int | float,
-    data: Dataset | None = None,
+    eval_env: AbstractEnv | None = None,
     state: Any = None,
     seed: int = 0,
     num_seeds: int = 1,
@@ -85,45 +85,45 @@ def train(
     loggers: Sequence[AbstractLogger] = (),
     progress: bool = False,
 ) -> Result:
-    """Trains an agent, or several that differ in numbers in one program.
+    """Train an agent, or several that differ in numbers in one program.
 
     **Arguments:**
 
-    - `agent`: one, or several; each learns with `num_seeds` seeds.
-    - `env`: of one episode: `Episode` and `AutoReset` are added. None will do where
-        `data` is given; nothing is evaluated then.
-    - `data`: a recording, for agents that learn from one, see `Offline`: a step is an
-        update.
+    - `agent`: one agent or several; each learns with `num_seeds` seeds.
+    - `source`: environment of one episode, to which `Episode` and `AutoReset` are added; or
+        a dataset, for agents that learn from one (see `Offline`): a step is an update.
+    - `eval_env`: environment of evaluations; the source if None, unless that is a dataset.
     - `state`: with an axis of members if there are several: what is known before, as of
         `fine_tuned`, in the place of `agent.init(key, env)`.
     - `steps` to `episodes`: as of `Plan`.
-    - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`:
-        of the evaluation in which an agent had its highest mean return over seeds.
-    - `overwrite`: whether a run in that folder is thrown away.
-    - `recipe`: by which names agent and environment are made again, for `resume`.
-    - `save_every`: a checkpoint is written at each evaluation, and after a turn that ends
-        so many seconds after the last one (0: any; fewer where writing takes long).
-    - `loggers`: told all metrics, and closed at the end.
-    - `progress`: whether to show a bar, or lines where there is no terminal.
+    - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`
+        (highest mean return over seeds in an evaluation).
+    - `overwrite`, `recipe`: true to delete a run in that folder; names from which `resume`
+        makes agent and environment again.
+    - `save_every`: seconds between checkpoints besides those at evaluations; 0: each turn.
+    - `loggers`: loggers of the metrics, closed at the end.
+    - `progress`: true for a bar, or lines without a terminal.
 
-    SIGINT (Ctrl-C) ends it after the running turn, with a checkpoint. Where several
-    processes train together (`jax.distributed`, and `jax.set_mesh(device_mesh())`), all of
-    them call this alike; the first one writes and speaks.
+    SIGINT (Ctrl-C) ends the run after the current turn, with a checkpoint. With several
+    processes (`jax.distributed`, `jax.set_mesh(device_mesh())`) all of them call this
+    alike; process 0 writes and logs.
 
     **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
     holds a run; `FloatingPointError` if numbers are not finite, of all members.
     """
     begin = time.monotonic()
-    agents, env = learners(agent, env, data)
-    evaluations = 0 if isinstance(env, NoEnvironment) else evaluations
+    data, env = (source, eval_env) if isinstance(source, Dataset) else (None, source)
+    agents = learners(agent, env, data)
+    evaluations = 0 if env is None else evaluations
     pool_size = 0 if data is not None else pool_size
     sizes = episode_length, pool_size, turns, evaluations, episodes
     plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
     folder = None if out is None else pathlib.Path(out)
     members, where = members_of(agents, seed, num_seeds), folder or pathlib.Path()
     run, whole = _checked(Run(where, members, env, plan, recipe, data), state)
+    where = whole, eval_env or env, folder
     with _writing(run, folder if is_first() else None, overwrite):
-        return _go(begin, run, whole, folder, loggers, save_every, progress)
+        return _go(begin, run, *where, loggers, save_every, progress)
 
 
 def _checked(run: Run, state: Any) -> tuple[Run, Any]:
@@ -152,6 +152,7 @@ def resume(
     agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
     env: AbstractEnv | None = None,
     data: Dataset | None = None,
+    eval_env: AbstractEnv | None = None,
     save_every: int | float = 60.0,
     loggers: Sequence[AbstractLogger] = (),
     progress: bool = False,
@@ -164,7 +165,8 @@ def resume(
 
     - `folder`: of the run.
     - `more_steps`: how many to add to those that were planned.
-    - `agent`, `env`, `data`: as given to `train`; not needed where that had a `recipe`.
+    - `agent`, `env`, `data`, `eval_env`: agent, environment and dataset as given to
+        `train`; not needed where that had a `recipe`. With `data`, `env` is its `eval_env`.
     - `save_every`, `loggers`, `progress`: as of `train`.
 
     **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
@@ -175,7 +177,9 @@ def resume(
     run = open_run(folder, agent, env, data)
     with locked(run.folder if is_first() else None):
         run = _longer(_latest(run), more_steps)
-        return _go(begin, run, run_env(run), run.folder, loggers, save_every, progress)
+        told = loggers, save_every, progress
+        where = eval_env or run.env
+        return _go(begin, run, run_env(run), where, run.folder, *told)
 
 
 def _latest(run: Run) -> Run:
@@ -211,7 +215,8 @@ def _longer(run: Run, more_steps: int | float) -> Run:
 def _go(
     begin: float,
     run: Run,
-    env: Any,
+    source: Any,
+    eval_env: AbstractEnv | None,
     folder: pathlib.Path | None,
     loggers: Sequence[AbstractLogger],
     save_every: int | float,
@@ -226,7 +231,7 @@ def _go(
             )
             given = state is not None and not counters.turn
             if state is None:
-                state = run.members.init(env)
+                state = run.members.init(source)
             if not counters.turn:
                 broken = nonfinite_of_members(run.members, state)
                 counters = counters._replace(exempt=exempt(broken, state))
@@ -234,9 +239,9 @@ def _go(
             output = Output(run, mine, counters.turn, loggers, shown)
             if given:  # It could not be made again.
                 output.save(gathered(state), counters, False)
-            evaluator = Evaluator(run.members, state, run.env, run.plan)
+            evaluator = Evaluator(run.members, state, eval_env, run.plan)
             told = evaluator, output, shown
-            loop = Loop(run, env, state, counters, *told, save_every, begin)
+            loop = Loop(run, source, state, counters, *told, save_every, begin)
             # The loop gives memory of states away: keep no other name for them.
             run, state = dataclasses.replace(run, state=None), None
             try:

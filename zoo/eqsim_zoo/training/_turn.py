@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from eqsim import AbstractEnv
 
 from ..blocks import replicate
+from ..data import Dataset
 from ..runs._members import Members
 
 
@@ -35,7 +36,7 @@ class Report(NamedTuple):
 
 
 def run_turn(
-    members: Members, env: AbstractEnv, n: int, state: Any
+    members: Members, env: AbstractEnv | Dataset, n: int, state: Any
 ) -> tuple[Any, Report]:
     """Iterates all members.
 
@@ -55,7 +56,7 @@ def run_turn(
 
 @eqx.filter_jit(donate="all-except-first")
 def _run(
-    fixed: tuple[Members, AbstractEnv, Int[Array, ""]], state: Any
+    fixed: tuple[Members, AbstractEnv | Dataset, Int[Array, ""]], state: Any
 ) -> tuple[Any, Any]:
     members, env, n = fixed
     run = lambda agent, state: _iterations(agent, state, env, n)
@@ -64,7 +65,7 @@ def _run(
 
 
 @eqx.filter_jit
-def _iterate(agent: Any, state: Any, env: AbstractEnv) -> Any:
+def _iterate(agent: Any, state: Any, env: Any) -> Any:
     # Compiled, so that it is traced once, for shapes and for the loop.
     state, metrics = agent.iterate(state, env)
     floating = {name: _number(name, value) for name, value in metrics.items()}
@@ -82,7 +83,7 @@ def _number(name: str, value: Any) -> Float[Array, ""]:
     return value if inexact else value.astype(jnp.float32)
 
 
-def _iterations(agent: Any, state: Any, env: AbstractEnv, n: Int[Array, ""]):
+def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
     _, shapes = eqx.filter_eval_shape(_iterate, agent, state, env)
     dynamic, static = eqx.partition(state, eqx.is_array)
     zeros = {name: jnp.zeros((), x.dtype) for name, x in shapes.items()}
