@@ -1,4 +1,4 @@
-"""Between what a policy gives and what a robot takes."""
+"""Conversion between actions of policies and of environments."""
 
 import equinox as eqx
 import jax
@@ -13,10 +13,10 @@ from eqsim.wrappers import AbstractConversion
 
 
 class Squash(AbstractConversion):
-    r"""Takes any numbers: $\tanh(u)$, scaled to the range of the actuator where that is
-    finite; clipped where it is not.
+    r"""Wrapper that squashes any numbers $u$: $\tanh(u)$ scaled to the action range where
+    that is finite, and clipped where it is not.
 
-    A rollout in it records $u$, of which the density of a normal policy is known.
+    A rollout records $u$, whose density under a normal policy is known.
     """
 
     env: AbstractEnv
@@ -31,7 +31,7 @@ class Squash(AbstractConversion):
 
 
 def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array, " nu"]:
-    """The action for any numbers: see `Squash`."""
+    """Squash numbers to the action range, see `Squash`."""
     low, high = bounds.astype(u.dtype).T
     both = jnp.isfinite(low) & jnp.isfinite(high)
     scaled = _scaled(
@@ -43,7 +43,7 @@ def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array,
 def scale(
     bounds: Float[Array, "nu 2"], action: Float[Array, " nu"]
 ) -> Float[Array, " nu"]:
-    """From between -1 and 1 to the range of each actuator, which must be finite."""
+    """Scale an action between -1 and 1 to the action range, which must be finite."""
     low, high = bounds.astype(action.dtype).T
     return _scaled(low, high, action)
 
@@ -51,7 +51,7 @@ def scale(
 def unscale(
     bounds: Float[Array, "nu 2"], action: Float[Array, "*rows nu"]
 ) -> Float[Array, "*rows nu"]:
-    """The inverse of `scale`, of one action or of many."""
+    """Invert `scale`, for one action or several."""
     low, high = bounds.astype(action.dtype).T
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
     broadcast = lambda x: jnp.broadcast_to(x, action.shape)
@@ -63,7 +63,7 @@ def _scaled(low, high, action):
 
 
 def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raises `ValueError` if an action has no bound on one side, where that is known."""
+    """Raise `ValueError` if the action range is not finite."""
     bounds = env.action_range
     if isinstance(bounds, Tracer):
         bounds = _without_numbers(env)
@@ -81,8 +81,8 @@ def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
 
 
 def _without_numbers(env: AbstractEnv) -> Float[Array, "nu 2"]:
-    """The range of actions with zero for each number of the environment: inside a
-    transformation, which has none. What has no limit is infinite all the same."""
+    """Action range with zeros for the numbers of the environment, whose values are unknown
+    inside a transformation. Missing limits are infinite all the same."""
     with jax.ensure_compile_time_eval():
         zero = lambda x: jnp.zeros(x.shape, x.dtype) if eqx.is_inexact_array(x) else x
         return jtu.tree_map(zero, env).action_range

@@ -12,44 +12,43 @@ _LOG_2 = 0.6931471805599453
 
 
 class Normal(eqx.Module):
-    """Independent normal numbers.
+    """Independent normal distributions.
 
     **Arguments:**
 
-    - `mean`, `log_std`: of each number.
+    - `mean`, `log_std`: mean and logarithm of the standard deviation of each number.
     """
 
     mean: Float[Array, " nu"]
     log_std: Float[Array, " nu"]
 
     def mode(self) -> Float[Array, " nu"]:
-        """The likeliest value."""
+        """Most likely value."""
         return self.mean
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        """A draw, differentiable by the parameters."""
+        """Reparameterized sample."""
         noise = jr.normal(key, self.mean.shape, self.mean.dtype)
         return self.mean + jnp.exp(self.log_std) * noise
 
     def log_prob(self, x: Float[Array, " nu"]) -> Float[Array, ""]:
-        """The logarithm of the density."""
+        """Logarithm of the density."""
         z = (x - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * (z**2 + _LOG_2PI) - self.log_std)
 
     def entropy(self) -> Float[Array, ""]:
-        """In nats."""
+        """Entropy in nats."""
         return jnp.sum(self.log_std + 0.5 * (1.0 + _LOG_2PI))
 
 
 class TanhNormal(eqx.Module):
-    r"""$\tanh(u)$ of normal numbers $u$.
+    r"""Distribution of $\tanh(u)$ for normal $u$.
 
-    Densities take $u$, which is known where a number was drawn: from $\tanh(u)$ near
-    $\pm 1$ it can not be told any more.
+    Log-densities take $u$, since it cannot be recovered from $\tanh(u)$ near $\pm 1$.
 
     **Arguments:**
 
-    - `normal`: of $u$.
+    - `normal`: distribution of $u$.
 
     ??? cite "Reference"
         Haarnoja et al., *Soft actor-critic: off-policy maximum entropy deep reinforcement
@@ -105,7 +104,7 @@ class Categorical(eqx.Module):
         return jnp.sum(chosen)
 
     def entropy(self) -> Float[Array, ""]:
-        """In nats."""
+        """Entropy in nats."""
         log = self._log()
         return -jnp.sum(jnp.exp(log) * log)
 
@@ -127,7 +126,7 @@ class NormalMixture(eqx.Module):
     log_std: Float[Array, "components n"]
 
     def log_prob(self, x: Float[Array, " n"]) -> Float[Array, ""]:
-        """The logarithm of the density."""
+        """Logarithm of the density."""
         each = jax.vmap(lambda mean, log_std: Normal(mean, log_std).log_prob(x))
         weights = jax.nn.log_softmax(self.logits)
         return jax.nn.logsumexp(weights + each(self.mean, self.log_std))

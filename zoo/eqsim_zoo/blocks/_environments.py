@@ -1,4 +1,4 @@
-"""How an environment is wrapped to learn in, and to evaluate in."""
+"""Wrapped environments for training and evaluation, and their random keys."""
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -10,15 +10,15 @@ from eqsim.wrappers import AbstractWrapper, layers, Lifetime, reset_pool
 def training_env(
     env: AbstractEnv, episode_length: int, pool_size: int, key: PRNGKeyArray
 ) -> AutoReset:
-    """`AutoReset(Episode(env, episode_length))`: what agents are given.
+    """Wrap an environment for training: `AutoReset(Episode(env, episode_length))`.
 
     **Arguments:**
 
-    - `env`: of one episode, with all its wrappers.
+    - `env`: environment of one episode, with all its wrappers.
     - `episode_length`: control steps after which an episode is truncated.
-    - `pool_size`: episodes begin with one of so many resets, made in advance, since in a
-        batch every environment makes a whole reset in every step. 0: true resets.
-    - `key`: of the resets in the pool.
+    - `pool_size`: number of precomputed resets that episodes begin with, since a batch
+        computes a whole reset in every step; 0 for true resets.
+    - `key`: random key of the pool.
 
     **Raises:** `ValueError` if the environment resets itself, or a number makes no sense.
     """
@@ -30,7 +30,7 @@ def training_env(
 
 
 def evaluation_env(env: AbstractEnv, episode_length: int) -> Episode:
-    """`Episode(env, episode_length)`: one episode.
+    """Wrap an environment for evaluation: `Episode(env, episode_length)`.
 
     **Raises:** `ValueError` if the environment resets itself, or the length is not
     positive.
@@ -51,15 +51,15 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> Episode:
 
 
 def pool_key(seed: int) -> PRNGKeyArray:
-    """Of the pool of a run."""
+    """Random key of the pool of resets of a run."""
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 
 def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
-    """Of the evaluation after a turn: the same episodes for all members of a run."""
+    """Random key of the evaluation after a turn, the same for all members of a run."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
 
 
 def member_key(seed: int) -> PRNGKeyArray:
-    """Of `agent.init`."""
+    """Random key of `agent.init`."""
     return jax.random.fold_in(jax.random.key(seed), 3)

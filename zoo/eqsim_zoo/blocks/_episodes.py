@@ -1,4 +1,4 @@
-"""Which episode a transition was part of, and what return that had."""
+"""Returns of the episodes that transitions belong to."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,12 +9,12 @@ from ._replay import Transition
 
 
 class Episodes(eqx.Module):
-    """Returns of the latest episodes, in a ring per environment.
+    """Returns of the latest episodes, in one ring buffer per environment.
 
     **Arguments:**
 
-    - `returns`: of the episode in each place; the least number there is while it lasts.
-    - `current`: the place of the running episode in the ring of its environment.
+    - `returns`: return of each episode; the lowest finite number while it is running.
+    - `current`: index of the running episode of each environment.
     """
 
     returns: Float[Array, "places envs"]
@@ -22,12 +22,12 @@ class Episodes(eqx.Module):
 
     @staticmethod
     def create(num_envs: int, steps: int, dtype) -> "Episodes":
-        """Before the first episode.
+        """Create empty buffers.
 
         **Arguments:**
 
-        - `num_envs`: environments.
-        - `steps`: of each environment, for which episodes are to be known.
+        - `num_envs`: number of environments.
+        - `steps`: number of steps per environment whose episodes are kept.
         """
         # One more than there can be episodes, for the one that begins.
         empty = jnp.full((steps + 2, num_envs), _unknown(dtype), dtype)
@@ -36,15 +36,15 @@ class Episodes(eqx.Module):
     def after(
         self, steps: Transition, so_far: Float[Array, " envs"]
     ) -> tuple["Episodes", Int[Array, "envs times"]]:
-        """With some steps more.
+        """Add steps.
 
         **Arguments:**
 
         - `steps`: with axes (environment, time).
         - `so_far`: sums of the rewards of the running episodes before these steps.
 
-        **Returns:** the new value, and where in `returns`, flattened, the return of each
-        step's episode stands or will stand.
+        **Returns:** the new buffers, and for each step the index of its episode in
+        `returns`, flattened.
         """
         places, envs = self.returns.shape
         env = jnp.arange(envs, dtype=jnp.int32)
@@ -67,7 +67,7 @@ class Episodes(eqx.Module):
         return Episodes(returns, current), where.T
 
     def return_of(self, where: Int[Array, "*rows"]) -> Float[Array, "*rows"]:
-        """The returns of episodes by their places; minus infinity of those that last."""
+        """Returns of episodes by index; minus infinity while they are running."""
         found = self.returns.ravel()[where]
         return jnp.where(found == _unknown(found.dtype), -jnp.inf, found)
 

@@ -1,4 +1,4 @@
-"""Fields of agents: numbers are arrays, so that `eqx.filter_vmap` makes a fleet."""
+"""Fields of agents: real numbers are arrays, so that `eqx.filter_vmap` can sweep them."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ def _hashable(x: Any) -> Any:
 
 
 def cast_floats(tree: Any, dtype: Any) -> Any:
-    """Real numbers of an agent in the type of what it computes with."""
+    """Cast real numbers of a PyTree to a type."""
     cast = lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x
     return jtu.tree_map(cast, tree)
 
 
 def check_positive(agent: eqx.Module, *names: str) -> None:
-    """Raises `ValueError` unless the sizes of those names are positive integers."""
+    """Raise `ValueError` unless fields are positive integers."""
     for name in names:
         value = vars(agent)[name]
         if not isinstance(value, int | np.integer) or value < 1:
@@ -47,8 +47,7 @@ def check_positive(agent: eqx.Module, *names: str) -> None:
 def linear_schedule(
     rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """A learning rate that goes to zero in so many steps; the same always if they are
-    0."""
+    """Linear decrease of a rate to zero over `anneal_steps`; constant if that is 0."""
     length = jnp.where(anneal_steps > 0.0, anneal_steps, 1.0)
     left = jnp.clip(1.0 - steps / length, 0.0, 1.0)
     return rate * jnp.where(anneal_steps > 0.0, left, 1.0)
@@ -57,7 +56,7 @@ def linear_schedule(
 def cosine_schedule(
     rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """As `linear_schedule`, along half a cosine."""
+    """Decrease of a rate to zero along half a cosine; constant if `anneal_steps` is 0."""
     part = linear_schedule(jnp.ones_like(rate), steps, anneal_steps)
     return rate * jnp.where(
         anneal_steps > 0.0, 0.5 * (1.0 - jnp.cos(jnp.pi * part)), 1.0

@@ -1,4 +1,4 @@
-"""Networks together with the state of their optimizer."""
+"""A network and the state of its optimizer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,16 +12,15 @@ from jaxtyping import Array, Bool, Float
 
 
 class Learner(eqx.Module):
-    """A network, or any PyTree of networks, and the state of the optimizer that trains
-    it.
+    """A network, or any PyTree of networks, and the state of its optimizer.
 
-    The optimizer itself is made where it is used, from the hyper-parameters of the agent,
+    The optimizer itself is created where it is used, from hyper-parameters of the agent,
     which may be arrays: `optax.adam(agent.learning_rate)`.
 
     **Arguments:**
 
-    - `model`: what is learned.
-    - `opt_state`: of the optimizer.
+    - `model`: network or PyTree that is trained.
+    - `opt_state`: state of the optimizer.
     """
 
     model: Any
@@ -29,7 +28,7 @@ class Learner(eqx.Module):
 
     @staticmethod
     def create(model: Any, optimizer: optax.GradientTransformation) -> "Learner":
-        """A learner before its first step."""
+        """Create a learner before its first step."""
         return Learner(model, optimizer.init(_parameters(model)))
 
     def apply_loss_fn(
@@ -40,21 +39,21 @@ class Learner(eqx.Module):
         max_grad_norm: Float[Array, ""] | None = None,
         frozen: Callable[[Any], Any] | None = None,
     ) -> tuple["Learner", dict[str, Array]]:
-        """One step against the gradient of a loss.
+        """Take one gradient step on a loss.
 
-        Where the loss or its gradient is not finite nothing is changed; what is reported
-        is then not finite either.
+        If the loss or its gradient is not finite, the step is skipped; the reported
+        metrics are then not finite either.
 
         **Arguments:**
 
         - `loss_fn`: `model -> (loss, metrics)`. Networks that it closes over are
             constants.
-        - `optimizer`: as given to `create`.
-        - `max_grad_norm`: a longer gradient is shortened to this length.
-        - `frozen`: `model -> parts`, which are constants: such as `lambda m: m.senses`.
+        - `optimizer`: optimizer given to `create`.
+        - `max_grad_norm`: largest global norm; longer gradients are scaled down.
+        - `frozen`: `model -> parts` that stay constant, such as `lambda m: m.senses`.
 
         **Returns:** the learner after the step; the metrics of `loss_fn`, with `loss` and
-        `grad_norm`, the length of the gradient before it was shortened.
+        `grad_norm`, the global norm of the gradient before clipping.
         """
         value_and_grad = eqx.filter_value_and_grad(loss_fn, has_aux=True)
         (loss, metrics), grads = value_and_grad(self.model)
@@ -76,16 +75,16 @@ class Learner(eqx.Module):
         good: Bool[Array, ""] | bool = True,
         frozen: Callable[[Any], Any] | None = None,
     ) -> tuple["Learner", Float[Array, ""]]:
-        """One step against a gradient that is known.
+        """Take one step along a given gradient.
 
         **Arguments:**
 
-        - `grads`: like `model`, with None for what is no real number.
-        - `optimizer`, `max_grad_norm`, `frozen`: see `apply_loss_fn`. The gradient of what
-            is frozen is not looked at.
-        - `good`: whether to take the step; never if the gradient is not finite.
+        - `grads`: gradient with the structure of `model`, None for other leaves.
+        - `optimizer`, `max_grad_norm`, `frozen`: see `apply_loss_fn`. The gradient of
+            frozen parts is ignored.
+        - `good`: false to skip the step, as if the gradient were not finite.
 
-        **Returns:** the learner after the step, and the length of the gradient.
+        **Returns:** the learner after the step, and the global norm of the gradient.
         """
         if frozen is not None:
             still = lambda part: jtu.tree_map(jnp.zeros_like, part)

@@ -1,4 +1,4 @@
-"""Networks: layers of numbers, and several of the same kind side by side."""
+"""Networks: layers, multilayer perceptrons, ensembles and critics."""
 
 import enum
 import pkgutil
@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 class Linear(eqx.Module):
-    r"""$x W + b$. In the beginning $b$ is zero and $W$ uniform, with the variance
-    `scale` over the number of inputs.
+    r"""Affine layer $x W + b$. Initially $b$ is zero and $W$ uniform, with variance `scale`
+    over the number of inputs.
 
     ??? cite "Reference"
         LeCun et al., *Efficient backprop*, 1998, section 4.6.
@@ -27,7 +27,7 @@ class Linear(eqx.Module):
     def create(
         key: PRNGKeyArray, inputs: int, outputs: int, scale: float, dtype: Any
     ) -> "Linear":
-        """A layer before anything is learned."""
+        """Create a layer."""
         # Not orthogonal: two batched decompositions at once can wait for each other
         # for ever on a machine with two cores (jaxlib 0.10.2).
         first = jax.nn.initializers.variance_scaling(scale, "fan_in", "uniform")
@@ -38,7 +38,7 @@ class Linear(eqx.Module):
 
 
 class LayerNorm(eqx.Module):
-    """Numbers less their mean, over their standard deviation; scaled and shifted.
+    """Layer normalization: subtract the mean, divide by the standard deviation, scale, shift.
 
     ??? cite "Reference"
         Ba, Kiros, Hinton, *Layer normalization*, 2016.
@@ -133,11 +133,11 @@ class MLP(eqx.Module):
         layer_norm: bool = False,
         dtype: Any = jnp.float32,
     ) -> "MLP":
-        """A network before anything is learned.
+        """Create a network.
 
         **Arguments:**
 
-        - `sizes`: of the input, of each hidden layer, and of the output.
+        - `sizes`: sizes of the input, of each hidden layer, and of the output.
         - `last_scale`: of the last layer, see `Linear`.
         - `layer_norm`: whether hidden layers are normalized.
 
@@ -166,7 +166,7 @@ class MLP(eqx.Module):
 
 
 class Ensemble(eqx.Module):
-    """Networks of the same shape, stacked, each with its own weights."""
+    """Networks of the same shape with stacked weights."""
 
     members: Any
 
@@ -174,7 +174,7 @@ class Ensemble(eqx.Module):
     def create(
         key: PRNGKeyArray, number: int, make: Callable[[PRNGKeyArray], Any]
     ) -> "Ensemble":
-        """`number` networks by different keys.
+        """Create `number` networks with different keys.
 
         **Arguments:**
 
@@ -188,7 +188,7 @@ class Ensemble(eqx.Module):
 
 
 class Critic(eqx.Module):
-    """Values of actions, by several networks that judge on their own."""
+    """Ensemble of action-value networks."""
 
     networks: Ensemble
 
@@ -203,7 +203,7 @@ class Critic(eqx.Module):
         layer_norm: bool = False,
         dtype: Any = jnp.float32,
     ) -> "Critic":
-        """Critics before anything is learned."""
+        """Create an ensemble of critics."""
         sizes = (obs_size + action_size, *hidden, 1)
         make = lambda key: MLP.create(key, sizes, layer_norm=layer_norm, dtype=dtype)
         return Critic(Ensemble.create(key, number, make))
@@ -215,7 +215,7 @@ class Critic(eqx.Module):
 
 
 def target_update(new: Any, target: Any, rate: Float[Array, ""]) -> Any:
-    r"""$\bar\theta \leftarrow (1 - \tau)\,\bar\theta + \tau\,\theta$, with the parameters
-    after their step."""
+    r"""Move target parameters towards new ones:
+    $\bar\theta \leftarrow (1 - \tau)\,\bar\theta + \tau\,\theta$."""
     follow = lambda x, y: y + rate * (x - y) if eqx.is_inexact_array(x) else y
     return jax.tree_util.tree_map(follow, new, target)

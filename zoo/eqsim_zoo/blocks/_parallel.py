@@ -1,9 +1,9 @@
-"""One program on several devices: environments and batches in shares, the rest whole.
+"""Data parallelism: environments and batches are sharded, everything else is replicated.
 
     with jax.set_mesh(eqsim_zoo.device_mesh()):
         state, metrics = eqx.filter_jit(agent.iterate)(state, env)
 
-Agents say which arrays are rows of a batch; without a mesh that says nothing.
+Agents mark the arrays that are batches; without a mesh the marks have no effect.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ _ROWS, _WHOLE = PartitionSpec(AXIS), PartitionSpec()
 
 
 def device_mesh(devices: Sequence[Any] | None = None) -> Mesh:
-    """A row of devices for `jax.set_mesh`; by default all there are, those of other
-    processes too."""
+    """One-dimensional mesh for `jax.set_mesh`; by default of all devices of all
+    processes."""
     devices = jax.devices() if devices is None else devices
     return jax.make_mesh((len(devices),), (AXIS,), (AxisType.Auto,), devices=devices)
 
 
 def num_shards() -> int:
-    """How many devices share a batch here."""
+    """Number of devices that share a batch."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or AXIS not in mesh.axis_names or AXIS in mesh.manual_axes:
         return 1
@@ -35,7 +35,7 @@ def num_shards() -> int:
 
 
 def check_divisible(agent: eqx.Module, *names: str) -> None:
-    """Raises `ValueError` unless the devices can share sizes evenly."""
+    """Raise `ValueError` unless fields are multiples of the number of devices."""
     shares = num_shards()
     for name in names:
         value = vars(agent)[name]
@@ -47,12 +47,12 @@ def check_divisible(agent: eqx.Module, *names: str) -> None:
 
 
 def shard_batch(tree: Any) -> Any:
-    """Arrays whose rows are shared among the devices."""
+    """Shard the first axis of arrays among the devices."""
     return _placed(tree, _ROWS)
 
 
 def replicate(tree: Any) -> Any:
-    """Arrays that every device has."""
+    """Replicate arrays on all devices."""
     return _placed(tree, _WHOLE)
 
 
@@ -66,8 +66,8 @@ def _placed(tree: Any, spec: PartitionSpec) -> Any:
 
 
 def map_shards(fn: Callable[[Any, Any], Any], rows: Any, shared: Any) -> Any:
-    """`fn(rows, shared)`, on each device with its rows, whose loops then wait for no other
-    device.
+    """Evaluate `fn(rows, shared)` on each device with its rows, so that loops do not wait
+    for other devices.
 
     **Arguments:**
 

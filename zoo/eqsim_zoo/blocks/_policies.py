@@ -1,4 +1,4 @@
-"""From observations to actions between -1 and 1."""
+"""Policies: from observations to actions between -1 and 1."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +22,12 @@ _LEAST, _LARGEST = -5.0, 2.0
 
 
 class StochasticPolicy(eqx.Module):
-    r"""$\tanh$ of normal numbers, whose mean and deviation depend on the observation.
+    r"""Tanh-normal policy whose mean and standard deviation depend on the observation.
 
     **Arguments:**
 
-    - `network`: gives the means, and numbers from which the deviations follow, between
-        $e^{-5}$ and $e^2$.
+    - `network`: network with two outputs per actuator: the mean, and a number from which
+        the standard deviation follows, between $e^{-5}$ and $e^2$.
     """
 
     network: MLP
@@ -38,20 +38,20 @@ class StochasticPolicy(eqx.Module):
 
 
 def bounded_log_std(raw: Float[Array, "*rows nu"]) -> Float[Array, "*rows nu"]:
-    r"""Logarithms of deviations between $e^{-5}$ and $e^2$, from any numbers."""
+    r"""Map numbers to logarithms of standard deviations between $e^{-5}$ and $e^2$."""
     return _LEAST + 0.5 * (_LARGEST - _LEAST) * (jnp.tanh(raw) + 1.0)
 
 
 def sample_actions(
     policy: Callable[[Any], TanhNormal], obs: Any, key: PRNGKeyArray
 ) -> tuple[Float[Array, "rows nu"], Float[Array, " rows"]]:
-    """An action for each row of observations, and the logarithms of their densities."""
+    """Sample an action for each row of observations, with its log-density."""
     keys = jr.split(key, jtu.tree_leaves(obs)[0].shape[0])
     return jax.vmap(lambda obs, key: policy(obs).sample_and_log_prob(key))(obs, keys)
 
 
 class DeterministicPolicy(eqx.Module):
-    r"""$\tanh$ of what a network gives."""
+    r"""Deterministic policy: $\tanh$ of the output of a network."""
 
     network: MLP
 
@@ -60,15 +60,14 @@ class DeterministicPolicy(eqx.Module):
 
 
 class Explorer(eqx.Module):
-    """Acts in order to learn.
+    """Exploration policy of an off-policy agent.
 
     **Arguments:**
 
-    - `policy`: one of the above, or another module that gives the same.
-    - `statistics`: of observations.
-    - `noise`: standard deviation of what is added to the actions of a deterministic
-        policy.
-    - `random`: whether actions are uniform instead.
+    - `policy`: stochastic or deterministic policy.
+    - `statistics`: running statistics of observations.
+    - `noise`: standard deviation of the noise on deterministic actions.
+    - `random`: true for uniform actions.
     """
 
     policy: Callable[[Float[Array, " nobs"]], Any]
@@ -92,21 +91,21 @@ class Explorer(eqx.Module):
 def add_noise(
     action: Float[Array, " nu"], noise: Float[Array, ""], key: PRNGKeyArray
 ) -> Float[Array, " nu"]:
-    """An action with normal noise of that deviation, between -1 and 1."""
+    """Add normal noise to an action, clipped to -1 and 1."""
     normal = jr.normal(key, action.shape, action.dtype)
     return jnp.clip(action + noise * normal, -1.0, 1.0)
 
 
 class ActorCritic(eqx.Module):
-    """A policy whose deviation does not depend on what is observed, or one that chooses
-    among levels, beside a value.
+    """Policy and value networks: a normal policy whose standard deviation does not depend
+    on the observation, or a categorical one over levels.
 
     **Arguments:**
 
-    - `policy`: from observations to means, or to the logits of all levels.
-    - `log_std`: of the actions, before they are squashed; empty where there are levels.
-    - `value`: from observations to the sum of the rewards to come.
-    - `levels`: values of each actuator, evenly from -1 to 1; 0 for all numbers.
+    - `policy`: network from observations to means, or to logits of levels.
+    - `log_std`: logarithm of the standard deviation before squashing; empty with levels.
+    - `value`: network from observations to values.
+    - `levels`: values of each actuator, evenly from -1 to 1; 0 for continuous actions.
     """
 
     policy: MLP
@@ -142,20 +141,20 @@ class ActorCritic(eqx.Module):
         )
 
     def distribution(self, obs: Float[Array, " nobs"]) -> Normal | Categorical:
-        """Of what is drawn."""
+        """Distribution of actions before squashing, or of levels."""
         out = self.policy(obs)
         if self.levels:
             return Categorical(out.reshape(-1, self.levels))
         return Normal(out, self.log_std)
 
     def action(self, drawn: Shaped[Array, " nu"]) -> Float[Array, " nu"]:
-        """The action for what was drawn: a level between -1 and 1, or itself."""
+        """Map a level to a number between -1 and 1; leave continuous actions unchanged."""
         if not self.levels:
             return drawn
         return 2.0 * drawn.astype(self._dtype) / (self.levels - 1) - 1.0
 
     def drawn(self, action: Float[Array, "*rows nu"]) -> Shaped[Array, "*rows nu"]:
-        """What was drawn for an action."""
+        """Invert `action`."""
         if not self.levels:
             return action
         return jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
@@ -188,12 +187,12 @@ class ActorCritic(eqx.Module):
 
 
 class Actor(eqx.Module):
-    """Acts as `networks` say, before actions are squashed.
+    """Policy of an `ActorCritic`, with actions before squashing.
 
     **Arguments:**
 
-    - `networks`: what to do.
-    - `statistics`: of observations.
+    - `networks`: policy and value networks.
+    - `statistics`: running statistics of observations.
     """
 
     networks: ActorCritic

@@ -1,4 +1,4 @@
-"""A memory of transitions."""
+"""Transitions and the replay buffer."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 
 class Transition(eqx.Module):
-    """What a step was, with any leading axes.
+    """Transitions, with any leading axes.
 
     **Arguments:**
 
-    - `obs`, `action`, `reward`: before the step, of it, for it.
-    - `next_obs`: what it led to, before any reset.
-    - `terminated`: whether the task ended there: nothing follows.
-    - `truncated`: whether the episode was cut off there: what would follow has a value.
+    - `obs`, `action`, `reward`: observation before the step, action and reward.
+    - `next_obs`: observation after the step, before any reset.
+    - `terminated`: true if the task ended, so that nothing is bootstrapped.
+    - `truncated`: true if the episode was cut off, so that the value is bootstrapped.
     """
 
     obs: Any
@@ -30,22 +30,21 @@ class Transition(eqx.Module):
 
     @property
     def done(self) -> Bool[Array, "..."]:
-        """Whether the episode went no further."""
+        """True at the last step of an episode."""
         return self.terminated | self.truncated
 
 
 class Replay(eqx.Module):
-    """The latest rows of any PyTree, in a ring on the device.
+    """Ring buffer of rows of any PyTree, on the device.
 
-    Rows are added in blocks of always the same number, so that none wraps around and
-    nothing but the block itself is moved.
+    Rows are added in blocks of a fixed size, so that no block wraps around.
 
     **Arguments:**
 
-    - `rows`: the ring; the first axis of each array is the capacity.
-    - `at`: where the next block goes.
-    - `size`: how many rows there are.
-    - `block`: how many rows are added at once.
+    - `rows`: the buffer; the first axis of each array is the capacity.
+    - `at`: index of the next block.
+    - `size`: number of rows.
+    - `block`: number of rows added in one call.
     """
 
     rows: Any
@@ -55,13 +54,13 @@ class Replay(eqx.Module):
 
     @staticmethod
     def create(example: Any, capacity: int, block: int = 1) -> "Replay":
-        """An empty ring.
+        """Create an empty buffer.
 
         **Arguments:**
 
         - `example`: one row, whose values do not matter.
-        - `capacity`: at least so many rows are kept: a whole number of blocks.
-        - `block`: how many rows are added at once.
+        - `capacity`: least number of rows, rounded up to a multiple of `block`.
+        - `block`: number of rows added in one call.
 
         **Raises:** `ValueError` if the capacity or the block is not positive.
         """
@@ -78,14 +77,14 @@ class Replay(eqx.Module):
 
     @property
     def capacity(self) -> int:
-        """How many rows there can be."""
+        """Largest number of rows."""
         return jtu.tree_leaves(self.rows)[0].shape[0]
 
     def add(self, rows: Any) -> "Replay":
-        """With a block of rows in the place of the oldest.
+        """Replace the oldest block by new rows.
 
-        In place where the old memory is donated; draw from the new one then, as the old
-        one would have to be copied.
+        In place if the old buffer is donated; sample from the new one then, as the old one
+        would be copied.
 
         **Raises:** `ValueError` if the number of rows is not that of a block.
         """
@@ -100,7 +99,7 @@ class Replay(eqx.Module):
         return Replay(jtu.tree_map(put, self.rows, rows), at, size, self.block)
 
     def sample(self, key: PRNGKeyArray, number: int) -> Any:
-        """Rows drawn uniformly, with replacement; there must be one at least."""
+        """Sample rows uniformly with replacement; the buffer must not be empty."""
         index = jr.randint(key, (number,), 0, jnp.maximum(self.size, 1))
         take = lambda x: jnp.take(x, index, axis=0, mode="clip")
         return jtu.tree_map(take, self.rows)

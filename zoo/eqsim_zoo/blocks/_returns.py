@@ -1,15 +1,15 @@
-r"""What future rewards are worth, from one trajectory; `jax.vmap` takes many.
+r"""Returns and advantages of one trajectory; use `jax.vmap` for several.
 
-Time is the first axis. Of each step are known the reward $r_t$, the value $V'_t$ of what
-the step led to (`timestep.final_obs`, not the first observation of the next episode),
-whether the task ended there (`terminated`: nothing follows), and whether the episode
-went no further (`done`, also by a time limit: what follows is worth $V'_t$, but the next
-row is of another episode). With
+Time is the first axis. Each step has a reward $r_t$, the value $V'_t$ of the observation
+after it (`timestep.final_obs`, not the first observation of the next episode), and two
+flags: `terminated`, true if the task ended, so that nothing is bootstrapped; and `done`,
+true if the episode ended, also at a time limit, where $V'_t$ is bootstrapped but the next
+row belongs to another episode. With
 
 $$\gamma_t = \gamma\,(1 - \mathrm{terminated}_t), \qquad
 c_t = 1 - \mathrm{done}_t$$
 
-and the last row followed by nothing, all of them are sums backwards in time.
+all of them are sums backwards in time; the last row ends the trajectory.
 """
 
 from typing import Any
