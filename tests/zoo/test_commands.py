@@ -220,7 +220,7 @@ def test_damaged_files(capsys, tmp_path):
 
 def test_numbers_that_are_not_finite(capsys):
     status, _, err = run(capsys, f"train search rail {SHORT} --set bad_after=2")
-    assert status == 1 and "`loss` became nan in turn 2" in err
+    assert status == 1 and "`state.weight` became NaN or infinite in turn 2" in err
     assert "There was no checkpoint yet" in err and "Traceback" not in err
 
 

@@ -1,6 +1,6 @@
 """Data parallelism: environments and batches are sharded, everything else is replicated.
 
-    with jax.set_mesh(eqsim_zoo.device_mesh()):
+    with jax.set_mesh(eqsim_zoo.blocks.device_mesh()):
         state, metrics = eqx.filter_jit(agent.iterate)(state, env)
 
 Agents mark the arrays that are batches; without a mesh the marks have no effect.

@@ -284,5 +284,5 @@ def _check_fits(path: pathlib.Path, stored: list[dict[str, Any]], like: Any) -> 
     raise CheckpointError(
         f"{str(path)!r} does not fit the agent in this environment:\n"
         + "\n".join(shown or ["  the order of its arrays"])
-        + "\nMake both as they were; `eqsim_zoo.read_about` tells how."
+        + "\nMake both as they were; `eqsim_zoo.runs.read_about` tells how."
     )
