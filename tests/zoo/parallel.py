@@ -58,11 +58,7 @@ with jax.set_mesh(zoo.blocks.device_mesh()):
         result = zoo.train(
             agent,
             eqsim.make("fast") if sys.argv[5] == "ppo" else observed_action_reward(),
-            steps=4096,
-            episode_length=8,
-            turns=4,
-            evaluations=2,
-            episodes=4,
+            zoo.Plan(4096, episode_length=8, turns=4, evaluations=2, episodes=4),
             out=out,
         )
         print(result.counters.steps)

@@ -36,7 +36,13 @@ from .agents import (
     TD3BC as TD3BC,
 )
 from .blocks import Mix as Mix
-from .runs import load_run as load_run, Members as Members, Plan as Plan, Run as Run
+from .runs import (
+    load_run as load_run,
+    Members as Members,
+    Plan as Plan,
+    Run as Run,
+    RunFolder as RunFolder,
+)
 from .training import (
     evaluate as evaluate,
     Evaluation as Evaluation,

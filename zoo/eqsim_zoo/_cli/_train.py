@@ -15,11 +15,12 @@ import eqsim
 from eqsim import CommandError
 
 from ..agents._skill_agent import AbstractSkillAgent
-from ..runs._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
+from ..runs import Plan, RunFolder
 from ..runs._presets import find_preset
 from ..runs._recipe import Recipe
 from ..runs._recorded import as_learner
 from ..runs._settings import describe, full_name, parse, unknown
+from ..training import AbstractCallback, TensorBoard, WeightsAndBiases
 from ..training._evaluate import Evaluation
 from ..training._train import Result, resume, train
 from ._errors import sentences
@@ -94,23 +95,24 @@ def train_agent(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
             f"{request.agent} on {request.env}, {text}: {steps:,g} steps{points}{seeds}, "
             f"into {folder}"
         )
+        plan = Plan(
+            steps,
+            request.seed,
+            request.num_seeds,
+            length,
+            request.pool_size,
+            request.turns,
+            request.evaluations,
+            request.episodes,
+        )
         with _abrupt():
             result = train(
                 agents,
                 env if data is None else data,
+                plan,
                 eval_env=env,
-                steps=steps,
-                seed=request.seed,
-                num_seeds=request.num_seeds,
-                episode_length=length,
-                pool_size=request.pool_size,
-                turns=request.turns,
-                evaluations=request.evaluations,
-                episodes=request.episodes,
-                out=folder,
-                overwrite=request.overwrite,
-                recipe=recipe,
-                loggers=_loggers(request.logger, folder),
+                out=RunFolder(folder, request.overwrite, recipe),
+                callbacks=_loggers(request.logger, folder),
                 progress=True,
             )
     _end(screen, result)
@@ -130,8 +132,8 @@ def resume_run(
     """
     screen = console()
     with sentences(), _abrupt():
-        loggers = _loggers(logger, folder)
-        result = resume(folder, more_steps=steps, loggers=loggers, progress=True)
+        told = _loggers(logger, folder)
+        result = resume(folder, more_steps=steps, callbacks=told, progress=True)
     _end(screen, result)
 
 
@@ -201,7 +203,7 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), value
 
 
-def _loggers(name: Logger | None, folder: str) -> list[AbstractLogger]:
+def _loggers(name: Logger | None, folder: str) -> list[AbstractCallback]:
     if name == "tensorboard":
         return [TensorBoard(pathlib.Path(folder) / "tensorboard")]
     if name == "wandb":

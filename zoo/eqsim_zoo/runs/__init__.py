@@ -1,4 +1,4 @@
-"""Runs on disk: plan, folder, checkpoints, recipes, presets, loggers and curves."""
+"""Runs on disk: plan, folder, checkpoints, recipes, presets, metrics and curves."""
 
 from ._checkpoint import (
     CheckpointError as CheckpointError,
@@ -9,15 +9,7 @@ from ._checkpoint import (
 from ._curves import (
     write_curves as write_curves,
 )
-from ._folder import (
-    load_run as load_run,
-    Run as Run,
-)
-from ._loggers import (
-    AbstractLogger as AbstractLogger,
-    TensorBoard as TensorBoard,
-    WeightsAndBiases as WeightsAndBiases,
-)
+from ._folder import load_run as load_run, Run as Run, RunFolder as RunFolder
 from ._members import (
     Members as Members,
 )

@@ -36,6 +36,22 @@ _OURS = (CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png")
 
 
 @dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """Where a run is written, for `train(out=...)`.
+
+    **Arguments:**
+
+    - `path`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`.
+    - `overwrite`: true to delete a run in that folder.
+    - `recipe`: names from which `resume` makes agent and environment again.
+    """
+
+    path: str | os.PathLike
+    overwrite: bool = False
+    recipe: Recipe | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Run:
     """A run that is there.
 

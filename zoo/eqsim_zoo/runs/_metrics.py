@@ -6,7 +6,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -16,37 +16,53 @@ BEGIN = ("turn", "member", "iterations", "steps", "seconds", "rate")
 END = ("eval/return", "eval/deviation", "eval/error", "eval/length", "eval/score")
 
 
-class Metrics:
-    """`metrics.jsonl` and `metrics.csv` in the folder of a run.
-
-    Both have the same rows; a number that is not known is left out, one that is not
-    finite is null in the first and `nan` or `inf` in the second, whose first line has the
-    names of all columns.
+class MetricsFile:
+    """A file of metrics that grows by the rows of each turn.
 
     **Arguments:**
 
-    - `folder`: of the run.
-    - `turn`: rows of later turns, that a run left behind when it was stopped, are cut off.
+    - `file`: file to append to.
+    - `text_of`: function from rows to text.
     """
 
-    def __init__(self, folder: pathlib.Path, turn: int):
-        self._jsonl = _Appender(folder / "metrics.jsonl", turn, _turn_of_json)
-        self._csv = _Appender(folder / "metrics.csv", turn, _turn_of_csv)
-        self._columns = self._csv.first_line().rstrip("\r\n").split(",")
+    def __init__(self, file: "_Appender", text_of: Callable[[Sequence[Row]], str]):
+        self._file, self._text_of, self._said = file, text_of, ""
 
-    def write(self, rows: Sequence[Row]) -> str:
-        """Appends rows, and hands them to the operating system.
+    @staticmethod
+    def json_lines(folder: pathlib.Path, turn: int) -> "MetricsFile":
+        """`metrics.jsonl`, cut off after a turn."""
+        lines = lambda rows: "".join(json.dumps(_json(row)) + "\n" for row in rows)
+        file = _Appender(folder / "metrics.jsonl", turn, _turn_of_json)
+        return MetricsFile(file, lines)
 
-        **Returns:** why that failed; empty if it did not. What could not be written is
-        tried again with the next rows.
-        """
-        lines = [json.dumps(_json(row)) + "\n" for row in rows]
-        why = self._jsonl.append("".join(lines))
-        return self._csv.append(self._csv_of(rows)) or why
+    @staticmethod
+    def csv(folder: pathlib.Path, turn: int) -> "MetricsFile":
+        """`metrics.csv`, cut off after a turn."""
+        file = _Appender(folder / "metrics.csv", turn, _turn_of_csv)
+        first = file.first_line().rstrip("\r\n")
+        return MetricsFile(file, _Table(first.split(",") if first else []))
 
-    def _csv_of(self, rows: Sequence[Row]) -> str:
+    def write(self, rows: Sequence[Row], warn: Callable[[str], None]) -> None:
+        """Append rows. What cannot be written is tried again with the next rows, after a
+        warning."""
+        why = self._file.append(self._text_of(rows))
+        if why and why != self._said:
+            warn(
+                f"Metrics could not be written ({why}). The run goes on, and tries again "
+                "in each turn."
+            )
+        self._said = why
+
+
+class _Table:
+    """Rows as lines of CSV, after a line with the names of the columns."""
+
+    def __init__(self, columns: list[str]):
+        self._columns = columns
+
+    def __call__(self, rows: Sequence[Row]) -> str:
         out = io.StringIO()
-        if self._columns == [""]:
+        if not self._columns:
             own = sorted({name for row in rows for name in row} - {*BEGIN, *END})
             self._columns = [*BEGIN, *own, *END]
             out.write(",".join(self._columns) + "\n")

@@ -31,7 +31,7 @@ class Plan:
     **Raises:** `ValueError` if a number makes no sense.
     """
 
-    steps: int
+    steps: int | float
     seed: int = 0
     num_seeds: int = 1
     episode_length: int = 1000
@@ -44,7 +44,11 @@ class Plan:
     def __post_init__(self):
         least = {"seed": 0, "pool_size": 0, "evaluations": 0, "planned": 0}
         for name, value in dataclasses.asdict(self).items():
-            if not isinstance(value, int | float) or value != value // 1:
+            if (
+                not isinstance(value, int | float)
+                or value != value // 1
+                or value >= 2**53
+            ):
                 raise ValueError(f"`{name}` is {value}: an integer is expected.")
             object.__setattr__(self, name, int(value))
             if value < least.get(name, 1):

@@ -9,52 +9,52 @@ import numpy as np
 from ..runs._folder import Run
 from ..runs._metrics import Row
 from ..runs._plan import Counters
+from ._callbacks import AbstractCallback, Control, Turn
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
 from ._failures import advance, complaint, nonfinite_iterations
 from ._interrupt import Interrupt, wait
-from ._output import Output
-from ._processes import agreed, gathered
+from ._processes import agreed
 from ._progress import AbstractProgress, News
+from ._saving import Checkpoint, NOTHING_KEPT
 from ._turn import float_paths, on_host, Report, run_turn
 
 
 @dataclasses.dataclass
 class Loop:
-    """A run on its way.
+    """The state of a run.
 
     **Arguments:**
 
     - `run`: agents, environment and plan.
-    - `env`: what the agents learn in.
-    - `state`, `counters`: where it is.
-    - `evaluator`: tells how good it is.
-    - `output`, `progress`: who is told.
-    - `save_every`: seconds, see `train`.
-    - `begin`: when this process began with the run, by `time.monotonic()`.
-    - `evaluations`: steps and what was found, of this process.
+    - `source`: environment or dataset that the agents learn from.
+    - `state`, `counters`: state of all members, and what was counted.
+    - `evaluator`: evaluator of the members.
+    - `callbacks`, `progress`: observers of each turn.
+    - `begin`: time at which this process began with the run, by `time.monotonic()`.
+    - `evaluations`: steps and evaluations of this process.
     """
 
     run: Run
-    env: Any
+    source: Any
     state: Any
     counters: Counters
     evaluator: Evaluator
-    output: Output
+    callbacks: list[AbstractCallback]
     progress: AbstractProgress
-    save_every: int | float
     begin: float
     evaluations: list[tuple[int, Evaluation]] = dataclasses.field(default_factory=list)
 
     def go(self, interrupt: Interrupt) -> None:
-        """Takes turns until the plan is done, or someone interrupts.
+        """Take turns until the plan is done, a signal comes, or a callback asks to stop.
 
         **Raises:** `FloatingPointError` if no member is left whose numbers are finite.
         """
         plan, begin = self.run.plan, self.begin - self.counters.seconds
         paths = float_paths(self.state)
         pace: tuple[float, int] | None = None
-        while self.counters.steps < plan.steps and not interrupt.number:
+        stopped = 0
+        while self.counters.steps < plan.steps and not interrupt.number and not stopped:
             before, start = self.counters, time.monotonic()
             report = self._turn(paths)
             took = time.monotonic() - start
@@ -63,19 +63,55 @@ class Loop:
             now = time.monotonic()
             self.counters = self.counters._replace(seconds=now - begin)
             rate = float(report.steps.sum()) / max(took, 1e-9)
-            self.output.write(self._rows(before, report, rate, found))
-            self._complain(before)
-            due = int(self.output.due(self.save_every))
-            interrupt.number, due = agreed(interrupt.number, due)
-            ended = self.counters.steps >= plan.steps or interrupt.number
-            if found is not None or ended or due:
-                self._save(before, best)
+            failure = self._complaint(before)
+            rows = self._rows(before, report, rate, found)
+            control = self._observe(rows, found, best, interrupt)
+            if control.best_lost:  # There is no file of it.
+                old = {"best": before.best, "best_turn": before.best_turn}
+                self.counters = self.counters._replace(**old)
+            if failure and not self._alive():
+                raise FloatingPointError(f"{failure} {self._kept()}")
+            interrupt.number, stopped = agreed(
+                interrupt.number, int(bool(control.stop))
+            )
+            if control.stop:
+                self.progress.say(f"Stopping, as {control.stop}.")
             pace = pace or (now, self.counters.steps)
             self.progress.turn(self._news(report, rate, found, pace))
 
+    def _observe(
+        self,
+        rows: list[Row],
+        found: Evaluation | None,
+        best: bool,
+        interrupt: Interrupt,
+    ) -> Control:
+        """Call the callbacks."""
+        done = self.counters.steps >= self.run.plan.steps
+        turn = Turn(
+            self.run,
+            self.counters,
+            rows,
+            found,
+            best,
+            not self._alive(),
+            self.state,
+            lambda: done or bool(agreed(interrupt.number)[0]),
+            self.progress.warn,
+            Control(),
+        )
+        for callback in self.callbacks:
+            callback.turn(turn)
+        return turn.control
+
+    def _kept(self) -> str:
+        """A sentence about the last checkpoint."""
+        found = [x.kept for x in self.callbacks if isinstance(x, Checkpoint)]
+        return found[0] if found else NOTHING_KEPT
+
     def _turn(self, paths: list[str]) -> Report:
         n = self.run.plan.iterations(self.counters)
-        self.state, report = run_turn(self.run.members, self.env, n, self.state)
+        self.state, report = run_turn(self.run.members, self.source, n, self.state)
         wait(report)
         report = on_host(report)
         self.counters = advance(self.counters, report, n, paths)
@@ -108,22 +144,13 @@ class Loop:
         self.counters = self.counters._replace(best=value, best_turn=turn)
         return True
 
-    def _save(self, before: Counters, best: bool) -> None:
-        if not self.output.save(gathered(self.state), self.counters, best) and best:
-            # There is no file of it.
-            old = before.best, before.best_turn
-            self.counters = self.counters._replace(best=old[0], best_turn=old[1])
-
-    def _complain(self, before: Counters) -> None:
+    def _complaint(self, before: Counters) -> str:
+        """About members that failed in this turn; a warning if others are left."""
         new = [item for item in self.counters.failed if item not in before.failed]
-        if not new:
-            return
-        text = complaint(self.run.members, new)
-        if self._alive():
+        text = complaint(self.run.members, new) if new else ""
+        if text and self._alive():
             self.progress.warn(f"{text} The other members go on.")
-            return
-        self.output.curves()
-        raise FloatingPointError(f"{text} {self.output.kept}")
+        return text
 
     def _rows(
         self, before: Counters, report: Report, rate: float, found: Evaluation | None
@@ -160,7 +187,7 @@ class Loop:
         return {"eval/score": known.score(returns)}
 
     def _news(self, report: Report, rate: float, found, pace) -> News:
-        total, steps = self.run.plan.steps, self.counters.steps
+        total, steps = int(self.run.plan.steps), self.counters.steps
         alive = self._alive()
         values = [_means(report, k).get("return", np.nan) for k in alive]
         evaluated = [

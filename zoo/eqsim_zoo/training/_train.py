@@ -22,22 +22,22 @@ from ..runs._folder import (
     open_run,
     Run,
     run_env,
+    RunFolder,
     with_state,
     write_config,
 )
-from ..runs._loggers import AbstractLogger
 from ..runs._members import Members, members_of
 from ..runs._plan import Counters, counters_from_json, Plan
-from ..runs._recipe import Recipe
 from ..runs._recorded import learners
+from ._callbacks import AbstractCallback
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
 from ._failures import exempt
 from ._interrupt import listening
 from ._loop import Loop
-from ._output import Output
 from ._processes import gathered, is_first
 from ._progress import Bar, Silent
+from ._saving import Checkpoint, with_defaults
 from ._turn import nonfinite_of_members
 
 
@@ -67,41 +67,28 @@ class Result:
 def train(
     agent: AbstractAgent | Sequence[AbstractAgent],
     source: AbstractEnv | Dataset,
+    plan: Plan,
     *,
-    steps: int | float,
     eval_env: AbstractEnv | None = None,
     state: Any = None,
-    seed: int = 0,
-    num_seeds: int = 1,
-    episode_length: int = 1000,
-    pool_size: int = 1024,
-    turns: int = 100,
-    evaluations: int = 10,
-    episodes: int = 32,
-    out: str | os.PathLike | None = None,
-    overwrite: bool = False,
-    recipe: Recipe | None = None,
-    save_every: int | float = 60.0,
-    loggers: Sequence[AbstractLogger] = (),
+    out: str | os.PathLike | RunFolder | None = None,
+    callbacks: Sequence[AbstractCallback] = (),
     progress: bool = False,
 ) -> Result:
     """Train an agent, or several that differ in numbers in one program.
 
     **Arguments:**
 
-    - `agent`: one agent or several; each learns with `num_seeds` seeds.
+    - `agent`: one agent or several; each learns with `plan.num_seeds` seeds.
     - `source`: environment of one episode, to which `Episode` and `AutoReset` are added; or
         a dataset, for agents that learn from one (see `Offline`): a step is an update.
+    - `plan`: steps, seeds and evaluations.
     - `eval_env`: environment of evaluations; the source if None, unless that is a dataset.
-    - `state`: with an axis of members if there are several: what is known before, as of
-        `fine_tuned`, in the place of `agent.init(key, env)`.
-    - `steps` to `episodes`: as of `Plan`.
-    - `out`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`
-        (highest mean return over seeds in an evaluation).
-    - `overwrite`, `recipe`: true to delete a run in that folder; names from which `resume`
-        makes agent and environment again.
-    - `save_every`: seconds between checkpoints besides those at evaluations; 0: each turn.
-    - `loggers`: loggers of the metrics, closed at the end.
+    - `state`: initial state in the place of `agent.init(key, env)`, such as that of
+        `fine_tuned`; with an axis of members if there are several.
+    - `out`: folder of the run.
+    - `callbacks`: observers of each turn. With a folder, `JSONLines`, `CSV`, `Checkpoint` and
+        `Curves` are added, unless callbacks of these classes are given.
     - `progress`: true for a bar, or lines without a terminal.
 
     SIGINT (Ctrl-C) ends the run after the current turn, with a checkpoint. With several
@@ -114,16 +101,20 @@ def train(
     begin = time.monotonic()
     data, env = (source, eval_env) if isinstance(source, Dataset) else (None, source)
     agents = learners(agent, env, data)
-    evaluations = 0 if env is None else evaluations
-    pool_size = 0 if data is not None else pool_size
-    sizes = episode_length, pool_size, turns, evaluations, episodes
-    plan = Plan(_whole("steps", steps), seed, num_seeds, *sizes)
-    folder = None if out is None else pathlib.Path(out)
-    members, where = members_of(agents, seed, num_seeds), folder or pathlib.Path()
-    run, whole = _checked(Run(where, members, env, plan, recipe, data), state)
-    where = whole, eval_env or env, folder
+    plan = dataclasses.replace(
+        plan,
+        evaluations=0 if env is None else plan.evaluations,
+        pool_size=0 if data is not None else plan.pool_size,
+    )
+    place = out if isinstance(out, RunFolder | None) else RunFolder(out)
+    folder = None if place is None else pathlib.Path(place.path)
+    recipe = None if place is None else place.recipe
+    members = members_of(agents, plan.seed, plan.num_seeds)
+    run = Run(folder or pathlib.Path(), members, env, plan, recipe, data)
+    run, whole = _checked(run, state)
+    overwrite = place is not None and place.overwrite
     with _writing(run, folder if is_first() else None, overwrite):
-        return _go(begin, run, *where, loggers, save_every, progress)
+        return _go(begin, run, whole, eval_env or env, folder, callbacks, progress)
 
 
 def _checked(run: Run, state: Any) -> tuple[Run, Any]:
@@ -153,8 +144,7 @@ def resume(
     env: AbstractEnv | None = None,
     data: Dataset | None = None,
     eval_env: AbstractEnv | None = None,
-    save_every: int | float = 60.0,
-    loggers: Sequence[AbstractLogger] = (),
+    callbacks: Sequence[AbstractCallback] = (),
     progress: bool = False,
 ) -> Result:
     """Goes on with a run from its last checkpoint, as if it had not been stopped: on the
@@ -167,7 +157,7 @@ def resume(
     - `more_steps`: how many to add to those that were planned.
     - `agent`, `env`, `data`, `eval_env`: agent, environment and dataset as given to
         `train`; not needed where that had a `recipe`. With `data`, `env` is its `eval_env`.
-    - `save_every`, `loggers`, `progress`: as of `train`.
+    - `callbacks`, `progress`: as of `train`.
 
     **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
     is damaged or does not fit; `ValueError` if the agent is another one, or the run is
@@ -177,9 +167,8 @@ def resume(
     run = open_run(folder, agent, env, data)
     with locked(run.folder if is_first() else None):
         run = _longer(_latest(run), more_steps)
-        told = loggers, save_every, progress
-        where = eval_env or run.env
-        return _go(begin, run, run_env(run), where, run.folder, *told)
+        where = run_env(run), eval_env or run.env, run.folder
+        return _go(begin, run, *where, callbacks, progress)
 
 
 def _latest(run: Run) -> Run:
@@ -218,11 +207,11 @@ def _go(
     source: Any,
     eval_env: AbstractEnv | None,
     folder: pathlib.Path | None,
-    loggers: Sequence[AbstractLogger],
-    save_every: int | float,
+    callbacks: Sequence[AbstractCallback],
     progress: bool,
 ) -> Result:
     shown = Bar() if progress and is_first() else Silent()
+    observers = with_defaults(callbacks, folder)
     try:
         with listening(shown) as interrupt:
             state, counters = (
@@ -235,20 +224,22 @@ def _go(
             if not counters.turn:
                 broken = nonfinite_of_members(run.members, state)
                 counters = counters._replace(exempt=exempt(broken, state))
-            mine = folder if is_first() else None
-            output = Output(run, mine, counters.turn, loggers, shown)
-            if given:  # It could not be made again.
-                output.save(gathered(state), counters, False)
-            evaluator = Evaluator(run.members, state, eval_env, run.plan)
-            told = evaluator, output, shown
-            loop = Loop(run, source, state, counters, *told, save_every, begin)
-            # The loop gives memory of states away: keep no other name for them.
-            run, state = dataclasses.replace(run, state=None), None
             try:
+                for observer in observers:
+                    observer.start(run, folder if is_first() else None, counters.turn)
+                if given:  # It could not be made again.
+                    whole = gathered(state)
+                    for saver in (x for x in observers if isinstance(x, Checkpoint)):
+                        saver.save(whole, counters, False, shown.warn)
+                evaluator = Evaluator(run.members, state, eval_env, run.plan)
+                told = evaluator, observers, shown
+                loop = Loop(run, source, state, counters, *told, begin)
+                # The loop gives memory of states away: keep no other name for them.
+                run, state = dataclasses.replace(run, state=None), None
                 loop.go(interrupt)
-                output.curves()
             finally:
-                output.close()
+                for observer in observers:
+                    observer.close()
     finally:
         shown.close()
     found = tuple(loop.evaluations)
@@ -279,9 +270,3 @@ def _own(state: Any) -> Any:
     """A copy, as memory of states is given away."""
     copy = lambda x: jax.numpy.copy(x) if eqx.is_array(x) else x
     return jtu.tree_map(copy, state)
-
-
-def _whole(name: str, value: int | float) -> int:
-    if not 1 <= value < 2**53 or value != int(value):
-        raise ValueError(f"`{name}` is {value}: a positive integer is expected.")
-    return int(value)

@@ -1,33 +1,22 @@
-"""Metrics for programs that show them. Each needs a package of its own."""
+"""Callbacks that hand metrics to other programs. Each needs a package of its own."""
 
-import abc
 import importlib
 import os
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
-from ._metrics import BEGIN, Row
+from ..runs._folder import agents_of, Run
+from ..runs._metrics import BEGIN, Row
+from ._callbacks import AbstractCallback, Turn
+from ._processes import is_first
 
 
-class AbstractLogger(abc.ABC):
-    """Is told the rows of every turn, beside the files of a run."""
-
-    @abc.abstractmethod
-    def write(self, rows: Sequence[Row]) -> None:
-        """Takes the rows of one turn, one per member: numbers by name."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Writes what is left."""
-
-
-class TensorBoard(AbstractLogger):
+class TensorBoard(AbstractCallback):
     """Writes files for TensorBoard. Extra: `tensorboard`.
 
     **Arguments:**
 
-    - `folder`: where to; members of a run get folders of their own in it.
+    - `folder`: folder to write to; members of a run get folders of their own in it.
 
     **Raises:** `ImportError` without tensorboardX.
     """
@@ -41,7 +30,11 @@ class TensorBoard(AbstractLogger):
         self._folder = pathlib.Path(folder)
         self._writers: dict[int, Any] = {}
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
+        """Nothing: files are opened with the first row of each member."""
+
+    def turn(self, turn: Turn) -> None:
+        rows = turn.rows if is_first() else ()
         for row in rows:
             member = row["member"]
             if member not in self._writers:
@@ -57,14 +50,13 @@ class TensorBoard(AbstractLogger):
             writer.close()
 
 
-class WeightsAndBiases(AbstractLogger):
+class WeightsAndBiases(AbstractCallback):
     """Sends metrics to Weights & Biases. Extra: `wandb`.
 
     **Arguments:**
 
-    - `project`: to which the run belongs.
-    - `name`: of the run.
-    - `config`: shown with it.
+    - `project`, `name`: project and name of the run.
+    - `config`: hyper-parameters that are shown; those of agents and plan if None.
 
     **Raises:** `ImportError` without wandb.
     """
@@ -74,9 +66,23 @@ class WeightsAndBiases(AbstractLogger):
             module: Any = importlib.import_module("wandb")
         except ImportError as error:
             raise _missing("Weights & Biases", "wandb", "wandb") from error
-        self._run = module.init(project=project, name=name, config=config)
+        self._init = lambda config: module.init(
+            project=project, name=name, config=config
+        )
+        self._config, self._run = config, None
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
+        if not is_first():
+            return
+        found = self._config
+        if found is None:
+            found = {"agents": agents_of(run.members), "plan": vars(run.plan)}
+        self._run = self._init(found)
+
+    def turn(self, turn: Turn) -> None:
+        if self._run is None:
+            return
+        rows = turn.rows
         out = {"steps": rows[0]["steps"], "seconds": rows[0]["seconds"]}
         for row in rows:
             tail = f"/{row['member']}" if len(rows) > 1 else ""
@@ -84,7 +90,8 @@ class WeightsAndBiases(AbstractLogger):
         self._run.log(out, step=rows[0]["turn"])
 
     def close(self) -> None:
-        self._run.finish()
+        if self._run is not None:
+            self._run.finish()
 
 
 def _numbers(row: Row) -> dict[str, float]:
