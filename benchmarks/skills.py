@@ -25,7 +25,7 @@ from _timing import interleaved
 from jax import lax
 
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.wrappers import ant_omni, OneHotSkills, Skills
 
 
@@ -130,7 +130,7 @@ def _updates(options) -> dict[str, float]:
     """Per second, of DADS and of a SAC alone."""
     say("updates per second")
     options_of_env = {"include_cfrc_ext_in_observation": False}
-    inner = Episode(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
+    inner = TimeLimit(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
     sac = zoo.SAC(num_envs=4, batch_size=BATCH, capacity=ROWS)
     runs = {}
     for name, agent in {"dads": zoo.DADS(sac=sac), "sac": sac}.items():

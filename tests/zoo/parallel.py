@@ -57,7 +57,9 @@ with jax.set_mesh(zoo.blocks.device_mesh()):
     else:
         result = zoo.train(
             agent,
-            eqsim.make("fast") if sys.argv[5] == "ppo" else observed_action_reward(),
+            eqsim.make("point_mass")
+            if sys.argv[5] == "ppo"
+            else observed_action_reward(),
             zoo.Plan(4096, episode_length=8, turns=4, evaluations=2, episodes=4),
             out=out,
         )

@@ -11,7 +11,7 @@ from helpers import check_gradients, tree_allclose
 from toys import Rail, rails
 
 import eqsim
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.testing import probes
 from eqsim_zoo import PPO
 from eqsim_zoo.blocks import check_action_bounds, scale, Squash, squash
@@ -82,7 +82,7 @@ def test_check_bounded(half_limited):
     check_action_bounds(PPO(), Rail(2))
     with pytest.raises(ValueError, match="`PPO` takes .* actuator 'motor1'"):
         check_action_bounds(PPO(), half_limited)
-    env = AutoReset(Episode(half_limited, 5))
+    env = AutoReset(TimeLimit(half_limited, 5))
     for fn in (PPO(levels=3).init, eqx.filter_jit(PPO(levels=3).init)):
         with pytest.raises(ValueError, match="motor1"):
             fn(jr.key(0), env)

@@ -17,7 +17,7 @@ from zoo.agents import AGENTS, init, iterate
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 
 
@@ -161,7 +161,7 @@ def test_unknown_arguments_are_errors():
 
 @each
 def test_refuses_what_does_not_reset_itself(agent):
-    with pytest.raises(ValueError, match=r"AutoReset\(Episode\(env, length\)\)"):
+    with pytest.raises(ValueError, match=r"AutoReset\(TimeLimit\(env, length\)\)"):
         agent.init(jr.key(0), eqsim.make("inverted_pendulum"))
 
 
@@ -195,7 +195,7 @@ BOUNDED = {name: agent for name, agent in AGENTS.items() if name != "ppo"}
 @pytest.mark.parametrize("agent", BOUNDED.values(), ids=BOUNDED)
 def test_refuses_actions_without_bounds(agent):
     """Which PPO takes."""
-    env = AutoReset(Episode(eqsim.make("fast"), 8))
+    env = AutoReset(TimeLimit(eqsim.make("point_mass"), 8))
     with pytest.raises(ValueError, match="between two bounds"):
         agent.init(jr.key(0), env)
     AGENTS["ppo"].init(jr.key(0), env)

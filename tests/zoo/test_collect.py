@@ -10,7 +10,7 @@ import pytest
 from helpers import tree_allclose
 from toys import push, Rail
 
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalizeObservation, ResetMode
 from eqsim_zoo import PPO
@@ -19,7 +19,7 @@ from eqsim_zoo.blocks._collect import check_env
 
 
 AGENT, NUMBER, LENGTH, LIMIT = PPO(), 4, 7, 5
-ENV = AutoReset(Episode(Rail(1, edge=0.25, noise=0.15), LIMIT))
+ENV = AutoReset(TimeLimit(Rail(1, edge=0.25, noise=0.15), LIMIT))
 
 
 @eqx.filter_jit
@@ -123,7 +123,7 @@ def test_episodes_are_summed_once(collected):
 
 
 def test_no_end_keeps_the_last_means():
-    env = AutoReset(Episode(Rail(1, edge=1e9), 10**6))
+    env = AutoReset(TimeLimit(Rail(1, edge=1e9), 10**6))
     running = start(env, jr.key(0))
     running = eqx.tree_at(lambda r: r.last, running, jnp.array([3.0, 4.0]))
     running, _, report = go(env, running, jr.key(1))
@@ -175,13 +175,13 @@ class Matrix(Rail):
 
 REFUSED = {
     "no reset": (Rail(1), "`Rail` does not begin anew"),
-    "no reset but a limit": (Episode(Rail(1), 5), "AutoReset"),
-    "statistics are no reset": (NormalizeObservation(Episode(Rail(1), 5)), "anew"),
+    "no reset but a limit": (TimeLimit(Rail(1), 5), "AutoReset"),
+    "statistics are no reset": (NormalizeObservation(TimeLimit(Rail(1), 5)), "anew"),
     "resets in steps of their own": (
-        AutoReset(Episode(Rail(1), 5), mode=ResetMode.NEXT_STEP),
+        AutoReset(TimeLimit(Rail(1), 5), mode=ResetMode.NEXT_STEP),
         "some are resets",
     ),
-    "a matrix": (AutoReset(Episode(Matrix(1), 5)), "one vector of real numbers"),
+    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "one vector of real numbers"),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from zoo.skills import NETWORK, plane, TINY
 
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.wrappers import OneHotSkills
 from eqsim_zoo.agents import Representation
 from eqsim_zoo.agents._metra import latent_progress, metra_loss
@@ -76,7 +76,7 @@ def test_directions_are_of_equal_length_and_sum_to_zero():
 def test_rewards_sac_for_progress():
     """By the new embedding; nothing but the reward reaches SAC."""
     agent = zoo.METRA(sac=TINY, hidden=(8,))
-    state = eqx.filter_jit(agent.init)(jr.key(0), AutoReset(Episode(plane(), 6)))
+    state = eqx.filter_jit(agent.init)(jr.key(0), AutoReset(TimeLimit(plane(), 6)))
     rng = np.random.default_rng(1)
     drawn = lambda x: rng.uniform(-0.9, 0.9, (13, *x.shape[1:])).astype(x.dtype)
     rows = jax.tree.map(lambda x: jnp.asarray(drawn(x)), state.memory.replay.rows)

@@ -78,6 +78,6 @@ def imitation() -> tuple[float, float]:
     reached = float(result.evaluations[-1][1].mean()[0])
     keys = jr.split(jr.key(1), 8)
     stop = lambda timestep: timestep.done
-    out = eqsim.rollout(eqsim.Episode(plain, 200), teacher, keys, 200, stop=stop)
+    out = eqsim.rollout(eqsim.TimeLimit(plain, 200), teacher, keys, 200, stop=stop)
     known = np.where(out.valid, out.timestep.reward, 0.0).sum(axis=1).mean()
     return reached, float(known)

@@ -11,7 +11,7 @@ from helpers import tree_allclose
 from scipy import special, stats
 from toys import Rail
 
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
 from eqsim_zoo.agents import PPOBatch
@@ -82,7 +82,7 @@ def test_values_at_ends():
     without end, `1 / (1 - discount)`. Where the task ends, nothing follows."""
     agent = PPO(**QUICK, discount=0.5)
     for edge, expected in ((1e9, 2.0), (0.0, 1.0)):
-        env = AutoReset(Episode(Alive(1, edge=edge, noise=0.0), 2))
+        env = AutoReset(TimeLimit(Alive(1, edge=edge, noise=0.0), 2))
         state = init(agent, jr.key(0), env)
         for _ in range(25):
             state, report = iterate(agent, state, env)
@@ -111,7 +111,7 @@ def test_advantages_use_final_observations():
         gae_decay=0.8,
         discount=0.9,
     )
-    env = AutoReset(Episode(Rail(1, edge=0.25, noise=0.15), 5))
+    env = AutoReset(TimeLimit(Rail(1, edge=0.25, noise=0.15), 5))
     state, weight = linear_values(agent, init(agent, jr.key(0), env), jr.key(1))
     state = eqx.tree_at(
         lambda s: (s.statistics.mean, s.statistics.square),
@@ -176,7 +176,7 @@ def test_loss_is_numpy(levels, squashed, getkey):
     levels, values are clipped."""
     costs = {"value_cost": 0.7, "entropy_cost": 0.05, "initial_log_std": 0.2}
     agent = PPO(levels=levels, clip=0.3, value_clip=0.2 if levels else 0.0, **costs)
-    env = AutoReset(Episode(Wide(NU), 5))
+    env = AutoReset(TimeLimit(Wide(NU), 5))
     networks = init(agent, getkey(), env).learner.model
     keys = iter(jr.split(getkey(), 100))
     shake = lambda x: x + 0.3 * jr.normal(next(keys), x.shape, x.dtype)
@@ -264,7 +264,7 @@ def test_update_leaves_environments(getkey):
     """Learning from a batch changes networks, optimizer and key, and nothing else; and
     rows that minibatches can not share are left out."""
     agent = PPO(num_envs=5, unroll_length=1, num_minibatches=5, num_epochs=1)
-    env = AutoReset(Episode(Wide(NU), 5))
+    env = AutoReset(TimeLimit(Wide(NU), 5))
     state = agent.init(getkey(), env)
     batch = random_batch(agent, getkey())
     new, metrics = eqx.filter_jit(agent.update)(state, batch)
@@ -289,7 +289,7 @@ def test_refusals():
         PPO(learning_rat=1e-3)
     with pytest.raises(ValueError, match="got the boolean True"):
         PPO(learning_rate=True)
-    agent, env = PPO(num_minibatches=16), AutoReset(Episode(Wide(NU), 5))
+    agent, env = PPO(num_minibatches=16), AutoReset(TimeLimit(Wide(NU), 5))
     with pytest.raises(ValueError, match="12 rows .* = 16"):
         state = agent.init(jr.key(0), env)
         agent.update(state, random_batch(agent, jr.key(0)))
@@ -310,7 +310,7 @@ def test_activation_and_epsilon_are_options():
     the first step is the learning rate times the gradient over it."""
     options = {"num_envs": 2, "unroll_length": 2, "num_minibatches": 1}
     agent = PPO(activation=Activation.TANH, adam_epsilon=1e6, **options)
-    env = AutoReset(Episode(Wide(NU), 5))
+    env = AutoReset(TimeLimit(Wide(NU), 5))
     networks = eqx.filter_eval_shape(agent.init, jr.key(0), env).learner.model
     for network in (networks.policy, networks.value):
         assert float(network.activation(jnp.array(0.5))) == pytest.approx(np.tanh(0.5))

@@ -17,7 +17,7 @@ from zoo.skills import dads, diayn, plane, TINY
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
 from eqsim_zoo.agents._diayn import diversity_reward
@@ -56,7 +56,7 @@ QUICK = [
 
 
 def training(prior, length=5):
-    return AutoReset(Episode(plane(prior), length))
+    return AutoReset(TimeLimit(plane(prior), length))
 
 
 def grown(agent, prior, iterations=4, key=0):
@@ -485,7 +485,7 @@ def test_returns_of_what_is_remembered():
 
 @pytest.mark.parametrize("agent", (diayn(), dads()), ids=("diayn", "dads"))
 def test_refuses_environments(agent):
-    begin = lambda env: agent.init(jr.key(0), AutoReset(Episode(env, 5)))
+    begin = lambda env: agent.init(jr.key(0), AutoReset(TimeLimit(env, 5)))
     with pytest.raises(ValueError, match=r"`Skills\(env, OneHotSkills\(5\)\)`"):
         begin(probes.point_mass())
     with pytest.raises(ValueError, match=r"ant_omni, ant_uni, .*humanoid_uni"):

@@ -247,7 +247,7 @@ def test_what_makes_no_sense(tmp_path):
     with pytest.raises(ValueError, match="`sizes` .* only numbers can differ"):
         train([Search(), Search(sizes=(1,))], rail, Plan(10))
     with pytest.raises(ValueError, match="Pass it without: `train` adds"):
-        train(Search(), eqsim.AutoReset(eqsim.Episode(rail, 5)), Plan(10))
+        train(Search(), eqsim.AutoReset(eqsim.TimeLimit(rail, 5)), Plan(10))
     with pytest.raises(TypeError, match="AbstractAgent"):
         train([Search(), Rail()], rail, Plan(10))
     assert not (tmp_path / "no").exists()

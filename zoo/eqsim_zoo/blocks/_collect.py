@@ -183,7 +183,7 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
     if isinstance(layer, AbstractTask) and not resets:
         raise ValueError(
             f"`{type(env).__name__}` does not begin anew when an episode has ended. Write "
-            "`AutoReset(Episode(env, length))`."
+            "`AutoReset(TimeLimit(env, length))`."
         )
 
 

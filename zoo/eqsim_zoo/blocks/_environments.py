@@ -3,14 +3,14 @@
 import jax
 from jaxtyping import PRNGKeyArray
 
-from eqsim import AbstractEnv, AutoReset, Episode
+from eqsim import AbstractEnv, AutoReset, TimeLimit
 from eqsim.wrappers import AbstractWrapper, layers, Lifetime, reset_pool
 
 
 def training_env(
     env: AbstractEnv, episode_length: int, pool_size: int, key: PRNGKeyArray
 ) -> AutoReset:
-    """Wrap an environment for training: `AutoReset(Episode(env, episode_length))`.
+    """Wrap an environment for training: `AutoReset(TimeLimit(env, episode_length))`.
 
     **Arguments:**
 
@@ -29,8 +29,8 @@ def training_env(
     return AutoReset(episode, pool)
 
 
-def evaluation_env(env: AbstractEnv, episode_length: int) -> Episode:
-    """Wrap an environment for evaluation: `Episode(env, episode_length)`.
+def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
+    """Wrap an environment for evaluation: `TimeLimit(env, episode_length)`.
 
     **Raises:** `ValueError` if the environment resets itself, or the length is not
     positive.
@@ -40,14 +40,14 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> Episode:
             name = type(layer).__name__
             raise ValueError(
                 f"The environment has a `{name}`, which outlives episodes. Pass it without: "
-                "`train` adds `Episode` and `AutoReset` itself, and agents keep what they "
+                "`train` adds `TimeLimit` and `AutoReset` itself, and agents keep what they "
                 "learn of observations in their state."
             )
     if episode_length < 1:
         raise ValueError(
             f"`episode_length` is {episode_length}: an episode has at least one step."
         )
-    return Episode(env, episode_length)
+    return TimeLimit(env, episode_length)
 
 
 def pool_key(seed: int) -> PRNGKeyArray:

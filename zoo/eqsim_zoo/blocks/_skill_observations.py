@@ -15,10 +15,10 @@ from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
     DelayAction,
-    Episode,
     layers,
     Skills,
     Statistics,
+    TimeLimit,
 )
 
 from ._distributions import TanhNormal
@@ -161,7 +161,7 @@ class SkillPolicy(eqx.Module):
 
 
 # Wrappers that hand observations on as they are.
-_HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, Episode
+_HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, TimeLimit
 
 
 def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, Layout]:

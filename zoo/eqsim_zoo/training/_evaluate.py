@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from scipy import special
 
 import eqsim
-from eqsim import AbstractAgent, AbstractEnv, Episode, Timestep
+from eqsim import AbstractAgent, AbstractEnv, TimeLimit, Timestep
 
 from ..blocks import replicate
 from ..blocks._environments import evaluation_env
@@ -120,7 +120,7 @@ def evaluate_members(
 def run_members(
     members: Members,
     state: Any,
-    env: Episode,
+    env: TimeLimit,
     keys: Key[Array, " episodes"],
     length: int,
 ) -> Any:

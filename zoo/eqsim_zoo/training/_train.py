@@ -80,7 +80,7 @@ def train(
     **Arguments:**
 
     - `agent`: one agent or several; each learns with `plan.num_seeds` seeds.
-    - `source`: environment of one episode, to which `Episode` and `AutoReset` are added; or
+    - `source`: environment of one episode, to which `TimeLimit` and `AutoReset` are added; or
         a dataset, for agents that learn from one (see `Offline`): a step is an update.
     - `plan`: steps, seeds and evaluations.
     - `eval_env`: environment of evaluations; the source if None, unless that is a dataset.

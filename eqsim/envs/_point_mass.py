@@ -27,7 +27,7 @@ def _model(sys: System | None) -> System:
     return load_mjcf(_POINT) if sys is None else sys
 
 
-class Fast(AbstractTask):
+class PointMass(AbstractTask):
     r"""A mass on a rail that a motor is to bring to the origin: to test code with.
 
     It compiles and runs in no time, and its step is known. With place $x$, velocity $v$,

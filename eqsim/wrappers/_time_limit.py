@@ -11,7 +11,7 @@ from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ._wrapper import AbstractStateful, Lifetime
 
 
-class EpisodeState(eqx.Module):
+class TimeLimitState(eqx.Module):
     """`count`: steps of this episode so far."""
 
     inner: Any
@@ -21,11 +21,11 @@ class EpisodeState(eqx.Module):
 def _as_count(n: Any) -> Any:
     """An integer, or a batch of them, as an array."""
     if isinstance(n, float):
-        raise ValueError(f"`Episode.length` is {n}: an integer is expected.")
+        raise ValueError(f"`TimeLimit.length` is {n}: an integer is expected.")
     return jnp.asarray(n, jnp.int32) if isinstance(n, int | np.integer) else n
 
 
-class Episode(AbstractStateful):
+class TimeLimit(AbstractStateful):
     """A time limit: after `length` steps an episode that goes on is `truncated`.
 
     **Arguments:**
@@ -45,7 +45,7 @@ class Episode(AbstractStateful):
             np.asarray(self.length) >= 1
         ):
             raise ValueError(
-                f"`Episode.length` is {self.length}: an episode has at least one step."
+                f"`TimeLimit.length` is {self.length}: an episode has at least one step."
             )
 
     @property
@@ -56,17 +56,17 @@ class Episode(AbstractStateful):
         self,
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[EpisodeState, Timestep]:
+    ) -> tuple[TimeLimitState, Timestep]:
         inner, timestep = self.env.reset(key, options)
-        return EpisodeState(inner, jnp.zeros((), jnp.int32)), timestep
+        return TimeLimitState(inner, jnp.zeros((), jnp.int32)), timestep
 
     def step(
-        self, state: EpisodeState, action: Float[Array, " nu"]
-    ) -> tuple[EpisodeState, Timestep]:
+        self, state: TimeLimitState, action: Float[Array, " nu"]
+    ) -> tuple[TimeLimitState, Timestep]:
         check_action(self, action)
         inner, timestep = self.env.step(state.inner, action)
         count = state.count + 1
         over = (count >= self.length) & ~timestep.terminated
         truncated = timestep.truncated | over
         timestep = eqx.tree_at(lambda t: t.truncated, timestep, truncated)
-        return EpisodeState(inner, count), timestep
+        return TimeLimitState(inner, count), timestep
