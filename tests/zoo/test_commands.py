@@ -24,8 +24,9 @@ import eqsim_zoo as zoo
 from eqsim._cli import main
 from eqsim._registry import COMMANDS
 from eqsim.testing import probes
-from eqsim_zoo import load_run, Preset, read_about, read_metrics
-from eqsim_zoo._presets import _TABLE
+from eqsim_zoo import load_run
+from eqsim_zoo.runs import Preset, read_about, read_metrics
+from eqsim_zoo.runs._presets import _TABLE
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
@@ -219,7 +220,7 @@ def test_damaged_files(capsys, tmp_path):
 
 def test_numbers_that_are_not_finite(capsys):
     status, _, err = run(capsys, f"train search rail {SHORT} --set bad_after=2")
-    assert status == 1 and "`loss` became nan in turn 2" in err
+    assert status == 1 and "`state.weight` became NaN or infinite in turn 2" in err
     assert "There was no checkpoint yet" in err and "Traceback" not in err
 
 

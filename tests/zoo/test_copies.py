@@ -70,6 +70,6 @@ def test_activations(copied, getkey):
     """Functions of JAX are copied by their import path."""
     x = jnp.linspace(-1.0, 1.0, 3)
     for activation in (jax.nn.relu, jax.nn.silu, jnp.tanh):
-        network = zoo.MLP.create(getkey(), (3, 4, 2), activation, dtype=x.dtype)
+        network = zoo.blocks.MLP.create(getkey(), (3, 4, 2), activation, dtype=x.dtype)
         assert_same(copied(network), network)
         assert_same(copied(network)(x), network(x))

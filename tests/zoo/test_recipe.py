@@ -18,10 +18,20 @@ import eqsim
 import eqsim_zoo as zoo
 from eqsim.testing import tree_allclose
 from eqsim.wrappers import OneHotSkills, Skills, UniformSkills
-from eqsim_zoo import find_preset, Preset, presets, Recipe, variants
-from eqsim_zoo._presets import _TABLE
-from eqsim_zoo._settings import build, describe, full_name, parse
-from eqsim_zoo._skill_text import prior_of, with_skills
+from eqsim_zoo.runs import (
+    build,
+    describe,
+    find_preset,
+    full_name,
+    parse,
+    Preset,
+    presets,
+    prior_of,
+    Recipe,
+    variants,
+    with_skills,
+)
+from eqsim_zoo.runs._presets import _TABLE
 
 
 class Mood(enum.Enum):

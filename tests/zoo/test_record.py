@@ -22,8 +22,7 @@ from eqsim._cli import main
 from eqsim._registry import COMMANDS
 from eqsim.wrappers import Pixels, ResetMode
 from eqsim_zoo import evaluate
-from eqsim_zoo._actions import Squash
-from eqsim_zoo._evaluate import evaluate_policy, Greedy
+from eqsim_zoo.blocks import Squash
 from eqsim_zoo.data import (
     About,
     DrawnPolicy,
@@ -33,6 +32,7 @@ from eqsim_zoo.data import (
     RandomPolicy,
     record,
 )
+from eqsim_zoo.training._evaluate import evaluate_policy, Greedy
 
 
 LIMIT = 5
