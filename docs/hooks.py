@@ -20,6 +20,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = pathlib.Path(__file__).parents[1]
 LIBRARIES = {"eqsim": ROOT / "eqsim", "eqsim_zoo": ROOT / "zoo" / "eqsim_zoo"}
+SOURCE_LINK = re.compile(r"\]\(\.\./((?:eqsim|zoo)/[\w/]+\.py)\)")
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
 )
@@ -89,8 +90,19 @@ def notebook_page(path: pathlib.Path) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join([*parts, download, ""]), images
 
 
+def source_links() -> list[str]:
+    """Return the source files of the repository that pages link to."""
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    return sorted({path for text in texts for path in SOURCE_LINK.findall(text)})
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each public package, and for each notebook."""
+    """Add a page for each public package, notebook, and source file with a link to it."""
+    for path in source_links():
+        code = (ROOT / path).read_text(encoding="utf-8")
+        text = f"# {path}\n\n~~~~python\n{code}~~~~\n"
+        files.append(File.generated(config, f"source/{path}.md", content=text))
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         text, images = notebook_page(path)
         page = f"notebooks/{path.stem}.md"
@@ -105,6 +117,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     entry = next(entry for entry in config.nav or [] if "API" in entry)
     entry["API"] = [{package.name: package.page} for package in packages]
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Let links to source files lead to their pages."""
+    return SOURCE_LINK.sub(r"](source/\1.md)", markdown)
 
 
 def on_page_content(html: str, **_: object) -> str:
