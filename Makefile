@@ -25,7 +25,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 PLUGINS := gymnasium adapters mjx dmc playground torchrl example
 
-.PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs-tables format clean
+.PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
 
 help:
 	@echo "make demo             install, then run the demonstration, which also trains; results in out/demo"
@@ -35,6 +35,7 @@ help:
 	@echo "make test-plugins-all the same with their slow tests"
 	@echo "make wheels           install eqsim and a plugin from wheels, run both, and remove the plugin"
 	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
+	@echo "make docs             install, then build the site of the documentation; results in out/site"
 	@echo "make docs-tables      write the generated tables of the documentation anew"
 	@echo "make format           sort imports and format"
 	@echo "make clean            remove the environment, the caches and the results"
@@ -57,7 +58,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
 
-test: check
+test: check docs
 	$(QUICK) $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations 25 -m "not slow"
 
 # The plugins in an environment of their own, which tests of eqsim do not see.
@@ -97,6 +98,10 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/step.py --out out/bench
 	$(BIN)/python benchmarks/gradient.py --out out/bench
 	$(BIN)/python benchmarks/compile.py --out out/bench
+
+# Warnings are errors: links to pages or headings that do not exist, pages that no menu shows.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 docs-tables: $(VENV)/.installed-test
 	$(BIN)/python docs/tables.py

@@ -6,6 +6,7 @@ it.
 """
 
 import json
+import math
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -54,35 +55,48 @@ def parameters(model: str = "model_1.0", *, friction: bool = False) -> dict[str,
     return found
 
 
-def acceleration(p: dict[str, float], q, qd, torque) -> np.ndarray:
+def acceleration(p: dict[str, float], q, qd, torque) -> tuple[float, float]:
     """Compute joint accelerations from the Lagrangian of two links."""
     m1, m2, l1, r1, r2, g = (p[k] for k in ("m1", "m2", "l1", "r1", "r2", "g"))
     couple = m2 * l1 * r2
-    c, s = couple * np.cos(q[1]), couple * np.sin(q[1])
-    upper = p["I1"] + p["I2"] + m2 * l1**2 + 2.0 * c
+    c, s = couple * math.cos(q[1]), couple * math.sin(q[1])
     rotor = p["gr"] ** 2 * p["Ir"]
-    M = np.array([[upper + rotor, p["I2"] + c], [p["I2"] + c, p["I2"] + rotor]])
-    coriolis = np.array([-s * (2.0 * qd[0] * qd[1] + qd[1] ** 2), s * qd[0] ** 2])
-    lower = g * m2 * r2 * np.sin(q[0] + q[1])
-    gravity = np.array([g * (m1 * r1 + m2 * l1) * np.sin(q[0]) + lower, lower])
-    viscous = np.array([p["b1"], p["b2"]]) * qd
-    dry = np.array([p["cf1"], p["cf2"]]) * np.arctan(100.0 * qd)
-    return np.linalg.solve(M, torque - coriolis - gravity - viscous - dry)
+    upper = p["I1"] + p["I2"] + m2 * l1**2 + 2.0 * c + rotor
+    across, elbow = p["I2"] + c, p["I2"] + rotor
+    lower = g * m2 * r2 * math.sin(q[0] + q[1])
+    gravity = g * (m1 * r1 + m2 * l1) * math.sin(q[0]) + lower, lower
+    coriolis = -s * (2.0 * qd[0] * qd[1] + qd[1] ** 2), s * qd[0] ** 2
+    friction = [
+        p[f"b{k + 1}"] * qd[k] + p[f"cf{k + 1}"] * math.atan(100.0 * qd[k])
+        for k in range(2)
+    ]
+    first, second = (torque[k] - coriolis[k] - gravity[k] - friction[k] for k in (0, 1))
+    size = upper * elbow - across**2
+    return (
+        (elbow * first - across * second) / size,
+        (upper * second - across * first) / size,
+    )
 
 
 def step(p: dict[str, float], q, qd, torque, dt: float = DT):
     """Take one step of the classical Runge-Kutta method with the torque held."""
 
     def slope(x):
-        return np.concatenate([x[2:], acceleration(p, x[:2], x[2:], torque)])
+        return *x[2:], *acceleration(p, x[:2], x[2:], torque)
 
-    x = np.concatenate([q, qd])
+    def ahead(slope, size):
+        return [value + size * rate for value, rate in zip(x, slope, strict=True)]
+
+    x = [float(value) for value in (*q, *qd)]
+    torque = [float(value) for value in torque]
     k1 = slope(x)
-    k2 = slope(x + 0.5 * dt * k1)
-    k3 = slope(x + 0.5 * dt * k2)
-    k4 = slope(x + dt * k3)
-    x = x + dt / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-    return x[:2], x[2:]
+    k2 = slope(ahead(k1, 0.5 * dt))
+    k3 = slope(ahead(k2, 0.5 * dt))
+    k4 = slope(ahead(k3, dt))
+    slopes = zip(k1, k2, k3, k4, strict=True)
+    mean = [(a + 2.0 * b + 2.0 * c + d) / 6.0 for a, b, c, d in slopes]
+    new = np.array(ahead(mean, dt))
+    return new[:2], new[2:]
 
 
 def within_half_turn(angle):

@@ -44,12 +44,14 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     run = zoo.load_run(folder)
     agent, key = run.members.agent(0), jr.key(seed)
     length = run.plan.episode_length
-    paths = zoo.follow_skills(
+    paths = zoo.skills.follow_skills(
         agent, run.state, run.env, key, episodes=EPISODES, episode_length=length
     )
-    zoo.write_skills(paths, folder / "skills.png", "DADS on ant_omni, continuous")
+    zoo.skills.write_skills(
+        paths, folder / "skills.png", "DADS on ant_omni, continuous"
+    )
     goals = circle()
-    reached = zoo.reach_goals(
+    reached = zoo.skills.reach_goals(
         agent,
         run.state,
         run.env,
@@ -58,7 +60,9 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
         length=LENGTH,
     )
     name = f"goals_of_the_ant_{seed}.png"
-    zoo.write_goals(reached, options.pictures / name, "DADS on ant_omni, zero-shot")
+    zoo.skills.write_goals(
+        reached, options.pictures / name, "DADS on ant_omni, zero-shot"
+    )
     ends = np.linalg.norm(paths.descriptors[:, :, -1], axis=-1)
     return {
         "seed": seed,
@@ -83,7 +87,7 @@ def circle() -> np.ndarray:
     return goals.round(9) + 0.0  # No negative zeros, which would be printed.
 
 
-def rows_of(reached: zoo.Reached, goals: np.ndarray) -> list[dict[str, Any]]:
+def rows_of(reached: zoo.skills.Reached, goals: np.ndarray) -> list[dict[str, Any]]:
     """A row per goal: distances over the radius, of episodes."""
     off = reached.distances().reshape(GOALS, EPISODES, LENGTH) / RADIUS
     rows = []

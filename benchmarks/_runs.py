@@ -10,7 +10,7 @@ from typing import Any
 from _command import say
 
 import eqsim
-from eqsim_zoo import find_preset, read_metrics, write_curves
+from eqsim_zoo.runs import find_preset, read_metrics, write_curves
 
 
 def train(

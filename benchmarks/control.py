@@ -32,6 +32,7 @@ from _double_pendulum import (
 from _identified import latency, MujocoPlant, parameters_of, robots
 from _knock_downs import build, knocks, LibraryController
 from _plan_library import Library
+from _receding import RecedingController
 from _swing_up import plan_of, search
 from _tables import caption, circumstances, table, write
 from _tracking import DoublePendulumController, Nominal
@@ -134,9 +135,10 @@ def _knocks(options) -> list[dict[str, Any]]:
 
 def _identified(options) -> list[dict[str, Any]]:
     rows, found = [], robots(recordings() / "double_pendulum", options.seed, say)
-    p, delay = parameters_of(found.fitted.sys), round(latency(found.other) / DT)
+    p, steps = parameters_of(found.fitted.sys), lambda r: round(latency(r) / DT)
+    own, delay = steps(found.fitted), steps(found.other)
     for kind in options.kinds:
-        controller, good = DoublePendulumController(kind, plan_of(kind, p)), 0
+        controller, good = RecedingController(kind, p, plan_of(kind, p), own), 0
         for seed, key in enumerate(jr.split(jr.key(options.seed), options.seeds)):
             plant = MujocoPlant(found.other.sample(key))
             run = simulate(
@@ -148,8 +150,9 @@ def _identified(options) -> list[dict[str, Any]]:
                 advance=plant,
             )
             good += bool(upright(p, run)[-500:].all())
-        counts = {"upright": f"{good} of {options.seeds}", "steps of delay": delay}
-        rows.append({"robot": kind} | counts)
+            say(f"{kind} seed {seed}: {good} upright")
+        row = {"robot": kind, "upright": f"{good} of {options.seeds}"}
+        rows.append(row | {"latency assumed, ms": 2 * own, "latency, ms": 2 * delay})
     return rows
 
 

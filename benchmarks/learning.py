@@ -17,7 +17,7 @@ from _command import parser, publish, say, setting
 from _runs import draw, physics, train
 from _tables import caption, table
 
-from eqsim_zoo import find_preset, presets
+from eqsim_zoo.runs import find_preset, presets
 
 
 EXPLANATION = """\

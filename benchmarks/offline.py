@@ -160,7 +160,7 @@ def _learn(agent: str, name: str, options) -> dict[str, Any]:
     own += ("--steps", f"{steps * options.share:g}", "--turns", "20")
     folder = _folder(options, agent, name)
     found = train(agent, options.env, 0, folder, (*own, *more))
-    about, last = zoo.load_data(_file(options, name)).about, found[-1]["turn"]
+    about, last = zoo.data.load_data(_file(options, name)).about, found[-1]["turn"]
     reached = [row["eval/return"] for row in found if row["turn"] == last]
     return {
         "data": name,
@@ -176,7 +176,7 @@ def _learn(agent: str, name: str, options) -> dict[str, Any]:
 
 def _behavior(options, name: str) -> str:
     """Mean return of what was recorded, of whole episodes, and the 95 % interval."""
-    data = zoo.load_data(_file(options, name))
+    data = zoo.data.load_data(_file(options, name))
     returns = data.returns()[data.whole(1000)]
     error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns))
     return f"{returns.mean():,.0f} ± {error:,.0f}"
@@ -251,7 +251,7 @@ def _steps() -> dict[str, np.ndarray]:
 
 def _ours(options, steps):
     names = "observations", "actions", "rewards", "next_observations", "terminals"
-    data = zoo.Dataset.create(
+    data = zoo.data.Dataset.create(
         *(steps[name] for name in names), np.zeros(len(steps["rewards"]), bool)
     )
     agent = offline.Offline(offline.IQL(), num_updates=200)

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 import eqsim
 from eqsim.wrappers import ScaleAction
-from eqsim_zoo import MLP
+from eqsim_zoo.blocks import MLP
 
 
 DISCOUNT = 0.99

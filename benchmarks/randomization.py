@@ -24,7 +24,7 @@ from _tables import caption, table
 from _timing import interleaved
 
 import eqsim
-from eqsim import AutoReset, DomainRandomization, Episode, randomize
+from eqsim import AutoReset, DomainRandomization, randomize, TimeLimit
 
 
 EXPLANATION = """\
@@ -65,7 +65,7 @@ def main() -> None:
 def _ours(batch: int, options) -> dict[str, Any]:
     task = eqsim.make(options.env, pipeline=options.pipeline)
     random = DomainRandomization(task, ROBOTS)
-    limited, both = Episode(task, 1000), Episode(random, 1000)
+    limited, both = TimeLimit(task, 1000), TimeLimit(random, 1000)
     pool = eqsim.wrappers.reset_pool(limited, jr.key(1), POOL)
     envs = {
         "static": limited,

@@ -1,4 +1,4 @@
-"""What a memory of transitions costs: `eqsim_zoo.Replay` beside flashbax.
+"""What a memory of transitions costs: `eqsim_zoo.blocks.Replay` beside flashbax.
 
     python benchmarks/replay.py --out out/bench
 
@@ -18,7 +18,7 @@ from _tables import caption, table
 from _timing import interleaved
 from jax import lax
 
-from eqsim_zoo import Replay, Transition
+from eqsim_zoo.blocks import Replay, Transition
 
 
 EXPLANATION = """\

@@ -25,7 +25,7 @@ from _timing import interleaved
 from jax import lax
 
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.wrappers import ant_omni, OneHotSkills, Skills
 
 
@@ -99,7 +99,7 @@ def _run(seed: int, options) -> dict[str, Any]:
     shutil.copy(folder / "curves.png", drawn.with_stem(f"{drawn.stem}_curves"))
     run = zoo.load_run(folder)
     length = run.plan.episode_length
-    paths = zoo.follow_skills(
+    paths = zoo.skills.follow_skills(
         run.members.agent(0),
         run.state,
         run.env,
@@ -130,7 +130,7 @@ def _updates(options) -> dict[str, float]:
     """Per second, of DADS and of a SAC alone."""
     say("updates per second")
     options_of_env = {"include_cfrc_ext_in_observation": False}
-    inner = Episode(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
+    inner = TimeLimit(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
     sac = zoo.SAC(num_envs=4, batch_size=BATCH, capacity=ROWS)
     runs = {}
     for name, agent in {"dads": zoo.DADS(sac=sac), "sac": sac}.items():
@@ -144,7 +144,7 @@ def _updates(options) -> dict[str, float]:
     return rates | ({"QDax's dads": _qdax(options)} if options.qdax else {})
 
 
-def _filled(replay: zoo.Replay) -> zoo.Replay:
+def _filled(replay: zoo.blocks.Replay) -> zoo.blocks.Replay:
     """With random numbers, between -1 and 1, as actions are."""
 
     def fill(x):
@@ -153,7 +153,9 @@ def _filled(replay: zoo.Replay) -> zoo.Replay:
         return jr.uniform(jr.key(x.size), x.shape, x.dtype, -0.99, 0.99)
 
     full = jnp.asarray(replay.capacity, jnp.int32)
-    return zoo.Replay(jax.tree.map(fill, replay.rows), full * 0, full, replay.block)
+    return zoo.blocks.Replay(
+        jax.tree.map(fill, replay.rows), full * 0, full, replay.block
+    )
 
 
 def _several(agent, state, replay):

@@ -70,12 +70,12 @@ from .wrappers import (
     ClipAction as ClipAction,
     DelayAction as DelayAction,
     DomainRandomization as DomainRandomization,
-    Episode as Episode,
     NoisyObservation as NoisyObservation,
     NormalizeObservation as NormalizeObservation,
     Pixels as Pixels,
     ScaleAction as ScaleAction,
     StackObservation as StackObservation,
+    TimeLimit as TimeLimit,
 )
 
 

@@ -10,7 +10,7 @@ from toys import Rail
 
 import eqsim
 from eqsim import AbstractController
-from eqsim.wrappers import AutoReset, Episode, ResetMode
+from eqsim.wrappers import AutoReset, ResetMode, TimeLimit
 
 
 class Counter(AbstractController):
@@ -26,7 +26,7 @@ class Counter(AbstractController):
 
 def ends(length: int, mode=ResetMode.SAME_STEP):
     """Episodes of a length, limits of actions that the counter does not reach."""
-    return AutoReset(Episode(Rail(), length), mode=mode)
+    return AutoReset(TimeLimit(Rail(), length), mode=mode)
 
 
 def test_memory_begins_anew_with_an_episode():
@@ -57,7 +57,7 @@ def test_every_environment_of_a_batch_begins_anew_by_itself():
 
 
 def test_memory_goes_on_without_reset():
-    run = eqsim.rollout(Episode(Rail(), 3), Counter(), jr.key(0), 6)
+    run = eqsim.rollout(TimeLimit(Rail(), 3), Counter(), jr.key(0), 6)
     np.testing.assert_array_equal(np.asarray(run.action)[:, 1], range(6))
 
 

@@ -18,7 +18,7 @@ from toys import push, Rail
 
 import eqsim
 from eqsim import randomize, wrappers
-from eqsim.wrappers import AutoReset, DomainRandomization, Episode, NoisyObservation
+from eqsim.wrappers import AutoReset, DomainRandomization, NoisyObservation, TimeLimit
 
 
 COPIES = {
@@ -73,7 +73,7 @@ def test_systems_and_states(getkey):
 
 
 def _pooled(env):
-    episode = Episode(env, 3)
+    episode = TimeLimit(env, 3)
     return AutoReset(episode, wrappers.reset_pool(episode, jr.key(7), 4))
 
 
@@ -83,14 +83,14 @@ def _skills(env):
 
 WRAPPERS = {
     "ActionRepeat": lambda env: wrappers.ActionRepeat(env, 2),
-    "AutoReset": lambda env: AutoReset(Episode(env, 3)),
+    "AutoReset": lambda env: AutoReset(TimeLimit(env, 3)),
     "AutoReset with pool": _pooled,
     "ClipAction": wrappers.ClipAction,
     "DelayAction": lambda env: wrappers.DelayAction(env, 2, 0),
     "DomainRandomization": lambda env: DomainRandomization(
         env, randomize.presets("hopper")["default"], observe_context=True
     ),
-    "Episode": lambda env: Episode(env, 3),
+    "TimeLimit": lambda env: TimeLimit(env, 3),
     "NoisyObservation": lambda env: NoisyObservation(env, 0.1, 0.2),
     "NormalizeObservation": wrappers.NormalizeObservation,
     "Reach": lambda env: wrappers.Reach(wrappers.TorsoPosition(env)),
@@ -99,7 +99,7 @@ WRAPPERS = {
     "StackObservation": lambda env: wrappers.StackObservation(env, 3),
     "TorsoPosition": wrappers.TorsoPosition,
     "nested": lambda env: wrappers.NormalizeObservation(
-        AutoReset(Episode(NoisyObservation(wrappers.DelayAction(env, 1), 0.1), 3))
+        AutoReset(TimeLimit(NoisyObservation(wrappers.DelayAction(env, 1), 0.1), 3))
     ),
 }
 # They need contacts or an OpenGL context: only their structure is compared.
@@ -148,7 +148,7 @@ def test_structure_of_wrappers(name):
 
 @each_copy
 def test_copies_of_real_environment(copied, getkey):
-    env = AutoReset(Episode(eqsim.make("inverted_pendulum"), 3))
+    env = AutoReset(TimeLimit(eqsim.make("inverted_pendulum"), 3))
     policy = lambda obs, key: jr.uniform(key, (1,), obs.dtype, -1.0, 1.0)
     keys = jr.split(getkey(), 2)
     expected = eqsim.rollout(env, policy, keys, 5)
@@ -159,7 +159,7 @@ def test_copies_of_real_environment(copied, getkey):
 @pytest.mark.parametrize("name", ("cloudpickle", "deepcopy"))
 def test_compiled_functions(name, getkey):
     """Their structure holds a sentinel of Equinox, which a copy must share."""
-    key, env = getkey(), AutoReset(Episode(NoisyObservation(Rail(), 0.1), 3))
+    key, env = getkey(), AutoReset(TimeLimit(NoisyObservation(Rail(), 0.1), 3))
     for fn in (
         env.reset,
         eqx.filter_jit(env.reset),
@@ -189,7 +189,7 @@ def test_results(copied):
 def test_spawned_process(getkey, monkeypatch):
     """Arguments and result are pickled: the other process computes the same numbers."""
     monkeypatch.setenv("JAX_ENABLE_X64", str(jax.config.read("jax_enable_x64")))
-    env = AutoReset(Episode(NoisyObservation(Rail(), 0.1), 3))
+    env = AutoReset(TimeLimit(NoisyObservation(Rail(), 0.1), 3))
     keys = jr.split(getkey(), 2)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context) as pool:

@@ -358,7 +358,7 @@ def test_a_version_that_is_none(tmp_path, modules, version):
 
 KINDS = {
     "the_class: eqsim:Spring": "the class `Spring`, a pipeline, and not an environment",
-    "the_class: eqsim:Episode": "",
+    "the_class: eqsim:TimeLimit": "",
     "another: pathlib:Path": "the class `Path`, of none of our kinds",
     "module: json": "an object of type `module`",
     "maker: json:dumps": "",
@@ -380,8 +380,8 @@ def test_what_is_published_is_of_the_right_kind(tmp_path, line):
 def test_kinds_at_run_time():
     with pytest.raises(TypeError, match="the class `Spring`, a pipeline"):
         eqsim.ENVS.register("jumping", eqsim.Spring)
-    with pytest.raises(TypeError, match="an object of type `Fast`"):
-        eqsim.ENVS.register("jumping", eqsim.make("fast"))
+    with pytest.raises(TypeError, match="an object of type `PointMass`"):
+        eqsim.ENVS.register("jumping", eqsim.make("point_mass"))
     assert "jumping" not in eqsim.ENVS.names()
     with pytest.raises(ValueError, match="'spring'.*name of a pipeline"):
         eqsim.ENVS.get("spring")

@@ -418,7 +418,7 @@ np.save(sys.argv[2], np.stack(out))
 
 
 @pytest.mark.slow  # tests/zoo/test_parallel.py is the quick one with several devices.
-@pytest.mark.parametrize("name", ["fast", "inverted_pendulum"])
+@pytest.mark.parametrize("name", ["point_mass", "inverted_pendulum"])
 def test_devices(name, tmp_path):
     """Two devices share the work, and give what one gives, also under plain `jit`."""
     out = []

@@ -23,10 +23,10 @@ from ..wrappers import (
     AbstractWrapper,
     AutoReset,
     DomainRandomization,
-    Episode,
     layers,
     Lifetime,
     robot,
+    TimeLimit,
 )
 from ._names import at_least_one, environment, preset, UsageError
 from ._plots import plot
@@ -87,7 +87,7 @@ def run_rollout(request: Request) -> None:
         start = eqx.filter_vmap(env.reset)(jr.split(key_reset, num_envs))
         eqsim.rollout(env, policy, jr.split(key, num_envs), length, start=start)
 
-    with `env` within `DomainRandomization` (if asked for), `Episode` and `AutoReset`.
+    with `env` within `DomainRandomization` (if asked for), `TimeLimit` and `AutoReset`.
 
     `FILE.npz` has, with the axes (environment, step, ...):
 
@@ -146,7 +146,7 @@ def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
             env = DomainRandomization(env, change)
         except ValueError as error:
             raise UsageError(f"`--randomize {request.randomize}`: {error}") from error
-    limited = Episode(env, request.length)
+    limited = TimeLimit(env, request.length)
     return AutoReset(limited)
 
 

@@ -20,9 +20,18 @@ from ._allocate import allocate
 from ._body import Body
 from ._functions import definition
 from ._graph import Graph, LANE
+from ._grouping import tally
 from ._instructions import bits, literal, scalar_type, Text
 from ._scalarize import Unsupported
-from ._schedule import Choose, Chunk, Copy, Item, Repeat, Schedule
+from ._schedule import (
+    Choose,
+    Chunk,
+    Copy,
+    Item,
+    lanes_going,
+    Repeat,
+    Schedule,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +89,7 @@ class Emitter:
         self.tables: dict[int, str] = {}
         self.labels = 0
         self.cost = 0
+        self.weights: list[int] = []
         self._layout()
 
     def _layout(self) -> None:
@@ -95,6 +105,8 @@ class Emitter:
             if leaf.summed:
                 self.sums[k] = top
                 top += _round(leaf.rows * self._stride(leaf.dtype, full))
+        self.lane_numbers, self.work = top, top + _round(8 * self.width)
+        top = self.work + _round(4 * self.width)
         allocate(self.schedule, top, fixed)
         self.size = max(self.schedule.size, top) + 64
 
@@ -218,7 +230,8 @@ class Emitter:
                 f"  br i1 %more{n}, label %body{n}, label %end{n}",
             ]
         before = self.cost
-        lines += [f"body{n}:", *self.program(item.body), *self._copy(item.last)]
+        body = [*self.program(item.body), *self._copy(item.last)]
+        lines += [f"body{n}:", *self._tally(item.test, self.cost - before), *body]
         # Passes are not known, and loops may lie in branches that are seldom taken.
         self.cost += self.cost - before
         if item.counter is not None:
@@ -230,6 +243,17 @@ class Emitter:
                 f"  store i32 %new{n}, ptr {address}, align 8",
             ]
         return [*lines, f"  br label %loop{n}", f"end{n}:"]
+
+    def _tally(self, test: int | None, weight: int) -> list[str]:
+        """Lines that add a pass of a loop to the work of the lanes that need it."""
+        going = None if test is None else lanes_going(self.graph, test)
+        if going is None or self.nest != (LANE,):
+            return []
+        self.weights.append(weight)
+        body = self._body()
+        name, place = body.value(going, True), body.address(self.work)
+        body.text.lines += tally(self.width, name, place, weight)
+        return [self._function(body.text.lines)]
 
     def _choose(self, item: Choose) -> list[str]:
         n = self._label()

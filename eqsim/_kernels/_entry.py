@@ -10,7 +10,7 @@ A call is described by words of 8 bytes on the heap, freed by its last user.
 """
 
 # Words of a call.
-NEXT, DONE, USERS, TASKS, LANES, LOOPS, SUMS, BUFFERS = range(8)
+NEXT, DONE, USERS, TASKS, LANES, LOOPS, SUMS, ORDER, BUFFERS = range(9)
 
 LARGEST_TASKS = 64
 """Tasks of a call, at most."""
@@ -38,6 +38,7 @@ def handler(
     cost: int,
     finish: list[str],
     check: list[str],
+    order: str,
 ) -> str:
     """The entry of a kernel. Its argument 0 holds the sizes of the axes.
 
@@ -48,6 +49,7 @@ def handler(
     - `cost`: operations of one pass.
     - `finish`: lines that run when all tasks are done.
     - `check`: lines that compare the arguments with what is assumed of them.
+    - `order`: expression for the order of the environments, in memory of its own.
     """
     buffers, keep = [], []
     for kind, count, first in (("a", arguments, 0), ("r", results, arguments)):
@@ -74,6 +76,7 @@ def handler(
         partial=partial,
         cost=max(1, cost),
         finish="\n".join(finish),
+        arranged=order,
         **_NUMBERS,
     )
 
@@ -88,6 +91,9 @@ clear:
   %sums_at = getelementptr i64, ptr %call, i64 {SUMS}
   %sums = load ptr, ptr %sums_at
   call void @free(ptr %sums)
+  %order_at = getelementptr i64, ptr %call, i64 {ORDER}
+  %order = load ptr, ptr %order_at
+  call void @free(ptr %order)
   call void @free(ptr %call)
   br label %end
 end:
@@ -109,6 +115,7 @@ _NUMBERS = dict(
     lanes=LANES,
     loops=LOOPS,
     sums=SUMS,
+    order=ORDER,
     api=API,
     context=_CONTEXT,
     stage=_STAGE,
@@ -173,6 +180,9 @@ execute:
   store i64 %lanes, ptr %lanes.at
   %loops.at = getelementptr i64, ptr %call, i64 {loops}
   store i64 %loops, ptr %loops.at
+  %arranged = {arranged}
+  %arranged.at = getelementptr i64, ptr %call, i64 {order}
+  store ptr %arranged, ptr %arranged.at
 {outer}
 {inner}
   %few = icmp slt i64 %outer, {most}

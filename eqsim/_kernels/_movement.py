@@ -35,6 +35,8 @@ def _reshape(walk, eqn, x, *_):
     graph, old, new = walk.graph, eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     if _moves_nothing(x, new):
         return [arrays.same_elements(x, new)]
+    if isinstance(x, Pulled) and x.array is not None:
+        return [arrays.stored(x.array, tuple(new), x.dtype, graph)]
     source = lambda index: unflat(graph, flat(graph, index, new), old)
     return _from(walk, eqn, x, source, lambda x: x.reshape(new))
 

@@ -10,11 +10,13 @@ from ._entry import (
     LANES,
     LOOPS,
     NEXT,
+    ORDER,
     SUMS,
     TASK,
     TASKS,
 )
 from ._graph import LANE, LOOP
+from ._grouping import definitions, move_lanes, unit
 from ._instructions import bits, scalar_type
 from ._transfer import (
     accumulate,
@@ -30,7 +32,8 @@ def module(emitter, regions: list[list[str]], packs: list[str]) -> str:
     """All functions but the chunks."""
     writer = _Writer(emitter, regions, packs)
     emitter.externals |= DECLARATIONS
-    return "\n".join([*writer.copies(), writer.participate(), TASK, writer.entry()])
+    parts = [*writer.copies(), writer.participate(), TASK, writer.entry()]
+    return "\n".join(parts)
 
 
 class _Writer:
@@ -39,6 +42,9 @@ class _Writer:
     def __init__(self, emitter, regions, packs):
         self.emitter, self.regions, self.packs = emitter, regions, packs
         self.nest, self.width = emitter.nest, emitter.width
+        # The order of summands, and so their rounding, must not depend on earlier calls.
+        adds_up = any(leaf.summed for leaf in emitter.outputs)
+        self.grouped = bool(emitter.weights) and not adds_up
         self.offset = {}
         top = 0
         for k, leaf in enumerate(emitter.outputs):
@@ -59,7 +65,13 @@ class _Writer:
         leaves = [*self.emitter.inputs, *self.emitter.outputs]
         kinds = sorted({(self._kind(leaf), self._size(leaf)) for leaf in leaves})
         text = [copy_rows(kind) for kind, _ in kinds]
-        if LANE in self.nest:
+        if self.grouped:
+            text.append(definitions(self.width, unit(self.emitter.weights)))
+            for kind, size in kinds:
+                functions, declared = move_lanes(kind, size, self.width)
+                text.append(functions)
+                self.emitter.externals |= declared
+        elif LANE in self.nest:
             text += [load_lanes(kind, size, self.width) for kind, size in kinds]
             text += [store_lanes(kind, size, self.width) for kind, size in kinds]
         summed = {(self._kind(x), self._size(x)) for x in leaves if x.summed}
@@ -118,6 +130,15 @@ class _Writer:
             ]
         elif leaf.dep & LANE:
             step = "%lanes"
+        if leaf.dep & LANE and self.grouped:
+            function = "gather" if into else "scatter"
+            more = "" if into else ", i64 %valid"
+            pair = (scratch, at) if into else (at, scratch)
+            return [
+                *lines,
+                f"  call void @{function}_{kind}(ptr {pair[0]}, ptr {pair[1]}, "
+                f"i64 {leaf.rows}, i64 {step}, ptr %chosen{more})",
+            ]
         if leaf.dep & LANE:
             function = "load" if into else "store"
             pair = (scratch, at) if into else (at, scratch)
@@ -138,7 +159,7 @@ class _Writer:
         """Lines that store or add up the results of a pass."""
         lines = list(self.packs)
         emitter, first = self.emitter, len(self.emitter.inputs)
-        if any(leaf.summed for leaf in emitter.outputs):
+        if self.grouped or any(leaf.summed for leaf in emitter.outputs):
             lines += [
                 "  %valid = sub i64 %lanes, %first"
                 if LANE in self.nest
@@ -159,7 +180,21 @@ class _Writer:
                 continue
             buffer, more = self._buffer(first + k)
             lines += [*more, *self._move(leaf, packed, buffer, into=False)]
+        if self.grouped:
+            lines.append("  call void @remember(ptr %chosen, ptr %passed)")
         return lines
+
+    def _chosen(self) -> list[str]:
+        """Lines that choose the environments of a vector."""
+        if not self.grouped:
+            return []
+        emitter = self.emitter
+        return [
+            f"  %chosen = getelementptr i8, ptr %S, i64 {emitter.lane_numbers}",
+            f"  %passed = getelementptr i8, ptr %S, i64 {emitter.work}",
+            *self._word("arranged", ORDER, "ptr"),
+            "  call void @choose(ptr %chosen, ptr %passed, ptr %arranged, i64 %first, i64 %lanes)",
+        ]
 
     def _clear_sums(self) -> list[str]:
         lines: list[str] = []
@@ -294,6 +329,7 @@ class _Writer:
             f"  br i1 %more_axis{level}, label %in{level}, label %out{level}",
             f"in{level}:",
             f"  {own}",
+            *self._chosen(),
             *self._copy_in(level),
             *self.regions[level],
             *self._nested(level + 1),
@@ -315,7 +351,10 @@ class _Writer:
         results, cost = len(self.emitter.outputs), self.emitter.cost
         finish = self._final_sums(nin)
         tables, check = self._check()
-        text = handler(nin, results, (outer, inner), self.partial, cost, finish, check)
+        order = "call ptr @arrange(i64 %lanes)"
+        order = order if self.grouped else "getelementptr i8, ptr null, i64 0"
+        passes = outer, inner
+        text = handler(nin, results, passes, self.partial, cost, finish, check, order)
         return "\n".join([*tables, text])
 
     def _check(self) -> tuple[list[str], list[str]]:

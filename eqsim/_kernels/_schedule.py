@@ -271,6 +271,9 @@ class Schedule:
             head = self._items(self._order([loop.test], loop.depth))
             self._tick()
             self._use(loop.test)
+            going = lanes_going(graph, loop.test)
+            if going is not None:
+                self._use(going)
         values = [loop.outs[k] for k in kept]
         first = len(loop.params)
         stacked = [(arrays[k], counter, loop.stacked[k - first]) for k in arrays]
@@ -316,6 +319,11 @@ class Schedule:
         for get in self._gets(node):
             self.alias[get] = states[graph.aux[get]]
         return Choose(test, parts[0], parts[1])
+
+
+def lanes_going(graph: Graph, test: int) -> int | None:
+    """Return which lanes need another pass of a loop; None if all are alike."""
+    return graph.args[test][0] if graph.op[test] == "any" else None
 
 
 def _live(graph: Graph, outputs: list[int]):

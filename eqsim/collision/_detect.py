@@ -5,6 +5,7 @@ import functools as ft
 from collections.abc import Sequence
 
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 
 from ..kinematics._forward import Kinematics, take_poses
@@ -62,10 +63,16 @@ def detect(
             extents = take(geoms.extents, first), take(geoms.extents, second)
             reach = Reach(*extents, margin)
         if collider.num_points is None:
-            parts += collider.find(one, two, reach, number)
+            found = _by_pair(collider.find(one, two, reach, number))
         else:
-            parts += pair_points(kinds, one, two, reach)
-    return take(concatenate(_marked(parts)), plan.order)
+            found = _points(collider, one, two, reach, kinds[0] is GeomKind.PLANE)
+        parts.append(jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), found))
+    return concatenate(_marked(parts))
+
+
+def _by_pair(slots: Sequence[ContactPoints]) -> ContactPoints:
+    """Join points slot by slot, `(npair, *batch)` each: `(npair, nslot, *batch)`."""
+    return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
 
 
 def _marked(parts: list[ContactPoints]) -> list[ContactPoints]:
@@ -125,7 +132,7 @@ def pair_points(
     - `reach`: how far pairs matter; without it, all of them do.
     """
     on_plane = kinds[0] is GeomKind.PLANE
-    return _points(collider_of(*kinds), one, two, reach, on_plane)
+    return _slots(_points(collider_of(*kinds), one, two, reach, on_plane))
 
 
 def nearest_points(
@@ -138,14 +145,20 @@ def nearest_points(
         collider = dataclasses.replace(
             collider, find=collider.nearest, num_points=1, one_by_one=True
         )
-    return _points(collider, one, two, None, kinds[0] is GeomKind.PLANE)
+    return _slots(_points(collider, one, two, None, kinds[0] is GeomKind.PLANE))
+
+
+def _slots(points: ContactPoints) -> list[ContactPoints]:
+    count = points.dist.shape[1]
+    return [jtu.tree_map(lambda x: x[:, slot], points) for slot in range(count)]
 
 
 def _points(
     collider: Collider, one: Shape, two: Shape, reach: Reach | None, on_plane: bool
-) -> list[ContactPoints]:
+) -> ContactPoints:
+    """Compute the points of all pairs of two kinds of shapes, `(npair, nslot, *batch)`."""
     if not collider.one_by_one:
-        return [complete(point) for point in collider.find(one, two)]
+        return _by_pair([complete(point) for point in collider.find(one, two)])
     if reach is None:
         reach = Reach(one.size, two.size, jnp.full_like(one.size.x, _EVERYWHERE))
     return near_points(collider, one, two, reach, on_plane)

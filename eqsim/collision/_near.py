@@ -39,8 +39,8 @@ def half_extents(kind: AnyKind, size: Vec3) -> Vec3:
 
 def near_points(
     collider: Collider, first: Shape, second: Shape, reach: Reach, on_plane: bool
-) -> list[ContactPoints]:
-    """Return the points of all pairs, slot by slot.
+) -> ContactPoints:
+    """Return the points of all pairs, `(npair, nslot, *batch)`.
 
     Pairs farther apart than their margin are skipped. Their points are not valid; the
     distance of these is a lower bound.
@@ -73,8 +73,7 @@ def near_points(
 
     # Reverse mode visits the pairs again: to store what each computes takes longer.
     visit = jax.checkpoint(visit, prevent_cse=False)
-    _, found = lax.scan(visit, None, (first, second, reach))
-    return [jtu.tree_map(lambda x: x[:, slot], found) for slot in range(count)]
+    return lax.scan(visit, None, (first, second, reach))[1]
 
 
 def _apart(shape: Shape) -> tuple[Shape, Hulls | None]:

@@ -1,4 +1,4 @@
-"""Static facts about the points at which shapes can touch, in the order of the solver."""
+"""Static facts about the points at which shapes can touch."""
 
 import dataclasses
 import functools as ft
@@ -11,8 +11,8 @@ from ..model._shape_kinds import AnyKind
 class ContactPlan:
     """Static facts about the possible contact points.
 
-    Points against the world come first. `order` sorts the points into this layout from
-    the one in which they are computed: kind of pair by kind of pair, slot by slot.
+    Points are in the order in which they are computed: kind of pair by kind of pair, and
+    pair by pair.
 
     **Arguments:**
 
@@ -22,10 +22,8 @@ class ContactPlan:
     - `group_pairs`: for each group, its entries in `pairs`.
     - `pairs`: `(geom1, geom2, explicit)`, see `candidate_pairs`.
     - `carriers`: the node that carries each shape; -1: the world.
-    - `order`: permutation that sorts the points.
-    - `point_pairs`: the pair of each point, sorted.
-    - `nodes`: the nodes that carry the two shapes of each point, sorted; -1: the world.
-    - `num_anchored`: number of points with the world on one side.
+    - `point_pairs`: the pair of each point.
+    - `nodes`: the nodes that carry the two shapes of each point; -1: the world.
     """
 
     kinds: tuple[tuple[AnyKind, AnyKind], ...]
@@ -34,15 +32,13 @@ class ContactPlan:
     group_pairs: tuple[tuple[int, ...], ...]
     pairs: tuple[tuple[int, int, int], ...]
     carriers: tuple[int, ...]
-    order: tuple[int, ...]
     point_pairs: tuple[int, ...]
     nodes: tuple[tuple[int, int], ...]
-    num_anchored: int
 
     @property
     def size(self) -> int:
         """Number of possible points."""
-        return len(self.order)
+        return len(self.point_pairs)
 
 
 def contact_plan(sys: System) -> ContactPlan:
@@ -82,9 +78,7 @@ def _plan(geom_kinds, room, carriers, pairs) -> ContactPlan:
         first, second = (tuple(pairs[i][k] for i in group) for k in (0, 1))
         geoms.append((first, second))
         group_pairs.append(tuple(group))
-        points += [i for _ in range(number) for i in group]
-    anchored = [min(ends(i)) < 0 for i in points]
-    order = sorted(range(len(points)), key=lambda k: (not anchored[k], k))
+        points += [i for i in group for _ in range(number)]
     return ContactPlan(
         kinds=tuple(kinds),
         num_points=tuple(num_points),
@@ -92,8 +86,6 @@ def _plan(geom_kinds, room, carriers, pairs) -> ContactPlan:
         group_pairs=tuple(group_pairs),
         pairs=pairs,
         carriers=carriers,
-        order=tuple(order),
-        point_pairs=tuple(points[k] for k in order),
-        nodes=tuple(ends(points[k]) for k in order),
-        num_anchored=sum(anchored),
+        point_pairs=tuple(points),
+        nodes=tuple(map(ends, points)),
     )

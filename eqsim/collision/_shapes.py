@@ -63,7 +63,8 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
     down = (axis * slope) - normal
     axis = axis * jnp.where(slope > 0.0, -1.0, 1.0)
     square = down | down
-    flat = square < 1e-24
+    # 1e-12, as in MuJoCo, or what rounding makes of a zero in single precision.
+    flat = square < max(1e-24, (16 * jnp.finfo(square.dtype).eps) ** 2)
     scale = radius / jnp.sqrt(jnp.where(flat, 1.0, square))
     across = cylinder.pose.rot.columns[0]
     down = Vec3(*(jnp.where(flat, radius * a, scale * d) for a, d in zip(across, down)))

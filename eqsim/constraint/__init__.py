@@ -28,6 +28,8 @@ from ._jacobians import (
     DenseJacobian as DenseJacobian,
     DofJacobian as DofJacobian,
     PointJacobian as PointJacobian,
+    sparse_jacobian as sparse_jacobian,
+    SparseJacobian as SparseJacobian,
 )
 from ._joint_equality import JointEquality as JointEquality
 from ._joint_friction import JointFriction as JointFriction

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Pose, quaternions, take_poses
-from ..kinematics._structure import dof_order
+from ..kinematics._structure import dof_order, moving_dofs
 from ..model import concatenate, EqualityKind, System, take, take_or_zero, Tree, tree
 from ..spatial import Mat3, Motion, normalize4, quaternion_matrix, Vec3, vec3
 from ._constraint import Moment
@@ -113,6 +113,16 @@ def end_links(
         for side in (0, 1)
     )
     return first, second
+
+
+def end_dofs(sys: System, which: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the degrees of freedom that move one of the frames of connects or welds."""
+    nodes, found = tree(sys), []
+    for links in zip(*end_links(sys, which), strict=True):
+        carriers = [nodes.link_nodes[link] for link in links if link >= 0]
+        own = {dof for node in carriers for dof in moving_dofs(nodes, node)}
+        found.append(tuple(sorted(own)))
+    return found
 
 
 def both_ends(

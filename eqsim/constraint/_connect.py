@@ -8,7 +8,7 @@ from typing import Any
 from ..dynamics._weights import InverseWeights
 from ..model import EqualityKind, System, take_or_zero
 from ..spatial import safe_sqrt
-from ._anchors import both_ends, end_links, select_movable
+from ._anchors import both_ends, end_dofs, end_links, select_movable
 from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, equality_rows, Violation
 from ._rows import AbstractRows
@@ -29,7 +29,8 @@ class Connect(AbstractConstraint):
     def rows(
         self, sys: System, constants: Any, now: Moment
     ) -> tuple[AbstractRows, ...]:
-        one, two = both_ends(sys, now, select_movable(sys, EqualityKind.CONNECT))
+        which = select_movable(sys, EqualityKind.CONNECT)
+        one, two = both_ends(sys, now, which)
         gap = one.pos - two.pos
         violation = Violation(
             jacobian=one.lin - two.lin,
@@ -37,4 +38,5 @@ class Connect(AbstractConstraint):
             rate=one.speed - two.speed,
             bias=one.bias - two.bias,
         )
-        return (equality_rows(constants, violation, safe_sqrt(gap | gap)),)
+        size = safe_sqrt(gap | gap)
+        return (equality_rows(constants, violation, size, end_dofs(sys, which)),)

@@ -47,11 +47,11 @@ a loop anyway: more join the loop, which costs only what touches."""
 
 @ft.lru_cache(maxsize=256)
 def _groups(plan: ContactPlan, condim: tuple[int, ...]) -> tuple[ContactGroup, ...]:
-    groups = []
-    alone = plan.num_anchored == plan.size or plan.num_anchored <= _MOST_ANCHORED
+    groups, places = [], range(plan.size)
+    on_world = [min(nodes) < 0 for nodes in plan.nodes]
+    alone = all(on_world) or sum(on_world) <= _MOST_ANCHORED
     for anchored in (True, False):
-        places = range(plan.size)
-        side = [k for k in places if (alone and k < plan.num_anchored) == anchored]
+        side = [k for k in places if (alone and on_world[k]) == anchored]
         for size in sorted({condim[k] for k in side}):
             own = tuple(k for k in side if condim[k] == size)
             first, second = (tuple(plan.nodes[k][i] for k in own) for i in (0, 1))

@@ -8,6 +8,7 @@ alone, see `VisitedContacts`.
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Kinematics
@@ -15,11 +16,12 @@ from ..model import take, take_or_zero, Tree
 from ..spatial import Force, force_at, Motion
 from ._contact_rows import ContactRows, ContactSource, rows_at
 from ._costs import Residual
+from ._entries import add_products
 from ._jacobians import combine, Terms
 from ._rows import AbstractRows
-from ._triangle import add_products, zero_triangle
 from ._visited_contacts import (
     contact_jacobian,
+    contact_places,
     following_contacts,
     for_each_contact,
     visited_contacts,
@@ -80,16 +82,20 @@ class CoupledContacts(AbstractRows):
     def stiffness(self, pieces: Any) -> Terms:
         weights = self.rows.cost.stiffness(pieces)
 
-        def add(triangle, point):
+        places = contact_places(self.tree, self.nodes)
+
+        def add(entries, point):
             rows = self.rows._replace(cost=(), offset=())
             rows = rows_at(rows, point)
             jac = contact_jacobian(self.tree, self.axes, self.nodes, rows, point)
-            return add_products(triangle, jac, rows_at(weights, point))
+            return add_products(entries, places, jac, rows_at(weights, point))
 
         # Only contacts that are stiff on their pieces.
         following = following_contacts(weights[0][0] > 0.0)
-        start = zero_triangle(self.axes.ang.x + weights[0][0][:1])
-        return Terms(dense=(for_each_contact(following, add, start, following[0]),))
+        like = self.axes.ang.x[:1] + weights[0][0][:1]
+        start = jnp.zeros((len(places), *like.shape[1:]), like.dtype)
+        total = for_each_contact(following, add, start, following[0])
+        return Terms(entries=((total, places),))
 
     def for_solver(self) -> VisitedContacts:
         return visited_contacts(self.tree, self.axes, self.source)

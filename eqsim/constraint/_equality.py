@@ -1,12 +1,13 @@
 """What all equality constraints share: softness, weights, offsets."""
 
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from ..model import System, take
 from ._costs import TwoSided
-from ._jacobians import DenseJacobian
+from ._jacobians import sparse_jacobian
 from ._rows import Rows
 from ._softness import columns, impedance, Softness, softness, stiffness_weight
 
@@ -47,11 +48,17 @@ class Violation(NamedTuple):
     bias: tuple[Any, ...]
 
 
-def equality_rows(constants: EqualityConstants, violation: Violation, size) -> Rows:
+def equality_rows(
+    constants: EqualityConstants,
+    violation: Violation,
+    size,
+    dofs: Sequence[Collection[int]],
+) -> Rows:
     """Return the rows of n constraints.
 
     **Arguments:**
 
+    - `dofs`: the degrees of freedom on which each constraint can act.
     - `size`: the violation of a constraint as one number, on which its impedance depends.
     """
     soft = constants.soft
@@ -65,5 +72,6 @@ def equality_rows(constants: EqualityConstants, violation: Violation, size) -> R
     ]
     full = jnp.broadcast_shapes(*(x.shape for x in (*offsets, *weights)))
     join = lambda xs: jnp.concatenate([jnp.broadcast_to(x, full) for x in xs])
-    jacobian = DenseJacobian((jnp.concatenate(violation.jacobian),))
+    every = [*dofs] * len(violation.jacobian)
+    jacobian = sparse_jacobian(jnp.concatenate(violation.jacobian), every)
     return Rows(jacobian, TwoSided(join(weights)), (join(offsets),))

@@ -4,21 +4,25 @@ r"""Jacobians of constraint rows: how accelerations become residuals, $x = J a +
 |---|---|---|
 | `DofJacobian` | on single degrees of freedom | the diagonal, as armature does |
 | `PointJacobian` | at points of one link, against the world | the inertia of the link |
+| `SparseJacobian` | on a few degrees of freedom each | their entries of the joint-space matrix |
 | `DenseJacobian` | any | the joint-space matrix |
 
-The first two keep Newton's method in O(n); with the third it needs the joint-space matrix.
+The first two keep Newton's method in O(n); with the others it needs the joint-space matrix.
 """
 
 import abc
 import functools as ft
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 
-from ..model import accumulate, concatenate, take
+from ..dynamics._dense import lower_triangle
+from ..dynamics._sparse import Places
+from ..model import accumulate, concatenate, take, take_or_zero
 from ..spatial import (
     ArticulatedInertia,
     Force,
@@ -30,21 +34,21 @@ from ..spatial import (
     Vec3,
 )
 from ._costs import Residual, Weights
-from ._triangle import add_products, zero_triangle
+from ._entries import add_products, summed
 
 
 class Terms(NamedTuple):
-    """What rows contribute to nodes, to degrees of freedom, and to a dense term.
+    """What rows contribute to nodes, to degrees of freedom, and to the joint-space matrix.
 
     - `nodes`: values and their nodes: forces about the origins of the trees, or 6x6
         matrices.
     - `dofs`: values and their degrees of freedom: joint forces, or stiffness.
-    - `dense`: joint forces `(nv, *batch)`, or lower triangles of $J^T W J$.
+    - `entries`: values of $J^T W J$ and their entries, see `Places`.
     """
 
     nodes: tuple[tuple[Any, tuple[int, ...]], ...] = ()
     dofs: tuple[tuple[Any, tuple[int, ...]], ...] = ()
-    dense: tuple[Any, ...] = ()
+    entries: tuple[tuple[Any, Places], ...] = ()
 
 
 def join(terms: Sequence[Terms]) -> Terms:
@@ -104,6 +108,79 @@ class DofJacobian(AbstractJacobian):
         return Terms(dofs=((weights[0][0], self.dofs),))
 
 
+class SparseJacobian(AbstractJacobian):
+    """Rows that act on a few degrees of freedom each.
+
+    - `size`: number of all degrees of freedom.
+    - `dofs`: degrees of freedom of each row, in order and of the same number; -1: none.
+    - `entries`: entries of the rows there, `(n, number, *batch)`.
+    """
+
+    size: int = eqx.field(static=True)
+    dofs: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    entries: Any
+
+    def times(self, motion: Motion, qdd) -> Residual:
+        own = take_or_zero(qdd, sum(self.dofs, ()))
+        own = own.reshape(*self._shape, *own.shape[1:])
+        return (jnp.sum(self.entries * own, axis=1),)
+
+    def transpose(self, force: Residual) -> Terms:
+        parts = self.entries * force[0][:, None]
+        flat = parts.reshape(-1, *parts.shape[2:])
+        return Terms(dofs=summed(flat, sum(self.dofs, ())))
+
+    def weigh(self, weights: Weights) -> Terms:
+        found, (count, width) = (), self._shape
+        left, right = np.tril_indices(width)
+        columns = jnp.swapaxes(self.entries, 0, 1)
+        several = max(1, _MOST_PRODUCTS // len(left))
+        for start in range(0, count, several):
+            part = slice(start, start + several)
+            own = columns[:, part]
+            values = take(own, left) * take(own * weights[0][0][None, part], right)
+            flat = values.reshape(-1, *values.shape[2:])
+            found += summed(flat, self._places(part, left, right))
+        return Terms(entries=found)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self.dofs), len(self.dofs[0])
+
+    def _places(self, part: slice, left, right) -> list[int]:
+        dofs = np.array(self.dofs[part], int).T
+        low, high = dofs[right], dofs[left]
+        places = np.where((low < 0) | (high < 0), -1, high * self.size + low)
+        return places.ravel().tolist()
+
+
+_MOST_PRODUCTS = 1024
+"""Products of a sparse Jacobian that are computed as one array."""
+
+
+def sparse_jacobian(jac, dofs: Sequence[Collection[int]]) -> SparseJacobian:
+    """Return a Jacobian `(n, nv, *batch)` as one that is zero except at known degrees of
+    freedom.
+
+    **Arguments:**
+
+    - `dofs`: the degrees of freedom of each row.
+    """
+    size, most = jac.shape[1], max([1, *map(len, dofs)])
+    padded = tuple(
+        (*sorted(own), *(-1 for _ in range(most - len(own)))) for own in dofs
+    )
+    index = [
+        k * size + dof if dof >= 0 else -1
+        for k, own in enumerate(padded)
+        for dof in own
+    ]
+    entries = take_or_zero(jac.reshape(-1, *jac.shape[2:]), index)
+    return SparseJacobian(
+        size, padded, entries.reshape(len(padded), most, *jac.shape[2:])
+    )
+
+
 class DenseJacobian(AbstractJacobian):
     """Rows that act on any degrees of freedom.
 
@@ -117,18 +194,21 @@ class DenseJacobian(AbstractJacobian):
 
     def transpose(self, force: Residual) -> Terms:
         pairs = zip(self.rows, force, strict=True)
-        return Terms(dense=(sum(jnp.sum(j * f[:, None], axis=0) for j, f in pairs),))
+        tau = sum(jnp.sum(j * f[:, None], axis=0) for j, f in pairs)
+        return Terms(dofs=((tau, tuple(range(self.rows[0].shape[1]))),))
 
     def weigh(self, weights: Weights) -> Terms:
-        triangle = zero_triangle(self.rows[0][0] + weights[0][0][:1])
+        places = lower_triangle(self.rows[0].shape[1])
+        like = self.rows[0][0, :1] * weights[0][0][:1]
+        total = jnp.zeros((len(places), *like.shape[1:]), like.dtype)
         for k in range(self.rows[0].shape[0]):
             jac = [row[k] for row in self.rows]
             own = tuple(
                 tuple(None if w is None else w[k : k + 1] for w in row)
                 for row in weights
             )
-            triangle = add_products(triangle, jac, own)
-        return Terms(dense=(triangle,))
+            total = add_products(total, places, jac, own)
+        return Terms(entries=((total, places),))
 
 
 class PointJacobian(AbstractJacobian):

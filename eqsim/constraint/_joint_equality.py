@@ -3,6 +3,7 @@
 Source: MuJoCo documentation, *Computation*, "Equality"; `mj_instantiateEquality`.
 """
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -39,27 +40,38 @@ class JointEquality(AbstractConstraint):
         starts = sys.joints.v_starts
         rates = [at(now.qd, side, starts) for side in (0, 1)]
         jacobians = [_unit_rows(dofs, sys.nv, now.q) for dofs in _dofs(sys, which)]
-        return (coupled(sys, which, constants, first, second, rates, jacobians),)
+        pairs = zip(*_dofs(sys, which), strict=True)
+        dofs = [tuple({dof for dof in pair if dof >= 0}) for pair in pairs]
+        ends = first, second
+        return (coupled(sys, which, constants, ends, rates, jacobians, dofs),)
 
 
 def coupled(
-    sys: System, which: tuple[int, ...], constants: Any, first, second, rates, jacobians
+    sys: System,
+    which: tuple[int, ...],
+    constants: Any,
+    ends: tuple[Any, Any],
+    rates,
+    jacobians,
+    dofs: Sequence[Collection[int]],
 ) -> Rows:
     """Return the rows of a polynomial coupling.
 
     **Arguments:**
 
-    - `first`, `second`: distances of the two positions from their references.
+    - `ends`: distances of the two positions from their references.
     - `rates`: their rates.
     - `jacobians`: their Jacobians, `(n, nv, *batch)`; zero where there is no second.
+    - `dofs`: the degrees of freedom on which each coupling can act.
     """
+    first, second = ends
     value, slope = coupling(sys, which, second)
     violation = first - value
     jacobian = jacobians[0] - slope[:, None] * jacobians[1]
     rate = rates[0] - slope * rates[1]
     still = jnp.zeros_like(rate)
     parts = Violation((jacobian,), (violation,), (rate,), (still,))
-    return equality_rows(constants, parts, violation)
+    return equality_rows(constants, parts, violation, dofs)
 
 
 def coupling(sys: System, which: tuple[int, ...], second) -> tuple[Any, Any]:

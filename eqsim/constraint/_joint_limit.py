@@ -14,7 +14,7 @@ from ..model import JointKind, put, System, take
 from ..spatial import logarithm, normalize4, Vec3
 from ._constraint import AbstractConstraint, Moment
 from ._costs import OneSided
-from ._jacobians import DenseJacobian, DofJacobian
+from ._jacobians import DofJacobian, sparse_jacobian
 from ._rows import AbstractRows, Rows
 from ._softness import columns, impedance, Softness, softness, stiffness_weight
 
@@ -101,7 +101,8 @@ class BallLimit(AbstractConstraint):
         spin = Vec3(*(take(now.qd, [dof + k for dof in balls.dofs]) for k in range(3)))
         low, high, margin = _ranges(sys, balls)
         violation = jnp.maximum(low, high) - angle - margin
-        jacobian = DenseJacobian((_ball_jacobian(sys, balls, axis),))
+        dofs = [(dof, dof + 1, dof + 2) for dof in balls.dofs]
+        jacobian = sparse_jacobian(_ball_jacobian(sys, balls, axis), dofs)
         return (_row(constants, jacobian, violation, -(axis | spin)),)
 
 

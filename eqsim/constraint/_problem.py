@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..dynamics._articulated import factor, project, solve
-from ..dynamics._dense import dense_factor, dense_solve, joint_space_matrix
+from ..dynamics._dense import joint_space_entries
+from ..dynamics._sparse import linear_solver
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import joint_motion, Kinematics
 from ..kinematics._recursion import add, ascend, descend
@@ -18,7 +19,6 @@ from ..spatial import Force, Motion, RigidInertia
 from ._costs import Residual
 from ._jacobians import join, Terms, total
 from ._rows import AbstractRows
-from ._triangle import full_matrix
 
 
 class Problem(NamedTuple):
@@ -69,8 +69,6 @@ def constraint_forces(tree: Tree, problem: Problem, forces):
 def sum_terms(tree: Tree, terms: Terms, like):
     """Sum forces: on nodes (None: zero), and joint forces."""
     tau = total(terms.dofs, like.shape[0])
-    for part in terms.dense:
-        tau = part if tau is None else tau + part
     return total(terms.nodes, tree.size), jnp.zeros_like(like) if tau is None else tau
 
 
@@ -99,18 +97,17 @@ def solver(tree: Tree, problem: Problem, stiffness: Terms) -> Callable:
     kin, nv = problem.kin, problem.tau.shape[0]
     armature = add(problem.armature, total(stiffness.dofs, nv))
     on_nodes = total(stiffness.nodes, tree.size)
-    if not stiffness.dense:
+    if not stiffness.entries:
         factored = factor(tree, kin, problem.inertia, armature, on_nodes)
         return lambda tau, force: solve(tree, kin, factored, tau, force)
     inertia = add(problem.inertia.articulated(), on_nodes)
-    matrix = joint_space_matrix(tree, dof_axes(tree, kin), inertia, armature)
-    triangle = sum(stiffness.dense[1:], stiffness.dense[0])
-    factors = dense_factor(matrix + full_matrix(triangle, nv))
+    mass = joint_space_entries(tree, dof_axes(tree, kin), inertia, armature)
+    invert = linear_solver(nv, [mass, *stiffness.entries])
 
-    def dense(tau, force):
+    def in_joint_space(tau, force):
         if force is not None:
             tau = tau + project(tree, kin, ascend(tree, force))
-        qdd = dense_solve(factors, tau)
+        qdd = invert(tau)
         return qdd, node_motion(tree, kin, qdd)
 
-    return dense
+    return in_joint_space

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ..dynamics._tendons import reference_lengths
 from ..dynamics._weights import InverseWeights
+from ..kinematics._tendon_paths import tendon_dofs
 from ..model import accumulate, EqualityKind, System, take, take_or_zero
 from ._anchors import select
 from ._constraint import AbstractConstraint, Moment
@@ -42,13 +43,18 @@ class TendonEquality(AbstractConstraint):
         which = select(sys, EqualityKind.TENDON)
         apart = now.tendons.length - constants.lengths
         ends = [partners(sys, which, side) for side in (0, 1)]
-        first, second = (take_or_zero(apart, end) for end in ends)
+        distances = take_or_zero(apart, ends[0]), take_or_zero(apart, ends[1])
         jacobians = [take_or_zero(now.tendons.jac, end) for end in ends]
         rates = [jnp.sum(jac * now.qd[None], axis=1) for jac in jacobians]
         shared = constants.shared
         acts = has_effect(jnp.concatenate(jacobians, axis=1), shared.weights[0])
         shared = shared._replace(active=jnp.where(acts, shared.active, 0.0))
-        return (coupled(sys, which, shared, first, second, rates, jacobians),)
+        acts_on = tendon_dofs(sys)
+        dofs = [
+            {dof for k in pair if k >= 0 for dof in acts_on[k]}
+            for pair in zip(*ends, strict=True)
+        ]
+        return (coupled(sys, which, shared, distances, rates, jacobians, dofs),)
 
 
 def coupling_tensions(sys: System, constants: Any, now: Moment, force):

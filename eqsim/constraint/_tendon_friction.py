@@ -8,10 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..dynamics._weights import InverseWeights
+from ..kinematics._tendon_paths import tendon_dofs
 from ..model import System, take
 from ._constraint import AbstractConstraint, Moment
 from ._costs import Huber
-from ._jacobians import DenseJacobian
+from ._jacobians import sparse_jacobian
 from ._joint_friction import friction_constants
 from ._rows import AbstractRows, Rows
 
@@ -33,7 +34,10 @@ class TendonFriction(AbstractConstraint):
         jac = take(now.tendons.jac, _with_friction(sys))
         offset = constants.damping * jnp.sum(jac * now.qd[None], axis=1)
         cost = Huber(constants.weight, constants.largest)
-        return (Rows(DenseJacobian((jac,)), cost, (offset,)),)
+        jacobian = sparse_jacobian(
+            jac, [tendon_dofs(sys)[k] for k in _with_friction(sys)]
+        )
+        return (Rows(jacobian, cost, (offset,)),)
 
 
 def _with_friction(sys: System) -> tuple[int, ...]:

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 
 from ..dynamics._joint_parameters import tendon_armature
 from ..dynamics._tendons import moving_armature
+from ..kinematics._tendon_paths import tendon_dofs
 from ..kinematics._tendons import jacobian_rate
 from ..model import System, take, tree
 from ._constraint import Moment
 from ._costs import TwoSided
-from ._jacobians import DenseJacobian
+from ._jacobians import sparse_jacobian
 from ._rows import Rows
 
 
@@ -29,4 +30,5 @@ def tendon_inertia_rows(sys: System, now: Moment) -> tuple[Rows, ...]:
     if any(moves):
         where = sys, tree(sys), now.fixed, now.q, now.qd
         offset = take(jacobian_rate(*where, moves), chosen)
-    return (Rows(DenseJacobian((jac,)), TwoSided(weight), (offset,)),)
+    jacobian = sparse_jacobian(jac, [tendon_dofs(sys)[k] for k in chosen])
+    return (Rows(jacobian, TwoSided(weight), (offset,)),)

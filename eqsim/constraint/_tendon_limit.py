@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..dynamics._weights import InverseWeights
+from ..kinematics._tendon_paths import tendon_dofs
 from ..model import System, take
 from ._constraint import AbstractConstraint, Moment
 from ._costs import OneSided
-from ._jacobians import DenseJacobian
+from ._jacobians import sparse_jacobian
 from ._rows import AbstractRows, Rows
 from ._softness import (
     columns,
@@ -47,6 +48,7 @@ class TendonLimit(AbstractConstraint):
         assert now.tendons is not None, "a robot with limited tendons has tendons"
         values = now.tendons, sys.tendons.range, sys.tendons.limit_margin
         (length, jac), range_, margin = take(values, _limited(sys))
+        dofs = [tendon_dofs(sys)[k] for k in _limited(sys)]
         rate = jnp.sum(jac * now.qd[None], axis=1)
         acts = has_effect(jac, constants.weight)
         soft, rows = constants.soft, []
@@ -56,7 +58,7 @@ class TendonLimit(AbstractConstraint):
             weight = stiffness_weight(imp, constants.weight)
             cost = OneSided(jnp.where(acts & (violation < 0.0), weight, 0.0))
             offset = soft.b * sign * rate + soft.k * imp * violation
-            rows.append(Rows(DenseJacobian((jac * sign,)), cost, (offset,)))
+            rows.append(Rows(sparse_jacobian(jac * sign, dofs), cost, (offset,)))
         return tuple(rows)
 
 

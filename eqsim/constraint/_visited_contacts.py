@@ -19,14 +19,15 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from ..kinematics._structure import dof_order
+from ..dynamics._sparse import Places
+from ..kinematics._structure import dof_order, moving_dofs
 from ..model import Tree
 from ..spatial import Motion
 from ._contact_rows import ContactRows, ContactSource, rows_at
 from ._costs import AbstractCost, Residual
+from ._entries import add_products
 from ._jacobians import Terms
 from ._rows import AbstractSolverRows, Line, work
-from ._triangle import add_products, zero_triangle
 
 
 _MOST_KEPT = 32
@@ -88,11 +89,11 @@ class _Kept(NamedTuple):
 class _Coupling(NamedTuple):
     """Contributions of contacts to a Newton system.
 
-    - `triangle`: lower triangle of $J^T W J$, row by row.
+    - `entries`: entries of $J^T W J$, those that contacts can change.
     - `tau`: joint forces at zero acceleration, `(nv, *batch)`.
     """
 
-    triangle: Any
+    entries: Any
     tau: Any
 
 
@@ -122,9 +123,17 @@ class VisitedContacts(AbstractSolverRows):
         return self._model(before, qdd, tolerance)
 
     def newton_terms(self, model: Any) -> tuple[Terms, Terms]:
-        return Terms(dense=(model.tau,)), Terms(dense=(model.triangle,))
+        every = tuple(range(model.tau.shape[0]))
+        stiffness = Terms(entries=((model.entries, self._places),))
+        return Terms(dofs=((model.tau, every),)), stiffness
+
+    @property
+    def _places(self) -> Places:
+        return contact_places(self.tree, self.source.group.nodes)
 
     def _model(self, before, qdd, tolerance: float) -> tuple[_Coupling, Any]:
+        places = self._places
+
         def add(total, point):
             model, changed = total
             contact = self._contact(point)
@@ -135,11 +144,12 @@ class VisitedContacts(AbstractSolverRows):
             parts = [jac * f for jac, f in zip(contact.jac, force, strict=True)]
             tau = ft.reduce(operator.add, parts)
             weights = contact.cost.stiffness(new)
-            triangle = add_products(model.triangle, contact.jac, weights)
-            return _Coupling(triangle, model.tau + tau), changed | moved[0]
+            entries = add_products(model.entries, places, contact.jac, weights)
+            return _Coupling(entries, model.tau + tau), changed | moved[0]
 
         unchanged = jnp.zeros(qdd.shape[1:], bool)
-        start = _Coupling(zero_triangle(qdd), jnp.zeros_like(qdd)), unchanged
+        entries = jnp.zeros((len(places), *qdd.shape[1:]), qdd.dtype)
+        start = _Coupling(entries, jnp.zeros_like(qdd)), unchanged
         return for_each_contact(self.following, add, start, self.following[0])
 
     def _contact(self, point) -> _Contact:
@@ -250,6 +260,20 @@ def contact_jacobian(
         turns = axes.ang * (moves[1] - moves[0])
         jac += [v | turns for v in rows.angular]
     return tuple(jac)
+
+
+@ft.lru_cache(maxsize=256)
+def contact_places(
+    tree: Tree, nodes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> Places:
+    """Return the entries of $J^T W J$ that contacts between pairs of nodes can change:
+    those of degrees of freedom that move one of the two nodes."""
+    size, places = len(dof_order(tree).nodes), set()
+    for pair in set(zip(*nodes, strict=True)):
+        first, second = (set(moving_dofs(tree, node)) for node in pair)
+        own = sorted(first ^ second)
+        places |= {size * i + j for k, i in enumerate(own) for j in own[: k + 1]}
+    return tuple(sorted(places))
 
 
 def _moving_dofs(tree: Tree, nodes, point, dtype) -> list:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..dynamics._weights import InverseWeights
 from ..model import EqualityKind, System, take, take_or_zero
 from ..spatial import matrix_quaternion, safe_sqrt, Vec3
-from ._anchors import Anchors, both_ends, end_links, select_movable
+from ._anchors import Anchors, both_ends, end_dofs, end_links, select_movable
 from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, equality_rows, Violation
 from ._rows import AbstractRows
@@ -47,7 +47,7 @@ class Weld(AbstractConstraint):
             bias=(*(one.bias - two.bias), *(turn.bias * length)),
         )
         size = safe_sqrt((gap | gap) + (twist | twist))
-        return (equality_rows(constants, violation, size),)
+        return (equality_rows(constants, violation, size, end_dofs(sys, which)),)
 
 
 class _Turn(NamedTuple):

@@ -30,6 +30,7 @@ from ._inverse_kinematics import (
     InverseKinematics as InverseKinematics,
     Target as Target,
 )
+from ._latency import predict as predict
 from ._linearize import (
     Linearization as Linearization,
     linearize as linearize,

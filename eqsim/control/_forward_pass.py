@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._batching import batch_last
 from .._loops import scan
@@ -104,13 +104,18 @@ STEP_SIZES = tuple(0.5**k for k in range(10))
 
 
 class Search(NamedTuple):
-    """A trajectory from which to search, as in `Iterate`."""
+    """A trajectory from which to search, as in `Iterate`.
+
+    - `active`: false for a problem of a batch that does not search; no step size of it is
+        tried but the first.
+    """
 
     states: Any
     actions: Float[Array, "T nu"]
     gaps: Float[Array, "T nx"]
     cost: Float[Array, ""]
     factors: Multipliers
+    active: Bool[Array, ""]
 
 
 def line_search(problem: Problem, now: Search, feedback: Feedback, predicted):
@@ -166,7 +171,7 @@ def _search(problem: Problem, now: Search, feedback: Feedback, predicted):
         return count + 1, size, _accepted(now.cost, cost, size, predicted)
 
     one = jnp.ones((), now.actions.dtype)
-    begin = jnp.zeros((), jnp.int32), one, jnp.zeros((), bool)
+    begin = jnp.zeros((), jnp.int32), one, ~now.active
     _, size, accepted = lax.while_loop(pending, step, begin)
     return _attempt(problem, now, feedback, size), size, accepted
 

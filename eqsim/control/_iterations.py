@@ -120,9 +120,14 @@ def _step(settings: Settings, problem: Problem, now: Iterate) -> Iterate:
     closed = jnp.all(now.gaps == 0.0)
     solved = feedback.finite & closed & (largest <= settings.atol) & (now.mu < 1e-5)
 
+    searches = feedback.finite & ~solved
+
     def search():
         predicted = expected_change(model, now.gaps, feedback)
-        begin = Search(now.states, now.actions, now.gaps, now.cost, now.factors)
+        # Batched, problems that have ended go through every iteration as well. Without
+        # improvement they would try all step sizes, and the batch with them.
+        active = searches & (now.code == PENDING)
+        begin = Search(now.states, now.actions, now.gaps, now.cost, now.factors, active)
         found = line_search(problem, begin, feedback, predicted)
         return _moved(settings, now, feedback, *found)
 
@@ -132,7 +137,7 @@ def _step(settings: Settings, problem: Problem, now: Iterate) -> Iterate:
         kept = kept._replace(feedback=where(solved, feedback, kept.feedback))
         return where(solved, kept, _more_regularized(kept))
 
-    new = lax.cond(feedback.finite & ~solved, search, stop)
+    new = lax.cond(searches, search, stop)
     ended = (new.code == PENDING) & (new.step >= settings.max_steps)
     return new._replace(code=jnp.where(ended, MAX_STEPS, new.code))
 

@@ -13,6 +13,7 @@ from .._controller import AbstractController
 from ..model import State
 from ._forward_pass import open_loop
 from ._ilqr import ILQR
+from ._latency import predict
 from ._planner import AbstractPlanner, shifted
 from ._problem import Problem
 from ._tangent import where
@@ -31,41 +32,54 @@ class MPC(AbstractController):
         `PredictiveSampling()` or `MPPI()`.
     - `problem`: the problem to solve at each step; its control step is that of the
         environment.
-    - `delay`: 0, or 1 if an action is applied one control step after the state it was
-        computed from was measured. The plan then begins at the state that the model
-        predicts for that time. With delay, the first action is that of the first plan
-        for the first state.
+    - `delay`: control steps that computing takes: `act` returns the action that was
+        computed so many calls ago. The first ones are those of the first plan.
     - `first_planner`: planner of the first plan; by default `planner`, with at least 100
         iterations of `ILQR`.
+    - `latency`: control steps from sending an action until it acts on the robot. Until
+        the first one acts, the control within the limits that is nearest to zero does.
 
-    **Raises:** `ValueError` if the delay is neither 0 nor 1.
+    With either, the plan begins at the state that `predict` computes for the time at
+    which its first action acts.
+
+    **Raises:** `ValueError` if the delay is negative or longer than the horizon, or the
+    latency is negative.
     """
 
     planner: ILQR | AbstractPlanner
     problem: Problem
     delay: int = eqx.field(static=True, default=0)
     first_planner: ILQR | AbstractPlanner | None = None
+    latency: int = eqx.field(static=True, default=0)
 
     def __check_init__(self):
-        if self.delay not in (0, 1):
-            raise ValueError(f"`MPC.delay` must be 0 or 1, got {self.delay}.")
+        horizon = self.problem.horizon
+        if not 0 <= self.delay <= horizon:
+            raise ValueError(
+                f"`MPC.delay` must be from 0 to the horizon ({horizon}), got {self.delay}."
+            )
+        if self.latency < 0:
+            raise ValueError(f"`MPC.latency` must be at least 0, got {self.latency}.")
 
     def init(self, state: State, key: PRNGKeyArray) -> tuple[Any, Any]:
         """Compute the first plan.
 
         **Arguments:** as of `AbstractController`.
 
-        **Returns:** the plan (states and actions), and the action to apply next (None
-        without delay).
+        **Returns:** the plan (states and actions), and the actions that have not acted
+        yet, `(latency + delay, nu)`, oldest first.
         """
         T, nu = self.problem.horizon, self.problem.dynamics.nu
         zeros = jnp.zeros((T, nu), state.q.dtype)
         actions = jax.vmap(self.problem.clip)(zeros)
+        idle = jnp.tile(self.problem.clip(zeros[0])[None], (self.latency, 1))
+        state = predict(self.problem.dynamics, state, idle)
         plan = open_loop(self.problem, state, actions), actions
         plan = _improved(self._first(), self.problem, state, plan, key)
         if not self.delay:
-            return _back(plan), None
-        return plan, plan[1][0]
+            return _back(plan), idle
+        first = plan[1][: self.delay]
+        return shifted(plan, self.delay - 1), jnp.concatenate([idle, first])
 
     def _first(self) -> ILQR | AbstractPlanner:
         if self.first_planner is not None:
@@ -84,15 +98,11 @@ class MPC(AbstractController):
         """
         del obs
         plan, pending = memory
-        start = state
-        if self.delay:
-            start = self.problem.dynamics.step(state, pending)
+        start = predict(self.problem.dynamics, state, pending)
         plan = shifted(plan, 1)
         plan = _improved(self.planner, self.problem, start, plan, key)
-        first = plan[1][0]
-        if not self.delay:
-            return (plan, None), first
-        return (plan, first), pending
+        pending = jnp.concatenate([pending, plan[1][:1]])
+        return (plan, pending[1:]), pending[self.latency]
 
 
 def _back(plan):

@@ -7,19 +7,21 @@ inertias of the nodes.
 """
 
 import functools as ft
-from typing import NamedTuple
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..kinematics._recursion import ascend
 from ..kinematics._structure import dof_order
-from ..model import take, Tree
-from ..spatial import ArticulatedInertia, Force, Motion, Vec3
+from ..model import take, take_or_zero, Tree
+from ..spatial import ArticulatedInertia, Motion
+from ._sparse import Places
 
 
-def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, diagonal):
-    """Compute $M$ from the inertias of the nodes.
+def joint_space_entries(
+    tree: Tree, axes: Motion, inertia: ArticulatedInertia, diagonal
+) -> tuple[Any, Places]:
+    """Compute the entries of $M$ that are not zero, from the inertias of the nodes.
 
     **Arguments:**
 
@@ -27,17 +29,29 @@ def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, di
     - `inertia`: inertia of each node alone, `(nnode, *batch)`.
     - `diagonal`: added to the diagonal, `(nv, *batch)`.
 
-    **Returns:** the matrix, `(nv, nv, *batch)`.
+    **Returns:** values `(k, *batch)`, and their entries in the lower triangle.
     """
     force = take(ascend(tree, inertia), dof_order(tree).nodes) @ axes
-    by_row = lambda v: Vec3(*(x[:, None] for x in v))
-    by_column = lambda v: Vec3(*(x[None] for x in v))
-    entries = Motion(*map(by_column, axes)) | Force(*map(by_row, force))
-    constant = lambda x: x.reshape(*x.shape, *(1 for _ in entries.shape[2:]))
-    mask = constant(carries(tree)).astype(entries.dtype)
-    eye = constant(np.eye(len(mask), dtype=entries.dtype))
-    lower = entries * mask
-    return lower + jnp.swapaxes(lower * (1.0 - eye), 0, 1) + diagonal[None] * eye
+    rows, columns = np.nonzero(carries(tree))
+    own = np.where(rows == columns, rows, -1)
+    values = (take(axes, columns) | take(force, rows)) + take_or_zero(diagonal, own)
+    places = rows * len(dof_order(tree).nodes) + columns
+    return values, tuple(places.tolist())
+
+
+def joint_space_matrix(tree: Tree, axes: Motion, inertia: ArticulatedInertia, diagonal):
+    """Compute $M$, `(nv, nv, *batch)`; arguments as of `joint_space_entries`."""
+    values, places = joint_space_entries(tree, axes, inertia, diagonal)
+    return symmetric_matrix(values, places, len(dof_order(tree).nodes))
+
+
+def symmetric_matrix(values, places: Places, size: int):
+    """Return the symmetric matrix `(n, n, *batch)` of entries of its lower triangle."""
+    index = np.full((size, size), -1)
+    rows, columns = np.divmod(np.array(places, int), size)
+    index[rows, columns] = index[columns, rows] = np.arange(len(places))
+    entries = take_or_zero(values, index.ravel())
+    return entries.reshape(size, size, *values.shape[1:])
 
 
 @ft.lru_cache(maxsize=256)
@@ -48,33 +62,15 @@ def carries(tree: Tree) -> np.ndarray:
     return np.tril(tree.ancestors[np.ix_(nodes, nodes)])
 
 
-class DenseFactor(NamedTuple):
-    """Columns of the unit lower triangle below the diagonal, and the inverses of the
-    diagonal."""
-
-    columns: list
-    inverse: list
-
-
-def dense_factor(matrix) -> DenseFactor:
-    r"""Factorize a positive definite matrix `(n, n, *batch)` as $L D L^T$."""
-    columns, inverse = [], []
-    for _ in range(matrix.shape[0]):
-        below = matrix[1:, 0]
-        inverse.append(1.0 / matrix[:1, 0])
-        columns.append(below * inverse[-1])
-        matrix = matrix[1:, 1:] - columns[-1][:, None] * below[None]
-    return DenseFactor(columns, inverse)
+@ft.lru_cache(maxsize=256)
+def lower_triangle(size: int) -> Places:
+    """Return all entries of the lower triangle of a matrix, row by row."""
+    rows, columns = np.tril_indices(size)
+    return tuple((rows * size + columns).tolist())
 
 
-def dense_solve(factored: DenseFactor, right):
-    """Solve for right hand sides `(n, *batch)`."""
-    done, rest = [], right
-    for column in factored.columns:
-        done.append(rest[:1])
-        rest = rest[1:] - column * rest[:1]
-    x = rest
-    for column, d, y in zip(*(each[::-1] for each in (*factored, done)), strict=True):
-        first = y * d - jnp.sum(column * x, axis=0, keepdims=True)
-        x = jnp.concatenate([first, x])
-    return x
+def lower_entries(matrix) -> tuple[Any, Places]:
+    """Return the lower triangle of a matrix `(n, n, *batch)`."""
+    places = lower_triangle(matrix.shape[0])
+    flat = matrix.reshape(-1, *matrix.shape[2:])
+    return take(flat, places), places

@@ -6,7 +6,6 @@ from ._env import (
     check_action as check_action,
     Timestep as Timestep,
 )
-from ._fast import Fast as Fast
 from ._half_cheetah import HalfCheetah as HalfCheetah
 from ._hopper import Hopper as Hopper
 from ._humanoid import Humanoid as Humanoid
@@ -19,6 +18,7 @@ from ._options import (
     ResetOptions as ResetOptions,
     same_robot_options as same_robot_options,
 )
+from ._point_mass import PointMass as PointMass
 from ._pusher import Pusher as Pusher
 from ._reacher import Reacher as Reacher
 from ._swimmer import Swimmer as Swimmer

@@ -5,18 +5,21 @@ import importlib.util
 import pathlib
 
 import jax.numpy as jnp
+import jax.tree_util as jtu
 
 from ..io import load_mjcf
 from ..model import System
 
 
 def gymnasium_model(name: str) -> System:
-    """The system of one of Gymnasium's MuJoCo model files, for instance `"ant.xml"`.
+    """Load one of Gymnasium's MuJoCo model files, for instance `"ant.xml"`.
+
+    Files are read once. Each call returns arrays of its own, which may be donated.
 
     **Raises:** `ImportError` if Gymnasium is missing, `FileNotFoundError` if the file
     is.
     """
-    return _load(name, jnp.result_type(float).name)
+    return jtu.tree_map(jnp.copy, _load(name, jnp.result_type(float).name))
 
 
 @ft.cache

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from typing import Any, TYPE_CHECKING
 
 import equinox as eqx
+import jax
+import jax.random as jr
+import jax.tree_util as jtu
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
@@ -82,6 +85,26 @@ class AbstractEnv(eqx.Module):
     @abc.abstractmethod
     def action_range(self) -> Float[Array, "nu 2"]:
         """Lower and upper bound of each entry of an action; infinite without one."""
+
+    @property
+    def action_size(self) -> int:
+        """Number of entries of an action."""
+        return self.sys.nu
+
+    @property
+    def observation_size(self) -> int:
+        """Number of entries of an observation of one environment (traces `reset`).
+
+        **Raises:** `ValueError` if observations are not vectors.
+        """
+        report = eqx.filter_eval_shape(lambda env: env.reset(jr.key(0))[1], self)
+        shapes = [x.shape for x in jtu.tree_leaves(report.obs)]
+        if not (isinstance(report.obs, jax.ShapeDtypeStruct) and len(shapes[0]) == 1):
+            raise ValueError(
+                f"`observation_size` needs vectors as observations; these have arrays of "
+                f"shapes {shapes}."
+            )
+        return report.obs.shape[0]
 
     @abc.abstractmethod
     def reset(

@@ -115,3 +115,12 @@ def node_coordinates(tree: Tree, joint_kinds: tuple[JointKind, ...]) -> tuple[in
     for kind in joint_kinds:
         starts.append(starts[-1] + kind.nq)
     return tuple(starts[joint] for joint in tree.joints)
+
+
+@ft.lru_cache(maxsize=4096)
+def moving_dofs(tree: Tree, node: int) -> tuple[int, ...]:
+    """List the degrees of freedom that move a node; -1: the world."""
+    if node < 0:
+        return ()
+    ancestors = tree.ancestors[node]
+    return tuple(k for k, own in enumerate(dof_order(tree).nodes) if ancestors[own])

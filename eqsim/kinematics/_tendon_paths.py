@@ -109,6 +109,20 @@ def path_plan(sys: System, chosen: tuple[bool, ...] | None = None) -> PathPlan:
     )
 
 
+def tendon_dofs(sys: System) -> tuple[tuple[int, ...], ...]:
+    """Return the degrees of freedom on which each tendon can act."""
+    plan = path_plan(sys)
+    dofs: list[set[int]] = [set() for _ in range(sys.ntendon)]
+    acts = (
+        (plan.terms.tendons, plan.terms.dofs),
+        (plan.wrenches.tendon, plan.wrenches.dof),
+    )
+    for tendons, own in acts:
+        for tendon, dof in zip(tendons, own, strict=True):
+            dofs[tendon].add(dof)
+    return tuple(tuple(sorted(own)) for own in dofs)
+
+
 @ft.lru_cache(maxsize=256)
 def _path_plan(
     tree: Tree,

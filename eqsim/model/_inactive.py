@@ -50,7 +50,7 @@ def inactive_parameters(sys: System) -> Inactive:
 
     Derivatives with respect to them are zero in every state. Only the structure is read,
     so this works for batches and while tracing. It holds for `Generalized`; `Spring` and
-    `Positional` also leave out the parameters that [Pipelines](pipelines.md) names.
+    `Positional` also leave out the parameters that `docs/pipelines.md` names.
 
     **Arguments:**
 

@@ -15,13 +15,18 @@ from jax import lax
 
 from ..dynamics._activation import advance_activation
 from ..dynamics._articulated import factor, project, solve
-from ..dynamics._dense import dense_factor, dense_solve, joint_space_matrix
+from ..dynamics._dense import (
+    joint_space_entries,
+    joint_space_matrix,
+    lower_entries,
+)
 from ..dynamics._nonsymmetric import (
     damping_matrix,
     eliminate,
     substitute,
     transposed,
 )
+from ..dynamics._sparse import linear_solver
 from ..dynamics._tendons import (
     apply_updates,
     armature_updates,
@@ -262,12 +267,11 @@ def _inverse(sys, nodes: Tree, kin, inertia, stiffness, armature, coupling, jac)
         updates = [] if jac is None else armature_updates(sys, jac, invert)
         return lambda _, b: apply_updates(updates, *invert(b))[0]
     total = add(inertia.articulated(), stiffness)
-    matrix = joint_space_matrix(nodes, dof_axes(nodes, kin), total, armature)
-    matrix = matrix + coupling
+    mass = joint_space_entries(nodes, dof_axes(nodes, kin), total, armature)
     if jac is not None:
-        matrix = matrix + tendon_inertia(sys, jac)
-    factors = dense_factor(matrix)
-    return lambda _, b: dense_solve(factors, b)
+        coupling = coupling + tendon_inertia(sys, jac)
+    invert = linear_solver(sys.nv, [mass, lower_entries(coupling)])
+    return lambda _, b: invert(b)
 
 
 def _with_all(sys: System, now: Forward, qdd, damping: SmoothDamping):

@@ -1,9 +1,10 @@
-"""Random changes of a robot, `(key, sys) -> sys`, as values that can be composed.
+"""Domain randomization: functions `(key, sys) -> sys` that draw parameters of a robot.
 
-They are made for `eqsim.DomainRandomization`, and work without it as well: under
-`eqx.filter_vmap` over keys they make a batch of robots.
+`eqsim.DomainRandomization` calls them at every reset; `batch` makes a fixed batch of
+robots from them.
 """
 
+from ._batch import batch as batch
 from ._presets import presets as presets
 from ._random import (
     AbstractRandomizer as AbstractRandomizer,

@@ -28,9 +28,9 @@ def _medium(sys: System):
     return sys.density, sys.viscosity
 
 
-_WITHOUT_GRAVITY = ("fast", "pusher", "reacher", "swimmer")
+_WITHOUT_GRAVITY = ("point_mass", "pusher", "reacher", "swimmer")
 _WITHOUT_CONTACT = (
-    "fast",
+    "point_mass",
     "inverted_double_pendulum",
     "inverted_pendulum",
     "reacher",

@@ -13,8 +13,8 @@ import numpy as np
 from ..constraint import AbstractConstraint, AbstractRows
 from ..constraint._jacobians import Terms, total
 from ..constraint._problem import node_motion, Problem
-from ..constraint._triangle import full_matrix
 from ..dynamics._articulated import project
+from ..dynamics._dense import symmetric_matrix
 from ..kinematics._recursion import ascend
 from ..model import State, System, tree
 from ..pipelines import Generalized
@@ -75,12 +75,11 @@ class ConstraintKit:
         return node_motion(tree(self.parts[1]), kin, qdd), qdd
 
     def joint_forces(self, terms: Terms):
-        """The joint forces of forces on nodes, on degrees of freedom and dense ones."""
+        """The joint forces of forces on nodes and on degrees of freedom."""
         nodes, nv = tree(self.parts[1]), self.parts[1].nv
         tau = jnp.zeros((nv, 1))
         on_dofs, on_nodes = total(terms.dofs, nv), total(terms.nodes, nodes.size)
-        for part in (on_dofs, *terms.dense):
-            tau = tau if part is None else tau + part
+        tau = tau if on_dofs is None else tau + on_dofs
         if on_nodes is None:
             return tau
         return tau + project(nodes, self.problem.kin, ascend(nodes, on_nodes))
@@ -91,8 +90,9 @@ class ConstraintKit:
         out, on_nodes = jnp.zeros((nv, 1)), total(terms.nodes, nodes.size)
         if terms.dofs:
             out = out + total(terms.dofs, nv) * v
-        for triangle in terms.dense:
-            out = out + jnp.sum(full_matrix(triangle, nv) * v[None], axis=1)
+        for values, places in terms.entries:
+            matrix = symmetric_matrix(values, places, nv)
+            out = out + jnp.sum(matrix * v[None], axis=1)
         if on_nodes is None:
             return out
         return out + project(nodes, self.problem.kin, ascend(nodes, on_nodes @ motion))

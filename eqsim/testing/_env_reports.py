@@ -95,7 +95,7 @@ def _numbers(terms: dict) -> dict[str, float]:
 def truncated(kit: EnvKit) -> None:
     """A task does not cut its episodes off.
 
-    Report `truncated` false, and leave time limits to `eqsim.Episode`; or declare this
+    Report `truncated` false, and leave time limits to `eqsim.TimeLimit`; or declare this
     check as an expected failure.
     """
     if isinstance(kit.env, AbstractWrapper):

@@ -139,8 +139,9 @@ def compare(
     **Arguments:**
 
     - `prefix`: how the names of the arrays begin that are to be looked at.
-    - `kinks`: whether the function may bend sharply: a derivative between the two
-        one-sided ones is accepted, which for a smooth function is the same.
+    - `kinks`: true if the function may bend sharply. A derivative between the two
+        one-sided ones is accepted then, which for a smooth function is the same. A
+        jump is an error: its second difference does not shrink with `eps`.
     """
     rng = np.random.default_rng(seed)
     here, largest = function.value(function.leaves), {}
@@ -153,14 +154,16 @@ def compare(
         if not name.startswith(prefix):
             continue
         pushed = function.push(function.leaves, tangents)
-        plus, minus = (
-            function.value([x + s * t for x, t in zip(function.leaves, tangents)])
-            for s in (eps, -eps)
-        )
-        for k, (a, b, c) in enumerate(zip(pushed, plus, minus, strict=True)):
+        first, second = _differences(function, here, tangents, eps)
+        bends: list[Any] = [0.0 for _ in first]
+        if kinks:
+            bends = [x / (2 * eps) for x in second]
+            _, nearer = _differences(function, here, tangents, eps / 8)
+            for k, (a, b) in enumerate(zip(second, nearer, strict=True)):
+                _assert_shrinks(f"output {k} by {name}", a, b, here[k])
+        for k, (a, b, bend) in enumerate(zip(pushed, first, bends, strict=True)):
             what = f"output {k} by {name}: forward mode against differences"
-            bend = np.abs(b - 2.0 * here[k] + c) / (2 * eps) if kinks else 0.0
-            _assert_close(what, a, (b - c) / (2 * eps), rtol, atol + bend)
+            _assert_close(what, a, b, rtol, atol + bend)
         forward = [np.sum(c * t) for c, t in zip(cotangents, pushed, strict=True)]
         size = max((float(np.max(np.abs(t), initial=0.0)) for t in pushed), default=0.0)
         reverse = np.sum(pulled[i] * tangents[i])
@@ -168,6 +171,31 @@ def compare(
         _assert_close(what, reverse, np.sum(forward), rtol, atol + rtol * size)
         largest[name] = size / scale
     return largest
+
+
+def _differences(function: Function, here, tangents, eps: float | int):
+    """Central differences along tangents, and magnitudes of second differences."""
+    plus, minus = (
+        function.value([x + s * t for x, t in zip(function.leaves, tangents)])
+        for s in (eps, -eps)
+    )
+    first = [(b - c) / (2 * eps) for b, c in zip(plus, minus, strict=True)]
+    second = [
+        np.abs(b - 2.0 * a + c) for a, b, c in zip(here, plus, minus, strict=True)
+    ]
+    return first, second
+
+
+def _assert_shrinks(what: str, second: Any, nearer: Any, here: Any) -> None:
+    """At a kink, second differences shrink with the step; at a jump, they do not."""
+    rounding = 1e-10 * (1.0 + np.max(np.abs(np.asarray(here)), initial=0.0))
+    jumps = np.asarray(nearer) > 0.5 * np.asarray(second) + rounding
+    if np.any(jumps):
+        at = tuple(int(i) for i in np.argwhere(np.atleast_1d(jumps))[0])
+        raise AssertionError(
+            f"{what}\n  at {at}: the function jumps by about "
+            f"{np.atleast_1d(nearer)[at]:.3g}, so it has no derivative here"
+        )
 
 
 def _to_jax(args: tuple) -> tuple:

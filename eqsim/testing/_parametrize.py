@@ -55,7 +55,7 @@ def parametrize_with_checks(
     !!! example
 
         ```python
-        @parametrize_with_checks([eqsim.make("fast"), eqsim.make("ant")])
+        @parametrize_with_checks([eqsim.make("point_mass"), eqsim.make("ant")])
         def test_conformance(check):
             check.run()
         ```

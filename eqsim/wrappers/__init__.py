@@ -27,7 +27,6 @@ from ._descriptors import (
     FeetContact as FeetContact,
     TorsoPosition as TorsoPosition,
 )
-from ._episode import Episode as Episode
 from ._observations import (
     NoisyObservation as NoisyObservation,
     NormalizeObservation as NormalizeObservation,
@@ -47,6 +46,7 @@ from ._randomization import (
 )
 from ._reach import Reach as Reach, ReachState as ReachState
 from ._skill_wrapper import Skills as Skills
+from ._time_limit import TimeLimit as TimeLimit
 from ._wrapper import (
     AbstractStateful as AbstractStateful,
     AbstractStateless as AbstractStateless,

@@ -17,12 +17,13 @@ from ._wrapper import AbstractStateful, check_env, Lifetime, vector_size
 class Statistics(eqx.Module):
     r"""Running mean and variance of observations (Chan, Golub and LeVeque 1979).
 
-    They begin as those of one observation of mean 0 and variance 1.
+    Initially, those of one observation of mean 0 and variance 1.
 
     **Arguments:**
 
-    - `count`: how many observations they are of.
-    - `mean`: per entry. `square`: sum of squared deviations from the mean.
+    - `count`: number of observations.
+    - `mean`: mean of each entry.
+    - `square`: sum of squared deviations from the mean, per entry.
     """
 
     count: Float[Array, "*batch"]
@@ -31,18 +32,27 @@ class Statistics(eqx.Module):
 
     @property
     def variance(self) -> Float[Array, "*batch nobs"]:
-        """Per entry."""
+        """Variance of each entry."""
         return self.square / self.count[..., None]
 
     def with_one(self, obs: Float[Array, " nobs"]) -> "Statistics":
-        """With one observation more."""
-        count = self.count + 1.0
+        r"""Add one observation.
+
+        The count stops at $1/(8 \epsilon)$, with $\epsilon$ the machine epsilon ($2^{20}$
+        in single precision); from then on, older observations are forgotten
+        exponentially. Rounding would otherwise lose single observations: in single
+        precision, $2^{24} + 1 = 2^{24}$.
+        """
+        limit = 0.125 / jnp.finfo(self.count.dtype).eps
+        share = jnp.minimum(1.0, (limit - 1.0) / self.count)
+        count = share * self.count + 1.0
         off = obs - self.mean
         mean = self.mean + off / count
-        return Statistics(count, mean, self.square + off * (obs - mean))
+        square = share[..., None] * self.square + off * (obs - mean)
+        return Statistics(count, mean, square)
 
     def merged(self) -> "Statistics":
-        """A batch of them as one: of all environments of a rollout, for instance."""
+        """Merge a batch of statistics, for instance of all environments of a rollout."""
         axes = tuple(range(self.count.ndim))
         count = jnp.sum(self.count, axes)
         mean = jnp.sum(self.mean * self.count[..., None], axes) / count
@@ -51,12 +61,12 @@ class Statistics(eqx.Module):
         return Statistics(count, mean, square)
 
     def normalize(self, obs: Float[Array, " nobs"]) -> Float[Array, " nobs"]:
-        r"""$(o - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$."""
+        r"""Return $(o - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$."""
         return (obs - self.mean) / jnp.sqrt(self.variance + 1e-8)
 
 
 class NormalizedState(eqx.Module):
-    """`statistics`: of what was observed so far; none where they are frozen."""
+    """`statistics`: statistics of all observations so far; None where frozen."""
 
     inner: Any
     statistics: Statistics | None

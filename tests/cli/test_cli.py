@@ -17,12 +17,12 @@ from eqsim import randomize
 from eqsim._cli import main
 from eqsim._cli._rollout import RandomPolicy
 from eqsim._discovery import Plugin
-from eqsim.wrappers import AutoReset, DomainRandomization, Episode
+from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 
 def looping(n: int = 2):
     """An environment that resets itself, and does not let one choose the physics."""
-    return AutoReset(Episode(Rail(n), 7))
+    return AutoReset(TimeLimit(Rail(n), 7))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_list(capsys, monkeypatch):
 
 
 def test_show(capsys, rail):
-    status, out, _ = run(capsys, "show", "fast", "--pipeline", "spring")
+    status, out, _ = run(capsys, "show", "point_mass", "--pipeline", "spring")
     assert status == 0
     expected = (
         "point 2 kg",
@@ -82,28 +82,28 @@ def test_show(capsys, rail):
     for text in expected:
         assert text in out, text
     status, out, _ = run(capsys, "show", "looping")
-    assert status == 0 and "Rail in Episode in AutoReset" in out
+    assert status == 0 and "Rail in TimeLimit in AutoReset" in out
     assert "motor0 [-2, 3]" in out and "observation 4" in out
 
 
 def test_show_descriptor(capsys, monkeypatch):
     make = lambda: eqsim.wrappers.TorsoPosition(Rail(), 5.0)
     monkeypatch.setitem(eqsim.ENVS._registered, "placed", make)
-    status, out, _ = run(capsys, "show", "eqsim:fast")
-    assert status == 0 and "Fast" in out
+    status, out, _ = run(capsys, "show", "eqsim:point_mass")
+    assert status == 0 and "PointMass" in out
     status, out, _ = run(capsys, "show", "placed")
     assert status == 0 and "descriptor x [-5, 5] y [-5, 5]" in out
 
 
 WRONG = {
     "show antt": "no environment 'antt'. Did you mean 'ant'",
-    "show fast --pipeline sprong": "no pipeline 'sprong'. Did you mean 'spring'",
+    "show point_mass --pipeline sprong": "no pipeline 'sprong'. Did you mean 'spring'",
     "show looping --pipeline spring": "has no option 'pipeline'",
-    "rollout fast --randomize hardd": "randomization 'hardd'. Did you mean 'hard'",
-    "rollout fast --num-envs 0": "`--num-envs` is 0",
-    "rollout fast --length -3": "`--length` is -3",
+    "rollout point_mass --randomize hardd": "randomization 'hardd'. Did you mean 'hard'",
+    "rollout point_mass --num-envs 0": "`--num-envs` is 0",
+    "rollout point_mass --length -3": "`--length` is -3",
     "rollout looping --randomize hard": "'looping' resets itself (`AutoReset`)",
-    "rollout fast --num-envs x": "--num-envs",
+    "rollout point_mass --num-envs x": "--num-envs",
     "rollout": "ENV",
     "roll": "roll",
     "plugins lst": "lst",
@@ -158,7 +158,7 @@ def test_rollout(capsys, rail, tmp_path, name, preset):
     env = looping()
     if preset is not None:
         change = randomize.presets()[preset]
-        env = AutoReset(Episode(DomainRandomization(Rail(), change), 12))
+        env = AutoReset(TimeLimit(DomainRandomization(Rail(), change), 12))
     expected = expected_arrays(env, 5, 12, 3)
     steps, robot = expected.timestep, env.physics(expected.state)
     with np.load(tmp_path / "a" / "b.npz") as file:
@@ -200,9 +200,7 @@ def _check_picture(path):
 
 def test_rollout_of_fast(capsys, tmp_path):
     """Another pipeline, one environment, and motors without bounds."""
-    line = (
-        f"rollout fast --pipeline positional --num-envs 1 --length 4 --out {tmp_path}/x"
-    )
+    line = f"rollout point_mass --pipeline positional --num-envs 1 --length 4 --out {tmp_path}/x"
     status, out, _ = run(capsys, *line.split())
     assert status == 0 and "1 environments" not in out.split("wrote")[1]
     with np.load(tmp_path / "x.npz") as file:

@@ -134,14 +134,14 @@ def test_env(written):
 def test_pipeline(written):
     """It takes more, shorter steps; one of them is a step of `Generalized`."""
     cls = written("my-steps", "pipeline")
-    env = eqsim.make("fast", pipeline="my_steps")
+    env = eqsim.make("point_mass", pipeline="my_steps")
     assert type(env.pipeline) is cls
     sys_, plain = env.sys, eqsim.Generalized()
     start = plain.init(sys_, jnp.array([0.2]), jnp.array([-0.3]))
     ctrl = jnp.array([0.7])
     step = lambda pipeline: eqx.filter_jit(pipeline.step)(sys_, start, ctrl)
     assert tree_allclose(step(cls(substeps=1)), step(plain), rtol=1e-12, atol=1e-12)
-    n, gain = 4, 0.1 * 3 * 0.7 / 2  # See `eqsim.envs.Fast`.
+    n, gain = 4, 0.1 * 3 * 0.7 / 2  # See `eqsim.envs.PointMass`.
     expected = 0.2 - 0.3 * 0.1 + (n + 1) / (2 * n) * 0.1 * gain
     assert jnp.allclose(step(cls(substeps=n)).q, expected, rtol=1e-9)
     force = cls().constraint_forces(sys_, start, ctrl)

@@ -21,7 +21,7 @@ print("{ hello")
 os.write(1, b"hello } again")
 sys.stderr.write("hello")
 import eqsim
-class Loud(eqsim.envs.Fast):
+class Loud(eqsim.envs.PointMass):
     \"""Louder
     than others.
 

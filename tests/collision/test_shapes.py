@@ -314,3 +314,26 @@ def test_parallel_capsules_touch_at_the_ends_of_the_overlap():
     np.testing.assert_allclose(dist, [[-0.04]] * 2, atol=1e-12)
     np.testing.assert_allclose(pos[:, 0], [[0.05, 0, 0.2], [0.05, 0, -0.1]], atol=1e-12)
     assert np.all(valid)
+
+
+@pytest.mark.parametrize("angle", (0.3, 0.7, 1.1))
+def test_an_upright_cylinder_in_single_precision(angle):
+    """Rounding of a tilt and back does not decide where on the rim contacts are."""
+    text = """
+    <mujoco>
+      <worldbody>
+        <geom type="plane" size="1 1 .1"/>
+        <body pos="0 0 .095"><joint axis="1 0.3 0"/>
+          <geom type="box" size=".01 .01 .01" contype="0" conaffinity="0"/>
+          <body><joint axis="1 0.3 0"/><geom type="cylinder" size=".2 .1"/></body>
+        </body>
+      </worldbody>
+    </mujoco>"""
+    found = {}
+    for x64 in (True, False):
+        with jax.enable_x64(x64):
+            sys, pipeline = eqsim.load_mjcf(text), eqsim.Generalized()
+            state = pipeline.init(sys, jnp.array([angle, -angle]))
+            solved = pipeline.solve(sys, state, jnp.zeros(0))
+            found[x64] = np.asarray(solved.contacts.pos)
+    np.testing.assert_allclose(found[False], found[True], atol=1e-6)

@@ -12,6 +12,7 @@ from eqsim import control
 from eqsim.control import CEM, MPC, MPPI, PredictiveSampling
 from eqsim.control._planner import colored_noise
 from eqsim.control._predictive_sampling import _spline
+from eqsim.wrappers import DelayAction
 
 
 PLANNERS = (
@@ -123,9 +124,9 @@ COST = control.Quadratic(TARGET, jnp.array([0.2, 5.0, 0.05, 0.1]), 0.05, 20.0)
 PROBLEM = control.Problem(ENV, COST, 15, jnp.array([[-0.6, 0.6]]))
 
 
-def driven(policy, env=ENV, length=50, seed=0):
+def driven(policy, env=ENV, length=50, seed=0, tilt=0.15):
     """Start with a tilt that the pole does not survive without control."""
-    tilted = ENV.pipeline.init(POLE, jnp.array([0.0, 0.15]))
+    tilted = ENV.pipeline.init(POLE, jnp.array([0.0, tilt]))
     start = ENV.begin(tilted)
     if env is not ENV:
         start = env.reset(jr.key(0), {"q": tilted.q, "qd": tilted.qd})
@@ -170,6 +171,39 @@ def test_delay():
     assert not np.allclose(one[1], two[1])
 
 
+def test_predict():
+    """The state after the pending commands is that of steps with them."""
+    pending = jnp.array([[0.3], [-0.5], [0.1]])
+    found, state = control.predict(ENV, TARGET, pending), TARGET
+    for action in pending:
+        state = ENV.transition(state, action)
+    np.testing.assert_allclose(found.q, state.q, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.qd, state.qd, rtol=1e-9, atol=1e-12)
+    assert control.predict(ENV, TARGET, pending[:0]) is TARGET
+
+
+# Compiles three rollouts that plan.
+@pytest.mark.slow
+@pytest.mark.parametrize("delay, latency", ((0, 3), (2, 2)))
+def test_latency(delay, latency):
+    """With an exact model, a robot with latency moves like one without, from the state
+    that is predicted; ignored latency makes the pole fall."""
+    planner, late = control.ILQR(max_steps=1), DelayAction(ENV, latency)
+    policy = MPC(planner, PROBLEM, delay=delay, latency=latency)
+    run, tilt = driven(policy, late, 60, tilt=0.08)
+    assert tilt < 0.05
+    if delay:
+        return
+    tilted = ENV.pipeline.init(POLE, jnp.array([0.0, 0.08]))
+    start = control.predict(ENV, tilted, jnp.zeros((latency, 1)))
+    prompt = MPC(planner, PROBLEM)
+    same = eqsim.rollout(ENV, prompt, jr.key(0), 57, start=ENV.begin(start))
+    inner = run.state.inner
+    np.testing.assert_allclose(inner.q[3:], same.state.q, rtol=1e-6, atol=1e-8)
+    _, fallen = driven(prompt, late, 60, tilt=0.08)
+    assert fallen > 0.5
+
+
 def test_memory_continues_through_pieces(capfd):
     """A rollout with a progress bar is made in pieces: with the same actions."""
     policy = MPC(MPPI(samples=8, iterations=1), PROBLEM)
@@ -189,5 +223,9 @@ def test_batches_of_environments():
 
 
 def test_mpc_refuses():
-    with pytest.raises(ValueError, match="`MPC.delay` must be 0 or 1, got 2"):
-        MPC(CEM(), PROBLEM, delay=2)
+    with pytest.raises(ValueError, match=r"from 0 to the horizon \(15\), got 16"):
+        MPC(CEM(), PROBLEM, delay=16)
+    with pytest.raises(ValueError, match="`MPC.latency` must be at least 0, got -1"):
+        MPC(CEM(), PROBLEM, latency=-1)
+    with pytest.raises(ValueError, match="`pending`"):
+        control.predict(ENV, TARGET, jnp.zeros((3, 2)))

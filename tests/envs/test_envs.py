@@ -18,7 +18,7 @@ slow = pytest.mark.slow
 # Class, numbers seen, actions, control time step, terms of the reward.
 SIZES = {
     "ant": (envs.Ant, 105, 8, 0.05, "forward healthy ctrl contact"),
-    "fast": (envs.Fast, 2, 1, 0.1, "distance ctrl"),
+    "point_mass": (envs.PointMass, 2, 1, 0.1, "distance ctrl"),
     "half_cheetah": (envs.HalfCheetah, 17, 6, 0.05, "forward ctrl"),
     "hopper": (envs.Hopper, 11, 3, 0.008, "forward healthy ctrl"),
     "humanoid": (envs.Humanoid, 348, 17, 0.015, "forward healthy ctrl contact"),
@@ -100,7 +100,7 @@ def test_flags(name, flag):
     assert seen.shape == (FLAGS[name, flag],) and seen.dtype == jnp.float64
 
 
-@pytest.mark.parametrize("name", ("fast", "inverted_pendulum", "half_cheetah"))
+@pytest.mark.parametrize("name", ("point_mass", "inverted_pendulum", "half_cheetah"))
 def test_reset(name):
     env = eqsim.make(name)
     reset = eqx.filter_jit(env.reset)
@@ -127,7 +127,7 @@ def at(env, **changes):
 # Coordinates at which the task goes on, and at which it ends.
 ENDS = {
     "ant": ([("q2", 0.21), ("q2", 0.99)], [("q2", 0.19), ("q2", 1.01)]),
-    "fast": ([("q0", 0.9), ("q0", -0.9)], [("q0", 1.1), ("q0", -1.1)]),
+    "point_mass": ([("q0", 0.9), ("q0", -0.9)], [("q0", 1.1), ("q0", -1.1)]),
     "hopper": (
         [("q1", 0.71), ("q2", 0.19), ("q3", 99.0)],
         [("q1", 0.69), ("q2", -0.21), ("q3", 101.0)],
@@ -208,7 +208,7 @@ def test_contacts_are_computed_once():
 @pytest.mark.parametrize("pipeline", ("generalized", "spring", "positional"))
 def test_fast_is_known(pipeline):
     """Its step, and the derivative of that, as its docstring says."""
-    env = eqsim.make("fast", pipeline=pipeline)
+    env = eqsim.make("point_mass", pipeline=pipeline)
     n = 1 if pipeline == "generalized" else env.pipeline.substeps
     h, gain, share = 0.1, 3.0 / 2.0, (n + 1) / (2 * n)
     state = env.pipeline.init(env.sys, jnp.array([0.2]), jnp.array([-0.3]))
@@ -233,7 +233,7 @@ def test_fast_is_known(pipeline):
 @pytest.mark.parametrize(
     "name",
     (
-        *("fast", pytest.param("inverted_double_pendulum", marks=slow)),
+        *("point_mass", pytest.param("inverted_double_pendulum", marks=slow)),
         *(pytest.param(name, marks=slow) for name in ("reacher", "half_cheetah")),
     ),
 )
@@ -297,7 +297,7 @@ def test_precision():
     """Robot and numbers are of the precision that holds when they are made."""
     for flag, dtype in ((False, jnp.float32), (True, jnp.float64)):
         with jax.enable_x64(flag):
-            for name in ("half_cheetah", "fast"):
+            for name in ("half_cheetah", "point_mass"):
                 env = eqsim.make(name)
                 arrays = jax.tree.leaves(eqx.filter(env, eqx.is_inexact_array))
                 assert {x.dtype for x in arrays} == {jnp.dtype(dtype)}
@@ -324,3 +324,28 @@ def test_system_is_a_field():
     compiled = [step(e) for e in (env, other)]
     direct = [e.step(at(e, q1=0.1), jnp.array([0.5])) for e in (env, other)]
     assert tree_allclose(compiled, direct, rtol=1e-12)
+
+
+def test_sizes_follow_the_wrappers():
+    env = envs.PointMass()
+    assert (env.observation_size, env.action_size) == (2, 1)
+    stacked = eqsim.TimeLimit(eqsim.StackObservation(env, 3), 10)
+    assert stacked.observation_size == 6
+
+
+def test_sizes_of_other_observations_are_errors():
+    class Pair(envs.PointMass):
+        def observe(self, state, action):
+            return {"q": state.q, "qd": state.qd}
+
+    with pytest.raises(ValueError, match="needs vectors as observations"):
+        _ = Pair().observation_size
+
+
+def test_environments_share_no_arrays():
+    """Arrays of one may be donated while another one is in use."""
+    first, second = eqsim.make("reacher"), eqsim.make("reacher")
+    for leaf in jax.tree.leaves(eqx.filter(first.sys, eqx.is_array)):
+        leaf.delete()
+    assert np.all(np.isfinite(second.sys.links.mass))
+    assert np.all(np.isfinite(eqsim.make("reacher").sys.links.mass))

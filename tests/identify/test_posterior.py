@@ -15,7 +15,7 @@ from toys import push, Rail, Rails
 import eqsim
 from eqsim import identify
 from eqsim.identify._evaluate import evaluate
-from eqsim.wrappers import AutoReset, DomainRandomization, Episode
+from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 
 WINDOWS = identify.Windows(2.0)
@@ -35,7 +35,7 @@ def result():
 
 def test_randomizes_at_every_reset(result):
     """Robots of episodes are spread as the posterior; only the fitted numbers are carried."""
-    env = AutoReset(Episode(DomainRandomization(Rail(), result.posterior), 2))
+    env = AutoReset(TimeLimit(DomainRandomization(Rail(), result.posterior), 2))
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 200), 8)
     changed = out.state.inner.inner.changed
     names = [

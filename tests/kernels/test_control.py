@@ -78,6 +78,20 @@ def test_while(size, shared):
     check(never, x, n, shared=shared)
 
 
+def test_environments_are_grouped_by_work():
+    """A kernel sorts environments by the work of the call before: what each gets stays,
+    bit for bit, in a first and in a second call, and in other places of the batch."""
+    batch, rng = 5_003, np.random.default_rng(0)
+    x = rng.normal(size=(batch, 7)).astype(np.float32)
+    n = rng.integers(0, 40, batch).astype(np.int32)
+    kernel = Kernel(table)
+    first = kernel(x, n)
+    assert_same(kernel(x, n), first)
+    assert_same(kernel(x[::-1].copy(), n[::-1].copy()), [y[::-1] for y in first])
+    assert_same(first, [y[::-1] for y in kernel(x[::-1].copy(), n[::-1].copy())])
+    assert_same(kernel(x[:5], n[:5]), [y[:5] for y in first])
+
+
 def nested(x, n, m):
     """A loop of each lane in a loop of each lane, in a scan, in a branch."""
 

@@ -161,7 +161,7 @@ def test_gif(tmp_path):
 
 CODE = """
 import eqsim
-sys = eqsim.make("fast").sys
+sys = eqsim.make("point_mass").sys
 try:
     eqsim.render.images(sys, sys.joints.ref, eqsim.render.Camera())
 except eqsim.render.NoOpenGL as error:

@@ -160,7 +160,7 @@ def test_wrong_kinds():
         with pytest.raises(TypeError, match="is expected, but got|Type-check error"):
             checks(Thing())
     with pytest.raises(TypeError, match="call the class"):
-        eqsim.testing.checks_of(eqsim.envs.Fast)
+        eqsim.testing.checks_of(eqsim.envs.PointMass)
 
 
 def test_needs_are_known_and_come_first():

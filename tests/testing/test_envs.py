@@ -9,7 +9,7 @@ from testing.wrong_envs import MUTANTS, rail
 import eqsim
 from eqsim import testing
 from eqsim.testing import ConformanceError, NotApplicable, probes, Status
-from eqsim.wrappers import AutoReset, DomainRandomization, Episode
+from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 
 slow = pytest.mark.slow
@@ -26,14 +26,14 @@ def test_rail():
 
 
 @slow
-@pytest.mark.parametrize("name", ("fast", "inverted_pendulum"))
+@pytest.mark.parametrize("name", ("point_mass", "inverted_pendulum"))
 def test_built_in(name):
     report = testing.check_env(eqsim.make(name))
     assert not report.names(Status.NOT_APPLICABLE)
 
 
 WRAPPERS = {
-    "reset": lambda env: AutoReset(Episode(env, 7)),
+    "reset": lambda env: AutoReset(TimeLimit(env, 7)),
     "robots": lambda env: DomainRandomization(env, eqsim.randomize.masses(0.5, 2.0)),
 }
 

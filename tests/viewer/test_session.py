@@ -111,7 +111,7 @@ def test_sources_of_actions():
 
 
 def test_episodes_that_end_start_again():
-    env = eqsim.make("fast")
+    env = eqsim.make("point_mass")
     here = Session(Setup(env), np.zeros(0), jr.key(0), 4)
     here.ctrl[:] = 1.0
     ended = False
@@ -147,7 +147,7 @@ def test_contact_forces_carry_the_weight():
 def test_a_rollout_is_played_and_goes_on():
     """Randomized, of several environments, of which one ends early."""
     env = eqsim.DomainRandomization(
-        eqsim.make("fast"), eqsim.randomize.masses(0.5, 1.5)
+        eqsim.make("point_mass"), eqsim.randomize.masses(0.5, 1.5)
     )
     policy = lambda obs, key: jnp.where(obs[0] > 0.0, 1.0, 0.0) * jnp.ones(1)
     trajectory = eqsim.rollout(

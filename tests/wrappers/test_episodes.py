@@ -13,15 +13,15 @@ import eqsim
 from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
-    Episode,
     NoisyObservation,
     reset_pool,
     ResetMode,
+    TimeLimit,
 )
 
 
 def test_time_limit():
-    env = Episode(Rail(), 3)
+    env = TimeLimit(Rail(), 3)
     state, first = env.reset(jr.key(0))
     assert not first.truncated and first.first
     _, reports = steps(env, state, np.zeros((5, 2)))
@@ -33,17 +33,17 @@ def test_length_is_a_number():
     """No recompile, and one per environment."""
     compiled = eqx.filter_jit(lambda env, state: env.step(state, jnp.zeros(2)))
     for length in (1, 2, 5):
-        env = Episode(Rail(), length)
+        env = TimeLimit(Rail(), length)
         state, _ = env.reset(jr.key(0))
         assert bool(compiled(env, state)[1].truncated) == (length == 1)
     assert compiled._cached._cache_size() == 1
     with pytest.raises(ValueError, match="length.*is 0"):
-        Episode(Rail(), 0)
+        TimeLimit(Rail(), 0)
 
 
 def test_reset_in_the_same_step():
     """Each episode begins as `reset` with the key of that step would; nothing is lost."""
-    inner = Episode(Rail(), 3)
+    inner = TimeLimit(Rail(), 3)
     env, keys = AutoReset(inner), []
     state, first = env.reset(jr.key(0))
     assert np.array_equal(first.final_obs, first.obs)
@@ -70,7 +70,7 @@ def test_reset_in_the_same_step():
 def test_reset_in_the_next_step():
     """The observation that ended an episode is reported as it is; then comes a step
     that only resets."""
-    env = AutoReset(Episode(Rail(), 2), mode=ResetMode.NEXT_STEP)
+    env = AutoReset(TimeLimit(Rail(), 2), mode=ResetMode.NEXT_STEP)
     state, _ = env.reset(jr.key(0))
     actions = jr.uniform(jr.key(1), (7, 2))
     _, reports = steps(env, state, actions)
@@ -94,7 +94,7 @@ def test_reset_in_the_next_step():
 
 def test_termination_in_a_scan():
     """`final_obs`, `terminated` and `truncated` through many episodes of a compiled loop."""
-    env = AutoReset(Episode(Rail(edge=0.2, noise=0.05), 15))
+    env = AutoReset(TimeLimit(Rail(edge=0.2, noise=0.05), 15))
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 4), 100)
     t = out.timestep
     assert np.any(t.terminated) and np.any(t.truncated)
@@ -117,7 +117,7 @@ def test_termination_in_a_scan():
 
 def test_pool():
     """Starts come out of the pool, also the first; all of them in the long run."""
-    inner = Episode(Rail(), 2)
+    inner = TimeLimit(Rail(), 2)
     pool = reset_pool(inner, jr.key(3), 5)
     env = AutoReset(inner, pool)
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 8), 40)
@@ -135,7 +135,7 @@ def test_pool():
 
 def test_noise_of_a_pool_is_new():
     """One start, but not the same noise after it."""
-    inner = Episode(NoisyObservation(Rail(noise=0.0), 0.1), 2)
+    inner = TimeLimit(NoisyObservation(Rail(noise=0.0), 0.1), 2)
     env = AutoReset(inner, reset_pool(inner, jr.key(3), 1))
     still = lambda obs, key: jnp.zeros(2)
     out = eqsim.rollout(env, still, jr.split(jr.key(0), 3), 40)
@@ -145,14 +145,14 @@ def test_noise_of_a_pool_is_new():
 
 def test_length_must_be_an_integer():
     with pytest.raises((ValueError, TypeError), match="10.9"):
-        Episode(Rail(), 10.9)  # pyright: ignore
+        TimeLimit(Rail(), 10.9)  # pyright: ignore
     length = jnp.asarray(3)
-    count = jax.jit(lambda key: Episode(Rail(), length).reset(key)[0].count)
+    count = jax.jit(lambda key: TimeLimit(Rail(), length).reset(key)[0].count)
     assert int(count(jr.key(0))) == 0
 
 
 def test_terminated_is_not_truncated():
-    env = Episode(Rail(edge=1e-6), 1)
+    env = TimeLimit(Rail(edge=1e-6), 1)
     _, timestep = env.step(env.reset(jr.key(0))[0], jnp.ones(2))
     assert timestep.terminated and not timestep.truncated
 
@@ -160,7 +160,7 @@ def test_terminated_is_not_truncated():
 def test_descriptor_outlives_a_reset():
     """It is that of what the action led to."""
     task = eqsim.wrappers.TorsoPosition(Rail())
-    env = AutoReset(Episode(task, 1))
+    env = AutoReset(TimeLimit(task, 1))
     state, _ = env.reset(jr.key(0))
     _, timestep = env.step(state, jnp.ones(2))
     # The first mass slides along x.
@@ -197,7 +197,7 @@ def test_repeated_action():
 def test_episode_statistics():
     """Against sums by hand, with resets of both kinds and without."""
     for mode in ResetMode:
-        env = AutoReset(Episode(Rail(edge=0.3), 7), mode=mode)
+        env = AutoReset(TimeLimit(Rail(edge=0.3), 7), mode=mode)
         out = eqsim.rollout(env, push, jr.split(jr.key(2), 3), 40)
         got = jax.tree.map(np.asarray, out.episodes())
         reward, first = np.asarray(out.timestep.reward), np.asarray(out.timestep.first)

@@ -12,11 +12,11 @@ from toys import push, Rail, steps
 import eqsim
 from eqsim.wrappers import (
     AutoReset,
-    Episode,
     NoisyObservation,
     NormalizeObservation,
     StackObservation,
     Statistics,
+    TimeLimit,
 )
 
 
@@ -58,7 +58,7 @@ def test_merged_statistics():
 
 
 def test_normalize():
-    env = NormalizeObservation(AutoReset(Episode(ENV, 3)))
+    env = NormalizeObservation(AutoReset(TimeLimit(ENV, 3)))
     state, first = env.reset(jr.key(0))
     actions = jr.uniform(jr.key(1), (8, 2))
     plain_state, plain = env.env.reset(jr.key(0))
@@ -75,10 +75,10 @@ def test_normalize():
 
 def test_frozen():
     """What was learnt by many is used by one, and stays as it is."""
-    env = NormalizeObservation(AutoReset(Episode(ENV, 5)))
+    env = NormalizeObservation(AutoReset(TimeLimit(ENV, 5)))
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 8), 40)
     statistics = out.last[0].statistics.merged()
-    frozen = AutoReset(Episode(NormalizeObservation(ENV, statistics, frozen=True), 5))
+    frozen = AutoReset(TimeLimit(NormalizeObservation(ENV, statistics, frozen=True), 5))
     fixed = eqsim.rollout(frozen, push, jr.split(jr.key(1), 8), 40)
     assert fixed.last[0].inner.inner.statistics is None
     obs = np.asarray(fixed.timestep.obs).reshape(-1, 4)
@@ -108,7 +108,7 @@ def test_stack(number):
 
 
 def test_history_ends_with_the_episode():
-    env = AutoReset(StackObservation(Episode(ENV, 2), 3))
+    env = AutoReset(StackObservation(TimeLimit(ENV, 2), 3))
     policy = lambda obs, key: push(obs[-4:], key)
     out = eqsim.rollout(env, policy, jr.key(0), 6)
     obs, done = np.asarray(out.timestep.obs), np.asarray(out.timestep.done)
@@ -144,3 +144,14 @@ def test_noise_is_a_number():
     assert not np.array_equal(*seen)
     with pytest.raises(ValueError, match=r"noise` has shape \(3,\).*4 entries"):
         NoisyObservation(ENV, jnp.zeros(3))
+
+
+def test_statistics_do_not_saturate():
+    """In single precision, one more than 2^24 is 2^24."""
+    with jax.enable_x64(False):
+        long = Statistics(*map(jnp.asarray, (2.0**24, [0.0], [2.0**24])))
+        obs = 2.0 + jr.normal(jr.key(0), (2**20, 1))
+        add = lambda k, statistics: statistics.with_one(obs[k % 2**20])
+        seen = jax.jit(lambda s: jax.lax.fori_loop(0, 2**23, add, s))(long)
+        np.testing.assert_allclose(seen.variance, 1.0, rtol=0.1)
+        np.testing.assert_allclose(seen.mean, 2.0, rtol=0.01)

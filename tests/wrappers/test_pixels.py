@@ -17,10 +17,10 @@ from eqsim.render import Camera, images
 from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
-    Episode,
     Pixels,
     robot,
     StackObservation,
+    TimeLimit,
 )
 
 
@@ -38,12 +38,12 @@ def push(obs, key):
 
 
 WRAPPED = {
-    "episodes": AutoReset(Episode(pixels(Rail()), 4)),
+    "episodes": AutoReset(TimeLimit(pixels(Rail()), 4)),
     "randomized inside": AutoReset(
-        Episode(pixels(DomainRandomization(Rail(), LARGER)), 4)
+        TimeLimit(pixels(DomainRandomization(Rail(), LARGER)), 4)
     ),
     "randomized outside": AutoReset(
-        DomainRandomization(Episode(pixels(Rail()), 4), LARGER)
+        DomainRandomization(TimeLimit(pixels(Rail()), 4), LARGER)
     ),
 }
 

@@ -14,7 +14,7 @@ from toys import push, Rail
 import eqsim
 from eqsim import AbstractPipeline, AbstractTask, randomize, System
 from eqsim.model import Cone
-from eqsim.wrappers import AutoReset, DomainRandomization, Episode
+from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 from eqsim.wrappers._randomization import _check_same
 
 
@@ -61,7 +61,7 @@ def test_is_the_edited_robot():
 
 
 def test_new_at_every_reset():
-    env = AutoReset(Episode(DomainRandomization(ENV, BOTH), 4))
+    env = AutoReset(TimeLimit(DomainRandomization(ENV, BOTH), 4))
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 5), 24)
     mass = np.asarray(out.state.inner.inner.changed.links.mass)
     assert mass.shape == (5, 24, 2)

@@ -10,7 +10,7 @@ from toys import Rail
 import eqsim
 from eqsim import testing
 from eqsim.testing import probes
-from eqsim.wrappers import AutoReset, Episode, Reach
+from eqsim.wrappers import AutoReset, Reach, TimeLimit
 
 
 ENV = Reach(probes.point_mass(), 0.2)
@@ -48,7 +48,7 @@ def test_goals_are_drawn_between_bounds():
 
 
 def test_each_episode_has_its_own():
-    env = AutoReset(Episode(ENV, 3))
+    env = AutoReset(TimeLimit(ENV, 3))
     out = eqsim.rollout(env, lambda obs, key: jnp.zeros(2), jr.key(0), 12)
     goals = np.asarray(out.obs["desired_goal"])
     assert len(np.unique(goals, axis=0)) == 4
@@ -65,4 +65,4 @@ def test_bad_goals():
     with pytest.raises(ValueError, match=r"shape \(3, 2\): \(2, 2\) is expected"):
         Reach(probes.point_mass(), goals=jnp.zeros((3, 2)))
     with pytest.raises(ValueError, match="goes on over many"):
-        Reach(AutoReset(Episode(probes.point_mass(), 3)))
+        Reach(AutoReset(TimeLimit(probes.point_mass(), 3)))

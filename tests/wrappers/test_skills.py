@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import eqsim
-from eqsim import AutoReset, Episode, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import (
     NormalSkills,
@@ -110,7 +110,7 @@ def test_resampled():
 
 def test_every_episode_has_a_skill_of_its_own():
     """Also out of a pool, where it comes with the first step."""
-    inner = Episode(Skills(probes.point_mass(), UniformSkills(1)), 4)
+    inner = TimeLimit(Skills(probes.point_mass(), UniformSkills(1)), 4)
     for pool in (None, reset_pool(inner, jr.key(1), 2)):
         skill = np.asarray(steps(AutoReset(inner, pool), jr.key(0), 40)[:, 6])
         per_episode = skill.reshape(10, 4)[:, 1:]
@@ -127,7 +127,7 @@ def test_refuses():
     with pytest.raises(TypeError, match="OneHotSkills|AbstractPrior"):
         Skills(probes.point_mass(), 5)
     with pytest.raises(ValueError, match="belongs to one episode"):
-        Skills(AutoReset(Episode(probes.point_mass(), 4)), OneHotSkills(2))
+        Skills(AutoReset(TimeLimit(probes.point_mass(), 4)), OneHotSkills(2))
 
 
 def test_point_mass_step():

@@ -18,7 +18,6 @@ from eqsim.wrappers import (
     ClipAction,
     DelayAction,
     DomainRandomization,
-    Episode,
     layers,
     NoisyObservation,
     NormalizeObservation,
@@ -26,6 +25,7 @@ from eqsim.wrappers import (
     ResetMode,
     ScaleAction,
     StackObservation,
+    TimeLimit,
     TorsoPosition,
 )
 
@@ -34,13 +34,17 @@ HEAVIER = randomize.masses(0.5, 2.0)
 
 
 def pooled(env):
-    return AutoReset(Episode(env, 3), pool=reset_pool(Episode(env, 3), jr.key(7), 4))
+    return AutoReset(
+        TimeLimit(env, 3), pool=reset_pool(TimeLimit(env, 3), jr.key(7), 4)
+    )
 
 
 WRAPPERS = {
-    "Episode": lambda env: Episode(env, 3),
-    "AutoReset": lambda env: AutoReset(Episode(env, 3)),
-    "AutoReset next": lambda env: AutoReset(Episode(env, 3), mode=ResetMode.NEXT_STEP),
+    "TimeLimit": lambda env: TimeLimit(env, 3),
+    "AutoReset": lambda env: AutoReset(TimeLimit(env, 3)),
+    "AutoReset next": lambda env: AutoReset(
+        TimeLimit(env, 3), mode=ResetMode.NEXT_STEP
+    ),
     "AutoReset pool": pooled,
     "ActionRepeat": lambda env: ActionRepeat(env, 3),
     "ClipAction": ClipAction,
@@ -56,7 +60,7 @@ WRAPPERS = {
     "all": lambda env: NormalizeObservation(
         AutoReset(
             StackObservation(
-                Episode(
+                TimeLimit(
                     DelayAction(
                         NoisyObservation(
                             TorsoPosition(
@@ -176,9 +180,9 @@ def test_reset_options(name):
 def test_order():
     """What belongs to an episode is inside of what resets."""
     task = Rail()
-    looping = AutoReset(Episode(task, 3))
+    looping = AutoReset(TimeLimit(task, 3))
     for wrap in (
-        lambda env: Episode(env, 3),
+        lambda env: TimeLimit(env, 3),
         lambda env: StackObservation(env, 2),
         lambda env: DelayAction(env, 1),
         lambda env: NoisyObservation(env, 0.1),
@@ -194,6 +198,6 @@ def test_order():
     for wrap in (ClipAction, ScaleAction, NormalizeObservation):
         wrap(looping)
     names = [type(env).__name__ for env in layers(NormalizeObservation(looping))]
-    assert names == ["NormalizeObservation", "AutoReset", "Episode", "Rail"]
-    with pytest.raises((TypeError, ValueError), match="Episode|env"):
-        Episode("ant", 3)  # pyright: ignore
+    assert names == ["NormalizeObservation", "AutoReset", "TimeLimit", "Rail"]
+    with pytest.raises((TypeError, ValueError), match="TimeLimit|env"):
+        TimeLimit("ant", 3)  # pyright: ignore

@@ -35,7 +35,7 @@ if sys.argv[2] == "bc":
     camera = draws.integers(0, 256, (rows, 8, 8, 3)).astype(np.uint8)
     obs = {"camera": camera, "joints": joints}
 over = np.arange(rows) % 8 == 7
-data = zoo.Dataset.create(
+data = zoo.data.Dataset.create(
     obs,
     action,
     draws.normal(size=rows),
@@ -52,8 +52,8 @@ agent = {
     "cql": lambda: offline.CQL(hidden=(8,), num_actions=2),
 }[sys.argv[2]]()
 learner = offline.Offline(agent, batch_size=32, num_updates=3)
-env = offline.Recorded(offline.NoEnvironment(data), data)
-with jax.set_mesh(zoo.device_mesh()):
+env = data
+with jax.set_mesh(zoo.blocks.device_mesh()):
     state = eqx.filter_jit(learner.init)(jr.key(0), env)
     first, reports = placed(state), []
     for _ in range(5):

@@ -36,7 +36,7 @@ def placed(state):
 
 def turns(agent):
     env = observed_action_reward()
-    if isinstance(agent, zoo.AbstractSkillAgent):
+    if isinstance(agent, zoo.agents.AbstractSkillAgent):
         env = agent.__eqsim_wrap__(env)
     state = init(agent, jr.key(0), env)
     first, reports = placed(state), []
@@ -48,7 +48,7 @@ def turns(agent):
 
 SKILLS = {"dads": zoo.DADS(sac=AGENTS["sac"], hidden=(32,), importance_weights=True)}
 agent, out = (AGENTS | SKILLS)[sys.argv[5]], pathlib.Path(sys.argv[6])
-with jax.set_mesh(zoo.device_mesh()):
+with jax.set_mesh(zoo.blocks.device_mesh()):
     if out.suffix == ".json":
         found = turns(agent)
         found["devices"] = len(jax.devices())
@@ -57,12 +57,10 @@ with jax.set_mesh(zoo.device_mesh()):
     else:
         result = zoo.train(
             agent,
-            eqsim.make("fast") if sys.argv[5] == "ppo" else observed_action_reward(),
-            steps=4096,
-            episode_length=8,
-            turns=4,
-            evaluations=2,
-            episodes=4,
+            eqsim.make("point_mass")
+            if sys.argv[5] == "ppo"
+            else observed_action_reward(),
+            zoo.Plan(4096, episode_length=8, turns=4, evaluations=2, episodes=4),
             out=out,
         )
         print(result.counters.steps)

@@ -26,7 +26,9 @@ def chain():
     action = np.array([[1.0], [1.0], [-1.0], [-1.0]])
     reward = np.array([0.0, 1.0, START_REWARD, 0.0])
     terminated = np.array([False, True, True, True])
-    return zoo.Dataset.create(obs, action, reward, next_obs, terminated, ~terminated)
+    return zoo.data.Dataset.create(
+        obs, action, reward, next_obs, terminated, ~terminated
+    )
 
 
 def bandit():
@@ -35,7 +37,7 @@ def bandit():
     action = np.repeat([0, 1, 2, 0, 1, 2], COUNTS.ravel())
     obs, done = STATES[context], np.ones(len(context), bool)
     taken, reward = (action - 1.0)[:, None], REWARDS[context, action]
-    return zoo.Dataset.create(obs, taken, reward, obs, done, ~done)
+    return zoo.data.Dataset.create(obs, taken, reward, obs, done, ~done)
 
 
 def everything(data):
@@ -52,7 +54,7 @@ def random_batch(seed=0, rows=7, nobs=3, nu=2, levels=0):
     arrays = draws.normal(size=(rows, nobs)), action, draws.normal(size=rows)
     over = draws.random(rows) < 0.4
     after = draws.normal(size=(rows, nobs)), over, ~over & (draws.random(rows) < 0.3)
-    return zoo.Transition(*map(jnp.asarray, (*arrays, *after)))
+    return zoo.blocks.Transition(*map(jnp.asarray, (*arrays, *after)))
 
 
 def learned(agent, state, data, updates, number=None):

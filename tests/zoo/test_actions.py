@@ -11,10 +11,10 @@ from helpers import check_gradients, tree_allclose
 from toys import Rail, rails
 
 import eqsim
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.testing import probes
 from eqsim_zoo import PPO
-from eqsim_zoo._actions import check_bounded, scale, Squash, squash
+from eqsim_zoo.blocks import check_action_bounds, scale, Squash, squash
 
 
 BOUNDS = np.array([[-2.0, 3.0], [-np.inf, np.inf], [0.5, np.inf], [-np.inf, 1.0]])
@@ -79,16 +79,16 @@ def test_squash_wraps(half_limited, getkey):
 
 def test_check_bounded(half_limited):
     """Also while JAX traces, as in a compiled `init`."""
-    check_bounded(PPO(), Rail(2))
+    check_action_bounds(PPO(), Rail(2))
     with pytest.raises(ValueError, match="`PPO` takes .* actuator 'motor1'"):
-        check_bounded(PPO(), half_limited)
-    env = AutoReset(Episode(half_limited, 5))
+        check_action_bounds(PPO(), half_limited)
+    env = AutoReset(TimeLimit(half_limited, 5))
     for fn in (PPO(levels=3).init, eqx.filter_jit(PPO(levels=3).init)):
         with pytest.raises(ValueError, match="motor1"):
             fn(jr.key(0), env)
     with pytest.raises(ValueError, match="motor1"):
-        eqx.filter_vmap(lambda env: check_bounded(PPO(), env))(
+        eqx.filter_vmap(lambda env: check_action_bounds(PPO(), env))(
             jtu.tree_map(lambda x: x[None] if eqx.is_array(x) else x, env)
         )
-    eqx.filter_jit(lambda env: check_bounded(PPO(), env))(Rail(2))
-    eqx.filter_jit(lambda env: check_bounded(PPO(), env))(probes.action_reward())
+    eqx.filter_jit(lambda env: check_action_bounds(PPO(), env))(Rail(2))
+    eqx.filter_jit(lambda env: check_action_bounds(PPO(), env))(probes.action_reward())

@@ -1,5 +1,6 @@
 """What holds for every agent of the zoo."""
 
+import ast
 import difflib
 import inspect
 import itertools
@@ -16,7 +17,7 @@ from zoo.agents import AGENTS, init, iterate
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 
 
@@ -119,17 +120,28 @@ def test_sweep_is_one_program(agent):
         assert testing.tree_allclose(row, alone, rtol=1e-6, atol=1e-9)
 
 
+def test_apg_discounts_from_the_beginning_of_an_episode():
+    """Not from that of the window: two episodes of two steps, with a reward of 1 in the
+    last one."""
+    agent = zoo.APG(num_envs=2, horizon=4, hidden=(2,), discount=0.5)
+    env = type(probes.constant_reward())(constant=1.0, length=2)
+    _, report = iterate(agent, init(agent, jr.key(0), env), env)
+    assert float(report["loss"]) == pytest.approx(-2.0 * 0.5 / 4)
+
+
 def source(kind):
-    path = pathlib.Path(inspect.getsourcefile(kind))
-    lines = (line.strip() for line in path.read_text().splitlines())
+    """Lines of a file with one statement on each, however it is wrapped."""
+    tree = ast.parse(pathlib.Path(inspect.getsourcefile(kind)).read_text())
+    lines = (line.strip() for line in ast.unparse(tree).splitlines())
     return [line for line in lines if line]
 
 
 def test_agents_are_short_and_their_own():
     """A file of at most 300 lines each, of which two share at most 40 %."""
-    kinds = KINDS | {"DIAYN": zoo.DIAYN, "DADS": zoo.DADS}
+    skilled = {"DIAYN": zoo.DIAYN, "DADS": zoo.DADS, "METRA": zoo.METRA}
+    kinds = KINDS | skilled
     files = {name: source(kind) for name, kind in kinds.items()}
-    assert len(files) == 9
+    assert len(files) == 10
     for name, kind in kinds.items():
         assert (
             len(pathlib.Path(inspect.getsourcefile(kind)).read_text().split("\n"))
@@ -149,7 +161,7 @@ def test_unknown_arguments_are_errors():
 
 @each
 def test_refuses_what_does_not_reset_itself(agent):
-    with pytest.raises(ValueError, match=r"AutoReset\(Episode\(env, length\)\)"):
+    with pytest.raises(ValueError, match=r"AutoReset\(TimeLimit\(env, length\)\)"):
         agent.init(jr.key(0), eqsim.make("inverted_pendulum"))
 
 
@@ -183,7 +195,7 @@ BOUNDED = {name: agent for name, agent in AGENTS.items() if name != "ppo"}
 @pytest.mark.parametrize("agent", BOUNDED.values(), ids=BOUNDED)
 def test_refuses_actions_without_bounds(agent):
     """Which PPO takes."""
-    env = AutoReset(Episode(eqsim.make("fast"), 8))
+    env = AutoReset(TimeLimit(eqsim.make("point_mass"), 8))
     with pytest.raises(ValueError, match="between two bounds"):
         agent.init(jr.key(0), env)
     AGENTS["ppo"].init(jr.key(0), env)

@@ -16,7 +16,13 @@ import pytest
 from hypothesis import given, HealthCheck, settings, strategies as st
 from zoo.states import bits
 
-from eqsim_zoo import CheckpointError, load_checkpoint, read_about, save_checkpoint
+from eqsim_zoo import SAC
+from eqsim_zoo.blocks import DeterministicPolicy, MLP
+from eqsim_zoo.blocks._heads import GaussianPolicy
+from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about, save_checkpoint
+from eqsim_zoo.runs._folder import agents_of, check_agents
+from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.vision import EncodedNetwork, Encoders
 
 
 class Part(eqx.Module):
@@ -169,3 +175,29 @@ def test_full_disk_keeps_the_old_file(written, tmp_path):
     assert about["turn"] == 1 and bits(found) == bits(state())
     save_checkpoint(path, state(2.0), {"turn": 2})
     assert load_checkpoint(path, state())[1]["turn"] == 2
+
+
+def test_leaves_that_were_removed(tmp_path):
+    """A checkpoint of TD3+BC from when its policy had a deviation that was never used."""
+    network = MLP.create(jr.key(0), (3, 4, 2), dtype=jnp.zeros(()).dtype)
+    see = lambda policy: (EncodedNetwork(Encoders({}), policy), jnp.arange(5))
+    old = see(GaussianPolicy(network, jnp.zeros(2)))
+    new = see(DeterministicPolicy(network))
+    save_checkpoint(tmp_path / "old.ckpt", old)
+    found, _ = load_checkpoint(tmp_path / "old.ckpt", new)
+    assert bits(found) == bits(new)
+    save_checkpoint(tmp_path / "new.ckpt", new)
+    with pytest.raises(CheckpointError, match=r"raw: missing in the file"):
+        load_checkpoint(tmp_path / "new.ckpt", old)
+
+
+def test_fields_that_were_added():
+    """A run of a version whose agents had fewer fields is that of an agent whose new
+    fields have their defaults."""
+    members = members_of(SAC(), 0, 1)
+    stored = agents_of(members)
+    del stored[0]["fields"]["learn_temperature"]
+    check_agents(pathlib.Path(), stored, members)
+    other = members_of(SAC(learn_temperature=False), 0, 1)
+    with pytest.raises(ValueError, match="learn_temperature: no such field in the run"):
+        check_agents(pathlib.Path(), stored, other)

@@ -10,20 +10,21 @@ import pytest
 from helpers import tree_allclose
 from toys import push, Rail
 
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalizeObservation, ResetMode
 from eqsim_zoo import PPO
-from eqsim_zoo._collect import begin, check_env, collect, count_steps, rows_of
+from eqsim_zoo.blocks import add_steps, collect, flatten_time, reset_envs
+from eqsim_zoo.blocks._collect import check_env
 
 
 AGENT, NUMBER, LENGTH, LIMIT = PPO(), 4, 7, 5
-ENV = AutoReset(Episode(Rail(1, edge=0.25, noise=0.15), LIMIT))
+ENV = AutoReset(TimeLimit(Rail(1, edge=0.25, noise=0.15), LIMIT))
 
 
 @eqx.filter_jit
 def start(env, key):
-    return begin(AGENT, env, key, NUMBER)
+    return reset_envs(AGENT, env, key, NUMBER)
 
 
 @eqx.filter_jit
@@ -97,9 +98,10 @@ def test_policy_sees_and_draws(collected):
 
 
 def test_episodes_are_summed_once(collected):
-    """By a plain loop, also over the ends of calls; means stay where no episode ended."""
+    """By a plain loop, also over the ends of calls; means stay where no episode ended, and
+    are NaN before the first one has."""
     returns, lengths = np.zeros(NUMBER), np.zeros(NUMBER)
-    last, longest = np.zeros(2), 0
+    last, longest = np.full(2, np.nan), 0
     for running, steps, report in collected[1:]:
         ended = []
         for i in range(NUMBER):
@@ -121,7 +123,7 @@ def test_episodes_are_summed_once(collected):
 
 
 def test_no_end_keeps_the_last_means():
-    env = AutoReset(Episode(Rail(1, edge=1e9), 10**6))
+    env = AutoReset(TimeLimit(Rail(1, edge=1e9), 10**6))
     running = start(env, jr.key(0))
     running = eqx.tree_at(lambda r: r.last, running, jnp.array([3.0, 4.0]))
     running, _, report = go(env, running, jr.key(1))
@@ -132,12 +134,12 @@ def test_no_end_keeps_the_last_means():
 
 def test_rows_and_counts(collected):
     _, steps, report = collected[1]
-    rows = rows_of(steps)
+    rows = flatten_time(steps)
     for i in range(NUMBER):
         for t in range(LENGTH):
             assert tree_allclose(of(rows, i * LENGTH + t), of(steps, i, t))
     before = jnp.array(5, jnp.int32)
-    after = count_steps(report, before)
+    after = add_steps(report, before)
     assert after == 5 + NUMBER * LENGTH and after.dtype == jnp.int32
 
 
@@ -173,23 +175,31 @@ class Matrix(Rail):
 
 REFUSED = {
     "no reset": (Rail(1), "`Rail` does not begin anew"),
-    "no reset but a limit": (Episode(Rail(1), 5), "AutoReset"),
-    "statistics are no reset": (NormalizeObservation(Episode(Rail(1), 5)), "anew"),
+    "no reset but a limit": (TimeLimit(Rail(1), 5), "AutoReset"),
+    "statistics are no reset": (NormalizeObservation(TimeLimit(Rail(1), 5)), "anew"),
     "resets in steps of their own": (
-        AutoReset(Episode(Rail(1), 5), mode=ResetMode.NEXT_STEP),
+        AutoReset(TimeLimit(Rail(1), 5), mode=ResetMode.NEXT_STEP),
         "some are resets",
     ),
-    "a matrix": (AutoReset(Episode(Matrix(1), 5)), "one vector of real numbers"),
+    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "one vector of real numbers"),
 }
 
 
 @pytest.mark.parametrize("env, message", REFUSED.values(), ids=REFUSED)
 def test_refusals(env, message):
     with pytest.raises(ValueError, match=message):
-        begin(AGENT, env, jr.key(0), 2)
+        reset_envs(AGENT, env, jr.key(0), 2)
 
 
 def test_accepted():
     check_env(AGENT, ENV)
     check_env(AGENT, NormalizeObservation(ENV))
     check_env(AGENT, probes.constant_reward())
+
+
+def test_counters_saturate():
+    """Where int32 would wrap around to random actions."""
+    most, report = 2**31 - 1, {"steps": jnp.array(100.0)}
+    for before, after in ((5, 105), (most - 100, most), (most - 3, most), (most, most)):
+        found = add_steps(report, jnp.asarray(before, jnp.int32))
+        assert found.dtype == jnp.int32 and int(found) == after

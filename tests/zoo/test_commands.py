@@ -25,9 +25,10 @@ import eqsim_zoo as zoo
 from eqsim._cli import main
 from eqsim._registry import COMMANDS
 from eqsim.testing import probes
-from eqsim_zoo import load_run, Preset, read_about, read_metrics
+from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
-from eqsim_zoo._presets import _TABLE
+from eqsim_zoo.runs import Preset, read_about, read_metrics
+from eqsim_zoo.runs._presets import _TABLE
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
@@ -156,8 +157,8 @@ def test_skills(capsys, monkeypatch, tmp_path):
     table, _, last = out.partition("No picture was drawn: ")
     assert "± (95 %)" in table and "pip install 'eqsim-zoo[cli]'" in last
     assert not (tmp_path / "r" / "skills.png").exists()
-    status, _, err = run(capsys, f"train dads fast {SHORT} --out s")
-    assert status == 2 and "which `Fast` has not. These have one: ant_omni" in err
+    status, _, err = run(capsys, f"train dads point_mass {SHORT} --out s")
+    assert status == 2 and "which `PointMass` has not. These have one: ant_omni" in err
 
 
 def test_presets_are_defaults(capsys, monkeypatch, tmp_path):
@@ -226,7 +227,7 @@ def test_damaged_files(capsys, tmp_path):
 
 def test_numbers_that_are_not_finite(capsys):
     status, _, err = run(capsys, f"train search rail {SHORT} --set bad_after=2")
-    assert status == 1 and "`loss` became nan in turn 2" in err
+    assert status == 1 and "`state.weight` became NaN or infinite in turn 2" in err
     assert "There was no checkpoint yet" in err and "Traceback" not in err
 
 

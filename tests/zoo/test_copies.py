@@ -16,7 +16,7 @@ from zoo.skills import plane
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.wrappers import OneHotSkills, Reach, TorsoPosition
 
 
@@ -37,10 +37,10 @@ def assert_same(new, old):
 
 def _environment(name):
     if name in ("dads", "diayn"):
-        return AutoReset(Episode(plane(OneHotSkills(3)), 5))
+        return AutoReset(TimeLimit(plane(OneHotSkills(3)), 5))
     if name in ("gcbc", "gciql"):
-        return Episode(Reach(TorsoPosition(Rail())), 5)
-    return AutoReset(Episode(Rail(), 5))
+        return TimeLimit(Reach(TorsoPosition(Rail())), 5)
+    return AutoReset(TimeLimit(Rail(), 5))
 
 
 @pytest.mark.parametrize("name", eqsim.AGENTS.names())
@@ -58,7 +58,7 @@ def test_agents(name):
 
 @each_copy
 def test_training_goes_on(copied, getkey):
-    agent, env = AGENTS["es"], AutoReset(Episode(Rail(), 5))
+    agent, env = AGENTS["es"], AutoReset(TimeLimit(Rail(), 5))
     state = init(agent, getkey(), env)
     assert_same(copied(state), state)
     expected = iterate(agent, state, env)
@@ -70,6 +70,6 @@ def test_activations(copied, getkey):
     """Functions of JAX are copied by their import path."""
     x = jnp.linspace(-1.0, 1.0, 3)
     for activation in (jax.nn.relu, jax.nn.silu, jnp.tanh):
-        network = zoo.MLP.create(getkey(), (3, 4, 2), activation, dtype=x.dtype)
+        network = zoo.blocks.MLP.create(getkey(), (3, 4, 2), activation, dtype=x.dtype)
         assert_same(copied(network), network)
         assert_same(copied(network)(x), network(x))

@@ -11,7 +11,8 @@ import pytest
 from helpers import check_gradients
 from scipy import integrate, special, stats
 
-from eqsim_zoo._distributions import Categorical, log_slope, Normal, TanhNormal
+from eqsim_zoo.blocks import Categorical, Normal, TanhNormal
+from eqsim_zoo.blocks._distributions import log_slope
 
 
 MEAN, LOG_STD = np.array([0.3, -1.2, 4.0]), np.array([-1.0, 0.2, 1.5])

@@ -9,10 +9,11 @@ from scipy import stats
 from toys import Rail
 from zoo.search import Search
 
-from eqsim_zoo import evaluate, Evaluation, training_env
-from eqsim_zoo._evaluate import evaluate_members
-from eqsim_zoo._loop import best_agent
-from eqsim_zoo._members import members_of
+from eqsim_zoo import evaluate, Evaluation
+from eqsim_zoo.blocks import training_env
+from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.training._evaluate import evaluate_members
+from eqsim_zoo.training._loop import best_agent
 
 
 # Pushed off the edge sooner or later, or not at all.

@@ -9,8 +9,7 @@ import optax
 import pytest
 from helpers import tree_allclose
 
-from eqsim_zoo import MLP
-from eqsim_zoo._learner import Learner
+from eqsim_zoo.blocks import Learner, MLP
 
 
 X = jnp.linspace(-1.0, 1.0, 16)[:, None]

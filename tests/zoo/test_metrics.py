@@ -1,14 +1,18 @@
-"""Files of metrics, and those who are told them."""
+"""Files of metrics, and callbacks that hand metrics to other programs."""
 
 import csv
 import math
+import pathlib
 import sys
 import types
 
 import pytest
 
-from eqsim_zoo import read_metrics, TensorBoard, WeightsAndBiases, write_curves
-from eqsim_zoo._metrics import BEGIN, END, Metrics
+from eqsim_zoo import Plan, Run as AnyRun, SAC
+from eqsim_zoo.runs import Counters, read_metrics, write_curves
+from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.runs._metrics import BEGIN, END, MetricsFile
+from eqsim_zoo.training import Control, TensorBoard, Turn, WeightsAndBiases
 
 
 def row(turn, member=0, **more):
@@ -25,11 +29,23 @@ def read_csv(folder):
         return list(csv.DictReader(file))
 
 
+class Metrics:
+    """Both files."""
+
+    def __init__(self, folder, turn):
+        make = MetricsFile.json_lines, MetricsFile.csv
+        self.files = [one(folder, turn) for one in make]
+
+    def write(self, rows):
+        for file in self.files:
+            file.write(rows, pytest.fail)
+
+
 def test_both_files_have_the_same_rows(tmp_path):
     metrics = Metrics(tmp_path, 0)
     rows = [row(1), row(2), evaluated(3)]
     for one in rows:
-        assert metrics.write([one]) == ""
+        metrics.write([one])
     assert [*read_csv(tmp_path)[0]] == [*BEGIN, "b", "loss", *END]
     found = read_metrics(tmp_path)
     assert [x.keys() for x in found] == [x.keys() for x in rows]
@@ -98,7 +114,15 @@ def test_loggers(monkeypatch, tmp_path):
     stand_in = types.SimpleNamespace(SummaryWriter=Writer)
     monkeypatch.setitem(sys.modules, "tensorboardX", stand_in)
     logger = TensorBoard(tmp_path)
-    logger.write([row(1), row(1, 1)])
+    members = members_of(SAC(learning_rate=0.25), 0, 1)
+    run = AnyRun(pathlib.Path(), members, None, Plan(7), None)
+
+    def told(*rows):
+        flags = False, False, None, lambda: False, pytest.fail
+        return Turn(run, Counters(), rows, None, *flags, Control())
+
+    logger.start(run, None, 0)
+    logger.turn(told(row(1), row(1, 1)))
     logger.close()
     assert (str(tmp_path / "member1"), "loss", 0.1, 16) in calls
     assert (str(tmp_path / "member0"), "rate", 10.0, 16) in calls
@@ -110,10 +134,17 @@ def test_loggers(monkeypatch, tmp_path):
         def finish(self):
             calls.append("finished")
 
-    stand_in = types.SimpleNamespace(init=lambda **_: Run())
+    def begin(project, name, config):
+        calls.append(config)
+        return Run()
+
+    stand_in = types.SimpleNamespace(init=begin)
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     logger = WeightsAndBiases("project", "name")
-    logger.write([evaluated(3)])
+    logger.start(run, None, 0)
+    assert calls[-1]["plan"]["steps"] == 7
+    assert calls[-1]["agents"][0]["fields"]["learning_rate"] == 0.25
+    logger.turn(told(evaluated(3)))
     logger.close()
     assert calls[-1] == "finished"
     numbers, step = calls[-2]

@@ -25,8 +25,8 @@ from zoo.recordings import (
 
 import eqsim_zoo as zoo
 from eqsim_zoo import offline, vision
-from eqsim_zoo.offline._iql import expectile_loss
-from eqsim_zoo.offline._levels import Levels
+from eqsim_zoo.agents._iql import expectile_loss
+from eqsim_zoo.blocks._levels import Levels
 
 
 SMALL = {"hidden": (5,)}
@@ -58,7 +58,7 @@ def members(ensemble, x):
 def values(critic, obs, action):
     """Of recorded actions, (number, rows)."""
     head = critic.network
-    if isinstance(head, zoo.Critic):
+    if isinstance(head, zoo.blocks.Critic):
         return members(head.networks, np.concatenate([obs, action], axis=1))[..., 0]
     every, index = members(head.networks, obs), digits(action, head.levels.levels)
     return np.stack([q[np.arange(len(index)), index] for q in every])
@@ -212,7 +212,7 @@ def _layers(critic):
 
 def _indifferent(critic, scale=1.0):
     """A critic to which all actions of a state are equal."""
-    if isinstance(critic.network, zoo.Critic):
+    if isinstance(critic.network, zoo.blocks.Critic):
         where = lambda c: _layers(c)[0].weight
         critic = eqx.tree_at(where, critic, where(critic).at[:, 3:].set(0.0))
     where = lambda c: (_layers(c)[-1].weight, _layers(c)[-1].bias)
@@ -405,7 +405,7 @@ def test_td3_bc_goes_from_cloning_to_the_best():
     action = draws.uniform(-1, 1, (400, 1))
     obs, done = np.ones((400, 1)), np.ones(400, bool)
     reward = -((action[:, 0] - 0.5) ** 2)
-    data = zoo.Dataset.create(obs, action, reward, obs, done, ~done)
+    data = zoo.data.Dataset.create(obs, action, reward, obs, done, ~done)
     fixed = {"hidden": (32,), "learning_rate": 3e-3, "normalize_observations": False}
     means = []
     for alpha in (0.0, 100.0):

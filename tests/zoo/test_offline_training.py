@@ -82,14 +82,16 @@ def test_stopped_and_resumed(name, data, tmp_path):
         data = dataclasses.replace(data, action=low[None] + steps * half)
     about = data.about._replace(random_return=-10.0, expert_return=0.0)
     data = dataclasses.replace(data, about=about)
-    args = QUICK | {"data": data}
-    whole = zoo.train(agent, env, out=tmp_path / "whole", **args)
-    stop = {"loggers": [Signal(3)]}
-    zoo.train(agent, env, out=tmp_path / "stopped", **args, **stop)
+    args = {"eval_env": env, "out": tmp_path / "whole"}
+    whole = zoo.train(agent, data, zoo.Plan(**QUICK), **args)
+    args = {"eval_env": env, "out": tmp_path / "stopped", "callbacks": [Signal(3)]}
+    zoo.train(agent, data, zoo.Plan(**QUICK), **args)
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60
-    rows = [row for row in zoo.read_metrics(tmp_path / "whole") if "eval/score" in row]
+    rows = [
+        row for row in zoo.runs.read_metrics(tmp_path / "whole") if "eval/score" in row
+    ]
     assert len(rows) == 2
     for row in rows:
         np.testing.assert_allclose(row["eval/score"], 10.0 * (row["eval/return"] + 10))
@@ -111,8 +113,9 @@ from toys import Rail
 import eqsim_zoo as zoo
 from eqsim_zoo import offline
 agent = offline.Offline(offline.IQL(hidden=(8,)), batch_size=16, num_updates=5)
-data = zoo.load_data(sys.argv[2])
-zoo.train(agent, Rail(), data=data, out=sys.argv[1], save_every=0.0, **{args})
+data = zoo.data.load_data(sys.argv[2])
+plan, told = zoo.Plan(**{args}), [zoo.training.Checkpoint(0.0)]
+zoo.train(agent, data, plan, eval_env=Rail(), out=sys.argv[1], callbacks=told)
 """
 
 
@@ -136,7 +139,9 @@ def test_kill_and_resume(data, tmp_path):
     process.kill()
     assert process.wait() == -signal.SIGKILL
     agent = offline.Offline(offline.IQL(**SMALL), batch_size=16, num_updates=5)
-    whole = zoo.train(agent, Rail(), data=data, out=tmp_path / "whole", **args)
+    whole = zoo.train(
+        agent, data, zoo.Plan(**args), eval_env=Rail(), out=tmp_path / "whole"
+    )
     resumed = zoo.resume(tmp_path / "killed", agent=agent, env=Rail(), data=data)
     assert bits(resumed.state) == bits(whole.state)
 
@@ -162,7 +167,7 @@ def test_eight_devices(name, tmp_path):
 
 
 def test_without_an_environment(data, tmp_path):
-    result = zoo.train(practising(AGENTS["bc"]), None, data=data, out=tmp_path, **QUICK)
+    result = zoo.train(practising(AGENTS["bc"]), data, zoo.Plan(**QUICK), out=tmp_path)
     assert result.counters.steps == 60 and not result.evaluations
     state = result.state.learned
     found = everything(data)
@@ -172,17 +177,10 @@ def test_without_an_environment(data, tmp_path):
     args = {"agent": practising(AGENTS["bc"]), "data": data}
     assert zoo.resume(tmp_path, more_steps=5, **args).counters.steps == 65
     assert zoo.load_run(tmp_path, **args).state is not None
-    with pytest.raises(ValueError, match="neither an environment nor a recording"):
-        zoo.train(AGENTS["bc"], None, **QUICK)
-    with pytest.raises(ValueError, match="There is no environment, but only"):
-        result.members.agent(0)
-        zoo.evaluate(
-            practising(AGENTS["bc"]), result.state, _no_environment(data), jr.key(0)
-        )
-
-
-def _no_environment(data):
-    return offline.NoEnvironment(data)
+    with pytest.raises(ValueError, match="learned from a dataset alone"):
+        zoo.load_run(tmp_path, **args).environment()
+    with pytest.raises(ValueError, match="`SAC` needs an environment to begin with"):
+        zoo.train(zoo.SAC(), data, zoo.Plan(**QUICK))
 
 
 @slow
@@ -190,8 +188,8 @@ def test_members_learn_side_by_side(data):
     """As each would by itself."""
     agents = [practising(offline.IQL(temperature=x, **SMALL)) for x in (1.0, 3.0)]
     args = QUICK | {"evaluations": 1, "turns": 2}
-    both = zoo.train(agents, Rail(), data=data, num_seeds=2, **args)
-    alone = zoo.train(agents[1], Rail(), data=data, **args)
+    both = zoo.train(agents, data, zoo.Plan(num_seeds=2, **args), eval_env=Rail())
+    alone = zoo.train(agents[1], data, zoo.Plan(**args), eval_env=Rail())
     ours = both.members.pick(both.state, 2).learned.actor.model
     theirs = alone.state.learned.actor.model
     assert testing.tree_allclose(ours, theirs, rtol=1e-8)
@@ -200,20 +198,22 @@ def test_members_learn_side_by_side(data):
 def test_where_data_and_environment_do_not_fit(data):
     moved = eqx.tree_at(lambda d: d.bounds, data, 2.0 * data.bounds)
     with pytest.raises(ValueError, match="has actions between"):
-        zoo.train(AGENTS["bc"], Rail(), data=moved, **QUICK)
+        zoo.train(AGENTS["bc"], moved, zoo.Plan(**QUICK), eval_env=Rail())
     with pytest.raises(ValueError, match="none of them, first in step 0"):
-        zoo.train(offline.IQL(levels=3, **SMALL), Rail(), data=data, **QUICK)
+        zoo.train(
+            offline.IQL(levels=3, **SMALL), data, zoo.Plan(**QUICK), eval_env=Rail()
+        )
     with pytest.raises(ValueError, match="The dataset holds observations"):
-        zoo.train(AGENTS["bc"], Reach(probes.point_mass()), data=data, **QUICK)
-    with pytest.raises(
-        ValueError, match="learns from a recording, but `Rail` has none"
-    ):
+        zoo.train(
+            AGENTS["bc"], data, zoo.Plan(**QUICK), eval_env=Reach(probes.point_mass())
+        )
+    with pytest.raises(ValueError, match="learns from a dataset, but `Rail` has none"):
         agent = practising(AGENTS["bc"])
         agent.iterate(agent.init(jr.key(0), Rail()), Rail())
     with pytest.raises(ValueError, match="`PPO` learns from what it has just done"):
-        zoo.train(zoo.PPO(), Rail(), data=data, **QUICK)
+        zoo.train(zoo.PPO(), data, zoo.Plan(**QUICK), eval_env=Rail())
     with pytest.raises(TypeError, match="cannot be trained in an environment alone"):
-        zoo.train(AGENTS["bc"], Rail(), **QUICK)
+        zoo.train(AGENTS["bc"], Rail(), zoo.Plan(**QUICK))
 
 
 def test_host_and_device_teach_the_same(data):
@@ -233,25 +233,25 @@ def test_fine_tuning(data):
     """It begins as good as it was, remembers the recording, and goes on."""
     env = Rail()
     agent = practising(AGENTS["cql"])
-    result = zoo.train(agent, env, data=data, **QUICK)
+    result = zoo.train(agent, data, zoo.Plan(**QUICK), eval_env=env)
     learned = result.state.learned
     sizes = {"actor_hidden": (8,), "critic_hidden": (8,), "random_steps": 0.0}
     sac = zoo.SAC(num_envs=2, unroll_length=2, capacity=1024, batch_size=32, **sizes)
-    where = zoo.training_env(env, 10, 4, jr.key(1))
+    where = zoo.blocks.training_env(env, 10, 4, jr.key(1))
     state = offline.fine_tuned(sac, where, jr.key(0), learned, data)
     obs = everything(data).obs[3]
     assert jnp.array_equal(sac.act(state, obs), agent.act(result.state, obs))
     assert state.memory.replay.size == 320
     assert jnp.array_equal(state.memory.replay.rows.obs[:320], everything(data).obs)
     args = {"episode_length": 10, "pool_size": 4, "episodes": 2}
-    more = zoo.train(sac, env, steps=8, turns=2, state=state, **args)
+    more = zoo.train(sac, env, zoo.Plan(8, turns=2, **args), state=state)
     assert more.state.memory.replay.size == 328
     assert more.state.memory.steps == 8
     with pytest.raises(ValueError, match="`state` is a `SACState` of other shapes"):
         zoo.train(
             sac,
             env,
-            steps=8,
+            zoo.Plan(8),
             state=eqx.tree_at(lambda s: s.bounds, state, jnp.ones((3, 2))),
         )
     seen = zoo.SAC(num_envs=2, normalize_observations=True, **sizes)
@@ -320,7 +320,7 @@ def test_goals_are_reached(name, walks):
     updates = {"gcbc": 1500, "gciql": 4000}[name]
     learner = offline.Offline(agent, num_updates=50)
     args = {"episodes": 64, "episode_length": 40, "turns": 4, "evaluations": 1}
-    result = zoo.train(learner, env, data=data, steps=updates, **args)
+    result = zoo.train(learner, data, zoo.Plan(updates, **args), eval_env=env)
     before = np.asarray(data.terminated).sum() / len(data.ends())
     assert before < 0.5 and result.evaluations[-1][1].terminated.mean() > 0.9
 
@@ -332,7 +332,9 @@ def test_bad_hindsight(walks):
         "`random` -1: none may be": offline.Hindsight(random=-1.0),
     }.items():
         with pytest.raises(ValueError, match=words):
-            zoo.train(offline.GCBC(hindsight=hindsight), env, data=data, **QUICK)
+            zoo.train(
+                offline.GCBC(hindsight=hindsight), data, zoo.Plan(**QUICK), eval_env=env
+            )
 
 
 def test_goals_have_to_be_told(walks):
@@ -377,7 +379,9 @@ def test_pictures_and_numbers():
 
 def test_frozen_parts_are_constants():
     agent = offline.IQL(**SMALL)
-    learner = zoo.Learner.create(first(agent, 3, 2).critic.model, optax.adamw(0.1))
+    learner = zoo.blocks.Learner.create(
+        first(agent, 3, 2).critic.model, optax.adamw(0.1)
+    )
     obs, action = random_batch().obs, random_batch().action
     loss = lambda critic: (jnp.mean(jax.vmap(critic)(obs, action) ** 2), {})
     layers = lambda c: c.network.networks.members.layers

@@ -85,7 +85,7 @@ def test_two_processes_write_one_run(tmp_path):
     """Equal to that of one process."""
     for folder, processes in (("one", 1), ("two", 2)):
         run("ppo", tmp_path / folder, processes=processes)
-    rows = [zoo.read_metrics(tmp_path / folder) for folder in ("one", "two")]
+    rows = [zoo.runs.read_metrics(tmp_path / folder) for folder in ("one", "two")]
     assert len(rows[0]) == len(rows[1]) > 1
     for a, b in zip(*rows):
         for name in ("steps", "return", "loss", "eval/return"):

@@ -72,10 +72,12 @@ def imitation() -> tuple[float, float]:
     student = offline.Offline(agent, batch_size=64, num_updates=50)
     env = StackObservation(Pixels(plain, **size), 3)
     evaluation = {"episodes": 8, "episode_length": 200, "evaluations": 1}
-    result = zoo.train(student, env, data=seen, steps=1500, turns=5, **evaluation)
+    result = zoo.train(
+        student, seen, zoo.Plan(1500, turns=5, **evaluation), eval_env=env
+    )
     reached = float(result.evaluations[-1][1].mean()[0])
     keys = jr.split(jr.key(1), 8)
     stop = lambda timestep: timestep.done
-    out = eqsim.rollout(eqsim.Episode(plain, 200), teacher, keys, 200, stop=stop)
+    out = eqsim.rollout(eqsim.TimeLimit(plain, 200), teacher, keys, 200, stop=stop)
     known = np.where(out.valid, out.timestep.reward, 0.0).sum(axis=1).mean()
     return reached, float(known)

@@ -11,13 +11,11 @@ from helpers import tree_allclose
 from scipy import special, stats
 from toys import Rail
 
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
-from eqsim_zoo._collect import collect
-from eqsim_zoo._fields import annealed
-from eqsim_zoo._ppo import PPOBatch
-from eqsim_zoo._statistics import normalize
+from eqsim_zoo.agents import PPOBatch
+from eqsim_zoo.blocks import Activation, collect, Learner, linear_schedule, normalize
 
 
 # One configuration, so that it is compiled once.
@@ -84,7 +82,7 @@ def test_values_at_ends():
     without end, `1 / (1 - discount)`. Where the task ends, nothing follows."""
     agent = PPO(**QUICK, discount=0.5)
     for edge, expected in ((1e9, 2.0), (0.0, 1.0)):
-        env = AutoReset(Episode(Alive(1, edge=edge, noise=0.0), 2))
+        env = AutoReset(TimeLimit(Alive(1, edge=edge, noise=0.0), 2))
         state = init(agent, jr.key(0), env)
         for _ in range(25):
             state, report = iterate(agent, state, env)
@@ -113,7 +111,7 @@ def test_advantages_use_final_observations():
         gae_decay=0.8,
         discount=0.9,
     )
-    env = AutoReset(Episode(Rail(1, edge=0.25, noise=0.15), 5))
+    env = AutoReset(TimeLimit(Rail(1, edge=0.25, noise=0.15), 5))
     state, weight = linear_values(agent, init(agent, jr.key(0), env), jr.key(1))
     state = eqx.tree_at(
         lambda s: (s.statistics.mean, s.statistics.square),
@@ -174,11 +172,11 @@ def random_batch(agent, key):
     "levels, squashed", ((0, (True, True)), (0, (True, False)), (4, (True, True)))
 )
 def test_loss_is_numpy(levels, squashed, getkey):
-    """Surrogate, values and entropy, row by row in NumPy (equation 9 of the paper)."""
-    agent = PPO(
-        levels=levels, clip=0.3, value_cost=0.7, entropy_cost=0.05, initial_log_std=0.2
-    )
-    env = AutoReset(Episode(Wide(NU), 5))
+    """Surrogate, values and entropy, row by row in NumPy (equation 9 of the paper); with
+    levels, values are clipped."""
+    costs = {"value_cost": 0.7, "entropy_cost": 0.05, "initial_log_std": 0.2}
+    agent = PPO(levels=levels, clip=0.3, value_clip=0.2 if levels else 0.0, **costs)
+    env = AutoReset(TimeLimit(Wide(NU), 5))
     networks = init(agent, getkey(), env).learner.model
     keys = iter(jr.split(getkey(), 100))
     shake = lambda x: x + 0.3 * jr.normal(next(keys), x.shape, x.dtype)
@@ -211,7 +209,14 @@ def test_loss_is_numpy(levels, squashed, getkey):
         min(r * a, min(max(r, 0.7), 1.3) * a)
         for r, a in zip(ratio, advantage, strict=True)
     ]
-    off = np.mean((value - np.asarray(batch.target)) ** 2) / 2
+    target = np.asarray(batch.target)
+    errors = (value - target) ** 2
+    if levels:
+        old = target - np.asarray(batch.advantage)
+        near = np.minimum(np.maximum(value, old - 0.2), old + 0.2)
+        assert np.any((near - target) ** 2 > errors)
+        errors = np.maximum(errors, (near - target) ** 2)
+    off = np.mean(errors) / 2
     expected = -np.mean(gains) + 0.7 * off - 0.05 * entropy.mean()
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     kl = np.mean(ratio - 1.0 - np.log(ratio))
@@ -242,9 +247,9 @@ def test_learning_rate_goes_to_zero():
     """Over so many steps: in the first iteration it is whole, after them nothing moves."""
     rate, length = jnp.array(0.3), jnp.array(100.0)
     for steps, share in ((0.0, 1.0), (25.0, 0.75), (100.0, 0.0), (300.0, 0.0)):
-        found = annealed(rate, jnp.array(steps), length)
+        found = linear_schedule(rate, jnp.array(steps), length)
         assert float(found) == pytest.approx(0.3 * share)
-        assert annealed(rate, jnp.array(steps), jnp.array(0.0)) == rate
+        assert linear_schedule(rate, jnp.array(steps), jnp.array(0.0)) == rate
     agent, env = PPO(**QUICK, anneal_steps=512.0), PROBES["action"]
     first = init(agent, jr.key(0), env)
     second, _ = iterate(agent, first, env)
@@ -259,7 +264,7 @@ def test_update_leaves_environments(getkey):
     """Learning from a batch changes networks, optimizer and key, and nothing else; and
     rows that minibatches can not share are left out."""
     agent = PPO(num_envs=5, unroll_length=1, num_minibatches=5, num_epochs=1)
-    env = AutoReset(Episode(Wide(NU), 5))
+    env = AutoReset(TimeLimit(Wide(NU), 5))
     state = agent.init(getkey(), env)
     batch = random_batch(agent, getkey())
     new, metrics = eqx.filter_jit(agent.update)(state, batch)
@@ -282,9 +287,9 @@ def test_refusals():
             PPO(levels=levels)
     with pytest.raises(TypeError, match="learning_rat"):
         PPO(learning_rat=1e-3)
-    with pytest.raises(ValueError, match="True is a flag"):
+    with pytest.raises(ValueError, match="got the boolean True"):
         PPO(learning_rate=True)
-    agent, env = PPO(num_minibatches=16), AutoReset(Episode(Wide(NU), 5))
+    agent, env = PPO(num_minibatches=16), AutoReset(TimeLimit(Wide(NU), 5))
     with pytest.raises(ValueError, match="12 rows .* = 16"):
         state = agent.init(jr.key(0), env)
         agent.update(state, random_batch(agent, jr.key(0)))
@@ -298,3 +303,18 @@ def test_fields():
         assert eqx.is_array(agent.learning_rate)
         assert agent.policy_hidden == (8, 8)
     assert len({jtu.tree_structure(agent) for agent in agents}) == 1
+
+
+def test_activation_and_epsilon_are_options():
+    """The activation of both networks, and the denominator of Adam: with a large epsilon
+    the first step is the learning rate times the gradient over it."""
+    options = {"num_envs": 2, "unroll_length": 2, "num_minibatches": 1}
+    agent = PPO(activation=Activation.TANH, adam_epsilon=1e6, **options)
+    env = AutoReset(TimeLimit(Wide(NU), 5))
+    networks = eqx.filter_eval_shape(agent.init, jr.key(0), env).learner.model
+    for network in (networks.policy, networks.value):
+        assert float(network.activation(jnp.array(0.5))) == pytest.approx(np.tanh(0.5))
+    optimizer = agent._optimizer(jnp.array(0.0))
+    learner = Learner.create(jnp.array(0.0), optimizer)
+    learner, _ = learner.apply_gradients(jnp.array(2.0), optimizer)
+    assert float(learner.model) == pytest.approx(-3e-4 * 2.0 / 1e6, rel=1e-5)

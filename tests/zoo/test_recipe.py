@@ -18,10 +18,20 @@ import eqsim
 import eqsim_zoo as zoo
 from eqsim.testing import tree_allclose
 from eqsim.wrappers import OneHotSkills, Skills, UniformSkills
-from eqsim_zoo import find_preset, Preset, presets, Recipe, variants
-from eqsim_zoo._presets import _TABLE
-from eqsim_zoo._settings import build, describe, full_name, parse
-from eqsim_zoo._skill_text import prior_of, with_skills
+from eqsim_zoo.runs import (
+    build,
+    describe,
+    find_preset,
+    full_name,
+    parse,
+    Preset,
+    presets,
+    prior_of,
+    Recipe,
+    variants,
+    with_skills,
+)
+from eqsim_zoo.runs._presets import _TABLE
 
 
 class Mood(enum.Enum):
@@ -200,7 +210,7 @@ def test_classes_of_what_is_held():
 
 
 def test_recipe_gives_skills():
-    env = Recipe("x", "fast", skills="one_hot:3").environment()
+    env = Recipe("x", "point_mass", skills="one_hot:3").environment()
     assert isinstance(env, Skills) and env.prior == OneHotSkills(3)
     assert prior_of("uniform:2") == UniformSkills(2)
     for text, words in {
@@ -216,10 +226,10 @@ def test_recipe_gives_skills():
 def test_skills_drawn_again():
     """As often as the text says; without it never."""
     text = "uniform:2, resample_probability=0.25,least-steps=10"
-    env = Recipe("x", "fast", skills=text).environment()
+    env = Recipe("x", "point_mass", skills=text).environment()
     assert isinstance(env, Skills) and env.prior == UniformSkills(2)
     assert float(env.resample_probability) == 0.25 and int(env.least_steps) == 10
-    plain = Recipe("x", "fast", skills="uniform:2").environment()
+    plain = Recipe("x", "point_mass", skills="uniform:2").environment()
     assert isinstance(plain, Skills)
     assert float(plain.resample_probability) == 0.0 and int(plain.least_steps) == 1
 
@@ -241,7 +251,7 @@ WRONG_SKILLS = {
 
 @pytest.mark.parametrize("text", WRONG_SKILLS)
 def test_refuses_skills(text):
-    env = Recipe("x", "fast").environment()
+    env = Recipe("x", "point_mass").environment()
     with pytest.raises(ValueError, match=re.escape(WRONG_SKILLS[text])) as error:
         with_skills(env, f"one_hot:5,{text}")
     assert f"one_hot:5,{text}" in str(error.value)
@@ -273,7 +283,7 @@ def test_recipe(names):
 
 
 def test_recipe_randomizes():
-    env = Recipe("x", "fast", randomize="hard", pipeline="spring").environment()
+    env = Recipe("x", "point_mass", randomize="hard", pipeline="spring").environment()
     assert isinstance(env, eqsim.DomainRandomization)
     assert isinstance(env.pipeline, eqsim.Spring)
 

@@ -17,13 +17,12 @@ from zoo.datasets import assert_same
 from zoo.search import Search
 
 import eqsim
-from eqsim import AutoReset, Episode
+from eqsim import AutoReset, TimeLimit
 from eqsim._cli import main
 from eqsim._registry import COMMANDS
 from eqsim.wrappers import Pixels, ResetMode
 from eqsim_zoo import evaluate
-from eqsim_zoo._actions import Squash
-from eqsim_zoo._evaluate import evaluate_policy, Greedy
+from eqsim_zoo.blocks import Squash
 from eqsim_zoo.data import (
     About,
     DrawnPolicy,
@@ -33,6 +32,7 @@ from eqsim_zoo.data import (
     RandomPolicy,
     record,
 )
+from eqsim_zoo.training._evaluate import evaluate_policy, Greedy
 
 
 LIMIT = 5
@@ -162,7 +162,7 @@ def test_refusals(changes, message):
 
 def test_environments_that_are_refused():
     with pytest.raises(ValueError, match="has a `AutoReset`, which outlives episodes"):
-        record(AutoReset(Episode(ENV, 3)), push, jr.key(0), steps=8)
+        record(AutoReset(TimeLimit(ENV, 3)), push, jr.key(0), steps=8)
     with pytest.raises(
         ValueError, match=r"Actions of `Squash` are between \[\[-inf, inf"
     ):
@@ -187,7 +187,7 @@ def test_policies():
     assert abs(noisy.mean() - 0.5) < 0.02 and abs(noisy.std() / 0.25 - 1.0) < 0.1
     assert drawn(NoisyPolicy(still, bounds, 10.0)).max() == 3.0
     agent = Search()
-    state = agent.init(jr.key(0), AutoReset(Episode(ENV, LIMIT)))
+    state = agent.init(jr.key(0), AutoReset(TimeLimit(ENV, LIMIT)))
     key = keys[0]
     assert_same(DrawnPolicy(agent, state)(obs, key), agent.act(state, obs, key=key))
     assert_same(Greedy(agent, state)(obs, key), agent.act(state, obs))
@@ -199,7 +199,7 @@ def test_policies():
 
 
 DONE = lambda timestep: timestep.done
-EPISODE = Episode(ENV, LIMIT)
+EPISODE = TimeLimit(ENV, LIMIT)
 ROLLOUTS = {
     "one, endless": (Rail(1, edge=99.0), (), None),
     "stopped": (EPISODE, (3,), DONE),

@@ -14,7 +14,7 @@ from helpers import tree_allclose
 from hypothesis import given, strategies as st
 from scipy import stats
 
-from eqsim_zoo import Replay, Transition
+from eqsim_zoo.blocks import Replay, Transition
 
 
 def example():

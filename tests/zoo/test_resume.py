@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from toys import Rail
 from zoo.agents import AGENTS
@@ -14,16 +15,9 @@ from zoo.search import Search
 from zoo.skills import dads, plane
 from zoo.states import bits, without_times
 
-from eqsim_zoo import (
-    AbstractLogger,
-    CheckpointError,
-    load_run,
-    Mix,
-    read_about,
-    read_metrics,
-    resume,
-    train,
-)
+from eqsim_zoo import load_run, Mix, Plan, resume, train
+from eqsim_zoo.runs import CheckpointError, read_about, read_metrics
+from eqsim_zoo.training import AbstractCallback, Checkpoint, EarlyStop
 
 
 TESTS = pathlib.Path(__file__).parents[1]
@@ -39,14 +33,17 @@ SLOW = ARGS | {"steps": 20_000, "turns": 200, "evaluations": 20}
 AGENT = {"agent": Search(), "env": Rail()}
 
 
-class Signal(AbstractLogger):
+class Signal(AbstractCallback):
     """Sends a signal to this process after some turns."""
 
     def __init__(self, turn, number=signal.SIGINT):
-        self.turn, self.number, self.closed = turn, number, False
+        self.when, self.number, self.closed = turn, number, False
 
-    def write(self, rows):
-        if rows[0]["turn"] == self.turn:
+    def start(self, run, folder, turn):
+        pass
+
+    def turn(self, turn):
+        if turn.counters.turn == self.when:
             os.kill(os.getpid(), self.number)
 
     def close(self):
@@ -57,7 +54,7 @@ class Signal(AbstractLogger):
 def whole(tmp_path_factory):
     """A run that was not stopped."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    return train(Search(), Rail(), out=folder, **ARGS)
+    return train(Search(), Rail(), Plan(**ARGS), out=folder)
 
 
 def same(result, whole, agent=Search()):
@@ -86,7 +83,7 @@ def same(result, whole, agent=Search()):
 def test_a_signal_saves_and_returns(whole, tmp_path, number):
     logger, before = Signal(5, number), signal.getsignal(number)
     out = tmp_path / "run"
-    result = train(Search(), Rail(), out=out, loggers=[logger], **ARGS)
+    result = train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[logger])
     assert result.interrupted == number and logger.closed
     assert signal.getsignal(number) is before
     assert result.counters.turn == 5 == read_metrics(out)[-1]["turn"]
@@ -99,7 +96,7 @@ def test_a_signal_saves_and_returns(whole, tmp_path, number):
 def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
     """As a crash leaves them: with more turns, and half a line."""
     out = tmp_path / "run"
-    train(Search(), Rail(), out=out, loggers=[Signal(5)], **ARGS)
+    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(5)])
     late = (whole.folder / "metrics.jsonl").read_text().splitlines()[5:8]
     with open(out / "metrics.jsonl", "a") as file:
         file.write("\n".join(late)[:-9])
@@ -111,7 +108,7 @@ def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
 
 def test_without_a_checkpoint_it_begins_anew(whole, tmp_path):
     out = tmp_path / "run"
-    train(Search(), Rail(), out=out, loggers=[Signal(2)], **ARGS)
+    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(2)])
     (out / "last.ckpt").unlink()
     same(resume(out, **AGENT), whole)
 
@@ -123,9 +120,10 @@ jax.config.update("jax_enable_x64", True)
 from toys import Rail
 from zoo.agents import AGENTS
 from zoo.search import Search
-from eqsim_zoo import train
+from eqsim_zoo import Plan, train
+from eqsim_zoo.training import Checkpoint
 agent = AGENTS.get(sys.argv[2], Search())
-train(agent, Rail(), out=sys.argv[1], save_every=0.0, **{args})
+train(agent, Rail(), Plan(**{args}), out=sys.argv[1], callbacks=[Checkpoint(0.0)])
 """
 
 
@@ -154,7 +152,7 @@ def test_kill_and_resume(name, tmp_path):
     assert process.wait() == -signal.SIGKILL
     turn = read_about(tmp_path / "killed" / "last.ckpt")["counters"]["turn"]
     assert 0 < turn < 150
-    whole = train(agent, Rail(), out=tmp_path / "whole", **SLOW)
+    whole = train(agent, Rail(), Plan(**SLOW), out=tmp_path / "whole")
     resumed = resume(tmp_path / "killed", agent=agent, env=Rail())
     same(resumed, whole, agent)
 
@@ -165,9 +163,9 @@ def test_skills_are_stopped_and_resumed(tmp_path):
     agent, env = dads(mix=Mix(task=1.0, target_return=-5.0)), plane()
     args = {"steps": 560, "episode_length": 5, "pool_size": 4, "episodes": 2}
     args |= {"turns": 8, "evaluations": 2}
-    whole = train(agent, env, out=tmp_path / "whole", **args)
-    stop = {"loggers": [Signal(3)]}
-    train(agent, env, out=tmp_path / "stopped", **args, **stop)
+    whole = train(agent, env, Plan(**args), out=tmp_path / "whole")
+    stop = {"callbacks": [Signal(3)]}
+    train(agent, env, Plan(**args), out=tmp_path / "stopped", **stop)
     resumed = resume(tmp_path / "stopped", agent=agent, env=env)
     assert bits(resumed.state) == bits(whole.state)
 
@@ -175,7 +173,7 @@ def test_skills_are_stopped_and_resumed(tmp_path):
 def test_longer(whole, tmp_path):
     """A run that is made longer is a longer run; one that is complete says so."""
     out = tmp_path / "run"
-    train(Search(), Rail(), out=out, **(ARGS | {"steps": 200, "turns": 6}))
+    train(Search(), Rail(), Plan(**ARGS | {"steps": 200, "turns": 6}), out=out)
     with pytest.raises(ValueError, match="is complete: 200 of 200 steps"):
         resume(out, **AGENT)
     result = resume(out, more_steps=200, **AGENT)
@@ -203,7 +201,7 @@ def test_another_agent_is_refused(whole):
 
 def test_a_damaged_run_is_refused(tmp_path):
     out = tmp_path / "run"
-    train(Search(), Rail(), out=out, **ARGS)
+    train(Search(), Rail(), Plan(**ARGS), out=out)
     data = (out / "last.ckpt").read_bytes()
     (out / "last.ckpt").unlink()  # It may be the same file as `best.ckpt`.
     (out / "last.ckpt").write_bytes(data[:-100])
@@ -221,25 +219,29 @@ def test_a_damaged_run_is_refused(tmp_path):
 def test_a_full_disk_does_not_end_a_run(whole, tmp_path):
     """Checkpoints and metrics that cannot be written are said, and tried again."""
 
-    class Fill(AbstractLogger):
+    class Fill(AbstractCallback):
         """The disk is full from turn 2 to turn 7."""
 
-        def write(self, rows):
+        def start(self, run, folder, turn):
+            pass
+
+        def turn(self, turn):
             csv, part = out / "metrics.csv", out / "last.ckpt.part"
-            if rows[0]["turn"] == 2:
+            now = turn.counters.turn
+            if now == 2:
                 csv.rename(out / "kept.csv")
                 csv.symlink_to("/dev/full")
-            if 2 <= rows[0]["turn"] < 7:
+            if 2 <= now < 7:
                 part.symlink_to("/dev/full")
-            if rows[0]["turn"] == 7:
+            if now == 7:
                 (out / "kept.csv").rename(csv)
 
         def close(self):
             pass
 
-    out, args = tmp_path / "run", ARGS | {"save_every": 0.0}
+    out, told = tmp_path / "run", [Fill(), Checkpoint(0.0)]
     with pytest.warns() as said:
-        result = train(Search(), Rail(), out=out, loggers=[Fill()], **args)
+        result = train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=told)
     text = [str(one.message) for one in said]
     checkpoints = [x for x in text if "The checkpoint after turn" in x]
     assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
@@ -247,3 +249,21 @@ def test_a_full_disk_does_not_end_a_run(whole, tmp_path):
     assert sum("Metrics could not be written" in x for x in text) == 1
     same(result, whole)
     assert bits(load_run(out, **AGENT).state) == bits(whole.state)
+
+
+def test_early_stop(whole, tmp_path):
+    """At the first evaluation that reaches the target, or the first one that is not the
+    best; and a run that was stopped goes on as if it had not been."""
+    means = [float(found.mean()[0]) for _, found in whole.evaluations]
+    worse = [k for k in range(1, 4) if means[k] <= max(means[:k])]
+    for stop, number in (
+        (EarlyStop(-np.inf), 1),
+        (EarlyStop(patience=1), worse[0] + 1),
+    ):
+        out = tmp_path / str(number)
+        result = train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[stop])
+        assert len(result.evaluations) == number and not result.interrupted
+        assert (
+            read_about(out / "last.ckpt")["counters"]["steps"] == result.counters.steps
+        )
+    same(resume(out, **AGENT), whole)

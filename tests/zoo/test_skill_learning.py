@@ -22,11 +22,11 @@ from eqsim.wrappers import (
 )
 
 
-def learned(agent, prior, length, steps=60_000, **options):
+def learned(agent, prior, length, steps=60_000, out=None):
     """With what it has learned."""
     env = plane(prior)
     sizes = {"steps": steps, "pool_size": 16, "turns": 10, "evaluations": 0}
-    found = zoo.train(agent, env, episode_length=length, **sizes, **options)
+    found = zoo.train(agent, env, zoo.Plan(episode_length=length, **sizes), out=out)
     return found.state, env
 
 
@@ -36,8 +36,8 @@ def test_diayn(tmp_path):
     episodes without noise but for the first step, not far from where all begin."""
     agent = zoo.DIAYN(**NETWORK)
     state, env = learned(agent, OneHotSkills(5), 10, out=tmp_path)
-    assert zoo.read_metrics(tmp_path)[-1]["discriminator_accuracy"] > 0.95
-    paths = zoo.follow_skills(
+    assert zoo.runs.read_metrics(tmp_path)[-1]["discriminator_accuracy"] > 0.95
+    paths = zoo.skills.follow_skills(
         agent, state, env, jr.key(1), episodes=4, episode_length=10
     )
     step, episode = paths.accuracy()
@@ -50,7 +50,7 @@ def test_diayn(tmp_path):
 def test_dads():
     agent = zoo.DADS(**NETWORK, **SHARP)
     state, env = learned(agent, OneHotSkills(5), 10, steps=30_000)
-    paths = zoo.follow_skills(
+    paths = zoo.skills.follow_skills(
         agent, state, env, jr.key(1), episodes=4, episode_length=10
     )
     assert 0.8 * np.log(5) <= paths.reward() <= np.log(5)
@@ -68,7 +68,7 @@ def test_goals():
     agent = zoo.DADS(**NETWORK, **SHARP, random_skills=64)
     state, env = learned(agent, UniformSkills(2), 20)
     skills = jax.vmap(UniformSkills(2).sample)(jr.split(jr.key(3), 256))
-    paths = zoo.follow_skills(
+    paths = zoo.skills.follow_skills(
         agent, state, env, jr.key(1), skills=skills, episodes=1, episode_length=10
     )
     covered = paths.coverage()
@@ -77,7 +77,9 @@ def test_goals():
     angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     goals = jnp.asarray(np.concatenate([0.5 * circle, circle]))
-    found = zoo.reach_goals(agent, state, env, goals, jr.key(2), length=20, hold=2)
+    found = zoo.skills.reach_goals(
+        agent, state, env, goals, jr.key(2), length=20, hold=2
+    )
     print(f"distances: {found.distances()[:, -1].round(3)}")
     assert np.max(found.distances()[:, -1]) <= 0.15
 
@@ -86,7 +88,7 @@ def fresh(agent, prior):
     """An agent that has learned nothing."""
     env = plane(prior)
     return zoo.train(
-        agent, env, steps=14, episode_length=5, pool_size=0, turns=1, evaluations=0
+        agent, env, zoo.Plan(14, episode_length=5, pool_size=0, turns=1, evaluations=0)
     ).state, env
 
 
@@ -102,7 +104,9 @@ SIZES = {"length": 4, "hold": 2, "horizon": 1}
 def test_plans(made):
     """Skills are held, and are skills."""
     agent, state, env = made
-    found = zoo.reach_goals(agent, state, env, jnp.ones((3, 2)), jr.key(0), **SIZES)
+    found = zoo.skills.reach_goals(
+        agent, state, env, jnp.ones((3, 2)), jr.key(0), **SIZES
+    )
     assert found.descriptors.shape == (3, 4, 2)
     assert found.skills.shape == (3, 4, 2)
     assert np.all(np.abs(found.skills) <= 1.0)
@@ -131,7 +135,9 @@ class Fence(AbstractStateless):
 def test_plans_end_with_the_episode(made):
     agent, state, _ = made
     env = Skills(Fence(probes.point_mass()), UniformSkills(2))
-    found = zoo.reach_goals(agent, state, env, jnp.ones((3, 2)), jr.key(0), **SIZES)
+    found = zoo.skills.reach_goals(
+        agent, state, env, jnp.ones((3, 2)), jr.key(0), **SIZES
+    )
     assert np.all(found.descriptors[:, 0] != 0.0)
     assert np.all(found.descriptors == found.descriptors[:, :1])
 
@@ -140,23 +146,23 @@ def test_refuses_plans(made):
     agent, state, env = made
     goals = jnp.ones((1, 2))
     with pytest.raises(ValueError, match="`length` a multiple of `hold`"):
-        zoo.reach_goals(agent, state, env, goals, jr.key(0), length=5, hold=2)
+        zoo.skills.reach_goals(agent, state, env, goals, jr.key(0), length=5, hold=2)
     with pytest.raises(ValueError, match="rows of 2 numbers"):
-        zoo.reach_goals(agent, state, env, jnp.ones((1, 3)), jr.key(0))
+        zoo.skills.reach_goals(agent, state, env, jnp.ones((1, 3)), jr.key(0))
     with pytest.raises(TypeError):
-        zoo.reach_goals(diayn(), state, env, goals, jr.key(0))
+        zoo.skills.reach_goals(diayn(), state, env, goals, jr.key(0))
     with pytest.raises(ValueError, match="at least one"):
-        zoo.follow_skills(agent, state, env, jr.key(0), episodes=0)
+        zoo.skills.follow_skills(agent, state, env, jr.key(0), episodes=0)
 
 
 def test_picture(made, tmp_path):
     """With limits and without."""
     agent, state, env = made
-    paths = zoo.follow_skills(agent, state, env, jr.key(0), episode_length=5)
+    paths = zoo.skills.follow_skills(agent, state, env, jr.key(0), episode_length=5)
     assert paths.descriptors.shape == (16, 8, 6, 2)
-    zoo.write_skills(paths, tmp_path / "one.png")
+    zoo.skills.write_skills(paths, tmp_path / "one.png")
     endless = dataclasses.replace(paths, limits=None)
-    zoo.write_skills(endless, tmp_path / "two.png")
+    zoo.skills.write_skills(endless, tmp_path / "two.png")
     assert (tmp_path / "one.png").stat().st_size > 10_000
     assert (tmp_path / "two.png").stat().st_size > 10_000
     with pytest.raises(ValueError, match="limits of the descriptor are None"):
@@ -169,8 +175,8 @@ def test_picture_of_goals(tmp_path, size):
     rng = np.random.default_rng(0)
     goals = np.repeat(rng.normal(size=(2, size)), 2, axis=0)
     ways = goals[:, None] * np.linspace(0.0, 1.0, 5)[None, :, None]
-    found = zoo.Reached(goals, ways, np.zeros((4, 5, 3)))
-    zoo.write_goals(found, tmp_path / "goals.png", "ways")
+    found = zoo.skills.Reached(goals, ways, np.zeros((4, 5, 3)))
+    zoo.skills.write_goals(found, tmp_path / "goals.png", "ways")
     assert (tmp_path / "goals.png").stat().st_size > 10_000
 
 
@@ -181,7 +187,7 @@ def test_numbers_of_paths():
     rows = np.stack([posterior[[0, 0, 0]], posterior[[1, 1, 0]]])[:, None]
     descriptors = np.zeros((2, 1, 4, 2))
     descriptors[1, 0, 1:] = 0.99
-    paths = zoo.SkillPaths(
+    paths = zoo.skills.SkillPaths(
         skills=np.eye(2),
         descriptors=descriptors,
         valid=np.ones((2, 1, 3), bool),

@@ -17,14 +17,11 @@ from zoo.skills import dads, diayn, plane, TINY
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim import AutoReset, Episode, testing
+from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
-from eqsim_zoo._dads import predictability
-from eqsim_zoo._diayn import diversity_reward
-from eqsim_zoo._episodes import Episodes
-from eqsim_zoo._skill_agent import log_density
-from eqsim_zoo._skill_world import SkillPolicy
+from eqsim_zoo.agents._diayn import diversity_reward
+from eqsim_zoo.blocks import Episodes, log_density, predictability, SkillPolicy
 
 
 AGENTS = {
@@ -59,7 +56,7 @@ QUICK = [
 
 
 def training(prior, length=5):
-    return AutoReset(Episode(plane(prior), length))
+    return AutoReset(TimeLimit(plane(prior), length))
 
 
 def grown(agent, prior, iterations=4, key=0):
@@ -177,12 +174,12 @@ def test_predictability(skills, components, omitted, unit, sampled, seed):
     """As plain loops say, and at most the logarithm of the number of skills."""
     rng = np.random.default_rng(seed)
     width = 2 - omitted + skills
-    network = zoo.MLP.create(
+    network = zoo.blocks.MLP.create(
         jr.key(seed),
         (width, 5, components * (1 + (2 if unit else 4))),
         dtype=jnp.float64,
     )
-    model = zoo.SkillDynamics(network, omitted, components, unit)
+    model = zoo.blocks.SkillDynamics(network, omitted, components, unit)
     x, change = rng.normal(size=(2, 4, 2))
     z = np.eye(skills)[rng.integers(skills, size=4)]
     others = rng.normal(size=(3, skills)) if sampled else np.eye(skills)
@@ -205,8 +202,10 @@ def test_predictability_of_sure_dynamics():
     """Skills whose changes have nothing in common: the logarithm of their number."""
     # One component: its logit, and as many means as there are skills.
     weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
-    layer = zoo.Linear(weight, jnp.zeros(5))
-    model = zoo.SkillDynamics(zoo.MLP((layer,), (), jax.nn.relu), 4, 1, True)
+    layer = zoo.blocks.Linear(weight, jnp.zeros(5))
+    model = zoo.blocks.SkillDynamics(
+        zoo.blocks.MLP((layer,), (), jax.nn.relu), 4, 1, True
+    )
     skills = jnp.eye(4)
     reward = predictability(
         model, jnp.zeros((4, 4)), skills, 100.0 * skills, skills, LIMITS, itself=False
@@ -218,17 +217,17 @@ def test_perfect_discriminator():
     """The reward of DIAYN is the logarithm of the number of skills where it is sure, and
     0 where it has no idea."""
     for sure, expected in ((1e3, np.log(4)), (0.0, 0.0)):
-        layer = zoo.Linear(sure * jnp.eye(4), jnp.zeros(4))
-        network = zoo.MLP((layer,), (), jax.nn.relu)
-        model, rows = zoo.Discriminator(network, True), (jnp.eye(4), jnp.eye(4))
+        layer = zoo.blocks.Linear(sure * jnp.eye(4), jnp.zeros(4))
+        network = zoo.blocks.MLP((layer,), (), jax.nn.relu)
+        model, rows = zoo.agents.Discriminator(network, True), (jnp.eye(4), jnp.eye(4))
         reward = diversity_reward(model, OneHotSkills(4), *rows, jnp.asarray(0.1))
         np.testing.assert_allclose(reward, expected, atol=1e-12)
 
 
 def test_discriminator_of_a_continuum():
     """A normal density, by scipy; less that of the prior."""
-    layer = zoo.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
-    model = zoo.Discriminator(zoo.MLP((layer,), (), jax.nn.relu), False)
+    layer = zoo.blocks.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
+    model = zoo.agents.Discriminator(zoo.blocks.MLP((layer,), (), jax.nn.relu), False)
     least = jnp.asarray(0.2)
     x, z = jr.normal(jr.key(1), (5, 3)), jr.normal(jr.key(2), (5, 2))
     found = diversity_reward(model, NormalSkills(2), x, z, least)
@@ -257,9 +256,8 @@ def test_limits_of_deviations_are_those_of_the_agent(batches, name):
     # The density of two numbers is nowhere higher than that of a deviation of 5.
     most = -np.log(2.0 * np.pi * 5.0**2)
     assert likelihood(wide) <= most < likelihood(agent)
-    key = jr.key(0)
-    learners = [one.judge(state, batch, key)[0] for one in (agent, wide)]
-    assert not testing.tree_allclose(learners[0].model, learners[1].model)
+    updated = [one.update(state, batch)[0].skills.model for one in (agent, wide)]
+    assert not testing.tree_allclose(*updated)
 
 
 @pytest.fixture(scope="module")
@@ -317,10 +315,16 @@ def test_update_learns_from_the_reward(batches):
     one, _ = agent.update(state, batch)
     two, _ = agent.update(state, dataclasses.replace(batch, transition=changed))
     assert testing.tree_allclose(one, two, rtol=0.0, atol=0.0)
-    key = jr.split(state.key)[1]
-    _, diversity, _ = agent.judge(state, batch, key)
-    seen = jax.vmap(state.world.input)
-    inner = zoo.Transition(
+    space = state.world
+    diversity = diversity_reward(
+        one.skills.model,
+        space.prior,
+        jax.vmap(space.descriptor)(steps.next_obs),
+        jax.vmap(space.skill)(steps.obs),
+        agent.least_std,
+    )
+    seen = jax.vmap(space.input)
+    inner = zoo.blocks.Transition(
         seen(steps.obs),
         steps.action,
         diversity,
@@ -330,6 +334,39 @@ def test_update_learns_from_the_reward(batches):
     )
     expected, _ = agent.sac.update(state.sac, inner)
     assert testing.tree_allclose(one.sac, expected, rtol=1e-12)
+
+
+def test_the_newest_dynamics_reward(batches):
+    """As in algorithm 1 of DADS: first the step of the dynamics, then the reward."""
+    agent, state, batch = batches["dads"]
+    new, metrics = eqx.filter_jit(agent.update)(state, batch)
+    steps, space = batch.transition, state.world
+
+    def mean_reward(model):
+        rows = jax.vmap(space.descriptor)(steps.obs), jax.vmap(space.skill)(steps.obs)
+        change = jax.vmap(space.change)(steps.obs, steps.next_obs)
+        others = space.prior.all().astype(change.dtype)
+        limits = agent.std_range
+        found = predictability(model, *rows, change, others, limits, itself=False)
+        return float(jnp.mean(found))
+
+    assert mean_reward(new.skills.model) != pytest.approx(
+        mean_reward(state.skills.model), rel=1e-6
+    )
+    expected = mean_reward(new.skills.model)
+    assert float(metrics["diversity"]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_temperature_may_be_fixed(batches):
+    """As in DIAYN, where it is 0.1."""
+    agent, state, batch = batches["diayn"]
+    fixed = dataclasses.replace(agent.sac, learn_temperature=False)
+    fixed = dataclasses.replace(agent, sac=fixed)
+    shapes = lambda agent: eqx.filter_eval_shape(agent.update, state, batch)[0]
+    assert eqx.tree_equal(shapes(agent), shapes(fixed))
+    new, _ = eqx.filter_jit(fixed.update)(state, batch)
+    before, after = state.sac.temperature, new.sac.temperature
+    assert testing.tree_allclose(before, after, rtol=0.0, atol=0.0)
 
 
 def test_importance_weights(batches):
@@ -393,7 +430,9 @@ def test_returns_of_episodes(seed, length):
         reward = rng.normal(size=(envs, length))
         done = rng.random((envs, length)) < 0.4
         no = jnp.zeros((envs, length), bool)
-        steps = zoo.Transition(no, no, jnp.asarray(reward), no, jnp.asarray(done), no)
+        steps = zoo.blocks.Transition(
+            no, no, jnp.asarray(reward), no, jnp.asarray(done), no
+        )
         episodes, where = after(episodes, steps, jnp.asarray(so_far))
         for t in range(length):
             so_far = so_far + reward[:, t]
@@ -446,7 +485,7 @@ def test_returns_of_what_is_remembered():
 
 @pytest.mark.parametrize("agent", (diayn(), dads()), ids=("diayn", "dads"))
 def test_refuses_environments(agent):
-    begin = lambda env: agent.init(jr.key(0), AutoReset(Episode(env, 5)))
+    begin = lambda env: agent.init(jr.key(0), AutoReset(TimeLimit(env, 5)))
     with pytest.raises(ValueError, match=r"`Skills\(env, OneHotSkills\(5\)\)`"):
         begin(probes.point_mass())
     with pytest.raises(ValueError, match=r"ant_omni, ant_uni, .*humanoid_uni"):

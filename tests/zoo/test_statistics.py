@@ -6,10 +6,11 @@ import jax.random as jr
 import numpy as np
 from hypothesis import given, strategies as st
 
-from eqsim_zoo._statistics import LIMIT, no_statistics, normalize, updated
+from eqsim_zoo.blocks import init_statistics, normalize, update_statistics
+from eqsim_zoo.blocks._statistics import LIMIT
 
 
-update = jax.jit(updated)
+update = jax.jit(update_statistics)
 # Few sizes, as each is compiled.
 SIZES = st.lists(st.sampled_from([1, 2, 7]), min_size=0, max_size=5)
 
@@ -20,7 +21,7 @@ def test_batches_are_one(sizes, seed):
     as one, and spreads by one."""
     rng = np.random.default_rng(seed)
     batches = [5.0 + 3.0 * rng.normal(size=(n, 2)) for n in sizes]
-    found = no_statistics(jnp.zeros(2))
+    found = init_statistics(jnp.zeros(2))
     for batch in batches:
         found = update(found, jnp.asarray(batch))
     seen = np.concatenate([np.zeros((1, 2)), *batches])
@@ -34,7 +35,7 @@ def test_batches_are_one(sizes, seed):
 
 
 def test_clip_and_none():
-    statistics = no_statistics(jnp.zeros(2))
+    statistics = init_statistics(jnp.zeros(2))
     far = jnp.array([1e6, -1e6])
     np.testing.assert_array_equal(normalize(statistics, far), [LIMIT, -LIMIT])
     np.testing.assert_array_equal(normalize(None, far), far)
@@ -43,7 +44,7 @@ def test_clip_and_none():
 def test_far_from_zero_in_single_precision():
     """The variance does not drown in the square of the mean."""
     obs = 1e4 + jr.normal(jr.key(0), (500, 1), jnp.float32)
-    statistics = no_statistics(obs[0])
+    statistics = init_statistics(obs[0])
     first = jnp.broadcast_to(jnp.float32(1e4), (1, 1))
     # Begun there, so that the virtual observation at 0 has no part in it.
     begin = type(statistics)(statistics.count, first[0], statistics.square)
@@ -55,7 +56,7 @@ def test_far_from_zero_in_single_precision():
 
 def test_what_never_varies_stays_finite():
     """Also after very many observations: a constant is seen as zero."""
-    found = no_statistics(jnp.zeros(1))
+    found = init_statistics(jnp.zeros(1))
     for _ in range(20):
         found = update(found, jnp.full((7, 1), 3.0))
     out = normalize(found, jnp.full(1, 3.0))

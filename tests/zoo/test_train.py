@@ -10,9 +10,13 @@ from zoo.search import Search
 from zoo.states import bits, without_times
 
 import eqsim
-from eqsim_zoo import load_run, Plan, read_metrics, train, training_env
-from eqsim_zoo._environments import member_key, pool_key
-from eqsim_zoo._plan import Counters
+from eqsim_zoo import load_run, Plan, RunFolder, train
+from eqsim_zoo.blocks import training_env
+from eqsim_zoo.blocks._environments import member_key, pool_key
+from eqsim_zoo.runs import Counters, read_metrics
+from eqsim_zoo.training import Checkpoint
+from eqsim_zoo.training._failures import advance
+from eqsim_zoo.training._turn import Report
 
 
 SHORT = {"episode_length": 10, "turns": 6, "evaluations": 2, "episodes": 4}
@@ -45,7 +49,7 @@ def close(one, two):
 
 def test_is_a_plain_loop(tmp_path):
     result = train(
-        Search(), Rail(), steps=300, pool_size=8, out=tmp_path / "run", **SHORT
+        Search(), Rail(), Plan(300, pool_size=8, **SHORT), out=tmp_path / "run"
     )
     state, metrics = plain(Search(), Rail(), 0, 300)
     close(result.state, state)
@@ -67,9 +71,9 @@ def test_is_a_plain_loop(tmp_path):
 
 def test_equal_runs_are_equal(tmp_path):
     args = {"steps": 200, "pool_size": 4, **SHORT}
-    one = train(Search(), Rail(), out=tmp_path / "a", **args)
-    two = train(Search(), Rail(), out=tmp_path / "b", **args)
-    other = train(Search(), Rail(), seed=1, **args)
+    one = train(Search(), Rail(), Plan(**args), out=tmp_path / "a")
+    two = train(Search(), Rail(), Plan(**args), out=tmp_path / "b")
+    other = train(Search(), Rail(), Plan(seed=1, **args))
     assert bits(one.state) == bits(two.state) != bits(other.state)
     rows = [without_times(read_metrics(tmp_path / name)) for name in "ab"]
     assert rows[0] == rows[1] and len(rows[0]) > 5
@@ -79,7 +83,7 @@ def test_members_learn_as_by_themselves(tmp_path):
     """Two rates with two seeds, in one program."""
     agents = [Search(rate=0.1), Search(rate=0.5)]
     result = train(
-        agents, Rail(), steps=160, num_seeds=2, pool_size=0, out=tmp_path / "m", **SHORT
+        agents, Rail(), Plan(160, num_seeds=2, pool_size=0, **SHORT), out=tmp_path / "m"
     )
     assert result.members.count == 4
     assert result.members.labels() == [
@@ -92,7 +96,7 @@ def test_members_learn_as_by_themselves(tmp_path):
         close(result.members.pick(result.state, member), state)
         own = [row for row in rows if row["member"] == member]
         assert own[0]["loss"] == pytest.approx(metrics[0]["loss"])
-    alone = train(agents[1], Rail(), steps=160, seed=0, pool_size=0, **SHORT)
+    alone = train(agents[1], Rail(), Plan(160, seed=0, pool_size=0, **SHORT))
     for (steps, one), (other, many) in zip(alone.evaluations, result.evaluations):
         assert steps == other
         np.testing.assert_allclose(one.returns[0], many.returns[2], rtol=1e-9)
@@ -155,22 +159,25 @@ def nan_beyond(edge):
 
 def test_nan_env_ends_the_run(tmp_path):
     with pytest.raises(FloatingPointError) as error:
-        train(Search(), nan_beyond(0.15), steps=4000, **SHORT)
+        train(Search(), nan_beyond(0.15), Plan(4000, **SHORT))
     text = str(error.value)
-    assert "`loss` became nan in turn" in text or "`return` became nan" in text
+    assert "became NaN or infinite in turn" in text or "`return` became nan" in text
     assert "check_env" in text and "no folder" in text
 
 
 @pytest.mark.parametrize(
     "after, words",
-    ((30, "`loss` became nan"), (36, "`state.best` became NaN or infinite")),
+    (
+        (30, "`state.weight` became NaN or infinite"),
+        (36, "`state.best` became NaN or infinite"),
+    ),
 )
 def test_bad_numbers_end_the_run(tmp_path, after, words):
     """In the middle of a turn, and in its last iteration, where no metric shows it. The
     checkpoint before them is kept, and the rows show what happened."""
     out, agent = tmp_path / "run", Search(bad_after=after)
     with pytest.raises(FloatingPointError) as error:
-        train(agent, Rail(), steps=400, out=out, save_every=0.0, **SHORT)
+        train(agent, Rail(), Plan(400, **SHORT), out=out, callbacks=[Checkpoint(0.0)])
     rows = read_metrics(out)
     last = rows[-1]
     assert rows[-2]["iterations"] <= after < last["iterations"]
@@ -185,12 +192,39 @@ def test_bad_numbers_end_the_run(tmp_path, after, words):
     assert np.isfinite(run.state.best).all()
 
 
+def test_what_fails_a_member():
+    """At least half of the iterations of a turn with a metric that is not finite, whichever
+    they are; `return` may be NaN until an episode has ended."""
+
+    def failed(finite, last, ended=0):
+        one = lambda x: np.array([x])
+        return advance(
+            Counters(),
+            Report(
+                total={},
+                number={"loss": one(finite), "return": one(ended)},
+                last={"loss": one(last), "return": one(np.nan)},
+                steps=one(10),
+                broken=np.zeros((1, 0), bool),
+            ),
+            10,
+            (),
+        ).failed
+
+    assert not failed(10, 1.0) and not failed(9, np.nan) and not failed(6, np.inf)
+    for last in (1.0, np.nan):
+        assert "`loss` was not finite in 5 of 10" in dict(failed(5, last))[0]
+    assert "`return` became nan" in dict(failed(10, 1.0, ended=3))[0]
+
+
 def test_bad_members_are_left_behind(tmp_path):
     agents = [Search(bad_after=20), Search()]
-    with pytest.warns(match="member 0 .seed 0, bad_after 20.: `loss` became nan"):
-        result = train(agents, Rail(), steps=400, out=tmp_path / "run", **SHORT)
+    with pytest.warns(
+        match="member 0 .seed 0, bad_after 20.: `state.(best|weight)` became NaN"
+    ):
+        result = train(agents, Rail(), Plan(400, **SHORT), out=tmp_path / "run")
     assert [member for member, _ in result.counters.failed] == [0]
-    alone = train(Search(), Rail(), steps=400, **SHORT)
+    alone = train(Search(), Rail(), Plan(400, **SHORT))
     close(result.members.pick(result.state, 1), alone.state)
     means = [float(found.mean()[1]) for _, found in result.evaluations]
     assert result.counters.best == max(means)
@@ -209,24 +243,24 @@ def test_what_makes_no_sense(tmp_path):
         "`seed` is -1": {"seed": -1},
     }.items():
         with pytest.raises(ValueError, match=words):
-            train(Search(), rail, **({"steps": 10, "out": tmp_path / "no"} | change))
+            train(Search(), rail, Plan(**{"steps": 10} | change), out=tmp_path / "no")
     with pytest.raises(ValueError, match="`sizes` .* only numbers can differ"):
-        train([Search(), Search(sizes=(1,))], rail, steps=10)
+        train([Search(), Search(sizes=(1,))], rail, Plan(10))
     with pytest.raises(ValueError, match="Pass it without: `train` adds"):
-        train(Search(), eqsim.AutoReset(eqsim.Episode(rail, 5)), steps=10)
+        train(Search(), eqsim.AutoReset(eqsim.TimeLimit(rail, 5)), Plan(10))
     with pytest.raises(TypeError, match="AbstractAgent"):
-        train([Search(), Rail()], rail, steps=10)
+        train([Search(), Rail()], rail, Plan(10))
     assert not (tmp_path / "no").exists()
 
 
 def test_existing_runs_are_kept(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    args = {"steps": 40, "out": tmp_path, **SHORT}
-    train(Search(), Rail(), **args)
+    plan = Plan(40, **SHORT)
+    train(Search(), Rail(), plan, out=tmp_path)
     before = (tmp_path / "metrics.csv").read_text()
     with pytest.raises(FileExistsError, match="eqsim resume"):
-        train(Search(), Rail(), **args)
+        train(Search(), Rail(), plan, out=tmp_path)
     assert (tmp_path / "metrics.csv").read_text() == before
-    train(Search(), Rail(), overwrite=True, **(args | {"steps": 8}))
+    train(Search(), Rail(), Plan(8, **SHORT), out=RunFolder(tmp_path, overwrite=True))
     assert len(read_metrics(tmp_path)) == 1
     assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -14,6 +14,7 @@ import mujoco.rollout
 import numpy as np
 
 import eqsim
+from eqsim import randomize
 
 from .robot import eqsim_system, mujoco_model
 
@@ -57,17 +58,7 @@ def throughput(ants: int, length: int, rounds: int) -> Throughput:
 def _eqsim(ants: int, length: int):
     env = eqsim.make("ant", sys=eqsim_system())
     keys = jr.split(jr.key(0), ants)
-
-    def heavier(key):
-        links = env.sys.links
-        scale = jr.uniform(key, links.mass.shape, minval=0.5, maxval=2.0)
-        return links.mass * scale, links.inertia * scale[:, None]
-
-    # Only what differs gets an axis: all other numbers are shared, which is faster.
-    where = lambda e: (e.sys.links.mass, e.sys.links.inertia)
-    fleet = eqx.tree_at(where, env, jax.vmap(heavier)(keys))
-    shared = jax.tree.map(lambda _: None, env)
-    axes = eqx.tree_at(where, shared, (0, 0), is_leaf=lambda x: x is None)
+    fleet, axes = randomize.batch(env, randomize.masses(0.5, 2.0), keys)
     first = eqx.filter_jit(eqx.filter_vmap(env.reset))(keys)
     policy = lambda obs, key: jr.uniform(key, (env.sys.nu,), minval=-1.0)
     kept = lambda state, action, timestep: timestep.reward

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from eqsim_zoo import read_metrics
+from eqsim_zoo.runs import read_metrics
 
 from . import compilation
 

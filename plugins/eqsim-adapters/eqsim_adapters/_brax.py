@@ -45,7 +45,7 @@ def from_brax(
     """A `brax.envs.Env` as an environment of eqsim; see `Foreign` for what it has not.
 
     Actions are between -1 and 1, as Brax has them. `info["truncation"]` of Brax's own
-    time limit, if `env` has one, becomes `truncated`; `eqsim.Episode` is another.
+    time limit, if `env` has one, becomes `truncated`; `eqsim.TimeLimit` is another.
 
     **Arguments:**
 

@@ -20,7 +20,7 @@ class DmEnv(dm_env.Environment):
 
     def __init__(self, env: AbstractEnv, max_steps: int | None, seed: int):
         check_no_reset(env, "dm_env")
-        self.eqsim_env = env if max_steps is None else eqsim.Episode(env, max_steps)
+        self.eqsim_env = env if max_steps is None else eqsim.TimeLimit(env, max_steps)
         self._key, self._state, self._over = jr.key(seed), None, True
         _, timestep = eqx.filter_eval_shape(env.reset, self._key)
         self._obs, self._reward = timestep.obs, timestep.reward

@@ -97,7 +97,7 @@ class Foreign(AbstractEnv):
     """An environment of another library. It is made by `from_brax`, `from_playground` or
     `from_gymnax`.
 
-    `eqsim.rollout`, `Episode`, `AutoReset` and all wrappers that look at observations,
+    `eqsim.rollout`, `TimeLimit`, `AutoReset` and all wrappers that look at observations,
     actions and rewards only work with it, as do agents.
 
     It has no robot of eqsim, and does not pretend to have one:

@@ -33,7 +33,7 @@ def _keys(number):
 
 def test_wrappers_of_brax(brax):
     """Time limit, resets and metrics of Brax; physics of eqsim."""
-    task = eqsim.make("fast", reset_noise_scale=0.01)
+    task = eqsim.make("point_mass", reset_noise_scale=0.01)
     env = to_brax(task)
     assert env.observation_size == 2 and env.action_size == 1
     wrapped = brax.training.wrap(env, episode_length=4)
@@ -52,7 +52,7 @@ def test_wrappers_of_brax(brax):
 
 def test_evaluation_of_brax(brax):
     """Its wrapper adds a metric of its own, which steps must keep."""
-    env = brax.training.wrap(to_brax(eqsim.make("fast")), episode_length=2)
+    env = brax.training.wrap(to_brax(eqsim.make("point_mass")), episode_length=2)
     env = brax.training.EvalWrapper(env)
     state = env.reset(_keys(2))
     state, rewards = jax.lax.scan(
@@ -66,7 +66,7 @@ def test_evaluation_of_brax(brax):
 
 
 def test_random_robots_of_brax(brax):
-    env = to_brax(eqsim.make("fast"))
+    env = to_brax(eqsim.make("point_mass"))
 
     def heavier(sys):
         mass = jnp.array([[2.0], [4.0]])
@@ -109,7 +109,7 @@ def test_bad_input(brax):
     with pytest.raises(ValueError, match="`obs` is None.*dictionary.*state"):
         from_brax(brax.get_environment("fast", obs_mode="dict_state"), dt=0.02)
     with pytest.raises(ValueError, match="`AutoReset`.*Brax"):
-        to_brax(eqsim.AutoReset(eqsim.make("fast")))
+        to_brax(eqsim.AutoReset(eqsim.make("point_mass")))
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_robot_of_brax(brax):
     robot = ours.physics(state)
     np.testing.assert_allclose(np.concatenate([robot.q, robot.qd]), timestep.obs)
     with pytest.raises(ValueError, match="`sys.nq` is 1, but.*Brax has 2"):
-        from_brax(env, sys=eqsim.make("fast").sys)
+        from_brax(env, sys=eqsim.make("point_mass").sys)
     with pytest.raises(ValueError, match="`sys.dt` is"):
         from_brax(env, sys=task.sys)
 
@@ -167,7 +167,7 @@ def test_environment_of_playground():
 
     # The default, Warp, needs a GPU.
     env = registry.load("CartpoleBalance", config_overrides={"impl": "jax"})
-    ours = eqsim.AutoReset(eqsim.Episode(from_playground(env), 3))
+    ours = eqsim.AutoReset(eqsim.TimeLimit(from_playground(env), 3))
     policy = lambda obs, key: jr.uniform(key, (env.action_size,), minval=-1.0)
     trajectory = eqsim.rollout(ours, policy, jr.key(0), length=6)
     assert np.flatnonzero(trajectory.timestep.truncated).tolist() == [2, 5]

@@ -11,19 +11,19 @@ dm_env = pytest.importorskip("dm_env", reason="needs the extra dm-env")
 
 
 def test_time_limit():
-    env = to_dm_env(eqsim.make("fast", reset_noise_scale=0.01), max_steps=3)
+    env = to_dm_env(eqsim.make("point_mass", reset_noise_scale=0.01), max_steps=3)
     steps = [env.step(np.zeros(1)) for _ in range(6)]
     kinds = [dm_env.StepType(step.step_type).name for step in steps]
     assert kinds == ["FIRST", "MID", "MID", "LAST", "FIRST", "MID"]
     assert [step.discount for step in steps] == [None, 1, 1, 1, None, 1]
     assert steps[0].reward is None and steps[3].reward < 0
     assert not np.array_equal(steps[0].observation, steps[4].observation)
-    same = to_dm_env(eqsim.make("fast", reset_noise_scale=0.01), max_steps=3)
+    same = to_dm_env(eqsim.make("point_mass", reset_noise_scale=0.01), max_steps=3)
     assert np.array_equal(same.reset().observation, steps[0].observation)
 
 
 def test_end():
-    env = to_dm_env(eqsim.make("fast"))
+    env = to_dm_env(eqsim.make("point_mass"))
     env.reset()
     steps = [env.step(np.full(1, 50.0)) for _ in range(2)]
     last = next(step for step in steps if step.last())
@@ -40,10 +40,10 @@ def test_specs():
 
 
 def test_bad_input():
-    env = to_dm_env(eqsim.make("fast"))
+    env = to_dm_env(eqsim.make("point_mass"))
     env.reset()
     for action in (np.zeros(2), np.full(1, np.nan)):
         with pytest.raises(ValueError, match=r"finite numbers of shape \(1,\)"):
             env.step(action)
     with pytest.raises(ValueError, match="`AutoReset`.*dm_env"):
-        to_dm_env(eqsim.AutoReset(eqsim.make("fast")))
+        to_dm_env(eqsim.AutoReset(eqsim.make("point_mass")))

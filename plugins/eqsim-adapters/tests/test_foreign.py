@@ -68,7 +68,7 @@ def test_rollout_is_that_of_the_library():
 
 
 def test_time_limit_and_resets():
-    env = eqsim.AutoReset(eqsim.Episode(_walk(0.8), 4))
+    env = eqsim.AutoReset(eqsim.TimeLimit(_walk(0.8), 4))
     trajectory = eqsim.rollout(env, _policy, jr.split(jr.key(0), 5), length=30)
     timestep = trajectory.timestep
     assert np.any(timestep.terminated) and np.any(timestep.truncated)
@@ -125,7 +125,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="no reset option 'p'"):
         env.reset(jr.key(0), {"p": 1})
     with pytest.raises(TypeError, match="walks has no robot.*leave it out"):
-        _walk(sys=eqsim.make("fast").sys)
+        _walk(sys=eqsim.make("point_mass").sys)
     state, _ = env.reset(jr.key(0))
     with pytest.raises(ValueError, match="`action` must have shape"):
         env.step(state, jnp.zeros(1))

@@ -15,7 +15,7 @@ import eqsim
 
 
 def _fast(**options):
-    return eqsim.make("fast", **options)
+    return eqsim.make("point_mass", **options)
 
 
 @pytest.mark.parametrize("api", ("1.0", "legacy"))
@@ -78,7 +78,7 @@ def test_is_a_static_argument():
     assert np.array_equal(run(env, jr.key(0)), env.reset(jr.key(0))[0])
     other = copy.deepcopy(env)
     assert np.array_equal(run(other, jr.key(0)), env.reset(jr.key(0))[0])
-    assert hash(env) != hash(other) and env.name == "Fast" and env.num_actions == 1
+    assert hash(env) != hash(other) and env.name == "PointMass" and env.num_actions == 1
 
 
 def test_spaces_without_gymnax(monkeypatch):
@@ -129,7 +129,7 @@ def test_environment_of_gymnax(gymnax):
         np.testing.assert_allclose(timestep.reward, np.squeeze(reward), rtol=1e-6)
         assert not timestep.terminated and bool(timestep.truncated) is (k == 4)
     policy = lambda obs, key: jr.uniform(key, (1,), minval=-2.0, maxval=2.0)
-    many = eqsim.AutoReset(eqsim.Episode(ours, 3))
+    many = eqsim.AutoReset(eqsim.TimeLimit(ours, 3))
     trajectory = eqsim.rollout(many, policy, jr.split(jr.key(0), 4), length=9)
     assert np.sum(trajectory.timestep.truncated) == 12
 

@@ -53,7 +53,7 @@ class AbstractEndlessTask(AbstractSuiteTask):
     """A task of the control suite that never terminates, with rewards from 0 to 1.
 
     In the suite an episode is truncated after 1,000 control steps: wrap the task in
-    `eqsim.Episode(env, 1000)`.
+    `eqsim.TimeLimit(env, 1000)`.
     """
 
     def terminated(self, state: State) -> Bool[Array, ""]:

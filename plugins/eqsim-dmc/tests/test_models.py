@@ -43,7 +43,7 @@ def test_same_structure_each_time():
 @with_suite
 def test_other_robot():
     """A robot without what the task looks for."""
-    rail = eqsim.make("fast").sys
+    rail = eqsim.make("point_mass").sys
     env = eqsim.make("dmc_walker_stand", sys=rail)
     with pytest.raises(ValueError, match="needs a link 'torso', but the robot has"):
         env.reset(jr.key(0))

@@ -286,7 +286,7 @@ def test_gradient_of_return(name):
 
 def test_rollout():
     """Through the loop of eqsim, with the time limit of the suite."""
-    env = eqsim.Episode(eqsim.make("dmc_reacher_hard"), 1000)
+    env = eqsim.TimeLimit(eqsim.make("dmc_reacher_hard"), 1000)
     keep = lambda state, action, timestep: (timestep.reward, timestep.truncated)
     policy = lambda obs, key: jnp.ones(2)
     rewards, truncated = eqsim.rollout(env, policy, jr.key(0), 1000, collect=keep)[0]

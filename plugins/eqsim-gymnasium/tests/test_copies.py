@@ -39,7 +39,7 @@ def _assert_equal(expected, found):
 
 @each_copy
 def test_single(copied):
-    env = EqsimEnv("fast", **OPTIONS)
+    env = EqsimEnv("point_mass", **OPTIONS)
     copied(env).reset(seed=1)
     env.reset(seed=1)
     env.step(np.ones(1))
@@ -49,7 +49,7 @@ def test_single(copied):
 
 @each_copy
 def test_made_by_gymnasium(copied):
-    env = gymnasium.make("eqsim_gymnasium:eqsim/Fast-v0", max_episode_steps=5)
+    env = gymnasium.make("eqsim_gymnasium:eqsim/PointMass-v0", max_episode_steps=5)
     env.reset(seed=1)
     new = copied(env)
     _assert_equal(_run(env, ()), _run(new, ()))
@@ -62,7 +62,7 @@ def test_vector(copied, mode):
     limit = None if mode == "Disabled" else 2
     options = OPTIONS | {"reset_noise_scale": 0.01}
     env = EqsimVectorEnv(
-        "fast", 3, max_episode_steps=limit, autoreset_mode=mode, **options
+        "point_mass", 3, max_episode_steps=limit, autoreset_mode=mode, **options
     )
     env.reset(seed=1)
     env.step(np.ones((3, 1)))
@@ -74,7 +74,9 @@ def test_vector(copied, mode):
 def test_stable_baselines3(copied):
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
     sb3 = importlib.import_module("eqsim_gymnasium.sb3")
-    env = sb3.SB3VecEnv(EqsimVectorEnv("fast", 3, autoreset_mode="SameStep", **OPTIONS))
+    env = sb3.SB3VecEnv(
+        EqsimVectorEnv("point_mass", 3, autoreset_mode="SameStep", **OPTIONS)
+    )
     env.reset()
     new, action = copied(env), np.ones((3, 1))
     _assert_equal(env.step(action)[:3], new.step(action)[:3])
@@ -97,7 +99,7 @@ def test_program_is_shared(name):
 def test_spawned_process(monkeypatch):
     """Hashes of strings differ between processes."""
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
-    env = EqsimEnv("fast", **OPTIONS)
+    env = EqsimEnv("point_mass", **OPTIONS)
     env.reset(seed=1)
     action = np.ones(1)
     with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -26,7 +26,7 @@ CLASSIC = (
     "Swimmer",
     "Walker2d",
 )
-QUICK = ("Fast", "InvertedPendulum")
+QUICK = ("PointMass", "InvertedPendulum")
 SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in CLASSIC if n not in QUICK]
 
 
@@ -44,14 +44,16 @@ def test_gymnasium_is_content(name):
 @pytest.mark.filterwarnings("ignore:.*A Box (action|observation) space m")
 @pytest.mark.filterwarnings("ignore:.*For Box action spaces, we recommend")
 def test_gymnasium_is_content_with_pictures(opengl):
-    env = gymnasium.make("eqsim/Fast-v0", render_mode="rgb_array", width=40, height=32)
+    env = gymnasium.make(
+        "eqsim/PointMass-v0", render_mode="rgb_array", width=40, height=32
+    )
     check_env(env.unwrapped)
     env.reset(seed=0, options={"q": [-0.5], "qd": [0.0]})
     left = env.render()
     assert left.shape == (32, 40, 3) and left.dtype == np.uint8
     env.reset(options={"q": [0.5], "qd": [0.0]})
     assert np.any(env.render() != left)
-    assert EqsimEnv("fast").render() is None
+    assert EqsimEnv("point_mass").render() is None
 
 
 def test_is_the_environment_of_eqsim():
@@ -77,7 +79,7 @@ def test_is_the_environment_of_eqsim():
 
 def test_seeds():
     """A seed begins a chain of episodes, whatever was before; no seed goes on with it."""
-    first, second = EqsimEnv("fast"), EqsimEnv("fast")
+    first, second = EqsimEnv("point_mass"), EqsimEnv("point_mass")
     second.reset(seed=7)
     runs = []
     for env in (first, second):
@@ -85,12 +87,12 @@ def test_seeds():
     assert np.array_equal(*runs)
     starts = [*runs[0], first.reset(seed=4)[0]]
     assert len({obs.tobytes() for obs in starts}) == 4
-    unseeded = {EqsimEnv("fast").reset()[0].tobytes() for _ in range(3)}
+    unseeded = {EqsimEnv("point_mass").reset()[0].tobytes() for _ in range(3)}
     assert len(unseeded) == 3
 
 
 def test_time_limit_and_end():
-    env = gymnasium.make("eqsim/Fast-v0", max_episode_steps=4)
+    env = gymnasium.make("eqsim/PointMass-v0", max_episode_steps=4)
     env.reset(seed=0)
     flags = [env.step(np.zeros(1))[2:4] for _ in range(4)]
     assert flags == [(False, False)] * 3 + [(False, True)]
@@ -100,13 +102,13 @@ def test_time_limit_and_end():
 
 
 def test_options_of_make():
-    env = gymnasium.make("eqsim/Fast-v0", pipeline="spring", ctrl_cost_weight=2.0)
+    env = gymnasium.make("eqsim/PointMass-v0", pipeline="spring", ctrl_cost_weight=2.0)
     assert isinstance(env.unwrapped.eqsim_env.pipeline, eqsim.Spring)
     env.reset(seed=0)
     assert env.step(np.ones(1))[4]["reward_ctrl"] == -2.0
     assert env.metadata["render_fps"] == 10
     with pytest.raises(TypeError, match="no option 'ctrl_cost'"):
-        gymnasium.make("eqsim/Fast-v0", ctrl_cost=2.0)
+        gymnasium.make("eqsim/PointMass-v0", ctrl_cost=2.0)
 
 
 def test_random_robots():
@@ -115,7 +117,7 @@ def test_random_robots():
         return eqx.tree_at(lambda s: s.links.mass, sys, mass)
 
     for randomize in (heavier, "masses"):
-        env = EqsimEnv("fast", randomize=randomize)
+        env = EqsimEnv("point_mass", randomize=randomize)
         env.reset(seed=0)
         mass = lambda: float(
             eqsim.wrappers.robot(env.eqsim_env, env.state).links.mass[0]
@@ -141,7 +143,7 @@ class _Described(eqsim.wrappers.AbstractDescriptor):
 
 
 def test_descriptor():
-    env = EqsimEnv(_Described(eqsim.make("fast")))
+    env = EqsimEnv(_Described(eqsim.make("point_mass")))
     _, info = env.reset(options={"q": [0.25], "qd": [0.0]})
     assert info["descriptor"] == [0.25]
     obs, *_, info = env.step(np.ones(1))
@@ -150,11 +152,11 @@ def test_descriptor():
 
 def test_same_robots_share_programs():
     """A second environment compiles nothing, whatever its numbers."""
-    env = EqsimEnv("fast")
+    env = EqsimEnv("point_mass")
     env.reset(seed=0)
     env.step(np.zeros(1))
     before = _call._cache_size()
-    other = EqsimEnv("fast", ctrl_cost_weight=0.7)
+    other = EqsimEnv("point_mass", ctrl_cost_weight=0.7)
     other.reset(seed=1)
     for _ in range(3):
         other.step(np.ones(1))
@@ -164,21 +166,21 @@ def test_same_robots_share_programs():
 @pytest.mark.parametrize(
     "options, error, text",
     [
-        ({"env": "fats"}, ValueError, "Did you mean 'fast'"),
+        ({"env": "point_mas"}, ValueError, "Did you mean 'point_mass'"),
         ({"render_mode": "human"}, ValueError, "'human'.*'rgb_array'"),
         ({"randomize": "masse"}, ValueError, "'masse'.*Presets: .*masses"),
         ({"env": object()}, TypeError, "object"),
-        ({"env": eqsim.make("fast"), "frame_skip": 2}, TypeError, "frame_skip"),
-        ({"env": eqsim.AutoReset(eqsim.make("fast"))}, ValueError, "`AutoReset`"),
+        ({"env": eqsim.make("point_mass"), "frame_skip": 2}, TypeError, "frame_skip"),
+        ({"env": eqsim.AutoReset(eqsim.make("point_mass"))}, ValueError, "`AutoReset`"),
     ],
 )
 def test_bad_construction(options, error, text):
     with pytest.raises(error, match=text):
-        EqsimEnv(**{"env": "fast", **options})
+        EqsimEnv(**{"env": "point_mass", **options})
 
 
 def test_bad_calls():
-    env = EqsimEnv("fast")
+    env = EqsimEnv("point_mass")
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         env.step(np.zeros(1))
     with pytest.raises(ValueError, match="no reset option 'p'.*Options: q, qd"):

@@ -48,12 +48,12 @@ def test_name_that_is_registered_later(monkeypatch):
     monkeypatch.setattr(eqsim.ENVS, "_registered", {})
     monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(_all()))
     monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
-    eqsim.ENVS.register("my_point", eqsim.envs.Fast)
+    eqsim.ENVS.register("my_point", eqsim.envs.PointMass)
     assert eqsim_gymnasium.register_envs() == ("eqsim/MyPoint-v0",)
     env = gymnasium.make("eqsim/MyPoint-v0", ctrl_cost_weight=0.0)
     assert env.spec.max_episode_steps == 1000
-    eqsim.ENVS.register("myPoint", eqsim.envs.Fast)
-    eqsim.ENVS.register("my point!", eqsim.envs.Fast)
+    eqsim.ENVS.register("myPoint", eqsim.envs.PointMass)
+    eqsim.ENVS.register("my point!", eqsim.envs.PointMass)
     with pytest.warns(UserWarning) as warned:
         assert eqsim_gymnasium.register_envs() == ()
     texts = [str(w.message) for w in warned]
@@ -70,7 +70,9 @@ def test_packages_are_imported_when_an_environment_is_made(tmp_path):
     (tmp_path / "sleds-1.0.dist-info" / "entry_points.txt").write_text(
         "[eqsim.envs]\nrocket_sled = rocket_sled:Sled\nbroken_sled = broken_sled:Sled\n"
     )
-    (tmp_path / "rocket_sled.py").write_text("from eqsim.envs import Fast as Sled\n")
+    (tmp_path / "rocket_sled.py").write_text(
+        "from eqsim.envs import PointMass as Sled\n"
+    )
     (tmp_path / "broken_sled.py").write_text("raise RuntimeError('no snow')\n")
     program = f"""
 import sys

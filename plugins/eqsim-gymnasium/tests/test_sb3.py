@@ -34,7 +34,7 @@ def sb3():
 
 def _envs(number=3, limit=6, **options):
     options = {"reset_noise_scale": 0.9, "autoreset_mode": "SameStep", **options}
-    return EqsimVectorEnv("fast", number, max_episode_steps=limit, **options)
+    return EqsimVectorEnv("point_mass", number, max_episode_steps=limit, **options)
 
 
 def _bounded():

@@ -49,4 +49,4 @@ def test_spaces_of_environments():
     spec = from_space(env.action_space)
     expected = eqsim.make("inverted_pendulum").action_range
     assert np.array_equal(np.stack([spec.low, spec.high], -1), expected)
-    assert np.all(np.isinf(EqsimEnv("fast").action_space.high))
+    assert np.all(np.isinf(EqsimEnv("point_mass").action_space.high))

@@ -15,9 +15,9 @@ OPTIONS = {"reset_noise_scale": 0.9, "randomize": "masses"}
 
 
 def _pair(mode):
-    single = lambda: TimeLimit(EqsimEnv("fast", **OPTIONS), LIMIT)
+    single = lambda: TimeLimit(EqsimEnv("point_mass", **OPTIONS), LIMIT)
     many = EqsimVectorEnv(
-        "fast", NUMBER, max_episode_steps=LIMIT, autoreset_mode=mode, **OPTIONS
+        "point_mass", NUMBER, max_episode_steps=LIMIT, autoreset_mode=mode, **OPTIONS
     )
     return SyncVectorEnv([single] * NUMBER, autoreset_mode=mode), many
 
@@ -105,7 +105,7 @@ def test_normalized_observations():
 
 
 def test_make_vec():
-    name = "eqsim_gymnasium:eqsim/Fast-v0"
+    name = "eqsim_gymnasium:eqsim/PointMass-v0"
     envs = gymnasium.make_vec(name, num_envs=3, max_episode_steps=2, pipeline="spring")
     assert type(envs) is EqsimVectorEnv
     assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
@@ -120,18 +120,18 @@ def test_make_vec():
 
 
 def test_one_start_per_environment():
-    envs = EqsimVectorEnv("fast", 3)
+    envs = EqsimVectorEnv("point_mass", 3)
     q = np.array([[0.1], [0.2], [0.3]])
     obs, _ = envs.reset(options={"q": q, "qd": [0.5]})
     assert np.array_equal(obs, np.concatenate([q, np.full((3, 1), 0.5)], 1))
 
 
 def test_actions_are_ignored_by_resets():
-    envs = EqsimVectorEnv("fast", 2, max_episode_steps=1)
+    envs = EqsimVectorEnv("point_mass", 2, max_episode_steps=1)
     envs.reset(seed=0)
     envs.step(np.zeros((2, 1)))
     obs, reward, terminated, truncated, infos = envs.step(np.full((2, 1), 1e3))
-    other = EqsimVectorEnv("fast", 2, max_episode_steps=1)
+    other = EqsimVectorEnv("point_mass", 2, max_episode_steps=1)
     other.reset(seed=0)
     assert np.array_equal(obs, other.reset()[0])
     assert not np.any(reward) and not np.any(terminated | truncated) and infos == {}
@@ -139,11 +139,11 @@ def test_actions_are_ignored_by_resets():
 
 def test_pictures(opengl):
     size = {"render_mode": "rgb_array", "width": 24, "height": 16}
-    envs = EqsimVectorEnv("fast", 2, randomize="masses", **size)
+    envs = EqsimVectorEnv("point_mass", 2, randomize="masses", **size)
     envs.reset(seed=0, options={"q": [[-0.5], [0.5]], "qd": [0.0]})
     left, right = envs.render()
     assert left.shape == right.shape == (16, 24, 3) and np.any(left != right)
-    single = EqsimEnv("fast", **size)
+    single = EqsimEnv("point_mass", **size)
     single.reset(seed=0, options={"q": [-0.5], "qd": [0.0]})
     assert np.array_equal(single.render(), left)
 
@@ -158,11 +158,11 @@ def test_pictures(opengl):
 )
 def test_bad_construction(options, error, text):
     with pytest.raises(error, match=text):
-        EqsimVectorEnv("fast", **options)
+        EqsimVectorEnv("point_mass", **options)
 
 
 def test_bad_calls():
-    envs = EqsimVectorEnv("fast", 2)
+    envs = EqsimVectorEnv("point_mass", 2)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         envs.step(np.zeros((2, 1)))
     with pytest.raises(ValueError, match="3 seeds for 2 environments"):

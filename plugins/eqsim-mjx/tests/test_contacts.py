@@ -61,7 +61,7 @@ def test_forces_are_those_of_generalized():
 
 
 def test_nothing_that_could_touch():
-    env = eqsim.make("fast", pipeline=Mjx())
+    env = eqsim.make("point_mass", pipeline=Mjx())
     state = env.pipeline.init(env.sys)
     found = env.pipeline.contacts(env.sys, state, jnp.ones(1))
     assert found.geoms == () and found.force.shape == (0, 3)

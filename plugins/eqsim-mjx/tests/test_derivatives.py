@@ -101,8 +101,8 @@ def test_ant(models, touches):
 
 def test_through_a_rollout():
     """Reverse mode through a loop of steps is that of the closed form: see
-    `eqsim.envs.Fast`."""
-    env = eqsim.make("fast", pipeline=Mjx())
+    `eqsim.envs.PointMass`."""
+    env = eqsim.make("point_mass", pipeline=Mjx())
     sys, pipeline = env.sys, env.pipeline
 
     def end(mass):

@@ -69,7 +69,7 @@ def test_no_passes(field):
 
 
 def test_shape_of_external_forces():
-    env = eqsim.make("fast", pipeline=Mjx())
+    env = eqsim.make("point_mass", pipeline=Mjx())
     state = env.pipeline.init(env.sys)
     with pytest.raises((ValueError, TypeError), match="external"):
         env.pipeline.step(env.sys, state, jnp.ones(1), jnp.zeros((3, 6)))

@@ -153,7 +153,7 @@ def test_start_of_the_solver_changes_nothing(models):
 
 
 def test_single_precision_stays_single():
-    env = eqsim.make("fast", pipeline=Mjx())
+    env = eqsim.make("point_mass", pipeline=Mjx())
     single = jax.tree.map(lambda x: x.astype(jnp.float32), env.sys)
     state = env.pipeline.init(single)
     new = env.pipeline.step(single, state, jnp.ones(1, jnp.float32))
@@ -176,8 +176,8 @@ def test_single_precision_in_contact(models):
 
 def test_rollout_of_a_fleet():
     """A batch of robots with different masses, within one compiled rollout; its step is
-    known: see `eqsim.envs.Fast`."""
-    env = eqsim.make("fast", pipeline=Mjx(), reset_noise_scale=0.0)
+    known: see `eqsim.envs.PointMass`."""
+    env = eqsim.make("point_mass", pipeline=Mjx(), reset_noise_scale=0.0)
     masses = jnp.array([1.0, 2.0, 4.0])
     fleet = eqx.filter_vmap(
         lambda m: eqx.tree_at(lambda e: e.sys.links.mass, env, m[None])

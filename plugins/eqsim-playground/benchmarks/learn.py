@@ -122,11 +122,13 @@ def main() -> None:
             result = eqsim_zoo.train(
                 agent,
                 env,
-                steps=options.steps / options.evaluations,
+                eqsim_zoo.Plan(
+                    options.steps / options.evaluations,
+                    seed=seed * 1000 + part,
+                    episode_length=length,
+                    evaluations=0,
+                ),
                 state=state,
-                seed=seed * 1000 + part,
-                episode_length=length,
-                evaluations=0,
             )
             seconds, state = seconds + time.perf_counter() - begin, result.state
             row(Learned(agent, state), f"PPO, seed {seed}", int(state.steps))

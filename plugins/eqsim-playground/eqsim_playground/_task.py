@@ -32,7 +32,7 @@ class AbstractPlaygroundTask(AbstractEnv):
     Actions are between -1 and 1, and the task scales them to targets of its servos. The
     state holds that of the robot as `robot`, a key, and what the task remembers: the last
     action, a command, times. In Playground an episode is cut off after a number of
-    control steps: wrap the task in `eqsim.Episode`.
+    control steps: wrap the task in `eqsim.TimeLimit`.
     """
 
     frame_skip: eqx.AbstractVar[int]

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 import eqsim
-from eqsim import AbstractEnv, DomainRandomization, Episode, System
+from eqsim import AbstractEnv, DomainRandomization, System, TimeLimit
 from eqsim.wrappers import AbstractWrapper, ActionRepeat, layers, Lifetime
 
 
@@ -41,7 +41,7 @@ def build(
         env = DomainRandomization(env, _randomizer(name, randomize))
     if frame_skip != 1:
         env = ActionRepeat(env, frame_skip)
-    return env if episode_length is None else Episode(env, episode_length)
+    return env if episode_length is None else TimeLimit(env, episode_length)
 
 
 def _randomizer(name: str, randomize: Randomizer | str) -> Randomizer:

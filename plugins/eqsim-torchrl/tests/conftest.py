@@ -20,7 +20,7 @@ def opengl():
 
     import eqsim
 
-    sys = eqsim.make("fast").sys
+    sys = eqsim.make("point_mass").sys
     try:
         eqsim.render.images(sys, jnp.zeros(1), width=8, height=8)
     except eqsim.render.NoOpenGL as error:

@@ -48,7 +48,7 @@ def assert_same(found, expected):
 
 def started(**options):
     """An environment after one step, the tensordict that it led to, and an action."""
-    env = EqsimEnv("fast", batch_size=[2], **options)
+    env = EqsimEnv("point_mass", batch_size=[2], **options)
     env.set_seed(0)
     torch.manual_seed(1)
     action = env.action_spec.rand()

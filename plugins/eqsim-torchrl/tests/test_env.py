@@ -21,7 +21,7 @@ from eqsim.wrappers import AbstractStateless, Lifetime
 BATCHES = (), (5,), (5, 4)
 NAMES = (
     "ant",
-    "fast",
+    "point_mass",
     "half_cheetah",
     "hopper",
     "humanoid",
@@ -33,7 +33,7 @@ NAMES = (
     "swimmer",
     "walker2d",
 )
-QUICK = ("fast",)
+QUICK = ("point_mass",)
 make = ft.cache(eqsim.make)
 slow = lambda name: pytest.param(name, marks=pytest.mark.slow)
 same = ft.partial(torch.testing.assert_close, rtol=0.0, atol=0.0)
@@ -42,7 +42,7 @@ same = ft.partial(torch.testing.assert_close, rtol=0.0, atol=0.0)
 made = {}
 
 
-def wrap(name="fast", batch_size=(3,), **options):
+def wrap(name="point_mass", batch_size=(3,), **options):
     """An environment, which is compiled once and shared by tests."""
     key = name, batch_size, repr(options)
     if key not in made:
@@ -87,7 +87,7 @@ def test_specs_with_options(options):
 
 
 def test_steps_are_those_of_eqsim():
-    env, inner = wrap(episode_length=50), make("fast")
+    env, inner = wrap(episode_length=50), make("point_mass")
     rollout, compared = env.rollout(20, break_when_any_done=False), 0
     assert rollout.shape == (3, 20)
     for row in rollout:
@@ -107,7 +107,7 @@ def test_steps_are_those_of_eqsim():
 
 
 def test_seeds():
-    one, other = wrap(), EqsimEnv("fast", batch_size=[3])
+    one, other = wrap(), EqsimEnv("point_mass", batch_size=[3])
     rollouts = []
     for env, seed in ((other, 0), (other, 1), (one, 0)):
         env.set_seed(seed)
@@ -125,7 +125,7 @@ def test_manual_seed_is_enough():
     starts = []
     for _ in range(2):
         torch.manual_seed(7)
-        env = EqsimWrapper(make("fast"), batch_size=[2])
+        env = EqsimWrapper(make("point_mass"), batch_size=[2])
         starts.append(env.rollout(3)["observation"])
     same(*starts)
 
@@ -177,7 +177,7 @@ def test_rows_that_take_no_step():
 
 
 def test_time_limit_truncates():
-    env = wrap("fast", episode_length=4)
+    env = wrap("point_mass", episode_length=4)
     after = env.rollout(10)["next"]
     assert after.shape == (3, 4)
     assert after["truncated"][:, -1].all() and not after["truncated"][:, :-1].any()
@@ -213,7 +213,7 @@ def test_action_bounds_are_those_of_the_robot():
     low, high = np.asarray(make("inverted_pendulum").action_range)[0]
     assert (spec.space.low == low).all() and (spec.space.high == high).all()
     assert low == -3.0
-    assert isinstance(wrap("fast").action_spec, Unbounded)
+    assert isinstance(wrap("point_mass").action_spec, Unbounded)
 
 
 def test_discrete_actions():
@@ -305,7 +305,7 @@ class Stillborn(AbstractStateless):
 @pytest.mark.parametrize("allowed", [False, True])
 def test_episodes_that_are_over_where_they_begin(allowed):
     env = EqsimWrapper(
-        Stillborn(make("fast")), batch_size=[8], allow_done_after_reset=allowed
+        Stillborn(make("point_mass")), batch_size=[8], allow_done_after_reset=allowed
     )
     env.set_seed(0)
     tensordict = env.reset()
@@ -323,7 +323,7 @@ def test_episodes_that_are_over_where_they_begin(allowed):
 
 
 def test_to_another_device():
-    env = EqsimWrapper(make("fast"), batch_size=[2], requires_grad=True)
+    env = EqsimWrapper(make("point_mass"), batch_size=[2], requires_grad=True)
     env.set_seed(0)
     env.reset()
     program, state = env._program, env.state
@@ -389,7 +389,7 @@ def test_states_that_users_write_to_are_theirs():
     "randomize", ["default", eqsim.randomize.masses(0.5, 2.0)], ids=["name", "function"]
 )
 def test_a_robot_for_each_row(randomize):
-    env = EqsimEnv("fast", batch_size=[4], randomize=randomize)
+    env = EqsimEnv("point_mass", batch_size=[4], randomize=randomize)
     env.set_seed(0)
     tensordict = env.reset()
     same_start = env.state.numbers.clone()
@@ -416,7 +416,7 @@ def test_pixels(pixels_only, opengl):
     assert pixels.shape == (2, 2, 16, 24, 3) and pixels.dtype == torch.uint8
     assert ("observation" in env.observation_spec.keys()) is not pixels_only
     expected = eqsim.render.images(
-        make("fast").sys,
+        make("point_mass").sys,
         jnp.asarray(env.state.obs[0, :1].numpy()),
         width=24,
         height=16,
@@ -435,7 +435,9 @@ def test_serial():
 def test_parallel():
     # Its processes have the precision that JAX has by itself.
     with jax.enable_x64(False):
-        env = ParallelEnv(2, ft.partial(EqsimEnv, "fast"), mp_start_method="spawn")
+        env = ParallelEnv(
+            2, ft.partial(EqsimEnv, "point_mass"), mp_start_method="spawn"
+        )
         try:
             env.set_seed(0)
             rollout = env.rollout(3, break_when_any_done=False)
@@ -551,11 +553,11 @@ WRONG = (
     (lambda: EqsimEnv("aunt"), ValueError, "Did you mean 'ant'"),
     (lambda: wrap(randomize="none such"), ValueError, "no such preset"),
     (lambda: wrap(discrete_actions=1), ValueError, "at least 2"),
-    (lambda: wrap("fast", discrete_actions=3), ValueError, "finite bounds"),
+    (lambda: wrap("point_mass", discrete_actions=3), ValueError, "finite bounds"),
     (lambda: wrap(discrete_actions=[[1.0, 2.0]]), ValueError, "1 finite"),
     (lambda: wrap(categorical_action_encoding=True), ValueError, "discrete_actions"),
     (
-        lambda: EqsimWrapper(eqsim.AutoReset(make("fast"))),
+        lambda: EqsimWrapper(eqsim.AutoReset(make("point_mass"))),
         ValueError,
         "resets environments",
     ),

@@ -25,12 +25,12 @@ def load(name):
 
 
 def test_random_rollout(capsys):
-    load("random_rollout").main("fast", 3, [2])
+    load("random_rollout").main("point_mass", 3, [2])
     assert "2 environments, 3 steps" in capsys.readouterr().out
 
 
 def test_policy_gradient():
-    earned = load("policy_gradient").main("fast", 4, 8, 60)
+    earned = load("policy_gradient").main("point_mass", 4, 8, 60)
     assert earned[-1] > earned[0]
 
 

@@ -20,7 +20,7 @@ from eqsim_torchrl import EnvState, EqsimWrapper
 import eqsim
 
 
-NAMES = "fast", "inverted_pendulum"
+NAMES = "point_mass", "inverted_pendulum"
 PIPELINES = "generalized", "spring", "positional"
 LENGTHS = 1, 10, 50
 BATCH = 3
@@ -113,7 +113,7 @@ def combinations():
         PRECISIONS, NAMES, PIPELINES, LENGTHS, (stepped, unrolled)
     )
     for case in cases:
-        quick = case[1:4] == ("fast", "generalized", 10)
+        quick = case[1:4] == ("point_mass", "generalized", 10)
         yield pytest.param(*case, marks=[] if quick else pytest.mark.slow)
 
 
@@ -186,7 +186,7 @@ def test_finite_differences(name, pipeline):
 
 def test_forward_is_reverse():
     with precision("double") as (dtype, _):
-        _, wrapped, states = made("fast", "generalized", "double")
+        _, wrapped, states = made("point_mass", "generalized", "double")
         state, actions = packed(wrapped, states), actions_of(10, dtype)
         value = lambda actions: unrolled(wrapped, state, actions)
         _, tangent = torch.func.jvp(value, (actions,), (torch.ones_like(actions),))
@@ -195,7 +195,7 @@ def test_forward_is_reverse():
 
 def test_transition_under_vmap():
     with precision("double") as (dtype, _):
-        _, wrapped, states = made("fast", "generalized", "double")
+        _, wrapped, states = made("point_mass", "generalized", "double")
         state, actions = packed(wrapped, states), actions_of(10, dtype)
         step = lambda action: wrapped.transition(state, action)[0].obs
         several = torch.func.vmap(step, 1)(actions)
@@ -204,7 +204,7 @@ def test_transition_under_vmap():
 
 
 def test_transition_needs_no_option():
-    env = EqsimWrapper(eqsim.make("fast"), batch_size=[BATCH])
+    env = EqsimWrapper(eqsim.make("point_mass"), batch_size=[BATCH])
     env.reset()
     state = env.state
     action = torch.zeros(BATCH, 1, dtype=env.action_spec.dtype)
@@ -220,7 +220,7 @@ WHOLE = """
 import eqsim, torch
 from eqsim_torchrl import EqsimWrapper
 
-env = EqsimWrapper(eqsim.make("fast"), batch_size=[3])
+env = EqsimWrapper(eqsim.make("point_mass"), batch_size=[3])
 env.reset()
 state, action = env.state, torch.zeros(3, 1, requires_grad=True)
 value = lambda action: env.transition(state, action)[0].obs.square().sum()
@@ -238,7 +238,7 @@ def test_transition_is_compiled_whole():
 
 def test_parameters_of_which_robots_are_made():
     env = EqsimWrapper(
-        eqsim.make("fast"),
+        eqsim.make("point_mass"),
         batch_size=[BATCH],
         requires_grad=True,
         parameters={"mass": mass},
@@ -265,7 +265,7 @@ def test_parameters_of_which_robots_are_made():
 
 
 def test_a_thousand_steps_hold_little():
-    env = EqsimWrapper(eqsim.make("fast"), batch_size=[BATCH], requires_grad=True)
+    env = EqsimWrapper(eqsim.make("point_mass"), batch_size=[BATCH], requires_grad=True)
     process = psutil.Process()
 
     def run(steps):
@@ -289,7 +289,7 @@ def test_a_thousand_steps_hold_little():
 
 
 def test_no_graph_unless_asked_for():
-    env = EqsimWrapper(eqsim.make("fast"), batch_size=[2])
+    env = EqsimWrapper(eqsim.make("point_mass"), batch_size=[2])
     tensordict = env.reset()
     shape, dtype = env.action_spec.shape, env.action_spec.dtype
     tensordict["action"] = torch.zeros(shape, dtype=dtype, requires_grad=True)

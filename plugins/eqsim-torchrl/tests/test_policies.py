@@ -119,7 +119,7 @@ def test_actor_of_torchrl():
 
 
 def test_closed_loop_is_steps_and_has_their_gradients():
-    env = EqsimWrapper(eqsim.make("fast"), batch_size=[3], requires_grad=True)
+    env = EqsimWrapper(eqsim.make("point_mass"), batch_size=[3], requires_grad=True)
     env.set_seed(0)
     env.reset()
     module, start = network(nn.Tanh(), inputs=2), env.state
@@ -140,7 +140,7 @@ def test_closed_loop_is_steps_and_has_their_gradients():
 
 
 def test_closed_loop_from_an_observation_without_the_state():
-    env = EqsimWrapper(eqsim.make("fast"), batch_size=[3], requires_grad=True)
+    env = EqsimWrapper(eqsim.make("point_mass"), batch_size=[3], requires_grad=True)
     env.reset()
     module, state = network(nn.Tanh(), inputs=2), env.state
     state.numbers.requires_grad_()

@@ -2,16 +2,19 @@ import pathlib
 import re
 
 import jax
+import pytest
 
 
-README = pathlib.Path(__file__).parents[1] / "README.md"
+PLUGIN = pathlib.Path(__file__).parents[1]
+PAGES = PLUGIN / "README.md", PLUGIN.parents[1] / "docs" / "pytorch.md"
 
 
-def test_readme_runs():
-    """What the README shows runs as it stands, one block after the other."""
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_run(page):
+    """All Python blocks of a page, in one namespace."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     assert blocks
     names = {}
     with jax.enable_x64(False):
         for block in blocks:
-            exec(compile(block, "README.md", "exec"), names)
+            exec(compile(block, page.name, "exec"), names)

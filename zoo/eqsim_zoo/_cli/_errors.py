@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from eqsim import CommandError
 
-from .._checkpoint import CheckpointError
+from ..runs._checkpoint import CheckpointError
 
 
 @contextmanager

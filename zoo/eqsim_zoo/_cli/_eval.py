@@ -16,12 +16,12 @@ from eqsim import CommandError
 from eqsim.render import camera_for, images, write_gif
 from eqsim.wrappers import robot
 
-from .._environments import evaluation_env
-from .._evaluate import evaluate_members, Greedy
-from .._folder import BEST, load_run, Run
-from .._skill_agent import AbstractSkillAgent
-from .._skill_paths import default_skills, follow_skills
-from .._skill_pictures import write_skills
+from ..agents._skill_agent import AbstractSkillAgent
+from ..blocks._environments import evaluation_env
+from ..runs._folder import BEST, load_run, Run
+from ..skills._paths import default_skills, follow_skills
+from ..skills._plots import write_skills
+from ..training._evaluate import evaluate_members, Greedy
 from ._errors import sentences
 from ._tables import console, evaluation_table, skill_line
 
@@ -68,7 +68,12 @@ def evaluate_run(
         # Compiled beside the evaluation.
         first = worker.submit(_episode, run, 0, key) if picture else None
         found = evaluate_members(
-            run.members, run.state, run.env, key, episodes, plan.episode_length
+            run.members,
+            run.state,
+            run.environment(),
+            key,
+            episodes,
+            plan.episode_length,
         )
     counters = run.about["counters"]
     screen.print(
@@ -99,7 +104,7 @@ def _skills(run: Run, key: Any, episodes: int) -> Iterator[str]:
         paths = follow_skills(
             agent,
             state,
-            run.env,
+            run.environment(),
             key,
             skills=skills,
             episodes=-(-episodes // len(skills)),
@@ -122,14 +127,17 @@ def _best(folder: str, best: bool, last: bool) -> bool:
 
 def _episode(run: Run, member: int, key: Any) -> eqsim.Trajectory:
     """The beginning of an episode of one member."""
-    env, length = evaluation_env(run.env, run.plan.episode_length), _length(run)
+    env, length = (
+        evaluation_env(run.environment(), run.plan.episode_length),
+        _length(run),
+    )
     policy = Greedy(run.members.agent(member), run.members.pick(run.state, member))
     return eqsim.rollout(env, policy, key, length, stop=lambda timestep: timestep.done)
 
 
 def _animate(run: Run, trajectory: eqsim.Trajectory, path: pathlib.Path) -> None:
     """Draws an episode."""
-    env = evaluation_env(run.env, run.plan.episode_length)
+    env = evaluation_env(run.environment(), run.plan.episode_length)
     every = _every(run)
     taken = int(np.asarray(trajectory.valid).sum())
     states = jtu.tree_map(lambda x: x[:taken:every], trajectory.state)
@@ -140,7 +148,7 @@ def _animate(run: Run, trajectory: eqsim.Trajectory, path: pathlib.Path) -> None
 
 def _every(run: Run) -> int:
     """Control steps from one picture to the next."""
-    return max(1, round(SPACING / float(run.env.dt)))
+    return max(1, round(SPACING / float(run.environment().dt)))
 
 
 def _length(run: Run) -> int:

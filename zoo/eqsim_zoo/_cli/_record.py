@@ -12,9 +12,6 @@ from rich.table import Table
 
 from eqsim import AbstractEnv, CommandError
 
-from .._evaluate import evaluate_policy, Greedy
-from .._folder import BEST, load_run, Run
-from .._recipe import Recipe
 from ..data import (
     About,
     Dataset,
@@ -25,6 +22,9 @@ from ..data import (
     record,
     save_data,
 )
+from ..runs._folder import BEST, load_run, Run
+from ..runs._recipe import Recipe
+from ..training._evaluate import evaluate_policy, Greedy
 from ._errors import sentences
 from ._tables import console, plain_table
 

@@ -7,7 +7,7 @@ import tyro
 
 from eqsim import CommandError
 
-from .._curves import Series, write_curves
+from ..runs._curves import Series, write_curves
 from ._errors import sentences
 from ._tables import console, plain_table
 

@@ -6,9 +6,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from .._evaluate import Evaluation
-from .._members import Members
-from .._skill_paths import SkillPaths
+from ..runs._members import Members
+from ..skills._paths import SkillPaths
+from ..training._evaluate import Evaluation
 
 
 _WIDE = 1000

@@ -14,14 +14,15 @@ from rich.console import Console
 import eqsim
 from eqsim import CommandError
 
-from .._evaluate import Evaluation
-from .._loggers import AbstractLogger, TensorBoard, WeightsAndBiases
-from .._presets import find_preset
-from .._recipe import Recipe
-from .._settings import describe, full_name, parse, unknown
-from .._skill_agent import AbstractSkillAgent
-from .._train import Result, resume, train
-from ..offline import as_learner
+from ..agents._skill_agent import AbstractSkillAgent
+from ..runs import Plan, RunFolder
+from ..runs._presets import find_preset
+from ..runs._recipe import Recipe
+from ..runs._recorded import as_learner
+from ..runs._settings import describe, full_name, parse, unknown
+from ..training import AbstractCallback, TensorBoard, WeightsAndBiases
+from ..training._evaluate import Evaluation
+from ..training._train import Result, resume, train
 from ._errors import sentences
 from ._tables import console, evaluation_table
 
@@ -87,30 +88,31 @@ def train_agent(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
     with sentences():
         recipe, steps, length, text = _recipe(request)
         folder = request.out or f"runs/{request.agent}-{request.env}".replace(":", "-")
-        agents, env = recipe.agents(), recipe.environment()
+        agents, env, data = recipe.agents(), recipe.environment(), recipe.recording()
         points = f", {len(agents)} settings" if len(agents) > 1 else ""
         seeds = f", {request.num_seeds} seeds" if request.num_seeds > 1 else ""
         screen.print(
             f"{request.agent} on {request.env}, {text}: {steps:,g} steps{points}{seeds}, "
             f"into {folder}"
         )
+        plan = Plan(
+            steps,
+            request.seed,
+            request.num_seeds,
+            length,
+            request.pool_size,
+            request.turns,
+            request.evaluations,
+            request.episodes,
+        )
         with _abrupt():
             result = train(
                 agents,
-                env,
-                steps=steps,
-                data=recipe.recording(),
-                seed=request.seed,
-                num_seeds=request.num_seeds,
-                episode_length=length,
-                pool_size=request.pool_size,
-                turns=request.turns,
-                evaluations=request.evaluations,
-                episodes=request.episodes,
-                out=folder,
-                overwrite=request.overwrite,
-                recipe=recipe,
-                loggers=_loggers(request.logger, folder),
+                env if data is None else data,
+                plan,
+                eval_env=env,
+                out=RunFolder(folder, request.overwrite, recipe),
+                callbacks=_loggers(request.logger, folder),
                 progress=True,
             )
     _end(screen, result)
@@ -130,8 +132,8 @@ def resume_run(
     """
     screen = console()
     with sentences(), _abrupt():
-        loggers = _loggers(logger, folder)
-        result = resume(folder, more_steps=steps, loggers=loggers, progress=True)
+        told = _loggers(logger, folder)
+        result = resume(folder, more_steps=steps, callbacks=told, progress=True)
     _end(screen, result)
 
 
@@ -201,7 +203,7 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), value
 
 
-def _loggers(name: Logger | None, folder: str) -> list[AbstractLogger]:
+def _loggers(name: Logger | None, folder: str) -> list[AbstractCallback]:
     if name == "tensorboard":
         return [TensorBoard(pathlib.Path(folder) / "tensorboard")]
     if name == "wandb":

@@ -6,9 +6,9 @@ from typing import Any
 
 from eqsim import AbstractEnv
 
-from .._environments import evaluation_env
-from .._evaluate import Greedy
-from .._folder import BEST, load_run
+from ..blocks._environments import evaluation_env
+from ..runs._folder import BEST, load_run
+from ..training._evaluate import Greedy
 
 
 def view_run(folder: str) -> tuple[AbstractEnv, Callable[[Any, Any], Any]]:

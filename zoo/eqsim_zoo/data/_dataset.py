@@ -11,8 +11,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .._actions import unscale
-from .._replay import Transition
+from ..blocks import Transition, unscale
 from ._about import About
 from ._checks import check_steps
 from ._host import HostArray, is_host, take, to_device

@@ -14,9 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
 
-from .._collect import collect, Running, started
-from .._environments import training_env
-from .._replay import Transition
+from ..blocks import collect, reset_batch, Running, training_env, Transition
 from ._about import About
 from ._dataset import Dataset
 from ._steps import Steps
@@ -71,7 +69,7 @@ def record(
     key, key_pool, key_reset = jr.split(key, 3)
     whole = training_env(env, episode_length, pool_size, key_pool)
     inside = _Inside(policy, jnp.asarray(bounds))
-    running = started(whole, key_reset, num_envs)
+    running = reset_batch(whole, key_reset, num_envs)
     length = math.ceil(steps / num_envs)
     piece = _piece_length(running, length)
     rows = None

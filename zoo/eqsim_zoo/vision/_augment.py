@@ -10,7 +10,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._fields import check_positive, size
+from ..blocks import check_positive, static
 from ._color import (
     adjust_brightness,
     adjust_contrast,
@@ -41,7 +41,7 @@ class RandomCrop(AbstractAugmentation):
         *Reinforcement learning with augmented data*, 2020.
     """
 
-    padding: int = size(4)
+    padding: int = static(4)
 
     def __check_init__(self):
         check_positive(self, "padding")

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._fields import check_positive, size
-from .._networks import LayerNorm, Linear
+from ..blocks import check_positive, Linear, static
+from ..blocks._networks import LayerNorm
 from ._layers import check_shape, check_sizes, Conv, Image, Maps, to_numbers
 from ._pools import AbstractPool, Flatten, Pool
 
@@ -61,10 +61,10 @@ class SmallCNN(AbstractEncoder):
         regularizing deep reinforcement learning from pixels*, 2020.
     """
 
-    widths: tuple[int, ...] = size((32, 64, 64))
-    kernels: tuple[int, ...] = size((6, 4, 3))
-    strides: tuple[int, ...] = size((3, 2, 1))
-    outputs: int = size(256)
+    widths: tuple[int, ...] = static((32, 64, 64))
+    kernels: tuple[int, ...] = static((6, 4, 3))
+    strides: tuple[int, ...] = static((3, 2, 1))
+    outputs: int = static(256)
     pool: AbstractPool = Flatten()
 
     def __check_init__(self):

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._fields import check_positive, size
-from .._networks import Linear
+from ..blocks import check_positive, Linear, static
 from ._encoders import AbstractEncoder, features
 from ._layers import check_shape, check_sizes, Conv, Image, Maps, max_pool, to_numbers
 
@@ -30,9 +29,9 @@ class Impala(AbstractEncoder):
         actor-learner architectures*, 2018, figure 3, right; without its recurrent part.
     """
 
-    widths: tuple[int, ...] = size((16, 32, 32))
-    blocks: int = size(2)
-    outputs: int = size(256)
+    widths: tuple[int, ...] = static((16, 32, 32))
+    blocks: int = static(2)
+    outputs: int = static(256)
 
     def __check_init__(self):
         check_positive(self, "blocks", "outputs")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._fields import check_positive, size
+from ..blocks import check_positive, static
 from ._encoders import AbstractEncoder
 from ._layers import (
     check_shape,
@@ -41,8 +41,8 @@ class ResNet18(AbstractEncoder):
         *Group normalization*, 2018.
     """
 
-    widths: tuple[int, ...] = size((64, 128, 256, 512))
-    groups: int = size(32)
+    widths: tuple[int, ...] = static((64, 128, 256, 512))
+    groups: int = static(32)
     pool: AbstractPool = Mean()
 
     def __check_init__(self):

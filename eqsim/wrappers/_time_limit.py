@@ -1,0 +1,72 @@
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ._wrapper import AbstractStateful, Lifetime
+
+
+class TimeLimitState(eqx.Module):
+    """`count`: steps of this episode so far."""
+
+    inner: Any
+    count: Int[Array, ""]
+
+
+def _as_count(n: Any) -> Any:
+    """An integer, or a batch of them, as an array."""
+    if isinstance(n, float):
+        raise ValueError(f"`TimeLimit.length` is {n}: an integer is expected.")
+    return jnp.asarray(n, jnp.int32) if isinstance(n, int | np.integer) else n
+
+
+class TimeLimit(AbstractStateful):
+    """A time limit: after `length` steps an episode that goes on is `truncated`.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `length`: number of control steps; an array leaf, so that it can differ and change
+        without a recompile.
+
+    **Raises:** `ValueError` if the length is not positive, or `env` resets itself.
+    """
+
+    env: AbstractEnv
+    length: Int[Array, ""] = eqx.field(converter=_as_count)
+
+    def __check_init__(self):
+        if not isinstance(self.length, Tracer) and not np.all(
+            np.asarray(self.length) >= 1
+        ):
+            raise ValueError(
+                f"`TimeLimit.length` is {self.length}: an episode has at least one step."
+            )
+
+    @property
+    def lifetime(self) -> Lifetime:
+        return Lifetime.EPISODE
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[TimeLimitState, Timestep]:
+        inner, timestep = self.env.reset(key, options)
+        return TimeLimitState(inner, jnp.zeros((), jnp.int32)), timestep
+
+    def step(
+        self, state: TimeLimitState, action: Float[Array, " nu"]
+    ) -> tuple[TimeLimitState, Timestep]:
+        check_action(self, action)
+        inner, timestep = self.env.step(state.inner, action)
+        count = state.count + 1
+        over = (count >= self.length) & ~timestep.terminated
+        truncated = timestep.truncated | over
+        timestep = eqx.tree_at(lambda t: t.truncated, timestep, truncated)
+        return TimeLimitState(inner, count), timestep

@@ -1,0 +1,146 @@
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+
+from ..blocks import (
+    add_noise,
+    as_scalar,
+    cast_floats,
+    check_positive,
+    DeterministicPolicy,
+    Learner,
+    MLP,
+    scale,
+    static,
+)
+from ..blocks._differentiable import GradientEnvs, rollout_gradient, start_gradient_envs
+
+
+class APGState(eqx.Module):
+    """`learner`: of a `DeterministicPolicy`. `world`: the environments."""
+
+    learner: Learner
+    world: GradientEnvs
+    key: PRNGKeyArray
+
+
+class APG(AbstractOnlineAgent):
+    r"""Analytic policy gradient: the derivative of the discounted rewards of the next $h$
+    steps with respect to the parameters of the policy, through the physics.
+
+    $$J = \frac{1}{h}\,\mathrm{mean} \sum_{t < h} \gamma^{t - t_0} r(s_t, \pi_\theta(o_t)), \qquad
+    s_{t+1} = f(s_t, \pi_\theta(o_t)),$$
+
+    where $t_0$ is the first step of the window, or of the episode if that began within the
+    window. Environments continue where they were; earlier steps are constants, and what
+    follows after $h$ steps is ignored. Derivatives over long horizons grow without bound
+    where motion is unstable; `SHAC` replaces them by a critic.
+
+    **Arguments:**
+
+    - `num_envs`, `horizon`: environments, and $h$.
+    - `checkpoint_every`: saves memory, see `eqsim.rollout`; 0 keeps all.
+    - `hidden`, `layer_norm`: of the network.
+    - `normalize_observations`: whether observations are normalized.
+    - `learning_rate`: of Adam, whose averages are short ($\beta$ = 0.7 and 0.95).
+    - `discount`: $\gamma$. `max_grad_norm`: length of a gradient, at most.
+    - `noise`: deviation of what is added to the actions.
+
+    ??? cite "Reference"
+        Freeman et al., *Brax: a differentiable physics engine for large scale rigid body
+        simulation*, 2021, section 4.2. Wiedemann et al., *Training efficient controllers
+        via analytic policy gradient*, 2023.
+    """
+
+    num_envs: int = static(64)
+    horizon: int = static(16)
+    checkpoint_every: int = static(0)
+    hidden: tuple[int, ...] = static((64, 64))
+    layer_norm: bool = static(True)
+    normalize_observations: bool = static(True)
+    learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-3)
+    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
+    max_grad_norm: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+    noise: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
+
+    def __check_init__(self):
+        check_positive(self, "num_envs", "horizon")
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> APGState:
+        key, key_policy, key_envs = jr.split(key, 3)
+        world = start_gradient_envs(self, env, key_envs)
+        obs = world.running.obs[0]
+        network = MLP.create(
+            key_policy,
+            (obs.shape[0], *self.hidden, env.sys.nu),
+            jnp.tanh,
+            last_scale=0.01,
+            layer_norm=self.layer_norm,
+            dtype=obs.dtype,
+        )
+        optimizer = cast_floats(self, obs.dtype)._optimizer()
+        learner = Learner.create(DeterministicPolicy(network), optimizer)
+        return APGState(learner, world, key)
+
+    def act(
+        self, state: APGState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        action = state.learner.model(state.world.seen(obs))
+        if key is not None:
+            action = add_noise(action, self.noise.astype(action.dtype), key)
+        return scale(state.world.bounds, action)
+
+    def iterate(
+        self, state: APGState, env: AbstractEnv
+    ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
+        self = cast_floats(self, state.world.bounds.dtype)
+        key, key_act = jr.split(state.key)
+
+        def loss(steps):
+            weight = self.discount ** steps_since_reset(steps.done).astype(
+                steps.reward.dtype
+            )
+            return -jnp.mean(
+                jnp.sum(steps.reward * weight, axis=1)
+            ) / self.horizon, None
+
+        world, gradient, _, _, report = rollout_gradient(
+            self, state.world, env, state.learner.model, key_act, loss, self.noise
+        )
+        state, metrics = self.update(APGState(state.learner, world, key), gradient)
+        return state, report | metrics
+
+    def update(
+        self, state: APGState, batch: Any
+    ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
+        """Takes a step against a gradient.
+
+        **Arguments:**
+
+        - `batch`: the derivative of a loss by `state.learner.model`, as
+            `eqx.filter_grad` gives it; nothing is changed if it is not finite.
+
+        **Returns:** the new state, and `grad_norm`, the length of the gradient.
+        """
+        self = cast_floats(self, state.world.bounds.dtype)
+        learner, norm = state.learner.apply_gradients(
+            batch, self._optimizer(), max_grad_norm=self.max_grad_norm
+        )
+        return eqx.tree_at(lambda s: s.learner, state, learner), {"grad_norm": norm}
+
+    def _optimizer(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, b1=0.7, b2=0.95)
+
+
+def steps_since_reset(done: Bool[Array, "envs times"]) -> Int[Array, "envs times"]:
+    """Number of steps since the window or an episode within it began."""
+    time = jnp.broadcast_to(jnp.arange(done.shape[1], dtype=jnp.int32), done.shape)
+    begins = jnp.pad(done[:, :-1], ((0, 0), (1, 0)))
+    return time - lax.cummax(jnp.where(begins, time, 0), axis=1)

@@ -1,0 +1,150 @@
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import Statistics
+
+from ..blocks import (
+    add_steps,
+    as_scalar,
+    cast_floats,
+    check_action_bounds,
+    check_divisible,
+    check_positive,
+    DeterministicPolicy,
+    init_statistics,
+    Linear,
+    MLP,
+    normalize,
+    scale,
+    static,
+)
+from ..blocks._collect import check_env
+from ..blocks._populations import evaluate_pairs, Perturbations
+
+
+class ARSState(eqx.Module):
+    """`weights`: of the policy, the offset in the last row. `statistics`: of observations.
+    `bounds`: of actions. `steps`: control steps taken."""
+
+    weights: Float[Array, "inputs nu"]
+    statistics: Statistics
+    bounds: Float[Array, "nu 2"]
+    key: PRNGKeyArray
+    steps: Int[Array, ""]
+
+
+class ARS(AbstractOnlineAgent):
+    r"""Augmented random search: steps along the directions that made the most difference.
+
+    A linear policy of normalized observations is changed by $\pm\nu\,\delta_i$; of $N$
+    directions the $b$ with the largest $\max(r_i^+, r_i^-)$ count:
+
+    $$W \leftarrow W + \frac{\alpha}{b\,\sigma_R} \sum_{i \le b} (r_i^+ - r_i^-)\,\delta_i,
+    \qquad \delta_i \sim N(0, 1),$$
+
+    with $\sigma_R$ the standard deviation of the $2b$ returns.
+
+    Differences from the paper (its version V2-t): both policies of a pair begin alike; an
+    offset; actions are $\tanh$ of what the policy gives, scaled to the range of the
+    actuators.
+
+    **Arguments:**
+
+    - `num_directions`, `num_best`: $N$ and $b$.
+    - `episode_length`: control steps of an episode, at most.
+    - `step_size`, `noise`: $\alpha$ and $\nu$.
+
+    ??? cite "Reference"
+        Mania, Guy, Recht, *Simple random search of static linear policies is competitive
+        for reinforcement learning*, 2018, algorithm 1.
+    """
+
+    num_directions: int = static(64)
+    num_best: int = static(16)
+    episode_length: int = static(1000)
+    step_size: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.02)
+    noise: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.03)
+
+    def __check_init__(self):
+        check_positive(self, "num_directions", "num_best", "episode_length")
+        if self.num_best > self.num_directions:
+            raise ValueError(
+                f"`ARS.num_best` is {self.num_best}, of `num_directions` = "
+                f"{self.num_directions}: at most all of them can be the best."
+            )
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ARSState:
+        check_env(self, env)
+        check_action_bounds(self, env)
+        check_divisible(self, "num_directions")
+        # Zero weights: what another key changes is which directions are tried.
+        key, key_reset = jr.split(key)
+        obs = env.reset(key_reset)[1].obs
+        weights = jnp.zeros((obs.shape[0] + 1, env.sys.nu), obs.dtype)
+        steps = jnp.zeros((), jnp.int32)
+        return ARSState(
+            weights, init_statistics(obs), jnp.array(env.action_range), key, steps
+        )
+
+    def act(
+        self, state: ARSState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        weights = state.weights
+        if key is not None:
+            noise = jr.normal(key, weights.shape, weights.dtype)
+            weights = weights + self.noise.astype(weights.dtype) * noise
+        action = _policy(weights)(normalize(state.statistics, obs))
+        return scale(state.bounds, action)
+
+    def iterate(
+        self, state: ARSState, env: AbstractEnv
+    ) -> tuple[ARSState, dict[str, Float[Array, "..."]]]:
+        weights = state.weights
+        self = cast_floats(self, weights.dtype)
+        key, key_noise, key_try = jr.split(state.key, 3)
+        shape = (self.num_directions, *weights.shape)
+        noise = jr.normal(key_noise, shape, weights.dtype)
+        pairs = weights[None, None] + self.noise * jnp.stack([noise, -noise], axis=1)
+        policies = jax.vmap(jax.vmap(_policy))(pairs)
+        returns, statistics, report = evaluate_pairs(
+            env, policies, state.statistics, key_try, self.episode_length
+        )
+        steps = add_steps(report, state.steps)
+        assert statistics is not None, "they were given"
+        state = ARSState(weights, statistics, state.bounds, key, steps)
+        flat = noise.reshape(self.num_directions, -1)
+        state, metrics = self.update(state, Perturbations(flat, returns))
+        return state, report | metrics
+
+    def update(
+        self, state: ARSState, batch: Perturbations
+    ) -> tuple[ARSState, dict[str, Float[Array, "..."]]]:
+        r"""Learns from `Perturbations`, whose noise is $\delta$.
+
+        **Returns:** the new state; `best`, the largest return, and `deviation`,
+        $\sigma_R$.
+        """
+        self = cast_floats(self, state.weights.dtype)
+        returns = jnp.where(jnp.isfinite(batch.returns), batch.returns, -jnp.inf)
+        _, best = lax.top_k(jnp.max(returns, axis=1), self.num_best)
+        # A pair of which one went wrong says nothing.
+        chosen = returns[best]
+        fine = jnp.all(jnp.isfinite(chosen), axis=1)
+        chosen = jnp.where(fine[:, None], chosen, 0.0)
+        deviation = jnp.std(chosen)
+        slope = (chosen[:, 0] - chosen[:, 1]) @ batch.noise[best]
+        scale = self.num_best * jnp.maximum(deviation, 1e-6)
+        step = self.step_size / scale * slope.reshape(state.weights.shape)
+        new = eqx.tree_at(lambda s: s.weights, state, state.weights + step)
+        return new, {"best": jnp.max(batch.returns), "deviation": deviation}
+
+
+def _policy(weights: Float[Array, "inputs nu"]) -> DeterministicPolicy:
+    return DeterministicPolicy(MLP((Linear(weights[:-1], weights[-1]),), (), jnp.tanh))

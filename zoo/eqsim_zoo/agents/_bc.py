@@ -1,0 +1,108 @@
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim.wrappers import Statistics
+
+from ..blocks import cast_floats, Learner, static, Transition
+from ..blocks._heads import select_action
+from ._offline import AbstractLevelAgent
+from ._offline_networks import action_distance, Start
+
+
+class BCState(eqx.Module):
+    """`actor`: learner of a policy. `statistics`: of observations. `bounds`: of actions."""
+
+    actor: Learner
+    statistics: dict[str, Statistics] | None
+    bounds: Float[Array, "nu 2"]
+    key: PRNGKeyArray
+
+
+class BC(AbstractLevelAgent):
+    r"""Behavior cloning: to do what was recorded.
+
+    $L = -\mathrm{mean} \log \pi(a|o)$, of normal numbers, or of one of finitely many
+    actions; or $L = \mathrm{mean}\,|\tanh f(o) - a|^2$ of a single one.
+
+    **Arguments:** those of `AbstractLevelAgent`, and
+
+    - `deterministic`: whether the policy gives one action, and no density.
+
+    **Raises:** `ValueError` with `levels` and `deterministic`.
+
+    ??? cite "Reference"
+        Pomerleau, *ALVINN: an autonomous land vehicle in a neural network*, 1989.
+    """
+
+    deterministic: bool = static(False)
+
+    def __check_init__(self):
+        if self.shared_encoder:
+            raise ValueError(
+                "`BC` has one network, which shares its encoder with no other: leave out "
+                "`shared_encoder`."
+            )
+        if self.levels and self.deterministic:
+            raise ValueError(
+                f"`BC` with `levels={self.levels}` chooses by probabilities: leave out "
+                "`deterministic`."
+            )
+
+    def begin(self, key: PRNGKeyArray, start: Start) -> BCState:
+        key, key_actor = jr.split(key)
+        actor = start.actor(key_actor, self.levels)
+        learner = Learner.create(actor, self.optimizer())
+        return BCState(learner, start.statistics(), start.bounds, key)
+
+    def policy(self, state: BCState) -> Callable[[Any], Any]:
+        actor = state.actor.model
+        if self.deterministic:
+            return lambda obs: select_action(actor(obs), None)
+        return actor
+
+    def update(
+        self, state: BCState, batch: Transition
+    ) -> tuple[BCState, dict[str, Float[Array, "..."]]]:
+        """Learns from a `Transition` with one axis, of rows; actions are between -1
+        and 1.
+
+        **Returns:** the new state; the loss, the mean square `action_distance`, and
+        `accuracy` with levels, `entropy` of a density.
+        """
+        self = cast_floats(self, batch.reward.dtype)
+        key, key_look = jr.split(state.key)
+        batch = self.seen(state, batch, key_look)
+
+        def loss(actor):
+            if self.deterministic:
+                return action_distance(actor, batch.obs, batch.action), {}
+            found = jax.vmap(actor)(batch.obs)
+            each = jax.vmap(lambda f, a: (f.log_prob(a), f.entropy()))
+            log_prob, entropy = each(found, batch.action)
+            return -jnp.mean(log_prob), {"entropy": jnp.mean(entropy)}
+
+        distance = action_distance(state.actor.model, batch.obs, batch.action)
+        actor, metrics = state.actor.apply_loss_fn(loss, self.optimizer())
+        metrics |= {"action_distance": distance}
+        if self.levels:
+            same = _same(state.actor.model, batch)
+            metrics |= {"accuracy": jnp.mean(same.astype(batch.reward.dtype))}
+        return dataclasses.replace(state, actor=actor, key=key), metrics
+
+
+def _same(actor: Callable[[Any], Any], batch: Transition) -> Array:
+    """Which actions are those that the policy thinks best."""
+
+    def same(obs, action):
+        found = actor(obs)
+        best = found.levels.index(select_action(found, None))
+        return best == found.levels.index(action)
+
+    return jax.vmap(same)(batch.obs, batch.action)

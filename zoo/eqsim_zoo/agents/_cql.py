@@ -1,0 +1,241 @@
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from eqsim.wrappers import Statistics
+
+from ..blocks import (
+    as_scalar,
+    cast_floats,
+    check_positive,
+    Learner,
+    sample_actions,
+    static,
+    target_update,
+    td_loss,
+    td_target,
+    Transition,
+)
+from ..vision import EncodedNetwork
+from ._offline import AbstractOfflineAgent
+from ._offline_networks import action_distance, eyes, Start, Through
+from ._sac import soft_actor_loss, soft_value, temperature_loss
+
+
+# Recorded actions at the bounds have no finite number before tanh.
+_INSIDE = 1.0 - 1e-5
+
+
+class CQLState(eqx.Module):
+    """`actor`, `critic`: learners. `target`: the critic, some time ago. `temperature`,
+    `multiplier`: learners of $\\log \\alpha$ and $\\log \\alpha'$. `statistics`: of
+    observations. `bounds`: of actions. `updates`: how many there were."""
+
+    actor: Learner
+    critic: Learner
+    target: EncodedNetwork
+    temperature: Learner
+    multiplier: Learner
+    statistics: dict[str, Statistics] | None
+    bounds: Float[Array, "nu 2"]
+    updates: Int[Array, ""]
+    key: PRNGKeyArray
+
+
+class CQL(AbstractOfflineAgent):
+    r"""Conservative Q-learning: a soft actor-critic whose critics put the values of
+    recorded actions above those of all others.
+
+    $$L_Q = \sum_k \mathrm{mean}\left[(Q_k(o, a) - y)^2
+    + \alpha' \left(\log \textstyle\int e^{Q_k(o, \hat a)} d\hat a - Q_k(o, a)\right)\right],
+    \quad y = r + \gamma_t \min_k \bar Q_k(o', a'), \ a' \sim \pi(o'),$$
+
+    The integral is estimated with `num_actions` draws each of the uniform density, of
+    $\pi(o)$ and of $\pi(o')$, over their densities. With `threshold` $\tau > 0$, $\alpha'$
+    grows while the difference in brackets is above $\tau$ and falls while it is below.
+    $\pi$ and $\alpha$ learn as those of `SAC`; in the first `warmup_steps` the policy learns
+    to do what was recorded.
+
+    Differences from the paper: the estimate is a mean, not a sum, which changes the losses
+    by a constant; `warmup_steps` is 0 by default, 40,000 in the authors' code. That code
+    also multiplies the bracket by `conservative_weight` before it subtracts the threshold:
+    its threshold is $\tau$ times that weight, and its $\alpha'$ begins at 1.
+
+    **Arguments:** those of `AbstractOfflineAgent`, and
+
+    - `discount`, `target_rate`, `reward_scale`: as of `IQL`.
+    - `backup_entropy`: whether $-\alpha \log \pi(a'|o')$ is part of $y$.
+    - `conservative_weight`: $\alpha'$, which is only where it begins if there is a
+        `threshold`.
+    - `policy_learning_rate`: of the policy and of $\alpha$.
+    - `target_entropy`, `initial_temperature`: as of `SAC`.
+
+    ??? cite "Reference"
+        Kumar, Zhou, Tucker, Levine, *Conservative Q-learning for offline reinforcement
+        learning*, 2020, equation 4, appendix F.
+    """
+
+    num_actions: int = static(10)
+    backup_entropy: bool = static(False)
+    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
+    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
+    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+    conservative_weight: Float[Array, ""] = eqx.field(converter=as_scalar, default=5.0)
+    threshold: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
+    warmup_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
+    policy_learning_rate: Float[Array, ""] = eqx.field(
+        converter=as_scalar, default=1e-4
+    )
+    target_entropy: Float[Array, ""] = eqx.field(converter=as_scalar, default=-1.0)
+    initial_temperature: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+
+    def __check_init__(self):
+        check_positive(self, "num_actions")
+
+    def begin(self, key: PRNGKeyArray, start: Start) -> CQLState:
+        key, key_actor, key_critic = jr.split(key, 3)
+        critic, adam = start.critic(key_critic), self.optimizer()
+        actor = start.squashed(key_actor, critic.senses)
+        log = lambda x: Learner.create(jnp.log(x), adam)
+        return CQLState(
+            Learner.create(actor, adam),
+            Learner.create(critic, adam),
+            critic,
+            log(self.initial_temperature),
+            log(jnp.maximum(self.conservative_weight, 1e-8)),
+            start.statistics(),
+            start.bounds,
+            jnp.zeros((), jnp.int32),
+            key,
+        )
+
+    def policy(self, state: CQLState) -> Callable[[Any], Any]:
+        return Through(eyes(self, state.critic.model), state.actor.model)
+
+    def update(
+        self, state: CQLState, batch: Transition
+    ) -> tuple[CQLState, dict[str, Float[Array, "..."]]]:
+        """Learns from a `Transition` with one axis, of rows; actions are between -1
+        and 1.
+
+        **Returns:** the new state; losses, the mean value `q`, the mean `gap` between the
+        logarithm of the integral and recorded values, `entropy`, `temperature`, the
+        `conservative_weight` that was used, and the mean square `action_distance`.
+        """
+        self = cast_floats(self, batch.reward.dtype)
+        key, key_look, key_critic, key_actor = jr.split(state.key, 4)
+        batch = self.seen(state, batch, key_look)
+        critic, of_critic = self._criticize(state, batch, key_critic)
+        multiplier = self._weigh(state, of_critic["gap"])
+        actor, of_actor = self._improve(state, critic, batch, key_actor)
+        entropy = of_actor["entropy"]
+        aim = self.target_entropy * batch.action.shape[1]
+        temperature, _ = state.temperature.apply_loss_fn(
+            lambda log_alpha: temperature_loss(log_alpha, entropy, aim),
+            optax.adam(self.policy_learning_rate),
+        )
+        new = dataclasses.replace(
+            state,
+            actor=actor,
+            critic=critic,
+            target=target_update(critic.model, state.target, self.target_rate),
+            temperature=temperature,
+            multiplier=multiplier,
+            updates=jnp.minimum(state.updates + 1, 2**30),
+            key=key,
+        )
+        return new, {**of_critic, **of_actor}
+
+    def _criticize(self, state, batch, key):
+        """A step of the critics, and what to report of it."""
+        key_next, key_other = jr.split(key)
+        policy, alpha = self.policy(state), jnp.exp(state.temperature.model)
+        entropy_weight = alpha if self.backup_entropy else jnp.zeros_like(alpha)
+        next_value = soft_value(
+            policy, state.target, batch.next_obs, entropy_weight, key_next
+        )
+        target = td_target(
+            self.reward_scale * batch.reward,
+            next_value,
+            batch.terminated,
+            self.discount,
+        )
+        others, densities = _others(policy, batch, key_other, self.num_actions)
+        fixed = self.threshold <= 0.0
+        learned = jnp.exp(state.multiplier.model)
+        weight = jnp.where(fixed, self.conservative_weight, learned)
+
+        def loss(critic):
+            td, found = td_loss(critic, batch.obs, batch.action, target)
+            q = jax.vmap(critic)(batch.obs, batch.action)
+            many = jax.vmap(lambda actions: jax.vmap(critic)(batch.obs, actions))
+            each = many(others) - densities[:, :, None]
+            gap = jax.nn.logsumexp(each, axis=0) - jnp.log(float(len(others))) - q
+            threshold = jnp.where(fixed, 0.0, self.threshold)
+            regularizer = weight * (jnp.mean(gap, axis=0) - threshold)
+            report = {"q": found["q"], "gap": jnp.mean(gap), "td": td}
+            return td + jnp.sum(regularizer), report
+
+        critic, found = state.critic.apply_loss_fn(loss, self.optimizer())
+        return critic, {
+            "critic_loss": found["loss"],
+            "td_loss": found["td"],
+            "q": found["q"],
+            "gap": found["gap"],
+            "conservative_weight": weight,
+        }
+
+    def _weigh(self, state, gap):
+        """A step of the multiplier; none without a threshold."""
+        off = jnp.where(self.threshold > 0.0, gap - self.threshold, 0.0)
+        loss = lambda log: (-jnp.exp(log) * off, {})
+        new, _ = state.multiplier.apply_loss_fn(loss, self.optimizer())
+        # After the step, as a limit inside the loss has no way back.
+        return dataclasses.replace(new, model=jnp.clip(new.model, -20.0, 14.0))
+
+    def _improve(self, state, critic, batch, key):
+        """A step of the policy."""
+        alpha = jnp.exp(state.temperature.model)
+        features = jax.vmap(eyes(self, critic.model))(batch.obs)
+        raw = jnp.arctanh(jnp.clip(batch.action, -_INSIDE, _INSIDE))
+        early = state.updates.astype(raw.dtype) < self.warmup_steps
+
+        def loss(actor):
+            soft, found = soft_actor_loss(
+                actor, critic.model, batch.obs, alpha, key, features
+            )
+            log_prob = jax.vmap(lambda obs, u: actor(obs).log_prob(u))(features, raw)
+            cloning = -alpha * found["entropy"] - jnp.mean(log_prob)
+            return jnp.where(early, cloning, soft), found
+
+        distance = action_distance(state.actor.model, features, batch.action)
+        slow_adam = optax.adam(self.policy_learning_rate)
+        actor, found = state.actor.apply_loss_fn(loss, slow_adam)
+        return actor, {
+            "actor_loss": found["loss"],
+            "entropy": found["entropy"],
+            "temperature": alpha,
+            "action_distance": distance,
+        }
+
+
+def _others(policy, batch: Transition, key: PRNGKeyArray, number: int):
+    """Actions that were not recorded, (3 number, rows, nu), and logarithms of their
+    densities; constants in derivatives."""
+    key_uniform, *keys = jr.split(key, 3)
+    shape = number, *batch.action.shape
+    uniform = jr.uniform(key_uniform, shape, batch.action.dtype, -1.0, 1.0)
+    even = jnp.full(shape[:2], -shape[2] * jnp.log(2.0), uniform.dtype)
+    found = [(uniform, even)]
+    for obs, key in zip((batch.obs, batch.next_obs), keys):
+        several = jax.vmap(lambda key, obs=obs: sample_actions(policy, obs, key))
+        found.append(several(jr.split(key, number)))
+    return jtu.tree_map(lambda *x: jnp.concatenate(x), *found)

@@ -1,0 +1,262 @@
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractEnv
+
+from ..blocks import (
+    as_scalar,
+    cast_floats,
+    Learner,
+    log_density,
+    MLP,
+    predictability,
+    scan_updates,
+    SkillDynamics,
+    SkillPolicy,
+    SkillRow,
+    SkillSpace,
+    static,
+    with_reward,
+)
+from ._skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
+
+
+def _pair(x: Any) -> Any:
+    pair = isinstance(x, tuple | list | np.ndarray)
+    return jnp.asarray(x, jnp.result_type(float)) if pair else x
+
+
+class DADS(AbstractSkillAgent):
+    r"""Dynamics-aware discovery of skills: skills whose effects can be foretold, and
+    which differ from one another.
+
+    Skill dynamics $q(\Delta | x, z)$ foretell the change $\Delta = x' - x$ of the
+    descriptor, by the loss $-\mathrm{mean}\,[w \log q(\Delta|x, z)]$, and a SAC is
+    rewarded where they do so better for its own skill than for others:
+
+    $$r = \log n - \log \sum_{k=1}^{n}
+    \exp\left[\log q(\Delta | x, z_k) - \log q(\Delta | x, z)\right]_{-50}^{50},$$
+
+    with $z_k$ all skills, if they can be counted and `random_skills` is 0; otherwise
+    $z$ and `random_skills` draws of the prior, in this update the same for all rows. So
+    $r \le \log n$. The weights $w$ are 1, or
+    $\mathrm{clip}(\pi(a|o, z) / \mu(a|o, z), 1 / \epsilon, \epsilon)$ with the policy
+    $\mu$ that acted, as transitions out of a memory are old.
+
+    What was foretold can be planned with: see `reach_goals`.
+
+    Differences from the paper: SAC learns from a memory by fresh rewards, as in the
+    second reference; where a task terminates the last change counts as any other, since
+    it is that of the robot and not of a reset.
+
+    **Arguments:** those of `AbstractSkillAgent`, and
+
+    - `normalize_target`: whether $\Delta$ is normalized.
+    - `omit_input_dynamics_dim`: how many numbers of the descriptor, from the first one
+        on, the dynamics do not see: 2 where these are x and y, and skills are to work
+        everywhere.
+    - `dynamics_update_freq`: the dynamics learn in every so many-th update, with the same
+        batch; 0: in none.
+    - `dynamics_updates`: steps of the dynamics per iteration besides, each with a batch
+        of its own.
+    - `random_skills`: number of skills to compare with; 0 for all.
+    - `components`, `identity_covariance`: of the mixture.
+    - `std_range`: of deviations that are learned.
+    - `importance_weights`: whether there are weights. `importance_clip`: $\epsilon$.
+
+    ??? cite "Reference"
+        Sharma, Gu, Levine, Kumar, Hausman, *Dynamics-aware unsupervised discovery of
+        skills*, 2020, equations 4 to 6, algorithm 1 and section 4; Sharma et al.,
+        *Emergent real-world robotic skills via unsupervised off-policy reinforcement
+        learning*, 2020, section IV. Options as in QDax (Chalumeau et al. 2024).
+    """
+
+    normalize_target: bool = static(True)
+    omit_input_dynamics_dim: int = static(0)
+    dynamics_update_freq: int = static(1)
+    dynamics_updates: int = static(0)
+    random_skills: int = static(0)
+    components: int = static(4)
+    identity_covariance: bool = static(True)
+    importance_weights: bool = static(False)
+    std_range: Float[Array, "2"] = eqx.field(converter=_pair, default=(0.3, 10.0))
+    importance_clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=10.0)
+
+    def __check_init__(self):
+        for name in (
+            "omit_input_dynamics_dim",
+            "dynamics_update_freq",
+            "dynamics_updates",
+            "random_skills",
+        ):
+            if vars(self)[name] < 0:
+                raise ValueError(f"`DADS.{name}` is {vars(self)[name]}: at least 0.")
+        if self.components < 1:
+            raise ValueError(f"`DADS.components` is {self.components}: at least 1.")
+        if not self.dynamics_update_freq and not self.dynamics_updates:
+            raise ValueError(
+                "`DADS.dynamics_update_freq` and `dynamics_updates` are both 0: the "
+                "dynamics would never learn."
+            )
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
+        space = SkillSpace.create(
+            self,
+            env,
+            full=self.descriptor_full_state,
+            normalize_observations=self.sac.normalize_observations,
+            normalize_changes=self.normalize_target,
+        )
+        _check_space(self, space)
+        *keys, key_model = jr.split(key, 4)
+        dtype = env.action_range.dtype
+        self = cast_floats(self, dtype)
+        described = space.layout.described
+        inputs = described - self.omit_input_dynamics_dim + space.prior.size
+        each = described if self.identity_covariance else 2 * described
+        sizes = inputs, *self.hidden, self.components * (1 + each)
+        dynamics = SkillDynamics(
+            MLP.create(key_model, sizes, dtype=dtype),
+            self.omit_input_dynamics_dim,
+            self.components,
+            self.identity_covariance,
+        )
+        model = Learner.create(dynamics, optax.adam(self.learning_rate))
+        return init_skills(self, jnp.stack(keys), env, space, model)
+
+    def iterate(
+        self, state: SkillState, env: AbstractEnv
+    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        """Collect steps, add them to the replay, and learn from batches of it: first the
+        dynamics by themselves, `dynamics_updates` times, then all."""
+        self = cast_floats(self, state.sac.bounds.dtype)
+        key, key_act, key_learn = jr.split(state.key, 3)
+        state, memory, report = collect_skills(self.sac, state, env, key_act)
+        state = dataclasses.replace(state, key=key)
+        key_dynamics, key_learn = jr.split(key_learn)
+
+        def update_dynamics(skills, batch):
+            skills, loss = self._update_dynamics(state, skills, batch)
+            return skills, {"dynamics_loss": loss}
+
+        number = self.dynamics_updates
+        skills, studied = scan_updates(
+            self.sac, update_dynamics, state.skills, memory, key_dynamics, number
+        )
+        state = dataclasses.replace(state, skills=skills)
+        state, metrics = scan_updates(self.sac, self.update, state, memory, key_learn)
+        return dataclasses.replace(state, memory=memory), report | metrics | studied
+
+    def update(
+        self, state: SkillState, batch: SkillRow
+    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        """Take one gradient step of skill dynamics and SAC.
+
+        **Arguments:**
+
+        - `batch`: rows of the replay, with one axis.
+
+        **Returns:** the new state; `diversity`, the mean intrinsic reward; the loss of the
+        dynamics; and the metrics of SAC.
+        """
+        self = cast_floats(self, batch.log_prob.dtype)
+        key, key_others = jr.split(state.key)
+        steps, space = batch.transition, state.world
+
+        # Skill dynamics, in every `dynamics_update_freq`-th update.
+        skills, metrics = state.skills, {}
+        if self.dynamics_update_freq:
+            learn = lambda: self._update_dynamics(state, state.skills, batch)
+            skip = lambda: (skills, self._loss(state, batch, skills.model)[0])
+            due = state.updates % self.dynamics_update_freq == 0
+            every = self.dynamics_update_freq == 1
+            skills, loss = learn() if every else lax.cond(due, learn, skip)
+            metrics["dynamics_loss"] = loss
+
+        # Reward, by the new dynamics.
+        others = None if self.random_skills else space.prior.all()
+        if others is None:
+            draws = jr.split(key_others, self.random_skills)
+            others = jax.vmap(space.prior.sample)(draws)
+        diversity = predictability(
+            skills.model,
+            jax.vmap(space.descriptor)(steps.obs),
+            jax.vmap(space.skill)(steps.obs),
+            jax.vmap(space.change)(steps.obs, steps.next_obs),
+            others.astype(batch.log_prob.dtype),
+            self.std_range,
+            itself=bool(self.random_skills),
+        )
+        returns = state.episodes.return_of(batch.episode)
+        reward = self.mix(steps.reward, diversity, returns)
+
+        # Policy.
+        sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
+        new = dataclasses.replace(
+            state, sac=sac, skills=skills, updates=(state.updates + 1) % 2**20, key=key
+        )
+        return new, {"diversity": jnp.mean(diversity), **metrics, **of_sac}
+
+    def log_likelihood(
+        self,
+        state: SkillState,
+        obs: Float[Array, " n"],
+        next_obs: Float[Array, " n"],
+        skill: Float[Array, " k"],
+    ) -> Float[Array, ""]:
+        model: SkillDynamics = state.skills.model
+        found = model(state.world.descriptor(obs), skill, self.std_range)
+        return found.log_prob(state.world.change(obs, next_obs))
+
+    def _update_dynamics(
+        self, state: SkillState, skills: Learner, batch: SkillRow
+    ) -> tuple[Learner, Float[Array, ""]]:
+        skills, found = skills.apply_loss_fn(
+            lambda model: self._loss(state, batch, model),
+            optax.adam(self.learning_rate),
+        )
+        return skills, found["loss"]
+
+    def _loss(
+        self, state: SkillState, batch: SkillRow, model: SkillDynamics
+    ) -> tuple[Float[Array, ""], dict[str, Array]]:
+        steps, world = batch.transition, state.world
+
+        def log_prob(obs, next_obs):
+            seen = world.descriptor(obs), world.skill(obs)
+            found = model(*seen, self.std_range)
+            return found.log_prob(world.change(obs, next_obs))
+
+        found = jax.vmap(log_prob)(steps.obs, steps.next_obs)
+        if self.importance_weights:
+            policy = SkillPolicy(state.sac.actor.model, world)
+            now = jax.vmap(lambda o, a: log_density(policy, o, a))
+            limit = jnp.log(self.importance_clip)
+            ratio = now(steps.obs, steps.action) - batch.log_prob
+            found = found * jnp.exp(jnp.clip(ratio, -limit, limit))
+        return -jnp.mean(found), {}
+
+
+def _check_space(agent: DADS, space: SkillSpace) -> None:
+    described = space.layout.described
+    if agent.omit_input_dynamics_dim > described:
+        raise ValueError(
+            f"`DADS.omit_input_dynamics_dim` is {agent.omit_input_dynamics_dim}, but a "
+            f"descriptor has {described} numbers here. Set it to 0, or to how many of "
+            "them say where the robot is."
+        )
+    if not agent.random_skills and space.prior.all() is None:
+        raise ValueError(
+            f"`DADS.random_skills` is 0, which compares with all skills, but "
+            f"`{type(space.prior).__name__}` has a continuum of them. Set it, for "
+            "instance to 100."
+        )

@@ -1,0 +1,114 @@
+"""From recordings to practice: soft actor-critic that begins with what CQL knows."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jaxtyping import PRNGKeyArray
+
+from eqsim import AbstractEnv
+
+from ..blocks import Learner
+from ..data import check_fits, Dataset
+from ..vision import EncodedNetwork
+from ._cql import CQLState
+from ._sac import SAC, SACState
+
+
+def fine_tuned(
+    agent: SAC,
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    learned: CQLState,
+    data: Dataset | None = None,
+) -> SACState:
+    """The state of a soft actor-critic that goes on from conservative Q-learning, in place
+    of `agent.init(key, env)`: with its policy, critics, targets and temperature. What
+    optimizers remember begins anew.
+
+    **Arguments:**
+
+    - `agent`: of the same `actor_hidden`, `critic_hidden` and `layer_norm` as the `CQL`
+        had; it need not take `random_steps`.
+    - `env`: where it is to practise, as of `training_env`.
+    - `learned`: of vectors that were not pictures.
+    - `data`: steps that it remembers from the beginning: the first ones, as many as its
+        memory holds.
+
+    **Raises:** `ValueError` if networks have other shapes, observations were normalized
+    there and are not here, or the other way round, there were pictures, or the recording
+    is not of that environment.
+
+    ??? cite "Reference"
+        Nair et al., *AWAC: accelerating online reinforcement learning with offline
+        datasets*, 2020, section 3, for the setting.
+    """
+    if data is not None:
+        check_fits(data, env)
+    state, adam = agent.init(key, env), agent.optimizer()
+    actor, critic, target = map(
+        _head, (learned.actor.model, learned.critic.model, learned.target)
+    )
+    pairs = (
+        ("actor", state.actor.model, actor),
+        ("critic", state.critic.model, critic),
+    )
+    for name, ours, theirs in pairs:
+        _check_alike(name, ours, theirs)
+    state = dataclasses.replace(
+        state,
+        actor=Learner.create(actor, adam),
+        critic=Learner.create(critic, adam),
+        target=target,
+        temperature=Learner.create(learned.temperature.model, adam),
+    )
+    known = learned.statistics is not None
+    if known != (state.statistics is not None):
+        raise ValueError(
+            f"`SAC.normalize_observations` is {not known}, but what was learned was "
+            f"{'' if known else 'not '}given normalized observations: set it to {known}."
+        )
+    if learned.statistics is not None:
+        state = dataclasses.replace(state, statistics=learned.statistics["obs"])
+    return state if data is None else _remembering(state, data)
+
+
+def _head(network: EncodedNetwork) -> Any:
+    if network.senses.networks:
+        raise ValueError(
+            f"The network sees {sorted(network.senses.networks)}, but `SAC` takes vectors."
+        )
+    return network.network
+
+
+def _check_alike(name: str, ours: Any, theirs: Any) -> None:
+    shapes = [
+        [x.shape for x in jtu.tree_leaves(eqx.filter(tree, eqx.is_array))]
+        for tree in (ours, theirs)
+    ]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"The {name} has layers of shapes {shapes[0]}, but that which was learned "
+            f"{shapes[1]}. Set `{name}_hidden` and `layer_norm` as the sizes of `CQL` were."
+        )
+
+
+def _remembering(state: SACState, data: Dataset) -> SACState:
+    """With the first steps of a recording in its memory, in whole blocks."""
+    memory = state.memory
+    if memory is None:
+        raise ValueError("The state has no memory.")
+    replay = memory.replay
+    blocks = min(len(data), replay.capacity) // replay.block
+    rows = data.rows(jnp.arange(blocks * replay.block))
+    put = lambda ring, new: ring.at[: new.shape[0]].set(new.astype(ring.dtype))
+    count = jnp.asarray(blocks * replay.block, replay.at.dtype)
+    filled = dataclasses.replace(
+        replay,
+        rows=jtu.tree_map(put, replay.rows, rows),
+        at=count % replay.capacity,
+        size=jnp.copy(count),
+    )
+    return dataclasses.replace(state, memory=dataclasses.replace(memory, replay=filled))

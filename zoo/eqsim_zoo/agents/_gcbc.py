@@ -1,0 +1,24 @@
+import equinox as eqx
+
+from ..data import Hindsight
+from ._bc import BC
+from ._goal_agent import AbstractGoalAgent
+
+
+class GCBC(AbstractGoalAgent):
+    """Goal-conditioned behavior cloning: to do what was recorded on the way to a goal,
+    which is anything that a trajectory led to later, all equally likely.
+
+    **Arguments:**
+
+    - `agent`: how it is cloned. `hindsight`: how goals are drawn.
+
+    ??? cite "Reference"
+        Ghosh et al., *Learning to reach goals via iterated supervised learning*, 2021,
+        algorithm 1; defaults: Park et al., *OGBench*, 2024, appendix D.
+    """
+
+    agent: BC = eqx.field(default_factory=BC)
+    hindsight: Hindsight = eqx.field(
+        default_factory=lambda: Hindsight(False, 0.0, 1.0, 0.0)
+    )

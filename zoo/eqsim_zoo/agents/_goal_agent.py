@@ -1,0 +1,53 @@
+"""Goal-conditioned agents, which learn from goals in hindsight."""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractAgent, AbstractEnv
+
+from ..blocks import Transition
+from ..data import DESIRED, goal_of, Hindsight, OBSERVATION, observation_of
+from ._offline import AbstractOfflineAgent, shown
+
+
+class AbstractGoalAgent(AbstractAgent):
+    """An agent that is told where to go: it sees `observation` and `desired_goal`, and
+    what it holds learns from steps with goals in hindsight.
+
+    Its `update` takes a `Transition` out of `GoalData`.
+    """
+
+    agent: eqx.AbstractVar[AbstractOfflineAgent]
+    hindsight: eqx.AbstractVar[Hindsight]
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
+        """The state before anything is learned. Where the environment has no goals, they
+        are taken to be observations."""
+        return self.create(key, *shown(self, env))
+
+    def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:
+        """The state before anything is learned, for observations of a dataset."""
+        seen = {OBSERVATION: observation_of(obs), DESIRED: goal_of(obs)}
+        return self.agent.create(key, seen, bounds)
+
+    def act(
+        self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        if not isinstance(obs, dict) or not {OBSERVATION, DESIRED} <= {*obs}:
+            raise ValueError(
+                f"`{type(self).__name__}` is told where to go: an observation with "
+                f"{OBSERVATION!r} and {DESIRED!r} is expected, but got "
+                f"{sorted(obs) if isinstance(obs, dict) else type(obs).__name__}. Write "
+                "`wrappers.Reach(env)`, or pass a dictionary."
+            )
+        seen = {OBSERVATION: obs[OBSERVATION], DESIRED: obs[DESIRED]}
+        return self.agent.act(state, seen, key=key)
+
+    def update(
+        self, state: Any, batch: Transition
+    ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
+        """Learns from a `Transition` out of `GoalData`, with one axis, of rows; see that
+        of the agent that it holds."""
+        return self.agent.update(state, batch)

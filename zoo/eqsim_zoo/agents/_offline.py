@@ -1,0 +1,154 @@
+"""What agents share that learn from recordings."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractAgent, AbstractEnv
+
+from ..blocks import (
+    as_scalar,
+    cast_floats,
+    check_action_bounds,
+    scale,
+    static,
+    Transition,
+)
+from ..blocks._heads import (
+    select_action,
+)
+from ..vision import (
+    AbstractAugmentation,
+    AbstractEncoder,
+    augment,
+    check_image_settings,
+    normalize_observations,
+)
+from ._offline_networks import Start
+
+
+class AbstractOfflineAgent(AbstractAgent):
+    """An agent that learns from recordings: `update` takes a `Transition` with one axis,
+    of rows, in which actions are between -1 and 1.
+
+    Observations are vectors, pictures, or both by name. Its state has the fields
+    `statistics`, of the vectors of all recordings, and `bounds`, of actions.
+
+    **Arguments:**
+
+    - `hidden`, `layer_norm`: of the networks.
+    - `normalize_observations`: whether vectors are normalized, by statistics of all the
+        recordings.
+    - `encoder`: of pictures. `shared_encoder`: whether actor and value see with that of
+        the critic, which learns it alone; else each has its own.
+    - `augmentations`: of pictures, in their order, drawn anew for each row.
+    - `learning_rate`: of Adam.
+    """
+
+    hidden: tuple[int, ...] = static((256, 256))
+    layer_norm: bool = static(False)
+    normalize_observations: bool = static(False)
+    shared_encoder: bool = static(False)
+    encoder: AbstractEncoder | None = None
+    augmentations: tuple[AbstractAugmentation, ...] = ()
+    learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
+
+    def __check_init__(self):
+        name, parts = type(self).__name__, self.augmentations
+        if not isinstance(self.encoder, AbstractEncoder | None):
+            raise ValueError(
+                f"`{name}.encoder` is {self.encoder!r}: an encoder is expected, such as "
+                "`eqsim_zoo.vision.Impala()`, or None. It is given in Python."
+            )
+        fine = isinstance(parts, tuple)
+        if not fine or not all(isinstance(x, AbstractAugmentation) for x in parts):
+            raise ValueError(
+                f"`{name}.augmentations` are {parts!r}: a tuple is expected, such as "
+                "`(eqsim_zoo.vision.RandomCrop(4),)`. They are given in Python."
+            )
+
+    @abc.abstractmethod
+    def begin(self, key: PRNGKeyArray, start: Start) -> Any:
+        """The state before anything is learned."""
+
+    @abc.abstractmethod
+    def policy(self, state: Any) -> Callable[[Any], Any]:
+        """From normalized observations to what `chosen` takes."""
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
+        return self.create(key, *shown(self, env))
+
+    def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:
+        """The state before anything is learned.
+
+        **Arguments:**
+
+        - `obs`: an observation, of which shapes and types matter.
+        - `bounds`: of actions.
+
+        **Raises:** `ValueError` if there are settings for pictures, and none is seen.
+        """
+        names = "encoder", "shared_encoder", "augmentations"
+        settings = {name: vars(self)[name] for name in names}
+        check_image_settings(type(self).__name__, obs, settings)
+        agent = cast_floats(self, bounds.dtype)
+        return agent.begin(key, Start(agent, obs, bounds))
+
+    def act(
+        self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        found = self.policy(state)(normalize_observations(state.statistics, obs))
+        return scale(state.bounds, select_action(found, key))
+
+    def seen(self, state: Any, batch: Transition, key: PRNGKeyArray) -> Transition:
+        """A batch with observations as networks see them."""
+
+        def look(obs, key):
+            return augment(
+                self.augmentations, normalize_observations(state.statistics, obs), key
+            )
+
+        keys = jr.split(key, (2, batch.reward.shape[0]))
+        places = lambda batch: (batch.obs, batch.next_obs)
+        new = [jax.vmap(look)(obs, row) for obs, row in zip(places(batch), keys)]
+        return Transition(
+            new[0],
+            batch.action,
+            batch.reward,
+            new[1],
+            batch.terminated,
+            batch.truncated,
+        )
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """Of the networks."""
+        return optax.adam(self.learning_rate)
+
+
+class AbstractLevelAgent(AbstractOfflineAgent):
+    """An agent whose actions may be finitely many.
+
+    **Arguments:** those of `AbstractOfflineAgent`, and
+
+    - `levels`: how many values each actuator has, evenly from the lowest to the highest;
+        0 for all numbers.
+    """
+
+    levels: int = static(0)
+
+
+def shown(agent: AbstractAgent, env: AbstractEnv) -> tuple[Any, Float[Array, "nu 2"]]:
+    """Shapes and types of what an environment shows, and the bounds of its actions.
+
+    **Raises:** `ValueError` if an action has no bound.
+    """
+    check_action_bounds(agent, env)
+    _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
+    return timestep.obs, jnp.array(env.action_range)

@@ -1,0 +1,193 @@
+"""Networks of agents that learn from datasets."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim.wrappers import Statistics
+
+from ..blocks import (
+    Critic,
+    DeterministicPolicy,
+    Ensemble,
+    MLP,
+    StochasticPolicy,
+)
+from ..blocks._heads import (
+    ChoiceCritic,
+    ChoicePolicy,
+    GaussianPolicy,
+    select_action,
+    StateValue,
+)
+from ..blocks._levels import Levels
+from ..vision import (
+    encoded_size,
+    EncodedNetwork,
+    Encoders,
+    init_observation_statistics,
+)
+
+
+class Start:
+    """What networks are made for.
+
+    **Arguments:**
+
+    - `agent`: whose sizes are taken.
+    - `obs`: an observation, of which shapes and types matter.
+    - `bounds`: of actions.
+    """
+
+    def __init__(self, agent: Any, obs: Any, bounds: Float[Array, "nu 2"]):
+        self.agent, self.obs, self.bounds = agent, obs, bounds
+
+    @property
+    def nu(self) -> int:
+        """Number of actuators."""
+        return self.bounds.shape[0]
+
+    def statistics(self) -> dict[str, Statistics] | None:
+        """Before there are any; none if observations are taken as they are."""
+        if not self.agent.normalize_observations:
+            return None
+        return init_observation_statistics(self.obs, self.bounds.dtype)
+
+    def network(
+        self,
+        key: PRNGKeyArray,
+        head: Callable[[PRNGKeyArray, int], Any],
+        shared: Encoders | None = None,
+    ) -> EncodedNetwork:
+        """A network with eyes of its own, or after those that it shares.
+
+        **Arguments:**
+
+        - `head`: `(key, features) -> network`.
+        """
+        key_eyes, key_head = jr.split(key)
+        dtype = self.bounds.dtype
+        if shared is not None and self.agent.shared_encoder:
+            return EncodedNetwork(
+                Encoders({}), head(key_head, encoded_size(shared, self.obs))
+            )
+        senses = Encoders.create(key_eyes, self.obs, self.agent.encoder, dtype)
+        return EncodedNetwork(senses, head(key_head, encoded_size(senses, self.obs)))
+
+    def mlp(
+        self,
+        key: PRNGKeyArray,
+        inputs: int,
+        outputs: int,
+        last_scale: float = 1.0,
+        plain: bool = False,
+    ) -> MLP:
+        """A network of the sizes of the agent; a `plain` one has no layer normalization
+        in any case."""
+        return MLP.create(
+            key,
+            (inputs, *self.agent.hidden, outputs),
+            last_scale=last_scale,
+            layer_norm=self.agent.layer_norm and not plain,
+            dtype=self.bounds.dtype,
+        )
+
+    def critic(
+        self, key: PRNGKeyArray, number: int = 2, levels: int = 0
+    ) -> EncodedNetwork:
+        """Values of actions, of all numbers or of some levels."""
+        if levels:
+            table = Levels(levels, self.nu)
+            make = lambda n: lambda key: self.mlp(key, n, table.count)
+            return self.network(
+                key,
+                lambda key, n: ChoiceCritic(
+                    Ensemble.create(key, number, make(n)), table
+                ),
+            )
+        head = lambda key, n: Critic.create(
+            key,
+            n,
+            self.nu,
+            self.agent.hidden,
+            number=number,
+            layer_norm=self.agent.layer_norm,
+            dtype=self.bounds.dtype,
+        )
+        return self.network(key, head)
+
+    def actor(
+        self, key: PRNGKeyArray, levels: int = 0, shared: Encoders | None = None
+    ) -> EncodedNetwork:
+        """A policy of normal numbers, or one that chooses among levels."""
+        if levels:
+            table = Levels(levels, self.nu)
+            head = lambda key, n: ChoicePolicy(
+                self.mlp(key, n, table.count, 0.01), table
+            )
+            return self.network(key, head, shared)
+        zeros = jnp.zeros_like(self.bounds[:, 0])
+        head = lambda key, n: GaussianPolicy(self.mlp(key, n, self.nu, 0.01), zeros)
+        return self.network(key, head, shared)
+
+    def deterministic(
+        self, key: PRNGKeyArray, shared: Encoders | None = None
+    ) -> EncodedNetwork:
+        """A deterministic policy."""
+        head = lambda key, n: DeterministicPolicy(self.mlp(key, n, self.nu, 0.01))
+        return self.network(key, head, shared)
+
+    def squashed(
+        self, key: PRNGKeyArray, shared: Encoders | None = None
+    ) -> EncodedNetwork:
+        """A policy as of soft actor-critic, without layer normalization."""
+        outputs = 2 * self.nu
+        head = lambda key, n: StochasticPolicy(self.mlp(key, n, outputs, 0.01, True))
+        return self.network(key, head, shared)
+
+    def value(
+        self, key: PRNGKeyArray, shared: Encoders | None = None
+    ) -> EncodedNetwork:
+        """The value of a state."""
+        return self.network(key, lambda key, n: StateValue(self.mlp(key, n, 1)), shared)
+
+
+class Eyes(eqx.Module):
+    """What actor and value are given: observations, or what the critic sees in them.
+
+    **Arguments:**
+
+    - `senses`: of the critic where they share them.
+    """
+
+    senses: Encoders | None
+
+    def __call__(self, obs: Any) -> Any:
+        return obs if self.senses is None else self.senses(obs)
+
+
+def eyes(agent: Any, critic: EncodedNetwork) -> Eyes:
+    """Of the networks that are not the critic."""
+    return Eyes(critic.senses if agent.shared_encoder else None)
+
+
+class Through(eqx.Module):
+    """A network after the eyes that it shares."""
+
+    eyes: Eyes
+    network: EncodedNetwork
+
+    def __call__(self, obs: Any) -> Any:
+        return self.network(self.eyes(obs))
+
+
+def action_distance(policy: Callable[[Any], Any], obs: Any, action: Array) -> Array:
+    """The mean square of what lies between recorded actions and those that a policy
+    thinks best, summed over actuators."""
+    best = jax.vmap(lambda obs: select_action(policy(obs), None))(obs)
+    return jnp.mean(jnp.sum((best - action) ** 2, axis=1))

@@ -1,0 +1,242 @@
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import optax
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+
+from ..blocks import (
+    as_scalar,
+    cast_floats,
+    check_positive,
+    flatten_time,
+    Learner,
+    linear_schedule,
+    MLP,
+    replicate,
+    scale,
+    shard_batch,
+    static,
+    StochasticPolicy,
+    target_update,
+    td_lambda,
+    Transition,
+)
+from ..blocks._differentiable import GradientEnvs, rollout_gradient, start_gradient_envs
+
+
+class SHACState(eqx.Module):
+    """`actor`, `critic`: learners of a `StochasticPolicy` and of a value network.
+    `target`: the critic, some time ago. `world`: the environments."""
+
+    actor: Learner
+    critic: Learner
+    target: MLP
+    world: GradientEnvs
+    key: PRNGKeyArray
+
+
+class SHACBatch(eqx.Module):
+    """What `SHAC.update` learns from.
+
+    **Arguments:**
+
+    - `gradient`: of the loss of the policy, by its parameters.
+    - `obs`, `target`: normalized observations, and their $\\lambda$-returns.
+    """
+
+    gradient: Any
+    obs: Float[Array, "rows nobs"]
+    target: Float[Array, " rows"]
+
+
+class SHAC(AbstractOnlineAgent):
+    r"""Short-horizon actor-critic: the derivative of the rewards of the next $h$ steps
+    through the physics, and of the value that a critic sees in where they lead.
+
+    $$L_\pi = -\frac{1}{h}\,\mathrm{mean}\left[\sum_{t < h} w_t \left(r_t + e_t\,\gamma\,
+    \bar V(o'_t)\right)\right], \qquad
+    L_V = \mathrm{mean}\,(V(o_t) - G_t)^2,$$
+
+    where $w_t$ is $\gamma$ to the power of the steps since the window or the episode began,
+    $e_t$ is 1 at the end of the window and at time limits, and 0 else, also where the task
+    ended, and $G_t$ are $\lambda$-returns with $\bar V$, which follows the critic:
+    $\bar\theta \leftarrow \alpha \bar\theta + (1 - \alpha)\,\theta$.
+
+    Differences from the paper: the deviation of the policy depends on the observation.
+
+    **Arguments:**
+
+    - `num_envs`, `horizon`: environments, and $h$.
+    - `checkpoint_every`: saves memory, see `eqsim.rollout`; 0 keeps all.
+    - `num_epochs`, `num_minibatches`: passes of the critic through a batch, and pieces of
+        each.
+    - `actor_hidden`, `critic_hidden`: of the networks.
+    - `normalize_observations`: whether observations are normalized.
+    - `actor_learning_rate`, `critic_learning_rate`: of Adam, whose averages are short
+        ($\beta$ = 0.7 and 0.95). `anneal_steps`: control steps in which they go to zero; 0
+        if they stay.
+    - `discount`, `td_decay`: $\gamma$ and $\lambda$. `target_decay`: $\alpha$.
+    - `max_grad_norm`: length of a gradient, at most.
+    - `reward_scale`: rewards are multiplied by it.
+
+    ??? cite "Reference"
+        Xu et al., *Accelerated policy learning with parallel differentiable simulation*,
+        2022, equations 5 to 8 and table 3.
+    """
+
+    num_envs: int = static(64)
+    horizon: int = static(32)
+    checkpoint_every: int = static(0)
+    num_epochs: int = static(16)
+    num_minibatches: int = static(4)
+    actor_hidden: tuple[int, ...] = static((128, 64, 32))
+    critic_hidden: tuple[int, ...] = static((64, 64))
+    normalize_observations: bool = static(True)
+    actor_learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=2e-3)
+    critic_learning_rate: Float[Array, ""] = eqx.field(
+        converter=as_scalar, default=2e-3
+    )
+    anneal_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
+    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
+    td_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.95)
+    target_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.2)
+    max_grad_norm: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+
+    def __check_init__(self):
+        check_positive(self, "num_envs", "horizon", "num_epochs", "num_minibatches")
+        rows = self.num_envs * self.horizon
+        if rows % self.num_minibatches:
+            raise ValueError(
+                f"`SHAC.num_minibatches` is {self.num_minibatches}: a divisor of the {rows} "
+                "rows of a batch (`num_envs` times `horizon`) is expected."
+            )
+
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SHACState:
+        key, key_actor, key_critic, key_envs = jr.split(key, 4)
+        world = start_gradient_envs(self, env, key_envs)
+        obs = world.running.obs[0]
+        create = lambda key, hidden, outputs, last: MLP.create(
+            key,
+            (obs.shape[0], *hidden, outputs),
+            jax.nn.elu,
+            last_scale=last,
+            layer_norm=True,
+            dtype=obs.dtype,
+        )
+        network = create(key_actor, self.actor_hidden, 2 * env.sys.nu, 0.01)
+        critic = create(key_critic, self.critic_hidden, 1, 1.0)
+        adam = optax.adam(0.0, b1=0.7, b2=0.95)
+        return SHACState(
+            Learner.create(StochasticPolicy(network), adam),
+            Learner.create(critic, adam),
+            critic,
+            world,
+            key,
+        )
+
+    def act(
+        self, state: SHACState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        distribution = state.actor.model(state.world.seen(obs))
+        action = distribution.mode()
+        if key is not None:
+            action, _ = distribution.sample_and_log_prob(key)
+        return scale(state.world.bounds, action)
+
+    def iterate(
+        self, state: SHACState, env: AbstractEnv
+    ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
+        world, target = state.world, state.target
+        self = cast_floats(self, world.bounds.dtype)
+        key, key_act = jr.split(state.key)
+        worth = jax.vmap(jax.vmap(lambda obs: target(world.seen(obs))[0]))
+
+        def loss(steps):
+            next_value = worth(steps.next_obs)
+            return self._actor_loss(steps, next_value), next_value
+
+        none, actor = jnp.zeros_like(self.discount), state.actor.model
+        after, gradient, steps, next_value, report = rollout_gradient(
+            self, world, env, actor, key_act, loss, none
+        )
+        targets = jax.vmap(td_lambda, in_axes=(0, 0, 0, 0, None, None))(
+            steps.reward * self.reward_scale,
+            next_value,
+            steps.terminated,
+            steps.done,
+            self.discount,
+            self.td_decay,
+        )
+        obs = jax.vmap(world.seen)(flatten_time(steps).obs)
+        batch = SHACBatch(gradient, obs, targets.reshape(-1))
+        state = dataclasses.replace(state, world=after, key=key)
+        state, metrics = self.update(state, batch)
+        return state, report | metrics
+
+    def update(
+        self, state: SHACState, batch: SHACBatch
+    ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
+        """A step of the policy, and several of the critic, with a `SHACBatch`.
+
+        **Returns:** the new state; `grad_norm`, the length of the policy's gradient, and the
+        mean `critic_loss`.
+        """
+        self = cast_floats(self, batch.target.dtype)
+        steps = state.world.steps.astype(batch.target.dtype)
+        adam = lambda rate: optax.adam(
+            linear_schedule(rate, steps, self.anneal_steps), b1=0.7, b2=0.95
+        )
+        actor, norm = state.actor.apply_gradients(
+            batch.gradient,
+            adam(self.actor_learning_rate),
+            max_grad_norm=self.max_grad_norm,
+        )
+        rows, data = batch.target.shape[0], (batch.obs, batch.target)
+
+        def minibatch(critic, index):
+            obs, target = shard_batch(jtu.tree_map(lambda x: x[index], data))
+
+            def loss(critic):
+                off = jax.vmap(critic)(obs)[:, 0] - target
+                return jnp.mean(off**2), {}
+
+            return critic.apply_loss_fn(
+                loss, adam(self.critic_learning_rate), max_grad_norm=self.max_grad_norm
+            )
+
+        def epoch(critic, key):
+            order = jr.permutation(key, rows).reshape(self.num_minibatches, -1)
+            return lax.scan(minibatch, critic, order)
+
+        key, key_epochs = jr.split(state.key)
+        keys = jr.split(key_epochs, self.num_epochs)
+        critic, of_critic = lax.scan(epoch, state.critic, keys)
+        slow = target_update(critic.model, state.target, 1.0 - self.target_decay)
+        new = dataclasses.replace(
+            state, actor=actor, critic=replicate(critic), target=slow, key=key
+        )
+        return new, {"grad_norm": norm, "critic_loss": jnp.mean(of_critic["loss"])}
+
+    def _actor_loss(self, steps: Transition, next_value) -> Float[Array, ""]:
+        length = steps.reward.shape[1]
+        last = jnp.arange(length) == length - 1
+        ends = (steps.done | last[None]) & ~steps.terminated
+        value = jnp.where(ends, self.discount * next_value, 0.0)
+        gain = self.reward_scale * steps.reward + value
+
+        def step(weight, done):
+            later = jnp.where(done, jnp.ones_like(weight), weight * self.discount)
+            return later, weight
+
+        first = jnp.ones_like(gain[:, 0])
+        _, weight = lax.scan(step, first, steps.done.T)
+        return -jnp.mean(jnp.sum(gain * weight.T, axis=1)) / length

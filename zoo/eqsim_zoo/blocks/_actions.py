@@ -1,0 +1,88 @@
+"""Conversion between actions of policies and of environments."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from eqsim import AbstractEnv
+from eqsim.wrappers import AbstractConversion
+
+
+class Squash(AbstractConversion):
+    r"""Wrapper that squashes any numbers $u$: $\tanh(u)$ scaled to the action range where
+    that is finite, and clipped where it is not.
+
+    A rollout records $u$, whose density under a normal policy is known.
+    """
+
+    env: AbstractEnv
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        bound = jnp.asarray([-jnp.inf, jnp.inf], self.env.action_range.dtype)
+        return jnp.broadcast_to(bound[None], (self.sys.nu, 2))
+
+    def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
+        return squash(self.env.action_range, action)
+
+
+def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array, " nu"]:
+    """Squash numbers to the action range, see `Squash`."""
+    low, high = bounds.astype(u.dtype).T
+    both = jnp.isfinite(low) & jnp.isfinite(high)
+    scaled = _scaled(
+        jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u)
+    )
+    return jnp.where(both, scaled, jnp.clip(u, low, high))
+
+
+def scale(
+    bounds: Float[Array, "nu 2"], action: Float[Array, " nu"]
+) -> Float[Array, " nu"]:
+    """Scale an action between -1 and 1 to the action range, which must be finite."""
+    low, high = bounds.astype(action.dtype).T
+    return _scaled(low, high, action)
+
+
+def unscale(
+    bounds: Float[Array, "nu 2"], action: Float[Array, "*rows nu"]
+) -> Float[Array, "*rows nu"]:
+    """Invert `scale`, for one action or several."""
+    low, high = bounds.astype(action.dtype).T
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    broadcast = lambda x: jnp.broadcast_to(x, action.shape)
+    return jnp.clip((action - broadcast(middle)) / broadcast(half), -1.0, 1.0)
+
+
+def _scaled(low, high, action):
+    return low + 0.5 * (action + 1.0) * (high - low)
+
+
+def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
+    """Raise `ValueError` if the action range is not finite."""
+    bounds = env.action_range
+    if isinstance(bounds, Tracer):
+        bounds = _without_numbers(env)
+    if isinstance(bounds, Tracer):
+        return
+    if np.all(np.isfinite(bounds)):
+        return
+    for name, row in zip(env.sys.actuators.ctrl_names, np.asarray(bounds), strict=True):
+        if not np.all(np.isfinite(row)):
+            raise ValueError(
+                f"`{type(agent).__name__}` takes actions between two bounds, but those of "
+                f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or take "
+                "an agent whose actions need no bounds, such as `PPO` without `levels`."
+            )
+
+
+def _without_numbers(env: AbstractEnv) -> Float[Array, "nu 2"]:
+    """Action range with zeros for the numbers of the environment, whose values are unknown
+    inside a transformation. Missing limits are infinite all the same."""
+    with jax.ensure_compile_time_eval():
+        zero = lambda x: jnp.zeros(x.shape, x.dtype) if eqx.is_inexact_array(x) else x
+        return jtu.tree_map(zero, env).action_range

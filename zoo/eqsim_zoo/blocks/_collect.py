@@ -1,0 +1,198 @@
+"""Vectorized environments, and the collection of transitions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+import eqsim
+from eqsim import AbstractEnv, AbstractTask, Timestep
+from eqsim.wrappers import (
+    AbstractWrapper,
+    AutoReset,
+    layers,
+    Lifetime,
+    NormalizeObservation,
+    ResetMode,
+)
+
+from ._parallel import map_shards, replicate, shard_batch
+from ._replay import Transition
+
+
+class Running(eqx.Module):
+    """States of vectorized environments.
+
+    **Arguments:**
+
+    - `state`, `timestep`: state and timestep of each environment.
+    - `returns`, `lengths`: return and length of the running episodes so far.
+    - `last`: mean return and length of the episodes that ended last; zeros before.
+    """
+
+    state: Any
+    timestep: Timestep
+    returns: Float[Array, " envs"]
+    lengths: Float[Array, " envs"]
+    last: Float[Array, "2"]
+
+    @property
+    def obs(self) -> Any:
+        """Current observations."""
+        return self.timestep.obs
+
+
+def reset_envs(
+    agent: eqx.Module, env: AbstractEnv, key: PRNGKeyArray, number: int
+) -> Running:
+    """Reset vectorized environments.
+
+    **Raises:** `ValueError` if observations are not vectors of real numbers, or the
+    environment has no auto-reset.
+    """
+    check_env(agent, env)
+    return reset_batch(env, key, number)
+
+
+def reset_batch(env: AbstractEnv, key: PRNGKeyArray, number: int) -> Running:
+    """Reset vectorized environments of any observations."""
+    keys = shard_batch(jr.split(key, number))
+    state, timestep = map_shards(_reset, keys, env)
+    # Different arrays, as each can be donated once.
+    none = lambda size: jnp.zeros(size, timestep.reward.dtype)
+    sums = shard_batch(none(number)), shard_batch(none(number))
+    return Running(state, timestep, *sums, replicate(none(2)))
+
+
+@eqx.filter_jit
+def _reset(keys, env):
+    return eqx.filter_vmap(env.reset)(keys)
+
+
+def collect(
+    env: AbstractEnv,
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    running: Running,
+    key: PRNGKeyArray,
+    length: int,
+    checkpoint_every: int | None = None,
+) -> tuple[Running, Transition, dict[str, Float[Array, ""]]]:
+    """Step all environments.
+
+    **Arguments:**
+
+    - `policy`: `(obs, key) -> action`, a PyTree.
+    - `length`: number of steps of each environment.
+    - `checkpoint_every`: interval of checkpoints for reverse mode, see `eqsim.rollout`.
+
+    **Returns:** the environments; transitions with axes (environment, time); and a report:
+    mean `return` and `length` of the episodes that ended last, NaN before the first one
+    has; the number of `episodes` that ended; and the number of `steps`.
+    """
+    keys = shard_batch(jr.split(key, running.lengths.shape[0]))
+
+    def run(rows, shared):
+        (state, timestep, keys), (env, policy) = rows, shared
+        return eqsim.rollout(
+            env,
+            policy,
+            keys,
+            length,
+            start=(state, timestep),
+            collect=_kept,
+            checkpoint_every=checkpoint_every,
+            throw=False,
+        )
+
+    rows = running.state, running.timestep, keys
+    (steps, after), (state, timestep) = map_shards(run, rows, (env, policy))
+    before = jtu.tree_map(
+        lambda x, y: jnp.concatenate([x[:, None], y[:, :-1]], axis=1),
+        running.obs,
+        after,
+    )
+    transitions = Transition(before, *steps)
+    sums, (returns, lengths) = _episodes(running, transitions)
+    count = sums[0]
+    last = jnp.where(count > 0, sums[1:] / jnp.maximum(count, 1.0), running.last)
+    new = Running(
+        state, timestep, shard_batch(returns), shard_batch(lengths), replicate(last)
+    )
+    total = jnp.full((), transitions.reward.size, last.dtype)
+    # Before the first episode has ended its length is 0.
+    known = jnp.where(last[1] > 0, last, jnp.nan)
+    report = {"return": known[0], "length": known[1], "episodes": count, "steps": total}
+    return new, transitions, report
+
+
+def _kept(state, action, timestep: Timestep):
+    led_to = timestep.obs if timestep.final_obs is None else timestep.final_obs
+    flags = timestep.terminated, timestep.truncated
+    return (action, timestep.reward, led_to, *flags), timestep.obs
+
+
+def _episodes(running: Running, steps: Transition):
+    """Number of episodes that ended, and the sums of their returns and lengths; and
+    those of the episodes that go on."""
+
+    def step(carry, now):
+        sums, returns, lengths = carry
+        reward, done = now
+        returns, lengths = returns + reward, lengths + 1.0
+        ended = jnp.stack([jnp.ones_like(returns), returns, lengths])
+        sums = sums + jnp.sum(jnp.where(done[None], ended, 0.0), axis=1)
+        return (
+            sums,
+            jnp.where(done, 0.0, returns),
+            jnp.where(done, 0.0, lengths),
+        ), None
+
+    time_first = steps.reward.T, steps.done.T
+    start = jnp.zeros(3, steps.reward.dtype), running.returns, running.lengths
+    (sums, *rest), _ = lax.scan(step, start, time_first)
+    return sums, rest
+
+
+def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
+    """Raises `ValueError` unless an agent can learn there: observations are vectors, and
+    episodes begin by themselves, within the step in which one has ended."""
+    name = type(agent).__name__
+    _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
+    obs = timestep.obs
+    vector = isinstance(obs, jax.ShapeDtypeStruct) and len(obs.shape) == 1
+    if not vector or not jnp.issubdtype(obs.dtype, jnp.floating):
+        raise ValueError(
+            f"`{name}` takes observations that are one vector of real numbers, but those of "
+            f"`{type(env).__name__}` are {obs}."
+        )
+    resets = False
+    for layer in layers(env):
+        lasts = isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
+        resets |= lasts and not isinstance(layer, NormalizeObservation)
+        if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:
+            raise ValueError(
+                f"`{name}` learns from every step, but with `{layer.mode}` some are resets. "
+                "Use `ResetMode.SAME_STEP`."
+            )
+    if isinstance(layer, AbstractTask) and not resets:
+        raise ValueError(
+            f"`{type(env).__name__}` does not begin anew when an episode has ended. Write "
+            "`AutoReset(TimeLimit(env, length))`."
+        )
+
+
+def flatten_time(steps: Any) -> Any:
+    """Merge the axes of environments and times of all arrays."""
+    return jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+
+
+def add_steps(report: dict[str, Array], steps: Int[Array, ""]) -> Int[Array, ""]:
+    """Add the steps of a report to a counter, which saturates at $2^{31} - 1$."""
+    new = report["steps"].astype(steps.dtype)
+    return steps + jnp.minimum(new, jnp.iinfo(steps.dtype).max - steps)

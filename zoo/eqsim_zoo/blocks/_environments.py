@@ -1,0 +1,65 @@
+"""Wrapped environments for training and evaluation, and their random keys."""
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from eqsim import AbstractEnv, AutoReset, TimeLimit
+from eqsim.wrappers import AbstractWrapper, layers, Lifetime, reset_pool
+
+
+def training_env(
+    env: AbstractEnv, episode_length: int, pool_size: int, key: PRNGKeyArray
+) -> AutoReset:
+    """Wrap an environment for training: `AutoReset(TimeLimit(env, episode_length))`.
+
+    **Arguments:**
+
+    - `env`: environment of one episode, with all its wrappers.
+    - `episode_length`: control steps after which an episode is truncated.
+    - `pool_size`: number of precomputed resets that episodes begin with, since a batch
+        computes a whole reset in every step; 0 for true resets.
+    - `key`: random key of the pool.
+
+    **Raises:** `ValueError` if the environment resets itself, or a number makes no sense.
+    """
+    if pool_size < 0:
+        raise ValueError(f"`pool_size` is {pool_size}: at least 0 is expected.")
+    episode = evaluation_env(env, episode_length)
+    pool = reset_pool(episode, key, pool_size) if pool_size else None
+    return AutoReset(episode, pool)
+
+
+def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
+    """Wrap an environment for evaluation: `TimeLimit(env, episode_length)`.
+
+    **Raises:** `ValueError` if the environment resets itself, or the length is not
+    positive.
+    """
+    for layer in layers(env):
+        if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
+            name = type(layer).__name__
+            raise ValueError(
+                f"The environment has a `{name}`, which outlives episodes. Pass it without: "
+                "`train` adds `TimeLimit` and `AutoReset` itself, and agents keep what they "
+                "learn of observations in their state."
+            )
+    if episode_length < 1:
+        raise ValueError(
+            f"`episode_length` is {episode_length}: an episode has at least one step."
+        )
+    return TimeLimit(env, episode_length)
+
+
+def pool_key(seed: int) -> PRNGKeyArray:
+    """Random key of the pool of resets of a run."""
+    return jax.random.fold_in(jax.random.key(seed), 1)
+
+
+def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
+    """Random key of the evaluation after a turn, the same for all members of a run."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
+
+
+def member_key(seed: int) -> PRNGKeyArray:
+    """Random key of `agent.init`."""
+    return jax.random.fold_in(jax.random.key(seed), 3)

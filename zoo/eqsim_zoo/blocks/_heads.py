@@ -1,0 +1,112 @@
+"""Policies and values of agents that learn from recordings."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ._distributions import Categorical, Normal, TanhNormal
+from ._levels import Levels
+from ._networks import Ensemble, MLP
+from ._policies import bounded_log_std
+
+
+class GaussianPolicy(eqx.Module):
+    r"""Normal numbers around $\tanh$ of what a network gives, with deviations that do not
+    depend on what is observed. The density is finite also at the bounds of actions, where
+    recorded ones often are.
+
+    **Arguments:**
+
+    - `network`: from features to means before $\tanh$.
+    - `raw`: from which the deviations follow, between $e^{-5}$ and $e^2$.
+
+    ??? cite "Reference"
+        Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit Q-learning*,
+        2022, appendix B.
+    """
+
+    network: MLP
+    raw: Float[Array, " nu"]
+
+    def __call__(self, features: Float[Array, " n"]) -> Normal:
+        return Normal(jnp.tanh(self.network(features)), bounded_log_std(self.raw))
+
+
+class Choice(eqx.Module):
+    """One of finitely many actions.
+
+    **Arguments:**
+
+    - `logits`: of each.
+    - `levels`: what they are.
+    """
+
+    logits: Float[Array, " count"]
+    levels: Levels
+
+    def mode(self) -> Float[Array, " nu"]:
+        """The likeliest action."""
+        return self.levels.action(jnp.argmax(self.logits), self.logits.dtype)
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, " nu"]:
+        """A draw."""
+        return self.levels.action(jr.categorical(key, self.logits), self.logits.dtype)
+
+    def log_prob(self, action: Float[Array, " nu"]) -> Float[Array, ""]:
+        """The logarithm of the probability."""
+        return Categorical(self.logits[None]).log_prob(self.levels.index(action)[None])
+
+    def entropy(self) -> Float[Array, ""]:
+        """In nats."""
+        return Categorical(self.logits[None]).entropy()
+
+
+class ChoicePolicy(eqx.Module):
+    """One of finitely many actions, by what a network gives for each."""
+
+    network: MLP
+    levels: Levels
+
+    def __call__(self, features: Float[Array, " n"]) -> Choice:
+        return Choice(self.network(features), self.levels)
+
+
+class ChoiceCritic(eqx.Module):
+    """Values of finitely many actions, by several networks that judge on their own."""
+
+    networks: Ensemble
+    levels: Levels
+
+    def all(self, features: Float[Array, " n"]) -> Float[Array, "number count"]:
+        """Of all actions."""
+        return self.networks(features)
+
+    def __call__(
+        self, features: Float[Array, " n"], action: Float[Array, " nu"]
+    ) -> Float[Array, " number"]:
+        return self.all(features)[:, self.levels.index(action)]
+
+
+class StateValue(eqx.Module):
+    """The value of a state."""
+
+    network: MLP
+
+    def __call__(self, features: Float[Array, " n"]) -> Float[Array, ""]:
+        return self.network(features)[0]
+
+
+def select_action(
+    found: Normal | TanhNormal | Choice | Float[Array, " nu"],
+    key: PRNGKeyArray | None,
+) -> Float[Array, " nu"]:
+    """An action between -1 and 1 of what a policy gives: drawn, or the likeliest."""
+    if isinstance(found, Normal | Choice):
+        action = found.mode() if key is None else found.sample(key)
+        return jnp.clip(action, -1.0, 1.0)
+    if isinstance(found, TanhNormal):
+        if key is None:
+            return found.mode()
+        return found.sample_and_log_prob(key)[0]
+    return found

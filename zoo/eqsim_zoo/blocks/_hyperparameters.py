@@ -1,0 +1,63 @@
+"""Fields of agents: real numbers are arrays, so that `eqx.filter_vmap` can sweep them."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jaxtyping import Array, Float
+
+
+def as_scalar(x: Any) -> Any:
+    """A real number as an array. Anything else is returned unchanged, since PyTree
+    transformations fill fields with other objects."""
+    if isinstance(x, bool):
+        raise ValueError(f"A real number is expected, got the boolean {x}.")
+    known = int | float | np.number | np.ndarray
+    return jnp.asarray(x, jnp.result_type(float)) if isinstance(x, known) else x
+
+
+def static(default: Any) -> Any:
+    """A static field for a size, a shape or a flag. Lists become tuples."""
+    return eqx.field(static=True, converter=_hashable, default=default)
+
+
+def _hashable(x: Any) -> Any:
+    return tuple(x) if isinstance(x, list) else x
+
+
+def cast_floats(tree: Any, dtype: Any) -> Any:
+    """Cast real numbers of a PyTree to a type."""
+    cast = lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x
+    return jtu.tree_map(cast, tree)
+
+
+def check_positive(agent: eqx.Module, *names: str) -> None:
+    """Raise `ValueError` unless fields are positive integers."""
+    for name in names:
+        value = vars(agent)[name]
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(
+                f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
+                "least 1."
+            )
+
+
+def linear_schedule(
+    rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Linear decrease of a rate to zero over `anneal_steps`; constant if that is 0."""
+    length = jnp.where(anneal_steps > 0.0, anneal_steps, 1.0)
+    left = jnp.clip(1.0 - steps / length, 0.0, 1.0)
+    return rate * jnp.where(anneal_steps > 0.0, left, 1.0)
+
+
+def cosine_schedule(
+    rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Decrease of a rate to zero along half a cosine; constant if `anneal_steps` is 0."""
+    part = linear_schedule(jnp.ones_like(rate), steps, anneal_steps)
+    return rate * jnp.where(
+        anneal_steps > 0.0, 0.5 * (1.0 - jnp.cos(jnp.pi * part)), 1.0
+    )

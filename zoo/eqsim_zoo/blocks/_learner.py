@@ -1,0 +1,111 @@
+"""A network and the state of its optimizer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import optax
+from jaxtyping import Array, Bool, Float
+
+
+class Learner(eqx.Module):
+    """A network, or any PyTree of networks, and the state of its optimizer.
+
+    The optimizer itself is created where it is used, from hyper-parameters of the agent,
+    which may be arrays: `optax.adam(agent.learning_rate)`.
+
+    **Arguments:**
+
+    - `model`: network or PyTree that is trained.
+    - `opt_state`: state of the optimizer.
+    """
+
+    model: Any
+    opt_state: Any
+
+    @staticmethod
+    def create(model: Any, optimizer: optax.GradientTransformation) -> "Learner":
+        """Create a learner before its first step."""
+        return Learner(model, optimizer.init(_parameters(model)))
+
+    def apply_loss_fn(
+        self,
+        loss_fn: Callable[[Any], tuple[Float[Array, ""], dict[str, Array]]],
+        optimizer: optax.GradientTransformation,
+        *,
+        max_grad_norm: Float[Array, ""] | None = None,
+        frozen: Callable[[Any], Any] | None = None,
+    ) -> tuple["Learner", dict[str, Array]]:
+        """Take one gradient step on a loss.
+
+        If the loss or its gradient is not finite, the step is skipped; the reported
+        metrics are then not finite either.
+
+        **Arguments:**
+
+        - `loss_fn`: `model -> (loss, metrics)`. Networks that it closes over are
+            constants.
+        - `optimizer`: optimizer given to `create`.
+        - `max_grad_norm`: largest global norm; longer gradients are scaled down.
+        - `frozen`: `model -> parts` that stay constant, such as `lambda m: m.senses`.
+
+        **Returns:** the learner after the step; the metrics of `loss_fn`, with `loss` and
+        `grad_norm`, the global norm of the gradient before clipping.
+        """
+        value_and_grad = eqx.filter_value_and_grad(loss_fn, has_aux=True)
+        (loss, metrics), grads = value_and_grad(self.model)
+        new, norm = self.apply_gradients(
+            grads,
+            optimizer,
+            max_grad_norm=max_grad_norm,
+            good=jnp.isfinite(loss),
+            frozen=frozen,
+        )
+        return new, {**metrics, "loss": loss, "grad_norm": norm}
+
+    def apply_gradients(
+        self,
+        grads: Any,
+        optimizer: optax.GradientTransformation,
+        *,
+        max_grad_norm: Float[Array, ""] | None = None,
+        good: Bool[Array, ""] | bool = True,
+        frozen: Callable[[Any], Any] | None = None,
+    ) -> tuple["Learner", Float[Array, ""]]:
+        """Take one step along a given gradient.
+
+        **Arguments:**
+
+        - `grads`: gradient with the structure of `model`, None for other leaves.
+        - `optimizer`, `max_grad_norm`, `frozen`: see `apply_loss_fn`. The gradient of
+            frozen parts is ignored.
+        - `good`: false to skip the step, as if the gradient were not finite.
+
+        **Returns:** the learner after the step, and the global norm of the gradient.
+        """
+        if frozen is not None:
+            still = lambda part: jtu.tree_map(jnp.zeros_like, part)
+            grads = eqx.tree_at(frozen, grads, replace_fn=still)
+        norm = optax.tree.norm(grads)
+        good = good & jnp.isfinite(norm)
+        if max_grad_norm is not None:
+            scale = jnp.minimum(1.0, max_grad_norm / jnp.maximum(norm, 1e-9))
+            grads = jtu.tree_map(lambda g: g * scale, grads)
+        # Optax counts in integers, and multiplies numbers of any type and rank.
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            step, opt_state = optimizer.update(
+                grads, self.opt_state, _parameters(self.model)
+            )
+        model = eqx.apply_updates(self.model, step)
+        if frozen is not None:  # Some optimizers move what has no gradient.
+            model = eqx.tree_at(frozen, model, frozen(self.model))
+        after = Learner(model, opt_state)
+        keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
+        return jtu.tree_map(keep, after, self), norm
+
+
+def _parameters(model: Any) -> Any:
+    return eqx.filter(model, eqx.is_inexact_array)

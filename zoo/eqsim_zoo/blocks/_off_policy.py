@@ -1,0 +1,206 @@
+"""Blocks of off-policy agents: settings, replay memory and the scan of updates."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import ScaleAction
+
+from ._actions import check_action_bounds
+from ._collect import add_steps, collect, flatten_time, reset_envs, Running
+from ._hyperparameters import as_scalar, check_positive, static
+from ._networks import Critic, MLP
+from ._parallel import check_divisible, replicate, shard_batch
+from ._replay import Replay, Transition
+
+
+class Memory(eqx.Module):
+    """Environments of an off-policy agent and the transitions collected in them.
+
+    **Arguments:**
+
+    - `running`: states of the environments.
+    - `replay`: rows to learn from, with actions between -1 and 1.
+    - `steps`: control steps taken in all environments together.
+    """
+
+    running: Running
+    replay: Replay
+    steps: Int[Array, ""]
+
+
+class AbstractOffPolicy(AbstractOnlineAgent):
+    """Settings of an agent that learns from a replay.
+
+    **Arguments:**
+
+    - `num_envs`: number of environments.
+    - `unroll_length`: steps of each environment per iteration.
+    - `num_updates`: gradient steps per iteration.
+    - `batch_size`: transitions per gradient step.
+    - `capacity`: transitions in the replay.
+    - `random_steps`: steps with uniform actions before learning starts.
+    - `actor_hidden`, `critic_hidden`: hidden layer sizes of the networks.
+    - `layer_norm`: true if critics have layer normalization.
+    - `normalize_observations`: true if observations are normalized by running statistics.
+    - `learning_rate`: Adam step size of actor and critic.
+    - `discount`, `target_rate`: discount $\\gamma$ and target update rate $\\tau$.
+    - `reward_scale`: factor on rewards.
+    """
+
+    num_envs: int = static(16)
+    unroll_length: int = static(4)
+    num_updates: int = static(16)
+    batch_size: int = static(256)
+    capacity: int = static(2**18)
+    actor_hidden: tuple[int, ...] = static((256, 256))
+    critic_hidden: tuple[int, ...] = static((256, 256))
+    layer_norm: bool = static(False)
+    normalize_observations: bool = static(False)
+    random_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=2000.0)
+    learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
+    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
+    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
+    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+
+    def __check_init__(self):
+        check_positive(self, "num_envs", "unroll_length", "batch_size", "capacity")
+        name, rows = type(self).__name__, self.num_envs * self.unroll_length
+        if self.batch_size > self.capacity:
+            raise ValueError(
+                f"`{name}.batch_size` is {self.batch_size}, above the `capacity` of the "
+                f"replay, {self.capacity}. Enlarge the replay, or take smaller batches."
+            )
+        if rows > self.capacity:
+            raise ValueError(
+                f"`{name}` collects {rows} transitions per iteration (`num_envs` times "
+                f"`unroll_length`), above the `capacity` of the replay, {self.capacity}."
+            )
+        if self.num_updates < 0:
+            raise ValueError(
+                f"`{name}.num_updates` is {self.num_updates}: at least 0 is expected."
+            )
+
+    def actor_network(
+        self, key: PRNGKeyArray, sizes: tuple[int, int], dtype: Any
+    ) -> MLP:
+        """Network of a policy, for numbers of inputs and outputs."""
+        layers = sizes[0], *self.actor_hidden, sizes[1]
+        return MLP.create(key, layers, last_scale=0.01, dtype=dtype)
+
+    def critic_network(
+        self, key: PRNGKeyArray, sizes: tuple[int, int], dtype: Any
+    ) -> Critic:
+        """Ensemble of critics, for sizes of observations and actions."""
+        return Critic.create(
+            key, *sizes, self.critic_hidden, layer_norm=self.layer_norm, dtype=dtype
+        )
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """Adam with `learning_rate`."""
+        return optax.adam(self.learning_rate)
+
+
+def init_running(
+    agent: AbstractOffPolicy, env: AbstractEnv, key: Key[Array, ""]
+) -> tuple[Running, Transition]:
+    """Reset the environments of an off-policy agent.
+
+    **Returns:** the environments, and a transition whose shapes are those to be stored.
+
+    **Raises:** `ValueError` if the agent cannot act in the environment.
+    """
+    check_action_bounds(agent, env)
+    check_divisible(agent, "num_envs", "batch_size")
+    running = reset_envs(agent, env, key, agent.num_envs)
+    obs, no = running.obs[0], jnp.zeros((), bool)
+    action = jnp.zeros(env.sys.nu, obs.dtype)
+    return running, Transition(obs, action, running.timestep.reward[0], obs, no, no)
+
+
+def init_memory(agent: AbstractOffPolicy, running: Running, example: Any) -> Memory:
+    """Create an empty replay.
+
+    **Arguments:**
+
+    - `example`: one row of the replay, whose values do not matter.
+    """
+    block = agent.num_envs * agent.unroll_length
+    replay = Replay.create(example, agent.capacity, block)
+    return Memory(running, replicate(replay), jnp.zeros((), jnp.int32))
+
+
+def collect_to_replay(
+    agent: AbstractOffPolicy,
+    env: AbstractEnv,
+    policy: Callable[[Any, Key[Array, ""]], Float[Array, " nu"]],
+    memory: Memory,
+    key: Key[Array, ""],
+) -> tuple[Memory, Transition, dict[str, Float[Array, ""]]]:
+    """Step all environments `unroll_length` times, and add the transitions to the replay.
+
+    **Arguments:**
+
+    - `policy`: `(obs, key) -> action`, with actions between -1 and 1.
+
+    **Returns:** the memory; the transitions that were added, with one axis; and the
+    report of `collect`.
+    """
+    running, steps, report = collect(
+        ScaleAction(env), policy, memory.running, key, agent.unroll_length
+    )
+    rows = replicate(flatten_time(steps))
+    replay, count = memory.replay.add(rows), add_steps(report, memory.steps)
+    return Memory(running, replay, count), rows, report
+
+
+def explores_uniformly(agent: AbstractOffPolicy, memory: Memory) -> Bool[Array, ""]:
+    """True during the first `random_steps` steps."""
+    return memory.steps.astype(agent.random_steps.dtype) < agent.random_steps
+
+
+def scan_updates(
+    agent: AbstractOffPolicy,
+    update: Callable[[Any, Any], tuple[Any, dict[str, Array]]],
+    state: Any,
+    memory: Memory,
+    key: Key[Array, ""],
+    number: int | None = None,
+) -> tuple[Any, dict[str, Array]]:
+    """Scan gradient steps, each on a batch of the replay; before `random_steps` steps were
+    taken and the replay holds a batch, leave the state unchanged and return metrics of
+    zero.
+
+    **Arguments:**
+
+    - `update`: `(state, batch) -> (state, metrics)`.
+    - `state`: learned state. Keep the replay out of it, as it would be copied.
+    - `number`: number of steps; `agent.num_updates` if None.
+
+    **Returns:** the new state, and means of the metrics over the steps.
+    """
+    keys = jr.split(key, agent.num_updates if number is None else number)
+    if not keys.shape[0]:
+        return state, {}
+
+    def once(state, key):
+        return update(state, shard_batch(memory.replay.sample(key, agent.batch_size)))
+
+    def run(state):
+        state, metrics = lax.scan(once, state, keys)
+        return state, jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
+
+    shapes = jax.eval_shape(run, state)[1]
+    zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    acted = memory.steps.astype(agent.random_steps.dtype) > agent.random_steps
+    enabled = (memory.replay.size >= agent.batch_size) & acted
+    return lax.cond(enabled, run, lambda state: (state, zeros), state)

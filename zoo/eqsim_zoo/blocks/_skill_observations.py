@@ -1,0 +1,195 @@
+"""Observations of `Skills`, split into task observation, descriptor and skill."""
+
+import itertools
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float
+
+import eqsim
+from eqsim import AbstractEnv
+from eqsim.wrappers import (
+    AbstractConversion,
+    AbstractPrior,
+    ActionRepeat,
+    AutoReset,
+    DelayAction,
+    layers,
+    Skills,
+    Statistics,
+    TimeLimit,
+)
+
+from ._distributions import TanhNormal
+from ._policies import StochasticPolicy
+from ._statistics import denormalize, init_statistics, normalize, update_statistics
+
+
+class Layout(eqx.Module):
+    """Where in an observation of `Skills` is what.
+
+    **Arguments:**
+
+    - `obs`, `descriptor`, `skill`: how many numbers each has.
+    - `full`: whether all that is observed describes what the robot does.
+    """
+
+    obs: int = eqx.field(static=True)
+    descriptor: int = eqx.field(static=True)
+    skill: int = eqx.field(static=True)
+    full: bool = eqx.field(static=True)
+
+    def split(
+        self, obs: Float[Array, "*rows n"]
+    ) -> tuple[
+        Float[Array, "*rows nobs"],
+        Float[Array, "*rows ndescriptor"],
+        Float[Array, "*rows nskill"],
+    ]:
+        """What was observed, what describes it, and the skill."""
+        seen, rest = obs[..., : self.obs], obs[..., self.obs :]
+        described, skill = rest[..., : self.descriptor], rest[..., self.descriptor :]
+        return seen, seen if self.full else described, skill
+
+    @property
+    def described(self) -> int:
+        """How many numbers describe what the robot does."""
+        return self.obs if self.full else self.descriptor
+
+
+class SkillSpace(eqx.Module):
+    """Layout of observations with skills, the prior of skills, and running statistics.
+
+    **Arguments:**
+
+    - `layout`: positions within an observation.
+    - `prior`: distribution of skills.
+    - `observations`, `descriptors`, `changes`: statistics of task observations, of
+        descriptors, and of their changes in a step; None without normalization. Skills
+        are never normalized.
+    """
+
+    layout: Layout
+    prior: AbstractPrior
+    observations: Statistics | None
+    descriptors: Statistics | None
+    changes: Statistics | None
+
+    @staticmethod
+    def create(
+        agent: eqx.Module,
+        env: AbstractEnv,
+        *,
+        full: bool,
+        normalize_observations: bool,
+        normalize_changes: bool,
+    ) -> "SkillSpace":
+        """Before anything was seen.
+
+        **Raises:** `ValueError` if the environment gives no skills, or nothing that
+        describes what the robot does.
+        """
+        layer, layout = _layout(agent, env, full)
+        _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
+        dtype = timestep.obs.dtype
+        none = lambda size, flag: (
+            init_statistics(jnp.zeros(size, dtype)) if flag else None
+        )
+        return SkillSpace(
+            layout,
+            layer.prior,
+            none(layout.obs, normalize_observations),
+            none(layout.described, normalize_observations),
+            none(layout.described, normalize_changes),
+        )
+
+    def input(self, obs: Float[Array, " n"]) -> Float[Array, " m"]:
+        """What the policy sees: no descriptor, but the skill."""
+        seen, _, skill = self.layout.split(obs)
+        return jnp.concatenate([normalize(self.observations, seen), skill])
+
+    def descriptor(self, obs: Float[Array, " n"]) -> Float[Array, " ndescriptor"]:
+        """The descriptor, normalized."""
+        return normalize(self.descriptors, self.layout.split(obs)[1])
+
+    def skill(self, obs: Float[Array, " n"]) -> Float[Array, " nskill"]:
+        """The skill."""
+        return self.layout.split(obs)[2]
+
+    def change(
+        self, obs: Float[Array, " n"], next_obs: Float[Array, " n"]
+    ) -> Float[Array, " ndescriptor"]:
+        """How the descriptor changes in a step, normalized."""
+        split = self.layout.split
+        return normalize(self.changes, split(next_obs)[1] - split(obs)[1])
+
+    def denormalized(
+        self, change: Float[Array, " ndescriptor"]
+    ) -> Float[Array, " ndescriptor"]:
+        """A change that was normalized, in the units of the descriptor."""
+        if self.changes is None:
+            return change
+        return denormalize(self.changes, change)
+
+    def with_skill(
+        self, obs: Float[Array, " n"], skill: Float[Array, " nskill"]
+    ) -> Float[Array, " n"]:
+        """An observation with another skill."""
+        return jnp.concatenate([obs[: obs.shape[0] - self.layout.skill], skill])
+
+    def seen(
+        self, obs: Float[Array, "rows n"], next_obs: Float[Array, "rows n"]
+    ) -> "SkillSpace":
+        """With statistics of some steps more."""
+        seen, descriptor, _ = self.layout.split(obs)
+        change = self.layout.split(next_obs)[1] - descriptor
+        old = self.observations, self.descriptors, self.changes
+        pairs = zip(old, (seen, descriptor, change), strict=True)
+        new = [update_statistics(statistics, rows) for statistics, rows in pairs]
+        return SkillSpace(self.layout, self.prior, *new)
+
+
+class SkillPolicy(eqx.Module):
+    """A policy of observations of `Skills`."""
+
+    actor: StochasticPolicy
+    world: SkillSpace
+
+    def __call__(self, obs: Float[Array, " n"]) -> TanhNormal:
+        return self.actor(self.world.input(obs))
+
+
+# Wrappers that hand observations on as they are.
+_HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, TimeLimit
+
+
+def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, Layout]:
+    name = type(agent).__name__
+    held = [layer for layer in layers(env) if isinstance(layer, Skills)]
+    if len(held) != 1:
+        raise ValueError(
+            f"`{name}` follows skills, but `{type(list(layers(env))[-1]).__name__}` "
+            f"{'gives none' if not held else 'has several wrappers that give them'}. Write "
+            "`Skills(env, OneHotSkills(5))` around it."
+        )
+    for layer in itertools.takewhile(lambda layer: layer is not held[0], layers(env)):
+        if not isinstance(layer, _HARMLESS):
+            raise ValueError(
+                f"`{name}` finds the skill at the end of an observation, which "
+                f"`{type(layer).__name__}`, around `Skills`, may change. Put it inside of "
+                "`Skills`."
+            )
+    _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
+    described = timestep.descriptor
+    number = 0 if described is None else described.shape[0]
+    if not full and number == 0:
+        known = [n for n in eqsim.ENVS.names() if n.endswith(("_omni", "_uni"))]
+        raise ValueError(
+            f"`{name}` tells skills apart by a descriptor, which "
+            f"`{type(list(layers(env))[-1]).__name__}` has not. These have one: "
+            f"{', '.join(known)}. Or put a wrapper around it (`TorsoPosition`, "
+            "`FeetContact`), or take all that is observed (`descriptor_full_state=True`)."
+        )
+    skill = held[0].prior.size
+    return held[0], Layout(timestep.obs.shape[0] - number - skill, number, skill, full)

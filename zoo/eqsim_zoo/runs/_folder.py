@@ -1,0 +1,319 @@
+"""The folder of a run: what it holds, and how a run is made again from it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from eqsim import AbstractAgent, AbstractEnv
+from eqsim.wrappers import layers
+
+from ..blocks import training_env
+from ..blocks._environments import pool_key
+from ..data import Dataset
+from ._checkpoint import load_checkpoint, read_about, versions
+from ._members import Members, members_of
+from ._plan import Plan
+from ._recipe import Recipe
+from ._recorded import as_learner, Recorded
+from ._settings import describe, has_default
+
+
+try:
+    import fcntl
+except ImportError:  # Not on every system.
+    fcntl = None
+
+
+FORMAT = "eqsim-run-1"
+CONFIG, LAST, BEST = "config.json", "last.ckpt", "best.ckpt"
+_OURS = (CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """Where a run is written, for `train(out=...)`.
+
+    **Arguments:**
+
+    - `path`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`.
+    - `overwrite`: true to delete a run in that folder.
+    - `recipe`: names from which `resume` makes agent and environment again.
+    """
+
+    path: str | os.PathLike
+    overwrite: bool = False
+    recipe: Recipe | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run that is there.
+
+    **Arguments:**
+
+    - `folder`: where.
+    - `members`: the agents; `members.agent(0)` is the first.
+    - `env`: the environment, of one episode; None for a dataset alone.
+    - `plan`, `recipe`: how it is trained; and by which names it is made again, if it is.
+    - `data`: what it learns from, if that is a recording.
+    - `state`: of all members; with an axis of members if there are several, see
+        `members.pick`.
+    - `about`: of the checkpoint: `counters`, `agents` and `env`.
+    """
+
+    folder: pathlib.Path
+    members: Members
+    env: AbstractEnv | None
+    plan: Plan
+    recipe: Recipe | None
+    data: Dataset | None = None
+    state: Any = None
+    about: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def environment(self) -> AbstractEnv:
+        """The environment to act in.
+
+        **Raises:** `ValueError` if the run learned from a dataset alone.
+        """
+        if self.env is None:
+            raise ValueError(
+                f"The run in {str(self.folder)!r} learned from a dataset alone. Pass `env` "
+                "to `load_run` to act and to evaluate."
+            )
+        return self.env
+
+
+def load_run(
+    folder: str | os.PathLike,
+    *,
+    best: bool = False,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
+    env: AbstractEnv | None = None,
+    data: Dataset | None = None,
+) -> Run:
+    """Reads a run, with what was learned.
+
+    **Arguments:**
+
+    - `folder`: of the run.
+    - `best`: of the evaluation in which an agent had its highest mean return over its
+        seeds, and not the last checkpoint.
+    - `agent`, `env`: as they were given to `train`; not needed where it was given a
+        `recipe`.
+    - `data`: its recording, where it was trained without an environment.
+
+    **Raises:** `FileNotFoundError` if something is missing; `CheckpointError` if a file
+    is damaged or does not fit; `ValueError` if the run cannot be made again.
+    """
+    run = open_run(folder, agent, env, data, learns=False)
+    return with_state(run, run.folder / (BEST if best else LAST))
+
+
+def with_state(run: Run, path: pathlib.Path) -> Run:
+    """The same with what is in a checkpoint."""
+    whole = run_env(run)
+    check_agents(run.folder, read_about(path)["agents"], run.members)
+    state, about = load_checkpoint(path, run.members.skeleton(whole))
+    return dataclasses.replace(run, state=state, about=about)
+
+
+def run_env(run: Run) -> Any:
+    """The source its agents learn from: an environment with auto-reset, or a dataset."""
+    plan, env = run.plan, run.env
+    if env is None:
+        return run.data
+    if run.data is not None:
+        env = Recorded(env, run.data)
+    key = pool_key(plan.seed)
+    return training_env(env, plan.episode_length, plan.pool_size, key)
+
+
+def open_run(
+    folder: str | os.PathLike,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
+    env: AbstractEnv | None = None,
+    data: Dataset | None = None,
+    *,
+    learns: bool = True,
+) -> Run:
+    """A run without what was learned; without its recording if it does not go on to
+    learn.
+
+    **Raises:** `ValueError` if the run cannot be made again.
+    """
+    folder = pathlib.Path(folder)
+    config = read_config(folder)
+    plan = Plan(**config["plan"])
+    recipe = None if config["recipe"] is None else Recipe(**config["recipe"])
+    recorded = config.get("data")
+    if learns and recipe is not None and data is None:
+        data = recipe.recording()
+    alone = recorded is not None and data is not None and recipe is None
+    if recipe is None and (agent is None or (env is None and not alone)):
+        raise ValueError(
+            f"The run in {str(folder)!r} was started with objects, and not by name: pass "
+            f"`agent` ({config['agents'][0]['class']}) and `env` ({config['env']}) as they "
+            "were."
+        )
+    agents = recipe.agents() if agent is None and recipe is not None else agent
+    env = recipe.environment() if env is None and recipe is not None else env
+    if agents is None:
+        raise ValueError("Pass `agent`.")
+    if learns:
+        check_same(folder, recorded, data)
+    agents = [agents] if isinstance(agents, AbstractAgent) else [*agents]
+    if recorded is not None:
+        agents = [as_learner(agent) for agent in agents]
+    members = members_of(agents, plan.seed, plan.num_seeds)
+    check_agents(folder, config["agents"], members)
+    kept = data if learns or env is None else None
+    return Run(folder, members, env, plan, recipe, kept)
+
+
+@contextmanager
+def locked(folder: pathlib.Path | None) -> Iterator[None]:
+    """Keeps other processes from writing to the folder of a run, which must be there. The
+    system lets go of it when the process ends, however that happens.
+
+    **Raises:** `FileExistsError` if another process holds it.
+    """
+    if folder is None or fcntl is None:
+        yield
+        return
+    with open(folder / ".lock", "wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileExistsError(
+                f"Another process is at work on the run in {str(folder)!r}. Wait for its "
+                "end, or choose another folder."
+            ) from error
+        except OSError:
+            pass  # Some file systems know no locks.
+        yield
+
+
+def read_config(folder: pathlib.Path) -> dict[str, Any]:
+    """What `config.json` says.
+
+    **Raises:** `FileNotFoundError` if there is none; `ValueError` if it cannot be read.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no {str(path)!r}: {str(folder)!r} is not the folder of a run."
+        )
+    try:
+        config = json.loads(path.read_text())
+        if config["format"] != FORMAT:
+            raise ValueError(f"unknown format {config['format']!r}")
+        Plan(**config["plan"])
+        _ = config["recipe"], config["agents"][0]["class"], config["env"]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"{str(path)!r} is damaged, or of another version ({error})."
+        ) from error
+    return config
+
+
+def check_same(folder: pathlib.Path, digest: str | None, data: Dataset | None) -> None:
+    """Raises `ValueError` unless a recording is that of a run, if it has one."""
+    if digest is None:
+        if data is None:
+            return
+        raise ValueError(
+            f"The run in {str(folder)!r} does not learn from a recording: leave out `data`."
+        )
+    if data is None:
+        raise ValueError(
+            f"The run in {str(folder)!r} learns from a recording: pass `data` as it was."
+        )
+    if data.digest() != digest:
+        raise ValueError(
+            f"The recording, of {len(data):,} steps, is not that from which the run in "
+            f"{str(folder)!r} learned. Pass it as it was."
+        )
+
+
+def begin_folder(run: Run, overwrite: bool) -> None:
+    """Makes the folder of a new run.
+
+    **Raises:** `FileExistsError` if it holds a run, unless that is to be overwritten.
+    """
+    there = [name for name in _OURS if (run.folder / name).exists()]
+    if there and not overwrite:
+        raise FileExistsError(
+            f"{str(run.folder)!r} holds a run already ({', '.join(there)}). Go on with it "
+            f"(`eqsim resume {run.folder}`), choose another folder, or say that it may be "
+            "overwritten (`--overwrite`, or `overwrite=True`)."
+        )
+    for name in there:
+        (run.folder / name).unlink()
+    write_config(run)
+
+
+def write_config(run: Run) -> None:
+    """Writes `config.json`; the old one is kept until the new one is whole."""
+    config = {
+        "format": FORMAT,
+        "recipe": None if run.recipe is None else dataclasses.asdict(run.recipe),
+        "plan": dataclasses.asdict(run.plan),
+        "agents": agents_of(run.members),
+        "env": env_name(run.env),
+        "data": None if run.data is None else run.data.digest(),
+        "members": run.members.labels(),
+        "versions": versions(),
+        "devices": [str(device.device_kind) for device in jax.devices()],
+    }
+    part = run.folder / (CONFIG + ".part")
+    part.write_text(json.dumps(config, indent=2) + "\n")
+    os.replace(part, run.folder / CONFIG)
+
+
+def env_name(env: AbstractEnv | None) -> str:
+    """The environment and its wrappers, in words."""
+    if env is None:
+        return "no environment"
+    return " in ".join([type(layer).__name__ for layer in layers(env)][::-1])
+
+
+def agents_of(members: Members) -> list[dict[str, Any]]:
+    """Class and fields of the agent of each member."""
+    agents = [members.agent(member) for member in range(members.count)]
+    return [{"class": type(a).__name__, "fields": describe(a)} for a in agents]
+
+
+def check_agents(
+    folder: pathlib.Path, stored: list[dict[str, Any]], members: Members
+) -> None:
+    """Raises `ValueError` unless agents have the class and the fields that a run says."""
+    ours, lines = agents_of(members), []
+    if len(stored) != len(ours):
+        lines.append(f"  members: {len(stored)} in the run, {len(ours)} here")
+    for number, (one, two) in enumerate(zip(stored, ours)):
+        where = f"  member {number}, " if len(ours) > 1 else "  "
+        if one["class"] != two["class"]:
+            lines.append(
+                f"{where}agent: {one['class']} in the run, {two['class']} here"
+            )
+            continue
+        agent = members.agent(number)
+        for name in {**one["fields"], **two["fields"]}:
+            missing = "no such field"
+            if name not in one["fields"] and has_default(agent, name):
+                continue  # A field that this version added.
+            pair = [x["fields"].get(name, missing) for x in (one, two)]
+            if pair[0] != pair[1]:
+                lines.append(f"{where}{name}: {pair[0]} in the run, {pair[1]} here")
+    if lines:
+        raise ValueError(
+            f"The agent is not that of the run in {str(folder)!r}:\n"
+            + "\n".join(lines[:10])
+            + "\nPass it as it was."
+        )

@@ -1,0 +1,155 @@
+"""Numbers of a run in files: one row per turn and member."""
+
+import csv
+import io
+import json
+import math
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+Row = dict[str, Any]
+
+BEGIN = ("turn", "member", "iterations", "steps", "seconds", "rate")
+END = ("eval/return", "eval/deviation", "eval/error", "eval/length", "eval/score")
+
+
+class MetricsFile:
+    """A file of metrics that grows by the rows of each turn.
+
+    **Arguments:**
+
+    - `file`: file to append to.
+    - `text_of`: function from rows to text.
+    """
+
+    def __init__(self, file: "_Appender", text_of: Callable[[Sequence[Row]], str]):
+        self._file, self._text_of, self._said = file, text_of, ""
+
+    @staticmethod
+    def json_lines(folder: pathlib.Path, turn: int) -> "MetricsFile":
+        """`metrics.jsonl`, cut off after a turn."""
+        lines = lambda rows: "".join(json.dumps(_json(row)) + "\n" for row in rows)
+        file = _Appender(folder / "metrics.jsonl", turn, _turn_of_json)
+        return MetricsFile(file, lines)
+
+    @staticmethod
+    def csv(folder: pathlib.Path, turn: int) -> "MetricsFile":
+        """`metrics.csv`, cut off after a turn."""
+        file = _Appender(folder / "metrics.csv", turn, _turn_of_csv)
+        first = file.first_line().rstrip("\r\n")
+        return MetricsFile(file, _Table(first.split(",") if first else []))
+
+    def write(self, rows: Sequence[Row], warn: Callable[[str], None]) -> None:
+        """Append rows. What cannot be written is tried again with the next rows, after a
+        warning."""
+        why = self._file.append(self._text_of(rows))
+        if why and why != self._said:
+            warn(
+                f"Metrics could not be written ({why}). The run goes on, and tries again "
+                "in each turn."
+            )
+        self._said = why
+
+
+class _Table:
+    """Rows as lines of CSV, after a line with the names of the columns."""
+
+    def __init__(self, columns: list[str]):
+        self._columns = columns
+
+    def __call__(self, rows: Sequence[Row]) -> str:
+        out = io.StringIO()
+        if not self._columns:
+            own = sorted({name for row in rows for name in row} - {*BEGIN, *END})
+            self._columns = [*BEGIN, *own, *END]
+            out.write(",".join(self._columns) + "\n")
+        writer = csv.DictWriter(
+            out, self._columns, lineterminator="\n", extrasaction="ignore"
+        )
+        writer.writerows(rows)
+        return out.getvalue()
+
+
+def read_metrics(folder: str | os.PathLike) -> list[Row]:
+    """The rows of `metrics.jsonl` in the folder of a run; NaN for null.
+
+    **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if a line of it
+    cannot be read, other than the last one, which may be half written.
+    """
+    path = pathlib.Path(folder) / "metrics.jsonl"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no {str(path)!r}: is this the folder of a run?"
+        )
+    rows = []
+    lines = path.read_text().splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if number == len(lines) and not line.endswith("\n"):
+                break
+            raise ValueError(f"{str(path)!r}, line {number}: {error}") from error
+        rows.append({k: math.nan if x is None else x for k, x in row.items()})
+    return rows
+
+
+def _json(row: Row) -> Row:
+    finite = lambda x: not isinstance(x, float) or math.isfinite(x)
+    return {name: x if finite(x) else None for name, x in row.items()}
+
+
+def _turn_of_json(line: str) -> int:
+    return json.loads(line)["turn"]
+
+
+def _turn_of_csv(line: str) -> int:
+    first = line.split(",")[0]
+    return -1 if first == BEGIN[0] else int(first)
+
+
+class _Appender:
+    """A file that grows by whole texts, even where the disk was full in between."""
+
+    def __init__(self, path: pathlib.Path, turn: int, turn_of: Any):
+        self._path, self._pending = path, b""
+        self._size = _size_until(path, turn, turn_of)
+
+    def first_line(self) -> str:
+        """Of what is there; empty without one."""
+        if not self._size:
+            return ""
+        with open(self._path) as file:
+            return file.readline()
+
+    def append(self, text: str) -> str:
+        """Why it failed; empty if it did not."""
+        self._pending += text.encode()
+        try:
+            with open(self._path, "r+b" if self._path.exists() else "wb") as file:
+                file.seek(self._size)
+                file.truncate()
+                file.write(self._pending)
+        except OSError as error:
+            return str(error)
+        self._size += len(self._pending)
+        self._pending = b""
+        return ""
+
+
+def _size_until(path: pathlib.Path, turn: int, turn_of: Any) -> int:
+    """Bytes of the whole lines of turns up to this one."""
+    size = 0
+    if path.is_file():
+        for line in path.read_bytes().splitlines(keepends=True):
+            try:
+                later = turn_of(line.decode()) > turn
+            except (ValueError, KeyError, TypeError):
+                break
+            if later or not line.endswith(b"\n"):
+                break
+            size += len(line)
+    return size

@@ -1,0 +1,215 @@
+"""Settings that are known to work, by agent and environment."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from eqsim import AbstractOnlineAgent
+
+from ..agents._dads import DADS
+from ..agents._ppo import PPO
+from ..agents._sac import SAC
+from ..agents._shac import SHAC
+from ._settings import unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """How to train an agent in an environment.
+
+    **Arguments:**
+
+    - `agent`: with all its hyper-parameters.
+    - `steps`: control steps, in all environments together.
+    - `episode_length`: control steps of an episode, at most.
+    - `pipeline`: name of the physics; by default what the environment chooses.
+    - `skills`: of agents of skills: what skills there are, see `Recipe`.
+    - `options`: of the environment, as of `eqsim.make`.
+    """
+
+    agent: AbstractOnlineAgent
+    steps: int
+    episode_length: int = 1000
+    pipeline: str | None = None
+    skills: str | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.steps < 1 or self.episode_length < 1:
+            raise ValueError(
+                f"A preset of {self.steps} steps in episodes of {self.episode_length}: "
+                "both must be positive."
+            )
+
+
+def _balance() -> Preset:
+    agent = PPO(learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
+    return Preset(agent, steps=200_000)
+
+
+def _run(steps: int) -> Preset:
+    """For robots that run."""
+    agent = PPO(
+        unroll_length=32,
+        num_epochs=6,
+        num_minibatches=16,
+        learning_rate=1e-3,
+        anneal_steps=steps,
+        reward_scale=0.1,
+        entropy_cost=0.0,
+    )
+    return Preset(agent, steps=steps)
+
+
+def _balance_off_policy() -> Preset:
+    agent = SAC(
+        unroll_length=1,
+        num_updates=8,
+        actor_hidden=(64, 64),
+        critic_hidden=(64, 64),
+        random_steps=1000,
+        learning_rate=1e-3,
+        temperature_learning_rate=1e-3,
+        reward_scale=0.1,
+    )
+    return Preset(agent, steps=40_000)
+
+
+def _hop_through_physics() -> Preset:
+    steps = 300_000
+    agent = SHAC(num_envs=16, anneal_steps=steps, reward_scale=0.1)
+    return Preset(agent, steps=steps)
+
+
+# Of the ant: contacts tell nothing of skills, and are most of what it observes; in 100
+# steps it goes some 10 m.
+_BLIND = {"include_cfrc_ext_in_observation": False, "limit": 10.0}
+
+
+def _directions(random_skills: int) -> DADS:
+    """Of the ant, by a budget that two cores can afford."""
+    sac = SAC(
+        num_envs=64,
+        unroll_length=4,
+        num_updates=48,
+        capacity=2**18,
+        actor_hidden=(128, 128),
+        critic_hidden=(128, 128),
+        learning_rate=1e-3,
+        temperature_learning_rate=1e-3,
+        discount=0.97,
+        target_entropy=0.0,
+        normalize_observations=True,
+    )
+    return DADS(
+        sac=sac,
+        hidden=(128, 128),
+        learning_rate=1e-3,
+        omit_input_dynamics_dim=2,
+        random_skills=random_skills,
+        identity_covariance=False,
+        std_range=(0.5, 10.0),
+    )
+
+
+def _five_directions() -> Preset:
+    agent = _directions(random_skills=0)
+    return Preset(agent, 1_000_000, 100, skills="one_hot:5", options=_BLIND)
+
+
+def _any_direction() -> Preset:
+    """With skills as in the original: points of a continuum, compared with 100 others,
+    and drawn again within an episode, as plans change them, too."""
+    agent = _directions(random_skills=100)
+    skills = "uniform:2,resample_probability=0.02,least_steps=10"
+    return Preset(agent, 1_000_000, 200, skills=skills, options=_BLIND)
+
+
+def _as_qdax() -> Preset:
+    """As in the example of QDax: 62 updates per step of 250 environments."""
+    sac = SAC(
+        num_envs=250,
+        unroll_length=1,
+        num_updates=62,
+        capacity=1_000_000,
+        random_steps=0.0,
+        discount=0.97,
+        target_entropy=-0.5,
+    )
+    agent = DADS(sac=sac, omit_input_dynamics_dim=2)
+    return Preset(agent, 1_000_000, 100, skills="one_hot:5", options=_BLIND)
+
+
+def _as_published() -> Preset:
+    """As in the second paper's code for the ant, from a memory."""
+    sac = SAC(
+        num_envs=20,
+        unroll_length=25,
+        num_updates=64,
+        capacity=10_000,
+        actor_hidden=(512, 512),
+        critic_hidden=(512, 512),
+        discount=0.99,
+        initial_temperature=0.1,
+        temperature_learning_rate=0.0,
+    )
+    agent = DADS(
+        sac=sac,
+        hidden=(512, 512),
+        omit_input_dynamics_dim=2,
+        dynamics_update_freq=0,
+        dynamics_updates=8,
+        random_skills=100,
+        importance_weights=True,
+    )
+    return Preset(agent, 5_000_000, 200, skills="uniform:2", options=_BLIND)
+
+
+# Functions, as an agent holds arrays, and importing this must not start a device.
+_TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
+    ("ppo", "inverted_pendulum"): _balance,
+    ("ppo", "hopper"): lambda: _run(2_000_000),
+    ("ppo", "half_cheetah"): lambda: _run(3_000_000),
+    ("ppo", "ant"): lambda: _run(3_000_000),
+    ("sac", "inverted_pendulum"): _balance_off_policy,
+    ("shac", "hopper"): _hop_through_physics,
+    ("dads", "ant_omni"): _five_directions,
+}
+_VARIANTS: dict[tuple[str, str, str], Callable[[], Preset]] = {
+    ("dads", "ant_omni", "continuous"): _any_direction,
+    ("dads", "ant_omni", "qdax"): _as_qdax,
+    ("dads", "ant_omni", "original"): _as_published,
+}
+
+
+def presets() -> Mapping[tuple[str, str], Callable[[], Preset]]:
+    """All presets: functions that make one, by the names of agent and environment."""
+    return MappingProxyType(_TABLE)
+
+
+def variants() -> Mapping[tuple[str, str, str], Callable[[], Preset]]:
+    """Presets besides, for another purpose, or as others have published them: functions
+    that make one, by the names of agent, environment and preset."""
+    return MappingProxyType(_VARIANTS)
+
+
+def find_preset(agent: str, env: str, name: str | None = None) -> Preset | None:
+    """The preset for an agent in an environment; None without one.
+
+    **Arguments:**
+
+    - `agent`, `env`: names; that of a package before them, as in `eqsim:ant`, is left
+        out.
+    - `name`: of one of the variants.
+
+    **Raises:** `ValueError` if there is no variant of that name.
+    """
+    pair = agent.rpartition(":")[2], env.rpartition(":")[2]
+    if name is None:
+        make = _TABLE.get(pair)
+        return None if make is None else make()
+    known = [key[2] for key in _VARIANTS if key[:2] == pair]
+    if name not in known:
+        raise ValueError(unknown(f"{' on '.join(pair)} has no preset", name, known))
+    return _VARIANTS[(*pair, name)]()

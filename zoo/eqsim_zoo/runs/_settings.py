@@ -1,0 +1,276 @@
+"""Hyper-parameters as text: the fields of an agent in JSON, and as users write them."""
+
+import ast
+import dataclasses
+import difflib
+import enum
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from eqsim import AbstractAgent
+
+
+# Of what is held; no field can be called so.
+_CLASS = "class"
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def describe(agent: AbstractAgent) -> dict[str, Any]:
+    """The fields of an agent by name, as JSON can write them; those of what it holds as
+    `sac.discount`, and the class of that as `sac.class`.
+
+    Numbers are the shortest that give the same number again.
+    """
+    classes = {f"{path}.{_CLASS}": name for path, name in _held(agent).items()}
+    return classes | {name: _encode(value) for name, value in _fields(agent).items()}
+
+
+def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
+    """An agent with some fields as `describe` wrote them, or as Python objects.
+
+    **Arguments:**
+
+    - `make`: its class, or a function that makes it from the same names.
+    - `settings`: values by name of field; others are as `make` chooses.
+
+    **Raises:** `ValueError` if it has no such field, or refuses a value, or holds
+    something of another class than the settings say.
+    """
+    base = make()
+    fields, taken = _fields(base), _parameters(make)
+    _check_held(base, settings)
+    classes = {f"{path}.{_CLASS}" for path in _held(base)}
+    changed = {}
+    for name, value in settings.items():
+        if name in classes:
+            continue
+        if name not in fields:
+            raise ValueError(
+                unknown(f"{type(base).__name__!r} has no field", name, fields)
+            )
+        value = _decode(value, fields[name])
+        if _encode(value) == _encode(fields[name]):
+            continue
+        if name.partition(".")[0] not in taken or _is_opaque(value):
+            shown = value if _is_opaque(value) else _encode(value)
+            raise ValueError(
+                f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot "
+                "be given by name. Make the agent in Python, and pass it."
+            )
+        changed[name] = value
+    return make(**_nested(base, changed)) if changed else base
+
+
+def _nested(base: eqx.Module, changed: dict[str, Any]) -> dict[str, Any]:
+    """What is passed to the class of `base`, of which names such as `sac.discount`
+    change something that it holds."""
+    passed, inner = {}, {}
+    for name, value in changed.items():
+        first, dot, rest = name.partition(".")
+        if dot:
+            inner.setdefault(first, {})[rest] = value
+        else:
+            passed[name] = value
+    for name, values in inner.items():
+        held = vars(base)[name]
+        passed[name] = type(held)(**{**vars(held), **_nested(held, values)})
+    return passed
+
+
+def full_name(agent: AbstractAgent, name: str) -> str:
+    """The name of a field, also if it is that of something held, said without its holder:
+    `discount` for `sac.discount`, if no other field is called so."""
+    fields = _fields(agent)
+    inner = [known for known in fields if known.endswith(f".{name}")]
+    return inner[0] if name not in fields and len(inner) == 1 else name
+
+
+def parse(agent: AbstractAgent, name: str, text: str) -> Any:
+    """What a text means as a value of a field.
+
+    It has the type that the field has in `agent`: a number, yes or no, a name, or several
+    of them, with commas.
+
+    **Raises:** `ValueError` if there is no such field, or the text does not fit.
+    """
+    fields = _fields(agent)
+    if name not in fields:
+        raise ValueError(
+            unknown(f"{type(agent).__name__!r} has no field", name, fields)
+        )
+    try:
+        return _parse(text.strip(), fields[name])
+    except (ValueError, SyntaxError, KeyError) as error:
+        what = _expected(fields[name])
+        raise ValueError(
+            f"`{name}={text}`: {what} is expected, such as {_encode(fields[name])}."
+        ) from error
+
+
+def has_default(agent: AbstractAgent, name: str) -> bool:
+    """True if a field, such as `sac.discount`, has the default of its class."""
+    holder: Any = agent
+    *path, last = name.split(".")
+    for part in path:
+        holder = vars(holder)[part]
+    for field in dataclasses.fields(holder):
+        if field.name == last and field.default is not dataclasses.MISSING:
+            default = field.metadata.get("converter", lambda x: x)(field.default)
+            return _encode(default) == _encode(vars(holder)[last])
+    return False
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """A sentence about a name that does not exist, with those that are like it."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return f"{what} {name!r}.{hint} Known: {', '.join(names) or 'none'}."
+
+
+def _fields(agent: eqx.Module) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(agent):
+        name, value = field.name, vars(agent)[field.name]
+        if isinstance(value, eqx.Module):
+            inner = _fields(value)
+            found |= {f"{name}.{own}": held for own, held in inner.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def _held(agent: eqx.Module) -> dict[str, str]:
+    """The classes of the modules that an agent holds, and of those in them, by name."""
+    found: dict[str, str] = {}
+    for field in dataclasses.fields(agent):
+        value = vars(agent)[field.name]
+        if isinstance(value, eqx.Module):
+            inner = {f"{field.name}.{own}": name for own, name in _held(value).items()}
+            found |= {field.name: type(value).__name__} | inner
+    return found
+
+
+def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
+    """Raises `ValueError` if the settings are those of an agent that holds something of
+    another class than this one does."""
+    held, fields = _held(base), _fields(base)
+    for name, value in settings.items():
+        path, _, last = name.rpartition(".")
+        # What is no module has a value in place of a class.
+        path = path if last == _CLASS else name
+        if path in held:
+            here = held[path]
+        elif path in fields and last == _CLASS:
+            here = _encode(fields[path])
+        else:
+            continue
+        if here != value:
+            raise ValueError(
+                f"`{path}` of {type(base).__name__!r} is {value!r} in the settings, but "
+                f"{here!r} here, and no class can be chosen by name. Make the agent in "
+                "Python, and pass it."
+            )
+
+
+def _parameters(make: Callable[..., Any]) -> set[str]:
+    return {*inspect.signature(make).parameters}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return _encode_array(np.asarray(value))
+    if isinstance(value, tuple | list):
+        return [_encode(item) for item in value]
+    if isinstance(value, eqx.Module):
+        parts = {f.name: vars(value)[f.name] for f in dataclasses.fields(value)}
+        inner = {name: _encode(part) for name, part in parts.items()}
+        return {"class": type(value).__name__, "fields": inner}
+    try:  # A function, by its name, as its address changes.
+        return {"object": f"{value.__module__}.{value.__qualname__}"}
+    except AttributeError:
+        return {"object": type(value).__name__}
+
+
+def _encode_array(value: np.ndarray) -> Any:
+    if value.ndim:
+        return [_encode_array(np.asarray(item)) for item in value]
+    if value.dtype.kind != "f":
+        return value.item()
+    # JSON has no infinity.
+    return float(str(value)) if np.isfinite(value) else str(value)
+
+
+def _decode(value: Any, like: Any) -> Any:
+    if isinstance(like, enum.Enum) and isinstance(value, str):
+        return type(like)[value]
+    if isinstance(value, list) and isinstance(like, tuple):
+        first = like[0] if like else None
+        each = like if len(like) == len(value) else [first] * len(value)
+        return tuple(map(_decode, value, each))
+    if isinstance(value, str) and isinstance(like, jax.Array | np.ndarray):
+        return float(value)
+    if isinstance(value, list) and isinstance(like, jax.Array | np.ndarray):
+        return np.asarray(value, like.dtype)
+    # What cannot be decoded stays as it is, if it is the same.
+    same = isinstance(value, dict) and value == _encode(like)
+    return like if same else value
+
+
+def _is_opaque(value: Any) -> bool:
+    """Whether there is something in it that could not be decoded."""
+    several = isinstance(value, tuple) and any(map(_is_opaque, value))
+    return several or isinstance(value, dict)
+
+
+def _parse(text: str, like: Any) -> Any:
+    if isinstance(like, tuple) or np.ndim(like) == 1:
+        words = [word for word in text.strip("()[] ").split(",") if word.strip()]
+        first = like[0] if len(like) else None
+        return tuple(_parse(word.strip(), first) for word in words)
+    if isinstance(like, enum.Enum):
+        return type(like)[text]
+    if isinstance(like, str):
+        return text
+    if like is None:
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return text
+    kind = np.asarray(like).dtype.kind
+    if kind == "b":
+        if text.lower() not in (*_TRUE, *_FALSE):
+            raise ValueError(text)
+        return text.lower() in _TRUE
+    if kind in "iu":
+        value = float(text)  # 1e6 is an integer, too.
+        if value != int(value):
+            raise ValueError(text)
+        return int(text) if text.lstrip("+-").isdecimal() else int(value)
+    if kind == "f":
+        return float(text)
+    raise ValueError(text)
+
+
+def _expected(like: Any) -> str:
+    if isinstance(like, tuple) or np.ndim(like) == 1:
+        return "several values with commas"
+    if isinstance(like, enum.Enum):
+        return f"one of {', '.join(type(like).__members__)}"
+    kind = "s" if isinstance(like, str) else np.asarray(like).dtype.kind
+    kinds = {
+        "b": "true or false",
+        "i": "an integer",
+        "u": "an integer",
+        "f": "a number",
+    }
+    return kinds.get(kind, "nothing that can be written as text")

@@ -1,0 +1,16 @@
+"""Following, planning with and plotting skills that were learned."""
+
+from ._paths import (
+    CELLS as CELLS,
+    default_skills as default_skills,
+    follow_skills as follow_skills,
+    SkillPaths as SkillPaths,
+)
+from ._planning import (
+    reach_goals as reach_goals,
+    Reached as Reached,
+)
+from ._plots import (
+    write_goals as write_goals,
+    write_skills as write_skills,
+)

@@ -1,0 +1,25 @@
+"""Training: the loop, evaluation and progress."""
+
+from ._callbacks import (
+    AbstractCallback as AbstractCallback,
+    Control as Control,
+    CSV as CSV,
+    Curves as Curves,
+    EarlyStop as EarlyStop,
+    JSONLines as JSONLines,
+    Turn as Turn,
+)
+from ._evaluate import (
+    evaluate as evaluate,
+    Evaluation as Evaluation,
+)
+from ._loggers import TensorBoard as TensorBoard, WeightsAndBiases as WeightsAndBiases
+from ._progress import (
+    RunWarning as RunWarning,
+)
+from ._saving import Checkpoint as Checkpoint
+from ._train import (
+    Result as Result,
+    resume as resume,
+    train as train,
+)

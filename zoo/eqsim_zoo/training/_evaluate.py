@@ -1,0 +1,170 @@
+"""How good an agent is: episodes in which it acts as it thinks best."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from scipy import special
+
+import eqsim
+from eqsim import AbstractAgent, AbstractEnv, TimeLimit, Timestep
+
+from ..blocks import replicate
+from ..blocks._environments import evaluation_env
+from ..runs._members import Members
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Episodes, on the last axis; members, if any, on the one before.
+
+    **Arguments:**
+
+    - `returns`: sum of the rewards of each.
+    - `lengths`: control steps of each.
+    - `terminated`: whether it ended by itself, and not at the time limit.
+    """
+
+    returns: Float[np.ndarray, "*members episodes"]
+    lengths: Int[np.ndarray, "*members episodes"]
+    terminated: Bool[np.ndarray, "*members episodes"]
+
+    def mean(self) -> Float[np.ndarray, "*members"]:
+        """Mean return."""
+        return np.asarray(self.returns.mean(axis=-1))
+
+    def deviation(self) -> Float[np.ndarray, "*members"]:
+        """Standard deviation of the returns, of single episodes; NaN of a single one."""
+        if self.returns.shape[-1] < 2:
+            return np.full(self.returns.shape[:-1], np.nan)
+        return np.asarray(self.returns.std(axis=-1, ddof=1))
+
+    def error(self) -> Float[np.ndarray, "*members"]:
+        r"""Half the width of the 95 % confidence interval of the mean return,
+        $t_{0.975, n - 1}\, s / \sqrt{n}$; NaN of a single episode."""
+        n = self.returns.shape[-1]
+        quantile = special.stdtrit(max(n - 1, 1), 0.975)
+        return np.asarray(quantile * self.deviation() / np.sqrt(n))
+
+    def length(self) -> Float[np.ndarray, "*members"]:
+        """Mean number of control steps."""
+        return np.asarray(self.lengths.mean(axis=-1))
+
+
+def evaluate(
+    agent: AbstractAgent,
+    state: Any,
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    *,
+    episodes: int = 32,
+    episode_length: int = 1000,
+) -> Evaluation:
+    """Runs episodes with `agent.act(state, obs)`, without a key: nothing is drawn.
+
+    **Arguments:**
+
+    - `agent`, `state`: an agent and what it has learned.
+    - `env`: of one episode, as given to `train`.
+    - `key`: of the episodes.
+    - `episodes`: how many.
+    - `episode_length`: control steps of an episode, at most.
+
+    **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
+    """
+    return evaluate_policy(
+        Greedy(agent, state), env, key, episodes=episodes, episode_length=episode_length
+    )
+
+
+def evaluate_policy(
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    *,
+    episodes: int = 32,
+    episode_length: int = 1000,
+) -> Evaluation:
+    """`evaluate` of `(obs, key) -> action`, which may draw."""
+    if episodes < 1:
+        raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
+    episode = evaluation_env(env, episode_length)
+    return _evaluation(_run(policy, episode, jr.split(key, episodes), episode_length))
+
+
+def evaluate_members(
+    members: Members,
+    state: Any,
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    episodes: int,
+    episode_length: int,
+) -> Evaluation:
+    """`evaluate` of all members in the same episodes, with an axis of members."""
+    keys, episode = jr.split(key, episodes), evaluation_env(env, episode_length)
+    if members.many or jax.process_count() > 1:
+        return evaluation_of(
+            members, run_members(members, state, episode, keys, episode_length)
+        )
+    policy = Greedy(members.agent(0), state)
+    out = _run(policy, episode, keys, episode_length)
+    return evaluation_of(members, out)
+
+
+@eqx.filter_jit
+def run_members(
+    members: Members,
+    state: Any,
+    env: TimeLimit,
+    keys: Key[Array, " episodes"],
+    length: int,
+) -> Any:
+    """What `evaluation_of` takes, of all members in one program."""
+    run = lambda agent, state: _run(Greedy(agent, state), env, keys, length)
+    return replicate(members.each(run, state))
+
+
+def evaluation_of(members: Members, kept: Any) -> Evaluation:
+    """With an axis of members in any case."""
+    return _evaluation(kept if members.many else tuple(x[None] for x in kept))
+
+
+class Greedy(eqx.Module):
+    """Acts as the agent thinks best."""
+
+    agent: AbstractAgent
+    state: Any
+
+    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
+        return self.agent.act(self.state, obs)
+
+
+def _done(timestep: Timestep) -> Bool[Array, ""]:
+    return timestep.done
+
+
+def _kept(state: Any, action: Any, timestep: Timestep):
+    return timestep.reward, timestep.terminated, timestep.done
+
+
+def _run(policy, env, keys: Key[Array, " episodes"], length: int):
+    # Not finite is a bad return, not an error: whoever asked decides.
+    kept, _ = eqsim.rollout(
+        env, policy, keys, length, stop=_done, collect=_kept, throw=False
+    )
+    return kept
+
+
+def _evaluation(kept: tuple) -> Evaluation:
+    reward, terminated, done = map(np.asarray, kept)
+    # After its end an episode stands still, and reports its last step again.
+    taken = np.ones_like(done)
+    taken[..., 1:] = ~np.maximum.accumulate(done, axis=-1)[..., :-1]
+    returns = np.where(taken, reward, 0.0).astype(np.float64).sum(axis=-1)
+    ended = np.any(taken & terminated, axis=-1)
+    return Evaluation(returns, taken.sum(axis=-1), ended)

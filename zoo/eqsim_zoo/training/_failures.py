@@ -1,0 +1,107 @@
+"""Whether the numbers of a turn are finite, and what to say if they are not."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runs._members import Members
+from ..runs._plan import Counters
+from ._turn import float_paths, Report
+
+
+# Means over episodes: not known before the first one has ended.
+EPISODES = ("return", "length")
+
+
+def advance(
+    counters: Counters, report: Report, iterations: int, paths: Sequence[str]
+) -> Counters:
+    """Counts a turn, and notes which members went wrong in it.
+
+    **Arguments:**
+
+    - `report`: as `on_host` makes it.
+    - `paths`: names of the leaves of the state that it judges.
+    """
+    turn, steps = counters.turn + 1, int(report.steps.min())
+    seen, failed = {*counters.seen}, dict(counters.failed)
+    for member in range(len(report.steps)):
+        wrong = _wrong(report, member, paths, counters, iterations)
+        if wrong and member not in failed:
+            done = counters.iterations
+            failed[member] = (
+                f"{wrong} in turn {turn} (iterations {done + 1} to {done + iterations}, "
+                f"steps {counters.steps:,} to {counters.steps + steps:,})"
+            )
+        known = [name for name in EPISODES if name in report.number]
+        seen |= {(member, name) for name in known if report.number[name][member]}
+    return counters._replace(
+        turn=turn,
+        iterations=counters.iterations + iterations,
+        steps=counters.steps + steps,
+        pace=max(steps, 1) / iterations,
+        seen=tuple(sorted(seen)),
+        failed=tuple(sorted(failed.items())),
+    )
+
+
+def exempt(broken: Any, state: Any) -> tuple[str, ...]:
+    """Leaves that are not finite to begin with, such as a best value so far."""
+    flags = np.any(np.atleast_2d(np.asarray(broken)), axis=0).tolist()
+    return tuple(path for path, flag in zip(float_paths(state), flags) if flag)
+
+
+def complaint(members: Members, failed: Sequence[tuple[int, str]]) -> str:
+    """What to say of members that went wrong, and what to try."""
+    lines = []
+    for member, text in failed:
+        of = f"{members.name(member)}: " if members.many else ""
+        lines.append(f"{of}{text}.")
+    return (
+        " ".join(lines) + " Try (a) a smaller learning rate, or clipped gradients; "
+        "(b) rewards and observations of a smaller scale; (c) whether the environment "
+        "itself stays finite: `eqsim rollout` raises where it does not, and "
+        "`eqsim.testing.check_env` looks closer; a shorter time step helps a robot that "
+        "flies apart; (d) double precision (`jax.config.update('jax_enable_x64', True)`)."
+    )
+
+
+def nonfinite_iterations(report: Report, member: int, iterations: int) -> int:
+    """Number of iterations of a turn in which a metric was not finite. `Learner` skips
+    such updates. Statistics of episodes do not count: they are NaN before one has ended."""
+    finite = [n[member] for name, n in report.number.items() if name not in EPISODES]
+    return iterations - int(min(finite, default=iterations))
+
+
+def _wrong(
+    report: Report,
+    member: int,
+    paths: Sequence[str],
+    counters: Counters,
+    iterations: int,
+) -> str:
+    """Why a member failed: a state that is not finite, a statistic of episodes that is not
+    finite any more, or at least half of the iterations with a metric that is not finite.
+    Empty if it did not."""
+    for path, flag in zip(paths, report.broken[member]):
+        if flag and path not in counters.exempt:
+            return f"`state{path}` became NaN or infinite"
+    for name in EPISODES:
+        if name in report.last and not np.isfinite(last := report.last[name][member]):
+            known = report.number[name][member] > 0 or (member, name) in counters.seen
+            if known or np.isinf(last):
+                return f"`{name}` became {last}"
+    bad = nonfinite_iterations(report, member, iterations)
+    if 2 * bad < max(iterations, 1):
+        return ""
+    name, number = min(
+        ((k, n[member]) for k, n in report.number.items() if k not in EPISODES),
+        key=lambda item: item[1],
+        default=("", iterations),
+    )
+    if number == iterations:
+        return ""
+    return (
+        f"`{name}` was not finite in {iterations - number} of {iterations} iterations"
+    )

@@ -1,0 +1,37 @@
+"""One run by several processes, each with its devices: `jax.distributed`.
+
+All of them take the same turns; the first one writes and speaks.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from ..blocks import replicate
+
+
+def is_first() -> bool:
+    """Whether this process writes files and speaks."""
+    return jax.process_index() == 0
+
+
+def gathered(tree: Any) -> Any:
+    """Arrays with the rows of all processes: all of them must ask for it."""
+    return tree if jax.process_count() == 1 else _gathered(tree)
+
+
+@eqx.filter_jit
+def _gathered(tree: Any) -> Any:
+    return replicate(tree)
+
+
+def agreed(*numbers: int) -> tuple[int, ...]:
+    """The largest of each number among the processes, which may see other clocks and
+    other signals: all of them must ask for it."""
+    if jax.process_count() == 1:
+        return numbers
+    found = multihost_utils.process_allgather(np.asarray(numbers))
+    return tuple(int(x) for x in np.max(np.asarray(found), axis=0))

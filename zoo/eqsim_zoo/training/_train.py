@@ -1,0 +1,272 @@
+"""Training, and going on with it."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.tree_util as jtu
+
+from eqsim import AbstractAgent, AbstractEnv
+
+from ..data import Dataset
+from ..runs._folder import (
+    begin_folder,
+    LAST,
+    locked,
+    open_run,
+    Run,
+    run_env,
+    RunFolder,
+    with_state,
+    write_config,
+)
+from ..runs._members import Members, members_of
+from ..runs._plan import Counters, counters_from_json, Plan
+from ..runs._recorded import learners
+from ._callbacks import AbstractCallback
+from ._evaluate import Evaluation
+from ._evaluator import Evaluator
+from ._failures import exempt
+from ._interrupt import listening
+from ._loop import Loop
+from ._processes import gathered, is_first
+from ._progress import Bar, Silent
+from ._saving import Checkpoint, with_defaults
+from ._turn import nonfinite_of_members
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run led to.
+
+    **Arguments:**
+
+    - `members`: the agents.
+    - `state`: of all members, with an axis of members if there are several:
+        `members.pick(state, 3)` is that of one.
+    - `counters`: what was counted.
+    - `evaluations`: steps and what was found, of this call, with an axis of members.
+    - `interrupted`: number of the signal that ended it early; 0 without one.
+    - `folder`: where it was written; None if it was not.
+    """
+
+    members: Members
+    state: Any
+    counters: Counters
+    evaluations: tuple[tuple[int, Evaluation], ...]
+    interrupted: int
+    folder: pathlib.Path | None
+
+
+def train(
+    agent: AbstractAgent | Sequence[AbstractAgent],
+    source: AbstractEnv | Dataset,
+    plan: Plan,
+    *,
+    eval_env: AbstractEnv | None = None,
+    state: Any = None,
+    out: str | os.PathLike | RunFolder | None = None,
+    callbacks: Sequence[AbstractCallback] = (),
+    progress: bool = False,
+) -> Result:
+    """Train an agent, or several that differ in numbers in one program.
+
+    **Arguments:**
+
+    - `agent`: one agent or several; each learns with `plan.num_seeds` seeds.
+    - `source`: environment of one episode, to which `TimeLimit` and `AutoReset` are added; or
+        a dataset, for agents that learn from one (see `Offline`): a step is an update.
+    - `plan`: steps, seeds and evaluations.
+    - `eval_env`: environment of evaluations; the source if None, unless that is a dataset.
+    - `state`: initial state in the place of `agent.init(key, env)`, such as that of
+        `fine_tuned`; with an axis of members if there are several.
+    - `out`: folder of the run.
+    - `callbacks`: observers of each turn. With a folder, `JSONLines`, `CSV`, `Checkpoint` and
+        `Curves` are added, unless callbacks of these classes are given.
+    - `progress`: true for a bar, or lines without a terminal.
+
+    SIGINT (Ctrl-C) ends the run after the current turn, with a checkpoint. With several
+    processes (`jax.distributed`, `jax.set_mesh(device_mesh())`) all of them call this
+    alike; process 0 writes and logs.
+
+    **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
+    holds a run; `FloatingPointError` if numbers are not finite, of all members.
+    """
+    begin = time.monotonic()
+    data, env = (source, eval_env) if isinstance(source, Dataset) else (None, source)
+    agents = learners(agent, env, data)
+    plan = dataclasses.replace(
+        plan,
+        evaluations=0 if env is None else plan.evaluations,
+        pool_size=0 if data is not None else plan.pool_size,
+    )
+    place = out if isinstance(out, RunFolder | None) else RunFolder(out)
+    folder = None if place is None else pathlib.Path(place.path)
+    recipe = None if place is None else place.recipe
+    members = members_of(agents, plan.seed, plan.num_seeds)
+    run = Run(folder or pathlib.Path(), members, env, plan, recipe, data)
+    run, whole = _checked(run, state)
+    overwrite = place is not None and place.overwrite
+    with _writing(run, folder if is_first() else None, overwrite):
+        return _go(begin, run, whole, eval_env or env, folder, callbacks, progress)
+
+
+def _checked(run: Run, state: Any) -> tuple[Run, Any]:
+    """A run that begins with a state, if it is one of its agents, and what it learns in.
+    Before files are made, as an agent may refuse."""
+    whole = run_env(run)
+    _check_start(state, run.members.skeleton(whole))
+    return dataclasses.replace(run, state=_own(state)), whole
+
+
+@contextlib.contextmanager
+def _writing(run: Run, folder: pathlib.Path | None, overwrite: bool) -> Iterator[None]:
+    """Makes the folder of a run, and keeps others from it."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if folder is not None:
+            begin_folder(run, overwrite)
+        yield
+
+
+def resume(
+    folder: str | os.PathLike,
+    *,
+    more_steps: int | float = 0,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
+    env: AbstractEnv | None = None,
+    data: Dataset | None = None,
+    eval_env: AbstractEnv | None = None,
+    callbacks: Sequence[AbstractCallback] = (),
+    progress: bool = False,
+) -> Result:
+    """Goes on with a run from its last checkpoint, as if it had not been stopped: on the
+    same machine with the same versions, the end is equal bit by bit. Rows of metrics that
+    came after that checkpoint are written anew.
+
+    **Arguments:**
+
+    - `folder`: of the run.
+    - `more_steps`: how many to add to those that were planned.
+    - `agent`, `env`, `data`, `eval_env`: agent, environment and dataset as given to
+        `train`; not needed where that had a `recipe`. With `data`, `env` is its `eval_env`.
+    - `callbacks`, `progress`: as of `train`.
+
+    **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
+    is damaged or does not fit; `ValueError` if the agent is another one, or the run is
+    complete; `FloatingPointError` as `train`.
+    """
+    begin = time.monotonic()
+    run = open_run(folder, agent, env, data)
+    with locked(run.folder if is_first() else None):
+        run = _longer(_latest(run), more_steps)
+        where = run_env(run), eval_env or run.env, run.folder
+        return _go(begin, run, *where, callbacks, progress)
+
+
+def _latest(run: Run) -> Run:
+    """With its last checkpoint; without one it begins anew."""
+    path = run.folder / LAST
+    if not path.exists():
+        return run
+    run = with_state(run, path)
+    if jax.sharding.get_abstract_mesh().empty:
+        return run
+    # Devices that share the arrays get them as `init` hands them out.
+    like = run.members.init(run_env(run))
+    put = lambda x, y: jax.device_put(x, y.sharding) if eqx.is_array(y) else x
+    return dataclasses.replace(run, state=jtu.tree_map(put, run.state, like))
+
+
+def _longer(run: Run, more_steps: int | float) -> Run:
+    if more_steps:
+        run = dataclasses.replace(run, plan=run.plan.longer(more_steps))
+        if is_first():
+            write_config(run)
+        return run
+    done = counters_from_json(run.about.get("counters", {}))
+    if done.steps >= run.plan.steps:
+        raise ValueError(
+            f"The run in {str(run.folder)!r} is complete: {done.steps:,} of "
+            f"{run.plan.steps:,} steps. Say how many more it should take (`eqsim resume "
+            f"{run.folder} --steps 1e6`, or `more_steps`)."
+        )
+    return run
+
+
+def _go(
+    begin: float,
+    run: Run,
+    source: Any,
+    eval_env: AbstractEnv | None,
+    folder: pathlib.Path | None,
+    callbacks: Sequence[AbstractCallback],
+    progress: bool,
+) -> Result:
+    shown = Bar() if progress and is_first() else Silent()
+    observers = with_defaults(callbacks, folder)
+    try:
+        with listening(shown) as interrupt:
+            state, counters = (
+                run.state,
+                counters_from_json(run.about.get("counters", {})),
+            )
+            given = state is not None and not counters.turn
+            if state is None:
+                state = run.members.init(source)
+            if not counters.turn:
+                broken = nonfinite_of_members(run.members, state)
+                counters = counters._replace(exempt=exempt(broken, state))
+            try:
+                for observer in observers:
+                    observer.start(run, folder if is_first() else None, counters.turn)
+                if given:  # It could not be made again.
+                    whole = gathered(state)
+                    for saver in (x for x in observers if isinstance(x, Checkpoint)):
+                        saver.save(whole, counters, False, shown.warn)
+                evaluator = Evaluator(run.members, state, eval_env, run.plan)
+                told = evaluator, observers, shown
+                loop = Loop(run, source, state, counters, *told, begin)
+                # The loop gives memory of states away: keep no other name for them.
+                run, state = dataclasses.replace(run, state=None), None
+                loop.go(interrupt)
+            finally:
+                for observer in observers:
+                    observer.close()
+    finally:
+        shown.close()
+    found = tuple(loop.evaluations)
+    return Result(
+        run.members, loop.state, loop.counters, found, interrupt.number, folder
+    )
+
+
+def _check_start(state: Any, skeleton: Any) -> None:
+    """Raises `ValueError` unless a state has the structure of the first one."""
+    if state is None:
+        return
+    shape = lambda x: (x.shape, x.dtype) if eqx.is_array(x) else x
+    like = lambda x: isinstance(x, jax.ShapeDtypeStruct)
+    ours = jtu.tree_map(shape, state)
+    theirs = jtu.tree_map(
+        lambda x: (x.shape, x.dtype) if like(x) else x, skeleton, is_leaf=like
+    )
+    if not bool(eqx.tree_equal(ours, theirs)):
+        raise ValueError(
+            f"`state` is a `{type(state).__name__}` of other shapes than that of "
+            "`agent.init`, of all members. Make it with the same agent and environment, in "
+            "`training_env`."
+        )
+
+
+def _own(state: Any) -> Any:
+    """A copy, as memory of states is given away."""
+    copy = lambda x: jax.numpy.copy(x) if eqx.is_array(x) else x
+    return jtu.tree_map(copy, state)

@@ -1,0 +1,139 @@
+"""One turn: some iterations of all members, in one compiled call."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from eqsim import AbstractEnv
+
+from ..blocks import replicate
+from ..data import Dataset
+from ..runs._members import Members
+
+
+class Report(NamedTuple):
+    """Of a turn, with an axis of members, if there is one.
+
+    - `total`, `number`: of each metric the sum over iterations in which it was finite,
+        and their number.
+    - `last`: each metric in the last iteration.
+    - `steps`: control steps taken.
+    - `broken`: whether a leaf of the state has numbers that are not finite, in the order
+        of `float_paths`.
+    """
+
+    total: dict[str, Float[Array, "..."]]
+    number: dict[str, Int[Array, "..."]]
+    last: dict[str, Float[Array, "..."]]
+    steps: Int[Array, "..."]
+    broken: Bool[Array, "..."]
+
+
+def run_turn(
+    members: Members, env: AbstractEnv | Dataset, n: int, state: Any
+) -> tuple[Any, Report]:
+    """Iterates all members.
+
+    **Arguments:**
+
+    - `members`, `env`: agents, and what they act in.
+    - `n`: number of iterations, which may change without a recompile.
+    - `state`: of all members; its memory is given away.
+    """
+    number = jnp.asarray(n, jnp.int32)
+    state, (total, finite, last, steps) = _run((members, env, number), state)
+    # A program of its own, as it is there from before the first turn; within the other
+    # it would take as long to compile as a tenth of a small environment.
+    broken = nonfinite_of_members(members, state)
+    return state, Report(total, finite, last, steps, broken)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _run(
+    fixed: tuple[Members, AbstractEnv | Dataset, Int[Array, ""]], state: Any
+) -> tuple[Any, Any]:
+    members, env, n = fixed
+    run = lambda agent, state: _iterations(agent, state, env, n)
+    state, counted = members.each(run, state)
+    return state, replicate(counted)
+
+
+@eqx.filter_jit
+def _iterate(agent: Any, state: Any, env: Any) -> Any:
+    # Compiled, so that it is traced once, for shapes and for the loop.
+    state, metrics = agent.iterate(state, env)
+    floating = {name: _number(name, value) for name, value in metrics.items()}
+    return state, floating
+
+
+def _number(name: str, value: Any) -> Float[Array, ""]:
+    value = jnp.asarray(value)
+    if value.shape != ():
+        raise ValueError(
+            f"The metric {name!r} has shape {value.shape}: one number is expected, such as "
+            "a mean."
+        )
+    inexact = jnp.issubdtype(value.dtype, jnp.floating)
+    return value if inexact else value.astype(jnp.float32)
+
+
+def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
+    _, shapes = eqx.filter_eval_shape(_iterate, agent, state, env)
+    dynamic, static = eqx.partition(state, eqx.is_array)
+    zeros = {name: jnp.zeros((), x.dtype) for name, x in shapes.items()}
+    none = jnp.zeros((), jnp.int32)
+    begin = zeros, {name: none for name in zeros}, zeros, none
+
+    def body(_, carry):
+        dynamic, (total, number, _, steps) = carry
+        state, last = _iterate(agent, eqx.combine(dynamic, static), env)
+        fine = {name: jnp.isfinite(x) for name, x in last.items()}
+        add = lambda name: total[name] + jnp.where(fine[name], last[name], 0.0)
+        total = {name: add(name) for name in total}
+        number = {name: number[name] + fine[name].astype(jnp.int32) for name in total}
+        taken = jnp.round(last["steps"]).astype(jnp.int32) if "steps" in last else 1
+        return eqx.filter(state, eqx.is_array), (total, number, last, steps + taken)
+
+    dynamic, (total, number, last, steps) = lax.fori_loop(0, n, body, (dynamic, begin))
+    state = eqx.combine(dynamic, static)
+    return state, (total, number, last, steps)
+
+
+def nonfinite(state: Any) -> Bool[Array, " leaves"]:
+    """Whether each leaf of floating point numbers has one that is not finite."""
+    flags = [~jnp.all(jnp.isfinite(x)) for _, x in _floats(state)]
+    return jnp.stack(flags) if flags else jnp.zeros(0, bool)
+
+
+@eqx.filter_jit
+def nonfinite_of_members(members: Members, state: Any) -> Bool[Array, "..."]:
+    """`nonfinite` of all members."""
+    return replicate(members.each(lambda _, state: nonfinite(state), state))
+
+
+def float_paths(state: Any) -> list[str]:
+    """Names of the leaves of floating point numbers."""
+    return [jtu.keystr(path) for path, _ in _floats(state)]
+
+
+def _floats(state: Any) -> list[tuple[Any, Any]]:
+    leaves, _ = jtu.tree_flatten_with_path(state)
+    array = lambda x: eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
+    return [
+        (p, x) for p, x in leaves if array(x) and jnp.issubdtype(x.dtype, jnp.inexact)
+    ]
+
+
+def on_host(report: Report) -> Report:
+    """The same as arrays of NumPy, with an axis of members in any case."""
+    report = jax.device_get(report)
+    rows = lambda x: np.atleast_1d(np.asarray(x))
+    broken = np.atleast_2d(np.asarray(report.broken))
+    numbers = jtu.tree_map(rows, report._replace(broken=None))
+    return numbers._replace(broken=broken)
