@@ -15,7 +15,9 @@ from ._dataset import Dataset
 from ._host import is_host, take
 
 
-OBSERVATION, ACHIEVED, DESIRED = "observation", "achieved_goal", "desired_goal"
+OBSERVATION = "observation"
+ACHIEVED = "achieved_goal"
+DESIRED = "desired_goal"
 
 
 class Hindsight(eqx.Module):
