@@ -20,9 +20,5 @@ def view_run(folder: str) -> tuple[AbstractEnv, Callable[[Any, Any], Any]]:
     file is damaged or the run cannot be made again.
     """
     run = load_run(folder, best=(pathlib.Path(folder) / BEST).exists())
-    if run.env is None:
-        raise ValueError(
-            f"The run in {folder!r} learned from a dataset alone: it has no environment."
-        )
-    env = evaluation_env(run.env, run.plan.episode_length)
+    env = evaluation_env(run.environment(), run.plan.episode_length)
     return env, Greedy(run.members.agent(0), run.members.pick(run.state, 0))
