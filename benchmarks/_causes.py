@@ -1,5 +1,5 @@
-"""Why a quantity differs from MuJoCo's: what remains of an error where MuJoCo is given
-eqsim's geometry, and how well each solution solves the constraint problem."""
+"""Causes of differences from MuJoCo: the remaining error if MuJoCo uses eqsim's contact
+points and tendon paths, and the residual of each solution of the constraint problem."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def deviations(
     error: Errors,
     tolerance: float,
 ) -> list[Deviation]:
-    """All deviations of a robot, and their causes.
+    """Return all deviations of a robot, with their causes.
 
     **Arguments:**
 
@@ -51,24 +51,24 @@ def deviations(
         for name, size in wrong.items():
             what = kinds[name].value if name in kinds else name
             if what == "rangefinder" and any(_SEEN in note for note in sys.notes):
-                cause = "Rays pass through meshes and height fields, as a note says."
+                cause = "eqsim's rays pass through a shape listed in `System.notes`."
             line = Deviation(robot, i, states.kinds[i], what, float(size), cause)
             found.append(line)
     return found
 
 
 def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
-    """One sentence."""
+    """Return the cause of a deviation, in one sentence."""
     data = mujoco.MjData(model)
     forward(model, data, states, i)
     theirs = solution(model, data, data.qacc.copy())
     if "qdd" in wrong and theirs.residual > 0.1 * wrong["qdd"]:
-        return f"MuJoCo is not converged: residual {theirs.residual:.1e}."
+        return f"MuJoCo's solver has not converged: residual {theirs.residual:.1e}."
     missing = _missing_inertia(sys, model, data, states.q[i])
     if missing > 0.0:
         return (
-            "Tendons with armature couple branches of the tree, which MuJoCo leaves out "
-            f"of the inertia matrix: entries up to {missing:.1e}."
+            "MuJoCo's inertia matrix lacks the coupling of branches by tendon armature: "
+            f"entries up to {missing:.1e}."
         )
     given = _at_our_geometry(sys, model, data, states, i)
     lifted = int(model.opt.integrator) in _IMPLICIT and _exceed_bounds(model, data)
@@ -80,22 +80,22 @@ def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
         forward(model, data, states, i)
         ours = solution(model, data, value.qdd[i])
         if ours.residual < 1e-3 * wrong["qdd"]:
-            return "Both solve the problem: it is ill-conditioned."
+            return (
+                "Both solutions have small residuals: the problem is ill-conditioned."
+            )
     return UNEXPLAINED
 
 
 def _sentence(given: str, lifted: bool, left: float) -> str:
-    parts = [f"iterates for {given}"] if given else []
+    parts = [f"finds {given} by iteration"] if given else []
     if lifted:
-        parts.append(
-            "takes torques of servos at their bound for smaller ones by rounding"
-        )
-    where = "at eqsim's" if given else "beyond it"
+        parts.append("treats clamped servo torques as unclamped, by rounding")
+    where = "with eqsim's" if given and not lifted else "without this"
     return f"MuJoCo {' and '.join(parts)}; {where}, the error is {left:.1e}."
 
 
 def _missing_inertia(sys: eqsim.System, model, data, q: np.ndarray) -> float:
-    """The largest entry of the inertia matrix that is zero in MuJoCo only."""
+    """Return the largest entry of the inertia matrix that is zero only in MuJoCo."""
     if not any(sys.tendons.has_armature):
         return 0.0
     theirs = np.zeros((model.nv, model.nv))
@@ -108,12 +108,11 @@ _inertia = eqx.filter_jit(dynamics.crba)
 
 
 def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
-    """Gives MuJoCo eqsim's contact points of shapes that it compares by iteration and
-    eqsim's paths of tendons, and computes all that depends on them. Returns what
-    differed."""
+    """Replace MuJoCo's iterated contact points and tendon paths by eqsim's, and recompute
+    all dependent quantities. Return which of them differed."""
     changed = []
     if _set_tendons(sys, model, data, states, i):
-        changed.append("paths of tendons through shapes")
+        changed.append("tendon paths through shapes")
     mujoco.mj_makeM(model, data)
     mujoco.mj_factorM(model, data)
     mujoco.mj_collision(model, data)

@@ -96,9 +96,14 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
         if set(cells.values()) == {"0"} and label not in INPUTS.values():
             without.append(label)
         else:
-            rows.append({"by": label} | cells)
+            rows.append({"with respect to": label} | cells)
     first = list(INPUTS.values())
-    rows.sort(key=lambda row: (row["by"] not in first, row["by"] == OTHERS))
+    rows.sort(
+        key=lambda row: (
+            row["with respect to"] not in first,
+            row["with respect to"] == OTHERS,
+        )
+    )
     return Table(rows, without, every)
 
 
@@ -189,8 +194,8 @@ _INTEGRATORS = {
 }
 _CONTACT_PARTS = "geoms.", "pairs.", "impratio"
 _ABOUT_CONTACTS = (
-    "A free body with spheres of condim 1, 3, 4 and 6, the last of them also by an explicit "
-    "pair, above a plane."
+    "A free body with spheres of condim 1, 3, 4 and 6 above a plane; the sphere with condim "
+    "6 also touches by an explicit pair."
 )
 FAMILIES = {
     f"contacts-{cone}": Family(
@@ -216,8 +221,8 @@ FAMILIES = {
     ),
     "shapes": Family(
         "Contacts: shapes",
-        "A free shape and one that stands still, for each pair of kinds. The worst of three "
-        "states: apart but within the margin, touching, and deep.",
+        "A free shape and a fixed shape, for each pair of kinds. Largest error over three "
+        "states: apart but within the margin, touching, and deep penetration.",
         models.shapes(),
         situations.meeting,
         ("geoms.pos", "geoms.quat", "geoms.size", "meshes.", "height_fields."),
@@ -235,7 +240,7 @@ FAMILIES = {
     ),
     "equality": Family(
         "Equality constraints",
-        "Welds, connects, couplings of joints and tendons; a mocap body holds a box.",
+        "Welds, connects, and couplings of joints and tendons; a mocap body holds a box.",
         {"": models.EQUALITY},
         situations.coupled,
         ("equalities.", "sites.", "links.pos", "links.quat", "tendons.coef"),
@@ -243,8 +248,9 @@ FAMILIES = {
     ),
     "tendons": Family(
         "Tendons",
-        "Fixed and spatial tendons around spheres and cylinders, on a given side and "
-        "inside, with pulleys, springs, dampers, armature, limits and dry friction.",
+        "Fixed tendons, and spatial tendons that wrap around spheres and cylinders, also on "
+        "a given side and inside; with pulleys, springs, dampers, armature, limits and dry "
+        "friction.",
         {"": models.TENDONS},
         situations.strung,
         ("tendons.", "sites.", "geoms."),
@@ -252,7 +258,7 @@ FAMILIES = {
     ),
     "tendon-springs": Family(
         "Tendons: springs",
-        "Springs and dampers of a fixed tendon and of a spatial one with a pulley.",
+        "Springs and dampers of a fixed tendon and of a spatial tendon with a pulley.",
         {"": models.TENDON_SPRINGS},
         situations.moving,
         ("tendons.", "sites.", "geoms."),
@@ -260,7 +266,8 @@ FAMILIES = {
     ),
     "transmissions": Family(
         "Actuators: transmissions",
-        "An actuator of each transmission, on three links of which one touches a plane.",
+        "One actuator per kind of transmission, on three links, one of which touches a "
+        "plane.",
         {"": models.TRANSMISSIONS},
         situations.driven,
         ("actuators.", "sites."),
@@ -284,8 +291,8 @@ FAMILIES = {
     ),
     "integrators": Family(
         "Integrators",
-        "A free body, and a chain with actuators, a limit and a tendon, in a medium. The "
-        "worst of four states, at rest and moving.",
+        "A free body, and a chain with actuators, a limit and a tendon, in a fluid. Largest "
+        "error over four states, at rest and moving.",
         _INTEGRATORS,
         situations.moving,
         (
@@ -301,8 +308,8 @@ FAMILIES = {
     ),
     "sensors": Family(
         "Sensors",
-        "The values of a sensor of each kind, of a floating robot that touches a plane, "
-        "beyond limits of a joint and a tendon. The worst of three states.",
+        "Values of one sensor of each kind, on a floating robot that touches a plane and "
+        "exceeds a joint limit and a tendon limit. Largest error over three states.",
         {"": models.sensors()},
         situations.sensed,
         ("links.", "joints.", "geoms.", "sites.", "tendons.", "actuators.", "sensors."),
@@ -310,7 +317,7 @@ FAMILIES = {
     ),
     "medium": Family(
         "Medium",
-        "Ellipsoids and an inertia box in a medium that flows.",
+        "Ellipsoids and an inertia box in a moving fluid.",
         {"": models.MEDIUM},
         situations.moving,
         (

@@ -107,12 +107,11 @@ def feature_report(records: list[Record], tolerance: float) -> list[str]:
     most = max(record.links for record in records)
     return [
         f"### {len(records)} random systems by feature",
-        f"{states} states of systems of 1 to {most} links. Each feature of a system "
-        "counts in its row, so rows overlap. "
-        "`sensors`: number of sensors that were compared; their errors are relative to "
-        "the largest value of the sensor itself, at least one.",
-        f"Of {possible} pairs of the {len(names)} features that can occur together, "
-        f"{found} occur in at least one system. Drawn alone, systems by group: {drawn}.",
+        f"{states} states of systems with 1 to {most} links. A system counts in the rows of "
+        "all its features, so rows overlap. `sensors`: number of sensors compared. Errors "
+        "of a sensor are relative to its largest value, or to 1 if that is larger.",
+        f"{possible} pairs of the {len(names)} features can occur together; {found} of them "
+        f"occur in at least one system. Systems with a single group of features: {drawn}.",
         table([_row(records, name, tolerance) for name in names]),
         "### By kind of sensor",
         table(list(_sensor_rows(records, tolerance))),

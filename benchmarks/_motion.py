@@ -181,20 +181,20 @@ def _advance(static, dynamic, q, qd, act, ctrl) -> tuple[tuple, Any]:
 
 
 def _reason(sys, model, steps: int, step) -> str:
-    """Why trajectories part, in one sentence."""
+    """Return the reason why trajectories differ, in one sentence."""
     rounded = _round_normals(model)
     path = _mujoco_path(model, steps)
     parted, single = _errors(step, path)
     left, local = float(np.max(parted)), float(np.max(single))
     if left <= CLOSE:
         return (
-            f"MuJoCo's normals of polygons differ by {rounded:.0e} from those of the "
-            f"vertices in single precision; with the latter, the error is {left:.0e}."
+            f"Normals of polygons in MuJoCo differ by {rounded:.0e} from those of its "
+            f"single-precision vertices; with the latter, the error is {left:.0e}."
         )
     if local <= CLOSE:
         return (
-            f"Each step agrees to {local:.0e} from the same state: the motion is "
-            "unstable, and rounding grows."
+            f"Single steps from the same state agree to {local:.0e}: the motion is "
+            "unstable, so rounding errors grow."
         )
     k = int(np.argmax(single))
     solved = step(path.states[k], path.ctrl[k])[1]
@@ -211,10 +211,10 @@ def _reason(sys, model, steps: int, step) -> str:
     theirs = solution(model, data, data.qacc.copy()).residual
     ours = solution(model, data, qdd).residual
     if theirs > 0.1 * local:
-        return f"Step {k}: MuJoCo is not converged (residual {theirs:.0e})."
+        return f"Step {k}: MuJoCo's solver has not converged (residual {theirs:.0e})."
     if ours < 1e-3 * local:
-        return f"Step {k}: both solve the constraint problem, which is ill-conditioned."
-    converged = "" if bool(solved.converged) else " eqsim is not converged."
+        return f"Step {k}: both residuals are small; the problem is ill-conditioned."
+    converged = "" if bool(solved.converged) else " eqsim has not converged."
     return f"Step {k}: residual of eqsim {ours:.0e}, not explained.{converged}"
 
 

@@ -1,8 +1,8 @@
-"""How far pipelines go astray: energy, momentum, penetration and joints that come apart.
+"""Drift of pipelines in long simulations: energy, momentum, penetration, joint errors.
 
     python benchmarks/drift.py --markdown docs/drift.md
 
-Written after every line, so that a run that is stopped keeps what it has.
+The output is written after every row, so an interrupted run keeps its results.
 """
 
 import dataclasses
@@ -25,18 +25,24 @@ from eqsim.dynamics import kinetic_energy, momentum
 
 
 EXPLANATION = """\
-After {length} control steps of {substeps} physics steps each, from the reference pose.
-`penetration` (m) and `drift` (m, rad): the largest in {batch} simulations under full
-random controls, looked at once in each control step; drift is how far links are from
-where their joints put them at the end of a step, before it goes back to coordinates, and
-zero in `Generalized` by construction.
-`finite`: share of the simulations that stay numbers. `energy`: relative change of the
-kinetic energy in a free flight without gravity, contacts, limits, damping, springs, dry
-friction and medium; `linear`, `angular`: change of the momenta over their first values,
-where a robot floats freely. `Generalized` integrates as the file says: by Euler both it
-and MuJoCo C blow up on the double pendulum."""
+Penetration, joint errors, and conservation of energy and momentum in long simulations:
+{length} control steps of {substeps} physics steps each, from the reference pose.
+
+- `penetration` (m): largest penetration in {batch} simulations under full random controls,
+  sampled once per control step.
+- `drift` (m, rad): largest distance of links from the poses given by their joint
+  coordinates, in the same simulations, before the projection at the end of a step. Zero
+  in `Generalized`, which uses joint coordinates.
+- `finite`: fraction of the simulations that stay finite.
+- `energy`: relative change of kinetic energy in free flight, without gravity, contacts,
+  limits, damping, springs, dry friction and fluid.
+- `linear`, `angular`: relative change of linear and angular momentum in free flight, for
+  robots with a free base.
+
+`Generalized` uses the integrator of the file. With Euler, both `Generalized` and MuJoCo C
+diverge on the double pendulum."""
 SUBSTEPS = 5
-"""Physics steps of a control step."""
+"""Physics steps per control step."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How far eqsim's environments are from Gymnasium's, step by step.
+"""Compare eqsim's environments with Gymnasium's, step by step.
 
 python benchmarks/gymnasium_parity.py --markdown docs/environments_parity.md
 """
@@ -22,27 +22,27 @@ import eqsim
 
 TOLERANCE = 1e-5
 EXPLANATION = """\
-Each environment from {seeds} random starts, up to {steps} control steps under random actions over
-the full range, or until it ends; double precision. Gymnasium's class runs with a converged solver
-(Newton, tolerance 0), and after each simulation MuJoCo evaluates places and forces at the new
-state (`mj_forward`, `mj_rnePostConstraint`). Differences are relative to max(1, |Gymnasium's
-number|); the largest of all numbers, steps and starts is shown.
+Each environment is compared with Gymnasium's from {seeds} random initial states, for up to {steps} control
+steps of random actions over the full action range, in double precision. For the comparison,
+Gymnasium's environments use a converged solver (Newton, tolerance 0), and MuJoCo evaluates positions
+and forces at the new state after each step (`mj_forward`, `mj_rnePostConstraint`). Differences are
+relative to max(1, |Gymnasium's value|); the table shows the largest over all entries, steps and
+initial states.
 
-- `reset`: the observation of the start.
-- `alone`: both run on their own from the same start; until they part, if they do.
-- `part at`: the first step at which a difference exceeds {tolerance:g}: contacts are chaotic, and
-  what begins as rounding grows.
-- `one step`: each step from Gymnasium's state. No chaos enters, so this is the difference of the
-  environments. `worst term`: of the reward, likewise.
-- `ends alike`: whether both end at the same steps.
-- `as shipped`: median difference from Gymnasium as it is, running on its own: with the solver
-  settings of the file, and with places and forces of the last evaluation during the simulation,
-  one stage of the integrator before the state that is observed."""
+- `reset`: difference of the first observation.
+- `alone`: difference of two independent simulations from the same initial state, until they diverge.
+- `part at`: step of each simulation at which a difference first exceeds {tolerance:g}. Contacts are chaotic,
+  so differences by rounding grow.
+- `one step`: difference after one step from Gymnasium's state. This excludes chaos and measures the
+  difference between the environments.
+- `worst term`: reward term with the largest difference after one step.
+- `ends alike`: true if both terminate at the same steps.
+- `as shipped`: median difference from an unmodified Gymnasium environment in an independent
+  simulation, with the solver settings of the file and without the additional evaluation at the new state."""
 
 
 class Path(NamedTuple):
-    """What Gymnasium did from one start: states and reports, one more state than
-    steps."""
+    """Gymnasium's states and results from one initial state; one more state than steps."""
 
     states: list
     actions: list

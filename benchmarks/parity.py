@@ -46,7 +46,7 @@ from _tables import caption, show, table, write
 
 
 class Checked(NamedTuple):
-    """One robot, or several: a row of the table, and where it disagrees."""
+    """Results for one robot or several: a table row, and the states that disagree."""
 
     row: dict[str, Any]
     found: list[Disagreement]
@@ -158,14 +158,16 @@ def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
     tolerance = TOLERANCE[options.precision]
     parts = [
         f"## Parity with MuJoCo C, {options.precision} precision",
-        "Error: largest difference of a state, relative to max(1, largest number of "
-        f"MuJoCo's). `within`: share of the states with an error up to {tolerance:g}. "
-        f"`rows`: mean number of constraint rows, `most`: the largest. States of "
-        f"{len(KINDS)} kinds in turn: {', '.join(KINDS)}. MuJoCo solves by Newton with "
-        "200 iterations and tolerance 0; `MuJoCo residual`: the largest "
-        "|M^-1 gradient of its cost| that it leaves, relative in the same way. "
-        "`chaotic at`: the step at which the error of that share of the trajectories "
-        "has passed 1e-3.",
+        "The error of a state is its largest difference, relative to max(1, largest value "
+        f"of MuJoCo). States are drawn from {len(KINDS)} kinds in turn: "
+        f"{', '.join(KINDS)}. MuJoCo uses the Newton solver with 200 iterations and "
+        "tolerance 0.",
+        f"- `within`: fraction of the states with an error up to {tolerance:g}.\n"
+        "- `rows`, `most`: mean and largest number of constraint rows.\n"
+        "- `MuJoCo residual`: largest remaining |M^-1 gradient of the cost| of MuJoCo's "
+        "solution, with the same normalization.\n"
+        "- `10 % chaotic at`: step after which the error of 10 % of the trajectories "
+        "exceeds 1e-3.",
     ]
     rows = [row for run in runs for row in run.files]
     if rows:
@@ -191,7 +193,7 @@ def _captions(places: list[dict[str, Any]]) -> str:
     if not others:
         return caption(last)
     names = dict.fromkeys(f"{where['commit']} ({where['date']})" for where in others)
-    return f"{caption(last)} Other runs that are joined here: {', '.join(names)}."
+    return f"{caption(last)} Other runs included: {', '.join(names)}."
 
 
 def _progress(check, name, options):

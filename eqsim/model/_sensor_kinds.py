@@ -158,10 +158,10 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
         1, "N m, N", _V, "sum of the actuator forces on a hinge or slide"
     ),
     _K.JOINT_LIMIT_POSITION: SensorFacts(
-        1, "rad, m", _P, "distance to the limit minus margin, negative beyond; else 0"
+        1, "rad, m", _P, "distance to the limit minus margin if negative, else 0"
     ),
     _K.JOINT_LIMIT_VELOCITY: SensorFacts(
-        1, "rad/s, m/s", _V, "rate of that distance, 0 within the range"
+        1, "rad/s, m/s", _V, "rate of that distance if it is negative, else 0"
     ),
     _K.JOINT_LIMIT_FORCE: SensorFacts(1, "N m, N", _A, "force of the limit"),
     _K.BALL_QUATERNION: SensorFacts(
@@ -174,10 +174,10 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
         1, "N", _V, "sum of the actuator forces on a tendon"
     ),
     _K.TENDON_LIMIT_POSITION: SensorFacts(
-        1, "m", _P, "distance to the limit minus margin, negative beyond; else 0"
+        1, "m", _P, "distance to the limit minus margin if negative, else 0"
     ),
     _K.TENDON_LIMIT_VELOCITY: SensorFacts(
-        1, "m/s", _V, "rate of that distance, 0 within the range"
+        1, "m/s", _V, "rate of that distance if it is negative, else 0"
     ),
     _K.TENDON_LIMIT_FORCE: SensorFacts(1, "N", _A, "force of the limit"),
     _K.ACTUATOR_POSITION: SensorFacts(
@@ -201,25 +201,35 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
         3, "rad/s", _V, "angular velocity of a frame"
     ),
     _K.FRAME_ACCELERATION: SensorFacts(
-        3, "m/s²", _A, "acceleration of the origin of a frame, against free fall"
+        3, "m/s²", _A, "acceleration of the origin of a frame relative to free fall"
     ),
     _K.FRAME_ANGULAR_ACCELERATION: SensorFacts(
         3, "rad/s²", _A, "angular acceleration of a frame"
     ),
     _K.ACCELEROMETER: SensorFacts(
-        3, "m/s²", _A, "acceleration of a site against free fall, in its axes"
+        3, "m/s²", _A, "acceleration of a site relative to free fall, in its axes"
     ),
     _K.VELOCIMETER: SensorFacts(3, "m/s", _V, "velocity of a site, in its axes"),
     _K.GYRO: SensorFacts(3, "rad/s", _V, "angular velocity of a site, in its axes"),
     _K.MAGNETOMETER: SensorFacts(3, "1", _P, "magnetic flux, in the axes of a site"),
     _K.FORCE: SensorFacts(
-        3, "N", _A, "force of the parent on the link of a site, in its axes"
+        3,
+        "N",
+        _A,
+        "force exerted by the parent on the link of a site, in the site's axes",
     ),
     _K.TORQUE: SensorFacts(
-        3, "N m", _A, "torque of the parent on the link of a site, in its axes"
+        3,
+        "N m",
+        _A,
+        "torque exerted by the parent on the link of a site, in the site's axes",
     ),
     _K.TOUCH: SensorFacts(
-        1, "N", _A, "sum of the normal forces in the shape of a site", Cutoff.ABOVE
+        1,
+        "N",
+        _A,
+        "sum of the normal contact forces within the volume of a site",
+        Cutoff.ABOVE,
     ),
     _K.CONTACT: SensorFacts(
         0, "N, N m, m", _A, "contacts between two objects", Cutoff.NONE
@@ -230,12 +240,14 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
     _K.INSIDE_SITE: SensorFacts(
         1, "1", _P, "1 if a frame is in the shape of a site, else 0", Cutoff.ABOVE
     ),
-    _K.DISTANCE: SensorFacts(1, "m", _P, "smallest distance of shapes, at most cutoff"),
+    _K.DISTANCE: SensorFacts(
+        1, "m", _P, "smallest distance between shapes, at most cutoff"
+    ),
     _K.NORMAL: SensorFacts(
-        3, "1", _P, "direction of that distance, 0 beyond cutoff", Cutoff.NONE
+        3, "1", _P, "direction of the smallest distance, 0 beyond cutoff", Cutoff.NONE
     ),
     _K.FROM_TO: SensorFacts(
-        6, "m", _P, "points at that distance, 0 beyond cutoff", Cutoff.NONE
+        6, "m", _P, "the two closest points, 0 beyond cutoff", Cutoff.NONE
     ),
     _K.SUBTREE_CENTER: SensorFacts(3, "m", _P, "center of mass of a subtree"),
     _K.SUBTREE_VELOCITY: SensorFacts(3, "m/s", _V, "velocity of that center"),
