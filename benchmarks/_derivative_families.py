@@ -98,12 +98,8 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
         else:
             rows.append({"with respect to": label} | cells)
     first = list(INPUTS.values())
-    rows.sort(
-        key=lambda row: (
-            row["with respect to"] not in first,
-            row["with respect to"] == OTHERS,
-        )
-    )
+    order = lambda label: (label not in first, label == OTHERS)
+    rows.sort(key=lambda row: order(row["with respect to"]))
     return Table(rows, without, every)
 
 

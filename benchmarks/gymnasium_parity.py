@@ -22,23 +22,25 @@ import eqsim
 
 TOLERANCE = 1e-5
 EXPLANATION = """\
-Each environment is compared with Gymnasium's from {seeds} random initial states, for up to {steps} control
-steps of random actions over the full action range, in double precision. For the comparison,
-Gymnasium's environments use a converged solver (Newton, tolerance 0), and MuJoCo evaluates positions
-and forces at the new state after each step (`mj_forward`, `mj_rnePostConstraint`). Differences are
-relative to max(1, |Gymnasium's value|); the table shows the largest over all entries, steps and
-initial states.
+Each environment is compared with Gymnasium's from {seeds} random initial states, for up to
+{steps} control steps of random actions over the full action range, in double precision. For
+the comparison, Gymnasium's environments use a converged solver (Newton, tolerance 0), and
+MuJoCo evaluates positions and forces at the new state after each step (`mj_forward`,
+`mj_rnePostConstraint`). Differences are relative to max(1, |Gymnasium's value|); the table
+shows the largest over all entries, steps and initial states.
 
 - `reset`: difference of the first observation.
-- `alone`: difference of two independent simulations from the same initial state, until they diverge.
-- `part at`: step of each simulation at which a difference first exceeds {tolerance:g}. Contacts are chaotic,
-  so differences by rounding grow.
-- `one step`: difference after one step from Gymnasium's state. This excludes chaos and measures the
-  difference between the environments.
+- `alone`: difference of two independent simulations from the same initial state, until they
+  diverge.
+- `part at`: step of each simulation at which a difference first exceeds {tolerance:g}.
+  Contacts are chaotic, so differences by rounding grow.
+- `one step`: difference after one step from Gymnasium's state. This excludes chaos and
+  measures the difference between the environments.
 - `worst term`: reward term with the largest difference after one step.
 - `ends alike`: true if both terminate at the same steps.
 - `as shipped`: median difference from an unmodified Gymnasium environment in an independent
-  simulation, with the solver settings of the file and without the additional evaluation at the new state."""
+  simulation, with the solver settings of the file and without the additional evaluation at
+  the new state."""
 
 
 class Path(NamedTuple):
