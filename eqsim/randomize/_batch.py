@@ -32,7 +32,7 @@ def batch(
 
     - `env`: environment of one robot.
     - `randomize`: function `(key, sys) -> sys`. A parameter counts as unchanged if the
-        returned robot holds the very array of `sys`.
+        returned robot contains the identical array object.
     - `key`: one key per environment.
 
     **Returns:** the environment with batched parameters, and its axes: a tree like the
