@@ -1,11 +1,11 @@
-"""The closed vocabularies of sensors, and what is known of each kind."""
+"""Enumerations of sensors, and the properties of each kind."""
 
 import enum
 from typing import NamedTuple
 
 
 class SensorKind(enum.Enum):
-    """What a sensor measures; the values are MJCF's elements."""
+    """Kind of a sensor; the values are the names of MJCF elements."""
 
     JOINT_POSITION = "jointpos"
     JOINT_VELOCITY = "jointvel"
@@ -55,7 +55,8 @@ class SensorKind(enum.Enum):
 
 
 class SensorObject(enum.Enum):
-    """What a sensor is attached to, or measures against; the values are MJCF's words.
+    """Kind of object that a sensor is attached to, or measures relative to; the values
+    are those of MJCF.
 
     `LINK` is the frame of a link, `INERTIA` that of its principal axes of inertia.
     """
@@ -71,7 +72,7 @@ class SensorObject(enum.Enum):
 
 
 class ContactData(enum.Enum):
-    """What a contact sensor reports of each contact, in this order."""
+    """Data that a contact sensor returns for each contact, in this order."""
 
     FOUND = "found"
     FORCE = "force"
@@ -90,7 +91,7 @@ class ContactData(enum.Enum):
 
 
 class RayData(enum.Enum):
-    """What a rangefinder reports of its ray, in this order."""
+    """Data that a rangefinder returns, in this order."""
 
     DISTANCE = "dist"
     DIRECTION = "dir"
@@ -106,8 +107,8 @@ class RayData(enum.Enum):
 
 
 class ContactReduction(enum.Enum):
-    """Which contacts a contact sensor reports: the first, the closest, those with the
-    largest forces, or the sum of all."""
+    """Selection of the contacts that a contact sensor returns: the first, the closest,
+    those with the largest forces, or the sum of all."""
 
     FIRST = "none"
     CLOSEST = "mindist"
@@ -116,8 +117,8 @@ class ContactReduction(enum.Enum):
 
 
 class Stage(enum.IntEnum):
-    """What a sensor depends on: coordinates, also velocities and actuators, also the
-    solution of the equations of motion."""
+    """Stage of the computation that a sensor depends on: coordinates; also velocities
+    and actuators; also the solution of the equations of motion."""
 
     POSITION = 0
     VELOCITY = 1
@@ -125,7 +126,7 @@ class Stage(enum.IntEnum):
 
 
 class Cutoff(enum.Enum):
-    """Which values a cutoff $c$ bounds: $|x| \\le c$, $x \\le c$, or none."""
+    """Values that a cutoff $c$ bounds: $|x| \\le c$, $x \\le c$, or none."""
 
     BOTH = "both sides"
     ABOVE = "above"
@@ -133,13 +134,13 @@ class Cutoff(enum.Enum):
 
 
 class SensorFacts(NamedTuple):
-    """What is known of a kind of sensor.
+    """Properties of a kind of sensor.
 
     - `size`: number of values; 0 if it depends on the sensor.
     - `unit`: unit of the values.
-    - `stage`: what it depends on.
-    - `meaning`: what it measures.
-    - `cutoff`: which values a cutoff bounds.
+    - `stage`: stage of the computation that it depends on.
+    - `meaning`: description of the values.
+    - `cutoff`: values that a cutoff bounds.
     """
 
     size: int

@@ -28,8 +28,9 @@ def _as_count(n: Any) -> Any:
 
 class Skills(AbstractStateful):
     r"""Draws a skill $z$ from a prior in every episode, which the agent should follow.
-    The observation becomes $(o, x, z)$, and `timestep.descriptor` as well, with the
-    descriptor $x$ if the environment has one.
+
+    The observation becomes $(o, x, z)$ with the descriptor $x$, or $(o, z)$ if the
+    environment has none. `timestep.descriptor` is $x$.
 
     With an `AutoReset` that uses a pool, the first step of an episode has the skill of
     the pool entry, and all later steps have a new skill.
