@@ -18,8 +18,8 @@ def check_axes(env, env_axes, batch: tuple[int, ...]) -> None:
         if tuple(leaf.shape[k] for k in _places(leaf, axis, len(batch))) != batch:
             asked = " x ".join(map(str, batch))
             raise ValueError(
-                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: by `env_axes`, its axis "
-                f"{axis} counts the environments, of which `key` asks for {asked}."
+                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: `env_axes` declares axis "
+                f"{axis} as its batch axis, whose size must be that of `key`, {asked}."
             )
 
 

@@ -118,7 +118,7 @@ def by_name(group: str, plugins: list[Plugin]) -> dict[str, Plugin]:
         if first.package != plugin.package:
             warnings.warn(
                 f"{plugin.name!r} in {group!r} is published by {first.package} and by "
-                f"{plugin.package}. The name stands for the first; write "
+                f"{plugin.package}. The name refers to the first; write "
                 f"{plugin.qualified!r} for the second.",
                 PluginWarning,
                 stacklevel=4,

@@ -114,7 +114,7 @@ class Registry:
         """
         if ":" in name or not name:
             raise ValueError(
-                f"{name!r} is no name: it must have a letter and no colon."
+                f"{name!r} is not a valid name: it must contain a letter and no colon."
             )
         if name in self.names() and not replace:
             raise ValueError(

@@ -84,7 +84,7 @@ def rollout(
     args = (env, policy, key, start)
     traced = any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args))
     if traced and progress:
-        raise ValueError("`progress` shows nothing inside of another transformation.")
+        raise ValueError("`progress=True` is not possible inside a transformation.")
     if not traced:
         # Move batch axes to the front, from where `env_axes` declares them.
         validate(eqx.combine(*split(env, env_axes, key.ndim)).sys)
@@ -164,7 +164,7 @@ class _Many(NamedTuple):
 
 def _check_call(env, key, length: int, start, env_axes) -> None:
     if length < 1:
-        raise ValueError(f"A rollout of length {length}; at least one step is needed.")
+        raise ValueError(f"`length` must be positive, got {length}.")
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise ValueError(
             f"`key` has type {key.dtype}: a key of `jax.random.key` is expected, not one "
@@ -172,8 +172,8 @@ def _check_call(env, key, length: int, start, env_axes) -> None:
         )
     if key.ndim == 0 and env_axes is not None:
         raise ValueError(
-            "`env_axes` tells how environments differ, but one key runs one environment. "
-            "Pass as many keys as environments."
+            "`env_axes` declares a batch of environments, but one key runs one environment. "
+            "Pass one key per environment."
         )
     if key.size == 0:
         raise ValueError(f"`key` has shape {key.shape}: at least one key is expected.")
@@ -187,12 +187,12 @@ def _check_start(start, key) -> None:
     pair = isinstance(start, tuple) and len(start) == 2
     if not (pair and isinstance(start[1], Timestep)):
         raise TypeError(
-            "`start` must be a state and its report, as `env.reset(key)` returns them, or "
-            f"`env.begin(state)`; but it is {type(start).__name__}."
+            "`start` must be a state and a timestep, as returned by `env.reset(key)` or "
+            f"`env.begin(state)`, got {type(start).__name__}."
         )
     if start[1].reward.shape != key.shape:
         raise ValueError(
-            f"`start` has reports of shape {start[1].reward.shape}, but `key` has shape "
+            f"`start` has timesteps of shape {start[1].reward.shape}, but `key` has shape "
             f"{key.shape}: one start per key is expected. See `eqx.filter_vmap`."
         )
 

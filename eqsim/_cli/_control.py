@@ -57,9 +57,9 @@ class ControlRequest(NamedTuple):
 def run_control(request: ControlRequest) -> None:
     """Plan from a reset to maximize the reward of an environment, and write the plan.
 
-    `FILE.npz` has `q`, `qd` (`T + 1` rows), `actions`, `rewards` (`T` rows), `dt`, and
-    `gains` of ILQR. `FILE.json` has the request, the cost, the return and how the solver
-    ended; `FILE.html` is a page with plots that needs no other file.
+    `FILE.npz` contains `q`, `qd` (`T + 1` rows), `actions`, `rewards` (`T` rows), `dt`,
+    and `gains` of ILQR. `FILE.json` contains the request, the cost, the return and the
+    result of the solver. `FILE.html` is a self-contained page with plots.
     """
     sizes = {k: request._asdict()[k] for k in ("horizon", "steps", "samples")}
     for option, value in sizes.items():
@@ -102,7 +102,7 @@ def run_control(request: ControlRequest) -> None:
 
 
 def _solved(env: AbstractEnv, request: ControlRequest, start: State):
-    """Actions, cost, cost of the first guess, gains and result."""
+    """Return actions, cost, initial cost, gains and result."""
     problem = Problem(env, Reward(env), request.horizon)
     key = jr.key(request.seed)
     guess = 0.1 * jr.normal(key, (request.horizon, env.sys.nu), start.q.dtype)
@@ -163,7 +163,7 @@ def _reported(env, request: ControlRequest, start, found, seconds: float):
 
 
 def _page(request: ControlRequest, report: dict[str, Any], arrays) -> str:
-    """A page that holds its plots."""
+    """Return a self-contained page with plots."""
     rows = "".join(
         f"<tr><th>{html.escape(str(k))}</th><td>{html.escape(str(v))}</td></tr>"
         for k, v in {**request._asdict(), **report}.items()

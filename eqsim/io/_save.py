@@ -109,7 +109,7 @@ def load(path: str | os.PathLike, like: PyTree = None) -> PyTree:
         return _fill(path, like, header["leaves"], leaves)
     if header["structure"] is None:
         raise ValueError(
-            f"{str(path)!r} holds the numbers of a pytree, not its structure. Build "
+            f"{str(path)!r} contains the arrays of a pytree, but not its structure. Build "
             "the same pytree again and pass it: load(path, like=tree)."
         )
     return _decode(header["structure"], leaves)
@@ -142,8 +142,8 @@ def _fill(path: Any, like: PyTree, stored: list[dict], leaves: list) -> PyTree:
         missing = [name for name in wanted if name not in found]
         extra = [name for name in found if name not in wanted]
         raise ValueError(
-            f"{str(path)!r} does not fit `like`: the file lacks {missing[:5]} and has "
-            f"{extra[:5]} besides ({len(found)} numbers in the file, {len(wanted)} in "
+            f"{str(path)!r} does not fit `like`: missing in the file {missing[:5]}, missing "
+            f"in `like` {extra[:5]} ({len(found)} arrays in the file, {len(wanted)} in "
             "`like`)."
         )
     new, numbers = [], iter(zip(found, leaves))

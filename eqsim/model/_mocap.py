@@ -64,6 +64,6 @@ def _mocap_index(sys: System, link: str | int) -> int:
     elif 0 <= link < len(names) and marks[link]:
         return link
     raise ValueError(
-        f"{link!r} is no mocap link. The mocap links of this robot are: "
+        f"{link!r} is not a mocap link. The mocap links of this robot are: "
         f"{', '.join(map(repr, known)) or 'none'}."
     )

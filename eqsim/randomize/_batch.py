@@ -48,8 +48,8 @@ def batch(
         new = randomize(one, sys)
         if jtu.tree_structure(new) != jtu.tree_structure(sys):
             raise ValueError(
-                "`randomize` returns a robot of another structure. It may change arrays "
-                "only."
+                "`randomize` returns a robot with a different structure. It may only "
+                "change arrays."
             )
         return jtu.tree_map(lambda old, x: None if old is x else x, sys, new)
 

@@ -67,8 +67,8 @@ def camera_for(sys: System) -> Camera:
     leaves = jax.tree_util.tree_leaves(sys)
     if any(isinstance(x, Tracer) for x in leaves) or sys.dt.ndim:
         raise ValueError(
-            "`camera_for` needs the numbers of one robot. Call it outside of jit, grad and "
-            "vmap, for one robot of a batch, and pass on the `Camera`."
+            "`camera_for` needs one robot that is not traced. Call it outside jit, grad and "
+            "vmap, for one robot of a batch, and pass the `Camera`."
         )
     follow = _walks(sys)
     ref = np.asarray(sys.joints.ref)

@@ -80,8 +80,8 @@ def images(
     batch = sys.dt.shape
     if batch not in ((), q.shape[:-1]):
         raise ValueError(
-            f"There is a batch {batch} of robots, but `q` has shape {q.shape}: one robot, "
-            "or one for each `q` is expected."
+            f"`sys` has batch shape {batch}, but `q` has shape {q.shape}: pass one robot, or "
+            "one robot for each `q`."
         )
     first = jax.tree_util.tree_map(lambda x: x[(0,) * len(batch)], sys)
     camera = camera_for(first) if camera is None else camera
@@ -101,11 +101,11 @@ def check_picture(sys: System, camera: Camera, width: int, height: int) -> None:
     """Raise the errors of `draw` before anything is compiled."""
     if width < 1 or height < 1:
         raise ValueError(
-            f"A picture of {width} x {height} pixels; at least 1 x 1 is needed."
+            f"`width` and `height` must be positive, got {width} and {height}."
         )
     if camera.follow is not None and camera.follow not in sys.links.names:
         raise ValueError(
-            f"`camera.follow` is {camera.follow!r}, but there is no such link. Links: "
+            f"`camera.follow` is {camera.follow!r}, but no link has this name. Links: "
             f"{', '.join(sys.links.names)}."
         )
     context()

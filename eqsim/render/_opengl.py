@@ -29,7 +29,7 @@ def _libraries() -> list[str]:
     wanted = os.environ.get("MUJOCO_GL", "").lower().strip()
     if wanted in ("disable", "disabled", "off", "false", "0"):
         raise NoOpenGL(
-            f"MUJOCO_GL={wanted} forbids drawing. Unset it, or choose MUJOCO_GL=egl."
+            f"MUJOCO_GL={wanted} disables rendering. Unset it, or set MUJOCO_GL=egl."
         )
     if wanted in _MODULES:
         return [wanted]
@@ -60,9 +60,9 @@ def context() -> Any:
         atexit.register(out.free)
         return out
     raise NoOpenGL(
-        f"MuJoCo finds no OpenGL to draw with ({'; '.join(found)}). Install a library, for "
-        "instance `apt-get install libegl1` or `libosmesa6`, which need no graphics card, "
-        "and choose it by MUJOCO_GL=egl or MUJOCO_GL=osmesa in the environment."
+        f"MuJoCo found no usable OpenGL library ({'; '.join(found)}). Install one, for "
+        "instance with `apt-get install libegl1` or `libosmesa6`, which need no GPU, and "
+        "select it with the environment variable MUJOCO_GL=egl or MUJOCO_GL=osmesa."
     )
 
 

@@ -123,7 +123,7 @@ def reset_pool(env: AbstractEnv, key: PRNGKeyArray, size: int) -> tuple[Any, Tim
     **Raises:** `ValueError` if the size is not positive.
     """
     if size < 1:
-        raise ValueError(f"A pool of {size} resets; at least one is needed.")
+        raise ValueError(f"`size` must be positive, got {size}.")
     return eqx.filter_jit(eqx.filter_vmap(env.reset))(jr.split(key, size))
 
 

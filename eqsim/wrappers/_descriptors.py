@@ -27,8 +27,8 @@ class AbstractDescriptor(AbstractReport):
         for held in layers(self.env):
             if isinstance(held, AbstractDescriptor):
                 raise ValueError(
-                    f"`{type(self).__name__}` is around `{type(held).__name__}`, but a "
-                    "report has room for one descriptor."
+                    f"`{type(self).__name__}` contains `{type(held).__name__}`, but a "
+                    "timestep has only one descriptor. Remove one of them."
                 )
 
     @property

@@ -90,7 +90,7 @@ class NormalizeObservation(AbstractStateful):
         if self.statistics is not None and self.statistics.mean.shape != (shape,):
             raise ValueError(
                 f"`statistics.mean` has shape {self.statistics.mean.shape}, but observations "
-                f"have shape ({shape},). Statistics of a batch are made one by `merged()`."
+                f"have shape ({shape},). Merge statistics of a batch with `merged()`."
             )
         if self.frozen and self.statistics is None:
             raise ValueError("`frozen` statistics must be given: pass `statistics`.")

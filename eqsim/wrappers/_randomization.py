@@ -71,7 +71,7 @@ class DomainRandomization(AbstractStateful):
         check_env(self, self.env)
         if any(isinstance(held, DomainRandomization) for held in layers(self.env)):
             raise ValueError(
-                "`DomainRandomization` is around another one. Make one of both, by "
+                "`DomainRandomization` contains another one. Combine both with "
                 "`eqsim.randomize.chain`."
             )
         if self.observe_context:
@@ -166,19 +166,19 @@ def robot(env: AbstractEnv, state: Any) -> System:
 def _check_same(old: System, new: Any, who: str) -> None:
     """Raise `ValueError` unless structure, shapes and types are the same."""
     if not isinstance(new, System):
-        raise ValueError(f"{who} gives {type(new).__name__}: a `System` is expected.")
+        raise ValueError(f"{who} must be a `System`, got {type(new).__name__}.")
     if jtu.tree_structure(old) != jtu.tree_structure(new):
         raise ValueError(
-            f"{who} gives another structure of the robot{_difference(old, new)}. Only "
-            "numbers can differ between episodes."
+            f"{who} has a different structure{_difference(old, new)} than `env.sys`. Only "
+            "values of arrays can differ between episodes."
         )
     leaves = jtu.tree_leaves_with_path(old)
     for (path, x), y in zip(leaves, jtu.tree_leaves(new), strict=True):
         found = jnp.shape(y), jnp.result_type(y)
         if found != (x.shape, x.dtype):
             raise ValueError(
-                f"{who} gives `sys{jtu.keystr(path)}` as an array of shape {found[0]} and type "
-                f"{found[1]}; it was {x.shape} and {x.dtype}, and must stay so."
+                f"{who}: `sys{jtu.keystr(path)}` must keep shape {x.shape} and type "
+                f"{x.dtype}, got {found[0]} and {found[1]}."
             )
 
 
@@ -223,13 +223,13 @@ def _of_robot(old: System, changed: System, given: System) -> System:
         if kept is None and x is not y and traced:
             raise ValueError(
                 f"`options.sys{jtu.keystr(path)}` cannot be compared with that of the "
-                "environment while JAX traces. Edit `env.sys` with `eqx.tree_at`, so that the "
-                "rest stays the same arrays, or pass `options.context`."
+                "environment under tracing. Change `env.sys` with `eqx.tree_at`, which keeps "
+                "all other arrays, or pass `options.context`."
             )
         if kept is None and x is not y and not np.array_equal(x, y):
             raise ValueError(
                 f"`options.sys{jtu.keystr(path)}` differs from that of the environment, but "
-                "`randomize` leaves it as it is, so that it is the same in every episode."
+                "only parameters that `randomize` changes may differ."
             )
     return jtu.tree_map(
         lambda kept, y: None if kept is None else y, changed, given, is_leaf=none

@@ -117,7 +117,6 @@ def _descriptor(env: AbstractEnv) -> AbstractDescriptor:
         if isinstance(layer, AbstractDescriptor):
             return layer
     raise ValueError(
-        f"`Reach` needs a descriptor of what the robot does, but `{type(env).__name__}` has "
-        "none. Put it around an environment that has one, such as `TorsoPosition(env)` or "
-        "`ant_omni`."
+        f"`Reach` needs a descriptor, but `{type(env).__name__}` has none. Wrap an "
+        "environment that has one, such as `TorsoPosition(env)` or `ant_omni`."
     )

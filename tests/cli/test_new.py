@@ -96,7 +96,7 @@ NAMES = {
     "-x": "",
     "größe": "letters and digits of ASCII",
     "ant": "there already is an environment 'ant'.*Try 'my-ant'",
-    "class": "word of the language Python",
+    "class": "is a Python keyword",
     "json": "would hide another module 'json'",
     "EQsim": "would hide another module 'eqsim'",
     "Bool": "its class would hide",

@@ -202,7 +202,7 @@ MUTANTS = {
         "structure",
         r"weight: float64\[1, 2\] != float64\[2, 2\]|\[1, 4\]",
     ),
-    DrawsInNumPy: ("deterministic", "two states by one key"),
+    DrawsInNumPy: ("deterministic", "two states from one key"),
     ActsByChance: ("deterministic", "two actions without key"),
     IgnoresKey: ("keys", "same state"),
     ActsInBatches: ("action", r"float64\[1, 1\], not \(1,\)"),

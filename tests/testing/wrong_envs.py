@@ -304,7 +304,7 @@ MUTANTS = {
     OtherType: ("structure", "qd: float64.*float32"),
     WeakType: ("structure", "weak type"),
     CountsInPython: ("structure", "the state"),
-    DrawsInNumPy: ("deterministic", "two resets by one key"),
+    DrawsInNumPy: ("deterministic", "two resets from one key"),
     Remembers: ("deterministic", "two equal steps"),
     IgnoresKey: ("keys", "8 keys give the same"),
     WrongInBatches: ("vmap", "terminated"),

@@ -70,7 +70,7 @@ def _concrete(sys: System) -> System:
     leaves = jax.tree_util.tree_leaves(sys)
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         raise ValueError(
-            "write_mjcf needs numbers: call it outside jit, grad and vmap."
+            "write_mjcf needs concrete values: call it outside jit, grad and vmap."
         )
     if sys.dt.ndim != 0 or sys.links.mass.ndim != 1:
         raise ValueError(
@@ -86,8 +86,8 @@ def _check_order(sys: System) -> None:
     for link, parent in enumerate(sys.links.parents):
         if parent not in path:
             raise ValueError(
-                f"Link {sys.links.names[link]!r} does not follow its parent depth "
-                "first, as MuJoCo numbers bodies. Reorder the links."
+                f"Link {sys.links.names[link]!r} is not in depth-first order, which "
+                "MuJoCo requires. Reorder the links."
             )
         path = [*path[: path.index(parent) + 1], link]
 
@@ -206,7 +206,7 @@ def _same(values: Any, joint: str, what: str) -> Any:
     if not np.all(values == values[0]):
         raise ValueError(
             f"Joint {joint!r} has different {what} in its degrees of freedom "
-            f"({values.tolist()}), which MJCF cannot say. Make them equal."
+            f"({values.tolist()}), which MJCF cannot express. Make them equal."
         )
     return values[0]
 
@@ -222,7 +222,7 @@ def _check_rest(sys: System, joint: int) -> None:
     ):
         raise ValueError(
             f"Joint {joints.names[joint]!r} has reference {ref.tolist()} and spring "
-            f"reference {rest.tolist()}, which MJCF cannot say. The two must be equal, "
+            f"reference {rest.tolist()}, which MJCF cannot express. The two must be equal, "
             "and (1, 0, 0, 0) for a ball joint."
         )
 
