@@ -61,20 +61,18 @@ def random_system(
 ) -> System:
     """Draw a robot; every feature of a `System` occurs for some seed.
 
-    Inertias are physically consistent, links are ordered as in MuJoCo, and only shapes
-    whose contacts can be simulated can touch.
+    Inertias are physical, and links ordered as in MuJoCo. Touching shapes have contacts.
 
     **Arguments:**
 
     - `seed`: an integer or a JAX key. The same seed gives the same robot.
     - `nlink`, `num_roots`: number of links, and number of links attached to the world.
     - `joints`: kinds of joints to draw from.
-    - `with_geoms`, ..., `with_fluid`: true for shapes (and a plane as ground),
-        actuators, joint limits, dry friction, and a fluid with wind.
+    - `with_geoms`, ..., `with_fluid`: true for shapes and a ground plane, actuators,
+        joint limits, dry friction, and a fluid with wind.
     - `with_laws`: true for muscles, DC motors, PID servos and orientation servos,
         polynomial springs and dampers, and limits of actuator forces.
-    - `with_equalities`: true for equality constraints between links, sites, joints and
-        tendons.
+    - `with_equalities`: true for equality constraints of all kinds.
     - `with_sites`, `with_tendons`: true for sites, and for fixed and spatial tendons
         (which need sites), with limits and dry friction if joints may have them.
     - `with_tendon_armature`: true for tendons with armature.
