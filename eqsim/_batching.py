@@ -202,7 +202,7 @@ def _transpose(cotangents, *args, call, nbatch):
     known = [i for i, x in enumerate(args) if not ad.is_undefined_primal(x)]
     if known != list(range(call.num_fixed)):
         raise NotImplementedError(
-            "A batch_last call can only be transposed in all its tangents at once."
+            "A batch_last call can only be transposed in all its tangents together."
         )
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
     # JAX passes Python numbers if a user differentiates with respect to one.

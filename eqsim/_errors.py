@@ -36,7 +36,7 @@ class CommandError(Exception):
 
     **Arguments:**
 
-    - `message`: what is wrong, and how to fix it.
+    - `message`: description of the error, and how to fix it.
     - `status`: exit status of the process: 2 for invalid arguments, 1 for other
         failures.
     """

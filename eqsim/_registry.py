@@ -158,8 +158,8 @@ class Registry:
     def _hiding(self, name: str, plugin: Plugin) -> str:
         return (
             f"{name!r} in {self.group!r} comes from {plugin.package} {plugin.version}, and "
-            f"is hidden: {plugin.hidden}. Change that, and call `refresh()` or start "
-            "Python anew."
+            f"is hidden: {plugin.hidden}. Change that, and call `refresh()` or restart "
+            "Python."
         )
 
     def _unknown(self, name: str) -> str:

@@ -32,7 +32,7 @@ from ..control import (
 from ..envs import AbstractEnv
 from ..model import State
 from ..render import camera_for, images, write_gif
-from ..render._draw import check_picture
+from ..render._draw import check_image
 from ._names import at_least_one, environment, UsageError
 
 
@@ -77,7 +77,7 @@ def run_control(request: ControlRequest) -> None:
     camera = None
     if request.picture:
         camera = camera_for(env.sys)
-        check_picture(env.sys, camera, 320, 240)
+        check_image(env.sys, camera, 320, 240)
     begin = time.perf_counter()
     with console.status(f"compiling and solving ({request.solver})"):
         found = jax.block_until_ready(_solved(env, request, start))

@@ -18,7 +18,7 @@ from .._rollout import rollout
 from .._trajectory import Episodes, episodes
 from ..envs import AbstractEnv, Timestep
 from ..render import camera_for, images, write_gif
-from ..render._draw import check_picture
+from ..render._draw import check_image
 from ..wrappers import (
     AbstractWrapper,
     AutoReset,
@@ -108,7 +108,7 @@ def run_rollout(request: Request) -> None:
     camera = None
     if request.picture:
         camera = camera_for(env.sys)
-        check_picture(env.sys, camera, 320, 240)
+        check_image(env.sys, camera, 320, 240)
     begin = time.perf_counter()
     first, kept = _run(env, request, console)
     statistics = eqx.filter_jit(episodes)(kept.timestep)

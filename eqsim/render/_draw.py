@@ -37,7 +37,7 @@ def draw(
     **Raises:** `ValueError` if a size is not positive, or the link to follow is
     unknown; `NoOpenGL` if OpenGL is not available.
     """
-    check_picture(sys, camera, width, height)
+    check_image(sys, camera, width, height)
     lookat = jnp.asarray(camera.lookat, q.dtype)
     if camera.follow is not None:
         link = sys.link(camera.follow).index
@@ -97,7 +97,7 @@ def _drawn(sys: System, q, camera: Camera, width: int, height: int):
     return one(sys, q)
 
 
-def check_picture(sys: System, camera: Camera, width: int, height: int) -> None:
+def check_image(sys: System, camera: Camera, width: int, height: int) -> None:
     """Raise the errors of `draw` before anything is compiled."""
     if width < 1 or height < 1:
         raise ValueError(

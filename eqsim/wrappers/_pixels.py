@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 from ..envs import AbstractEnv, Timestep
 from ..render import Camera, camera_for, draw
-from ..render._draw import check_picture
+from ..render._draw import check_image
 from ._randomization import robot
 from ._wrapper import AbstractReport, check_env
 
@@ -55,7 +55,7 @@ class Pixels(AbstractReport):
         self.only = only
 
     def __check_init__(self):
-        check_picture(self.sys, self.camera, self.width, self.height)
+        check_image(self.sys, self.camera, self.width, self.height)
 
     def report(
         self, state: Any, action: Float[Array, " nu"], timestep: Timestep
