@@ -3,7 +3,8 @@ from eqsim.wrappers import AbstractWrapper, layers, Lifetime
 
 
 def check_no_reset(env: AbstractEnv, library: str) -> None:
-    """Raises `ValueError` if `env` holds what outlives episodes."""
+    """Raise `ValueError` if `env` contains a wrapper whose state is kept over
+    episodes."""
     for held in layers(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
