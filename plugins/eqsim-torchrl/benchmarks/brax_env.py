@@ -1,5 +1,4 @@
-"""Compare TorchRL's `BraxEnv` with `EqsimEnv`: rollouts of the ant, and the gradient of
-ten steps.
+"""Compare TorchRL's `BraxEnv` with `EqsimEnv`: rollouts and gradients of the ant.
 
     pip install brax==0.14.2
     python benchmarks/brax_env.py --out out/bench

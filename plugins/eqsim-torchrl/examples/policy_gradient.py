@@ -1,5 +1,4 @@
 """Compare policy gradients through ten steps of the ant, stepwise and in one program.
-with TorchRL's rollout, and in one program.
 
     python examples/policy_gradient.py --name ant --steps 10
 """
