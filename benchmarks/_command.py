@@ -1,4 +1,4 @@
-"""What the commands share: their options, their robots, and where results go."""
+"""Common parts of the commands: options, robots, and output of results."""
 
 import argparse
 import pathlib

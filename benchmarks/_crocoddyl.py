@@ -1,7 +1,7 @@
 """The same optimal control problems in eqsim and Crocoddyl: optimum and time.
 
-A double pendulum with two motors (design C.1 of the RealAI gym; the torque of the shoulder
-is dear) swings up, with semi-implicit Euler steps and quadratic costs.
+A double pendulum with two motors (design C.1 of the RealAI gym, with a high cost on the
+torque of the shoulder) swings up, with semi-implicit Euler steps and quadratic costs.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Families of the derivative matrix: a robot, its situations, and what is tabulated."""
+"""Families of the derivative matrix: robots, situations, and arrays to tabulate."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Derivatives of a step in many situations, against differences: robots and states."""
+"""Comparison of derivatives of a step with finite differences, in many situations."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Any robot as an environment without a task."""
+"""An environment without a task, for any robot."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Random robots beside MuJoCo C: a table by feature."""
+"""Comparison of random robots with MuJoCo C: a table by feature."""
 
 import argparse
 import collections

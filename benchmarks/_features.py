@@ -1,4 +1,4 @@
-"""Which features of MuJoCo a robot has, in the words of MJCF."""
+"""MJCF features of a robot."""
 
 import itertools
 from collections.abc import Iterator

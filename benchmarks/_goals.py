@@ -1,4 +1,4 @@
-"""Goals that the ant reaches by plans of skills, without learning anything new."""
+"""Goals that the ant reaches by planning over learned skills, without further training."""
 
 import argparse
 import pathlib

@@ -1,4 +1,4 @@
-"""Gymnasium's environments with a converged solver, read at the state they are in."""
+"""Gymnasium's environments with a converged solver, evaluated at the current state."""
 
 import gymnasium
 import mujoco

@@ -1,4 +1,4 @@
-"""Identify the double pendulum from recordings, and swing up another fit of it."""
+"""Identify the double pendulum from recordings, and control another fit of it."""
 
 import math
 import pathlib

@@ -1,4 +1,4 @@
-"""The cost of one Jacobian, beside finite differences as in mujoco.sysid."""
+"""Cost of one Jacobian, compared with finite differences as in mujoco.sysid."""
 
 import pathlib
 import time

@@ -1,4 +1,4 @@
-"""What becomes of one MJCF file: whether it loads, and how its motion compares."""
+"""Outcome of one MJCF file: loading, and comparison of its motion with MuJoCo C."""
 
 import dataclasses
 import pathlib
@@ -19,7 +19,7 @@ INTERNAL = "internal error"
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """What became of a file.
+    """Outcome of a file.
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""The robots that are measured and compared: files that other packages ship."""
+"""Robots of the benchmarks, from files of other packages."""
 
 import dataclasses
 import importlib.util

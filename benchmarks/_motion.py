@@ -1,4 +1,4 @@
-"""The motion of a robot beside MuJoCo C, and why the trajectories part."""
+"""Comparison of trajectories with MuJoCo C, and causes of differences."""
 
 import collections
 import dataclasses

@@ -1,8 +1,8 @@
-"""The same simulation by eqsim and by its peers.
+"""The same simulation in eqsim and other simulators.
 
-A `Peer` is made for one robot. `prepare` puts states and controls where the peer wants
-them and returns `run`: `run(n)` takes `n` control steps from the start and returns the
-last coordinates, `(batch, nq)`.
+A `Peer` is created for one robot. `prepare` converts states and controls, and returns
+`run`: `run(n)` takes `n` control steps from the initial states and returns the last
+coordinates, `(batch, nq)`.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 A library of plans of iterative LQR with time-varying LQR along each. For a state, the
 nearest step of every plan is found in the metric of its cost-to-go, and the nearest plans
-are simulated with the model. Where none arrives, a plan from that state is added (Tedrake
+are simulated with the model. If none reaches the goal, a plan from that state is added (Tedrake
 et al., *LQR-trees*, 2010; Reist, Tedrake, *Simulation-based LQR-trees*, 2010).
 """
 

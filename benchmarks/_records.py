@@ -1,4 +1,4 @@
-"""What a comparison of one robot found, as plain numbers that JSON can hold."""
+"""Results of the comparison of one robot, in a form that JSON can store."""
 
 import dataclasses
 from collections.abc import Iterable

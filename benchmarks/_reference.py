@@ -1,4 +1,4 @@
-"""MuJoCo C with a converged solver, and how far eqsim is from it."""
+"""MuJoCo C with a converged solver, and the difference of eqsim from it."""
 
 import dataclasses
 import os

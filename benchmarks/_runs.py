@@ -1,4 +1,4 @@
-"""Training in processes of their own."""
+"""Training runs in separate processes."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""How far apart two convex shapes are along a direction, in extended precision."""
+"""Separation of two convex shapes along a direction, in extended precision."""
 
 import mujoco
 import numpy as np

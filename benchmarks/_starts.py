@@ -1,4 +1,4 @@
-"""Where timed simulations start: in the air, and lying on the ground."""
+"""Initial states of timed simulations: in the air, and lying on the ground."""
 
 import os
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""States of a robot that put every part of a contact solver to work."""
+"""Random states of a robot that exercise every part of a contact solver."""
 
 from typing import NamedTuple
 

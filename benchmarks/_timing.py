@@ -1,4 +1,4 @@
-"""The protocol of all timings: compile, warm up, then take turns; the best counts."""
+"""Protocol of all timings: compile, warm up, then alternate; the best repeat counts."""
 
 import dataclasses
 import gc

@@ -1,4 +1,4 @@
-"""Contact points of every pair of shapes beside MuJoCo C, in random configurations.
+"""Compare contact points of every pair of shapes with MuJoCo C.
 
 python benchmarks/collisions.py --markdown out/collisions.md
 python benchmarks/collisions.py --pairs box-box hfield-mesh --count 1000

@@ -1,9 +1,9 @@
-"""Seconds to trace, lower and compile one physics step of a batch of robots.
+"""Time to trace, lower and compile one physics step of a batch of robots.
 
     python benchmarks/compile.py --out out/bench
     python benchmarks/compile.py --derivative gradient --batch 256
 
-Each measurement is a fresh process without any cache; the best of several counts.
+Each measurement runs in a fresh process without caches. The best repeat counts.
 """
 
 import argparse

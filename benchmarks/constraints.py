@@ -1,4 +1,4 @@
-"""What friction cones, tendons and equality constraints cost.
+"""Cost of friction cones, tendons and equality constraints.
 
 python benchmarks/constraints.py --out out/bench
 """

@@ -1,4 +1,4 @@
-"""Optimal control of the double pendulum: scores, robustness, knock-downs, peers.
+"""Optimal control of the double pendulum: scores, robustness, knock-downs, Crocoddyl.
 
 python benchmarks/control.py score --out out/bench
 """

@@ -3,7 +3,7 @@
     python benchmarks/derivative_programs.py --out out/bench
 
 `jacfwd`, `jacrev` and `linearize` of the step of each robot, in all pipelines and in
-both precisions, are compiled and run one after the other, and none is dropped.
+both precisions, are compiled and run one after another; all stay in memory.
 """
 
 import time

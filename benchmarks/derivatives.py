@@ -1,4 +1,4 @@
-"""The derivative matrix: a step by everything, in every situation and every pipeline.
+"""Check all derivatives of a step, in many situations and every pipeline.
 
 python benchmarks/derivatives.py --markdown docs/derivatives.md
 python benchmarks/derivatives.py --families equality sensors --pipelines generalized

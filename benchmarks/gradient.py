@@ -1,4 +1,4 @@
-"""Cost of a derivative: value and gradient of 32 steps, beside the steps alone.
+"""Cost of a derivative: value and gradient of 32 steps, relative to the value alone.
 
 python benchmarks/gradient.py --out out/bench
 python benchmarks/gradient.py --quick --peers brax

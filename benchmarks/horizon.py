@@ -1,4 +1,4 @@
-"""Gradients through long rollouts: their time, their memory, and how they grow.
+"""Gradients through long rollouts: time, memory, and growth with the horizon.
 
 python benchmarks/horizon.py --out out/bench
 """

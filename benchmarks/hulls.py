@@ -1,4 +1,4 @@
-"""Convex hulls: seconds to compile and to step an arm, a quadruped and a hand, or MJCF files.
+"""Time to compile and to step robots with convex hulls, or MJCF files.
 
 python benchmarks/hulls.py --out out/bench
 python benchmarks/hulls.py --scenes hand --without-mjx --batch 256

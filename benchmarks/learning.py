@@ -1,8 +1,8 @@
-"""How well and how fast agents learn, by their presets, and beside Brax's PPO.
+"""Return and training speed of agents with their presets, compared with Brax's PPO.
 
     python benchmarks/learning.py --out out/bench --markdown docs/learning.md
 
-Every run is a process of its own, `eqsim train`, with nothing compiled in advance.
+Every run is a separate process, `eqsim train`, without precompiled programs.
 """
 
 import json

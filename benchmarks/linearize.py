@@ -1,4 +1,4 @@
-"""Linear models of a step per second: exact ones, beside MuJoCo's finite differences.
+"""Speed of exact linear models of a step, compared with MuJoCo's finite differences.
 
 python benchmarks/linearize.py --out out/bench
 """

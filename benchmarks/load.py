@@ -1,16 +1,17 @@
-"""How many MJCF files eqsim loads and steps as MuJoCo does, and what stands in the way.
+"""Count the MJCF files that eqsim loads and steps as MuJoCo does.
 
 python benchmarks/load.py FOLDER
 python benchmarks/load.py NAME=FOLDER NAME=FOLDER --json out/load.json
 python benchmarks/load.py NAME=FOLDER --json out/load.json --step 100 --match 'scene.*'
 python benchmarks/load.py --json out/load.json --table docs/robots.md
 
-Files that MuJoCo itself cannot compile are counted apart: parts that others include, and
-files whose meshes are missing. `--step N` compares N steps from the keyframe `home` under
-random controls with MuJoCo C in double precision. What the JSON holds is not measured
-again. Each file runs in a process that is replaced if it fails or exceeds `--limit`.
+Files that MuJoCo itself cannot compile are counted separately: fragments that others
+include, and files whose meshes are missing. `--step N` compares N steps from the keyframe
+`home` under random controls with MuJoCo C in double precision. Files that are in the JSON
+file are not measured again. Each file runs in a process that is restarted if it fails or
+exceeds `--limit`.
 
-Most of the time is compilation. `EQSIM_KERNELS_LEVEL=0` reduces it; a step is then slower.
+Most of the time is compilation. `EQSIM_KERNELS_LEVEL=0` reduces it; steps are then slower.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""What agents learn from recordings of others, and how fast.
+"""Returns and training speed of agents that learn from datasets.
 
     python benchmarks/offline.py --out out/bench --markdown docs/offline.md
 
-Trains a medium policy, records it alone and together with random actions, and learns from
-both; `--speed` measures updates per second instead, also of CORL's IQL if its file is
+Trains a medium policy, records datasets of it with and without random actions, and learns
+from both. `--speed` measures updates per second instead, also of CORL's IQL if its file is
 given.
 """
 

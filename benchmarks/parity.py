@@ -1,12 +1,12 @@
-"""How far eqsim is from MuJoCo C, on the same files and in the same states.
+"""Compare eqsim with MuJoCo C, on the same files and in the same states.
 
-python benchmarks/parity.py                                 # files of Gymnasium
+python benchmarks/parity.py                                 # Gymnasium's files
 python benchmarks/parity.py --models ant humanoid --n 50
 python benchmarks/parity.py --models --random 300 --json out/random.json
 python benchmarks/parity.py --models --folder FOLDER --json out/folder.json
 python benchmarks/parity.py --models --add out/*.json --markdown out/parity.md
 
-The last line joins the results of other runs: of random systems with other seeds
+The last line combines the results of several runs: of random systems with other seeds
 (`--first-seed`), of files and of folders.
 """
 

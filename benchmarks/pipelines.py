@@ -1,9 +1,9 @@
-"""eqsim's pipelines beside those of the same name in Brax: speed, compilation, gradient.
+"""Compare eqsim's pipelines with those of the same name in Brax: speed and gradient.
 
     python benchmarks/pipelines.py --out out/bench
     python benchmarks/pipelines.py --pipelines spring --batches 256 --limit 600
 
-Each measurement is a fresh process without any cache, which is stopped at a limit.
+Each measurement runs in a fresh process without caches, with a time limit.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How long the gradient of a policy through the physics is, by its horizon.
+"""Norm of the gradient of a policy through the physics, by horizon.
 
     python benchmarks/policy_gradients.py --out out/bench \\
         --markdown docs/policy_gradients.md --pictures docs/images

@@ -1,8 +1,8 @@
-"""What a different robot in every environment costs, and what real resets cost.
+"""Cost of domain randomization, and of resets.
 
     python benchmarks/randomization.py --out out/bench
 
-Beside Brax's `DomainRandomizationVmapWrapper`, where Brax is installed.
+Compares with Brax's `DomainRandomizationVmapWrapper`, if Brax is installed.
 """
 
 import os

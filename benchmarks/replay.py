@@ -1,8 +1,8 @@
-"""What a memory of transitions costs: `eqsim_zoo.Replay` beside flashbax.
+"""Cost of a replay buffer: `eqsim_zoo.Replay`, compared with flashbax.
 
     python benchmarks/replay.py --out out/bench
 
-Flashbax is left out where it is not installed (`pip install flashbax`).
+Flashbax is skipped if it is not installed (`pip install flashbax`).
 """
 
 import importlib.metadata

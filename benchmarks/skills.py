@@ -1,4 +1,4 @@
-"""Skills of the ant by DADS, how many updates it makes per second, and goals it reaches.
+"""Skills of the ant learned by DADS: updates per second, and goals reached.
 
     python benchmarks/skills.py --out out/bench \\
         --markdown docs/skills_of_the_ant.md --pictures docs/images

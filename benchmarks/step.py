@@ -1,4 +1,4 @@
-"""Throughput: physics steps per second of many robots, beside MuJoCo C, MJX and Brax.
+"""Throughput: physics steps per second, compared with MuJoCo C, MJX and Brax.
 
 python benchmarks/step.py --out out/bench
 python benchmarks/step.py --quick --models ant --peers mujoco
