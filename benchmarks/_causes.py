@@ -38,7 +38,7 @@ def deviations(
     **Arguments:**
 
     - `value`: results of eqsim.
-    - `error`: their distance from MuJoCo's.
+    - `error`: errors relative to MuJoCo.
     """
     kinds = dict(zip(sys.sensors.names, sys.sensors.kinds))
     named = {"qdd": error.qdd, "step": error.step} | error.sensors
@@ -126,7 +126,7 @@ def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
     mujoco.mj_fwdActuation(model, data)
     mujoco.mj_fwdAcceleration(model, data)
     mujoco.mj_fwdConstraint(model, data)
-    # Sensors would read the accelerations and forces on bodies of the first solution.
+    # Sensors would otherwise use accelerations and forces of the first solution.
     mujoco.mj_rnePostConstraint(model, data)
     mujoco.mj_sensorAcc(model, data)
     return " and ".join(changed)
@@ -143,14 +143,14 @@ def _set_tendons(sys, model, data, states: States, i: int) -> bool:
         start, count = _row_of(model, k)
         columns = model.ten_J_colind[start : start + count]
         data.ten_J[start : start + count] = np.asarray(jac)[k, columns]
-    # Lengths are minimal, so that their error is quadratic in that of the Jacobian.
+    # Lengths are minimal, so their error is quadratic in that of the Jacobian.
     after = data.ten_length, data.ten_J
     gaps = [np.max(np.abs(a - b), initial=0.0) for a, b in zip(before, after)]
     return bool(gaps[0] > 1e-13 or gaps[1] > 1e-12)
 
 
 def _row_of(model, tendon: int) -> tuple[int, int]:
-    """Where the entries of a row of the sparse Jacobian of tendons are."""
+    """Return start and number of entries of a row of the sparse tendon Jacobian."""
     return int(model.ten_J_rowadr[tendon]), int(model.ten_J_rownnz[tendon])
 
 
@@ -160,10 +160,12 @@ def _tendons(sys, q):
 
 
 def _exceed_bounds(model, data) -> bool:
-    """Lift torques of servos of orientation that are below their bound by rounding only.
+    """Increase torques of orientation servos that are below their bound only by
+    rounding; return true if there are any.
 
-    MuJoCo scales a torque to its bound, and then takes it for an unlimited one, which
-    damps the step of an implicit integrator, if its norm is below the bound.
+    MuJoCo scales a torque to its bound. If rounding makes its norm smaller than the
+    bound, MuJoCo treats it as unlimited, which damps the step of an implicit
+    integrator.
     """
     changed = False
     for k in np.flatnonzero(model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_SO3)):
@@ -191,8 +193,8 @@ _STEPS: dict[Any, Any] = {
 
 
 def _left(sys, model, data, i: int, value: Outcome, wrong) -> float:
-    """The largest error that is left of those in `wrong`. Steps by Runge and Kutta
-    evaluate other states too: they count by their accelerations."""
+    """Return the largest remaining error of those in `wrong`. Runge-Kutta steps also
+    evaluate other states, so they are represented by their accelerations."""
     pairs = [(value.qdd[i], data.qacc.copy())]
     for name in wrong:
         if name in value.sensors:

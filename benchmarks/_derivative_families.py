@@ -29,18 +29,18 @@ INPUTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One robot, or several, and a table for each pipeline.
+    """One or several robots, with a table for each pipeline.
 
-    - `title`, `about`: heading, and what the robot is.
-    - `cases`: robots as MJCF, by name. Several are the columns of the table, else the
-        situations are.
+    - `title`, `about`: heading, and description of the robot.
+    - `cases`: robots as MJCF, by name. If there are several, they are the columns of
+        the table; otherwise the situations are.
     - `situations`: coordinates and velocities by name, and the scale of the controls if
         it is not one.
-    - `parts`: beginnings of the paths of the arrays that have a row each.
+    - `parts`: path prefixes of the arrays that have a row each.
     - `split`: arrays that have a row for each element of the robot.
     - `pipelines`: the pipelines that are differentiated.
-    - `sensors`: whether the values of sensors are differentiated, each of which then has
-        a row, and arrays are the columns.
+    - `sensors`: true to differentiate sensor values, each of which then has a row;
+        arrays are the columns.
     - `by_case`: true if each robot has a row and each array a column.
     """
 
@@ -56,7 +56,7 @@ class Family:
 
 
 class Table(NamedTuple):
-    """The rows of a table, arrays without influence, and all that was found."""
+    """Rows of a table, arrays without influence, and all results."""
 
     rows: list[dict[str, Any]]
     without: list[str]
@@ -64,7 +64,7 @@ class Table(NamedTuple):
 
 
 def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
-    """Differentiates every robot of a family in every situation."""
+    """Differentiate every robot of a family in every situation."""
     columns: dict[str, list[Found]] = {}
     for case, text in family.cases.items():
         sys = eqsim.load_mjcf(text)
@@ -73,7 +73,7 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
         output = sensor_values if family.sensors else None
         step = Derivatives(sys, states(sys, places), pipeline, output)
         found = step.compare(elements=elements)[0]
-        # Programs of robots that are done with only take memory.
+        # Programs of finished robots only take memory.
         jax.clear_caches()
         for x in found:
             column = x.state if len(family.cases) == 1 else case
@@ -116,7 +116,7 @@ def _label(x: Found, parts: tuple[str, ...]) -> str:
 
 
 def cell(found: list[Found]) -> float | str:
-    """An entry of a table: the largest error; `0`; `kink`."""
+    """Format an entry of a table: the largest error; `0`; `kink`."""
     smooth = [x for x in found if x.smooth]
     bent = len(found) - len(smooth)
     if bent and len({x.name for x in found}) == 1:
@@ -131,7 +131,7 @@ def cell(found: list[Found]) -> float | str:
 def _rows_of(
     groups: dict[str, list[Found]], title: str, parts: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Returns a row for each group, with arrays as columns."""
+    """Return a row for each group, with arrays as columns."""
     order = [*INPUTS.values(), *(f"`{part}`" for part in parts), OTHERS]
     rows = []
     for name, found in groups.items():
@@ -147,8 +147,8 @@ def _rows_of(
 
 
 def _elements_of(sys: System, family: Family, skip_inactive: bool):
-    """Groups of the entries of arrays that are split: one for each element, without
-    those that cannot influence the motion."""
+    """Return groups of entries of arrays that are split: one for each element, without
+    entries that cannot influence the motion."""
     marks, values = jtu.tree_leaves(inactive_parameters(sys).mask), jtu.tree_leaves(sys)
     paths = [jtu.keystr(path) for path, _ in jtu.tree_leaves_with_path(sys)]
     inactive = dict(zip(paths, marks, strict=True))
@@ -171,7 +171,7 @@ def _elements_of(sys: System, family: Family, skip_inactive: bool):
 
 
 def _owners(sys: System, part: str, count: int) -> list[str]:
-    """The element that each row of an array belongs to."""
+    """Return the element that each row of an array belongs to."""
     names = vars(vars(sys)[part])["names"]
     if count == len(names):
         return list(names)

@@ -28,7 +28,7 @@ from eqsim.collision import contact_plan
 class Files(NamedTuple):
     """The files of a folder.
 
-    - `compared`: those that were compared.
+    - `compared`: records of compared files.
     - `left_out`: path and reason of the others.
     """
 

@@ -94,15 +94,15 @@ BOUND = 1e-5
 
 
 class Part(NamedTuple):
-    """A section of the page, and what it is made from."""
+    """A section of the page, and its data."""
 
     text: str
     found: list[Found]
 
 
 def main() -> int:
-    """Prints a table per family and pipeline; returns how many derivatives are wrong by
-    more than 1e-5 where the model is smooth."""
+    """Print a table per family and pipeline; return the number of derivatives with
+    errors above 1e-5 where the model is smooth."""
     options = _options()
     jax.config.update("jax_enable_x64", True)
     sections, every = ["# Derivatives", EXPLANATION], []

@@ -46,7 +46,7 @@ SUBSTEPS = 5
 
 
 def main() -> None:
-    """Measures every robot in every pipeline."""
+    """Measure every robot in every pipeline."""
     options = _options()
     where, rows = setting(options), []
     for name, sys, model in robots(options.models, euler=False):
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def driven(pipeline, sys, policy, length: int, batch: int) -> dict[str, Any]:
-    """Penetration and drift under random controls."""
+    """Measure penetration and joint drift under random controls."""
 
     def worst(state, new, ctrl):
         points = eqsim.Generalized().contacts(sys, new, ctrl).dist
@@ -99,7 +99,7 @@ def driven(pipeline, sys, policy, length: int, batch: int) -> dict[str, Any]:
 
 
 def floating(pipeline, sys: eqsim.System, length: int) -> dict[str, Any]:
-    """Energy and momentum in a free flight."""
+    """Measure changes of energy and momentum in free flight."""
     qd = 0.5 * jr.normal(jr.key(1), (sys.nv,))
     start = pipeline.init(sys, qd=qd)
     ctrl = jnp.zeros(sys.nu)
@@ -121,8 +121,8 @@ def floating(pipeline, sys: eqsim.System, length: int) -> dict[str, Any]:
 
 
 def unforced(sys: eqsim.System) -> eqsim.System:
-    """The robot without what acts on it from outside or along its joints; actuators and
-    pairs that the file names stay."""
+    """Return the robot without external forces and forces along its joints; actuators
+    and explicit pairs are kept."""
     joints, none = sys.joints, (0,) * sys.ngeom
     free = dataclasses.replace(
         joints,
@@ -143,7 +143,7 @@ def _held(pipeline, sys, state, ctrl):
 
 
 def report(where: dict, rows: list[dict], options) -> str:
-    """All robots and pipelines as one table."""
+    """Return all robots and pipelines as one table."""
     text = EXPLANATION.format(
         length=options.length, substeps=SUBSTEPS, batch=options.batch
     )

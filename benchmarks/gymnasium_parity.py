@@ -55,7 +55,7 @@ class Path(NamedTuple):
 
 
 def main() -> int:
-    """Prints the table; returns how many environments disagree."""
+    """Print the table; return the number of environments that disagree."""
     options = _options()
     where = setting(options)
     rows = [_compared(name, options) for name in options.envs]
@@ -72,12 +72,12 @@ def _agrees(row: dict[str, Any]) -> bool:
 
 
 def follow(env, seed: int, steps: int) -> Path:
-    """Gymnasium's environment under random actions."""
+    """Simulate Gymnasium's environment with random actions."""
     env.reset(seed=seed)
     rng = np.random.default_rng(seed)
     path = Path([_state(env)], [], [env._get_obs()], [], [], [])
     while len(path.actions) < steps and not any(path.ended):
-        # The same numbers, in double precision.
+        # The same values, in double precision.
         action = draw_action(env, rng).astype(float)
         obs, reward, ended, _, info = env.step(action)
         reports = _state(env), action, obs, reward, info, bool(ended)
@@ -91,7 +91,7 @@ def _state(env) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The row of one environment."""
+    """Return the row of one environment."""
     began = time.time()
     theirs, raw = refreshed(name), shipped(name)
     seeds = range(options.seed, options.seed + options.seeds)
@@ -116,8 +116,8 @@ def _span(counts: list[int]) -> str:
 
 
 class Error(NamedTuple):
-    """Differences of one step: observation, reward, reward terms; and whether both
-    ended."""
+    """Differences of one step: observation, reward, reward terms; and true if both
+    terminated."""
 
     obs: float
     reward: float
@@ -141,7 +141,8 @@ class _Runs:
         self.step = jax.jit(jax.vmap(step), **options)
 
     def errors(self) -> tuple[list[float], list[list[Error]], list[list[Error]]]:
-        """Of the starts; of each step from Gymnasium's state; and of each step alone."""
+        """Return errors of the initial observations, of each step from Gymnasium's
+        state, and of independent simulations."""
         paths = self.paths
         alone, first = self.begin(*self._states(0))
         starts = [_relative(first.obs[i], p.obs[0]) for i, p in enumerate(paths)]
@@ -210,19 +211,19 @@ def _summary(errors, paths: list[Path]) -> dict[str, Any]:
 
 
 def _parted(run: list[Error]) -> int | None:
-    """The first step with a difference beyond the tolerance."""
+    """Return the first step with a difference beyond the tolerance."""
     return next((t for t, e in enumerate(run) if not e.largest <= TOLERANCE), None)
 
 
 def _late(path: Path, other: Path) -> tuple[list[float], list[float]]:
-    """Differences of observation and reward between two runs of Gymnasium."""
+    """Return differences of observation and reward between two runs of Gymnasium."""
     obs = [_relative(b, a) for a, b in zip(path.obs, other.obs)]
     rewards = [_relative(b, a) for a, b in zip(path.rewards, other.rewards)]
     return obs[1:], rewards
 
 
 def report(where: dict, rows: list[dict], options: argparse.Namespace) -> str:
-    """The table and what it means, in Markdown."""
+    """Return the table with an explanation, in Markdown."""
     text = EXPLANATION.format(
         seeds=options.seeds, steps=options.steps, tolerance=TOLERANCE
     )
@@ -249,6 +250,6 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    # MuJoCo's remark on an attribute of half_cheetah.xml.
+    # MuJoCo's warning about an attribute of half_cheetah.xml.
     warnings.filterwarnings("ignore", message=".*settotalmass.*")
     raise SystemExit(main())

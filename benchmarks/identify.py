@@ -30,7 +30,7 @@ SETS = {
 
 
 def main() -> None:
-    """Fits one set of recordings."""
+    """Fit one set of recordings."""
     options = _options()
     jax.config.update("jax_enable_x64", True)
     folder = options.recordings / options.set

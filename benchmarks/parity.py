@@ -53,7 +53,7 @@ class Checked(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one run of this program found in files, and where it ran."""
+    """Results of one run on files, with machine and versions."""
 
     where: dict[str, Any]
     files: list[dict[str, Any]]
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
 
 def main() -> int:
-    """Prints the tables; returns how many deviations are not explained."""
+    """Print the tables; return the number of unexplained deviations."""
     options = _options()
     where, tolerance = setting(options), TOLERANCE[options.precision]
     files = [_progress(check_file, name, options) for name in options.models]
@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def check_file(name: str, options: argparse.Namespace) -> Checked:
-    """Compares accelerations, one step and many on one of Gymnasium's files."""
+    """Compare accelerations, one step and trajectories for one of Gymnasium's files."""
     model, sys = converge(mujoco_model(name)), system(name)
     states = drawn_states(model, options.n, options.seed, options.precision)
     target = reference(model, states, options.steps)
@@ -113,7 +113,7 @@ def check_file(name: str, options: argparse.Namespace) -> Checked:
 
 
 def summary(target: Reference, error: np.ndarray, tolerance: float) -> dict[str, Any]:
-    """The columns on accelerations."""
+    """Return the columns on accelerations."""
     acceleration = Summary.of(error, tolerance)
     return {
         "states": len(error),
@@ -128,7 +128,7 @@ def summary(target: Reference, error: np.ndarray, tolerance: float) -> dict[str,
 
 
 def along(error: np.ndarray, tolerance: float, steps: int) -> dict[str, Any]:
-    """The columns on trajectories, of errors `(count, steps)`."""
+    """Return the columns on trajectories, from errors `(count, steps)`."""
     first, last = (
         Summary.of(error[:, 0], tolerance),
         Summary.of(error[:, -1], tolerance),
@@ -154,7 +154,7 @@ def _step(until, share, steps):
 
 
 def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
-    """The tables and what they mean, in Markdown."""
+    """Return the tables with explanations, in Markdown."""
     tolerance = TOLERANCE[options.precision]
     parts = [
         f"## Parity with MuJoCo C, {options.precision} precision",
@@ -188,7 +188,7 @@ def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
 
 
 def _captions(places: list[dict[str, Any]]) -> str:
-    """Where the last run took place, and the commits and dates of the others."""
+    """Describe the last run, with commits and dates of the others."""
     *others, last = sorted(places, key=lambda where: where["date"])
     if not others:
         return caption(last)
@@ -238,9 +238,10 @@ def _options():
 
 
 if __name__ == "__main__":
-    # Tracing makes millions of objects that live on: looking through them takes long.
+    # Tracing creates millions of long-lived objects, which slow down garbage
+    # collection.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    # MuJoCo's remark on an attribute of half_cheetah.xml.
+    # MuJoCo's warning about an attribute of half_cheetah.xml.
     warnings.filterwarnings("ignore", message=".*settotalmass.*")
     raise SystemExit(main())

@@ -27,6 +27,9 @@ _PLAIN = (
 )
 PLAIN = [ROOT / "eqsim" / name for name in (*_PLAIN, "testing", "wrappers")]
 PLAIN += [ROOT / "eqsim_pytest", *sorted((ROOT / "eqsim").glob("*.py"))]
+PLAIN += [
+    f for f in sorted((ROOT / "plugins").glob("*/*")) if f.name.startswith("eqsim_")
+]
 _FRAGMENTS = "of by what who whom whose that how whether where which".split()
 FRAGMENT = re.compile(rf"(?:{'|'.join(map(str.capitalize, _FRAGMENTS))})\b")
 _FIELD = r"\s*- (?:`[^`]+`(?: \([^)]*\))?(?:, )?)+"

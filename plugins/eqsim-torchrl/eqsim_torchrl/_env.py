@@ -53,7 +53,7 @@ class EqsimWrapper(EnvBase):
     - `device`: device of the tensors and of the computation, which JAX must support. By
         default the CPU.
     - `requires_grad`: true to compute derivatives.
-    - `parameters`: by name, functions that return an array of the environment, such as
+    - `parameters`: functions by name that return an array of the environment, such as
         `lambda env: env.sys.gravity`. The arrays become `torch.nn.Parameter`s of this
         module, shared by the batch. If `randomize` changes such an array, the parameter
         is its input at a reset: derivatives pass through that reset, and end where the

@@ -1,6 +1,6 @@
 """Compare policy gradients through ten steps of the ant, stepwise and in one program.
 
-    python examples/policy_gradient.py --name ant --steps 10
+python examples/policy_gradient.py --name ant --steps 10
 """
 
 import argparse
