@@ -69,8 +69,8 @@ class NoPhysics(AbstractPipeline):
 
     def _refuse(self) -> NoReturn:
         raise RuntimeError(
-            f"The physics of this environment is that of {self.library}, and inside of it: "
-            "there is no pipeline of eqsim. Call `env.step`."
+            f"{self.library} computes the physics of this environment: there is no "
+            "pipeline of eqsim. Call `env.step`."
         )
 
     def init(self, sys, q=None, qd=None) -> State:
@@ -158,8 +158,8 @@ class Foreign(AbstractEnv):
         given = reset_options(options)
         if jtu.tree_leaves(given):
             raise ValueError(
-                f"Reset options are of no use here: {self.library.name} draws the start of "
-                "an episode itself. Leave them out."
+                f"Reset options are not supported: {self.library.name} draws initial states "
+                "itself. Leave them out."
             )
         key_reset, key = jr.split(key)
         found = self.library.reset(self.params, key_reset)

@@ -43,7 +43,7 @@ def build(
     for held in layers(made):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
-                f"`{type(held).__name__}` goes on over many episodes, but Gymnasium's "
+                f"`{type(held).__name__}` is kept over episodes, but Gymnasium's "
                 "environments are reset from outside. Leave it out, and use Gymnasium's "
                 "autoreset modes and wrappers instead."
             )

@@ -63,7 +63,7 @@ class Mjx(AbstractPipeline):
             value = vars(self)[name]
             if not isinstance(value, int) or value < 1:
                 raise ValueError(
-                    f"`Mjx.{name}` is {value!r}: a number of passes, 1 or more, is "
+                    f"`Mjx.{name}` is {value!r}: a number of iterations, 1 or more, is "
                     "expected. MuJoCo's default is "
                     f"{100 if name == 'iterations' else 50}."
                 )

@@ -34,8 +34,8 @@ def build(
     for held in layers(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
-                f"`{type(held).__name__}` goes on over many episodes, but TorchRL resets "
-                "environments from outside. Leave it out; TorchRL's transforms do the same."
+                f"`{type(held).__name__}` is kept over episodes, but TorchRL resets "
+                "environments from outside. Leave it out, and use TorchRL's transforms."
             )
     if randomize is not None:
         env = DomainRandomization(env, _randomizer(name, randomize))

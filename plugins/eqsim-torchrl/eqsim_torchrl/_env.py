@@ -227,7 +227,7 @@ class EqsimWrapper(EnvBase):
         """
         if "observation" not in self._seen:
             raise ValueError(
-                "`unroll` gives no pictures, but nothing else is observed here. Pass "
+                "`unroll` returns no images, but only images are observed. Pass "
                 "`pixels_only=False`, or call `rollout`."
             )
         state = self.state if state is None else self._checked(state)
@@ -320,7 +320,7 @@ class EqsimWrapper(EnvBase):
     ) -> TensorDictBase:
         if kwargs:
             raise TypeError(
-                f"`reset` got {', '.join(kwargs)}: of options it knows `state`, an `EnvState`."
+                f"`reset` got {', '.join(kwargs)}: the only option is `state`, an `EnvState`."
             )
         mask = None if tensordict is None else tensordict.get("_reset", None)
         partly = mask is not None and not mask.all()
@@ -463,8 +463,8 @@ class EqsimWrapper(EnvBase):
             )
         if self._table is not None:
             raise ValueError(
-                "`unroll` with a policy takes the actions that a network gives, but here "
-                "they are integers. Pass a row of actions, or leave `discrete_actions` out."
+                "`unroll` with a policy needs continuous actions, but here they are "
+                "integers. Pass a sequence of actions, or leave `discrete_actions` out."
             )
         if self.requires_grad and torch.is_grad_enabled():
             check_first_observation(state)
