@@ -16,10 +16,9 @@ def check_axes(env, env_axes, batch: tuple[int, ...]) -> None:
         if axis is _SHARED:
             continue
         if tuple(leaf.shape[k] for k in _places(leaf, axis, len(batch))) != batch:
-            asked = " x ".join(map(str, batch))
             raise ValueError(
-                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: `env_axes` declares axis "
-                f"{axis} as its batch axis, whose size must be that of `key`, {asked}."
+                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: its batch axes, which "
+                f"`env_axes` places at axis {axis}, must have the shape of `key`, {batch}."
             )
 
 

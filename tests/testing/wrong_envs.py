@@ -313,7 +313,7 @@ MUTANTS = {
     SinglePrecision: ("precision", "float32 for a robot in float64"),
     Text: ("serialization", "'not saved'"),
     Anew: ("rebuild", "different structures"),
-    HoldsCopy: ("mass", "end the same"),
+    HoldsCopy: ("mass", "after three steps is equal"),
     WrongInFleets: ("fleet", "robot 0"),
     TermsAreVectors: ("reports", r"terms\['ctrl'\].*float64\[1\]"),
     FlagIsNumber: ("reports", "first.*one boolean"),
