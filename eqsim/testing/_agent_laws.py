@@ -198,7 +198,7 @@ def finite(kit: AgentKit) -> None:
         for turn in range(5):
             state, report = iterate(agent, state, env)
             require_finite(f"after iteration {turn}, the state", state)
-            require_finite(f"after iteration {turn}, the metrics", report)
+            require_finite(f"after iteration {turn}, metrics", report)
 
 
 def learns_action(kit: AgentKit) -> None:

@@ -120,7 +120,7 @@ class PipelineKit:
         try:
             eqx.filter_eval_shape(self.pipeline.init, sys)
         except ValueError as error:
-            raise NotApplicable(f"it rejects such a robot: {error}") from error
+            raise NotApplicable(f"the pipeline rejects this robot: {error}") from error
         return sys
 
     def simulate(self, sys: System, state: State) -> State:
