@@ -28,8 +28,8 @@ GROUPS = (
     "elliptic",
     "integrator",
 )
-"""What a robot is drawn with or without. Each is drawn alone, too; `actuators` come with
-`laws` and `transmissions`, `contacts` with `elliptic`."""
+"""Groups of features of random robots. Each group is also drawn alone; `actuators` is
+drawn with `laws` and `transmissions`, and `contacts` with `elliptic`."""
 
 _NEEDS = {"laws": ("actuators",), "transmissions": ("actuators",)}
 _NEEDS |= {"elliptic": ("contacts",)}
@@ -38,7 +38,7 @@ _CONDIMS = ((1, 3), (3,), (4,), (6,), (1, 3, 4, 6))
 
 
 class Case(NamedTuple):
-    """A random robot, here and in MuJoCo, and states of it.
+    """A random robot in eqsim and MuJoCo, with states.
 
     - `alone`: the group that was drawn alone, or None.
     """
@@ -52,13 +52,13 @@ class Case(NamedTuple):
 def random_case(
     seed: int, count: int, precision: str = "double", links: int = LINKS
 ) -> Case:
-    """Draws a robot: every third seed with one of `GROUPS`, the others with several.
+    """Draw a robot: every third seed with one of `GROUPS`, the others with several.
 
     **Arguments:**
 
     - `seed`: the same seed gives the same robot and states.
     - `count`: number of states.
-    - `links`: number of links of the largest.
+    - `links`: largest number of links.
     """
     rng = np.random.default_rng([seed, 22])
     alone = GROUPS[(seed // 3) % len(GROUPS)] if seed % 3 == 0 else None
@@ -72,8 +72,8 @@ def random_case(
 def random_cases(
     seed: int, count: int, precision: str, links: int, variations: int
 ) -> list[Case]:
-    """The robot of `random_case`, and robots of its structure with other parameters and
-    other states."""
+    """Return the robot of `random_case`, and robots of its structure with other
+    parameters and other states."""
     first = random_case(seed, count, precision, links)
     rng, cases = np.random.default_rng([seed, 23]), [first]
     for k in range(1, variations + 1):
@@ -90,7 +90,7 @@ def _case(sys: eqsim.System, count: int, seed, precision: str, alone: str | None
 def drawn_states(
     model: mujoco.MjModel, count: int, seed: int | list[int], precision: str
 ) -> States:
-    """The states of a comparison, exact in its precision."""
+    """Return the states of a comparison, exact in its precision."""
     states = draw(model, count, seed)
     return states if precision == "double" else rounded(states)
 

@@ -1,5 +1,5 @@
-"""Why a quantity differs from MuJoCo's: what remains of an error where MuJoCo is given
-eqsim's geometry, and how well each solution solves the constraint problem."""
+"""Causes of differences from MuJoCo: the remaining error if MuJoCo uses eqsim's contact
+points and tendon paths, and the residual of each solution of the constraint problem."""
 
 from typing import Any
 
@@ -33,12 +33,12 @@ def deviations(
     error: Errors,
     tolerance: float,
 ) -> list[Deviation]:
-    """All deviations of a robot, and their causes.
+    """Return all deviations of a robot, with their causes.
 
     **Arguments:**
 
     - `value`: results of eqsim.
-    - `error`: their distance from MuJoCo's.
+    - `error`: errors relative to MuJoCo.
     """
     kinds = dict(zip(sys.sensors.names, sys.sensors.kinds))
     named = {"qdd": error.qdd, "step": error.step} | error.sensors
@@ -51,24 +51,24 @@ def deviations(
         for name, size in wrong.items():
             what = kinds[name].value if name in kinds else name
             if what == "rangefinder" and any(_SEEN in note for note in sys.notes):
-                cause = "Rays pass through meshes and height fields, as a note says."
+                cause = "eqsim's rays pass through a shape listed in `System.notes`."
             line = Deviation(robot, i, states.kinds[i], what, float(size), cause)
             found.append(line)
     return found
 
 
 def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
-    """One sentence."""
+    """Return the cause of a deviation, in one sentence."""
     data = mujoco.MjData(model)
     forward(model, data, states, i)
     theirs = solution(model, data, data.qacc.copy())
     if "qdd" in wrong and theirs.residual > 0.1 * wrong["qdd"]:
-        return f"MuJoCo is not converged: residual {theirs.residual:.1e}."
+        return f"MuJoCo's solver has not converged: residual {theirs.residual:.1e}."
     missing = _missing_inertia(sys, model, data, states.q[i])
     if missing > 0.0:
         return (
-            "Tendons with armature couple branches of the tree, which MuJoCo leaves out "
-            f"of the inertia matrix: entries up to {missing:.1e}."
+            "MuJoCo's inertia matrix lacks the coupling of branches by tendon armature: "
+            f"entries up to {missing:.1e}."
         )
     given = _at_our_geometry(sys, model, data, states, i)
     lifted = int(model.opt.integrator) in _IMPLICIT and _exceed_bounds(model, data)
@@ -80,22 +80,22 @@ def _cause(sys, model, states, i, value: Outcome, wrong, tolerance) -> str:
         forward(model, data, states, i)
         ours = solution(model, data, value.qdd[i])
         if ours.residual < 1e-3 * wrong["qdd"]:
-            return "Both solve the problem: it is ill-conditioned."
+            return (
+                "Both solutions have small residuals: the problem is ill-conditioned."
+            )
     return UNEXPLAINED
 
 
 def _sentence(given: str, lifted: bool, left: float) -> str:
-    parts = [f"iterates for {given}"] if given else []
+    parts = [f"finds {given} by iteration"] if given else []
     if lifted:
-        parts.append(
-            "takes torques of servos at their bound for smaller ones by rounding"
-        )
-    where = "at eqsim's" if given else "beyond it"
+        parts.append("treats clamped servo torques as unclamped, by rounding")
+    where = "with eqsim's" if given and not lifted else "without this"
     return f"MuJoCo {' and '.join(parts)}; {where}, the error is {left:.1e}."
 
 
 def _missing_inertia(sys: eqsim.System, model, data, q: np.ndarray) -> float:
-    """The largest entry of the inertia matrix that is zero in MuJoCo only."""
+    """Return the largest entry of the inertia matrix that is zero only in MuJoCo."""
     if not any(sys.tendons.has_armature):
         return 0.0
     theirs = np.zeros((model.nv, model.nv))
@@ -108,12 +108,11 @@ _inertia = eqx.filter_jit(dynamics.crba)
 
 
 def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
-    """Gives MuJoCo eqsim's contact points of shapes that it compares by iteration and
-    eqsim's paths of tendons, and computes all that depends on them. Returns what
-    differed."""
+    """Replace MuJoCo's iterated contact points and tendon paths by eqsim's, and recompute
+    all dependent quantities. Return which of them differed."""
     changed = []
     if _set_tendons(sys, model, data, states, i):
-        changed.append("paths of tendons through shapes")
+        changed.append("tendon paths through shapes")
     mujoco.mj_makeM(model, data)
     mujoco.mj_factorM(model, data)
     mujoco.mj_collision(model, data)
@@ -127,7 +126,7 @@ def _at_our_geometry(sys, model, data, states: States, i: int) -> str:
     mujoco.mj_fwdActuation(model, data)
     mujoco.mj_fwdAcceleration(model, data)
     mujoco.mj_fwdConstraint(model, data)
-    # Sensors would read the accelerations and forces on bodies of the first solution.
+    # Sensors would otherwise use accelerations and forces of the first solution.
     mujoco.mj_rnePostConstraint(model, data)
     mujoco.mj_sensorAcc(model, data)
     return " and ".join(changed)
@@ -144,14 +143,14 @@ def _set_tendons(sys, model, data, states: States, i: int) -> bool:
         start, count = _row_of(model, k)
         columns = model.ten_J_colind[start : start + count]
         data.ten_J[start : start + count] = np.asarray(jac)[k, columns]
-    # Lengths are minimal, so that their error is quadratic in that of the Jacobian.
+    # Lengths are minimal, so their error is quadratic in that of the Jacobian.
     after = data.ten_length, data.ten_J
     gaps = [np.max(np.abs(a - b), initial=0.0) for a, b in zip(before, after)]
     return bool(gaps[0] > 1e-13 or gaps[1] > 1e-12)
 
 
 def _row_of(model, tendon: int) -> tuple[int, int]:
-    """Where the entries of a row of the sparse Jacobian of tendons are."""
+    """Return start and number of entries of a row of the sparse tendon Jacobian."""
     return int(model.ten_J_rowadr[tendon]), int(model.ten_J_rownnz[tendon])
 
 
@@ -161,10 +160,12 @@ def _tendons(sys, q):
 
 
 def _exceed_bounds(model, data) -> bool:
-    """Lift torques of servos of orientation that are below their bound by rounding only.
+    """Increase torques of orientation servos that are below their bound only by
+    rounding; return true if there are any.
 
-    MuJoCo scales a torque to its bound, and then takes it for an unlimited one, which
-    damps the step of an implicit integrator, if its norm is below the bound.
+    MuJoCo scales a torque to its bound. If rounding makes its norm smaller than the
+    bound, MuJoCo treats it as unlimited, which damps the step of an implicit
+    integrator.
     """
     changed = False
     for k in np.flatnonzero(model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_SO3)):
@@ -192,8 +193,8 @@ _STEPS: dict[Any, Any] = {
 
 
 def _left(sys, model, data, i: int, value: Outcome, wrong) -> float:
-    """The largest error that is left of those in `wrong`. Steps by Runge and Kutta
-    evaluate other states too: they count by their accelerations."""
+    """Return the largest remaining error of those in `wrong`. Runge-Kutta steps also
+    evaluate other states, so they are represented by their accelerations."""
     pairs = [(value.qdd[i], data.qacc.copy())]
     for name in wrong:
         if name in value.sensors:

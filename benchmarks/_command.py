@@ -1,4 +1,4 @@
-"""What the commands share: their options, their robots, and where results go."""
+"""Common parts of the commands: options, robots, and output of results."""
 
 import argparse
 import pathlib
@@ -15,12 +15,12 @@ import eqsim
 
 
 def parser(doc: str, *, repeats: int, limit: float | None = None):
-    """A parser of the options that all timings have, described by a docstring.
+    """Create a parser with the options of all timings, described by a docstring.
 
     **Arguments:**
 
-    - `repeats`: by default, of each measurement.
-    - `limit`: by default, seconds for one runner in one cell; without it there is no
+    - `repeats`: default number of repeats of each measurement.
+    - `limit`: default time limit of one runner in one cell, s; without it there is no
         such option.
     """
     made = argparse.ArgumentParser(description=doc.splitlines()[0])
@@ -35,7 +35,7 @@ def parser(doc: str, *, repeats: int, limit: float | None = None):
 
 
 def setting(options: argparse.Namespace) -> dict[str, Any]:
-    """Sets the precision, and says what runs where."""
+    """Set the precision, and print machine and versions."""
     jax.config.update("jax_enable_x64", options.precision == "double")
     return circumstances() | {"precision": options.precision}
 
@@ -43,8 +43,8 @@ def setting(options: argparse.Namespace) -> dict[str, Any]:
 def robots(
     names: Sequence[str], *, euler: bool = True
 ) -> Iterator[tuple[str, eqsim.System, mujoco.MjModel]]:
-    """Each robot here and in MuJoCo, integrated by Euler or as the file says; says which
-    are missing."""
+    """Yield each robot in eqsim and in MuJoCo, with Euler or the integrator of the
+    file; report missing robots."""
     for name in names:
         try:
             yield name, system(name, euler=euler), mujoco_model(name, euler=euler)
@@ -53,12 +53,12 @@ def robots(
 
 
 def publish(options: argparse.Namespace, name: str, data: Any, text: str) -> None:
-    """Writes what is measured so far: data as JSON, a report as Markdown."""
+    """Write the measurements so far: data as JSON, a report as Markdown."""
     write(options.out / f"{name}.json", data)
     write(options.out / f"{name}.md", text)
     write(options.markdown, text)
 
 
 def say(line: object) -> None:
-    """Progress, beside the report."""
+    """Print progress, separately from the report."""
     print(line, file=_sys.stderr, flush=True)

@@ -4,13 +4,14 @@ from _models import model_file
 
 
 def ant() -> str:
-    """Gymnasium's ant, integrated by Euler."""
+    """Return Gymnasium's ant with Euler."""
     text = model_file("ant").read_text()
     return text.replace('integrator="RK4"', 'integrator="Euler"')
 
 
 def quadruped() -> str:
-    """A trunk on four legs of three joints; feet and trunk touch the ground."""
+    """Return a trunk on four legs with three joints each; feet and trunk touch the
+    ground."""
     legs, drives = "", ""
     for k, (x, y) in enumerate(((1, 1), (1, -1), (-1, 1), (-1, -1))):
         legs += (
@@ -42,8 +43,8 @@ def quadruped() -> str:
 
 
 def linkage() -> str:
-    """Two fingers driven by spatial tendons around pulleys, coupled by a fixed tendon, each
-    closed to a four-bar linkage by `connect`."""
+    """Return two fingers driven by spatial tendons around pulleys, coupled by a fixed
+    tendon, each closed to a four-bar linkage by `connect`."""
     fingers, sites, ends = "", "", ""
     for k, side in enumerate((-1, 1)):
         y = 0.05 * side

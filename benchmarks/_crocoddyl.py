@@ -1,7 +1,7 @@
 """The same optimal control problems in eqsim and Crocoddyl: optimum and time.
 
-A double pendulum with two motors (design C.1 of the RealAI gym; the torque of the shoulder
-is dear) swings up, with semi-implicit Euler steps and quadratic costs.
+A double pendulum with two motors (design C.1 of the RealAI gym, with a high cost on the
+torque of the shoulder) swings up, with semi-implicit Euler steps and quadratic costs.
 """
 
 import importlib
@@ -22,20 +22,20 @@ I1, I2 = 0.010949, 0.0099716
 """Masses (kg), length, centers of mass (m), inertias about the centers (kg m^2)."""
 
 DT, LENGTH, LIMIT = 0.01, 200, 2.0
-"""Time step (s), number of steps, and the limit of torques where there is one, N m."""
+"""Time step (s), number of steps, and torque limit, if there is one, N m."""
 
 _PATIENCE = 600.0
-"""Seconds for the calls of one solver, at most."""
+"""Time limit for the calls of one solver, s."""
 
 GOAL = np.array([np.pi, 0.0, 0.0, 0.0])
 STATE = np.array([0.2, 0.2, 0.02, 0.02])
 TERMINAL = np.array([400.0, 400.0, 20.0, 20.0])
 ACTION = np.array([20.0, 0.2])
-"""Weights per second of states and torques, and those of the last state."""
+"""Weights per second of states and torques, and weights of the last state."""
 
 
 def starts(number: int, seed: int = 0) -> np.ndarray:
-    """Draw first states near hanging at rest; the first is at rest."""
+    """Draw initial states near hanging at rest; the first is at rest."""
     rng = np.random.default_rng(seed)
     found = rng.normal(0.0, (0.3, 0.3, 0.5, 0.5), (number, 4))
     found[0] = 0.0
@@ -90,7 +90,8 @@ def eqsim_solver(limited: bool, many: bool) -> Callable[[np.ndarray], Solved]:
 
 
 def crocoddyl_solver(limited: bool) -> Callable[[np.ndarray], Solved]:
-    """Make a function that solves one problem, or several in turn, on one thread."""
+    """Make a function that solves one problem, or several one after another, on one
+    thread."""
     crocoddyl, pinocchio = map(importlib.import_module, ("crocoddyl", "pinocchio"))
     robot = pinocchio.Model()
     place = lambda z: pinocchio.SE3(np.eye(3), np.array([0.0, 0.0, z]))
@@ -144,7 +145,7 @@ def crocoddyl_solver(limited: bool) -> Callable[[np.ndarray], Solved]:
 
 
 def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
-    """Solve with both; without Crocoddyl with eqsim alone.
+    """Solve with both; if Crocoddyl is not installed, only with eqsim.
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""Families of the derivative matrix: a robot, its situations, and what is tabulated."""
+"""Families of the derivative matrix: robots, situations, and arrays to tabulate."""
 
 import dataclasses
 from collections.abc import Callable
@@ -29,18 +29,18 @@ INPUTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One robot, or several, and a table for each pipeline.
+    """One or several robots, with a table for each pipeline.
 
-    - `title`, `about`: heading, and what the robot is.
-    - `cases`: robots as MJCF, by name. Several are the columns of the table, else the
-        situations are.
+    - `title`, `about`: heading, and description of the robot.
+    - `cases`: robots as MJCF, by name. If there are several, they are the columns of
+        the table; otherwise the situations are.
     - `situations`: coordinates and velocities by name, and the scale of the controls if
         it is not one.
-    - `parts`: beginnings of the paths of the arrays that have a row each.
+    - `parts`: path prefixes of the arrays that have a row each.
     - `split`: arrays that have a row for each element of the robot.
     - `pipelines`: the pipelines that are differentiated.
-    - `sensors`: whether the values of sensors are differentiated, each of which then has
-        a row, and arrays are the columns.
+    - `sensors`: true to differentiate sensor values, each of which then has a row;
+        arrays are the columns.
     - `by_case`: true if each robot has a row and each array a column.
     """
 
@@ -56,7 +56,7 @@ class Family:
 
 
 class Table(NamedTuple):
-    """The rows of a table, arrays without influence, and all that was found."""
+    """Rows of a table, arrays without influence, and all results."""
 
     rows: list[dict[str, Any]]
     without: list[str]
@@ -64,7 +64,7 @@ class Table(NamedTuple):
 
 
 def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
-    """Differentiates every robot of a family in every situation."""
+    """Differentiate every robot of a family in every situation."""
     columns: dict[str, list[Found]] = {}
     for case, text in family.cases.items():
         sys = eqsim.load_mjcf(text)
@@ -73,7 +73,7 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
         output = sensor_values if family.sensors else None
         step = Derivatives(sys, states(sys, places), pipeline, output)
         found = step.compare(elements=elements)[0]
-        # Programs of robots that are done with only take memory.
+        # Programs of finished robots only take memory.
         jax.clear_caches()
         for x in found:
             column = x.state if len(family.cases) == 1 else case
@@ -96,9 +96,10 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
         if set(cells.values()) == {"0"} and label not in INPUTS.values():
             without.append(label)
         else:
-            rows.append({"by": label} | cells)
+            rows.append({"with respect to": label} | cells)
     first = list(INPUTS.values())
-    rows.sort(key=lambda row: (row["by"] not in first, row["by"] == OTHERS))
+    order = lambda label: (label not in first, label == OTHERS)
+    rows.sort(key=lambda row: order(row["with respect to"]))
     return Table(rows, without, every)
 
 
@@ -115,7 +116,7 @@ def _label(x: Found, parts: tuple[str, ...]) -> str:
 
 
 def cell(found: list[Found]) -> float | str:
-    """An entry of a table: the largest error; `0`; `kink`."""
+    """Format an entry of a table: the largest error; `0`; `kink`."""
     smooth = [x for x in found if x.smooth]
     bent = len(found) - len(smooth)
     if bent and len({x.name for x in found}) == 1:
@@ -130,7 +131,7 @@ def cell(found: list[Found]) -> float | str:
 def _rows_of(
     groups: dict[str, list[Found]], title: str, parts: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Returns a row for each group, with arrays as columns."""
+    """Return a row for each group, with arrays as columns."""
     order = [*INPUTS.values(), *(f"`{part}`" for part in parts), OTHERS]
     rows = []
     for name, found in groups.items():
@@ -146,8 +147,8 @@ def _rows_of(
 
 
 def _elements_of(sys: System, family: Family, skip_inactive: bool):
-    """Groups of the entries of arrays that are split: one for each element, without
-    those that cannot influence the motion."""
+    """Return groups of entries of arrays that are split: one for each element, without
+    entries that cannot influence the motion."""
     marks, values = jtu.tree_leaves(inactive_parameters(sys).mask), jtu.tree_leaves(sys)
     paths = [jtu.keystr(path) for path, _ in jtu.tree_leaves_with_path(sys)]
     inactive = dict(zip(paths, marks, strict=True))
@@ -170,7 +171,7 @@ def _elements_of(sys: System, family: Family, skip_inactive: bool):
 
 
 def _owners(sys: System, part: str, count: int) -> list[str]:
-    """The element that each row of an array belongs to."""
+    """Return the element that each row of an array belongs to."""
     names = vars(vars(sys)[part])["names"]
     if count == len(names):
         return list(names)
@@ -189,8 +190,8 @@ _INTEGRATORS = {
 }
 _CONTACT_PARTS = "geoms.", "pairs.", "impratio"
 _ABOUT_CONTACTS = (
-    "A free body with spheres of condim 1, 3, 4 and 6, the last of them also by an explicit "
-    "pair, above a plane."
+    "A free body with spheres of condim 1, 3, 4 and 6 above a plane; the sphere with condim "
+    "6 also touches by an explicit pair."
 )
 FAMILIES = {
     f"contacts-{cone}": Family(
@@ -216,8 +217,8 @@ FAMILIES = {
     ),
     "shapes": Family(
         "Contacts: shapes",
-        "A free shape and one that stands still, for each pair of kinds. The worst of three "
-        "states: apart but within the margin, touching, and deep.",
+        "A free shape and a fixed shape, for each pair of kinds. Largest error over three "
+        "states: apart but within the margin, touching, and deep penetration.",
         models.shapes(),
         situations.meeting,
         ("geoms.pos", "geoms.quat", "geoms.size", "meshes.", "height_fields."),
@@ -235,7 +236,7 @@ FAMILIES = {
     ),
     "equality": Family(
         "Equality constraints",
-        "Welds, connects, couplings of joints and tendons; a mocap body holds a box.",
+        "Welds, connects, and couplings of joints and tendons; a mocap body holds a box.",
         {"": models.EQUALITY},
         situations.coupled,
         ("equalities.", "sites.", "links.pos", "links.quat", "tendons.coef"),
@@ -243,8 +244,9 @@ FAMILIES = {
     ),
     "tendons": Family(
         "Tendons",
-        "Fixed and spatial tendons around spheres and cylinders, on a given side and "
-        "inside, with pulleys, springs, dampers, armature, limits and dry friction.",
+        "Fixed tendons, and spatial tendons that wrap around spheres and cylinders, also on "
+        "a given side and inside; with pulleys, springs, dampers, armature, limits and dry "
+        "friction.",
         {"": models.TENDONS},
         situations.strung,
         ("tendons.", "sites.", "geoms."),
@@ -252,7 +254,7 @@ FAMILIES = {
     ),
     "tendon-springs": Family(
         "Tendons: springs",
-        "Springs and dampers of a fixed tendon and of a spatial one with a pulley.",
+        "Springs and dampers of a fixed tendon and of a spatial tendon with a pulley.",
         {"": models.TENDON_SPRINGS},
         situations.moving,
         ("tendons.", "sites.", "geoms."),
@@ -260,7 +262,8 @@ FAMILIES = {
     ),
     "transmissions": Family(
         "Actuators: transmissions",
-        "An actuator of each transmission, on three links of which one touches a plane.",
+        "One actuator per kind of transmission, on three links, one of which touches a "
+        "plane.",
         {"": models.TRANSMISSIONS},
         situations.driven,
         ("actuators.", "sites."),
@@ -284,8 +287,8 @@ FAMILIES = {
     ),
     "integrators": Family(
         "Integrators",
-        "A free body, and a chain with actuators, a limit and a tendon, in a medium. The "
-        "worst of four states, at rest and moving.",
+        "A free body, and a chain with actuators, a limit and a tendon, in a fluid. Largest "
+        "error over four states, at rest and moving.",
         _INTEGRATORS,
         situations.moving,
         (
@@ -301,8 +304,8 @@ FAMILIES = {
     ),
     "sensors": Family(
         "Sensors",
-        "The values of a sensor of each kind, of a floating robot that touches a plane, "
-        "beyond limits of a joint and a tendon. The worst of three states.",
+        "Values of one sensor of each kind, on a floating robot that touches a plane and "
+        "exceeds a joint limit and a tendon limit. Largest error over three states.",
         {"": models.sensors()},
         situations.sensed,
         ("links.", "joints.", "geoms.", "sites.", "tendons.", "actuators.", "sensors."),
@@ -310,7 +313,7 @@ FAMILIES = {
     ),
     "medium": Family(
         "Medium",
-        "Ellipsoids and an inertia box in a medium that flows.",
+        "Ellipsoids and an inertia box in a moving fluid.",
         {"": models.MEDIUM},
         situations.moving,
         (

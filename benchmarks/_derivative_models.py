@@ -5,8 +5,8 @@ import re
 from eqsim.model import touching_kinds
 
 
-# Spheres with every dimension of contact on a floor that has none of its own; the last
-# one by an explicit pair. Wide impedances keep kinks apart.
+# Spheres with every contact dimension on a floor that has none of its own; the last one
+# by an explicit pair. Wide impedances separate kinks.
 CONTACTS = """
 <mujoco>
   <option timestep=".004" cone="{}" impratio="1.5"/>
@@ -55,7 +55,7 @@ _MEETING = """
 
 
 def shapes():
-    """Each pair of shapes that can touch, by name."""
+    """Return each pair of shapes that can touch, by name."""
     names = [(a.name.lower(), b.name.lower()) for a, b in touching_kinds()]
     return {
         f"{one}-{two}": _MEETING.format(one, _SHAPES[one], two, _SHAPES[two])
@@ -125,7 +125,7 @@ EQUALITY = """
   </equality>
 </mujoco>"""
 
-# All ways around a shape, pulleys, all that pulls, limits and dry friction.
+# All ways around a shape, pulleys, all tendon forces, limits and dry friction.
 TENDONS = """
 <mujoco>
   <option timestep=".004"/>
@@ -184,7 +184,7 @@ TENDON_SPRINGS = """
   </tendon>
 </mujoco>"""
 
-# One actuator on each kind of thing. A foot sticks to the floor.
+# One actuator on each kind of object. A foot sticks to the floor.
 TRANSMISSIONS = """
 <mujoco>
   <option timestep=".004"/>
@@ -255,7 +255,7 @@ LAWS = f"""
     <pid name="pid" joint="slide" kp="3" kv=".2" ki="2" imax=".1" slewmax="2"/>
   </actuator>
 </mujoco>"""
-# Those that need no tendons, sites or bodies.
+# Laws that need no tendons, sites or bodies.
 JOINT_ACTUATORS = f"""
 <mujoco>
   <option timestep=".004"/>
@@ -305,7 +305,7 @@ INTEGRATORS = """
   </actuator>
 </mujoco>"""
 
-# Inertia boxes and ellipsoids in a medium that flows.
+# Inertia boxes and ellipsoids in a moving fluid.
 MEDIUM = """
 <mujoco>
   <option timestep=".004" density="60" viscosity=".3" wind=".3 -.2 .1"/>
@@ -350,7 +350,7 @@ _OTHER_SENSORS = """
 
 
 def sensors() -> str:
-    """A robot with a sensor of each kind, named by its kind."""
+    """Return a robot with a sensor of each kind, named by its kind."""
     rows = [f'<{kind} site="pad"/>' for kind in _SITE_SENSORS]
     frame = 'objtype="site" objname="tip"'
     rows += [f"<{kind} {frame}/>" for kind in _FRAME_SENSORS]

@@ -1,19 +1,19 @@
-"""States of the robots of the derivative matrix: coordinates and velocities by name, and
-the scale of controls and activations where it is not one."""
+"""States of the robots of the derivative matrix: coordinates and velocities by name,
+and the scale of controls and activations if it is not one."""
 
 import mujoco
 import numpy as np
 
 
 def _random(model, seed, scale, speed, inputs=1.0):
-    """Somewhere around the reference, moving."""
+    """Draw a moving state around the reference."""
     rng, q = np.random.default_rng(seed), model.qpos0.copy()
     mujoco.mj_integratePos(model, q, scale * rng.normal(size=model.nv), 1.0)
     return q, speed * rng.normal(size=model.nv), inputs
 
 
 def _settled(model, q, count=3000):
-    """At rest, where the robot stays."""
+    """Return a state at rest."""
     data = mujoco.MjData(model)
     data.qpos[:] = q
     for _ in range(count):
@@ -23,7 +23,7 @@ def _settled(model, q, count=3000):
 
 
 def moving(model):
-    """Of robots without contacts and limits."""
+    """Return states of robots without contacts and limits."""
     return {
         "reference, at rest": _random(model, 0, 0.0, 0.0),
         "reference, moving": _random(model, 1, 0.0, 1.0),
@@ -33,13 +33,13 @@ def moving(model):
 
 
 def driven(model):
-    """Of actuators: also with inputs beyond their ranges."""
+    """Return states of actuators, also with inputs beyond their ranges."""
     return moving(model) | {"beyond ranges": _random(model, 4, 0.3, 0.5, 8.0)}
 
 
 def touching(model):
-    """Of spheres above a floor: a contact begins 0.1 m above it, and 2 mm above that the
-    contact of the explicit pair."""
+    """Return states of spheres above a floor: a contact begins at 0.1 m above it, and
+    the contact of the explicit pair 2 mm above that."""
     hair, still = 2e-5, np.zeros(6)
 
     def at(height, qd=still):
@@ -62,7 +62,7 @@ def touching(model):
 
 
 def meeting(model):
-    """Of a free shape near one that stands still."""
+    """Return states of a free shape near a fixed one."""
     speeds = np.random.default_rng(8).normal(size=6)
     return {
         "apart": (_placed(model, 0, 0.01), 0.3 * speeds),
@@ -72,8 +72,8 @@ def meeting(model):
 
 
 def _placed(model, seed, dist):
-    """A free body, turned at random, on a random ray from above, where its distance from
-    what stands still has a given value."""
+    """Place a randomly rotated free body on a random ray from above, at a given
+    distance from the fixed shape."""
     rng, data = np.random.default_rng(seed), mujoco.MjData(model)
     turn, ray = rng.normal(size=4), 0.4 * rng.normal(size=3) + np.eye(3)[2]
     low, high = 0.0, 2.0
@@ -87,7 +87,7 @@ def _placed(model, seed, dist):
 
 
 def limits(model):
-    """Of a ball joint, a hinge and a slide."""
+    """Return states of a ball joint, a hinge and a slide."""
     ball = lambda angle: [
         np.cos(angle / 2),
         0.6 * np.sin(angle / 2),
@@ -109,7 +109,7 @@ def limits(model):
 
 
 def coupled(model):
-    """Of equality constraints."""
+    """Return states for equality constraints."""
     small = _random(model, 5, 1e-3, 1e-3)
     return {
         "reference, at rest": _random(model, 0, 0.0, 0.0),
@@ -121,7 +121,7 @@ def coupled(model):
 
 
 def strung(model):
-    """Of tendons."""
+    """Return states for tendons."""
     return {
         "reference, at rest": _random(model, 0, 0.0, 0.0, 0.1),
         "held by friction": (_settled(model, model.qpos0), 1e-4 * np.ones(3), 0.0),
@@ -133,7 +133,8 @@ def strung(model):
 
 
 def sensed(model):
-    """Of a robot with sensors: in the air, on the floor, beyond limits."""
+    """Return states of a robot with sensors: in the air, on the floor, beyond
+    limits."""
     q, qd, _ = _random(model, 7, 0.1, 0.5)
     hinge = lambda angle, height: (
         q * (1 - np.eye(12)[11] - np.eye(12)[2])

@@ -1,4 +1,4 @@
-"""Derivatives of a step in many situations, against differences: robots and states."""
+"""Comparison of derivatives of a step with finite differences, in many situations."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from _agreement import quick_compile
 from eqsim import AbstractPipeline, Generalized, Positional, Spring, State, System
 
 
-# A free capsule that carries a hinged sphere, above a plane. The numbers of the shapes
-# differ, so that how they are mixed counts; the plane is the most slippery of them.
+# A free capsule that carries a hinged sphere, above a plane. The parameters of the
+# shapes differ, so that mixing them matters; the plane is the most slippery.
 GROUND = """
 <mujoco>
   <option timestep="0.004" impratio="1.5"/>
@@ -74,8 +74,7 @@ BALL = """
 </mujoco>"""
 
 
-# Numbers of the pipelines at which they are differentiated by them: none is zero, at
-# which some have no derivative.
+# Nonzero parameters of the pipelines, because some derivatives do not exist at zero.
 ENGINES = {
     Generalized: Generalized(smoothing=1e-3),
     Spring: Spring(damping=0.9, restitution=0.1),
@@ -86,15 +85,15 @@ ENGINES = {
 
 
 class States(NamedTuple):
-    """Named states, with one axis in front."""
+    """Named states, with a leading axis."""
 
     names: tuple[str, ...]
     arrays: tuple[jax.Array, ...]
 
 
 def states(sys, places):
-    """`places` hold `q` and `qd` by name, and may hold a scale of activations and
-    controls; these and external forces are drawn."""
+    """Stack states: `places` contains `q` and `qd` by name, and optionally a scale of
+    activations and controls; these and external forces are drawn."""
     rng, count = np.random.default_rng(0), len(places)
     draw = lambda *shape: 0.3 * rng.normal(size=(count, *shape))
     q, qd = (jnp.asarray(np.stack(x)) for x in zip(*(v[:2] for v in places.values())))
@@ -107,13 +106,13 @@ def states(sys, places):
 class Found:
     """The derivative of a step in one state, along a direction of one array.
 
-    - `element`: which entries of the array the direction has; empty for all.
-    - `output`: which of the outputs are looked at.
-    - `size`: the largest number in it, by differences.
-    - `forward`: distance of forward mode from differences.
-    - `reverse`: distance of reverse mode from forward mode, for a random sum of the
+    - `element`: entries of the array that the direction changes; empty for all.
+    - `output`: name of the output.
+    - `size`: largest entry of the derivative, from finite differences.
+    - `forward`: difference of forward mode from finite differences.
+    - `reverse`: difference of reverse mode from forward mode, for a random sum of the
         outputs.
-    - `bend`: distance between the slopes to the two sides, in the limit of short steps.
+    - `bend`: difference between the one-sided derivatives, in the limit of short steps.
     """
 
     state: str
@@ -127,29 +126,29 @@ class Found:
 
     @property
     def smooth(self) -> bool:
-        """Whether differences tell the derivative: no piece of the model, such as a
-        contact that begins or slips, ends within their reach. Then forward mode is
-        about as far from differences as the slopes to the two sides are apart."""
+        """True if finite differences give the derivative: no kink of the model, such as
+        a contact that begins or slips, is within the stencil. At a kink, the error of
+        forward mode is about the difference between the one-sided derivatives."""
         wrong = self.forward > 1e-5 * max(self.size, 0.05)
         return not (wrong and self.forward <= 2.0 * self.bend < np.inf)
 
     @property
     def error(self) -> float:
-        """The worse of both, relative to the derivative, or to 0.05 where it is
-        smaller."""
+        """The larger of both errors, relative to the derivative, or to 0.05 if that is
+        larger."""
         worse = float(np.maximum(self.forward, self.reverse))
         return worse / max(self.size, 0.05) if np.isfinite(worse) else np.inf
 
 
 class Derivatives:
-    """A step and its derivatives, compiled once for all numbers.
+    """A step and its derivatives, compiled once.
 
     **Arguments:**
 
-    - `sys`, `states`: the robot, and the states in which a step begins.
+    - `sys`, `states`: the robot, and the initial states of the step.
     - `pipeline`: the physics.
-    - `output`: the differentiated arrays by name, with an axis of states in front; by
-        default the next state.
+    - `output`: function that returns the differentiated arrays by name, with a leading
+        axis of states; by default the next state.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Derivatives:
         output: Callable[..., dict[str, jax.Array]] | None = None,
     ):
         self.states, output = states.names, output or _step
-        # Numbers that were made in single precision too.
+        # Values that were created in single precision too.
         self.inputs = jtu.tree_map(
             lambda x: x.astype(float) if eqx.is_inexact_array(x) else x,
             (sys, states.arrays, pipeline),
@@ -192,25 +191,26 @@ class Derivatives:
         eps: tuple[float, float] = (1e-6, 4e-6),
         elements: Callable[[str], dict[str, Any]] = lambda name: {"": 1.0},
     ) -> tuple[list[Found], dict[str, Any]]:
-        """Compares forward mode, reverse mode and differences of fourth order, in each
+        """Compare forward mode, reverse mode and fourth-order differences, in each
         state, along a random direction of each array.
 
         **Arguments:**
 
-        - `pipeline`: the same physics with other numbers, by which it is then
-            differentiated; by default, by the robot and the state.
-        - `eps`: steps of the differences, of which the better counts: short ones suffer
-            from rounding, long ones from the curvature.
+        - `pipeline`: the same pipeline with other parameters, with respect to which it
+            is then differentiated; by default, with respect to the robot and the state.
+        - `eps`: steps of the differences, of which the better one counts: short ones
+            suffer from rounding, long ones from curvature.
         - `elements`: masks of groups of entries, by name of the array and of the group;
-            there is a direction for each.
+            each group has its own direction.
 
-        **Returns:** what is found, and for each state the gradient by `(sys, arrays,
-        pipeline)` of a random sum of what comes out of it.
+        **Returns:** results, and for each state the gradient of a random sum of the
+        outputs with respect to `(sys, arrays, pipeline)`.
         """
         rng, found = np.random.default_rng(0), []
         inputs = self.inputs if pipeline is None else (*self.inputs[:2], pipeline)
         wanted = [x.dtype for x in jtu.tree_leaves(self.inputs)]
-        # Strictly: a number that the pipeline lacks would be left out in silence.
+        # Strict, because a parameter that the pipeline lacks would be left out
+        # silently.
         pairs = zip(jtu.tree_leaves(inputs), wanted, strict=True)
         leaves = [x.astype(t) for x, t in pairs]
         weights = rng.normal(size=self.value(leaves).shape)
@@ -240,11 +240,11 @@ class Derivatives:
         return found, total
 
     def _along(self, leaves, i, tangent, weights, gradients, eps):
-        """State, output and errors along one direction."""
+        """Return state, output and errors along one direction."""
         direction = _moved([0.0 * x for x in leaves], i, tangent)
         along = np.asarray(self.push(leaves, direction))
         slopes = [self._slopes(leaves, i, tangent, h) for h in eps]
-        # What is proportional to the step is the curvature.
+        # The part proportional to the step is curvature.
         ratio, (short, long) = eps[1] / eps[0], (bend for _, bend in slopes)
         bend = (ratio * short - long) / (ratio - 1.0)
         largest = lambda x: float(np.max(np.abs(x), initial=0.0))
@@ -263,7 +263,7 @@ class Derivatives:
                 )
 
     def _slopes(self, leaves, i, tangent, eps):
-        """The slope, and the difference of those to the two sides."""
+        """Return the derivative, and the difference of the one-sided derivatives."""
         at = {
             s: np.asarray(self.value(_moved(leaves, i, leaves[i] + s * eps * tangent)))
             for s in (-2, -1, 0, 1, 2)
@@ -283,7 +283,7 @@ def _moved(leaves, i, leaf):
 
 
 def _step(pipeline: AbstractPipeline, sys: System, arrays):
-    """All that comes out of a step: one row of numbers per state."""
+    """Return all outputs of a step: one row per state."""
 
     def one(q, qd, act, ctrl, external):
         out = pipeline.step(sys, State(q, qd, act), ctrl, external)
@@ -293,7 +293,7 @@ def _step(pipeline: AbstractPipeline, sys: System, arrays):
 
 
 def sensor_values(pipeline: Generalized, sys: System, arrays):
-    """The values of all sensors."""
+    """Return the values of all sensors."""
 
     def one(q, qd, act, ctrl, external):
         values = pipeline.sensors(sys, State(q, qd, act), ctrl, external, 0.5)
@@ -303,7 +303,7 @@ def sensor_values(pipeline: Generalized, sys: System, arrays):
 
 
 def forces(model, q, qd, count=0):
-    """What MuJoCo computes in a state, after `count` steps."""
+    """Compute forces with MuJoCo in a state, after `count` steps."""
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = q, qd
     mujoco.mj_step(model, data, nstep=count)
@@ -317,7 +317,7 @@ def ground_places(model):
         return q, np.broadcast_to(qd, 7).astype(float)
 
     rest = forces(model, *at(0.2), count=2000)
-    # Where the contact of the capsule starts, 1 mm above the plane. Differences reach 5
+    # The contact of the capsule begins 1 mm above the plane. Differences reach 5
     # micrometers.
     onset, hair = 0.101 + 0.2 * np.cos(np.deg2rad(80)), 2e-5
     falling = [0.3, 0.1, -1.0, 0.2, 0.1, -0.3, 0.5]

@@ -19,8 +19,8 @@ KINDS = {"acrobot": 1, "pendubot": 0}
 """Index of the joint that has a motor."""
 
 DT, DURATION, TORQUE_LIMIT, HEIGHT = 0.002, 10.0, 6.0, 0.9
-"""Time step of plant and controller (s), duration (s), N m, and the share of the full
-height that counts as upright."""
+"""Time step of plant and controller (s), duration (s), torque limit (N m), and the
+fraction of the full height that counts as upright."""
 
 
 SCALES = np.array([20.0, 60.0, 20.0, 0.1, 400.0])
@@ -178,5 +178,5 @@ def score(p: dict[str, float], run: Run) -> dict[str, float]:
 
 
 def upright(p: dict[str, float], run: Run) -> np.ndarray:
-    """Tell at which time steps the end is above the threshold."""
+    """Return true for time steps at which the end is above the threshold."""
     return height(p, run.q) >= HEIGHT * (p["l1"] + p["l2"])

@@ -19,7 +19,7 @@ def mjcf(
 
     **Arguments:**
 
-    - `p`: parameters, as of `parameters`.
+    - `p`: parameters, as returned by `parameters`.
     - `kind`: `acrobot` or `pendubot`.
     - `dt`: time step, s.
     - `rate`: true to make the torque a state, and its rate the control.
@@ -59,8 +59,8 @@ def realizable(p: dict[str, float]) -> dict[str, float]:
     """Return masses and centers of mass with the same equations of motion, such that no
     link has a negative inertia about its center.
 
-    The motion depends on `I1 + m2 l1^2`, `I2`, `m2 r2` and `m1 r1 + m2 l1` only. The lower
-    mass is raised until both links are realizable.
+    The motion depends only on `I1 + m2 l1^2`, `I2`, `m2 r2` and `m1 r1 + m2 l1`. The
+    lower mass is increased until both links are realizable.
 
     **Raises:** `ValueError` if no lower mass makes them so.
     """

@@ -1,4 +1,4 @@
-"""Any robot as an environment without a task."""
+"""An environment without a task, for any robot."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ from eqsim import AbstractPipeline, AbstractTask, Generalized, State, System
 
 
 class Driven(AbstractTask):
-    """Nothing is rewarded and nothing ends; what is observed is `ctrl`, which it holds.
+    """An environment without reward and termination, whose observation is the stored
+    `ctrl`.
 
     With the policy `lambda obs, key: obs` the robot moves under these controls.
     """
@@ -52,7 +53,7 @@ class Driven(AbstractTask):
 
 
 class RandomControls(eqx.Module):
-    """A policy: uniform between `low` and `high`, whatever it sees."""
+    """A policy with uniform actions between `low` and `high`."""
 
     low: Float[Array, " nu"]
     high: Float[Array, " nu"]
@@ -62,12 +63,12 @@ class RandomControls(eqx.Module):
 
 
 def nothing(state, action, timestep):
-    """Keeps nothing of a rollout but its last state."""
+    """Collect nothing but the last state of a rollout."""
     return ()
 
 
 class Still(AbstractPipeline):
-    """Physics without motion: what a policy does is known without simulating it."""
+    """Physics without motion, to evaluate a policy without simulation."""
 
     def init(self, sys, q=None, qd=None) -> State:
         return Generalized().init(sys, q, qd)
@@ -86,9 +87,9 @@ class Still(AbstractPipeline):
 
 
 def controls_of(policy, sys: System, keys, length: int) -> Float[Array, "..."]:
-    """The controls that `eqsim.rollout` takes: `(batch, length, nu)`.
+    """Return the controls of an `eqsim.rollout`: `(batch, length, nu)`.
 
-    They are those of any environment whose observations `policy` ignores.
+    They are the same for all environments whose observations `policy` ignores.
     """
     env = Driven(sys, pipeline=Still())
     keep = lambda state, action, timestep: action

@@ -1,4 +1,4 @@
-"""Random robots beside MuJoCo C: a table by feature."""
+"""Comparison of random robots with MuJoCo C: a table by feature."""
 
 import argparse
 import collections
@@ -22,7 +22,7 @@ def check_random(
     tolerance: float,
     save: Callable[[list[Record]], None],
 ) -> list[Record]:
-    """Compares random robots, and saves what is known after each structure."""
+    """Compare random robots, and save the results after each structure."""
     records: list[Record] = []
     started = time.time()
     for seed in range(options.first_seed, options.first_seed + options.random):
@@ -53,7 +53,7 @@ def check_random(
 def check_one(
     seed: int, count: int, precision: str, links: int, tolerance: float
 ) -> Record:
-    """Compares one random robot."""
+    """Compare one random robot."""
     (record,) = check_structure(seed, count, precision, links, tolerance, 0)
     return record
 
@@ -66,7 +66,7 @@ def check_structure(
     tolerance: float,
     variations: int,
 ) -> list[Record]:
-    """Compares a random robot, and `variations` of it with other parameters."""
+    """Compare a random robot, and `variations` of it with other parameters."""
     cases = random_cases(seed, count, precision, links, variations)
     systems, states = [case.sys for case in cases], [case.states for case in cases]
     values = ours_of_each(systems, states, quick_compile())
@@ -84,9 +84,9 @@ def check_structure(
 
 
 def read_random(runs: Iterable[dict[str, Any]]) -> list[Record]:
-    """The random systems of earlier runs, each once.
+    """Return the random systems of earlier runs, each once.
 
-    **Raises:** `SystemExit` if two runs have a system in common.
+    **Raises:** `SystemExit` if two runs contain the same system.
     """
     found: dict[str, Record] = {}
     for run in runs:
@@ -98,7 +98,7 @@ def read_random(runs: Iterable[dict[str, Any]]) -> list[Record]:
 
 
 def feature_report(records: list[Record], tolerance: float) -> list[str]:
-    """The tables by feature, by kind of sensor, by size, and all deviations."""
+    """Return the tables by feature, by kind of sensor, by size, and all deviations."""
     names = sorted({name for record in records for name in record.features})
     found, possible = _pairs(records, names)
     alone = collections.Counter(record.group for record in records)
@@ -107,12 +107,11 @@ def feature_report(records: list[Record], tolerance: float) -> list[str]:
     most = max(record.links for record in records)
     return [
         f"### {len(records)} random systems by feature",
-        f"{states} states of systems of 1 to {most} links. Each feature of a system "
-        "counts in its row, so rows overlap. "
-        "`sensors`: number of sensors that were compared; their errors are relative to "
-        "the largest value of the sensor itself, at least one.",
-        f"Of {possible} pairs of the {len(names)} features that can occur together, "
-        f"{found} occur in at least one system. Drawn alone, systems by group: {drawn}.",
+        f"{states} states of systems with 1 to {most} links. A system counts in the rows of "
+        "all its features, so rows overlap. `sensors`: number of sensors compared. Errors "
+        "of a sensor are relative to its largest value, or to 1 if that is larger.",
+        f"{possible} pairs of the {len(names)} features can occur together; {found} of them "
+        f"occur in at least one system. Systems with a single group of features: {drawn}.",
         table([_row(records, name, tolerance) for name in names]),
         "### By kind of sensor",
         table(list(_sensor_rows(records, tolerance))),
@@ -128,7 +127,8 @@ def _row(records: list[Record], name: str, tolerance: float) -> dict[str, Any]:
 
 
 def _pairs(records: list[Record], names: list[str]) -> tuple[int, int]:
-    """The number of pairs of features that occur in one system, and that could."""
+    """Return the number of pairs of features that occur in one system, and the number
+    of possible pairs."""
     possible = {
         pair
         for pair in itertools.combinations(names, 2)
@@ -175,7 +175,8 @@ def _size_rows(records: list[Record], tolerance: float):
 
 
 def deviation_list(records: list[Record]) -> list[str]:
-    """All deviations, one line for each state, and how many have which cause."""
+    """Return all deviations, one line for each state, under a heading with their
+    number."""
     groups: dict[tuple[str, int], list[Deviation]] = {}
     for record in records:
         for line in record.deviations:

@@ -1,4 +1,4 @@
-"""Which features of MuJoCo a robot has, in the words of MJCF."""
+"""MJCF features of a robot."""
 
 import itertools
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ _FAMILIES = {
 FAMILIES = {
     kind: family for family, kinds in _FAMILIES.items() for kind in kinds.split()
 }
-"""The row of the table to which each kind of sensor belongs."""
+"""Row of the table for each kind of sensor."""
 
 
 EXCLUSIVE = (
@@ -56,11 +56,12 @@ EXCLUSIVE = (
         for one, two in itertools.product(_CONTACTS, _CONTACTS)
     ),
 )
-"""Features of which a robot has one at most; Euler with explicit damping is Euler."""
+"""Groups of features that exclude each other; Euler with explicit damping counts as
+Euler."""
 
 
 def features(sys: eqsim.System) -> tuple[str, ...]:
-    """The features of a robot, sorted by their kind."""
+    """Return the features of a robot, sorted by kind."""
     parts = (_bodies, _joints, _contacts, _equalities, _tendons, _actuators)
     parts += (_sensors, _options)
     return tuple(dict.fromkeys(name for part in parts for name in part(sys)))

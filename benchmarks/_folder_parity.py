@@ -1,4 +1,4 @@
-"""The MJCF files of a folder beside MuJoCo C: a table by folder."""
+"""Comparison of the MJCF files of a folder with MuJoCo C: a table by folder."""
 
 import argparse
 import collections
@@ -28,7 +28,7 @@ from eqsim.collision import contact_plan
 class Files(NamedTuple):
     """The files of a folder.
 
-    - `compared`: those that were compared.
+    - `compared`: records of compared files.
     - `left_out`: path and reason of the others.
     """
 
@@ -37,14 +37,14 @@ class Files(NamedTuple):
 
 
 def as_json(files: Files) -> dict[str, Any]:
-    """Files as plain numbers and texts."""
+    """Convert files to a structure that JSON can store."""
     compared = [dataclasses.asdict(record) for record in files.compared]
     return {"compared": compared, "left_out": files.left_out}
 
 
 def read_folders(runs: Iterable[dict[str, Any]]) -> dict[str, Files]:
-    """The folders of earlier runs, by label. Of a file that was compared twice, the
-    last run counts."""
+    """Return the folders of earlier runs, by label. If a file was compared twice, the
+    last result is used."""
     folders: dict[str, Files] = {}
     for run in runs:
         for label, found in run["folders"].items():
@@ -59,8 +59,8 @@ def read_folders(runs: Iterable[dict[str, Any]]) -> dict[str, Files]:
     return folders
 
 
-NOT_COMPILED, REFUSED = "MuJoCo cannot compile it", "refused"
-STILL, LARGE = "nothing moves", "too large"
+NOT_COMPILED, REFUSED = "not compiled by MuJoCo", "refused"
+STILL, LARGE = "no joints", "too large"
 
 
 def check_folder(
@@ -69,8 +69,7 @@ def check_folder(
     tolerance: float,
     save: Callable[[Files], None],
 ) -> Files:
-    """Compares every file below a folder that loads, and saves what is known after
-    each."""
+    """Compare every loadable file below a folder; save the results after each file."""
     found = Files([], [])
     paths = sorted(folder.rglob(options.pattern))
     if not paths:
@@ -100,7 +99,7 @@ def check_folder(
 def _check(
     path: pathlib.Path, name: str, options: argparse.Namespace, tolerance: float
 ) -> Record | str:
-    """The record of a file, or why it was not compared."""
+    """Return the record of a file, or the reason why it was not compared."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -128,14 +127,14 @@ def _check(
 def folder_report(
     label: str, files: Files, options: argparse.Namespace, tolerance: float
 ) -> list[str]:
-    """A table by folder, what was left out, and all deviations."""
+    """Return a table by folder, the files not compared, and all deviations."""
     reasons = collections.Counter(reason for _, reason in files.left_out)
-    counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     count = len(files.compared) + len(files.left_out)
     large = [name for name, reason in files.left_out if reason == LARGE]
     parts = [
         f"### {label}",
-        f"{len(files.compared)} of {count} files were compared. The others: "
+        f"{len(files.compared)} of {count} files were compared. Not compared: "
         f"{counts or 'none'}. Too large: more than {options.largest} degrees of "
         f"freedom or {options.largest_plan} possible contact points"
         + (f" ({', '.join(large)})." if large else "."),

@@ -1,4 +1,4 @@
-"""Goals that the ant reaches by plans of skills, without learning anything new."""
+"""Goals that the ant reaches by planning over learned skills, without further training."""
 
 import argparse
 import pathlib
@@ -15,7 +15,8 @@ import eqsim_zoo as zoo
 
 
 GOALS, RADIUS, EPISODES, LENGTH = 8, 5.0, 4, 200
-"""On a circle, m; episodes to each; control steps of an episode."""
+"""Number of goals on a circle and its radius, m; episodes per goal; control steps per
+episode."""
 
 TITLE = "## Goals\n"
 EXPLANATION = """\
@@ -33,9 +34,9 @@ end, with compiling."""
 
 
 def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Trains, goes to goals, and draws the ways there.
+    """Train, reach goals, and plot the paths.
 
-    **Returns:** numbers of the run, and a row per goal.
+    **Returns:** data of the run, and a row per goal.
     """
     folder = options.out / "skills" / f"dads-ant_omni-continuous-{seed}"
     more = ["--preset", "continuous"]
@@ -81,14 +82,14 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def circle() -> np.ndarray:
-    """The goals, m."""
+    """Return the goals, m."""
     angles = 2.0 * np.pi * np.arange(GOALS) / GOALS
     goals = RADIUS * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     return goals.round(9) + 0.0  # No negative zeros, which would be printed.
 
 
 def rows_of(reached: zoo.skills.Reached, goals: np.ndarray) -> list[dict[str, Any]]:
-    """A row per goal: distances over the radius, of episodes."""
+    """Return a row per goal: final distances divided by the radius, over episodes."""
     off = reached.distances().reshape(GOALS, EPISODES, LENGTH) / RADIUS
     rows = []
     for goal, episodes in zip(goals, off, strict=True):
@@ -106,7 +107,7 @@ def rows_of(reached: zoo.skills.Reached, goals: np.ndarray) -> list[dict[str, An
 
 
 def report(where: dict[str, Any], runs: list[dict[str, Any]]) -> str:
-    """The section on goals."""
+    """Return the section on goals."""
     skills = runs[0]["skills"]
     about = EXPLANATION.format(
         steps=runs[0]["steps"],
@@ -128,7 +129,8 @@ def report(where: dict[str, Any], runs: list[dict[str, Any]]) -> str:
 def merged(
     page: pathlib.Path | None, *, before: str | None = None, goals: str | None = None
 ) -> str:
-    """A page that ends with the section on goals; what is not given is as it was."""
+    """Return a page that ends with the section on goals; parts that are not given are
+    kept."""
     old = page.read_text() if page is not None and page.exists() else ""
     first, title, rest = old.partition(TITLE)
     parts = (

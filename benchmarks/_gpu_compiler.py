@@ -51,7 +51,7 @@ def require_compiler() -> None:
 
 
 def gpu() -> Any:
-    """A device to compile for; it cannot run programs."""
+    """Return a device to compile for; it cannot run programs."""
     found = topologies.get_topology_desc(
         "h200", platform="cuda", target_config=_TARGET, topology="1x1x1"
     )

@@ -1,4 +1,4 @@
-"""Gymnasium's environments with a converged solver, read at the state they are in."""
+"""Gymnasium's environments with a converged solver, evaluated at the current state."""
 
 import gymnasium
 import mujoco
@@ -41,16 +41,16 @@ _OTHER_TERMS |= {name: {"distance": "reward_dist"} for name in ("pusher", "reach
 
 
 def shipped(name: str, **options):
-    """Gymnasium's environment as it is, without a time limit."""
+    """Return Gymnasium's unmodified environment, without a time limit."""
     return gymnasium.make(IDS[name], **options).unwrapped
 
 
 def refreshed(name: str, **options):
-    """The same class with a converged solver; after a simulation, and after a state was
-    set, MuJoCo evaluates forces and places there.
+    """Return the same class with a converged solver. After a step, and after setting a
+    state, MuJoCo evaluates forces and positions at the new state.
 
-    As shipped they are those of the last evaluation during the simulation, one stage of
-    the integrator earlier.
+    In unmodified environments, they are those of the last evaluation during the step,
+    one stage of the integrator earlier.
     """
     env = shipped(name, **options)
     converge(env.model)
@@ -76,10 +76,11 @@ def refreshed(name: str, **options):
 
 
 def term_of(name: str, ours: str) -> str | None:
-    """Gymnasium's key of a reward term; None for what it does not report."""
+    """Return Gymnasium's key of a reward term; None for terms that it does not
+    report."""
     return _OTHER_TERMS.get(name, {}).get(ours, TERMS.get(ours))
 
 
 def draw_action(env, rng: np.random.Generator) -> np.ndarray:
-    """A random action, exact in single precision, to which Gymnasium rounds."""
+    """Draw a random action, exact in single precision, to which Gymnasium rounds."""
     return rng.uniform(env.action_space.low, env.action_space.high).astype(np.float32)

@@ -46,7 +46,8 @@ class Loop(NamedTuple):
     """A data-dependent loop.
 
     - `depth`: number of data-dependent loops around it.
-    - `work`: work of one pass, including the first test of nested loops but not their passes.
+    - `work`: work of one iteration, including the first test of nested loops but not
+        their iterations.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Program(NamedTuple):
     """A compiled program.
 
     - `work`: work outside data-dependent loops.
-    - `fixed_loops`: number of loops with a known number of passes.
+    - `fixed_loops`: number of loops with a fixed number of iterations.
     """
 
     work: Work
@@ -66,7 +67,8 @@ class Program(NamedTuple):
     fixed_loops: int
 
     def per_pass(self, nested: bool) -> Work:
-        """Work of one pass of every outermost loop, or of every nested loop."""
+        """Return the work of one iteration of every outermost loop, or of every nested
+        loop."""
         return total(loop.work for loop in self.loops if (loop.depth > 0) == nested)
 
 
@@ -101,10 +103,10 @@ _DIMENSIONS = re.compile(r"\w+\[([\d,<=]*)\]")
 def count(text: str) -> Program:
     """Count the work of a program.
 
-    All passes of a loop with a known number of passes are counted; XLA does not evaluate its
-    condition. The host evaluates the condition of any other loop before each pass, and the
-    predicate of a branch once. CUDA graphs, which XLA may build from kernels when it loads
-    a program, are not considered.
+    All iterations of a loop with a fixed number of iterations are counted; XLA does not
+    evaluate its condition. The host evaluates the condition of any other loop before
+    each iteration, and the predicate of a branch once. CUDA graphs, which XLA may build
+    from kernels when it loads a program, are not considered.
 
     **Arguments:**
 
@@ -148,19 +150,19 @@ def count(text: str) -> Program:
 
 
 def total(parts: Iterable[Work]) -> Work:
-    """Sum of the work of several parts."""
+    """Sum the work of several parts."""
     return sum(parts, Work())
 
 
 def _either(branches: list[Work]) -> Work:
-    """Work of one of several branches."""
+    """Return the range of the work of several branches."""
     fields = zip(*branches)
     ends = ((min(x.least for x in f), max(x.most for x in f)) for f in fields)
     return Work(*(Range(*end) for end in ends))
 
 
 def _parse(text: str) -> tuple[dict[str, list[_Instruction]], str]:
-    """All computations by name, and the name of the entry computation."""
+    """Return all computations by name, and the name of the entry computation."""
     computations: dict[str, list[_Instruction]] = {}
     current, entry = "", ""
     for line in text.splitlines():
@@ -183,7 +185,7 @@ def _instruction(text: str) -> _Instruction:
 
 
 def _closing(text: str) -> int:
-    """Index after the parenthesis that closes the first character."""
+    """Return the index after the parenthesis that closes the first character."""
     depth = 0
     for place, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -193,7 +195,7 @@ def _closing(text: str) -> int:
 
 
 def _is_empty(shape: str) -> bool:
-    """Whether an array, or every array of a tuple, has size zero."""
+    """Test if an array, or every array of a tuple, has size zero."""
     sizes = [
         math.prod(int(n) for n in re.findall(r"\d+", dimensions))
         for dimensions in _DIMENSIONS.findall(shape)
@@ -221,6 +223,6 @@ def _named(attributes: str, name: str) -> str:
 
 
 def _origin(attributes: str) -> str:
-    """The JAX name stack of a loop, or an empty string."""
+    """Return the JAX name stack of a loop, or an empty string."""
     found = re.search(r'op_name="([^"]*)"', attributes)
     return found[1] if found else ""

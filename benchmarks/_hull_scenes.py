@@ -4,7 +4,8 @@ import numpy as np
 
 
 def hull(name: str, count: int, size, seed: int) -> str:
-    """A mesh of `count` points near an ellipsoid, most of which lie on its hull."""
+    """Return a mesh of `count` points near an ellipsoid, most of which are on its
+    hull."""
     points = np.random.default_rng(seed).normal(size=(count, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     text = " ".join(f"{x:.4f}" for x in (points * size).ravel())
@@ -29,7 +30,8 @@ _REACH = (0.0, 0.9, 0.0, 1.3, 0.0, 0.9, 0.0)
 
 
 def arm(vertices: int = 100) -> str:
-    """Seven links and two fingers, all hulls, above a floor on which a box lies."""
+    """Return an arm with seven links and two fingers, all hulls, above a floor with a
+    box."""
     assets, inner = hull("palm", vertices, (0.04, 0.1, 0.04), 7), ""
     for k in reversed(range(7)):
         assets += hull(f"link{k}", vertices, (0.06, 0.06, 0.11), k)
@@ -68,7 +70,8 @@ def _gripper() -> str:
 
 
 def quadruped(vertices: int = 60) -> str:
-    """A trunk of a box, an ellipsoid and a hull, legs of boxes and capsules, spheres as feet."""
+    """Return a quadruped: a trunk of a box, an ellipsoid and a hull, legs of boxes and
+    capsules, spheres as feet."""
     assets = hull("head", vertices, (0.06, 0.06, 0.06), 1)
     legs, drives = "", ""
     for k, (x, y) in enumerate(((1, 1), (1, -1), (-1, 1), (-1, -1))):
@@ -105,7 +108,8 @@ def quadruped(vertices: int = 60) -> str:
 
 
 def hand(vertices: int = 60) -> str:
-    """Four fingers of boxes, capsules and hulls, whose tips bear a cube, palm up."""
+    """Return a hand, palm up: four fingers of boxes, capsules and hulls, whose tips
+    carry a cube."""
     assets = hull("palm", vertices, (0.06, 0.06, 0.02), 1)
     fingers, drives = "", ""
     for k in range(4):

@@ -1,4 +1,4 @@
-"""Identify the double pendulum from recordings, and swing up another fit of it."""
+"""Identify the double pendulum from recordings, and control another fit of it."""
 
 import math
 import pathlib
@@ -19,7 +19,7 @@ class Robots(NamedTuple):
     """Two robots from different recordings of the same one.
 
     - `fitted`: identified from the training runs.
-    - `other`: identified from the runs that were held out.
+    - `other`: robot identified from the held-out runs.
     """
 
     fitted: identify.Result
@@ -76,7 +76,7 @@ def latency(result: identify.Result) -> float:
 
 
 class MujocoPlant:
-    """A plant in MuJoCo C, which reads nothing but MJCF.
+    """A plant simulated by MuJoCo C from the written MJCF.
 
     **Arguments:**
 
@@ -84,8 +84,8 @@ class MujocoPlant:
     """
 
     def __init__(self, sys: eqsim.System):
-        # MuJoCo refuses a link whose inertia about the axis of motion exceeds the sum of
-        # the other two, which do not matter in a plane.
+        # MuJoCo rejects a link whose inertia about the axis of motion exceeds the sum
+        # of the other two, which are irrelevant for planar motion.
         inertia = lambda s: s.links.inertia
         about = inertia(sys)[:, 1:2]
         sys = eqx.tree_at(inertia, sys, inertia(sys).at[:, :3].set(about))

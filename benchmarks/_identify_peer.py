@@ -1,4 +1,4 @@
-"""The cost of one Jacobian, beside finite differences as in mujoco.sysid."""
+"""Cost of one Jacobian, compared with finite differences as in mujoco.sysid."""
 
 import pathlib
 import time
@@ -19,8 +19,8 @@ from eqsim.identify._evaluate import evaluate
 def compare(folder: pathlib.Path, repeats: int = 5) -> dict:
     """Return CPU and wall seconds of one Jacobian of windows of 1 s of C.1.
 
-    Both have the same windows, times, and twelve parameters; eqsim also differentiates by
-    the four numbers of each start.
+    Both have the same windows, times, and twelve parameters; eqsim also differentiates
+    with respect to the four initial values of each window.
     """
     runs = identify.load(
         folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
@@ -55,9 +55,10 @@ def _best(call, repeats: int) -> tuple[float, float]:
 
 
 def _differences(result: identify.Result):
-    """One Jacobian as `mujoco.sysid` computes it: one-sided differences, with a
+    """Compute one Jacobian like `mujoco.sysid`: one-sided differences, with a
     compilation of the model and a rollout of all windows for each parameter, on two
-    threads. Its Python between these calls is left out, so its true cost is larger."""
+    threads. The time of its Python code between these calls is not included, so its
+    actual cost is larger."""
     spec = mujoco.MjSpec.from_string(DOUBLE)
     batch = jax.tree.map(np.asarray, result.problem.batch)
     data = [mujoco.MjData(spec.compile()) for _ in range(2)]
@@ -91,7 +92,7 @@ _BODY_FIELDS = ("mass", "ipos", "inertia")
 
 
 def _moved(spec: mujoco.MjSpec, index: int, field: str) -> None:
-    """Change one parameter a little."""
+    """Change one parameter by a small amount."""
     part = spec.joints[index] if field in _JOINT_FIELDS else spec.bodies[index]
     value = np.array(getattr(part, field), float)
     if value.ndim:

@@ -42,8 +42,9 @@ SINGLE = """<mujoco model="simple_pendulum">
 
 
 def unknowns_of_double(signals: bool = True) -> dict:
-    """Inertial parameters and friction; with the latency of commands. A torque gain cannot
-    be told from masses: fits with one predict other runs worse."""
+    """Return inertial parameters and friction, with the latency of commands. The torque
+    gain is not identifiable together with masses: fits with it predict other runs
+    worse."""
     found = {
         "damping": Positive(lambda s: s.joints.damping, prior=LogNormal(None, 2.0)),
         "friction": Positive(lambda s: s.joints.frictionloss),
@@ -66,7 +67,7 @@ def unknowns_of_double(signals: bool = True) -> dict:
 def double_pendulum(
     folder: pathlib.Path, seed: int, held_out: bool, say: Callable
 ) -> tuple[identify.Result, dict]:
-    """The robot C.1 from its excitation by torque."""
+    """Identify the robot C.1 from its excitation by torque."""
     runs = identify.load(
         folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
     )
@@ -100,7 +101,8 @@ def double_pendulum(
 def simple_pendulum(
     folder: pathlib.Path, seed: int, held_out: bool, say: Callable
 ) -> tuple[identify.Result, dict]:
-    """The inertia of a pendulum from one tracked swing-up, by measured torque."""
+    """Identify the inertia of a pendulum from one tracked swing-up, with measured
+    torque."""
     runs = identify.load(folder / "runs.npz", ctrl="tau_measured", channels={"q": "q"})
     sys = eqsim.load_mjcf(SINGLE)
     told = lambda values, cost, step: say(f"{step:3d} {cost:12.6g} {values}")
@@ -140,7 +142,8 @@ def simple_pendulum(
 def _rms(
     result: identify.Result, sys: eqsim.System, runs: Sequence[Recording], length: float
 ) -> dict:
-    """Errors of windows from measured starts: rms by joint, and the median window."""
+    """Return errors of windows from measured initial states: rms by joint, and the
+    median window."""
     found, mask = identify.predict(result, sys, runs, Windows(length))
     square = found["q"] ** 2 * mask[..., None]
     window = np.sqrt(square.sum(axis=1).mean(axis=1) / mask.sum(axis=1))

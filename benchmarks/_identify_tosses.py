@@ -39,7 +39,8 @@ ELBOW = f"""<mujoco model="elbow">{_HEAD}<worldbody>
 
 
 def _scaled(sys: eqsim.System, value) -> eqsim.System:
-    """Lengths in units of the recording, which are a few per cent too short."""
+    """Scale lengths by a parameter, because those of the recording are a few per cent
+    too short."""
     s = value[0]
     where = lambda x: (x.geoms.size, x.geoms.pos, x.links.pos, x.links.com)
     new = (x * s for x in where(sys))
@@ -49,7 +50,7 @@ def _scaled(sys: eqsim.System, value) -> eqsim.System:
 
 
 def _softness(sys: eqsim.System, value) -> eqsim.System:
-    """Logarithms of stiffness (1/s^2) and damping (1/s) of all contacts."""
+    """Return logarithms of stiffness (1/s^2) and damping (1/s) of all contacts."""
     solref = jnp.broadcast_to(-jnp.exp(value), sys.geoms.solref.shape)
     return eqx.tree_at(lambda x: x.geoms.solref, sys, solref)
 
@@ -80,7 +81,7 @@ def _load(folder: pathlib.Path) -> list[Recording]:
 
 
 def _start(recording: Recording, row: int):
-    """The state as recorded, from which whole tosses are predicted."""
+    """Return the recorded state, from which whole tosses are predicted."""
     return recording.channels["q"][row], recording.channels["qd"][row]
 
 
@@ -91,7 +92,7 @@ WHOLE = Windows(10.0, start=_start)
 def cube_tosses(
     folder: pathlib.Path, seed: int, held_out: bool, say: Callable
 ) -> tuple[identify.Result, dict]:
-    """Friction, softness of contact and length scale of a cube."""
+    """Identify friction, contact softness and length scale of a cube."""
     sys = eqsim.load_mjcf(CUBE)
     return _tosses(sys, _contact(sys), folder, seed, held_out, say)
 
@@ -99,9 +100,10 @@ def cube_tosses(
 def elbow_tosses(
     folder: pathlib.Path, seed: int, held_out: bool, say: Callable
 ) -> tuple[identify.Result, dict]:
-    """Friction of the hinge and ratio of masses of two links, besides contact."""
+    """Identify friction of the hinge and mass ratio of two links, in addition to
+    contact."""
     sys = eqsim.load_mjcf(ELBOW)
-    # Corners at rest are on the table within 0.1 mm: lengths are right here.
+    # Resting corners are on the table within 0.1 mm, so lengths are correct here.
     unknowns = {k: v for k, v in _contact(sys).items() if k != "scale"} | {
         "hinge_friction": identify.Positive(
             lambda s: s.joints.frictionloss, entries=(6,)
@@ -164,9 +166,11 @@ _STEPS = {"friction": 0.1, "scale": 0.008, "softness[0]": 0.5, "softness[1]": 0.
 
 
 def _score(found: dict[str, np.ndarray], mask: np.ndarray) -> float:
-    """Position in per cent of the width, and half the rotation in degrees."""
+    """Return position errors in per cent of the width, and half the rotation error in
+    degrees."""
     position, rotation = _metrics(found["q"], mask)
-    # Large rotations are a matter of chance, and of no use to choose between parameters.
+    # Large rotations are chaotic, and therefore not useful to choose between
+    # parameters.
     return float(position.mean() + 0.5 * np.minimum(rotation, 45.0).mean())
 
 
@@ -178,7 +182,8 @@ def _metrics(error: np.ndarray, mask: np.ndarray):
 
 
 def errors(result: identify.Result, sys: eqsim.System, tosses) -> dict[str, float]:
-    """Errors of whole tosses: mean over tosses, in per cent of the width and degrees."""
+    """Return errors of whole tosses: mean over tosses, in per cent of the width and
+    degrees."""
     found, mask = identify.predict(result, sys, tosses, WHOLE)
     position, rotation = _metrics(found["q"], mask)
     out = {"position": float(position.mean()), "rotation": float(rotation.mean())}

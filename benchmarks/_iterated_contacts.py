@@ -1,4 +1,4 @@
-"""Contacts of shapes that MuJoCo compares by iteration, replaced by eqsim's."""
+"""Replacement of contacts that MuJoCo computes by iteration with eqsim's."""
 
 import itertools
 from typing import Any
@@ -25,21 +25,21 @@ _WITH_FORMULAS = (
     *itertools.combinations_with_replacement(("spheres", "capsules", "boxes"), 2),
     ("spheres", "cylinders"),
 )
-"""Pairs that MuJoCo does not compare by iteration (`mjCOLLISIONFUNC`)."""
+"""Pairs for which MuJoCo has closed formulas (`mjCOLLISIONFUNC`)."""
 _GAIN = 1e-16
-"""The increase of the separation, m, from which on MuJoCo's normal counts as inexact. It is
-quadratic in the error of the normal for round shapes."""
+"""Smallest increase of the separation, m, for which MuJoCo's normal counts as inexact. It
+is quadratic in the error of the normal for round shapes."""
 _NEAR = 1e-4
-"""How far contacts of both may be apart, m, and their normals."""
+"""Largest accepted distance between matching contacts, m, and between their normals."""
 
 
 def set_points(sys, model, data, states: States, i: int) -> list[str]:
-    """Give MuJoCo eqsim's contacts of the pairs of shapes that it compares by iteration.
+    """Replace MuJoCo's iterated contacts by eqsim's where MuJoCo's normal is inexact.
 
-    Replaces those of pairs with an inexact normal: another normal near it, or eqsim's,
-    separates the shapes more, in extended precision.
+    A normal is inexact if a nearby normal, or eqsim's, separates the shapes more, in
+    extended precision.
 
-    **Returns:** the pairs of kinds, in words.
+    **Returns:** descriptions of the replaced contacts, by kinds of shapes.
     """
     chosen: dict[tuple[int, int], list[int]] = {}
     for k, contact in enumerate(data.contact):
@@ -58,7 +58,7 @@ def set_points(sys, model, data, states: States, i: int) -> list[str]:
             continue
         if _replace(data, rows, own):
             kinds = sorted(_KINDS[int(model.geom_type[geom])] for geom in pair)
-            names.append(f"points of {kinds[0]} against {kinds[1]}")
+            names.append(f"contact points of {kinds[0]} and {kinds[1]}")
     return list(dict.fromkeys(names))
 
 
@@ -71,7 +71,7 @@ def _is_iterated(model, pair: tuple[int, int]) -> bool:
 
 
 def _ours(sys, model, states: States, i: int) -> dict[frozenset[int], list[Any]]:
-    """eqsim's contacts `(dist, pos, frame)` of each pair of shapes."""
+    """Return eqsim's contacts `(dist, pos, frame)` of each pair of shapes."""
     state, ctrl = jax.tree.map(lambda x: x[i], batch_of(sys, states))
     found = eqsim.Generalized().contacts(sys, state, ctrl)
     # A file may have shapes that eqsim leaves out.
@@ -85,8 +85,8 @@ def _ours(sys, model, states: States, i: int) -> dict[frozenset[int], list[Any]]
 
 
 def _single_normals(model, data) -> dict[tuple[int, int], np.ndarray]:
-    """The normals that MuJoCo's iterations end at. Several contacts of a pair are computed
-    from it, and may have the normal of a face instead."""
+    """Return the normals found by MuJoCo's iterations. If a pair has several contacts, they
+    are computed from that normal, but may have the normal of a face instead."""
     before = model.opt.disableflags
     try:
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)

@@ -26,7 +26,7 @@ from _plan_library import (
 
 
 TICK = round(STEP / DT)
-"""Time steps of the plant per step of a plan."""
+"""Number of time steps of the plant per step of a plan."""
 
 
 def knocks(seed: int, duration: float = 60.0):
@@ -79,8 +79,8 @@ def _near(x: np.ndarray, to: np.ndarray) -> np.ndarray:
 class LibraryController:
     """Swing up, balance, and swing up again after a fall, from any state.
 
-    Away from its plan it chooses a plan anew every 20 ms, for the state that the model
-    predicts 20 ms later; it brakes while no plan arrives.
+    Away from its plan, it chooses a new plan every 20 ms, for the state that the model
+    predicts 20 ms later; it brakes while no plan reaches the goal.
 
     **Arguments:**
 
@@ -97,7 +97,7 @@ class LibraryController:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a run."""
+        """Start a run."""
         self._plan, self._step, self._next = None, 0, None
         self.choices = 0
 
@@ -136,7 +136,7 @@ class LibraryController:
         return int(found.at.plan), int(found.at.step)
 
     def _target(self, part: float):
-        """The planned state, torque and gain, a part of a step later."""
+        """Return the planned state, torque and gain, a fraction of a step later."""
         if self._step >= LENGTH:
             return np.array([np.pi, 0.0, 0.0, 0.0]), 0.0, self._hold
         rows, k = self._rows, self._step
@@ -171,7 +171,7 @@ def falls(p, kind: str, hold: np.ndarray, rng, number: int) -> np.ndarray:
 
 
 def build(kind: str, rounds: int, size: int = 32, say=print) -> Library:
-    """Make a library: rounds of falls, with plans for those that no plan catches.
+    """Build a library: rounds of falls, with new plans for those that no plan catches.
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""What becomes of one MJCF file: whether it loads, and how its motion compares."""
+"""Outcome of one MJCF file: loading, and comparison of its motion with MuJoCo C."""
 
 import dataclasses
 import pathlib
@@ -19,19 +19,19 @@ INTERNAL = "internal error"
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """What became of a file.
+    """Outcome of a file.
 
     **Arguments:**
 
     - `source`, `path`: name of the source, and the path below its folder.
     - `outcome`: `LOADS`, `REFUSED`, `NOT_COMPILED` or `INTERNAL`.
-    - `reasons`: each feature that is refused, or the message of the error.
-    - `details`: the elements that use each feature.
-    - `ignore`: features with which a file that is refused loads, see `load_mjcf`.
+    - `reasons`: refused features, or the message of the error.
+    - `details`: elements that use each feature.
+    - `ignore`: features to ignore so that a refused file loads, see `load_mjcf`.
     - `mujoco_seconds`: time of MuJoCo's compiler.
     - `seconds`: time that eqsim takes to read the compiled model.
     - `nv`: number of degrees of freedom.
-    - `motion`: the comparison of trajectories, or why there is none.
+    - `motion`: comparison of trajectories, or the reason why there is none.
     """
 
     source: str
@@ -51,7 +51,7 @@ class File:
 
     @staticmethod
     def read(data: dict[str, Any]) -> "File":
-        """A file from what JSON holds of it."""
+        """Create a file from JSON data."""
         motion = data.get("motion")
         if isinstance(motion, dict):
             motion = Motion(**motion)
@@ -61,7 +61,7 @@ class File:
 
 
 def check_file(source: str, folder: pathlib.Path, name: str, steps: int) -> File:
-    """Load one file, in MuJoCo and here, and compare a motion of `steps` steps."""
+    """Load one file with MuJoCo and eqsim, and compare a motion of `steps` steps."""
     started = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -100,7 +100,8 @@ _LISTS = ("reasons", "details", "ignore")
 
 
 def _ignorable(model: mujoco.MjModel, error: UnsupportedMJCF) -> tuple[str, ...]:
-    """What to ignore so that a file loads; nothing if that does not help."""
+    """Return the features to ignore so that a file loads; nothing if that is not
+    possible."""
     keys = [feature.key for feature, _ in error.problems]
     found = tuple(sorted({key for key in keys if key is not None}))
     if None in keys:

@@ -1,4 +1,4 @@
-"""Tables of what loads and steps."""
+"""Tables of files that load and step."""
 
 import collections
 import pathlib
@@ -11,7 +11,7 @@ from _tables import caption, table
 
 
 def report(files: list[File], named: bool = False) -> str:
-    """The tables: sources, reasons, motion, internal errors, and maybe every file."""
+    """Return the tables: sources, reasons, motion, internal errors, optionally all files."""
     parts = [
         "By source\n\n" + table(list(_by_source(files))),
         "By reason (a file may have several; `only`: it is the only one)\n\n"
@@ -30,12 +30,12 @@ def report(files: list[File], named: bool = False) -> str:
 
 
 def page(files: list[File], where: Mapping[str, Any], note: str = "") -> str:
-    """The page of the docs.
+    """Return the page of the documentation.
 
     **Arguments:**
 
-    - `where`: versions of the last run.
-    - `note`: describes where the files came from.
+    - `where`: machine and versions of the last run.
+    - `note`: origin of the files.
     """
     count = sum(file.outcome != NOT_COMPILED for file in files)
     loads = sum(file.outcome == LOADS for file in files)
@@ -45,35 +45,42 @@ def page(files: list[File], where: Mapping[str, Any], note: str = "") -> str:
         "\n\n".join(
             [
                 "# Public robot files",
-                f"Of {count} MJCF files of public packages that MuJoCo compiles, {loads} "
-                f"load. {len(moved)} of these were moved under random controls beside "
-                f"MuJoCo C in double precision; {close} trajectories agree to {CLOSE:.0e}, "
-                "and the reason is given for each of the others.",
-                "Try a file or a folder of your own:",
+                f"MuJoCo compiles {count} MJCF files of public packages, and eqsim loads "
+                f"{loads} of them. {len(moved)} were simulated with random controls in "
+                f"eqsim and MuJoCo C, in double precision. {close} trajectories agree to "
+                f"{CLOSE:.0e}; for the others, the table gives the reason.",
+                "Test your own files:",
                 "```bash\npython benchmarks/load.py FOLDER\n"
                 "python benchmarks/load.py FOLDER --step 100 --json out/load.json\n```",
                 "## Sources",
-                "`not compiled`: parts that other files include, files whose meshes are not "
-                "part of the package, and files for other versions of MuJoCo. `with ignore`: "
-                "those of the refused files that load with `load_mjcf(path, ignore=(...))`, "
-                "without the features that are named. `moved`: "
-                f"compared with MuJoCo. `agree`: no error above {CLOSE:.0e}.",
+                "- `not compiled`: files that MuJoCo does not compile: fragments that other "
+                "files include, files whose meshes are not part of the package, and files "
+                "for other versions of MuJoCo.\n"
+                "- `with ignore`: refused files that load with "
+                "`load_mjcf(path, ignore=(...))`, which leaves out the named features.\n"
+                "- `moved`: files whose trajectories were compared with MuJoCo.\n"
+                f"- `agree`: files without an error above {CLOSE:.0e}.",
                 table(list(_by_source(files))),
                 *([note] if note else []),
                 "## Refused files",
-                "A file may have several reasons; `only`: it is the only one.",
+                "A file may be refused for several reasons. `only`: number of files for "
+                "which it is the only reason.",
                 table(list(_by_reason(files))),
                 "## Motion",
-                "From the keyframe `home` (the first one, or the reference pose, where there "
-                "is none) under controls drawn from their range in each step. Errors are "
-                "those of positions, velocities and activations, relative to max(1, largest "
-                "number): after 1 step, the largest of all steps, and of `single` "
-                "steps that start from MuJoCo's states. MuJoCo's solver runs to convergence. "
-                "`compile`: seconds for the first step, with the fast settings of the tests.",
+                "Simulations start at the keyframe `home`, else at the first keyframe, else "
+                "at the reference pose. Controls are drawn from their range in each step. "
+                "Errors are those of positions, velocities and activations, relative to "
+                "max(1, largest value). MuJoCo's solver runs to convergence.",
+                "- `1 step`, `largest`: error after one step, and largest error of all "
+                "steps.\n"
+                "- `single`: largest error of single steps that start from MuJoCo's "
+                "states.\n"
+                "- `compile`: seconds for the first step, with the fast compiler settings of "
+                "the tests.",
                 table(list(_motions(files))),
                 _not_moved(files),
-                "Written by `benchmarks/load.py --table` from several runs; of the last "
-                f"one: {caption(where)}",
+                "Written by `benchmarks/load.py --table` from several runs. Last run: "
+                f"{caption(where)}",
             ]
         )
         + "\n"
@@ -115,7 +122,7 @@ def _by_reason(files: list[File]) -> Iterable[dict[str, Any]]:
 
 
 def _reasons(file: File) -> Iterable[str]:
-    """The reasons of a file; of contacts, one for each pair of shapes."""
+    """Return the reasons of a file; for contacts, one for each pair of shapes."""
     details = file.details or ("",) * len(file.reasons)
     for reason, detail in zip(file.reasons, details, strict=True):
         if not reason.startswith("contact between shapes"):
@@ -146,7 +153,7 @@ _GENERIC = ("xmls", "assets", "robot_model")
 
 
 def _short(path: str) -> str:
-    """The name of a file, and the folder that tells what it is."""
+    """Return the name of a file and of the folder that identifies it."""
     parts = [part for part in pathlib.PurePath(path).parts if part not in _GENERIC]
     return "/".join(parts[-2:])
 

@@ -1,4 +1,4 @@
-"""The robots that are measured and compared: files that other packages ship."""
+"""Robots of the benchmarks, from files of other packages."""
 
 import dataclasses
 import importlib.util
@@ -24,20 +24,20 @@ GYMNASIUM = (
     "walker2d_v5",
 )
 TIMED = ("brax_ant", "ant", "half_cheetah", "humanoid")
-"""Brax's ant has 4 contacts, Gymnasium's 25, its humanoid 126 pairs."""
+"""Timed robots. Brax's ant has 4 possible contacts, Gymnasium's ant 25, its humanoid 126."""
 
 
 class NotInstalled(Exception):
-    """A package that ships a file or is a peer is missing."""
+    """The package of a file or of a simulator is not installed."""
 
 
 def model_file(name: str) -> pathlib.Path:
-    """The MJCF file of a robot.
+    """Return the MJCF file of a robot.
 
     **Arguments:**
 
-    - `name`: of a file that Gymnasium ships, without suffix; `brax_` and a name for one
-        of Brax's.
+    - `name`: name of a file of Gymnasium, without suffix; `brax_` and a name for a file
+        of Brax.
 
     **Raises:** `NotInstalled` if the package is missing, `ValueError` if the file is.
     """
@@ -54,7 +54,7 @@ def model_file(name: str) -> pathlib.Path:
 
 
 def package(name: str) -> pathlib.Path:
-    """The folder of a package, which is not imported."""
+    """Return the folder of a package, without importing it."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise NotInstalled(f"{name} is not installed: pip install 'eqsim[bench]'")
@@ -62,12 +62,12 @@ def package(name: str) -> pathlib.Path:
 
 
 def mujoco_model(name: str, *, euler: bool = False) -> mujoco.MjModel:
-    """The robot in MuJoCo.
+    """Return the robot in MuJoCo.
 
     **Arguments:**
 
-    - `euler`: integrate by Euler and solve by Newton, whatever the file says: what all
-        peers can do.
+    - `euler`: true to use Euler and Newton independently of the file, which all
+        simulators support.
     """
     model = mujoco.MjModel.from_xml_path(str(model_file(name)))
     if euler:
@@ -77,6 +77,6 @@ def mujoco_model(name: str, *, euler: bool = False) -> mujoco.MjModel:
 
 
 def system(name: str, *, euler: bool = False) -> eqsim.System:
-    """The robot in eqsim; with `euler`, integrated by Euler whatever the file says."""
+    """Return the robot in eqsim; with `euler`, with Euler independently of the file."""
     sys = eqsim.load_mjcf(model_file(name))
     return dataclasses.replace(sys, integrator=Integrator.EULER) if euler else sys

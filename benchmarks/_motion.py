@@ -1,4 +1,4 @@
-"""The motion of a robot beside MuJoCo C, and why the trajectories part."""
+"""Comparison of trajectories with MuJoCo C, and causes of differences."""
 
 import collections
 import dataclasses
@@ -19,25 +19,25 @@ from eqsim.io.mjcf._names import element_names
 
 
 CLOSE = 1e-6
-"""Errors below this need no reason."""
+"""Largest error that needs no reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Motion:
-    """How a trajectory under random controls compares with MuJoCo's.
+    """Comparison of a trajectory under random controls with MuJoCo's.
 
-    Errors are those of `(q, qd, act)`, relative to `max(1, largest number)`.
+    Errors are those of `(q, qd, act)`, relative to `max(1, largest value)`.
 
     **Arguments:**
 
-    - `steps`: steps that were compared; fewer than asked for where MuJoCo diverged.
-    - `first`, `last`, `largest`: error after the first and the last step, and the largest
-        one of all steps.
+    - `steps`: number of compared steps; fewer than requested if MuJoCo diverged.
+    - `first`, `last`, `largest`: error after the first and the last step, and largest
+        error of all steps.
     - `local`: largest error of single steps that start from MuJoCo's states.
-    - `contacts`: most contacts of MuJoCo in one step.
-    - `candidates`: contact points of eqsim that could touch.
+    - `contacts`: largest number of contacts of MuJoCo in one step.
+    - `candidates`: number of possible contact points of eqsim.
     - `compile_seconds`, `step_seconds`: time of the first call, and of one later step.
-    - `reason`: why `largest` is above `CLOSE`; empty otherwise.
+    - `reason`: reason if `largest` is above `CLOSE`; empty otherwise.
     """
 
     steps: int
@@ -64,7 +64,7 @@ def compare_motion(sys: eqsim.System, model: mujoco.MjModel, steps: int) -> Moti
     """Compare `steps` steps from the keyframe `home`, or the first one, or `qpos0`.
 
     Controls are drawn from their ranges in each step (from -1 to 1 without a range).
-    MuJoCo's solver is run to convergence.
+    MuJoCo's solver runs to convergence.
     """
     converge(model)
     advance = jax.jit(_advance, static_argnums=0, compiler_options=quick_compile())
@@ -102,7 +102,7 @@ def compare_motion(sys: eqsim.System, model: mujoco.MjModel, steps: int) -> Moti
 
 
 def _errors(step, path: _Path) -> tuple[np.ndarray, np.ndarray]:
-    """Errors along the trajectory, and of single steps from MuJoCo's states."""
+    """Return errors along the trajectory, and of single steps from MuJoCo's states."""
     count = len(path.states) - 1
     now, along, single = path.states[0], [], []
     for k in range(count):
@@ -116,8 +116,8 @@ def _errors(step, path: _Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _round_normals(model: mujoco.MjModel) -> float:
-    """Make the normals of the polygons of hulls those of their vertices, which MuJoCo
-    rounds to single precision after it has computed normals. Returns the largest change.
+    """Set the normals of hull polygons to those of their vertices, which MuJoCo rounds
+    to single precision after computing normals. Return the largest change.
     """
     most = 0.0
     for mesh in range(model.nmesh):
@@ -181,20 +181,20 @@ def _advance(static, dynamic, q, qd, act, ctrl) -> tuple[tuple, Any]:
 
 
 def _reason(sys, model, steps: int, step) -> str:
-    """Why trajectories part, in one sentence."""
+    """Return the reason why trajectories differ, in one sentence."""
     rounded = _round_normals(model)
     path = _mujoco_path(model, steps)
     parted, single = _errors(step, path)
     left, local = float(np.max(parted)), float(np.max(single))
     if left <= CLOSE:
         return (
-            f"MuJoCo's normals of polygons differ by {rounded:.0e} from those of the "
-            f"vertices in single precision; with the latter, the error is {left:.0e}."
+            f"Normals of polygons in MuJoCo differ by {rounded:.0e} from those of its "
+            f"single-precision vertices; with the latter, the error is {left:.0e}."
         )
     if local <= CLOSE:
         return (
-            f"Each step agrees to {local:.0e} from the same state: the motion is "
-            "unstable, and rounding grows."
+            f"Single steps from the same state agree to {local:.0e}: the motion is "
+            "unstable, so rounding errors grow."
         )
     k = int(np.argmax(single))
     solved = step(path.states[k], path.ctrl[k])[1]
@@ -211,15 +211,16 @@ def _reason(sys, model, steps: int, step) -> str:
     theirs = solution(model, data, data.qacc.copy()).residual
     ours = solution(model, data, qdd).residual
     if theirs > 0.1 * local:
-        return f"Step {k}: MuJoCo is not converged (residual {theirs:.0e})."
+        return f"Step {k}: MuJoCo's solver has not converged (residual {theirs:.0e})."
     if ours < 1e-3 * local:
-        return f"Step {k}: both solve the constraint problem, which is ill-conditioned."
-    converged = "" if bool(solved.converged) else " eqsim is not converged."
+        return f"Step {k}: both residuals are small; the problem is ill-conditioned."
+    converged = "" if bool(solved.converged) else " eqsim has not converged."
     return f"Step {k}: residual of eqsim {ours:.0e}, not explained.{converged}"
 
 
 def _differing_contacts(sys, model, data, contacts) -> str:
-    """The contact whose distance or position differs most, if by more than 1e-7 m.
+    """Return the contact with the largest difference of distance or position, if that
+    exceeds 1e-7 m.
 
     A point of eqsim without a force may be one that does not exist."""
     theirs, ours = collections.defaultdict(list), collections.defaultdict(list)
@@ -254,13 +255,14 @@ def _differing_contacts(sys, model, data, contacts) -> str:
 
 
 def _distance(point: tuple[float, ...], others: list[tuple[float, ...]]) -> float:
-    """Largest difference of distance and position from the most similar of others."""
+    """Return the largest difference of distance and position from the most similar
+    other contact."""
     if not others:
         return np.inf
     return float(np.min(np.max(np.abs(np.array(others) - point), axis=1)))
 
 
 def _kept(sys, model) -> list[int]:
-    """Indices in MuJoCo of the shapes of a system."""
+    """Return the indices in MuJoCo of the shapes of a system."""
     names = element_names(model, "geom")
     return [names.index(name) for name in sys.geoms.names]

@@ -1,8 +1,8 @@
-"""The same simulation by eqsim and by its peers.
+"""The same simulation in eqsim and other simulators.
 
-A `Peer` is made for one robot. `prepare` puts states and controls where the peer wants
-them and returns `run`: `run(n)` takes `n` control steps from the start and returns the
-last coordinates, `(batch, nq)`.
+A `Peer` is created for one robot. `prepare` converts states and controls, and returns
+`run`: `run(n)` takes `n` control steps from the initial states and returns the last
+coordinates, `(batch, nq)`.
 """
 
 import os
@@ -31,8 +31,8 @@ Run = Callable[[int], Any]
 class Peer(NamedTuple):
     """A simulator with its settings.
 
-    `fixed`: `run` takes only the full length; `alone`: it can run where the devices do
-    not divide the batch.
+    `fixed`: true if `run` supports only the full length; `alone`: true if it can run
+    when the devices do not divide the batch.
     """
 
     label: str
@@ -42,7 +42,7 @@ class Peer(NamedTuple):
 
 
 def eqsim_rollout(sys: eqsim.System) -> Peer:
-    """Through `eqsim.rollout`, on all devices."""
+    """Run `eqsim.rollout`, on all devices."""
 
     def prepare(start):
         env = Driven(sys, SUBSTEPS)
@@ -60,11 +60,11 @@ def eqsim_rollout(sys: eqsim.System) -> Peer:
 
 
 def eqsim_plain(sys: eqsim.System, *, spread: bool) -> Peer:
-    """As a user writes it, called from Python for each control step.
+    """Run the compiled step from Python for each control step.
 
     **Arguments:**
 
-    - `spread`: whether the states lie on all devices, or on one.
+    - `spread`: true to shard the states over all devices, false for one device.
     """
 
     def prepare(start):
@@ -88,7 +88,7 @@ def eqsim_plain(sys: eqsim.System, *, spread: bool) -> Peer:
 
 
 def mujoco_c(model: mujoco.MjModel) -> Peer:
-    """`mujoco.rollout` with a thread per core, into memory that it is given."""
+    """Run `mujoco.rollout` with one thread per core, with preallocated output."""
     threads = os.cpu_count() or 1
     pool = mujoco.rollout.Rollout(nthread=threads)
     data = [mujoco.MjData(model) for _ in range(threads)]
@@ -112,7 +112,7 @@ def mujoco_c(model: mujoco.MjModel) -> Peer:
 
 
 def mjx(model: mujoco.MjModel, iterations: int | None = None) -> Peer:
-    """MJX, on all devices, with as many iterations as the file says or as told.
+    """Run MJX on all devices, with the iterations of the file or a given number.
 
     **Raises:** `NotInstalled`.
     """
@@ -128,7 +128,7 @@ def mjx(model: mujoco.MjModel, iterations: int | None = None) -> Peer:
 
 
 def mjx_step(model: mujoco.MjModel, iterations: int | None = None):
-    """MJX as `step(model, data, ctrl)`, its model, and `init(q, qd)`."""
+    """Return MJX as `step(model, data, ctrl)`, its model, and `init(q, qd)`."""
     package("mujoco.mjx")
     import mujoco.mjx
 
@@ -141,7 +141,7 @@ def mjx_step(model: mujoco.MjModel, iterations: int | None = None):
 
 
 def brax(name: str) -> Peer:
-    """Brax's generalized pipeline, on all devices.
+    """Run Brax's generalized pipeline on all devices.
 
     **Raises:** `NotInstalled`.
     """
@@ -156,7 +156,7 @@ def brax(name: str) -> Peer:
 
 
 def brax_step(name: str):
-    """Brax as `step(sys, state, ctrl)`, its system, and `init(sys, q, qd)`."""
+    """Return Brax as `step(sys, state, ctrl)`, its system, and `init(sys, q, qd)`."""
     package("brax")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -167,7 +167,7 @@ def brax_step(name: str):
 
 
 def _held(body, state, ctrl, length):
-    """Control steps of `SUBSTEPS` steps each; `length` may be traced."""
+    """Take control steps of `SUBSTEPS` steps each; `length` may be traced."""
 
     def control_step(i, state):
         now = lax.dynamic_index_in_dim(ctrl, i, axis=1, keepdims=False)
@@ -177,7 +177,8 @@ def _held(body, state, ctrl, length):
 
 
 def _jax_peer(label, simulate, model):
-    """A peer that is spread over the devices as eqsim is: each has its own batch."""
+    """Create a peer that is sharded over the devices like eqsim: each has its own
+    batch."""
     split, whole = PartitionSpec("batch"), PartitionSpec()
     spread = jax.shard_map(
         simulate,
@@ -211,13 +212,14 @@ def _state(sys, start):
 
 
 def peers_of(name: str, chosen: list[str], say: Callable[[str], None]) -> list[Peer]:
-    """The peers of that name for a robot; one that is missing is left out, with a word.
+    """Return the peers of the given names for a robot; missing ones are skipped with a
+    message.
 
     **Arguments:**
 
-    - `chosen`: out of `"mujoco"`, `"mjx"` (as the file says, and with one iteration)
-        and `"brax"`.
-    - `say`: is told what is left out.
+    - `chosen`: names from `"mujoco"`, `"mjx"` (with the iterations of the file, and
+        with one) and `"brax"`.
+    - `say`: function that prints which peers are skipped.
     """
     model = mujoco_model(name, euler=True)
     makers = {

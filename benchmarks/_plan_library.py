@@ -2,7 +2,7 @@
 
 A library of plans of iterative LQR with time-varying LQR along each. For a state, the
 nearest step of every plan is found in the metric of its cost-to-go, and the nearest plans
-are simulated with the model. Where none arrives, a plan from that state is added (Tedrake
+are simulated with the model. If none reaches the goal, a plan from that state is added (Tedrake
 et al., *LQR-trees*, 2010; Reist, Tedrake, *Simulation-based LQR-trees*, 2010).
 """
 
@@ -25,7 +25,8 @@ STEP, LENGTH, CAPACITY = 0.02, 100, 512
 """Time step (s) and number of steps of a plan, and the largest number of plans."""
 
 CANDIDATES, SETTLING = 48, 20
-"""Plans that are simulated for a state, and steps of balancing at their end."""
+"""Number of plans that are simulated for a state, and number of balancing steps at
+their end."""
 
 PIPELINE = eqsim.Generalized()
 UPRIGHT = jnp.array([jnp.pi, 0.0, 0.0, 0.0])
@@ -33,7 +34,7 @@ TRACKING = jnp.diag(jnp.array([20.0, 20.0, 1.0, 1.0])), jnp.array([[0.5]])
 
 
 class Library(NamedTuple):
-    """Plans with feedback. Unused places are zero.
+    """Plans with feedback. Unused entries are zero.
 
     - `states`: angles and velocities.
     - `torques`: torques of the motor, N m.
@@ -68,7 +69,7 @@ class Model(NamedTuple):
 
 
 def model(p: dict[str, float], kind: str) -> Model:
-    """Make the model of planning, and its regulator."""
+    """Create the planning model and its regulator."""
     sys = eqsim.load_mjcf(mjcf(p, kind, STEP))
     smooth = eqsim.load_mjcf(mjcf(p, kind, STEP, dry=False))
     A, B = control.linearize_step(PIPELINE, smooth, _state(UPRIGHT), jnp.zeros(1))
@@ -90,7 +91,7 @@ def near(x: Array, to: Array) -> Array:
 
 
 def height(lengths: Float[Array, "2"], x: Array) -> Array:
-    """Compute the share of the full height."""
+    """Compute the fraction of the full height."""
     up = -jnp.cos(jnp.cumsum(x[..., :2], -1)) @ lengths
     return up / jnp.sum(lengths)
 
@@ -209,14 +210,14 @@ def choose(model: Model, library: Library, x: Array, torque, current: Place) -> 
     join = lambda many, *more: jnp.concatenate([many, jnp.stack(more)])
     found = jax.tree.map(join, found, current, hold)
     times = jax.vmap(lambda at: trial(model, library, at, x).time)(found)
-    # Changing takes a reason.
+    # Change plans only for a clear improvement.
     times = times.at[-2].add(-0.1)
     best = jnp.argmin(times)
     return Choice(jax.tree.map(lambda a: a[best], found), times[best])
 
 
 def empty() -> Library:
-    """Make a library without plans."""
+    """Create a library without plans."""
     zeros = lambda *shape: jnp.zeros((CAPACITY, *shape))
     return Library(
         zeros(LENGTH + 1, 4),
@@ -228,7 +229,7 @@ def empty() -> Library:
 
 
 def random_torque(key) -> Float[Array, "T"]:
-    """Draw a torque of three sines that die away."""
+    """Draw a torque of three decaying sines."""
     keys = jr.split(key, 3)
     time = (jnp.arange(LENGTH) * STEP)[:, None]
     size = jr.uniform(keys[0], (3,), minval=0.1, maxval=1.2)
@@ -302,7 +303,8 @@ def plans_from(model: Model, library: Library, starts, key) -> Found:
 
 
 def added(library: Library, found: Found) -> tuple[Library, np.ndarray]:
-    """Add plans from states from which no plan arrived, or from which they save time.
+    """Add plans from states from which no plan reached the goal, or from which new
+    plans save time.
 
     **Returns:** the library, and which plans were added.
     """

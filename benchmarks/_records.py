@@ -1,4 +1,4 @@
-"""What a comparison of one robot found, as plain numbers that JSON can hold."""
+"""Results of the comparison of one robot, in a form that JSON can store."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -77,14 +77,14 @@ class Record:
 
     @staticmethod
     def read(data: dict[str, Any]) -> "Record":
-        """A record from JSON."""
+        """Create a record from JSON data."""
         deviations = [Deviation(**line) for line in data["deviations"]]
         fields: Any = data | {"deviations": deviations}
         return Record(**fields)
 
 
 def columns(records: list[Record], tolerance: float) -> dict[str, Any]:
-    """The columns of a table that summarize errors."""
+    """Return the table columns that summarize errors."""
     join = lambda lists: np.array([x for row in lists for x in row], float)
     qdd = Summary.of(join(r.qdd for r in records), tolerance)
     step = Summary.of(join(r.step for r in records), tolerance)

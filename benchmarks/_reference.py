@@ -1,4 +1,4 @@
-"""MuJoCo C with a converged solver, and how far eqsim is from it."""
+"""MuJoCo C with a converged solver, and the difference of eqsim from it."""
 
 import dataclasses
 import os
@@ -20,22 +20,22 @@ import eqsim
 
 TOLERANCE = {"double": 1e-6, "single": 1e-3}
 CHAOS = 1e-3
-"""The error at which a trajectory counts as another one."""
+"""Error above which a trajectory counts as a different one."""
 
 
 def converge(model: mujoco.MjModel) -> mujoco.MjModel:
-    """Makes MuJoCo solve each step as exactly as it can."""
+    """Make MuJoCo solve each step as exactly as possible."""
     model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     model.opt.iterations, model.opt.tolerance = 200, 0.0
     model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
-    # Convex shapes are compared by iteration, to 1e-6 unless told otherwise.
+    # Convex shapes are compared by iteration, by default to 1e-6.
     model.opt.ccd_iterations, model.opt.ccd_tolerance = 500, 1e-12
     return model
 
 
 class Reference(NamedTuple):
-    """What MuJoCo says. `residual`: see `Solution`; `path`: `(count, steps, nq + nv)`,
-    NaN from where MuJoCo gave up."""
+    """Results of MuJoCo. `residual`: see `Solution`; `path`: `(count, steps, nq + nv)`,
+    NaN after MuJoCo failed."""
 
     qdd: np.ndarray
     rows: np.ndarray
@@ -45,7 +45,8 @@ class Reference(NamedTuple):
 
 
 def reference(model: mujoco.MjModel, states: States, steps: int) -> Reference:
-    """Accelerations, and trajectories of `steps` steps (may be 0) under held controls.
+    """Compute accelerations, and trajectories of `steps` steps (may be 0) with constant
+    controls.
 
     **Arguments:**
 
@@ -61,7 +62,7 @@ def reference(model: mujoco.MjModel, states: States, steps: int) -> Reference:
 
 
 def forward(model, data, states: States, i: int) -> None:
-    """Leaves state `i` and all that MuJoCo computes from it in `data`."""
+    """Evaluate state `i` with MuJoCo into `data`."""
     mujoco.mj_resetData(model, data)
     data.qpos[:], data.qvel[:] = states.q[i], states.qd[i]
     data.act[:], data.ctrl[:] = states.act[i], states.ctrl[i]
@@ -77,16 +78,16 @@ def _path(model, states, steps):
     data = [mujoco.MjData(model) for _ in range(os.cpu_count() or 1)]
     control = np.repeat(states.ctrl[:, None], steps, axis=1)
     path, _ = mujoco.rollout.rollout(model, data, start, control, nstep=steps)
-    # A robot that explodes is reset by MuJoCo, and its clock stands still.
+    # MuJoCo resets a robot that diverges, which resets its clock.
     due = model.opt.timestep * np.arange(1, steps + 1)
     valid = np.abs(path[..., 0] - due) < 0.5 * model.opt.timestep
     return np.where(valid[..., None], path[..., 1 : 1 + size], np.nan)
 
 
 class Solution(NamedTuple):
-    r"""How well accelerations solve MuJoCo's problem at a state.
+    r"""Quality of accelerations as a solution of MuJoCo's problem at a state.
 
-    `cost` is what is minimized; `residual` is $M^{-1}$ times its gradient, relative to
+    `cost` is the minimized cost; `residual` is $M^{-1}$ times its gradient, relative to
     the largest acceleration (at least one): zero at the solution.
     """
 
@@ -95,7 +96,7 @@ class Solution(NamedTuple):
 
 
 def solution(model, data, qdd: np.ndarray) -> Solution:
-    """Rates accelerations in the problem that `forward` left in `data`."""
+    """Evaluate accelerations in the problem that `forward` stored in `data`."""
     cost, inertial = np.zeros((1, 1)), np.zeros(model.nv)
     force = np.zeros(model.nv)
     if data.nefc:
@@ -116,7 +117,7 @@ def solution(model, data, qdd: np.ndarray) -> Solution:
 def accelerations(
     sys: eqsim.System, states: States, options: dict[str, Any] | None = None
 ) -> np.ndarray:
-    """Accelerations by eqsim, in the precision of `sys`.
+    """Compute accelerations with eqsim, in the precision of `sys`.
 
     **Arguments:**
 
@@ -134,7 +135,7 @@ def accelerations(
 
 
 def trajectories(sys: eqsim.System, states: States, steps: int) -> np.ndarray:
-    """Trajectories by eqsim: `(count, steps, nq + nv)`."""
+    """Compute trajectories with eqsim: `(count, steps, nq + nv)`."""
     batch, ctrl = batch_of(sys, states)
     env = Driven(sys, frame_skip=1, ctrl=ctrl)
     shared = jtu.tree_map(lambda _: None, env)
@@ -163,7 +164,8 @@ def batch_of(sys, states):
 
 
 def errors(value: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The largest difference along the last axis, relative to `max(1, max|target|)`.
+    """Return the largest difference along the last axis, relative to `max(1,
+    max|target|)`.
 
     Infinite where `value` is not finite, NaN where `target` is not.
     """
@@ -193,9 +195,10 @@ class Summary:
 
 
 def steps_until(error: np.ndarray, bound: float = CHAOS) -> np.ndarray:
-    """For each trajectory `(count, steps)` the step at which the error passes `bound`.
+    """Return, for each trajectory `(count, steps)`, the step at which the error exceeds
+    `bound`.
 
-    Infinite if it never does; a trajectory is left out where MuJoCo gave up before.
+    Infinite if it never does; trajectories in which MuJoCo failed before are left out.
     """
     over = error > bound
     first = np.where(np.any(over, axis=1), np.argmax(over, axis=1) + 1.0, np.inf)
@@ -217,7 +220,7 @@ class Disagreement:
 
     @property
     def cause(self) -> str:
-        """Whose solution is the worse one, as far as MuJoCo's problem tells."""
+        """The solver whose solution is worse, according to MuJoCo's cost."""
         if self.mujoco.residual > 0.1 * self.error:
             return "MuJoCo is not converged"
         if self.eqsim.residual < 1e-3 * self.error:
@@ -241,12 +244,12 @@ def disagreements(
     error: np.ndarray,
     tolerance: float,
 ) -> list[Disagreement]:
-    """The states whose error exceeds the tolerance, worst first, and why.
+    """Return the states whose error exceeds the tolerance, worst first, with causes.
 
     **Arguments:**
 
-    - `qdd`: accelerations by eqsim.
-    - `error`: theirs.
+    - `qdd`: accelerations of eqsim.
+    - `error`: their errors.
     """
     data, found = mujoco.MjData(model), []
     for i in np.argsort(-error):

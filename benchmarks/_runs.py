@@ -1,4 +1,4 @@
-"""Training in processes of their own."""
+"""Training runs in separate processes."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ from eqsim_zoo.runs import find_preset, read_metrics, write_curves
 def train(
     agent: str, env: str, seed: int, folder: pathlib.Path, more: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Runs `eqsim train`, with nothing compiled in advance; its evaluations."""
+    """Run `eqsim train` without precompiled programs; return its evaluations."""
     say(f"{agent} {env} seed {seed}")
     own = "--seed", str(seed), "--out", str(folder), "--overwrite"
     command(("train", agent, env, *own, *more))
@@ -24,7 +24,7 @@ def train(
 
 
 def command(words: Sequence[str]) -> None:
-    """Runs `eqsim`, with nothing compiled in advance."""
+    """Run `eqsim` without precompiled programs."""
     code = "import sys; from eqsim._cli import main; sys.exit(main())"
     clean = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     subprocess.run(
@@ -36,13 +36,13 @@ def command(words: Sequence[str]) -> None:
 
 
 def draw(folders: Sequence[pathlib.Path], out: pathlib.Path, name: str) -> None:
-    """The curves of runs in one picture."""
+    """Plot the learning curves of runs."""
     out.mkdir(parents=True, exist_ok=True)
     write_curves(folders, out / f"{name}.png")
 
 
 def physics(agent: str, env: str) -> str:
-    """Pipeline and integrator of a preset."""
+    """Return pipeline and integrator of a preset."""
     preset = find_preset(agent, env)
     made = eqsim.make(env, pipeline=None if preset is None else preset.pipeline)
     return f"{type(made.pipeline).__name__}, {made.sys.integrator.name}"

@@ -19,7 +19,7 @@ DISTINCT = 256
 
 
 def compiled_model(source: str | pathlib.Path) -> mujoco.MjModel:
-    """MuJoCo's model of an MJCF text, or of a file, as eqsim solves it: by Newton."""
+    """Return MuJoCo's model of an MJCF text or file, with the Newton solver."""
     if isinstance(source, pathlib.Path):
         model = mujoco.MjModel.from_xml_path(str(source))
     else:
@@ -29,8 +29,8 @@ def compiled_model(source: str | pathlib.Path) -> mujoco.MjModel:
 
 
 def moved(model: mujoco.MjModel, batch: int):
-    """States after some motion under random controls, the last controls, and the mean
-    number of contacts."""
+    """Return states after some motion under random controls, the last controls, and the
+    mean number of contacts."""
     data, rng = mujoco.MjData(model), np.random.default_rng(0)
     if model.nkey:
         mujoco.mj_resetDataKeyframe(model, data, 0)
@@ -51,7 +51,7 @@ def moved(model: mujoco.MjModel, batch: int):
 
 
 def eqsim_call(source: str | pathlib.Path, model, start, ctrl, options):
-    """A call of eqsim, and the seconds to compile it."""
+    """Return a call of eqsim, and its compile time, s."""
     sys, pipeline = eqsim.load_mjcf(source), eqsim.Generalized()
     step = jax.vmap(pipeline.step, (None, 0, 0))
 
@@ -65,7 +65,7 @@ def eqsim_call(source: str | pathlib.Path, model, start, ctrl, options):
 
 
 def mjx_call(model, start, ctrl, options):
-    """A call of MJX, and the seconds to compile it."""
+    """Return a call of MJX, and its compile time, s."""
     one, robot, init = mjx_step(model)
 
     def simulate(robot, data, ctrl):
@@ -85,14 +85,14 @@ def _arrays(model, start, ctrl):
 
 
 def _compiled(simulate, *arguments):
-    """A call of the program, and the seconds to make it."""
+    """Return a call of the program, and its compile time, s."""
     begin = time.perf_counter()
     program = jax.jit(simulate).lower(*arguments).compile()
     return lambda: program(*arguments), time.perf_counter() - begin
 
 
 def mujoco_call(model, start, ctrl, options):
-    """A call of MuJoCo C on all cores."""
+    """Return a call of MuJoCo C on all cores."""
     threads = os.cpu_count() or 1
     pool = mujoco.rollout.Rollout(nthread=threads)
     workers = [mujoco.MjData(model) for _ in range(threads)]

@@ -1,4 +1,4 @@
-"""How far apart two convex shapes are along a direction, in extended precision."""
+"""Separation of two convex shapes along a direction, in extended precision."""
 
 import mujoco
 import numpy as np
@@ -14,9 +14,10 @@ def separation(
 ) -> np.longdouble:
     r"""Compute $s(n) = \min_{b \in B} n \cdot b - \max_{a \in A} n \cdot a$.
 
-    The distance of two convex shapes is the largest $s(n)$ of all unit vectors; where they
-    intersect it is minus the depth. A normal with a smaller $s$ is thus less exact. The
-    error of $s$ is quadratic in that of the normal, so double precision is too coarse.
+    The distance of two convex shapes is the largest $s(n)$ over all unit vectors; if
+    they intersect, it is minus the depth. A normal with a smaller $s$ is less exact.
+    The error of $s$ is quadratic in that of the normal, so double precision is not
+    sufficient.
 
     **Arguments:**
 
@@ -43,7 +44,7 @@ def largest_separation(model, data, geoms, normal) -> np.longdouble:
 
 
 def _extent(model, data, geom: int, n) -> np.longdouble:
-    """The largest coordinate of a shape along a unit vector."""
+    """Return the largest coordinate of a shape along a unit vector."""
     pos = data.geom_xpos[geom].astype(np.longdouble)
     rot = data.geom_xmat[geom].reshape(3, 3).astype(np.longdouble)
     size, kind = model.geom_size[geom].astype(np.longdouble), model.geom_type[geom]

@@ -1,4 +1,4 @@
-"""Where timed simulations start: in the air, and lying on the ground."""
+"""Initial states of timed simulations: in the air, and lying on the ground."""
 
 import os
 from typing import NamedTuple
@@ -19,15 +19,17 @@ STARTS = ("airborne", "settled")
 SCALE = {"airborne": 1.0, "settled": 0.05}
 """Size of the random controls, in units of their range."""
 SUBSTEPS = 5
-"""Physics steps for which a control is held."""
+"""Number of physics steps for which a control is constant."""
 DISTINCT = 256
-"""Different states in a batch; a larger batch repeats them, under other controls."""
+"""Number of different states in a batch; a larger batch repeats them, with other
+controls."""
 REST = 3.0
 """Time that a robot has to come to rest, s."""
 
 
 class Start(NamedTuple):
-    """States of a batch, and a policy and its keys; `ctrl` is what it will do."""
+    """States of a batch, a policy and its keys; `ctrl` contains the controls of the
+    policy."""
 
     q: np.ndarray
     qd: np.ndarray
@@ -36,12 +38,12 @@ class Start(NamedTuple):
     ctrl: np.ndarray
 
     def first(self, count: int) -> "Start":
-        """The first of them."""
+        """Return the first states."""
         q, qd, policy, keys, ctrl = self
         return Start(q[:count], qd[:count], policy, keys[:count], ctrl[:count])
 
     def mujoco(self, model: mujoco.MjModel) -> np.ndarray:
-        """The states as `mujoco.rollout` takes them."""
+        """Return the states in the form of `mujoco.rollout`."""
         time, act = np.zeros((len(self.q), 1)), np.zeros((len(self.q), model.na))
         return np.concatenate([time, self.q, self.qd, act], axis=1)
 
@@ -49,11 +51,11 @@ class Start(NamedTuple):
 def start(
     kind: str, sys: eqsim.System, model: mujoco.MjModel, batch: int, length: int
 ) -> Start:
-    """Draws states of a kind, exact in the precision of `sys`.
+    """Draw states of a kind, exact in the precision of `sys`.
 
     **Arguments:**
 
-    - `length`: number of control steps that will be taken.
+    - `length`: number of control steps.
     """
     draw = {"airborne": _airborne, "settled": _settled}[kind]
     few = draw(model, min(batch, DISTINCT), length)
@@ -68,7 +70,7 @@ def start(
 
 
 class _End(NamedTuple):
-    """In place of a random generator: always one end of the interval."""
+    """Replacement of a random generator that always returns one end of the interval."""
 
     value: float
 
@@ -77,7 +79,8 @@ class _End(NamedTuple):
 
 
 def _airborne(model, count, length):
-    """So high that no robot touches the ground before the simulation ends."""
+    """Return states so high that no robot touches the ground before the simulation
+    ends."""
     data, rng = mujoco.MjData(model), np.random.default_rng(1)
     duration = length * SUBSTEPS * model.opt.timestep
     height = 1.0 + 0.5 * np.max(np.abs(model.opt.gravity)) * duration**2
@@ -92,7 +95,7 @@ def _airborne(model, count, length):
 
 
 def _settled(model, count, length):
-    """At rest, as far as small random controls let it be."""
+    """Return states at rest, up to the motion caused by small random controls."""
     data, rng = mujoco.MjData(model), np.random.default_rng(2)
     states = []
     for _ in range(count):
@@ -116,12 +119,14 @@ def _settled(model, count, length):
 def load(
     model: mujoco.MjModel, path: np.ndarray, ctrl: np.ndarray
 ) -> tuple[float, float]:
-    """Mean numbers of contacts and of constraint rows in a sample of a simulation.
+    """Return mean numbers of contacts and of constraint rows in a sample of a
+    simulation.
 
     **Arguments:**
 
-    - `path`: `(batch, steps, 1 + nq + nv + na)`, as `mujoco.rollout` returns it.
-    - `ctrl`: `(batch, steps, nu)`.
+    - `path`: states as returned by `mujoco.rollout`, `(batch, steps, 1 + nq + nv +
+        na)`.
+    - `ctrl`: controls, `(batch, steps, nu)`.
     """
     data, found = mujoco.MjData(model), []
     spec = mujoco.mjtState.mjSTATE_FULLPHYSICS

@@ -1,4 +1,4 @@
-"""States of a robot that put every part of a contact solver to work."""
+"""Random states of a robot that exercise every part of a contact solver."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ KINDS = (
     "settled",
     "driven",
 )
-"""What `draw` draws in turn.
+"""Kinds of states that `draw` draws in turn.
 
 Around the reference pose: `slow`, `fast`, `far` (large angles, high speed); `limits`
 (joints at the ends of their range and beyond). On the ground: `shallow` (up to 2 mm),
@@ -27,7 +27,7 @@ up to 300 steps), `driven` (under large ones).
 
 
 class States(NamedTuple):
-    """A batch of states with the controls that act in them, in double precision."""
+    """A batch of states with their controls, in double precision."""
 
     q: np.ndarray
     qd: np.ndarray
@@ -40,7 +40,7 @@ class States(NamedTuple):
 
 
 def draw(model: mujoco.MjModel, count: int, seed: int | list[int] = 0) -> States:
-    """Draws states of all `KINDS`.
+    """Draw states of all `KINDS`.
 
     **Arguments:**
 
@@ -60,7 +60,7 @@ def draw(model: mujoco.MjModel, count: int, seed: int | list[int] = 0) -> States
 
 
 def rounded(states: States) -> States:
-    """The same states, rounded to numbers of single precision."""
+    """Return the same states, rounded to single precision."""
     arrays = (np.float64(np.float32(x)) for x in states[:4])
     return States(*arrays, states.kinds)
 
@@ -96,13 +96,13 @@ def _draw_one(model, data, rng, kind):
 
 
 def place(model: mujoco.MjModel, data: mujoco.MjData, change: np.ndarray) -> None:
-    """Goes from the reference pose along a change of coordinates, at rest."""
+    """Move from the reference pose by a change of coordinates, at rest."""
     mujoco.mj_resetData(model, data)
     mujoco.mj_integratePos(model, data.qpos, change, 1.0)
 
 
 def controls(model: mujoco.MjModel, rng: np.random.Generator, scale: float):
-    """Random controls, in units of their range (of one, where there is none)."""
+    """Draw random controls, in units of their range (or of one without a range)."""
     low, high = np.where(
         model.actuator_ctrllimited[:, None], model.actuator_ctrlrange, [-1.0, 1.0]
     ).T
@@ -111,7 +111,7 @@ def controls(model: mujoco.MjModel, rng: np.random.Generator, scale: float):
 
 
 def to_limits(model, data, rng):
-    """Puts about half of the joints that have a range at one end of it, or beyond."""
+    """Move about half of the joints with a range to one end of it, or beyond."""
     for joint in _limited(model):
         if rng.random() < 0.6:
             low, high = model.jnt_range[joint]
@@ -121,26 +121,26 @@ def to_limits(model, data, rng):
 
 
 def into_range(model: mujoco.MjModel, data: mujoco.MjData) -> None:
-    """Moves joints that are outside of their range to its end."""
+    """Move joints that are outside their range to its end."""
     for joint in _limited(model):
         at = model.jnt_qposadr[joint]
         data.qpos[at] = np.clip(data.qpos[at], *model.jnt_range[joint])
 
 
 def _limited(model):
-    """The joints with one coordinate and a range."""
+    """Return the joints with one coordinate and a range."""
     kinds = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
     scalar = np.isin(model.jnt_type, kinds)
     return np.flatnonzero(scalar & (model.jnt_limited != 0))
 
 
 def lift(model: mujoco.MjModel, data: mujoco.MjData, height: float) -> None:
-    """Raises all roots that can move up and down."""
+    """Raise all roots that can move along z."""
     data.qpos[heights(model)] += height
 
 
 def heights(model: mujoco.MjModel) -> list[int]:
-    """Where in `qpos` the heights of the roots are that can move up and down."""
+    """Return the positions in `qpos` of the heights of roots that can move along z."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     found = []
@@ -157,9 +157,9 @@ def heights(model: mujoco.MjModel) -> list[int]:
 
 
 def to_ground(model: mujoco.MjModel, data: mujoco.MjData, depth: float) -> None:
-    """Raises or lowers a robot until its lowest point is that deep in the ground.
+    """Raise or lower a robot until its lowest point has the given depth in the ground.
 
-    Nothing happens if it cannot move up and down, or cannot touch the world.
+    Robots that cannot move along z, or cannot touch the world, are not changed.
     """
     where = heights(model)
     if not where:
@@ -174,7 +174,7 @@ def to_ground(model: mujoco.MjModel, data: mujoco.MjData, depth: float) -> None:
 
 
 def _clearance(model, data):
-    """Distance of the contact that is deepest in the world."""
+    """Return the distance of the deepest contact with the world."""
     mujoco.mj_fwdPosition(model, data)
     if not data.ncon:
         return np.inf
@@ -184,7 +184,7 @@ def _clearance(model, data):
 
 
 def simulate(model, data, rng, scale: float, steps: int) -> None:
-    """Steps under controls that change every five steps."""
+    """Simulate with controls that change every five steps."""
     for step in range(steps):
         if step % 5 == 0:
             data.ctrl[:] = controls(model, rng, scale)

@@ -1,4 +1,4 @@
-"""Tables that read well in a terminal and in a page, and what ran where."""
+"""Markdown tables, and captions with machine and versions."""
 
 import importlib.metadata
 import json
@@ -27,11 +27,11 @@ PACKAGES = (
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
-    """Rows as an aligned Markdown table; a missing entry is a dash.
+    """Format rows as an aligned Markdown table; a missing entry is a dash.
 
     **Arguments:**
 
-    - `columns`: which, and their order; by default all, as they come.
+    - `columns`: columns in order; by default all.
     """
     if not rows:
         return "Nothing was measured."
@@ -58,7 +58,7 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str
 
 
 def show(value: Any) -> str:
-    """A number or a text as it stands in a table."""
+    """Format a number or a text for a table."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -71,7 +71,7 @@ def show(value: Any) -> str:
 
 
 def circumstances() -> dict[str, Any]:
-    """Machine, versions, commit and date."""
+    """Return machine, versions, commit and date."""
     device = jax.devices()[0]
     return {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -86,7 +86,7 @@ def circumstances() -> dict[str, Any]:
 
 
 def caption(where: Mapping[str, Any]) -> str:
-    """One paragraph that says what ran where."""
+    """Describe machine, versions, commit and date in one paragraph."""
     versions = (f"{name} {v}" for name, v in where["versions"].items() if v)
     return (
         f"{where['processor']}, {where['cores']} cores; {where['device']} "
@@ -96,7 +96,7 @@ def caption(where: Mapping[str, Any]) -> str:
 
 
 def write(path: pathlib.Path | None, content: Any) -> None:
-    """Writes text, or anything else as JSON; makes the folder."""
+    """Write text, or anything else as JSON; create the folder."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The protocol of all timings: compile, warm up, then take turns; the best counts."""
+"""Protocol of all timings: compile, warm up, then alternate; the best repeat counts."""
 
 import dataclasses
 import gc
@@ -21,13 +21,13 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """How much slower than the best the median is: 0.1 is 10 %."""
+        """Relative difference between median and best: 0.1 is 10 %."""
         ordered = sorted(self.seconds)
         return ordered[len(ordered) // 2] / self.best - 1
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """Wall-clock time until the result of a call is there."""
+    """Measure the wall-clock time until the result of a call is available, s."""
     begin = time.perf_counter()
     jax.block_until_ready(call())
     return time.perf_counter() - begin
@@ -36,15 +36,16 @@ def seconds(call: Callable[[], Any]) -> float:
 def interleaved(
     calls: Mapping[str, Callable[[], Any]], repeats: int, limit: float
 ) -> dict[str, Timing]:
-    """Times calls in turn, so that what else the machine does hits all alike.
+    """Time calls alternately, so that other load of the machine affects all of them
+    equally.
 
-    Each is called once more before, to compile and to warm up.
+    Each is called once before, to compile and to warm up.
 
     **Arguments:**
 
-    - `calls`: by name; each does the same work every time.
-    - `repeats`: rounds.
-    - `limit`: seconds after which a call takes no further part; it has at least one
+    - `calls`: calls by name; each does the same work every time.
+    - `repeats`: number of rounds.
+    - `limit`: time after which a call is no longer repeated, s; each has at least one
         round.
     """
     for call in calls.values():
@@ -63,9 +64,10 @@ def interleaved(
 
 
 def affordable(call: Callable[[int], Any], most: int, limit: float) -> int:
-    """How many steps `call` can do within `limit` seconds: at least 1, at most `most`.
+    """Return how many steps `call` can take within `limit` seconds: at least 1, at most
+    `most`.
 
-    `call(1)` is made twice: the first compiles.
+    `call(1)` is called twice: the first call compiles.
     """
     seconds(lambda: call(1))
     return max(1, min(most, int(limit / seconds(lambda: call(1)))))

@@ -44,7 +44,7 @@ class DoublePendulumController:
     def torque(self, time: float, q, qd) -> np.ndarray:
         """Compute both torques, N m; that of the joint without motor is zero.
 
-        Far from the plan it brakes until the links hang at rest, and begins again.
+        Far from the plan, it brakes until the links hang at rest, and starts again.
         """
         k, now = round((time - self._begin) / DT), self.nominal
         last = len(now.rates)

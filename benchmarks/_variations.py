@@ -12,8 +12,9 @@ import eqsim
 from eqsim.model import validate
 
 
-# Each array is multiplied by one number, so that the degrees of freedom of a joint keep
-# equal parameters, bounds keep their order and inertias their triangle inequality.
+# Each array is multiplied by one factor, so that the degrees of freedom of a joint keep
+# equal parameters, bounds keep their order, and inertias satisfy the triangle
+# inequality.
 _WHERE: tuple[Callable[[eqsim.System], Any], ...] = (
     lambda s: (s.links.mass, s.links.inertia),
     lambda s: s.links.com,
@@ -57,7 +58,8 @@ LOW, HIGH = 0.8, 1.25
 
 
 def variation(sys: eqsim.System, rng: np.random.Generator) -> eqsim.System:
-    """A valid robot of the same structure, with every parameter of `_WHERE` scaled."""
+    """Return a valid robot of the same structure, with every parameter of `_WHERE`
+    scaled."""
     for where in _WHERE:
         factor = rng.uniform(LOW, HIGH)
         # Some robots lack the part.
@@ -70,6 +72,6 @@ def variation(sys: eqsim.System, rng: np.random.Generator) -> eqsim.System:
 
 
 def stacked(systems: list[eqsim.System]) -> eqsim.System:
-    """One batch of robots of one structure."""
+    """Stack robots of one structure to a batch."""
     dynamic, static = zip(*(eqx.partition(sys, eqx.is_array) for sys in systems))
     return eqx.combine(jax.tree.map(lambda *xs: jnp.stack(xs), *dynamic), static[0])

@@ -1,4 +1,4 @@
-"""Contact points of every pair of shapes beside MuJoCo C, in random configurations.
+"""Compare contact points of every pair of shapes with MuJoCo C.
 
 python benchmarks/collisions.py --markdown out/collisions.md
 python benchmarks/collisions.py --pairs box-box hfield-mesh --count 1000
@@ -134,8 +134,8 @@ def compare(pair: str, count: int, seed: int) -> dict[str, Any]:
 
 
 def matched(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Return differences of distance, position and normal of the points that belong
-    together, `(ncon, 3)`."""
+    """Return differences of distance, position and normal of corresponding points,
+    `(ncon, 3)`."""
     left, rows = list(range(len(ours))), []
     for point in theirs:
         apart = [np.abs(ours[k] - point).max() for k in left]

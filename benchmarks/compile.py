@@ -1,9 +1,9 @@
-"""Seconds to trace, lower and compile one physics step of a batch of robots.
+"""Time to trace, lower and compile one physics step of a batch of robots.
 
     python benchmarks/compile.py --out out/bench
     python benchmarks/compile.py --derivative gradient --batch 256
 
-Each measurement is a fresh process without any cache; the best of several counts.
+Each measurement runs in a fresh process without caches. The best repeat counts.
 """
 
 import argparse
@@ -45,7 +45,7 @@ total over that of eqsim."""
 
 
 def main() -> None:
-    """Measures in child processes, one at a time; or is such a process."""
+    """Measure in child processes, one at a time; or act as such a process."""
     options = _options()
     where = setting(options)
     if options.child:
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def measure(runner: str, name: str, batch: int, derivative: str) -> dict[str, float]:
-    """Times the stages of one compilation in this process."""
+    """Time the stages of one compilation in this process."""
     step, arguments = _step(runner, name, batch)
     step = DERIVATIVES[derivative](step)
     jax.block_until_ready(jax.jit(lambda x: x + 1)(jnp.ones(3)))
@@ -110,7 +110,7 @@ def _is_float(x) -> bool:
 
 
 def _parts(tree):
-    """The leaves that are floats, and the others in their places."""
+    """Split leaves into floating-point arrays and the others."""
     return eqx.partition(tree, _is_float)
 
 
@@ -122,7 +122,8 @@ DERIVATIVES = {"none": lambda step: step, "gradient": _gradient, "jacobian": _ja
 
 
 def _step(runner, name, batch):
-    """A batched step, and the shapes of its arguments with the robot in front."""
+    """Return a batched step, and the shapes of its arguments, starting with the
+    robot."""
     dtype = jnp.result_type(float)
     model = mujoco_model(name, euler=True)
     shaped = lambda n: jax.ShapeDtypeStruct((batch, n), dtype)
@@ -140,7 +141,7 @@ def _step(runner, name, batch):
 
 
 def _model(name, options):
-    """All runners on one robot, in turn."""
+    """Measure all runners with one robot, alternately."""
     taken: dict[str, list[dict]] = {}
     for _ in range(options.repeats):
         for runner in options.runners:
@@ -157,7 +158,7 @@ def _model(name, options):
 
 
 def _child(runner, name, options):
-    """One measurement in a process of its own; nothing if it cannot be made."""
+    """Run one measurement in a separate process; empty if that fails."""
     command = [_sys.executable, __file__, "--child", runner, "--models", name]
     command += ["--batch", str(options.batch), "--precision", options.precision]
     command += ["--derivative", options.derivative]
@@ -184,7 +185,7 @@ def _child(runner, name, options):
 
 
 def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     what = WHAT[options.derivative].format(batch=options.batch)
     text = EXPLANATION.format(what=what, repeats=options.repeats)
     title = f"## Compilation, {where['precision']} precision"

@@ -1,4 +1,4 @@
-"""What friction cones, tendons and equality constraints cost.
+"""Cost of friction cones, tendons and equality constraints.
 
 python benchmarks/constraints.py --out out/bench
 """
@@ -30,7 +30,7 @@ CONES = ("pyramidal", "elliptic")
 
 
 def main() -> None:
-    """Measures scene by scene, and writes after each."""
+    """Measure all scenes, and write the results after each."""
     options = _options()
     where, cells = setting(options), []
     for name in options.scenes:
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(name: str, options) -> list[dict[str, Any]]:
-    """Times a scene with both cones in turn, if it has contacts."""
+    """Time a scene, with both cones alternately if it has contacts."""
     calls, cells, text = {}, {}, SCENES[name]()
     for cone in CONES:
         own = _with_cone(text, cone)
@@ -78,7 +78,7 @@ def _with_cone(text: str, cone: str) -> str:
 
 
 def report(where: dict, cells: list[dict], options) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     text = EXPLANATION.format(settle=SETTLE, **vars(options))
     title = f"## Constraints, {where['precision']} precision (MuJoCo C: double)"
     return f"{title}\n\n{text}\n\n{table(cells)}\n\n{caption(where)}\n"

@@ -1,4 +1,4 @@
-"""Optimal control of the double pendulum: scores, robustness, knock-downs, peers.
+"""Optimal control of the double pendulum: scores, robustness, knock-downs, Crocoddyl.
 
 python benchmarks/control.py score --out out/bench
 """
@@ -183,7 +183,7 @@ def _library(kind: str, options) -> Library:
 
 
 def _stored(options, name: str, kind: Any, make: Callable) -> Any:
-    """Read the arrays of an earlier run, or make them."""
+    """Read the arrays of an earlier run, or compute them."""
     file = options.out / f"{name}.npz"
     if file.exists() and not options.fresh:
         stored = np.load(file, allow_pickle=False)

@@ -3,7 +3,7 @@
     python benchmarks/derivative_programs.py --out out/bench
 
 `jacfwd`, `jacrev` and `linearize` of the step of each robot, in all pipelines and in
-both precisions, are compiled and run one after the other, and none is dropped.
+both precisions, are compiled and run one after another; all stay in memory.
 """
 
 import time
@@ -30,12 +30,14 @@ PIPELINES = {
 
 
 def jacfwd(step, q, ctrl):
-    """By coordinates and controls, in forward mode."""
+    """Compute the Jacobian with respect to coordinates and controls, in forward
+    mode."""
     return jax.jacfwd(step, (0, 1))(q, ctrl)
 
 
 def jacrev(step, q, ctrl):
-    """By coordinates and controls, in reverse mode."""
+    """Compute the Jacobian with respect to coordinates and controls, in reverse
+    mode."""
     return jax.jacrev(step, (0, 1))(q, ctrl)
 
 
@@ -46,7 +48,7 @@ def linearize(step, q, ctrl):
 
 
 def main() -> None:
-    """Compiles everything, and writes after each program."""
+    """Compile everything, and write the results after each program."""
     options = _options()
     where, cells = setting(options), []
     for name in options.models:
@@ -93,7 +95,8 @@ def _run(transform, pipeline, sys, double: bool) -> float:
 
 
 def memory() -> dict[str, int]:
-    """Pieces of memory, resident and largest resident MB of this process."""
+    """Return the number of memory maps, and the current and largest resident memory of
+    this process, MB."""
     with open("/proc/self/maps") as file:
         maps = sum(1 for _ in file)
     with open("/proc/self/status") as file:
@@ -103,7 +106,7 @@ def memory() -> dict[str, int]:
 
 
 def report(where: dict, cells: list[dict]) -> str:
-    """One line per program."""
+    """Return a table with one line per program."""
     rows = [{**cell, "seconds": np.round(cell["seconds"], 1)} for cell in cells]
     return f"{table(rows)}\n\n{EXPLANATION}\n\n{caption(where)}"
 

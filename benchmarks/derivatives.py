@@ -1,4 +1,4 @@
-"""The derivative matrix: a step by everything, in every situation and every pipeline.
+"""Check all derivatives of a step, in many situations and every pipeline.
 
 python benchmarks/derivatives.py --markdown docs/derivatives.md
 python benchmarks/derivatives.py --families equality sensors --pipelines generalized
@@ -22,21 +22,22 @@ import eqsim
 
 EXPLANATION = """\
 Accuracy of the derivatives of one step with respect to the state, the action and all
-parameters of the robot and the pipeline, and of the values of sensors, in double
-precision. There is a small robot for each family of features, and a table for each
-pipeline that simulates it.
+parameters of the robot and the pipeline, and of sensor values, in double precision. Each
+table shows a small robot with one family of features in one pipeline.
 
 Each entry is the larger of two relative errors: forward mode against fourth-order
 central differences, and reverse mode against forward mode. Errors are relative to the
-derivative, or to 0.05 if the derivative is smaller. `0`: the result does not depend on
-this parameter in this situation. `kink`: the model is not smooth within the
-finite-difference stencil, for example where a contact starts to slip, so there is no
-reference; the derivative is one of a side, finite, and the same in both modes. Entries
-that summarize several arrays count the kinks among them.
+derivative, or to 0.05 if the derivative is smaller.
 
-Kinks at rest are those of MuJoCo's model: implicit damping by a polynomial damper, and
-LuGre friction of DC motors, depend on the absolute value of a velocity.
-`equalities.active` switches a constraint, so that its derivative is zero;
+- `0`: the result does not depend on this parameter in this situation.
+- `kink`: the model is not smooth within the finite-difference stencil, for example where
+  a contact starts to slip, so there is no reference. The derivative is a one-sided
+  derivative; it is finite and the same in both modes. Entries that summarize several
+  arrays contain the number of kinks.
+
+Kinks at rest are a property of MuJoCo's model: implicit damping with a polynomial damper,
+and LuGre friction of DC motors, depend on the absolute value of a velocity.
+`equalities.active` enables a constraint, so its derivative is zero.
 `eqsim.model.inactive_parameters` lists such parameters of a robot."""
 GROUND_ABOUT = """\
 A free capsule that carries a hinged sphere above a plane, with an actuator, a spring, a
@@ -93,15 +94,15 @@ BOUND = 1e-5
 
 
 class Part(NamedTuple):
-    """A section of the page, and what it is made from."""
+    """A section of the page, and its data."""
 
     text: str
     found: list[Found]
 
 
 def main() -> int:
-    """Prints a table per family and pipeline; returns how many derivatives are wrong by
-    more than 1e-5 where the model is smooth."""
+    """Print a table per family and pipeline; return the number of derivatives with
+    errors above 1e-5 where the model is smooth."""
     options = _options()
     jax.config.update("jax_enable_x64", True)
     sections, every = ["# Derivatives", EXPLANATION], []
@@ -124,7 +125,7 @@ def main() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     say(f"peak memory {peak:.1f} GB")
     sections += [
-        f"In all: {_summary(every)}.",
+        f"Total: {_summary(every)}.",
         "Written by `python benchmarks/derivatives.py --markdown docs/derivatives.md`.",
         caption(circumstances()),
     ]
@@ -158,7 +159,8 @@ def _family(name: str, pipeline: eqsim.AbstractPipeline) -> Part:
     result = tabulate(family, pipeline)
     parts = [f"### {family.title}", family.about, table(result.rows)]
     if result.without:
-        parts.append(f"Without influence in all of them: {'; '.join(result.without)}.")
+        names = "; ".join(result.without)
+        parts.append(f"Without influence in all situations: {names}.")
     return Part("\n\n".join(parts), result.found)
 
 
@@ -175,7 +177,7 @@ def _ground(pipeline: eqsim.AbstractPipeline) -> Part:
 
 
 def _row(label: str, leaves: tuple[str, ...], found: list[Found]) -> dict[str, Any]:
-    return {"by": label} | {
+    return {"with respect to": label} | {
         title: cell([x for x in found if x.state == state and _is(x.name, leaves)])
         for title, state in SITUATIONS.items()
     }

@@ -1,8 +1,8 @@
-"""How far pipelines go astray: energy, momentum, penetration and joints that come apart.
+"""Drift of pipelines in long simulations: energy, momentum, penetration, joint errors.
 
     python benchmarks/drift.py --markdown docs/drift.md
 
-Written after every line, so that a run that is stopped keeps what it has.
+The output is written after every row, so an interrupted run keeps its results.
 """
 
 import dataclasses
@@ -25,22 +25,28 @@ from eqsim.dynamics import kinetic_energy, momentum
 
 
 EXPLANATION = """\
-After {length} control steps of {substeps} physics steps each, from the reference pose.
-`penetration` (m) and `drift` (m, rad): the largest in {batch} simulations under full
-random controls, looked at once in each control step; drift is how far links are from
-where their joints put them at the end of a step, before it goes back to coordinates, and
-zero in `Generalized` by construction.
-`finite`: share of the simulations that stay numbers. `energy`: relative change of the
-kinetic energy in a free flight without gravity, contacts, limits, damping, springs, dry
-friction and medium; `linear`, `angular`: change of the momenta over their first values,
-where a robot floats freely. `Generalized` integrates as the file says: by Euler both it
-and MuJoCo C blow up on the double pendulum."""
+Penetration, joint errors, and conservation of energy and momentum in long simulations:
+{length} control steps of {substeps} physics steps each, from the reference pose.
+
+- `penetration` (m): largest penetration in {batch} simulations under full random controls,
+  sampled once per control step.
+- `drift` (m, rad): largest distance of links from the poses given by their joint
+  coordinates, in the same simulations, before the projection at the end of a step. Zero
+  in `Generalized`, which uses joint coordinates.
+- `finite`: fraction of the simulations that stay finite.
+- `energy`: relative change of kinetic energy in free flight, without gravity, contacts,
+  limits, damping, springs, dry friction and fluid.
+- `linear`, `angular`: relative change of linear and angular momentum in free flight, for
+  robots with a free base.
+
+`Generalized` uses the integrator of the file. With Euler, both `Generalized` and MuJoCo C
+diverge on the double pendulum."""
 SUBSTEPS = 5
-"""Physics steps of a control step."""
+"""Physics steps per control step."""
 
 
 def main() -> None:
-    """Measures every robot in every pipeline."""
+    """Measure every robot in every pipeline."""
     options = _options()
     where, rows = setting(options), []
     for name, sys, model in robots(options.models, euler=False):
@@ -61,7 +67,7 @@ def main() -> None:
 
 
 def driven(pipeline, sys, policy, length: int, batch: int) -> dict[str, Any]:
-    """Penetration and drift under random controls."""
+    """Measure penetration and joint drift under random controls."""
 
     def worst(state, new, ctrl):
         points = eqsim.Generalized().contacts(sys, new, ctrl).dist
@@ -93,7 +99,7 @@ def driven(pipeline, sys, policy, length: int, batch: int) -> dict[str, Any]:
 
 
 def floating(pipeline, sys: eqsim.System, length: int) -> dict[str, Any]:
-    """Energy and momentum in a free flight."""
+    """Measure changes of energy and momentum in free flight."""
     qd = 0.5 * jr.normal(jr.key(1), (sys.nv,))
     start = pipeline.init(sys, qd=qd)
     ctrl = jnp.zeros(sys.nu)
@@ -115,8 +121,8 @@ def floating(pipeline, sys: eqsim.System, length: int) -> dict[str, Any]:
 
 
 def unforced(sys: eqsim.System) -> eqsim.System:
-    """The robot without what acts on it from outside or along its joints; actuators and
-    pairs that the file names stay."""
+    """Return the robot without external forces and forces along its joints; actuators
+    and explicit pairs are kept."""
     joints, none = sys.joints, (0,) * sys.ngeom
     free = dataclasses.replace(
         joints,
@@ -137,7 +143,7 @@ def _held(pipeline, sys, state, ctrl):
 
 
 def report(where: dict, rows: list[dict], options) -> str:
-    """All robots and pipelines as one table."""
+    """Return all robots and pipelines as one table."""
     text = EXPLANATION.format(
         length=options.length, substeps=SUBSTEPS, batch=options.batch
     )

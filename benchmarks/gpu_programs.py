@@ -110,7 +110,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _cell(program: Program) -> dict[str, Any]:
-    """The columns of the table, and each loop for the JSON file."""
+    """Return the columns of the table, and each loop for the JSON file."""
     depths = [loop.depth for loop in program.loops]
     cell: dict[str, Any] = _columns(program.work, "")
     cell |= {"fixed loops": program.fixed_loops, "loops": len(depths)}
@@ -128,8 +128,8 @@ def _columns(work: Work, suffix: str) -> dict[str, str]:
 
 
 def _step(runner: str, name: str, program: str, batch: int) -> tuple[Callable, tuple]:
-    """`step(robot, state, ctrl)` of one robot, and its arguments: the robot, and the shapes
-    of a batch of states and controls."""
+    """Return `step(robot, state, ctrl)` of one robot, and its arguments: the robot, and
+    the shapes of a batch of states and controls."""
     dtype, model = jnp.result_type(float), mujoco_model(name, euler=True)
     shaped = lambda n: jax.ShapeDtypeStruct((batch, n), dtype)
     q, qd, ctrl = shaped(model.nq), shaped(model.nv), shaped(model.nu)
@@ -148,7 +148,8 @@ def _step(runner: str, name: str, program: str, batch: int) -> tuple[Callable, t
 
 
 def _moved(data: Any) -> eqsim.State:
-    """The part of MJX's data that the next step reads, so that nothing else is written."""
+    """Return the part of MJX's data that the next step reads, so that nothing else is
+    written."""
     return eqsim.State(data.qpos, data.qvel, data.act, data.qacc_warmstart)
 
 
@@ -161,7 +162,7 @@ def _value_and_gradient(step: Callable) -> Callable:
 
 
 def _peers(options) -> list[str]:
-    """The peers that are installed."""
+    """Return the installed peers."""
     try:
         package("mujoco.mjx")
     except NotInstalled as error:
@@ -207,7 +208,7 @@ def _child(name, program, runner, options) -> list[dict]:
 
 
 def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
-    """All programs as one table."""
+    """Return all programs as one table."""
     text = EXPLANATION.format(batch=options.batch, device=DEVICE)
     title = f"## GPU programs, {where['precision']} precision"
     shown = [column for column in COLUMNS if any(column in cell for cell in cells)]

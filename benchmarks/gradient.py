@@ -1,4 +1,4 @@
-"""Cost of a derivative: value and gradient of 32 steps, beside the steps alone.
+"""Cost of a derivative: value and gradient of 32 steps, relative to the value alone.
 
 python benchmarks/gradient.py --out out/bench
 python benchmarks/gradient.py --quick --peers brax
@@ -40,7 +40,7 @@ REFUSALS = (ValueError, TypeError, NotImplementedError, jax.errors.JaxRuntimeErr
 class Runner(NamedTuple):
     """A simulator: `simulate(model, ctrl, mass, q, qd)` gives the last coordinates.
 
-    `ctrl` is `(batch, steps, nu)`; `wrt` are the names in `WRT` that it can follow.
+    `ctrl` is `(batch, steps, nu)`; `wrt` are the supported names in `WRT`.
     """
 
     label: str
@@ -51,7 +51,7 @@ class Runner(NamedTuple):
 
 
 def main() -> None:
-    """Times all cells, and writes after each."""
+    """Time all cells, and write the results after each."""
     options = _options()
     where, cells = setting(options), []
     for name, sys, model in robots(options.models):
@@ -68,7 +68,8 @@ def main() -> None:
 
 
 def time_cell(name, kind, begin: Start, runners, options) -> list[dict]:
-    """Times forward and gradient of all runners from one start, in turn."""
+    """Time value and gradient of all runners from the same initial states,
+    alternately."""
     dtype = jnp.result_type(float)
     ctrl = np.repeat(begin.ctrl, SUBSTEPS, axis=1)[:, : options.steps]
     ctrl, q, qd = (jnp.asarray(x, dtype) for x in (ctrl, begin.q, begin.qd))
@@ -121,7 +122,8 @@ def _loss(simulate):
 
 
 def _gradient(runner: Runner, which: int, arguments):
-    """Value and derivative, compiled, and facts about it: reverse mode if it can be."""
+    """Return value and derivative, compiled, with facts about them; in reverse mode if
+    supported."""
     loss = _loss(runner.simulate)
 
     def reverse(*arguments):
@@ -142,7 +144,7 @@ def _gradient(runner: Runner, which: int, arguments):
         try:
             _, out = jax.block_until_ready(compiled(*arguments))
         except ValueError:
-            # A loop whose length is not known has no reverse mode in JAX.
+            # Loops of unknown length do not support reverse mode in JAX.
             if mode == "forward":
                 raise
             continue
@@ -197,7 +199,8 @@ def _peers(name: str, model, chosen: list[str]) -> list[Runner]:
 
 
 def _mjx(model) -> Runner:
-    """With one iteration, as nothing else can be differentiated in reverse there."""
+    """Run MJX with one iteration, because it does not support reverse mode
+    otherwise."""
     step, mjx_model, init = mjx_step(model, iterations=1)
 
     def simulate(mjx_model, ctrl, mass, q, qd):
@@ -229,7 +232,7 @@ def _brax(name: str) -> Runner:
 
 
 def report(where: dict, cells: list[dict], steps: int) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     rows = [
         cell | {"gradient": f"{cell['gradient']:.3g}", "cost": f"{cell['cost']:.2f}x"}
         for cell in cells

@@ -1,4 +1,4 @@
-"""How far eqsim's environments are from Gymnasium's, step by step.
+"""Compare eqsim's environments with Gymnasium's, step by step.
 
 python benchmarks/gymnasium_parity.py --markdown docs/environments_parity.md
 """
@@ -22,27 +22,29 @@ import eqsim
 
 TOLERANCE = 1e-5
 EXPLANATION = """\
-Each environment from {seeds} random starts, up to {steps} control steps under random actions over
-the full range, or until it ends; double precision. Gymnasium's class runs with a converged solver
-(Newton, tolerance 0), and after each simulation MuJoCo evaluates places and forces at the new
-state (`mj_forward`, `mj_rnePostConstraint`). Differences are relative to max(1, |Gymnasium's
-number|); the largest of all numbers, steps and starts is shown.
+Each environment is compared with Gymnasium's from {seeds} random initial states, for up to
+{steps} control steps of random actions over the full action range, in double precision. For
+the comparison, Gymnasium's environments use a converged solver (Newton, tolerance 0), and
+MuJoCo evaluates positions and forces at the new state after each step (`mj_forward`,
+`mj_rnePostConstraint`). Differences are relative to max(1, |Gymnasium's value|); the table
+shows the largest over all entries, steps and initial states.
 
-- `reset`: the observation of the start.
-- `alone`: both run on their own from the same start; until they part, if they do.
-- `part at`: the first step at which a difference exceeds {tolerance:g}: contacts are chaotic, and
-  what begins as rounding grows.
-- `one step`: each step from Gymnasium's state. No chaos enters, so this is the difference of the
-  environments. `worst term`: of the reward, likewise.
-- `ends alike`: whether both end at the same steps.
-- `as shipped`: median difference from Gymnasium as it is, running on its own: with the solver
-  settings of the file, and with places and forces of the last evaluation during the simulation,
-  one stage of the integrator before the state that is observed."""
+- `reset`: difference of the first observation.
+- `alone`: difference of two independent simulations from the same initial state, until they
+  diverge.
+- `part at`: step of each simulation at which a difference first exceeds {tolerance:g}.
+  Contacts are chaotic, so differences by rounding grow.
+- `one step`: difference after one step from Gymnasium's state. This excludes chaos and
+  measures the difference between the environments.
+- `worst term`: reward term with the largest difference after one step.
+- `ends alike`: true if both terminate at the same steps.
+- `as shipped`: median difference from an unmodified Gymnasium environment in an independent
+  simulation, with the solver settings of the file and without the additional evaluation at
+  the new state."""
 
 
 class Path(NamedTuple):
-    """What Gymnasium did from one start: states and reports, one more state than
-    steps."""
+    """Gymnasium's states and results from one initial state; one more state than steps."""
 
     states: list
     actions: list
@@ -53,7 +55,7 @@ class Path(NamedTuple):
 
 
 def main() -> int:
-    """Prints the table; returns how many environments disagree."""
+    """Print the table; return the number of environments that disagree."""
     options = _options()
     where = setting(options)
     rows = [_compared(name, options) for name in options.envs]
@@ -70,12 +72,12 @@ def _agrees(row: dict[str, Any]) -> bool:
 
 
 def follow(env, seed: int, steps: int) -> Path:
-    """Gymnasium's environment under random actions."""
+    """Simulate Gymnasium's environment with random actions."""
     env.reset(seed=seed)
     rng = np.random.default_rng(seed)
     path = Path([_state(env)], [], [env._get_obs()], [], [], [])
     while len(path.actions) < steps and not any(path.ended):
-        # The same numbers, in double precision.
+        # The same values, in double precision.
         action = draw_action(env, rng).astype(float)
         obs, reward, ended, _, info = env.step(action)
         reports = _state(env), action, obs, reward, info, bool(ended)
@@ -89,7 +91,7 @@ def _state(env) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The row of one environment."""
+    """Return the row of one environment."""
     began = time.time()
     theirs, raw = refreshed(name), shipped(name)
     seeds = range(options.seed, options.seed + options.seeds)
@@ -114,8 +116,8 @@ def _span(counts: list[int]) -> str:
 
 
 class Error(NamedTuple):
-    """Differences of one step: observation, reward, reward terms; and whether both
-    ended."""
+    """Differences of one step: observation, reward, reward terms; and true if both
+    terminated."""
 
     obs: float
     reward: float
@@ -139,7 +141,8 @@ class _Runs:
         self.step = jax.jit(jax.vmap(step), **options)
 
     def errors(self) -> tuple[list[float], list[list[Error]], list[list[Error]]]:
-        """Of the starts; of each step from Gymnasium's state; and of each step alone."""
+        """Return errors of the initial observations, of each step from Gymnasium's
+        state, and of independent simulations."""
         paths = self.paths
         alone, first = self.begin(*self._states(0))
         starts = [_relative(first.obs[i], p.obs[0]) for i, p in enumerate(paths)]
@@ -208,19 +211,19 @@ def _summary(errors, paths: list[Path]) -> dict[str, Any]:
 
 
 def _parted(run: list[Error]) -> int | None:
-    """The first step with a difference beyond the tolerance."""
+    """Return the first step with a difference beyond the tolerance."""
     return next((t for t, e in enumerate(run) if not e.largest <= TOLERANCE), None)
 
 
 def _late(path: Path, other: Path) -> tuple[list[float], list[float]]:
-    """Differences of observation and reward between two runs of Gymnasium."""
+    """Return differences of observation and reward between two runs of Gymnasium."""
     obs = [_relative(b, a) for a, b in zip(path.obs, other.obs)]
     rewards = [_relative(b, a) for a, b in zip(path.rewards, other.rewards)]
     return obs[1:], rewards
 
 
 def report(where: dict, rows: list[dict], options: argparse.Namespace) -> str:
-    """The table and what it means, in Markdown."""
+    """Return the table with an explanation, in Markdown."""
     text = EXPLANATION.format(
         seeds=options.seeds, steps=options.steps, tolerance=TOLERANCE
     )
@@ -247,6 +250,6 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    # MuJoCo's remark on an attribute of half_cheetah.xml.
+    # MuJoCo's warning about an attribute of half_cheetah.xml.
     warnings.filterwarnings("ignore", message=".*settotalmass.*")
     raise SystemExit(main())

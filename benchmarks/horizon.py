@@ -1,4 +1,4 @@
-"""Gradients through long rollouts: their time, their memory, and how they grow.
+"""Gradients through long rollouts: time, memory, and growth with the horizon.
 
 python benchmarks/horizon.py --out out/bench
 """
@@ -27,7 +27,7 @@ MIDDLE = {1: 1, 32: 8, 200: 20, 1000: 40}
 
 
 class Linear(eqx.Module):
-    """Controls as a linear function of what is seen."""
+    """A linear policy."""
 
     gains: jax.Array
 
@@ -36,7 +36,7 @@ class Linear(eqx.Module):
 
 
 def main() -> None:
-    """Measures every horizon without and with checkpoints."""
+    """Measure every horizon with and without checkpoints."""
     options = _options()
     where, rows = setting(options), []
     env = eqsim.make("ant", include_cfrc_ext_in_observation=False)
@@ -85,7 +85,7 @@ def _cell(env, length: int, every: int | None, options) -> dict[str, Any]:
 
 
 def report(where: dict, rows: list[dict], options) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     text = EXPLANATION.format(batch=options.batch)
     title = f"## Long horizons, {where['precision']} precision"
     return f"{title}\n\n{text}\n\n{table(rows)}\n\n{caption(where)}\n"

@@ -1,4 +1,4 @@
-"""Convex hulls: seconds to compile and to step an arm, a quadruped and a hand, or MJCF files.
+"""Time to compile and to step robots with convex hulls, or MJCF files.
 
 python benchmarks/hulls.py --out out/bench
 python benchmarks/hulls.py --scenes hand --without-mjx --batch 256
@@ -30,7 +30,7 @@ difference of a coordinate from MuJoCo C after the {steps} steps."""
 
 
 def main() -> None:
-    """Measures scene by scene, and writes after each."""
+    """Measure all scenes, and write the results after each."""
     options = _options()
     where, cells = setting(options), []
     for name, source in _sources(options).items():
@@ -50,7 +50,7 @@ def _sources(options) -> dict[str, str | pathlib.Path]:
 
 
 def measure(name: str, source: str | pathlib.Path, options) -> list[dict[str, Any]]:
-    """Times eqsim and its peers on one scene."""
+    """Time eqsim and its peers on one scene."""
     model = compiled_model(source)
     start, ctrl, contacts = moved(model, options.batch)
     calls: dict[str, Any] = {"eqsim": eqsim_call(source, model, start, ctrl, options)}
@@ -85,7 +85,7 @@ def measure(name: str, source: str | pathlib.Path, options) -> list[dict[str, An
 
 
 def report(where: dict, cells: list[dict], options) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     text = EXPLANATION.format(settle=SETTLE, **vars(options))
     title = f"## Convex hulls, {where['precision']} precision (MuJoCo C: double)"
     return f"{title}\n\n{text}\n\n{table(cells)}\n\n{caption(where)}\n"

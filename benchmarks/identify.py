@@ -3,9 +3,9 @@
 python benchmarks/identify.py double_pendulum --recordings ../shared/data --out out/identify
 
 Writes `SET.xml` (the fitted robot as MJCF), `SET.json` (parameters with intervals, and
-errors on runs that were held out if `--held-out` is given) for SET in double_pendulum,
-simple_pendulum, cube_tosses, elbow_tosses. `--peer` times one Jacobian beside
-finite differences of MuJoCo C, as in `mujoco.sysid`, instead.
+errors on held-out runs if `--held-out` is given) for SET in double_pendulum,
+simple_pendulum, cube_tosses, elbow_tosses. With `--peer`, compares the time of one
+Jacobian with finite differences of MuJoCo C, as in `mujoco.sysid`, instead.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SETS = {
 
 
 def main() -> None:
-    """Fits one set of recordings."""
+    """Fit one set of recordings."""
     options = _options()
     jax.config.update("jax_enable_x64", True)
     folder = options.recordings / options.set

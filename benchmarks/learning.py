@@ -1,8 +1,8 @@
-"""How well and how fast agents learn, by their presets, and beside Brax's PPO.
+"""Return and training speed of agents with their presets, compared with Brax's PPO.
 
     python benchmarks/learning.py --out out/bench --markdown docs/learning.md
 
-Every run is a process of its own, `eqsim train`, with nothing compiled in advance.
+Every run is a separate process, `eqsim train`, without precompiled programs.
 """
 
 import json
@@ -47,7 +47,7 @@ TOGETHER = {
 
 
 def main() -> None:
-    """Trains all, and writes table and curves."""
+    """Train all agents, and write table and curves."""
     options = _options()
     where = setting(options)
     rows = _kept(options)
@@ -71,12 +71,12 @@ def main() -> None:
 
 
 def _rewarded() -> list[tuple[str, str]]:
-    """Presets by whose returns one sees what was learned; skills are in `skills.py`."""
+    """Return presets whose returns measure learning; skills are in `skills.py`."""
     return [pair for pair, make in presets().items() if make().skills is None]
 
 
 def _kept(options) -> list[dict[str, Any]]:
-    """What an earlier call has measured, and this one does not."""
+    """Return results of earlier calls that this call does not repeat."""
     path = options.out / "learning.json"
     if not options.keep or not path.exists():
         return []
@@ -130,7 +130,7 @@ def _run(agent: str, env: str, seed: int, options) -> dict[str, Any]:
 
 
 def _together(agent: str, more: Sequence[str], options) -> dict[str, Any]:
-    """Many members in one program."""
+    """Train many members in one program."""
     env, folder = "inverted_pendulum", options.out / "learning" / agent
     found = train("ppo", env, 0, folder, more)
     last = [row for row in found if row["turn"] == found[-1]["turn"]]
@@ -181,7 +181,7 @@ ppo.train(
 )
 print(json.dumps(rows))
 """
-"""Its own tuned settings of the inverted pendulum (its notebook on training)."""
+"""Brax's tuned settings of the inverted pendulum (its notebook on training)."""
 
 
 def _brax(options, seed: int) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _brax(options, seed: int) -> dict[str, Any]:
 
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
-    """The table, one line for all seeds of an agent and an environment."""
+    """Return the table, one line for all seeds of an agent and an environment."""
     lines, pictures = [], []
     pairs = dict.fromkeys((row["agent"], row["env"]) for row in rows)
     for agent, env in sorted(pairs, key=lambda pair: [*GOALS].index(pair[1])):

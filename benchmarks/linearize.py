@@ -1,4 +1,4 @@
-"""Linear models of a step per second: exact ones, beside MuJoCo's finite differences.
+"""Speed of exact linear models of a step, compared with MuJoCo's finite differences.
 
 python benchmarks/linearize.py --out out/bench
 """
@@ -42,7 +42,7 @@ DIFFERENCES = ("central", "one-sided")
 
 
 def main() -> None:
-    """Times all cells, and writes after each."""
+    """Time all cells, and write the results after each."""
     options = _options()
     where, rows = setting(options), []
     for name, sys, model in robots(options.models):
@@ -117,7 +117,7 @@ def _theirs(model: mujoco.MjModel, begin: Start, label: str) -> Callable[[], Any
 
 
 def report(where: dict, rows: list[dict], options) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     text = EXPLANATION.format(batch=options.batch)
     title = f"## Linear models, {where['precision']} precision (MuJoCo C: double)"
     return f"{title}\n\n{text}\n\n{table(rows)}\n\n{caption(where)}\n"

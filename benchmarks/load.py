@@ -1,16 +1,17 @@
-"""How many MJCF files eqsim loads and steps as MuJoCo does, and what stands in the way.
+"""Count the MJCF files that eqsim loads and steps as MuJoCo does.
 
 python benchmarks/load.py FOLDER
 python benchmarks/load.py NAME=FOLDER NAME=FOLDER --json out/load.json
 python benchmarks/load.py NAME=FOLDER --json out/load.json --step 100 --match 'scene.*'
 python benchmarks/load.py --json out/load.json --table docs/robots.md
 
-Files that MuJoCo itself cannot compile are counted apart: parts that others include, and
-files whose meshes are missing. `--step N` compares N steps from the keyframe `home` under
-random controls with MuJoCo C in double precision. What the JSON holds is not measured
-again. Each file runs in a process that is replaced if it fails or exceeds `--limit`.
+Files that MuJoCo itself cannot compile are counted separately: fragments that others
+include, and files whose meshes are missing. `--step N` compares N steps from the keyframe
+`home` under random controls with MuJoCo C in double precision. Files that are in the JSON
+file are not measured again. Each file runs in a process that is restarted if it fails or
+exceeds `--limit`.
 
-Most of the time is compilation. `EQSIM_KERNELS_LEVEL=0` reduces it; a step is then slower.
+Most of the time is compilation. `EQSIM_KERNELS_LEVEL=0` reduces it; steps are then slower.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from _tables import circumstances, write
 
 
 def main() -> int:
-    """Prints the tables; returns the number of internal errors."""
+    """Print the tables; return the number of internal errors."""
     options = _options()
     files, where = _known(options.json)
     if options.forget:
@@ -57,7 +58,7 @@ def main() -> int:
 
 
 def _paths(options: argparse.Namespace) -> list[tuple[str, pathlib.Path, str]]:
-    """Source, folder and path of each file."""
+    """Return source, folder and path of each file."""
     found = []
     for text in options.sources:
         source, _, rest = text.rpartition("=")
@@ -71,7 +72,7 @@ def _paths(options: argparse.Namespace) -> list[tuple[str, pathlib.Path, str]]:
 
 
 def _is_new(files: dict[str, File], source, folder, name, options) -> bool:
-    """Whether something about a file is asked for that is not known."""
+    """Test if requested data of a file is missing."""
     key = f"{source}/{name}"
     if key not in files:
         return True
@@ -84,7 +85,7 @@ def _steps(key: str, options: argparse.Namespace) -> int:
 
 
 class _Worker:
-    """A process that checks one file after the other."""
+    """A process that checks one file after another."""
 
     def __init__(self):
         self.process: Any = None
@@ -94,8 +95,9 @@ class _Worker:
     def run(
         self, source: str, folder: pathlib.Path, name: str, steps: int, limit
     ) -> File:
-        """What became of a file; one that fails or takes too long is loaded alone."""
-        # Compiled programs are kept: a fresh process gives their memory back.
+        """Return the results of a file; a file that fails or takes too long is checked
+        again in a new process."""
+        # Compiled programs accumulate: a new process frees their memory.
         self.work += 1 + 20 * bool(steps)
         if self.work > 400:
             self.stop()
@@ -135,7 +137,7 @@ def _serve(line) -> None:
 
 
 def _known(path: pathlib.Path | None) -> tuple[dict[str, File], dict[str, Any]]:
-    """Results of earlier runs, and where the last one ran."""
+    """Return results of earlier runs, and machine and versions of the last one."""
     if path is None or not path.exists():
         return {}, circumstances()
     data = json.loads(path.read_text())

@@ -1,9 +1,9 @@
-"""What agents learn from recordings of others, and how fast.
+"""Returns and training speed of agents that learn from datasets.
 
     python benchmarks/offline.py --out out/bench --markdown docs/offline.md
 
-Trains a medium policy, records it alone and together with random actions, and learns from
-both; `--speed` measures updates per second instead, also of CORL's IQL if its file is
+Trains a medium policy, records datasets of it with and without random actions, and learns
+from both. `--speed` measures updates per second instead, also of CORL's IQL if its file is
 given.
 """
 
@@ -44,8 +44,8 @@ SHORT = (
     "discount=0.97",
     "reward_scale=0.16",
 )
-# Fewer actions and smaller networks, as each update takes 12 actions per row and critic;
-# the weight is in the units of values, which `reward_scale` has made small.
+# Fewer actions and smaller networks, because each update evaluates 12 actions per row
+# and critic; the weight is in the units of values, which `reward_scale` reduces.
 CQL = (
     "hidden=128,128",
     "num_actions=4",
@@ -63,7 +63,7 @@ AGENTS = {
 
 
 def main() -> None:
-    """Makes the data, learns from them, and writes table and curves."""
+    """Create the datasets, learn from them, and write table and curves."""
     options = _options()
     where = setting(options)
     if options.speed:
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _kept(options) -> list[dict[str, Any]]:
-    """What an earlier call has measured, and this one does not."""
+    """Return results of earlier calls that this call does not repeat."""
     path = options.out / "offline.json"
     if not options.keep or not path.exists():
         return []
@@ -95,7 +95,7 @@ def _kept(options) -> list[dict[str, Any]]:
 
 
 def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mixture first, and agents as they are listed."""
+    """Sort the results: the mixture first, and agents in the order of the list."""
     place = lambda row: (row["data"] != "mixed", [*AGENTS].index(row["agent"]))
     return sorted(rows, key=place)
 
@@ -129,7 +129,8 @@ def _file(options, name: str) -> pathlib.Path:
 
 
 def _record(options) -> None:
-    """The medium policy, and what it does; kept from an earlier call if it is there."""
+    """Train the medium policy and record its dataset, unless an earlier call has done
+    so."""
     run = options.out / "offline" / f"behavior-{options.env}"
     if not (run / "last.ckpt").exists():
         train("ppo", options.env, 0, run, ("--steps", f"{options.behavior_steps:g}"))
@@ -175,7 +176,8 @@ def _learn(agent: str, name: str, options) -> dict[str, Any]:
 
 
 def _behavior(options, name: str) -> str:
-    """Mean return of what was recorded, of whole episodes, and the 95 % interval."""
+    """Return the mean return of the complete episodes of a dataset, and the 95 %
+    interval."""
     data = zoo.data.load_data(_file(options, name))
     returns = data.returns()[data.whole(1000)]
     error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns))
@@ -183,7 +185,7 @@ def _behavior(options, name: str) -> str:
 
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
-    """The table, one line for each recording and agent."""
+    """Return the table, one line for each dataset and agent."""
     lines = [
         {
             "recording": row["data"],
@@ -217,8 +219,8 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
 
 
 def _speeds(options) -> list[dict[str, Any]]:
-    """Updates per second of IQL, batch 256, networks of 256 and 256, of observations with
-    17 numbers and actions with 6."""
+    """Measure updates per second of IQL, with batches of 256, networks of 256 and 256
+    units, observations of size 17 and actions of size 6."""
     found = {"eqsim-zoo": _ours, "CORL": _corl}
     if options.corl is None:
         del found["CORL"]
@@ -269,7 +271,7 @@ def _ours(options, steps):
 
 
 def _corl(options, steps):
-    """CORL's, from its file: everything on the CPU, batches drawn by its buffer."""
+    """Measure CORL's IQL from its file, on the CPU, with batches from its buffer."""
     import torch
 
     spec = importlib.util.spec_from_file_location("corl_iql", options.corl)

@@ -1,12 +1,12 @@
-"""How far eqsim is from MuJoCo C, on the same files and in the same states.
+"""Compare eqsim with MuJoCo C, on the same files and in the same states.
 
-python benchmarks/parity.py                                 # files of Gymnasium
+python benchmarks/parity.py                                 # Gymnasium's files
 python benchmarks/parity.py --models ant humanoid --n 50
 python benchmarks/parity.py --models --random 300 --json out/random.json
 python benchmarks/parity.py --models --folder FOLDER --json out/folder.json
 python benchmarks/parity.py --models --add out/*.json --markdown out/parity.md
 
-The last line joins the results of other runs: of random systems with other seeds
+The last line combines the results of several runs: of random systems with other seeds
 (`--first-seed`), of files and of folders.
 """
 
@@ -46,14 +46,14 @@ from _tables import caption, show, table, write
 
 
 class Checked(NamedTuple):
-    """One robot, or several: a row of the table, and where it disagrees."""
+    """Results for one robot or several: a table row, and the states that disagree."""
 
     row: dict[str, Any]
     found: list[Disagreement]
 
 
 class Run(NamedTuple):
-    """What one run of this program found in files, and where it ran."""
+    """Results of one run on files, with machine and versions."""
 
     where: dict[str, Any]
     files: list[dict[str, Any]]
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
 
 def main() -> int:
-    """Prints the tables; returns how many deviations are not explained."""
+    """Print the tables; return the number of unexplained deviations."""
     options = _options()
     where, tolerance = setting(options), TOLERANCE[options.precision]
     files = [_progress(check_file, name, options) for name in options.models]
@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def check_file(name: str, options: argparse.Namespace) -> Checked:
-    """Compares accelerations, one step and many on one of Gymnasium's files."""
+    """Compare accelerations, one step and trajectories for one of Gymnasium's files."""
     model, sys = converge(mujoco_model(name)), system(name)
     states = drawn_states(model, options.n, options.seed, options.precision)
     target = reference(model, states, options.steps)
@@ -113,7 +113,7 @@ def check_file(name: str, options: argparse.Namespace) -> Checked:
 
 
 def summary(target: Reference, error: np.ndarray, tolerance: float) -> dict[str, Any]:
-    """The columns on accelerations."""
+    """Return the columns on accelerations."""
     acceleration = Summary.of(error, tolerance)
     return {
         "states": len(error),
@@ -128,7 +128,7 @@ def summary(target: Reference, error: np.ndarray, tolerance: float) -> dict[str,
 
 
 def along(error: np.ndarray, tolerance: float, steps: int) -> dict[str, Any]:
-    """The columns on trajectories, of errors `(count, steps)`."""
+    """Return the columns on trajectories, from errors `(count, steps)`."""
     first, last = (
         Summary.of(error[:, 0], tolerance),
         Summary.of(error[:, -1], tolerance),
@@ -154,18 +154,20 @@ def _step(until, share, steps):
 
 
 def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
-    """The tables and what they mean, in Markdown."""
+    """Return the tables with explanations, in Markdown."""
     tolerance = TOLERANCE[options.precision]
     parts = [
         f"## Parity with MuJoCo C, {options.precision} precision",
-        "Error: largest difference of a state, relative to max(1, largest number of "
-        f"MuJoCo's). `within`: share of the states with an error up to {tolerance:g}. "
-        f"`rows`: mean number of constraint rows, `most`: the largest. States of "
-        f"{len(KINDS)} kinds in turn: {', '.join(KINDS)}. MuJoCo solves by Newton with "
-        "200 iterations and tolerance 0; `MuJoCo residual`: the largest "
-        "|M^-1 gradient of its cost| that it leaves, relative in the same way. "
-        "`chaotic at`: the step at which the error of that share of the trajectories "
-        "has passed 1e-3.",
+        "The error of a state is its largest difference, relative to max(1, largest value "
+        f"of MuJoCo). States are drawn from {len(KINDS)} kinds in turn: "
+        f"{', '.join(KINDS)}. MuJoCo uses the Newton solver with 200 iterations and "
+        "tolerance 0.",
+        f"- `within`: fraction of the states with an error up to {tolerance:g}.\n"
+        "- `rows`, `most`: mean and largest number of constraint rows.\n"
+        "- `MuJoCo residual`: largest remaining |M^-1 gradient of the cost| of MuJoCo's "
+        "solution, with the same normalization.\n"
+        "- `10 % chaotic at`: step after which the error of 10 % of the trajectories "
+        "exceeds 1e-3.",
     ]
     rows = [row for run in runs for row in run.files]
     if rows:
@@ -186,12 +188,12 @@ def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
 
 
 def _captions(places: list[dict[str, Any]]) -> str:
-    """Where the last run took place, and the commits and dates of the others."""
+    """Describe the last run, with commits and dates of the others."""
     *others, last = sorted(places, key=lambda where: where["date"])
     if not others:
         return caption(last)
     names = dict.fromkeys(f"{where['commit']} ({where['date']})" for where in others)
-    return f"{caption(last)} Other runs that are joined here: {', '.join(names)}."
+    return f"{caption(last)} Other runs included: {', '.join(names)}."
 
 
 def _progress(check, name, options):
@@ -236,9 +238,10 @@ def _options():
 
 
 if __name__ == "__main__":
-    # Tracing makes millions of objects that live on: looking through them takes long.
+    # Tracing creates millions of long-lived objects, which slow down garbage
+    # collection.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    # MuJoCo's remark on an attribute of half_cheetah.xml.
+    # MuJoCo's warning about an attribute of half_cheetah.xml.
     warnings.filterwarnings("ignore", message=".*settotalmass.*")
     raise SystemExit(main())

@@ -1,9 +1,9 @@
-"""eqsim's pipelines beside those of the same name in Brax: speed, compilation, gradient.
+"""Compare eqsim's pipelines with those of the same name in Brax: speed and gradient.
 
     python benchmarks/pipelines.py --out out/bench
     python benchmarks/pipelines.py --pipelines spring --batches 256 --limit 600
 
-Each measurement is a fresh process without any cache, which is stopped at a limit.
+Each measurement runs in a fresh process without caches, with a time limit.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PIPELINES = {
 DT = 0.01
 """Time step of the physics, s."""
 SHARE = 0.1
-"""Of the time limit, that the repeats of one program may take."""
+"""Fraction of the time limit for the repeats of one program."""
 REFUSALS = (
     ValueError,
     TypeError,
@@ -83,8 +83,8 @@ joints, limits and contacts are."""
 class Simulator(NamedTuple):
     """One pipeline of one library.
 
-    - `substeps`: calls of `step` in a physics step.
-    - `scan`: the loop that its users have.
+    - `substeps`: number of calls of `step` per physics step.
+    - `scan`: loop function of the library.
     """
 
     sys: Any
@@ -95,9 +95,9 @@ class Simulator(NamedTuple):
 
 
 def main() -> None:
-    """Measures in child processes, one at a time; or is such a process."""
+    """Measure in child processes, one at a time; or act as such a process."""
     options = _options()
-    # Parent and child are on the device together: neither may take all its memory.
+    # Parent and child share the device: neither may allocate all its memory.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     where, cells = setting(options), []
     if options.child:
@@ -115,7 +115,8 @@ def main() -> None:
 
 
 def measure(options) -> Iterator[dict[str, Any]]:
-    """All of one runner in one cell, in this process: piece by piece, as it is found."""
+    """Measure one runner in one cell, in this process; print each result when it is
+    available."""
     (kind,), (name,), (batch,) = options.states, options.pipelines, options.batches
     sys, model = system(options.model, euler=True), mujoco_model(options.model)
     sys = dataclasses.replace(sys, dt=jnp.full_like(sys.dt, DT))
@@ -136,7 +137,7 @@ def measure(options) -> Iterator[dict[str, Any]]:
 
 
 def _forward(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
-    """Compiles and times control steps."""
+    """Compile and time control steps."""
     arguments = simulator.sys, ctrl, q, qd
     began = time.perf_counter()
     program = jax.jit(_simulate(simulator, SUBSTEPS)).lower(*arguments).compile()
@@ -152,7 +153,8 @@ def _forward(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
 
 
 def _gradient(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
-    """Times a value, and the value with its gradient by the control of each step."""
+    """Time a value, and the value with its gradient with respect to the control of each
+    step."""
     simulate = _simulate(simulator, 1)
 
     def loss(ctrl, sys, q, qd):
@@ -178,7 +180,8 @@ def _gradient(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
 
 
 def _room() -> float:
-    """Memory of the machine in GB: beyond it the system would kill some process."""
+    """Return the memory of the machine, GB, beyond which the system would kill a
+    process."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
@@ -187,7 +190,7 @@ def _taken(calls, options):
 
 
 def _simulate(simulator: Simulator, steps: int) -> Callable:
-    """A batch under controls, each held for a number of physics steps."""
+    """Simulate a batch, with each control constant for a number of physics steps."""
     _, init, step, substeps, scan = simulator
 
     def one(sys, ctrl, q, qd):
@@ -225,12 +228,12 @@ def _substeps(name, options):
 
 
 def _length(options):
-    """Control steps that the gradient goes through."""
+    """Return the number of control steps of the gradient."""
     return -(-options.steps // SUBSTEPS)
 
 
 def _installed() -> list[str]:
-    """The runners that are there; says which is missing."""
+    """Return the installed runners; report missing ones."""
     try:
         package("brax")
     except NotInstalled as error:
@@ -240,7 +243,7 @@ def _installed() -> list[str]:
 
 
 def _line(kind, name, batch, runners, options) -> list[dict[str, Any]]:
-    """All runners in one cell, and how much faster eqsim is."""
+    """Return all runners in one cell, and the speedup of eqsim."""
     label = {"start": kind, "pipeline": name, "substeps": _substeps(name, options)}
     label |= {"B": batch}
     found = [
@@ -256,7 +259,8 @@ def _line(kind, name, batch, runners, options) -> list[dict[str, Any]]:
 
 
 def _child(runner, kind, name, batch, options) -> dict[str, Any]:
-    """One measurement in a process of its own: what it found, and why not all."""
+    """Run one measurement in a separate process; return its results, and the reason if
+    some are missing."""
     command = [_sys.executable, __file__, *_sys.argv[1:], "--child", runner]
     command += ["--states", kind, "--pipelines", name, "--batches", str(batch)]
     environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
@@ -280,7 +284,7 @@ def _child(runner, kind, name, batch, options) -> dict[str, Any]:
 
 
 def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     text = EXPLANATION.format(control=SUBSTEPS, dt=DT, **vars(options))
     rows = [
         cell | {"ratio": f"{cell['ratio']:.3g}x"} if "ratio" in cell else cell

@@ -1,4 +1,4 @@
-"""How long the gradient of a policy through the physics is, by its horizon.
+"""Norm of the gradient of a policy through the physics, by horizon.
 
     python benchmarks/policy_gradients.py --out out/bench \\
         --markdown docs/policy_gradients.md --pictures docs/images
@@ -37,7 +37,7 @@ environments make most of the mean: `APG.max_grad_norm` bounds how far that lead
 
 
 def main() -> None:
-    """Differentiates, and writes table and picture."""
+    """Compute gradients, and write table and plot."""
     options = _options()
     pictures = options.pictures or options.out
     pictures.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 class _Policy(eqx.Module):
-    """That of `APG`."""
+    """The policy of `APG`."""
 
     network: MLP
 
@@ -83,7 +83,8 @@ def _gradients(name: str, options) -> list[dict[str, Any]]:
 
 @eqx.filter_jit
 def _norms(env, policy, keys, horizons):
-    """Of single environments and of their mean, for all horizons: one cotangent each."""
+    """Return norms of gradients of single environments and of their mean, for all
+    horizons, with one cotangent each."""
     length = max(horizons)
     least = np.array(horizons)[:, None]
     cotangents = (np.arange(length) < least) * DISCOUNT ** np.arange(length) / least
@@ -119,7 +120,7 @@ def _draw(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
                 axes.loglog(horizons, [row[kind] for row in own], "o-", label=kind)
             axes.set_xticks(horizons, [str(x) for x in horizons])
             axes.minorticks_off()
-            # A power of two on either side, as a decade may have no mark.
+            # A power of two on both sides, because a decade may have no tick.
             values = np.array([row[kind] for row in own for kind in KINDS])
             low, high = np.floor(np.log2(values.min())), np.ceil(np.log2(values.max()))
             marks = 2.0 ** np.arange(low, high + 1)
@@ -133,7 +134,7 @@ def _draw(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
 
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
-    """What is measured so far."""
+    """Return the measurements so far."""
     text = EXPLANATION.format(batch=options.batch, before=BEFORE, discount=DISCOUNT)
     picture = "![Gradients by horizon](images/policy_gradients.png)"
     head = "# Gradients of a policy, by horizon\n"

@@ -1,8 +1,8 @@
-"""What a different robot in every environment costs, and what real resets cost.
+"""Cost of domain randomization, and of resets.
 
     python benchmarks/randomization.py --out out/bench
 
-Beside Brax's `DomainRandomizationVmapWrapper`, where Brax is installed.
+Compares with Brax's `DomainRandomizationVmapWrapper`, if Brax is installed.
 """
 
 import os
@@ -47,7 +47,7 @@ POOL = 64
 
 
 def main() -> None:
-    """Times all cells, and writes after each."""
+    """Time all cells, and write the results after each."""
     options = _options()
     where, rows = setting(options), []
     for batch in options.batches:
@@ -128,7 +128,7 @@ def _brax(batch: int, options) -> dict[str, Any] | None:
 
 
 def _brax_robots(sys, batch: int):
-    """Brax's robots with the same numbers drawn, and which have an axis."""
+    """Return Brax's robots with the same random parameters, and their axes."""
 
     def one(key):
         keys = jr.split(key, 4)
@@ -160,7 +160,7 @@ def _ratios(calls: dict[str, Callable], batch: int, options) -> dict[str, Any]:
 
 
 def report(where: dict, rows: list[dict], options) -> str:
-    """All cells as one table."""
+    """Return all results as one table."""
     title = f"## Random robots and resets, {where['precision']} precision"
     words = {"steps": options.steps, "env": options.env, "backend": options.backend}
     text = EXPLANATION.format(**words)

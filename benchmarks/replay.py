@@ -1,8 +1,8 @@
-"""What a memory of transitions costs: `eqsim_zoo.blocks.Replay` beside flashbax.
+"""Cost of a replay buffer: `eqsim_zoo.blocks.Replay`, compared with flashbax.
 
     python benchmarks/replay.py --out out/bench
 
-Flashbax is left out where it is not installed (`pip install flashbax`).
+Flashbax is skipped if it is not installed (`pip install flashbax`).
 """
 
 import importlib.metadata
@@ -32,7 +32,7 @@ slower than `eqsim-zoo`; `spread`: how much slower than the best the median is."
 
 
 def main() -> None:
-    """Times all, and writes the table."""
+    """Time all buffers, and write the table."""
     options = _options()
     where = setting(options)
     where["versions"] |= {name: _version(name) for name in ("eqsim-zoo", "flashbax")}
@@ -75,13 +75,13 @@ def _measured(made: dict[str, Callable], options) -> list[dict[str, Any]]:
 
 
 class _Owner:
-    """Calls a program again and again with the memory that it gave back."""
+    """Calls a program repeatedly with the buffer that it returned."""
 
     def __init__(self, program: Callable, memory: Any):
         self.program, self.memory, self.key = program, memory, jr.key(0)
 
     def __call__(self):
-        # One memory, whose owners take turns.
+        # One buffer, which the owners use alternately.
         shared = isinstance(self.memory, _Owner)
         holder = self.memory if shared else self
         holder.memory, self.key, total = self.program(holder.memory, self.key)
@@ -93,7 +93,7 @@ def _turn(add: Callable, sample: Callable, options) -> Callable:
 
     def turn(memory, key):
         key, key_sample = jr.split(key)
-        # Other numbers each time, so that nothing is computed in advance.
+        # Different values each time, so that nothing can be precomputed.
         shift = jr.uniform(key, (), block.reward.dtype)
         rows = eqx.tree_at(lambda b: b.reward, block, block.reward + shift)
         memory = add(memory, rows)
@@ -120,7 +120,7 @@ def _loop(turn: Callable, number: int) -> Callable:
 
 
 def _rows(number: int, options) -> Transition:
-    """Random transitions, so that every page of the memory is its own."""
+    """Return random transitions, so that every page of memory is allocated."""
     keys = jr.split(jr.key(1), 4)
     vector = lambda key, size: jr.normal(key, (number, size))
     flag = jnp.zeros(number, bool)
@@ -174,7 +174,7 @@ def _filled(buffer, options, fold: Callable, given: Callable):
 
 
 def report(where: dict, rows: list[dict], options) -> str:
-    """All of them as one table."""
+    """Return all results as one table."""
     text = EXPLANATION.format(**vars(options))
     return f"## Replay\n\n{text}\n\n{table(rows)}\n\n{caption(where)}\n"
 

@@ -1,4 +1,4 @@
-"""Skills of the ant by DADS, how many updates it makes per second, and goals it reaches.
+"""Skills of the ant learned by DADS: updates per second, and goals reached.
 
     python benchmarks/skills.py --out out/bench \\
         --markdown docs/skills_of_the_ant.md --pictures docs/images
@@ -48,7 +48,7 @@ EPISODES = 16
 
 
 def main() -> None:
-    """Trains, evaluates, times, and writes tables and pictures."""
+    """Train, evaluate, time, and write tables and plots."""
     options = _options()
     options.pictures = options.pictures or options.out
     options.pictures.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ ROWS, BATCH, TURN = 10_000, 256, 20
 
 
 def _updates(options) -> dict[str, float]:
-    """Per second, of DADS and of a SAC alone."""
+    """Measure updates per second of DADS and of SAC alone."""
     say("updates per second")
     options_of_env = {"include_cfrc_ext_in_observation": False}
     inner = TimeLimit(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
@@ -145,7 +145,7 @@ def _updates(options) -> dict[str, float]:
 
 
 def _filled(replay: zoo.blocks.Replay) -> zoo.blocks.Replay:
-    """With random numbers, between -1 and 1, as actions are."""
+    """Fill with random values between -1 and 1, the range of actions."""
 
     def fill(x):
         if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -201,7 +201,8 @@ print(turn / best)
 
 
 def _qdax(options) -> float:
-    """Per second, of QDax's DADS with the same sizes, in its own environment."""
+    """Measure updates per second of QDax's DADS with the same sizes, in its own
+    environment."""
     say("updates per second, QDax")
     sizes = (ROWS, BATCH, TURN, options.repeats)
     done = subprocess.run(
@@ -219,7 +220,7 @@ def report(
     updates: dict[str, float],
     options,
 ) -> str:
-    """Tables and pictures."""
+    """Return tables and plots."""
     lines = [
         {
             "seed": row["seed"],

@@ -1,4 +1,4 @@
-"""Throughput: physics steps per second of many robots, beside MuJoCo C, MJX and Brax.
+"""Throughput: physics steps per second, compared with MuJoCo C, MJX and Brax.
 
 python benchmarks/step.py --out out/bench
 python benchmarks/step.py --quick --models ant --peers mujoco
@@ -9,8 +9,8 @@ import sys
 import time
 
 
-# Before JAX is first used. LAPACK's batched kernels, which MJX calls, wait for threads of
-# the pool from within the pool; on as many devices as cores this can deadlock.
+# Before JAX is first used. LAPACK's batched kernels, which MJX calls, wait for threads
+# of the pool from within the pool; with as many devices as cores this can deadlock.
 if "--peers" not in sys.argv or {"mjx", "brax"} & set(sys.argv):
     os.environ["XLA_FLAGS"] = " ".join(
         [os.environ.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false"]
@@ -19,7 +19,7 @@ if "--peers" not in sys.argv or {"mjx", "brax"} & set(sys.argv):
 import jax
 
 
-# One device per core, as a user of eqsim does it.
+# One device per core, the recommended setting.
 jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 import numpy as np
@@ -45,7 +45,7 @@ figure is the best of several runs, which took turns."""
 
 
 def main() -> None:
-    """Times all cells, and writes after each."""
+    """Time all cells, and write the results after each."""
     options = _options()
     where, cells = setting(options), []
     for name, robot, model in robots(options.models):
@@ -67,7 +67,7 @@ def main() -> None:
 def time_cell(
     name, model, runners: list[Peer], kind, begin: Start, options
 ) -> list[dict]:
-    """Times all runners from one start, in turn."""
+    """Time all runners from the same initial states, alternately."""
     batch, length = len(begin.q), _length(options)
     path, contacts, rows = _truth(name, begin, length)
     calls, lengths, last = {}, {}, {}
@@ -112,12 +112,12 @@ def time_cell(
 
 
 def _length(options) -> int:
-    """Control steps of a simulation."""
+    """Return the number of control steps of a simulation."""
     return max(1, options.steps // SUBSTEPS)
 
 
 def _truth(name: str, begin: Start, length: int):
-    """The simulation by MuJoCo with a converged solver, and the load in it."""
+    """Simulate with MuJoCo with a converged solver, and return the load."""
     model = converge(mujoco_model(name, euler=True))
     few = begin.first(64)
     path = mujoco_c(model).prepare(few)(length)
@@ -126,14 +126,15 @@ def _truth(name: str, begin: Start, length: int):
 
 
 def _error(last, target, nq):
-    """Median error of the last coordinates: whether the same thing was simulated."""
+    """Return the median error of the last coordinates, to check that the same motion
+    was simulated."""
     if last.ndim == 3:
         last = last[:, -1, 1 : 1 + nq]
     return float(np.median(errors(last[: len(target)], target)))
 
 
 def report(where: dict, cells: list[dict]) -> str:
-    """One line per robot, start and batch."""
+    """Return a table with one line per robot, initial state and batch."""
     lines: dict[tuple, dict] = {}
     for cell in cells:
         key = cell["model"], cell["start"], cell["batch"]

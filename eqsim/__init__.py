@@ -5,7 +5,7 @@ import os
 
 
 if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
-    # Must come before the modules are imported.
+    # Must run before the modules are imported.
     from . import _typecheck as _typecheck
 
 from . import (

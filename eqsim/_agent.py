@@ -1,4 +1,4 @@
-"""What an agent is, so that one loop trains all of them."""
+"""Interface of agents, so that one training loop works for all of them."""
 
 import abc
 from typing import Any
@@ -10,69 +10,68 @@ from .envs import AbstractEnv
 
 
 class AbstractAgent(eqx.Module):
-    """A way to learn a policy. Its fields are its hyper-parameters.
+    """A learning algorithm. Its fields are hyperparameters.
 
-    Numbers among them are arrays, so that `eqx.filter_vmap` makes a fleet of agents with
-    different ones. What it learns and remembers is its state, a PyTree of its own type:
-    networks, states of optimizers, statistics, keys and counters, all of it arrays or
-    static.
+    Real-valued hyperparameters are arrays, so `eqx.filter_vmap` can train several
+    agents with different values in one program. Everything that is learned or
+    remembered is part of the agent's state, a pytree of its own type: networks,
+    optimizer states, statistics, keys and counters, all of it arrays or static.
     """
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
-        """The state before anything is learned.
+        """Create the state of an untrained agent.
 
         **Arguments:**
 
-        - `key`: of `jax.random.key`; equal keys give equal states.
-        - `env`: where the agent is to act; an agent that learns from recordings takes
-            no more than sizes and bounds from it.
+        - `key`: key of `jax.random.key`; equal keys give equal states.
+        - `env`: environment in which the agent acts; an agent that learns from datasets
+            reads only its sizes and bounds.
 
-        **Raises:** `ValueError` if the agent can not act there.
+        **Raises:** `ValueError` if the agent does not support the environment.
         """
 
     @abc.abstractmethod
     def act(
         self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        """The action after one observation.
+        """Compute the action for one observation.
 
         **Arguments:**
 
-        - `state`: from `init`, `update` or `iterate`.
-        - `obs`: of one environment; `jax.vmap` takes many.
-        - `key`: to draw an action, as while learning; without one the action is the one
-            that the agent thinks best, the same each time.
+        - `state`: state from `init`, `update` or `iterate`.
+        - `obs`: observation of one environment; use `jax.vmap` for many.
+        - `key`: key to sample an action, as in training; without a key, the action is
+            deterministic.
         """
 
     @abc.abstractmethod
     def update(
         self, state: Any, batch: Any
     ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
-        """Learns from a batch, of the type that the agent documents.
+        """Update the agent from a batch, whose type the agent documents.
 
-        **Returns:** the new state, of the same structure, and what to report: numbers by
-        name.
+        **Returns:** the new state, of the same structure, and metrics: numbers by name.
         """
 
 
 class AbstractOnlineAgent(AbstractAgent):
-    """An agent that collects what it learns from."""
+    """An agent that collects its own data."""
 
     @abc.abstractmethod
     def iterate(
         self, state: Any, env: AbstractEnv
     ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
-        """Collects and learns, once: compile it, and call it again and again.
+        """Collect data and learn once. Compile this method and call it repeatedly.
 
         **Arguments:**
 
-        - `state`: from `init`, with the environments that it steps.
-        - `env`: as given to `init`.
+        - `state`: state from `init`, which includes the environments that are stepped.
+        - `env`: environment given to `init`.
 
-        **Returns:** the new state, of the same structure, and what to report: numbers of
-        shape () by name. `steps` is the number of control steps that this call took, in
-        all environments; an agent that does not report it is counted in calls.
-        `return` and `length` are means over the episodes that ended in this call; where
-        none did, those known last, and NaN before the first.
+        **Returns:** the new state, of the same structure, and metrics: numbers of shape
+        () by name. `steps` is the number of control steps of this call, over all
+        environments; if an agent does not report it, calls are counted instead.
+        `return` and `length` are means over the episodes that ended in this call; if
+        none ended, the last known values, and NaN before the first.
         """

@@ -1,4 +1,4 @@
-"""Which numbers of an environment differ between the environments of a batch."""
+"""Batch axes of environments: selection of the arrays that differ within a batch."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,30 +9,29 @@ _SHARED = object()
 
 
 def check_axes(env, env_axes, batch: tuple[int, ...]) -> None:
-    """Raises `ValueError` unless the axes of environments have the sizes of `batch`."""
+    """Raise `ValueError` unless the axes of environments have the sizes of `batch`."""
     axes = jtu.tree_leaves(_axes(env, env_axes))
     leaves = jtu.tree_leaves_with_path(eqx.filter(env, eqx.is_array))
     for (path, leaf), axis in zip(leaves, axes, strict=True):
         if axis is _SHARED:
             continue
         if tuple(leaf.shape[k] for k in _places(leaf, axis, len(batch))) != batch:
-            asked = " x ".join(map(str, batch))
             raise ValueError(
-                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: by `env_axes`, its axis "
-                f"{axis} counts the environments, of which `key` asks for {asked}."
+                f"`env{jtu.keystr(path)}` has shape {leaf.shape}: its batch axes, which "
+                f"`env_axes` places at axis {axis}, must have the shape of `key`, {batch}."
             )
 
 
 def _places(leaf, axis: int, rank: int) -> range:
-    """The axes of environments: they begin with `axis`, or end at it if it counts from
-    the end."""
+    """Return the axes of environments: they start at `axis`, or end there if it is
+    negative."""
     first = axis if axis >= 0 else leaf.ndim + axis - rank + 1
     return range(max(0, first), min(first + rank, leaf.ndim))
 
 
 def split(env, env_axes, rank: int):
-    """The arrays of `env` of which each environment has its own, with the axes of
-    environments in front; and the rest."""
+    """Split `env` into arrays that differ between environments, with the axes of
+    environments first, and all others."""
     arrays, static = eqx.partition(env, eqx.is_array)
     axes = _axes(env, env_axes)
 
@@ -47,7 +46,7 @@ def split(env, env_axes, rank: int):
 
 
 def _axes(env, env_axes):
-    """The axis of environments of each array of `env`, or `_SHARED`."""
+    """Return the axis of environments of each array of `env`, or `_SHARED`."""
     arrays = eqx.filter(env, eqx.is_array)
     if callable(env_axes):
         axis = lambda x: _SHARED if env_axes(x) is None else env_axes(x)

@@ -1,20 +1,20 @@
-"""The physics of one environment as one JAX primitive.
+"""A JAX primitive for the physics of one environment.
 
-`batch_last` turns a function into a primitive with rules of its own. Under `jax.vmap`,
-batch axes are appended at the end, and arguments that are not batched get an axis of
-size one, so that a robot which all environments share costs nothing per environment.
-The derivative of such a call is again such a call: a Jacobian-vector or a
-vector-Jacobian product of the same function. So `vmap`, `jvp` and `vjp` nest in any
-order, and reverse mode recomputes what happened inside instead of storing it.
+`batch_last` turns a function into a primitive with its own batching and derivative
+rules. Under `jax.vmap`, batch axes are appended at the end, and arguments that are not
+batched get an axis of size one, so a robot shared by all environments costs nothing per
+environment. The derivative of such a call is again such a call: a Jacobian-vector or
+vector-Jacobian product of the same function. `vmap`, `jvp` and `vjp` therefore nest in
+any order, and reverse mode recomputes intermediate values instead of storing them.
 
 On the CPU a call becomes a kernel: the function is traced without batch axes, as the
 program of one environment, and compiled for vectors of environments (`_kernels`). On
-other devices, and where there is no kernel for it, the function is traced on arrays with
-trailing batch axes, and XLA compiles it.
+other devices, and if no kernel is available, the function is traced with trailing batch
+axes and compiled by XLA.
 
-A function given to `batch_last` takes and returns trees of arrays. All its arrays carry
-the same number of trailing batch axes (maybe none), each of size one or of the size of
-the batch, and it may only index, reduce and reshape leading axes.
+A function given to `batch_last` takes and returns trees of arrays. All its arrays have
+the same number of trailing batch axes (possibly none), each of size one or of the size
+of the batch. It may only index, reduce and reshape leading axes.
 """
 
 import dataclasses
@@ -49,14 +49,15 @@ from ._patterns import AbstractPatterned, assumptions, with_entries
 
 
 def batch_last(fn: Callable) -> Callable:
-    """Makes `fn` one call that keeps batch axes last, under every transformation.
+    """Turn `fn` into one primitive call whose batch axes come last under all
+    transformations.
 
     **Arguments:**
 
-    - `fn`: as described at the top of this module. Must be a module-level function;
-        what is not an array among its arguments must be hashable.
+    - `fn`: module-level function, as described at the top of this module. Arguments
+        that are not arrays must be hashable.
 
-    **Returns:** a function with the same signature, on arrays without batch axes.
+    **Returns:** a function with the same signature, for arrays without batch axes.
     """
 
     @ft.wraps(fn)
@@ -78,7 +79,8 @@ def batch_last(fn: Callable) -> Callable:
 
 @ft.lru_cache(maxsize=512)
 def _resulting(call: Primal, shapes, x64: bool) -> tuple[bytes | None, ...]:
-    """What is known of the results of a call, from what is known of its arguments."""
+    """Return what is known about the results of a call, from what is known about its
+    arguments."""
     trace = lambda: _program(call, shapes, x64)
     program = kernels.Program(call.name, trace, shapes, call, call.patterns)
     try:
@@ -88,9 +90,9 @@ def _resulting(call: Primal, shapes, x64: bool) -> tuple[bytes | None, ...]:
 
 
 def full_batch(first: tuple, *others):
-    """Gives the arrays of `first` the batch axes of everything, for use inside a
-    function given to `batch_last`, where loops carry arrays. The first array of `first`
-    must have one axis that is not a batch axis."""
+    """Broadcast the arrays of `first` to the full batch. For use inside a function
+    given to `batch_last`, where loops carry arrays. The first array of `first` must
+    have exactly one axis that is not a batch axis."""
     nbatch = jtu.tree_leaves(first)[0].ndim - 1
     arrays = [x for x in jtu.tree_leaves((first, others)) if eqx.is_array(x)]
     batch = batch_shape(arrays, nbatch)
@@ -132,7 +134,7 @@ def _batch(leaves, axes, *, call, nbatch):
 
 
 def _shapes(leaves, axes) -> list[jax.ShapeDtypeStruct]:
-    """Shapes of the arguments of one environment."""
+    """Return the shapes of the arguments of one environment."""
     shape = lambda x, axis: x.shape[:axis] + x.shape[axis + 1 :]
     return [
         jax.ShapeDtypeStruct(x.shape if axis is None else shape(x, axis), x.dtype)
@@ -142,14 +144,14 @@ def _shapes(leaves, axes) -> list[jax.ShapeDtypeStruct]:
 
 @ft.lru_cache(maxsize=1024)
 def _depending(call: Primal, batched, shapes, x64: bool) -> tuple[bool, ...]:
-    """Which results of a call depend on the arguments that are batched."""
+    """Determine which results of a call depend on the batched arguments."""
     closed = traced(call, shapes, x64)[0]
     return tuple(map(bool, kernels.dependence(closed.jaxpr, list(map(int, batched)))))
 
 
 def _batch_apart(leaves, axes, call: Primal, waits):
-    """What does not depend on batched arguments, such as the axes of robots of which only
-    the masses differ, stays without a batch axis."""
+    """Keep results that do not depend on batched arguments unbatched, such as the axes
+    of robots that differ only in their masses."""
     own, shared = (
         tuple(k for k, wait in enumerate(waits) if wait is flag)
         for flag in (True, False)
@@ -160,7 +162,7 @@ def _batch_apart(leaves, axes, call: Primal, waits):
     part = lambda chosen: dataclasses.replace(call, chosen=number(chosen))
     out: list = [None] * len(waits)
     places: list = [None] * len(waits)
-    # Of what is batched, no number counts.
+    # Nothing may be assumed about batched values.
     given = [
         leaf if axis is None else jnp.zeros(one.shape, one.dtype)
         for leaf, axis, one in zip(leaves, axes, _shapes(leaves, axes), strict=True)
@@ -200,10 +202,10 @@ def _transpose(cotangents, *args, call, nbatch):
     known = [i for i, x in enumerate(args) if not ad.is_undefined_primal(x)]
     if known != list(range(call.num_fixed)):
         raise NotImplementedError(
-            "A batch_last call can only be transposed in all its tangents at once."
+            "A batch_last call can only be transposed in all its tangents together."
         )
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
-    # JAX keeps numbers of Python, when a user differentiates with respect to one.
+    # JAX passes Python numbers if a user differentiates with respect to one.
     args = [jnp.asarray(x) if isinstance(x, float) else x for x in args]
     linear = call.transpose(args, cotangents, nbatch)
     return [None] * call.num_fixed + list(linear)
@@ -239,7 +241,7 @@ def _kernel(leaves, call, nbatch: int):
 
 
 def _program(single, shapes, x64: bool) -> kernels.Function:
-    """A call for one environment."""
+    """Return the program of a call for one environment."""
     if isinstance(single, Primal):
         return kernels.Function(_complete(single, shapes, x64))
     closed = _jaxpr(single.call, shapes[: single.num_fixed], x64)
@@ -251,7 +253,7 @@ def _program(single, shapes, x64: bool) -> kernels.Function:
 
 
 def _complete(call: Primal, shapes, x64: bool) -> ClosedJaxpr:
-    """The program of a function, with those of the calls in it."""
+    """Return the program of a function, including the programs of calls in it."""
 
     def program(call, shapes) -> ClosedJaxpr:
         closed = _jaxpr(call, shapes, x64)
@@ -266,7 +268,8 @@ def _by_jax(single, shapes) -> ClosedJaxpr:
 
 
 def _jaxpr(call, shapes, x64: bool) -> ClosedJaxpr | None:
-    """The jaxpr of a call; None if reverse mode is part of the call, which has none."""
+    """Return the jaxpr of a call; None if it contains reverse mode, which has no
+    jaxpr."""
     if isinstance(call, Primal):
         return _complete(call, shapes, x64)
     closed = None
@@ -279,7 +282,8 @@ def _jaxpr(call, shapes, x64: bool) -> ClosedJaxpr | None:
 
 
 def _push(closed: ClosedJaxpr, which: tuple[int, ...], leaves) -> list:
-    """The Jacobian-vector product of a function that has been traced already."""
+    """Compute the Jacobian-vector product of a function that has been traced
+    already."""
     count = len(leaves) - len(which)
     fixed, tangents = list(leaves[:count]), list(leaves[count:])
 
@@ -298,7 +302,7 @@ def _run_parts(*leaves, call, nbatch):
     return partitioned(part, leaves, call.out_shapes(leaves, nbatch), nbatch)
 
 
-# JAX tells a lowering the devices only if the primitive is on a list of its own.
+# JAX passes the devices to a lowering rule only if the primitive is on this list.
 try:
     from jax._src.dispatch import prim_requires_devices_during_lowering as _with_devices
 
@@ -307,7 +311,7 @@ try:
 except ImportError:
     _can_split = False
 
-# What one device does of a call.
+# The part of a call that one device computes.
 _part_p = Primitive("batch_last_part")
 _part_p.multiple_results = True
 _part_p.def_abstract_eval(_abstract_eval)

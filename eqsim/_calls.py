@@ -1,8 +1,8 @@
-"""Calls of a function of one environment, and their derivatives: values of a parameter of
-the primitive `batch_last` (see `_batching.py`).
+"""Calls of a function of one environment and their derivatives: parameters of the
+primitive of `batch_last` (see `_batching.py`).
 
-Each kind of call says what it computes on arrays with trailing batch axes, which shapes
-result, and, where it is linear, its transpose.
+Each kind of call computes on arrays with trailing batch axes, returns the shapes of its
+results, and, if it is linear, has a transpose.
 """
 
 import dataclasses
@@ -39,10 +39,10 @@ class Static:
 
 @dataclasses.dataclass(frozen=True)
 class Primal:
-    """The function itself. None of its arguments enters linearly.
+    """The function itself. It is not linear in any argument.
 
-    - `patterns`: what may be assumed of each argument, see `_patterns.py`.
-    - `chosen`: numbers of the results that are returned; None for all.
+    - `patterns`: assumptions about each argument, see `_patterns.py`.
+    - `chosen`: indices of the results to return; None for all.
     """
 
     fn: Callable
@@ -54,30 +54,32 @@ class Primal:
 
     @property
     def summed_axes(self) -> frozenset[int]:
-        """The batch axes along which results are sums: parts of a batch do not give
-        them."""
+        """Return the batch axes over which results are summed, which parts of a batch
+        do not complete."""
         return frozenset()
 
     @property
     def sums(self) -> tuple[tuple[int, ...], ...] | None:
-        """The batch axes along which each result is a sum; None if there are none."""
+        """Return the batch axes over which each result is summed; None if there are
+        none."""
         return None
 
     @property
     def single(self) -> "Primal":
-        """The same of one environment: nothing is summed."""
+        """Return the same call for one environment, without sums."""
         return self
 
     @property
     def name(self) -> str:
-        """What is computed, for messages."""
+        """Describe the call, for messages."""
         return self.fn.__name__.strip("_")
 
     def arguments(self, leaves: _Leaves):
         return eqx.combine(jtu.tree_unflatten(self.treedef, leaves), self.static.tree)
 
     def results(self, leaves: _Leaves):
-        """What the function returns: a tree, or a list of those that are chosen."""
+        """Compute the results of the function: a tree, or a list of the chosen
+        results."""
         out = self.fn(*self.arguments(leaves))
         if self.chosen is None:
             return out
@@ -158,8 +160,8 @@ class Tangent:
 class Cotangent:
     """Vector-Jacobian product of `call` for the arguments in `which`.
 
-    `summed[k]` are the batch axes along which argument `which[k]` had size one when the
-    product was taken: its cotangent is the sum along them.
+    `summed[k]` lists the batch axes along which argument `which[k]` had size one when
+    the product was taken. Its cotangent is summed over them.
     """
 
     call: Any
@@ -217,7 +219,7 @@ class Cotangent:
 
 
 def _shared(fixed, vectors, nbatch: int) -> frozenset[int]:
-    """The batch axes that only vectors have: many vectors meet at one point."""
+    """Return the batch axes that only vectors have: many vectors at one point."""
     point, full = batch_shape(fixed, nbatch), batch_shape(vectors, nbatch)
     return frozenset(k for k in range(nbatch) if point[k] == 1 < full[k])
 
@@ -227,7 +229,7 @@ def _but_one(batch, axes) -> tuple[int, ...]:
 
 
 def _restrict(call, leaves, which, nbatch):
-    """`call` as a function of the arguments in `which`, and those arguments."""
+    """Return `call` as a function of the arguments in `which`, and these arguments."""
 
     def fn(*chosen):
         full = list(leaves)
@@ -279,15 +281,16 @@ def is_double() -> bool:
 
 @ft.lru_cache(maxsize=4096)
 def output(call: Primal, signature, x64: bool):
-    """Shapes and structure of what `call` returns without batch axes."""
+    """Return shapes and structure of the result of `call` without batch axes."""
     _, leaves, treedef = traced(call, signature, x64)
     return leaves, treedef
 
 
-# Programs are large: only those that are about to be compiled are kept.
+# Programs are large, so only recent ones are cached, which are about to be compiled.
 @ft.lru_cache(maxsize=8)
 def traced(call: Primal, signature, x64: bool):
-    """The program of one environment, and the shapes and structure of its results."""
+    """Return the program of one environment, with the shapes and structure of its
+    results."""
     del x64
     given = [jax.ShapeDtypeStruct(*entry) for entry in signature]
     function = lambda *xs: call.results(xs)

@@ -13,11 +13,11 @@ from .model import State
 
 
 class AbstractController(eqx.Module):
-    """A policy that reads the state of the robot and carries memory from step to step.
+    """A policy that reads the state of the robot and has a memory.
 
-    `eqsim.rollout` takes one in place of `(obs, key) -> action`: it calls `init` where a
-    rollout begins and `act` at every control step. Below `AutoReset`, it also calls
-    `init` where a new episode begins within the rollout.
+    `eqsim.rollout` accepts a controller in place of `(obs, key) -> action`. It calls
+    `init` at the start of a rollout and `act` in every control step. With `AutoReset`,
+    it also calls `init` at the start of every new episode.
     """
 
     @abc.abstractmethod
@@ -27,9 +27,9 @@ class AbstractController(eqx.Module):
         **Arguments:**
 
         - `state`: the first state of the robot.
-        - `key`: a key of `jax.random.key`.
+        - `key`: key of `jax.random.key`.
 
-        **Returns:** arrays in any structure, which `act` keeps.
+        **Returns:** arrays in any structure, which are passed to `act`.
         """
 
     @abc.abstractmethod
@@ -40,12 +40,12 @@ class AbstractController(eqx.Module):
 
         **Arguments:**
 
-        - `memory`: from `init` or the last call.
+        - `memory`: memory from `init` or from the last call.
         - `state`: state of the robot.
         - `obs`: observation of the environment.
-        - `key`: a new key at every step.
+        - `key`: key, different in every step.
 
-        **Returns:** new memory and the action.
+        **Returns:** the new memory and the action.
         """
 
 
@@ -57,20 +57,21 @@ def renewed(
     timestep: Timestep,
     key: PRNGKeyArray,
 ) -> Any:
-    """Compute the memory after a step, begun anew where `AutoReset` began an episode.
+    """Compute the memory after a step, initialized again if `AutoReset` started an
+    episode.
 
     **Arguments:**
 
     - `controller`, `env`: the controller and its environment.
     - `memory`: memory after the step.
     - `state`, `timestep`: results of the step of the environment.
-    - `key`: a key for `init`.
+    - `key`: key for `init`.
     """
     if timestep.final_obs is None:
         return memory
     begins = timestep.done | timestep.first
-    # `vmap` turns a branch into both of its sides, and a first plan is dear. A loop runs
-    # only while an environment of the batch begins an episode.
+    # `vmap` executes both sides of a branch, and `init` may be expensive. The loop
+    # body runs only if an environment of the batch starts an episode.
     none = jnp.zeros_like(begins)
     begin = lambda _: (none, controller.init(env.physics(state), key))
     return lax.while_loop(lambda now: now[0], begin, (begins, memory))[1]

@@ -1,8 +1,10 @@
-"""What installed packages publish, found without importing any of them.
+"""Discovery of plugins: entry points of installed packages, found without importing
+them.
 
-`importlib.metadata` finds the packages, through whatever finders Python has, and knows
-their true names and versions; `entrypoints` reads what each of them publishes. Its own
-search is not used: it drops packages, and one malformed file ends it for all.
+`importlib.metadata` finds the packages, with all finders of Python, and their names and
+versions; `entrypoints` reads the entry points of each package. `importlib.metadata`
+itself is not used for that, because it omits packages and fails for all of them on one
+malformed file.
 """
 
 import configparser
@@ -18,29 +20,30 @@ from typing import Any
 import entrypoints
 
 
-# Among packages that publish the same name these come first; the others by alphabet.
+# Order of packages that publish the same name: these first, then alphabetically.
 _FIRST_PARTY = ("eqsim", "eqsim-zoo")
 _ALLOW, _DENY = "EQSIM_PLUGINS", "EQSIM_PLUGINS_DENY"
 
 
 class PluginWarning(UserWarning):
-    """A plugin was found that can only be used in part, or not at all."""
+    """A plugin was found that cannot be used, or only in part."""
 
 
 class Unfit(ValueError):
-    """Why a plugin cannot be used, other than that its import fails."""
+    """Reason why a plugin cannot be used, other than a failed import."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """One published name.
+    """A published name.
 
     **Arguments:**
 
-    - `name`: as users write it.
-    - `target`: what it stands for, `module:object`.
-    - `package`: the distribution that publishes it, its `version`, and its `summary`.
-    - `hidden`: why it must not be used here; empty if it may be.
+    - `name`: name as written by users.
+    - `target`: object that the name refers to, `module:object`.
+    - `package`, `version`, `summary`: distribution that publishes the plugin, its
+        version and its summary.
+    - `hidden`: reason why it must not be used; empty if it may be used.
     """
 
     name: str
@@ -52,13 +55,13 @@ class Plugin:
 
     @property
     def qualified(self) -> str:
-        """`package:name`, which no other package can take."""
+        """The unambiguous name `package:name`."""
         return f"{self.package}:{self.name}"
 
     def point(self) -> entrypoints.EntryPoint:
-        """What `entrypoints` makes of the target.
+        """Return the parsed target.
 
-        **Raises:** `Unfit` if it makes nothing of it.
+        **Raises:** `Unfit` if it cannot be parsed.
         """
         try:
             return entrypoints.EntryPoint.from_string(self.target, self.name)
@@ -68,7 +71,7 @@ class Plugin:
             ) from error
 
     def malformed(self) -> str:
-        """Why the target can not be read; empty if it can be."""
+        """Return the reason why the target is malformed; empty if it is not."""
         try:
             self.point()
         except Unfit as error:
@@ -77,11 +80,11 @@ class Plugin:
 
 
 def discover(group: str, path: Iterable[str | os.PathLike] | None) -> list[Plugin]:
-    """All that is published under a group, also what is hidden and what is broken.
+    """Find all plugins of a group, including hidden and broken ones.
 
     **Arguments:**
 
-    - `path`: folders to search instead of `sys.path`.
+    - `path`: folders to search; by default `sys.path`.
     """
     path = sys.path if path is None else path
     folders = [os.fspath(x) for x in path if isinstance(x, str | os.PathLike)]
@@ -98,9 +101,10 @@ def discover(group: str, path: Iterable[str | os.PathLike] | None) -> list[Plugi
 
 
 def by_name(group: str, plugins: list[Plugin]) -> dict[str, Plugin]:
-    """By name and by `package:name`: a choice between two must not depend on the disk.
+    """Index plugins by name and by `package:name`, independently of their order on
+    disk.
 
-    It warns of every name that two packages publish.
+    Warns about every name that two packages publish.
     """
 
     def rank(plugin: Plugin) -> tuple:
@@ -114,7 +118,7 @@ def by_name(group: str, plugins: list[Plugin]) -> dict[str, Plugin]:
         if first.package != plugin.package:
             warnings.warn(
                 f"{plugin.name!r} in {group!r} is published by {first.package} and by "
-                f"{plugin.package}. The name stands for the first; write "
+                f"{plugin.package}. The name refers to the first; write "
                 f"{plugin.qualified!r} for the second.",
                 PluginWarning,
                 stacklevel=4,
@@ -123,8 +127,9 @@ def by_name(group: str, plugins: list[Plugin]) -> dict[str, Plugin]:
 
 
 def _comes_first(package: Any, text: str, folders: list[str]) -> bool:
-    """Whether Python would import this package, and not another of the same name that
-    stands earlier on the path. The same text twice does no harm."""
+    """Check that Python would import this package, and not another package of the
+    same name that comes earlier on the path. An identical copy counts as the same
+    package."""
     name = _about(package)["package"]
     namesakes = importlib.metadata.distributions(name=name, path=folders)
     first = next(iter(namesakes), None)
@@ -132,7 +137,7 @@ def _comes_first(package: Any, text: str, folders: list[str]) -> bool:
 
 
 def _about(package: Any) -> dict[str, str]:
-    """Name, version and summary, as the package states them."""
+    """Return name, version and summary from the metadata of the package."""
     try:
         metadata = package.metadata
         read = lambda key: str(metadata[key]) if key in metadata else ""
@@ -185,7 +190,7 @@ def _read_sections(
 
 
 def _why_hidden(package: str) -> str:
-    """Why a package is not to be used; empty if it may be."""
+    """Return the reason why a package must not be used; empty if it may be used."""
     allowed, denied = _listed(_ALLOW), _listed(_DENY)
     if package != "eqsim" and denied is not None and package in denied:
         return f"the environment variable `{_DENY}` names {package}"
@@ -202,7 +207,7 @@ def _listed(variable: str) -> list[str] | None:
 
 
 def normalize(package: str) -> str:
-    """A name of a distribution, as package indices compare them."""
+    """Normalize the name of a distribution, as package indices do."""
     return re.sub(r"[-_.]+", "-", package).lower()
 
 

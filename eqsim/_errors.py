@@ -1,8 +1,9 @@
-"""What went wrong, and what to do about it.
+"""Error messages: what is wrong, and how to fix it.
 
-Three moments, three means. *Building* a robot: `validate` raises `ValueError`, about
-its values and static facts. *Tracing*: public functions raise `ValueError`, for instance by
-`check_shape`. *Running*: the edge (`rollout`) raises a text of `RESULTS`.
+Errors are raised at three stages. *Building* a robot: `validate` raises `ValueError`
+for wrong values and static facts. *Tracing*: public functions raise `ValueError`, for
+instance by `check_shape`. *Running*: `rollout` raises a message of `RESULTS` at its
+end.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from jax.core import Tracer
 
 
 class RESULTS(eqx.Enumeration):
-    """How a computation ended."""
+    """Outcome of a computation."""
 
     successful = ""
     nonfinite_state = (
@@ -31,13 +32,13 @@ class RESULTS(eqx.Enumeration):
 
 
 class CommandError(Exception):
-    """What a command of `eqsim` raises to end with a sentence instead of a traceback.
+    """Error that ends a command of `eqsim` with a message instead of a traceback.
 
     **Arguments:**
 
-    - `message`: what is wrong, and what to do.
-    - `status`: of the process: 2 if what was asked for makes no sense, 1 if something
-        failed.
+    - `message`: description of the error, and how to fix it.
+    - `status`: exit status of the process: 2 for invalid arguments, 1 for other
+        failures.
     """
 
     def __init__(self, message: str, status: int = 2):
@@ -46,13 +47,13 @@ class CommandError(Exception):
 
 
 def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
-    """Raises `ValueError` unless `value` has these dimensions and is floating point.
+    """Raise `ValueError` unless `value` has the given dimensions and is floating point.
 
     **Arguments:**
 
-    - `name`: what the caller calls the value, for instance `ctrl`.
-    - `value`: an array, or what should have been one.
-    - `dims`: size of each axis by name, for instance `{"nu": 8}`.
+    - `name`: name of the value in the message, for instance `ctrl`.
+    - `value`: array to check; any object.
+    - `dims`: sizes of the axes by name, for instance `{"nu": 8}`.
     """
     shape, expected = jnp.shape(value), tuple(dims.values())
     if shape != expected:
@@ -72,20 +73,21 @@ def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
 
 
 def check_finite(name: str, value: Any) -> None:
-    """Raise `ValueError` unless all numbers are finite, where they are known."""
+    """Raise `ValueError` unless all values are finite. Skipped for traced values."""
     if not isinstance(value, Tracer) and not np.all(np.isfinite(value)):
         raise ValueError(f"`{name}` must be finite, got {np.asarray(value)}.")
 
 
 def check_numbers(name: str, value: Any, accepted: Callable, expected: str) -> None:
-    """Raise `ValueError` unless all numbers are finite and accepted, where known.
+    """Raise `ValueError` unless all values are finite and accepted. Skipped for traced
+    values.
 
     **Arguments:**
 
-    - `name`: name of the value for the message.
-    - `value`: a number or an array; anything else passes, as under transformations.
+    - `name`: name of the value in the message.
+    - `value`: number or array; anything else passes, such as a traced value.
     - `accepted`: function of an array that returns booleans.
-    - `expected`: description of accepted numbers, for instance `"positive"`.
+    - `expected`: description of accepted values, for instance `"positive"`.
     """
     if isinstance(value, Tracer) or not eqx.is_array_like(value):
         return

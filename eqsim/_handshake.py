@@ -1,4 +1,4 @@
-"""Whether a plugin and this version of eqsim understand each other."""
+"""Compatibility of plugins with this version of eqsim."""
 
 import inspect
 import re
@@ -12,14 +12,14 @@ from ._discovery import Plugin, PluginWarning, Unfit
 
 
 API_VERSION = "1.0"
-"""Of what plugins build on: the abstract classes and what their methods take and return,
-the groups of entry points, and `eqsim.testing`. The first number changes where a plugin
-has to change, the second where something is added."""
+"""Version of the plugin API: the abstract classes, the arguments and results of their
+methods, the entry point groups, and `eqsim.testing`. The first number changes with
+incompatible changes, the second one with additions."""
 
 
 class Kind(NamedTuple):
-    """What a group holds: in a word with its article, and its base class, written as
-    entry points are, since it lives in a higher layer."""
+    """Kind of object in a group: a word with its article, and the base class. The base
+    class is written as in an entry point, because it is defined in a higher layer."""
 
     word: str
     base: str
@@ -33,10 +33,11 @@ KINDS = {
 
 
 def load(group: str, plugin: Plugin) -> Any:
-    """Imports a plugin, and checks that it can be used.
+    """Import a plugin and check that it can be used.
 
-    **Raises:** `Unfit` with the reason if its target makes no sense, if it was written
-    for another API, or if it is not what the group holds; and whatever its import raises.
+    **Raises:** `Unfit` with the reason if its target is malformed, if it was written
+    for another API version, or if it has the wrong kind; and any exception of its
+    import.
     """
     point = plugin.point()
     value = point.load()
@@ -46,8 +47,8 @@ def load(group: str, plugin: Plugin) -> Any:
 
 
 def check_kind(group: str, value: Any) -> None:
-    """Raises `Unfit` unless a value is what a group holds: a class of that kind, or
-    a function that makes one, which is believed."""
+    """Raise `Unfit` unless a value is of the group's kind: a class derived from the
+    base class, or a factory, whose return type is not checked."""
     if group not in KINDS:
         return
     word, base = KINDS[group]
@@ -71,7 +72,8 @@ def _find(base: str) -> Any:
 
 
 def _check_api(plugin: Plugin, value: Any, module: dict[str, Any]) -> None:
-    """Compares `__eqsim_api__` of an object, or else of its module, with ours."""
+    """Compare `__eqsim_api__` of an object, or else of its module, with the installed
+    API version."""
     declared = module.get("__eqsim_api__")
     declared = inspect.getattr_static(value, "__eqsim_api__", declared)
     if declared is None:

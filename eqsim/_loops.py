@@ -1,4 +1,4 @@
-"""Loops that compute once what stays the same in every pass."""
+"""Loops with loop-invariant code motion."""
 
 import functools as ft
 from collections.abc import Callable
@@ -17,19 +17,19 @@ def scan(
     length: int | None = None,
     checkpoint_every: int | None = None,
 ) -> tuple[Any, Any]:
-    """`jax.lax.scan`, in which what does not depend on the carry or on `xs` is computed
+    """Run `jax.lax.scan`, but compute what does not depend on the carry or `xs` only
     once, before the loop.
 
-    A step of a pipeline first derives constants from the robot, such as the inverse
-    weights of its joints. XLA leaves that inside the loop, and reverse mode goes
-    through it once per step. Here it is done once, and so is its derivative.
+    A step of a pipeline first derives constants from the robot, such as inverse weights
+    of joints. XLA leaves this computation inside the loop, and reverse mode repeats it
+    in every step. Here it is moved out of the loop, and so is its derivative.
 
-    **Arguments:** as the first four of `jax.lax.scan`; carry and `xs` hold arrays, and
-    `xs` at least one row.
+    **Arguments:** the first four are those of `jax.lax.scan`. Carry and `xs` contain
+    arrays, and the axis of `xs` has at least one entry.
 
-    - `checkpoint_every`: for reverse mode, keep only the carry before every so many
-        passes, which must divide their number, and compute what lies between a second
-        time. By default all that reverse mode needs of each pass is kept.
+    - `checkpoint_every`: number of iterations between stored carries for reverse mode;
+        the iterations in between are recomputed. It must divide the length. By default,
+        reverse mode stores the values that it needs of every iteration.
 
     **Returns:** the last carry, and the stacked second outputs of `fn`.
 
@@ -52,14 +52,15 @@ def scan(
 
 
 def _segmented(body, init, xs, length, size: int):
-    """A loop over segments of `size` passes, each of which reverse mode repeats."""
+    """Loop over segments of `size` iterations, each of which reverse mode
+    recomputes."""
     length = jtu.tree_leaves(xs)[0].shape[0] if length is None else length
     if size < 1 or length % size:
         raise ValueError(
             f"`checkpoint_every` is {size}: a divisor of the length {length} is expected, "
             f"for instance {_middle_divisor(length)}."
         )
-    # Inside a loop nothing is eliminated across the boundary of a checkpoint.
+    # XLA does not simplify across the boundary of a checkpoint inside a loop.
     segment = jax.checkpoint(
         lambda carry, xs: lax.scan(body, carry, xs, size), prevent_cse=False
     )
@@ -69,17 +70,17 @@ def _segmented(body, init, xs, length, size: int):
 
 
 def _middle_divisor(n: int) -> int:
-    """The divisor of `n` that is nearest to its square root."""
+    """Return the divisor of `n` that is nearest to its square root."""
     return min(
         (k for k in range(1, n + 1) if n % k == 0), key=lambda k: abs(k - n**0.5)
     )
 
 
 def _split(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """What does not depend on the arguments, and the rest, whose first arguments are
-    the outputs of the former.
+    """Split a jaxpr into the part that does not depend on the arguments, and the rest.
+    The first arguments of the rest are the outputs of the first part.
 
-    What depends on nothing at all stays: XLA places constants best itself.
+    Equations without inputs stay in the rest: XLA places constants well.
     """
     jaxpr, known = closed.jaxpr, set(closed.jaxpr.constvars)
     before, after = [], []
@@ -91,7 +92,7 @@ def _split(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, ClosedJaxpr]:
             known.update(eqn.outvars)
     read = _variables([*(v for eqn in after for v in eqn.invars), *jaxpr.outvars])
     fixed = [v for v in dict.fromkeys(read) if v in known]
-    # The names of arguments and results no longer fit.
+    # The debug names of arguments and results are no longer valid.
     info = jaxpr.debug_info._replace(arg_names=None, result_paths=None)
     split = ft.partial(jaxpr.replace, debug_info=info)
     first = split(eqns=before, invars=[], outvars=fixed)

@@ -1,6 +1,7 @@
-"""Functions for `batch_last` that call others, such as a rollout of many steps.
+"""Nested calls: functions for `batch_last` that call other such functions, for example
+a rollout.
 
-The program of the inner call becomes part of that of the outer one.
+The program of the inner call becomes part of the outer program.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from ._calls import batch_shape, call_p
 def over_batch(fn: Callable, nbatch: int, *args):
     """Map a function of one environment over trailing batch axes.
 
-    For use inside a function given to `batch_last` that is easier to write without them.
+    Use it inside a function given to `batch_last`, for code that is easier to write
+    without batch axes.
 
     **Arguments:**
 
@@ -47,16 +49,17 @@ def over_batch(fn: Callable, nbatch: int, *args):
 
 
 def expanded(closed: ClosedJaxpr, program: Callable) -> ClosedJaxpr:
-    """Replace the calls in a program, also those in its loops, by their own programs.
+    """Replace the calls in a program, including those in its loops, by their programs.
 
-    A program is then complete: what names it for the cache of kernels sees all of it.
+    The expanded program is complete, so the hash for the kernel cache covers all of it.
 
     **Arguments:**
 
     - `closed`: the program.
-    - `program`: function `(call, shapes) -> ClosedJaxpr` of a call for one environment.
+    - `program`: function `(call, shapes) -> ClosedJaxpr` that returns the program of a
+        call for one environment.
 
-    **Raises:** `Unsupported` for a large batch of calls.
+    **Raises:** `Unsupported` for a large batch of nested calls.
     """
     return ClosedJaxpr(_expanded(closed.jaxpr, program), closed.consts)
 
@@ -94,11 +97,12 @@ def _parameter(value, program: Callable):
 
 
 _LARGEST_BATCH = 32
-"""Calls in a batch within a call, at most."""
+"""Largest number of calls in a nested batch."""
 
 
 def _as_function(call, nbatch: int, shapes, program: Callable) -> Callable:
-    """A call as a function of arrays; a batch one after another."""
+    """Return a call as a function of arrays; the calls of a batch run one after
+    another."""
     given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
     batch = batch_shape(given, nbatch)
     if np.prod(batch, dtype=int) > _LARGEST_BATCH:
@@ -118,6 +122,6 @@ def _as_function(call, nbatch: int, shapes, program: Callable) -> Callable:
 
 
 def _entry(x, index: tuple[int, ...]):
-    """The part of an argument that one call of a batch gets."""
+    """Return the part of an argument for one call of a batch."""
     sizes = x.shape[x.ndim - len(index) :]
     return x[(..., *(0 if n == 1 else k for k, n in zip(index, sizes, strict=True)))]

@@ -1,9 +1,9 @@
-"""Batches are cut between the devices on which they lie.
+"""Sharding: batches are split between devices without communication.
 
-A compiled function sees a batch as a whole, wherever its parts lie. XLA would split the
-loops inside a step operation by operation, and let all devices wait for the last one in
-every pass. Here it is told that the parts of a batch have nothing to do with each
-other.
+A compiled function sees the whole batch, including its parts on other devices. XLA
+would partition every operation inside the loops of a step, so all devices would wait
+for the slowest one in every iteration. Here XLA is told that the parts of a batch are
+independent.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 
 def along(linear: Callable, vectors: Sequence, axes: frozenset[int], nbatch: int):
-    """A linear function of vectors, mapped along some of their batch axes.
+    """Apply a linear function to vectors, mapped over some of their batch axes.
 
     **Arguments:**
 
-    - `linear`: takes and returns arrays whose batch axes in `axes` have size one.
-    - `vectors`: its arguments on all batch axes.
+    - `linear`: function of arrays whose batch axes in `axes` have size one.
+    - `vectors`: its arguments, with all batch axes.
     """
     for k in axes:
         linear = _mapped(linear, k - nbatch)
@@ -32,7 +32,7 @@ def along(linear: Callable, vectors: Sequence, axes: frozenset[int], nbatch: int
 
 
 def _mapped(linear: Callable, axis: int) -> Callable:
-    """`linear` mapped along an axis, counted from the end."""
+    """Return `linear` mapped along an axis, counted from the end."""
 
     def one(xs):
         out = linear(*(jnp.expand_dims(x, axis) for x in xs))
@@ -48,13 +48,13 @@ def _mapped(linear: Callable, axis: int) -> Callable:
 
 
 def partitioned(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tuple:
-    """Calls `fn` on the part of the batch that each device has.
+    """Call `fn` on the part of the batch that each device has.
 
     **Arguments:**
 
-    - `fn`: takes and returns arrays with `nbatch` trailing batch axes, each of size one
-        or of the size of the batch.
-    - `args`: its arguments, on the whole batch.
+    - `fn`: function of arrays with `nbatch` trailing batch axes, each of size one or of
+        the size of the batch.
+    - `args`: its arguments, for the whole batch.
     - `out`: its results, as arrays or shapes.
     """
 
@@ -62,8 +62,8 @@ def partitioned(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tup
         return tuple(fn(*args))
 
     def partition(mesh, args, results):
-        # As the results lie, so do the arguments: an axis of a batch is split alike in
-        # all, and nothing else is.
+        # Arguments are sharded like the results: a batch axis is split in the same
+        # way in all arrays, and no other axis is split.
         spec = results[0].sharding.spec
         first = len(results[0].shape) - nbatch
         cuts = [*spec, *(None for _ in results[0].shape)][first : first + nbatch]
@@ -83,11 +83,12 @@ def partitioned(fn: Callable, args: Sequence, out: Sequence, nbatch: int) -> tup
 
 
 def _rule(args, out, nbatch: int) -> SdyShardingRule:
-    """Axes of the batch correspond to each other; all other axes stay whole."""
+    """Return the sharding rule: batch axes correspond to each other; all other axes are
+    replicated."""
     names: list[str] = []
 
     def name(axis: int, size: int) -> str:
-        """Of an axis, counted from the first axis of the batch."""
+        """Return the name of an axis, counted from the first batch axis."""
         found = f"b{axis}" if axis >= 0 and size > 1 else f"e{len(names)}"
         if found not in names:
             names.append(found)

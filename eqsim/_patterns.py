@@ -1,8 +1,8 @@
-"""Which numbers of a module are zero or one, as a hint to the kernel compiler.
+"""Known zeros and ones in the arrays of a module, as a hint to the kernel compiler.
 
-Kernels leave out products with numbers that were zero when a robot was loaded. They
-compare the numbers in every call (`_kernels/_assumptions.py`), so a hint that is no longer
-true costs time and changes no result.
+Kernels omit products with values that were zero when a robot was loaded. Every call
+compares the actual values (`_kernels/_assumptions.py`), so an outdated hint costs time
+but does not change results.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from . import _kernels as kernels
 
 
 class Pattern:
-    """What may be assumed of each array of a module, in the order of its leaves.
+    """Assumptions about each array of a module, in the order of its leaves.
 
-    All patterns are equal: robots that differ in their numbers alone are alike for `jit`,
-    and can be stacked.
+    All patterns compare equal, so robots that differ only in values share compiled
+    programs and can be stacked.
     """
 
     def __init__(self, entries: tuple[bytes | None, ...] = ()):
@@ -46,8 +46,9 @@ _T = TypeVar("_T", bound=AbstractPatterned)
 
 
 def with_entries(module: _T, entries: tuple[bytes | None, ...]) -> _T:
-    """Return the module with a pattern."""
-    # Not through `__init__`: it checks and converts fields, which may be placeholders.
+    """Return the module with the given pattern."""
+    # `__init__` is bypassed because it checks and converts fields, which may be
+    # placeholders.
     new = object.__new__(type(module))
     for field in dataclasses.fields(module):
         object.__setattr__(new, field.name, vars(module).get(field.name))
@@ -56,13 +57,13 @@ def with_entries(module: _T, entries: tuple[bytes | None, ...]) -> _T:
 
 
 def patterned(module: _T) -> _T:
-    """Return the module with the pattern of the numbers that it has now."""
+    """Return the module with the pattern of its current values."""
     leaves = jtu.tree_leaves(eqx.filter(module, eqx.is_array))
     return with_entries(module, tuple(map(_pattern, leaves)))
 
 
-# Of large arrays, such as the vertices of meshes, little is known; kernels read them from
-# memory.
+# Nothing is assumed about large arrays, such as mesh vertices, which kernels read
+# from memory.
 _LARGEST = 1024
 
 
@@ -73,7 +74,7 @@ def _pattern(leaf) -> bytes | None:
 
 
 def assumptions(tree: Any) -> tuple[bytes | None, ...]:
-    """Return what the modules in a tree say of its arrays, one entry for each array."""
+    """Return the assumptions of the modules in a tree, one entry per array."""
     found: list[bytes | None] = []
     is_module = lambda x: isinstance(x, AbstractPatterned)
     for part in jtu.tree_leaves(tree, is_leaf=is_module):

@@ -1,13 +1,13 @@
-"""Names for things that live elsewhere: environments, pipelines, agents, and what plugins
-add.
+"""Registries of names: environments, pipelines, agents and commands, built-in and from
+plugins.
 
-A package publishes a name by an entry point in its `pyproject.toml`, and nothing else:
+A package publishes a name by an entry point in its `pyproject.toml`:
 
     [project.entry-points."eqsim.envs"]
     cartpole = "eqsim_example:Cartpole"
 
-What is built in is published in the same way. Nothing is imported before it is asked
-for, and a plugin that is broken never hides another.
+Built-in objects are published in the same way. Objects are imported on first use, and a
+broken plugin does not affect others.
 """
 
 import difflib
@@ -21,25 +21,25 @@ from ._handshake import check_kind, KINDS, load
 
 
 class PluginError(ImportError):
-    """A plugin was asked for by name, and cannot be used: its import fails, it is no
-    environment, pipeline or agent, it was written for another version, or the environment
-    variables `EQSIM_PLUGINS` and `EQSIM_PLUGINS_DENY` hide it."""
+    """A plugin that was requested by name cannot be used: its import fails, it has the
+    wrong kind, it was written for another API version, or `EQSIM_PLUGINS` or
+    `EQSIM_PLUGINS_DENY` excludes it."""
 
 
 class Registry:
-    """The objects that are published under the entry points of one group.
+    """The objects published under one group of entry points.
 
-    Plugins are discovered at the first question, not when the registry is made; each
-    one is imported when it is first asked for.
+    Plugins are discovered when the registry is first used. Each one is imported when it
+    is first requested.
 
-    If the environment variable `EQSIM_PLUGINS` is set, only the packages that it lists,
-    separated by commas, are used beside eqsim's own; those that `EQSIM_PLUGINS_DENY`
-    lists are not. Both are read when plugins are discovered.
+    The environment variable `EQSIM_PLUGINS` restricts plugins to the listed packages
+    (comma-separated), besides eqsim's own. `EQSIM_PLUGINS_DENY` excludes packages. Both
+    are read when plugins are discovered.
 
     **Arguments:**
 
     - `group`: name of the entry-point group, for instance `eqsim.envs`.
-    - `path`: folders to search instead of `sys.path`.
+    - `path`: folders to search; by default `sys.path`.
     """
 
     def __init__(self, group: str, path: Iterable[str | os.PathLike] | None = None):
@@ -52,12 +52,13 @@ class Registry:
         self._errors: dict[str, PluginError] = {}
 
     def names(self) -> tuple[str, ...]:
-        """All names, sorted. Imports nothing."""
+        """Return all names, sorted, without importing anything."""
         unique = (name for name in self.plugins() if ":" not in name)
         return tuple(sorted({*self._registered, *unique}))
 
     def plugins(self) -> dict[str, Plugin]:
-        """What was discovered, by name and by `package:name`. Imports nothing."""
+        """Return the discovered plugins by name and by `package:name`, without
+        importing anything."""
         if self._plugins is None:
             found = discover(self.group, self._path)
             hidden = [plugin for plugin in found if plugin.hidden]
@@ -68,25 +69,25 @@ class Registry:
         return self._plugins
 
     def registered(self) -> dict[str, Any]:
-        """What `register` added, by name."""
+        """Return the objects added with `register`, by name."""
         return dict(self._registered)
 
     def hidden(self) -> dict[str, Plugin]:
-        """What the environment variables hide, by name and by `package:name`. Imports
-        nothing."""
+        """Return the excluded plugins by name and by `package:name`, without importing
+        anything."""
         self.plugins()
         return dict(self._hidden)
 
     def errors(self) -> dict[str, PluginError]:
-        """The plugins that were asked for and could not be used."""
+        """Return the errors of plugins that were requested and could not be used."""
         return dict(self._errors)
 
     def get(self, name: str) -> Any:
-        """The object of that name; imported at the first call.
+        """Return the object with the given name, importing it on the first call.
 
-        `package:name` chooses between packages that publish the same name.
+        `package:name` selects one of several packages that publish the same name.
 
-        **Raises:** `ValueError` if nothing has that name; `PluginError` if what has it
+        **Raises:** `ValueError` if the name is unknown; `PluginError` if the plugin
         cannot be used.
         """
         if name in self._registered:
@@ -100,20 +101,20 @@ class Registry:
         return self._loaded[name]
 
     def register(self, name: str, value: Any, *, replace: bool = False) -> None:
-        """Adds a name for as long as Python runs, as in a notebook.
+        """Add a name for the current process, for example in a notebook.
 
         **Arguments:**
 
-        - `name`: must be new, unless `replace` is set.
-        - `value`: what `get` returns.
-        - `replace`: whether a name that is already taken may change its meaning.
+        - `name`: new name, or a name that exists if `replace` is True.
+        - `value`: object that `get` returns.
+        - `replace`: True to replace an existing name.
 
-        **Raises:** `ValueError` if the name is taken or no name; `TypeError` if the value
-        is not of the kind that this registry holds.
+        **Raises:** `ValueError` if the name is taken or is not a valid name;
+        `TypeError` if the value has the wrong kind for this registry.
         """
         if ":" in name or not name:
             raise ValueError(
-                f"{name!r} is no name: it must have a letter and no colon."
+                f"{name!r} is not a valid name: it must contain a letter and no colon."
             )
         if name in self.names() and not replace:
             raise ValueError(
@@ -129,7 +130,7 @@ class Registry:
         self._registered[name] = value
 
     def refresh(self) -> None:
-        """Forgets what was discovered, to find what was installed since."""
+        """Discover plugins again, to find packages installed in the meantime."""
         importlib.invalidate_caches()
         self._plugins = None
         self._loaded.clear()
@@ -157,8 +158,8 @@ class Registry:
     def _hiding(self, name: str, plugin: Plugin) -> str:
         return (
             f"{name!r} in {self.group!r} comes from {plugin.package} {plugin.version}, and "
-            f"is hidden: {plugin.hidden}. Change that, and call `refresh()` or start "
-            "Python anew."
+            f"is hidden: {plugin.hidden}. Change that, and call `refresh()` or restart "
+            "Python."
         )
 
     def _unknown(self, name: str) -> str:
@@ -175,7 +176,7 @@ ENVS = Registry("eqsim.envs")
 PIPELINES = Registry("eqsim.pipelines")
 AGENTS = Registry("eqsim.agents")
 REGISTRIES = (ENVS, PIPELINES, AGENTS)
-# Of the command line: functions, or dictionaries of them.
+# Commands: functions, or dictionaries of functions.
 COMMANDS = Registry("eqsim.commands")
 # Functions that read the folder of a trained policy: `folder -> (env, policy)`, with
 # `FileNotFoundError` for a folder of another kind.

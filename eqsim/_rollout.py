@@ -1,4 +1,4 @@
-"""The only loop over `env.step` in eqsim."""
+"""Rollouts: the only loop over `env.step` in eqsim."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -37,54 +37,56 @@ def rollout(
     progress: bool = False,
     throw: bool = True,
 ) -> Any:
-    """Runs a policy in an environment.
+    """Run a policy in an environment.
 
-    It is compiled, once for all numbers. A batch of keys runs a batch of environments,
-    spread over all devices of the default backend if their number divides the batch
-    (`jax.config.update("jax_num_cpu_devices", n)`, before JAX is first used, makes `n`
-    devices of a CPU). Inside another transformation it is an ordinary function.
+    The rollout is compiled once; other parameters do not recompile it. A batch of keys
+    runs a batch of environments, sharded over all devices of the default backend if
+    their number divides the batch size. (`jax.config.update("jax_num_cpu_devices", n)`,
+    called before JAX is first used, creates `n` devices on a CPU.) Inside another
+    transformation, `rollout` is an ordinary function.
 
     **Arguments:**
 
-    - `policy`: `(obs, key) -> action`; a function, or a module with `__call__`; or an
-        `AbstractController`, which has memory, such as `eqsim.control.MPC`.
-    - `key`: one key, or an array of them, of any shape: one environment per key.
+    - `policy`: function `(obs, key) -> action`, a module with `__call__`, or an
+        `AbstractController` with memory, such as `eqsim.control.MPC`.
+    - `key`: a key, or an array of keys of any shape: one environment per key.
     - `length`: number of control steps.
-    - `start`: a state and its report (one per key), as `env.reset` returned them (which
-        is the default), as `AbstractTask.begin` makes them of a state, or as an earlier
-        rollout left them (`trajectory.last`); then take another `key`, as the same one
-        gives the same draws to the policy.
-    - `env_axes`: which leaves of `env` differ between environments, as the `in_axes` of
-        `eqx.filter_vmap`: `eqx.if_array(0)` for an environment made by
-        `eqx.filter_vmap`. By default all share one. Where `key` has several axes, those
-        of the environments stand together.
-    - `collect`: `(state, action, timestep) -> Any`, what to keep of each step; by
-        default everything. What went wrong, and which steps are valid, is lost.
-    - `stop`: `timestep -> bool`, after which an environment stands still and its steps
-        are no longer `valid`: `lambda timestep: timestep.done`.
-    - `checkpoint_every`: saves memory in reverse mode: only the states before every so
-        many steps (a divisor of `length`) are kept, and the steps in between are taken
-        twice. Memory is least near the square root of `length`.
-    - `progress`: whether to show a bar, which needs the extra `cli`; the rollout is then
-        made piece by piece, with the same numbers.
-    - `throw`: whether to raise an error where a number is not finite; without effect
-        inside another transformation.
+    - `start`: initial state and timestep, one per key; by default from `env.reset`. Use
+        `AbstractTask.begin` to start from a given state, or `trajectory.last` to
+        continue a rollout. To continue, pass a different `key`: with the same key, the
+        policy draws the same random numbers again.
+    - `env_axes`: batch axes of `env`, in the form of `in_axes` of `eqx.filter_vmap`:
+        `eqx.if_array(0)` for an environment made by `eqx.filter_vmap`. By default, all
+        environments share their parameters. If `key` has several axes, the batch axes
+        of `env` must be adjacent.
+    - `collect`: function `(state, action, timestep) -> Any` that selects what to store
+        of each step; by default everything. With `collect`, results on failed and valid
+        steps are not returned.
+    - `stop`: function `timestep -> bool`. When it is true, the environment stops and
+        its later steps are not `valid`, for instance `lambda timestep: timestep.done`.
+    - `checkpoint_every`: gradient checkpointing: reverse mode stores only the state
+        before every so many steps (a divisor of `length`) and recomputes the steps in
+        between. Memory is smallest near the square root of `length`.
+    - `progress`: True to show a progress bar, which needs the extra `cli`. The rollout
+        is then computed in chunks, with the same results.
+    - `throw`: True to raise an error if a value is not finite; no effect inside another
+        transformation.
 
-    **Returns:** a `Trajectory`; with `collect`, the pair of what was kept and
+    **Returns:** a `Trajectory`; with `collect`, the collected values and
     `Trajectory.last`.
 
-    **Raises:** `ValueError` if the length is not positive, shapes are wrong, or a
-    number of the robot makes no sense; `FloatingPointError` if an action, a state, a
-    reward or an observation is not finite, with the first step and environment.
+    **Raises:** `ValueError` if the length is not positive, a shape is wrong, or a
+    parameter of the robot is invalid; `FloatingPointError` if an action, state, reward
+    or observation is not finite, with the first step and environment.
     """
     _check_call(env, key, length, start, env_axes)
     keep = _Kept(collect, stop, checkpoint_every)
     args = (env, policy, key, start)
     traced = any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args))
     if traced and progress:
-        raise ValueError("`progress` shows nothing inside of another transformation.")
+        raise ValueError("`progress=True` is not possible inside a transformation.")
     if not traced:
-        # Batch axes in front, wherever `env_axes` says that they are.
+        # Move batch axes to the front, from where `env_axes` declares them.
         validate(eqx.combine(*split(env, env_axes, key.ndim)).sys)
     many = _in_a_row(env, policy, key, start, env_axes)
     if progress and not traced:
@@ -106,7 +108,7 @@ def rollout(
 
 
 class _Kept(NamedTuple):
-    """What is kept of a rollout: for the user, and for reverse mode."""
+    """Options for what a rollout stores: for the user, and for reverse mode."""
 
     collect: Callable[[Any, Array, Timestep], Any] | None
     stop: Callable[[Timestep], Bool[Array, ""]] | None
@@ -114,18 +116,18 @@ class _Kept(NamedTuple):
 
 
 class _Length(NamedTuple):
-    """Of a rollout: how many steps it has, and how many of them a piece takes."""
+    """Length of a rollout: number of steps, and number of steps per chunk."""
 
     whole: int
     piece: int
 
 
 class _Running(NamedTuple):
-    """An environment on its way.
+    """State of a running environment.
 
-    - `stopped`: whether the stop condition was met.
-    - `code`, `failed`: number in `_CODES` and step of the first number that is not
-        finite; 0 and -1 without one.
+    - `stopped`: true if the stop condition was met.
+    - `code`, `failed`: index in `_CODES`, and step, of the first value that is not
+        finite; 0 and -1 if there is none.
     - `memory`: memory of an `AbstractController`; None before its first step.
     """
 
@@ -146,10 +148,11 @@ _CODES = (
 
 
 class _Many(NamedTuple):
-    """Environments in a row, or one by itself.
+    """A batch of environments, or a single one.
 
-    - `own`, `shared`: what each environment has for itself, in a row, and the rest.
-    - `key`, `begin`: one per environment.
+    - `own`, `shared`: arrays that each environment has for itself, batched, and all
+        others.
+    - `key`, `begin`: key and start of each environment.
     """
 
     own: Any
@@ -161,7 +164,7 @@ class _Many(NamedTuple):
 
 def _check_call(env, key, length: int, start, env_axes) -> None:
     if length < 1:
-        raise ValueError(f"A rollout of length {length}; at least one step is needed.")
+        raise ValueError(f"`length` must be positive, got {length}.")
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise ValueError(
             f"`key` has type {key.dtype}: a key of `jax.random.key` is expected, not one "
@@ -169,8 +172,8 @@ def _check_call(env, key, length: int, start, env_axes) -> None:
         )
     if key.ndim == 0 and env_axes is not None:
         raise ValueError(
-            "`env_axes` tells how environments differ, but one key runs one environment. "
-            "Pass as many keys as environments."
+            "`env_axes` declares a batch of environments, but one key runs one environment. "
+            "Pass one key per environment."
         )
     if key.size == 0:
         raise ValueError(f"`key` has shape {key.shape}: at least one key is expected.")
@@ -184,12 +187,12 @@ def _check_start(start, key) -> None:
     pair = isinstance(start, tuple) and len(start) == 2
     if not (pair and isinstance(start[1], Timestep)):
         raise TypeError(
-            "`start` must be a state and its report, as `env.reset(key)` returns them, or "
-            f"`env.begin(state)`; but it is {type(start).__name__}."
+            "`start` must be a state and a timestep, as returned by `env.reset(key)` or "
+            f"`env.begin(state)`, got {type(start).__name__}."
         )
     if start[1].reward.shape != key.shape:
         raise ValueError(
-            f"`start` has reports of shape {start[1].reward.shape}, but `key` has shape "
+            f"`start` has timesteps of shape {start[1].reward.shape}, but `key` has shape "
             f"{key.shape}: one start per key is expected. See `eqx.filter_vmap`."
         )
 
@@ -237,11 +240,11 @@ def _in_a_row(env, policy, key, start, env_axes) -> _Many:
 
 
 _PIECES = 50
-"""Of a rollout with a bar, at most."""
+"""Largest number of chunks of a rollout with a progress bar."""
 
 
 def _piecewise(many: _Many, length: int, keep: _Kept):
-    """Piece by piece, with a bar on the terminal."""
+    """Run the rollout in chunks, with a progress bar."""
     bar = _bar()
     if many.begin is None:
         many = many._replace(begin=_compiled_start(many))
@@ -281,7 +284,7 @@ def _compiled(many: _Many, first, length: _Length, keep: _Kept):
     devices, key = jax.devices(), many.key
     if key.ndim == 0 or len(devices) == 1 or key.shape[0] % len(devices):
         return _batched(many, first, length, keep)
-    # Each device solves its own batch, so that none waits for another's contacts.
+    # Each device solves its own batch, so no device waits for contacts of another.
     mesh = jax.make_mesh((len(devices),), ("batch",), (AxisType.Auto,))
     each, whole = PartitionSpec("batch"), PartitionSpec()
     dynamic, static = eqx.partition((many.shared, many.policy), eqx.is_array)
@@ -298,7 +301,7 @@ def _compiled(many: _Many, first, length: _Length, keep: _Kept):
 
 
 def _batched(many: _Many, first, length: _Length, keep: _Kept):
-    """One environment, or all of them side by side."""
+    """Run one environment, or a batch."""
 
     def run(own, key, begin):
         env = eqx.combine(own, many.shared)
@@ -352,7 +355,8 @@ def _single(env, policy, key, begin, first, length: _Length, keep: _Kept):
 
 
 def _judged(env, now: _Running, action, new, timestep, number, keep) -> _Running:
-    """After a step: whether its numbers are finite, and whether it was the last one."""
+    """Check after a step that its values are finite, and evaluate the stop
+    condition."""
     finite = lambda *arrays: jnp.all(
         jnp.stack([jnp.all(jnp.isfinite(x)) for x in arrays])
     )

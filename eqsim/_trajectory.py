@@ -1,4 +1,4 @@
-"""What came out of a rollout, and the statistics of its episodes."""
+"""Results of a rollout, and statistics of its episodes."""
 
 from typing import Any
 
@@ -14,20 +14,20 @@ from .envs import Timestep
 
 
 class Episodes(eqx.Module):
-    """Statistics of the episodes in a rollout, as running values: at each step those of
-    the episode so far. The axes are those of the rollout.
+    """Running statistics of the episodes in a rollout: at each step, those of the
+    current episode up to this step. The axes are those of the rollout.
 
     **Arguments:**
 
-    - `ended`: whether an episode ended with this step: where the other numbers are those
-        of a whole one.
-    - `returns`: sum of the rewards.
+    - `ended`: true if an episode ended with this step, so that the other values are
+        those of a complete episode.
+    - `returns`: sum of rewards.
     - `length`: number of steps.
-    - `terms`: sum of each term of the reward.
+    - `terms`: sum of each reward term.
 
-    The first episode counts from the beginning of the rollout. Where an episode ends and
-    `AutoReset` is missing, each step after it that still ends the task counts as an
-    episode; `rollout(..., stop=lambda timestep: timestep.done)` leaves them out.
+    The first episode starts at the beginning of the rollout. Without `AutoReset`, each
+    step after the end of an episode that still terminates counts as an episode;
+    `rollout(..., stop=lambda timestep: timestep.done)` excludes them.
     """
 
     ended: Bool[Array, "..."]
@@ -36,8 +36,8 @@ class Episodes(eqx.Module):
     terms: dict[str, Float[Array, "..."]]
 
     def mean(self) -> dict[str, float]:
-        """Averages over all episodes that ended: `return`, `length`, every term, and
-        `episodes`, their number. Averages over none are NaN."""
+        """Average over all episodes that ended: `return`, `length`, every reward term,
+        and `episodes`, their number. Averages are NaN if no episode ended."""
         ended = np.asarray(self.ended)
         number = int(ended.sum())
         average = lambda x: (
@@ -48,12 +48,12 @@ class Episodes(eqx.Module):
 
 
 def episodes(timestep: Timestep, valid: Bool[Array, "..."] | None = None) -> Episodes:
-    """Statistics of the episodes in what a rollout reported.
+    """Compute statistics of the episodes in a rollout.
 
     **Arguments:**
 
-    - `timestep`: of a rollout; time is the last axis of its rewards.
-    - `valid`: which steps were taken; by default all. See `Trajectory`.
+    - `timestep`: timesteps of a rollout; time is the last axis of the rewards.
+    - `valid`: true for steps that were taken; by default all. See `Trajectory`.
     """
     taken = jnp.ones(timestep.reward.shape, bool) if valid is None else valid
     counts = taken & ~timestep.first
@@ -79,19 +79,19 @@ def episodes(timestep: Timestep, valid: Bool[Array, "..."] | None = None) -> Epi
 
 
 class Trajectory(eqx.Module):
-    """What happened, with a leading axis of time (behind those of environments).
+    """The results of a rollout. The axes are those of the environments, then time.
 
     **Arguments:**
 
-    - `state`: of the environment, before each step.
-    - `obs`: what the policy saw, before each step.
-    - `action`: of each step.
-    - `timestep`: what each step reported.
-    - `valid`: whether the step was taken; not so after a stop condition was met.
-    - `last`: the state after the last step and its report, without axis of time;
-        `rollout(..., start=trajectory.last)` goes on from there.
-    - `result`: whether all numbers are finite, and which were not first.
-    - `failed_step`: the first step with a number that is not finite; -1 without one.
+    - `state`: state of the environment before each step.
+    - `obs`: observation of the policy before each step.
+    - `action`: action of each step.
+    - `timestep`: timestep returned by each step.
+    - `valid`: true if the step was taken; false after the stop condition was met.
+    - `last`: state and timestep after the last step, without the time axis;
+        `rollout(..., start=trajectory.last)` continues from there.
+    - `result`: outcome: successful, or which values were first not finite.
+    - `failed_step`: first step with a value that is not finite; -1 if there is none.
     """
 
     state: Any
@@ -104,5 +104,5 @@ class Trajectory(eqx.Module):
     failed_step: Int[Array, "..."]
 
     def episodes(self) -> Episodes:
-        """Return, length and reward terms of the episodes."""
+        """Compute return, length and reward terms of the episodes."""
         return episodes(self.timestep, self.valid)

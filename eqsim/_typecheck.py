@@ -1,6 +1,6 @@
-"""Checks shapes and types of all arguments and results of the library, once imported.
+"""Run-time checks of shapes and types of all arguments and results of the library.
 
-Only modules that are imported afterwards are checked. The kernel compiler is left out: it
+Only modules imported after this one are checked. The kernel compiler is excluded: it
 takes no arrays, and calls its functions millions of times.
 """
 

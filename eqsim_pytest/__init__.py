@@ -1,7 +1,7 @@
-"""The conformance kit as a plugin of pytest: `pytest --eqsim-plugins=NAME`.
+"""The conformance kit as a pytest plugin: `pytest --eqsim-plugins=NAME`.
 
-It is a package of its own, so that pytest can load it without importing eqsim and JAX:
-tests may set them up first, and those who do not use it do not wait for it.
+A separate package, so that pytest can load it without importing eqsim and JAX: tests
+may configure them first, and runs that do not use the plugin are not slowed down.
 """
 
 import difflib
@@ -15,7 +15,7 @@ _KINDS = {"envs": "ENVS", "pipelines": "PIPELINES", "agents": "AGENTS"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the option."""
+    """Add the option."""
     parser.getgroup("eqsim").addoption(
         "--eqsim-plugins",
         default="",
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Adds the checks, before others select by names and marks."""
+    """Add the checks, before names and marks select tests."""
     asked = str(config.getoption("--eqsim-plugins")).split(",")
     asked = [name.strip() for name in asked if name.strip()]
     if asked:
@@ -48,7 +48,7 @@ def _registries() -> dict[str, Any]:
 
 
 def _chosen(asked: list[str]) -> list[tuple[str, str]]:
-    """Kind and name of what is asked for, without repetition."""
+    """Return kinds and names of the requested plugins, without duplicates."""
     registries, chosen = _registries(), []
     for name in asked:
         found = []
@@ -80,14 +80,15 @@ def _unknown(name: str, registries: dict[str, Any]) -> str:
 
 
 class _Plugin(pytest.Collector):
-    """A published name: the checks of what it stands for."""
+    """A plugin, collected as the checks of its object."""
 
     def __init__(self, *, kind: str, **options: Any):
         super().__init__(**options)
         self.kind = kind
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One test per check; if the object can not be made, one that says why."""
+        """Collect one test per check; if the object cannot be created, one failing
+        test."""
         from eqsim import testing
         from eqsim.testing import _check, _parametrize
 
@@ -132,15 +133,15 @@ class _Item(pytest.Item):
         self.function = function
 
     def runtest(self) -> None:
-        """Checks."""
+        """Run the check."""
         self.function()
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        """What does not hold; the stack of a failed check is of no interest."""
+        """Return the message of a failed check, without its traceback."""
         if excinfo.errisinstance(AssertionError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple:
-        """Where it is, in the terminal."""
+        """Return the location shown in the terminal."""
         return self.path, None, self.nodeid

@@ -131,7 +131,9 @@ def test_parts_of_a_batch(fleet):
 
 def test_axes_that_do_not_fit(fleet):
     keys = jr.split(jr.key(2), 4)
-    with pytest.raises(ValueError, match=r"links.mass. has shape \(3, 2\).*asks for 4"):
+    with pytest.raises(
+        ValueError, match=r"links.mass. has shape \(3, 2\).*`key`, \(4,\)"
+    ):
         eqsim.rollout(fleet, POLICY, keys, 1, env_axes=MASS_AXES)
 
 
@@ -232,7 +234,7 @@ def not_a_number(obs, key):
 
 
 def test_wrong_calls():
-    with pytest.raises(ValueError, match="length 0.*at least one step"):
+    with pytest.raises(ValueError, match="`length` must be positive, got 0"):
         eqsim.rollout(ENV, nothing, jr.key(0), 0)
     with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(1,\).*\(3,\)"):
         eqsim.rollout(ENV, lambda obs, key: obs[:3], jr.key(0), 1)
@@ -240,7 +242,7 @@ def test_wrong_calls():
     with pytest.raises((TypeError, ValueError), match="start"):
         eqsim.rollout(ENV, nothing, jr.key(0), 1, start=state)  # pyright: ignore
     keys = jr.split(jr.key(0), 2)
-    with pytest.raises(ValueError, match=r"reports of shape \(\).*shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"timesteps of shape \(\).*shape \(2,\)"):
         eqsim.rollout(ENV, nothing, keys, 1, start=(state, timestep))
     heavy = eqx.tree_at(MASSES, ENV, jnp.array([jnp.nan, 1.0]))
     with pytest.raises(ValueError, match="mass"):
@@ -362,7 +364,7 @@ def test_fleet_of_two_axes(fleet):
         expected = eqsim.rollout(one, POLICY, keys[:, k], 4, env_axes=MASS_AXES)
         mine = jax.tree.map(lambda x: x[:, k], got)
         assert tree_allclose(mine, expected, rtol=1e-10, atol=1e-12)
-    with pytest.raises(ValueError, match=r"has shape \(3, 2\).*asks for 3 x 4"):
+    with pytest.raises(ValueError, match=r"has shape \(3, 2\).*`key`, \(3, 4\)"):
         wrong = eqx.tree_at(MASSES, ENV, MASSES(fleet))
         eqsim.rollout(wrong, POLICY, jr.split(jr.key(2), (3, 4)), 1, env_axes=MASS_AXES)
 

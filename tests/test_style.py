@@ -2,8 +2,10 @@
 
 import ast
 import functools
+import io
 import pathlib
 import re
+import tokenize
 
 import pytest
 import slow_cases
@@ -19,6 +21,28 @@ BANNED_CALLS = {
     "getattr": "give the type a method or a field",
     "print": "return what there is to know; only the command line prints",
 }
+# Texts of these packages begin with a noun or a verb and use the terms of the field.
+_PLAIN = (
+    "_cli envs io kinematics model pipelines randomize render sensors spatial".split()
+)
+PLAIN = [ROOT / "eqsim" / name for name in (*_PLAIN, "testing", "wrappers")]
+PLAIN += [ROOT / "eqsim_pytest", *sorted((ROOT / "eqsim").glob("*.py"))]
+PLAIN += [
+    f for f in sorted((ROOT / "plugins").glob("*/*")) if f.name.startswith("eqsim_")
+]
+_FRAGMENTS = "of by what who whom whose that how whether where which".split()
+FRAGMENT = re.compile(rf"(?:{'|'.join(map(str.capitalize, _FRAGMENTS))})\b")
+_FIELD = r"\s*- (?:`[^`]+`(?: \([^)]*\))?(?:, )?)+"
+FRAGMENT_FIELD = re.compile(rf"{_FIELD}: (?:{'|'.join(_FRAGMENTS)})\b")
+_VERBS = "Add Ask Assert Build Call Check Compute Convert Draw Find Get Give Make Mark"
+_VERBS += " Move Print Put Raise Read Register Return Run Say Set Solve Take Test Write"
+THIRD_PERSON = re.compile(rf"(?:{'|'.join(_VERBS.split())})e?s\b")
+PHRASES = re.compile(
+    r"\b(?:numbers of (?:a|the|one) robot|a picture|pictures|as it is\b(?! \w)|anew|"
+    r"goes on|go on|a row of \w+s|feels|is believed|who wants|what follows|"
+    r"makes? no sense|will not do|side by side|at once|in no time|not heard|dear)\b",
+    re.IGNORECASE,
+)
 # MuJoCo's structures are read by the names in a table, here and nowhere else.
 READS_BY_NAME = [ROOT / "eqsim" / "io" / "mjcf"]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -136,6 +160,39 @@ def test_init_only_exports(file):
     if len(file.read_text().splitlines()) > 100:
         problems.append((1, "more than 100 lines of public names"))
     _fail(file, problems)
+
+
+def _texts(file):
+    """Docstrings, other texts and comments, with their lines."""
+    tokens = tokenize.generate_tokens(io.StringIO(file.read_text()).readline)
+    for token in tokens:
+        if tokenize.tok_name[token.type] in ("COMMENT", "STRING", "FSTRING_MIDDLE"):
+            yield token.start[0], token.string
+
+
+@pytest.mark.parametrize("folder", PLAIN, ids=lambda folder: folder.name)
+def test_plain_english(folder):
+    """Docstrings begin with a verb or a noun, and fields are described by noun phrases."""
+    found = []
+    for file in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
+        for node in ast.walk(_parse(file)):
+            if not (
+                isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            ):
+                continue
+            lines = str(node.value.value).strip().splitlines()
+            for number, line in enumerate(lines, node.lineno):
+                first = number == node.lineno and FRAGMENT.match(line)
+                if first or FRAGMENT_FIELD.match(line):
+                    found.append(f"{file}:{number}: a fragment: {line.strip()}")
+        for node in ast.walk(_parse(file)):
+            text = ast.get_docstring(node) if isinstance(node, FUNCTIONS) else None
+            if text is not None and THIRD_PERSON.match(text):
+                found.append(f"{file}:{node.lineno}: not imperative: {text[:60]}")
+        for number, text in _texts(file):
+            for match in PHRASES.finditer(" ".join(text.split())):
+                found.append(f"{file}:{number}: {match[0]!r}: use the field's word")
+    assert not found, "\n" + "\n".join(found)
 
 
 def test_slow_cases_exist():

@@ -1,4 +1,4 @@
-"""What the command understands."""
+"""Commands of `eqsim`, with their options."""
 
 import pathlib
 import sys
@@ -30,16 +30,16 @@ _Plugin = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 
 def _list() -> None:
-    """Environments, pipelines, agents and presets of randomization that are installed."""
+    """List installed environments, pipelines, agents and randomization presets."""
     list_all()
 
 
 def _show(env: _Name, pipeline: str | None = None) -> None:
-    """What an environment is: its robot, actions, observations and rewards.
+    """Describe an environment: robot, actions, observations and rewards.
 
     Args:
         env: name of the environment, for instance `ant`.
-        pipeline: name of the physics; by default what the environment chooses.
+        pipeline: name of the pipeline; by default that of the environment.
     """
     show(env, pipeline)
 
@@ -54,15 +54,15 @@ def _rollout(
     out: str = "out/rollout",
     picture: bool = False,
 ) -> None:
-    """Runs random actions, and writes numbers (.npz) and plots (.png).
+    """Run random actions, and write data (.npz) and plots (.png).
 
     Args:
         env: name of the environment, for instance `ant`.
-        pipeline: name of the physics; by default what the environment chooses.
-        num_envs: how many environments run side by side.
-        length: control steps of each, and time limit of an episode.
-        seed: of all that is random.
-        randomize: preset by which the robot of each episode is drawn.
+        pipeline: name of the pipeline; by default that of the environment.
+        num_envs: number of parallel environments.
+        length: number of control steps, and time limit of an episode.
+        seed: random seed.
+        randomize: randomization preset, applied in each episode.
         out: files to write, without suffix.
         picture: also write an animation of the first environment (.gif).
     """
@@ -115,13 +115,13 @@ def _control(
 
     Args:
         env: name of the environment, for instance `reacher`.
-        solver: `ilqr` uses gradients; `cem`, `mppi` and `predictive` draw plans.
-        pipeline: name of the physics; by default what the environment chooses.
-        horizon: control steps of the plan.
-        steps: iterations of the solver, at most.
-        samples: plans per iteration of `cem`, `mppi` and `predictive`.
-        contact: first smoothing width of contacts for `ilqr`, m; 0 for exact contacts.
-        seed: of the start and of all that is random.
+        solver: `ilqr` uses gradients; `cem`, `mppi` and `predictive` use sampling.
+        pipeline: name of the pipeline; by default that of the environment.
+        horizon: horizon of the plan, in control steps.
+        steps: largest number of solver iterations.
+        samples: number of samples per iteration of `cem`, `mppi` and `predictive`.
+        contact: initial smoothing width of contacts for `ilqr`, m; 0 for exact contacts.
+        seed: random seed, also of the initial state.
         out: files to write, without suffix.
         picture: also write an animation (.gif).
     """
@@ -142,37 +142,37 @@ def _identify(
     seed: int = 0,
     out: str = "out/identify",
 ) -> None:
-    """Fits parameters of a robot to recordings; writes the robot (model.xml), parameters
+    """Fit parameters of a robot to recordings; writes the robot (model.xml), parameters
     (result.json) and a page with plots (report.html).
 
     Args:
         model: MJCF file of the robot.
         data: files of recordings (.npz), see `eqsim.identify.load`.
-        parameters: TOML or JSON file that lists what is to be found.
-        ctrl: array with the commands; `none` if there are none.
-        channel: array with the measured coordinates.
-        window: length of the windows that are simulated, s.
-        hold_out: share of the runs that is kept to check the fit.
-        seed: of the choice of these runs.
-        out: folder for the files.
+        parameters: TOML or JSON file that lists the parameters to fit.
+        ctrl: array of the controls; `none` if there are none.
+        channel: array of the measured coordinates.
+        window: length of the simulated windows, s.
+        hold_out: fraction of the runs used for validation.
+        seed: random seed of the choice of these runs.
+        out: folder for the results.
     """
     files = model, data, parameters
     run_identify(Identification(*files, ctrl, channel, window, hold_out, seed, out))
 
 
 def _plugins() -> None:
-    """What packages publish, whether it works, and how to begin one of your own."""
+    """List, show, check and create plugins."""
 
 
 def _plugins_list(
     json: bool = False, check: bool = False, timeout: float = 30.0
 ) -> None:
-    """All that is published, and where it comes from. Imports nothing.
+    """List all plugins and their packages, without importing them.
 
     Args:
-        json: print a list of objects, with keys as in the table, and `reason`.
-        check: import everything of other packages, in processes of their own.
-        timeout: seconds that each import may take then.
+        json: print a list of objects with the columns of the table, and `reason`.
+        check: also import the plugins of other packages, in separate processes.
+        timeout: time limit of each import with `--check`, s.
     """
     if not timeout > 0:
         raise UsageError(f"`--timeout` is {timeout}: a positive number is expected.")
@@ -180,32 +180,32 @@ def _plugins_list(
 
 
 def _plugins_show(name: _Plugin, kind: Kind | None = None) -> None:
-    """What one plugin is, where it comes from, and its options.
+    """Show a plugin: description, package and options.
 
     Args:
-        name: as listed; `package:name` chooses between packages.
-        kind: if several kinds have that name, show this one only.
+        name: name of the plugin; `package:name` selects one of several packages.
+        kind: kind of the plugin, if several kinds have this name.
     """
     show_plugin(name, kind)
 
 
 def _plugins_check(name: _Plugin, kind: Kind | None = None) -> None:
-    """Runs the conformance kit `eqsim.testing` on one plugin.
+    """Run the conformance kit `eqsim.testing` on a plugin.
 
     Args:
-        name: as listed; `package:name` chooses between packages.
-        kind: if several kinds have that name, check this one only.
+        name: name of the plugin; `package:name` selects one of several packages.
+        kind: kind of the plugin, if several kinds have this name.
     """
     check_plugin(name, kind)
 
 
 def _plugins_new(name: _Plugin, kind: Kind, out: str = ".") -> None:
-    """Writes a package that works, with tests, to begin from.
+    """Create a plugin package with tests.
 
     Args:
-        name: of the package, for instance `my-robot`.
-        kind: what it is to publish.
-        out: folder in which its folder is made.
+        name: name of the package, for instance `my-robot`.
+        kind: kind of the plugin.
+        out: parent folder of the new package.
     """
     new_plugin(name, kind, out)
 
@@ -228,9 +228,9 @@ _PLUGIN_COMMANDS = {
 
 
 def run(argv: Sequence[str]) -> int:
-    """Runs a command, and says what went wrong without a traceback."""
+    """Run a command, and print errors without a traceback."""
     with warnings.catch_warnings():
-        # In a sentence, not with a line of our source.
+        # As a message, without a source line.
         warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = _say
         return _run(list(argv))
@@ -259,8 +259,8 @@ def _run(argv: list[str]) -> int:
 
 
 def _found(argv: list[str]) -> tuple[str, str | None, Any, list[str]]:
-    """Name and description of what is asked for, the function or the functions that it
-    is, and the words that are left for it."""
+    """Return name and description of the requested command, its function or functions,
+    and the remaining words."""
     first = argv[0] if argv else "--help"
     if first == "plugins":
         return "eqsim plugins", _plugins.__doc__, _PLUGIN_COMMANDS, argv[1:]

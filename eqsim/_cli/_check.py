@@ -9,7 +9,7 @@ from ._tables import console
 
 
 class ChecksFailed(Exception):
-    """Not all checks of a plugin have passed."""
+    """Some checks of a plugin have failed."""
 
 
 _WORDS = {
@@ -21,7 +21,7 @@ _WORDS = {
 
 
 def check_plugin(name: str, kind: Kind | None) -> None:
-    """Runs the conformance kit; one line per check.
+    """Run the conformance kit; print one line per check.
 
     **Raises:** `ChecksFailed` if a check failed.
     """
@@ -45,7 +45,7 @@ def check_plugin(name: str, kind: Kind | None) -> None:
 
 
 def _tell(kind: Kind, outcome: Outcome) -> bool:
-    """Prints an outcome; whether it is a failure."""
+    """Print an outcome; return True if it is a failure."""
     check, reason = outcome.check, outcome.reason
     failed = outcome.status is Status.FAILED
     if failed:

@@ -1,7 +1,7 @@
-"""Commands that other packages publish under the entry points `eqsim.commands`.
+"""Commands of plugins, published under the entry points `eqsim.commands`.
 
-A command is a function whose signature and docstring say what it understands, as those of
-`eqsim` itself, or a dictionary of such functions by name.
+A command is a function whose signature and docstring define its arguments and help,
+like those of `eqsim` itself, or a dictionary of such functions by name.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,17 +11,17 @@ from .._registry import COMMANDS, PluginError
 from ._names import UsageError
 
 
-# What people look for, and where it is.
+# Commands of packages that may not be installed.
 _ELSEWHERE = {
     name: "eqsim-zoo" for name in ("train", "resume", "eval", "evaluate", "runs")
 }
 
 
 def published(name: str) -> Callable | dict[str, Callable] | None:
-    """The command of that name, imported by this; None if no package has it.
+    """Import and return the command of the given name; None if no package has it.
 
-    **Raises:** `PluginError` if it cannot be used; `UsageError` if it is known where it
-    would come from.
+    **Raises:** `PluginError` if it cannot be used; `UsageError` if it belongs to a
+    package that is not installed.
     """
     if name not in COMMANDS.names() and name not in COMMANDS.hidden():
         if name in _ELSEWHERE:
@@ -35,8 +35,8 @@ def published(name: str) -> Callable | dict[str, Callable] | None:
 
 
 def summaries() -> tuple[dict[str, Callable], list[str]]:
-    """Stand-ins for all published commands, which carry their documentation, and what is
-    broken. It imports them all: what is broken is left out."""
+    """Return stand-ins for all published commands, with their documentation, and the
+    errors of broken ones. All commands are imported; broken ones are left out."""
     found, broken = {}, []
     for name in COMMANDS.names():
         try:
@@ -54,7 +54,7 @@ def _checked(name: str, value: Any) -> Callable | dict[str, Callable]:
         return value
     raise PluginError(
         f"The command {name!r} is {value!r}: a function, or a dictionary of functions by "
-        "name, is expected. Ask the authors of its package to repair it."
+        "name, is expected. Report this to the authors of the package."
     )
 
 

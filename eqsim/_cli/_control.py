@@ -32,7 +32,7 @@ from ..control import (
 from ..envs import AbstractEnv
 from ..model import State
 from ..render import camera_for, images, write_gif
-from ..render._draw import check_picture
+from ..render._draw import check_image
 from ._names import at_least_one, environment, UsageError
 
 
@@ -57,9 +57,9 @@ class ControlRequest(NamedTuple):
 def run_control(request: ControlRequest) -> None:
     """Plan from a reset to maximize the reward of an environment, and write the plan.
 
-    `FILE.npz` has `q`, `qd` (`T + 1` rows), `actions`, `rewards` (`T` rows), `dt`, and
-    `env`, `gains` of ILQR. `FILE.json` has the request, the cost, the return and how the solver
-    ended; `FILE.html` is a page with plots that needs no other file.
+    `FILE.npz` contains `q`, `qd` (`T + 1` rows), `actions`, `rewards` (`T` rows), `dt`,
+    `env`, and `gains` of ILQR. `FILE.json` contains the request, the cost, the return and the
+    result of the solver. `FILE.html` is a self-contained page with plots.
     """
     sizes = {k: request._asdict()[k] for k in ("horizon", "steps", "samples")}
     for option, value in sizes.items():
@@ -77,7 +77,7 @@ def run_control(request: ControlRequest) -> None:
     camera = None
     if request.picture:
         camera = camera_for(env.sys)
-        check_picture(env.sys, camera, 320, 240)
+        check_image(env.sys, camera, 320, 240)
     begin = time.perf_counter()
     with console.status(f"compiling and solving ({request.solver})"):
         found = jax.block_until_ready(_solved(env, request, start))
@@ -102,7 +102,7 @@ def run_control(request: ControlRequest) -> None:
 
 
 def _solved(env: AbstractEnv, request: ControlRequest, start: State):
-    """Actions, cost, cost of the first guess, gains and result."""
+    """Return actions, cost, initial cost, gains and result."""
     problem = Problem(env, Reward(env), request.horizon)
     key = jr.key(request.seed)
     guess = 0.1 * jr.normal(key, (request.horizon, env.sys.nu), start.q.dtype)
@@ -164,7 +164,7 @@ def _reported(env, request: ControlRequest, start, found, seconds: float):
 
 
 def _page(request: ControlRequest, report: dict[str, Any], arrays) -> str:
-    """A page that holds its plots."""
+    """Return a self-contained page with plots."""
     rows = "".join(
         f"<tr><th>{html.escape(str(k))}</th><td>{html.escape(str(v))}</td></tr>"
         for k, v in {**request._asdict(), **report}.items()

@@ -35,8 +35,8 @@ _KINDS = ("positive", "bounded", "free", "tied", "inertia", "gain", "bias", "del
 
 
 def run_identify(request: Request) -> None:
-    """Fit, and write the robot, its parameters and a page."""
-    # Second derivatives of small numbers need it.
+    """Fit parameters, and write the robot, its parameters and a page."""
+    # Double precision, for second derivatives of small values.
     jax.config.update("jax_enable_x64", True)
     console = Console(highlight=False)
     if not request.model.is_file():
@@ -91,13 +91,14 @@ def _labels(sys: System, unknowns: dict[str, Any]) -> list[str]:
 
 
 class _Best:
-    """Writes the last accepted step, so that an interrupted fit is not lost."""
+    """Callback that writes the last accepted step, so that an interrupted fit is not
+    lost."""
 
     def __init__(self, labels: list[str], folder: pathlib.Path):
         self.labels, self.folder, self.steps = labels, folder, 0
 
     def take(self, now: tuple[np.ndarray, float, int], status: Any) -> None:
-        """Write the parameters of a step, and show it."""
+        """Write and print the parameters of a step."""
         values, cost, _ = now
         self.steps += 1
         status.update(f"step {self.steps}, cost {cost:.6g}")
@@ -114,7 +115,7 @@ class _Best:
         (self.folder / MODEL).write_text(write_mjcf(sys))
 
     def interrupted(self) -> str:
-        """Say what is on disk."""
+        """Print which files have been written."""
         if not self.steps:
             return "Interrupted before the first step: nothing was written."
         return (
@@ -126,7 +127,7 @@ class _Best:
 def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
     """Read parameters from a TOML or JSON file: one table for each.
 
-    **Raises:** `ValueError` that names the entry and what is accepted.
+    **Raises:** `ValueError` with the entry and the accepted values.
     """
     if not path.is_file():
         raise FileNotFoundError(f"There is no file of parameters {str(path)!r}.")
@@ -200,7 +201,7 @@ def _prior(table: dict[str, Any]) -> Any:
 
 
 def _where(path: str):
-    """A function that returns an array of the robot by its path."""
+    """Return a function that returns an array of the robot by its path."""
     names = path.split(".")
 
     def where(sys: System):

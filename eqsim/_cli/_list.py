@@ -13,7 +13,7 @@ from ._tables import paragraph, plain_table
 
 
 def list_all() -> None:
-    """Prints tables of what is installed, and names what is broken."""
+    """Print tables of installed objects, and report broken plugins."""
     console, broken = Console(), []
     titles = (("environment", ENVS), ("pipeline", PIPELINES), ("agent", AGENTS))
     for title, registry in titles:
@@ -26,7 +26,7 @@ def list_all() -> None:
 
 
 def _table(title: str, registry: Registry, broken: list[str]) -> Table:
-    """Names, and what they are."""
+    """Return a table of names and descriptions."""
     names, plugins = registry.names(), registry.plugins()
     packages = {name: plugins[name].package for name in names if name in plugins}
     foreign = any(package != "eqsim" for package in packages.values())
@@ -40,8 +40,8 @@ def _table(title: str, registry: Registry, broken: list[str]) -> Table:
 
 
 def _what(name: str, registry: Registry, broken: list[str]) -> str:
-    """The first sentence of what is ours or here already; of other packages, which are
-    not imported for this, their summary."""
+    """Return the first sentence of the docstring of built-in and imported objects.
+    Other packages are not imported; for them, return their summary."""
     plugin = registry.plugins().get(name)
     if plugin is not None and name not in registry.registered():
         if plugin.package != "eqsim" and not plugin.malformed():
@@ -54,7 +54,7 @@ def _what(name: str, registry: Registry, broken: list[str]) -> str:
 
 
 def _presets() -> Table:
-    """Presets, and the environments that have them."""
+    """Return a table of presets and the environments that have them."""
     table, general = plain_table("preset", "environments"), presets()
     owners: dict[str, list[str]] = {}
     for env in ENVS.names():

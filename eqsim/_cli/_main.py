@@ -7,14 +7,14 @@ _NEEDED = ("matplotlib", "PIL", "rich", "tyro")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command `eqsim`.
+    """Run the command `eqsim`.
 
     **Arguments:**
 
-    - `argv`: what is written behind `eqsim`; by default what the shell passes on.
+    - `argv`: arguments of `eqsim`; by default those of the shell.
 
-    **Returns:** the exit status: 0; 1 if something failed, or a package is missing; 2 if
-    what was asked for makes no sense.
+    **Returns:** the exit status: 0; 1 if something failed, or a package is missing; 2
+    if the arguments are invalid.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:

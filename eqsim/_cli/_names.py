@@ -1,4 +1,4 @@
-"""Names and numbers that users write, checked before anything is computed."""
+"""Validation of names and numbers given by users."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from ..randomize import AbstractRandomizer, presets
 
 
 class UsageError(Exception):
-    """What was asked for makes no sense; the message says why."""
+    """The arguments are invalid; the message gives the reason."""
 
 
 def environment(name: str, pipeline: str | None) -> AbstractEnv:
-    """The environment of that name, with the physics of that name."""
+    """Create an environment with a pipeline, by name."""
     _known("environment", name, ENVS)
     if pipeline is not None:
         _known("pipeline", pipeline, PIPELINES)
@@ -33,19 +33,19 @@ def physics(name: str | None) -> AbstractPipeline | None:
 
 
 def preset(env: str, name: str) -> AbstractRandomizer:
-    """A preset of randomization."""
+    """Return a randomization preset by name."""
     found = presets(plain(env))
     _check("preset of randomization", name, found)
     return found[name]
 
 
 def plain(env: str) -> str:
-    """The name of an environment, without that of its package."""
+    """Return the name of an environment without the name of its package."""
     return env.rpartition(":")[2]
 
 
 def at_least_one(option: str, value: int) -> None:
-    """Raises `UsageError` unless the number is positive."""
+    """Raise `UsageError` unless the number is positive."""
     if value < 1:
         raise UsageError(f"`{option}` is {value}: at least 1 is expected.")
 

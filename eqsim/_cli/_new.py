@@ -22,7 +22,7 @@ _FILES = {
     "src/$module/py.typed": "",
     "tests/test_$module.py": "test_$kind.py",
 }
-"""What is written, and from which template."""
+"""Files to write, with their templates."""
 
 _USAGE = {
     "env": '`eqsim.make("$module")` makes it, `eqsim rollout $module` runs it.',
@@ -35,9 +35,9 @@ _GROUPS = {kind: registry.group for kind, registry in REGISTRIES.items()}
 
 
 def new_plugin(name: str, kind: Kind, out: str) -> None:
-    """Writes a package that publishes one object of a kind, and says what to do next.
+    """Write a package that publishes one object, and print the next steps.
 
-    **Raises:** `UsageError` if the name will not do; `FileExistsError` if the folder
+    **Raises:** `UsageError` if the name is invalid; `FileExistsError` if the folder
     exists.
     """
     module = _module(name, kind)
@@ -75,20 +75,20 @@ def _template(name: str) -> str:
 
 
 def _module(name: str, kind: Kind) -> str:
-    """The module of a package of that name, which is also what it publishes.
+    """Return the module name of a package, which is also the name of the plugin.
 
-    **Raises:** `UsageError` with advice if the name will not do.
+    **Raises:** `UsageError` with advice if the name is invalid.
     """
     module = normalize(name).replace("-", "_")
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
         reason = (
-            "the name of a package has letters and digits of ASCII, and '-', '_' or '.' "
+            "names of packages consist of ASCII letters and digits, with '-', '_' or '.' "
             "between them"
         )
     elif module[0].isdigit():
-        reason = f"a module of Python cannot be called {module!r}"
+        reason = f"{module!r} is not a valid module name"
     elif keyword.iskeyword(module) or keyword.issoftkeyword(module):
-        reason = f"{module!r} is a word of the language Python"
+        reason = f"{module!r} is a Python keyword"
     elif module in sys.stdlib_module_names or module in ("eqsim", "test", "tests"):
         reason = f"it would hide another module {module!r}"
     elif module in _USED:
@@ -101,4 +101,4 @@ def _module(name: str, kind: Kind) -> str:
         return module
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "robot"
     advice = plain if plain.startswith("my-") else f"my-{plain}"
-    raise UsageError(f"{name!r} will not do: {reason}. Try {advice!r}.")
+    raise UsageError(f"{name!r} is not accepted: {reason}. Try {advice!r}.")

@@ -1,4 +1,4 @@
-"""The plots of `eqsim rollout`."""
+"""Plots of `eqsim rollout`."""
 
 import pathlib
 from typing import Any
@@ -32,11 +32,11 @@ def plot(
     arrays: dict[str, np.ndarray],
     statistics: Episodes,
 ) -> None:
-    """Returns, reward terms and some coordinates over time, of all environments.
+    """Plot returns, reward terms and some coordinates over time, for all environments.
 
     **Arguments:**
 
-    - `arrays`: as they are written to the file of numbers.
+    - `arrays`: arrays of the data file, by name.
     """
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(12.5, 6.6))
@@ -63,8 +63,8 @@ def plot(
 
 
 def coordinates(sys: System) -> list[tuple[int, str]]:
-    """Numbers of coordinates, and what they are; without quaternions, and the height of
-    what moves freely first."""
+    """Return indices and labels of coordinates, without quaternions, and with the
+    height of a free body first."""
     joints, out = sys.joints, []
     for joint, kind in enumerate(joints.kinds):
         at, name = joints.q_starts[joint], joints.names[joint]
@@ -77,13 +77,13 @@ def coordinates(sys: System) -> list[tuple[int, str]]:
         elif kind is JointKind.REVOLUTE:
             out.append((at, f"{name}, rad"))
     if joints.kinds and joints.kinds[0] is JointKind.FREE:
-        # A robot that walks: rather one of its joints than a third place.
+        # For a robot with a free base, prefer one of its joints to a third position.
         out[2:3] = []
     return out
 
 
 def _spread(axes, time: np.ndarray, values: np.ndarray) -> None:
-    """Median and quantiles over environments, and the first one."""
+    """Plot median and quantiles over environments, and the first environment."""
     if len(values) > 1:
         for low, high, alpha in _BANDS:
             edges = np.quantile(values, (low, high), axis=0)

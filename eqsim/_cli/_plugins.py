@@ -21,11 +21,11 @@ REGISTRIES: dict[Kind, Registry] = {"env": ENVS, "pipeline": PIPELINES, "agent":
 
 
 class Row(NamedTuple):
-    """What is listed of a plugin; the keys of `eqsim plugins list --json`.
+    """Row of the plugin table; the keys of `eqsim plugins list --json`.
 
-    - `name`: by which it is asked for: `package:name` where the name alone stands for
-        something else.
-    - `status`: `available`, `broken` or `hidden`; `reason`: why, empty if available.
+    - `name`: name of the plugin: `package:name` if the name alone refers to another
+        plugin.
+    - `status`: `available`, `broken` or `hidden`; `reason`: reason, empty if available.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def list_plugins(as_json: bool, check: bool, timeout: float) -> None:
-    """Prints what is published. Without `check`, nothing is imported."""
+    """Print all plugins. Without `check`, nothing is imported."""
     rows = [row for kind in REGISTRIES for row in _rows(kind, check, timeout)]
     if as_json:
         print(json.dumps([row._asdict() for row in rows], indent=2))
@@ -75,14 +75,14 @@ def _row(name: str, kind: Kind, plugin: Plugin, status: str, reason: str) -> Row
 
 
 def _addresses(registry: Registry) -> dict[str, Plugin]:
-    """Each plugin once, by the shortest name that stands for it."""
+    """List each plugin once, with the shortest name that refers to it."""
     plugins = registry.plugins()
     short = lambda p: p.name if plugins[p.name] == p else p.qualified
     return {short(plugin): plugin for plugin in plugins.values()}
 
 
 def find(name: str, kind: Kind | None) -> list[tuple[Kind, Any]]:
-    """The objects of that name, with what they are; imported by this.
+    """Import and return the objects of the given name, with their kinds.
 
     **Raises:** `UsageError` if there are none; `PluginError` if one cannot be used.
     """
@@ -99,13 +99,13 @@ def find(name: str, kind: Kind | None) -> list[tuple[Kind, Any]]:
         raise UsageError(
             f"There is no {what} {name!r}.{hint} Known: {', '.join(known)}."
         )
-    # What an import prints does not belong to the answer.
+    # Output of the import is not part of the result.
     with contextlib.redirect_stdout(sys.stderr):
         return [(k, REGISTRIES[k].get(name)) for k in found]
 
 
 def show_plugin(name: str, kind: Kind | None) -> None:
-    """Prints where a plugin comes from, what it is, and its options."""
+    """Print package, description and options of a plugin."""
     out = console()
     for number, (found, value) in enumerate(find(name, kind)):
         if number:

@@ -1,5 +1,5 @@
-"""Whether plugins can be imported, found out in processes of their own: an import may
-print, hang, crash or end Python."""
+"""Import tests of plugins in separate processes, because an import may print, hang,
+crash or exit."""
 
 import itertools
 import json
@@ -16,20 +16,20 @@ from .._registry import Registry
 
 
 _START = 120.0
-"""Seconds that Python and eqsim may take to start."""
+"""Timeout for starting Python and eqsim, s."""
 
 
 def probe(
     registry: Registry, plugins: Mapping[str, Plugin], timeout: float
 ) -> dict[str, str]:
-    """Why each plugin cannot be used, by name; empty where it can.
+    """Return the reason why each plugin cannot be used, by name; empty if it can.
 
-    One process imports all plugins of a package. If it hangs or ends, the next one goes
-    on behind the plugin that it came to.
+    One process imports all plugins of a package. If it hangs or exits, another process
+    continues after the plugin that caused it.
 
     **Arguments:**
 
-    - `timeout`: seconds that an import may take.
+    - `timeout`: time limit of an import, s.
     """
     out: dict[str, str] = {}
     package = lambda name: plugins[name].package
@@ -45,7 +45,7 @@ def probe(
 
 
 def _import_all(group: str, names: list[str], timeout: float) -> tuple[list[str], str]:
-    """The reasons of the first plugins, and what happened at the next one."""
+    """Return the reasons of the first plugins, and the outcome of the next one."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report")
         report.touch()
@@ -68,7 +68,8 @@ def _import_all(group: str, names: list[str], timeout: float) -> tuple[list[str]
 
 
 def _wait(process: subprocess.Popen, report: pathlib.Path, timeout: float) -> str:
-    """Waits for the end, or until nothing was reported for too long; says which."""
+    """Wait for the end, or until nothing was reported for too long; return which of the
+    two."""
     size, limit, since = 0, _START, time.monotonic()
     while process.poll() is None:
         if report.stat().st_size != size:
@@ -80,7 +81,7 @@ def _wait(process: subprocess.Popen, report: pathlib.Path, timeout: float) -> st
 
 
 def _main() -> None:
-    """In the process: a line when it has started, and one for each plugin."""
+    """Run the process: print a line after the start, and one for each plugin."""
     from .._registry import PluginError, REGISTRIES
 
     report, group, *names = sys.argv[1:]

@@ -18,7 +18,7 @@ from .._rollout import rollout
 from .._trajectory import Episodes, episodes
 from ..envs import AbstractEnv, Timestep
 from ..render import camera_for, images, write_gif
-from ..render._draw import check_picture
+from ..render._draw import check_image
 from ..wrappers import (
     AbstractWrapper,
     AutoReset,
@@ -33,7 +33,7 @@ from ._plots import plot
 
 
 FRAMES = 300
-"""Of an animation, at most."""
+"""Largest number of frames of an animation."""
 
 
 class Request(NamedTuple):
@@ -50,8 +50,8 @@ class Request(NamedTuple):
 
 
 class RandomPolicy(eqx.Module):
-    """Uniform between the bounds of an action; normal where it has none, and half of
-    that, beyond the bound, where it has one."""
+    """A policy of random actions: uniform between bounds, normal without bounds, and
+    half-normal with a single bound."""
 
     bounds: Float[Array, "nu 2"]
 
@@ -69,7 +69,7 @@ class RandomPolicy(eqx.Module):
 
 
 class Kept(NamedTuple):
-    """What is kept of each step; the state only for pictures."""
+    """Data stored of each step; the state is stored only for animations."""
 
     q: Array
     qd: Array
@@ -79,25 +79,26 @@ class Kept(NamedTuple):
 
 
 def run_rollout(request: Request) -> None:
-    """Runs random actions; prints statistics of episodes and writes files.
+    """Run random actions; print episode statistics and write files.
 
-    What is run is
+    The command runs
 
         key_reset, key = jr.split(jr.key(seed))
         start = eqx.filter_vmap(env.reset)(jr.split(key_reset, num_envs))
         eqsim.rollout(env, policy, jr.split(key, num_envs), length, start=start)
 
-    with `env` within `DomainRandomization` (if asked for), `TimeLimit` and `AutoReset`.
+    where `env` is wrapped in `DomainRandomization` (with `--randomize`), `TimeLimit`
+    and `AutoReset`.
 
-    `FILE.npz` has, with the axes (environment, step, ...):
+    `FILE.npz` contains, with the axes (environment, step, ...):
 
-    - `observations`: before each step; `next_observations`: what the step led to, before
-        any reset.
-    - `actions`, `rewards`, `terminated`, `truncated`; `terms/NAME`: each term of the
-        reward; `descriptors`, where the environment has any.
-    - `valid`: whether the step was one of the robot, and not a reset.
-    - `q`, `qd`: coordinates and velocities of the robot, before each step.
-    - `dt`: the control step, s.
+    - `observations`, `next_observations`: observation before and after each step; the
+        latter before any reset.
+    - `actions`, `rewards`, `terminated`, `truncated`; `terms/NAME`: each reward term;
+        `descriptors`, if the environment has any.
+    - `valid`: false if the step only reset the environment.
+    - `q`, `qd`: coordinates and velocities of the robot before each step.
+    - `dt`: duration of a control step, s.
     - `env`: name of the environment.
     """
     at_least_one("--num-envs", request.num_envs)
@@ -108,7 +109,7 @@ def run_rollout(request: Request) -> None:
     camera = None
     if request.picture:
         camera = camera_for(env.sys)
-        check_picture(env.sys, camera, 320, 240)
+        check_image(env.sys, camera, 320, 240)
     begin = time.perf_counter()
     first, kept = _run(env, request, console)
     statistics = eqx.filter_jit(episodes)(kept.timestep)
@@ -137,7 +138,7 @@ def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
             if request.randomize is not None:
                 raise UsageError(
                     f"`--randomize`: {request.env!r} resets itself (`{type(layer).__name__}`)"
-                    ", so that its robot stays the same."
+                    ", so its robot cannot be randomized."
                 )
             return env
     if request.randomize is not None:
@@ -151,7 +152,7 @@ def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
 
 
 def _path(out: str) -> pathlib.Path:
-    """Where to write, without suffix; the folder is made."""
+    """Return the output path without suffix, and create its folder."""
     path = pathlib.Path(out)
     if path.suffix in (".npz", ".png", ".gif"):
         path = path.with_suffix("")
@@ -160,7 +161,7 @@ def _path(out: str) -> pathlib.Path:
 
 
 def _run(env: AbstractEnv, request: Request, console: Console):
-    """The first report, and what was kept of each step."""
+    """Return the first timestep, and the data stored of each step."""
     key_reset, key = jr.split(jr.key(request.seed))
     with console.status("compiling and resetting"):
         keys = jr.split(key_reset, request.num_envs)
@@ -185,7 +186,7 @@ def _run(env: AbstractEnv, request: Request, console: Console):
 
 
 def _arrays(env: AbstractEnv, first: Any, kept: Any) -> dict[str, np.ndarray]:
-    """What is written, by name; the reports have arrays of NumPy."""
+    """Return the arrays to write, by name; timesteps contain NumPy arrays."""
     timestep = kept.timestep
     led_to = timestep.obs if timestep.final_obs is None else timestep.final_obs
     before = np.concatenate([first.obs[:, None], timestep.obs[:, :-1]], axis=1)
@@ -208,7 +209,7 @@ def _arrays(env: AbstractEnv, first: Any, kept: Any) -> dict[str, np.ndarray]:
 
 
 def _summary(request: Request, statistics: Episodes, timestep: Timestep):
-    """A table of the episodes that ended, or of those that run where none did."""
+    """Return a table of the episodes that ended, or of the running ones if none did."""
     ended = np.asarray(statistics.ended)
     number = int(ended.sum())
     pick = lambda x: np.asarray(x)[ended] if number else np.asarray(x)[:, -1]

@@ -15,7 +15,7 @@ from ._names import environment, plain
 
 
 def show(name: str, pipeline: str | None) -> None:
-    """Prints what an environment is; nothing is compiled for it."""
+    """Print a description of an environment, without compiling it."""
     env = environment(name, pipeline)
     console = Console(highlight=False)
     print(f"{env.sys}\n")
@@ -27,7 +27,7 @@ def show(name: str, pipeline: str | None) -> None:
 def _facts(name: str, env: AbstractEnv) -> Table:
     _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
     obs = timestep.obs
-    # A vector of floating point numbers is what one expects.
+    # A floating-point vector is the usual case.
     unusual = len(obs.shape) != 1 or not np.issubdtype(obs.dtype, np.floating)
     rows = {
         "environment": " in ".join(type(x).__name__ for x in [*layers(env)][::-1]),

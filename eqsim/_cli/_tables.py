@@ -1,4 +1,4 @@
-"""Tables and sentences that several commands print."""
+"""Tables and texts shared by several commands."""
 
 import inspect
 import sys
@@ -11,13 +11,13 @@ _WIDE = 1000
 
 
 def console() -> Console:
-    """A terminal, or a file, in which no line is cut to fit."""
+    """Return a console, for a terminal or a file, that does not cut lines."""
     width = None if sys.stdout.isatty() else _WIDE
     return Console(highlight=False, width=width)
 
 
 def plain_table(first: str, *others: str, show_header: bool = True) -> Table:
-    """A table without lines, whose first column is not wrapped."""
+    """Return a table without lines, whose first column is not wrapped."""
     table = Table(
         box=None, pad_edge=False, header_style="bold", show_header=show_header
     )
@@ -28,5 +28,5 @@ def plain_table(first: str, *others: str, show_header: bool = True) -> Table:
 
 
 def paragraph(value: object) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())

@@ -1,4 +1,5 @@
-"""Tasks: a robot, and what is observed, rewarded and ended."""
+"""Environments: tasks with a robot, observations, rewards and termination
+conditions."""
 
 from ._ant import Ant as Ant
 from ._env import (

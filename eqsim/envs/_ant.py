@@ -20,16 +20,17 @@ from ._task import AbstractTask
 
 
 class Ant(AbstractTask):
-    r"""A four-legged robot that is to run along x (Schulman et al. 2016).
+    r"""A four-legged robot that learns to run along x (Schulman et al. 2016).
 
-    Observation: coordinates without x and y of the torso (13), velocities (14), and of
-    each of the 13 links the torque (N m) and the force (N) of its contacts, clipped
-    (78); 105 numbers.
+    Observation: coordinates without x and y of the torso (13), velocities (14), and the
+    contact torque (N m) and force (N) of each of the 13 links, clipped (78); 105
+    entries.
 
-    Reward: `forward`, the velocity of the main body along x (m/s); `healthy`, where the
-    robot is; `ctrl`, minus the sum of the squares of the action; `contact`, minus that
-    of the clipped contact forces and torques; each weighted. It is healthy while its
-    state is finite and its torso at a height in `healthy_z_range`.
+    Reward, a weighted sum: `forward`, the velocity of the main body along x (m/s);
+    `healthy`, 1 while the robot is healthy; `ctrl`, minus the sum of squares of the
+    action; `contact`, minus the sum of squares of the clipped contact forces and
+    torques. The robot is healthy while its state is finite and the height of its torso
+    is in `healthy_z_range`.
 
     **Arguments:**
 
@@ -37,15 +38,18 @@ class Ant(AbstractTask):
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
     - `forward_reward_weight`, `ctrl_cost_weight`, `contact_cost_weight`,
-        `healthy_reward`: weights of the reward.
-    - `main_body`: whose velocity counts, by name or number, the first link being 1.
-    - `terminate_when_unhealthy`: whether the task ends then.
-    - `healthy_z_range`: heights of the torso, m.
-    - `contact_force_range`: to which contact forces and torques are clipped, N and N m.
-    - `reset_noise_scale`: of the first state: half width of the uniform noise on
-        coordinates, standard deviation of the normal noise on velocities.
-    - `exclude_current_positions_from_observation`: whether x and y are left out.
-    - `include_cfrc_ext_in_observation`: whether contacts are observed.
+        `healthy_reward`: weights of the reward terms.
+    - `main_body`: body whose velocity is rewarded, by name or by number; the first link
+        is 1.
+    - `terminate_when_unhealthy`: true to terminate the episode when the robot is
+        unhealthy.
+    - `healthy_z_range`: range of healthy heights of the torso, m.
+    - `contact_force_range`: range to which contact forces (N) and torques (N m) are
+        clipped.
+    - `reset_noise_scale`: noise of the initial state: half width of the uniform noise
+        on coordinates, and standard deviation of the normal noise on velocities.
+    - `exclude_current_positions_from_observation`: true to exclude x and y.
+    - `include_cfrc_ext_in_observation`: true to observe contact torques and forces.
 
     ??? cite "Reference"
         Schulman, Moritz, Levine, Jordan, Abbeel, *High-dimensional continuous control
@@ -93,7 +97,7 @@ class Ant(AbstractTask):
     ) -> dict[str, Float[Array, ""]]:
         link = link_number(self.sys, self.main_body)
         before, after = (forward(self.sys, s.q).pos[link, 0] for s in (state, new))
-        # Gymnasium clips and counts the world too, on which nothing acts.
+        # Gymnasium clips and counts the world body too, on which no force acts.
         world = jnp.clip(jnp.zeros_like(new.q[:6]), *self.contact_force_range)
         force = jnp.concatenate([world, self._contact(new, action).ravel()])
         return {

@@ -1,4 +1,4 @@
-"""The model files that Gymnasium ships."""
+"""Model files of Gymnasium."""
 
 import functools as ft
 import importlib.util
@@ -25,7 +25,7 @@ def gymnasium_model(name: str) -> System:
 @ft.cache
 def _load(name: str, dtype: str) -> System:
     del dtype  # For the cache: that of the numbers in a file is the default one.
-    # Found, not imported: only the files are wanted.
+    # The package is located without importing it: only its files are needed.
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or spec.origin is None:
         raise ImportError(

@@ -1,4 +1,4 @@
-"""What an environment is: the interface that `rollout` and wrappers rely on."""
+"""Interface of environments, as used by `rollout` and wrappers."""
 
 import abc
 from collections.abc import Mapping
@@ -19,22 +19,23 @@ from ._options import ResetOptions
 
 
 class Timestep(eqx.Module):
-    """What a reset or a step reports.
+    """Results of a reset or a step.
 
     **Arguments:**
 
-    - `obs`: what an agent sees next; arrays in any structure, such as a picture and a
-        vector in a dictionary.
-    - `reward`: the sum of `terms`.
-    - `terminated`: whether the task has ended, for good or bad.
-    - `truncated`: whether it was cut off; a time limit sets it, a task does not.
-    - `terms`: the reward, term by term.
-    - `first`: whether this is the beginning of an episode, and not what an action led
-        to. Only `reset` reports that, and `AutoReset` where it resets in a step of its
-        own.
-    - `final_obs`: below `AutoReset`, what the action led to, before any reset; equal to
-        `obs` unless an episode has ended.
-    - `descriptor`: below a skill-discovery wrapper, the features that tell skills apart.
+    - `obs`: observation: arrays in any structure, such as a dictionary of an image and
+        a vector.
+    - `reward`: sum of `terms`.
+    - `terminated`: true if the task has ended, successfully or not.
+    - `truncated`: true if the episode was cut off. Set by a time limit, never by a
+        task.
+    - `terms`: reward terms, by name.
+    - `first`: true if this is the start of an episode rather than the result of an
+        action. Set by `reset`, and by `AutoReset` when it resets in a separate step.
+    - `final_obs`: with `AutoReset`, the observation after the action, before any reset.
+        It equals `obs` unless an episode has ended.
+    - `descriptor`: with a skill-discovery wrapper, the features that distinguish
+        skills.
     """
 
     obs: PyTree[Shaped[Array, "..."]]
@@ -48,20 +49,20 @@ class Timestep(eqx.Module):
 
     @property
     def done(self) -> Bool[Array, "..."]:
-        """Whether the episode is over, for whichever reason."""
+        """True if the episode is over, by termination or truncation."""
         return self.terminated | self.truncated
 
 
 class AbstractEnv(eqx.Module):
-    """A robot that is stepped by actions: a task, or a wrapper around another
-    environment.
+    """A task, or a wrapper around another environment: a robot that is stepped by
+    actions.
 
-    Its state may be any PyTree; `physics` finds the robot's in it. New tasks derive from
-    `AbstractTask`, which writes `reset` and `step`.
+    Its state may be any pytree; `physics` returns the state of the robot in it. Derive
+    new tasks from `AbstractTask`, which implements `reset` and `step`.
     """
 
     if TYPE_CHECKING:
-        # A field here would be an argument of every wrapper.
+        # A field would become an argument of every wrapper.
         @property
         def sys(self) -> System:
             """The robot."""
@@ -84,7 +85,8 @@ class AbstractEnv(eqx.Module):
     @property
     @abc.abstractmethod
     def action_range(self) -> Float[Array, "nu 2"]:
-        """Lower and upper bound of each entry of an action; infinite without one."""
+        """Lower and upper bound of each entry of an action; infinite if there is
+        none."""
 
     @property
     def action_size(self) -> int:
@@ -112,39 +114,40 @@ class AbstractEnv(eqx.Module):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[Any, Timestep]:
-        """A random first state, and its report, in which all rewards are zero.
+        """Draw an initial state, and return it with its timestep, whose rewards are
+        zero.
 
         **Arguments:**
 
-        - `key`: of `jax.random.key`.
-        - `options`: where to start instead, see `ResetOptions`; a dictionary will do.
+        - `key`: key of `jax.random.key`.
+        - `options`: a given initial state, as `ResetOptions` or as a dictionary.
 
-        **Raises:** `ValueError` if the options have unknown names, wrong shapes, or are
-        of no use here.
+        **Raises:** `ValueError` if an option is unknown, has the wrong shape, or is not
+        supported by this environment.
         """
 
     @abc.abstractmethod
     def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
-        """One control step.
+        """Take one control step.
 
         **Arguments:**
 
-        - `state`: from `reset` or an earlier step.
-        - `action`: held for the control step.
+        - `state`: state from `reset` or from an earlier step.
+        - `action`: action, constant during the control step.
 
-        **Returns:** the new state and its report.
+        **Returns:** the new state and its timestep.
 
-        **Raises:** `ValueError` if the action has a wrong shape, or if it is not finite
-        and its value is known, which it is not while JAX traces.
+        **Raises:** `ValueError` if the action has the wrong shape, or if it is not
+        finite. The latter is not checked for traced values.
         """
 
     @abc.abstractmethod
     def physics(self, state: Any) -> State:
-        """The state of the robot, out of that of the environment."""
+        """Return the state of the robot, given the state of the environment."""
 
 
 def check_action(env: AbstractEnv, action: Any) -> None:
-    """Raises `ValueError` unless the action has the right shape and finite numbers."""
+    """Raise `ValueError` unless the action has the right shape and finite values."""
     check_shape("action", action, {"nu": env.sys.nu})
     if not isinstance(action, Tracer) and not np.all(np.isfinite(action)):
         raise ValueError(f"`action` is {action}: finite numbers are expected.")

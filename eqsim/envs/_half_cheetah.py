@@ -10,22 +10,22 @@ from ._task import AbstractTask
 
 
 class HalfCheetah(AbstractTask):
-    """A planar runner that is to run along x (Wawrzyński 2009).
+    """A planar runner that learns to run along x (Wawrzyński 2009).
 
-    Observation: coordinates without x (8), velocities (9); 17 numbers.
+    Observation: coordinates without x (8), velocities (9); 17 entries.
 
-    Reward: `forward`, the velocity of the torso along x (m/s), and `ctrl`, minus the sum
-    of the squares of the action; each weighted. It never terminates.
+    Reward, a weighted sum: `forward`, the velocity of the torso along x (m/s), and
+    `ctrl`, minus the sum of squares of the action. Episodes never terminate.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `half_cheetah.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `forward_reward_weight`, `ctrl_cost_weight`: weights of the reward.
-    - `reset_noise_scale`: of the first state: half width of the uniform noise on
-        coordinates, standard deviation of the normal noise on velocities.
-    - `exclude_current_positions_from_observation`: whether x is left out.
+    - `forward_reward_weight`, `ctrl_cost_weight`: weights of the reward terms.
+    - `reset_noise_scale`: noise of the initial state: half width of the uniform noise
+        on coordinates, and standard deviation of the normal noise on velocities.
+    - `exclude_current_positions_from_observation`: true to exclude x.
 
     ??? cite "Reference"
         Wawrzyński, *A cat-like robot real-time learning to run*, 2009. Gymnasium:

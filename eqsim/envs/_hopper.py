@@ -10,14 +10,16 @@ from ._task import AbstractTask
 
 
 class Hopper(AbstractTask):
-    """A planar robot of one leg that is to hop along x (Erez, Tassa, Todorov 2011).
+    """A planar robot with one leg that learns to hop along x (Erez, Tassa, Todorov
+    2011).
 
-    Observation: coordinates without x (5), velocities clipped to 10 (6); 11 numbers.
+    Observation: coordinates without x (5), velocities clipped to [-10, 10] (6); 11
+    entries.
 
-    Reward: `forward`, the velocity of the torso along x (m/s); `healthy`, where the robot
-    is; `ctrl`, minus the sum of the squares of the action; each weighted. It is healthy
-    while height and angle of the torso, and all coordinates and velocities but x and the
-    height, lie inside of their ranges.
+    Reward, a weighted sum: `forward`, the velocity of the torso along x (m/s);
+    `healthy`, 1 while the robot is healthy; `ctrl`, minus the sum of squares of the
+    action. The robot is healthy while height and angle of the torso, and all
+    coordinates and velocities except x and the height, are in their ranges.
 
     **Arguments:**
 
@@ -25,13 +27,15 @@ class Hopper(AbstractTask):
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
     - `forward_reward_weight`, `ctrl_cost_weight`, `healthy_reward`: weights of the
-        reward.
-    - `terminate_when_unhealthy`: whether the task ends then.
-    - `healthy_state_range`: of coordinates and velocities.
-    - `healthy_z_range`, `healthy_angle_range`: of the torso, m and rad.
-    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
-        velocities of the first state.
-    - `exclude_current_positions_from_observation`: whether x is left out.
+        reward terms.
+    - `terminate_when_unhealthy`: true to terminate the episode when the robot is
+        unhealthy.
+    - `healthy_state_range`: range of healthy coordinates and velocities.
+    - `healthy_z_range`, `healthy_angle_range`: ranges of healthy heights (m) and angles
+        (rad) of the torso.
+    - `reset_noise_scale`: half width of the uniform noise on coordinates and velocities
+        of the initial state.
+    - `exclude_current_positions_from_observation`: true to exclude x.
 
     ??? cite "Reference"
         Erez, Tassa, Todorov, *Infinite-horizon model predictive control for periodic

@@ -21,18 +21,18 @@ from ._task import AbstractTask
 
 
 class Humanoid(AbstractTask):
-    r"""A humanoid that is to walk along x (Tassa, Erez, Todorov 2012).
+    r"""A humanoid that learns to walk along x (Tassa, Erez, Todorov 2012).
 
-    Observation: coordinates without x and y of the torso (22), velocities (23); of each
-    of the 13 links the inertia (10, see `eqsim.dynamics.centered_inertias`) and the
-    velocity (6, see `eqsim.dynamics.centered_velocities`); joint forces of the actuators
-    (17, N m); of each link torque and force of its contacts (6, see
-    `eqsim.pipelines.contact_wrenches`); 348 numbers.
+    Observation: coordinates without x and y of the torso (22), velocities (23); inertia
+    (10, see `eqsim.dynamics.centered_inertias`) and velocity (6, see
+    `eqsim.dynamics.centered_velocities`) of each of the 13 links; joint forces of the
+    actuators (17, N m); contact torque and force of each link (6, see
+    `eqsim.pipelines.contact_wrenches`); 348 entries.
 
-    Reward: `forward`, the velocity of the center of mass along x (m/s); `healthy`, where
-    the robot is; `ctrl`, minus the sum of the squares of the action; `contact`, minus
-    that of all contact forces and torques, clipped; each weighted. It is healthy while
-    its torso is at a height inside of `healthy_z_range`.
+    Reward, a weighted sum: `forward`, the velocity of the center of mass along x (m/s);
+    `healthy`, 1 while the robot is healthy; `ctrl`, minus the sum of squares of the
+    action; `contact`, minus the clipped sum of squares of all contact forces and
+    torques. The robot is healthy while the height of its torso is in `healthy_z_range`.
 
     **Arguments:**
 
@@ -40,17 +40,18 @@ class Humanoid(AbstractTask):
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
     - `forward_reward_weight`, `ctrl_cost_weight`, `contact_cost_weight`,
-        `healthy_reward`: weights of the reward.
-    - `contact_cost_range`: to which the cost of contacts is clipped.
-    - `terminate_when_unhealthy`: whether the task ends then.
-    - `healthy_z_range`: heights of the torso, m.
-    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
-        velocities of the first state.
-    - `exclude_current_positions_from_observation`: whether x and y are left out.
+        `healthy_reward`: weights of the reward terms.
+    - `contact_cost_range`: range to which the contact cost is clipped.
+    - `terminate_when_unhealthy`: true to terminate the episode when the robot is
+        unhealthy.
+    - `healthy_z_range`: range of healthy heights of the torso, m.
+    - `reset_noise_scale`: half width of the uniform noise on coordinates and velocities
+        of the initial state.
+    - `exclude_current_positions_from_observation`: true to exclude x and y.
     - `include_cinert_in_observation`, `include_cvel_in_observation`,
-        `include_qfrc_actuator_in_observation`, `include_cfrc_ext_in_observation`:
-        whether inertias, velocities of links, forces of the actuators, and contacts are
-        observed.
+        `include_qfrc_actuator_in_observation`, `include_cfrc_ext_in_observation`: true
+        to observe inertias and velocities of links, actuator forces, and contact
+        wrenches.
 
     ??? cite "Reference"
         Tassa, Erez, Todorov, *Synthesis and stabilization of complex behaviors through

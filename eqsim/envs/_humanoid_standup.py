@@ -18,34 +18,35 @@ from ._task import AbstractTask
 
 
 class HumanoidStandup(AbstractTask):
-    r"""A humanoid that lies on its back and is to stand up (Tassa, Erez, Todorov 2012).
+    r"""A humanoid that starts on its back and learns to stand up (Tassa, Erez, Todorov
+    2012).
 
-    Observation: coordinates without x and y of the torso (22), velocities (23); of each
-    of the 13 links the inertia (10, see `eqsim.dynamics.centered_inertias`) and the
-    velocity (6, see `eqsim.dynamics.centered_velocities`); joint forces of the actuators
-    (17, N m); of each link torque and force of its contacts (6, see
-    `eqsim.pipelines.contact_wrenches`); 348 numbers.
+    Observation: coordinates without x and y of the torso (22), velocities (23); inertia
+    (10, see `eqsim.dynamics.centered_inertias`) and velocity (6, see
+    `eqsim.dynamics.centered_velocities`) of each of the 13 links; joint forces of the
+    actuators (17, N m); contact torque and force of each link (6, see
+    `eqsim.pipelines.contact_wrenches`); 348 entries.
 
-    Reward: `up`, the height of the torso over the time step of the simulation (m/s);
-    `ctrl`, minus the sum of the squares of the action; `impact`, minus that of all
-    contact forces and torques, clipped; each weighted; and `constant`, 1. It never
-    terminates.
+    Reward, a weighted sum: `up`, the height of the torso divided by the time step of
+    the simulation (m/s); `ctrl`, minus the sum of squares of the action; `impact`,
+    minus the clipped sum of squares of all contact forces and torques; and `constant`,
+    1. Episodes never terminate.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `humanoidstandup.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `uph_cost_weight`, `ctrl_cost_weight`, `impact_cost_weight`: weights of the reward.
-        Gymnasium reads the first and does not use it.
-    - `impact_cost_range`: to which the cost of contacts is clipped.
-    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
-        velocities of the first state.
-    - `exclude_current_positions_from_observation`: whether x and y are left out.
+    - `uph_cost_weight`, `ctrl_cost_weight`, `impact_cost_weight`: weights of the reward
+        terms. Gymnasium accepts `uph_cost_weight`, but does not use it.
+    - `impact_cost_range`: range to which the contact cost is clipped.
+    - `reset_noise_scale`: half width of the uniform noise on coordinates and velocities
+        of the initial state.
+    - `exclude_current_positions_from_observation`: true to exclude x and y.
     - `include_cinert_in_observation`, `include_cvel_in_observation`,
-        `include_qfrc_actuator_in_observation`, `include_cfrc_ext_in_observation`:
-        whether inertias, velocities of links, forces of the actuators, and contacts are
-        observed.
+        `include_qfrc_actuator_in_observation`, `include_cfrc_ext_in_observation`: true
+        to observe inertias and velocities of links, actuator forces, and contact
+        wrenches.
 
     ??? cite "Reference"
         Tassa, Erez, Todorov, *Synthesis and stabilization of complex behaviors through

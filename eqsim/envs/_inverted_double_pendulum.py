@@ -11,26 +11,27 @@ from ._task import AbstractTask
 
 
 class InvertedDoublePendulum(AbstractTask):
-    r"""Two poles on a cart, one on the other, that are to be kept upright.
+    r"""A cart with two poles, one on top of the other, to be kept upright.
 
-    Observation: position $x$ of the cart (m); sine, then cosine of the angles of the two
-    poles, each against what carries it; velocities of cart and poles, clipped to 10; the
-    force of the rail's ends on the cart (`constraint_forces`, N), clipped to 10; 9
-    numbers.
+    Observation: position $x$ of the cart (m); sines, then cosines of the joint angles
+    of both poles; velocities of cart and poles, clipped to [-10, 10]; constraint force
+    on the cart from the limits of its rail (`constraint_forces`, N), clipped to [-10,
+    10]; 9 entries.
 
-    Reward: `healthy`, while the task goes on; `distance`, $-0.01\,x^2 - (z - 2)^2$ of the
-    upper tip; `velocity`, $-10^{-3}\,\omega_1^2 - 5 \cdot 10^{-3}\,\omega_2^2$ of the
-    poles. The task ends when the tip is at a height $z$ of 1 m or less.
+    Reward: `healthy`, until the episode terminates; `distance`, $-0.01\,x^2 - (z -
+    2)^2$ of the upper tip; `velocity`, $-10^{-3}\,\omega_1^2 - 5 \cdot
+    10^{-3}\,\omega_2^2$ of the poles. The episode terminates when the height $z$ of the
+    tip is 1 m or less.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `inverted_double_pendulum.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `healthy_reward`: weight of the reward.
-    - `pole_length`: from the joint of the upper pole to its tip, m.
-    - `reset_noise_scale`: of the first state: half width of the uniform noise on
-        coordinates, standard deviation of the normal noise on velocities.
+    - `healthy_reward`: weight of the reward term `healthy`.
+    - `pole_length`: distance from the joint of the upper pole to its tip, m.
+    - `reset_noise_scale`: noise of the initial state: half width of the uniform noise
+        on coordinates, and standard deviation of the normal noise on velocities.
 
     ??? cite "Reference"
         After Barto, Sutton, Anderson, *Neuronlike adaptive elements that can solve
@@ -80,7 +81,7 @@ class InvertedDoublePendulum(AbstractTask):
         return self._tip(state)[1] <= 1.0
 
     def _tip(self, state: State) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Where the upper tip is, along x and z."""
+        """Return x and z of the upper tip."""
         link = self.sys.link("pole2").index
         pos, rot = forward(self.sys, state.q)
         tip = pos[link] + self.pole_length * rot[link, :, 2]

@@ -10,21 +10,21 @@ from ._task import AbstractTask
 
 
 class InvertedPendulum(AbstractTask):
-    """A pole on a cart that is to be kept upright (Barto, Sutton, Anderson 1983).
+    """A cart with a pole to be kept upright (Barto, Sutton, Anderson 1983).
 
-    Observation: position of the cart (m), angle of the pole (rad), and their velocities;
-    4 numbers.
+    Observation: position of the cart (m), angle of the pole (rad), and their
+    velocities; 4 entries.
 
-    Reward: `healthy`, 1 while the pole is upright: the state is finite and the angle at
-    most 0.2 rad. Otherwise the task ends.
+    Reward: `healthy`, 1 while the state is finite and the angle is at most 0.2 rad.
+    Otherwise, the episode terminates.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `inverted_pendulum.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
-        velocities of the first state.
+    - `reset_noise_scale`: half width of the uniform noise on coordinates and velocities
+        of the initial state.
 
     ??? cite "Reference"
         Barto, Sutton, Anderson, *Neuronlike adaptive elements that can solve difficult

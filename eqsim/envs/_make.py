@@ -11,17 +11,17 @@ from ._env import AbstractEnv
 def make(
     name: str, *, pipeline: AbstractPipeline | str | None = None, **options: Any
 ) -> AbstractEnv:
-    """Builds the environment of that name.
+    """Create an environment by name.
 
-    `eqsim.ENVS.names()` lists what is installed; a package adds an environment by an
+    `eqsim.ENVS.names()` lists all installed environments. A package adds one by an
     entry point in the group `eqsim.envs`.
 
     **Arguments:**
 
-    - `name`: for instance `"ant"`.
-    - `pipeline`: the physics, for instance `Generalized()`, or a name out of
-        `eqsim.PIPELINES.names()`. By default, what the environment chooses.
-    - `options`: handed to the environment.
+    - `name`: name of the environment, for instance `"ant"`.
+    - `pipeline`: a pipeline, for instance `Generalized()`, or a name from
+        `eqsim.PIPELINES.names()`. By default, the default of the environment.
+    - `options`: options of the environment.
 
     **Returns:** the environment.
 

@@ -1,4 +1,4 @@
-"""Where an episode is to start, if not at random."""
+"""Options of `reset`: a given initial state."""
 
 import difflib
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from ..model import System
 
 
 class ResetOptions(eqx.Module):
-    """What to start from. What is left out is drawn by the key.
+    """A given initial state. Parts that are None are drawn at random.
 
     **Arguments:**
 
     - `q`: coordinates.
     - `qd`: velocities.
-    - `sys`: the robot of this episode; for environments that have one per episode, such
-        as `DomainRandomization`.
-    - `context`: the numbers of the robot that differ between episodes, as one vector;
-        for the same environments.
+    - `sys`: robot of this episode, for environments with a different robot in each
+        episode, such as `DomainRandomization`.
+    - `context`: randomized parameters of the robot as one vector, for the same
+        environments.
     """
 
     q: Float[Array, " nq"] | None = None
@@ -32,7 +32,8 @@ class ResetOptions(eqx.Module):
 
 
 def reset_options(options: ResetOptions | Mapping[str, Any] | None) -> ResetOptions:
-    """Options out of a dictionary, or as they are.
+    """Convert a dictionary to `ResetOptions`; options that already are one are
+    returned.
 
     **Raises:** `ValueError` if a name is unknown.
     """
@@ -50,7 +51,7 @@ def reset_options(options: ResetOptions | Mapping[str, Any] | None) -> ResetOpti
 
 
 def check_start(sys: System, options: ResetOptions) -> None:
-    """Raises `ValueError` unless coordinates and velocities fit the robot."""
+    """Raise `ValueError` unless coordinates and velocities fit the robot."""
     if options.q is not None:
         check_shape("options.q", options.q, {"nq": sys.nq})
     if options.qd is not None:
@@ -60,10 +61,10 @@ def check_start(sys: System, options: ResetOptions) -> None:
 def same_robot_options(
     env: Any, options: ResetOptions | Mapping[str, Any] | None
 ) -> ResetOptions:
-    """Options for an environment whose robot is the same in every episode, `env.sys`.
+    """Return the reset options for an environment with the same robot in every episode.
 
-    **Raises:** `ValueError` if a name is unknown, if there is another robot among them, and
-    unless coordinates and velocities fit the robot.
+    **Raises:** `ValueError` if an option is unknown or selects another robot, or if
+    coordinates and velocities do not fit the robot.
     """
     options = reset_options(options)
     for name, value in (("sys", options.sys), ("context", options.context)):

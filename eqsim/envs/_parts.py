@@ -1,4 +1,4 @@
-"""What the classic environments have in common."""
+"""Common parts of Gymnasium's environments."""
 
 from collections.abc import Callable
 
@@ -15,18 +15,18 @@ from ._task import AbstractTask
 
 
 def model(name: str) -> Callable[[System | None], System]:
-    """A converter: a robot as it is, or that of one of Gymnasium's files."""
+    """Return a converter with one of Gymnasium's models as default."""
     return lambda sys: gymnasium_model(name) if sys is None else sys
 
 
 def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
-    """A converter: a pipeline as it is, or `Generalized()`."""
+    """Convert None to the default pipeline, `Generalized()`."""
     return Generalized() if pipeline is None else pipeline
 
 
 def link_number(sys: System, body: int | str) -> int:
-    """The link of a name, or of a number by which MuJoCo calls bodies, the first after
-    the world being 1."""
+    """Return the index of a link from its name, or from MuJoCo's number of the body, in
+    which the first link is 1."""
     names = sys.links.names
     if isinstance(body, str) and body in names:
         return names.index(body)
@@ -48,8 +48,8 @@ def uniform_start(
     scale: Float[Array, ""],
     velocities: Callable[..., Array] = _uniform,
 ) -> State:
-    """The reference at rest with noise: uniform on coordinates, and on velocities what
-    `velocities` draws."""
+    """Return the reference pose at rest plus noise: uniform on coordinates, and drawn
+    by `velocities` on velocities."""
     key_q, key_qd = jr.split(key)
     ref = task.sys.joints.ref
     qd = scale * velocities(key_qd, (task.sys.nv,), ref.dtype)
@@ -60,45 +60,47 @@ def uniform_start(
 def normal_start(
     task: AbstractTask, key: PRNGKeyArray, scale: Float[Array, ""]
 ) -> State:
-    """The same with normal noise on velocities."""
+    """Return the reference pose at rest plus uniform noise on coordinates and normal
+    noise on velocities."""
     return uniform_start(task, key, scale, jr.normal)
 
 
 def inside(value: Float[Array, "..."], bounds: Float[Array, "2"]) -> Bool[Array, "..."]:
-    """Whether numbers lie between two others; NaN does not."""
+    """Test if values are strictly between two bounds; false for NaN."""
     return (value > bounds[0]) & (value < bounds[1])
 
 
 def finite(state: State) -> Bool[Array, ""]:
-    """Whether coordinates and velocities are numbers."""
+    """Test if coordinates and velocities are finite."""
     return jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.qd))
 
 
 def reward_if(flag: Bool[Array, ""], reward: Float[Array, ""]) -> Float[Array, ""]:
-    """The reward where the flag is set, else zero."""
+    """Return the reward if the flag is true, else zero."""
     return jnp.where(flag, reward, jnp.zeros_like(reward))
 
 
 def square_cost(weight: Float[Array, ""], values: Float[Array, "..."]):
-    """Minus the weighted sum of the squares."""
+    """Compute minus the weighted sum of squares."""
     return -weight * jnp.sum(values**2)
 
 
 def length(vector: Float[Array, "3"]) -> Float[Array, ""]:
-    """The norm of a vector, with derivative zero at zero."""
+    """Compute the norm of a vector, with derivative zero at zero."""
     return safe_sqrt(jnp.sum(vector**2))
 
 
 def wrenches(
     task: AbstractTask, state: State, action: Float[Array, " nu"]
 ) -> Float[Array, "nlink 6"]:
-    """What contacts do to each link, under an action that is held."""
+    """Compute the contact wrench on each link under a constant action."""
     found = task.pipeline.contacts(task.sys, state, action)
     return contact_wrenches(task.sys, state.q, found)
 
 
 def impact_cost(weight, bounds, forces: Float[Array, "nlink 6"]) -> Float[Array, ""]:
-    """Minus the weighted sum of the squares of contact forces, within bounds."""
+    """Compute minus the weighted sum of squares of contact forces, clipped to
+    bounds."""
     return -jnp.clip(weight * jnp.sum(forces**2), bounds[0], bounds[1])
 
 
@@ -113,7 +115,8 @@ def humanoid_observation(
     drive: bool,
     contact: bool,
 ) -> Float[Array, " nobs"]:
-    """What is seen of a humanoid, part by part: see `Humanoid`."""
+    """Concatenate the selected parts of the observation of a humanoid, see
+    `Humanoid`."""
     sys, q, qd = task.sys, state.q, state.qd
     parts = [q if place else q[2:], qd]
     if inertia:

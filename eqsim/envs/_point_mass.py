@@ -28,15 +28,16 @@ def _model(sys: System | None) -> System:
 
 
 class PointMass(AbstractTask):
-    r"""A mass on a rail that a motor is to bring to the origin: to test code with.
+    r"""A point mass on a rail, to be moved to the origin by a motor; for tests.
 
-    It compiles and runs in no time, and its step is known. With place $x$, velocity $v$,
-    action $u$, mass $m = 2$ kg, gear $g = 3$ N and the time step $h = 0.1$ s,
+    It compiles in under a second, and its step has a closed form. With position $x$,
+    velocity $v$, action $u$, mass $m = 2$ kg, gear $g = 3$ N and time step $h = 0.1$ s,
 
     $$v' = v + h\,\frac{g u}{m}, \qquad
     x' = x + h\,v + s\,h^2\,\frac{g u}{m}, \qquad s = \frac{n + 1}{2 n},$$
 
-    with $n$ the substeps of the pipeline, for `Generalized` one, so that $s = 1$. So
+    where $n$ is the number of substeps of the pipeline; for `Generalized`, $n = 1$ and
+    $s = 1$. The derivatives are
 
     $$\frac{\partial (x', v')}{\partial (x, v, u)} = \begin{pmatrix}
     1 & h & s\,h^2 g / m \\ 0 & 1 & h\,g / m \end{pmatrix}, \qquad
@@ -44,17 +45,17 @@ class PointMass(AbstractTask):
 
     Observation: $x'$ (m) and $v'$ (m/s).
 
-    Reward: `distance`, $-x'^2$, and `ctrl`, minus the square of the action, weighted. The
-    task ends where $|x'| > 1$ m.
+    Reward: `distance`, $-x'^2$, and `ctrl`, minus the weighted square of the action.
+    The episode terminates when $|x'| > 1$ m.
 
     **Arguments:**
 
-    - `sys`: the mass and its rail.
+    - `sys`: the robot; by default, the point mass and its rail.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `ctrl_cost_weight`: weight of the reward.
-    - `reset_noise_scale`: half width of the uniform noise on place and velocity of the
-        first state.
+    - `ctrl_cost_weight`: weight of the reward term `ctrl`.
+    - `reset_noise_scale`: half width of the uniform noise on position and velocity of
+        the initial state.
     """
 
     sys: System = eqx.field(converter=_model, default=None)

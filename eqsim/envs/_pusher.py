@@ -13,25 +13,26 @@ from ._task import AbstractTask
 
 
 class Pusher(AbstractTask):
-    """An arm of seven joints that is to push a cylinder to a goal.
+    """An arm with seven joints that learns to push a cylinder to a goal.
 
-    Observation: coordinates (7, rad) and velocities (7, rad/s) of the arm; places of its
-    tip, of the cylinder and of the goal (3 each, m); 23 numbers.
+    Observation: coordinates (7, rad) and velocities (7, rad/s) of the arm; positions of
+    its tip, the cylinder and the goal (3 each, m); 23 entries.
 
-    Reward: `near`, minus the distance of tip and cylinder (m); `distance`, minus that of
-    cylinder and goal (m); `ctrl`, minus the sum of the squares of the action; each
-    weighted. It never terminates.
+    Reward, a weighted sum: `near`, minus the distance from tip to cylinder (m);
+    `distance`, minus the distance from cylinder to goal (m); `ctrl`, minus the sum of
+    squares of the action. Episodes never terminate.
 
-    The first state: the arm at its reference, its velocities within 0.005; the cylinder
-    uniform in a rectangle of 0.3 m by 0.4 m beside the goal, 0.17 m or more from it.
+    Initial state: the arm at its reference pose, with uniform velocities in [-0.005,
+    0.005]; the cylinder uniform in a rectangle of 0.3 m by 0.4 m beside the goal, at
+    least 0.17 m away from it.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `pusher_v5.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `reward_near_weight`, `reward_dist_weight`, `reward_control_weight`: weights of the
-        reward.
+    - `reward_near_weight`, `reward_dist_weight`, `reward_control_weight`: weights of
+        the reward terms.
 
     ??? cite "Reference"
         Brockman et al., *OpenAI Gym*, 2016. Gymnasium: `Pusher-v5`.
@@ -71,14 +72,15 @@ class Pusher(AbstractTask):
         return jnp.zeros((), bool)
 
     def _places(self, state: State) -> list[Float[Array, "3"]]:
-        """Of the tip, the cylinder and the goal."""
+        """Return the positions of the tip, the cylinder and the goal."""
         pos = forward(self.sys, state.q).pos
         names = "tips_arm", "object", "goal"
         return [pos[self.sys.link(name).index] for name in names]
 
 
 def _place(key: PRNGKeyArray, dtype) -> Float[Array, "2"]:
-    """The first place of the cylinder: drawn until it is far enough from the goal."""
+    """Draw the initial position of the cylinder, until it is far enough from the
+    goal."""
     low, high = jnp.array([-0.3, -0.2], dtype), jnp.array([0.0, 0.2], dtype)
 
     def draw(carry):

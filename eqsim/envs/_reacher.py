@@ -12,23 +12,24 @@ from ._task import AbstractTask
 
 
 class Reacher(AbstractTask):
-    """An arm of two links in a plane that is to bring its fingertip to a target.
+    """A planar arm with two links that learns to reach a target with its fingertip.
 
-    Observation: cosine, then sine of the two angles; place of the target (m); velocities
-    of the two angles; from target to fingertip along x and y (m); 10 numbers.
+    Observation: cosines, then sines of the two angles; position of the target (m);
+    velocities of the two angles; vector from target to fingertip along x and y (m); 10
+    entries.
 
-    Reward: `distance`, minus that of fingertip and target (m), and `ctrl`, minus the sum
-    of the squares of the action; each weighted. It never terminates.
+    Reward, a weighted sum: `distance`, minus the distance from fingertip to target (m),
+    and `ctrl`, minus the sum of squares of the action. Episodes never terminate.
 
-    The first state: angles within 0.1 of the reference, the target uniform in a disk of
-    0.2 m, velocities of the angles within 0.005, all uniform.
+    Initial state: angles within 0.1 rad of the reference, the target in a disk with
+    radius 0.2 m, velocities of the angles within 0.005 rad/s, all uniform.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `reacher.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `reward_dist_weight`, `reward_control_weight`: weights of the reward.
+    - `reward_dist_weight`, `reward_control_weight`: weights of the reward terms.
 
     ??? cite "Reference"
         Brockman et al., *OpenAI Gym*, 2016. Gymnasium: `Reacher-v5`.
@@ -45,7 +46,7 @@ class Reacher(AbstractTask):
         uniform = lambda key, shape, low, high: jr.uniform(
             key, shape, ref.dtype, low, high
         )
-        # The root makes it uniform in the area.
+        # The square root makes the distribution uniform in the disk.
         radius = 0.2 * jnp.sqrt(uniform(keys[0], (), 0.0, 1.0))
         angle = uniform(keys[1], (), -jnp.pi, jnp.pi)
         goal = radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
@@ -80,7 +81,7 @@ class Reacher(AbstractTask):
         return jnp.zeros((), bool)
 
     def _gap(self, state: State) -> Float[Array, "3"]:
-        """From target to fingertip."""
+        """Return the vector from target to fingertip."""
         pos = forward(self.sys, state.q).pos
         tip, target = (self.sys.link(name).index for name in ("fingertip", "target"))
         return pos[tip] - pos[target]

@@ -10,22 +10,22 @@ from ._task import AbstractTask
 
 
 class Swimmer(AbstractTask):
-    """A snake of three links in a medium, that is to swim along x (Coulom 2002).
+    """A snake with three links in a fluid that learns to swim along x (Coulom 2002).
 
-    Observation: coordinates without x and y of the head (3), velocities (5); 8 numbers.
+    Observation: coordinates without x and y of the head (3), velocities (5); 8 entries.
 
-    Reward: `forward`, the velocity of the head along x (m/s), and `ctrl`, minus the sum
-    of the squares of the action; each weighted. It never terminates.
+    Reward, a weighted sum: `forward`, the velocity of the head along x (m/s), and
+    `ctrl`, minus the sum of squares of the action. Episodes never terminate.
 
     **Arguments:**
 
     - `sys`: the robot; by default Gymnasium's `swimmer.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `forward_reward_weight`, `ctrl_cost_weight`: weights of the reward.
-    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
-        velocities of the first state.
-    - `exclude_current_positions_from_observation`: whether x and y are left out.
+    - `forward_reward_weight`, `ctrl_cost_weight`: weights of the reward terms.
+    - `reset_noise_scale`: half width of the uniform noise on coordinates and velocities
+        of the initial state.
+    - `exclude_current_positions_from_observation`: true to exclude x and y.
 
     ??? cite "Reference"
         Coulom, *Reinforcement learning using neural networks, with applications to motor

@@ -14,11 +14,11 @@ from ._options import ResetOptions, same_robot_options
 
 
 class AbstractTask(AbstractEnv):
-    """A task: a robot, a pipeline, and what is observed, rewarded and ended.
+    """A task: a robot, a pipeline, observations, rewards and a termination condition.
 
-    Subclasses supply `initial`, `observe`, `rewards` and `terminated`; `reset` and
-    `step` are written here, once. `frame_skip` time steps of `sys.dt` make one control
-    step, in every pipeline. The state is that of the robot.
+    Subclasses implement `initial`, `observe`, `rewards` and `terminated`; `reset` and
+    `step` are implemented here. A control step takes `frame_skip` time steps of
+    `sys.dt`, in every pipeline. The state is the state of the robot.
     """
 
     frame_skip: eqx.AbstractVar[int]
@@ -32,28 +32,28 @@ class AbstractTask(AbstractEnv):
 
     @abc.abstractmethod
     def initial(self, key: PRNGKeyArray) -> State:
-        """A random first state."""
+        """Draw an initial state."""
 
     @abc.abstractmethod
     def observe(
         self, state: State, action: Float[Array, " nu"]
     ) -> Float[Array, " nobs"]:
-        """What an agent sees of a state.
+        """Compute the observation of a state.
 
         **Arguments:**
 
-        - `action`: that is held in this state, on which forces depend; zero at a reset.
+        - `action`: action in this state, on which forces depend; zero at a reset.
         """
 
     @abc.abstractmethod
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State
     ) -> dict[str, Float[Array, ""]]:
-        """The terms of the reward for going from `state` to `new`."""
+        """Compute the reward terms of the transition from `state` to `new`."""
 
     @abc.abstractmethod
     def terminated(self, state: State) -> Bool[Array, ""]:
-        """Whether the task ends in a state."""
+        """Test if the episode terminates in a state."""
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -83,7 +83,7 @@ class AbstractTask(AbstractEnv):
         return self.begin(state)
 
     def begin(self, state: State) -> tuple[State, Timestep]:
-        """An episode that begins in a given state: that state and its report."""
+        """Start an episode in a given state; return that state and its timestep."""
         rest = jnp.zeros(self.sys.nu, state.q.dtype)
         shapes = jax.eval_shape(self.rewards, state, rest, state)
         terms = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
@@ -96,7 +96,7 @@ class AbstractTask(AbstractEnv):
         return new, self._report(new, action, terms, False)
 
     def transition(self, state: State, action: Float[Array, " nu"]) -> State:
-        """The state one control step later."""
+        """Compute the state after one control step."""
         step = lambda state, _: (self.pipeline.step(self.sys, state, action), None)
         return scan(step, state, length=self.frame_skip)[0]
 

@@ -10,13 +10,16 @@ from ._task import AbstractTask
 
 
 class Walker2d(AbstractTask):
-    """A planar robot of two legs that is to walk along x (Erez, Tassa, Todorov 2011).
+    """A planar robot with two legs that learns to walk along x (Erez, Tassa, Todorov
+    2011).
 
-    Observation: coordinates without x (8), velocities clipped to 10 (9); 17 numbers.
+    Observation: coordinates without x (8), velocities clipped to [-10, 10] (9); 17
+    entries.
 
-    Reward: `forward`, the velocity of the torso along x (m/s); `healthy`, where the robot
-    is; `ctrl`, minus the sum of the squares of the action; each weighted. It is healthy
-    while height and angle of the torso lie inside of their ranges.
+    Reward, a weighted sum: `forward`, the velocity of the torso along x (m/s);
+    `healthy`, 1 while the robot is healthy; `ctrl`, minus the sum of squares of the
+    action. The robot is healthy while height and angle of the torso are in their
+    ranges.
 
     **Arguments:**
 
@@ -24,12 +27,14 @@ class Walker2d(AbstractTask):
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
     - `forward_reward_weight`, `ctrl_cost_weight`, `healthy_reward`: weights of the
-        reward.
-    - `terminate_when_unhealthy`: whether the task ends then.
-    - `healthy_z_range`, `healthy_angle_range`: of the torso, m and rad.
-    - `reset_noise_scale`: half width of the uniform noise on the coordinates and
-        velocities of the first state.
-    - `exclude_current_positions_from_observation`: whether x is left out.
+        reward terms.
+    - `terminate_when_unhealthy`: true to terminate the episode when the robot is
+        unhealthy.
+    - `healthy_z_range`, `healthy_angle_range`: ranges of healthy heights (m) and angles
+        (rad) of the torso.
+    - `reset_noise_scale`: half width of the uniform noise on coordinates and velocities
+        of the initial state.
+    - `exclude_current_positions_from_observation`: true to exclude x.
 
     ??? cite "Reference"
         Erez, Tassa, Todorov, *Infinite-horizon model predictive control for periodic

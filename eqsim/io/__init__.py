@@ -1,4 +1,5 @@
-"""Files in and out. MuJoCo is imported when an MJCF file is read, not before."""
+"""Input and output: MJCF files, save and load. MuJoCo is imported when an MJCF file is
+read."""
 
 from ._save import load as load, save as save
 from .mjcf import (

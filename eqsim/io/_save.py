@@ -1,4 +1,4 @@
-"""Saving and loading of numbers and, for our own types, of structure."""
+"""Saving and loading of values and, for eqsim's own types, of structure."""
 
 import base64
 import dataclasses
@@ -56,14 +56,14 @@ _TUPLES = {cls.__name__: cls for cls in (model.PathPoint,)}
 
 
 def save(path: str | os.PathLike, tree: PyTree) -> None:
-    """Writes a pytree to a file: a zip archive of plain numbers, without any code.
+    """Save a pytree to a file: a zip archive of plain arrays, without code.
 
     **Arguments:**
 
-    - `path`: of the file, which is replaced if it exists.
-    - `tree`: a `System`, a `State`, or tuples, lists and dictionaries of such and of
-        arrays: these are stored with their structure. Of any other pytree only the
-        numbers are stored, and `load` needs `like`.
+    - `path`: path of the file, which is replaced if it exists.
+    - `tree`: a `System`, a `State`, or tuples, lists and dictionaries of these and of
+        arrays, which are stored with their structure. For any other pytree only the
+        arrays are stored, and `load` needs `like`.
     """
     arrays: dict[str, np.ndarray] = {}
     leaves = []
@@ -84,20 +84,20 @@ def save(path: str | os.PathLike, tree: PyTree) -> None:
 
 
 def load(path: str | os.PathLike, like: PyTree = None) -> PyTree:
-    """Reads what `save` wrote.
+    """Load a file written by `save`.
 
     **Arguments:**
 
-    - `path`: of the file.
-    - `like`: a pytree of the same structure, whose numbers are replaced. Not needed for
+    - `path`: path of the file.
+    - `like`: a pytree of the same structure, whose arrays are replaced. Not needed for
         a `System` or a `State`.
 
-    **Returns:** the pytree. Numbers take the types of `like`, by default those that were
-    saved (double precision only where JAX allows it).
+    **Returns:** the pytree. Arrays have the types of `like`, by default the saved types
+    (double precision only if JAX has it enabled).
 
     **Raises:**
 
-    - `FileNotFoundError`: there is no such file.
+    - `FileNotFoundError`: the file does not exist.
     - `ValueError`: the file was not written by `save`, or does not fit `like`.
     """
     header, arrays = _read(pathlib.Path(path))
@@ -109,7 +109,7 @@ def load(path: str | os.PathLike, like: PyTree = None) -> PyTree:
         return _fill(path, like, header["leaves"], leaves)
     if header["structure"] is None:
         raise ValueError(
-            f"{str(path)!r} holds the numbers of a pytree, not its structure. Build "
+            f"{str(path)!r} contains the arrays of a pytree, but not its structure. Build "
             "the same pytree again and pass it: load(path, like=tree)."
         )
     return _decode(header["structure"], leaves)
@@ -142,8 +142,8 @@ def _fill(path: Any, like: PyTree, stored: list[dict], leaves: list) -> PyTree:
         missing = [name for name in wanted if name not in found]
         extra = [name for name in found if name not in wanted]
         raise ValueError(
-            f"{str(path)!r} does not fit `like`: the file lacks {missing[:5]} and has "
-            f"{extra[:5]} besides ({len(found)} numbers in the file, {len(wanted)} in "
+            f"{str(path)!r} does not fit `like`: missing in the file {missing[:5]}, missing "
+            f"in `like` {extra[:5]} ({len(found)} arrays in the file, {len(wanted)} in "
             "`like`)."
         )
     new, numbers = [], iter(zip(found, leaves))
@@ -181,12 +181,13 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _to_numpy(leaf: Any) -> tuple[np.ndarray, str]:
-    """The numbers as a type that numpy can store, and the name of their type."""
+    """Convert values to a type that NumPy can store, and return the name of their
+    type."""
     if _is_key(leaf):
         return np.asarray(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
     array = np.asarray(leaf)
     name = array.dtype.name
-    # Types that numpy does not know, such as bfloat16, are stored as bytes.
+    # Types that NumPy does not have, such as bfloat16, are stored as bytes.
     if array.dtype.kind == "V":
         array = np.ascontiguousarray(array)[..., None].view(np.uint8)
     return array, name
@@ -208,7 +209,7 @@ class _Unknown(Exception):
 
 
 def _encode(tree: Any, counter: Any) -> Any:
-    """Structure as JSON; numbers are replaced by their index among the leaves."""
+    """Encode structure as JSON; arrays are replaced by their index among the leaves."""
     if type(tree) in _CLASSES.values():
         fields = {
             field: _encode_field(tree, field, counter)
@@ -251,7 +252,8 @@ def _encode_static(value: Any) -> Any:
 
 
 def _packed(array: np.ndarray) -> dict:
-    """An integer array as JSON; that of a large mesh as numbers would be long."""
+    """Encode an integer array compactly for JSON: that of a large mesh would be long as
+    numbers."""
     content = zlib.compress(array.astype("<i4").tobytes())
     return {"shape": array.shape, "content": base64.b64encode(content).decode()}
 
@@ -266,11 +268,11 @@ def _decode(code: Any, leaves: list) -> Any:
         return None
     if "class" in code:
         cls = _CLASSES[code["class"]]
-        # Not through __init__: it would reject the shapes of a batch of robots.
+        # `__init__` is bypassed: it would reject the shapes of a batch of robots.
         self = object.__new__(cls)
         for field, value in code["fields"].items():
             object.__setattr__(self, field, _decode(value, leaves))
-        # Parts that robots did not have when the file was written.
+        # Parts that did not exist when the file was written.
         for field, info in cls.__dataclass_fields__.items():
             absent = field not in code["fields"]
             if absent and info.default_factory is not dataclasses.MISSING:

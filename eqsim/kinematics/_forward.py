@@ -45,10 +45,11 @@ class Pose(NamedTuple):
 class Frames(NamedTuple):
     """Constant frames and axes of the nodes.
 
-    - `offset`: frame of the node's link at reference, in the frame of the parent node.
+    - `offset`: frame of the node's link at the reference, in the frame of the parent
+        node.
     - `axis`, `anchor`: axis and anchor of the joint, in the link frame.
-    - `link`: frame of every link in the frame of the node that carries it (in the world
-        if none does).
+    - `link`: frame of every link in the frame of its node (in the world for links
+        without one).
     """
 
     offset: Pose
@@ -64,7 +65,7 @@ class Kinematics(NamedTuple):
     - `arm`: position relative to the origin of the tree, which is the current position
         of its root link.
     - `origin`: origin of the tree of each node.
-    - `axis`: motion subspace about the origin, of the nodes that are not free.
+    - `axis`: motion subspace about the origin, for nodes that are not free.
     """
 
     pose: Pose
@@ -77,7 +78,7 @@ class Velocities(NamedTuple):
     """Motion of the nodes about the origins of their trees.
 
     - `velocity`: spatial velocity.
-    - `bias`: spatial acceleration while all joint accelerations are zero and the world
+    - `bias`: spatial acceleration with zero joint accelerations, where the world
         accelerates against gravity.
     """
 
@@ -164,13 +165,14 @@ def kinematics(sys: System, tree: Tree, fixed: Frames, q) -> Kinematics:
 
 
 def _coordinates(sys: System, tree: Tree, nodes: Sequence[int], q, count: int):
-    """Return the coordinates of the joints of nodes: `count` arrays, one row a node."""
+    """Return the coordinates of the joints of nodes: `count` arrays with one entry per
+    node."""
     starts = node_coordinates(tree, sys.joints.kinds)
     return [take(q, [starts[i] + k for i in nodes]) for k in range(count)]
 
 
 def _place_free(sys: System, tree: Tree, nodes: Sequence[int], q):
-    """Return frames of free joints, and an axis and an anchor that are not read."""
+    """Return frames of free joints, and an unused axis and anchor."""
     x, y, z, *quat = _coordinates(sys, tree, nodes, q, 7)
     rot, pos = quaternion_matrix(normalize4(quat)), Vec3(x, y, z)
     return Pose(rot, pos), rot.columns[0], pos
@@ -186,7 +188,7 @@ def move_joint(
     q,
     pose: Pose,
 ):
-    """Compute the frames behind joints of one kind, their axes and their anchors.
+    """Compute the frames after joints of one kind, their axes and their anchors.
 
     **Arguments:**
 

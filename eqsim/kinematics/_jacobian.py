@@ -27,9 +27,8 @@ def jacobian(
 
     - `sys`: the robot.
     - `q`: coordinates.
-    - `link`: which link, a number known when compiling:
-        `sys.link("foot").index`.
-    - `point`: on the link, in its own frame, m. Default: its origin.
+    - `link`: index of the link, static: `sys.link("foot").index`.
+    - `point`: point on the link, in its frame, m. Default: its origin.
 
     **Returns:** rows 0 to 2 angular velocity, rows 3 to 5 velocity of the point, in
     world axes (MuJoCo: `jacr` above `jacp` of `mj_jac`).

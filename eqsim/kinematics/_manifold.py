@@ -1,8 +1,8 @@
 r"""Coordinates as a manifold: $q \oplus v$ and $q_1 \ominus q_0$.
 
-Coordinates hold unit quaternions, so they have more numbers than there are degrees of
-freedom and cannot be added or subtracted. Steps between them are vectors of the size of
-`qd`, in the same axes.
+Coordinates contain unit quaternions, so they have more entries than there are degrees
+of freedom, and cannot be added or subtracted. Steps between them are vectors of the
+size of `qd`, in the same axes.
 
 Solà, Deray, Atchuthan, *A micro Lie theory for state estimation in robotics*, 2018.
 """
@@ -28,7 +28,7 @@ def integrate(
 
     - `sys`: the robot; only its structure is read.
     - `q`: coordinates.
-    - `v`: the step, rad and m: a velocity `qd` times a time.
+    - `v`: step, rad and m: for instance a velocity `qd` times a duration.
 
     **Returns:** the new coordinates, with unit quaternions (MuJoCo:
     `mj_integratePos`).
@@ -51,8 +51,8 @@ def difference(
     - `sys`: the robot; only its structure is read.
     - `q0`, `q1`: start and end.
 
-    **Returns:** the shortest such step, rad and m; no rotation in it exceeds $\pi$.
-    (MuJoCo: `mj_differentiatePos`.)
+    **Returns:** the shortest such step, rad and m; its rotations do not exceed $\pi$
+    (MuJoCo: `mj_differentiatePos`).
     """
     check_state(sys, q0)
     check_state(sys, q1)
@@ -65,7 +65,7 @@ def dof_joints(kinds: tuple[JointKind, ...]) -> tuple[int, ...]:
 
 
 def _num_linear(kind: JointKind) -> int:
-    """Return how many coordinates come before the quaternion of a joint."""
+    """Return the number of coordinates before the quaternion of a joint."""
     return {JointKind.FREE: 3, JointKind.SPHERICAL: 0}.get(kind, 1)
 
 

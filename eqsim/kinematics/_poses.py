@@ -1,4 +1,4 @@
-"""Forward kinematics for users: frames and velocities of links, as plain arrays."""
+"""Forward kinematics: frames and velocities of links, as plain arrays."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ def forward(sys: System, q: Float[Array, " nq"]) -> LinkPoses:
     **Arguments:**
 
     - `sys`: the robot.
-    - `q`: coordinates; quaternions need not be of unit norm.
+    - `q`: coordinates; quaternions are normalized.
 
     **Returns:** positions and rotation matrices of the links (MuJoCo: `xpos`, `xmat`,
     without the world).

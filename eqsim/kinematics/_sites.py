@@ -1,4 +1,4 @@
-"""Frames that are fixed to links, such as those of sites."""
+"""Frames fixed to links, such as those of sites."""
 
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ def site_jacobian(
 
     - `sys`: the robot.
     - `q`: coordinates.
-    - `site`: number of the site, known when compiling: `sys.sites.names.index("tip")`.
+    - `site`: index of the site, static: `sys.site("tip").index`.
 
     **Returns:** rows 0 to 2 angular velocity, rows 3 to 5 velocity of the origin of the
     site, in world axes (MuJoCo: `jacr` above `jacp` of `mj_jacSite`).
@@ -73,7 +73,8 @@ def site_jacobian(
 
 
 def attached_frames(fixed: Frames, links, pos, quat) -> Pose:
-    """Compute frames in the nodes that carry them, given the frames in their links.
+    """Compute frames relative to the nodes that carry them, given the frames in their
+    links.
 
     **Arguments:**
 
@@ -85,8 +86,8 @@ def attached_frames(fixed: Frames, links, pos, quat) -> Pose:
 
 
 def carriers(tree: Tree, links) -> tuple[int, ...]:
-    """Return the node that carries each of some links; -1 for those that are fixed to
-    the world, and for the world itself."""
+    """Return the node that carries each of some links; -1 for links fixed to the world,
+    and for the world itself."""
     return tuple(-1 if link < 0 else tree.link_nodes[link] for link in links)
 
 

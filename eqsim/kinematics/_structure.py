@@ -110,7 +110,7 @@ def moving_links(tree: Tree) -> MovingLinks:
 
 @ft.lru_cache(maxsize=256)
 def node_coordinates(tree: Tree, joint_kinds: tuple[JointKind, ...]) -> tuple[int, ...]:
-    """Return where the coordinates of each node's joint start in `q`."""
+    """Return the start index of the coordinates of each node's joint in `q`."""
     starts = [0]
     for kind in joint_kinds:
         starts.append(starts[-1] + kind.nq)

@@ -1,4 +1,4 @@
-"""Static facts about the paths of tendons."""
+"""Static structure of tendon paths."""
 
 import dataclasses
 import functools as ft
@@ -10,7 +10,7 @@ from ..model._tendons import Path
 @dataclasses.dataclass(frozen=True)
 class JointTerms:
     """Terms of fixed tendons: tendon, entry of `Tendons.coef`, coordinate and degree of
-    freedom of each."""
+    freedom of each term."""
 
     tendons: tuple[int, ...] = ()
     coefs: tuple[int, ...] = ()
@@ -20,10 +20,11 @@ class JointTerms:
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """Parts of spatial tendons from site to site, without or with a shape between.
+    """Lines of spatial tendons: parts from site to site, with or without a shape
+    between.
 
     - `kind`: kind of the shapes, None if there are none.
-    - `has_side`: whether there are side sites.
+    - `has_side`: true if there are side sites.
     - `tendons`, `pulleys`: tendon, and entry of `Tendons.divisor` (-1: no pulley).
     - `starts`, `ends`, `sides`: row in `PathPlan.sites` (`sides` only if `has_side`).
     - `geoms`: row in `PathPlan.geoms`, only if there is a shape.
@@ -41,13 +42,12 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True)
 class Wrenches:
-    """How straight parts of spatial tendons act on nodes.
+    """Actions of straight parts of spatial tendons on nodes.
 
-    A part acts on the subtree of a node if one of its ends, and not the other, moves
-    with the node.
+    A part acts on the subtree of a node if exactly one of its ends moves with the node.
 
-    - `parts`, `nodes`, `signs`: for each such pair, the part, the node, and 1 if the end
-        moves, -1 if the start does.
+    - `parts`, `nodes`, `signs`: for each such pair, the part, the node, and 1 if its
+        end moves, -1 if its start moves.
     - `rows`: row of each pair in the sums, which have one row for each tendon and node.
     - `num_rows`: number of these sums.
     - `row`, `tendon`, `dof`: for each entry of the Jacobian, the sum and the place.
@@ -65,14 +65,14 @@ class Wrenches:
 
 @dataclasses.dataclass(frozen=True)
 class PathPlan:
-    """Static facts about the tendons of a system.
+    """Static structure of the tendons of a system.
 
-    - `terms`: of fixed tendons.
-    - `sites`, `geoms`: those in spatial tendons.
+    - `terms`: terms of fixed tendons.
+    - `sites`, `geoms`: sites and geoms in spatial tendons.
     - `lines`: parts of spatial tendons, grouped by the kind of shape between the sites.
-    - `wrenches`: action on the nodes of all straight parts: those of each group in
-        `lines` in order; a group with shapes has the parts without a wrap, then those
-        before the shapes, then those behind them.
+    - `wrenches`: actions of all straight parts on the nodes. The parts are ordered by
+        the groups in `lines`; a group with shapes has first the parts without wrapping,
+        then those before the shapes, then those after them.
     """
 
     terms: JointTerms
@@ -91,8 +91,8 @@ class _Line:
 
 
 def path_plan(sys: System, chosen: tuple[bool, ...] | None = None) -> PathPlan:
-    """Return the plan of a system's tendons, or of those that are `chosen`; the same
-    object for systems of the same structure."""
+    """Return the structure of a system's tendons, or of those that are `chosen`; the
+    same object for systems of the same structure."""
     tendons, joints = sys.tendons, sys.joints
     if chosen is None:
         chosen = (True,) * sys.ntendon

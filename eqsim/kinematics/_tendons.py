@@ -1,8 +1,8 @@
-r"""Lengths of tendons, and their Jacobian.
+r"""Lengths of tendons and their Jacobian.
 
-A spatial tendon is a shortest path, so that only its straight parts do work when it
-changes: with the direction $n$ of a part from point $a$ to point $b$, $\dot\ell = \sum n
-\cdot (\dot b - \dot a)$, where points on a shape are fixed to the shape.
+A spatial tendon is a shortest path, so only its straight parts contribute to the rate
+of its length: with the direction $n$ of a part from point $a$ to point $b$, $\dot\ell =
+\sum n \cdot (\dot b - \dot a)$, where points on a shape are fixed to the shape.
 
 Source: MuJoCo documentation, *Computation*, "Actuation model"; `mj_tendon`.
 """
@@ -34,12 +34,12 @@ from ._wrapping import wrap
 
 
 class TendonFrames(NamedTuple):
-    """What is constant about tendons while a robot moves.
+    """Constant quantities of tendons, independent of the state.
 
     - `sites`, `geoms`: frames of the sites and shapes of spatial tendons, in the nodes
         that carry them; one row for each of `PathPlan.sites` and `PathPlan.geoms`.
-    - `radius`: of these shapes, m.
-    - `share`: one over the divisor of all pulleys.
+    - `radius`: radii of these shapes, m.
+    - `share`: inverse divisors of all pulleys.
     """
 
     sites: Pose
@@ -57,8 +57,8 @@ class TendonKinematics(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Straight parts of tendons: a point on each and its direction, times the share of
-    the pulley."""
+    """Straight parts of tendons: a point and the direction of each, scaled by its
+    pulley."""
 
     point: Vec3
     direction: Vec3
@@ -117,7 +117,7 @@ def tendon_velocities(
 
 
 def tendon_frames(sys: System, fixed: Frames) -> TendonFrames:
-    """Compute what is constant about the tendons of a system."""
+    """Compute the constant quantities of the tendons of a system."""
     plan, sites, geoms = path_plan(sys), sys.sites, sys.geoms
     return TendonFrames(
         _attached(fixed, sites, plan.sites),
@@ -140,7 +140,7 @@ def tendon_kinematics(
     q,
     chosen: tuple[bool, ...] | None = None,
 ) -> TendonKinematics:
-    """Compute lengths and Jacobian of all tendons, or of those that are `chosen`: other
+    """Compute lengths and Jacobian of all tendons, or of those that are `chosen`; other
     rows are zero.
 
     **Arguments:** `local`: see `tendon_frames`. `q (nq, *batch)`.
@@ -203,9 +203,9 @@ def _line_parts(lines: Lines, points: Vec3, geoms: Pose, radius):
     before, length0 = _direction(start, around.first)
     behind, length1 = _direction(around.last, end)
     only = lambda mask, v: Vec3(*(jnp.where(mask, x, 0.0) for x in v))
-    # The Jacobian of a line that wraps nothing and connects sites of one link is exactly
-    # zero, as in MuJoCo. Forces on the shape that cancel would leave rounding errors,
-    # which the weight of a row, up to 1e15, multiplies.
+    # The Jacobian of a line between sites of one link that wraps around nothing is
+    # exactly zero, as in MuJoCo. Canceling forces on the shape would leave rounding
+    # errors, which are multiplied by the weight of a row, up to 1e15.
     parts = [
         _Parts(start, only(~on, straight)),
         _Parts(around.first, only(on, before)),
@@ -215,8 +215,8 @@ def _line_parts(lines: Lines, points: Vec3, geoms: Pose, radius):
 
 
 def _direction(start: Vec3, end: Vec3) -> tuple[Vec3, Any]:
-    """Return unit vectors from point to point, and distances. Between coincident points
-    it is the x axis of the world, as in MuJoCo."""
+    """Return unit vectors from point to point, and distances. Between coincident
+    points, the vector is the x axis of the world, as in MuJoCo."""
     d = end - start
     square = d | d
     apart = square > 1e-30
@@ -231,8 +231,8 @@ class TendonPulls(NamedTuple):
     - `tendons`, `starts`, `ends`: for each part its tendon, and the links at its ends; -1
         is the world.
     - `point`: a point on the part.
-    - `direction`: unit vector from start to end, times the share of the pulley. A tension
-        pulls the end along it, and the start against it.
+    - `direction`: unit vector from start to end, scaled by the pulley. A positive
+        tension acts along it on the end, and against it on the start.
     """
 
     tendons: tuple[int, ...]
@@ -249,8 +249,8 @@ def tendon_pulls(
     kin: Kinematics,
     chosen: tuple[bool, ...],
 ) -> TendonPulls | None:
-    """Compute where and along which lines the `chosen` spatial tendons pull links; None
-    if there are none."""
+    """Compute the lines along which the `chosen` spatial tendons pull links; None if
+    there are none."""
     plan = path_plan(sys, chosen)
     if not plan.lines:
         return None
@@ -283,8 +283,8 @@ def _entries(tree: Tree, plan: PathPlan, kin: Kinematics, parts: _Parts):
 def jacobian_rate(
     sys: System, tree: Tree, fixed: Frames, q, qd, chosen: tuple[bool, ...]
 ):
-    r"""Compute $\dot J \dot q$ of the tendons that are `chosen`, `(ntendon, *batch)`: the
-    second derivative of their lengths while $\ddot q$ is zero. Other rows are zero."""
+    r"""Compute $\dot J \dot q$ of the `chosen` tendons, `(ntendon, *batch)`: the second
+    derivative of their lengths for $\ddot q = 0$. Other rows are zero."""
     local = tendon_frames(sys, fixed)
 
     def rates(time):

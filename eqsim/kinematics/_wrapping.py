@@ -1,12 +1,12 @@
 r"""The shortest path of a string around a sphere or a cylinder.
 
-Seen in the plane through the center of a sphere, or across the axis of a cylinder, the
-path is two tangents of a circle and an arc between them. A side site says on which side
-the string passes; if it lies inside the shape, the string passes through the inside and
-touches the circle at one point.
+In the plane through the center of a sphere, or perpendicular to the axis of a cylinder,
+the path consists of two tangents of a circle and an arc between them. A side site
+selects the side on which the tendon passes. If it lies inside the shape, the tendon
+passes through the inside and touches the circle at one point.
 
-Source: MuJoCo documentation, *Computation*, "Actuation model", and `mju_wrap`, whose
-conventions for degenerate cases hold here.
+Source: MuJoCo documentation, *Computation*, "Actuation model", and `mju_wrap`,
+including its conventions for degenerate cases.
 """
 
 import math
@@ -27,9 +27,9 @@ _MAX_STEPS = 30
 class Wrapped(NamedTuple):
     """Strings around shapes, `(n, *batch)`.
 
-    - `is_wrapped`: whether the string touches the shape.
-    - `first`, `last`: where it begins and ends to touch it, in the world; the end point
-        of the string if it does not.
+    - `is_wrapped`: true if the string touches the shape.
+    - `first`, `last`: first and last point of contact with the shape, in the world; the
+        end points of the string if there is no contact.
     - `arc`: length between these points, m.
     """
 
@@ -51,8 +51,8 @@ class _Vec2(NamedTuple):
 
 
 class _Touch(NamedTuple):
-    """The circle's points at which the string begins and ends to touch it, and the
-    length between them."""
+    """First and last point of contact of the string with the circle, and the length
+    between them."""
 
     is_wrapped: Any
     first: _Vec2
@@ -67,9 +67,9 @@ def wrap(
 
     **Arguments:**
 
-    - `start`, `end`: the string's points before and behind the shape, in the world.
+    - `start`, `end`: points of the string before and after the shape, in the world.
     - `pose`: frames of the shapes; the axis of a cylinder is z.
-    - `radius`: of the shapes, m.
+    - `radius`: radii of the shapes, m.
     - `side`: side sites in the world, None if there are none.
     """
     local = lambda point: pose.rot.T @ (point - pose.pos)
@@ -130,7 +130,8 @@ def _plane(p0: Vec3, p1: Vec3) -> tuple[Vec3, Vec3]:
     u = _normalized(p0)
     normal = p0 ^ p1
     parallel = (normal | normal) < _TINY * _TINY
-    # Any plane: an axis that is zero where `u` is largest and one elsewhere.
+    # Any perpendicular axis: start from one that is zero where `u` is largest and one
+    # elsewhere.
     x, y, z = (jnp.abs(a) for a in u)
     is_y = (y > x) & (y > z)
     is_z = (z > x) & (z > y)
@@ -144,7 +145,7 @@ def _plane(p0: Vec3, p1: Vec3) -> tuple[Vec3, Vec3]:
 
 
 def _along_cylinder(p0: Vec3, p1: Vec3, d0: _Vec2, d1: _Vec2, touch: _Touch):
-    """Return points and length on a cylinder, unrolled to a plane, on which the path is
+    """Return points and length on a cylinder, unrolled to a plane, in which the path is
     a straight line."""
     on, a, b = touch.is_wrapped, touch.first, touch.last
     before = _distance(d0, a)
@@ -161,8 +162,8 @@ def _distance(a: _Vec2, b: _Vec2):
 
 
 def _nearest(d0: _Vec2, d1: _Vec2):
-    """Return the squared distance of two points, and where the origin is nearest to
-    the line through them, as a share of the way."""
+    """Return the squared distance of two points, and the position on the line through
+    them that is nearest to the origin, as a fraction of the distance."""
     d = _Vec2(d1.x - d0.x, d1.y - d0.y)
     square = d | d
     share = -(d | d0) / jnp.where(square > 0.0, square, 1.0)
@@ -174,7 +175,7 @@ def _between(d0: _Vec2, d1: _Vec2, share) -> _Vec2:
 
 
 def _intersect(a0: _Vec2, a1: _Vec2, b0: _Vec2, b1: _Vec2):
-    """Return whether two line segments intersect."""
+    """Test if two line segments intersect."""
     a = _Vec2(a1.x - a0.x, a1.y - a0.y)
     b = _Vec2(b1.x - b0.x, b1.y - b0.y)
     gap = _Vec2(b0.x - a0.x, b0.y - a0.y)
@@ -186,11 +187,12 @@ def _intersect(a0: _Vec2, a1: _Vec2, b0: _Vec2, b1: _Vec2):
 
 
 def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
-    """Compute how strings pass around circles at the origin.
+    """Compute the paths of strings around circles at the origin.
 
-    The short way, unless the side site is opposite to the string: in the cone between
-    the directions opposite to the two points. Then a string goes around the other way,
-    and also if the straight line does not touch the circle.
+    Strings wrap on the shorter side, unless the side site is opposite to the string, in
+    the cone between the directions opposite to the two points. In that case, a string
+    wraps on the other side, and does so even if the straight line does not touch the
+    circle.
     """
     square = radius * radius
     gap, share = _nearest(d0, d1)
@@ -202,7 +204,7 @@ def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
         apart, is_left = apart & ~opposite, is_left ^ opposite
     outside = ((d0 | d0) >= square) & ((d1 | d1) >= square)
     valid = outside & (radius >= _TINY) & (gap >= _TINY) & ~apart
-    # Where there is no wrap, any proper numbers: both branches are differentiated.
+    # Without a wrap, use any regular values: both branches are differentiated.
     d0 = _where(valid, d0, _Vec2(2.0, 0.0))
     d1 = _where(valid, d1, _Vec2(0.0, 2.0))
     radius = jnp.where(valid, radius, 1.0)
@@ -216,8 +218,8 @@ def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
 
 
 def _sides(d0: _Vec2, d1: _Vec2, side: _Vec2):
-    """Return whether the side site is opposite to the string, and whether the string
-    turns left on the short way. Ties are decided as in MuJoCo."""
+    """Test if the side site is opposite to the string, and if the string turns left on
+    the shorter side. Ties are decided as in MuJoCo."""
     side, turn = _normalized(side), d0 ^ d1
     tie = (d0.y < 0.0) | ((d0.y == 0.0) & (d0.x > 0.0))
     is_left = (turn > 0.0) | ((turn == 0.0) & tie)
@@ -236,16 +238,16 @@ def _tangent(d: _Vec2, turn, radius) -> _Vec2:
 
 
 def _through(d0: _Vec2, d1: _Vec2, radius, wanted) -> _Touch:
-    r"""Compute how strings pass through the inside of circles at the origin.
+    r"""Compute the paths of strings through the inside of circles at the origin.
 
-    The string touches the circle from inside at a point where it is reflected: with the
-    angle $\theta$ of the two straight parts to the radius,
-    $\arcsin(A \sin\theta) + \arcsin(B \sin\theta) - 2\theta + G = 0$, where $A, B$ are
-    the radius over the distances of the two points, and $G$ is the angle between them.
+    The string touches the circle from inside at a point of reflection: with the angle
+    $\theta$ between the two straight parts and the radius, $\arcsin(A \sin\theta) +
+    \arcsin(B \sin\theta) - 2\theta + G = 0$, where $A, B$ are the radius over the
+    distances of the two points, and $G$ is the angle between them.
 
     **Arguments:**
 
-    - `wanted`: where the result is read.
+    - `wanted`: true where the result is used.
     """
     gap, share = _nearest(d0, d1)
     near = _between(d0, d1, share)
@@ -278,8 +280,8 @@ def _through(d0: _Vec2, d1: _Vec2, radius, wanted) -> _Touch:
 
 
 class _Reflection(NamedTuple):
-    """Angle to the radius at the circle, angles to the radius at the two points, and
-    whether there is a solution."""
+    """Angle to the radius at the circle, angles to the radius at the two points, and a
+    flag that is true if there is a solution."""
 
     angle: Any
     first: Any
@@ -299,7 +301,7 @@ def _reflection(a, b, turn) -> _Reflection:
             slope = slope + share * cosine / jnp.sqrt(1.0 - (share * sine) ** 2)
         return value, slope
 
-    # Where MuJoCo begins; beyond, there is no solution for it.
+    # Start value of MuJoCo; beyond it, MuJoCo finds no solution.
     begin = jnp.full_like(turn, math.asin(1.0 - 1e-7))
     fixed = lax.stop_gradient((a, b, turn))
     exists = left(begin, *fixed)[0] <= 0.0
@@ -316,7 +318,7 @@ def _reflection(a, b, turn) -> _Reflection:
         return angle - change, moving & (jnp.abs(change) > tolerance), count + 1
 
     angle, _, _ = lax.while_loop(is_moving, step, (begin, exists, 0))
-    # Each step at the solution is exact for derivatives of one more order, at least.
+    # Each iteration at the solution makes one more order of derivatives exact.
     for _ in range(2):
         value, slope = left(angle, a, b, turn)
         angle = angle - jnp.where(exists, value / slope, 0.0)

@@ -1,4 +1,4 @@
-"""What a robot is: structure and primary parameters."""
+"""Model of a robot: structure and primary parameters."""
 
 from ._actuator_laws import (
     DCMotors as DCMotors,

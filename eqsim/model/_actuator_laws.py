@@ -1,5 +1,5 @@
-"""Parameters of force laws and activations that few robots have: one row for each
-actuator that has the law."""
+"""Parameters of uncommon force laws and activations: one row per actuator that has the
+law."""
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -10,25 +10,25 @@ from ._fields import as_array
 class Muscles(eqx.Module):
     r"""Force laws of muscles: force over length and velocity.
 
-    Lengths are in units of the optimal length $L_0$, which follows from `range` and
+    Lengths are in units of the optimal length $L_0$, which is derived from `range` and
     `length_range`. With peak force $F_0$, input $u$, normalized length $L$ and velocity
     $V$, the force is $-F_0 (F_L(L) F_V(V) u + F_P(L))$ (MuJoCo documentation,
     *Modeling*, "Muscles").
 
     **Arguments:**
 
-    - `gain_rows`, `bias_rows`: one entry per actuator: the row of its active force
-        $F_L F_V$ and of its passive force $F_P$, or -1. Usually the same row.
-    - `owners`: the actuator of each row.
-    - `scaled`: whether the peak force of a row is `scale` divided by the norm of the
-        joint accelerations that a unit force causes at the reference coordinates. If not,
-        it is `force`.
+    - `gain_rows`, `bias_rows`: for each actuator, the row of its active force $F_L F_V$
+        and the row of its passive force $F_P$, or -1. Usually the same row.
+    - `owners`: actuator of each row.
+    - `scaled`: true if the peak force of a row is `scale` divided by the norm of the
+        joint accelerations caused by a unit force at the reference coordinates; false
+        if it is `force`.
     - `length_range`: shortest and longest length of the actuator.
-    - `range`: the same in units of $L_0$.
-    - `force`, `scale`: see `scaled`.
-    - `shortest`, `longest`: $F_L$ is zero outside of these lengths, in units of $L_0$.
+    - `range`: shortest and longest length in units of $L_0$.
+    - `force`, `scale`: peak force and its scale, see `scaled`.
+    - `shortest`, `longest`: lengths beyond which $F_L$ is zero, in units of $L_0$.
     - `max_speed`: shortening velocity at which $F_V$ is zero, $L_0$/s.
-    - `max_passive`: half of this is $F_P$ midway between 1 and `longest`.
+    - `max_passive`: twice the value of $F_P$ midway between 1 and `longest`.
     - `max_lengthening`: $F_V$ at saturating lengthening velocity.
     """
 
@@ -58,9 +58,10 @@ class MuscleActivations(eqx.Module):
 
     **Arguments:**
 
-    - `owners`: the actuator of each row.
+    - `owners`: actuator of each row.
     - `rise`, `fall`: time constants of activation and deactivation, s.
-    - `smoothing`: width of the transition between the two around $u = a$; 0 switches.
+    - `smoothing`: width of the smooth transition between both time constants around $u
+        = a$; 0 for a discontinuous one.
     """
 
     owners: tuple[int, ...] = eqx.field(static=True)
@@ -80,11 +81,11 @@ class PIDs(eqx.Module):
 
     **Arguments:**
 
-    - `owners`: the actuator of each row.
-    - `integral_gain`: $k_i$.
-    - `max_integral`: bound of the integral of the error; 0 means none.
-    - `max_slew`: largest rate of the setpoint; without effect if the actuator has no
-        such state.
+    - `owners`: actuator of each row.
+    - `integral_gain`: integral gain $k_i$.
+    - `max_integral`: bound of the integral of the error; 0 for none.
+    - `max_slew`: largest rate of the setpoint; no effect if the actuator has no such
+        state.
     """
 
     owners: tuple[int, ...] = eqx.field(static=True)
@@ -101,29 +102,30 @@ class PIDs(eqx.Module):
 class DCMotors(eqx.Module):
     r"""DC motors: electrical circuit, temperature, cogging and LuGre friction.
 
-    Which effects a motor has is static (`Actuators.states` and `Actuators.inputs`).
-    Numbers of effects that it lacks have no effect (MuJoCo documentation, XML
+    The effects of each motor are static (`Actuators.states` and `Actuators.inputs`).
+    Parameters of effects that a motor lacks are not used (MuJoCo documentation, XML
     reference, "dcmotor").
 
     **Arguments:**
 
-    - `owners`: the actuator of each row.
-    - `resistance`: at the reference temperature, Ohm.
+    - `owners`: actuator of each row.
+    - `resistance`: resistance at the reference temperature, Ohm.
     - `torque_constant`: $K$, N m/A, also the back-EMF constant.
-    - `temperature_coefficient`, `reference_temperature`, `ambient_temperature`: of the
-        resistance, 1/K, and K.
-    - `proportional`, `integral`, `derivative`: gains of the controller, from errors to
-        torque.
-    - `max_voltage`: of the controller; 0 means no bound.
-    - `max_integral`: bound of the integral of the error; 0 means none.
+    - `temperature_coefficient`, `reference_temperature`, `ambient_temperature`:
+        temperature coefficient of the resistance, 1/K, and temperatures, K.
+    - `proportional`, `integral`, `derivative`: controller gains, from errors to torque.
+    - `max_voltage`: largest voltage of the controller; 0 for no bound.
+    - `max_integral`: bound of the integral of the error; 0 for none.
     - `max_slew`: largest rate of the first control.
-    - `time_constant`: electrical, s.
-    - `max_current_rate`: A/s; 0 means no bound.
-    - `thermal_resistance`, `thermal_capacitance`: K/W, J/K.
+    - `time_constant`: electrical time constant, s.
+    - `max_current_rate`: largest rate of the current, A/s; 0 for no bound.
+    - `thermal_resistance`, `thermal_capacitance`: thermal resistance, K/W, and heat
+        capacity, J/K.
     - `cogging`, `cogging_periods`, `cogging_phase`: amplitude, periods per unit of
-        length, phase.
+        length, and phase of the cogging torque.
     - `bristle_stiffness`, `bristle_damping`: $\sigma_0$ and $\sigma_1$ of LuGre friction.
-    - `coulomb_friction`, `static_friction`, `stribeck_velocity`: of LuGre friction.
+    - `coulomb_friction`, `static_friction`, `stribeck_velocity`: parameters of LuGre
+        friction.
     """
 
     owners: tuple[int, ...] = eqx.field(static=True)

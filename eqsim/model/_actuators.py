@@ -9,7 +9,7 @@ from ._kinds import Activation, ActivationState, Bias, Control, Gain, Transmissi
 
 
 class ActuatorStructure(NamedTuple):
-    """The static facts of `Actuators`, as a key of caches."""
+    """The static structure of `Actuators`, as a cache key."""
 
     transmissions: tuple[Transmission, ...]
     targets: tuple[tuple[int, int], ...]
@@ -22,7 +22,7 @@ class ActuatorStructure(NamedTuple):
 
 
 class Actuators(eqx.Module):
-    r"""What turns `ctrl` into joint forces.
+    r"""Actuators, which convert `ctrl` to joint forces.
 
     With input $u$ (the control, or the activation if there is one), length $\ell$ of the
     transmission and velocity $\dot\ell$, the force of an actuator with affine gain and
@@ -35,37 +35,37 @@ class Actuators(eqx.Module):
     $g_0 = k_p, b_1 = -k_p, b_2 = -k_v$; a velocity servo $g_0 = k_v, b_2 = -k_v$. For
     other laws see `Muscles`, `DCMotors` and `PIDs`.
 
-    Controls stand in `ctrl` and activations in `State.act` actuator by actuator; most
-    actuators have one control, and one activation or none. Actuators on orientations
-    have three forces, all others have one: `nout` counts forces.
+    `ctrl` contains the controls and `State.act` the activations, actuator by actuator.
+    Most actuators have one control, and one activation or none. Orientation servos have
+    three forces, all other actuators have one; `nout` is the number of forces.
 
     **Arguments:**
 
     - `names`, `transmissions`, `gains`, `biases`, `activation`: one entry per actuator.
     - `targets`: index of the joint, tendon, site or link that each actuator acts on; the
         second index is the reference site or the site of the slider, or -1.
-    - `inputs`, `states`: meaning of each control and each activation.
-    - `wraps`: whether a position servo on a rotation takes the equivalent setpoint that
-        is nearest.
-    - `enabled`: whether the actuator exerts a force. `active`: whether any does;
-        without, activations stand still.
-    - `has_velocity_gain`: whether the force of the actuator may depend on its velocity,
-        which implicit integrators ask; false if $g_2 = b_2 = 0$.
-    - `ctrl_limited` (per control), `force_limited`, `act_limited`: which ranges are
-        enforced.
-    - `act_early`: whether the force reads the activation at the end of the step.
-    - `gear`: per force. One number for hinge, slide, tendon and slider-crank, three for
-        ball joints, six for free joints and sites.
-    - `gain`, `bias`: $g$ and $b$ of affine laws. A servo of orientation has $k_p = g_0$ and
-        $k_v = -b_2$.
-    - `time_constant`: of activation filters, s.
-    - `ctrl_range` (per control), `force_range`, `act_range`: lower and upper limit.
-    - `damping`, `damping_poly`, `armature`: of actuators on joints and tendons, which get
-        them multiplied by the squared gear; without effect for servos of orientation.
-        None: there is none. The polynomial has the coefficients of
+    - `inputs`, `states`: meanings of the controls and of the activations.
+    - `wraps`: true if a position servo on a rotation uses the nearest equivalent
+        setpoint.
+    - `enabled`: true if the actuator exerts a force. `active`: true if any actuator
+        does; if false, activations are constant.
+    - `has_velocity_gain`: true if the force of the actuator may depend on its velocity,
+        as used by implicit integrators; false if $g_2 = b_2 = 0$.
+    - `ctrl_limited` (per control), `force_limited`, `act_limited`: true for ranges that
+        are enforced.
+    - `act_early`: true if the force uses the activation at the end of the step.
+    - `gear`: gear of each force: one number for hinges, slides, tendons and
+        slider-cranks, three for ball joints, six for free joints and sites.
+    - `gain`, `bias`: coefficients $g$ and $b$ of affine laws. An orientation servo has
+        $k_p = g_0$ and $k_v = -b_2$.
+    - `time_constant`: time constants of activation filters, s.
+    - `ctrl_range` (per control), `force_range`, `act_range`: lower and upper limits.
+    - `damping`, `damping_poly`, `armature`: damping and armature of actuators on joints
+        and tendons, which are multiplied by the squared gear; no effect for orientation
+        servos. None if no actuator has any. The polynomial has the coefficients of
         $\dot q |\dot q|, \dot q^3, \dots$
     - `crank_length`: length of the rod of each slider-crank, m.
-    - `muscles`, `muscle_activations`, `motors`, `pids`: parameters of other laws.
+    - `muscles`, `muscle_activations`, `motors`, `pids`: parameters of other force laws.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -110,7 +110,8 @@ class Actuators(eqx.Module):
 
     @property
     def structure(self) -> ActuatorStructure:
-        """What selects code: which actuator acts on what, by which law."""
+        """The structure that determines the code: transmissions, targets and force
+        laws."""
         return ActuatorStructure(
             self.transmissions,
             self.targets,
@@ -124,7 +125,7 @@ class Actuators(eqx.Module):
 
     @property
     def joints(self) -> tuple[int, ...]:
-        """The joint that each actuator acts on, or -1 if it acts on something else."""
+        """Joint of each actuator, or -1 if it does not act on a joint."""
         return tuple(
             target if on_joint(kind, other) else -1
             for kind, (target, other) in zip(self.transmissions, self.targets)
@@ -132,28 +133,28 @@ class Actuators(eqx.Module):
 
     @property
     def num_outputs(self) -> tuple[int, ...]:
-        """The number of forces of each actuator."""
+        """Number of forces of each actuator."""
         orientation = Transmission.ORIENTATION
         return tuple(3 if kind is orientation else 1 for kind in self.transmissions)
 
     @property
     def out_starts(self) -> tuple[int, ...]:
-        """Where the forces of each actuator start."""
+        """Start index of the forces of each actuator."""
         return _starts(self.num_outputs)
 
     @property
     def ctrl_starts(self) -> tuple[int, ...]:
-        """Where the controls of each actuator start in `ctrl`."""
+        """Start index of the controls of each actuator in `ctrl`."""
         return _starts([len(row) for row in self.inputs])
 
     @property
     def act_starts(self) -> tuple[int, ...]:
-        """Where the activations of each actuator start in `State.act`."""
+        """Start index of the activations of each actuator in `State.act`."""
         return _starts([len(row) for row in self.states])
 
     @property
     def ctrl_names(self) -> tuple[str, ...]:
-        """A name for each control: that of the actuator, with a number if it has
+        """Names of the controls: the name of the actuator, with an index if it has
         several."""
         return tuple(
             name if len(row) == 1 else f"{name}:{k}"
@@ -175,7 +176,7 @@ def velocity_gains(gains, biases, gain, bias) -> tuple[bool, ...]:
 
 
 def on_joint(kind: Transmission, other: int) -> bool:
-    """Return whether a transmission acts on a joint; `other` is its second target."""
+    """Test if a transmission acts on a joint; `other` is its second target."""
     if kind is Transmission.ORIENTATION:
         return other == -1
     return kind in (Transmission.JOINT, Transmission.JOINT_IN_PARENT)

@@ -1,4 +1,4 @@
-"""Tools for checks of numbers that may be traced."""
+"""Helpers for checks of values that may be traced."""
 
 from typing import Any
 
@@ -8,16 +8,17 @@ from jax.core import Tracer
 
 
 def known(value: Any) -> np.ndarray | None:
-    """The numbers, or None if they are being traced or are placeholders."""
+    """Return the values, or None if they are traced or placeholders."""
     if isinstance(value, Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
         return None
     return np.asarray(value)
 
 
 def reject(value: Any, bad: Any, names: tuple[str, ...], message: str) -> None:
-    """Raises for the first bad element. The last axis of `bad` runs over `names`.
+    """Raise `ValueError` for the first bad element. The last axis of `bad` corresponds
+    to `names`.
 
-    `message` may use `{name}` and `{value}`.
+    `message` may contain `{name}` and `{value}`.
     """
     numbers = known(value)
     if numbers is None:
@@ -32,9 +33,10 @@ def reject(value: Any, bad: Any, names: tuple[str, ...], message: str) -> None:
 
 
 def check_solimp(value: Any, names: tuple[str, ...], who: str, field: str) -> None:
-    """Raises if impedances, widths, midpoints or powers of `solimp` are out of range.
+    """Raise `ValueError` if impedances, width, midpoint or power of `solimp` are out of
+    range.
 
-    Impedances above 1 occur in public files; like MuJoCo, a step reduces them to 0.9999.
+    Impedances above 1 occur in public files; as in MuJoCo, a step clips them to 0.9999.
     """
     reject(
         value,

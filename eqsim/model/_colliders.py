@@ -1,4 +1,4 @@
-"""Which pairs of shapes can touch: one entry per pair of kinds."""
+"""Registry of colliders: one for each pair of kinds of shapes that can touch."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,27 +9,27 @@ from ._shape_kinds import AnyKind
 
 @dataclasses.dataclass(frozen=True)
 class Collider:
-    """How the contact points of two kinds of shapes are found.
+    """A collision function for two kinds of shapes, and its properties.
 
     **Arguments:**
 
-    - `find`: takes two arrays of shapes (`eqsim.collision.Shape`), the first and the
-        second ones of all pairs, `(npair, *batch)`, and returns a list of `num_points`
-        points (`eqsim.collision.Point`). It may only index, reduce and reshape leading
-        axes.
-    - `num_points`: the most points at which one pair can touch. None, if the first kind is
-        a height field: that is `HeightFields.capacity`. `find` then gets two more
-        arguments, `eqsim.collision.Reach` and the capacity, and returns
+    - `find`: collision function. It takes the first and the second shapes of all pairs
+        as two batches of shapes (`eqsim.collision.Shape`), `(npair, *batch)`, and
+        returns a list of `num_points` points (`eqsim.collision.Point`). It may only
+        index, reduce and reshape leading axes.
+    - `num_points`: largest number of contact points of one pair. None if the first kind
+        is a height field; the number is then `HeightFields.capacity`, and `find` takes
+        two more arguments, `eqsim.collision.Reach` and the capacity, and returns
         `eqsim.collision.ContactPoints`.
-    - `one_by_one`: whether pairs are visited in a loop that skips those that are farther
-        apart than their margin. It pays where `find` is long: the loop compiles it once,
-        and runs it for what is near. `find` then gets a third argument, `(1, *batch)`:
-        the distance beyond which points do not matter.
-    - `measures`: whether the distance of the shapes is known, also where they are far
-        apart. Distance sensors need it.
-    - `nearest`: returns a list of one point, whose distance is that of the shapes; called
-        with three arguments. None: the valid point of `find` with the smallest distance
-        is that point.
+    - `one_by_one`: true to visit pairs in a loop that skips pairs farther apart than
+        their margin. Useful if `find` is long: it is compiled once, and runs only for
+        close pairs. `find` then takes a third argument, `(1, *batch)`: the distance
+        beyond which points are not needed.
+    - `measures`: true if the distance between the shapes is exact at all distances,
+        which distance sensors require.
+    - `nearest`: function that returns a list with one point, whose distance is the
+        distance between the shapes; called with three arguments. None: the valid point
+        of `find` with the smallest distance is used.
     """
 
     find: Callable
@@ -40,7 +40,7 @@ class Collider:
 
     @property
     def has_reach(self) -> bool:
-        """Whether points are computed only within a margin."""
+        """True if points are computed only within a margin."""
         return self.one_by_one or self.num_points is None
 
 
@@ -49,16 +49,16 @@ _USED: set[tuple[AnyKind, AnyKind]] = set()
 
 
 def register_collider(first: AnyKind, second: AnyKind, collider: Collider) -> None:
-    """Registers how two kinds of shapes touch.
+    """Register the collider of two kinds of shapes.
 
     **Arguments:**
 
-    - `first`, `second`: in the order of `GeomKind`, after which kinds of `register_shape`
-        come; `find` gets its shapes in this order.
-    - `collider`: replaces the present one, if there is one.
+    - `first`, `second`: kinds in the order of `GeomKind`, followed by kinds of
+        `register_shape`; `find` takes its shapes in this order.
+    - `collider`: the collider; it replaces an existing one.
 
-    **Raises:** `ValueError` if the order is wrong; `RuntimeError` if the present collider
-    has been used: programs that were compiled would keep it.
+    **Raises:** `ValueError` if the order is wrong; `RuntimeError` if the existing
+    collider has been used, because compiled programs would keep it.
     """
     if first.value > second.value:
         raise ValueError(
@@ -74,12 +74,12 @@ def register_collider(first: AnyKind, second: AnyKind, collider: Collider) -> No
 
 
 def has_collider(first: AnyKind, second: AnyKind) -> bool:
-    """Whether two kinds of shapes, in the order of `GeomKind`, can touch."""
+    """Test if two kinds of shapes, in the order of `GeomKind`, can touch."""
     return (first, second) in _REGISTRY
 
 
 def collider_of(first: AnyKind, second: AnyKind) -> Collider:
-    """The collider of two kinds of shapes, in the order of `GeomKind`."""
+    """Return the collider of two kinds of shapes, in the order of `GeomKind`."""
     if (first, second) not in _REGISTRY:
         raise ValueError(
             f"Shapes of the kinds {first.name} and {second.name} can touch, but have no "
@@ -91,7 +91,7 @@ def collider_of(first: AnyKind, second: AnyKind) -> Collider:
 
 
 def touching_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
-    """All pairs of MuJoCo's kinds that can touch, in the order of `GeomKind`."""
+    """Return all pairs of built-in kinds that can touch, in the order of `GeomKind`."""
     return tuple(
         (one, two)
         for one, two in _sorted_pairs()
@@ -104,5 +104,5 @@ def _sorted_pairs() -> list[tuple[AnyKind, AnyKind]]:
 
 
 def measured_kinds() -> tuple[tuple[AnyKind, AnyKind], ...]:
-    """All pairs of kinds whose distance is known, in the order of `GeomKind`."""
+    """Return all pairs of kinds whose distance is exact, in the order of `GeomKind`."""
     return tuple(pair for pair in _sorted_pairs() if _REGISTRY[pair].measures)

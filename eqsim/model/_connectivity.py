@@ -1,4 +1,4 @@
-"""Integer arrays as static fields: constants of a robot that no derivative reads."""
+"""Integer arrays as static fields: constants of a robot that are not differentiated."""
 
 import dataclasses
 import functools as ft
@@ -8,16 +8,16 @@ import numpy as np
 
 
 class AbstractConnectivity:
-    """A bundle of integer arrays that is hashable by content.
+    """A set of integer arrays that is hashable by content.
 
-    JAX hashes the static fields of a robot in every call of a compiled function. This hash
-    is computed once, so that it does not depend on the size of the arrays. Subclasses are
-    dataclasses whose fields are such arrays.
+    JAX hashes the static fields of a robot in every call of a compiled function. The
+    hash is computed once, so its cost does not depend on the size of the arrays.
+    Subclasses are dataclasses whose fields are integer arrays.
     """
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            # A copy, as it becomes read-only.
+            # Copied, because the array becomes read-only.
             array = np.array(value, np.int32)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -30,7 +30,7 @@ class AbstractConnectivity:
 
     @ft.cached_property
     def digest(self) -> bytes:
-        """A fingerprint of the content."""
+        """Hash of the content."""
         found = hashlib.sha256(type(self).__name__.encode())
         for name, array in self.arrays.items():
             found.update(f"{name}{array.shape}".encode())
@@ -39,7 +39,7 @@ class AbstractConnectivity:
 
     @ft.cached_property
     def _hash(self) -> int:
-        # Not that of the bytes, which differs between processes: copies take it along.
+        # Python's hash of bytes differs between processes, but copies keep this value.
         return int.from_bytes(self.digest[:7], "little")
 
     def __hash__(self) -> int:

@@ -9,9 +9,10 @@ from ._kinds import EqualityKind
 class Equalities(eqx.Module):
     r"""Equality constraints between two links, two joints or two tendons.
 
-    `CONNECT` keeps a point of the first object at a point of the second, `WELD` also the
-    orientations; the objects are links, or sites. `JOINT` and `TENDON` couple positions,
-    with $x = y - y_0$ the second one's distance from its reference,
+    `CONNECT` keeps a point of the first object at a point of the second, `WELD` also
+    their relative orientation; the objects are links or sites. `JOINT` and `TENDON`
+    couple positions, where $x = y - y_0$ is the deviation of the second one from its
+    reference,
 
     $$q - q_0 = c_0 + c_1 x + c_2 x^2 + c_3 x^3 + c_4 x^4.$$
 
@@ -20,14 +21,14 @@ class Equalities(eqx.Module):
     - `names`, `kinds`: one entry per constraint.
     - `objects`: first and second object: links (-1: the world), sites, joints or tendons.
         A joint or tendon without partner (-1) is held at $q_0 + c_0$.
-    - `at_sites`: whether the objects of a connect or weld are sites, whose frames are then
-        held together; `anchors` and `relative_quat` are not read.
-    - `active`: 1 where a constraint acts, 0 where it does not. It can be changed, batched
-        and drawn at random without recompiling.
-    - `anchors`: point on the first and on the second link, in their frames, m.
-    - `relative_quat`: orientation of the second link in the first (weld).
-    - `torque_scale`: length that weighs rotations against translations, m (weld).
-    - `coefficients`: $c_0$ to $c_4$.
+    - `at_sites`: true if the objects of a connect or weld are sites, whose frames are
+        then held together; `anchors` and `relative_quat` are not used.
+    - `active`: 1 for active constraints, 0 for inactive ones. Can be changed, batched
+        and randomized without recompiling.
+    - `anchors`: points on the first and on the second link, in their frames, m.
+    - `relative_quat`: orientation of the second link relative to the first (weld).
+    - `torque_scale`: length that scales rotations relative to translations, m (weld).
+    - `coefficients`: polynomial coefficients $c_0$ to $c_4$.
     - `solref`, `solimp`: softness, as in MuJoCo.
     """
 

@@ -1,4 +1,4 @@
-"""The converter of array fields: a field is an array, or static."""
+"""Converter of array fields."""
 
 from typing import Any
 
@@ -7,9 +7,10 @@ import numpy as np
 
 
 def as_array(value: Any) -> Any:
-    """Numbers, lists and NumPy arrays become arrays of the default precision.
+    """Convert numbers, lists and NumPy arrays to arrays of the default precision.
 
-    Everything else passes: tracers, and the placeholders of tree transformations.
+    Everything else is returned unchanged: traced values, and placeholders of tree
+    transformations.
     """
     if isinstance(value, list | tuple | float | int | np.ndarray | np.generic):
         dtype = jnp.result_type(float)

@@ -15,14 +15,14 @@ def take(tree, index):
 
 
 def take_or_zero(tree, index):
-    """Return `x[index]` for every array `x`; rows of zeros where the index is -1."""
+    """Return `x[index]` for every array `x`; zeros where the index is -1."""
     index = np.array([*index], int)
     return jtu.tree_map(lambda x: _rows_or_zero(x, index), tree)
 
 
 def put(tree, index, size: int):
-    """Return arrays of leading size `size` with `tree` at the distinct places `index`
-    and zero elsewhere."""
+    """Return arrays of leading size `size` with the entries of `tree` at the distinct
+    positions `index`, and zeros elsewhere."""
     return take_or_zero(tree, _rows_per_target(tuple(index), size)[:, 0])
 
 

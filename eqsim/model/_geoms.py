@@ -10,28 +10,29 @@ _WITH_DATA = (GeomKind.MESH, GeomKind.HFIELD)
 
 
 class Geoms(eqx.Module):
-    r"""The shapes: what collides, and what a fluid acts on.
+    r"""Shapes, for collisions and fluid forces.
 
     **Arguments:**
 
     - `names`, `kinds`, `links`: one entry per shape; link -1 is the world.
     - `condim`: dimension of the contact space: 1 (frictionless), 3 (sliding friction), 4
         (also torsional) or 6 (also rolling friction).
-    - `priority`, `contype`, `conaffinity`: which pairs touch and whose numbers win, as
-        in MuJoCo.
-    - `fluid`: whether a fluid acts on the ellipsoid of the shape (MJCF: `fluidshape`). It
-        then does not act on the inertia box of the link.
+    - `priority`, `contype`, `conaffinity`: rules for which pairs collide and whose
+        contact parameters are used, as in MuJoCo.
+    - `fluid`: true if fluid forces act on the ellipsoid of the shape (MJCF:
+        `fluidshape`), and not on the inertia box of the link.
     - `pos`, `quat`: frame in the link, m and unit quaternion.
-    - `size`: radius; radius and half length (capsule, cylinder: axis z); semiaxes
-        (ellipsoid); half sizes (box); of a mesh, half sizes of the box that only a fluid
-        reads. Not read for a height field, nor for a plane, which is infinite with
-        normal z.
-    - `friction`: sliding, torsional, rolling coefficient.
-    - `solref`, `solimp`, `solmix`: softness, and its weight when two shapes are mixed.
+    - `size`: radius (sphere); radius and half length (capsule, cylinder, along z);
+        semiaxes (ellipsoid); half sizes (box; for a mesh, those of its box, used only
+        for fluid forces). Not used for height fields and planes; planes are infinite
+        with normal z.
+    - `friction`: sliding, torsional and rolling friction coefficients.
+    - `solref`, `solimp`, `solmix`: softness of contacts, and weight of the softness
+        when those of two shapes are mixed.
     - `margin`: distance at which the contact constraint starts, m.
     - `fluid_coefficients`: blunt, slender and angular drag, Kutta lift and Magnus lift
-        of the ellipsoid (MJCF: `fluidcoef`); not read where `fluid` is false.
-    - `data`: per shape, the mesh or height field that it refers to in `System.meshes` or
+        of the ellipsoid (MJCF: `fluidcoef`); not used if `fluid` is false.
+    - `data`: for each shape, index of its mesh or height field in `System.meshes` or
         `System.height_fields`; -1 for other shapes. Empty if there are no such shapes.
     - `colors`: red, green, blue and opacity of each shape, from 0 to 1, which the viewer
         draws. Empty if they are unknown.
@@ -78,16 +79,17 @@ class Geoms(eqx.Module):
 
 
 class Pairs(eqx.Module):
-    """Contact pairs that are named one by one, with their own numbers (MJCF: `pair`).
+    """Explicit contact pairs with their own parameters (MJCF: `pair`).
 
     **Arguments:**
 
     - `geoms`: two shape indices per pair.
-    - `condim`: per pair.
-    - `friction`: sliding (two directions), torsional, rolling (two directions).
+    - `condim`: dimension of the contact space of each pair.
+    - `friction`: sliding (two directions), torsional and rolling (two directions)
+        friction coefficients.
     - `solref`, `solimp`, `margin`: as for `Geoms`.
-    - `solref_friction`: softness along friction axes, with elliptic cones; zeros: that of
-        the normal.
+    - `solref_friction`: softness along friction axes, for elliptic cones; zeros to use
+        that of the normal.
     """
 
     geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)

@@ -8,27 +8,29 @@ from ._fields import as_array
 
 
 class HeightFields(eqx.Module):
-    r"""Terrain on regular grids, which shapes of kind `HFIELD` refer to by `Geoms.data`.
+    r"""Terrain on regular grids, referred to by `Geoms.data` of shapes of kind
+    `HFIELD`.
 
     Rows run along y and columns along x of the frame of the shape, from the negative to
-    the positive side. Each cell of the grid is two triangles, divided along the diagonal
-    from its first corner to the opposite one. Below the surface, the terrain is solid down
-    to z = -base.
+    the positive side. Each cell of the grid consists of two triangles, divided by the
+    diagonal from its first corner to the opposite one. Below the surface, the terrain
+    is solid down to z = -base.
 
-    Heights are in meters, not relative to a scale as in MuJoCo, so a terrain is randomized
-    by writing heights:
-    `eqx.tree_at(lambda s: s.height_fields.heights, sys, terrain.ravel())`.
+    Heights are in meters, not relative to a scale as in MuJoCo. To randomize a terrain,
+    write its heights: `eqx.tree_at(lambda s: s.height_fields.heights, sys,
+    terrain.ravel())`.
 
     **Arguments:**
 
-    - `names`, `rows`, `columns`: one entry per height field; at least two of each.
-    - `heights`: z of the grid points, all fields one after the other, row after row, m.
-        They must be above -base.
+    - `names`, `rows`, `columns`: one entry per height field; at least two rows and
+        columns.
+    - `heights`: z of the grid points, in row-major order, one field after the other, m.
+        Heights must be above -base.
     - `size`: half length along x, half length along y, and base, m.
-    - `capacity`: for each height field, the most contacts that it can have with one other
-        shape. Each costs rows in the constraint solver, whether or not it exists. If a
-        shape touches more triangles, its deepest contacts are kept, and `solve` reports
-        that it has not converged.
+    - `capacity`: for each height field, the largest number of contacts with one other
+        shape. Each possible contact adds rows to the constraint solver. If a shape
+        touches more triangles, its deepest contacts are kept, and `solve` reports that
+        it has not converged.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)

@@ -1,7 +1,7 @@
-"""Parameters that cannot influence the motion, so that their gradient is always zero.
+"""Parameters without influence on the motion, whose gradient is always zero.
 
-One function per part of a robot yields what its structure switches off. A new feature
-that can be absent adds its rule here.
+There is one function for each part of a robot, which yields what its structure
+disables. Add a rule here for every new feature that can be absent.
 """
 
 from collections.abc import Iterator
@@ -30,14 +30,14 @@ from ._system import System
 
 
 class Inactive(NamedTuple):
-    """The parameters of a robot that cannot influence its motion.
+    """The parameters of a robot without influence on its motion.
 
     **Arguments:**
 
-    - `mask`: the robot with a boolean NumPy array in place of each array, True where an
-        entry has no influence.
-    - `reasons`: by path, such as `"joints.frictionloss"`, why, and how many entries of
-        the array have no influence.
+    - `mask`: the robot with a boolean NumPy array in place of each array, True for
+        entries without influence.
+    - `reasons`: reason and number of entries without influence, by path, such as
+        `"joints.frictionloss"`.
     """
 
     mask: System
@@ -46,19 +46,20 @@ class Inactive(NamedTuple):
 
 def inactive_parameters(sys: System) -> Inactive:
     """Find the parameters that cannot influence the motion of this robot, because a
-    static flag is off or what they describe is absent.
+    static flag is off or the part that they describe is absent.
 
-    Derivatives with respect to them are zero in every state. Only the structure is read,
-    so this works for batches and while tracing. It holds for `Generalized`; `Spring` and
-    `Positional` also leave out the parameters that `docs/pipelines.md` names.
+    Derivatives with respect to them are zero in every state. Only the structure is
+    used, so this works for batches and while tracing. The result applies to
+    `Generalized`; `Spring` and `Positional` ignore further parameters, see
+    `docs/pipelines.md`.
 
     **Arguments:**
 
     - `sys`: the robot.
 
-    **Returns:** a mask and the reasons. A parameter that only has no influence at its
-    current value, such as the resting position of a spring of stiffness zero, or in the
-    current state, such as the friction of a foot in the air, is not listed.
+    **Returns:** a mask and the reasons. Parameters that have no influence because of
+    the value of another parameter (the rest position of a spring with zero stiffness)
+    or because of the state (the friction of a foot in the air) are not included.
     """
     rules: dict[str, list[Rule]] = {}
     for part in PARTS:
@@ -94,7 +95,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _spread(marks: Any, rank: int) -> np.ndarray:
-    """Marks with as many axes as the array of one robot."""
+    """Broadcast marks to the rank of the array of one robot."""
     marks = np.asarray(marks, bool)
     return marks.reshape(marks.shape + (1,) * (rank - marks.ndim))
 
@@ -151,7 +152,7 @@ def _joints(sys: System) -> Iterator[Rule]:
 
 
 def _condims(sys: System) -> tuple[int, ...]:
-    """Dimension of the contact space of each pair that can touch."""
+    """Return the dimension of the contact space of each pair that can touch."""
     return tuple(_condim(sys, *pair) for pair in candidate_pairs(sys))
 
 
@@ -164,7 +165,7 @@ def _condim(sys: System, one: int, two: int, explicit: int) -> int:
     return max(condim[one], condim[two])
 
 
-# How many of the three sizes of a shape are read.
+# Number of sizes of a shape that are used.
 _SIZES: dict[AnyKind, int] = {
     GeomKind.PLANE: 0,
     GeomKind.SPHERE: 1,
@@ -188,7 +189,7 @@ def _geoms(sys: System) -> Iterator[Rule]:
     reason = "tendons read the radius only"
     marks = (apart & wrapped & ~drags)[:, None] & (np.arange(3) > 0)
     yield Rule("geoms.size", marks, reason)
-    # The fluid reads three sizes of a mesh.
+    # Fluid forces use three sizes of a mesh.
     read = [_SIZES.get(kind, 3) for kind in geoms.kinds]
     read = [3 if drag and not count else count for count, drag in zip(read, drags)]
     yield Rule("geoms.size", beyond(read, 3), "the shape has fewer sizes")

@@ -1,4 +1,4 @@
-"""Parameters of actuators that cannot influence the motion."""
+"""Parameters of actuators without influence on the motion."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from ._system import System
 
 
 def actuators(sys: System) -> Iterator[Rule]:
-    """Rules of actuators, muscles, DC motors and PID servos."""
+    """Yield rules of actuators, muscles, DC motors and PID servos."""
     actuators = sys.actuators
     for name, limited in (
         ("ctrl", actuators.ctrl_limited),
@@ -94,7 +94,8 @@ def _force_laws(sys: System) -> Iterator[Rule]:
         yield Rule("actuators.muscles.scale", ~scaled, "the peak force is given")
 
 
-# What DC motors read only with a controller, and only with one of their states.
+# Parameters of DC motors that are used only with a controller, and with one of their
+# states.
 _CONTROLLER = ("proportional", "integral", "derivative", "max_voltage")
 _READ_WITH = {
     ActivationState.SLEW: ("max_slew",),
@@ -132,7 +133,7 @@ def _motors(sys: System) -> Iterator[Rule]:
     for name in mechanical:
         reason = "the actuator has another bias"
         yield Rule(f"actuators.motors.{name}", silent, reason)
-    # Bristles of a motor that is switched off follow its velocity, as in MuJoCo.
+    # As in MuJoCo, bristles of a disabled motor follow its velocity.
     moving = set(_READ_WITH[ActivationState.BRISTLE]) - {"bristle_damping"}
     for field in dataclasses.fields(motors):
         if field.name not in {"owners", "max_integral", *moving}:

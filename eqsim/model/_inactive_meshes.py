@@ -1,4 +1,4 @@
-"""Vertices and heights that cannot influence the motion."""
+"""Vertices and heights without influence on the motion."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ._system import System
 
 
 def meshes(sys: System) -> Iterator[Rule]:
-    """Vertices of meshes that no contact reads."""
+    """Yield rules of mesh vertices that contacts do not use."""
     touching = _touching_data(sys, GeomKind.MESH)
     counts = np.diff(sys.meshes.hulls.vertex_starts)
     apart = [mesh not in touching for mesh in range(sys.nmesh)]
@@ -23,7 +23,7 @@ def meshes(sys: System) -> Iterator[Rule]:
 
 
 def height_fields(sys: System) -> Iterator[Rule]:
-    """Height fields that nothing can touch."""
+    """Yield rules of height fields that nothing can touch."""
     touching, fields = _touching_data(sys, GeomKind.HFIELD), sys.height_fields
     apart = rows([field not in touching for field in range(sys.nfield)])
     counts = [a * b for a, b in zip(fields.rows, fields.columns)]

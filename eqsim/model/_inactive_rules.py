@@ -1,4 +1,4 @@
-"""Entries of arrays that cannot influence the motion."""
+"""Rules for array entries without influence on the motion."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,12 +7,12 @@ import numpy as np
 
 
 class Rule(NamedTuple):
-    """Entries of an array that are switched off.
+    """Array entries that are disabled.
 
-    - `path`: of the array.
-    - `marks`: True where an entry is switched off; one mark may stand for a row, or for
-        the whole array.
-    - `reason`: why.
+    - `path`: path of the array.
+    - `marks`: True for disabled entries; one mark may stand for a row, or for the whole
+        array.
+    - `reason`: reason why they are disabled.
     """
 
     path: str
@@ -25,5 +25,5 @@ def rows(marks: Sequence[bool]) -> np.ndarray:
 
 
 def beyond(counts: Sequence[int], width: int) -> np.ndarray:
-    """True for the entries of each row that come after the first `count`."""
+    """Return True for the entries of each row after the first `count`."""
     return np.arange(width) >= np.reshape(np.asarray(counts, int), (-1, 1))

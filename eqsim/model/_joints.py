@@ -6,34 +6,36 @@ from ._kinds import JointKind
 
 
 class Joints(eqx.Module):
-    r"""The joints, in the order of their links; several may be stacked in one link.
+    r"""Joints, in the order of their links; a link may have several joints.
 
     **Arguments:**
 
     - `names`, `kinds`, `links`: one entry per joint.
-    - `limited`: per joint, whether `range` is enforced.
-    - `has_friction`: per degree of freedom, whether `frictionloss` is modelled.
-    - `force_limited`: per joint, whether `force_range` is enforced.
-    - `actuator_gravity`: per joint, whether actuators compensate gravity there: then the
-        compensation counts as an actuator force, within `force_range`.
-    - `anchor`, `axis`: in the link frame, m and unit vector.
-    - `range`: lower and upper limit, rad or m; for a spherical joint the largest angle
-        is the second number.
+    - `limited`: for each joint, true if `range` is enforced.
+    - `has_friction`: for each degree of freedom, true if `frictionloss` is simulated.
+    - `force_limited`: for each joint, true if `force_range` is enforced.
+    - `actuator_gravity`: for each joint, true if gravity compensation counts as an
+        actuator force, which is limited by `force_range`.
+    - `anchor`, `axis`: anchor and axis in the link frame, m and unit vector.
+    - `range`: lower and upper limit, rad or m; for a spherical joint, the second entry
+        is the largest angle.
     - `limit_margin`: distance to the limit at which the constraint starts, rad or m.
     - `limit_solref`, `limit_solimp`: softness of the limit, as in MuJoCo.
-    - `stiffness`: N m/rad or N/m.
-    - `stiffness_poly`: higher coefficients of the stiffness. With the deflection $x$ of a
-        hinge or slide, the spring force is $-x (k + k_1 x + k_2 x^2 + \dots)$; on a ball
-        joint, and on each half of a free joint, $x$ is a vector, and its length stands in
-        the polynomial. None: no such spring.
-    - `ref`: coordinates at which the links stand as `Links.pos` and `Links.quat` say.
+    - `stiffness`: spring stiffness, N m/rad or N/m.
+    - `stiffness_poly`: higher coefficients of the stiffness. With the deflection $x$ of
+        a hinge or slide, the spring force is $-x (k + k_1 x + k_2 x^2 + \dots)$. For a
+        ball joint, and each half of a free joint, $x$ is a vector, and the polynomial
+        uses its length. None: no joint has such a spring.
+    - `ref`: coordinates at which links have the poses `Links.pos` and `Links.quat`.
     - `spring_ref`: coordinates at which springs are at rest.
-    - `damping`, `armature`, `frictionloss`: per degree of freedom.
-    - `damping_poly`: higher coefficients of the damping, per degree of freedom. The force
-        is $-\dot q\,(d + d_1 |\dot q| + d_2 \dot q^2 + \dots)$. None: linear.
+    - `damping`, `armature`, `frictionloss`: damping, armature and dry friction of each
+        degree of freedom.
+    - `damping_poly`: higher coefficients of the damping, for each degree of freedom.
+        The force is $-\dot q\,(d + d_1 |\dot q| + d_2 \dot q^2 + \dots)$. None: linear
+        damping.
     - `friction_solref`, `friction_solimp`: softness of dry friction, as in MuJoCo.
-    - `force_range`: lower and upper limit of the sum of all actuator forces, N m or N.
-        None: no joint has one.
+    - `force_range`: lower and upper limit of the sum of all actuator forces on each
+        joint, N m or N. None: no joint has a limit.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -81,12 +83,12 @@ class Joints(eqx.Module):
 
     @property
     def q_starts(self) -> tuple[int, ...]:
-        """Where each joint's coordinates start in `q`."""
+        """Start index of the coordinates of each joint in `q`."""
         return _starts([kind.nq for kind in self.kinds])
 
     @property
     def v_starts(self) -> tuple[int, ...]:
-        """Where each joint's degrees of freedom start in `qd`."""
+        """Start index of the degrees of freedom of each joint in `qd`."""
         return _starts([kind.nv for kind in self.kinds])
 
 

@@ -5,11 +5,11 @@ from ._fields import as_array
 
 
 class Keyframe(eqx.Module):
-    """A named state of a robot and the controls that go with it.
+    """A named state of a robot and the corresponding controls.
 
     **Arguments:**
 
-    - `q`, `qd`, `act`: as in `State`.
+    - `q`, `qd`, `act`: coordinates, velocities and activations, as in `State`.
     - `ctrl`: input of the actuators.
     """
 
@@ -20,12 +20,12 @@ class Keyframe(eqx.Module):
 
 
 class Keyframes(eqx.Module):
-    """Named states that come with a robot (MJCF: `key`), without effect on its motion.
+    """Named states of a robot (MJCF: `key`), without influence on its motion.
 
     **Arguments:**
 
     - `names`: one entry per keyframe.
-    - `q`, `qd`, `act`: as in `State`.
+    - `q`, `qd`, `act`: coordinates, velocities and activations, as in `State`.
     - `ctrl`: input of the actuators.
     """
 

@@ -1,11 +1,10 @@
-"""The closed vocabularies of the model: joints, shapes, tendons, transmissions,
-integrators."""
+"""Enumerations of the model: joints, shapes, tendons, transmissions, integrators."""
 
 import enum
 
 
 class JointKind(enum.Enum):
-    """What a joint lets a link do (MJCF: `free`, `ball`, `slide`, `hinge`)."""
+    """Kind of a joint (MJCF: `free`, `ball`, `slide`, `hinge`)."""
 
     FREE = "free"
     SPHERICAL = "ball"
@@ -14,17 +13,17 @@ class JointKind(enum.Enum):
 
     @property
     def nq(self) -> int:
-        """How many numbers place it."""
+        """Number of coordinates."""
         return {"free": 7, "ball": 4}.get(self.value, 1)
 
     @property
     def nv(self) -> int:
-        """How many numbers move it."""
+        """Number of degrees of freedom."""
         return {"free": 6, "ball": 3}.get(self.value, 1)
 
 
 class GeomKind(enum.Enum):
-    """A shape. The order is the one in which MuJoCo sorts the two shapes of a pair."""
+    """Kind of a shape. MuJoCo sorts the two shapes of a pair in this order."""
 
     PLANE = 0
     HFIELD = 1
@@ -37,7 +36,8 @@ class GeomKind(enum.Enum):
 
 
 class WrapKind(enum.Enum):
-    """What the path of a tendon consists of (MJCF: `joint`, `site`, `geom`, `pulley`)."""
+    """Kind of an element in the path of a tendon (MJCF: `joint`, `site`, `geom`,
+    `pulley`)."""
 
     JOINT = "joint"
     SITE = "site"
@@ -46,7 +46,7 @@ class WrapKind(enum.Enum):
 
 
 class Integrator(enum.Enum):
-    """How acceleration becomes motion."""
+    """Integration method of a step."""
 
     EULER = "Euler"
     RK4 = "RK4"
@@ -55,7 +55,7 @@ class Integrator(enum.Enum):
 
 
 class Activation(enum.Enum):
-    """How a control signal becomes an activation (MJCF: `dyntype`)."""
+    """Activation dynamics (MJCF: `dyntype`)."""
 
     NONE = "none"
     INTEGRATOR = "integrator"
@@ -67,14 +67,14 @@ class Activation(enum.Enum):
 
 
 class Cone(enum.Enum):
-    """The shape of friction cones."""
+    """Shape of friction cones."""
 
     PYRAMIDAL = "pyramidal"
     ELLIPTIC = "elliptic"
 
 
 class EqualityKind(enum.Enum):
-    """What an equality constraint couples (MJCF: `connect`, `weld`, `joint`, `tendon`)."""
+    """Kind of an equality constraint (MJCF: `connect`, `weld`, `joint`, `tendon`)."""
 
     CONNECT = 0
     WELD = 1
@@ -83,10 +83,10 @@ class EqualityKind(enum.Enum):
 
 
 class Transmission(enum.Enum):
-    """What an actuator acts on.
+    """Kind of object that an actuator acts on.
 
     `ORIENTATION` acts on the orientation of a ball joint, or of a site relative to a
-    reference site, with three forces.
+    reference site, by three forces.
     """
 
     JOINT = "joint"
@@ -99,7 +99,7 @@ class Transmission(enum.Enum):
 
 
 class Gain(enum.Enum):
-    """How the force of an actuator depends on its input (MJCF: `gaintype`)."""
+    """Dependence of the force of an actuator on its input (MJCF: `gaintype`)."""
 
     AFFINE = "affine"
     MUSCLE = "muscle"
@@ -109,7 +109,7 @@ class Gain(enum.Enum):
 
 
 class Bias(enum.Enum):
-    """The force of an actuator without input (MJCF: `biastype`)."""
+    """Force of an actuator without input (MJCF: `biastype`)."""
 
     AFFINE = "affine"
     MUSCLE = "muscle"
@@ -118,11 +118,10 @@ class Bias(enum.Enum):
 
 
 class Control(enum.Enum):
-    """The meaning of one control of an actuator.
+    """Meaning of a control of an actuator.
 
-    `SIGNAL` is the input of the force law or of the activation dynamics; three
-    `ROTATION` controls are a rotation vector, and four `QUATERNION` controls a
-    quaternion.
+    `SIGNAL` is the input of the force law or of the activation dynamics. Three
+    `ROTATION` controls are a rotation vector, four `QUATERNION` controls a quaternion.
     """
 
     SIGNAL = "signal"
@@ -135,10 +134,10 @@ class Control(enum.Enum):
 
 
 class ActivationState(enum.Enum):
-    """The meaning of one activation of an actuator.
+    """Meaning of an activation of an actuator.
 
-    DC motors and PID servos have up to five and two, in this order; all others have
-    `SIGNAL`.
+    DC motors have up to five activations and PID servos up to two, in this order; all
+    other actuators have `SIGNAL`.
     """
 
     SIGNAL = "signal"

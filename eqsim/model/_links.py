@@ -5,25 +5,26 @@ from ._fields import as_array
 
 
 class Links(eqx.Module):
-    r"""The rigid bodies, parents first. Link 0 is the first body after the world.
+    r"""Rigid bodies, ordered so that parents come first. Link 0 is the first body after
+    the world.
 
     **Arguments:**
 
     - `names`, `parents`: one entry per link; the parent of a root link is -1, the
         world.
-    - `translating`: whether a link only slides, along distinct axes of the world, and
-        has no child that moves with it. MuJoCo leaves armature out of the inverse
-        weight of such links.
-    - `mocap`: whether a link is moved from outside (MJCF: `mocap`). It is a child of the
-        world without joints, and `pos` and `quat` are its pose; see `set_mocap`.
-    - `pos`, `quat`: frame of the link in its parent's frame while all its joints are at
-        their reference, m and unit quaternion (scalar first). Not read for free links.
-    - `mass`: kg.
+    - `translating`: true if a link only slides, along distinct axes of the world, and
+        has no moving child. MuJoCo leaves armature out of the inverse weight of such
+        links.
+    - `mocap`: true if the pose of a link is an input (MJCF: `mocap`). It is a child of
+        the world without joints, and `pos` and `quat` are its pose; see `set_mocap`.
+    - `pos`, `quat`: frame of the link in its parent's frame when all its joints are at
+        their reference, m and unit quaternion (scalar first). Not used for free links.
+    - `mass`: mass, kg.
     - `com`: center of mass in the link frame, m.
     - `inertia`: principal moments about the center of mass, kg m$^2$.
     - `inertia_quat`: orientation of the principal axes in the link frame.
-    - `gravity_compensation`: share of the weight that is carried from outside, 1 for
-        all.
+    - `gravity_compensation`: fraction of the weight that is compensated; 1 for all of
+        it.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)

@@ -1,4 +1,4 @@
-"""Triangle meshes: vertices are parameters, what connects them is static."""
+"""Triangle meshes: vertices are parameters, connectivity is static."""
 
 import dataclasses
 from typing import Any
@@ -16,17 +16,18 @@ class HullGraph(AbstractConnectivity):
     """The convex hulls of all meshes: polygons and edges.
 
     Hull `k` has the vertices `vertex_starts[k]` to `vertex_starts[k + 1]` of
-    `Meshes.vertices`. Vertices of polygons and neighbors are counted from the first vertex
-    of their hull. A mesh that collides with nothing may have no hull.
+    `Meshes.vertices`. Vertex indices of polygons and neighbors are relative to the
+    first vertex of their hull. A mesh that never collides may have no hull.
 
     **Arguments:**
 
     - `vertex_starts`: first vertex of each hull, and the end, `(nmesh + 1,)`.
-    - `neighbor_starts`, `neighbors`: the vertices that edges of the triangulated hull
-        connect to each vertex, in MuJoCo's order, `(nvertex + 1,)` and all of them.
+    - `neighbor_starts`, `neighbors`: vertices connected to each vertex by edges of the
+        triangulated hull, in MuJoCo's order; start indices `(nvertex + 1,)`, and all
+        neighbors.
     - `polygon_starts`: first polygon of each hull, and the end.
-    - `corner_starts`, `corners`: the vertices around each polygon, counterclockwise seen
-        from outside. Faces that lie in one plane up to 0.01 rad are one polygon.
+    - `corner_starts`, `corners`: vertices around each polygon, counterclockwise seen
+        from outside. Faces in the same plane, up to 0.01 rad, form one polygon.
     """
 
     vertex_starts: np.ndarray
@@ -80,16 +81,18 @@ class HullGraph(AbstractConnectivity):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MeshSurfaces(AbstractConnectivity):
-    """The triangles of all meshes, which are drawn and which rays hit.
+    """Triangles of all meshes, for drawing and rays.
 
-    Triangles count the vertices of their mesh: first those of its hull, then the others.
+    Vertex indices are relative to the mesh: first the vertices of its hull, then the
+    others.
 
     **Arguments:**
 
     - `other_starts`: first entry of each mesh in `Meshes.other_vertices`, and the end.
     - `face_starts`: first triangle of each mesh in `faces`, and the end.
     - `faces`: three vertices per triangle, `(nface, 3)`.
-    - `order`: for each mesh, the place of its vertices in the order of the model file.
+    - `order`: for each mesh, the position of its vertices in the order of the model
+        file.
     """
 
     other_starts: np.ndarray
@@ -117,12 +120,12 @@ _NO_SURFACES = MeshSurfaces(_START, _START, np.zeros((0, 3), int), _NOTHING)
 
 
 class Meshes(eqx.Module):
-    r"""Triangle meshes, which shapes of kind `MESH` refer to by `Geoms.data`.
+    r"""Triangle meshes, referred to by `Geoms.data` of shapes of kind `MESH`.
 
-    Every vertex is stored once, in the frame of the shape: vertices of convex hulls, which
-    collide, in `vertices`, and all others in `other_vertices`. To scale a mesh, multiply
-    both: contacts, rays and images follow, and nothing is compiled again. The triangles,
-    polygons and edges do not change with the vertices, so the hull must stay convex.
+    Every vertex is stored once, in the frame of the shape: vertices of convex hulls,
+    which collide, in `vertices`, and all others in `other_vertices`. To scale a mesh,
+    multiply both. Contacts, rays and images then change without recompiling. Triangles,
+    polygons and edges are fixed, so the hull must stay convex.
 
     **Arguments:**
 
@@ -131,7 +134,7 @@ class Meshes(eqx.Module):
     - `surfaces`: all triangles.
     - `vertices`: vertices of all convex hulls, mesh by mesh, m. The origin is the center
         of mass of the mesh and the axes are its principal axes, as in MuJoCo.
-    - `other_vertices`: vertices that are on no hull, mesh by mesh, m.
+    - `other_vertices`: vertices that are not on a hull, mesh by mesh, m.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -161,7 +164,7 @@ class Meshes(eqx.Module):
 
     @property
     def nother(self) -> int:
-        """Number of vertices that are on no hull."""
+        """Number of vertices that are not on a hull."""
         return int(self.surfaces.other_starts[-1])
 
     def hull(self, mesh: int) -> Any:

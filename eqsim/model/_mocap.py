@@ -1,4 +1,4 @@
-"""Links that are moved from outside."""
+"""Mocap links, whose poses are inputs."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,10 +15,10 @@ def set_mocap(
 ) -> System:
     r"""Move a mocap link (MuJoCo: `mocap_pos`, `mocap_quat`).
 
-    Shapes of a mocap link push others, and links with joints may hang on it, but nothing
-    pushes it, and it has no velocity. Its pose is an input of a step: nothing is compiled
-    again, poses may be batched and differentiated by, and neither the masses nor the
-    softness of constraints depend on them.
+    Shapes of a mocap link push others, and links with joints may be attached to it, but
+    no force moves it, and its velocity is zero. Its pose is an input of a step: it can
+    be changed without recompiling, batched and differentiated. Masses and softness of
+    constraints do not depend on it.
 
     ```python
     moved = eqsim.set_mocap(sys, "hand", pos=jnp.array([0.1, 0.0, 0.5]))
@@ -64,6 +64,6 @@ def _mocap_index(sys: System, link: str | int) -> int:
     elif 0 <= link < len(names) and marks[link]:
         return link
     raise ValueError(
-        f"{link!r} is no mocap link. The mocap links of this robot are: "
+        f"{link!r} is not a mocap link. The mocap links of this robot are: "
         f"{', '.join(map(repr, known)) or 'none'}."
     )

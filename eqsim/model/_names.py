@@ -1,4 +1,5 @@
-"""Elements of a robot by name: where they stand in its arrays, known while tracing."""
+"""Lookup of elements by name: their indices in the arrays of a robot, available while
+tracing."""
 
 import dataclasses
 import difflib
@@ -8,14 +9,14 @@ from ._kinds import JointKind
 
 @dataclasses.dataclass(frozen=True)
 class LinkRef:
-    """Where a link is found.
+    """Indices of a link.
 
     **Arguments:**
 
-    - `name`: of the link.
-    - `index`: in arrays of one entry per link, such as `sys.links.mass`.
+    - `name`: name of the link.
+    - `index`: index in arrays with one entry per link, such as `sys.links.mass`.
     - `parent`: index of the parent link, -1 for the world.
-    - `joints`: indices of the joints that move the link against its parent.
+    - `joints`: indices of the joints between the link and its parent.
     - `q`, `qd`: slices of the coordinates and velocities of these joints; empty for a
         fixed link.
     """
@@ -40,17 +41,17 @@ class LinkRef:
 
 @dataclasses.dataclass(frozen=True)
 class JointRef:
-    """Where a joint is found.
+    """Indices of a joint.
 
     **Arguments:**
 
-    - `name`: of the joint.
-    - `index`: in arrays of one entry per joint, such as `sys.joints.range`.
-    - `kind`: free, spherical, prismatic or revolute.
-    - `link`: index of the link that it moves.
-    - `q`: slice of its coordinates, in `State.q` and in `sys.joints.ref`.
-    - `qd`: slice of its velocities, in `State.qd` and in arrays of one entry per degree
-        of freedom, such as `sys.joints.damping`.
+    - `name`: name of the joint.
+    - `index`: index in arrays with one entry per joint, such as `sys.joints.range`.
+    - `kind`: kind of the joint: free, spherical, prismatic or revolute.
+    - `link`: index of its link.
+    - `q`: slice of its coordinates in `State.q` and in `sys.joints.ref`.
+    - `qd`: slice of its velocities in `State.qd` and in arrays with one entry per
+        degree of freedom, such as `sys.joints.damping`.
     """
 
     name: str
@@ -73,12 +74,13 @@ class JointRef:
 
 @dataclasses.dataclass(frozen=True)
 class ActuatorRef:
-    """Where an actuator is found.
+    """Indices of an actuator.
 
     **Arguments:**
 
-    - `name`: of the actuator.
-    - `index`: in arrays of one entry per actuator, such as `sys.actuators.gain`.
+    - `name`: name of the actuator.
+    - `index`: index in arrays with one entry per actuator, such as
+        `sys.actuators.gain`.
     - `ctrl`: slice of its controls.
     - `act`: slice of its activations in `State.act`; empty without dynamics.
     """
@@ -101,12 +103,12 @@ class ActuatorRef:
 
 @dataclasses.dataclass(frozen=True)
 class GeomRef:
-    """Where a shape is found.
+    """Indices of a shape.
 
     **Arguments:**
 
-    - `name`: of the shape.
-    - `index`: in arrays of one entry per shape, such as `sys.geoms.friction`.
+    - `name`: name of the shape.
+    - `index`: index in arrays with one entry per shape, such as `sys.geoms.friction`.
     - `link`: index of its link, -1 for the world.
     """
 
@@ -117,12 +119,12 @@ class GeomRef:
 
 @dataclasses.dataclass(frozen=True)
 class SiteRef:
-    """Where a site is found.
+    """Indices of a site.
 
     **Arguments:**
 
-    - `name`: of the site.
-    - `index`: in arrays of one entry per site, such as `sys.sites.pos`.
+    - `name`: name of the site.
+    - `index`: index in arrays with one entry per site, such as `sys.sites.pos`.
     - `link`: index of its link, -1 for the world.
     """
 
@@ -133,12 +135,12 @@ class SiteRef:
 
 @dataclasses.dataclass(frozen=True)
 class MeshRef:
-    """Where a mesh is found.
+    """Indices of a mesh.
 
     **Arguments:**
 
-    - `name`: of the mesh.
-    - `index`: in `sys.meshes`, and in `sys.geoms.data`.
+    - `name`: name of the mesh.
+    - `index`: index in `sys.meshes`, and in `sys.geoms.data`.
     - `vertices`: slice of the vertices of its convex hull in `sys.meshes.vertices`; empty
         if it has no hull.
     - `other_vertices`: slice of its other vertices in `sys.meshes.other_vertices`.
@@ -162,13 +164,13 @@ class MeshRef:
 
 @dataclasses.dataclass(frozen=True)
 class HeightFieldRef:
-    """Where a height field is found.
+    """Indices of a height field.
 
     **Arguments:**
 
-    - `name`: of the height field.
-    - `index`: in `sys.height_fields.size`, and in `sys.geoms.data`.
-    - `shape`: rows and columns.
+    - `name`: name of the height field.
+    - `index`: index in `sys.height_fields.size`, and in `sys.geoms.data`.
+    - `shape`: numbers of rows and columns.
     - `heights`: slice of its heights in `sys.height_fields.heights`.
     """
 
@@ -179,18 +181,18 @@ class HeightFieldRef:
 
     @property
     def heights(self) -> slice:
-        """Its heights in `sys.height_fields.heights`, row after row."""
+        """Its heights in `sys.height_fields.heights`, in row-major order."""
         return slice(*self._heights)
 
 
 @dataclasses.dataclass(frozen=True)
 class ElementRef:
-    """Where a tendon, an equality constraint or another element is found.
+    """Index of a tendon, an equality constraint or another element.
 
     **Arguments:**
 
-    - `name`: of the element.
-    - `index`: in arrays of one entry per element of its kind.
+    - `name`: name of the element.
+    - `index`: index in arrays with one entry per element of its kind.
     """
 
     name: str
@@ -198,15 +200,15 @@ class ElementRef:
 
 
 def find_name(names: tuple[str, ...], name: str, kind: str) -> int:
-    """The place of a name among those of one kind of element.
+    """Return the index of a name among the elements of one kind.
 
     **Arguments:**
 
-    - `names`: of all elements of this kind.
-    - `name`: the one to find.
-    - `kind`: what messages call such an element, for instance `"joint"`.
+    - `names`: names of all elements of this kind.
+    - `name`: name to find.
+    - `kind`: word for such an element in messages, for instance `"joint"`.
 
-    **Raises:** `ValueError` with the closest name and all that exist.
+    **Raises:** `ValueError` with the closest name and all existing names.
     """
     if name in names:
         return names.index(name)
@@ -226,5 +228,5 @@ def _plural(kind: str) -> str:
 
 
 def span(starts: tuple[int, ...], sizes: list[int]) -> tuple[int, int]:
-    """The first index and the end of entries that follow each other."""
+    """Return the start index and the end of consecutive elements."""
     return (starts[0], starts[-1] + sizes[-1]) if starts else (0, 0)

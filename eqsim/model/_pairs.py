@@ -1,4 +1,4 @@
-"""Which shapes can ever touch: a static fact of a `System`."""
+"""Candidate pairs: shapes that can ever touch, a static property of a `System`."""
 
 import functools
 import itertools
@@ -11,22 +11,23 @@ from ._kinds import GeomKind
 from ._system import System
 
 
-# MuJoCo's numbers of the two shapes that never touch each other or themselves.
+# MuJoCo's kinds (plane, height field) of which two shapes never collide with each
+# other.
 _FLAT = (0, 1)
 
 
 class CollisionRules(NamedTuple):
-    """The integers that decide which shapes can touch, in MuJoCo's meaning.
+    """The integers that determine which shapes can touch, as in MuJoCo.
 
     **Arguments:**
 
     - `parents`: parent of each link, -1 for the world.
-    - `jointed`: whether each link has a joint.
-    - `mocap`: whether each link is moved from outside.
+    - `jointed`: true for links with a joint.
+    - `mocap`: true for mocap links.
     - `kinds`, `links`, `contype`, `conaffinity`: one entry per shape.
-    - `explicit`: pairs of shapes that are named one by one.
+    - `explicit`: explicit pairs of shapes.
     - `excludes`: pairs of links whose shapes never touch.
-    - `filter_parent`: whether a link never touches the link that it hangs on.
+    - `filter_parent`: true if a link never touches its parent.
     """
 
     parents: tuple[int, ...]
@@ -42,20 +43,22 @@ class CollisionRules(NamedTuple):
 
 
 def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
-    """The pairs of shapes that can touch, chosen as MuJoCo chooses them.
+    """Return the pairs of shapes that can touch, by MuJoCo's rules.
 
-    Two shapes can touch unless no joint lies between them, or one hangs on the other
-    (with `sys.filter_parent`; hanging on the world does not count), or their links are
-    excluded, or their `contype` and `conaffinity` have no bit in common. Pairs in
-    `sys.pairs` are free of the last three rules and replace the pair of the same two
-    shapes.
+    Two shapes can touch unless no joint lies between them, or one link is the parent of
+    the other (with `sys.filter_parent`, and if the parent is not the world), or their
+    links are excluded, or `contype` and `conaffinity` have no common bit. The last
+    three rules do not apply to pairs in `sys.pairs`, which replace the pair of the same
+    two shapes.
 
     **Arguments:**
 
-    - `sys`: only its structure is read, so this works under any transformation.
+    - `sys`: the robot; only its structure is used, so this works under any
+        transformation.
 
-    **Returns:** `(shape, shape, index in sys.pairs or -1)` per pair, sorted. The shape
-    of the smaller `GeomKind` comes first, of equal kinds the one of the smaller index.
+    **Returns:** `(shape, shape, index in sys.pairs or -1)` for each pair, sorted. The
+    shape with the smaller `GeomKind` comes first; for equal kinds, the one with the
+    smaller index.
     """
     jointed = set(sys.joints.links)
     geoms = sys.geoms
@@ -76,7 +79,7 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
 
 
 def is_measured(sys: System, one: int, two: int) -> bool:
-    """Whether the distance of two shapes is known: meshes need a hull."""
+    """Test if the distance of two shapes is known: meshes need a hull."""
     geoms, hulls = sys.geoms, sys.meshes.hulls
     kinds = sorted((geoms.kinds[one], geoms.kinds[two]), key=lambda kind: kind.value)
     meshes = (geoms.data[k] for k in (one, two) if geoms.kinds[k] is GeomKind.MESH)
@@ -86,7 +89,7 @@ def is_measured(sys: System, one: int, two: int) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
-    """As `candidate_pairs`, from the bare integers."""
+    """Return the same as `candidate_pairs`, from the integers."""
     own = tuple(map(max, rules.jointed, rules.mocap))
     welds = weld_links(rules.parents, own)
     still = {-1, *(link for link, mark in enumerate(rules.mocap) if mark)}
@@ -109,11 +112,11 @@ def _unnamed_pairs(
     weld_parents: tuple[int, ...],
     still: set[int],
 ) -> list[tuple[int, int, int]]:
-    """The pairs that are not named one by one.
+    """Return the pairs that are not explicit.
 
     **Arguments:**
 
-    - `welds`, `weld_parents`: of each link, see `weld_links`.
+    - `welds`, `weld_parents`: results of `weld_links` for links and their parents.
     - `still`: links without a joint.
     """
     kinds, links = (np.asarray(x, int) for x in (rules.kinds, rules.links))
@@ -144,20 +147,20 @@ def _unnamed_pairs(
 
 
 def _can_move(still: set[int], weld_a: int, weld_b: int) -> bool:
-    """Whether a joint lies between two links; links moved from outside have none."""
+    """Test if a joint lies between two links. Mocap links count as fixed."""
     return weld_a != weld_b and not (weld_a in still and weld_b in still)
 
 
 def weld_links(parents: tuple[int, ...], jointed: tuple[bool, ...]) -> tuple[int, ...]:
-    """The link, or -1 for the world, that each link is rigidly attached to.
+    """Return the link that each link is rigidly attached to, or -1 for the world.
 
     **Arguments:**
 
     - `parents`: parent of each link, -1 for the world.
-    - `jointed`: whether each link has a joint, or is moved from outside.
+    - `jointed`: true for links with a joint, and for mocap links.
 
-    **Returns:** per link, itself if it has one or is, else what its parent is attached
-    to.
+    **Returns:** for each link, itself if it is jointed, else the link that its parent
+    is attached to.
     """
     welds: list[int] = []
     for link, parent in enumerate(parents):

@@ -1,4 +1,4 @@
-"""Random robots, for tests of anything that takes a `System`."""
+"""Random robots, for tests of functions that take a `System`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -59,31 +59,31 @@ def random_system(
     cone: Cone = Cone.PYRAMIDAL,
     condims: Sequence[int] = (1, 3),
 ) -> System:
-    """Draws a robot, in which all that a `System` can hold appears sooner or later.
+    """Draw a robot; every feature of a `System` occurs for some seed.
 
-    Inertias are those of real bodies, links are ordered as MuJoCo orders them, and only
-    shapes whose contacts can be simulated can touch.
+    Inertias are physical, and links ordered as in MuJoCo. Touching shapes have contacts.
 
     **Arguments:**
 
     - `seed`: an integer or a JAX key. The same seed gives the same robot.
-    - `nlink`, `num_roots`: number of links, and of those that hang on the world.
-    - `joints`: which kinds of joints to draw from.
-    - `with_geoms`, ..., `with_fluid`: whether it has shapes (and a plane as ground),
-        actuators, joint limits, dry friction, and a medium with wind.
-    - `with_laws`: whether it has muscles, DC motors, PID servos and servos of
-        orientation, polynomial springs and dampers, and limits of actuator forces.
-    - `with_equalities`: whether links, sites, joints and tendons are coupled.
-    - `with_sites`, `with_tendons`: whether it has sites, and fixed and spatial tendons
+    - `nlink`, `num_roots`: number of links, and number of links attached to the world.
+    - `joints`: kinds of joints to draw from.
+    - `with_geoms`, ..., `with_fluid`: true for shapes and a ground plane, actuators,
+        joint limits, dry friction, and a fluid with wind.
+    - `with_laws`: true for muscles, DC motors, PID servos and orientation servos,
+        polynomial springs and dampers, and limits of actuator forces.
+    - `with_equalities`: true for equality constraints of all kinds.
+    - `with_sites`, `with_tendons`: true for sites, and for fixed and spatial tendons
         (which need sites), with limits and dry friction if joints may have them.
-    - `with_tendon_armature`: whether tendons may have armature.
-    - `with_transmissions`: whether most actuators act on something else than joints.
-    - `with_meshes`: whether boxes become meshes and height fields.
-    - `with_sensors`: whether it has sensors (which need sites), of every kind that fits;
-        `most_sensors`: how many of them are kept, None for all.
-    - `integrator`, `cone`: of the system; `condims`: of contacts, to draw from.
+    - `with_tendon_armature`: true for tendons with armature.
+    - `with_transmissions`: true to let most actuators act on other objects than joints.
+    - `with_meshes`: true to replace boxes by meshes and height fields.
+    - `with_sensors`: true for sensors of every possible kind (which need sites);
+        `most_sensors`: largest number of sensors, None for all.
+    - `integrator`, `cone`: integrator and friction cone of the system; `condims`:
+        contact dimensions to draw from.
 
-    **Raises:** `ValueError` if the counts make no sense.
+    **Raises:** `ValueError` if the counts are invalid.
     """
     _check_counts(nlink, num_roots, len(joints))
     rng = _generator(seed)
@@ -114,7 +114,7 @@ def _base(
     cone: Cone,
     condims: tuple[int, ...],
 ) -> System:
-    """Draws links, joints, shapes and actuators."""
+    """Draw links, joints, shapes and actuators."""
     links = random_links(rng, plan)
     shaped = len(plan.parents) if wanted.geoms else None
     geoms = random_geoms(rng, shaped, condims, wanted.fluid)
@@ -138,7 +138,7 @@ def _base(
         cone=cone,
         has_fluid=wanted.fluid,
         **_options(rng, medium),
-        # Last, so that what is drawn before does not depend on it.
+        # Last, so that earlier draws do not depend on it.
         keyframes=random_keyframes(rng, moving, drives),
     )
 
@@ -149,7 +149,7 @@ def _extended(
     with_sites: bool,
     options: TendonOptions | None,
 ) -> System:
-    """Adds sites and tendons, last, so that the rest does not depend on them."""
+    """Add sites and tendons, last, so that the rest does not depend on them."""
     if with_sites or options is not None:
         sys = add_sites(rng, sys)
     return sys if options is None else add_tendons(rng, sys, options)
@@ -162,14 +162,14 @@ def _changed(
     couples: bool,
     meshes: bool,
 ) -> System:
-    """Adds what each has a generator of its own."""
+    """Add features that have a random generator of their own."""
     sys = _with_transmissions(rng, sys) if transmissions else sys
     sys = _coupled(rng, sys) if couples else sys
     return add_meshes(rng.spawn(1)[0], sys) if meshes else sys
 
 
 def _coupled(rng: np.random.Generator, sys: System) -> System:
-    """Adds equality constraints."""
+    """Add equality constraints."""
     sizes = sys.nsite, sys.ntendon
     drawn = random_equalities(rng.spawn(1)[0], sys.links, sys.joints, *sizes)
     return dataclasses.replace(sys, equalities=drawn)
@@ -201,13 +201,14 @@ def _check_counts(nlink: int, num_roots: int, num_kinds: int) -> None:
 def random_configuration(
     seed: Any, sys: System, scale: float = 1.0
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-    """Draws coordinates (with unit quaternions) and velocities of a robot.
+    """Draw coordinates (with unit quaternions) and velocities of a robot.
 
     **Arguments:**
 
     - `seed`: an integer or a JAX key.
     - `sys`: the robot, not a batch.
-    - `scale`: distance from the reference, and speed. At 0 this is the reference.
+    - `scale`: scale of the deviation from the reference and of the velocities; 0 gives
+        the reference at rest.
 
     **Returns:** `q` and `qd`.
     """
@@ -228,7 +229,8 @@ def random_configuration(
 
 
 def neutral(sys: System) -> Float[Array, " nq"]:
-    """The coordinates at which every link stands as `Links.pos` and `Links.quat` say.
+    """Return the coordinates at which links have the poses `Links.pos` and
+    `Links.quat`.
 
     **Arguments:**
 

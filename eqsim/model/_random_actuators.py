@@ -29,7 +29,7 @@ _SIMPLE = (
 
 
 def random_actuators(rng: np.random.Generator, plan: Plan) -> Actuators:
-    """Draws motors and servos on joints."""
+    """Draw motors and servos on joints."""
     flat = plan.flat()
     chosen = [joint for joint in range(len(flat)) if rng.random() < 0.7]
     rows = [_actuator(rng, flat[joint][1]) for joint in chosen]
@@ -83,14 +83,14 @@ def _actuator(rng: np.random.Generator, kind: JointKind) -> dict[str, Any]:
     gear = np.zeros(6)
     gear[: kind.nv] = rng.uniform(0.5, 3, kind.nv) * rng.choice([-1, 1], kind.nv)
     strength = rng.uniform(0.5, 5)
-    # What the joint feels of a servo grows with the square of the gear.
+    # The effect of a servo on its joint grows with the square of the gear.
     servo, brake = rng.uniform([0.5, 0], [5, 0.2]) / np.max(gear**2)
     motor = ([strength, 0, 0], [0, 0, 0])
     velocity = ([brake, 0, 0], [0, 0, -brake])
     position = ([servo, 0, 0], [0, -servo, -brake])
     mixed = 0.1 * rng.uniform(-brake, brake, 2)
     affine = ([strength, *mixed], [rng.normal(), -servo, -brake])
-    # Position servos on balls wrap their setpoint in MuJoCo.
+    # In MuJoCo, position servos on ball joints wrap their setpoint.
     laws = [motor, velocity, position, affine] if kind.nv == 1 else [motor, velocity]
     gain, bias = laws[rng.integers(len(laws))]
     weights = [0.6, 0.1, 0.15, 0.15]
@@ -103,7 +103,7 @@ def _or_none(values: np.ndarray) -> np.ndarray | None:
 
 
 def with_joint_laws(rng: np.random.Generator, joints: Joints, lifted: bool) -> Joints:
-    """Adds polynomial springs and dampers, limits of actuator forces and, if `lifted`,
+    """Add polynomial springs and dampers, limits of actuator forces and, if `lifted`,
     gravity compensation by actuators."""
     count, repeats = len(joints.kinds), [kind.nv for kind in joints.kinds]
     limited = (rng.random(count) < 0.5) & (np.array(repeats) == 1)
@@ -124,8 +124,8 @@ def with_joint_laws(rng: np.random.Generator, joints: Joints, lifted: bool) -> J
 def with_actuator_laws(
     rng: np.random.Generator, actuators: Actuators, joints: Joints
 ) -> Actuators:
-    """Replaces actuators by muscles, DC motors, PID servos and servos of orientation,
-    and gives them damping and armature."""
+    """Replace actuators by muscles, DC motors, PID servos and orientation servos, and
+    add damping and armature."""
     laws = (_plain, _muscle, _motor, _pid, _orientation)
     rows = [
         laws[rng.choice(5, p=[0.2, 0.3, 0.25, 0.15, 0.1])](rng, actuators, joints, k)
@@ -140,7 +140,7 @@ def with_actuator_laws(
         [x for row in rows for x in np.atleast_2d(row[name])], (-1, width)
     )
     passive = rng.uniform([0, 0, 0, 0], [0.2, 0.05, 0.05, 0.02], (count, 4))
-    # As in MuJoCo, servos of orientation have no damping and armature.
+    # As in MuJoCo, orientation servos have no damping and armature.
     passive[[row["gain_kind"] is Gain.ORIENTATION for row in rows]] = 0.0
     affine = column("gain_kind"), column("bias_kind")
     gain, bias = stack("gain", 3), stack("bias", 3)
@@ -176,7 +176,8 @@ def with_actuator_laws(
 
 
 def _plain(rng, actuators: Actuators, joints: Joints, k: int) -> dict[str, Any]:
-    """The actuator as it is; position servos on balls wrap."""
+    """Return the actuator unchanged, except that position servos on ball joints
+    wrap."""
     del rng
     ball = joints.kinds[actuators.targets[k][0]] is JointKind.SPHERICAL
     servo = actuators.gain[k, 0] == -actuators.bias[k, 1]
@@ -341,7 +342,7 @@ def _orientation(rng, actuators, joints, k):
 
 
 def _with_controls(rng, row: dict[str, Any]) -> dict[str, Any]:
-    """One range for all controls of an actuator, as MJCF says it, except of PIDs."""
+    """Set one range for all controls of an actuator, as in MJCF, except for PIDs."""
     count, limited = len(row["inputs"]), bool(rng.random() < 0.5)
     span = np.array([rng.uniform(-1.5, -0.2), rng.uniform(0.2, 1.5)])
     spans, marks = np.tile(span, (count, 1)), [limited] * count

@@ -10,7 +10,7 @@ from ._keyframes import Keyframes
 def random_keyframes(
     rng: np.random.Generator, joints: Joints, actuators: Actuators
 ) -> Keyframes:
-    """Draws up to two keyframes."""
+    """Draw up to two keyframes."""
     count, num_act = int(rng.integers(3)), sum(map(len, actuators.states))
     q = rng.normal(size=(count, len(joints.ref)))
     for kind, start in zip(joints.kinds, joints.q_starts):

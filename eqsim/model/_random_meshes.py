@@ -27,7 +27,7 @@ def add_meshes(rng: np.random.Generator, sys: System) -> System:
         kinds[geom] = GeomKind.MESH if group is solid else GeomKind.HFIELD
         data[geom] = len(group)
         group.append(geom)
-        # MuJoCo's axes of a mesh are sorted by its moments of inertia.
+        # MuJoCo sorts the axes of a mesh by its moments of inertia.
         size[geom] = np.sort(size[geom]) if group is solid else 0.0
     height_fields = _height_fields(rng, len(flat))
     masks = list(zip(geoms.contype, geoms.conaffinity, strict=True))
@@ -66,12 +66,12 @@ _FACES = np.array(
 )
 
 
-# The vertices on the other axes.
+# Vertices on the other axes.
 _NEIGHBORS = np.array([[v for v in range(6) if v // 2 != k // 2] for k in range(6)])
 
 
 def _octahedra(sizes: list[np.ndarray], colliding: list[bool]) -> Meshes:
-    """Octahedra with given semiaxes; those that collide have hulls."""
+    """Return octahedra with given semiaxes; those that collide have hulls."""
     if not sizes:
         return Meshes.none()
     count, solid = len(sizes), np.array(colliding)
@@ -101,7 +101,7 @@ def _octahedra(sizes: list[np.ndarray], colliding: list[bool]) -> Meshes:
 
 def _height_fields(rng: np.random.Generator, count: int) -> HeightFields:
     grids = rng.uniform(0.0, 0.2, (count, 3, 4))
-    # MuJoCo's heights begin at zero.
+    # MuJoCo's heights start at zero.
     grids -= grids.min(axis=(1, 2), keepdims=True)
     return HeightFields(
         names=tuple(f"field{k}" for k in range(count)),

@@ -1,4 +1,4 @@
-"""The parts of a random robot."""
+"""Parts of a random robot."""
 
 import copy
 from typing import NamedTuple
@@ -14,14 +14,15 @@ from ._shape_kinds import AnyKind
 
 
 class Plan(NamedTuple):
-    """Parents, the kinds of joints in each link, and which links only slide."""
+    """Structure of a random robot: parents, kinds of the joints of each link, and
+    sliding links."""
 
     parents: tuple[int, ...]
     kinds: tuple[tuple[JointKind, ...], ...]
     sliding: tuple[bool, ...]
 
     def flat(self) -> list[tuple[int, JointKind]]:
-        """Link and kind of every joint."""
+        """Return link and kind of every joint."""
         return [(link, kind) for link, row in enumerate(self.kinds) for kind in row]
 
 
@@ -30,18 +31,20 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 
 def _apart(rng: np.random.Generator) -> np.random.Generator:
-    """A generator of its own, so that seeds give the robots that they gave before."""
+    """Return a separate random generator, so that other draws of a seed do not
+    change."""
     return np.random.default_rng(copy.deepcopy(rng).integers(2**63))
 
 
 def quaternions(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Draws unit quaternions."""
+    """Draw unit quaternions."""
     quats = rng.normal(size=(count, 4))
     return quats / np.linalg.norm(quats, axis=-1, keepdims=True)
 
 
 def solrefs(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Most as time constant and damping ratio, some as stiffness and damping."""
+    """Draw `solref`: mostly time constant and damping ratio, sometimes stiffness and
+    damping."""
     soft = np.stack([rng.uniform(0.01, 0.05, count), rng.uniform(0.7, 1.3, count)], -1)
     direct = np.stack(
         [rng.uniform(-900, -300, count), rng.uniform(-60, -20, count)], -1
@@ -50,7 +53,7 @@ def solrefs(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def solimps(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Draws impedances of constraints."""
+    """Draw impedances of constraints."""
     low = rng.uniform(0.5, 0.9, count)
     high = rng.uniform(0.9, 0.98, count)
     width, middle = rng.uniform(0.001, 0.02, count), rng.uniform(0.3, 0.7, count)
@@ -65,7 +68,7 @@ def random_plan(
     parents: list[int] = []
     path: list[int] = []
     for link in range(nlink):
-        # A parent on the path to the last link keeps the order depth first.
+        # A parent on the path to the last link keeps the depth-first order.
         depth = 0 if link in roots else int(rng.integers(1, len(path) + 1))
         path = path[:depth]
         parents.append(path[-1] if path else -1)
@@ -111,7 +114,7 @@ def _joint_kinds(
 def random_links(rng: np.random.Generator, plan: Plan) -> Links:
     count = len(plan.parents)
     mass = rng.uniform(0.3, 2.0, count)
-    # The inertia of a cloud of points satisfies the triangle inequality.
+    # The inertia of a set of points satisfies the triangle inequality.
     spread = rng.uniform(0.03, 0.15, (count, 3)) ** 2 * mass[:, None]
     inertia = np.sum(spread, -1, keepdims=True) - spread
     com = rng.uniform(-0.1, 0.1, (count, 3))
@@ -143,7 +146,7 @@ def random_links(rng: np.random.Generator, plan: Plan) -> Links:
 
 
 def _mocap(rng: np.random.Generator, plan: Plan) -> tuple[bool, ...]:
-    """Some of the links that are fixed to the world are moved from outside."""
+    """Turn some of the links that are fixed to the world into mocap links."""
     draws = _apart(rng).random(len(plan.parents))
     return tuple(
         parent == -1 and not kinds and bool(draw < 0.5)
@@ -166,7 +169,7 @@ def random_joints(
     repeats = [kind.nv for kind in kinds]
     ref, spring_ref = _references(rng, flat, links)
     armature = np.where(rng.random(count) < 0.5, rng.uniform(0.01, 0.2, count), 0.0)
-    # Stacked joints may line up: keep their mass matrix well conditioned.
+    # Stacked joints may be parallel: keep their mass matrix well conditioned.
     armature = np.where(stacked, np.maximum(armature, 0.05), armature)
     loss = np.where(rng.random(count) < 0.3, rng.uniform(0.1, 2.0, count), 0.0)
     loss = loss * (with_friction & ~free)
@@ -250,8 +253,8 @@ def _ranges(
     return ranges
 
 
-# Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders on capsules.
-# Higher bits: see `collision_masks`.
+# Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders with
+# capsules. Higher bits: see `collision_masks`.
 _MASKS: dict[AnyKind, tuple[int, int]] = {
     GeomKind.PLANE: (1, 0),
     GeomKind.SPHERE: (2, 3),
@@ -265,7 +268,8 @@ _DRAWN = (GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.CYLINDER, GeomKind.BOX)
 
 
 def collision_masks(kind: AnyKind, wide: bool) -> tuple[int, int]:
-    """`contype` and `conaffinity`; `wide` shapes touch all kinds that they can touch."""
+    """Return `contype` and `conaffinity`; shapes that are `wide` touch all kinds with a
+    collider."""
     bit = lambda kind: 8 << kind.value
     contype, conaffinity = _MASKS.get(kind, (0, 0))
     if wide and kind is not GeomKind.PLANE:
@@ -282,7 +286,7 @@ def random_geoms(
     condims: tuple[int, ...],
     with_fluid: bool,
 ) -> Geoms:
-    """Draws a ground and shapes for the world and each link; None draws no shapes."""
+    """Draw a ground, and shapes for the world and each link; None draws no shapes."""
     own = _apart(rng)
     kinds, links = ([], []) if nlink is None else ([GeomKind.PLANE], [-1])
     for link in () if nlink is None else range(-1, nlink):
@@ -345,14 +349,15 @@ def _condims(
 def random_exceptions(
     rng: np.random.Generator, plan: Plan, geoms: Geoms, condims: tuple[int, ...]
 ) -> tuple[Pairs, tuple[tuple[int, int], ...]]:
-    """An explicit pair with the ground and an excluded pair of links, now and then."""
+    """Draw, for some seeds, an explicit pair with the ground and an excluded pair of
+    links."""
     nlink = len(plan.parents)
     named = [
         (0, geom)
         for geom, kind in enumerate(geoms.kinds)
         if kind is not GeomKind.PLANE and geoms.links[geom] >= 0 and rng.random() < 0.15
     ]
-    # MuJoCo sorts pairs by their links; shapes are in the order of their links.
+    # MuJoCo sorts pairs by their links; shapes are ordered by their links.
     count = len(named)
     own = _apart(rng)
     tangential = np.where(own.random((count, 1)) < 0.5, solrefs(own, count), 0.0)

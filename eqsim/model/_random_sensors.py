@@ -1,4 +1,4 @@
-"""Sensors of a random robot: one of every kind that it can have."""
+"""Sensors of a random robot: one of every possible kind."""
 
 import dataclasses
 
@@ -44,7 +44,7 @@ _ALONE = (_K.POTENTIAL_ENERGY, _K.KINETIC_ENERGY, _K.CLOCK)
 def add_sensors(
     rng: np.random.Generator, sys: System, most: int | None = None
 ) -> System:
-    """Draws sensors for a robot with sites, at most as many as stated."""
+    """Draw sensors for a robot with sites, up to a given number."""
     found = [(kind, own, _NONE) for kind, own in _attached(rng, sys)]
     found += [(kind, _frame(rng, sys), _reference(rng, sys, kind)) for kind in _FRAMES]
     if sys.nsite:
@@ -93,7 +93,7 @@ def _sensors(rng: np.random.Generator, sys: System, found: list) -> Sensors:
 
 
 def _attached(rng: np.random.Generator, sys: System) -> list:
-    """Draws an object for every kind that is attached to one object of one sort."""
+    """Draw an object for every kind of sensor that is attached to one object."""
     joints, tendons = sys.joints, sys.tendons
     single = [j for j, kind in enumerate(joints.kinds) if kind.nv == 1]
     balls = [j for j, kind in enumerate(joints.kinds) if kind is JointKind.SPHERICAL]

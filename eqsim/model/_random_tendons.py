@@ -14,7 +14,7 @@ from ._tendons import Path, PathPoint, Tendons
 
 
 class TendonOptions(NamedTuple):
-    """What tendons of a random robot may have."""
+    """Optional features of tendons of a random robot."""
 
     limits: bool
     friction: bool
@@ -22,8 +22,8 @@ class TendonOptions(NamedTuple):
 
 
 def add_sites(rng: np.random.Generator, sys: System) -> System:
-    """Draws up to two sites for the world and each link, and at least one each for the
-    world and the last link."""
+    """Draw up to two sites for the world and each link, and at least one for the world
+    and for the last link."""
     links = []
     for link in range(-1, sys.nlink):
         least = link in (-1, sys.nlink - 1)
@@ -46,7 +46,7 @@ def add_sites(rng: np.random.Generator, sys: System) -> System:
 def add_tendons(
     rng: np.random.Generator, sys: System, options: TendonOptions
 ) -> System:
-    """Draws fixed and spatial tendons, for a robot with sites, and shapes for them to wrap
+    """Draw fixed and spatial tendons for a robot with sites, and shapes that they wrap
     around."""
     sys = _with_wrap_geoms(rng, sys)
     paths = [_fixed_path(rng, sys), _fixed_path(rng, sys)]
@@ -58,7 +58,8 @@ def add_tendons(
 
 
 def _with_wrap_geoms(rng: np.random.Generator, sys: System) -> System:
-    """Adds a sphere and a cylinder that touch nothing, among the shapes of their links."""
+    """Add a sphere and a cylinder that touch nothing, among the shapes of their
+    links."""
     old, links = sys.geoms, rng.integers(-1, sys.nlink, 2).tolist()
     count = len(old.names)
     kinds = (GeomKind.SPHERE, GeomKind.CYLINDER)
@@ -83,7 +84,7 @@ def _with_wrap_geoms(rng: np.random.Generator, sys: System) -> System:
         margin=np.zeros(2),
         fluid_coefficients=np.zeros((2, 5)),
     )
-    # Shapes stay in the order of their links.
+    # Shapes stay ordered by their links.
     order = sorted(range(count + 2), key=lambda k: ((*old.links, *links)[k], k))
     place = {geom: k for k, geom in enumerate(order)}
     fields = {}
@@ -112,7 +113,7 @@ def _fixed_path(rng: np.random.Generator, sys: System) -> Path:
 
 
 def _spatial_path(rng: np.random.Generator, sys: System) -> Path:
-    """Draws branches of sites with a pulley before each but the first (and now and then
+    """Draw branches of sites, with a pulley before each but the first (and sometimes
     before the first), and with shapes between some sites."""
     geoms = [sys.geoms.names.index(name) for name in ("wrap0", "wrap1")]
     path: list[PathPoint] = []
@@ -131,8 +132,8 @@ def _spatial_path(rng: np.random.Generator, sys: System) -> Path:
 
 
 def _chain_path(rng: np.random.Generator, sys: System) -> Path:
-    """Draws a straight tendon from the world to a link that does not only slide: MuJoCo
-    has armature for tendons along one chain of links, without shapes."""
+    """Draw a straight tendon from the world to a link that does not only slide. MuJoCo
+    supports armature of tendons only along one chain of links and without shapes."""
     links, sites = sys.links, sys.sites.links
     ground = [k for k, link in enumerate(sites) if link < 0]
     free = lambda link: link >= 0 and not links.translating[link]

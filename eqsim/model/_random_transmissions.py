@@ -17,7 +17,7 @@ _CRANK, _BODY = Transmission.SLIDER_CRANK, Transmission.BODY
 
 
 def with_transmissions(rng: np.random.Generator, sys: System) -> System:
-    """Moves most actuators from their joints to tendons, sites, slider-cranks and links,
+    """Move most actuators from their joints to tendons, sites, slider-cranks and links,
     for a robot with sites."""
     rng = rng.spawn(1)[0]
     actuators, count = sys.actuators, sys.nactuator
@@ -38,10 +38,11 @@ def with_transmissions(rng: np.random.Generator, sys: System) -> System:
         kinds[k], targets[k], gear[start] = row["kind"], row["target"], row["gear"]
         lengths[k] = row["length"]
         wraps[k] = choice == _REFERENCED and _turns(gear[start]) and _servo(sys, k)
-        # MuJoCo has no armature of tendons around shapes, nor damping of sites.
+        # MuJoCo supports neither armature of tendons around shapes nor damping of
+        # sites.
         passive[k] = choice is _TENDON, 0.0
         if choice is _BODY:
-            # Adhesion pulls, whatever the length of the transmission.
+            # Adhesion pulls, independently of the length of the transmission.
             gain[k, 1:], bias[k] = 0.0, 0.0
     affine = actuators.gains, actuators.biases
     damping = _scaled(actuators.damping, passive[:, 0])
@@ -73,8 +74,9 @@ def with_transmissions(rng: np.random.Generator, sys: System) -> System:
 
 
 def _options(sys: System, k: int) -> list[Any]:
-    """What an actuator can act on. Strength of muscles that follows from the inertia
-    stays with their joints, because a transmission may move nothing at the reference."""
+    """Return the objects that an actuator can act on. Muscles whose peak force depends
+    on the inertia stay at their joints, because another transmission may move nothing
+    at the reference."""
     actuators = sys.actuators
     muscles = actuators.muscles
     if muscles is not None and k in muscles.owners:
@@ -108,11 +110,11 @@ def _row(rng: np.random.Generator, sys: System, choice: Any) -> dict[str, Any]:
 
 
 _ONE_OR_BOTH = ((1, 0), (0, 1), (1, 1))
-"""Whether a site is pulled and whether it is turned, against its reference."""
+"""Flags of a site actuator: force or torque relative to its reference."""
 
 
 def _servo(sys: System, k: int) -> bool:
-    """Whether MuJoCo counts the law as that of a position servo."""
+    """Test if MuJoCo treats the law as that of a position servo."""
     actuators = sys.actuators
     if actuators.gains[k] is Gain.PID:
         return True

@@ -1,4 +1,4 @@
-"""Robots with other shapes."""
+"""Replacement of shapes of a robot."""
 
 import dataclasses
 
@@ -12,15 +12,16 @@ from ._system import System
 def replace_shape(
     sys: System, geom: str, kind: AnyKind, size: tuple[float, ...]
 ) -> System:
-    """Return a robot of which one shape is of another kind. Masses stay.
+    """Return the robot with one shape replaced by a shape of another kind. Masses do
+    not change.
 
     **Arguments:**
 
     - `geom`: name of the shape.
-    - `kind`: neither a mesh nor a height field.
+    - `kind`: kind of the new shape, neither mesh nor height field.
     - `size`: up to three sizes, see `Geoms`.
 
-    **Raises:** `ValueError` if there is no such shape, or the kind needs data.
+    **Raises:** `ValueError` if the shape does not exist, or the kind needs data.
     """
     index = sys.geom(geom).index
     if kind in (GeomKind.MESH, GeomKind.HFIELD):

@@ -1,11 +1,11 @@
-"""The closed vocabularies of sensors, and what is known of each kind."""
+"""Enumerations of sensors, and the properties of each kind."""
 
 import enum
 from typing import NamedTuple
 
 
 class SensorKind(enum.Enum):
-    """What a sensor measures; the values are MJCF's elements."""
+    """Kind of a sensor; the values are the names of MJCF elements."""
 
     JOINT_POSITION = "jointpos"
     JOINT_VELOCITY = "jointvel"
@@ -55,7 +55,8 @@ class SensorKind(enum.Enum):
 
 
 class SensorObject(enum.Enum):
-    """What a sensor is attached to, or measures against; the values are MJCF's words.
+    """Kind of object that a sensor is attached to, or measures relative to; the values
+    are those of MJCF.
 
     `LINK` is the frame of a link, `INERTIA` that of its principal axes of inertia.
     """
@@ -71,7 +72,7 @@ class SensorObject(enum.Enum):
 
 
 class ContactData(enum.Enum):
-    """What a contact sensor reports of each contact, in this order."""
+    """Data that a contact sensor returns for each contact, in this order."""
 
     FOUND = "found"
     FORCE = "force"
@@ -90,7 +91,7 @@ class ContactData(enum.Enum):
 
 
 class RayData(enum.Enum):
-    """What a rangefinder reports of its ray, in this order."""
+    """Data that a rangefinder returns, in this order."""
 
     DISTANCE = "dist"
     DIRECTION = "dir"
@@ -106,8 +107,8 @@ class RayData(enum.Enum):
 
 
 class ContactReduction(enum.Enum):
-    """Which contacts a contact sensor reports: the first, the closest, those with the
-    largest forces, or the sum of all."""
+    """Selection of the contacts that a contact sensor returns: the first, the closest,
+    those with the largest forces, or the sum of all."""
 
     FIRST = "none"
     CLOSEST = "mindist"
@@ -116,8 +117,8 @@ class ContactReduction(enum.Enum):
 
 
 class Stage(enum.IntEnum):
-    """What a sensor depends on: coordinates, also velocities and actuators, also the
-    solution of the equations of motion."""
+    """Stage of the computation that a sensor depends on: coordinates; also velocities
+    and actuators; also the solution of the equations of motion."""
 
     POSITION = 0
     VELOCITY = 1
@@ -125,7 +126,7 @@ class Stage(enum.IntEnum):
 
 
 class Cutoff(enum.Enum):
-    """Which values a cutoff $c$ bounds: $|x| \\le c$, $x \\le c$, or none."""
+    """Values that a cutoff $c$ bounds: $|x| \\le c$, $x \\le c$, or none."""
 
     BOTH = "both sides"
     ABOVE = "above"
@@ -133,13 +134,13 @@ class Cutoff(enum.Enum):
 
 
 class SensorFacts(NamedTuple):
-    """What is known of a kind of sensor.
+    """Properties of a kind of sensor.
 
     - `size`: number of values; 0 if it depends on the sensor.
     - `unit`: unit of the values.
-    - `stage`: what it depends on.
-    - `meaning`: what it measures.
-    - `cutoff`: which values a cutoff bounds.
+    - `stage`: stage of the computation that it depends on.
+    - `meaning`: description of the values.
+    - `cutoff`: values that a cutoff bounds.
     """
 
     size: int
@@ -158,10 +159,10 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
         1, "N m, N", _V, "sum of the actuator forces on a hinge or slide"
     ),
     _K.JOINT_LIMIT_POSITION: SensorFacts(
-        1, "rad, m", _P, "distance to the limit minus margin, negative beyond; else 0"
+        1, "rad, m", _P, "distance to the limit minus margin if negative, else 0"
     ),
     _K.JOINT_LIMIT_VELOCITY: SensorFacts(
-        1, "rad/s, m/s", _V, "rate of that distance, 0 within the range"
+        1, "rad/s, m/s", _V, "rate of that distance if it is negative, else 0"
     ),
     _K.JOINT_LIMIT_FORCE: SensorFacts(1, "N m, N", _A, "force of the limit"),
     _K.BALL_QUATERNION: SensorFacts(
@@ -174,10 +175,10 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
         1, "N", _V, "sum of the actuator forces on a tendon"
     ),
     _K.TENDON_LIMIT_POSITION: SensorFacts(
-        1, "m", _P, "distance to the limit minus margin, negative beyond; else 0"
+        1, "m", _P, "distance to the limit minus margin if negative, else 0"
     ),
     _K.TENDON_LIMIT_VELOCITY: SensorFacts(
-        1, "m/s", _V, "rate of that distance, 0 within the range"
+        1, "m/s", _V, "rate of that distance if it is negative, else 0"
     ),
     _K.TENDON_LIMIT_FORCE: SensorFacts(1, "N", _A, "force of the limit"),
     _K.ACTUATOR_POSITION: SensorFacts(
@@ -201,25 +202,35 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
         3, "rad/s", _V, "angular velocity of a frame"
     ),
     _K.FRAME_ACCELERATION: SensorFacts(
-        3, "m/s²", _A, "acceleration of the origin of a frame, against free fall"
+        3, "m/s²", _A, "acceleration of the origin of a frame relative to free fall"
     ),
     _K.FRAME_ANGULAR_ACCELERATION: SensorFacts(
         3, "rad/s²", _A, "angular acceleration of a frame"
     ),
     _K.ACCELEROMETER: SensorFacts(
-        3, "m/s²", _A, "acceleration of a site against free fall, in its axes"
+        3, "m/s²", _A, "acceleration of a site relative to free fall, in its axes"
     ),
     _K.VELOCIMETER: SensorFacts(3, "m/s", _V, "velocity of a site, in its axes"),
     _K.GYRO: SensorFacts(3, "rad/s", _V, "angular velocity of a site, in its axes"),
     _K.MAGNETOMETER: SensorFacts(3, "1", _P, "magnetic flux, in the axes of a site"),
     _K.FORCE: SensorFacts(
-        3, "N", _A, "force of the parent on the link of a site, in its axes"
+        3,
+        "N",
+        _A,
+        "force exerted by the parent on the link of a site, in the site's axes",
     ),
     _K.TORQUE: SensorFacts(
-        3, "N m", _A, "torque of the parent on the link of a site, in its axes"
+        3,
+        "N m",
+        _A,
+        "torque exerted by the parent on the link of a site, in the site's axes",
     ),
     _K.TOUCH: SensorFacts(
-        1, "N", _A, "sum of the normal forces in the shape of a site", Cutoff.ABOVE
+        1,
+        "N",
+        _A,
+        "sum of the normal contact forces within the volume of a site",
+        Cutoff.ABOVE,
     ),
     _K.CONTACT: SensorFacts(
         0, "N, N m, m", _A, "contacts between two objects", Cutoff.NONE
@@ -230,12 +241,14 @@ SENSOR_FACTS: dict[SensorKind, SensorFacts] = {
     _K.INSIDE_SITE: SensorFacts(
         1, "1", _P, "1 if a frame is in the shape of a site, else 0", Cutoff.ABOVE
     ),
-    _K.DISTANCE: SensorFacts(1, "m", _P, "smallest distance of shapes, at most cutoff"),
+    _K.DISTANCE: SensorFacts(
+        1, "m", _P, "smallest distance between shapes, at most cutoff"
+    ),
     _K.NORMAL: SensorFacts(
-        3, "1", _P, "direction of that distance, 0 beyond cutoff", Cutoff.NONE
+        3, "1", _P, "direction of the smallest distance, 0 beyond cutoff", Cutoff.NONE
     ),
     _K.FROM_TO: SensorFacts(
-        6, "m", _P, "points at that distance, 0 beyond cutoff", Cutoff.NONE
+        6, "m", _P, "the two closest points, 0 beyond cutoff", Cutoff.NONE
     ),
     _K.SUBTREE_CENTER: SensorFacts(3, "m", _P, "center of mass of a subtree"),
     _K.SUBTREE_VELOCITY: SensorFacts(3, "m/s", _V, "velocity of that center"),

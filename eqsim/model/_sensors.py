@@ -17,20 +17,21 @@ Attachment = tuple[SensorObject, int]
 
 
 class Sensors(eqx.Module):
-    r"""Sensors, as MuJoCo has them: functions of the state and of the solved forces.
+    r"""Sensors as in MuJoCo: functions of the state and of the solved forces.
 
     **Arguments:**
 
     - `names`, `kinds`: one entry per sensor.
-    - `objects`, `references`: what each sensor is attached to, and what it measures
-        against: kind and index of the object, of which -1 is the world for links.
-        `SensorObject.NONE` where there is nothing.
-    - `limited`: whether `cutoff` is enforced.
-    - `contact_data`, `contact_reductions`, `contact_slots`: of contact sensors, what is
-        reported of a contact, which contacts, and how many.
-    - `ray_data`: of rangefinders, what is reported of the ray.
+    - `objects`, `references`: object that each sensor is attached to, and reference
+        frame of the measurement, as kind and index; for links, index -1 is the world.
+        `SensorObject.NONE` if there is none.
+    - `limited`: true if `cutoff` is enforced.
+    - `contact_data`, `contact_reductions`, `contact_slots`: for contact sensors, the
+        data of a contact, the selection of contacts, and their number.
+    - `ray_data`: for rangefinders, the data of the ray.
     - `ray_geoms`: shapes that rays can hit.
-    - `cutoff`: bound of the values. Of distances, the largest one that is looked for.
+    - `cutoff`: bound of the values. For distances, the largest distance that is
+        searched for.
     - `magnetic`: magnetic flux in the world. None: there is no magnetometer.
     """
 

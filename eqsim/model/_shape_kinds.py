@@ -1,4 +1,4 @@
-"""Kinds of shapes that users add."""
+"""Kinds of shapes added by users."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,17 +9,18 @@ from ._kinds import GeomKind
 
 @dataclasses.dataclass(frozen=True)
 class ShapeKind:
-    """A kind of shape beside those of MuJoCo. Made by `register_shape`.
+    """A kind of shape in addition to those of MuJoCo, created by `register_shape`.
 
-    - `name`: in capitals, as those of `GeomKind`.
-    - `value`: place in the order of a pair, after all of `GeomKind`.
+    - `name`: name in capitals, as in `GeomKind`.
+    - `value`: position in the order of a pair, after all of `GeomKind`.
     """
 
     name: str
     value: int
 
     def extents(self, size: Any) -> Any:
-        """Compute half sizes of the box about the shape, in its frame, from its sizes."""
+        """Compute the half sizes of the bounding box, in the frame of the shape, from
+        its sizes."""
         return _EXTENTS[self.name](size)
 
     def __reduce__(self):
@@ -27,27 +28,28 @@ class ShapeKind:
 
 
 AnyKind = GeomKind | ShapeKind
-"""A kind of shape: one of MuJoCo's, or one of a user's own."""
+"""A kind of shape, built-in or added by a user."""
 
 _KINDS: dict[str, ShapeKind] = {}
 _EXTENTS: dict[str, Callable] = {}
 
 
 def register_shape(name: str, extents: Callable) -> ShapeKind:
-    """Add a kind of shape, which collides by colliders of the user (`register_collider`).
+    """Add a kind of shape, whose collisions are defined by `register_collider`.
 
-    Such shapes have no MJCF, are not drawn and not seen by rays: each raises an error.
-    Other processes, such as those that load a pickle, must register the shape, too.
+    Such shapes have no MJCF, and can be neither drawn nor hit by rays: each raises an
+    error. Other processes, for example those that load a pickle, must register the
+    shape as well.
 
     **Arguments:**
 
-    - `name`: an identifier.
-    - `extents`: function of the sizes, an `eqsim.spatial.Vec3` of arrays, that returns the
-        half sizes of a box about the origin of the shape that contains it, a `Vec3`, m.
+    - `name`: a valid identifier.
+    - `extents`: function of the sizes, an `eqsim.spatial.Vec3` of arrays, that returns
+        the half sizes of a box around the origin that contains the shape, a `Vec3`, m.
 
     **Returns:** the kind, for `register_collider` and `replace_shape`.
 
-    **Raises:** `ValueError` if the name is no identifier, or there is such a kind.
+    **Raises:** `ValueError` if the name is not an identifier, or is taken.
     """
     key = name.upper()
     if not name.isidentifier():
@@ -70,11 +72,11 @@ def _registered(name: str) -> ShapeKind:
 
 
 def require_known(kind: AnyKind, what: str) -> None:
-    """Raise `ValueError` for a kind that a user has added.
+    """Raise `ValueError` for a kind added by a user.
 
     **Arguments:**
 
-    - `what`: end of the sentence, for instance `"cannot be drawn"`.
+    - `what`: end of the message, for instance `"cannot be drawn"`.
     """
     if isinstance(kind, ShapeKind):
         raise ValueError(

@@ -1,8 +1,8 @@
-"""Shapes of a robot's arrays, read from the annotations of the fields that hold them.
+"""Shapes of a robot's arrays, taken from the annotations of their fields.
 
-A new field is checked as soon as it is declared. A dimension is a number, or the name of a
-property of the part that holds the field or of the `System`, such as `nlink`. The
-dimension `order`, of polynomials, may have any size.
+A new field is checked as soon as it is declared. A dimension is a number, or the name
+of a property of the part that contains the field or of the `System`, such as `nlink`.
+The dimension `order` of polynomials may have any size.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class Declared(typing.NamedTuple):
 
 @functools.lru_cache
 def declared(cls: type) -> tuple[Declared, ...]:
-    """The array fields of a class of modules."""
+    """Return the array fields of a module class."""
     found = []
     for field in dataclasses.fields(cls):
         if field.metadata.get("static", False):
@@ -45,7 +45,7 @@ def declared(cls: type) -> tuple[Declared, ...]:
 
 
 def parts(module: eqx.Module, path: str) -> Iterator[tuple[str, eqx.Module]]:
-    """A module and all modules in its fields, with their paths."""
+    """Yield a module and all modules in its fields, with their paths."""
     yield path, module
     for name, value in vars(module).items():
         if isinstance(value, eqx.Module):
@@ -53,7 +53,8 @@ def parts(module: eqx.Module, path: str) -> Iterator[tuple[str, eqx.Module]]:
 
 
 def size_of(dim: str, part: Any, sys: System) -> int | None:
-    """The size of a dimension; None if neither the part nor the robot knows it."""
+    """Return the size of a dimension; None if neither the part nor the robot defines
+    it."""
     if dim.isdecimal():
         return int(dim)
     for owner in (part, sys):
@@ -64,17 +65,17 @@ def size_of(dim: str, part: Any, sys: System) -> int | None:
 
 
 def check_shapes(sys: System, batched: bool = False) -> None:
-    """Checks that every array of a robot has the shape and type that its field declares.
+    """Check that every array of a robot has the shape and type of its annotation.
 
-    It costs nothing at run time of a compiled program, as shapes are known while tracing.
+    The check happens while tracing and costs nothing at run time of a compiled program.
 
     **Arguments:**
 
     - `sys`: the robot.
-    - `batched`: whether arrays may have batch axes in front. Placeholders without a
-        shape are not checked then.
+    - `batched`: true to allow leading batch axes. Placeholders without a shape are then
+        not checked.
 
-    **Raises:** `ValueError` naming the field, its shape, and the shape expected.
+    **Raises:** `ValueError` with the field, its shape, and the expected shape.
     """
     leaves, structure = jtu.tree_flatten(sys)
     if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
@@ -103,7 +104,7 @@ def _check(sys: System, batched: bool) -> None:
             for axis, dim in enumerate(field.dims, len(shape) - len(field.dims)):
                 size = size_of(dim, part, sys)
                 if size is None:
-                    # Nothing counts it: any size will do.
+                    # No property defines this size, so any size is accepted.
                     size = shape[axis] if axis >= 0 else -1
                 expected.append(size)
             _check_shape(name, shape, field.dims, tuple(expected), batched)

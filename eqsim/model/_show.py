@@ -1,4 +1,4 @@
-"""A robot as a readable tree."""
+"""Text representation of a robot."""
 
 from collections.abc import Iterator
 from typing import Any, TYPE_CHECKING
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def show(sys: "System") -> str:
-    """The robot as text: sizes, options, and the tree of links with what they carry.
+    """Return the robot as text: sizes, options, and the tree of links with their
+    elements.
 
-    Works for one robot, for a batch (shapes stand in place of numbers that differ) and
-    while tracing. `print(sys)` gives the same.
+    Works for one robot, for a batch (values that differ are replaced by shapes) and
+    while tracing. `print(sys)` prints the same.
 
     **Arguments:**
 
@@ -108,7 +109,7 @@ def _joints(sys: "System", link: int) -> Iterator[str]:
 
 def _shapes(sys: "System", link: int) -> Iterator[str]:
     geoms = sys.geoms
-    # How many of the three sizes mean something.
+    # Number of sizes that are used.
     counts = {"PLANE": 0, "SPHERE": 1, "CAPSULE": 2, "CYLINDER": 2}
     counts |= {"MESH": 0, "HFIELD": 0}
     for geom, owner in enumerate(geoms.links):
@@ -122,7 +123,7 @@ def _shapes(sys: "System", link: int) -> Iterator[str]:
 
 
 def _data(sys: "System", geom: int) -> str:
-    """The mesh or height field of a shape, and its size."""
+    """Return the mesh or height field of a shape, and its size."""
     kind, data = sys.geoms.kinds[geom], sys.geoms.data
     if kind is GeomKind.MESH:
         meshes, index = sys.meshes, data[geom]
@@ -233,9 +234,9 @@ def _known(value: Any) -> bool:
 
 
 def _entry(values: Any, index: int, ndim: int, count: int | None = None) -> Any:
-    """The first `count` numbers of one element.
+    """Return the first `count` values of one element.
 
-    The axis before the last `ndim` runs over elements.
+    The axis before the last `ndim` axes is that of the elements.
     """
     if not _is_array(values):
         return None
@@ -250,7 +251,7 @@ def _entry(values: Any, index: int, ndim: int, count: int | None = None) -> Any:
 
 
 def _number(value: Any, ndim: int = 0) -> str:
-    """The numbers, or their shape where they are not known or not all the same."""
+    """Return the values, or their shape if they are traced or differ."""
     if not _is_array(value):
         return "?"
     if not _known(value):

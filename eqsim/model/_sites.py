@@ -7,12 +7,12 @@ from ._kinds import GeomKind
 
 
 class Sites(eqx.Module):
-    r"""Frames that are fixed to links: ends of tendons, places of sensors and forces.
+    r"""Sites: frames fixed to links, for ends of tendons, sensors and forces.
 
     **Arguments:**
 
-    - `names`, `kinds`, `links`: one entry per site; link -1 is the world. The shape only
-        matters for touch sensors and drawing.
+    - `names`, `kinds`, `links`: one entry per site; link -1 is the world. The shape is
+        used only for touch sensors and drawing.
     - `pos`, `quat`: frame in the link, m and unit quaternion (scalar first).
     - `size`: size of the shape, as in `Geoms`, m.
     """

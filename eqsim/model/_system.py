@@ -30,32 +30,33 @@ from ._tendons import Tendons
 
 
 class System(AbstractPatterned):
-    r"""A robot and its world: structure (static) and primary parameters (arrays).
+    r"""A robot and its environment: structure (static) and primary parameters (arrays).
 
-    Every array may be batched with `eqx.filter_vmap`, differentiated with
-    `eqx.filter_grad`, and changed with `eqx.tree_at` without a recompile. Nothing that
-    can be computed from these numbers is stored, except for the hint `pattern`.
+    Every array can be batched with `eqx.filter_vmap`, differentiated with
+    `eqx.filter_grad`, and changed with `eqx.tree_at` without recompiling. Derived
+    quantities are not stored, except for the hint `pattern`.
 
     **Arguments:**
 
-    - `links`, `joints`, `geoms`, `pairs`, `actuators`, `equalities`: the parts.
-    - `keyframes`: named states, without effect on the motion.
+    - `links`, `joints`, `geoms`, `pairs`, `actuators`, `equalities`: parts of the
+        robot.
+    - `keyframes`: named states, without influence on the motion.
     - `excludes`: pairs of links whose shapes never touch each other.
-    - `filter_parent`: whether a link never touches the link that it hangs on.
-    - `integrator`: how a step is taken.
+    - `filter_parent`: true if a link never touches its parent.
+    - `integrator`: integration method.
     - `cone`: shape of the friction cones.
-    - `implicit_damping`: whether Euler treats joint damping implicitly.
-    - `safe_solref`: whether constraint time constants are kept at `2 dt` or above.
-    - `notes`: what the loader accepted without effect.
-    - `gravity`: m/s$^2$. `wind`: velocity of the medium, m/s.
-    - `density`, `viscosity`: of the medium, kg/m$^3$ and Pa s.
+    - `implicit_damping`: true if Euler treats joint damping implicitly.
+    - `safe_solref`: true if time constants of constraints are at least `2 dt`.
+    - `notes`: features that the loader accepted without effect.
+    - `gravity`: gravity, m/s$^2$. `wind`: velocity of the fluid, m/s.
+    - `density`, `viscosity`: density and viscosity of the fluid, kg/m$^3$ and Pa s.
     - `impratio`: ratio of frictional to normal impedance.
     - `dt`: time step, s.
-    - `sites`, `tendons`, `sensors`: frames on links, the tendons, and what is measured;
-        none by default.
-    - `meshes`, `height_fields`: what shapes of these kinds refer to; none by default.
-    - `pattern`: which numbers were zero or one when the robot was loaded: a hint to the
-        kernel compiler, on which no result depends. Nothing needs to keep it up to date.
+    - `sites`, `tendons`, `sensors`: sites, tendons and sensors; none by default.
+    - `meshes`, `height_fields`: meshes and height fields of shapes of these kinds; none
+        by default.
+    - `pattern`: known zeros and ones at the time when the robot was loaded: a hint to
+        the kernel compiler, which does not affect results and need not be updated.
     """
 
     links: Links
@@ -87,7 +88,7 @@ class System(AbstractPatterned):
     pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
-        # Here, because the text is written by a module that reads this one.
+        # Imported here, because that module imports this one.
         from ._show import show
 
         return show(self)
@@ -104,7 +105,7 @@ class System(AbstractPatterned):
 
     @property
     def nu(self) -> int:
-        """Number of controls: of actuators, if each has one."""
+        """Number of controls."""
         return sum(map(len, self.actuators.inputs))
 
     @property
@@ -114,7 +115,7 @@ class System(AbstractPatterned):
 
     @property
     def nout(self) -> int:
-        """Number of actuator forces: of actuators, if each has one."""
+        """Number of actuator forces."""
         return sum(self.actuators.num_outputs)
 
     @property
@@ -124,7 +125,7 @@ class System(AbstractPatterned):
 
     @property
     def nlink(self) -> int:
-        """Number of links, without the world."""
+        """Number of links, not counting the world."""
         return len(self.links.names)
 
     @property
@@ -169,7 +170,7 @@ class System(AbstractPatterned):
 
     @property
     def npair(self) -> int:
-        """Number of contact pairs that are named one by one."""
+        """Number of explicit contact pairs."""
         return len(self.pairs.geoms)
 
     @property
@@ -180,8 +181,8 @@ class System(AbstractPatterned):
     def link(self, name: str) -> LinkRef:
         """Find a link by name.
 
-        **Raises:** `ValueError` with the names that exist; so do the other lookups. All
-        of them read only the structure, so they work while tracing.
+        **Raises:** `ValueError` with all existing names, as do the other lookups.
+        Lookups use only the structure, so they work while tracing.
         """
         index = find_name(self.links.names, name, "link")
         owners, joints = self.joints.links, self.joints
@@ -256,7 +257,8 @@ class System(AbstractPatterned):
         return ElementRef(name, find_name(names, name, "equality constraint"))
 
     def keyframe(self, name: str) -> Keyframe:
-        """Return a keyframe by name. `pipeline.init_keyframe(sys, name)` starts there."""
+        """Return a keyframe by name. `pipeline.init_keyframe(sys, name)` returns its
+        state."""
         keys = self.keyframes
         index = find_name(keys.names, name, "keyframe")
         at = lambda values: values[..., index, :]

@@ -9,12 +9,12 @@ from ._kinds import WrapKind
 
 
 class PathPoint(NamedTuple):
-    """One element of the path of a tendon.
+    """An element of the path of a tendon.
 
-    - `kind`: joint, site, geom or pulley.
-    - `target`: the joint, site or geom; -1 for a pulley.
-    - `side_site`: site that says on which side the tendon passes a geom, -1 if none. If
-        it lies inside the geom, the tendon passes through the geom's inside.
+    - `kind`: kind of the element: joint, site, geom or pulley.
+    - `target`: index of the joint, site or geom; -1 for a pulley.
+    - `side_site`: site that selects the side on which the tendon wraps around a geom;
+        -1 if none. If it lies inside the geom, the tendon passes through its inside.
     """
 
     kind: WrapKind
@@ -26,11 +26,12 @@ Path = tuple[PathPoint, ...]
 
 
 class Tendons(eqx.Module):
-    r"""Strings that couple joints, each with one length $\ell(q)$.
+    r"""Strings that couple joints, each with a length $\ell(q)$.
 
     A *fixed* tendon is a linear combination of hinge and slide coordinates, $\ell =
     \sum_j c_j q_j$. A *spatial* tendon is the shortest path through its sites, around
-    spheres and cylinders; behind a pulley with divisor $d$ the path counts $1/d$.
+    spheres and cylinders. After a pulley with divisor $d$, path lengths are divided by
+    $d$.
 
     Springs act outside of the dead band $[\ell_0, \ell_1]$, with the excess $x$ and the
     rate $\dot\ell$: $f = -(k + k_1 x + k_2 x^2)\,x
@@ -39,21 +40,21 @@ class Tendons(eqx.Module):
     **Arguments:**
 
     - `names`, `paths`: one entry per tendon.
-    - `limited`: whether `range` is enforced.
-    - `has_spring`, `has_damping`, `has_friction`, `has_armature`: whether stiffness,
-        damping, `frictionloss` and `armature` are modelled.
-    - `rests_at_reference`: whether the spring is at rest at the length that the tendon
-        has at `Joints.spring_ref`; then `spring_length` is not read.
-    - `actuator_force_limited`: whether `actuator_force_range` is enforced.
-    - `coef`: $c$ of all joints in all fixed tendons, in order.
-    - `divisor`: of all pulleys in all spatial tendons, in order.
+    - `limited`: true if `range` is enforced.
+    - `has_spring`, `has_damping`, `has_friction`, `has_armature`: true if stiffness,
+        damping, `frictionloss` and `armature` are simulated.
+    - `rests_at_reference`: true if the rest length of the spring is the length at
+        `Joints.spring_ref`; `spring_length` is then not used.
+    - `actuator_force_limited`: true if `actuator_force_range` is enforced.
+    - `coef`: coefficients $c$ of all joints in all fixed tendons, in order.
+    - `divisor`: divisors of all pulleys in all spatial tendons, in order.
     - `range`: lower and upper limit of the length (rad or m).
     - `limit_margin`: distance to the limit at which the constraint starts.
     - `limit_solref`, `limit_solimp`: softness of the limit, as in MuJoCo.
-    - `stiffness`, `stiffness_poly`: $k$; $k_1$ and $k_2$.
-    - `damping`, `damping_poly`: $d$; $d_1$ and $d_2$.
+    - `stiffness`, `stiffness_poly`: stiffness $k$; coefficients $k_1$ and $k_2$.
+    - `damping`, `damping_poly`: damping $d$; coefficients $d_1$ and $d_2$.
     - `spring_length`: dead band of the spring, $\ell_0 \le \ell_1$.
-    - `armature`: inertia of the change of length, kg or kg m$^2$.
+    - `armature`: inertia of the rate of length, kg or kg m$^2$.
     - `frictionloss`: dry friction, N or N m.
     - `friction_solref`, `friction_solimp`: softness of dry friction, as in MuJoCo.
     - `actuator_force_range`: lower and upper limit of the sum of all actuator forces on
@@ -139,7 +140,7 @@ class Tendons(eqx.Module):
 
     @property
     def wrap_geoms(self) -> tuple[int, ...]:
-        """The shapes that tendons wrap around."""
+        """Shapes that tendons wrap around."""
         points = [point for path in self.paths for point in path]
         return tuple(
             sorted({point.target for point in points if point.kind is WrapKind.GEOM})
@@ -147,7 +148,7 @@ class Tendons(eqx.Module):
 
 
 def _problem(path: Path) -> str | None:
-    """Return what is wrong with a path, if anything."""
+    """Return the reason why a path is invalid, if any."""
     kinds = [point.kind for point in path]
     if not kinds:
         return "is empty. Give it joints, or at least two sites."

@@ -1,7 +1,7 @@
-"""The tree of degrees of freedom, level by level: what the recursions run over.
+"""Tree of degrees of freedom, level by level, over which recursions run.
 
-A *node* is one hinge or slide, or one of the three axes of a ball, or a whole free
-joint. Nodes that stand at the same depth form a level, and are treated as one array.
+A *node* is a hinge, a slide, one of the three axes of a ball joint, or a whole free
+joint. Nodes of equal depth form a level and are processed as one array.
 """
 
 import dataclasses
@@ -41,16 +41,17 @@ class Tree:
 
     **Arguments:**
 
-    - `num_free`: how many nodes are free joints (they come first, at depth 0).
+    - `num_free`: number of nodes that are free joints (they come first, at depth 0).
     - `levels`: start and stop of each level.
-    - `segments`: for each level, the runs of nodes that are treated alike.
+    - `segments`: for each level, the ranges of nodes that are processed together.
     - `parents`: parent node, or -1 for the world.
-    - `base`: the node that carries the joint of a node: its parent, or for the second
-        and third axis of a ball the parent of the first.
-    - `links`, `joints`: of each node.
-    - `dofs`: of each node, in `qd`; for free joints the first of six.
-    - `first`: whether a node is the first of its link.
-    - `kinds`: of the joint. `axes`: 0, 1, 2 for the axes of a ball, else 0.
+    - `base`: node that carries the joint of a node: its parent, or for the second and
+        third axis of a ball joint the parent of the first.
+    - `links`, `joints`: link and joint of each node.
+    - `dofs`: index of each node in `qd`; for free joints, that of the first of six
+        entries.
+    - `first`: true if a node is the first of its link.
+    - `kinds`: kind of the joint. `axes`: 0, 1, 2 for the axes of a ball joint, else 0.
     - `link_nodes`: for each link, the node that carries it (-1: fixed to the world).
     - `roots`: for each node, the last node of the root link of its tree.
     - `fixed`: links without joints, parents first.
@@ -88,14 +89,15 @@ class Tree:
 
 
 def tree(sys: System) -> Tree:
-    """The tree of a system; the same object for systems of the same structure."""
+    """Return the tree of a system; the same object for systems of the same
+    structure."""
     joints = sys.joints
     return _tree(sys.links.parents, joints.kinds, joints.links, joints.v_starts)
 
 
 @ft.lru_cache(maxsize=256)
 def _tree(parents: Index, kinds, joint_links: Index, v_starts: Index) -> Tree:
-    # Nodes in the order of links first; then sorted by depth.
+    # First in the order of links, then sorted by depth.
     nodes, link_nodes, root_links = [], [], []
     for link, parent in enumerate(parents):
         above = -1 if parent < 0 else link_nodes[parent]
@@ -132,7 +134,7 @@ def _tree(parents: Index, kinds, joint_links: Index, v_starts: Index) -> Tree:
             tuple(_segment(run, nodes[order[run[0]]], kinds) for run in runs)
         )
     if not levels:
-        # Where nothing moves, recursions run over one level without nodes.
+        # Without joints, recursions run over one level without nodes.
         levels = ((0, 0),)
         segments = [(Segment(0, 0, JointKind.FREE, 0, True),)]
     return Tree(

@@ -1,4 +1,4 @@
-"""Checks of values, at the edge: when a robot is loaded or built, never in a step."""
+"""Checks of parameters when a robot is loaded or built, never in a step."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,9 +19,9 @@ from ._validate_tendons import check_sites, check_tendons
 
 
 def validate(sys: System) -> System:
-    """Checks that the numbers of a robot, or of a batch of robots, make sense.
+    """Check that the parameters of a robot, or of a batch of robots, are valid.
 
-    Numbers that are not known yet, because `sys` is being traced, are not checked.
+    Traced values are not checked.
 
     **Arguments:**
 
@@ -29,10 +29,10 @@ def validate(sys: System) -> System:
 
     **Returns:** `sys` itself.
 
-    **Raises:** `ValueError` naming the element and its value: for an array of the wrong
+    **Raises:** `ValueError` with the element and its value: for an array of the wrong
     shape or type, NaN, a negative mass or damping, a moving link without mass or
-    inertia, an impossible inertia, a quaternion of zero norm, limits in the wrong order,
-    and settings that contradict the structure.
+    inertia, an impossible inertia, a quaternion of zero norm, limits in the wrong
+    order, and parameters that contradict the structure.
     """
     check_shapes(sys, batched=True)
     for check in (
@@ -62,15 +62,15 @@ def check_state(
     ctrl: Any = None,
     act: Any = None,
 ) -> None:
-    """Checks shapes and types of the robot's arrays, and of coordinates, velocities,
-    controls and activations, and quaternions.
+    """Check shapes and types of the robot's arrays, and of coordinates, velocities,
+    controls, activations and quaternions.
 
     **Arguments:**
 
     - `sys`: the robot.
-    - `q`, `qd`, `ctrl`, `act`: arrays to check; None is not checked.
+    - `q`, `qd`, `ctrl`, `act`: arrays to check; None is skipped.
 
-    **Raises:** `ValueError` saying what was expected and what came.
+    **Raises:** `ValueError` with the expected and the actual shape or type.
     """
     check_shapes(sys)
     _check_shape(
@@ -129,9 +129,9 @@ def _joint_quaternions(sys: System, q: np.ndarray) -> Iterator[tuple[str, np.nda
 
 
 def check_finite(sys: System) -> None:
-    """Checks that no number of a robot that is known is NaN.
+    """Check that no parameter of a robot is NaN. Traced values are skipped.
 
-    **Raises:** `ValueError` naming the field and the place in it.
+    **Raises:** `ValueError` with the field and the index.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(sys):
         value = known(leaf)
@@ -211,7 +211,7 @@ def _breaks_triangle(inertia: np.ndarray) -> np.ndarray:
 
 
 def _check_moving_mass(sys: System) -> None:
-    """Every joint must move its own armature, or a link or a child of it with mass."""
+    """Check that every joint moves its own armature, or a link with mass."""
     links, joints = sys.links, sys.joints
     mass, inertia = known(links.mass), known(links.inertia)
     armature = known(joints.armature)
@@ -239,7 +239,7 @@ def _check_moving_mass(sys: System) -> None:
 def _check_joints(sys: System) -> None:
     joints = sys.joints
     limited = np.asarray(joints.limited, bool)
-    # A limit of 0 holds a ball joint where it is.
+    # A limit of 0 locks a ball joint.
     ball = np.asarray([kind is JointKind.SPHERICAL for kind in joints.kinds], bool)
     reject(
         joints.range,
@@ -292,7 +292,7 @@ def _check_joints(sys: System) -> None:
 
 
 def _check_contacts(sys: System) -> None:
-    # Local names: there may be millions of pairs.
+    # Local variables for speed: there may be millions of pairs.
     names, kinds, own = sys.geoms.names, sys.geoms.kinds, sys.geoms.condim
     of_pairs, known_condims = sys.pairs.condim, (1, 3, 4, 6)
     for one, two, explicit in candidate_pairs(sys):

@@ -1,4 +1,4 @@
-"""Checks of actuators, and of joints that have no inertia of their own."""
+"""Checks of actuators, and of joints without inertia of their own."""
 
 import numpy as np
 
@@ -51,8 +51,8 @@ def check_actuators(sys: System) -> None:
 
 
 def check_independent_slides(sys: System) -> None:
-    """Slides of one link must move it in independent directions, or have armature: if
-    not, the joint-space inertia is singular."""
+    """Check that slides of one link move it in independent directions, or have
+    armature. Otherwise, the joint-space inertia is singular."""
     joints = sys.joints
     axes, armature = known(joints.axis), known(joints.armature)
     if axes is None or armature is None or sys.actuators.armature is not None:

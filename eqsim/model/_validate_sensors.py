@@ -29,8 +29,8 @@ _SINGLE = (
 
 
 def check_sensors(sys: System) -> None:
-    """Raises if a sensor is attached to something that does not exist or does not fit, or
-    has an invalid cutoff."""
+    """Raise `ValueError` if a sensor refers to a missing or unsuitable object, or has
+    an invalid cutoff."""
     sensors = sys.sensors
     _check_lengths(sensors)
     _check_names(sensors)

@@ -8,7 +8,7 @@ from ._system import System
 
 
 def check_sites(sys: System) -> None:
-    """Raises if a site has no orientation."""
+    """Raise `ValueError` if a site has an invalid orientation."""
     sites = sys.sites
     reject(
         sites.quat,
@@ -19,7 +19,8 @@ def check_sites(sys: System) -> None:
 
 
 def check_tendons(sys: System) -> None:
-    """Raises if a path or a parameter of a tendon is invalid, or is not simulated."""
+    """Raise `ValueError` if a path or a parameter of a tendon is invalid or
+    unsupported."""
     if not sys.ntendon:
         return
     _check_paths(sys)

@@ -1,4 +1,4 @@
-"""Physics engines: from one state to the next."""
+"""Pipelines: physics engines that compute the next state."""
 
 from ._contacts import contact_wrenches as contact_wrenches, Contacts as Contacts
 from ._generalized import Generalized as Generalized

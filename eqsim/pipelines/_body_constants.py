@@ -1,4 +1,4 @@
-"""What a step in maximal coordinates needs of a robot, and that does not depend on the
+"""Constants of a step in maximal coordinates, which depend on the robot but not on the
 state."""
 
 import equinox as eqx
@@ -27,8 +27,8 @@ class Constants(AbstractPatterned):
     - `friction`: friction coefficients of the contact points, None if there are none.
     - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
     - `tendons`: constants of the tendons, None if there are none.
-    - `fluid`: shapes that drag like ellipsoids, None if there are none.
-    - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
+    - `fluid`: shapes with fluid forces on ellipsoids; None if there are none.
+    - `pattern`: assumptions about these values, see `_patterns.py`.
     """
 
     frames: Frames

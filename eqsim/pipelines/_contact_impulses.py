@@ -1,16 +1,16 @@
-r"""Contacts between rigid bodies, by impulses.
+r"""Contacts between rigid bodies by impulses.
 
-Contact points and normals are detected once, at the start of a step. During its substeps
-normals stay, and points move with the bodies (Macklin et al., *Small steps in physics
-simulation*, 2019, section 4). Of a sphere or capsule it is the middle that moves, so
-that it rolls without sinking in.
+Contact points and normals are detected once, at the start of a step. During its
+substeps, normals are constant, and points move with the bodies (Macklin et al., *Small
+steps in physics simulation*, 2019, section 4). For spheres and capsules, the center
+moves instead of the surface point, so they roll without sinking in.
 
-A point has an impulse along its normal that keeps the shapes apart, and an impulse of
-Coulomb friction across. Each is the change of relative velocity that the point asks for,
-divided by the generalized inverse masses of the two bodies (Müller et al., *Detailed
-rigid body simulation with extended position based dynamics*, 2020, equations 2 and 3).
-A body with several contacts is split among them as in `_joint_constraints.py`, here in
-proportion to what they ask for: so nothing jumps when one more begins.
+A contact has a normal impulse that prevents penetration, and a Coulomb friction
+impulse. Each is the requested change of relative velocity divided by the generalized
+inverse masses of the two bodies (Müller et al., *Detailed rigid body simulation with
+extended position based dynamics*, 2020, equations 2 and 3). A body with several
+contacts is split among them as in `_joint_constraints.py`, here in proportion to the
+requested changes, so impulses are continuous when a contact begins.
 """
 
 from typing import Any, NamedTuple
@@ -30,18 +30,18 @@ _PUSH_OUT = 20.0
 
 
 class ContactFrames(NamedTuple):
-    """The possible contacts of a step, `(npoint, *batch)`. Pairs are by body.
+    """The possible contacts of a step, `(npoint, *batch)`. Pairs are ordered by body.
 
     - `bodies`: the two bodies of each point; -1 is the world.
-    - `local`: the point relative to the centers of mass, in the frames of the bodies; for
-        round shapes their middle.
-    - `reach`: distance from there to the surface, along the normal.
+    - `local`: the point relative to the centers of mass, in the frames of the bodies;
+        for round shapes, their center.
+    - `reach`: distance from `local` to the surface, along the normal.
     - `arm`: the point relative to the centers of mass, at the start of the step.
     - `com`: centers of mass at the start of the step.
     - `frame`: rows are the normal, from the first body to the second, and the two
         friction axes.
-    - `dist`: distance of the surfaces at the start of the step, less the margin.
-    - `valid`: whether the point exists.
+    - `dist`: distance of the surfaces at the start of the step, minus the margin.
+    - `valid`: true if the point exists.
     """
 
     bodies: tuple[tuple[int, ...], tuple[int, ...]]
@@ -95,7 +95,8 @@ def contact_frames(
 
 
 def _radii(sys: System, plan: ContactPlan, side: int):
-    """Return the radii of the spheres and capsules on one side; zero for others."""
+    """Return the radii of the spheres and capsules on one side; zero for other
+    shapes."""
     geoms = [plan.pairs[pair][side] for pair in plan.point_pairs]
     size = take(sys.geoms.size[:, 0], geoms)
     is_round = [sys.geoms.kinds[geom] in _ROUND for geom in geoms]
@@ -111,7 +112,8 @@ class ContactMotion(NamedTuple):
 
     - `arms`: the points relative to the centers of mass of the two bodies.
     - `gap`: distance of the surfaces.
-    - `velocity`: of the second surface relative to the first, along the contact's axes.
+    - `velocity`: velocity of the second surface relative to the first, along the
+        contact's axes.
     """
 
     arms: tuple[Vec3, Vec3]
@@ -120,14 +122,14 @@ class ContactMotion(NamedTuple):
 
 
 def contact_motion(contacts: ContactFrames, bodies: Bodies) -> ContactMotion:
-    """Return distances and velocities of the surfaces for the bodies as they are."""
+    """Return distances and velocities of the surfaces for the current bodies."""
     normal = contacts.frame.rows[0]
     arms, moved = [], []
     for k, side in enumerate(contacts.bodies):
         com, rot = of_bodies((bodies.com, bodies.rot), side)
         arm = (rot @ contacts.local[k]) + (normal * contacts.reach[k])
         change = (arm - contacts.arm[k]) + (com - contacts.com[k])
-        # The world does not move. It has no frame here, so its `arm` has no meaning.
+        # The world does not move. It has no frame here, so its `arm` is not used.
         moves = _column([body >= 0 for body in side], arm.x) > 0
         moved.append(Vec3(*(jnp.where(moves, x, 0.0) for x in change)))
         arms.append(arm)
@@ -139,9 +141,9 @@ def contact_motion(contacts: ContactFrames, bodies: Bodies) -> ContactMotion:
 def relative_velocity_along(
     contacts: ContactFrames, arms: tuple[Vec3, Vec3], velocity: Motion
 ) -> Vec3:
-    """Return the velocity of the second bodies relative to the first at the contacts,
-    along the contacts' axes, from the motions of all bodies about their centers of
-    mass."""
+    """Return the velocity of the second bodies relative to the first at the
+    contacts, along the contact axes, given the motions of all bodies about their
+    centers of mass."""
     one, two = (
         of_bodies(velocity, side).at(arm)
         for side, arm in zip(contacts.bodies, arms, strict=True)
@@ -150,19 +152,20 @@ def relative_velocity_along(
 
 
 def rebound_velocity(restitution, sys: System, velocity, h, otherwise):
-    """Return the normal velocity at which surfaces separate that met at `velocity`,
-    negative where they approach: `otherwise` without restitution, and below the speed
-    that gravity gives in two substeps (Müller et al. 2020, section 3.6)."""
+    """Return the normal velocity after an impact at `velocity` (negative when
+    approaching): `otherwise` without restitution, and below the speed that gravity
+    produces in two substeps (Müller et al. 2020, section 3.6)."""
     share = restitution[None]
     rebounds = (share > 0.0) & (velocity < -2.0 * _gravity_speed(sys, h))
     return jnp.where(rebounds, -share * velocity, otherwise)
 
 
 def push_out(sys: System, gap, share, h):
-    """Split the speed `share * depth / h` at which a penetration is removed in two.
+    """Split the speed `share * depth / h` at which a penetration is removed into two
+    parts.
 
-    **Returns:** the part that bodies keep as velocity, at most what gravity gives in
-    `_PUSH_OUT` substeps, and the rest, by which only their positions change (split
+    **Returns:** the part that bodies keep as velocity, at most the speed that gravity
+    produces in `_PUSH_OUT` substeps, and the rest, which only changes positions (split
     impulses: Catto, *Understanding constraints*, 2014).
     """
     wanted = share * jnp.maximum(-gap, 0.0) / h
@@ -171,7 +174,7 @@ def push_out(sys: System, gap, share, h):
 
 
 def _gravity_speed(sys: System, h):
-    """Return the speed that gravity gives in a substep."""
+    """Return the speed that gravity produces in a substep."""
     g = Vec3(*(sys.gravity[k][None] for k in range(3)))
     return h * safe_sqrt(g | g)
 
@@ -179,12 +182,12 @@ def _gravity_speed(sys: System, h):
 def contact_impulses(
     contacts: ContactFrames, motion: ContactMotion, inverse: InverseInertia, change
 ) -> Vec3:
-    """Return the impulses of contacts and their friction, along the contacts' axes.
+    """Return the impulses of contacts with friction, along the contact axes.
 
     **Arguments:**
 
-    - `change`: change of normal velocity that each point asks for; where it is not
-        positive there is no impulse.
+    - `change`: requested change of normal velocity of each point; without an impulse if
+        it is not positive.
     """
     asked = jnp.where(contacts.valid, jnp.maximum(change, 0.0), 0.0)
     mass = _shared_masses(contacts, motion, inverse, asked)
@@ -203,7 +206,7 @@ def normal_impulses(
 
 
 def _within_friction_cone(friction: Friction, impulse: Vec3) -> Vec3:
-    """Shorten friction to Coulomb's cone; with two coefficients it is an ellipse."""
+    """Clip friction to Coulomb's cone; with two coefficients it is an ellipse."""
     normal, *across = impulse
     mu = friction.coefficients[:2]
     rubs = [
@@ -226,8 +229,8 @@ def velocity_correction(
     normal,
     velocity,
 ) -> Vec3:
-    """Return the impulses that bring contacts with a normal impulse `normal` to the
-    normal velocity `velocity`; none takes back more than that impulse."""
+    """Return the impulses that change the normal velocity of contacts with a normal
+    impulse `normal` to `velocity`; they remove at most that impulse."""
     mass = _shared_masses(contacts, motion, inverse, normal).x
     change = jnp.maximum((velocity - motion.velocity.x) * mass, -normal)
     return Vec3(change, jnp.zeros_like(change), jnp.zeros_like(change))
@@ -236,8 +239,8 @@ def velocity_correction(
 def _shared_masses(
     contacts: ContactFrames, motion: ContactMotion, inverse: InverseInertia, asked
 ) -> Vec3:
-    """Return the effective masses of contacts along their axes, on bodies of which each
-    contact has the part that it asks for; zero where it asks for nothing."""
+    """Return the effective masses of contacts along their axes. Bodies are split in
+    proportion to the requested changes; zero if a contact requests no change."""
     ease = []
     for side, arm in zip(contacts.bodies, motion.arms, strict=True):
         whole = accumulate(asked, side, inverse.mass.shape[0])
@@ -261,7 +264,7 @@ def on_bodies(
     inverse: InverseInertia,
     impulse: Vec3,
 ) -> Force:
-    """Sum impulses along the contacts' axes on all bodies."""
+    """Sum impulses along the contact axes on all bodies."""
     vector = contacts.frame.T @ impulse
     parts = [force_at(a, v) for a, v in zip(motion.arms, (-vector, vector))]
     sides = [body for side in contacts.bodies for body in side]

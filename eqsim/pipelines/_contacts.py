@@ -1,4 +1,4 @@
-"""Contacts as every pipeline reports them."""
+"""Contacts in the form that all pipelines return."""
 
 from collections.abc import Callable
 
@@ -21,12 +21,12 @@ class Contacts(eqx.Module):
 
     - `geoms`: the two shapes of each point.
     - `dist`: distance of the surfaces, m; negative in penetration.
-    - `pos`: halfway between the surfaces, in the world, m.
+    - `pos`: point midway between the surfaces, in the world, m.
     - `frame`: rows are the normal, from the first shape to the second, and the two
         friction axes, in the world.
-    - `force`: on the second shape, in the world, N; zero where there is no contact.
-    - `torque`: about the point, on the second shape, N m (`condim` 4 and 6); None if the
-        pipeline has no torsional and rolling friction.
+    - `force`: force on the second shape, in the world, N; zero if there is no contact.
+    - `torque`: torque about the point on the second shape, N m (`condim` 4 and 6); None
+        if the pipeline has no torsional and rolling friction.
     """
 
     geoms: tuple[tuple[int, int], ...] = eqx.field(static=True)
@@ -40,20 +40,20 @@ class Contacts(eqx.Module):
 def contact_wrenches(
     sys: System, q: Float[Array, " nq"], contacts: Contacts
 ) -> Float[Array, "nlink 6"]:
-    r"""What contacts do to each link, as one force and its torque.
+    r"""Sum the contact forces on each link to one force and torque.
 
     $\tau_i = \sum_k \pm ((p_k - c) \times f_k + \tau_k), \quad f_i = \sum_k \pm f_k$,
-    over the contacts $k$ of the shapes of link $i$, with the center of mass $c$ of all
-    that hangs on the root link of $i$.
+    over the contacts $k$ of the shapes of link $i$, with the center of mass $c$ of the
+    tree of link $i$.
 
     **Arguments:**
 
     - `sys`: the robot.
     - `q`: coordinates.
-    - `contacts`: from the pipeline's `contacts` at these coordinates.
+    - `contacts`: contacts from `pipeline.contacts` at these coordinates.
 
     **Returns:** torque (N m), then force (N), in world axes (MuJoCo: `cfrc_ext` without
-    the world, where nothing but contacts acts from outside).
+    the world, if only contacts act from outside).
     """
     check_state(sys, q)
     return _contact_wrenches(sys, q, contacts)
@@ -86,7 +86,8 @@ _contact_wrenches = batch_last(_contact_wrenches_fn)
 
 
 def report(sys: System, dtype, points: Callable) -> Contacts:
-    """The contacts of a system; `points` computes their arrays, where there are any."""
+    """Return the contacts of a system; `points` computes their arrays, if there are
+    any."""
     plan = contact_plan(sys)
     geoms = tuple(plan.pairs[pair][:2] for pair in plan.point_pairs)
     if geoms:

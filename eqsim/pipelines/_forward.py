@@ -1,4 +1,4 @@
-"""Forward dynamics with contacts, as `Generalized` steps it; batch axes are last."""
+"""Forward dynamics with contacts for `Generalized`; batch axes are last."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -64,11 +64,11 @@ from ..spatial import Force, Vec3
 
 
 class Method(NamedTuple):
-    """What a pipeline adds to the equations of motion.
+    """Settings of a pipeline for the equations of motion.
 
     - `constraints`: kinds of constraints.
     - `solver`: settings of the solver.
-    - `smoothing`: width of the onset of contacts, m; None if it is abrupt.
+    - `smoothing`: width of the onset of contacts, m; None for no smoothing.
     """
 
     constraints: tuple[AbstractConstraint, ...]
@@ -89,9 +89,9 @@ class Constants(AbstractPatterned):
         does not have.
     - `tendons`: constants of the tendons, None if there are none.
     - `actuators`: strength of muscles, and frames of transmissions.
-    - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
-    - `fluid`: shapes that drag like ellipsoids, None if there are none.
-    - `pattern`: what may be assumed of these numbers, see `_patterns.py`.
+    - `onset_width`: width of the onset of contacts, m; None for no smoothing.
+    - `fluid`: shapes with fluid forces on ellipsoids; None if there are none.
+    - `pattern`: assumptions about these values, see `_patterns.py`.
     """
 
     frames: Frames
@@ -132,7 +132,7 @@ class Forward(NamedTuple):
     - `counts`: number of rows of each kind of constraint in the problem.
     - `points`: contact points, None if there are none.
     - `drive`: the actuators.
-    - `tendons`: kinematics of the tendons that matter, None if there are none.
+    - `tendons`: kinematics of the required tendons; None if there are none.
     """
 
     kin: Kinematics
@@ -148,7 +148,7 @@ class Forward(NamedTuple):
 def forward(
     sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external
 ) -> Forward:
-    """Compute accelerations and the quantities that lead to them."""
+    """Compute accelerations and the quantities that determine them."""
     nodes, plan = tree(sys), contact_plan(sys)
     fixed = constants.frames
     kin = kinematics(sys, nodes, fixed, q)
@@ -162,7 +162,7 @@ def forward(
     drive = actuation(sys, q, qd, act, ctrl, inputs)
     tau = drive.tau + spring_forces(sys, q) + damping(sys).force(qd)
     if inputs.compensation is not None:
-        # It is also among the forces on the links.
+        # This force is also included in the forces on the links.
         tau = tau - actuator_compensation(sys, inputs.compensation)
     tendons = _tendons(sys, constants, kin, q)
     if tendons is not None and constants.tendons is not None:
@@ -224,7 +224,7 @@ def _rows(sys: System, method: Method, constants: Constants, now: Moment):
 def _tendons(
     sys: System, constants: Constants, kin: Kinematics, q
 ) -> TendonKinematics | None:
-    """Compute the kinematics of the tendons that matter, None if there are none."""
+    """Compute the kinematics of the required tendons; None if there are none."""
     chosen = needed_tendons(sys)
     if constants.tendons is None or not any(chosen):
         return None

@@ -1,4 +1,5 @@
-"""The implicit step of free bodies that carry no other moving body; batch axes are last."""
+"""Implicit integration of free bodies that carry no other moving body; batch axes are
+last."""
 
 import functools as ft
 
@@ -26,8 +27,8 @@ from ._forward import Forward
 
 
 def with_free_bodies(sys: System, now: Forward, qdd, damping: SmoothDamping, jac):
-    """Replace the accelerations of free bodies that carry no other moving body: for
-    these, all of $D$ counts (MuJoCo: `mjd_freeMhat`)."""
+    """Replace the accelerations of free bodies that carry no other moving body by those
+    of the full implicit step with all of $D$ (MuJoCo: `mjd_freeMhat`)."""
     nodes = tree(sys)
     chosen = _lone_free_nodes(nodes)
     if not chosen:
@@ -54,15 +55,15 @@ def with_free_bodies(sys: System, now: Forward, qdd, damping: SmoothDamping, jac
     )
     after, dofs = before - change, [dof for i in chosen for dof in _dofs(nodes, i)]
     found = jnp.concatenate([*after.lin, *(rot.T @ after.ang)])
-    # The directions come one after the other, each for all bodies.
+    # One direction after another, each for all bodies.
     rows = [k * len(chosen) + i for i in range(len(chosen)) for k in range(6)]
     place = {dof: sys.nv + k for dof, k in zip(dofs, rows, strict=True)}
     return take(concatenate([qdd, found]), [place.get(d, d) for d in range(sys.nv)])
 
 
 def _motion_of(force: Force) -> Motion:
-    """Return a force as the components of a motion, the space in which 6x6 systems are
-    solved."""
+    """Return a force as the components of a motion, the space in which the 6x6 systems
+    are solved."""
     return Motion(*force)
 
 

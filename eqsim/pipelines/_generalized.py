@@ -1,4 +1,4 @@
-r"""MuJoCo's model in joint coordinates."""
+r"""Pipeline with MuJoCo's model in joint coordinates."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -29,28 +29,29 @@ from ._solved import Solved
 
 
 class Generalized(AbstractPipeline):
-    r"""MuJoCo's physics in joint coordinates, differentiable by every parameter.
+    r"""MuJoCo's physics in joint coordinates, differentiable with respect to every
+    parameter.
 
-    Smooth dynamics, soft constraints and integrators are MuJoCo's (see its
-    documentation, *Computation*), so that `q` and `qd` follow `mj_step` on the same
-    file with a converged Newton solver. The solver iterates until it has converged (at
-    most 50 steps; most states need 2 to 5), and derivatives are taken implicitly at the
+    Smooth dynamics, soft constraints and integrators are those of MuJoCo (see its
+    documentation, *Computation*): `q` and `qd` equal those of `mj_step` on the same
+    file with a converged Newton solver. The solver iterates until convergence (at most
+    50 steps; most states need 2 to 5), and derivatives are computed implicitly at the
     solution.
 
     **Arguments:**
 
-    - `smoothing`: width $w$ of the onset of contacts, m. Without one, the default, the
-        model is MuJoCo's: a shape that does not touch has no contact force and no contact
-        gradient. With $w > 0$ a contact at distance $r$ has the weight $D/(1 + e^{r/w})$
-        and the distance $-w \log(1 + e^{-r/w})$: a force acts within a few widths before
-        the surface, and in penetration the model tends to MuJoCo's, with a shift of at
-        most $w \log 2$. The width is an array: it can be annealed down to 0, where the
-        model is MuJoCo's too, batched and differentiated without recompiling.
+    - `smoothing`: width $w$ of the onset of contacts, m. By default there is none, as
+        in MuJoCo: a shape that does not touch has zero contact force and zero contact
+        gradient. With $w > 0$, a contact at distance $r$ has the weight $D/(1 +
+        e^{r/w})$ and the distance $-w \log(1 + e^{-r/w})$: a force acts within a few
+        widths before the surface, and in penetration the model approaches MuJoCo's,
+        with a shift of at most $w \log 2$. The width is an array: it can be annealed to
+        0, which is MuJoCo's model, batched, and differentiated without recompiling.
     - `solver`: settings of the solver.
-    - `constraints`: kinds of constraints that are simulated; see
-        `eqsim.constraint.AbstractConstraint` for how to add one.
-    - `integrator`: how a step is taken: `Euler()`, `RungeKutta4()`, `Implicit()`,
-        `ImplicitFast()`, or one of your own. Without one, that of the robot
+    - `constraints`: kinds of constraints to simulate; see
+        `eqsim.constraint.AbstractConstraint` to add one.
+    - `integrator`: integration method: `Euler()`, `RungeKutta4()`, `Implicit()`,
+        `ImplicitFast()`, or your own. By default, that of the robot
         (`System.integrator`).
     """
 
@@ -93,7 +94,7 @@ class Generalized(AbstractPipeline):
     ) -> Solved:
         """Solve for accelerations and forces in a state, before integration.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
         """
         arguments = _arguments(self, sys, state, ctrl, external)
         return _report(sys, state, _solve(*arguments))
@@ -105,12 +106,13 @@ class Generalized(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> tuple[State, Solved]:
-        """A step, and the accelerations and forces in the state where it begins.
+        """Take a step, and return the accelerations and forces at its start.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
 
-        **Returns:** what `step` and `solve` return. The equations of motion are solved
-        once for both, with `RungeKutta4` once more than in a step.
+        **Returns:** the results of `step` and `solve`. The equations of motion are
+        solved only once for both, except with `RungeKutta4`, which needs one additional
+        solve.
         """
         integrator = self.integrator or integrator_of(sys)
         arguments = _arguments(self, sys, state, ctrl, external)
@@ -129,9 +131,10 @@ class Generalized(AbstractPipeline):
 
         The equations of motion are solved once, and only if a sensor needs it.
 
-        **Arguments:** as of `step`, and
+        **Arguments:** as for `step`, and
 
-        - `time`: time of the state, s, which clocks report. `State` does not have it.
+        - `time`: time of the state, s, which is not part of `State`; the value of clock
+            sensors.
 
         **Returns:** one array per sensor, in the order of `sys.sensors.names`.
         """

@@ -1,8 +1,9 @@
-r"""Integrators: from accelerations to the next state; batch axes are last.
+r"""Integrators of `Generalized`, from accelerations to the next state; batch axes are
+last.
 
-The implicit ones solve $(M - h D)\,\ddot q' = M \ddot q$ with the derivative $D$ of smooth
-forces by the velocity, that is $\ddot q' = \ddot q + (M - h D)^{-1} h D\, \ddot q$
-(MuJoCo documentation, *Computation*, "Numerical integration").
+Implicit integrators solve $(M - h D)\,\ddot q' = M \ddot q$ with the derivative $D$ of
+smooth forces with respect to velocity, that is $\ddot q' = \ddot q + (M - h D)^{-1} h
+D\, \ddot q$ (MuJoCo documentation, *Computation*, "Numerical integration").
 """
 
 import abc
@@ -59,7 +60,7 @@ StateArrays = tuple[Any, Any, Any]
 
 
 class AbstractIntegrator(eqx.Module):
-    """How the accelerations of `Generalized` become the next state."""
+    """Integration method of `Generalized`, from accelerations to the next state."""
 
     @abc.abstractmethod
     def step(
@@ -69,7 +70,7 @@ class AbstractIntegrator(eqx.Module):
 
         **Arguments:**
 
-        - `method`, `constants`: what `forward` reads besides the robot.
+        - `method`, `constants`: inputs of `forward`, besides the robot.
         - `state_and_input`: coordinates, velocities, activations, controls, and external
             forces or None.
         """
@@ -78,11 +79,11 @@ class AbstractIntegrator(eqx.Module):
     def advance(
         self, sys: System, method: Method, constants: Constants, *state_and_input
     ) -> tuple[StateArrays, Forward]:
-        """Do the same, and return `forward` at the start of the step too."""
+        """Do the same, and also return `forward` at the start of the step."""
 
 
 class AbstractOneSolve(AbstractIntegrator):
-    """An integrator that needs the accelerations at the start of the step alone."""
+    """An integrator that only needs the accelerations at the start of the step."""
 
     @abc.abstractmethod
     def move(
@@ -90,7 +91,7 @@ class AbstractOneSolve(AbstractIntegrator):
     ) -> StateArrays:
         """Compute the next coordinates, velocities and activations.
 
-        **Arguments:** as of `step`, and
+        **Arguments:** as for `step`, and
 
         - `now`: the dynamics at the start.
         """
@@ -102,14 +103,14 @@ class AbstractOneSolve(AbstractIntegrator):
     def advance(
         self, sys: System, method: Method, constants: Constants, *state_and_input
     ):
-        """Do the same, and return `forward` at the start of the step too."""
+        """Do the same, and also return `forward` at the start of the step."""
         now = forward(sys, method, constants, *state_and_input)
         return self.move(sys, constants, now, *state_and_input), now
 
 
 class Euler(AbstractOneSolve):
-    """Semi-implicit Euler; joint damping is implicit, unless `System.implicit_damping` is
-    false."""
+    """Semi-implicit Euler, with implicit joint damping unless `System.implicit_damping`
+    is false."""
 
     def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
         """Compute the next coordinates, velocities and activations."""
@@ -121,12 +122,12 @@ class Euler(AbstractOneSolve):
 
 
 class ImplicitFast(AbstractOneSolve):
-    r"""Implicit in the velocity, without Coriolis forces.
+    r"""Implicit in velocity, without Coriolis forces.
 
-    $D$ is the derivative of joint damping, actuator forces and fluid forces, made
-    symmetric. Where these act on single joints or links, a step costs as much as one of
-    `Euler` with damping. For free bodies without joints below them, $D$ is not made
-    symmetric and holds gyroscopic forces, so that fast spins gain no energy.
+    $D$ is the symmetric part of the derivative of joint damping, actuator forces and
+    fluid forces. If these act on single joints or links, a step costs as much as one of
+    `Euler` with damping. For free bodies without joints below them, $D$ is not
+    symmetrized and includes gyroscopic forces, so that fast spins gain no energy.
     """
 
     def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
@@ -139,8 +140,8 @@ class ImplicitFast(AbstractOneSolve):
 
 
 class Implicit(AbstractOneSolve):
-    """Implicit in the velocity: all forces of `ImplicitFast`, and Coriolis, centrifugal
-    and gyroscopic forces."""
+    """Implicit in velocity: all forces of `ImplicitFast`, and Coriolis, centrifugal and
+    gyroscopic forces."""
 
     def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
         """Compute the next coordinates, velocities and activations."""
@@ -176,7 +177,8 @@ class RungeKutta4(AbstractIntegrator):
         rest = jnp.zeros_like(qd)
         start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
         (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
-        # As in MuJoCo, lengths are those of the last stage, and velocities of the first.
+        # As in MuJoCo, lengths are those of the last stage, and velocities those of the
+        # first.
         length, velocity = ends[0][-1], ends[1][0]
         act = advance_activation(sys, act, mean[2], length, velocity)
         return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
@@ -184,14 +186,14 @@ class RungeKutta4(AbstractIntegrator):
     def advance(
         self, sys: System, method: Method, constants: Constants, *state_and_input
     ):
-        """Do the same, and return `forward` at the start of the step too: computed once
-        more, as stages are one loop."""
+        """Do the same, and also return `forward` at the start of the step, which is
+        computed once more because the stages are one loop."""
         now = forward(sys, method, constants, *state_and_input)
         return self.step(sys, method, constants, *state_and_input), now
 
 
 def integrator_of(sys: System) -> AbstractIntegrator:
-    """Return the integrator that a system names."""
+    """Return the integrator that a system specifies."""
     kinds = {
         Integrator.EULER: Euler,
         Integrator.RK4: RungeKutta4,
@@ -202,7 +204,8 @@ def integrator_of(sys: System) -> AbstractIntegrator:
 
 
 def _advanced(sys: System, now: Forward, qdd, q, qd, act):
-    """Step by given accelerations; coordinates move at the new velocity."""
+    """Take a step with given accelerations; coordinates are integrated with the new
+    velocity."""
     qd = qd + sys.dt[None] * qdd
     drive = now.drive
     act = advance_activation(sys, act, drive.act_rate, drive.length, drive.velocity)

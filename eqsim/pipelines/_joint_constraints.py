@@ -1,22 +1,23 @@
 r"""Joints as constraints between rigid bodies.
 
-All joints of a link form one block. A block finds the impulse $F$ (six numbers) between
-the link and its parent, and the new rates $\dot q^+$ of its joints, such that the two
-bodies move as the joints allow:
+All joints of a link form one block. For each block, find the impulse $F$ (six
+components) between the link and its parent, and the new rates $\dot q^+$ of its joints,
+such that the two bodies move consistently with the joints:
 
 $$V + K F = V - w + S(\dot q^+ - \dot q),$$
 
 $$S^T F = h\,\tau - A(\dot q^+ - \dot q) - (h D + h^2 k)\,\dot q^+ + f.$$
 
-$S$: motion axes; $V$: relative velocity of the bodies; $K$: sum of their inverse inertias;
-$w$: relative velocity that the joint removes; $A$, $D$, $k$: armature, damping, stiffness;
-$f$: impulses of limits and dry friction. Eliminating $F = U(\dot q^+ - \dot q) - K^{-1} w$
-with $U = K^{-1} S$ leaves a small system for the rates,
+$S$: motion axes; $V$: relative velocity of the bodies; $K$: sum of their inverse
+inertias; $w$: relative velocity to remove; $A$, $D$, $k$: armature, damping, stiffness;
+$f$: impulses of limits and dry friction. Eliminating $F = U(\dot q^+ - \dot q) - K^{-1}
+w$ with $U = K^{-1} S$ gives a small system for the rates,
 
 $$(S^T U + A + hD + h^2k)\,\dot q^+ = (S^T U + A)\,\dot q + S^T K^{-1} w + h\,\tau + f.$$
 
-A body in $n$ blocks of a pass is split: each sees the $n$-th part of its inertia, and the
-mean velocity of the parts never adds energy (Tonge et al., *Mass splitting*, 2012).
+A body in $n$ blocks of a pass is split: each block uses $1/n$ of its inertia, and
+averaging the velocities of the parts never adds energy (Tonge et al., *Mass splitting*,
+2012).
 """
 
 from typing import Any, NamedTuple
@@ -52,13 +53,14 @@ from ._rigid_bodies import (
 )
 
 
-# Gauss-Seidel sweeps over the limits and dry friction of joints that share a link.
+# Gauss-Seidel iterations over the limits and dry friction of joints that share a link.
 _SWEEPS = 4
 
 
 class JointFrames(NamedTuple):
-    """Where joints put their links: the frames of the links' nodes, and the motion axes
-    about the links' actual centers of mass; both relative to the tree's origin."""
+    """Poses of links according to their joints: the frames of the links' nodes, and the
+    motion axes about the links' actual centers of mass; both relative to the tree's
+    origin."""
 
     pose: Pose
     axes: tuple[Motion, ...]
@@ -74,7 +76,8 @@ def joint_frames(
     origin: Vec3,
     q,
 ) -> JointFrames:
-    """Place the links of a group from their parents, with joints at coordinates `q`.
+    """Compute the poses of the links of a group from those of their parents and joint
+    coordinates `q`.
 
     **Arguments:**
 
@@ -104,15 +107,15 @@ def _parent_frames(parameters, group: JointGroup, bodies: Bodies, origin: Vec3) 
 
 
 def _column(values, like):
-    """Return static numbers, one for each row of `like`, to be broadcast with it."""
+    """Return static numbers as a column that broadcasts with the rows of `like`."""
     return np.array(values, like.dtype).reshape(-1, *(1 for _ in like.shape[1:]))
 
 
 def joint_errors(
     parameters: BodyParameters, group: JointGroup, bodies: Bodies, frames: JointFrames
 ) -> Motion:
-    """Return the displacement of links from where their joints put them, as a motion
-    about their centers of mass."""
+    """Return the displacement of links from the poses given by their joints, as a
+    motion about their centers of mass."""
     com, rot, offset = take((bodies.com, bodies.rot, parameters.com), group.bodies)
     place = frames.pose.pos + (frames.pose.rot @ offset)
     return Motion(small_rotation(rot, frames.pose.rot), com - place)
@@ -127,7 +130,7 @@ def relative_velocity(group: JointGroup, bodies: Bodies) -> Motion:
 
 
 class AxisTerms(NamedTuple):
-    r"""What acts along one motion axis of a group in a step `h`.
+    r"""Terms along one motion axis of a group in a step `h`.
 
     - `rate`: $\dot q$.
     - `impulse`: $h\,\tau - (h D + h^2 k)\,\dot q$.
@@ -153,7 +156,7 @@ class BallLimit(NamedTuple):
 
 
 class JointTerms(NamedTuple):
-    """What acts along the motion axes of a group."""
+    """Terms along the motion axes of a group."""
 
     axes: list[AxisTerms]
     balls: list[BallLimit]
@@ -162,7 +165,7 @@ class JointTerms(NamedTuple):
 def joint_terms(
     sys: System, tree: Tree, group: JointGroup, q, qd, tau, h
 ) -> JointTerms:
-    """Collect what acts along the joints of a group.
+    """Collect the terms along the joints of a group.
 
     **Arguments:**
 
@@ -211,7 +214,7 @@ def _ball_limits(sys: System, tree: Tree, group: JointGroup, q, h) -> list[BallL
 class JointSolution(NamedTuple):
     """The solved blocks of a group.
 
-    - `impulse`: on the links, about their centers of mass.
+    - `impulse`: impulse on the links, about their centers of mass.
     - `rates`: new joint rates, axis by axis.
     - `constraint`: impulses of limits and dry friction, axis by axis.
     """
@@ -235,10 +238,10 @@ def solve_joints(
 
     **Arguments:**
 
-    - `axes`: $S$, about the centers of mass of the links.
-    - `remove`: $w$, the relative velocity to remove.
-    - `compliance`: compliance over $h^2$ of the joints, in translation and rotation;
-        added to $K$.
+    - `axes`: motion axes $S$, about the centers of mass of the links.
+    - `remove`: relative velocity $w$ to remove.
+    - `compliance`: compliance of the joints divided by $h^2$, in translation and
+        rotation; added to $K$.
     """
     factored = free_factor(_relative_mobility(group, bodies, inverse, *compliance))
     response = [_impulse(factored, axis) for axis in axes]
@@ -263,8 +266,8 @@ def solve_joints(
 def _relative_mobility(
     group: JointGroup, bodies: Bodies, inverse: InverseInertia, linear, angular
 ) -> ArticulatedInertia:
-    """Return $K$ about the links' centers of mass. Impulse and velocity change places
-    in it, so the block of rotations is the one that is eliminated first."""
+    """Return $K$ about the links' centers of mass. It maps impulses to velocities, so
+    the rotational block is eliminated first."""
     link, parent = take(inverse, group.bodies), of_bodies(inverse, group.parents)
     arm = of_bodies(bodies.com, group.parents) - take(bodies.com, group.bodies)
     one, two = (_column(share, link.mass) for share in group.shares)
@@ -279,7 +282,7 @@ def _relative_mobility(
 
 
 def _impulse(factored, motion: Motion) -> Force:
-    """Return $K^{-1} V$: the impulse that gives a relative velocity."""
+    """Return $K^{-1} V$: the impulse that produces a relative velocity."""
     lin, ang = free_solve(factored, Force(motion.lin, motion.ang))
     return Force(ang, lin)
 
@@ -294,7 +297,7 @@ def _solve_rates(matrix: list[list], load: list, terms: JointTerms):
         response = _substitute(factored, axis)
         excess = sum(a * r for a, r in zip(axis, rates, strict=True)) - upper
         ease = sum(a * d for a, d in zip(axis, response, strict=True))
-        # Without rotation there is no axis.
+        # There is no rotation axis at zero rotation.
         some = ease > 0.0
         push = jnp.where(
             some, jnp.maximum(excess, 0.0) / jnp.where(some, ease, 1.0), 0.0
@@ -362,8 +365,8 @@ def joint_rates(
     bodies: Bodies,
     parameters: BodyParameters,
 ):
-    """Return the rates of all joints in the order of `qd`; free joints take those of
-    their bodies."""
+    """Return the rates of all joints in the order of `qd`; those of free joints are
+    taken from their bodies."""
     index = [body_layout(tree).index[node] for node in range(tree.num_free)]
     rot, velocity, com = take((bodies.rot, bodies.velocity, parameters.com), index)
     free = [*velocity.at(-(rot @ com)), *(rot.T @ velocity.ang)]
@@ -378,7 +381,8 @@ def joint_impulses(tree: Tree, solutions: list[JointSolution], like):
 
 
 def _in_order(tree: Tree, free: list, parts: list):
-    """Sort six rows of all free joints and the axes of groups by degree of freedom."""
+    """Sort six rows of all free joints, and the axes of groups, by degree of
+    freedom."""
     found = list(free)
     dofs = [dof + k for k in range(6) for dof in tree.dofs[: tree.num_free]]
     for group, values in parts:

@@ -1,4 +1,4 @@
-"""What `Spring` and `Positional` share: a step in maximal coordinates."""
+"""Common parts of `Spring` and `Positional`: a step in maximal coordinates."""
 
 import abc
 from typing import Any, NamedTuple
@@ -53,13 +53,13 @@ from ._solved import Solved
 
 
 class StepData(NamedTuple):
-    """What stays constant over the substeps of a step.
+    """Quantities that are constant over the substeps of a step.
 
     - `sys`: the robot, with the substep as its time step.
-    - `h`: the substep.
+    - `h`: duration of a substep, s.
     - `origin`: origin of each body's tree, in the world.
     - `load`: force and torque on each body at its center of mass: weight, gravity
-        compensation, the medium, external forces.
+        compensation, fluid forces, external forces.
     - `points`, `contacts`: the possible contacts; None if there are none.
     """
 
@@ -72,16 +72,17 @@ class StepData(NamedTuple):
     contacts: ContactFrames | None
 
     def joint_frames(self, group: JointGroup, bodies: Bodies, q) -> JointFrames:
-        """Place the links of a group from their parents, with joints at `q`."""
+        """Compute the poses of the links of a group from their parents, with joints at
+        `q`."""
         fixed, parameters = self.constants.frames, self.constants.bodies
         where = group, bodies, self.origin, q
         return joint_frames(self.sys, tree(self.sys), fixed, parameters, *where)
 
 
 class MaximalState(NamedTuple):
-    """What changes from substep to substep: the bodies, and beside them the coordinates
-    and rates of the joints, which armature, actuators, springs and limits read. The
-    error of a joint is how far these two descriptions are apart."""
+    """State that changes in substeps: the bodies, and the coordinates and rates of the
+    joints, which determine armature, actuator, spring and limit forces. The error of a
+    joint is the difference between the two."""
 
     bodies: Bodies
     q: Any
@@ -92,8 +93,9 @@ class MaximalState(NamedTuple):
 class ConstraintImpulses(NamedTuple):
     """The impulses of the constraints in a substep.
 
-    - `joints`: of limits and dry friction along the joints, `(nv, *batch)`.
-    - `points`: of contacts, on the second body of each point; None if there are none.
+    - `joints`: impulses of limits and dry friction along the joints, `(nv, *batch)`.
+    - `points`: impulses of contacts on the second body of each point; None if there are
+        none.
     """
 
     joints: Any
@@ -101,12 +103,12 @@ class ConstraintImpulses(NamedTuple):
 
 
 class AbstractMaximal(AbstractPipeline):
-    """A pipeline in maximal coordinates: links are rigid bodies, and joints are
-    constraints between them.
+    """A pipeline in maximal coordinates, in which links are rigid bodies and joints are
+    constraints.
 
-    A step places the bodies by forward kinematics, makes `substeps` substeps, and
-    projects back to the joint coordinates nearest to the bodies, weighted by inertia,
-    which conserves momentum to first order. Subclasses define a substep.
+    A step computes the bodies by forward kinematics, takes `substeps` substeps, and
+    projects back to the nearest joint coordinates, weighted by inertia, which conserves
+    momentum to first order. Subclasses define a substep.
     """
 
     substeps: eqx.AbstractVar[int]
@@ -114,18 +116,18 @@ class AbstractMaximal(AbstractPipeline):
     @property
     @abc.abstractmethod
     def violation_share(self) -> Array:
-        """The share of a penetration, or of an excess over a joint limit, that is
-        removed in a substep."""
+        """Fraction of a penetration, or of a violation of a joint limit, that is
+        removed per substep."""
 
     @abc.abstractmethod
     def substep(
         self, step: StepData, state: MaximalState, tau: Array
     ) -> tuple[MaximalState, ConstraintImpulses]:
-        """Make one substep, with batch axes last.
+        """Take one substep, with batch axes last.
 
         **Arguments:**
 
-        - `state`: after the loads of the substep have changed the velocities.
+        - `state`: state after the loads of the substep have changed the velocities.
         - `tau`: forces of actuators and springs along the joints, `(nv, *batch)`.
         """
 
@@ -158,11 +160,11 @@ class AbstractMaximal(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Solved:
-        """Accelerations and forces in a state: means over the substeps of the step from
-        there. One substep does not suffice: the weight of a body reaches its contacts
-        from joint to joint, in one substep each.
+        """Compute accelerations and forces in a state: means over the substeps of the
+        step that starts there. One substep does not suffice, because the weight of a
+        body propagates to its contacts by one joint per substep.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
         """
         return self.advance(sys, state, ctrl, external)[1]
 
@@ -173,9 +175,9 @@ class AbstractMaximal(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> tuple[State, Solved]:
-        """A step, and its mean accelerations and forces.
+        """Take a step, and return its mean accelerations and forces.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
         """
         arguments = _arguments(self, sys, state, ctrl, external)
         (q, qd, act), (qdd, constraint, actuator, done, points) = _advance(*arguments)
@@ -190,10 +192,10 @@ class AbstractMaximal(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, "nlink 6"]:
-        """Return how far joints are apart at the end of a step, before it is projected
-        to coordinates: the rotation (rad) and the displacement (m) of each link from
-        where its joints put it, in world axes; zero for links without joints, and with
-        free ones."""
+        """Return joint errors at the end of a step, before the projection to
+        coordinates: the rotation (rad) and displacement (m) of each link from the pose
+        given by its joint, in world axes; zero for links without joints, and with free
+        ones."""
         return _joint_drift(*_arguments(self, sys, state, ctrl, external))
 
 
@@ -206,7 +208,8 @@ def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, exter
 
 
 def _start(substeps: int, sys: System, constants: Constants, q, qd, act, external):
-    """Place the bodies, and collect what stays constant over the substeps."""
+    """Compute the bodies, and collect the quantities that are constant over the
+    substeps."""
     nodes, fixed, parameters = tree(sys), constants.frames, constants.bodies
     kin = kinematics(sys, nodes, fixed, q)
     velocity = descend(nodes, joint_motion(nodes, kin, qd))
@@ -255,7 +258,7 @@ def _substep(pipeline: AbstractMaximal, step: StepData, state: MaximalState, ctr
 
 
 def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
-    """Return what acts along free joints, with their damping, on all bodies."""
+    """Return the forces along free joints, including their damping, on all bodies."""
     nodes, layout = tree(step.sys), body_layout(tree(step.sys))
     index = [layout.index[node] for node in range(nodes.num_free)]
     tau = tau + damping(step.sys).force(state.qd)
@@ -267,12 +270,12 @@ def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
 
 
 def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inputs):
-    """Make all substeps of a step; return what is constant in them, the last state, and
-    the mean forces of constraints and of actuators in place of impulses."""
+    """Take all substeps of a step; return constant quantities, the last state, and mean
+    forces of constraints and actuators in place of impulses."""
     q, qd, act, ctrl, external = full_batch(inputs, sys, constants, pipeline)
     step, first = _start(pipeline.substeps, sys, constants, q, qd, act, external)
-    # Reverse mode keeps the states between substeps, and computes the rest again: to store
-    # and load what a substep computes takes longer, and much memory.
+    # Reverse mode stores the states between substeps and recomputes the rest, because
+    # storing and loading intermediate values takes longer, and much memory.
     one = jax.checkpoint(
         lambda state, _: _substep(pipeline, step, state, ctrl), prevent_cse=False
     )

@@ -1,4 +1,5 @@
-"""What pipelines in maximal coordinates cannot simulate, and settings that are invalid."""
+"""Checks of models and settings that pipelines in maximal coordinates do not
+support."""
 
 import equinox as eqx
 import jax.tree_util as jtu
@@ -35,7 +36,7 @@ def check_parameters(pipeline: eqx.Module) -> None:
 
 
 def check_model(sys: System) -> None:
-    """Refuse what maximal coordinates cannot represent."""
+    """Reject models that maximal coordinates cannot represent."""
     nodes, links, joints = tree(sys), sys.links, sys.joints
     known = lambda x: not isinstance(x, Tracer)
     if known(links.mass) and known(links.inertia):
@@ -73,7 +74,7 @@ def check_model(sys: System) -> None:
 
 
 def _check_actuators(sys: System) -> None:
-    """Refuse actuators that need constraints or joint forces of the whole robot."""
+    """Reject actuators that need constraints or joint forces of the whole robot."""
     actuators, joints = sys.actuators, sys.joints
     others = [n for n, joint in zip(actuators.names, actuators.joints) if joint < 0]
     if others:
@@ -91,7 +92,7 @@ def _check_actuators(sys: System) -> None:
 
 
 def _check_tendons(sys: System) -> None:
-    """Refuse tendons with constraints or inertia."""
+    """Reject tendons with constraints or inertia."""
     tendons = sys.tendons
     for word, marks in (
         ("a limit", tendons.limited),
@@ -107,7 +108,7 @@ def _check_tendons(sys: System) -> None:
 
 
 def _check_constraints(sys: System) -> None:
-    """Refuse equality constraints, and torsional and rolling friction."""
+    """Reject equality constraints, and torsional and rolling friction."""
     for name in sys.equalities.names:
         raise ValueError(
             f"Equality constraint {name!r} cannot be simulated in maximal coordinates. "

@@ -11,7 +11,7 @@ from ._solved import Solved
 
 
 class AbstractPipeline(eqx.Module):
-    """A physics engine: what happens to a `State` in one time step `sys.dt`."""
+    """A physics engine that advances a `State` by one time step `sys.dt`."""
 
     @abc.abstractmethod
     def init(
@@ -20,13 +20,13 @@ class AbstractPipeline(eqx.Module):
         q: Float[Array, " nq"] | None = None,
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
-        """A state at given coordinates (default: the reference pose) and velocities
-        (default: at rest)."""
+        """Create a state at given coordinates (default: the reference pose) and
+        velocities (default: zero)."""
 
     def init_keyframe(self, sys: System, name: str) -> State:
-        """A state at a keyframe of the robot, with its activations.
+        """Create a state at a keyframe of the robot, including its activations.
 
-        The controls that go with it are `sys.keyframe(name).ctrl`.
+        The corresponding controls are `sys.keyframe(name).ctrl`.
         """
         key = sys.keyframe(name)
         state = self.init(sys, key.q, key.qd)
@@ -41,7 +41,7 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        """The state one time step later.
+        """Compute the state after one time step.
 
         **Arguments:**
 
@@ -58,9 +58,9 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Solved:
-        """Accelerations and forces in a state.
+        """Compute accelerations and forces in a state.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
         """
 
     @abc.abstractmethod
@@ -71,12 +71,12 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> tuple[State, Solved]:
-        """A step, and the accelerations and forces in the state where it begins.
+        """Take a step, and return the accelerations and forces at its start.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
 
-        **Returns:** what `step` and `solve` return. The equations of motion are solved
-        once for both.
+        **Returns:** the results of `step` and `solve`, from a single solution of the
+        equations of motion.
         """
 
     def contacts(
@@ -86,9 +86,9 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Contacts:
-        """Where shapes touch in a state, and with what force: part of `solve`.
+        """Compute contact points and forces in a state: a part of `solve`.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
         """
         return self.solve(sys, state, ctrl, external).contacts
 
@@ -99,9 +99,10 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
-        """Joint forces of all constraints in a state, N m and N: part of `solve`.
+        """Compute the joint forces of all constraints in a state, N m and N: a part of
+        `solve`.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
         """
         return self.solve(sys, state, ctrl, external).constraint_force
 
@@ -112,22 +113,24 @@ class AbstractPipeline(eqx.Module):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Float[Array, " nv"]:
-        """Joint accelerations in a state, rad/s$^2$ and m/s$^2$: part of `solve`.
+        """Compute joint accelerations in a state, rad/s$^2$ and m/s$^2$: a part of
+        `solve`.
 
-        **Arguments:** as of `step`.
+        **Arguments:** as for `step`.
         """
         return self.solve(sys, state, ctrl, external).qdd
 
 
 def check_input(sys: System, state: State, ctrl, external) -> None:
-    """Checks the shapes of what a step is given."""
+    """Check the shapes of the inputs of a step."""
     check_state(sys, state.q, state.qd, ctrl, state.act)
     if external is not None:
         check_shape("external", external, {"nlink": sys.nlink, "6": 6})
 
 
 def first_state(sys: System, q, qd) -> State:
-    """A state at given coordinates and velocities, or the reference pose at rest."""
+    """Create a state at given coordinates and velocities, by default the reference pose
+    at rest."""
     q = jnp.asarray(sys.joints.ref if q is None else q)
     qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
     return State(q, qd, jnp.zeros(sys.na, q.dtype))

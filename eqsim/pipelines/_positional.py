@@ -1,4 +1,4 @@
-r"""Extended position-based dynamics (XPBD) in small steps."""
+r"""Pipeline with extended position-based dynamics (XPBD) in small steps."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -43,49 +43,50 @@ from ._rigid_bodies import (
 
 
 class Positional(AbstractMaximal):
-    r"""Extended position-based dynamics (XPBD), small steps with one iteration each.
+    r"""Extended position-based dynamics (XPBD): small steps with one iteration each.
 
-    A substep of $h = \mathrm{dt}/\mathrm{substeps}$ moves the bodies as if they were
-    free, and then their poses, joint by joint, back to where joints and contacts allow:
+    A substep of $h = \mathrm{dt}/\mathrm{substeps}$ first moves the bodies freely, and
+    then corrects their poses, joint by joint, to satisfy joints and contacts:
 
     - One iteration in each of many substeps: Macklin et al., *Small steps in physics
       simulation*, 2019, algorithm 1.
-    - Correction of a joint: the multiplier of Macklin, Müller and Chentanez, *XPBD*, 2016,
-      equation 18, $(K + \alpha/h^2)\,\lambda = -e$, with the compliance $\alpha$, for
-      all directions of the joints of a link at once; $K$ is the sum of the
-      generalized inverse masses of Müller et al., *Detailed rigid body simulation with
-      extended position based dynamics*, 2020, equations 2 to 5. Armature, damping,
-      springs, limits and dry friction of the joints are solved in the same block (see
-      `_joint_constraints.py`), as implicit Euler does.
-    - Order: by the depth of links, from the roots on, each depth seeing the corrections
-      of those before (Gauss-Seidel); links at one depth that share a parent split it.
-    - Contacts: normal correction and static friction at the level of positions (2020,
-      section 3.5); restitution, and taking back the speed that a correction gave, at the
-      level of velocities (2020, section 3.6, equation 34). A correction gives bodies no
-      more speed than gravity does in a few substeps: deeper penetrations, and excesses
-      over limits, are taken back at the end of the step by a change of the coordinates
-      that leaves no velocity behind (Cline and Pai 2003).
-    - Velocities change with the corrections, by $\Delta x/h$ and $\Delta\theta/h$:
-      for translations this is the difference of positions over $h$ (2020, algorithm 2)
-      without its cancellation, for rotations it is to second order in $h$.
+    - Correction of a joint: the multiplier of Macklin, Müller and Chentanez, *XPBD*,
+        2016, equation 18, $(K + \alpha/h^2)\,\lambda = -e$, with the compliance
+        $\alpha$, for all directions of the joints of a link in one block; $K$ is the
+        sum of the generalized inverse masses of Müller et al., *Detailed rigid body
+        simulation with extended position based dynamics*, 2020, equations 2 to 5.
+        Armature, damping, springs, limits and dry friction of the joints are solved in
+        the same block (see `_joint_constraints.py`), as in implicit Euler.
+    - Order: by the depth of links, from the roots, where each depth uses the
+        corrections of the previous ones (Gauss-Seidel). Links at one depth that share a
+        parent split it.
+    - Contacts: normal correction and static friction of positions (2020, section 3.5);
+        restitution, and removal of the speed caused by corrections, for velocities
+        (2020, section 3.6, equation 34). A correction gives bodies at most the speed
+        that gravity produces in a few substeps. Larger penetrations, and violations of
+        limits, are removed at the end of the step by a change of coordinates without a
+        change of velocities (Cline and Pai 2003).
+    - Velocities are changed with the corrections by $\Delta x/h$ and $\Delta\theta/h$.
+        For translations, this is the difference of positions over $h$ (2020, algorithm
+        2) without its cancellation; for rotations, it is to second order in $h$.
 
-    Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry friction
-    and shapes, and `impratio`, which soften those of `Generalized`, are not read, nor
-    are `safe_solref`, `integrator` and `implicit_damping`. Free joints may have neither
-    armature nor dry friction; their damping and springs act explicitly. The medium,
-    carried weight, external forces, and where shapes touch, are those of the start of a
-    step.
+    Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry
+    friction and shapes, and `impratio`, which soften constraints in `Generalized`, are
+    not used, nor are `safe_solref`, `integrator` and `implicit_damping`. Free joints
+    may have neither armature nor dry friction; their damping and springs are explicit.
+    Fluid forces, gravity compensation, external forces, and contact points are those at
+    the start of a step.
 
     **Arguments:**
 
-    - `substeps`: of one time step.
-    - `compliance`: of joints against displacement, m/N. At 0 they are rigid. It is in
-        series with what acts along the axes of joints too.
-    - `angular_compliance`: of joints against rotation, rad/(N m).
-    - `relaxation`: share of the depth of a contact that one substep takes back, and of an
-        excess over a limit.
-    - `restitution`: share of the speed at which shapes meet that they leave with; at 0
-        there is no rebound, and no derivative by it.
+    - `substeps`: number of substeps per time step.
+    - `compliance`: compliance of joints in translation, m/N. At 0 they are rigid. It is
+        also in series with the forces along joint axes.
+    - `angular_compliance`: compliance of joints in rotation, rad/(N m).
+    - `relaxation`: fraction of a penetration, or of a violation of a limit, that is
+        removed per substep.
+    - `restitution`: ratio of the speeds after and before an impact; at 0 there is no
+        rebound, and the derivative with respect to it is zero.
     """
 
     substeps: int = eqx.field(static=True, default=8)
@@ -108,7 +109,7 @@ class Positional(AbstractMaximal):
         nodes, q, qd = tree(sys), state.q, state.qd
         bodies = move_freely(parameters, state.bodies, h)
         inverse = inverse_inertia(parameters, bodies)
-        # The coordinates that joints would have if their rates stayed as they are.
+        # Coordinates of the joints if their rates stayed constant.
         ahead = advance(sys.joints.kinds, q, h * qd)
         soft = self.compliance[None] / h**2, self.angular_compliance[None] / h**2
         joints, forces = [], None
@@ -139,7 +140,8 @@ class Positional(AbstractMaximal):
         bodies: Bodies,
         inverse: InverseInertia,
     ):
-        """Correct poses, then velocities; `before` are the bodies before the substep."""
+        """Correct poses, then velocities; `before` contains the bodies before the
+        substep."""
         h = step.h
         motion = contact_motion(contacts, bodies)
         share, approach = self.relaxation[None], jnp.maximum(-motion.velocity.x, 0.0)
@@ -151,7 +153,8 @@ class Positional(AbstractMaximal):
 
         met = contact_motion(contacts, before).velocity.x
         motion = contact_motion(contacts, bodies)
-        # What is left of an approach closes the gap; what separates is the correction's.
+        # The remaining approach velocity closes the gap; separation is due to the
+        # correction.
         slow = jnp.minimum(motion.velocity.x, 0.0)
         back = rebound_velocity(self.restitution, step.sys, met, h, slow)
         more = velocity_correction(contacts, motion, inverse, impulse.x, back)

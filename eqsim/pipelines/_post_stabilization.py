@@ -1,19 +1,21 @@
-r"""Removal of penetrations and of excess over joint limits, without a trace in velocity.
+r"""Removal of penetrations and violations of joint limits without a change of
+velocities.
 
-A step that begins with two bodies inside each other, or with a joint beyond its limit,
-must undo this by motion. Impulses that do so leave a velocity behind that launches the
-robot. Here coordinates are displaced instead, at the end of the step, after their
-projection (Cline and Pai, *Post-stabilization for rigid body simulation with contact and
-constraints*, 2003). The displacement is that of impulses $p \ge 0$ along the normals of
-contacts and against limits,
+If a step starts with two overlapping bodies, or with a joint beyond its limit, the
+violation must be removed. Impulses would leave a velocity that launches the robot.
+Instead, coordinates are displaced at the end of the step, after the projection (Cline
+and Pai, *Post-stabilization for rigid body simulation with contact and constraints*,
+2003). The displacement is that of impulses $p \ge 0$ along the normals of contacts and
+against limits,
 
 $$M \delta = J^T p, \qquad (J \delta)_i = a_i \text{ where } a_i > 0,$$
 
-where the violated constraints ask for the displacements $a$. Joints stay whole, and the
-center of mass moves only by what the world does. The impulses are found by one
-proportional scaling of a first guess, $p_i \leftarrow p_i\, a_i / (J M^{-1} J^T p)_i$,
-which is exact for one constraint and for several that act alike; all together are then
-shortened where they would move further than they ask. What is left is for the next step.
+where $a$ are the requested displacements of the violated constraints. Joints stay
+satisfied, and the center of mass moves only by impulses of the world. The impulses are
+computed by one proportional scaling of a first guess, $p_i \leftarrow p_i\, a_i / (J
+M^{-1} J^T p)_i$, which is exact for one constraint and for several identical ones; all
+of them are then scaled down if they would move further than requested. The remaining
+violation is removed in later steps.
 """
 
 from typing import Any, NamedTuple
@@ -38,15 +40,17 @@ from ._rigid_bodies import Bodies, InverseInertia, Mechanism, Projection
 
 
 _LARGEST_SCALING = 16.0
-"""How much the scaling may enlarge an impulse."""
+"""Largest factor by which the scaling may enlarge an impulse."""
 
 
 class _Amounts(NamedTuple):
-    """One number for each inequality constraint: displacement or impulse.
+    """One value for each inequality constraint: displacement or impulse.
 
-    - `contacts`: along the normals; empty without contacts.
-    - `limits`: of limited hinges and slides, positive where `q` grows.
-    - `balls`: of limited spherical joints, positive where the angle shrinks.
+    - `contacts`: values along the normals; empty without contacts.
+    - `limits`: values of limited hinges and slides, positive in the direction of
+        increasing `q`.
+    - `balls`: values of limited spherical joints, positive in the direction of
+        decreasing angle.
     """
 
     contacts: Any
@@ -71,16 +75,16 @@ def remove_violations(
     share,
     substeps: int,
 ):
-    """Return the coordinates of a projection without penetrations and excess over joint
-    limits.
+    """Return projected coordinates without penetrations and violations of joint limits.
 
     **Arguments:**
 
     - `bodies`, `inverse`: the bodies before the projection, and their inverse inertias.
-    - `share`: the share of a violation that is removed in each of `substeps` substeps.
+    - `share`: fraction of a violation that is removed in each of `substeps` substeps.
     """
     q, kinds = projection.q, sys.joints.kinds
-    # What substeps remove together, each of what the last has left, over the share.
+    # Total removed by all substeps, each of which removes a fraction of the remainder,
+    # over `share`.
     total = sum((1.0 - share) ** k for k in range(substeps))
     axis, gap = ball_limit_gap(sys, limited_balls(sys).joints, q)
     low, high = limit_gaps(sys, limited_joints(sys).joints, q)
@@ -100,7 +104,7 @@ def remove_violations(
     impulse = _Amounts(*map(_scaled, impulse, want, got))
     change, moved = _respond(sys, mechanism, all_, impulse)
     got = _measure(sys, all_, change, moved)
-    # Constraints that act alike together must not move further than each asks.
+    # Constraints that act together must not move further than each of them requests.
     dot = lambda x, y: sum(jnp.sum(a * b, axis=0) for a, b in zip(x, y, strict=True))
     work, most = dot(want, impulse), dot(got, impulse)
     alpha = jnp.where(most > work, work / jnp.where(most > work, most, 1.0), 1.0)
@@ -110,8 +114,8 @@ def remove_violations(
 def _first_guess(
     sys: System, mechanism: Mechanism, all_: _Constraints, want: _Amounts
 ) -> _Amounts:
-    """Return impulses that displace free bodies, and joints whose parents stand still, as
-    far as is asked."""
+    """Return impulses that produce the requested displacements of free bodies, and of
+    joints with fixed parents."""
     contacts = want.contacts
     if all_.contacts is not None and all_.motion is not None:
         contacts = normal_impulses(
@@ -133,7 +137,7 @@ def _scaled(impulse, want, got):
 def _respond(
     sys: System, mechanism: Mechanism, all_: _Constraints, impulse: _Amounts
 ) -> tuple[Any, Motion]:
-    """Return the displacements of coordinates and bodies that impulses give."""
+    """Return the displacements of coordinates and bodies caused by impulses."""
     limited, balls = limited_joints(sys), limited_balls(sys)
     tau = put(impulse.limits, limited.dofs, sys.nv)
     for k, a in enumerate(all_.ball_axis):

@@ -2,7 +2,7 @@ r"""Rigid bodies in maximal coordinates: one body for each link with joints, and
 joints that connect them.
 
 Positions are those of centers of mass, relative to the origin of the tree at the start
-of the step. They stay accurate in single precision however far a robot travels.
+of the step. They stay accurate in single precision at any distance from the origin.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class BodyLayout:
 
     @ft.cached_property
     def index(self) -> dict[int, int]:
-        """The body of each node; -1, the world, maps to -1."""
+        """Return the body of each node; -1, the world, maps to -1."""
         return {node: body for body, node in enumerate(self.nodes)} | {-1: -1}
 
 
@@ -62,11 +62,11 @@ class JointAxes:
 
 @dataclasses.dataclass(frozen=True)
 class JointGroup:
-    """Links with the same kinds of joints, whose blocks are solved side by side.
+    """Links with the same kinds of joints, whose blocks are solved in parallel.
 
     - `bodies`, `parents`: the two bodies of each block; -1 is the world.
-    - `axes`: the motion axes, from the parent to the link.
-    - `shares`: for both bodies, the number of blocks in the same pass that hold it.
+    - `axes`: motion axes, from the parent to the link.
+    - `shares`: for both bodies, the number of blocks in the same pass that contain it.
     """
 
     bodies: tuple[int, ...]
@@ -78,7 +78,7 @@ class JointGroup:
 @ft.lru_cache(maxsize=256)
 def joint_groups(tree: Tree, by_depth: bool) -> tuple[tuple[JointGroup, ...], ...]:
     """Return the passes over all joints, and the groups of each pass: a single pass, or
-    one for each depth of the tree of links, from the roots outwards."""
+    one for each depth of the tree of links, starting at the roots."""
     index, chains, depth = body_layout(tree).index, {}, {}
     for body, node in enumerate(body_layout(tree).nodes):
         chain = [node]
@@ -166,8 +166,8 @@ def body_parameters(tree: Tree, nodes: NodeBodies) -> BodyParameters:
 def place_bodies(
     tree: Tree, parameters: BodyParameters, kin: Kinematics, velocity: Motion
 ) -> Bodies:
-    """Place the bodies by forward kinematics; `velocity` is that of the nodes about the
-    origins of their trees."""
+    """Compute the bodies by forward kinematics; `velocity` is that of the nodes about
+    the origins of their trees."""
     pose, arm, velocity = take((kin.pose, kin.arm, velocity), body_layout(tree).nodes)
     com = arm + (pose.rot @ parameters.com)
     return Bodies(com, pose.rot, Motion(velocity.ang, velocity.at(com)))
@@ -186,7 +186,8 @@ def node_frames(parameters: BodyParameters, bodies: Bodies) -> Pose:
 
 
 def of_bodies(values, index):
-    """Return the rows of `values` of the bodies in `index`; zeros for -1, the world."""
+    """Return the rows of `values` for the bodies in `index`; zeros for -1, the
+    world."""
     zero = jtu.tree_map(lambda x: jnp.zeros_like(x[:1]), values)
     return take(concatenate([zero, values]), [body + 1 for body in index])
 
@@ -232,7 +233,7 @@ def small_rotation(rot: Mat3, reference: Mat3) -> Vec3:
 
 
 class Mechanism(NamedTuple):
-    """The articulated robot at the coordinates where a projection begins.
+    """The articulated robot at the initial coordinates of a projection.
 
     - `kin`, `factored`: its kinematics, and its factorized joint-space inertia.
     - `com`: centers of mass of the bodies, about the origins of their trees.
@@ -244,8 +245,9 @@ class Mechanism(NamedTuple):
     com: Vec3
 
     def respond(self, tau, impulse: Force | None) -> tuple[Any, Motion]:
-        r"""Solve $M x = \tau + J^T F$ for impulses about the centers of mass of the bodies;
-        return $x$ and the motions of the bodies, about their centers of mass too."""
+        r"""Solve $M x = \tau + J^T F$ for impulses about the centers of mass of the
+        bodies; return $x$ and the motions of the bodies, also about their centers of
+        mass."""
         nodes, force = body_layout(self.tree).nodes, None
         if impulse is not None:
             moment = impulse.ang + (self.com ^ impulse.lin)
@@ -255,8 +257,8 @@ class Mechanism(NamedTuple):
         return x, Motion(motion.ang, motion.at(self.com))
 
     def joint_inertia(self, sys: System):
-        """Return the inertia about each axis of a joint whose parent stands still; zero
-        for free joints."""
+        """Return the inertia about each axis of a joint with a fixed parent; zero for
+        free joints."""
         inverse = concatenate([level.inverse for level in self.factored.joints])
         dofs = dof_order(self.tree).single
         return put(1.0 / inverse, dofs, sys.nv)

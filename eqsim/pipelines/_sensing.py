@@ -1,4 +1,4 @@
-"""Sensors of `Generalized`: what they read of the forward dynamics; batch axes last."""
+"""Sensors of `Generalized`: inputs from forward dynamics; batch axes last."""
 
 import itertools
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ Forces = list[tuple[AbstractConstraint, list[Residual]]]
 def measure(sys: System, method: Method, constants: Constants, time, *arguments):
     """Compute the values of all sensors at a state.
 
-    The equations of motion are solved once, and only if a sensor reads their solution.
+    The equations of motion are solved once, and only if a sensor uses their solution.
 
     **Arguments:**
 
@@ -75,7 +75,7 @@ def measure(sys: System, method: Method, constants: Constants, time, *arguments)
 
 
 def _acts_on_contacts(sys: System) -> bool:
-    """Return whether a sensor reads actuators that act through contacts."""
+    """Test if a sensor uses actuators that act through contacts."""
     return needs_actuators(sys) and Transmission.BODY in sys.actuators.transmissions
 
 
@@ -97,7 +97,7 @@ def solution(
     qd,
     external,
 ) -> SolvedMotion:
-    """Return what sensors read of a solution of the equations of motion."""
+    """Return the solution of the equations of motion in the form that sensors use."""
     rows = solved_forces(sys, now)
     own = _by_kind(method, now, rows)
     wrenches = ()
@@ -126,8 +126,8 @@ def _wrenches(
     qd,
     external,
 ) -> tuple[AppliedWrenches, ...]:
-    """Return the forces on links of equality constraints and spatial tendons, and those
-    from outside."""
+    """Return the forces of equality constraints and spatial tendons on links, and
+    external forces."""
     where = constants.frames, now.kin, now.velocities, q, qd
     moment = Moment(*where, now.points, None, None)
     found = [
@@ -143,7 +143,7 @@ def _wrenches(
 
 
 def _needs_wrenches(sys: System) -> bool:
-    """Return whether a sensor reads interaction forces."""
+    """Test if a sensor uses interaction forces."""
     kinds = (SensorKind.FORCE, SensorKind.TORQUE)
     return any(kind in kinds for kind in sys.sensors.kinds)
 

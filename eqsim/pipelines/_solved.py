@@ -1,4 +1,4 @@
-"""What a pipeline solves for in one state."""
+"""Results of a pipeline in one state."""
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
@@ -10,7 +10,7 @@ class Solved(eqx.Module):
     """The solution of the equations of motion in one state.
 
     `Generalized` solves them at that state. `Spring` and `Positional` apply impulses in
-    substeps: all quantities are their means over the step that begins there.
+    substeps: all quantities are means over the step that starts there.
 
     **Arguments:**
 
@@ -19,12 +19,12 @@ class Solved(eqx.Module):
     - `constraint_force`: joint forces of all constraints (MuJoCo: `qfrc_constraint`), N m
         and N.
     - `actuator_force`: force of each actuator (MuJoCo: `actuator_force`), N or N m.
-    - `converged`: whether the solver has converged; true in pipelines that do not iterate
-        to a tolerance. Where it has not, all of the above is
-        approximate: allow more steps with `Generalized(solver=Newton(...))`, or look for
-        `solref` and `solimp` that the time step cannot resolve. Never true if an input is
-        not finite, nor if a shape touches a height field at more places than
-        `HeightFields.capacity`: increase it then.
+    - `converged`: true if the solver has converged, and in pipelines that do not
+        iterate to a tolerance. If false, all of the above are approximate: allow more
+        steps with `Generalized(solver=Newton(...))`, or check for `solref` and `solimp`
+        that the time step cannot resolve. Always false if an input is not finite, or if
+        a shape has more contacts with a height field than `HeightFields.capacity`,
+        which must then be increased.
     """
 
     qdd: Float[Array, " nv"]

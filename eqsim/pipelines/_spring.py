@@ -1,4 +1,4 @@
-r"""Stiff springs between links."""
+r"""Pipeline with stiff springs between links."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -43,47 +43,47 @@ from ._rigid_bodies import (
 
 
 class Spring(AbstractMaximal):
-    r"""Links are held together by stiff springs and dampers, contacts are impulses.
+    r"""Joints are stiff springs and dampers, and contacts are impulses.
 
-    All joints act at once, each as if it were alone, and then all contacts, in
-    semi-implicit Euler substeps of $h = \mathrm{dt}/\mathrm{substeps}$: fast, and right
-    only in the limit of many substeps. A joint that its bodies have left by $e$, and
-    that moves apart at $\dot e$, acts with the impulse
+    All joints act in parallel, each as if it were alone, followed by all contacts, in
+    semi-implicit Euler substeps of $h = \mathrm{dt}/\mathrm{substeps}$. This is fast,
+    and accurate only in the limit of many substeps. A joint with an error $e$ of its
+    bodies, which grows at $\dot e$, acts with the impulse
 
     $$F = -m\,(\kappa\,e/h + \zeta\,\dot e),$$
 
-    $m$ being the mass with which the two links resist, a matrix of size 6. So the
-    spring constant is $\kappa m/h^2$ and the damper $\zeta m/h$: the stiffest that such
-    substeps can follow, for light and heavy links alike; and both grow as substeps get
-    smaller. $\kappa$ and $\zeta$ are the shares of an error, and of the velocity at which
-    it grows, that one substep takes away: those of Catto, *Soft constraints*, 2011, at
-    impulse level. Where many joints meet, bodies are split among them (see
-    `_joint_constraints.py`). Along the axes of joints, armature, damping, springs, limits and dry
-    friction act implicitly.
+    where $m$ is the effective mass of the two links, a matrix of size 6. The spring
+    constant is $\kappa m/h^2$ and the damping constant $\zeta m/h$, the stiffest that
+    such substeps can follow, for light and heavy links; both increase with smaller
+    substeps. $\kappa$ and $\zeta$ are the fractions of an error, and of its rate, that
+    one substep removes, as in Catto, *Soft constraints*, 2011, at impulse level. Bodies
+    of several joints are split among them (see `_joint_constraints.py`). Along joint
+    axes, armature, damping, springs, limits and dry friction are implicit.
 
-    A contact that comes closer than the surfaces gets the impulse that lets them meet at
-    the end of the substep, with Coulomb friction, and restitution above the speed that
-    gravity gives in two substeps. Of a penetration, a share `erp` is taken back in each
-    substep: at the speed that gravity gives in a few substeps by impulses (Baumgarte
-    1972), and beyond that at the end of the step by a change of the coordinates that
-    leaves no velocity behind (Cline and Pai 2003). So are excesses over limits.
+    A contact closer than its surfaces gets the impulse that makes the surfaces touch at
+    the end of the substep, with Coulomb friction, and with restitution above the speed
+    that gravity produces in two substeps. In each substep, a fraction `erp` of a
+    penetration is removed: by impulses up to the speed that gravity produces in a few
+    substeps (Baumgarte 1972), and beyond that at the end of the step by a change of
+    coordinates without a change of velocities (Cline and Pai 2003). The same holds for
+    violations of limits.
 
-    Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry friction
-    and shapes, and `impratio`, which soften those of `Generalized`, are not read, nor
-    are `safe_solref`, `integrator` and `implicit_damping`. Free joints may have neither
-    armature nor dry friction; their damping and springs act explicitly. The medium,
-    carried weight, external forces, and where shapes touch, are those of the start of a
-    step.
+    Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry
+    friction and shapes, and `impratio`, which soften constraints in `Generalized`, are
+    not used, nor are `safe_solref`, `integrator` and `implicit_damping`. Free joints
+    may have neither armature nor dry friction; their damping and springs are explicit.
+    Fluid forces, gravity compensation, external forces, and contact points are those at
+    the start of a step.
 
     **Arguments:**
 
-    - `substeps`: of one time step.
-    - `stiffness`: $\kappa$, between 0 and 1.
-    - `damping`: $\zeta$, between 0 and 1.
-    - `erp`: share of a penetration, or of an excess over a limit, that is taken back in
-        a substep.
-    - `restitution`: share of the speed at which shapes meet that they leave with; at 0
-        there is no rebound, and no derivative by it.
+    - `substeps`: number of substeps per time step.
+    - `stiffness`: fraction $\kappa$, between 0 and 1.
+    - `damping`: fraction $\zeta$, between 0 and 1.
+    - `erp`: fraction of a penetration, or of a violation of a limit, that is removed
+        per substep.
+    - `restitution`: ratio of the speeds after and before an impact; at 0 there is no
+        rebound, and the derivative with respect to it is zero.
     """
 
     substeps: int = eqx.field(static=True, default=8)
@@ -143,7 +143,7 @@ class Spring(AbstractMaximal):
         return solve_joints(group, bodies, inverse, at.axes, remove, terms)
 
     def _contact_velocity(self, sys: System, motion: ContactMotion, h):
-        """Return the normal velocity at which each contact is to leave the substep."""
+        """Return the normal velocity of each contact at the end of the substep."""
         velocity, gap = motion.velocity.x, motion.gap
         out, _ = push_out(sys, gap, self.erp[None], h)
         meet = jnp.where(gap > 0.0, -gap / h, out)

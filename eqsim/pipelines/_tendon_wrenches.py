@@ -1,4 +1,4 @@
-"""What spatial tendons exert on links, for sensors of interaction forces."""
+"""Forces of spatial tendons on links, for sensors of interaction forces."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from ._forward import Constants, Forward, Method
 
 
 def pulling_tendons(sys: System) -> tuple[bool, ...]:
-    """Return which spatial tendons may exert forces."""
+    """Return true for spatial tendons that may exert forces."""
     actuators = sys.actuators
     driven = {
         target

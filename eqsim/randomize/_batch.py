@@ -32,7 +32,7 @@ def batch(
 
     - `env`: environment of one robot.
     - `randomize`: function `(key, sys) -> sys`. A parameter counts as unchanged if the
-        returned robot holds the very array of `sys`.
+        returned robot contains the identical array object.
     - `key`: one key per environment.
 
     **Returns:** the environment with batched parameters, and its axes: a tree like the
@@ -48,8 +48,8 @@ def batch(
         new = randomize(one, sys)
         if jtu.tree_structure(new) != jtu.tree_structure(sys):
             raise ValueError(
-                "`randomize` returns a robot of another structure. It may change arrays "
-                "only."
+                "`randomize` returns a robot with a different structure. It may only "
+                "change arrays."
             )
         return jtu.tree_map(lambda old, x: None if old is x else x, sys, new)
 

@@ -1,4 +1,4 @@
-"""Ready changes for the environments of eqsim."""
+"""Randomization presets for eqsim's environments."""
 
 from ..model import System
 from ._random import AbstractRandomizer, chain, masses, scale
@@ -39,17 +39,17 @@ _WITHOUT_CONTACT = (
 
 
 def presets(name: str = "") -> dict[str, AbstractRandomizer]:
-    """Ready changes for an environment, by name.
+    """Return the randomization presets of an environment, by name.
 
     `default` is moderate: masses (with inertias) by 20 %, damping by 30 %, gears by 15
-    %, friction by 40 %. `hard` goes to a factor of about two. `masses` and `motors`
-    change one thing; so do `gravity`, `friction` and `medium`, each where the robot
-    feels it.
+    %, friction by 40 %. `hard` uses factors up to about 2. `masses` and `motors` change
+    one group of parameters; `gravity`, `friction` and `medium` do as well, and exist
+    only for robots that they affect.
 
     **Arguments:**
 
-    - `name`: of the environment; variants such as `ant_uni` have those of `ant`, and
-        environments of other packages the general ones.
+    - `name`: name of the environment. Variants such as `ant_uni` have the presets of
+        `ant`; environments of other packages have the general ones.
     """
     base = name.removesuffix("_uni").removesuffix("_omni")
     motors, gravity = scale(_gear, 0.6, 1.4), scale(_gravity, 0.8, 1.2, shared=True)

@@ -15,23 +15,24 @@ from ..model._fields import as_array
 
 
 Where = Callable[[System], Any]
-"""Says which numbers of a robot are meant: `lambda sys: sys.links.mass`, or a tuple of
-such."""
+"""Selection of parameters of a robot: `lambda sys: sys.links.mass`, or a function that
+returns a tuple of arrays."""
 
 
 class AbstractRandomizer(eqx.Module):
-    """A random change of the numbers of a robot."""
+    """A random change of parameters of a robot."""
 
     @abc.abstractmethod
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
-        """The changed robot.
+        """Return the changed robot.
 
-        **Raises:** `ValueError` naming the number, if what was asked for does not fit it.
+        **Raises:** `ValueError` with the name of the parameter, if the distribution
+        does not fit it.
         """
 
 
 class Chain(AbstractRandomizer):
-    """One change after the other, each with a key of its own."""
+    """Several randomizations in sequence, each with its own key."""
 
     parts: tuple[Callable[[PRNGKeyArray, System], System], ...]
 
@@ -42,7 +43,7 @@ class Chain(AbstractRandomizer):
 
 
 class Uniform(AbstractRandomizer):
-    """Numbers between two bounds; see `uniform` and `scale`."""
+    """Uniformly distributed values or factors; see `uniform` and `scale`."""
 
     where: Where = eqx.field(static=True)
     low: Float[Array, "..."] = eqx.field(converter=as_array)
@@ -64,7 +65,7 @@ class Uniform(AbstractRandomizer):
 
 
 class Gaussian(AbstractRandomizer):
-    """Normal noise; see `gaussian`."""
+    """Additive normal noise; see `gaussian`."""
 
     where: Where = eqx.field(static=True)
     scale: Float[Array, "..."] = eqx.field(converter=as_array)
@@ -80,7 +81,7 @@ class Gaussian(AbstractRandomizer):
 
 
 class Choice(AbstractRandomizer):
-    """One out of several values; see `choice`."""
+    """One of several values; see `choice`."""
 
     where: Where = eqx.field(static=True)
     values: Float[Array, "number ..."] = eqx.field(converter=as_array)
@@ -96,7 +97,7 @@ class Choice(AbstractRandomizer):
 
 
 class Masses(AbstractRandomizer):
-    """Masses and inertias together; see `masses`."""
+    """Masses and inertias scaled together; see `masses`."""
 
     low: Float[Array, "..."] = eqx.field(converter=as_array)
     high: Float[Array, "..."] = eqx.field(converter=as_array)
@@ -114,57 +115,59 @@ class Masses(AbstractRandomizer):
 
 
 def uniform(where: Where, low: Any, high: Any, *, shared: bool = False) -> Uniform:
-    """Numbers drawn uniformly from `low` to `high`.
+    """Draw parameters uniformly from `low` to `high`.
 
     **Arguments:**
 
-    - `where`: which numbers, as for `eqx.tree_at`: `lambda sys: sys.geoms.friction`; a
-        tuple for several at once. Recompiles if it is another function, so define it
-        once.
-    - `low`, `high`: bounds that broadcast to these numbers; array leaves of the result.
-    - `shared`: whether all of them get the same draw, instead of one each.
+    - `where`: selects the parameters as in `eqx.tree_at`: `lambda sys:
+        sys.geoms.friction`; may return a tuple. A different function object recompiles,
+        so define it once.
+    - `low`, `high`: bounds, broadcast to the parameters; array leaves of the result.
+    - `shared`: true to use the same draw for all entries instead of one per entry.
     """
     return Uniform(where, low, high, False, shared)
 
 
 def scale(where: Where, low: Any, high: Any, *, shared: bool = False) -> Uniform:
-    """Numbers times a factor that is drawn uniformly from `low` to `high`.
+    """Multiply parameters by factors drawn uniformly from `low` to `high`.
 
-    **Arguments:** as of `uniform`. To scale masses, see `masses`.
+    **Arguments:** as for `uniform`. To scale masses, see `masses`.
     """
     return Uniform(where, low, high, True, shared)
 
 
 def gaussian(where: Where, scale: Any, *, shared: bool = False) -> Gaussian:
-    """Numbers plus normal noise of standard deviation `scale`.
+    """Add normal noise with standard deviation `scale` to parameters.
 
-    **Arguments:** as of `uniform`.
+    **Arguments:** as for `uniform`.
     """
     return Gaussian(where, scale, shared)
 
 
 def choice(where: Where, values: Any) -> Choice:
-    """Numbers out of a list, each entry of which is as likely.
+    """Choose parameters from a list of values with equal probability.
 
     **Arguments:**
 
-    - `where`: as of `uniform`; several places get the same entry.
-    - `values`: of which the first axis is that of the entries.
+    - `where`: as for `uniform`; all selected parameters get the same entry.
+    - `values`: the values, along the first axis.
     """
     return Choice(where, values)
 
 
 def masses(low: Any, high: Any, *, shared: bool = False) -> Masses:
-    """Links of another density: masses and inertias times the same factors, drawn
-    uniformly from `low` to `high`.
+    """Scale masses and inertias of links by common factors, drawn uniformly from `low`
+    to `high`.
 
-    **Arguments:** as of `uniform`; `shared`: whether all links get the same factor.
+    **Arguments:** as for `uniform`; `shared`: true to use the same factor for all
+    links.
     """
     return Masses(low, high, shared)
 
 
 def chain(*parts: Callable[[PRNGKeyArray, System], System]) -> Chain:
-    """One change after the other. Any function `(key, sys) -> sys` may take part."""
+    """Apply randomizations in sequence. Any functions `(key, sys) -> sys` can be
+    combined."""
     return Chain(parts)
 
 
@@ -180,12 +183,12 @@ def _replaced(key, sys: System, where: Where, draw: Callable, shared: bool) -> S
 
 
 def _names(sys: System, leaves: Sequence[Any]) -> list[str]:
-    """Where in the robot these numbers stand."""
+    """Return the paths of the selected parameters in the robot."""
     paths = {id(x): jtu.keystr(path) for path, x in jtu.tree_leaves_with_path(sys)}
     for leaf in leaves:
         if id(leaf) not in paths:
             raise ValueError(
-                "`where` must return arrays of the robot as they are, such as "
+                "`where` must return unchanged arrays of the robot, such as "
                 f"`sys.links.mass`, but returned {leaf!r}."
             )
     return [paths[id(leaf)] for leaf in leaves]

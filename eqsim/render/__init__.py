@@ -1,4 +1,4 @@
-"""Pictures of robots, drawn by MuJoCo, which is imported when the first one is."""
+"""Rendering: images of robots, drawn by MuJoCo, which is imported on first use."""
 
 from ._camera import Camera as Camera, camera_for as camera_for
 from ._draw import draw as draw, images as images

@@ -1,4 +1,4 @@
-"""Meshes and height fields that MuJoCo draws, whose numbers may change between images."""
+"""Meshes and height fields drawn by MuJoCo, whose values may change between images."""
 
 from typing import Any, NamedTuple
 
@@ -21,8 +21,8 @@ class Assets(NamedTuple):
 def add_assets(spec: Any, looks: Looks) -> None:
     """Add meshes and height fields of the right size to a scene.
 
-    Each triangle has vertices of its own. Their positions are set by `update_assets`; the
-    compiler must not see them, as it moves them."""
+    Each triangle has its own vertices. `update_assets` sets their positions, because
+    the compiler would change them."""
     rng = np.random.default_rng(0)
     for mesh in range(looks.num_meshes):
         count = 3 * len(looks.surfaces.triangles(mesh))
@@ -47,7 +47,7 @@ def add_assets(spec: Any, looks: Looks) -> None:
 def update_assets(model: Any, target: Any, looks: Looks, old: Any, new: Assets) -> None:
     """Upload meshes and height fields that differ from those of the previous image.
 
-    - `old`: `Assets` of the previous image, None if there is none."""
+    - `old`: `Assets` of the previous image, or None."""
     mujoco = engine()
     for mesh in range(looks.num_meshes):
         points = _points(looks, new, mesh)
@@ -74,7 +74,8 @@ def update_assets(model: Any, target: Any, looks: Looks, old: Any, new: Assets) 
 def raised(
     looks: Looks, assets: Assets, pos: np.ndarray, rot: np.ndarray
 ) -> np.ndarray:
-    """Return positions of shapes; MuJoCo's height fields begin at their lowest point."""
+    """Return positions of shapes; the origin of MuJoCo's height fields is at their
+    lowest point."""
     pos = np.array(pos)
     starts = np.cumsum([0, *(rows * columns for rows, columns in looks.grids)])
     for geom, field in looks.fields:
@@ -89,7 +90,7 @@ def _points(looks: Looks, assets: Assets, mesh: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-# Faces that meet at less than about 40 degrees look like one smooth surface.
+# Edges of less than about 40 degrees are drawn smooth.
 _SMOOTH = 0.77
 
 

@@ -15,22 +15,22 @@ from ._shapes import place, Placed
 
 
 FIELD_OF_VIEW = 45.0
-"""Of every camera, vertically, degrees."""
+"""Vertical field of view of every camera, degrees."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Camera:
-    """Where a picture is taken from.
+    """A camera: position and direction of the view.
 
     **Arguments:**
 
-    - `lookat`: the point in the middle of the picture, m.
-    - `distance`: from there to the camera, m.
-    - `azimuth`: of the direction of view, degrees; at 0 along x, at 90 along y, so that
-        x points to the right.
-    - `elevation`: of the direction of view, degrees; at -90 straight down.
-    - `follow`: name of a link with which the camera moves along x and y; the first two
-        numbers of `lookat` are then relative to it.
+    - `lookat`: point at the center of the image, m.
+    - `distance`: distance of the camera from that point, m.
+    - `azimuth`: azimuth of the viewing direction, degrees; along x at 0, along y at 90,
+        where x points to the right.
+    - `elevation`: elevation of the viewing direction, degrees; straight down at -90.
+    - `follow`: name of a link that the camera follows along x and y; the first two
+        entries of `lookat` are then relative to it.
 
     **Raises:** `ValueError` if the distance is not positive.
     """
@@ -52,10 +52,11 @@ _GROUND = (GeomKind.PLANE, GeomKind.HFIELD)
 
 
 def camera_for(sys: System) -> Camera:
-    """A camera that has the robot in view.
+    """Return a camera that shows the robot.
 
-    It follows a robot that walks about on the ground. Of any other robot it has in view
-    what the joints can reach one by one, by at most 1 m or a right angle to both sides.
+    The camera follows a robot that moves freely on the ground. For any other robot, it
+    shows the region that single joints can reach, within at most 1 m or a right angle
+    in both directions.
 
     **Arguments:**
 
@@ -66,8 +67,8 @@ def camera_for(sys: System) -> Camera:
     leaves = jax.tree_util.tree_leaves(sys)
     if any(isinstance(x, Tracer) for x in leaves) or sys.dt.ndim:
         raise ValueError(
-            "`camera_for` needs the numbers of one robot. Call it outside of jit, grad and "
-            "vmap, for one robot of a batch, and pass on the `Camera`."
+            "`camera_for` needs one robot that is not traced. Call it outside jit, grad and "
+            "vmap, for one robot of a batch, and pass the `Camera`."
         )
     follow = _walks(sys)
     ref = np.asarray(sys.joints.ref)
@@ -94,7 +95,7 @@ def _places(sys: System, q):
 
 
 def _walks(sys: System) -> bool:
-    """Whether there is ground, and its first link goes where it likes."""
+    """Test if there is a ground and the first link is free."""
     ground = any(kind in _GROUND for kind in sys.geoms.kinds)
     joints = sys.joints
     if not ground or not joints.kinds:
@@ -104,7 +105,8 @@ def _walks(sys: System) -> bool:
 
 
 def _sweep(sys: System, ref: np.ndarray) -> np.ndarray:
-    """Reference coordinates, and those with one joint at one end of its way."""
+    """Return reference coordinates, and coordinates with one joint at an end of its
+    range."""
     joints, out = sys.joints, [ref]
     for joint, kind in enumerate(joints.kinds):
         if kind.nq != 1:
@@ -122,7 +124,7 @@ def _sweep(sys: System, ref: np.ndarray) -> np.ndarray:
 
 
 def _bounds(sys: System, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
-    """The box around all shapes but the ground."""
+    """Return the bounding box of all shapes except the ground."""
     keep = [k for k, kind in enumerate(sys.geoms.kinds) if kind not in _GROUND]
     if not keep:
         return -np.ones(3), np.ones(3)
@@ -133,7 +135,7 @@ def _bounds(sys: System, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _half(sys: System, placed: Placed, geom: int) -> np.ndarray:
-    """Half the edges of the box around a shape, along its own axes."""
+    """Return half the size of the bounding box of a shape, along its own axes."""
     if sys.geoms.kinds[geom] is GeomKind.MESH:
         half = _mesh_half(sys, sys.geoms.data[geom])
         return np.broadcast_to(half, (len(placed.size), 3))

@@ -1,4 +1,4 @@
-"""Drawing by MuJoCo: shapes in, pixels out. Nothing here knows JAX."""
+"""Drawing with MuJoCo: from shapes to pixels, without JAX."""
 
 import atexit
 import functools as ft
@@ -18,7 +18,7 @@ from ._opengl import context
 from ._shapes import Looks
 
 
-# The world, then links by their depth in the tree, in turn.
+# The world, then links, in colors that alternate with their depth in the tree.
 _WORLD = "0.62 0.62 0.62 1"
 _COLORS = (
     "0.89 0.55 0.26 1",
@@ -52,9 +52,9 @@ _LOCK = threading.Lock()
 
 
 class _Canvas(NamedTuple):
-    """What MuJoCo needs to draw robots that look alike.
+    """MuJoCo's objects for drawing robots of the same structure.
 
-    - `shown`: a list of the `Assets` of the previous image, empty before the first one.
+    - `shown`: list of the `Assets` of the previous image, empty before the first one.
     """
 
     looks: Looks
@@ -79,24 +79,24 @@ def paint(
     heights: Float[Array | np.ndarray, "... nheight"],
     field_size: Float[Array | np.ndarray, "... nfield 3"],
 ) -> UInt8[np.ndarray, "*batch height width 3"]:
-    """Pictures, `(*batch, height, width, 3)`; axes of batches are broadcast."""
+    """Draw images, `(*batch, height, width, 3)`; batch axes are broadcast."""
     given = pos, rot, size, lookat, vertices, other_vertices, heights, field_size
     arrays = [np.asarray(x, np.float64) for x in given]
     ranks = 2, 3, 2, 1, 2, 2, 1, 2
     batch = np.broadcast_shapes(
         *(x.shape[: x.ndim - rank] for x, rank in zip(arrays, ranks, strict=True))
     )
-    # Views: meshes that all images share are not copied.
+    # Views, so that meshes shared by all images are not copied.
     rows = [
         np.broadcast_to(x, batch + x.shape[x.ndim - rank :])
         for x, rank in zip(arrays, ranks, strict=True)
     ]
     out = np.empty((*batch, height, width, 3), np.uint8)
-    # JAX calls from any of its threads, and a context is of use to one at a time.
+    # JAX calls this from any of its threads, and a context can be used by only one at
+    # a time.
     with _LOCK, context().as_current():
         canvas = _canvas(looks, width, height)
-        # MuJoCo draws into the buffer that was chosen last, which may be that of another
-        # canvas.
+        # MuJoCo draws into the current buffer, which may be that of another canvas.
         offscreen = engine().mjtFramebuffer.mjFB_OFFSCREEN.value
         engine().mjr_setBuffer(offscreen, canvas.target)
         for k in np.ndindex(*batch):
@@ -111,13 +111,13 @@ def _paint_one(canvas: _Canvas, camera: Camera, numbers: list, out) -> None:
     pos, rot, size, lookat = numbers[:4]
     assets = Assets(*numbers[4:])
     update_assets(model, target, looks, shown[0] if shown else None, assets)
-    # Copies, as JAX uses the memory of arguments again.
+    # Copy, because JAX reuses the memory of arguments.
     shown[:] = [Assets(*map(np.array, assets))]
     pos = raised(looks, assets, pos, rot)
     planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[~planes], data.geom_xpos[:] = size[~planes], pos
     data.geom_xmat[:] = rot.reshape(-1, 9)
-    # The unit of the distances between which something is visible.
+    # Scale of the near and far clipping planes.
     model.stat.extent = camera.distance
     view = mujoco.MjvCamera()
     view.type = mujoco.mjtCamera.mjCAMERA_FREE
@@ -149,7 +149,8 @@ def _canvas(looks: Looks, width: int, height: int) -> _Canvas:
     target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
     for flag in (mujoco.mjtRndFlag.mjRND_REFLECTION, mujoco.mjtRndFlag.mjRND_SHADOW):
         scene.flags[flag] = False
-    # What is registered last is called first: before the context is freed.
+    # Functions registered last are called first, so this runs before the context is
+    # freed.
     atexit.unregister(_forget)
     atexit.register(_forget)
     return _Canvas(looks, model, data, scene, target, [])
@@ -160,7 +161,7 @@ def _shape(looks: Looks, geom: int) -> str:
     require_known(kind, "cannot be drawn")
     color = _WORLD if depth < 0 else _COLORS[depth % len(_COLORS)]
     look = 'material="ground"' if kind is GeomKind.PLANE else f'rgba="{color}"'
-    # A plane has no edges for contacts, and so it has none here: MuJoCo's size 0.
+    # Planes are infinite for contacts, so they are drawn infinite: MuJoCo's size 0.
     size = "0 0 1" if kind is GeomKind.PLANE else "1 1 1"
     if kind is GeomKind.MESH:
         size = f'1 1 1" contype="0" conaffinity="0" mesh="mesh{looks.data[geom]}'
@@ -170,6 +171,6 @@ def _shape(looks: Looks, geom: int) -> str:
 
 
 def _forget() -> None:
-    """Frees what OpenGL holds, at the end of the program."""
+    """Free the OpenGL resources at the end of the program."""
     with _LOCK, context().as_current():
         _canvas.cache_clear()

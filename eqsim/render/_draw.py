@@ -21,23 +21,23 @@ def draw(
     width: int = 64,
     height: int = 64,
 ) -> UInt8[Array, "height width 3"]:
-    """A picture of the robot, within a compiled program.
+    """Draw an image of the robot, within a compiled program.
 
-    MuJoCo draws it on the host; a batch goes there in one call. All shapes of `sys` are
-    drawn as they are in `sys`, planes as checkered ground, links in a color by their
-    depth in the tree. Derivatives are zero.
+    MuJoCo draws it on the host; a batch is transferred in one call. All shapes of `sys`
+    are drawn with their current parameters, planes as a checkered ground, and links in
+    colors by their depth in the tree. Derivatives are zero.
 
     **Arguments:**
 
     - `sys`: the robot.
     - `q`: coordinates.
-    - `camera`: see `camera_for`.
-    - `width`, `height`: in pixels.
+    - `camera`: the camera, see `camera_for`.
+    - `width`, `height`: size in pixels.
 
-    **Raises:** `ValueError` if a size is not positive, or there is no link to follow;
-    `NoOpenGL` if there is nothing to draw with.
+    **Raises:** `ValueError` if a size is not positive, or the link to follow is
+    unknown; `NoOpenGL` if OpenGL is not available.
     """
-    check_picture(sys, camera, width, height)
+    check_image(sys, camera, width, height)
     lookat = jnp.asarray(camera.lookat, q.dtype)
     if camera.follow is not None:
         link = sys.link(camera.follow).index
@@ -59,14 +59,14 @@ def images(
     width: int = 320,
     height: int = 240,
 ) -> UInt8[np.ndarray, "*batch height width 3"]:
-    """Pictures of a robot, for instance of all states of a rollout.
+    """Draw images of a robot, for instance of all states of a rollout.
 
     **Arguments:**
 
-    - `sys`: the robot; or one for each `q`, with the same axes in front.
+    - `sys`: the robot, or one robot for each `q`, with the same leading axes.
     - `q`: coordinates.
-    - `camera`: by default `camera_for(sys)`, of the first robot.
-    - `width`, `height`: in pixels.
+    - `camera`: the camera; by default `camera_for(sys)` of the first robot.
+    - `width`, `height`: size in pixels.
 
     **Raises:** as `draw`.
 
@@ -80,8 +80,8 @@ def images(
     batch = sys.dt.shape
     if batch not in ((), q.shape[:-1]):
         raise ValueError(
-            f"There is a batch {batch} of robots, but `q` has shape {q.shape}: one robot, "
-            "or one for each `q` is expected."
+            f"`sys` has batch shape {batch}, but `q` has shape {q.shape}: pass one robot, or "
+            "one robot for each `q`."
         )
     first = jax.tree_util.tree_map(lambda x: x[(0,) * len(batch)], sys)
     camera = camera_for(first) if camera is None else camera
@@ -97,15 +97,15 @@ def _drawn(sys: System, q, camera: Camera, width: int, height: int):
     return one(sys, q)
 
 
-def check_picture(sys: System, camera: Camera, width: int, height: int) -> None:
-    """Raises what `draw` raises, before anything is compiled."""
+def check_image(sys: System, camera: Camera, width: int, height: int) -> None:
+    """Raise the errors of `draw` before anything is compiled."""
     if width < 1 or height < 1:
         raise ValueError(
-            f"A picture of {width} x {height} pixels; at least 1 x 1 is needed."
+            f"`width` and `height` must be positive, got {width} and {height}."
         )
     if camera.follow is not None and camera.follow not in sys.links.names:
         raise ValueError(
-            f"`camera.follow` is {camera.follow!r}, but there is no such link. Links: "
+            f"`camera.follow` is {camera.follow!r}, but no link has this name. Links: "
             f"{', '.join(sys.links.names)}."
         )
     context()

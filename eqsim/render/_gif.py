@@ -10,15 +10,17 @@ def write_gif(
     images: UInt8[np.ndarray, "time height width 3"],
     dt: float,
 ) -> None:
-    """Writes pictures as an animation that repeats.
+    """Write images as a looping GIF animation.
 
     **Arguments:**
 
-    - `images`: of `eqsim.render.images`.
-    - `dt`: time between two of them, s. A GIF counts in hundredths of a second, and
-        viewers show at most 50 pictures per second: of faster ones some are left out.
+    - `images`: images from `eqsim.render.images`.
+    - `dt`: time between two images, s. GIF times are multiples of 0.01 s, and viewers
+        show at most 50 images per second, so some images of faster sequences are
+        dropped.
 
-    **Raises:** `ImportError` if Pillow is missing, which is part of the extra `cli`.
+    **Raises:** `ImportError` if Pillow is not installed, which is part of the extra
+    `cli`.
     """
     try:
         from PIL import Image

@@ -1,4 +1,4 @@
-"""OpenGL without a window."""
+"""OpenGL contexts without a window."""
 
 import atexit
 import functools as ft
@@ -11,7 +11,7 @@ from ..io.mjcf._mujoco import engine
 
 
 class NoOpenGL(RuntimeError):
-    """There is no OpenGL to draw with."""
+    """OpenGL is not available for rendering."""
 
 
 _MODULES = {
@@ -25,11 +25,11 @@ _MODULES = {
 
 
 def _libraries() -> list[str]:
-    """What to try: the library in MUJOCO_GL, or those that may be there."""
+    """Return the libraries to try: that of MUJOCO_GL, or the common ones."""
     wanted = os.environ.get("MUJOCO_GL", "").lower().strip()
     if wanted in ("disable", "disabled", "off", "false", "0"):
         raise NoOpenGL(
-            f"MUJOCO_GL={wanted} forbids drawing. Unset it, or choose MUJOCO_GL=egl."
+            f"MUJOCO_GL={wanted} disables rendering. Unset it, or set MUJOCO_GL=egl."
         )
     if wanted in _MODULES:
         return [wanted]
@@ -43,7 +43,7 @@ def _libraries() -> list[str]:
 
 @ft.cache
 def context() -> Any:
-    """The OpenGL context that all pictures are drawn with; made once.
+    """Return the OpenGL context for all images, created on the first call.
 
     **Raises:** `NoOpenGL` if no library works.
     """
@@ -55,13 +55,14 @@ def context() -> Any:
             text = str(error).strip().splitlines() or [type(error).__name__]
             found.append(f"{library}: {text[0]}")
             continue
-        # What is registered last is called first: before MuJoCo closes the display.
+        # Functions registered last are called first, so this runs before MuJoCo
+        # closes the display.
         atexit.register(out.free)
         return out
     raise NoOpenGL(
-        f"MuJoCo finds no OpenGL to draw with ({'; '.join(found)}). Install a library, for "
-        "instance `apt-get install libegl1` or `libosmesa6`, which need no graphics card, "
-        "and choose it by MUJOCO_GL=egl or MUJOCO_GL=osmesa in the environment."
+        f"MuJoCo found no usable OpenGL library ({'; '.join(found)}). Install one, for "
+        "instance with `apt-get install libegl1` or `libosmesa6`, which need no GPU, and "
+        "select it with the environment variable MUJOCO_GL=egl or MUJOCO_GL=osmesa."
     )
 
 
@@ -69,7 +70,7 @@ def _try(module: str) -> Any:
     mujoco = engine()
 
     out = importlib.import_module(f"mujoco.{module}").GLContext(64, 64)
-    # A context may be of no use, which shows when MuJoCo takes it.
+    # A context may be unusable, which shows only when MuJoCo uses it.
     with out.as_current():
         mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), 100).free()
     return out

@@ -1,4 +1,4 @@
-"""Where the shapes of a robot are."""
+"""Poses of the shapes of a robot."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from ..spatial import normalize4, quaternion_matrix
 
 
 class Placed(NamedTuple):
-    """Centers, axes (columns) and sizes of the shapes, in the world."""
+    """Centers, axes (columns) and sizes of the shapes, in world coordinates."""
 
     pos: Float[Array, "ngeom 3"]
     rot: Float[Array, "ngeom 3 3"]
@@ -21,9 +21,9 @@ class Placed(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """What pictures show of the structure of a robot, shape by shape.
+    """Structure of a robot as needed for drawing, shape by shape.
 
-    - `depths`: how many links are above that of the shape; -1 for the world.
+    - `depths`: number of links above the link of the shape; -1 for the world.
     - `data`: `Geoms.data`.
     - `hulls`, `surfaces`: vertices and triangles of meshes.
     - `grids`: rows and columns of height fields.
@@ -43,15 +43,15 @@ class Looks(NamedTuple):
 
     @property
     def fields(self) -> list[tuple[int, int]]:
-        """Shapes that are height fields, and which."""
+        """Indices of shapes that are height fields, and of their height fields."""
         kinds = enumerate(self.kinds)
         return [(k, self.data[k]) for k, kind in kinds if kind is GeomKind.HFIELD]
 
 
 def place(sys: System, q: Float[Array, " nq"]) -> Placed:
-    """The shapes at coordinates `q`."""
+    """Compute the poses of the shapes at coordinates `q`."""
     geoms, links = sys.geoms, forward(sys, q)
-    # Link -1 is the world, which comes last here.
+    # Link -1 is the world, which is last here.
     pos = jnp.concatenate([links.pos, jnp.zeros((1, 3), links.pos.dtype)])
     rot = jnp.concatenate([links.rot, jnp.eye(3, dtype=links.rot.dtype)[None]])
     owner = np.array(geoms.links, int)
@@ -62,7 +62,7 @@ def place(sys: System, q: Float[Array, " nq"]) -> Placed:
 
 
 def looks(sys: System) -> Looks:
-    """What pictures show of the structure of a robot."""
+    """Return the structure of a robot for drawing."""
     parents = sys.links.parents
     depth = lambda link: -1 if link < 0 else 1 + depth(parents[link])
     fields = sys.height_fields

@@ -1,4 +1,4 @@
-"""Sensors: what a robot measures at one state; one idea a file."""
+"""Sensors: values measured at one state."""
 
 from ._snapshot import (
     AppliedWrenches as AppliedWrenches,

@@ -1,4 +1,4 @@
-"""Which contacts a contact sensor can report, and in which order: static facts."""
+"""Contacts that a contact sensor can report, and their order: static structure."""
 
 import functools as ft
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from ._subtrees import subtrees
 class Match(NamedTuple):
     """Contact points that match a sensor, in MuJoCo's order of contacts.
 
-    - `points`: their places in the contact plan.
-    - `flips`: -1 where the first object of the sensor is on the second shape, else 1.
+    - `points`: their positions in the contact plan.
+    - `flips`: -1 if the first object of the sensor is on the second shape, else 1.
     """
 
     points: tuple[int, ...]
@@ -60,7 +60,7 @@ def _is_part(
         return geom_links[geom] == index
     if kind is SensorObject.LINK:
         return index < 0 or geom_links[geom] in subtrees(parents)[index]
-    # Nothing, or a site, whose test depends on the state.
+    # No object, or a site, whose test depends on the state.
     return True
 
 
@@ -88,7 +88,7 @@ def _order(plan: ContactPlan, geom_links: tuple[int, ...]) -> tuple[int, ...]:
     def key(point: int):
         one, two, explicit = plan.pairs[plan.point_pairs[point]]
         bodies = sorted((geom_links[one], geom_links[two]))
-        # Where a body has several shapes, MuJoCo sorts the two shapes by kind.
+        # If a body has several shapes, MuJoCo sorts the two shapes by kind.
         midphase = bool(crowded.intersection(bodies))
         geoms = (one, two) if midphase else tuple(sorted((one, two)))
         return bodies, explicit < 0, explicit, geoms, point

@@ -30,7 +30,8 @@ from ._volumes import repeat, select, site_shape
 
 
 def touches(sys: System, now: Snapshot, chosen: Sequence[int]):
-    """Compute the sums of normal forces in the shapes of sites, `(n, 1, *batch)`."""
+    """Compute the sums of normal forces within the volumes of sites, `(n, 1,
+    *batch)`."""
     return jnp.stack([_touch(sys, now, k) for k in chosen])
 
 
@@ -50,7 +51,7 @@ def _touch(sys: System, now: Snapshot, sensor: int):
     shape = site_shape(sys, now, site)
     like = jnp.zeros_like(push)
     shape = jax.tree_util.tree_map(lambda x: x + like, shape)
-    # The ray leads from the contact into the other body.
+    # The ray points from the contact into the other body.
     ray = Ray(repeat(report.points.pos, like), normal * sign)
     reached = ray_shape(sys.sites.kinds[site], shape, ray).dist >= 0.0
     counts = report.exists & reached & (push > 0.0)
@@ -60,10 +61,11 @@ def _touch(sys: System, now: Snapshot, sensor: int):
 class _Matched(NamedTuple):
     """Contacts that a sensor may report, in MuJoCo's order, `(n, *batch)`.
 
-    - `matched`: whether they exist and match.
-    - `flip`: -1 where the objects of the sensor are exchanged, else 1.
+    - `matched`: true for contacts that exist and match.
+    - `flip`: -1 if the objects of the sensor are exchanged, else 1.
     - `points`: distances, positions, frames.
-    - `force`, `torque`: on the second shape, in the axes of the contact.
+    - `force`, `torque`: force and torque on the second shape, in the axes of the
+        contact.
     - `velocity`, `spin`: velocity of the second shape relative to the first, in the axes
         of the contact.
     """
@@ -78,7 +80,7 @@ class _Matched(NamedTuple):
 
 
 def contacts(sys: System, now: Snapshot, chosen: Sequence[int]):
-    """Compute what contact sensors report, one array `(size, *batch)` per sensor."""
+    """Compute the values of contact sensors, one array `(size, *batch)` per sensor."""
     return [_contact(sys, now, k) for k in chosen]
 
 
@@ -143,7 +145,7 @@ def _count(found: _Matched, chosen):
 def _values(found: _Matched, count, data: Sequence[ContactData]) -> list:
     """Return the values of every contact: arrays `(n, *batch)`.
 
-    Exchanging the objects turns the frame about its third axis.
+    Exchanging the objects rotates the frame about its third axis.
     """
     flip, frame = found.flip, found.points.frame
     turned = lambda v: (v.x, v.y, v.z * flip)
@@ -163,7 +165,7 @@ def _values(found: _Matched, count, data: Sequence[ContactData]) -> list:
 
 
 def _ranks(found: _Matched, reduction: ContactReduction):
-    """Return the place of each contact among those that match, in the order in which
+    """Return the rank of each contact among those that match, in the order in which
     they are reported."""
     criterion = {
         ContactReduction.FIRST: jnp.zeros_like(found.points.dist),

@@ -1,4 +1,4 @@
-"""Sensors of the distance between shapes, and of points inside of sites.
+"""Sensors of distances between shapes, and of points inside sites.
 
 Source: MuJoCo documentation, XML reference, `distance` and `insidesite`;
 `mj_geomDistance`.
@@ -51,7 +51,7 @@ def geoms_of(sys: System, attachment: Attachment) -> list[int]:
 
 
 def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
-    """Return the shortest segment of a sensor, and whether it is below the cutoff."""
+    """Return the shortest segment of a sensor, and true if it is below the cutoff."""
     first, second = (
         geoms_of(sys, each[sensor])
         for each in (sys.sensors.objects, sys.sensors.references)
@@ -122,7 +122,7 @@ def segments(sys: System, now: Snapshot, chosen: Sequence[int]):
 
 
 def inside_sites(sys: System, now: Snapshot, chosen: Sequence[int]):
-    """Return 1 for objects inside of sites, else 0: `(n, 1, *batch)`."""
+    """Return 1 for objects inside sites, else 0: `(n, 1, *batch)`."""
     rows = []
     for k in chosen:
         site = sys.sensors.references[k][1]

@@ -1,8 +1,7 @@
 r"""Sensors of frames: positions, orientations, velocities and accelerations.
 
-Against a reference frame, positions, axes and velocities are those that an observer
-moving with it sees, in its axes. Accelerations are those against free fall: an object at
-rest has $-g$.
+Relative to a reference frame, positions, axes and velocities are measured in that
+moving frame. Accelerations are relative to free fall: an object at rest has $-g$.
 
 Source: MuJoCo documentation, XML reference, `framepos` and following; `engine_sensor.c`.
 """
@@ -29,7 +28,7 @@ def _objects(sys: System, chosen: Sequence[int]):
 
 
 def _references(sys: System, chosen: Sequence[int]):
-    """Return the references; the world where there is none."""
+    """Return the references; the world for sensors without one."""
     world = (SensorObject.LINK, -1)
     found = [sys.sensors.references[k] for k in chosen]
     return [world if kind is SensorObject.NONE else (kind, i) for kind, i in found]
@@ -83,7 +82,7 @@ def _relative_velocities(sys: System, now: Snapshot, chosen: Sequence[int]) -> R
     pose, reference = _both(sys, now, chosen)
     own = object_velocities(sys, now, objects, pose.pos)
     other = object_velocities(sys, now, references, reference.pos)
-    # The axes of the reference turn.
+    # The axes of the reference rotate.
     turned = (pose.pos - reference.pos) ^ other.ang
     back = reference.rot.T
     lin = (own.lin - other.lin) + turned

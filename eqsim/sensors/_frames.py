@@ -1,4 +1,5 @@
-"""Frames that sensors are attached to: of links, their inertia, shapes and sites."""
+"""Frames that sensors are attached to: frames of links, of their inertia, shapes and
+sites."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -77,7 +78,7 @@ def object_poses(sys: System, now: Snapshot, objects: Sequence[Attachment]) -> P
 def object_velocities(
     sys: System, now: Snapshot, objects: Sequence[Attachment], pos: Vec3
 ) -> Rates:
-    """Compute velocities of objects at `pos`; zero where they cannot move."""
+    """Compute velocities of objects at `pos`; zero for objects that cannot move."""
     links = [object_link(sys, each) for each in objects]
     return _at(now, now.speed.velocity, carriers(tree(sys), links), pos)
 
@@ -85,7 +86,7 @@ def object_velocities(
 def object_accelerations(
     sys: System, now: Snapshot, objects: Sequence[Attachment], pos: Vec3
 ) -> Rates:
-    """Compute accelerations of objects at `pos` against free fall."""
+    """Compute accelerations of objects at `pos` relative to free fall."""
     nodes = carriers(tree(sys), [object_link(sys, each) for each in objects])
     return accelerations_at(sys, now, nodes, pos)
 
@@ -93,7 +94,8 @@ def object_accelerations(
 def accelerations_at(
     sys: System, now: Snapshot, nodes: Sequence[int], pos: Vec3
 ) -> Rates:
-    """Compute accelerations of points on nodes (-1: the world) against free fall."""
+    """Compute accelerations of points on nodes (-1: the world) relative to free
+    fall."""
     rate = _at(now, _node_accelerations(sys, now), nodes, pos)
     velocity = _at(now, now.speed.velocity, nodes, pos)
     still = per_row([node < 0 for node in nodes], rate.lin.x)
@@ -103,7 +105,7 @@ def accelerations_at(
 
 
 def _node_accelerations(sys: System, now: Snapshot) -> Motion:
-    """Compute spatial accelerations of the nodes while the world accelerates against
+    """Compute spatial accelerations of the nodes, where the world accelerates against
     gravity."""
     nodes = tree(sys)
     own = descend(nodes, joint_motion(nodes, now.kin, now.solution.qdd))

@@ -1,10 +1,10 @@
-r"""Force and torque sensors: what the parent exerts on a link.
+r"""Force and torque sensors: interaction between a link and its parent.
 
-The forces on a subtree sum up to the rates of its momenta:
-$f = \sum_i m_i a_i - \sum f_\mathrm{ext}$, where $a_i$ is the acceleration of a center of
-mass against free fall, and $f_\mathrm{ext}$ are contacts, equality constraints between
-links, and external forces. Actuators, springs and limits act within the joints, and are
-part of the result; so are, as in MuJoCo, gravity compensation, the medium and tendons.
+The forces on a subtree sum to the rates of its momenta: $f = \sum_i m_i a_i - \sum
+f_\mathrm{ext}$, where $a_i$ is the acceleration of a center of mass relative to free
+fall, and $f_\mathrm{ext}$ are contacts, equality constraints between links, and
+external forces. Actuators, springs and limits act within the joints, and are part of
+the result, as are, like in MuJoCo, gravity compensation and fluid forces.
 
 Source: MuJoCo, `mj_rnePostConstraint`.
 """

@@ -16,7 +16,7 @@ def _joints(sys: System, chosen: Sequence[int]) -> list[int]:
 
 
 def _at_dofs(sys: System, values, chosen: Sequence[int], width: int):
-    """Return `width` values from the first degree of freedom of each joint on."""
+    """Return `width` values for each joint, starting at its first degree of freedom."""
     starts = [sys.joints.v_starts[j] for j in _joints(sys, chosen)]
     return jnp.stack([take(values, [s + k for s in starts]) for k in range(width)], 1)
 
@@ -51,7 +51,7 @@ def ball_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
 class Side(NamedTuple):
     """One side of a limit, `(1, *batch)`.
 
-    - `gap`: distance to the limit minus margin; negative where the limit acts.
+    - `gap`: distance to the limit minus margin; negative if the limit is active.
     - `rate`: rate of the gap.
     - `force`: force of the limit; None if nothing has been solved.
     """
@@ -62,7 +62,7 @@ class Side(NamedTuple):
 
 
 def first_active(sides: Sequence[Side], value: Callable[[Side], Any]):
-    """Return the value of the first side that acts, else zero."""
+    """Return the value of the first active side, else zero."""
     total = jnp.zeros_like(sides[0].gap)
     for side in reversed(sides):
         total = jnp.where(side.gap < 0.0, value(side), total)

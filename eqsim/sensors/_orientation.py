@@ -1,7 +1,7 @@
 """Orientations of objects as quaternions.
 
-Rotation matrices do not determine the sign of a quaternion. Products along the chain of
-joints do, and give the one that MuJoCo has.
+Rotation matrices do not determine the sign of a quaternion. The product along the chain
+of joints does, and has the same sign as in MuJoCo.
 """
 
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ _FAR = 1e30
 
 
 def rangefinders(sys: System, now: Snapshot, chosen: Sequence[int]):
-    """Compute what rangefinders report, one array `(size, *batch)` per sensor."""
+    """Compute the values of rangefinders, one array `(size, *batch)` per sensor."""
     return [_rangefinder(sys, now, k) for k in chosen]
 
 

@@ -1,9 +1,9 @@
-r"""Intersections of rays with shapes, and points inside of shapes.
+r"""Intersections of rays with shapes, and tests for points inside shapes.
 
-Each function takes n shapes of one kind and one ray per shape, and returns the distance to
-the first intersection in multiples of the direction; where there is none, it is negative.
-Rays that start inside of a shape hit it from within, except planes, which are hit from
-above alone.
+Each function takes n shapes of one kind and one ray per shape. It returns the distance
+to the first intersection in multiples of the direction, negative if there is none. Rays
+that start inside a shape hit it from within, except planes, which are hit only from
+above.
 
 Source: MuJoCo, `mju_rayGeom`, `mju_insideGeom`.
 """
@@ -22,7 +22,7 @@ _TINY = 1e-15
 
 
 class Ray(NamedTuple):
-    """Rays, from a point along a unit vector."""
+    """Rays from a point along a unit vector."""
 
     point: Vec3
     direction: Vec3
@@ -35,8 +35,8 @@ class Ray(NamedTuple):
 class Hit(NamedTuple):
     """First intersections.
 
-    - `dist`: distance; -1 where the ray misses the shape.
-    - `normal`: unit normal of the surface, in the world; zero where the ray misses.
+    - `dist`: distance; -1 if the ray misses the shape.
+    - `normal`: unit normal of the surface, in the world; zero if the ray misses.
     """
 
     dist: Any
@@ -63,7 +63,7 @@ def world_hit(shape: Shape, dist, normal: Vec3) -> Hit:
 
 
 def inside(kind: GeomKind, shape: Shape, point: Vec3):
-    """Return whether points are inside of shapes of one kind."""
+    """Test if points are inside shapes of one kind."""
     p = shape.pose.rot.T @ (point - shape.pose.pos)
     size = shape.size
     if kind is GeomKind.PLANE:
@@ -89,7 +89,7 @@ class _Roots(NamedTuple):
 
     @property
     def first(self):
-        """The smallest root that is not negative, -1 if there is none."""
+        """Return the smallest root that is not negative, or -1 if there is none."""
         high = jnp.where(self.high >= 0.0, self.high, -1.0)
         return jnp.where(self.low >= 0.0, self.low, high)
 
@@ -98,7 +98,7 @@ def _roots(a, b, c) -> _Roots:
     """Solve $a x^2 + 2 b x + c = 0$."""
     det = b * b - a * c
     real = (det >= 0.0) & (a >= _TINY)
-    # A ray that grazes the surface has no derivative.
+    # The distance of a ray that grazes the surface is not differentiable.
     inner = real & (det > 0.0)
     root = jnp.where(inner, jnp.sqrt(jnp.where(inner, det, 1.0)), 0.0)
     scale = 1.0 / jnp.where(real, a, 1.0)
@@ -113,7 +113,7 @@ class Best(NamedTuple):
     normal: Vec3
 
     def or_nearer(self, dist, normal: Vec3, accepted) -> "Best":
-        """Return this intersection, or another one that is accepted and nearer."""
+        """Return this intersection, or another one that is valid and nearer."""
         nearer = accepted & (dist >= 0.0) & ((self.dist < 0.0) | (dist < self.dist))
         chosen = (jnp.where(nearer, a, b) for a, b in zip(normal, self.normal))
         return Best(jnp.where(nearer, dist, self.dist), Vec3(*chosen))
@@ -126,7 +126,7 @@ def no_hit(like) -> Best:
 
 
 def safe_quotient(a, b):
-    """Return $a / b$, and whether $b$ is not zero."""
+    """Return $a / b$, and true if $b$ is not zero."""
     some = jnp.abs(b) > _TINY
     return jnp.where(some, a, 0.0) / jnp.where(some, b, 1.0), some
 
@@ -135,7 +135,7 @@ def _plane(size: Vec3, ray: Ray) -> Best:
     down = ray.direction.z <= -_TINY
     dist = jnp.where(down, -ray.point.z, -1.0) / jnp.where(down, ray.direction.z, 1.0)
     at = ray.at(dist)
-    # A plane is hit within the rectangle that is drawn.
+    # A plane is hit only within the rectangle that is drawn.
     within = ((size.x <= 0.0) | (jnp.abs(at.x) <= size.x)) & (
         (size.y <= 0.0) | (jnp.abs(at.y) <= size.y)
     )
@@ -153,7 +153,7 @@ def _always(z):
 
 
 def _ball(radius, ray: Ray, center, accepted: Callable) -> Best:
-    """Intersect with a sphere on the z axis, where its points are accepted."""
+    """Intersect with a sphere on the z axis, limited to accepted points."""
     point = Vec3(ray.point.x, ray.point.y, ray.point.z - center)
     roots = _roots(
         ray.direction | ray.direction,

@@ -1,10 +1,11 @@
 r"""Intersections of rays with height fields.
 
-The triangle that a ray hits first is found without derivatives, and the distance to its
-plane is computed with them. So derivatives are exact except where the triangle changes.
+The first triangle that a ray hits is determined without derivatives, and the distance
+to its plane is computed with derivatives. Derivatives are therefore exact except where
+the triangle changes.
 
-Source: MuJoCo, `mj_rayHfield`. A ray that starts inside of a terrain hits its surface,
-its sides or its bottom; MuJoCo has a horizontal face at z = 0 in between.
+Source: MuJoCo, `mj_rayHfield`. A ray that starts inside a terrain hits its surface, its
+sides or its bottom; MuJoCo has an additional horizontal face at z = 0.
 """
 
 from typing import Any, NamedTuple
@@ -23,8 +24,9 @@ from ._ray_meshes import FAR, pick, plane_hit, Triangle, triangle_distances
 class _Grid(NamedTuple):
     """A height field in its frame.
 
-    - `heights`: z of the grid points, row after row, `(rows * columns, *batch)`.
-    - `corner`, `step`: x and y of the first grid point, and distances of neighbors.
+    - `heights`: z of the grid points, in row-major order, `(rows * columns, *batch)`.
+    - `corner`, `step`: x and y of the first grid point, and distances between
+        neighbors.
     - `base`: depth of the bottom.
     """
 
@@ -52,7 +54,7 @@ class _Grid(NamedTuple):
 def ray_height_field(fields: HeightFields, field: int, shape: Shape, ray: Ray) -> Hit:
     """Intersect one ray with a terrain: its surface, sides and bottom.
 
-    The ray visits only the cells of the grid that it passes over."""
+    The ray visits only the cells of the grid below or above it."""
     local = local_ray(shape, ray)
     grid = _grid(fields, field)
     hits = [_sides(grid, shape, local), _surface(grid, shape, local)]
@@ -70,12 +72,13 @@ def _grid(fields: HeightFields, field: int) -> _Grid:
 
 
 class _Walk(NamedTuple):
-    """A ray on its way over the cells of a grid.
+    """State of a ray that traverses the cells of a grid.
 
-    - `row`, `column`: the cell, as floating-point numbers.
-    - `next_x`, `next_y`: distances at which it leaves its column and its row.
-    - `dist`: nearest distance to a triangle, `upper`: whether to the second one.
-    - `active`: whether it has not hit anything yet, and is over the grid.
+    - `row`, `column`: current cell, as floating-point numbers.
+    - `next_x`, `next_y`: distances at which the ray leaves its column and its row.
+    - `dist`: smallest distance to a triangle; `upper`: true if it is the second
+        triangle.
+    - `active`: true while the ray has not hit anything and is over the grid.
     """
 
     row: Any
@@ -104,8 +107,8 @@ def _arrays(grid: _Grid):
 
 
 def _begin(grid: _Grid, ray: Ray, rates) -> _Walk:
-    """Return the cell where a ray begins to pass over a grid."""
-    # Cells are counted in units of grid steps.
+    """Return the first cell of a ray that enters a grid."""
+    # Cell indices are in units of grid steps.
     x = (ray.point.x - grid.corner[0]) / grid.step[0]
     y = (ray.point.y - grid.corner[1]) / grid.step[1]
     enter, leave = _interval(x, rates[0], grid.columns - 1)
@@ -114,7 +117,7 @@ def _begin(grid: _Grid, ray: Ray, rates) -> _Walk:
     leave = jnp.minimum(leave, above)
     cell = lambda at, rate, count: jnp.clip(jnp.floor(at + enter * rate), 0, count - 2)
     column, row = cell(x, rates[0], grid.columns), cell(y, rates[1], grid.rows)
-    # With all batch axes, as a loop carries it.
+    # With all batch axes, because a loop carries it.
     zero = jnp.zeros_like(enter + 0.0 * grid.heights[:1])
     return _Walk(
         row=row + zero,
@@ -128,7 +131,7 @@ def _begin(grid: _Grid, ray: Ray, rates) -> _Walk:
 
 
 def _walk(arrays, ray: Ray, like: _Grid) -> _Walk:
-    """Follow a ray from cell to cell (Amanatides, Woo) until it hits a triangle."""
+    """Traverse cells along a ray (Amanatides, Woo) until it hits a triangle."""
     grid = _Grid(*arrays, rows=like.rows, columns=like.columns)
     rates = ray.direction.x / grid.step[0], ray.direction.y / grid.step[1]
     start, period = _begin(grid, ray, rates), tuple(map(_period, rates))

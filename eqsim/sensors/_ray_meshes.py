@@ -1,7 +1,8 @@
 r"""Intersections of rays with meshes.
 
-The triangle that a ray hits first is found without derivatives, and the distance to its
-plane is computed with them. So derivatives are exact except where the triangle changes.
+The first triangle that a ray hits is determined without derivatives, and the distance
+to its plane is computed with derivatives. Derivatives are therefore exact except where
+the triangle changes.
 
 Source: MuJoCo, `mj_rayMesh`, `ray_triangle`.
 """
@@ -20,12 +21,12 @@ from ..spatial import Vec3, vec3
 from ._ray import Hit, local_ray, Ray, unit, world_hit
 
 
-# Rays are compared with this number of triangles at a time.
+# Number of triangles that a ray is tested against at a time.
 _BLOCK = 16
 FAR = 1e30
 _SLACK = 64.0
 _SLOW = 1e-6
-# Within a branch, a kernel needs about four times as long for each triangle.
+# Within a branch, a kernel takes about four times as long for each triangle.
 _ALWAYS = 4096
 
 
@@ -52,14 +53,15 @@ def ray_mesh(meshes: Meshes, mesh: int, shape: Shape, ray: Ray) -> Hit:
 
 
 def _first_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
-    """Return the index of the nearest triangle that a ray hits, -1 if it hits none.
+    """Return the index of the nearest triangle that a ray hits; -1 if it hits none.
 
-    Those of a large mesh are visited only if the ray passes through the box about it."""
+    The triangles of a large mesh are visited only if the ray intersects their bounding
+    box."""
     vertices, ray = lax.stop_gradient((vertices, ray))
     count = -(-len(faces) // _BLOCK)
     padding = np.repeat(faces[-1:], count * _BLOCK - len(faces), axis=0)
     padded = np.concatenate([faces, padding])
-    # Not within the branch, as all environments share them.
+    # Outside the branch, because all environments share them.
     corners = Triangle(*(take(vertices, padded[:, k]) for k in range(3)))
     number = np.arange(count * _BLOCK, dtype=ray.point.x.dtype).reshape(count, _BLOCK)
     split = lambda x: x.reshape(count, _BLOCK, *x.shape[1:])
@@ -76,13 +78,13 @@ def _first_triangle(vertices: Vec3, faces: np.ndarray, ray: Ray):
 
 
 def _visit(ray: Ray, nearest, block):
-    """Compare a ray with a block of triangles."""
+    """Test a ray against a block of triangles."""
     triangle, number = block
     far, found = nearest
     dist = triangle_distances(triangle, ray)
     dist = jnp.where(dist >= 0.0, dist, FAR)
     least = jnp.min(dist, axis=0, keepdims=True)
-    # The first of the smallest.
+    # The first of equally small ones.
     own = number.reshape(-1, *(1 for _ in dist.shape[1:]))
     own = jnp.min(jnp.where(dist <= least, own, FAR), axis=0, keepdims=True)
     nearer = least < far
@@ -90,7 +92,7 @@ def _visit(ray: Ray, nearest, block):
 
 
 def _crosses_box(vertices: Vec3, ray: Ray):
-    """Return whether a ray passes through the box about points, apart from rounding."""
+    """Test if a ray intersects the bounding box of points, up to rounding."""
     enter, leave = jnp.zeros_like(ray.point.x), jnp.full_like(ray.point.x, FAR)
     for at, rate, x in zip(ray.point, ray.direction, vertices):
         low, high = (f(x, axis=0, keepdims=True) for f in (jnp.min, jnp.max))
@@ -104,7 +106,7 @@ def _crosses_box(vertices: Vec3, ray: Ray):
 
 
 def _nothing(vertices: Vec3, ray: Ray):
-    """Return the distance and the index of no triangle, with all batch axes."""
+    """Return the distance and the index for no triangle, with all batch axes."""
     zero = jnp.zeros_like(ray.point.x + ray.direction.x + 0.0 * vertices.x[:1])
     return zero + FAR, zero - 1.0
 
@@ -127,7 +129,7 @@ def pick(tree: Any, index):
 
 
 def triangle_distances(triangle: Triangle, ray: Ray):
-    """Return distances to triangles, -1 where the ray misses them (Möller, Trumbore)."""
+    """Return distances to triangles; -1 if the ray misses (Möller, Trumbore)."""
     first, second = triangle.b - triangle.a, triangle.c - triangle.a
     across = ray.direction ^ second
     det = first | across
@@ -138,7 +140,7 @@ def triangle_distances(triangle: Triangle, ray: Ray):
     along = start ^ first
     v = (ray.direction | along) * scale
     dist = (second | along) * scale
-    # Rays through an edge hit one of its triangles, despite rounding.
+    # A ray through an edge hits one of its triangles, despite rounding.
     slack = _SLACK * float(jnp.finfo(u.dtype).eps)
     hit = some & (u >= -slack) & (v >= -slack) & (u + v <= 1.0 + slack)
     return jnp.where(hit, dist, -1.0)
@@ -148,10 +150,11 @@ def plane_hit(shape: Shape, ray: Ray, triangle: Triangle, exists) -> Hit:
     """Intersect rays with the planes of triangles."""
     across = (triangle.b - triangle.a) ^ (triangle.c - triangle.a)
     slope = across | ray.direction
-    # Not in the plane, as it was hit; where it was not, any triangle stands for none.
+    # The ray is not parallel to the plane, because it was hit; otherwise, any triangle
+    # stands for none.
     exists = exists & (slope != 0.0)
     dist = ((triangle.a - ray.point) | across) / jnp.where(exists, slope, 1.0)
-    # Edges are made unit vectors first: the area of a triangle may be tiny.
+    # Normalize the edges first, because the area of a triangle may be tiny.
     edges = unit(triangle.b - triangle.a), unit(triangle.c - triangle.a)
     normal = unit(edges[0] ^ edges[1])
     return world_hit(shape, jnp.where(exists, dist, -1.0), normal)

@@ -1,4 +1,5 @@
-"""What sensors read: a robot at one state, and the solution of its equations of motion."""
+"""Inputs of sensors: a robot at one state, and the solution of its equations of
+motion."""
 
 from typing import Any, NamedTuple
 
@@ -9,10 +10,10 @@ from ..spatial import Vec3
 
 
 class AppliedWrenches(NamedTuple):
-    """Forces on links from outside, in world axes.
+    """External forces on links, in world axes.
 
-    - `links`: link of each.
-    - `pos`: point at which it acts.
+    - `links`: link that each force acts on.
+    - `pos`: point at which each force acts.
     - `force`, `torque`: force, and torque about that point.
     """
 
@@ -26,8 +27,9 @@ class ContactReport(NamedTuple):
     """Contacts, in the order of the contact plan; `(npoint, *batch)`.
 
     - `points`: distances, positions and frames.
-    - `exists`: whether the shapes are closer than the margin.
-    - `force`, `torque`: on the second shape at the contact point, in world axes.
+    - `exists`: true if the shapes are closer than the margin.
+    - `force`, `torque`: force and torque on the second shape at the contact point, in
+        world axes.
     """
 
     points: ContactPoints
@@ -39,9 +41,11 @@ class ContactReport(NamedTuple):
 class LimitForces(NamedTuple):
     """Forces of limits, `(n, *batch)`; an entry is None if there are no such limits.
 
-    - `below`, `above`: of the hinges and slides of `limited_joints`.
-    - `balls`: of the spherical joints of `limited_balls`.
-    - `tendons_below`, `tendons_above`: of the tendons that are limited.
+    - `below`, `above`: forces of lower and upper limits of the joints of
+        `limited_joints`.
+    - `balls`: forces of limits of the spherical joints of `limited_balls`.
+    - `tendons_below`, `tendons_above`: forces of lower and upper limits of limited
+        tendons.
     """
 
     below: Any = None
@@ -75,8 +79,8 @@ class Snapshot(NamedTuple):
     - `kin`, `speed`: poses and velocities of the nodes.
     - `q`, `qd`: coordinates and velocities.
     - `time`: time, s.
-    - `drive`: the actuators; None if no sensor reads them.
-    - `solved`: solution of the equations of motion; None if no sensor reads it.
+    - `drive`: actuator forces; None if no sensor uses them.
+    - `solved`: solution of the equations of motion; None if no sensor uses it.
     """
 
     fixed: Frames
@@ -91,12 +95,12 @@ class Snapshot(NamedTuple):
 
     @property
     def solution(self) -> SolvedMotion:
-        """The solution, for sensors that need one."""
+        """Return the solution, for sensors that need one."""
         assert self.solved is not None, "the stage of this kind is ACCELERATION"
         return self.solved
 
     @property
     def actuators(self) -> Actuation:
-        """The actuators, for sensors that read them."""
+        """Return the actuator forces, for sensors that need them."""
         assert self.drive is not None, "asked only by kinds that read actuators"
         return self.drive

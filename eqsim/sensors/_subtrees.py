@@ -1,4 +1,4 @@
-"""Links that hang on a link, and sensors of their momentum."""
+"""Subtrees of links, and sensors of their momentum."""
 
 import functools as ft
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from ._snapshot import Snapshot
 @ft.lru_cache(maxsize=256)
 def subtrees(parents: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
     """Return the links of the subtree of each link, itself included; -1 is the world,
-    whose subtree has all links."""
+    whose subtree contains all links."""
     found: dict[int, tuple[int, ...]] = {-1: tuple(range(len(parents)))}
     for link in range(len(parents)):
         own = {link}
@@ -34,9 +34,9 @@ def _below(parents: tuple[int, ...], link: int, above: int) -> bool:
 class MovingBodies(NamedTuple):
     """Rigid bodies of some links, in world axes.
 
-    - `mass`: kg.
+    - `mass`: mass, kg.
     - `center`: center of mass.
-    - `inertia`: inertia about it.
+    - `inertia`: inertia about the center of mass.
     - `ang`, `lin`: angular velocity, and velocity of the center.
     """
 

@@ -60,7 +60,7 @@ def _tendon_sides(sys: System, now: Snapshot, tendon: int) -> list[Side]:
     length, jac = take((found.length, found.jac), [tendon])
     rate = jnp.sum(jac * now.qd[None], axis=1)
     range_, margin = take((tendons.range, tendons.limit_margin), [tendon])
-    # MuJoCo has no limit of a tendon whose length no joint changes.
+    # MuJoCo ignores the limit of a tendon whose length does not depend on any joint.
     moves = jnp.any(jac != 0.0, axis=1)
     gap = lambda distance: jnp.where(moves, distance - margin, 0.0)
     below, above = None, None

@@ -1,4 +1,4 @@
-"""The values of all sensors of a robot, as a dictionary by name."""
+"""Values of all sensors of a robot, as a dictionary by name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,13 +39,13 @@ _ACTUATED = (
 
 
 def needs_solution(sys: System) -> bool:
-    """Return whether a sensor reads the solution of the equations of motion."""
+    """Test if a sensor uses the solution of the equations of motion."""
     stages = (SENSOR_FACTS[kind].stage for kind in sys.sensors.kinds)
     return any(stage is Stage.ACCELERATION for stage in stages)
 
 
 def needs_actuators(sys: System) -> bool:
-    """Return whether a sensor reads the actuators."""
+    """Test if a sensor uses the actuators."""
     return any(kind in _ACTUATED for kind in sys.sensors.kinds)
 
 

@@ -1,4 +1,4 @@
-"""Shapes of sites and geoms in the world, and the choice of the smallest of many."""
+"""Shapes of sites and geoms in the world, and selection of the smallest of many."""
 
 from collections.abc import Sequence
 from typing import Any

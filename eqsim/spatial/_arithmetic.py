@@ -1,7 +1,8 @@
 """Sums and products of arrays and numbers.
 
-For arrays of the same shape and type, `jax.lax` does what `jax.numpy` does, and is traced
-several times faster. Vectors and matrices by component consist of such operations.
+For arrays of the same shape and type, `jax.lax` computes the same as `jax.numpy` and is
+traced several times faster. Vectors and matrices by component consist of such
+operations.
 """
 
 import jax

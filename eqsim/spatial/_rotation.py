@@ -91,8 +91,8 @@ def multiply(p, q):
 def exponential(v: Vec3):
     """Return the unit quaternion of a rotation vector; smooth at zero."""
     square = v | v
-    # Below this the series is exact in double precision, and sqrt is never seen at
-    # zero.
+    # Below this, the series is exact in double precision, and the square root is not
+    # evaluated at zero.
     tiny = square < 1e-7
     angle = jnp.sqrt(jnp.where(tiny, 1.0, square))
     half = 0.5 * angle

@@ -1,8 +1,8 @@
 """Spatial vectors (Featherstone 2008, ch. 2) by component, angular part first.
 
-All are expressed in world axes about one point per tree, at rest in the world. So
-nothing is transformed between a link and its parent: forces and inertias add up as
-they are.
+All are expressed in world axes about one point per tree, at rest in the world. No
+transformations between a link and its parent are needed: forces and inertias can be
+added directly.
 """
 
 # The operators of these tuples are those of algebra.

@@ -1,5 +1,4 @@
-"""The conformance kit: whether an environment, a pipeline or an agent keeps what its kind
-promises."""
+"""Conformance kit for environments, pipelines, agents, constraints and colliders."""
 
 from . import probes as probes
 from ._agent import agent_checks as agent_checks, check_agent as check_agent

@@ -1,4 +1,4 @@
-"""What holds for every agent."""
+"""Checks of agents."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -35,21 +35,22 @@ def agent_checks(
     iterations: int = 200,
     build: Callable[[], AbstractAgent] | None = None,
 ) -> Iterator[Check]:
-    """The checks of an agent, in an order in which causes come before what follows.
+    """Return the checks of an agent, ordered so that causes come before consequences.
 
-    It acts and learns on `eqsim.testing.probes`. For an agent without `iterate`, checks
-    of learning are not applicable. An agent that takes no probe as it is declares in its
-    class a static method `__eqsim_wrap__(env)`, which puts it in the wrappers that it
-    needs; it is then not asked to solve probes. See `env_checks`.
+    The agent acts and learns on `eqsim.testing.probes`. For an agent without `iterate`,
+    checks of learning are not applicable. An agent that needs wrappers around a probe
+    declares a static method `__eqsim_wrap__(env)` in its class, which applies them;
+    checks of learning are then not applicable. See `env_checks`.
 
     **Arguments:**
 
     - `agent`: the agent.
-    - `iterations`: calls of `iterate` in which it learns a probe.
-    - `build`: makes the same agent once more; by default its class is called without
-        arguments, if that is possible.
+    - `iterations`: number of calls of `iterate` to learn a probe.
+    - `build`: function that builds an equal agent; by default, its class is called
+        without arguments, if possible.
 
-    **Raises:** `TypeError` if it is no agent; `ValueError` if the budget is not positive.
+    **Raises:** `TypeError` if it is not an agent; `ValueError` if `iterations` is not
+    positive.
     """
     if not isinstance(agent, AbstractAgent):
         raise TypeError(f"An `AbstractAgent` is expected, but got {agent!r}.")
@@ -65,18 +66,19 @@ def check_agent(
     iterations: int = 200,
     build: Callable[[], AbstractAgent] | None = None,
 ) -> Report:
-    """Checks that an agent is a value like any other, acts within bounds, and learns.
+    """Check that an agent conforms to the interface, respects action bounds, and
+    learns.
 
     **Arguments:**
 
-    - `agent`, `iterations`, `build`: as of `agent_checks`.
-    - `expected_failures`: reasons by name of check, besides what the class of `agent`
-        declares in `__eqsim_expected_failures__`.
+    - `agent`, `iterations`, `build`: as for `agent_checks`.
+    - `expected_failures`: reasons by name of check, in addition to those of the class
+        attribute `__eqsim_expected_failures__`.
 
-    **Returns:** what became of each check.
+    **Returns:** the outcome of each check.
 
-    **Raises:** `ConformanceError`, which lists every failure and what to do, if a check
-    fails, or passes though it is expected to fail; `ValueError` if a name is unknown.
+    **Raises:** `ConformanceError`, which lists every failure with advice, if a check
+    fails or passes unexpectedly; `ValueError` if a name is unknown.
     """
     checks = agent_checks(agent, iterations=iterations, build=build)
     return run_checks(agent, checks, expected_failures)

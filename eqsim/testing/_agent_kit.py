@@ -1,4 +1,4 @@
-"""What the checks of one agent share: probes, programs and states."""
+"""Shared data of the checks of one agent: probes, programs and states."""
 
 import functools as ft
 from collections.abc import Callable
@@ -17,35 +17,35 @@ from .probes import action_reward, observed_action_reward, Probe
 
 @counted_jit
 def first_state(agent, key, env):
-    """A state before anything is learned, compiled."""
+    """Initialize the agent, compiled."""
     return agent.init(key, env)
 
 
 @counted_jit
 def iterate(agent, state, env):
-    """A turn of learning, compiled."""
+    """Run one iteration of learning, compiled."""
     return agent.iterate(state, env)
 
 
 @eqx.filter_jit
 def act(agent, state, obs, key):
-    """An action, compiled."""
+    """Compute an action, compiled."""
     return agent.act(state, obs, key=key)
 
 
 @eqx.filter_jit
 def mean_reward(agent, state, env):
-    """What the agent gets of a probe, without drawing actions."""
+    """Compute the mean reward of deterministic actions in a probe."""
     return env.mean_reward(lambda obs: agent.act(state, obs))
 
 
 WRAP = "__eqsim_wrap__"
-"""Of the class of an agent, a static method: the wrapper in which it can act, around an
-environment. What it learns is then not the reward of a probe."""
+"""Static method of an agent class that wraps an environment so that the agent can act
+in it. The agent then learns from another reward than that of the probe."""
 
 
 class AgentKit:
-    """An agent, and what is computed of it when a check first asks for it."""
+    """An agent, and quantities that are computed when a check first needs them."""
 
     def __init__(
         self, agent: AbstractAgent, iterations: int, build: Callable[[], Any] | None
@@ -55,14 +55,15 @@ class AgentKit:
 
     @ft.cached_property
     def wrap(self) -> Callable[[AbstractEnv], AbstractEnv] | None:
-        """How a probe must be wrapped for this agent; None if it takes it as it is."""
+        """Return the function that wraps a probe for this agent; None if it needs no
+        wrapper."""
         for cls in type(self.agent).__mro__:
             if WRAP in vars(cls):
                 return vars(cls)[WRAP].__func__
         return None
 
     def probe(self, probe: Probe) -> AbstractEnv:
-        """A probe, in the wrapper that the agent needs."""
+        """Return a probe with the wrappers that the agent needs."""
         return probe if self.wrap is None else self.wrap(probe)
 
     @ft.cached_property
@@ -72,35 +73,35 @@ class AgentKit:
 
     @ft.cached_property
     def observed(self) -> AbstractEnv:
-        """A probe whose best action depends on what is seen."""
+        """A probe whose best action depends on the observation."""
         return self.probe(observed_action_reward())
 
     def online(self) -> AbstractOnlineAgent:
-        """The agent, if it collects what it learns from."""
+        """Return the agent, if it collects its own data."""
         if not isinstance(self.agent, AbstractOnlineAgent):
             raise NotApplicable(
-                f"`{type(self.agent).__name__}` has no `iterate`, and only itself knows "
-                "the batches that `update` takes"
+                f"`{type(self.agent).__name__}` has no `iterate`, and the batches of its "
+                "`update` are unknown"
             )
         return self.agent
 
     @ft.cached_property
     def first(self) -> Any:
-        """A state before anything is learned."""
+        """The state of the untrained agent."""
         return first_state(self.agent, self.keys[0], self.env)
 
     @ft.cached_property
     def second(self) -> tuple[Any, dict[str, Array]]:
-        """The state after one turn, and what it reported."""
+        """State and metrics after one iteration."""
         return iterate(self.online(), self.first, self.env)
 
     @property
     def state(self) -> Any:
-        """A state, after one turn if the agent can take one."""
+        """A state, after one iteration if the agent has `iterate`."""
         online = isinstance(self.agent, AbstractOnlineAgent)
         return self.second[0] if online else self.first
 
     @ft.cached_property
     def obs(self) -> Float[Array, " nobs"]:
-        """Something to see."""
+        """An observation."""
         return self.env.reset(self.keys[0])[1].obs

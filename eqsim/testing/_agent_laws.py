@@ -1,4 +1,4 @@
-"""Checks of agents: as programs, and as learners."""
+"""Checks of agents: programs and learning."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ from .probes import (
 def jit(kit: AgentKit) -> None:
     """`init`, `act` and `iterate` compile.
 
-    Keep numbers of Python, NumPy and `if` on arrays out of them.
+    Avoid Python numbers, NumPy and `if` on arrays in these methods.
     """
     assert kit.state is not None
     act(kit.agent, kit.first, kit.obs, None)
@@ -43,7 +43,7 @@ def jit(kit: AgentKit) -> None:
 def structure(kit: AgentKit) -> None:
     """`iterate` returns the structure, shapes and types of the state that `init` returns.
 
-    Make in `init` all that learning will need, and give arrays a `dtype`.
+    Create everything that learning needs in `init`, and give arrays a `dtype`.
     """
     agent = kit.online()
     state = eqx.filter_eval_shape(agent.init, kit.keys[0], kit.env)
@@ -52,15 +52,15 @@ def structure(kit: AgentKit) -> None:
 
 
 def deterministic(kit: AgentKit) -> None:
-    """Equal keys give equal states, compiled once or twice, and `act` without a key the
-    same action each time.
+    """Equal keys give equal states, and `act` without a key is deterministic, also when
+    compiled again.
 
-    Draw all random numbers with `jax.random` from the key of `init`, which the state
-    carries on, and that of `act`.
+    Draw all random numbers with `jax.random`, from the key of `init`, stored in the
+    state, and from the key of `act`.
     """
     key, env, agent = kit.keys[0], kit.env, kit.agent
     again = eqx.filter_jit(lambda agent: agent.init(key, env))(agent)
-    require_equal("two states by one key", again, kit.first, rounding(again))
+    require_equal("two states from one key", again, kit.first, rounding(again))
     first = act(agent, kit.first, kit.obs, None)
     afresh = eqx.filter_jit(lambda agent, state: agent.act(state, kit.obs))
     for action in (act(agent, kit.first, kit.obs, None), afresh(agent, kit.first)):
@@ -68,9 +68,9 @@ def deterministic(kit: AgentKit) -> None:
 
 
 def keys(kit: AgentKit) -> None:
-    """Another key gives another state, before or after it has learned.
+    """Different keys give different states, before or after learning.
 
-    Hand the key of `init` on to all that draws random numbers.
+    Use the key of `init` for everything that draws random numbers.
     """
     numbers = lambda tree: [
         x for x in jtu.tree_leaves(tree) if eqx.is_array(x) and not is_key(x)
@@ -86,7 +86,7 @@ def keys(kit: AgentKit) -> None:
 def action(kit: AgentKit) -> None:
     """`act` gives one finite number per actuator.
 
-    Return an array of shape (nu,), without an axis for a batch.
+    Return an array of shape (nu,), without a batch axis.
     """
     for key in (None, kit.keys[0]):
         found, nu = act(kit.agent, kit.first, kit.obs, key), kit.env.sys.nu
@@ -98,21 +98,23 @@ def action(kit: AgentKit) -> None:
 def bounds(kit: AgentKit) -> None:
     """Actions are within `env.action_range` where that is finite.
 
-    Squash or clip what the policy gives; keep what you need of the range in the state.
+    Squash or clip the output of the policy; store the required part of the range in the
+    state.
     """
     low, high = np.asarray(kit.env.action_range).T
     for scale in (1.0, 100.0):
         for key in (None, *jr.split(kit.keys[1], 20)):
             found = np.asarray(act(kit.agent, kit.first, scale * kit.obs, key))
             inside = np.all((found >= low - 1e-6) & (found <= high + 1e-6))
-            drawn = "" if key is None else ", drawn by a key,"
+            drawn = "" if key is None else ", drawn with a key,"
             require(inside, f"the action {found}{drawn} is not within {low} and {high}")
 
 
 def vmap(kit: AgentKit) -> None:
-    """A batch of seeds learns what each learns alone.
+    """A batch of seeds learns the same as each seed alone.
 
-    Look for code that reads the size of an array, and for counters that are not arrays.
+    Look for code that depends on the size of an array, and for counters that are not
+    arrays.
     """
     agent, env = kit.online(), kit.env
     together = _seeds(agent, kit.keys, env)
@@ -129,19 +131,20 @@ def _seeds(agent, key, env):
 
 
 def hyperparameters(kit: AgentKit) -> None:
-    """Hyper-parameters that are real numbers are not static.
+    """Real-valued hyperparameters are not static.
 
-    Give each a field with an array converter, so that `eqx.filter_vmap` makes a fleet of
-    agents; only sizes and flags are static.
+    Give each of them a field with an array converter, so that `eqx.filter_vmap` can
+    batch agents; only sizes and flags are static.
     """
     require_no_static_float(kit.agent)
 
 
 def retrace(kit: AgentKit) -> None:
-    """Turn after turn, seed after seed, with other hyper-parameters and other numbers of
-    the environment, nothing is compiled again.
+    """New iterations, seeds, hyperparameters and parameters of the environment do not
+    recompile.
 
-    Give every number of the agent a field with an array converter, and count in arrays.
+    Give every number of the agent a field with an array converter, and use arrays as
+    counters.
     """
     require_arrays("agent", kit.agent)
     require_arrays("state", kit.first)
@@ -155,27 +158,27 @@ def retrace(kit: AgentKit) -> None:
 
 
 def serialization(kit: AgentKit) -> None:
-    """Agent and state are the same after they were written and read.
+    """Saving and loading agent and state does not change them.
 
-    Keep nothing but arrays, and static fields, in the agent and its state.
+    Store only arrays and static fields in the agent and its state.
     """
     require_round_trip("the agent", kit.agent)
     require_round_trip("the state", kit.state)
 
 
 def rebuild(kit: AgentKit) -> None:
-    """Two agents that are built alike share what is compiled.
+    """Two agents that are built alike share compiled programs.
 
-    Static fields must be equal by value: functions of a module instead of a `lambda`
-    made anew, tuples instead of lists.
+    Static fields must be equal by value: use module-level functions instead of a new
+    `lambda`, and tuples instead of lists.
     """
     require_rebuild(kit.agent, kit.build)
 
 
 def metrics(kit: AgentKit) -> None:
-    """`iterate` reports numbers by name.
+    """`iterate` returns metrics as numbers by name.
 
-    Return a dictionary whose keys are texts and whose values are arrays.
+    Return a dictionary whose keys are strings and whose values are arrays.
     """
     _, found = kit.second
     fits = isinstance(found, dict) and all(
@@ -185,25 +188,25 @@ def metrics(kit: AgentKit) -> None:
 
 
 def finite(kit: AgentKit) -> None:
-    """States and reports stay finite, whatever the reward: constant, random or late.
+    """States and metrics stay finite for constant, random and delayed rewards.
 
-    Look at standard deviations of what is always the same, and at logarithms.
+    Check for standard deviations of constant values, and for logarithms.
     """
     agent = kit.online()
     for env in map(kit.probe, (constant_reward(), observed_reward(), delayed_reward())):
         state = first_state(agent, kit.keys[0], env)
         for turn in range(5):
             state, report = iterate(agent, state, env)
-            require_finite(f"after turn {turn}, the state", state)
-            require_finite(f"after turn {turn}, the report", report)
+            require_finite(f"after iteration {turn}, the state", state)
+            require_finite(f"after iteration {turn}, metrics", report)
 
 
 def learns_action(kit: AgentKit) -> None:
     """The mean reward of `eqsim.testing.probes.action_reward` comes within 10 % of the
     best.
 
-    Look at the sign of what is ascended, at advantages, and at step sizes; or state a
-    larger budget: `check_agent(agent, iterations=...)`.
+    Check the sign of the objective, advantages, and step sizes; or increase the budget:
+    `check_agent(agent, iterations=...)`.
     """
     _learns(kit, action_reward())
 
@@ -212,8 +215,8 @@ def learns_observation(kit: AgentKit) -> None:
     """The mean reward of `eqsim.testing.probes.observed_action_reward` comes within 10 %
     of the best.
 
-    Look at how observations reach the policy and the value function: order, time, scale;
-    or state a larger budget: `check_agent(agent, iterations=...)`.
+    Check the observations of the policy and the value function: order, time, scale; or
+    increase the budget: `check_agent(agent, iterations=...)`.
     """
     _learns(kit, observed_action_reward())
 
@@ -221,7 +224,7 @@ def learns_observation(kit: AgentKit) -> None:
 def _learns(kit: AgentKit, env: Probe) -> None:
     agent, reward = kit.online(), -np.inf
     if kit.wrap is not None:
-        raise NotApplicable("what it learns is not the reward of a probe")
+        raise NotApplicable("the agent does not learn the reward of a probe")
     state = first_state(agent, kit.keys[0], env)
     for _ in range(kit.iterations):
         state, _ = iterate(agent, state, env)
@@ -229,6 +232,6 @@ def _learns(kit: AgentKit, env: Probe) -> None:
         if reward >= 0.9:
             return
     raise AssertionError(
-        f"after {kit.iterations} turns the mean reward is {reward:.3g}; the best is 1, "
+        f"after {kit.iterations} iterations the mean reward is {reward:.3g}; the best is 1, "
         "and 0.9 is expected"
     )

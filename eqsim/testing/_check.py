@@ -1,4 +1,4 @@
-"""A check, and how checks become a report or an error."""
+"""Checks, and their reports and errors."""
 
 import dataclasses
 import difflib
@@ -9,12 +9,12 @@ from typing import Any
 
 
 class NotApplicable(Exception):
-    """A check that makes no sense for an object, and why.
+    """A check has no meaning for an object.
 
     **Arguments:**
 
-    - `reason`: in words.
-    - `blocked`: whether that is because another check fails.
+    - `reason`: reason, in words.
+    - `blocked`: true if the reason is that another check fails.
     """
 
     def __init__(self, reason: str, blocked: bool = False):
@@ -25,11 +25,11 @@ class NotApplicable(Exception):
 
 
 class ConformanceError(AssertionError):
-    """An object does not do what its kind promises; the message lists all of it.
+    """An object does not conform to its interface; the message lists all failures.
 
     **Arguments:**
 
-    - `report`: of all checks.
+    - `report`: report of all checks.
     """
 
     def __init__(self, report: "Report"):
@@ -40,7 +40,7 @@ class ConformanceError(AssertionError):
 
 
 class Status(enum.Enum):
-    """How a check ended."""
+    """Outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -54,10 +54,10 @@ class Check:
 
     **Arguments:**
 
-    - `name`: as used in expected failures.
-    - `law`: what must hold, in a sentence.
-    - `advice`: what to do if it does not.
-    - `function`: what `run` calls.
+    - `name`: name of the check, as used in expected failures.
+    - `law`: requirement, in a sentence.
+    - `advice`: advice for the case that it fails.
+    - `function`: function called by `run`.
     """
 
     name: str
@@ -66,23 +66,23 @@ class Check:
     function: Callable[[], None] = dataclasses.field(repr=False)
 
     def run(self) -> None:
-        """Checks.
+        """Run the check.
 
-        **Raises:** `NotApplicable` if that makes no sense here; `AssertionError`, or
-        whatever the object raises, if the law does not hold.
+        **Raises:** `NotApplicable` if the check is not applicable; `AssertionError`, or
+        any exception of the object, if the requirement is not met.
         """
         self.function()
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a check.
+    """Outcome of a check, with its reason.
 
     **Arguments:**
 
-    - `check`: which.
-    - `status`: how it ended.
-    - `reason`: why, unless it passed.
+    - `check`: the check.
+    - `status`: its outcome.
+    - `reason`: reason, unless it passed.
     """
 
     check: Check
@@ -92,24 +92,24 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What became of all checks of an object. `print` shows it.
+    """Outcomes of all checks of an object. `print` shows them.
 
     **Arguments:**
 
-    - `subject`: what was checked.
-    - `outcomes`: one per check, in their order.
+    - `subject`: name of the object.
+    - `outcomes`: one outcome per check, in order.
     """
 
     subject: str
     outcomes: tuple[Outcome, ...]
 
     def names(self, status: Status) -> tuple[str, ...]:
-        """The checks that ended so."""
+        """Return the names of the checks with a given outcome."""
         return tuple(o.check.name for o in self.outcomes if o.status is status)
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
-        """The outcomes of the checks that failed unexpectedly."""
+        """The outcomes of unexpected failures."""
         return tuple(o for o in self.outcomes if o.status is Status.FAILED)
 
     def __str__(self) -> str:
@@ -131,13 +131,13 @@ _EXPLAINED = Status.EXPECTED, Status.NOT_APPLICABLE
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-    """A check of every object of a kind: a function of what is prepared for an object,
-    whose name, and docstring (what holds, then what to do), are those of the check.
+    """A check of every object of a kind. Its function takes the kit of an object; name
+    and docstring (requirement, then advice) of the function are those of the check.
 
     **Arguments:**
 
-    - `function`: raises if the law does not hold.
-    - `needs`: names of the laws without which this one says nothing.
+    - `function`: function that raises if the requirement is not met.
+    - `needs`: names of the laws that must hold for this one to be meaningful.
     """
 
     function: Callable[[Any], None]
@@ -145,17 +145,17 @@ class Law:
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """The name of the function."""
         return self.function.__name__
 
 
 def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
-    """The checks of one object. Each is computed once, however often it runs.
+    """Return the checks of one object. Each is computed once, however often it runs.
 
     **Arguments:**
 
-    - `kit`: what the functions of the laws take.
-    - `laws`: in an order in which each one comes after those that it needs.
+    - `kit`: argument of the functions of the laws.
+    - `laws`: laws, ordered so that each comes after those that it needs.
     """
     known: dict[str, Law] = {law.name: law for law in laws}
     errors: dict[str, Exception | None] = {}
@@ -168,7 +168,7 @@ def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
     def _error(law: Law) -> Exception | None:
         for name in law.needs:
             found = error(name)
-            # What makes no sense for this object is no reason to skip the rest.
+            # A law that is not applicable does not block others.
             fine = isinstance(found, NotApplicable) and not found.blocked
             if not (found is None or fine):
                 reason = f"it needs `{name}`, which does not pass"
@@ -193,9 +193,9 @@ def bind(kit: Any, laws: Iterable[Law]) -> Iterator[Check]:
 def outcomes(
     subject: Any, checks: Iterable[Check], expected_failures: Mapping[str, str] = {}
 ) -> Iterator[Outcome]:
-    """What becomes of the checks of an object, one after the other.
+    """Run the checks of an object, and yield their outcomes.
 
-    **Arguments:** as of `run_checks`.
+    **Arguments:** as for `run_checks`.
 
     **Raises:** `ValueError` if a check that is expected to fail does not exist.
     """
@@ -208,16 +208,17 @@ def outcomes(
 def run_checks(
     subject: Any, checks: Iterable[Check], expected_failures: Mapping[str, str]
 ) -> Report:
-    """Runs all checks of an object.
+    """Run all checks of an object.
 
     **Arguments:**
 
     - `subject`: the object.
-    - `checks`: of it.
-    - `expected_failures`: reasons by name of check, besides what the class declares.
+    - `checks`: its checks.
+    - `expected_failures`: reasons by name of check, in addition to those declared by
+        the class.
 
-    **Raises:** `ConformanceError` if a check fails, or passes though it is expected to
-    fail; `ValueError` if a check that is expected to fail does not exist.
+    **Raises:** `ConformanceError` if a check fails or passes unexpectedly; `ValueError`
+    if a check that is expected to fail does not exist.
     """
     found = tuple(outcomes(subject, checks, expected_failures))
     report = Report(type(subject).__name__, found)
@@ -229,10 +230,10 @@ def run_checks(
 def expected_of(
     subject: Any, checks: Iterable[Check], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Which checks are expected to fail, and why: as the class of the object declares in
-    `__eqsim_expected_failures__`, and as is given.
+    """Return the reasons of expected failures by name of check: those declared in
+    `__eqsim_expected_failures__` of the class, and given ones.
 
-    **Raises:** `ValueError` if there is no check of such a name, or it has no reason.
+    **Raises:** `ValueError` if there is no check of this name, or it has no reason.
     """
     name, declared = "__eqsim_expected_failures__", {}
     for cls in reversed(type(subject).__mro__):

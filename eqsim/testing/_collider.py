@@ -1,4 +1,4 @@
-"""What holds for the contact points of every pair of shapes."""
+"""Checks of the contact points of a pair of shapes."""
 
 import functools as ft
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _MOVE = np.array([0.3, -0.2, 0.4])
 
 @batch_last
 def contact_points(sys: System, q):
-    """Distance, position, frame, and whether the point exists, `(npoint, ...)`."""
+    """Compute distance, position, frame and validity of all points, `(npoint, ...)`."""
     nodes, plan = tree(sys), contact_plan(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
@@ -56,7 +56,7 @@ class ColliderKit:
         return contact_plan(self.parts[0]).pairs[0][:2]
 
     def carrier(self, geom: int) -> tuple[np.ndarray, np.ndarray]:
-        """Origin and axes in which the pose of a shape is given."""
+        """Return origin and axes of the frame in which the pose of a shape is given."""
         link = self.parts[0].geoms.links[geom]
         if link < 0:
             return np.zeros(3), np.eye(3)
@@ -72,7 +72,7 @@ class ColliderKit:
 
 
 def existing_points(sys: System, q) -> tuple[np.ndarray, ...]:
-    """Distances, positions and frames of the points that exist."""
+    """Return distances, positions and frames of the points that exist."""
     *values, valid = map(np.asarray, contact_points(sys, q))
     return tuple(x[valid] for x in values)
 
@@ -82,7 +82,7 @@ def _matrix(quat: np.ndarray) -> np.ndarray:
 
 
 def _displaced(sys: System, q) -> tuple[System, Array]:
-    """The same robot elsewhere in the world, and turned."""
+    """Return the same robot at a different position and orientation in the world."""
     turn = _TURN / np.linalg.norm(_TURN)
     place = lambda pos: pos @ _matrix(turn).T + _MOVE
     turned = lambda quat: np.stack(multiply(turn, quat.T), axis=-1)
@@ -110,16 +110,16 @@ def _close(found, expected, what: str, tolerance: float = 1e-7) -> None:
 def orthonormal(kit: ColliderKit) -> None:
     """Frames of contacts are orthonormal.
 
-    Normalize the normal, also where shapes are concentric.
+    Normalize the normal, also for concentric shapes.
     """
     for own in kit.found[2]:
         _close(own @ own.T, np.eye(3), "the frame times its transpose, and one", 1e-10)
 
 
 def rigid(kit: ColliderKit) -> None:
-    """Contact points move along when both shapes are moved and turned.
+    """Contact points move with the shapes when both are moved and rotated.
 
-    Directions and places of the world must not occur in the function.
+    The function must not depend on directions and positions of the world.
     """
     sys, q = _displaced(*kit.parts)
     dist, pos, frame = existing_points(sys, q)
@@ -133,8 +133,9 @@ def rigid(kit: ColliderKit) -> None:
 def separates(kit: ColliderKit) -> None:
     """The smallest distance grows as the second shape moves along the normal.
 
-    The normal leads from the first shape to the second, and distances are negative in
-    penetration. Its rate is one, within 1 %: faces that touch need not be parallel.
+    The normal points from the first shape to the second, and distances are negative in
+    penetration. The rate of the distance is 1, within 1 %, because touching faces need
+    not be parallel.
     """
     (sys, q), geom = kit.parts, kit.shapes[1]
     normal, step = kit.found[2][int(np.argmin(kit.found[0])), 0], 1e-6
@@ -151,10 +152,10 @@ def separates(kit: ColliderKit) -> None:
 
 
 def gradients(kit: ColliderKit) -> None:
-    """Distances, positions and frames have the derivatives of finite differences, by the
-    coordinates, by poses and sizes of shapes, and by vertices of meshes.
+    """Derivatives of distances, positions and frames equal finite differences, with
+    respect to coordinates, poses and sizes of shapes, and vertices of meshes.
 
-    Look for norms, square roots and `where` with a branch that is not finite.
+    Check norms, square roots, and `where` with a branch that is not finite.
     """
     sys, q = kit.parts
 
@@ -174,7 +175,7 @@ def _of_shapes(sys: System) -> tuple:
 def aligned(kit: ColliderKit) -> None:
     """Values and derivatives are finite where both shapes have the same frame.
 
-    Directions that are not unique there may be any.
+    Directions that are not unique there may be arbitrary.
     """
     sys, q = kit.parts
     pos, quat = np.array(sys.geoms.pos), np.array(sys.geoms.quat)
@@ -192,7 +193,7 @@ def aligned(kit: ColliderKit) -> None:
 def kernels(kit: ColliderKit) -> None:
     """The function compiles to a kernel.
 
-    Index, reduce and reshape leading axes only; docs/kernels.md lists what compiles.
+    Index, reduce and reshape only leading axes; docs/kernels.md lists what compiles.
     """
     check_kernels(contact_points, *kit.parts)
 
@@ -200,8 +201,8 @@ def kernels(kit: ColliderKit) -> None:
 def broadcasts(kit: ColliderKit) -> None:
     """Robots of a batch may share coordinates, and states may share a robot.
 
-    Where there is no kernel, arrays have a last axis of the size of the batch, or of size
-    one where the batch shares them: broadcast conditions and values alike.
+    Without a kernel, the last axis of an array has the size of the batch, or size one
+    if the batch shares the array: broadcast conditions and values alike.
     """
     lift = lambda size, tree: jtu.tree_map(
         lambda x: jnp.broadcast_to(x[..., None], (*x.shape, size)), tree
@@ -230,7 +231,7 @@ LAWS = (
 def collider_checks(sys: System, q: Float[Array, " nq"]) -> Iterator[Check]:
     """Return the checks of the collider of a robot's pair of shapes.
 
-    **Raises:** `ValueError` if the robot does not have just one pair.
+    **Raises:** `ValueError` if the robot does not have exactly one pair.
     """
     pairs = contact_plan(sys).pairs
     if len(pairs) != 1:
@@ -246,22 +247,22 @@ def check_collider(
     q: Float[Array, " nq"],
     expected_failures: Mapping[str, str] = {},
 ) -> Report:
-    """Check the contact points of a pair of shapes: where they are, and their derivatives.
+    """Check the contact points of a pair of shapes, and their derivatives.
 
-    All is computed in double precision. Check several configurations: shapes that are
-    apart but within their margin, that touch, and deep ones.
+    All checks use double precision. Check several configurations: shapes that are apart
+    but within their margin, touching shapes, and deep penetration.
 
     **Arguments:**
 
     - `sys`: a robot with one pair of shapes that can touch.
-    - `q`: coordinates in which they do.
+    - `q`: coordinates in which they touch.
     - `expected_failures`: reasons by name of check.
 
     **Returns:** the outcome of each check.
 
-    **Raises:** `ConformanceError`, which lists every failure and what to do, if a check
-    fails, or passes though it is expected to fail; `ValueError` if the robot does not
-    have just one pair, or a name is unknown.
+    **Raises:** `ConformanceError`, which lists every failure with advice, if a check
+    fails or passes unexpectedly; `ValueError` if the robot does not have exactly one
+    pair, or a name is unknown.
     """
     checks = collider_checks(sys, q)
     geoms = sys.geoms.kinds

@@ -1,4 +1,4 @@
-"""Trees that are equal or close, and what differs if they are not."""
+"""Comparison of trees, with a description of the differences."""
 
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 
 
 class Comparison:
-    """True or false, and why: pytest prints it when `assert` fails.
+    """Result of a comparison, true or false, with the differences, which pytest prints
+    when an `assert` fails.
 
     **Arguments:**
 
-    - `differences`: one line for each; none if the trees are close.
+    - `differences`: one line for each difference; empty if the trees are close.
     """
 
     def __init__(self, differences: list[str]):
@@ -31,15 +32,15 @@ class Comparison:
 def tree_allclose(
     x: Any, y: Any, *, rtol: float | int = 1e-8, atol: float | int = 1e-8
 ) -> Comparison:
-    r"""Whether two trees have one structure, shapes, dtypes, and close numbers.
+    r"""Compare structure, shapes, dtypes and values of two trees.
 
-    Numbers are close if $|x - y| \le \mathrm{atol} + \mathrm{rtol}\,|y|$; NaN is equal to
-    NaN. All that is not floating point must be equal.
+    Values are close if $|x - y| \le \mathrm{atol} + \mathrm{rtol}\,|y|$; NaN is equal
+    to NaN. Leaves that are not floating point must be equal.
 
     **Arguments:**
 
     - `x`, `y`: trees of arrays, numbers and other leaves.
-    - `rtol`, `atol`: relative and absolute difference that is allowed.
+    - `rtol`, `atol`: relative and absolute tolerance.
 
     **Returns:** a `Comparison`, for `assert`.
     """
@@ -54,13 +55,13 @@ def tree_allclose(
 
 
 def same_shapes(x: Any, y: Any) -> Comparison:
-    """Whether two trees have one structure, and leaves of the same shapes and types,
-    which a compiled loop requires.
+    """Compare structure, shapes and dtypes of two trees, which a compiled loop requires
+    to be equal.
 
     **Arguments:**
 
-    - `x`, `y`: trees of arrays, or of what `equinox.filter_eval_shape` gives; leaves that
-        are no arrays must be equal.
+    - `x`, `y`: trees of arrays, or results of `equinox.filter_eval_shape`; leaves that
+        are not arrays must be equal.
     """
     x_leaves, x_structure = jtu.tree_flatten_with_path(x)
     y_leaves, y_structure = jtu.tree_flatten_with_path(y)
@@ -75,22 +76,22 @@ def same_shapes(x: Any, y: Any) -> Comparison:
 
 
 def describe(leaf: Any) -> str:
-    """Type and shape of an array, or what else a leaf is."""
+    """Describe type and shape of an array, or any other leaf."""
     if not (eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)):
         return f"{leaf!r}, not an array"
-    # A weak type is that of a number of Python: a loop, and a cache of programs, tell it
-    # from the same type of an array.
+    # Python numbers have weak types, which loops and program caches distinguish from
+    # array types.
     weak = " of weak type" if leaf.weak_type else ""
     return f"{leaf.dtype}{list(leaf.shape)}{weak}"
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether a leaf is an array of random keys."""
+    """Test if a leaf is an array of random keys."""
     return eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def leaf_name(path: Any) -> str:
-    """Where a leaf is in its tree, as in Python."""
+    """Return the path of a leaf in its tree, as a Python expression."""
     return jtu.keystr(path) or "value"
 
 

@@ -1,4 +1,4 @@
-"""What holds for every kind of constraint."""
+"""Checks of constraints."""
 
 import functools as ft
 from collections.abc import Iterator, Mapping
@@ -26,14 +26,15 @@ from ._tools import in_precision, require
 
 
 class ConstraintKit:
-    """A constraint, alone on a robot in one state; all in double precision."""
+    """A constraint that is the only one of a robot, in one state, in double
+    precision."""
 
     def __init__(self, constraint: AbstractConstraint, sys: System, state: State):
         self.given = constraint, sys, state
 
     @ft.cached_property
     def parts(self) -> tuple[AbstractConstraint, System, State]:
-        """The constraint, the robot and the state in double precision."""
+        """Constraint, robot and state in double precision."""
         constraint, sys, state = in_precision(self.given, jnp.float64)
         return constraint, sys, state
 
@@ -69,13 +70,14 @@ class ConstraintKit:
         return rows
 
     def acceleration(self, seed: int):
-        """A random joint acceleration, and the motion of each node."""
+        """Draw a joint acceleration, and return the motion of each node as well."""
         kin, nv = self.problem.kin, self.parts[1].nv
         qdd = 10.0 * jr.normal(jr.key(seed), (nv, 1))
         return node_motion(tree(self.parts[1]), kin, qdd), qdd
 
     def joint_forces(self, terms: Terms):
-        """The joint forces of forces on nodes and on degrees of freedom."""
+        """Convert forces on nodes, on degrees of freedom and dense ones to joint
+        forces."""
         nodes, nv = tree(self.parts[1]), self.parts[1].nv
         tau = jnp.zeros((nv, 1))
         on_dofs, on_nodes = total(terms.dofs, nv), total(terms.nodes, nodes.size)
@@ -85,7 +87,7 @@ class ConstraintKit:
         return tau + project(nodes, self.problem.kin, ascend(nodes, on_nodes))
 
     def stiffness_times(self, terms: Terms, motion, v):
-        """The product of a stiffness with a joint acceleration."""
+        """Multiply a stiffness by a joint acceleration."""
         nodes, nv = tree(self.parts[1]), self.parts[1].nv
         out, on_nodes = jnp.zeros((nv, 1)), total(terms.nodes, nodes.size)
         if terms.dofs:
@@ -106,7 +108,7 @@ def _close(found, expected, what: str, tolerance: float = 1e-8) -> None:
 
 
 def adjoint(kit: ConstraintKit) -> None:
-    r"""Residuals change with accelerations as forces act: $(J a) \cdot f = a \cdot (J^T f)$.
+    r"""Jacobian and transpose agree: $(J a) \cdot f = a \cdot (J^T f)$.
 
     Compare `residuals` with `transpose`: signs, scales and nodes must be the same.
     """
@@ -120,9 +122,10 @@ def adjoint(kit: ConstraintKit) -> None:
 
 
 def convex(kit: ConstraintKit) -> None:
-    """The cost is convex: forces never grow along with the residuals.
+    """The cost is convex: forces do not increase with the residuals.
 
-    A force must be the negative slope of a convex cost, or the solver need not converge.
+    The force must be the negative derivative of a convex cost; otherwise the solver
+    need not converge.
     """
     for rows in kit.rows():
         ends = [rows.residuals(*kit.acceleration(k)) for k in range(8)]
@@ -139,7 +142,8 @@ def convex(kit: ConstraintKit) -> None:
 def stiffness(kit: ConstraintKit) -> None:
     r"""`stiffness` is $-J^T (\partial f / \partial x) J$ on the pieces of a residual.
 
-    Derivatives of solutions use it; compare it with the derivative of `forces`.
+    Derivatives of solutions use `stiffness`; compare it with the derivative of
+    `forces`.
     """
     for rows in kit.rows():
         motion, qdd = kit.acceleration(2)
@@ -159,8 +163,8 @@ def stiffness(kit: ConstraintKit) -> None:
 def converges(kit: ConstraintKit) -> None:
     """The solver converges with this constraint alone.
 
-    Check that `model` and `stiffness` describe the same quadratic, and that `update`
-    reports a change until the model holds at the residual.
+    Check that `model` and `stiffness` describe the same quadratic function, and that
+    `update` reports a change until the model holds at the residual.
     """
     _, sys, state = kit.parts
     solved = kit.pipeline.solve(sys, state, jnp.zeros(sys.nu))
@@ -168,10 +172,10 @@ def converges(kit: ConstraintKit) -> None:
 
 
 def gradients(kit: ConstraintKit) -> None:
-    """The derivatives of a step are those of finite differences, by the state and by the
+    """Derivatives of a step equal finite differences, with respect to the state and the
     parameters of the constraint and of the robot.
 
-    Look for norms, square roots and `where` with a branch that is not finite.
+    Check norms, square roots, and `where` with a branch that is not finite.
     """
     constraint, sys, state = kit.parts
 
@@ -196,9 +200,9 @@ LAWS = (
 def constraint_checks(
     constraint: AbstractConstraint, sys: System, state: State
 ) -> Iterator[Check]:
-    """Return the checks of a constraint on a robot in a state in which it acts.
+    """Return the checks of a constraint on a robot, in a state in which it is active.
 
-    **Raises:** `TypeError` if it is no constraint.
+    **Raises:** `TypeError` if it is not a constraint.
     """
     if not isinstance(constraint, AbstractConstraint):
         raise TypeError(f"Expected an `AbstractConstraint`, got {constraint!r}.")
@@ -211,21 +215,22 @@ def check_constraint(
     state: State,
     expected_failures: Mapping[str, str] = {},
 ) -> Report:
-    """Check that a kind of constraint is what the solver relies on, and differentiable.
+    """Check that a constraint fulfills the assumptions of the solver, and is
+    differentiable.
 
-    All is computed in double precision, with this constraint alone.
+    All checks use double precision, with this constraint as the only one.
 
     **Arguments:**
 
-    - `constraint`: the kind.
-    - `sys`, `state`: a robot that has it, in a state in which it acts.
-    - `expected_failures`: reasons by name of check, besides what the class of
-        `constraint` declares in `__eqsim_expected_failures__`.
+    - `constraint`: constraint to check.
+    - `sys`, `state`: robot with this constraint, in a state in which it is active.
+    - `expected_failures`: reasons by name of check, in addition to those of the class
+        attribute `__eqsim_expected_failures__`.
 
     **Returns:** the outcome of each check.
 
-    **Raises:** `ConformanceError`, which lists every failure and what to do, if a check
-    fails, or passes though it is expected to fail; `ValueError` if a name is unknown.
+    **Raises:** `ConformanceError`, which lists every failure with advice, if a check
+    fails or passes unexpectedly; `ValueError` if a name is unknown.
     """
     checks = constraint_checks(constraint, sys, state)
     return run_checks(constraint, checks, expected_failures)

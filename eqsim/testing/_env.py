@@ -1,4 +1,4 @@
-"""What holds for every environment."""
+"""Checks of environments."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -44,18 +44,19 @@ LAWS = (
 def env_checks(
     env: AbstractEnv, *, build: Callable[[], AbstractEnv] | None = None
 ) -> Iterator[Check]:
-    """The checks of an environment, in an order in which causes come before what follows.
+    """Return the checks of an environment, ordered so that causes come before
+    consequences.
 
-    They share what they compile. A check that needs another one which does not pass
-    raises `NotApplicable`, so that one cause is one failure.
+    The checks share compiled programs. A check raises `NotApplicable` if a check that
+    it needs does not pass, so that one error is reported once.
 
     **Arguments:**
 
     - `env`: the environment, or a wrapper around one.
-    - `build`: makes the same environment once more; by default its class is called
-        without arguments, if that is possible.
+    - `build`: function that builds an equal environment; by default, its class is
+        called without arguments, if possible.
 
-    **Raises:** `TypeError` if it is no environment.
+    **Raises:** `TypeError` if it is not an environment.
     """
     if not isinstance(env, AbstractEnv):
         raise TypeError(f"An `AbstractEnv` is expected, but got {env!r}.")
@@ -68,23 +69,22 @@ def check_env(
     *,
     build: Callable[[], AbstractEnv] | None = None,
 ) -> Report:
-    """Checks that an environment does what rollouts, wrappers, agents and derivatives
-    rely on.
+    """Check that an environment works with rollouts, wrappers, agents and derivatives.
 
-    Takes seconds for a small environment, most of it compilation. Derivatives are
-    compared with differences in double precision, into which the environment is
-    converted; one that computes in a fixed precision fails `precision`, and these checks
-    are not applicable.
+    Takes seconds for a small environment, mostly for compilation. Derivatives are
+    compared with finite differences in double precision, to which the environment is
+    converted. If an environment computes in a fixed precision, `precision` fails and
+    these checks are not applicable.
 
     **Arguments:**
 
-    - `env`, `build`: as of `env_checks`.
-    - `expected_failures`: reasons by name of check, besides what the class of `env`
-        declares in `__eqsim_expected_failures__`.
+    - `env`, `build`: as for `env_checks`.
+    - `expected_failures`: reasons by name of check, in addition to those of the class
+        attribute `__eqsim_expected_failures__`.
 
-    **Returns:** what became of each check.
+    **Returns:** the outcome of each check.
 
-    **Raises:** `ConformanceError`, which lists every failure and what to do, if a check
-    fails, or passes though it is expected to fail; `ValueError` if a name is unknown.
+    **Raises:** `ConformanceError`, which lists every failure with advice, if a check
+    fails or passes unexpectedly; `ValueError` if a name is unknown.
     """
     return run_checks(env, env_checks(env, build=build), expected_failures)

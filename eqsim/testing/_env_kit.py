@@ -1,4 +1,4 @@
-"""What the checks of one environment share: programs, states, and numbers."""
+"""Shared data of the checks of one environment: programs, states and values."""
 
 import functools as ft
 from collections.abc import Callable
@@ -19,18 +19,18 @@ from ._tools import counted_jit, double_precision
 
 
 STEPS = 20
-"""Of the rollout."""
+"""Number of steps of the rollout."""
 
 
 @counted_jit
 def reset(env, key):
-    """A reset, compiled; all environments of one structure share it."""
+    """Reset, compiled; environments of the same structure share the program."""
     return env.reset(key)
 
 
 @counted_jit
 def step(env, state, action):
-    """A step, compiled."""
+    """Take a step, compiled."""
     return env.step(state, action)
 
 
@@ -45,7 +45,7 @@ def _report(action, state, env):
 
 
 class RandomPolicy(eqx.Module):
-    """Random actions within the range of an environment."""
+    """A policy of random actions within the range of an environment."""
 
     env: AbstractEnv
 
@@ -54,7 +54,8 @@ class RandomPolicy(eqx.Module):
 
 
 class EnvKit:
-    """An environment, and what is computed of it when a check first asks for it."""
+    """An environment, and quantities that are computed when a check first needs
+    them."""
 
     def __init__(self, env: AbstractEnv, build: Callable[[], Any] | None):
         self.env, self.build = env, build
@@ -62,12 +63,12 @@ class EnvKit:
 
     @ft.cached_property
     def actions(self) -> Float[Array, "3 nu"]:
-        """Within the range, and where that is infinite between -1 and 1."""
+        """Random actions within the range, or between -1 and 1 if it is infinite."""
         return random_actions(self.env, self.keys[0], (3,))
 
     @ft.cached_property
     def first(self) -> tuple[Any, Timestep]:
-        """A reset."""
+        """State and timestep of a reset."""
         return reset(self.env, self.keys[0])
 
     @ft.cached_property
@@ -76,7 +77,8 @@ class EnvKit:
         return self.follow(self.env, self.first[0])
 
     def follow(self, env: AbstractEnv, state: Any) -> list[tuple[Any, Timestep]]:
-        """The steps by `actions` from a state, in an environment of the same structure."""
+        """Take steps with `actions` from a state, in an environment of the same
+        structure."""
         out = []
         for action in self.actions:
             state, timestep = step(env, state, action)
@@ -85,7 +87,7 @@ class EnvKit:
 
     @ft.cached_property
     def trajectory(self) -> Trajectory:
-        """A rollout from `first`, by random actions."""
+        """A rollout from `first` with random actions."""
         policy = RandomPolicy(self.env)
         return rollout(
             self.env, policy, self.keys[1], STEPS, start=self.first, throw=False
@@ -98,7 +100,8 @@ class EnvKit:
 
     @ft.cached_property
     def started(self) -> tuple[State, tuple[Any, Timestep]]:
-        """Coordinates and velocities that no key gives, and what a reset there gives."""
+        """Coordinates and velocities that no key produces, and the result of a reset
+        with them."""
         physics = self.env.physics(self.path[0][0])
         qd = physics.qd + jnp.asarray(0.125, physics.qd.dtype)
         found = _start(self.env, self.keys[0], ResetOptions(physics.q, qd))
@@ -107,21 +110,21 @@ class EnvKit:
     @ft.cached_property
     def derivatives(self) -> Function:
         """Observation and reward of a step as a function of the action, the state and
-        the numbers of the environment, in double precision, and their derivatives."""
+        the parameters of the environment, in double precision, with derivatives."""
         with double_precision() as convert:
             env, (state, _) = convert((self.env, self.path[0]))
             return Function.of(_report, convert(self.actions[1]), state, env)
 
     @ft.cached_property
     def at_rest(self) -> Function:
-        """The same at the beginning of an episode, without action."""
+        """The same at the start of an episode, with zero action."""
         with double_precision() as convert:
             env, (state, _) = convert((self.env, self.first))
             return self.derivatives.at(convert(jnp.zeros(env.sys.nu)), state, env)
 
 
 def shapes_of(env: AbstractEnv) -> tuple[tuple[Any, Timestep], tuple[Any, Timestep]]:
-    """Shapes of a reset and of a step of an environment; nothing is compiled."""
+    """Return shapes of a reset and of a step of an environment, without compilation."""
     first = eqx.filter_eval_shape(lambda env, key: env.reset(key), env, jr.key(0))
     action = jax.ShapeDtypeStruct((env.sys.nu,), env.sys.dt.dtype)
     next_of = lambda env, state, action: env.step(state, action)
@@ -131,7 +134,7 @@ def shapes_of(env: AbstractEnv) -> tuple[tuple[Any, Timestep], tuple[Any, Timest
 def random_actions(
     env: AbstractEnv, key: PRNGKeyArray, batch: tuple[int, ...]
 ) -> Float[Array, "... nu"]:
-    """Actions within the range of an environment, not at its edge."""
+    """Draw actions inside the range of an environment, away from its bounds."""
     dtype = env.sys.dt.dtype
     share = jr.uniform(key, (*batch, env.sys.nu), dtype, 0.1, 0.9)
     low, high = jnp.broadcast_to(env.action_range, (env.sys.nu, 2)).astype(dtype).T

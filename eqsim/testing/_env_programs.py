@@ -27,61 +27,62 @@ from ._tools import (
 
 
 def jit(kit: EnvKit) -> None:
-    """Reset and step compile, and give finite numbers.
+    """Reset and step compile, and return finite values.
 
-    Use `jnp.where` or `jax.lax.cond` instead of `if` on numbers of a state, and no NumPy
-    on them.
+    Use `jnp.where` or `jax.lax.cond` instead of `if` on values of a state, and do not
+    apply NumPy to them.
     """
-    require_finite("the report of a reset", kit.first[1])
+    require_finite("the timestep of a reset", kit.first[1])
     for state, timestep in kit.path:
         require_finite("the state after a step", state)
-        require_finite("the report of a step", timestep)
+        require_finite("the timestep of a step", timestep)
 
 
 def structure(kit: EnvKit) -> None:
     """A step returns the structure, shapes and types that a reset returns.
 
-    Make both from the same code, give arrays a `dtype`, and keep numbers of Python out of
-    the state.
+    Create both with the same code, give arrays a `dtype`, and keep Python numbers out
+    of the state.
     """
     (state, first), (new, second) = kit.shapes
     require(same_shapes(state, new), f"the state: {same_shapes(state, new)}")
-    # A weak type does no harm in a report, which no step reads.
+    # Weak types are harmless in timesteps, which no step reads.
     strong = lambda tree: jtu.tree_map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree
     )
     reports = same_shapes(strong(first), strong(second))
-    require(reports, f"the report: {reports}")
+    require(reports, f"the timestep: {reports}")
 
 
 def deterministic(kit: EnvKit) -> None:
-    """Tracing reset and step again gives the same program, and equal keys equal numbers.
+    """Tracing reset and step again gives the same program, and equal keys give equal
+    values.
 
-    Draw random numbers with `jax.random` from the key, and keep nothing between calls
-    but the state.
+    Draw random numbers with `jax.random` from the key, and store nothing between calls
+    except the state.
     """
     reset_of = lambda env, key: env.reset(key)
     step_of = lambda env, state, action: env.step(state, action)
     first, args = (kit.env, kit.keys[0]), (kit.env, kit.first[0], kit.actions[0])
     if not same_program(reset_of, *first):
         again = eqx.filter_jit(reset_of)(*first)
-        require_equal("two resets by one key", again, kit.first, rounding(again))
+        require_equal("two resets from one key", again, kit.first, rounding(again))
     if not same_program(step_of, *args):
         again = eqx.filter_jit(step_of)(*args)
         require_equal("two equal steps", again, kit.path[0], rounding(again))
-    require_equal("two resets by one key", reset(*first), kit.first)
+    require_equal("two resets from one key", reset(*first), kit.first)
     require_equal("two equal steps", step(*args), kit.path[0])
 
 
 def keys(kit: EnvKit) -> None:
-    """Different keys give different first states.
+    """Different keys give different initial states.
 
-    Draw the first state from the key. If it is to be fixed by a number that is zero,
-    declare this check as an expected failure.
+    Draw the initial state from the key. If it is fixed on purpose by a zero noise
+    scale, declare this check as an expected failure.
     """
     program = str(jax.make_jaxpr(lambda key: _arrays(kit, key))(kit.keys[0]))
     if "random_" not in program and "threefry" not in program:
-        raise NotApplicable("the start is fixed: a reset draws no random numbers")
+        raise NotApplicable("the initial state is fixed: no random numbers are drawn")
     where = lambda start: (kit.env.physics(start[0]), start[1].obs)
     others = [where(reset(kit.env, key)) for key in jr.split(kit.keys[0], 7)]
     differ = [
@@ -102,10 +103,10 @@ def _both(env, key, action):
 
 
 def vmap(kit: EnvKit) -> None:
-    """A batch of environments gives what each gives alone.
+    """A batch of environments gives the same results as its environments one by one.
 
-    Look for code that reads the size of an array, and for callbacks or custom rules
-    without a batching rule.
+    Look for code that depends on the size of an array, and for callbacks or custom
+    rules without a batching rule.
     """
     together = _both(kit.env, kit.keys, kit.actions)
     for k, key in enumerate(kit.keys):
@@ -116,29 +117,29 @@ def vmap(kit: EnvKit) -> None:
 
 
 def scan(kit: EnvKit) -> None:
-    """A compiled rollout gives what single steps give, and stays finite.
+    """A compiled rollout gives the same results as single steps, and stays finite.
 
-    Look for numbers that grow without bound under random actions, and for a state that
-    is not all arrays.
+    Look for values that grow without bound under random actions, and for parts of the
+    state that are not arrays.
     """
     end = kit.trajectory
     if bool(end.result != RESULTS.successful):
         raise AssertionError(
-            f"in a rollout by random actions, step {int(end.failed_step)}: "
+            f"in a rollout with random actions, step {int(end.failed_step)}: "
             f"{RESULTS[end.result]}"
         )
     state = kit.first[0]
     for k, action in enumerate(end.action[:3]):
         state, alone = step(kit.env, state, action)
         row = jtu.tree_map(lambda x: x[k], end.timestep)
-        # A step amplifies what rounding changed in the one before.
+        # Each step amplifies rounding errors of the previous one.
         tolerance = 10.0 ** (k + 1) * rounding(alone)
-        require_equal(f"report of step {k} of a rollout", row, alone, tolerance)
+        require_equal(f"timestep of step {k} of a rollout", row, alone, tolerance)
 
 
 def retrace(kit: EnvKit) -> None:
-    """New keys, actions, states and numbers of the robot and of the environment need no
-    compilation.
+    """New keys, actions, states and parameters of the robot and of the environment do
+    not recompile.
 
     Give every number of the environment a field with an array converter, or declare it
     static if it never changes.
@@ -153,10 +154,11 @@ def retrace(kit: EnvKit) -> None:
 
 
 def precision(kit: EnvKit) -> None:
-    """Floating-point numbers have the precision of the robot, whether JAX computes in
-    double precision or not.
+    """Floating-point arrays have the precision of the robot, with and without
+    `jax_enable_x64`.
 
-    Make arrays with the `dtype` of `env.sys.dt` or of the state, not with a fixed one.
+    Create arrays with the `dtype` of `env.sys.dt` or of the state, not with a fixed
+    one.
     """
     for x64, dtype in ((False, "float32"), (True, "float32"), (True, "float64")):
         with jax.enable_x64(x64):
@@ -179,19 +181,19 @@ def _is_inexact(leaf) -> bool:
 
 
 def serialization(kit: EnvKit) -> None:
-    """Environment and state are the same after they were written and read.
+    """Saving and loading environment and state does not change them.
 
-    Keep nothing but arrays, and static fields, in the environment and its state.
+    Store only arrays and static fields in the environment and its state.
     """
     require_round_trip("the environment", kit.env)
     require_round_trip("the state", kit.path[0][0])
 
 
 def rebuild(kit: EnvKit) -> None:
-    """Two environments that are built alike share what is compiled.
+    """Two environments that are built alike share compiled programs.
 
-    Static fields must be equal by value: functions of a module instead of a `lambda`
-    made anew, tuples instead of lists.
+    Static fields must be equal by value: use module-level functions instead of a new
+    `lambda`, and tuples instead of lists.
     """
     require_rebuild(kit.env, kit.build)
 
@@ -206,9 +208,9 @@ def _robots(env, scale, key, actions):
 
 
 def fleet(kit: EnvKit) -> None:
-    """A batch of robots gives what each gives alone.
+    """A batch of robots gives the same results as its robots one by one.
 
-    Compute with `env.sys` in JAX, and read no number of it before.
+    Compute with `env.sys` in JAX, and do not read its values in advance.
     """
     scales = jnp.asarray([1.0, 1.5], kit.env.sys.links.mass.dtype)
     together = _robots(kit.env, scales, kit.keys[0], kit.actions)
@@ -221,16 +223,16 @@ def fleet(kit: EnvKit) -> None:
 
 
 def mass(kit: EnvKit) -> None:
-    """Another mass of the robot changes the motion.
+    """A different mass of the robot changes the motion.
 
-    Step with `env.sys`, and hold no copy of it. If no mass can matter, declare this
-    check as an expected failure.
+    Use `env.sys` in each step, and store no copy of it. If masses have no influence,
+    declare this check as an expected failure.
     """
     env = _heavier(kit.env, jnp.asarray(1.5, kit.env.sys.links.mass.dtype))
     state, _ = reset(env, kit.keys[0])
     changed = kit.env.physics(kit.follow(env, state)[-1][0])
     same = tree_allclose(changed, kit.env.physics(kit.path[-1][0]), rtol=0.0, atol=0.0)
-    require(not same, "with masses of 1.5 times the value, three steps end the same")
+    require(not same, "with 1.5 times the masses, the state after three steps is equal")
 
 
 def _heavier(env, scale):

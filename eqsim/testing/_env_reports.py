@@ -1,4 +1,4 @@
-"""Checks of what environments report, and of what they refuse."""
+"""Checks of the timesteps of environments, and of rejected inputs."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,9 +14,10 @@ from ._tools import double_precision, require, require_equal, require_finite, ro
 
 
 def reports(kit: EnvKit) -> None:
-    """Reward and terms are floating-point numbers, ends and the beginning booleans.
+    """Reward and terms are floating-point numbers; `terminated`, `truncated` and
+    `first` are booleans.
 
-    Reduce vectors with `jnp.sum`, and compare instead of computing flags with numbers.
+    Reduce vectors with `jnp.sum`, and compute flags by comparisons.
     """
     for name, (_, timestep) in zip(("reset", "step"), kit.shapes, strict=True):
         flags = ("terminated", "truncated", "first")
@@ -42,13 +43,13 @@ def action_range(kit: EnvKit) -> None:
         f"`action_range` is {bounds.dtype}{list(bounds.shape)}: floating-point numbers "
         f"of shape (nu, 2) = {shape} are expected",
     )
-    # Also if one is NaN.
+    # True also if one of them is NaN.
     wrong = np.flatnonzero(~(bounds[:, 0] <= bounds[:, 1]))
     require(not wrong.size, f"entries {wrong} of `action_range` are {bounds[wrong]}")
 
 
 def dt(kit: EnvKit) -> None:
-    """The control step lasts a positive time.
+    """The duration of the control step is positive.
 
     Return the time between two calls of `step`, in seconds, as an array of shape ().
     """
@@ -58,9 +59,9 @@ def dt(kit: EnvKit) -> None:
 
 
 def first(kit: EnvKit) -> None:
-    """A reset reports the beginning of an episode, without reward.
+    """A reset sets `first` and returns zero reward.
 
-    Make reward and terms zero and set `first` there, and only there.
+    Set reward and terms to zero and set `first` in `reset`, and only there.
     """
     timestep = kit.first[1]
     rewards = {"reward": timestep.reward} | timestep.terms
@@ -93,9 +94,9 @@ def _numbers(terms: dict) -> dict[str, float]:
 
 
 def truncated(kit: EnvKit) -> None:
-    """A task does not cut its episodes off.
+    """A task does not truncate episodes.
 
-    Report `truncated` false, and leave time limits to `eqsim.TimeLimit`; or declare this
+    Set `truncated` to false, and use `eqsim.TimeLimit` for time limits; or declare this
     check as an expected failure.
     """
     if isinstance(kit.env, AbstractWrapper):
@@ -105,9 +106,9 @@ def truncated(kit: EnvKit) -> None:
 
 
 def physics(kit: EnvKit) -> None:
-    """`physics` finds a state of the robot, whose shapes fit `env.sys`.
+    """`physics` returns a state of the robot whose shapes fit `env.sys`.
 
-    Return the `State` that the pipeline made.
+    Return the `State` of the pipeline.
     """
     for state in (kit.first[0], kit.path[0][0]):
         found = kit.env.physics(state)
@@ -119,9 +120,10 @@ def physics(kit: EnvKit) -> None:
 
 
 def options(kit: EnvKit) -> None:
-    """`reset` starts at given coordinates and velocities, and refuses unknown options.
+    """`reset` starts at given coordinates and velocities, and rejects unknown options.
 
-    Read options by `eqsim.envs.reset_options`, and build the state by `pipeline.init`.
+    Read options with `eqsim.envs.reset_options`, and create the state with
+    `pipeline.init`.
     """
     asked, (state, timestep) = kit.started
     found = kit.env.physics(state)
@@ -129,7 +131,7 @@ def options(kit: EnvKit) -> None:
         what = f"`reset(key, {{{name!r}: ...}})` starts elsewhere"
         x, y = vars(found)[name], vars(asked)[name]
         require_equal(what, x, y, rounding(y))
-    require_finite("the report of that reset", timestep)
+    require_finite("the timestep of that reset", timestep)
     unknown = {"no_such_option": 0.0}
     _refused(
         "an unknown option of `reset`",
@@ -140,7 +142,7 @@ def options(kit: EnvKit) -> None:
 
 
 def wrong_action(kit: EnvKit) -> None:
-    """An action of a wrong shape is refused with a `ValueError`.
+    """An action of a wrong shape raises `ValueError`.
 
     Call `eqsim.envs.check_action` at the beginning of `step`.
     """
@@ -151,7 +153,7 @@ def wrong_action(kit: EnvKit) -> None:
 
 
 def nan_action(kit: EnvKit) -> None:
-    """An action that is NaN is refused with a `ValueError` where its value is known.
+    """An action that is NaN raises `ValueError`, unless it is traced.
 
     Call `eqsim.envs.check_action` at the beginning of `step`.
     """
@@ -173,11 +175,11 @@ ARGUMENTS = "[0] the action, [1] the state, [2] the environment"
 
 
 def grad(kit: EnvKit) -> None:
-    """The derivative of a step without action after a reset is finite in reverse mode, by
-    the action, the state and every number of the environment.
+    """The gradient of a step with zero action after a reset is finite, with respect to
+    the action, the state and every parameter of the environment.
 
-    A square root or a norm has none at zero (see `eqsim.spatial`), and both branches of
-    a `jnp.where` are differentiated. `while_loop` has no reverse mode.
+    Square roots and norms are not differentiable at zero (see `eqsim.spatial`), and
+    both branches of a `jnp.where` are differentiated. `while_loop` has no reverse mode.
     """
     with double_precision():
         function = kit.at_rest
@@ -188,8 +190,8 @@ def grad(kit: EnvKit) -> None:
 
 
 def gradients_action(kit: EnvKit) -> None:
-    """Derivatives of observation and reward by the action: forward mode, reverse mode and
-    differences agree.
+    """Derivatives of observation and reward with respect to the action agree: forward
+    mode, reverse mode and finite differences.
 
     Look for `stop_gradient`, for rounding, and for custom rules.
     """
@@ -197,20 +199,20 @@ def gradients_action(kit: EnvKit) -> None:
 
 
 def gradients_state(kit: EnvKit) -> None:
-    """Derivatives of observation and reward by the state: forward mode, reverse mode and
-    differences agree.
+    """Derivatives of observation and reward with respect to the state agree: forward
+    mode, reverse mode and finite differences.
 
-    Look for `stop_gradient`, for what the state holds besides what the next step reads,
+    Look for `stop_gradient`, for parts of the state that the next step does not use,
     and for custom rules.
     """
     _compare(kit, "[1]")
 
 
 def gradients_env(kit: EnvKit) -> None:
-    """Derivatives of observation and reward by the numbers of the robot and of the
-    environment: forward mode, reverse mode and differences agree.
+    """Derivatives of observation and reward with respect to parameters of the robot and
+    of the environment agree: forward mode, reverse mode and finite differences.
 
-    Look for numbers that were read outside of JAX, for `stop_gradient`, and for custom
+    Look for values that are read outside JAX, for `stop_gradient`, and for custom
     rules.
     """
     _compare(kit, "[2]")

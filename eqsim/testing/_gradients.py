@@ -1,4 +1,4 @@
-"""Derivatives that are right: two modes, and central differences."""
+"""Comparison of derivatives: forward mode, reverse mode and central differences."""
 
 import dataclasses
 import functools as ft
@@ -23,25 +23,28 @@ def check_gradients(
     atol: float | int = 1e-7,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Asserts that forward mode, reverse mode and central differences agree.
+    """Check that forward mode, reverse mode and central differences agree.
 
-    Every floating-point array in `args` is moved on its own along a random direction,
-    by `eps` times the largest number in it (or `eps` where all are zero), so a wrong
-    derivative cannot hide behind a larger one. Double precision is required.
+    Every floating-point array in `args` is varied separately along a random direction,
+    by `eps` times its largest absolute value (or by `eps` if all entries are zero), so
+    that a large derivative cannot hide an error in a small one. Double precision is
+    required.
 
     **Arguments:**
 
-    - `fn`: takes and returns trees; only floating-point arrays in them are looked at.
-    - `order`: 2 also checks the derivatives of both the forward and the reverse mode.
-    - `eps`: half of the distance between the points of a central difference.
-    - `rtol`, `atol`: relative to, and added to, the largest entry of an output array.
-    - `seed`: of the directions.
+    - `fn`: function of pytrees; only their floating-point arrays are compared.
+    - `order`: order of derivatives to check; 2 also checks the derivatives of both
+        modes.
+    - `eps`: half the distance between the points of a central difference.
+    - `rtol`, `atol`: tolerances, relative to and added to the largest entry of an
+        output array.
+    - `seed`: seed of the directions.
 
-    **Returns:** the largest derivative found for each array, by name, so that a test
-    can assert that none is zero where it should not be.
+    **Returns:** the largest derivative with respect to each array, by name, so that a
+    test can assert which ones are nonzero.
 
-    **Raises:** `AssertionError` naming the array whose derivative is wrong; `TypeError`
-    if an array is not in double precision.
+    **Raises:** `AssertionError` with the name of the array whose derivative is wrong;
+    `TypeError` if an array is not in double precision.
     """
     function = Function.of(fn, *args)
     largest = compare(function, eps=eps, rtol=rtol, atol=atol, seed=seed)
@@ -62,12 +65,12 @@ def check_gradients(
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of floating-point arrays, and its derivatives; equal functions of
-    arguments of one structure share what is compiled.
+    """A function of floating-point arrays with its derivatives. Equal functions of
+    arguments of the same structure share compiled programs.
 
-    - `leaves`, `names`: the arrays, and where each one is in the arguments.
-    - `value`, `push`, `pull`: the arrays that come out, forward and reverse mode, as
-        functions of such lists of arrays, and of tangents or cotangents.
+    - `leaves`, `names`: the arrays, and their paths in the arguments.
+    - `value`, `push`, `pull`: results, forward mode and reverse mode, as functions of
+        such lists of arrays, and of tangents or cotangents.
     """
 
     fn: Callable
@@ -79,7 +82,7 @@ class Function:
 
     @staticmethod
     def of(fn: Callable, *args: Any) -> "Function":
-        """The function, at some arguments."""
+        """Create the function at some arguments."""
         paths, structure = jtu.tree_flatten_with_path(_to_jax(args))
         names, leaves = zip(*((leaf_name(path), x) for path, x in paths), strict=True)
         kinds = tuple(_kind(x) for x in leaves)
@@ -94,7 +97,7 @@ class Function:
         return Function(fn, pick("moving"), where, *with_fixed)
 
     def at(self, *args: Any) -> "Function":
-        """The same programs at other arguments."""
+        """Return the same programs at other arguments."""
         return Function.of(self.fn, *args)
 
 
@@ -134,14 +137,14 @@ def compare(
     atol: float | int = 1e-7,
     seed: int = 0,
 ) -> dict[str, float]:
-    """As `check_gradients`, of a function whose derivatives are compiled already.
+    """Do the same as `check_gradients` for compiled derivatives.
 
     **Arguments:**
 
-    - `prefix`: how the names of the arrays begin that are to be looked at.
-    - `kinks`: true if the function may bend sharply. A derivative between the two
-        one-sided ones is accepted then, which for a smooth function is the same. A
-        jump is an error: its second difference does not shrink with `eps`.
+    - `prefix`: prefix of the names of the arrays to check.
+    - `kinks`: true to accept any derivative between the two one-sided ones, which are
+        equal for a smooth function. A jump is an error: its second difference does not
+        shrink with `eps`.
     """
     rng = np.random.default_rng(seed)
     here, largest = function.value(function.leaves), {}
@@ -199,7 +202,7 @@ def _assert_shrinks(what: str, second: Any, nearer: Any, here: Any) -> None:
 
 
 def _to_jax(args: tuple) -> tuple:
-    # NumPy numbers become JAX arrays: annotations in signatures accept only these.
+    # Convert NumPy numbers to JAX arrays, which the annotations of signatures require.
     numbers = (float, np.floating, np.ndarray)
     to_jax = lambda x: jnp.asarray(x) if isinstance(x, numbers) else x
     args = jtu.tree_map(to_jax, args)

@@ -1,4 +1,4 @@
-"""The same checks as tests of pytest."""
+"""Conformance checks as pytest tests."""
 
 import collections
 import dataclasses
@@ -15,9 +15,9 @@ from ._pipeline import pipeline_checks
 
 
 def checks_of(subject: Any) -> Iterator[Check]:
-    """The checks of an environment, a pipeline or an agent.
+    """Return the checks of an environment, a pipeline or an agent.
 
-    **Raises:** `TypeError` if it is none of these.
+    **Raises:** `TypeError` if it is none of them.
     """
     kinds = {
         AbstractEnv: env_checks,
@@ -37,20 +37,20 @@ def parametrize_with_checks(
     objects: Sequence[Any],
     expected_failures: Mapping[str, str] | Callable[[Any], Mapping[str, str]] = {},
 ) -> Callable:
-    """A decorator that turns a test with an argument `check` into one test per check and
-    object.
+    """Decorate a test with an argument `check`, to run once per check and object.
 
-    Its name ends in `Ant-jit`. An expected failure becomes a strict `xfail`, and what is
-    not applicable is skipped with its reason. Needs pytest.
+    Test names end with `Ant-jit`. Expected failures become strict `xfail`s, and checks
+    that are not applicable are skipped with a reason. Needs pytest.
 
     **Arguments:**
 
     - `objects`: environments, pipelines, agents.
-    - `expected_failures`: reasons by name of check, or a function that gives them for an
-        object; besides what classes declare in `__eqsim_expected_failures__`.
+    - `expected_failures`: reasons by name of check, or a function that returns them for
+        an object; in addition to those of the class attribute
+        `__eqsim_expected_failures__`.
 
-    **Raises:** `TypeError` if an object is of no kind that has checks; `ValueError` if
-    there is no check of a name.
+    **Raises:** `TypeError` if an object is of a kind without checks; `ValueError` if
+    the name of a check is unknown.
 
     !!! example
 
@@ -85,7 +85,7 @@ def parametrize_with_checks(
 
 
 def xfail_marks(check: Check, expected: Mapping[str, str]) -> tuple:
-    """The mark of a check that is expected to fail, if it is."""
+    """Return the pytest marks of a check: `xfail` if it is expected to fail."""
     import pytest
 
     if check.name not in expected:
@@ -94,7 +94,7 @@ def xfail_marks(check: Check, expected: Mapping[str, str]) -> tuple:
 
 
 def skipping(check: Check) -> Check:
-    """A check that, where it is not applicable, skips the test that runs it."""
+    """Return a check that skips the test if it is not applicable."""
     import pytest
 
     def run() -> None:

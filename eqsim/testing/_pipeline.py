@@ -1,4 +1,4 @@
-"""What holds for every pipeline."""
+"""Checks of pipelines."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -42,19 +42,19 @@ LAWS = (
 def pipeline_checks(
     pipeline: AbstractPipeline, *, build: Callable[[], AbstractPipeline] | None = None
 ) -> Iterator[Check]:
-    """The checks of a pipeline, in an order in which causes come before what follows.
+    """Return the checks of a pipeline, ordered so that causes come before consequences.
 
-    They are made on three small robots: a box that floats, a double pendulum, and a ball
-    on the ground with a rod that a motor moves. Where the pipeline refuses a robot with
-    a `ValueError`, checks on it are not applicable. See `env_checks`.
+    The checks use three small robots: a floating box, a double pendulum, and a ball on
+    the ground with an actuated rod. If the pipeline rejects a robot with `ValueError`,
+    its checks are not applicable. See `env_checks`.
 
     **Arguments:**
 
     - `pipeline`: the physics.
-    - `build`: makes the same pipeline once more; by default its class is called without
-        arguments, if that is possible.
+    - `build`: function that builds an equal pipeline; by default, its class is called
+        without arguments, if possible.
 
-    **Raises:** `TypeError` if it is no pipeline.
+    **Raises:** `TypeError` if it is not a pipeline.
     """
     if not isinstance(pipeline, AbstractPipeline):
         raise TypeError(f"An `AbstractPipeline` is expected, but got {pipeline!r}.")
@@ -67,21 +67,21 @@ def check_pipeline(
     *,
     build: Callable[[], AbstractPipeline] | None = None,
 ) -> Report:
-    """Checks that a pipeline keeps the laws of physics, and is differentiable.
+    """Check that a pipeline obeys the laws of physics and is differentiable.
 
-    All is computed in double precision, into which the numbers of the pipeline are
+    All checks use double precision, to which the parameters of the pipeline are
     converted.
 
     **Arguments:**
 
-    - `pipeline`, `build`: as of `pipeline_checks`.
-    - `expected_failures`: reasons by name of check, besides what the class of `pipeline`
-        declares in `__eqsim_expected_failures__`.
+    - `pipeline`, `build`: as for `pipeline_checks`.
+    - `expected_failures`: reasons by name of check, in addition to those of the class
+        attribute `__eqsim_expected_failures__`.
 
-    **Returns:** what became of each check.
+    **Returns:** the outcome of each check.
 
-    **Raises:** `ConformanceError`, which lists every failure and what to do, if a check
-    fails, or passes though it is expected to fail; `ValueError` if a name is unknown.
+    **Raises:** `ConformanceError`, which lists every failure with advice, if a check
+    fails or passes unexpectedly; `ValueError` if a name is unknown.
     """
     checks = pipeline_checks(pipeline, build=build)
     return run_checks(pipeline, checks, expected_failures)

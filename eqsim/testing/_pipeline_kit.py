@@ -1,4 +1,5 @@
-"""What the checks of one pipeline share: small robots, programs and paths."""
+"""Shared data of the checks of one pipeline: small robots, programs and
+trajectories."""
 
 import functools as ft
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from ._tools import counted_jit, double_precision, in_precision
 
 
 STEPS = 128
-"""Of a simulation."""
+"""Number of steps of a simulation."""
 
 BOX = """
 <mujoco model="box">
@@ -40,7 +41,7 @@ PENDULUM = """
     </body>
   </worldbody>
 </mujoco>"""
-# The rod hangs from the middle of a ball, and touches nothing.
+# The rod hangs from the center of a ball, and touches nothing.
 BALL = """
 <mujoco model="ball">
   <option timestep="0.005"/>
@@ -59,13 +60,13 @@ BALL = """
 
 @counted_jit
 def init_state(pipeline, sys, q, qd):
-    """A state, compiled; all pipelines of one structure share it."""
+    """Create a state, compiled; pipelines of the same structure share the program."""
     return pipeline.init(sys, q, qd)
 
 
 @counted_jit
 def next_state(pipeline, sys, state, ctrl):
-    """A step, compiled."""
+    """Take a step, compiled."""
     return pipeline.step(sys, state, ctrl)
 
 
@@ -86,8 +87,8 @@ def _ball_step(q, qd, ctrl, sys, pipeline):
 
 
 class PipelineKit:
-    """A pipeline, and what is computed with it when a check first asks for it; all in
-    double precision."""
+    """A pipeline, and quantities that are computed when a check first needs them; all
+    in double precision."""
 
     def __init__(
         self, pipeline: AbstractPipeline, build: Callable[[], Any] | None = None
@@ -96,12 +97,12 @@ class PipelineKit:
 
     @ft.cached_property
     def pipeline(self) -> AbstractPipeline:
-        """In double precision."""
+        """The pipeline in double precision."""
         return in_precision(self.given, jnp.float64)
 
     @ft.cached_property
     def box(self) -> System:
-        """A body that floats."""
+        """A floating body."""
         return self._accepted(BOX)
 
     @ft.cached_property
@@ -111,7 +112,7 @@ class PipelineKit:
 
     @ft.cached_property
     def ball(self) -> System:
-        """A ball on the ground, with a rod that a motor moves."""
+        """A ball on the ground with an actuated rod."""
         return self._accepted(BALL)
 
     def _accepted(self, text: str) -> System:
@@ -119,28 +120,28 @@ class PipelineKit:
         try:
             eqx.filter_eval_shape(self.pipeline.init, sys)
         except ValueError as error:
-            raise NotApplicable(f"it refuses such a robot: {error}") from error
+            raise NotApplicable(f"the pipeline rejects this robot: {error}") from error
         return sys
 
     def simulate(self, sys: System, state: State) -> State:
-        """The states of `STEPS` steps without control, stacked; the first one is not
-        among them."""
+        """Return the states of `STEPS` steps with zero controls, stacked, without the
+        first."""
         return _simulate(self.pipeline, sys, state)
 
     def reference(self, sys: System, q: Array, qd: Array) -> State:
-        """The same by `Generalized`."""
+        """Return the same for `Generalized`."""
         exact = Generalized()
         return _simulate(exact, sys, exact.init(sys, q, qd))
 
     def start(self, sys: System, q: Any = None, qd: Any = None) -> State:
-        """A state at given numbers; by default at the reference and at rest."""
+        """Create a state at given values; by default at the reference, at rest."""
         q = sys.joints.ref if q is None else jnp.asarray(q, float)
         qd = jnp.zeros(sys.nv) if qd is None else jnp.asarray(qd, float)
         return init_state(self.pipeline, sys, q, qd)
 
     @ft.cached_property
     def settled(self) -> State:
-        """The states of a ball that falls to the ground, and comes to rest."""
+        """The states of a ball that falls to the ground and comes to rest."""
         q = self.ball.joints.ref.at[2].add(0.01)
         return self.simulate(self.ball, self.start(self.ball, q))
 
@@ -165,12 +166,12 @@ class PipelineKit:
 
     @ft.cached_property
     def solved(self) -> dict[str, tuple[Solved, Array]]:
-        """What `solve` returns at each place, and the contact forces on the links."""
+        """Results of `solve` at each place, and the contact forces on the links."""
         return self._at_places(_solved)
 
     @ft.cached_property
     def advanced(self) -> dict[str, tuple[State, Solved]]:
-        """What `advance` returns at each place."""
+        """Results of `advance` at each place."""
         return self._at_places(_advanced)
 
     def _at_places(self, fn: Callable[..., Any]) -> dict[str, Any]:
@@ -183,24 +184,24 @@ class PipelineKit:
     @ft.cached_property
     def derivatives(self) -> dict[str, Function]:
         """A step of the ball as a function of coordinates, velocities, control and the
-        robot, and its derivatives, at each place."""
+        robot, with derivatives, at each place."""
         places, rest = dict(self.places), (self.ball, self.pipeline)
         function = Function.of(_ball_step, *places["in the air"], *rest)
         return {name: function.at(*place, *rest) for name, place in places.items()}
 
 
 def with_dt(sys: System, share: float) -> System:
-    """The robot with another time step."""
+    """Return the robot with a scaled time step."""
     return eqx.tree_at(lambda s: s.dt, sys, sys.dt * share)
 
 
 def without_gravity(sys: System) -> System:
-    """The robot where nothing falls."""
+    """Return the robot without gravity."""
     return eqx.tree_at(lambda s: s.gravity, sys, jnp.zeros_like(sys.gravity))
 
 
 def double(law: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A law that is checked in double precision."""
+    """Return a law that is checked in double precision."""
 
     @ft.wraps(law)
     def checked(kit: Any) -> None:
@@ -222,5 +223,5 @@ def _simulate(pipeline: AbstractPipeline, sys: System, state: State) -> State:
 
 
 def norm(x: Any) -> float:
-    """Of all entries."""
+    """Compute the norm of all entries."""
     return float(np.linalg.norm(np.asarray(x)))

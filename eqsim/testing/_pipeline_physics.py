@@ -1,4 +1,4 @@
-"""Checks of what pipelines compute: laws of physics."""
+"""Checks of the physics of pipelines."""
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,10 @@ from ._tools import require
 
 
 def free_fall(kit: PipelineKit) -> None:
-    """A free body falls by half of g t^2, but for an error of the order of the time step.
+    """A free body falls by g t^2 / 2, up to an error of the order of the time step.
 
-    Apply gravity once per step, to velocities before positions or with both exact.
+    Apply gravity once per step, to velocities before positions, or integrate both
+    exactly.
     """
     sys, start = kit.box, jnp.asarray([1.0, 0.0, 2.0, 0.0, 0.0, 0.0])
     half = STEPS // 2
@@ -41,30 +42,30 @@ def free_fall(kit: PipelineKit) -> None:
     most = norm(sys.gravity) * time * float(sys.dt)
     require(
         first <= most and second <= 0.6 * first + 1e-9,
-        f"places are {first:.2e} m off after {time} s, and {second:.2e} m with half of "
-        f"the time step; at most {most:.1e} m, and half of it, are expected",
+        f"positions are {first:.2e} m off after {time} s, and {second:.2e} m with half the "
+        f"time step; at most {most:.1e} m, and half of that, are expected",
     )
 
 
 def linear_momentum(kit: PipelineKit) -> None:
-    """A body on which nothing acts keeps its linear momentum.
+    """A body without external forces conserves its linear momentum.
 
-    Forces inside of a robot must come in pairs that are equal and opposite.
+    Internal forces of a robot must be pairs of equal and opposite forces.
     """
     first, last = _momenta(kit)
     lost = np.max(np.linalg.norm(last[:, 3:] - first[3:], axis=1)) / norm(first[3:])
-    require(lost < 1e-6, f"a share of {lost:.1e} is lost or won")
+    require(lost < 1e-6, f"momentum changes by a fraction of {lost:.1e}")
 
 
 def angular_momentum(kit: PipelineKit) -> None:
-    """A body on which nothing acts keeps its angular momentum, but for an error of the
-    order of the time step.
+    """A body without external forces conserves its angular momentum, up to an error of
+    the order of the time step.
 
-    Look at gyroscopic terms, and at the frames of angular velocity and inertia.
+    Check gyroscopic terms, and the frames of angular velocity and inertia.
     """
     first, last = _momenta(kit)
     lost = np.max(np.linalg.norm(last[:, :3] - first[:3], axis=1)) / norm(first[:3])
-    require(lost < 0.01, f"a share of {lost:.1e} is lost or won, of at most 0.01")
+    require(lost < 0.01, f"momentum changes by a fraction of {lost:.1e}, at most 0.01")
 
 
 def _momenta(kit: PipelineKit) -> tuple[np.ndarray, np.ndarray]:
@@ -87,9 +88,9 @@ def _swinging(kit: PipelineKit, share: float):
 
 
 def energy(kit: PipelineKit) -> None:
-    """A pendulum keeps its energy, but for an error of the order of the time step.
+    """A pendulum conserves its energy, up to an error of the order of the time step.
 
-    Look at bias forces, and at the order in which places and velocities are integrated.
+    Check bias forces, and the order in which positions and velocities are integrated.
     """
     sys, start, path = _swinging(kit, 1.0)
     kinetic = lambda q, qd: kinetic_energy(sys, q, qd)
@@ -99,16 +100,16 @@ def energy(kit: PipelineKit) -> None:
     lost = np.max(np.abs(now - float(total(start.q, start.qd)))) / moved
     require(
         lost < 0.05,
-        f"in {STEPS} steps energy is {lost:.1%} off, of the largest kinetic energy; at "
-        "most 5 % are expected",
+        f"in {STEPS} steps energy changes by {lost:.1%} of the largest kinetic energy; at "
+        "most 5 % is expected",
     )
 
 
 def contact(kit: PipelineKit) -> None:
-    """A ball that falls to the ground comes to rest there, and sinks in by less than a
+    """A ball that falls to the ground comes to rest, and penetrates by less than a
     twentieth of its radius.
 
-    Look at how deep contacts may get, and at the friction that keeps the ball in place.
+    Check the depth of contacts, and the friction that keeps the ball in place.
     """
     heights, radius = np.asarray(kit.settled.q[:, 2]), float(kit.ball.geoms.size[1, 0])
     depth = (radius - float(np.min(heights))) / radius
@@ -116,13 +117,13 @@ def contact(kit: PipelineKit) -> None:
     end, speed = float(heights[-1]), norm(kit.settled.qd[-1, :3])
     require(
         abs(end - radius) < 0.03 * radius and speed < 0.05,
-        f"in the end the center of the ball is at {end} m, of {radius} m, and moves with "
-        f"{speed:.2g} m/s",
+        f"at the end the height of the ball is {end} m, not {radius} m, and its speed "
+        f"is {speed:.2g} m/s",
     )
 
 
 def forces(kit: PipelineKit) -> None:
-    """`contacts` and `constraint_forces` carry the weight of a ball that rests.
+    """`contacts` and `constraint_forces` carry the weight of a ball at rest.
 
     Report the forces that the step applies, averaged over its substeps.
     """
@@ -156,12 +157,13 @@ def advance(kit: PipelineKit) -> None:
             apart = norm(one - other) / (1.0 + norm(other))
             require(
                 apart < 1e-6,
-                f"{name}, `{field}` of `advance` differs by a share of {apart:.1e}",
+                f"{name}, `{field}` of `advance` differs by a fraction of {apart:.1e}",
             )
 
 
 def coordinates(kit: PipelineKit) -> None:
-    """`q` and `qd` mean what they mean in `Generalized`, to which shorter steps lead.
+    """`q` and `qd` have the same meaning as in `Generalized`, and shorter steps
+    converge to its results.
 
     Free joints: velocity in world axes, angular velocity in body axes; quaternions
     scalar first.
@@ -177,19 +179,20 @@ def coordinates(kit: PipelineKit) -> None:
             _, _, path = run(kit, share)
             near = _change(exact, reference, STEPS - 1, path, k)
             far = _change(exact, rough, STEPS // 2 - 1, path, k)
-            # Euler's error is of first order: two step sizes remove it.
+            # Euler's error is of first order: extrapolation from two step sizes removes
+            # it.
             error[share] = norm(2.0 * near - far)
         gone = norm(_change(exact, start, None, reference, STEPS - 1))
         few, many = error[1.0] / gone, error[0.5] / gone
         require(
             few < 0.1 and many < 0.75 * few + 1e-5,
-            f"the {name} is {few:.2%} of its way off, and {many:.2%} with half of the "
-            "time step; at most 10 %, and half of it, are expected",
+            f"the {name} is off by {few:.2%} of its displacement, and by {many:.2%} with "
+            "half the time step; at most 10 %, and half of that, are expected",
         )
 
 
 def _change(sys: System, start, k: int | None, end, last: int) -> np.ndarray:
-    """From one state to another, in tangent coordinates."""
+    """Compute the difference of two states, in tangent coordinates."""
     q, qd = (start.q, start.qd) if k is None else (start.q[k], start.qd[k])
     turned = difference(sys, q, end.q[last])
     return np.concatenate([turned, end.qd[last] - qd])

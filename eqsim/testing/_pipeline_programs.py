@@ -25,10 +25,10 @@ from ._tools import (
 
 
 def jit(kit: PipelineKit) -> None:
-    """`init` and `step` compile, and give finite numbers.
+    """`init` and `step` compile, and return finite values.
 
-    Use `jnp.where` or `jax.lax.cond` instead of `if` on numbers of a state, and no NumPy
-    on them.
+    Use `jnp.where` or `jax.lax.cond` instead of `if` on values of a state, and do not
+    apply NumPy to them.
     """
     state = kit.start(kit.ball)
     require_finite("the state of `init`", state)
@@ -39,7 +39,7 @@ def jit(kit: PipelineKit) -> None:
 def structure(kit: PipelineKit) -> None:
     """`step` returns the structure, shapes and types that `init` returns.
 
-    Give `init` everything that `aux` will hold, and arrays a `dtype`.
+    Create everything that `aux` will contain in `init`, and give arrays a `dtype`.
     """
     state, new = _shapes(kit.pipeline, kit.ball)
     require(same_shapes(state, new), f"the state: {same_shapes(state, new)}")
@@ -55,10 +55,10 @@ def _shapes(pipeline, sys):
 
 
 def precision(kit: PipelineKit) -> None:
-    """Floating-point numbers of the state have the precision of the robot, whether JAX
-    computes in double precision or not.
+    """Floating-point arrays of the state have the precision of the robot, with and
+    without `jax_enable_x64`.
 
-    Make arrays with the `dtype` of `q`, not with a fixed one.
+    Create arrays with the `dtype` of `q`, not with a fixed one.
     """
     for x64, dtype in ((False, "float32"), (True, "float32"), (True, "float64")):
         with jax.enable_x64(x64):
@@ -86,9 +86,9 @@ def _rows(pipeline, sys, scale, q, qd, ctrl):
 
 
 def vmap(kit: PipelineKit) -> None:
-    """A batch of states and robots gives what each gives alone.
+    """A batch of states and robots gives the same results as one by one.
 
-    Look for code that reads the size of an array, and for custom rules without a
+    Look for code that depends on the size of an array, and for custom rules without a
     batching rule.
     """
     scales = jnp.asarray([1.0, 1.5, 0.7])
@@ -104,9 +104,10 @@ def vmap(kit: PipelineKit) -> None:
 
 
 def scan(kit: PipelineKit) -> None:
-    """A compiled loop gives what single steps give, and stays finite.
+    """A compiled loop gives the same results as single steps, and stays finite.
 
-    Look for numbers that grow without bound, and for a state that is not all arrays.
+    Look for values that grow without bound, and for parts of the state that are not
+    arrays.
     """
     require_finite("a ball that falls to the ground: ", kit.settled)
     q = kit.ball.joints.ref.at[2].add(0.01)
@@ -119,7 +120,8 @@ def scan(kit: PipelineKit) -> None:
 
 
 def retrace(kit: PipelineKit) -> None:
-    """New states, controls and numbers of the robot and the pipeline need no compilation.
+    """New states, controls and parameters of the robot and the pipeline do not
+    recompile.
 
     Give every number of the pipeline a field with an array converter, or declare it
     static if it never changes.
@@ -137,26 +139,25 @@ def retrace(kit: PipelineKit) -> None:
 
 
 def serialization(kit: PipelineKit) -> None:
-    """Pipeline and state are the same after they were written and read.
+    """Saving and loading pipeline and state does not change them.
 
-    Keep nothing but arrays, and static fields, in the pipeline and in `aux`.
+    Store only arrays and static fields in the pipeline and in `aux`.
     """
     require_round_trip("the pipeline", kit.pipeline)
     require_round_trip("the state", kit.start(kit.ball))
 
 
 def rebuild(kit: PipelineKit) -> None:
-    """Two pipelines that are built alike share what is compiled.
+    """Two pipelines that are built alike share compiled programs.
 
-    Static fields must be equal by value: functions of a module instead of a `lambda`
-    made anew, tuples instead of lists.
+    Static fields must be equal by value: use module-level functions instead of a new
+    `lambda`, and tuples instead of lists.
     """
     require_rebuild(kit.given, kit.build)
 
 
 def refusals(kit: PipelineKit) -> None:
-    """Coordinates, velocities and controls of a wrong shape are refused with a
-    `ValueError`.
+    """Coordinates, velocities and controls of a wrong shape raise `ValueError`.
 
     Call `eqsim.model.check_state` at the beginning of `init` and `step`.
     """
@@ -177,9 +178,9 @@ def refusals(kit: PipelineKit) -> None:
 
 
 def aux(kit: PipelineKit) -> None:
-    """What `aux` holds does not change a step.
+    """The content of `aux` does not affect a step.
 
-    Iterate until the result does not depend on where it began.
+    Iterate until the result does not depend on the initial guess.
     """
     last = jtu.tree_map(lambda x: x[-1], kit.settled)
     if not jtu.tree_leaves(last.aux):
@@ -195,10 +196,10 @@ def aux(kit: PipelineKit) -> None:
 
 
 def grad(kit: PipelineKit) -> None:
-    """The derivative of a step is finite in reverse mode, by all numbers.
+    """The gradient of a step is finite, with respect to all arguments.
 
-    A square root or a norm has none at zero (see `eqsim.spatial`), and both branches of
-    a `jnp.where` are differentiated. `while_loop` has no reverse mode.
+    Square roots and norms are not differentiable at zero (see `eqsim.spatial`), and
+    both branches of a `jnp.where` are differentiated. `while_loop` has no reverse mode.
     """
     for place, function in kit.derivatives.items():
         ones = [jnp.ones_like(x) for x in function.value(function.leaves)]
@@ -212,26 +213,26 @@ ARGUMENTS = "[0] q, [1] qd, [2] ctrl, [3] sys"
 
 
 def gradients_q(kit: PipelineKit) -> None:
-    """Derivatives of a step by coordinates: forward mode, reverse mode and differences
-    agree, in the air, at rest and in contact.
+    """Derivatives of a step with respect to coordinates agree: forward mode, reverse
+    mode and finite differences, in the air, at rest and in contact.
 
-    Look for `stop_gradient`, and for what is read from `aux` though `q` determines it.
+    Look for `stop_gradient`, and for values read from `aux` that `q` determines.
     """
     _compare(kit, "[0]")
 
 
 def gradients_qd(kit: PipelineKit) -> None:
-    """Derivatives of a step by velocities: forward mode, reverse mode and differences
-    agree, in the air, at rest and in contact.
+    """Derivatives of a step with respect to velocities agree: forward mode, reverse
+    mode and finite differences, in the air, at rest and in contact.
 
-    Look for `stop_gradient`, and for what is read from `aux` though `qd` determines it.
+    Look for `stop_gradient`, and for values read from `aux` that `qd` determines.
     """
     _compare(kit, "[1]")
 
 
 def gradients_ctrl(kit: PipelineKit) -> None:
-    """Derivatives of a step by the control: forward mode, reverse mode and differences
-    agree, in the air, at rest and in contact.
+    """Derivatives of a step with respect to controls agree: forward mode, reverse mode
+    and finite differences, in the air, at rest and in contact.
 
     Look for `stop_gradient`, for rounding, and for custom rules.
     """
@@ -239,11 +240,11 @@ def gradients_ctrl(kit: PipelineKit) -> None:
 
 
 def gradients_sys(kit: PipelineKit) -> None:
-    """Derivatives of a step by the numbers of the robot: forward mode, reverse mode and
-    differences agree, in the air, at rest and in contact.
+    """Derivatives of a step with respect to parameters of the robot agree: forward
+    mode, reverse mode and finite differences, in the air, at rest and in contact.
 
-    Look for numbers that were read outside of JAX, for solvers that stop before they
-    have converged, and for custom rules.
+    Look for values that are read outside JAX, for solvers that stop before convergence,
+    and for custom rules.
     """
     _compare(kit, "[3]")
 
@@ -264,10 +265,10 @@ MATTERS = {
 
 
 def sensitivity(kit: PipelineKit) -> None:
-    """Masses, gravity, gears, damping and friction matter, and have a derivative that is
-    not zero where they do.
+    """Masses, gravity, gears, damping and friction have nonzero derivatives where they
+    affect the motion.
 
-    Refuse robots with numbers that would be ignored, or declare this check as an
+    Reject robots with parameters that would be ignored, or declare this check as an
     expected failure.
     """
     for place, matters in MATTERS.items():

@@ -1,4 +1,4 @@
-"""What checks of all kinds of objects need."""
+"""Helpers for checks of all kinds of objects."""
 
 import collections
 import contextlib
@@ -20,21 +20,21 @@ from ._compare import is_key, leaf_name, tree_allclose
 
 
 def require(condition: Any, message: str) -> None:
-    """Raises `AssertionError` unless the condition is true."""
+    """Raise `AssertionError` unless the condition is true."""
     if not condition:
         raise AssertionError(message)
 
 
 def require_equal(what: str, x: Any, y: Any, tolerance: float = 0.0) -> None:
-    """Raises `AssertionError` unless two trees are equal, but for rounding: a difference
-    of `tolerance`, relative to numbers above one, is allowed."""
+    """Raise `AssertionError` unless two trees are equal up to `tolerance`, relative to
+    values above one."""
     comparison = tree_allclose(x, y, rtol=tolerance, atol=tolerance)
     require(comparison, f"{what}: {comparison}")
 
 
 def rounding(tree: Any) -> float:
-    """What the order of operations may change of numbers, relatively: the square root of
-    the precision, $3 \\cdot 10^{-4}$ or $10^{-8}$."""
+    """Return the relative error that a different order of operations may cause: the
+    square root of the precision, $3 \\cdot 10^{-4}$ or $10^{-8}$."""
     precision = [
         float(jnp.finfo(x.dtype).eps)
         for x in jtu.tree_leaves(tree)
@@ -44,7 +44,7 @@ def rounding(tree: Any) -> float:
 
 
 def require_finite(what: str, tree: Any) -> None:
-    """Raises `AssertionError` if a number in a tree is NaN or infinite."""
+    """Raise `AssertionError` if a value in a tree is NaN or infinite."""
     for path, leaf in jtu.tree_leaves_with_path(tree):
         if eqx.is_inexact_array(leaf) and not np.all(np.isfinite(leaf)):
             raise AssertionError(f"{what}{leaf_name(path)} is {leaf}")
@@ -52,14 +52,14 @@ def require_finite(what: str, tree: Any) -> None:
 
 @contextlib.contextmanager
 def double_precision() -> Iterator[Callable[[Any], Any]]:
-    """Within it JAX computes in double precision; it gives a function that converts the
-    numbers of a tree."""
+    """Enable double precision in JAX within the context; yield a function that converts
+    the arrays of a tree."""
     with jax.enable_x64(True):
         yield lambda tree: in_precision(tree, jnp.float64)
 
 
 def in_precision(tree: Any, dtype: Any) -> Any:
-    """A tree whose floating-point arrays have another precision."""
+    """Return a tree whose floating-point arrays are converted to another precision."""
 
     def convert(x):
         if eqx.is_inexact_array(x):
@@ -70,42 +70,43 @@ def in_precision(tree: Any, dtype: Any) -> Any:
 
 
 def moved(tree: Any, factor: float) -> Any:
-    """A tree whose floating-point arrays are multiplied: new numbers, and zero stays."""
-    # A number of Python changes no type, not even a weak one.
+    """Return a tree whose floating-point arrays are scaled: other values, and the same
+    zeros."""
+    # A Python number does not change a type, not even a weak one.
     return jtu.tree_map(lambda x: x * factor if eqx.is_inexact_array(x) else x, tree)
 
 
 def require_arrays(what: str, tree: Any) -> None:
-    """Raises `AssertionError` if a leaf is a number of Python, or something else that
-    every program that is compiled holds fixed."""
+    """Raise `AssertionError` if a leaf is a Python number, or any other constant of
+    compiled programs."""
     for path, leaf in jtu.tree_leaves_with_path(tree):
         if isinstance(leaf, bool | int | float | complex | np.generic):
             raise AssertionError(
                 f"{what}{leaf_name(path)} is the number {leaf!r} of "
-                f"{'Python' if type(leaf).__module__ == 'builtins' else 'NumPy'}, for "
-                "each value of which everything is compiled anew"
+                f"{'Python' if type(leaf).__module__ == 'builtins' else 'NumPy'}, every "
+                "value of which compiles another program"
             )
 
 
 def require_no_static_float(subject: eqx.Module) -> None:
-    """Raises `AssertionError` if a static field of a module is a `float`."""
+    """Raise `AssertionError` if a static field of a module is a `float`."""
     for field in dataclasses.fields(subject):
         value = vars(subject).get(field.name)
         if field.metadata.get("static", False) and isinstance(value, float):
             raise AssertionError(
-                f"the field `{field.name}` is static and holds the number {value!r}, for "
-                "each value of which everything is compiled anew"
+                f"the field `{field.name}` is static and contains {value!r}, every value of "
+                "which compiles another program"
             )
 
 
 def require_round_trip(what: str, tree: Any) -> None:
-    """Raises `AssertionError` unless a tree is the same after it was written by
-    `equinox.tree_serialise_leaves` and read into a tree of zeros."""
+    """Raise `AssertionError` unless a tree is unchanged after it is saved by
+    `equinox.tree_serialise_leaves` and loaded into a tree of zeros."""
     for path, leaf in jtu.tree_leaves_with_path(tree):
         if not (eqx.is_array_like(leaf) or callable(leaf)):
             raise AssertionError(
-                f"{what}{leaf_name(path)} is {leaf!r}, which is not saved: neither an "
-                "array nor static"
+                f"{what}{leaf_name(path)} is {leaf!r}, which cannot be saved: it is neither "
+                "an array nor static"
             )
     data = jtu.tree_map(lambda x: jr.key_data(x) if is_key(x) else x, tree)
     zeros = jtu.tree_map(lambda x: jnp.zeros_like(x) if eqx.is_array(x) else x, data)
@@ -116,8 +117,8 @@ def require_round_trip(what: str, tree: Any) -> None:
 
 
 def require_rebuild(subject: Any, build: Callable[[], Any] | None) -> None:
-    """Raises `AssertionError` unless two objects that are built alike have one structure,
-    which can be hashed; `NotApplicable` if one cannot tell how to build it."""
+    """Raise `AssertionError` unless two objects that are built alike have the same
+    hashable structure; `NotApplicable` if it is unknown how to build the object."""
     hash(jtu.tree_structure(subject))
     if build is None:
         build = type(subject)
@@ -132,7 +133,7 @@ def require_rebuild(subject: Any, build: Callable[[], Any] | None) -> None:
     one, other = jtu.tree_structure(first), jtu.tree_structure(build())
     require(
         one == other,
-        "two of them have different structures, so that each is compiled by itself: "
+        "two of them have different structures, so they do not share compiled programs: "
         f"{one} != {other}",
     )
 
@@ -141,7 +142,7 @@ _traced = collections.Counter()
 
 
 def counted_jit(fn: Callable) -> Callable:
-    """`equinox.filter_jit`, which counts how often a function is traced: how often it is
+    """Apply `equinox.filter_jit`, and count how often a function is traced, and thus
     compiled."""
 
     @ft.wraps(fn)
@@ -154,7 +155,8 @@ def counted_jit(fn: Callable) -> Callable:
 
 @contextlib.contextmanager
 def no_trace(fn: Callable, what: str) -> Iterator[None]:
-    """Raises `AssertionError` if a function of `counted_jit` is traced within."""
+    """Raise `AssertionError` if a function of `counted_jit` is traced within the
+    context."""
     before = _traced[fn.__name__]
     yield
     again = _traced[fn.__name__] - before
@@ -162,6 +164,6 @@ def no_trace(fn: Callable, what: str) -> Iterator[None]:
 
 
 def same_program(fn: Callable, *args: Any) -> bool:
-    """Whether a function gives the same program when it is traced again."""
+    """Test if tracing a function again gives the same program."""
     fresh = lambda: eqx.filter_jit(lambda *args: fn(*args)).lower(*args).as_text()
     return fresh() == fresh()

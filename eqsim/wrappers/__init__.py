@@ -1,5 +1,5 @@
-"""Environments around environments: time limits, resets, and what changes actions,
-observations and robots."""
+"""Wrappers of environments: time limits, auto-reset, actions, observations, domain
+randomization."""
 
 from ._actions import (
     AbstractConversion as AbstractConversion,

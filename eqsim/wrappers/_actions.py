@@ -1,4 +1,4 @@
-"""Wrappers of actions."""
+"""Wrappers that change actions."""
 
 import abc
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from ._wrapper import AbstractStateful, AbstractStateless, check_env, Lifetime
 
 
 class ActionRepeat(AbstractStateless):
-    """Holds each action for several control steps, or until the episode is over.
+    """Repeats each action for several control steps, or until the episode ends.
 
-    Rewards are summed; everything else is reported as of the last step that was taken.
+    Rewards are summed; everything else is that of the last step taken.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `repeat`: how many control steps an action is held.
+    - `repeat`: number of control steps per action.
 
     **Raises:** `ValueError` if `repeat` is not positive, or `env` resets itself.
     """
@@ -75,11 +75,11 @@ class ActionRepeat(AbstractStateless):
 
 
 class AbstractConversion(AbstractStateless):
-    """A wrapper that takes actions in another range than the robot does."""
+    """A wrapper that converts actions from a different range to that of the robot."""
 
     @abc.abstractmethod
     def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
-        """The action of the robot."""
+        """Convert an action to an action of the robot."""
 
     @property
     def lifetime(self) -> Lifetime:
@@ -101,20 +101,20 @@ class AbstractConversion(AbstractStateless):
         return self.env.step(state, self.convert(action))
 
     def _limits(self, action: Float[Array, " nu"]) -> Float[Array, "2 nu"]:
-        """Lower and upper limits of the robot's action."""
+        """Return lower and upper limits of the robot's action."""
         return self.env.action_range.astype(action.dtype).T
 
     def _between(self, low: float, high: float) -> Float[Array, "nu 2"]:
-        """The same limits for every actuator."""
+        """Return the same limits for every actuator."""
         row = jnp.asarray([low, high], self.env.action_range.dtype)
         return jnp.broadcast_to(row[None], (self.sys.nu, 2))
 
 
 class ClipAction(AbstractConversion):
-    """Clips actions to the range that the robot takes.
+    """Clips actions to the robot's action range.
 
-    The range is that of `env.sys`, also where robots are drawn. The derivative by an
-    entry beyond it is zero.
+    The range is that of `env.sys`, also with `DomainRandomization`. The derivative with
+    respect to entries outside the range is zero.
     """
 
     env: AbstractEnv
@@ -129,12 +129,12 @@ class ClipAction(AbstractConversion):
 
 
 class ScaleAction(AbstractConversion):
-    r"""Takes actions between -1 and 1 and scales them to the range that the robot takes.
+    r"""Rescales actions from [-1, 1] to the robot's action range.
 
-    $u = l + \tfrac{1}{2} (a + 1) (h - l)$, for actions beyond -1 and 1 as well.
-    The range is that of `env.sys`, also where robots are drawn.
+    $u = l + \tfrac{1}{2} (a + 1) (h - l)$, also for actions outside [-1, 1]. The range
+    is that of `env.sys`, also with `DomainRandomization`.
 
-    **Raises:** `ValueError` if the range of an actuator is not finite.
+    **Raises:** `ValueError` if the range of an actuator is infinite.
     """
 
     env: AbstractEnv
@@ -164,7 +164,8 @@ class ScaleAction(AbstractConversion):
 
 
 class DelayState(eqx.Module):
-    """`pending`: the latest actions, oldest first. `delay`: of this episode, in steps."""
+    """State of `DelayAction`. `pending`: the latest actions, oldest first. `delay`:
+    delay of this episode, in control steps."""
 
     inner: Any
     pending: Float[Array, "longest nu"]
@@ -172,13 +173,15 @@ class DelayState(eqx.Module):
 
 
 class DelayAction(AbstractStateful):
-    """Actions take effect some control steps later; until then the robot gets zeros.
+    """Delays actions by some control steps. Until the first action arrives, the robot
+    receives zeros.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `delay`: in control steps; the longest one, where `shortest` is given.
-    - `shortest`: draws the delay of each episode, uniformly from `shortest` to `delay`.
+    - `delay`: delay in control steps; if `shortest` is given, the longest delay.
+    - `shortest`: shortest delay; the delay of each episode is then drawn uniformly from
+        `shortest` to `delay`.
 
     **Raises:** `ValueError` unless `0 <= shortest <= delay` and `1 <= delay`, or if
     `env` resets itself.

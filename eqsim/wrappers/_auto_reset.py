@@ -15,15 +15,16 @@ from ._wrapper import AbstractStateful, Lifetime, refuse_run
 
 
 class ResetMode(enum.Enum):
-    """When `AutoReset` begins the next episode: within the step that ended one, or in
-    the next step, whose action has no effect."""
+    """Time at which `AutoReset` starts the next episode: in the step that ends an
+    episode, or in the following step, whose action is ignored."""
 
     SAME_STEP = enum.auto()
     NEXT_STEP = enum.auto()
 
 
 class AutoResetState(eqx.Module):
-    """`key`: of the resets to come. `over`: whether the next step is a reset."""
+    """State of `AutoReset`. `key`: key for the next resets. `over`: true if the next
+    step is a reset."""
 
     inner: Any
     key: PRNGKeyArray
@@ -31,27 +32,29 @@ class AutoResetState(eqx.Module):
 
 
 class AutoReset(AbstractStateful):
-    """Begins a new episode wherever one has ended: a reset with a new key.
+    """Auto-reset: starts a new episode, with a new key, when an episode has ended.
 
-    `timestep.final_obs` is what the last action led to: use it, and not `obs`, as the
-    next observation of a transition. Reward, terms, `terminated`, `truncated` and
-    `descriptor` are of that action, too.
+    `timestep.final_obs` is the observation after the action, before any reset. Use it
+    instead of `obs` as the next observation of a transition. Reward, terms,
+    `terminated`, `truncated` and `descriptor` also belong to the action.
 
     **Arguments:**
 
-    - `env`: the environment, with all its wrappers that belong to one episode.
-    - `pool`: resets to draw from instead, made by `reset_pool`, where a reset is dear. In
-        a batch every environment makes a whole reset in every step, and keeps it if it
-        is needed; to look one up costs next to nothing. Robots that
-        `DomainRandomization` draws are then those of the pool, too.
-    - `mode`: `ResetMode.SAME_STEP`: `obs` is already that of the new episode.
-        `ResetMode.NEXT_STEP`: `obs` is that of the old one; the next step ignores its
-        action, resets, and reports that with `first=True` and a reward of zero.
+    - `env`: environment, including all wrappers whose state belongs to one episode.
+    - `pool`: resets computed in advance by `reset_pool`, for environments whose resets
+        are expensive. Without a pool, every environment of a batch computes a full
+        reset in every step, and keeps it only if its episode has ended. A pool replaces
+        this by a lookup. With `DomainRandomization`, robots are then drawn from the
+        pool as well.
+    - `mode`: with `ResetMode.SAME_STEP`, `obs` already belongs to the new episode. With
+        `ResetMode.NEXT_STEP`, `obs` belongs to the old episode; the next step ignores
+        its action, resets, and returns `first=True` and zero reward.
 
-    Options of `reset` are for the first episode only, which is then a reset of its own
-    also where there is a pool.
+    Options of `reset` apply only to the first episode, which is then not drawn from the
+    pool.
 
-    **Raises:** `ValueError` if `env` holds what outlives episodes, which would be reset.
+    **Raises:** `ValueError` if `env` contains a wrapper whose state must not be reset
+    with the episode.
     """
 
     env: AbstractEnv
@@ -108,24 +111,25 @@ class AutoReset(AbstractStateful):
 
 
 def reset_pool(env: AbstractEnv, key: PRNGKeyArray, size: int) -> tuple[Any, Timestep]:
-    """Resets in advance, for `AutoReset(env, pool=...)`.
+    """Compute resets in advance, for `AutoReset(env, pool=...)`.
 
     **Arguments:**
 
-    - `env`: the same environment that is given to `AutoReset`.
-    - `size`: how many.
+    - `env`: environment that is given to `AutoReset`.
+    - `size`: number of resets.
 
-    **Returns:** a batch of states and their reports.
+    **Returns:** a batch of states and timesteps.
 
     **Raises:** `ValueError` if the size is not positive.
     """
     if size < 1:
-        raise ValueError(f"A pool of {size} resets; at least one is needed.")
+        raise ValueError(f"`size` must be positive, got {size}.")
     return eqx.filter_jit(eqx.filter_vmap(env.reset))(jr.split(key, size))
 
 
 def _with_new_keys(state: Any, key: PRNGKeyArray) -> Any:
-    """The same state, but for its keys: what is drawn twice must not go on alike."""
+    """Return the state with new keys, so that episodes from the same pool entry
+    differ."""
     is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     leaves, treedef = jtu.tree_flatten(state)
     new = [jr.fold_in(key, k) if is_key(x) else x for k, x in enumerate(leaves)]

@@ -1,4 +1,4 @@
-"""The environments of skill discovery and quality diversity."""
+"""Environments for skill discovery and quality diversity."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ._descriptors import FeetContact, TorsoPosition
 
 
 def ant_uni(**options: Any) -> FeetContact:
-    """`Ant` with the descriptor `FeetContact`: four numbers.
+    """Create `Ant` with the descriptor `FeetContact` of size 4.
 
     **Arguments:** the options of `Ant`.
     """
@@ -15,7 +15,7 @@ def ant_uni(**options: Any) -> FeetContact:
 
 
 def half_cheetah_uni(**options: Any) -> FeetContact:
-    """`HalfCheetah` with the descriptor `FeetContact`: two numbers.
+    """Create `HalfCheetah` with the descriptor `FeetContact` of size 2.
 
     **Arguments:** the options of `HalfCheetah`.
     """
@@ -23,7 +23,7 @@ def half_cheetah_uni(**options: Any) -> FeetContact:
 
 
 def hopper_uni(**options: Any) -> FeetContact:
-    """`Hopper` with the descriptor `FeetContact`: one number.
+    """Create `Hopper` with the descriptor `FeetContact` of size 1.
 
     **Arguments:** the options of `Hopper`.
     """
@@ -31,7 +31,7 @@ def hopper_uni(**options: Any) -> FeetContact:
 
 
 def walker2d_uni(**options: Any) -> FeetContact:
-    """`Walker2d` with the descriptor `FeetContact`: two numbers.
+    """Create `Walker2d` with the descriptor `FeetContact` of size 2.
 
     **Arguments:** the options of `Walker2d`.
     """
@@ -39,7 +39,7 @@ def walker2d_uni(**options: Any) -> FeetContact:
 
 
 def humanoid_uni(**options: Any) -> FeetContact:
-    """`Humanoid` with the descriptor `FeetContact`: two numbers.
+    """Create `Humanoid` with the descriptor `FeetContact` of size 2.
 
     **Arguments:** the options of `Humanoid`.
     """
@@ -47,22 +47,24 @@ def humanoid_uni(**options: Any) -> FeetContact:
 
 
 def ant_omni(*, limit: float = 30.0, **options: Any) -> TorsoPosition:
-    """`Ant` with the descriptor `TorsoPosition`, not rewarded for running.
+    """Create `Ant` with the descriptor `TorsoPosition` and without the reward for
+    running.
 
     **Arguments:** the options of `Ant`, and
 
-    - `limit`: of the position, m.
+    - `limit`: limit of the position, m.
     """
     options = {"forward_reward_weight": 0.0} | options
     return TorsoPosition(Ant(**options), limit)
 
 
 def humanoid_omni(*, limit: float = 30.0, **options: Any) -> TorsoPosition:
-    """`Humanoid` with the descriptor `TorsoPosition`, not rewarded for running.
+    """Create `Humanoid` with the descriptor `TorsoPosition` and without the reward for
+    running.
 
     **Arguments:** the options of `Humanoid`, and
 
-    - `limit`: of the position, m.
+    - `limit`: limit of the position, m.
     """
     options = {"forward_reward_weight": 0.0} | options
     return TorsoPosition(Humanoid(**options), limit)

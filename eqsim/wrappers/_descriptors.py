@@ -1,4 +1,5 @@
-"""Features that tell skills apart, for quality diversity and skill discovery."""
+"""Descriptors: features that distinguish skills, for quality diversity and skill
+discovery."""
 
 import abc
 from typing import Any
@@ -16,34 +17,35 @@ from ._wrapper import AbstractReport, check_env, layers
 
 
 class AbstractDescriptor(AbstractReport):
-    """Adds `timestep.descriptor`: a few numbers that say what the robot is doing.
+    """A wrapper that adds `timestep.descriptor`, a vector that describes the behavior
+    of the robot.
 
-    **Raises:** `ValueError` if `env` has a descriptor already.
+    **Raises:** `ValueError` if `env` already has a descriptor.
     """
 
     def __check_init__(self):
         for held in layers(self.env):
             if isinstance(held, AbstractDescriptor):
                 raise ValueError(
-                    f"`{type(self).__name__}` is around `{type(held).__name__}`, but a "
-                    "report has room for one descriptor."
+                    f"`{type(self).__name__}` contains `{type(held).__name__}`, but a "
+                    "timestep has only one descriptor. Remove one of them."
                 )
 
     @property
     @abc.abstractmethod
     def descriptor_names(self) -> tuple[str, ...]:
-        """What each number is."""
+        """Name of each entry of the descriptor."""
 
     @property
     @abc.abstractmethod
     def descriptor_range(self) -> Float[Array, "ndescriptor 2"]:
-        """Lower and upper limit of each number."""
+        """Lower and upper limit of each entry of the descriptor."""
 
     @abc.abstractmethod
     def describe(
         self, state: Any, action: Float[Array, " nu"]
     ) -> Float[Array, " ndescriptor"]:
-        """The descriptor of a state in which `action` is held."""
+        """Compute the descriptor of a state under a constant action."""
 
     def report(
         self, state: Any, action: Float[Array, " nu"], timestep: Timestep
@@ -53,18 +55,18 @@ class AbstractDescriptor(AbstractReport):
 
 
 class FeetContact(AbstractDescriptor):
-    """Which feet stand on the ground: 1 if a shape of the link touches a shape of the
-    world, 0 if not. Derivatives are zero.
+    """Adds a descriptor of feet on the ground: 1 if a shape of the link touches a shape
+    of the world, else 0. Derivatives are zero.
 
-    `ant_uni`, `half_cheetah_uni`, `hopper_uni`, `walker2d_uni` and `humanoid_uni` have
-    it, as in QDax (Chalumeau et al. 2024).
+    Used by `ant_uni`, `half_cheetah_uni`, `hopper_uni`, `walker2d_uni` and
+    `humanoid_uni`, as in QDax (Chalumeau et al. 2024).
 
     **Arguments:**
 
     - `env`: the environment.
-    - `feet`: names of links.
+    - `feet`: names of the links of the feet.
 
-    **Raises:** `ValueError` if there is no such link, or it has no shape that can touch
+    **Raises:** `ValueError` if a link does not exist, or has no shape that can touch
     the world.
     """
 
@@ -101,21 +103,21 @@ class FeetContact(AbstractDescriptor):
 
 
 def _owners(sys: System, geoms) -> list[set[int]]:
-    """The two links of each pair of shapes."""
+    """Return the two links of each pair of shapes."""
     links = sys.geoms.links
     return [{links[first], links[second]} for first, second in geoms]
 
 
 class TorsoPosition(AbstractDescriptor):
-    """Where the first link is, x and y in m.
+    """Adds the position of the first link, x and y in m, as the descriptor.
 
-    `ant_omni` and `humanoid_omni` have it, with the limits of QDax (Chalumeau et al.
-    2024); their reward for running is zero.
+    Used by `ant_omni` and `humanoid_omni`, with the limits of QDax (Chalumeau et al.
+    2024) and without the reward for running.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `limit`: positions go from `-limit` to `limit`, m.
+    - `limit`: largest absolute position, m.
     """
 
     env: AbstractEnv

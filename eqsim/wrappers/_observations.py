@@ -1,4 +1,4 @@
-"""Wrappers of observations."""
+"""Wrappers that change observations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,8 @@ class Statistics(eqx.Module):
         return Statistics(count, mean, square)
 
     def merged(self) -> "Statistics":
-        """Merge a batch of statistics, for instance of all environments of a rollout."""
+        """Merge a batch of statistics into one, for example those of all environments
+        of a rollout."""
         axes = tuple(range(self.count.ndim))
         count = jnp.sum(self.count, axes)
         mean = jnp.sum(self.mean * self.count[..., None], axes) / count
@@ -61,31 +62,32 @@ class Statistics(eqx.Module):
         return Statistics(count, mean, square)
 
     def normalize(self, obs: Float[Array, " nobs"]) -> Float[Array, " nobs"]:
-        r"""Return $(o - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$."""
+        r"""Compute $(o - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$."""
         return (obs - self.mean) / jnp.sqrt(self.variance + 1e-8)
 
 
 class NormalizedState(eqx.Module):
-    """`statistics`: statistics of all observations so far; None where frozen."""
+    """State of `NormalizeObservation`. `statistics`: statistics of the observations so
+    far; None if they are frozen."""
 
     inner: Any
     statistics: Statistics | None
 
 
 class NormalizeObservation(AbstractStateful):
-    """Observations minus their running mean, over their running standard deviation.
+    """Normalizes observations by their running mean and standard deviation.
 
-    Each environment of a batch has its own statistics. To freeze them, and to share
-    them: `NormalizeObservation(env, state.statistics.merged(), frozen=True)`.
+    Each environment of a batch has its own statistics. To share and freeze them, use
+    `NormalizeObservation(env, state.statistics.merged(), frozen=True)`.
 
     **Arguments:**
 
-    - `env`: the environment; `AutoReset` belongs inside, unless statistics are frozen.
-    - `statistics`: to begin with; by default of nothing.
-    - `frozen`: whether they stay as they are.
+    - `env`: the environment, including `AutoReset`, unless the statistics are frozen.
+    - `statistics`: initial statistics; by default those of no observations.
+    - `frozen`: true to keep the statistics fixed.
 
-    **Raises:** `ValueError` if observations are not vectors of floating point numbers,
-    or `statistics` do not fit them.
+    **Raises:** `ValueError` if observations are not floating-point vectors, or if
+    `statistics` does not fit them.
     """
 
     env: AbstractEnv
@@ -98,7 +100,7 @@ class NormalizeObservation(AbstractStateful):
         if self.statistics is not None and self.statistics.mean.shape != (shape,):
             raise ValueError(
                 f"`statistics.mean` has shape {self.statistics.mean.shape}, but observations "
-                f"have shape ({shape},). Statistics of a batch are made one by `merged()`."
+                f"have shape ({shape},). Merge statistics of a batch with `merged()`."
             )
         if self.frozen and self.statistics is None:
             raise ValueError("`frozen` statistics must be given: pass `statistics`.")
@@ -146,22 +148,24 @@ class NormalizeObservation(AbstractStateful):
 
 
 class StackedState(eqx.Module):
-    """`frames`: the latest observations, oldest first, on an axis in front."""
+    """State of `StackObservation`. `frames`: the latest observations, oldest first,
+    along the first axis."""
 
     inner: Any
     frames: PyTree[Shaped[Array, "..."]]
 
 
 class StackObservation(AbstractStateful):
-    """Observations together with the ones before, oldest first.
+    """Stacks the latest observations, oldest first.
 
-    Vectors are joined to one vector, pictures along their last axis; in a dictionary each
-    by itself. An episode begins with copies of its first observation.
+    Vectors are concatenated, images are concatenated along their last axis, and
+    dictionaries are stacked entry by entry. At the start of an episode, its first
+    observation is repeated.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `number`: of observations, with the present one.
+    - `number`: number of observations, including the current one.
 
     **Raises:** `ValueError` if `number` is not positive, or `env` resets itself.
     """
@@ -205,7 +209,8 @@ def _stacked(inner, frames, timestep: Timestep) -> tuple[StackedState, Timestep]
 
 
 class NoisyState(eqx.Module):
-    """`key`: of the noise to come. `bias`: of this episode."""
+    """State of `NoisyObservation`. `key`: key for the next noise. `bias`: bias of this
+    episode."""
 
     inner: Any
     key: PRNGKeyArray
@@ -213,14 +218,14 @@ class NoisyState(eqx.Module):
 
 
 class NoisyObservation(AbstractStateful):
-    """Observations with normal noise, new at each step, and with a normal bias, new in
-    each episode.
+    """Adds normal noise to observations: independent noise in each step, and a constant
+    bias in each episode.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `noise`, `bias`: their standard deviations; one number, or one per entry of the
-        observation. Array leaves: they can change without a recompile.
+    - `noise`, `bias`: standard deviations; one number, or one per entry of the
+        observation. Array leaves, which can change without recompiling.
 
     **Raises:** `ValueError` if the shapes do not fit, or `env` resets itself.
     """
@@ -272,5 +277,5 @@ class NoisyObservation(AbstractStateful):
 
 
 def observations(timestep: Timestep) -> tuple[Any, Any]:
-    """All that a wrapper of observations must change."""
+    """Return all fields of a timestep that are observations."""
     return timestep.obs, timestep.final_obs

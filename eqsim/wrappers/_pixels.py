@@ -5,32 +5,34 @@ from jaxtyping import Array, Float
 
 from ..envs import AbstractEnv, Timestep
 from ..render import Camera, camera_for, draw
-from ..render._draw import check_picture
+from ..render._draw import check_image
 from ._randomization import robot
 from ._wrapper import AbstractReport, check_env
 
 
 class Pixels(AbstractReport):
-    """Observations are pictures, `(height, width, 3)` of `uint8`, instead of what `env`
-    observes, or, unless `only`, a dictionary of both: `pixels` and `state`.
+    """Replaces observations by images, `(height, width, 3)` of `uint8`. With
+    `only=False`, the observation is a dictionary of `pixels`, the image, and `state`,
+    the observation of `env`.
 
-    MuJoCo draws them on the host: a batch goes there in one call, picture by picture
-    (see `eqsim.render.draw` for what they show). The robot drawn is that of the present
-    episode, whether `DomainRandomization` is inside or outside.
+    MuJoCo draws images on the host. A batch is transferred in one call and drawn image
+    by image; see `eqsim.render.draw`. The robot is that of the current episode, also
+    with `DomainRandomization`, inside or outside.
 
-    Derivatives of a picture are zero. Rewards keep theirs. `AutoReset` around it draws
-    a second picture per step, of a reset; with `pool=reset_pool(...)` it does not.
+    Derivatives of images are zero; derivatives of rewards are not affected. With
+    `AutoReset`, a second image per step is drawn for the reset, unless it uses
+    `pool=reset_pool(...)`.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `width`, `height`: of the picture, in pixels.
-    - `camera`: by default `eqsim.render.camera_for(env.sys)`.
-    - `only`: whether what `env` observes is left out.
+    - `width`, `height`: size of the image in pixels.
+    - `camera`: the camera; by default `eqsim.render.camera_for(env.sys)`.
+    - `only`: true to exclude the observation of `env`.
 
-    **Raises:** `ValueError` if a size is not positive, `camera` names no link, `env`
-    resets itself, or `camera` is left out where the numbers of the robot are not known;
-    `eqsim.render.NoOpenGL` if there is nothing to draw with.
+    **Raises:** `ValueError` if a size is not positive, `camera` follows an unknown
+    link, `env` resets itself, or `camera` is not given while the robot is traced;
+    `eqsim.render.NoOpenGL` if OpenGL is not available.
     """
 
     env: AbstractEnv
@@ -53,7 +55,7 @@ class Pixels(AbstractReport):
         self.only = only
 
     def __check_init__(self):
-        check_picture(self.sys, self.camera, self.width, self.height)
+        check_image(self.sys, self.camera, self.width, self.height)
 
     def report(
         self, state: Any, action: Float[Array, " nu"], timestep: Timestep

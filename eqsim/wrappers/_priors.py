@@ -1,4 +1,4 @@
-"""Distributions of skills."""
+"""Prior distributions of skills."""
 
 import abc
 
@@ -14,25 +14,25 @@ _LOG_2 = 0.6931471805599453
 
 
 class AbstractPrior(eqx.Module):
-    """What skills there are, and how they are drawn: vectors of `size` numbers."""
+    """A prior distribution of skills, which are vectors with `size` entries."""
 
     size: eqx.AbstractVar[int]
 
     @abc.abstractmethod
     def all(self) -> Float[Array, "size size"] | None:
-        """All skills, one-hot, if they can be counted; None of a continuum."""
+        """Return all skills, one-hot, or None if they are not finite in number."""
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
-        """Draws a skill."""
+        """Draw a skill."""
 
     @abc.abstractmethod
     def log_prob(self, skill: Float[Array, " size"]) -> Float[Array, ""]:
-        """The logarithm of the probability, or of the density, of a skill."""
+        """Compute the logarithm of the probability or density of a skill."""
 
     @abc.abstractmethod
     def project(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The skill that is nearest to any numbers."""
+        """Return the skill nearest to a vector."""
 
 
 def _check_size(prior: AbstractPrior) -> None:
@@ -44,13 +44,13 @@ def _check_size(prior: AbstractPrior) -> None:
 
 
 class OneHotSkills(AbstractPrior):
-    """So many skills, equally likely: one entry is 1, the others are 0.
+    """Discrete skills, uniformly distributed, as one-hot vectors.
 
     **Arguments:**
 
-    - `size`: how many.
+    - `size`: number of skills.
 
-    **Raises:** `ValueError` if there are none.
+    **Raises:** `ValueError` if the number is not positive.
     """
 
     size: int = eqx.field(static=True)
@@ -72,11 +72,11 @@ class OneHotSkills(AbstractPrior):
 
 
 class UniformSkills(AbstractPrior):
-    r"""Every point of $[-1, 1]^d$ is a skill, all equally likely.
+    r"""Continuous skills, uniformly distributed in $[-1, 1]^d$.
 
     **Arguments:**
 
-    - `size`: $d$.
+    - `size`: dimension $d$.
 
     **Raises:** `ValueError` if it is not positive.
     """
@@ -103,12 +103,11 @@ class UniformSkills(AbstractPrior):
 
 
 class NormalSkills(AbstractPrior):
-    r"""Every point of $\mathbb{R}^d$ is a skill: independent normal numbers of mean 0 and
-    variance 1.
+    r"""Continuous skills in $\mathbb{R}^d$ with a standard normal distribution.
 
     **Arguments:**
 
-    - `size`: $d$.
+    - `size`: dimension $d$.
 
     **Raises:** `ValueError` if it is not positive.
     """

@@ -1,4 +1,4 @@
-"""A different robot in every episode."""
+"""Domain randomization: a different robot in every episode."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -26,39 +26,41 @@ from ._wrapper import (
 
 
 class RandomizedState(eqx.Module):
-    """`changed`: those numbers of the robot that differ between episodes; the rest of
-    this `System` is empty."""
+    """State of `DomainRandomization`. `changed`: parameters of the robot that differ
+    between episodes; all other parts of this `System` are empty."""
 
     inner: Any
     changed: System
 
 
 class DomainRandomization(AbstractStateful):
-    """Draws the robot anew at every reset, within the compiled step.
+    """Draws a new robot at every reset, within the compiled step.
 
-    Only what `randomize` changes is carried by the state, so that in a batch all else is
-    stored once; what follows from it (inverse weights, for instance) follows. The robot
-    of an episode is `env.robot(state)`. Derivatives by these numbers are those by
+    The state carries only the parameters that `randomize` changes; all others are
+    stored once per batch. Derived quantities such as inverse weights are recomputed.
+    `env.robot(state)` returns the `System` of the current episode. To differentiate
+    with respect to the randomized parameters, differentiate with respect to
     `state.changed`.
 
-    A batch of environments, made by `eqx.filter_vmap`, is the plain way to the same end
-    where robots stay as they are: see `env_axes` of `eqsim.rollout`.
+    If robots do not change between episodes, use a batch of environments made by
+    `eqx.filter_vmap` instead: see `env_axes` of `eqsim.rollout`.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `randomize`: `(key, sys) -> sys`, which changes numbers but neither shapes, types
-        nor structure; for instance with `eqx.tree_at`, or one of `eqsim.randomize`.
-        A number counts as unchanged if `randomize` returns the very array that it got.
-    - `observe_context`: whether `env.context(state)` stands at the end of each
-        observation, as in meta-learning.
+    - `randomize`: function `(key, sys) -> sys` that changes values, but neither shapes,
+        types nor structure; for instance with `eqx.tree_at`, or from `eqsim.randomize`.
+        A parameter counts as unchanged if the returned robot contains the identical
+        array object.
+    - `observe_context`: true to append `env.context(state)` to each observation, as in
+        meta-learning.
 
-    `reset` takes two options more: `sys`, a robot that differs from `env.sys` in such
-    numbers only, and `context`, these numbers as a vector.
+    `reset` accepts two more options: `sys`, a robot that differs from `env.sys` only in
+    randomized parameters, and `context`, these parameters as a vector.
 
     **Raises:** `ValueError` if `randomize` changes a shape, a type or the structure of
-    the robot, or makes one whose numbers make no sense; if `env` resets itself, or has
-    random robots already.
+    the robot, or returns invalid parameters; if `env` resets itself, or is randomized
+    already.
     """
 
     env: AbstractEnv
@@ -69,7 +71,7 @@ class DomainRandomization(AbstractStateful):
         check_env(self, self.env)
         if any(isinstance(held, DomainRandomization) for held in layers(self.env)):
             raise ValueError(
-                "`DomainRandomization` is around another one. Make one of both, by "
+                "`DomainRandomization` contains another one. Combine both with "
                 "`eqsim.randomize.chain`."
             )
         if self.observe_context:
@@ -82,7 +84,8 @@ class DomainRandomization(AbstractStateful):
         leaves = jtu.tree_leaves((self.env.sys, self.randomize))
         known = not any(isinstance(x, Tracer) for x in leaves)
         if known and self.env.sys.dt.ndim == 0:
-            # One example shows what no key can mend. A batch of robots is not looked into.
+            # Errors that occur for every key show in one example. A batch of robots
+            # is not checked.
             validate(self._drawn(jr.key(0)))
 
     @property
@@ -90,11 +93,11 @@ class DomainRandomization(AbstractStateful):
         return Lifetime.EPISODE
 
     def robot(self, state: RandomizedState) -> System:
-        """The robot of the present episode."""
+        """Return the robot of the current episode."""
         return robot(self, state)
 
     def context(self, state: RandomizedState) -> Float[Array, " ncontext"]:
-        """The numbers of the robot that differ between episodes, as one vector."""
+        """Return the randomized parameters of the robot as one vector."""
         return _vector(state.changed, self.env.physics(state.inner).q.dtype)
 
     def reset(
@@ -142,13 +145,13 @@ class DomainRandomization(AbstractStateful):
 
 
 def robot(env: AbstractEnv, state: Any) -> System:
-    """The robot of the present episode: `env.sys`, with what `DomainRandomization` has
-    changed, anywhere among the wrappers of eqsim.
+    """Return the robot of the current episode: `env.sys`, with the changes of
+    `DomainRandomization` anywhere among the wrappers.
 
     **Arguments:**
 
     - `env`: an environment, with wrappers or without.
-    - `state`: of it.
+    - `state`: state of the environment.
     """
     sys = env.sys
     while isinstance(env, AbstractStateful | AbstractStateless):
@@ -161,32 +164,32 @@ def robot(env: AbstractEnv, state: Any) -> System:
 
 
 def _check_same(old: System, new: Any, who: str) -> None:
-    """The same structure, shapes and types."""
+    """Raise `ValueError` unless structure, shapes and types are the same."""
     if not isinstance(new, System):
-        raise ValueError(f"{who} gives {type(new).__name__}: a `System` is expected.")
+        raise ValueError(f"{who} must be a `System`, got {type(new).__name__}.")
     if jtu.tree_structure(old) != jtu.tree_structure(new):
         raise ValueError(
-            f"{who} gives another structure of the robot{_difference(old, new)}. Only "
-            "numbers can differ between episodes."
+            f"{who} has a different structure{_difference(old, new)} than `env.sys`. Only "
+            "values of arrays can differ between episodes."
         )
     leaves = jtu.tree_leaves_with_path(old)
     for (path, x), y in zip(leaves, jtu.tree_leaves(new), strict=True):
         found = jnp.shape(y), jnp.result_type(y)
         if found != (x.shape, x.dtype):
             raise ValueError(
-                f"{who} gives `sys{jtu.keystr(path)}` as an array of shape {found[0]} and type "
-                f"{found[1]}; it was {x.shape} and {x.dtype}, and must stay so."
+                f"{who}: `sys{jtu.keystr(path)}` must keep shape {x.shape} and type "
+                f"{x.dtype}, got {found[0]} and {found[1]}."
             )
 
 
 def _difference(old: System, new: System) -> str:
-    """Which field has another structure, if that can be told."""
+    """Describe which field has a different structure, if possible."""
     path = _differing(old, new, "sys")
     return "" if path is None else f" (`{path}`)"
 
 
 def _differing(old: Any, new: Any, path: str) -> str | None:
-    """The path of the first field, as deep as possible, whose structure differs."""
+    """Return the deepest path of the first field whose structure differs."""
     if jtu.tree_structure(old) == jtu.tree_structure(new):
         return None
     if not isinstance(old, eqx.Module) or type(old) is not type(new):
@@ -204,15 +207,15 @@ def _differing(old: Any, new: Any, path: str) -> str | None:
 
 
 def _changed(old: System, new: System) -> System:
-    """What `randomize` returned, without what it returned as it was."""
+    """Return the robot with only the parameters that `randomize` changed."""
     return jtu.tree_map(lambda x, y: None if x is y else jnp.asarray(y), old, new)
 
 
 def _of_robot(old: System, changed: System, given: System) -> System:
-    """Of a given robot, what differs between episodes."""
+    """Return the randomized parameters of a given robot."""
     _check_same(old, given, "`options.sys`")
     none = lambda x: x is None
-    # Not the leaves of `changed`: optional fields may be None too.
+    # Not by the leaves of `changed`, because optional fields may be None too.
     carried = jtu.tree_structure(old).flatten_up_to(changed)
     leaves = jtu.tree_leaves_with_path(old)
     for (path, x), y, kept in zip(leaves, jtu.tree_leaves(given), carried, strict=True):
@@ -220,13 +223,13 @@ def _of_robot(old: System, changed: System, given: System) -> System:
         if kept is None and x is not y and traced:
             raise ValueError(
                 f"`options.sys{jtu.keystr(path)}` cannot be compared with that of the "
-                "environment while JAX traces. Edit `env.sys` with `eqx.tree_at`, so that the "
-                "rest stays the same arrays, or pass `options.context`."
+                "environment under tracing. Change `env.sys` with `eqx.tree_at`, which keeps "
+                "all other arrays, or pass `options.context`."
             )
         if kept is None and x is not y and not np.array_equal(x, y):
             raise ValueError(
                 f"`options.sys{jtu.keystr(path)}` differs from that of the environment, but "
-                "`randomize` leaves it as it is, so that it is the same in every episode."
+                "only parameters that `randomize` changes may differ."
             )
     return jtu.tree_map(
         lambda kept, y: None if kept is None else y, changed, given, is_leaf=none

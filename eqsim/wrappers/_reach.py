@@ -13,28 +13,29 @@ from ._wrapper import AbstractStateful, check_env, layers, Lifetime, vector_size
 
 
 class ReachState(eqx.Module):
-    """`goal`: where to go."""
+    """State of `Reach`. `goal`: goal of the episode."""
 
     inner: Any
     goal: Float[Array, " ndescriptor"]
 
 
 class Reach(AbstractStateful):
-    r"""Gives every episode a goal $g$ for the descriptor $x$ of the environment. The
+    r"""Draws a goal $g$ for the descriptor $x$ of the environment in every episode. The
     observation becomes a dictionary of `observation`, `achieved_goal` ($x$) and
-    `desired_goal` ($g$); the reward is -1 for each step, and 0 for one that leads to
-    $|x - g| \le$ `tolerance`, which ends the task. Where the environment inside ends, as
-    after a fall, the episode is truncated: an end would be better than more steps.
+    `desired_goal` ($g$). The reward is 0 for a step with $|x - g| \le$ `tolerance`,
+    which terminates the episode, and -1 for all other steps. If the inner environment
+    terminates, for example after a fall, the episode is truncated instead, because
+    termination would be better than further negative rewards.
 
     **Arguments:**
 
     - `env`: an environment with a descriptor.
-    - `tolerance`: in the units of the descriptor.
-    - `goals`: lowest and highest goal, between which they are drawn uniformly; by default
-        the range of the descriptor.
+    - `tolerance`: accepted distance, in the units of the descriptor.
+    - `goals`: lowest and highest goal of the uniform distribution; by default the range
+        of the descriptor.
 
-    **Raises:** `ValueError` if there is no descriptor, `goals` have another shape,
-    observations are no vectors, or `env` resets itself.
+    **Raises:** `ValueError` if there is no descriptor, `goals` has the wrong shape,
+    observations are not vectors, or `env` resets itself.
 
     ??? cite "Reference"
         Plappert et al., *Multi-goal reinforcement learning: challenging robotics
@@ -92,7 +93,8 @@ class Reach(AbstractStateful):
         reached = jnp.sum(off**2) <= self.tolerance**2
         reward = reached.astype(timestep.reward.dtype) - 1.0
         where = lambda t: (t.reward, t.terms, t.terminated, t.truncated)
-        # Where the task inside ends, nothing is reached: what follows is worth something.
+        # If the inner task terminates without reaching the goal, truncate: values are
+        # bootstrapped.
         cut = (timestep.truncated | timestep.terminated) & ~reached
         parts = reward, {"reach": reward}, reached, cut
         return new, eqx.tree_at(where, timestep, parts)
@@ -115,7 +117,6 @@ def _descriptor(env: AbstractEnv) -> AbstractDescriptor:
         if isinstance(layer, AbstractDescriptor):
             return layer
     raise ValueError(
-        f"`Reach` needs a descriptor of what the robot does, but `{type(env).__name__}` has "
-        "none. Put it around an environment that has one, such as `TorsoPosition(env)` or "
-        "`ant_omni`."
+        f"`Reach` needs a descriptor, but `{type(env).__name__}` has none. Wrap an "
+        "environment that has one, such as `TorsoPosition(env)` or `ant_omni`."
     )

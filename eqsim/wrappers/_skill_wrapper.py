@@ -13,8 +13,8 @@ from ._wrapper import AbstractStateful, Lifetime, vector_size
 
 
 class SkillsState(eqx.Module):
-    """`key`: from which the skill is drawn; `draws`: of the times to draw another one;
-    `count`: steps with this skill."""
+    """State of `Skills`. `key`: key from which the skill is drawn. `draws`: key for the
+    resampling times. `count`: number of steps with this skill."""
 
     inner: Any
     key: PRNGKeyArray
@@ -27,22 +27,24 @@ def _as_count(n: Any) -> Any:
 
 
 class Skills(AbstractStateful):
-    r"""Gives every episode a skill $z$, drawn from a prior, which an agent is to follow:
-    the observation becomes $(o, x, z)$, with the descriptor $x$, if the environment has
-    one, and `timestep.descriptor` is it, too.
+    r"""Draws a skill $z$ from a prior in every episode, which the agent should follow.
 
-    Below an `AutoReset` with a pool an episode keeps the skill of the pool for one step,
-    and has a skill of its own from then on.
+    The observation becomes $(o, x, z)$ with the descriptor $x$, or $(o, z)$ if the
+    environment has none. `timestep.descriptor` is $x$.
+
+    With an `AutoReset` that uses a pool, the first step of an episode has the skill of
+    the pool entry, and all later steps have a new skill.
 
     **Arguments:**
 
     - `env`: the environment, whose observations are vectors.
-    - `prior`: what skills there are.
-    - `resample_probability`: of another skill after a step, within an episode.
-    - `least_steps`: how many steps a skill has at least.
+    - `prior`: prior distribution of skills.
+    - `resample_probability`: probability of drawing another skill after a step within
+        an episode.
+    - `least_steps`: smallest number of steps with the same skill.
 
-    **Raises:** `ValueError` if observations are no vectors, or `env` resets itself;
-    `TypeError` if `prior` is none.
+    **Raises:** `ValueError` if observations are not vectors, or `env` resets itself;
+    `TypeError` if `prior` is not a prior.
 
     ??? cite "Reference"
         Eysenbach et al., *Diversity is all you need*, 2019; Sharma et al.,
@@ -67,7 +69,7 @@ class Skills(AbstractStateful):
         return Lifetime.EPISODE
 
     def skill(self, state: SkillsState) -> Float[Array, " size"]:
-        """The skill that is to be followed."""
+        """Return the current skill."""
         return self.prior.sample(state.key)
 
     def reset(
@@ -89,7 +91,7 @@ class Skills(AbstractStateful):
         count = state.count + 1
         chance = jr.uniform(key_chance, (), self.resample_probability.dtype)
         another = (chance < self.resample_probability) & (count >= self.least_steps)
-        # An episode goes to its end with the skill it had.
+        # The last step of an episode keeps its skill.
         another = another & ~timestep.done
         key = jnp.where(another, key_skill, state.key)
         count = jnp.where(another, jnp.zeros_like(count), count)

@@ -12,27 +12,27 @@ from ._wrapper import AbstractStateful, Lifetime
 
 
 class TimeLimitState(eqx.Module):
-    """`count`: steps of this episode so far."""
+    """State of `TimeLimit`. `count`: number of steps in this episode."""
 
     inner: Any
     count: Int[Array, ""]
 
 
 def _as_count(n: Any) -> Any:
-    """An integer, or a batch of them, as an array."""
+    """Convert an integer, or a batch of integers, to an array."""
     if isinstance(n, float):
         raise ValueError(f"`TimeLimit.length` is {n}: an integer is expected.")
     return jnp.asarray(n, jnp.int32) if isinstance(n, int | np.integer) else n
 
 
 class TimeLimit(AbstractStateful):
-    """A time limit: after `length` steps an episode that goes on is `truncated`.
+    """Time limit: sets `truncated` after `length` steps of an episode.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `length`: number of control steps; an array leaf, so that it can differ and change
-        without a recompile.
+    - `length`: number of control steps; an array leaf, so it can be batched and changed
+        without recompiling.
 
     **Raises:** `ValueError` if the length is not positive, or `env` resets itself.
     """

@@ -1,4 +1,4 @@
-"""What wrappers share."""
+"""Base classes of wrappers."""
 
 import abc
 import enum
@@ -16,8 +16,8 @@ from ..pipelines import AbstractPipeline
 
 
 class Lifetime(enum.Enum):
-    """Of what a wrapper adds: it is the same at every step; it begins anew with each
-    episode; it outlives episodes."""
+    """Lifetime of the state that a wrapper adds: constant over steps, reset with each
+    episode, or kept over episodes."""
 
     NONE = enum.auto()
     EPISODE = enum.auto()
@@ -25,9 +25,10 @@ class Lifetime(enum.Enum):
 
 
 class AbstractWrapper(AbstractEnv):
-    """An environment around another one, `env`, whose robot and pipeline it has.
+    """A wrapper around another environment, `env`, with the same robot and pipeline.
 
-    **Raises:** `ValueError` if what belongs to one episode holds what outlives episodes.
+    **Raises:** `ValueError` if a wrapper whose state belongs to one episode contains
+    one whose state is kept over episodes.
     """
 
     env: eqx.AbstractVar[AbstractEnv]
@@ -35,16 +36,16 @@ class AbstractWrapper(AbstractEnv):
     @property
     @abc.abstractmethod
     def lifetime(self) -> Lifetime:
-        """How long what it adds lives."""
+        """Lifetime of the state that this wrapper adds."""
 
     @property
     def sys(self) -> System:
-        """The robot of the environment inside."""
+        """The robot of the inner environment."""
         return self.env.sys
 
     @property
     def pipeline(self) -> AbstractPipeline:
-        """The physics of the environment inside."""
+        """The physics of the inner environment."""
         return self.env.pipeline
 
     def __check_init__(self):
@@ -54,28 +55,29 @@ class AbstractWrapper(AbstractEnv):
 
 
 def check_env(holder: AbstractEnv, env: Any) -> None:
-    """Raises `TypeError` unless `env` is an environment."""
+    """Raise `TypeError` unless `env` is an environment."""
     if not isinstance(env, AbstractEnv):
         raise TypeError(
-            f"`{type(holder).__name__}` is around an environment, but got {env!r}."
+            f"`{type(holder).__name__}` wraps an environment, but got {env!r}."
         )
 
 
 def refuse_run(holder: AbstractWrapper) -> None:
-    """Raises `ValueError` if anything that `holder` holds outlives episodes."""
+    """Raise `ValueError` if any environment in `holder` has a state that is kept over
+    episodes."""
     own = type(holder).__name__
     for held in layers(holder.env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             name = type(held).__name__
             raise ValueError(
-                f"`{own}` is around `{name}`, but what it does belongs to one episode, and "
-                f"`{name}` goes on over many. Write `{name}({own}(...))`."
+                f"`{own}` wraps `{name}`, but its state belongs to one episode, and that of "
+                f"`{name}` is kept over episodes. Write `{name}({own}(...))`."
             )
 
 
 class AbstractStateful(AbstractWrapper):
-    """A wrapper with a state of its own, in which `inner` is that of the environment it
-    holds; time and actions are as they were."""
+    """A wrapper with a state of its own, whose `inner` is the state of the inner
+    environment. Time step and actions are those of the inner environment."""
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -90,24 +92,25 @@ class AbstractStateful(AbstractWrapper):
 
 
 class AbstractStateless(AbstractWrapper):
-    """A wrapper whose state is that of the environment it holds."""
+    """A wrapper whose state is the state of the inner environment."""
 
     def physics(self, state: Any) -> State:
         return self.env.physics(state)
 
 
 class AbstractReport(AbstractStateless):
-    """A wrapper that changes what is reported of an episode, and nothing else."""
+    """A wrapper that only changes the timesteps of an episode."""
 
     @abc.abstractmethod
     def report(
         self, state: Any, action: Float[Array, " nu"], timestep: Timestep
     ) -> Timestep:
-        """What to report of a state in which `action` is held; after a reset, zeros."""
+        """Return the timestep of a state under a constant action; after a reset, the
+        action is zero."""
 
     @property
     def lifetime(self) -> Lifetime:
-        # Behind a reset it would report the next episode.
+        # Outside an auto-reset, it would change the timestep of the next episode.
         return Lifetime.EPISODE
 
     @property
@@ -134,7 +137,8 @@ class AbstractReport(AbstractStateless):
 
 
 def layers(env: AbstractEnv) -> Iterator[AbstractEnv]:
-    """The environment and all those that it holds, from the outside to the task."""
+    """Return the environment and all inner environments, from the outermost to the
+    task."""
     yield env
     while isinstance(env, AbstractWrapper):
         env = env.env
@@ -142,9 +146,9 @@ def layers(env: AbstractEnv) -> Iterator[AbstractEnv]:
 
 
 def vector_size(holder: AbstractEnv, env: AbstractEnv) -> int:
-    """The number of entries of an observation of `env`.
+    """Return the number of entries of an observation of `env`.
 
-    **Raises:** `ValueError` if it is no vector of floating point numbers.
+    **Raises:** `ValueError` if it is not a floating-point vector.
     """
     _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
     obs = timestep.obs

@@ -92,11 +92,11 @@ def test_files(capsys, tmp_path):
 
 NAMES = {
     "1robot": "Try 'my-1robot'",
-    "a/b": "letters and digits of ASCII.*Try 'my-a-b'",
+    "a/b": "ASCII letters and digits.*Try 'my-a-b'",
     "-x": "",
-    "größe": "letters and digits of ASCII",
+    "größe": "ASCII letters and digits",
     "ant": "there already is an environment 'ant'.*Try 'my-ant'",
-    "class": "word of the language Python",
+    "class": "is a Python keyword",
     "json": "would hide another module 'json'",
     "EQsim": "would hide another module 'eqsim'",
     "Bool": "its class would hide",

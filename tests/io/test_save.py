@@ -71,7 +71,7 @@ def test_other_trees_need_like(tmp_path):
     small = jnp.asarray([1.5, 2.5], jnp.bfloat16)
     net = Network((jnp.ones((2, 3)), small), 3.0, jr.key(7))
     save(tmp_path / "net", net)
-    with pytest.raises(ValueError, match="numbers of a pytree, not its structure"):
+    with pytest.raises(ValueError, match="arrays of a pytree, but not its structure"):
         load(tmp_path / "net")
     like = Network((jnp.zeros((2, 3)), jnp.zeros_like(small)), 0.0, jr.key(0))
     again = load(tmp_path / "net", like=like)
@@ -99,7 +99,9 @@ def test_shape_mismatch_names_the_field(tmp_path):
 
 def test_structure_mismatch_names_the_field(tmp_path):
     save(tmp_path / "x", {"x": jnp.arange(3.0)})
-    with pytest.raises(ValueError, match=r"lacks \[\"\['y'\]\"\] and has \[\"\['x'\]"):
+    with pytest.raises(
+        ValueError, match=r"missing in the file .*'y'.*missing in `like` .*'x'"
+    ):
         load(tmp_path / "x", like={"y": jnp.zeros(3)})
 
 

@@ -178,7 +178,9 @@ def test_round_trip():
 
 def test_errors():
     sys = load_mjcf(MOVED)
-    with pytest.raises(ValueError, match="'ball' is no mocap link.*'paddle', 'hand'"):
+    with pytest.raises(
+        ValueError, match="'ball' is not a mocap link.*'paddle', 'hand'"
+    ):
         set_mocap(sys, "ball", pos=jnp.zeros(3))
     marks = tuple(name == "tip" for name in sys.links.names)
     with pytest.raises(ValueError, match="must be children of the world"):

@@ -61,5 +61,5 @@ def test_gradients_pass_through_the_draw():
 def test_errors():
     with pytest.raises(ValueError, match="returns the robot unchanged"):
         randomize.batch(ENV, lambda key, sys: sys, KEYS)
-    with pytest.raises(ValueError, match="another structure"):
+    with pytest.raises(ValueError, match="a different structure"):
         randomize.batch(ENV, lambda key, sys: rails(2), KEYS)

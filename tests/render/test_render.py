@@ -140,9 +140,9 @@ def test_batches(getkey):
     assert np.array_equal(draw(own, q[2], FRONT, 40, 30), together[2])
     nested = images(sys, q[None], FRONT, width=20, height=10)
     assert nested.shape == (1, 3, 10, 20, 3)
-    with pytest.raises(ValueError, match=r"batch \(3,\) of robots.*\(2,\)"):
+    with pytest.raises(ValueError, match=r"batch shape \(3,\).*\(2,\)"):
         images(robots, q[0], FRONT)
-    with pytest.raises(ValueError, match="0 x 5 pixels"):
+    with pytest.raises(ValueError, match="got 0 and 5"):
         images(sys, q[0], FRONT, width=0, height=5)
 
 
@@ -172,7 +172,7 @@ except eqsim.render.NoOpenGL as error:
 def test_without_opengl():
     """Says so, and how to get it."""
     for library, words in (
-        ("off", ("forbids",)),
+        ("off", ("disables rendering",)),
         ("glfw", ("MUJOCO_GL=egl", "osmesa")),
     ):
         environment = {k: v for k, v in os.environ.items() if "DISPLAY" not in k}

@@ -90,5 +90,5 @@ def test_a_fixed_start():
         def initial(self, key):
             return self.pipeline.init(self.sys, jnp.full(2, 0.1, jnp.float64))
 
-    with pytest.raises(NotApplicable, match="the start is fixed"):
+    with pytest.raises(NotApplicable, match="the initial state is fixed"):
         find(testing.env_checks(Fixed()), "keys").run()

@@ -89,7 +89,7 @@ def test_mutant_fails_one_check(mutant):
 def test_a_refused_robot():
     """Is no failure; what can be checked without it is checked."""
     checks = list(testing.pipeline_checks(Refuses()))
-    with pytest.raises(NotApplicable, match="refuses such a robot: Nothing may touch"):
+    with pytest.raises(NotApplicable, match="rejects this robot: Nothing may touch"):
         find(checks, "jit").run()
     find(checks, "free_fall").run()
     find(checks, "linear_momentum").run()

@@ -129,11 +129,11 @@ def test_both():
 def test_arguments():
     assert Pixels(Rail()).camera == eqsim.render.camera_for(Rail().sys)
     assert Pixels(Rail()).reset(jr.key(0))[1].obs.shape == (64, 64, 3)
-    with pytest.raises(ValueError, match="0 x 16"):
+    with pytest.raises(ValueError, match="got 0 and 16"):
         Pixels(Rail(), 0, 16)
     with pytest.raises(ValueError, match="'leg'.*mass0, mass1"):
         Pixels(Rail(), camera=Camera(follow="leg"))
-    with pytest.raises(ValueError, match="pass on the `Camera`"):
+    with pytest.raises(ValueError, match="pass the `Camera`"):
         eqx.filter_vmap(lambda s: Pixels(eqx.tree_at(lambda e: e.sys.dt, Rail(), s)))(
             jnp.ones(2)
         )

@@ -64,5 +64,5 @@ def test_bad_goals():
         Reach(Rail())
     with pytest.raises(ValueError, match=r"shape \(3, 2\): \(2, 2\) is expected"):
         Reach(probes.point_mass(), goals=jnp.zeros((3, 2)))
-    with pytest.raises(ValueError, match="goes on over many"):
+    with pytest.raises(ValueError, match="kept over episodes"):
         Reach(AutoReset(TimeLimit(probes.point_mass(), 3)))

@@ -191,9 +191,9 @@ def test_order():
         TorsoPosition,
         AutoReset,
     ):
-        with pytest.raises(ValueError, match=r"around `AutoReset`.*Write `AutoReset\("):
+        with pytest.raises(ValueError, match=r"wraps `AutoReset`.*Write `AutoReset\("):
             wrap(looping)
-    with pytest.raises(ValueError, match="around `NormalizeObservation`"):
+    with pytest.raises(ValueError, match="wraps `NormalizeObservation`"):
         AutoReset(NormalizeObservation(task))
     for wrap in (ClipAction, ScaleAction, NormalizeObservation):
         wrap(looping)

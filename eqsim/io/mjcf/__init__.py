@@ -1,4 +1,4 @@
-"""MuJoCo's file format."""
+"""Reading and writing of MJCF, MuJoCo's file format."""
 
 from ._feature import UnsupportedMJCF as UnsupportedMJCF
 from ._load import load_mjcf as load_mjcf

@@ -1,4 +1,5 @@
-"""Parameters of muscles, DC motors and PID servos, from and to MuJoCo's arrays.
+"""Parameters of muscles, DC motors and PID servos: conversion from and to MuJoCo's
+arrays.
 
 The columns of `gainprm`, `biasprm` and `dynprm` are those of `mju_muscleGain`,
 `mj_fwdActuation` and `mjs_setToDCMotor`.
@@ -61,7 +62,7 @@ _MOTOR = {
 
 
 def read_muscles(model: Any, gains, biases) -> Muscles | None:
-    """Reads force laws of muscles. Equal parameters of gain and bias become one row."""
+    """Read force laws of muscles. Equal parameters of gain and bias share one row."""
     parameters: list[np.ndarray] = []
     owners: list[int] = []
     rows = [[-1] * model.nactuator, [-1] * model.nactuator]
@@ -92,7 +93,7 @@ def read_muscles(model: Any, gains, biases) -> Muscles | None:
 
 
 def read_muscle_activations(model: Any, activation) -> MuscleActivations | None:
-    """Reads activation dynamics of muscles."""
+    """Read activation dynamics of muscles."""
     owners = [k for k, kind in enumerate(activation) if kind is Activation.MUSCLE]
     if not owners:
         return None
@@ -102,7 +103,7 @@ def read_muscle_activations(model: Any, activation) -> MuscleActivations | None:
 
 
 def read_motors(model: Any, gains) -> DCMotors | None:
-    """Reads DC motors."""
+    """Read DC motors."""
     owners = [k for k, kind in enumerate(gains) if kind is Gain.DC_MOTOR]
     if not owners:
         return None
@@ -110,7 +111,7 @@ def read_motors(model: Any, gains) -> DCMotors | None:
 
 
 def read_pids(model: Any, gains) -> PIDs | None:
-    """Reads PID servos."""
+    """Read PID servos."""
     owners = [k for k, kind in enumerate(gains) if kind is Gain.PID]
     if not owners:
         return None
@@ -127,7 +128,7 @@ def _columns(model: Any, owners: list[int], places) -> dict[str, np.ndarray]:
 
 
 def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
-    """Returns MuJoCo's `gainprm`, `biasprm` and `dynprm` of an actuator."""
+    """Return MuJoCo's `gainprm`, `biasprm` and `dynprm` of an actuator."""
     arrays = {key: np.zeros(10) for key in ("gainprm", "biasprm", "dynprm")}
     arrays["gainprm"][:3] = actuators.gain[k]
     arrays["biasprm"][:3] = actuators.bias[k]

@@ -1,4 +1,4 @@
-"""MuJoCo's actuators."""
+"""Conversion of MuJoCo's actuators."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ _TRANSMISSIONS = (
     Transmission.BODY,
     Transmission.ORIENTATION,
 )
-# MuJoCo's fixed gains and absent biases are affine ones with zeros.
+# MuJoCo's fixed gains and absent biases are affine ones with zero coefficients.
 _GAINS = (
     Gain.AFFINE,
     Gain.AFFINE,
@@ -56,7 +56,7 @@ _BIASES = (Bias.AFFINE, Bias.AFFINE, Bias.MUSCLE, Bias.DC_MOTOR, Bias.ORIENTATIO
 
 
 def read_actuators(model: Any, flags: Flags) -> Actuators:
-    """Translates the actuators of a `mujoco.MjModel`."""
+    """Convert the actuators of a `mujoco.MjModel`."""
     gains = tuple(_GAINS[kind] for kind in model.actuator_gaintype)
     biases = tuple(_BIASES[kind] for kind in model.actuator_biastype)
     gain, bias = _affine(model, gains, biases)
@@ -103,7 +103,7 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
 
 
 def _affine(model: Any, gains, biases) -> tuple[np.ndarray, np.ndarray]:
-    """Reads affine gains and biases; zeros for laws with other parameters."""
+    """Read affine gains and biases; zeros for laws with other parameters."""
     mujoco = engine()
     gain = np.array(model.actuator_gainprm[:, :3])
     bias = np.array(model.actuator_biasprm[:, :3])
@@ -158,8 +158,8 @@ def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
 
 
 def _passive(model: Any, flags: Flags):
-    """Reads damping, its polynomial, and armature; None where all are zero."""
-    # MuJoCo ignores those of servos of orientation.
+    """Read damping, its polynomial, and armature; None if all are zero."""
+    # MuJoCo ignores those of orientation servos.
     felt = model.actuator_trntype != int(engine().mjtTrn.mjTRN_SO3)
     linear = model.actuator_damping * (flags.damper & felt)
     poly = model.actuator_dampingpoly * (flags.damper & felt)[:, None]
@@ -168,7 +168,7 @@ def _passive(model: Any, flags: Flags):
 
 
 def wrapping_servos(model: Any) -> np.ndarray:
-    """Marks the servos of which MuJoCo wraps the setpoint (`wrapPeriod`)."""
+    """Return true for servos whose setpoint MuJoCo wraps (`wrapPeriod`)."""
     mujoco = engine()
     m, dyn, trn = model, mujoco.mjtDyn, mujoco.mjtTrn
     direct = np.isin(
@@ -195,8 +195,8 @@ def wrapping_servos(model: Any) -> np.ndarray:
 
 
 def idle_actuators(model: Any, flags: Flags) -> np.ndarray:
-    """Marks the actuators that are switched off, all of them or by their group."""
-    # Groups outside 0..30 cannot be switched off.
+    """Return true for disabled actuators: all, or those of disabled groups."""
+    # Groups outside 0..30 cannot be disabled.
     group = model.actuator_group
     off = (model.opt.disableactuator >> np.clip(group, 0, 30)) & 1
     return ((group >= 0) & (group <= 30) & (off == 1)) | (not flags.actuation)

@@ -1,4 +1,4 @@
-"""MuJoCo's bodies and joints become links and joints."""
+"""Conversion of MuJoCo's bodies and joints to links and joints."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ _KINDS = (
 
 
 def read_links(model: Any, flags: Flags) -> Links:
-    """Translates the bodies of a `mujoco.MjModel`; the world is not a link."""
+    """Convert the bodies of a `mujoco.MjModel`; the world is not a link."""
     body = slice(1, None)
-    # MuJoCo's mark 2: a diagonal mass matrix of slides only.
+    # MuJoCo's flag 2: a diagonal mass matrix, only slides.
     translating = (model.body_simple[body] == 2) & (model.body_dofnum[body] > 0)
     gravcomp = model.body_gravcomp[body]
     return Links(
@@ -39,13 +39,13 @@ def read_links(model: Any, flags: Flags) -> Links:
 
 
 def read_joints(model: Any, flags: Flags) -> Joints:
-    """Translates the joints of a `mujoco.MjModel`."""
+    """Convert the joints of a `mujoco.MjModel`."""
     kinds = tuple(_KINDS[kind] for kind in model.jnt_type)
     limited = tuple(
         bool(limited) and flags.limit and kind is not JointKind.FREE
         for limited, kind in zip(model.jnt_limited, kinds)
     )
-    # MuJoCo limits forces of hinges and slides alone.
+    # MuJoCo limits actuator forces only on hinges and slides.
     force_limited = tuple(
         bool(limited) and kind.nv == 1
         for limited, kind in zip(model.jnt_actfrclimited, kinds)
@@ -81,5 +81,5 @@ def read_joints(model: Any, flags: Flags) -> Joints:
 
 
 def _or_none(values: np.ndarray) -> np.ndarray | None:
-    """Returns the numbers, or None if all are zero."""
+    """Return the values, or None if all are zero."""
     return values if np.any(values) else None

@@ -1,7 +1,7 @@
-"""Finders: which elements of a model use a feature. `_unsupported` lists them.
+"""Detection of the elements of a model that use a feature, for `_unsupported`.
 
-Every finder takes a `Source` and returns the offending elements, ready to print. An
-empty list means that the feature is absent or changes nothing.
+Every function takes a `Source` and returns the names of the elements, ready to print.
+An empty list means that the feature is absent or has no effect.
 """
 
 from typing import Any, NamedTuple
@@ -19,13 +19,13 @@ from ._sensors import hidden_shapes, problem
 
 
 class Source(NamedTuple):
-    """A compiled model and what was derived from it.
+    """A compiled model and derived information.
 
     **Arguments:**
 
     - `model`: a `mujoco.MjModel`.
-    - `flags`: what is switched on.
-    - `contacts`: what can touch.
+    - `flags`: enabled parts of the simulation.
+    - `contacts`: pairs that can touch.
     """
 
     model: Any
@@ -59,7 +59,8 @@ def plastic_tendons(source: Source) -> list[str]:
 
 
 def coupled_branches(source: Source) -> list[str]:
-    """Tendons with armature that span joints of which neither moves the other."""
+    """Return tendons with armature that span joints in different branches of the
+    tree."""
     m = source.model
     marks = np.zeros(m.ntendon, bool)
     for tendon in np.flatnonzero(m.tendon_armature):
@@ -74,7 +75,8 @@ def coupled_branches(source: Source) -> list[str]:
 
 
 def adhesion_gaps(source: Source) -> list[str]:
-    """Actuators on links, if shapes or pairs have a gap: they pull in the gap."""
+    """Return actuators on links, if shapes or pairs have a gap, in which adhesion
+    acts."""
     mujoco = engine()
     m = source.model
     gaps = np.any(m.geom_gap[_touching(source)] != 0) or np.any(m.pair_gap != 0)
@@ -83,7 +85,8 @@ def adhesion_gaps(source: Source) -> list[str]:
 
 
 def user_laws(source: Source) -> list[str]:
-    """Of callbacks, and of plugins, whose force laws are marked in the same way."""
+    """Return actuators with user-defined laws: callbacks, and plugins, which are marked
+    alike."""
     mujoco = engine()
     m = source.model
     user = (
@@ -96,7 +99,8 @@ def user_laws(source: Source) -> list[str]:
 
 
 def mixed_motors(source: Source) -> list[str]:
-    """Parts of a DC motor without its gain, or with the dynamics of something else."""
+    """Return actuators with parts of a DC motor but not its gain, or with other
+    dynamics."""
     mujoco = engine()
     m, kind = source.model, mujoco.mjtDyn
     gain = m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_DCMOTOR)
@@ -142,7 +146,7 @@ def _shape(kind: Any) -> str:
 
 
 def _grouped(source: Source, pairs: list[tuple[str, tuple[int, int]]]) -> list[str]:
-    """One text per group of contact pairs: how many there are, and one of them."""
+    """Return one text per group of contact pairs: their number, and an example."""
     names = described(source.model, "geom")
     groups: dict[str, list[tuple[int, int]]] = {}
     for group, pair in pairs:

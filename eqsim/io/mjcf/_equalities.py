@@ -1,4 +1,4 @@
-"""MuJoCo's equality constraints."""
+"""Conversion of MuJoCo's equality constraints."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ._names import element_names
 
 
 def read_equalities(model: Any, flags: Flags) -> Equalities:
-    """Translates the equality constraints of a `mujoco.MjModel`."""
+    """Convert the equality constraints of a `mujoco.MjModel`."""
     mujoco = engine()
     kept = np.flatnonzero(simulated_equalities(model) & flags.equality)
     kinds = [EqualityKind(int(kind)) for kind in model.eq_type[kept]]
@@ -46,5 +46,5 @@ def read_equalities(model: Any, flags: Flags) -> Equalities:
 
 
 def simulated_equalities(model: Any) -> np.ndarray:
-    """Marks the constraints that are simulated: not those of flexes."""
+    """Return true for simulated constraints; those of flexes are not simulated."""
     return model.eq_type <= EqualityKind.TENDON.value

@@ -1,4 +1,4 @@
-"""What becomes of a feature of MJCF, and the error for those that are refused."""
+"""Support status of MJCF features, and the error for unsupported ones."""
 
 import enum
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from ._detect import Source
 
 
 class Status(enum.Enum):
-    """What becomes of a feature."""
+    """Support status of a feature."""
 
     SUPPORTED = "supported"
     NO_EFFECT = "accepted, no effect"
@@ -16,16 +16,17 @@ class Status(enum.Enum):
 
 
 class Feature(NamedTuple):
-    """One row of the table.
+    """A row of the feature table.
 
     **Arguments:**
 
-    - `name`: what it is, in the singular.
-    - `status`: what becomes of it.
-    - `advice`: what to do instead, or why it changes nothing, or what is covered.
-    - `find`: returns the elements that use it. None: nothing to report.
-    - `key`: what `load_mjcf(..., ignore=(key,))` calls a refused feature that can be
-        left out. None: it cannot.
+    - `name`: name of the feature, in the singular.
+    - `status`: support status.
+    - `advice`: remedy if refused, reason if without effect, or the supported parts.
+    - `find`: function that returns the elements that use the feature. None: nothing to
+        report.
+    - `key`: name of a refused feature in `load_mjcf(..., ignore=(key,))`. None if it
+        cannot be ignored.
     """
 
     name: str
@@ -36,16 +37,16 @@ class Feature(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """The advice, and how to leave the feature out where that is possible."""
+        """Return the advice, and how to leave out the feature if possible."""
         if self.key is None:
             return self.advice
         return f'{self.advice} Or leave it out: `ignore=("{self.key}",)`.'
 
 
 class UnsupportedMJCF(ValueError):
-    """The file uses features that are not simulated. The message lists every one.
+    """A file uses unsupported features. The message lists all of them.
 
-    `problems` holds `(feature, elements)` for each.
+    `problems` contains `(feature, elements)` for each feature.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The switches of MJCF's `flag` element, as facts about what is simulated."""
+"""Flags of MJCF's element `flag`: enabled parts of the simulation."""
 
 from typing import Any, NamedTuple
 
@@ -6,15 +6,15 @@ from ._mujoco import engine
 
 
 class Flags(NamedTuple):
-    """What a model's flags leave switched on.
+    """The parts of the simulation that a model's flags enable.
 
     **Arguments:**
 
-    - `contact`, `limit`, `frictionloss`, `equality`: the kinds of constraints.
+    - `contact`, `limit`, `frictionloss`, `equality`: kinds of constraints.
     - `spring`, `damper`: joint springs and dampers.
-    - `passive`: gravity compensation and the medium.
-    - `gravity`, `actuation`, `clampctrl`, `filterparent`, `refsafe`, `eulerdamp`: as in
-        MJCF.
+    - `passive`: gravity compensation and fluid forces.
+    - `gravity`, `actuation`, `clampctrl`, `filterparent`, `refsafe`, `eulerdamp`: flags
+        with the meaning of MJCF.
     """
 
     contact: bool
@@ -33,7 +33,7 @@ class Flags(NamedTuple):
 
 
 def read_flags(model: Any) -> Flags:
-    """Reads the flags of a `mujoco.MjModel`."""
+    """Read the flags of a `mujoco.MjModel`."""
     mujoco = engine()
     bit = mujoco.mjtDisableBit
 

@@ -1,4 +1,4 @@
-"""MuJoCo's geoms and contact pairs become shapes and pairs."""
+"""Conversion of MuJoCo's geoms and contact pairs to shapes and pairs."""
 
 from typing import Any, NamedTuple
 
@@ -16,14 +16,14 @@ _WITH_DATA = (GeomKind.MESH.value, GeomKind.HFIELD.value)
 
 
 class Contacts(NamedTuple):
-    """What can touch in a `mujoco.MjModel`.
+    """The pairs that can touch in a `mujoco.MjModel`.
 
     **Arguments:**
 
     - `pairs`: geom, geom, index of the explicit pair or -1.
     - `condims`: dimension of the contact space of each pair.
-    - `dropped`: geoms of unknown shape that touch nothing and that no fluid reads.
-    - `fluid`: for each geom, whether a fluid acts on its ellipsoid.
+    - `dropped`: geoms of unsupported shape that touch nothing and have no fluid forces.
+    - `fluid`: for each geom, true if fluid forces act on its ellipsoid.
     - `geoms`: all geoms that can touch something.
     - `hulls`: meshes whose convex hull is kept: those of shapes that may collide.
     """
@@ -37,7 +37,8 @@ class Contacts(NamedTuple):
 
 
 def find_contacts(model: Any, flags: Flags) -> Contacts:
-    """Finds which geoms of a `mujoco.MjModel` can touch, whatever their shapes are."""
+    """Find the geoms of a `mujoco.MjModel` that can touch, independently of their
+    shapes."""
     pairs = select_pairs(_rules(model, flags)) if flags.contact else ()
     touching = frozenset(geom for pair in pairs for geom in pair[:2])
     medium = has_medium(model, flags)
@@ -57,7 +58,7 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
 
 
 def _solid_meshes(model: Any) -> frozenset[int]:
-    """Meshes of shapes that may collide, and whose hull has a volume."""
+    """Return the meshes of shapes that may collide and whose hull has a volume."""
     marks = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
     marks[model.pair_geom1] = marks[model.pair_geom2] = True
     marks &= model.geom_type == GeomKind.MESH.value
@@ -66,17 +67,17 @@ def _solid_meshes(model: Any) -> frozenset[int]:
 
 
 def has_medium(model: Any, flags: Flags) -> bool:
-    """Whether there is a fluid."""
+    """Test if there is a fluid."""
     return bool(flags.passive and (model.opt.density > 0 or model.opt.viscosity > 0))
 
 
 def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
-    """Translates the geoms of a `mujoco.MjModel`, without those that are dropped."""
+    """Convert the geoms of a `mujoco.MjModel`, except dropped ones."""
     keep = kept_geoms(model, contacts)
     names = element_names(model, "geom")
     return Geoms(
         names=tuple(names[geom] for geom in keep),
-        # Of other shapes that are kept, the fluid reads the ellipsoid.
+        # Other kept shapes are used as ellipsoids for fluid forces.
         kinds=tuple(
             _KEPT.get(int(model.geom_type[g]), GeomKind.ELLIPSOID) for g in keep
         ),
@@ -88,7 +89,7 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         fluid=tuple(contacts.fluid[geom] for geom in keep),
         pos=model.geom_pos[keep],
         quat=model.geom_quat[keep],
-        # Of height fields, MuJoCo derives it.
+        # MuJoCo computes the size of height fields.
         size=np.where(
             (model.geom_type[keep] == GeomKind.HFIELD.value)[:, None],
             0.0,
@@ -123,7 +124,7 @@ def _used(model: Any, keep: list[int], kind: int) -> list[int]:
 
 
 def _data(model: Any, keep: list[int]) -> tuple[int, ...]:
-    """For each geom, its index among the meshes or height fields that are kept."""
+    """Return, for each geom, its index among the kept meshes or height fields."""
     used = {kind: _used(model, keep, kind) for kind in _WITH_DATA}
     if not any(used.values()):
         return ()
@@ -135,7 +136,7 @@ def _data(model: Any, keep: list[int]) -> tuple[int, ...]:
 
 
 def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
-    """Translates the explicit contact pairs of a `mujoco.MjModel`."""
+    """Convert the explicit contact pairs of a `mujoco.MjModel`."""
     new_index = {geom: index for index, geom in enumerate(kept_geoms(model, contacts))}
     ends = list(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist()))
     keep = [
@@ -155,7 +156,7 @@ def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
 
 
 def read_excludes(model: Any) -> tuple[tuple[int, int], ...]:
-    """Translates the excluded pairs of bodies of a `mujoco.MjModel`."""
+    """Convert the excluded pairs of bodies of a `mujoco.MjModel`."""
     signatures = model.exclude_signature.tolist()
     return tuple(((each >> 16) - 1, (each & 0xFFFF) - 1) for each in signatures)
 

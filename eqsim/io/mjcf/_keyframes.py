@@ -1,4 +1,4 @@
-"""MuJoCo's keyframes."""
+"""Conversion of MuJoCo's keyframes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ._names import element_names
 
 
 def read_keyframes(model: Any) -> Keyframes:
-    """Translates the keyframes of a `mujoco.MjModel`, without their times."""
+    """Convert the keyframes of a `mujoco.MjModel`, without their times."""
     return Keyframes(
         names=element_names(model, "key"),
         q=np.array(model.key_qpos),

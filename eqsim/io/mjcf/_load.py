@@ -1,4 +1,4 @@
-"""MJCF file or text to `System`."""
+"""Loading of an MJCF file or text into a `System`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,10 @@ def load_mjcf(
     ignore: Sequence[str] = (),
     height_field_contacts: int = 16,
 ) -> System:
-    """Reads a robot from an MJCF file, as MuJoCo would simulate it.
+    """Load a robot from an MJCF file, to be simulated as in MuJoCo.
 
-    MuJoCo's own compiler reads the file. Reading the same file twice gives systems of
-    the same structure, so nothing is compiled again.
+    MuJoCo's own compiler reads the file. Loading the same file twice gives systems of
+    the same structure, so nothing is recompiled.
 
     **Arguments:**
 
@@ -58,15 +58,16 @@ def load_mjcf(
         `("noslip",)`. The page *MJCF support* lists the names.
     - `height_field_contacts`: `HeightFields.capacity` of all height fields.
 
-    **Returns:** the robot. `System.notes` says what was accepted without effect, and
-    what was ignored.
+    **Returns:** the robot. `System.notes` lists features without effect, and ignored
+    features.
 
     **Raises:**
 
-    - `FileNotFoundError`: there is no such file.
-    - `UnsupportedMJCF`: the file uses what is not simulated. It lists all of it.
-    - `ValueError`: MuJoCo rejects the file, a number in it makes no sense, or `ignore`
-        has an unknown name.
+    - `FileNotFoundError`: the file does not exist.
+    - `UnsupportedMJCF`: the file uses unsupported features; the message lists all of
+        them.
+    - `ValueError`: MuJoCo rejects the file, a parameter is invalid, or `ignore`
+        contains an unknown name.
     """
     ignored = check_ignored(ignore)
     label, model, warnings = compile_source(source, assets)

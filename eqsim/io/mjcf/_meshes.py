@@ -1,4 +1,4 @@
-"""MuJoCo's meshes and height fields."""
+"""Conversion of MuJoCo's meshes and height fields."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from ._names import element_names
 
 
 def read_meshes(model: Any, contacts: Contacts) -> Meshes:
-    """Translates the meshes of a `mujoco.MjModel` that shapes refer to.
+    """Convert the meshes of a `mujoco.MjModel` that shapes refer to.
 
     Only meshes of shapes that may collide keep the convex hull."""
     used = used_data(model, contacts, GeomKind.MESH)
@@ -43,7 +43,7 @@ def read_meshes(model: Any, contacts: Contacts) -> Meshes:
 
 
 def read_height_fields(model: Any, contacts: Contacts, capacity: int) -> HeightFields:
-    """Translates the height fields of a `mujoco.MjModel` that shapes refer to."""
+    """Convert the height fields of a `mujoco.MjModel` that shapes refer to."""
     used = used_data(model, contacts, GeomKind.HFIELD)
     names = element_names(model, "hfield")
     rows, columns = model.hfield_nrow, model.hfield_ncol
@@ -51,7 +51,7 @@ def read_height_fields(model: Any, contacts: Contacts, capacity: int) -> HeightF
     for field in used:
         start = int(model.hfield_adr[field])
         stop = start + int(rows[field] * columns[field])
-        # MuJoCo stores fractions of the third size in single precision.
+        # MuJoCo stores heights as single-precision fractions of the third size.
         scale = model.hfield_size[field, 2]
         heights.append(model.hfield_data[start:stop].astype(float) * scale)
     return HeightFields(
@@ -65,7 +65,7 @@ def read_height_fields(model: Any, contacts: Contacts, capacity: int) -> HeightF
 
 
 class _Hull(NamedTuple):
-    """A convex hull; vertices are counted from its first one."""
+    """A convex hull; vertex indices are relative to its first vertex."""
 
     neighbors: list[np.ndarray]
     polygons: list[np.ndarray]
@@ -85,8 +85,8 @@ def _read_mesh(model: Any, mesh: int, is_solid: bool) -> _Mesh:
     start, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = model.mesh_vert[start : start + count].astype(float)
     members, neighbors = _graph(model, mesh) if is_solid else (np.empty(0, int), [])
-    # MuJoCo lists the vertices of a hull in the order of Qhull. In the order of the file,
-    # they are the same after `write_mjcf`.
+    # MuJoCo orders the vertices of a hull as Qhull does. In the order of the file, they
+    # are the same after `write_mjcf`.
     ranked = np.sort(members)
     rest = np.setdiff1d(np.arange(count), members)
     order = np.empty(count, int)
@@ -104,7 +104,8 @@ def _read_mesh(model: Any, mesh: int, is_solid: bool) -> _Mesh:
 
 
 def _graph(model: Any, mesh: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the vertices of the hull, and the places of their neighbors in this list.
+    """Return the vertices of the hull, and the positions of their neighbors in this
+    list.
 
     MuJoCo's layout: numbers of vertices and faces, starts of the lists of neighbors,
     vertices, lists of neighbors that end with -1, faces."""
@@ -121,7 +122,7 @@ def _graph(model: Any, mesh: int) -> tuple[np.ndarray, list[np.ndarray]]:
 
 def _polygons(model: Any, mesh: int) -> list[np.ndarray]:
     first, count = int(model.mesh_polyadr[mesh]), int(model.mesh_polynum[mesh])
-    # Sizes add up over all meshes, and so do addresses.
+    # Sizes and addresses are cumulative over all meshes.
     starts = model.mesh_polyvertadr[first : first + count].astype(int)
     sizes = model.mesh_polyvertnum[first : first + count].astype(int)
     corners = model.mesh_polyvert
@@ -129,8 +130,8 @@ def _polygons(model: Any, mesh: int) -> list[np.ndarray]:
 
 
 def _outward(vertices: np.ndarray, polygons: list[np.ndarray]) -> list[np.ndarray]:
-    """Turn polygons such that they are counterclockwise seen from outside, which they
-    are not if the scale of a mesh mirrors it."""
+    """Orient polygons counterclockwise as seen from outside. They are not if the scale
+    of a mesh mirrors it."""
     if not polygons:
         return polygons
     sizes = np.array(list(map(len, polygons)))

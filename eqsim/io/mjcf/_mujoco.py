@@ -1,10 +1,10 @@
-"""MuJoCo, imported when a file is read and not before."""
+"""Lazy import of MuJoCo, when a file is read."""
 
 from typing import Any
 
 
 def engine() -> Any:
-    """The module `mujoco`, whose names type checkers do not know."""
+    """Return the module `mujoco`, whose names type checkers do not know."""
     import mujoco
 
     return mujoco

@@ -1,11 +1,11 @@
-"""Names of MuJoCo's elements, with made-up names for those that have none."""
+"""Names of MuJoCo's elements, with generated names for elements without a name."""
 
 from typing import Any
 
 from ._mujoco import engine
 
 
-# The count of each kind of element, its object type, and the array of its bodies.
+# For each kind of element, its count, its object type, and the array of its bodies.
 _KINDS = {
     "body": ("nbody", "mjOBJ_BODY", None),
     "joint": ("njnt", "mjOBJ_JOINT", "jnt_bodyid"),
@@ -25,24 +25,25 @@ _KINDS = {
 
 
 def element_names(model: Any, kind: str) -> tuple[str, ...]:
-    """The names of all elements of one kind; joint 3 without a name is `joint3`.
+    """Return the names of all elements of one kind; joint 3 without a name is `joint3`.
 
     **Arguments:**
 
     - `model`: a `mujoco.MjModel`.
-    - `kind`: such as `"joint"`, `"geom"`, `"tendon"`.
+    - `kind`: kind of element, such as `"joint"`, `"geom"`, `"tendon"`.
     """
     return _filled(_given(model, kind), kind)
 
 
 def link_names(model: Any) -> tuple[str, ...]:
-    """The names of all links: MuJoCo's bodies without the world, counted from 0."""
+    """Return the names of all links: MuJoCo's bodies without the world, counted from
+    0."""
     return _filled(_given(model, "body")[1:], "link")
 
 
 def described(model: Any, kind: str) -> tuple[str, ...]:
-    """The names of all elements of one kind for messages: in quotes, and with the body
-    where the name is made up."""
+    """Return the names of all elements of one kind for messages: quoted, and with the
+    body if the name is generated."""
     given, names = _given(model, kind), element_names(model, kind)
     where = _KINDS[kind][2]
     if where is None:

@@ -1,4 +1,4 @@
-"""MuJoCo's sensors."""
+"""Conversion of MuJoCo's sensors."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ _DISTANCES = (SensorKind.DISTANCE, SensorKind.NORMAL, SensorKind.FROM_TO)
 
 
 def read_sensors(model: Any, contacts: Contacts) -> Sensors:
-    """Translates the sensors of a `mujoco.MjModel` that are supported."""
+    """Convert the supported sensors of a `mujoco.MjModel`."""
     kept = [k for k in range(model.nsensor) if problem(model, contacts, k) is None]
     kinds = [_kind(model, k) for k in kept]
     names = element_names(model, "sensor")
@@ -71,7 +71,7 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
 
 
 def problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
-    """Says why a sensor is not supported; None if it is."""
+    """Return the reason why a sensor is not supported, or None."""
     kind = _kind(model, sensor)
     if kind is None:
         return _type_name(model, sensor)
@@ -94,7 +94,8 @@ def problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
 
 
 def hidden_shapes(model: Any, contacts: Contacts) -> list[int]:
-    """Geoms that rays of rangefinders would hit, but that are not part of the system."""
+    """Return geoms that rays of rangefinders would hit, but that are not part of the
+    system."""
     rays = [
         k
         for k in range(model.nsensor)
@@ -111,7 +112,7 @@ def hidden_shapes(model: Any, contacts: Contacts) -> list[int]:
 
 
 def visible(model: Any) -> np.ndarray:
-    """Marks the geoms that rays can hit: those that are not transparent."""
+    """Return true for geoms that rays can hit: those that are not transparent."""
     alpha = model.geom_rgba[:, 3]
     if not model.nmat:
         return alpha > 0
@@ -181,7 +182,7 @@ def _ray_geoms(model: Any, contacts: Contacts) -> tuple[int, ...]:
 
 
 def _ends(model: Any, sensor: int) -> list[tuple[int, int]]:
-    """Types and indices of the object and the reference of a sensor."""
+    """Return types and indices of the object and the reference of a sensor."""
     types = model.sensor_objtype[sensor], model.sensor_reftype[sensor]
     indices = model.sensor_objid[sensor], model.sensor_refid[sensor]
     return [(int(kind), int(index)) for kind, index in zip(types, indices)]
@@ -206,7 +207,7 @@ def _has_gaps(model: Any, contacts: Contacts) -> bool:
 
 
 def _shape_problem(model: Any, kind: SensorKind, sensor: int) -> str | None:
-    """Says whether a sensor reads the shape of a site that is a mesh."""
+    """Test if a sensor uses the shape of a site that is a mesh."""
     site = int(engine().mjtObj.mjOBJ_SITE)
     ends = _ends(model, sensor)
     chosen = ends[1:] if kind is SensorKind.INSIDE_SITE else ends[:1]
@@ -218,7 +219,7 @@ def _shape_problem(model: Any, kind: SensorKind, sensor: int) -> str | None:
 
 
 def _distance_problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
-    """Names the kinds of the first two shapes whose distance is not known."""
+    """Return the kinds of the first two shapes whose distance cannot be computed."""
     one, two = (_geoms_of(model, *end) for end in _ends(model, sensor))
     kinds = {each.value: each for each in GeomKind}
     for a in one:

@@ -1,4 +1,4 @@
-"""What `load_mjcf` accepts: a file, XML text, an `MjSpec`, an `MjModel`."""
+"""Sources of `load_mjcf`: a file, XML text, an `MjSpec`, an `MjModel`."""
 
 import copy
 import os
@@ -11,13 +11,13 @@ from ._mujoco import engine
 
 
 class Compiled(NamedTuple):
-    """A source after MuJoCo has compiled it.
+    """A source compiled by MuJoCo.
 
     **Arguments:**
 
-    - `label`: how messages call the source.
-    - `model`: a `mujoco.MjModel` that nobody else changes.
-    - `warnings`: what MuJoCo warned of.
+    - `label`: name of the source in messages.
+    - `model`: a private `mujoco.MjModel`.
+    - `warnings`: warnings of MuJoCo.
     """
 
     label: str
@@ -33,18 +33,18 @@ def compile_source(
     **Arguments:**
 
     - `source`: path, XML text, `mujoco.MjSpec` or `mujoco.MjModel`.
-    - `assets`: contents of the files that a path or a text refers to, by name.
+    - `assets`: contents of files that a path or a text refers to, by name.
 
     **Raises:** `FileNotFoundError`, `TypeError`, or `ValueError` with MuJoCo's message.
     """
     mujoco = engine()
     label, shown, build = _reader(source, _assets(assets))
     said: list[str] = []
-    # Without a handler MuJoCo prints, and writes a log file to the working directory.
+    # Without a handler, MuJoCo prints, and writes a log file to the working directory.
     handler = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(said.append)
     try:
-        # An MjSpec warns through Python.
+        # An MjSpec issues Python warnings.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = build()
@@ -83,7 +83,8 @@ def _assets(assets: Mapping[str, bytes | str] | None) -> dict[str, bytes] | None
 def _reader(
     source: Any, assets: dict[str, bytes] | None
 ) -> tuple[str, str, Callable[[], Any]]:
-    """How messages call the source and show it, and the function that reads it."""
+    """Return the name of the source in messages, its representation, and a function
+    that reads it."""
     mujoco = engine()
     if isinstance(source, (mujoco.MjModel, mujoco.MjSpec)):
         kind = type(source).__name__
@@ -94,7 +95,7 @@ def _reader(
             )
         if isinstance(source, mujoco.MjSpec):
             return "The MjSpec", "", source.compile
-        # Arrays of the model may be shared with JAX, so keep a copy.
+        # Arrays of the model may be shared with JAX, so copy it.
         return "The MjModel", "", lambda: copy.copy(source)
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(

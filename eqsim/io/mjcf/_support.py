@@ -1,4 +1,4 @@
-"""What the table of features decides: refusals, notes, and the page of the docs."""
+"""Uses of the feature table: refusals, notes, and the page of the documentation."""
 
 import difflib
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from ._unsupported import FEATURES
 
 
 def check_ignored(ignore: Sequence[str]) -> frozenset[str]:
-    """Checks that what is to be ignored can be.
+    """Check that features can be ignored.
 
-    **Raises:** `ValueError` with the names that are known.
+    **Raises:** `ValueError` that lists the names that can be ignored.
     """
     known = sorted({feature.key for feature in FEATURES if feature.key is not None})
     names = [ignore] if isinstance(ignore, str) else list(ignore)
@@ -20,7 +20,7 @@ def check_ignored(ignore: Sequence[str]) -> frozenset[str]:
             close = difflib.get_close_matches(str(name), known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ValueError(
-                f"`ignore` has {name!r}, which cannot be ignored.{hint} These can be: "
+                f"`ignore` contains {name!r}, which cannot be ignored.{hint} Accepted: "
                 f"{', '.join(known)}."
             )
     return frozenset(names)
@@ -29,17 +29,17 @@ def check_ignored(ignore: Sequence[str]) -> frozenset[str]:
 def check_supported(
     label: str, source: Source, ignore: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
-    """Refuses what cannot be simulated, and notes what is accepted without effect.
+    """Reject unsupported features, and note features that have no effect.
 
     **Arguments:**
 
-    - `label`: how messages call the file.
+    - `label`: name of the file in messages.
     - `source`: the compiled model.
-    - `ignore`: keys of refused features that the user wants to leave out.
+    - `ignore`: keys of unsupported features to leave out.
 
-    **Returns:** one note per feature that was accepted without effect, or ignored.
+    **Returns:** one note per feature that has no effect or is ignored.
 
-    **Raises:** `UnsupportedMJCF`, listing every feature that is refused.
+    **Raises:** `UnsupportedMJCF`, which lists all unsupported features.
     """
     found = [
         (feature, elements)
@@ -68,19 +68,19 @@ def _note(feature: Feature, elements: list[str]) -> str:
 
 
 def support_table() -> str:
-    """The table of what is supported, as a Markdown page."""
+    """Return the page of supported features, in Markdown."""
     lines = [
         "# MJCF support",
         "",
-        "`eqsim.load_mjcf` reads a file with MuJoCo's own compiler, so defaults, "
+        "`eqsim.load_mjcf` reads MJCF files with MuJoCo's own compiler, so defaults, "
         "classes,",
         "includes, frames, `fromto`, inertia from shapes and all `compiler` settings "
-        "mean",
-        "what they mean in MuJoCo. Every feature below is simulated as MuJoCo "
-        "simulates",
-        "it, or accepted because it does not change the motion (and mentioned in",
-        "`System.notes`), or refused. One error lists everything that is refused, by "
-        "name.",
+        "have the",
+        "same meaning as in MuJoCo. A feature is either simulated as in MuJoCo, or "
+        "accepted",
+        "because it does not affect the motion (and listed in `System.notes`), or "
+        "refused.",
+        "One error lists all refused features of a file by name.",
         "",
         "```python",
         'sys = eqsim.load_mjcf("robot.xml")',
@@ -95,9 +95,9 @@ def support_table() -> str:
         'mass = sys.links.mass[sys.link("torso").index]',
         "```",
         "",
-        "`ignore` names features that are left out instead of being refused; they are the",
-        "ones with a name under *Refused*. The robot then moves as MuJoCo would simulate",
-        "the file without them.",
+        "`ignore` lists features to leave out instead of refusing the file. The table "
+        "*Refused*",
+        "contains their names. The robot is then simulated as if the file did not use them.",
     ]
     headings = {
         Status.SUPPORTED: ("Supported", "What is covered"),

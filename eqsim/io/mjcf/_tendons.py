@@ -1,4 +1,4 @@
-"""MuJoCo's sites and tendons."""
+"""Conversion of MuJoCo's sites and tendons."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from ._names import element_names
 
 
 def read_sites(model: Any) -> Sites:
-    """Translates the sites of a `mujoco.MjModel`."""
+    """Convert the sites of a `mujoco.MjModel`."""
     box = GeomKind.BOX
     known = {kind.value: kind for kind in GeomKind if kind is not GeomKind.MESH}
     return Sites(
         names=element_names(model, "site"),
-        # A mesh, whose shape matters for touch sensors only, becomes its box.
+        # A mesh, whose shape is used only by touch sensors, becomes its box.
         kinds=tuple(known.get(int(kind), box) for kind in model.site_type),
         links=tuple(int(body) - 1 for body in model.site_bodyid),
         pos=model.site_pos,
@@ -27,7 +27,7 @@ def read_sites(model: Any) -> Sites:
 
 
 def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
-    """Translates the tendons of a `mujoco.MjModel`."""
+    """Convert the tendons of a `mujoco.MjModel`."""
     stiffness = model.tendon_stiffness * flags.spring
     stiffness_poly = model.tendon_stiffnesspoly * flags.spring
     damping = model.tendon_damping * flags.damper
@@ -68,7 +68,7 @@ def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
 
 
 def passive_actuators(model: Any, flags: Flags) -> tuple[np.ndarray, np.ndarray]:
-    """Marks the tendons that actuators give damping, and armature."""
+    """Return true for tendons with damping, or armature, of actuators."""
     on_tendon = model.actuator_trntype == int(engine().mjtTrn.mjTRN_TENDON)
     poly = np.any(model.actuator_dampingpoly != 0, axis=-1)
     damps = ((model.actuator_damping != 0) | poly) & flags.damper
@@ -81,8 +81,8 @@ def passive_actuators(model: Any, flags: Flags) -> tuple[np.ndarray, np.ndarray]
 
 
 def _rests_at_reference(model: Any) -> np.ndarray:
-    """Marks tendons whose spring is at rest at `qpos_spring`, where MuJoCo's compiler
-    takes its length if the file gives none."""
+    """Return true for tendons whose spring is at rest at `qpos_spring`, which MuJoCo's
+    compiler assumes if the file gives no length."""
     if not model.ntendon:
         return np.zeros(0, bool)
     mujoco = engine()

@@ -1,4 +1,5 @@
-"""What of MJCF is simulated: one table, read by the loader's error and by the docs."""
+"""Table of supported and unsupported MJCF features, for the loader's errors and the
+documentation."""
 
 from . import _detect as detect
 from ._feature import Feature, Status
@@ -305,4 +306,4 @@ FEATURES: tuple[Feature, ...] = (
         key="nativeccd",
     ),
 )
-"""Everything that MJCF can say, and what becomes of it."""
+"""All features of MJCF with their support status."""

@@ -1,4 +1,4 @@
-"""`System` to MJCF text."""
+"""Conversion of a `System` to MJCF text."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -18,22 +18,22 @@ from ._xml import add_element
 
 
 def write_mjcf(sys: System) -> str:
-    """Writes a robot as MJCF, for viewers and for comparison with MuJoCo.
+    """Write a robot as MJCF, for viewers and for comparison with MuJoCo.
 
-    `load_mjcf(write_mjcf(sys))` gives the same system back, up to rounding, apart from
-    `System.notes` and from what MJCF does not say (the frame of a free link at rest is
-    its `Joints.ref`).
+    `load_mjcf(write_mjcf(sys))` returns the same system up to rounding, except for
+    `System.notes` and for properties that MJCF does not have (the reference frame of a
+    free link is its `Joints.ref`).
 
     **Arguments:**
 
     - `sys`: one robot, not a batch. MJCF has one damping, armature and dry friction per
         joint, so these must be equal in all degrees of freedom of a joint. Links must
-        follow each other depth first, as MuJoCo numbers them.
+        be in depth-first order, as in MuJoCo.
 
-    **Returns:** the XML text. Every number survives the round trip.
+    **Returns:** the XML text, with values in full precision.
 
-    **Raises:** `ValueError` if the robot is batched or traced, or cannot be said in
-    MJCF.
+    **Raises:** `ValueError` if the robot is batched or traced, or cannot be expressed
+    in MJCF.
     """
     sys = _concrete(sys)
     root = ET.Element("mujoco", model="eqsim")
@@ -71,7 +71,7 @@ def _concrete(sys: System) -> System:
     leaves = jax.tree_util.tree_leaves(sys)
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         raise ValueError(
-            "write_mjcf needs numbers: call it outside jit, grad and vmap."
+            "write_mjcf needs concrete values: call it outside jit, grad and vmap."
         )
     if sys.dt.ndim != 0 or sys.links.mass.ndim != 1:
         raise ValueError(
@@ -87,8 +87,8 @@ def _check_order(sys: System) -> None:
     for link, parent in enumerate(sys.links.parents):
         if parent not in path:
             raise ValueError(
-                f"Link {sys.links.names[link]!r} does not follow its parent depth "
-                "first, as MuJoCo numbers bodies. Reorder the links."
+                f"Link {sys.links.names[link]!r} is not in depth-first order, which "
+                "MuJoCo requires. Reorder the links."
             )
         path = [*path[: path.index(parent) + 1], link]
 
@@ -139,7 +139,7 @@ def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
         },
     )
     inertia = np.array(links.inertia[link])
-    # Rounding to single precision may break A + B >= C, which MuJoCo insists on.
+    # Rounding to single precision may violate A + B >= C, which MuJoCo requires.
     largest = np.argmax(inertia)
     others = inertia.sum() - inertia[largest]
     if inertia[largest] <= others * (1 + 1e-6):
@@ -196,7 +196,7 @@ def _write_joints(body: ET.Element, sys: System, link: int) -> None:
 
 
 def _coefficients(linear: Any, poly: Any, index: Any) -> Any:
-    """A coefficient and the polynomial that follows it, if there is one."""
+    """Return a coefficient followed by its polynomial, if there is one."""
     linear = linear[index]
     if poly is None:
         return linear
@@ -207,7 +207,7 @@ def _same(values: Any, joint: str, what: str) -> Any:
     if not np.all(values == values[0]):
         raise ValueError(
             f"Joint {joint!r} has different {what} in its degrees of freedom "
-            f"({values.tolist()}), which MJCF cannot say. Make them equal."
+            f"({values.tolist()}), which MJCF cannot express. Make them equal."
         )
     return values[0]
 
@@ -223,7 +223,7 @@ def _check_rest(sys: System, joint: int) -> None:
     ):
         raise ValueError(
             f"Joint {joints.names[joint]!r} has reference {ref.tolist()} and spring "
-            f"reference {rest.tolist()}, which MJCF cannot say. The two must be equal, "
+            f"reference {rest.tolist()}, which MJCF cannot express. The two must be equal, "
             "and (1, 0, 0, 0) for a ball joint."
         )
 

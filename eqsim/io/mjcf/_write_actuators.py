@@ -1,4 +1,4 @@
-"""Actuators to MJCF: elements `general`."""
+"""Writing of actuators as MJCF elements `general`."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -10,12 +10,12 @@ from ._actuator_laws import law_parameters
 from ._xml import add_element
 
 
-# The group of actuators that are switched off.
+# Group of disabled actuators.
 _OFF = 1
 
 
 def disabled_groups(sys: System) -> dict[str, Any]:
-    """Returns the option that switches off actuators."""
+    """Return the option that disables actuators."""
     actuators = sys.actuators
     if not actuators.active or all(actuators.enabled):
         return {}
@@ -23,7 +23,7 @@ def disabled_groups(sys: System) -> dict[str, Any]:
 
 
 def write_actuators(root: ET.Element, sys: System) -> None:
-    """Adds the actuators to a model."""
+    """Add the actuators to a model."""
     part = ET.SubElement(root, "actuator")
     actuators = sys.actuators
     for k, name in enumerate(actuators.names):

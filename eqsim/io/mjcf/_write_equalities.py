@@ -1,4 +1,4 @@
-"""Equality constraints to MJCF."""
+"""Writing of equality constraints as MJCF elements."""
 
 import xml.etree.ElementTree as ET
 
@@ -45,7 +45,7 @@ def _specific(sys: System, k: int, kind: EqualityKind) -> dict:
 
 
 def _objects(word: str, names: tuple[str, ...], pair: tuple[int, int]) -> dict:
-    """Name one or two objects; of two links the second may be the world."""
+    """Return the names of one or two objects; the second link may be the world."""
     first, second = pair
     if word == "body" and first < 0:
         return {"body1": "world", "body2": names[second]}

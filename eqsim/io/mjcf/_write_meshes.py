@@ -1,4 +1,4 @@
-"""Meshes and height fields to MJCF elements."""
+"""Writing of meshes and height fields as MJCF elements."""
 
 import xml.etree.ElementTree as ET
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from ._xml import add_element
 
 
 def write_assets(root: ET.Element, sys: System) -> None:
-    """Writes all meshes and height fields."""
+    """Write all meshes and height fields."""
     if not sys.nmesh and not sys.nfield:
         return
     part = ET.SubElement(root, "asset")
@@ -24,7 +24,7 @@ def write_assets(root: ET.Element, sys: System) -> None:
 
 
 def shape_attributes(sys: System, geom: int) -> dict[str, Any]:
-    """Returns type, size and pose of a shape."""
+    """Return type, size and pose of a shape."""
     geoms = sys.geoms
     kind, pos = geoms.kinds[geom], geoms.pos[geom]
     require_known(kind, "have no MJCF")
@@ -65,7 +65,7 @@ def _write_mesh(part: ET.Element, meshes: Meshes, mesh: int, name: str) -> None:
 
 
 def _is_outside(hull: np.ndarray, faces: np.ndarray, points: np.ndarray) -> bool:
-    """Whether points lie outside of a hull, whose number of vertices was limited."""
+    """Test if points lie outside a hull whose number of vertices was limited."""
     if not len(points):
         return False
     tolerance = 1e-6 * np.ptp(hull, axis=0).max()
@@ -73,7 +73,7 @@ def _is_outside(hull: np.ndarray, faces: np.ndarray, points: np.ndarray) -> bool
     normals = np.cross(b - a, c - a)
     lengths = np.linalg.norm(normals, axis=1, keepdims=True)
     normals = normals[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
-    # In blocks, as hulls and meshes may be large.
+    # In blocks, because hulls and meshes may be large.
     blocks = np.array_split(normals, 1 + len(normals) // 64)
     return any(
         np.any(np.max(points @ n.T, axis=0) > np.max(hull @ n.T, axis=0) + tolerance)
@@ -90,15 +90,16 @@ class _Inertia(NamedTuple):
     moments: np.ndarray
 
 
-# Smaller volumes are refused by MuJoCo.
+# MuJoCo rejects smaller volumes.
 _SMALLEST = 1e-15
 
 
 def _inertia_mode(points: np.ndarray, faces: np.ndarray, hull: np.ndarray) -> str:
-    """Returns by which inertia MuJoCo placed the frame of a mesh (MJCF: `inertia`).
+    """Return the kind of inertia by which MuJoCo computed the frame of a mesh (MJCF:
+    `inertia`).
 
-    A compiled model does not tell. In its frame, the center is zero and the moments are
-    diagonal and sorted."""
+    A compiled model does not contain it. In its frame, the center is zero and the
+    moments are diagonal and sorted."""
     modes = {
         "legacy": lambda: _inertia(points, faces, faces, np.abs),
         "exact": lambda: _inertia(points, faces, faces, np.asarray),
@@ -113,12 +114,13 @@ def _inertia_mode(points: np.ndarray, faces: np.ndarray, hull: np.ndarray) -> st
     return min(errors, key=lambda mode: errors[mode])
 
 
-# Larger errors are not those of single precision.
+# Larger errors are not due to single precision.
 _PLACED = 1e-5
 
 
 def _hull(points: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Returns the triangles of the convex hull, which shapes that only are drawn lack."""
+    """Return the triangles of the convex hull, which shapes that are only drawn do not
+    have."""
     if len(known):
         return known
     mujoco = engine()
@@ -142,8 +144,8 @@ def _misplacement(points: np.ndarray, own: _Inertia) -> float:
 
 
 def _inertia(points, faces, solid, sign) -> _Inertia:
-    """Inertia as MuJoCo computes it (`mjCMesh::ComputeInertia`); areas count if `sign` is
-    None, else volumes of pyramids with this sign."""
+    """Compute inertia like MuJoCo (`mjCMesh::ComputeInertia`): of areas if `sign` is
+    None, else of the volumes of pyramids with this sign."""
     middle, area = _centroids(points[faces])
     middle = np.sum(middle * area[:, None], axis=0) / max(area.sum(), 1e-300)
     corners = points[solid]
@@ -175,8 +177,8 @@ def _centroids(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _write_height_field(
     part: ET.Element, fields: HeightFields, field: int, name: str
 ) -> None:
-    """MuJoCo's heights begin at zero: lower ones raise the shape instead, and higher ones
-    lower it."""
+    """Write a height field. MuJoCo's heights start at zero, so the shape is moved along
+    z by the lowest height."""
     grid = np.asarray(fields.grid(field))
     low, high = np.min(grid), np.max(grid)
     x, y, base = fields.size[field]
@@ -193,7 +195,7 @@ def _write_height_field(
             "nrow": fields.rows[field],
             "ncol": fields.columns[field],
             "size": (x, y, high - low if high > low else 1.0, base + low),
-            # The first row of MJCF is the last one along y.
+            # The first row in MJCF is the last one along y.
             "elevation": grid[::-1] - low,
         },
     )

@@ -1,4 +1,4 @@
-"""Sensors to MJCF elements."""
+"""Writing of sensors as MJCF elements."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -12,7 +12,7 @@ _DISTANCES = (SensorKind.DISTANCE, SensorKind.NORMAL, SensorKind.FROM_TO)
 
 
 def write_sensors(root: ET.Element, sys: System) -> None:
-    """Writes all sensors."""
+    """Write all sensors."""
     if not sys.nsensor:
         return
     part, sensors = ET.SubElement(root, "sensor"), sys.sensors
@@ -31,13 +31,13 @@ def write_sensors(root: ET.Element, sys: System) -> None:
 
 
 def magnetic_field(sys: System) -> dict[str, Any]:
-    """The option for magnetometers, if there are any."""
+    """Return the option for magnetometers, if there are any."""
     magnetic = sys.sensors.magnetic
     return {} if magnetic is None else {"magnetic": magnetic}
 
 
 def is_invisible(sys: System, geom: int) -> bool:
-    """Whether rays pass through a shape."""
+    """Test if rays pass through a shape."""
     rays = SensorKind.RANGEFINDER in sys.sensors.kinds
     return rays and geom not in sys.sensors.ray_geoms
 
@@ -72,7 +72,8 @@ def _attachment(sys: System, kind: SensorKind, index: int) -> dict[str, str]:
 
 
 def _numbered(sys: System, *ends: tuple[SensorObject, int]) -> dict[str, str]:
-    """The two objects of a sensor, of the same or of different kinds."""
+    """Return the attributes of the two objects of a sensor, numbered if they are of the
+    same kind."""
     out = {}
     for number, (kind, index) in enumerate(ends, start=1):
         words = {

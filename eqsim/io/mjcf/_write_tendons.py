@@ -1,4 +1,4 @@
-"""Sites and tendons to MJCF elements."""
+"""Writing of sites and tendons as MJCF elements."""
 
 import xml.etree.ElementTree as ET
 
@@ -9,7 +9,7 @@ from ._xml import add_element
 
 
 def write_sites(body: ET.Element, sys: System, link: int) -> None:
-    """Writes the sites of a link, -1 for the world."""
+    """Write the sites of a link, -1 for the world."""
     sites = sys.sites
     for site, owner in enumerate(sites.links):
         if owner == link:
@@ -24,7 +24,7 @@ def write_sites(body: ET.Element, sys: System, link: int) -> None:
 
 
 def write_tendons(root: ET.Element, sys: System) -> None:
-    """Writes all tendons."""
+    """Write all tendons."""
     if not sys.ntendon:
         return
     tendons, coef, pulley = sys.tendons, 0, 0

@@ -1,4 +1,4 @@
-"""Elements of XML with numbers in full precision."""
+"""XML elements with values in full precision."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def _text(value: Any) -> str:
-    """Numbers in full precision, words as they are."""
+    """Format numbers in full precision; return words unchanged."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (str, int)):
@@ -16,5 +16,5 @@ def _text(value: Any) -> str:
 
 
 def add_element(parent: ET.Element, tag: str, attributes: dict[str, Any]) -> ET.Element:
-    """Add an element with attributes: numbers in full precision, words as they are."""
+    """Add an element with attributes: numbers in full precision, words unchanged."""
     return ET.SubElement(parent, tag, {k: _text(v) for k, v in attributes.items()})

@@ -1,5 +1,5 @@
-"""Environments so simple that one knows what an agent must learn, each of which needs one
-thing more than the one before."""
+"""Probes: minimal environments with known solutions, each of which requires one more
+ability of an agent than the one before."""
 
 from ._point_mass import point_mass as point_mass, PointMass as PointMass
 from ._probe import Probe as Probe, ProbeState as ProbeState

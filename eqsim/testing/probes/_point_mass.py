@@ -1,4 +1,4 @@
-"""A point in the plane, for agents that discover skills."""
+"""A point mass in the plane, for agents that discover skills."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,18 +34,18 @@ def _point(sys: System | None) -> System:
 
 
 class PointMass(AbstractTask):
-    r"""A mass of $m = 1$ kg in the plane, which two motors push against much damping, so
-    that the action is almost its velocity: with damping $d = 100$ Ns/m, gear $g = 100$ N
-    and time step $h = 0.1$ s,
+    r"""A mass of $m = 1$ kg in the plane, driven by two motors against strong damping,
+    so that the action is almost its velocity: with damping $d = 100$ Ns/m, gear $g =
+    100$ N and time step $h = 0.1$ s,
 
     $$v' = \frac{v + h\,g\,u / m}{1 + h\,d / m}, \qquad x' = x + h\,v'.$$
 
-    It starts at rest at the origin. Observation: place (m) and velocity (m/s). Reward:
-    `distance`, minus the distance to the place (1, 0), squared. It never ends.
+    It starts at rest at the origin. Observation: position (m) and velocity (m/s).
+    Reward: `distance`, minus the squared distance to (1, 0). Episodes never terminate.
 
     **Arguments:**
 
-    - `sys`, `pipeline`, `frame_skip`: as of other tasks.
+    - `sys`, `pipeline`, `frame_skip`: as for other tasks.
     """
 
     sys: System = eqx.field(converter=_point, default=None)
@@ -71,13 +71,13 @@ class PointMass(AbstractTask):
 
 
 def point_mass(limit: float = 1.0) -> TorsoPosition:
-    """`PointMass` with its place as descriptor.
+    """Create `PointMass` with its position as the descriptor.
 
-    In one second it goes one meter, so that episodes of some 10 steps fill a disc of
-    radius 1 m.
+    It moves by one meter per second, so episodes of about 10 steps reach all points of
+    a disk with radius 1 m.
 
     **Arguments:**
 
-    - `limit`: of the descriptor, m.
+    - `limit`: limit of the descriptor, m.
     """
     return TorsoPosition(PointMass(), limit)

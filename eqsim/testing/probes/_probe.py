@@ -1,4 +1,4 @@
-"""One environment that all probes are made of, so that they share what is compiled."""
+"""The environment that all probes are made of, so that they share compiled programs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,13 +39,13 @@ def _slider(sys: System | None) -> System:
 
 
 def default_pipeline(pipeline: AbstractPipeline | None) -> AbstractPipeline:
-    """A converter: a pipeline as it is, or `Generalized()`."""
+    """Convert None to the default pipeline, `Generalized()`."""
     return Generalized() if pipeline is None else pipeline
 
 
 class ProbeState(eqx.Module):
-    """`physics`: of the slider, which stands at the context; `time`: steps since the
-    episode began; `key`: of the contexts to come."""
+    """State of `Probe`. `physics`: state of a slider, whose coordinate is the context.
+    `time`: number of steps in the episode. `key`: key for the next contexts."""
 
     physics: State
     time: Int[Array, ""]
@@ -53,23 +53,23 @@ class ProbeState(eqx.Module):
 
 
 class Probe(AbstractEnv):
-    r"""A context $c$ that is $-1$ or $1$, an action $u$ between $-1$ and $1$, and at the end
-    of the episode, after `length` steps, the reward
+    r"""A probe: with a context $c$ that is $-1$ or $1$, and an action $u$ between $-1$
+    and $1$, the reward at the end of the episode, after `length` steps, is
 
     $$r = b + s\,c - w\,(u - g - f\,c)^2$$
 
-    whose terms are `constant`, `seen` and `match`; before the end it is zero. Observed
-    are the context and the number of steps since the episode began. Nothing is
+    with the terms `constant`, `seen` and `match`; before the end it is zero. The
+    observation contains the context and the number of steps in the episode. Nothing is
     simulated.
 
-    After an end the next episode begins by itself, with another context, so that an
-    agent may put an `AutoReset` around it or not.
+    Probes reset themselves at the end of an episode, with another context, so agents
+    may use `AutoReset` or not.
 
     **Arguments:**
 
-    - `constant`, `seen`, `weight`, `goal`, `follow`: $b$, $s$, $w$, $g$, $f$.
-    - `length`: steps of an episode.
-    - `sys`, `pipeline`: a slider, and physics that is not used.
+    - `constant`, `seen`, `weight`, `goal`, `follow`: constants $b$, $s$, $w$, $g$, $f$.
+    - `length`: number of steps of an episode.
+    - `sys`, `pipeline`: a slider, and a pipeline that is not used.
 
     ??? cite "Reference"
         Jones, *Debugging reinforcement learning systems*, 2021: probe environments.
@@ -98,29 +98,29 @@ class Probe(AbstractEnv):
         return state.physics
 
     def best_action(self, obs: Float[Array, "2"]) -> Float[Array, " nu"]:
-        """The action that is rewarded most: $g + f c$."""
+        """Return the action with the largest reward: $g + f c$."""
         return (self.goal + self.follow * obs[0])[None]
 
     def value(
         self, obs: Float[Array, "2"], discount: Float[Array, ""] | float
     ) -> Float[Array, ""]:
-        r"""The value of what is observed, if the best action follows:
-        $\gamma^{n} (b + s\,c)$, with $n$ steps to go after the next one.
+        r"""Return the value of an observation under the best policy: $\gamma^{n} (b +
+        s\,c)$, with $n$ steps left after the next one.
 
         **Arguments:**
 
         - `obs`: an observation.
-        - `discount`: $\gamma$.
+        - `discount`: discount $\gamma$.
         """
         left = self.length - 1.0 - obs[1]
         return jnp.asarray(discount, left.dtype) ** left * self._best(obs[0])
 
     def mean_reward(self, policy: Any) -> Float[Array, ""]:
-        """The mean reward at the end of an episode, over both contexts.
+        """Compute the mean reward at the end of an episode, over both contexts.
 
         **Arguments:**
 
-        - `policy`: `obs -> action`, for one observation; no batch.
+        - `policy`: function `obs -> action` of one observation, not a batch.
         """
         time = self.length - 1.0
         contexts = (-jnp.ones_like(time), jnp.ones_like(time))

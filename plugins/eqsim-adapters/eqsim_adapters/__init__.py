@@ -1,4 +1,4 @@
-"""Environments of eqsim for other JAX libraries, and theirs for eqsim."""
+"""Adapters between eqsim's environments and those of other JAX libraries."""
 
 from ._brax import (
     from_brax as from_brax,

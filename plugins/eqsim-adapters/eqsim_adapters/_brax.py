@@ -1,4 +1,5 @@
-"""Brax and MuJoCo Playground, whose environments are used in the same way."""
+"""Adapters for Brax and MuJoCo Playground, whose environments have the same
+interface."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,16 +16,18 @@ from ._foreign import AbstractLibrary, Foreign, foreign, Found
 
 
 def to_brax(env: AbstractEnv) -> Any:
-    """An environment of eqsim as a `brax.envs.Env`, for instance for `brax.training`.
+    """Convert an environment of eqsim to a `brax.envs.Env`, for instance for
+    `brax.training`.
 
-    The pipeline state is the state of `env`, metrics are the terms of the reward. Brax
-    has no mark of its own for what a task cuts off, so leave time limits to Brax, which
-    calls them `episode_length`, and reset to it as well.
+    The pipeline state is the state of `env`, and metrics are the reward terms. Brax
+    cannot distinguish truncation by the environment, so use Brax's own time limit
+    (`episode_length`) and auto-reset.
 
-    Brax's domain randomization works: `randomization_fn` gets `env.sys`, and returns a
-    batch of them and their axes.
+    Brax's domain randomization is supported: `randomization_fn` takes `env.sys` and
+    returns a batch of robots and their axes.
 
-    **Raises:** `ImportError` without Brax; `ValueError` if `env` resets itself.
+    **Raises:** `ImportError` if Brax is not installed; `ValueError` if `env` resets
+    itself.
     """
     try:
         from ._brax_env import BraxEnv
@@ -42,22 +45,23 @@ def from_brax(
     sys: System | None = None,
     dt: float | None = None,
 ) -> Foreign:
-    """A `brax.envs.Env` as an environment of eqsim; see `Foreign` for what it has not.
+    """Convert a `brax.envs.Env` to an environment of eqsim; see `Foreign` for its
+    limits.
 
-    Actions are between -1 and 1, as Brax has them. `info["truncation"]` of Brax's own
-    time limit, if `env` has one, becomes `truncated`; `eqsim.TimeLimit` is another.
+    Actions are in [-1, 1], as in Brax. If `env` has Brax's time limit,
+    `info["truncation"]` becomes `truncated`; `eqsim.TimeLimit` can be used instead.
 
     **Arguments:**
 
-    - `env`: without wrappers that batch or reset.
-    - `obs`: which observation, if they are a dictionary.
-    - `sys`: a description of its robot, with `sys.dt` equal to `env.dt`. Coordinates and
+    - `env`: environment without wrappers that batch or reset it.
+    - `obs`: key of the observation, if observations are a dictionary.
+    - `sys`: description of its robot, with `sys.dt` equal to `env.dt`. Coordinates and
         velocities are then `pipeline_state.q` and `pipeline_state.qd`.
     - `dt`: duration of a control step, s; by default `env.dt`, which environments
         without physics do not have.
 
-    **Raises:** `ValueError` if `env` is a batch or resets itself, observations are a
-    dictionary and `obs` is none of its names, or `sys` does not fit.
+    **Raises:** `ValueError` if `env` is batched or resets itself, `obs` is not a key of
+    the observations, or `sys` does not fit.
     """
     library = _Brax("Brax", env, obs, "pipeline_state", "q", "qd")
     return _made(library, env, sys, float(env.dt) if dt is None else dt)
@@ -66,11 +70,11 @@ def from_brax(
 def from_playground(
     env: Any, *, obs: str | None = None, sys: System | None = None
 ) -> Foreign:
-    """An `MjxEnv` of MuJoCo Playground as an environment of eqsim; see `Foreign` for what
-    it has not.
+    """Convert an `MjxEnv` of MuJoCo Playground to an environment of eqsim; see
+    `Foreign` for its limits.
 
-    **Arguments, raises:** as of `from_brax`; with `sys`, coordinates and velocities are
-    `data.qpos` and `data.qvel`. `obs` is `"state"` for most dictionaries.
+    **Arguments, raises:** as for `from_brax`; with `sys`, coordinates and velocities
+    are `data.qpos` and `data.qvel`. `obs` is `"state"` for most dictionaries.
     """
     library = _Brax("Playground", env, obs, "data", "qpos", "qvel")
     return _made(library, env, sys, float(env.dt))
@@ -84,7 +88,8 @@ def _made(library: "_Brax", env: Any, sys: System | None, dt: float) -> Foreign:
 
 @dataclasses.dataclass(frozen=True)
 class _Brax(AbstractLibrary):
-    """`data`, `q`, `qd`: where the robot is found in a state."""
+    """Interface of Brax. `data`, `q`, `qd`: attributes of a state that contain the
+    robot."""
 
     name: str
     env: Any
@@ -101,11 +106,11 @@ class _Brax(AbstractLibrary):
 
     def coordinates(self, inner: Any) -> tuple[Any, Any]:
         data = vars(inner)[self.data]
-        # Not `vars`: in one pipeline of Brax they are fields, in another properties.
+        # Not `vars`: some pipelines of Brax have fields, others properties.
         return getattr(data, self.q), getattr(data, self.qd)
 
     def check(self) -> None:
-        """Raises `ValueError` for what can not be an environment of eqsim."""
+        """Raise `ValueError` if an environment cannot be converted."""
         state = jax.eval_shape(self.env.reset, jax.random.PRNGKey(0))
         for name in state.info:
             if name.endswith("first_obs"):

@@ -1,4 +1,4 @@
-"""Imported by `to_brax` only, as it needs Brax."""
+"""The Brax environment of `to_brax`, imported only there, because it needs Brax."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class BraxEnv(Env):
 
     @property
     def sys(self) -> System:
-        """The robot. Brax's domain randomization sets another one for a while."""
+        """The robot. Brax's domain randomization replaces it temporarily."""
         return self.eqsim_env.sys
 
     @sys.setter
@@ -47,17 +47,17 @@ class BraxEnv(Env):
 
     @property
     def backend(self) -> str:
-        """Which physics: eqsim's."""
+        """Name of the physics backend: eqsim."""
         return "eqsim"
 
     def reset(self, rng: jax.Array) -> State:
-        """A random first state; `rng` is a key of either kind."""
+        """Draw an initial state; `rng` is a typed or a legacy key."""
         typed = jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
         inner, timestep = self.eqsim_env.reset(rng if typed else jr.wrap_key_data(rng))
         return self._state(inner, timestep, {}, {})
 
     def step(self, state: State, action: jax.Array) -> State:
-        """One control step; `info`, and metrics of others, stay as they are."""
+        """Take one control step; `info`, and metrics of wrappers, are kept."""
         action = action.astype(self.eqsim_env.action_range.dtype)
         inner, timestep = self.eqsim_env.step(state.pipeline_state, action)
         return self._state(inner, timestep, state.metrics, state.info)
@@ -69,7 +69,8 @@ class BraxEnv(Env):
         metrics: dict[str, Any],
         info: dict[str, Any],
     ) -> State:
-        # Wrappers of Brax write into both dictionaries, and expect to find it again.
+        # Wrappers of Brax write into both dictionaries, and expect their entries to be
+        # kept.
         reward = timestep.reward
         done, metrics = timestep.done.astype(reward.dtype), metrics | timestep.terms
         return State(inner, timestep.obs, reward, done, metrics, dict(info))

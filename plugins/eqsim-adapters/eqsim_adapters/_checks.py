@@ -3,10 +3,11 @@ from eqsim.wrappers import AbstractWrapper, layers, Lifetime
 
 
 def check_no_reset(env: AbstractEnv, library: str) -> None:
-    """Raises `ValueError` if `env` holds what outlives episodes."""
+    """Raise `ValueError` if `env` contains a wrapper whose state is kept over
+    episodes."""
     for held in layers(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
-                f"`{type(held).__name__}` goes on over many episodes, but {library} begins "
-                "them itself. Leave it out."
+                f"`{type(held).__name__}` is kept over episodes, but {library} starts "
+                "episodes itself. Leave it out."
             )

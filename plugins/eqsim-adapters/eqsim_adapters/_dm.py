@@ -1,4 +1,5 @@
-"""Imported by `to_dm_env` only, as it needs dm_env."""
+"""The dm_env environment of `to_dm_env`, imported only there, because it needs
+dm_env."""
 
 from typing import Any
 
@@ -26,16 +27,16 @@ class DmEnv(dm_env.Environment):
         self._obs, self._reward = timestep.obs, timestep.reward
 
     def reset(self) -> dm_env.TimeStep:
-        """Begins an episode."""
+        """Start an episode."""
         self._key, key = jr.split(self._key)
         self._state, timestep = _reset(self.eqsim_env, key)
         self._over = False
         return dm_env.restart(np.array(timestep.obs))
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """One control step, or the first of an episode if the last one is over.
+        """Take one control step, or start an episode if the last one is over.
 
-        **Raises:** `ValueError` if the action has a wrong shape or is not finite.
+        **Raises:** `ValueError` if the action has the wrong shape or is not finite.
         """
         if self._over:
             return self.reset()

@@ -4,19 +4,19 @@ from eqsim import AbstractEnv
 
 
 def to_dm_env(env: AbstractEnv, *, max_steps: int | None = None, seed: int = 0) -> Any:
-    """An environment of eqsim as a `dm_env.Environment`.
+    """Convert an environment of eqsim to a `dm_env.Environment`.
 
-    After the last step of an episode the next call of `step` begins another one, as
-    dm_env has it. The discount is 0 where the task has ended, and 1 at a time limit.
+    After the last step of an episode, the next call of `step` starts another one, as
+    specified by dm_env. The discount is 0 after termination, and 1 after truncation.
 
     **Arguments:**
 
-    - `env`: without what resets itself; a time limit of its own is respected.
+    - `env`: environment without auto-reset; its own time limit is respected.
     - `max_steps`: time limit, in control steps.
-    - `seed`: of the random starts.
+    - `seed`: seed of the initial states.
 
-    **Raises:** `ImportError` without dm_env; `ValueError` if `env` resets itself or the
-    limit is not positive.
+    **Raises:** `ImportError` if dm_env is not installed; `ValueError` if `env` resets
+    itself or the limit is not positive.
     """
     try:
         from ._dm import DmEnv

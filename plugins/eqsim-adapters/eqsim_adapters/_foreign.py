@@ -1,4 +1,4 @@
-"""Environments of other libraries, as ones of eqsim."""
+"""Environments of other libraries as environments of eqsim."""
 
 import abc
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from ._placeholder import check_robot, placeholder
 
 
 class Found(NamedTuple):
-    """What an environment of another library reports of a reset or a step.
+    """Results of a reset or a step of an environment of another library.
 
-    - `inner`: its state, a PyTree of the same structure each time.
+    - `inner`: its state, a pytree with a constant structure.
     """
 
     inner: Any
@@ -33,24 +33,24 @@ class Found(NamedTuple):
 
 
 class AbstractLibrary(abc.ABC):
-    """How an environment of another library is reset and stepped.
+    """Interface to an environment of another library: reset and step.
 
-    It is a static part of `Foreign`: it must be hashable, and equal to another one only
-    if both can stand for each other. Arrays that it holds are constants.
+    It is a static part of `Foreign`, so it must be hashable, and equal to another one
+    only if they are interchangeable. Arrays that it contains are constants.
     """
 
     name: str
 
     @abc.abstractmethod
     def reset(self, params: Any, key: PRNGKeyArray) -> Found:
-        """A random first state."""
+        """Draw an initial state."""
 
     @abc.abstractmethod
     def step(self, params: Any, inner: Any, action: Array, key: PRNGKeyArray) -> Found:
-        """One control step."""
+        """Take one control step."""
 
     def coordinates(self, inner: Any) -> tuple[Array, Array]:
-        """Coordinates and velocities of the robot in a state, as MuJoCo orders them.
+        """Return coordinates and velocities of the robot in a state, in MuJoCo's order.
 
         **Raises:** `TypeError` if the library has no robot.
         """
@@ -60,7 +60,7 @@ class AbstractLibrary(abc.ABC):
 
 
 class NoPhysics(AbstractPipeline):
-    """The place of a pipeline, where another library does the physics.
+    """Placeholder for a pipeline, because another library computes the physics.
 
     Every method raises `RuntimeError`.
     """
@@ -69,8 +69,8 @@ class NoPhysics(AbstractPipeline):
 
     def _refuse(self) -> NoReturn:
         raise RuntimeError(
-            f"The physics of this environment is that of {self.library}, and inside of it: "
-            "there is no pipeline of eqsim. Call `env.step`."
+            f"{self.library} computes the physics of this environment: there is no "
+            "pipeline of eqsim. Call `env.step`."
         )
 
     def init(self, sys, q=None, qd=None) -> State:
@@ -87,42 +87,43 @@ class NoPhysics(AbstractPipeline):
 
 
 class ForeignState(eqx.Module):
-    """`inner`: the state of the other library. `key`: of what it draws in its steps."""
+    """State of `Foreign`. `inner`: state of the other library. `key`: key for random
+    numbers in its steps."""
 
     inner: Any
     key: PRNGKeyArray
 
 
 class Foreign(AbstractEnv):
-    """An environment of another library. It is made by `from_brax`, `from_playground` or
+    """An environment of another library, created by `from_brax`, `from_playground` or
     `from_gymnax`.
 
-    `eqsim.rollout`, `TimeLimit`, `AutoReset` and all wrappers that look at observations,
-    actions and rewards only work with it, as do agents.
+    It works with `eqsim.rollout`, `TimeLimit`, `AutoReset`, agents, and all wrappers
+    that only use observations, actions and rewards.
 
-    It has no robot of eqsim, and does not pretend to have one:
+    It has no robot of eqsim:
 
-    - `sys` is a placeholder, from which the time step and the number and range of
-        actions are read: one mass of 1 kg on a rail, with as many motors as an action
-        has numbers. Nothing in it moves the environment, so that derivatives by it and
-        `DomainRandomization` are without effect.
-    - `physics(state)` is that mass at rest. So a rollout notices numbers that are not
-        finite in actions, observations and rewards only.
+    - `sys` is a placeholder that provides the time step and the number and range of
+        actions: a mass of 1 kg on a rail, with as many motors as an action has entries.
+        It does not affect the environment, so derivatives with respect to it are zero,
+        and `DomainRandomization` has no effect.
+    - `physics(state)` is the placeholder at rest. A rollout therefore detects values
+        that are not finite only in actions, observations and rewards.
     - `pipeline` is `NoPhysics`.
 
-    Where the other library has a robot, `sys` may describe it: then `physics(state)` are
-    its coordinates, in the convention of that library, and `eqsim.render` draws them.
+    If the other library has a robot, pass its description as `sys`. `physics(state)`
+    then contains its coordinates, in the convention of that library, and `eqsim.render`
+    draws them.
 
-    The terms of the reward are one, `reward`; whatever else the library reports is in
-    `state.inner`.
+    The only reward term is `reward`. Other results of the library are in `state.inner`.
 
     **Arguments:**
 
-    - `library`: how it is reset and stepped.
-    - `params`: numbers that it reads; array leaves.
-    - `sys`, `pipeline`: see above.
-    - `robot`: whether `sys` describes its robot.
-    - `obs_dtype`: type of observations.
+    - `library`: interface to the environment.
+    - `params`: parameters that it uses; array leaves.
+    - `sys`, `pipeline`: placeholders, see above.
+    - `robot`: true if `sys` describes its robot.
+    - `obs_dtype`: data type of observations.
     """
 
     library: AbstractLibrary = eqx.field(static=True)
@@ -157,8 +158,8 @@ class Foreign(AbstractEnv):
         given = reset_options(options)
         if jtu.tree_leaves(given):
             raise ValueError(
-                f"Reset options are of no use here: {self.library.name} draws the start of "
-                "an episode itself. Leave them out."
+                f"Reset options are not supported: {self.library.name} draws initial states "
+                "itself. Leave them out."
             )
         key_reset, key = jr.split(key)
         found = self.library.reset(self.params, key_reset)
@@ -196,10 +197,10 @@ def foreign(
     dt: float,
     sys: System | None = None,
 ) -> Foreign:
-    """Puts an environment of another library together.
+    """Create an environment of eqsim from an environment of another library.
 
-    **Raises:** `ValueError` if it is a batch of environments, its observations are no
-    arrays, or `sys` does not fit it.
+    **Raises:** `ValueError` if it is batched, its observations are not arrays, or `sys`
+    does not fit it.
     """
     found = eqx.filter_eval_shape(library.reset, params, jr.key(0))
     if not isinstance(found.obs, jax.ShapeDtypeStruct):
@@ -225,7 +226,7 @@ def foreign(
 
 
 def _strong(x: Any) -> Any:
-    """An array whose type does not depend on what it meets."""
+    """Return an array without weak type."""
     x = jnp.asarray(x)
     return lax.convert_element_type(x, x.dtype)
 

@@ -8,19 +8,20 @@ from ._foreign import AbstractLibrary, Foreign, foreign, Found
 
 
 def from_gymnax(env: Any, params: Any = None, *, dt: float = 1.0) -> Foreign:
-    """An environment of gymnax as one of eqsim; see `Foreign` for what it has not.
+    """Convert an environment of gymnax to an environment of eqsim; see `Foreign` for
+    its limits.
 
-    The time limit of gymnax becomes `truncated`, in both of its interfaces, the one
-    since version 1 and the one before.
+    The time limit of gymnax sets `truncated`, both in its interface since version 1 and
+    in the earlier one.
 
     **Arguments:**
 
-    - `env`: with a `Box` of actions, a vector.
-    - `params`: by default `env.default_params`. Those that are arrays are array leaves
-        of `env.params`; numbers of Python are constants.
-    - `dt`: duration of a step, which gymnax does not know, s.
+    - `env`: environment whose action space is a `Box` of vectors.
+    - `params`: parameters; by default `env.default_params`. Arrays are array leaves of
+        `env.params`; Python numbers are constants.
+    - `dt`: duration of a step, which gymnax does not define, s.
 
-    **Raises:** `ValueError` if actions are discrete or no vectors, or `dt` is not
+    **Raises:** `ValueError` if actions are discrete or not vectors, or `dt` is not
     positive.
     """
     params = env.default_params if params is None else params
@@ -39,7 +40,8 @@ def from_gymnax(env: Any, params: Any = None, *, dt: float = 1.0) -> Foreign:
 
 @dataclasses.dataclass(frozen=True)
 class _Gymnax(AbstractLibrary):
-    """`modern`: whether `step_env` tells ends from time limits."""
+    """Interface of gymnax. `modern`: true if `step_env` distinguishes termination from
+    truncation."""
 
     name: str
     env: Any

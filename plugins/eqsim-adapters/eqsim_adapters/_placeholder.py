@@ -1,4 +1,4 @@
-"""The robot of an environment that has none of eqsim."""
+"""Placeholder robot for environments without a robot of eqsim."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from eqsim import System
 
 
 def check_robot(library: Any, sys: System, inner: Any, nu: int, dt: float) -> None:
-    """Raises `ValueError` unless `sys` has the sizes and the time step of the robot."""
+    """Raise `ValueError` unless `sys` has the sizes and the time step of the robot."""
     q, qd = eqx.filter_eval_shape(library.coordinates, inner)
     sizes = {"nq": q.shape[0], "nv": qd.shape[0], "nu": nu}
     for name, size in sizes.items():
@@ -28,7 +28,7 @@ def check_robot(library: Any, sys: System, inner: Any, nu: int, dt: float) -> No
 
 
 def placeholder(action_range: np.ndarray, dt: float) -> System:
-    """One mass on a rail, with a motor for each number of an action."""
+    """Return a mass on a rail, with one motor per entry of an action."""
     motors = "".join(
         f'<motor name="action{k}" joint="rail"{_limits(low, high)}/>'
         for k, (low, high) in enumerate(np.asarray(action_range, float).tolist())

@@ -1,4 +1,4 @@
-"""Environments of eqsim for code that is written for gymnax."""
+"""Environments of eqsim with the interface of gymnax."""
 
 import functools as ft
 from typing import Any, Literal
@@ -16,29 +16,29 @@ from ._checks import check_no_reset
 
 
 class Box:
-    """Arrays between two bounds; what `gymnax.environments.spaces.Box` is, for where
-    gymnax is not installed."""
+    """Arrays between two bounds; replaces `gymnax.environments.spaces.Box` if gymnax is
+    not installed."""
 
     def __init__(self, low: Any, high: Any, shape: tuple[int, ...], dtype: Any):
         self.low, self.high, self.shape, self.dtype = low, high, shape, dtype
 
     def sample(self, key: PRNGKeyArray) -> Array:
-        """A random element."""
+        """Draw a random element."""
         bounds = {"minval": self.low, "maxval": self.high}
         return jr.uniform(key, self.shape, self.dtype, **bounds)
 
     def contains(self, x: Any) -> Array:
-        """Whether an array is between the bounds."""
+        """Test if an array is between the bounds."""
         return jnp.all((x >= self.low) & (x <= self.high))
 
 
 class GymnaxParams(eqx.Module):
-    """The numbers of an environment, all of them array leaves, which can be batched and
+    """Parameters of an environment, as array leaves that can be batched and
     differentiated.
 
     **Arguments:**
 
-    - `env`: the environment of eqsim, without what is no array.
+    - `env`: array leaves of the environment of eqsim.
     - `max_steps_in_episode`: time limit, in control steps.
     """
 
@@ -47,7 +47,7 @@ class GymnaxParams(eqx.Module):
 
 
 class GymnaxState(eqx.Module):
-    """`time`: control steps of this episode so far."""
+    """State of `GymnaxEnv`. `time`: number of control steps in this episode."""
 
     inner: Any
     time: Int[Array, ""]
@@ -59,18 +59,20 @@ def to_gymnax(
     *,
     max_steps_in_episode: int = 1000,
 ) -> "GymnaxEnv":
-    """An environment of eqsim for purejaxrl, rejax and other code that is written for
+    """Convert an environment of eqsim for purejaxrl, rejax and other code written for
     gymnax.
 
     **Arguments:**
 
-    - `env`: without what resets itself; a time limit of its own is respected.
-    - `api`: what `step` returns. `"1.0"`: `(obs, state, reward, terminated, truncated,
-        info)`, as gymnax since version 1. `"legacy"`: `(obs, state, reward, done,
-        info)`, as before, which purejaxrl and rejax 0.1 expect.
-    - `max_steps_in_episode`: time limit, which is a number of the parameters.
+    - `env`: environment without auto-reset; its own time limit is respected.
+    - `api`: interface of `step`. `"1.0"`: returns `(obs, state, reward, terminated,
+        truncated, info)`, as in gymnax since version 1. `"legacy"`: returns `(obs,
+        state, reward, done, info)`, as in earlier versions, which purejaxrl and rejax
+        0.1 expect.
+    - `max_steps_in_episode`: time limit, which is one of the parameters.
 
-    **Raises:** `ValueError` if `env` resets itself, or for another `api` or limit.
+    **Raises:** `ValueError` if `env` resets itself, or if `api` or the limit is
+    invalid.
     """
     return GymnaxEnv(env, api, max_steps_in_episode)
 
@@ -78,9 +80,9 @@ def to_gymnax(
 class GymnaxEnv:
     """An environment of eqsim for gymnax, see `to_gymnax`.
 
-    It is hashable by identity, as JAX wants static arguments to be; all numbers are in
-    `default_params`. `step` begins the next episode where one has ended;
-    `info["final_observation"]` is what the action led to.
+    It is hashed by identity, because JAX requires static arguments to be hashable; all
+    arrays are in `default_params`. `step` starts the next episode when one has ended;
+    `info["final_observation"]` is then the last observation of the episode.
     """
 
     def __init__(self, env: AbstractEnv, api: str, max_steps_in_episode: int):
@@ -99,12 +101,12 @@ class GymnaxEnv:
 
     @property
     def name(self) -> str:
-        """Type of the environment."""
+        """Class name of the environment."""
         return self._type
 
     @property
     def default_params(self) -> GymnaxParams:
-        """The numbers of the environment, as it was given."""
+        """Parameters of the given environment."""
         return self._params
 
     @property
@@ -113,12 +115,12 @@ class GymnaxEnv:
         return self._env(None).sys.nu
 
     def action_space(self, params: GymnaxParams | None = None) -> Any:
-        """A `Box`, gymnax's own if it is installed."""
+        """Return a `Box`, that of gymnax if it is installed."""
         low, high = jnp.moveaxis(self._env(params).action_range, -1, 0)
         return _box_type()(low, high, low.shape, low.dtype)
 
     def observation_space(self, params: GymnaxParams | None = None) -> Any:
-        """A `Box` without bounds, gymnax's own if it is installed."""
+        """Return an unbounded `Box`, that of gymnax if it is installed."""
         env = self._env(params)
         _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
         shape, dtype = timestep.obs.shape, timestep.obs.dtype
@@ -131,7 +133,7 @@ class GymnaxEnv:
     def reset(
         self, key: PRNGKeyArray, params: GymnaxParams | None = None
     ) -> tuple[Array, GymnaxState]:
-        """The first observation, and the state."""
+        """Return the first observation and the state."""
         return self._begin(key, params)
 
     @ft.partial(jax.jit, static_argnums=0)
@@ -142,7 +144,8 @@ class GymnaxEnv:
         action: Array,
         params: GymnaxParams | None = None,
     ) -> tuple:
-        """One control step, and the next episode, drawn by `key`, if one has ended."""
+        """Take one control step; if an episode has ended, start the next one, drawn
+        with `key`."""
         new, timestep, truncated = self._step(state, action, params)
         done = timestep.terminated | truncated
         go_on = lambda: (timestep.obs, new)
@@ -175,14 +178,14 @@ class GymnaxEnv:
 
 
 def _typed(key: Any) -> PRNGKeyArray:
-    """A key of `jax.random.key`, of either kind."""
+    """Convert a legacy key to a typed key; typed keys are returned."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return key
     return jr.wrap_key_data(key)
 
 
 def _box_type() -> type:
-    # rejax asks whether a space is one of gymnax's.
+    # rejax tests if a space is one of gymnax's.
     try:
         from gymnax.environments.spaces import Box as GymnaxBox
     except ImportError:

@@ -1,5 +1,5 @@
-"""dm_control's tasks with a converged solver, read at the state they are in; and
-eqsim's, begun in a state of theirs."""
+"""dm_control's tasks with a converged solver, evaluated at the current state, and
+eqsim's tasks, started in their states."""
 
 from typing import Any, NamedTuple
 
@@ -16,10 +16,11 @@ import eqsim
 
 
 def _fit_tables() -> None:
-    """Takes from dm_control's tables of array sizes what this MuJoCo does not have.
+    """Remove entries of dm_control's tables of array sizes that this MuJoCo version
+    does not have.
 
-    dm_control 1.0.50 lists arrays of flexible bodies that MuJoCo 4.0 has dropped, and
-    loads no model. Nothing else of it is touched.
+    dm_control 1.0.50 lists arrays of flexible bodies that MuJoCo 4.0 has removed, and
+    cannot load models. Nothing else is changed.
     """
     model = mujoco.MjModel.from_xml_string("<mujoco/>")
     for name, struct in (("mjmodel", model), ("mjdata", mujoco.MjData(model))):
@@ -101,8 +102,8 @@ DRAWN = {
 
 
 class Start(NamedTuple):
-    """A state; `numbers`: what else differs between episodes, such as a target or gains,
-    in the order of `eqsim.DomainRandomization.context`."""
+    """A state. `numbers`: other values that differ between episodes, such as a target
+    or gains, in the order of `eqsim.DomainRandomization.context`."""
 
     q: Any
     qd: Any
@@ -115,18 +116,18 @@ class Theirs:
 
     **Arguments:**
 
-    - `name`: of ours.
-    - `seed`: of its random numbers.
-    - `refreshed`: whether the solver converges, and MuJoCo evaluates places and forces at
-        the new state after each step. As shipped, forces are those of the time step
-        before.
+    - `name`: name of eqsim's task.
+    - `seed`: seed of its random numbers.
+    - `refreshed`: true if the solver converges, and MuJoCo evaluates positions and
+        forces at the new state after each step. By default, forces are those of the
+        previous time step.
     """
 
     def __init__(self, name: str, seed: int = 0, refreshed: bool = True):
         self.name, (self.domain, task) = name, TASKS[name]
         self.env = suite.load(self.domain, task, task_kwargs={"random": seed})
         self.task, self.physics = self.env.task, self.env.physics
-        # `quadruped_escape` copies its terrain to an OpenGL context, and makes one for it.
+        # `quadruped_escape` copies its terrain to an OpenGL context, which it creates.
         type(self.physics).contexts = ()
         self.model, self.data = self.physics.model.ptr, self.physics.data.ptr
         self.refreshed = refreshed
@@ -137,13 +138,13 @@ class Theirs:
             _converge(self.model)
 
     def reset(self) -> dict[str, np.ndarray]:
-        """A random start."""
+        """Draw an initial state."""
         self.env.reset()
         self.numbers = self._numbers()
         return self.report()
 
     def place(self, q, qd, act=()) -> dict[str, np.ndarray]:
-        """A given state of the same episode."""
+        """Set a given state of the same episode."""
         self.data.qpos[:], self.data.qvel[:] = q, qd
         self.data.act[:] = act
         self.data.ctrl[:] = 0.0
@@ -151,25 +152,25 @@ class Theirs:
         return self.report()
 
     def step(self, action) -> tuple[dict[str, np.ndarray], float]:
-        """Observation and reward."""
+        """Take a step; return observation and reward."""
         self.task.before_step(action, self.physics)
         self.physics.step(self.substeps)
         return self.report(), float(self.task.get_reward(self.physics))
 
     def report(self) -> dict[str, np.ndarray]:
-        """The observation, part by part."""
+        """Return the observation, part by part."""
         if self.refreshed:
             mujoco.mj_forward(self.model, self.data)
         parts = self.task.get_observation(self.physics)
         return {name: np.array(part, float) for name, part in parts.items()}
 
     def state(self) -> Start:
-        """The state it is in."""
+        """Return the current state."""
         data = self.data
         return Start(data.qpos.copy(), data.qvel.copy(), data.act.copy(), self.numbers)
 
     def _numbers(self) -> np.ndarray:
-        """Other differences between episodes; see `Start`."""
+        """Return other values that differ between episodes; see `Start`."""
         if self.domain == "point_mass":
             # Coefficients of the joints in the tendon of each motor.
             return np.array(self.model.wrap_prm).reshape(2, 2)
@@ -177,8 +178,8 @@ class Theirs:
         return np.concatenate([*drawn, np.zeros(0)])
 
     def _drawn(self, name: str) -> np.ndarray:
-        """An array of the model; of bodies without the world, which is no link; of height
-        fields in meters."""
+        """Return an array of the model; for bodies without the world, for height fields
+        in meters."""
         values = np.array(vars(type(self.model))[name].__get__(self.model), float)
         if name == "hfield_data":
             return values * self.model.hfield_size[0, 2]
@@ -186,26 +187,28 @@ class Theirs:
 
     @property
     def action_range(self) -> np.ndarray:
-        """Lowest and highest actions, `(nu, 2)`; infinite where there is no limit."""
+        """Return lowest and highest actions, `(nu, 2)`; infinite without a limit."""
         spec = self.env.action_spec()
         both = np.stack([spec.minimum, spec.maximum], axis=1)
         return np.where(np.abs(both) < mujoco.mjMAXVAL, both, np.sign(both) * np.inf)
 
     def draw_action(self, rng: np.random.Generator) -> np.ndarray:
-        """Uniform over the full range, or from -1 to 1 where there is no limit."""
+        """Draw an action uniformly from the full range, or from [-1, 1] without a
+        limit."""
         both = self.action_range
         both = np.where(np.isfinite(both), both, np.sign(both))
         return rng.uniform(both[:, 0], both[:, 1])
 
 
 def flat(parts: dict[str, np.ndarray]) -> np.ndarray:
-    """An observation as one vector."""
+    """Flatten an observation to one vector."""
     return np.concatenate([np.ravel(part) for part in parts.values()])
 
 
 def ours(name: str) -> eqsim.AbstractEnv:
-    """A task of ours; the suite draws the springs of `lqr` for each environment, which
-    here are drawn for each episode, so that several fit into one program."""
+    """Create a task of eqsim. The suite draws the springs of `lqr` for each
+    environment; here they are drawn for each episode, so that several fit into one
+    program."""
     env = eqsim.make(name)
     if name.startswith("dmc_lqr"):
         return eqsim.DomainRandomization(env, RandomSprings())
@@ -213,7 +216,7 @@ def ours(name: str) -> eqsim.AbstractEnv:
 
 
 def begin(env: eqsim.AbstractEnv, start: Any) -> tuple[Any, eqsim.Timestep]:
-    """An episode of ours in a given state."""
+    """Start an episode of eqsim in a given state."""
     options = {"q": start.q, "qd": start.qd}
     if isinstance(env, eqsim.DomainRandomization):
         options["context"] = start.numbers
@@ -233,15 +236,15 @@ def begin(env: eqsim.AbstractEnv, start: Any) -> tuple[Any, eqsim.Timestep]:
 
 
 def stacked(starts: list[Start]) -> Start:
-    """Several states along a first axis."""
+    """Stack several states along a first axis."""
     return Start(*(jnp.asarray(np.stack(x)) for x in zip(*starts)))
 
 
 def programs(env: eqsim.AbstractEnv):
-    """`begin` and `step` of ours for a batch, compiled quickly."""
+    """Return `begin` and `step` of eqsim for a batch, compiled quickly."""
     options = None
     if jax.default_backend() == "cpu":
-        # The same operations, less tuned: they run a few times.
+        # With fewer optimizations, because they run only a few times.
         options = {
             "xla_backend_optimization_level": 0,
             "xla_cpu_use_fusion_emitters": False,
@@ -252,9 +255,9 @@ def programs(env: eqsim.AbstractEnv):
 
 
 def _converge(model: mujoco.MjModel) -> None:
-    """Makes MuJoCo solve each step, and find contacts, as exactly as it can."""
+    """Make MuJoCo solve each step, and detect contacts, as exactly as possible."""
     model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     model.opt.iterations, model.opt.tolerance = 200, 0.0
     model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
-    # Of ellipsoids and cylinders.
+    # For ellipsoids and cylinders.
     model.opt.ccd_iterations, model.opt.ccd_tolerance = 1000, 1e-15

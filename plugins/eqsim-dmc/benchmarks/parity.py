@@ -1,4 +1,4 @@
-"""How far eqsim's tasks are from dm_control's, step by step.
+"""Compare eqsim's tasks with those of dm_control, step by step.
 
 python plugins/eqsim-dmc/benchmarks/parity.py --markdown plugins/eqsim-dmc/PARITY.md
 """
@@ -44,7 +44,7 @@ the largest of all numbers, steps and starts is shown.
 
 
 class Path(NamedTuple):
-    """What dm_control did from one start: states and observations, one more than
+    """States and observations of dm_control from one initial state; one more than
     steps."""
 
     states: list[Start]
@@ -54,7 +54,7 @@ class Path(NamedTuple):
 
 
 def main() -> int:
-    """Prints the table; returns how many tasks disagree."""
+    """Print the table; return the number of tasks that disagree."""
     options = _options()
     jax.config.update("jax_enable_x64", True)
     rows = [_compared(name, options) for name in options.tasks]
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def follow(env: Theirs, seed: int, steps: int) -> Path:
-    """dm_control's task under random actions."""
+    """Simulate dm_control's task with random actions."""
     rng = np.random.default_rng(seed)
     obs = flat(env.reset())
     path = Path([env.state()], [], [obs], [])
@@ -81,12 +81,12 @@ def follow(env: Theirs, seed: int, steps: int) -> Path:
 
 
 def magnified(env: Theirs, seed: int, path: Path) -> float:
-    """Differences of the observations of dm_control's steps from those of its steps from
-    states with other last digits.
+    """Return differences between observations of dm_control's steps, and of its steps
+    from states that differ in the last digit.
 
     **Arguments:**
 
-    - `env`, `seed`: those of the path.
+    - `env`, `seed`: environment and seed of the path.
     """
     env.reset()
     rng, most = np.random.default_rng(seed), 0.0
@@ -100,7 +100,7 @@ def magnified(env: Theirs, seed: int, path: Path) -> float:
 
 
 def _compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The row of one task."""
+    """Return the row of one task."""
     began = time.time()
     seeds = range(options.seed, options.seed + options.seeds)
     paths, raw = (
@@ -140,8 +140,9 @@ def _compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _errors(name: str, paths: list[Path], steps: int):
-    """Of the starts; and `(paths, steps, 2)`, of observation and reward of each step from
-    dm_control's state, and of each step alone."""
+    """Return errors of the initial states; and `(paths, steps, 2)` errors of
+    observation and reward, for each step from dm_control's state, and for independent
+    simulations."""
     begin, step = programs(ours(name))
     alone, first = begin(stacked([path.states[0] for path in paths]))
     starts = [_relative(first.obs[i], path.obs[0]) for i, path in enumerate(paths)]
@@ -169,12 +170,12 @@ def _agrees(row: dict[str, Any]) -> bool:
 
 
 def report(rows: list[dict[str, Any]], old: pathlib.Path | None) -> str:
-    """The table and what it means, in Markdown.
+    """Return the table with an explanation, in Markdown.
 
     **Arguments:**
 
-    - `rows`: of the tasks that were run.
-    - `old`: file of an earlier report, from which the rows of other tasks are kept.
+    - `rows`: rows of the tasks that were run.
+    - `old`: file of an earlier report, whose rows of other tasks are kept.
     """
     names = list(rows[0])
     lines = _old_lines(old, [row["task"] for row in rows], len(names))
@@ -195,7 +196,7 @@ def report(rows: list[dict[str, Any]], old: pathlib.Path | None) -> str:
 def _old_lines(
     old: pathlib.Path | None, done: list[str], width: int
 ) -> list[list[str]]:
-    """The rows of an earlier report without those of some tasks."""
+    """Return the rows of an earlier report, without those of some tasks."""
     if old is None or not old.exists():
         return []
     lines = [line.strip("| ").split(" | ") for line in old.read_text().splitlines()]

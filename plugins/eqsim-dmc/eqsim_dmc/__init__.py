@@ -1,4 +1,4 @@
-"""Tasks of the DeepMind control suite in eqsim."""
+"""Tasks of the DeepMind Control Suite for eqsim."""
 
 from . import sigmoids as sigmoids
 from ._acrobot import (

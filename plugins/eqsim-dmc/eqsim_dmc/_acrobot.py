@@ -15,24 +15,26 @@ from ._tolerance import tolerance
 
 
 class Acrobot(AbstractEndlessTask):
-    """Two poles, driven at the elbow, whose tip is to be swung up to a target.
+    """Two poles, driven at the elbow, to be swung up until the tip reaches a target.
 
-    Observation: `orientations`, sines, then cosines of the angles of upper and lower arm
-    from upright; `velocity` (rad/s); 6 numbers.
+    Observation: `orientations`, sines, then cosines of the angles of upper and lower
+    arm from upright; `velocity` (rad/s); 6 entries.
 
-    Reward: `tolerance` of the distance of tip and target (m), with bounds 0 and `radius`,
-    and margin 1 m, or 0 if sparse.
+    Reward: `tolerance` of the distance from tip to target (m), with bounds 0 and
+    `radius`, and margin 1 m, or 0 if sparse.
 
-    The first state: both angles uniform in the circle, at rest.
+    Initial state: both angles uniform in the circle, at rest.
 
     **Arguments:**
 
     - `sys`: the robot; by default the suite's `acrobot.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `sparse`: whether only success is rewarded.
-    - `target`: in the world, m; `radius`: of it, m; by default those of the file.
-    - `tip`: in the frame of the lower arm, m; by default that of the file.
+    - `sparse`: true to reward only success.
+    - `target`: position of the target in the world, m; `radius`: its radius, m; by
+        default those of the file.
+    - `tip`: position of the tip in the frame of the lower arm, m; by default that of
+        the file.
 
     ??? cite "Reference"
         Coulom, *Reinforcement learning using neural networks, with applications to motor
@@ -75,10 +77,10 @@ class Acrobot(AbstractEndlessTask):
 
 
 def acrobot_swingup(**options: Any) -> Acrobot:
-    """`Acrobot`. **Arguments:** its other options."""
+    """Create `Acrobot`. **Arguments:** its other options."""
     return Acrobot(sparse=False, **options)
 
 
 def acrobot_swingup_sparse(**options: Any) -> Acrobot:
-    """`Acrobot` with sparse rewards. **Arguments:** its other options."""
+    """Create `Acrobot` with sparse rewards. **Arguments:** its other options."""
     return Acrobot(sparse=True, **options)

@@ -1,4 +1,4 @@
-"""The planar arm with a hand of two fingers of the manipulator and the stacker."""
+"""The planar arm of the manipulator and the stacker, with a hand with two fingers."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ ARM = (
 
 
 def joint_places(sys: System, names: Sequence[str]) -> list[int]:
-    """The coordinates of hinges and slides."""
+    """Return the coordinates of hinges and slides."""
     joints = sys.joints
     return [joints.q_starts[index(joints.names, name, "joint")] for name in names]
 
@@ -35,15 +35,15 @@ def joint_places(sys: System, names: Sequence[str]) -> list[int]:
 def joint_speeds(
     sys: System, qd: Float[Array, " nv"], names: Sequence[str]
 ) -> Float[Array, " n"]:
-    """The velocities of hinges and slides."""
+    """Return the velocities of hinges and slides."""
     joints = sys.joints
     starts = [joints.v_starts[index(joints.names, name, "joint")] for name in names]
     return qd[jnp.asarray(starts)]
 
 
 def random_arm(sys: System, key: PRNGKeyArray) -> Float[Array, " nq"]:
-    """Coordinates with the joints of the arm uniform in their ranges, or in the circle
-    without one; the finger as far open as the thumb."""
+    """Draw coordinates with the joints of the arm uniform in their ranges, or in the
+    circle without a range; the finger is as far open as the thumb."""
     joints, q = sys.joints, sys.joints.ref
     for k, name in zip(jr.split(key, len(ARM)), ARM):
         joint = index(joints.names, name, "joint")
@@ -57,7 +57,7 @@ def random_arm(sys: System, key: PRNGKeyArray) -> Float[Array, " nq"]:
 def arm_parts(
     sys: System, state: State, touch: Float[Array, " ntouch"]
 ) -> dict[str, Float[Array, "..."]]:
-    """What both tasks observe of the arm.
+    """Return the parts of the observation that describe the arm.
 
     **Arguments:**
 
@@ -74,16 +74,16 @@ def arm_parts(
 def planar_pose(
     sys: System, q: Float[Array, " nq"], name: str
 ) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
-    """Position x, z of a link (m), and the entries w, y of its quaternion."""
+    """Return position x, z of a link (m), and the entries w, y of its quaternion."""
     link = index(sys.links.names, name, "link")
     quat = _link_quaternion(sys, q, link)
     return forward(sys, q).pos[link, ::2], jnp.stack([quat[0], quat[2]])
 
 
 def _link_quaternion(sys: System, q: Float[Array, " nq"], link: int):
-    """The orientation of a link as a product of quaternions, whose sign is MuJoCo's.
+    """Return the orientation of a link as a product of quaternions, with MuJoCo's sign.
 
-    It changes sign when a hinge makes a full turn, so it is not a function of the
+    The sign changes when a hinge makes a full turn, so it is not a function of the
     rotation matrix.
     """
     joints, quat = sys.joints, tuple(sys.links.quat[link])

@@ -13,13 +13,13 @@ from ._task import AbstractEndlessTask, index, model, physics
 
 
 class BallInCup(AbstractEndlessTask):
-    """A cup that is to catch a ball on a string, in the plane of x and z.
+    """A cup that learns to catch a ball on a string, in the plane of x and z.
 
-    Observation: `position` of cup and ball (m), `velocity` (m/s); 8 numbers.
+    Observation: `position` of cup and ball (m), `velocity` (m/s); 8 entries.
 
-    Reward: 1 while the ball is inside of the box `target` in the cup, else 0.
+    Reward: 1 while the ball is inside the box `target` in the cup, else 0.
 
-    The first state: the cup at its reference; the ball uniform in a rectangle below and
+    Initial state: the cup at its reference; the ball uniform in a rectangle below and
     around it, redrawn until nothing touches; at rest. The string may be taut.
 
     **Arguments:**
@@ -59,7 +59,7 @@ class BallInCup(AbstractEndlessTask):
 
 
 def _pose(key: PRNGKeyArray, sys: System):
-    """Coordinates with the ball in its rectangle."""
+    """Return coordinates with the ball at a random position in its rectangle."""
     low, high = jnp.asarray([-0.2, 0.2]), jnp.asarray([0.2, 0.5])
     place, q = jr.uniform(key, (2,), sys.joints.ref.dtype, low, high), sys.joints.ref
     for name, value in zip(("ball_x", "ball_z"), place):
@@ -69,5 +69,5 @@ def _pose(key: PRNGKeyArray, sys: System):
 
 
 def ball_in_cup_catch(**options: Any) -> BallInCup:
-    """`BallInCup`. **Arguments:** its options."""
+    """Create `BallInCup`. **Arguments:** its options."""
     return BallInCup(**options)

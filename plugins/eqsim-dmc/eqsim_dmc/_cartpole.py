@@ -15,17 +15,17 @@ from .sigmoids import quadratic
 
 
 class Cartpole(AbstractEndlessTask):
-    r"""A cart on a rail that is to hold a pole upright.
+    r"""A cart on a rail that learns to hold a pole upright.
 
-    Observation: `position`, the place of the cart (m), cosine and sine of the angle of
-    the pole from upright; `velocity`, of cart (m/s) and hinge (rad/s); 5 numbers.
+    Observation: `position`, position of the cart (m), cosine and sine of the angle of
+    the pole from upright; `velocity`, of cart (m/s) and hinge (rad/s); 5 entries.
 
-    Reward: with the cosine $c$, `tolerance` $t$ and the place $x$ of the cart,
-    $\frac{1 + c}{2} \cdot \frac{1 + t(x)}{2} \cdot \frac{4 + t(u)}{5} \cdot
-    \frac{1 + t(\dot q_2)}{2}$ with margins 2 m, 1 (quadratic, 0 at the margin) and 5
-    rad/s. Sparse: 1 while $x$ is in `cart_range` and $c$ is at least `cosine`, else 0.
+    Reward: with the cosine $c$, `tolerance` $t$ and the position $x$ of the cart,
+    $\frac{1 + c}{2} \cdot \frac{1 + t(x)}{2} \cdot \frac{4 + t(u)}{5} \cdot \frac{1 +
+    t(\dot q_2)}{2}$ with margins 2 m, 1 (quadratic, 0 at the margin) and 5 rad/s.
+    Sparse: 1 while $x$ is in `cart_range` and $c$ is at least `cosine`, else 0.
 
-    The first state. Balance: coordinates uniform within 0.1 m and 0.034 rad. Swing up:
+    Initial state. Balance: coordinates uniform within 0.1 m and 0.034 rad. Swing up:
     normal, 0.01 m, and 0.01 rad about hanging. Velocities normal, 0.01.
 
     **Arguments:**
@@ -33,9 +33,10 @@ class Cartpole(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `cartpole.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `swing_up`: whether the pole hangs at first.
-    - `sparse`: whether only success is rewarded.
-    - `cart_range`, `cosine`: of the sparse reward, m, and the least cosine.
+    - `swing_up`: true if the pole hangs initially.
+    - `sparse`: true to reward only success.
+    - `cart_range`, `cosine`: range of positions, m, and smallest cosine for the sparse
+        reward.
 
     ??? cite "Reference"
         Barto, Sutton, Anderson, *Neuronlike adaptive elements that can solve difficult
@@ -76,7 +77,8 @@ class Cartpole(AbstractEndlessTask):
         cosine = forward(self.sys, state.q).rot[1:, 2, 2]
         if self.sparse:
             low, high = self.cart_range
-            # No upper bound: that of an upright pole may exceed one by rounding.
+            # Without an upper bound, because that of an upright pole may exceed one by
+            # rounding.
             upright = jnp.all(cosine >= self.cosine).astype(place.dtype)
             return tolerance(place, (low, high)) * upright
         upright = jnp.mean(1.0 + cosine) / 2.0
@@ -87,20 +89,24 @@ class Cartpole(AbstractEndlessTask):
 
 
 def cartpole_balance(**options: Any) -> Cartpole:
-    """`Cartpole` whose pole stands at first. **Arguments:** its other options."""
+    """Create `Cartpole` whose pole is initially upright. **Arguments:** its other
+    options."""
     return Cartpole(swing_up=False, sparse=False, **options)
 
 
 def cartpole_balance_sparse(**options: Any) -> Cartpole:
-    """The same with sparse rewards. **Arguments:** the other options of `Cartpole`."""
+    """Create the same with sparse rewards. **Arguments:** the other options of
+    `Cartpole`."""
     return Cartpole(swing_up=False, sparse=True, **options)
 
 
 def cartpole_swingup(**options: Any) -> Cartpole:
-    """`Cartpole` whose pole hangs at first. **Arguments:** its other options."""
+    """Create `Cartpole` whose pole initially hangs. **Arguments:** its other
+    options."""
     return Cartpole(swing_up=True, sparse=False, **options)
 
 
 def cartpole_swingup_sparse(**options: Any) -> Cartpole:
-    """The same with sparse rewards. **Arguments:** the other options of `Cartpole`."""
+    """Create the same with sparse rewards. **Arguments:** the other options of
+    `Cartpole`."""
     return Cartpole(swing_up=True, sparse=True, **options)

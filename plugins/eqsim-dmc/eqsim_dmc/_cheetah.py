@@ -16,15 +16,15 @@ from .sigmoids import linear
 
 
 class Cheetah(AbstractEndlessTask):
-    r"""A planar robot of two legs that is to run along x.
+    r"""A planar robot with two legs that learns to run along x.
 
     Observation: `position`, coordinates without x (m, rad); `velocity` (m/s, rad/s); 17
-    numbers.
+    entries.
 
     Reward: $\min(1, \max(0, v / s))$ with the velocity $v$ of the center of mass along x
     and `speed` $s$ (m/s).
 
-    The first state: joints with a range uniform within it, then `settle` time steps
+    Initial state: joints with a range uniform within it, then `settle` time steps
     without control.
 
     **Arguments:**
@@ -32,8 +32,8 @@ class Cheetah(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `cheetah.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: that earns the full reward, m/s.
-    - `settle`: time steps before an episode.
+    - `speed`: speed of the full reward, m/s.
+    - `settle`: number of time steps before an episode.
 
     ??? cite "Reference"
         Wawrzyński, *A cat-like robot real-time learning to run*, 2009.
@@ -74,5 +74,5 @@ class Cheetah(AbstractEndlessTask):
 
 
 def cheetah_run(**options: Any) -> Cheetah:
-    """`Cheetah`. **Arguments:** its options."""
+    """Create `Cheetah`. **Arguments:** its options."""
     return Cheetah(**options)

@@ -28,32 +28,31 @@ def _edit(root: ET.Element) -> None:
 
 
 class Finger(AbstractEndlessTask):
-    r"""A finger of two links in a plane that is to spin a body on a hinge, or to turn the
-    body's tip to a target.
+    r"""A planar finger with two links that learns to spin a body on a hinge, or to turn
+    the body's tip to a target.
 
     Observation: `position`, the angles of both joints (rad) and x and z of the tip from
-    the hinge (m); `velocity` of both joints and the hinge (rad/s); `touch`,
-    $\ln(1 + f)$ of the forces that press on two zones of the fingertip (N); without a
-    `speed` also `target_position`, x and z of the target from the hinge (m), and
-    `dist_to_target`, from the tip to the surface of the target, negative inside (m); 9 or
-    12 numbers.
+    the hinge (m); `velocity` of both joints and the hinge (rad/s); `touch`, $\ln(1 +
+    f)$ of the contact forces on two zones of the fingertip (N); without a `speed` also
+    `target_position`, x and z of the target from the hinge (m), and `dist_to_target`,
+    from the tip to the surface of the target, negative inside (m); 9 or 12 entries.
 
     Reward: with a `speed`, 1 while the hinge turns at least that fast in negative
     direction, else 0. Without, 1 while the tip is in the target, else 0.
 
-    The first state: joints with a range uniform within it, the hinge in the circle,
+    Initial state: joints with a range uniform within it, the hinge in the circle,
     redrawn until nothing touches; at rest.
 
     The target is the site `target` of the robot, `sys.sites.pos` and `sys.sites.size`.
-    The tasks draw a place for every episode: see `RandomTip`.
+    The tasks draw a position in every episode: see `RandomTip`.
 
     **Arguments:**
 
     - `sys`: the robot; by default the suite's `finger.xml`, in which the shape
-        `proximal_decoration`, which never comes near another, does not collide.
+        `proximal_decoration`, which is never near another shape, does not collide.
     - `pipeline`: the physics; by default `Generalized()`, which `touch` needs.
     - `frame_skip`: time steps per control step.
-    - `speed`: of the hinge that is rewarded, rad/s; None to turn to the target.
+    - `speed`: rewarded speed of the hinge, rad/s; None to turn to the target.
 
     ??? cite "Reference"
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.finger`.
@@ -92,7 +91,8 @@ class Finger(AbstractEndlessTask):
         return tolerance(-state.qd[hinge], (self.speed, jnp.inf))
 
     def _gap(self, state: State) -> Float[Array, ""]:
-        """From the tip to the surface of the target, in the plane of x and z."""
+        """Return the distance from the tip to the surface of the target, in the plane
+        of x and z."""
         names, poses = self.sys.sites.names, site_poses(self.sys, state.q)
         tip, target = (index(names, name, "site") for name in ("tip", "target"))
         away = (poses.pos[target] - poses.pos[tip])[jnp.array([0, 2])]
@@ -105,8 +105,8 @@ def _pose(key: PRNGKeyArray, sys: System):
 
 
 class RandomTip(AbstractRandomizer):
-    """Places the site `target` where the end of the spinner's capsule `cap1` comes at an
-    angle that is uniform in the circle."""
+    """Randomization that places the site `target` at the end of the spinner's capsule
+    `cap1`, at an angle uniform in the circle."""
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         pos, links = sys.sites.pos, sys.links
@@ -121,7 +121,8 @@ class RandomTip(AbstractRandomizer):
 
 
 def finger_spin(speed: Any = 15.0, **options: Any) -> Finger:
-    """`Finger` that is to spin the body, whose hinge has damping 0.03 N m s/rad.
+    """Create `Finger` that learns to spin the body, whose hinge has damping 0.03 N m
+    s/rad.
 
     **Arguments:** its options; `speed` in rad/s.
     """
@@ -132,7 +133,8 @@ def finger_spin(speed: Any = 15.0, **options: Any) -> Finger:
 
 
 def finger_turn_easy(**options: Any) -> DomainRandomization:
-    """`Finger` with a target of radius 0.07 m, which `RandomTip` places at a reset.
+    """Create `Finger` with a target of radius 0.07 m, which `RandomTip` places at a
+    reset.
 
     **Arguments:** the options of `Finger`.
     """
@@ -140,7 +142,8 @@ def finger_turn_easy(**options: Any) -> DomainRandomization:
 
 
 def finger_turn_hard(**options: Any) -> DomainRandomization:
-    """The same with a radius of 0.03 m. **Arguments:** the options of `Finger`."""
+    """Create the same with a radius of 0.03 m. **Arguments:** the options of
+    `Finger`."""
     return _turn(0.03, options)
 
 

@@ -26,28 +26,28 @@ _JOINTS = (
 
 
 class Fish(AbstractEndlessTask):
-    r"""A fish in a fluid that is to keep upright, or to swim to a target.
+    r"""A fish in a fluid that learns to keep upright, or to swim to a target.
 
     Observation: `joint_angles` of tail and fins (rad); `upright`, the cosine $c$ of the
-    angle between the z axes of torso and world; with `swim` also `target`, from mouth to
-    target in the frame of the mouth (m); `velocity` (m/s, rad/s); 21 or 24 numbers.
+    angle between the z axes of torso and world; with `swim` also `target`, from mouth
+    to target in the frame of the mouth (m); `velocity` (m/s, rad/s); 21 or 24 entries.
 
     Reward: $t(c)$, which is 1 for $c = 1$ (margin 1). With `swim` it is
     $(7 t(d) + \frac{1 + c}{2}) / 8$ with the distance $d$ from mouth to target, at most
     the sum $r$ of their radii (margin $2 r$).
 
-    The first state: the orientation uniform, tail and fins uniform from -0.2 to 0.2 rad,
+    Initial state: the orientation uniform, tail and fins uniform from -0.2 to 0.2 rad,
     at rest.
 
     The target is the shape `target` of the robot, `sys.geoms.pos` and `sys.geoms.size`.
-    The task `fish_swim` draws a place for every episode: see `RandomWaterTarget`.
+    The task `fish_swim` draws a position in every episode: see `RandomWaterTarget`.
 
     **Arguments:**
 
     - `sys`: the robot; by default the suite's `fish.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `swim`: whether the fish is to swim to the target.
+    - `swim`: true if the fish learns to swim to the target.
 
     ??? cite "Reference"
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.fish`.
@@ -108,8 +108,8 @@ class Fish(AbstractEndlessTask):
 
 
 class RandomWaterTarget(AbstractRandomizer):
-    """Places the shape `target` at random: x and y uniform from -0.4 m to 0.4 m, z from
-    0.1 m to 0.3 m."""
+    """Randomization that places the shape `target`: x and y uniform from -0.4 m to 0.4
+    m, z from 0.1 m to 0.3 m."""
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         pos = sys.geoms.pos
@@ -120,12 +120,13 @@ class RandomWaterTarget(AbstractRandomizer):
 
 
 def fish_upright(**options: Any) -> Fish:
-    """`Fish` that is to keep upright. **Arguments:** its other options."""
+    """Create `Fish` that learns to keep upright. **Arguments:** its other options."""
     return Fish(swim=False, **options)
 
 
 def fish_swim(**options: Any) -> DomainRandomization:
-    """`Fish` that is to swim to a target, which `RandomWaterTarget` places at a reset.
+    """Create `Fish` that learns to swim to a target, which `RandomWaterTarget` places
+    at a reset.
 
     **Arguments:** its other options.
     """

@@ -19,17 +19,17 @@ def _zone(name: str, size: bool = False):
 
 
 class Hopper(AbstractEndlessTask):
-    r"""A planar robot of one leg that is to stand, or to hop along x.
+    r"""A planar robot with one leg that learns to stand, or to hop along x.
 
     Observation: `position`, coordinates without x (m, rad); `velocity` (m/s, rad/s);
-    `touch`, $\ln(1 + f)$ of the forces that press on toe and heel (N); 15 numbers.
+    `touch`, $\ln(1 + f)$ of the contact forces on toe and heel (N); 15 entries.
 
     Reward: 1 while the center of mass of the torso is 0.6 m to 2 m above that of the foot
     (`height_range`), else 0; times $(4 + \overline{\max(0, 1 - u^2)}) / 5$ of the action
     $u$, or with a `speed`, times $t(v)$ of the velocity $v$ of the center of mass along x,
     at least `speed` (linear, margin half of it, where it is 1/2).
 
-    The first state: joints with a range uniform within it, the angle of the torso in the
+    Initial state: joints with a range uniform within it, the angle of the torso in the
     circle, at rest; shapes may be in the ground.
 
     **Arguments:**
@@ -37,11 +37,12 @@ class Hopper(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `hopper.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: speed that earns the full reward, m/s; None to stand.
-    - `height_range`: of the torso above the foot, m.
-    - `toe`, `heel`: centers of the balls on the foot that feel, in its frame, m; by
+    - `speed`: speed of the full reward, m/s; None to stand.
+    - `height_range`: range of heights of the torso above the foot, m.
+    - `toe`, `heel`: centers of the touch sensors on the foot, in its frame, m; by
         default those of the file.
-    - `toe_radius`, `heel_radius`: their radii, m, likewise.
+    - `toe_radius`, `heel_radius`: radii of the touch sensors, m; by default those of
+        the file.
 
     ??? cite "Reference"
         Lillicrap et al., *Continuous control with deep reinforcement learning*, 2015.
@@ -92,10 +93,11 @@ class Hopper(AbstractEndlessTask):
 
 
 def hopper_stand(**options: Any) -> Hopper:
-    """`Hopper` that is to stand. **Arguments:** its other options."""
+    """Create `Hopper` that learns to stand. **Arguments:** its other options."""
     return Hopper(speed=None, **options)
 
 
 def hopper_hop(speed: Any = 2.0, **options: Any) -> Hopper:
-    """`Hopper` that is to hop. **Arguments:** its options; `speed` in m/s."""
+    """Create `Hopper` that learns to hop. **Arguments:** its options; `speed` in
+    m/s."""
     return Hopper(speed=speed, **options)

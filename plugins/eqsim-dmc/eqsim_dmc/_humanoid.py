@@ -19,12 +19,12 @@ _LIMBS = "left_hand", "left_foot", "right_hand", "right_foot"
 
 
 class Humanoid(AbstractEndlessTask):
-    r"""A humanoid of 21 joints that is to stand, walk or run in any direction.
+    r"""A humanoid with 21 joints that learns to stand, walk or run in any direction.
 
-    Observation: `joint_angles` (rad); `head_height` (m); `extremities`, the positions of
-    hands and feet in the frame of the torso (m); `torso_vertical`, the z axis of the
+    Observation: `joint_angles` (rad); `head_height` (m); `extremities`, the positions
+    of hands and feet in the frame of the torso (m); `torso_vertical`, the z axis of the
     world in that frame; `com_velocity` of the center of mass (m/s); `velocity` (m/s,
-    rad/s); 67 numbers. With `pure_state`: `position` and `velocity`; 55 numbers.
+    rad/s); 67 entries. With `pure_state`: `position` and `velocity`; 55 entries.
 
     Reward: $t(z)\,t(c)\,(4 + \overline{\max(0, 1 - u^2)}) / 5$ of the action $u$, the
     height $z$ of the head, at least `height` (margin a quarter of it), and the cosine
@@ -33,17 +33,18 @@ class Humanoid(AbstractEndlessTask):
     margin 2 m/s), or with a `speed`, times $(1 + 5 t(|v_{xy}|)) / 6$, at least `speed`
     (linear, 0 at rest).
 
-    The first state: joints uniform in their ranges, the quaternion of the torso four
-    uniform numbers from 0 to 1, scaled to norm 1; redrawn until nothing touches; at rest.
+    Initial state: joints uniform in their ranges, the quaternion of the torso four
+    uniform numbers from 0 to 1, scaled to norm 1; redrawn until nothing touches; at
+    rest.
 
     **Arguments:**
 
     - `sys`: the robot; by default the suite's `humanoid.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: speed that earns the full reward, m/s; None to stand.
+    - `speed`: speed of the full reward, m/s; None to stand.
     - `height`: height of the head that counts as standing, m.
-    - `pure_state`: whether coordinates and velocities are observed, and nothing else.
+    - `pure_state`: true to observe only coordinates and velocities.
 
     ??? cite "Reference"
         Tassa, Erez, Todorov, *Synthesis and stabilization of complex behaviors through
@@ -84,7 +85,7 @@ def humanoid_parts(
     limbs: tuple[str, ...],
     velocity: Float[Array, "3"],
 ) -> dict[str, Float[Array, "..."]]:
-    """Observations of all humanoids; see `Humanoid`.
+    """Return the parts of the observation of all humanoids; see `Humanoid`.
 
     **Arguments:**
 
@@ -112,14 +113,14 @@ def humanoid_reward(
     height: Float[Array, ""],
     speed: Float[Array, ""] | None,
 ) -> Float[Array, ""]:
-    """The reward of all humanoids; see `Humanoid`.
+    """Compute the reward of all humanoids; see `Humanoid`.
 
     **Arguments:**
 
     - `head`: height of the head, m.
     - `cosine`: cosine of the angle of the torso from upright.
     - `velocity`: velocity of the center of mass, m/s.
-    - `height`, `speed`: height and speed that earn the full reward, m and m/s; None to stand.
+    - `height`, `speed`: height and speed of the full reward, m and m/s; None to stand.
     """
     standing = tolerance(head, (height, jnp.inf), height / 4.0)
     upright = tolerance(cosine, (0.9, jnp.inf), 1.9, linear, 0.0)
@@ -131,28 +132,30 @@ def humanoid_reward(
 
 
 def start_pose(key: PRNGKeyArray, sys: System):
-    """Coordinates of a random pose, for `draw_without_contact`."""
+    """Draw coordinates of a random pose, for `draw_without_contact`."""
     q = random_joints(sys, key)
     return q, sys, q
 
 
 def humanoid_stand(**options: Any) -> Humanoid:
-    """`Humanoid` that is to stand. **Arguments:** its other options."""
+    """Create `Humanoid` that learns to stand. **Arguments:** its other options."""
     return Humanoid(speed=None, **options)
 
 
 def humanoid_walk(speed: Any = 1.0, **options: Any) -> Humanoid:
-    """`Humanoid` that is to walk. **Arguments:** its options; `speed` in m/s."""
+    """Create `Humanoid` that learns to walk. **Arguments:** its options; `speed` in
+    m/s."""
     return Humanoid(speed=speed, **options)
 
 
 def humanoid_run(speed: Any = 10.0, **options: Any) -> Humanoid:
-    """`Humanoid` that is to run. **Arguments:** its options; `speed` in m/s."""
+    """Create `Humanoid` that learns to run. **Arguments:** its options; `speed` in
+    m/s."""
     return Humanoid(speed=speed, **options)
 
 
 def humanoid_run_pure_state(speed: Any = 10.0, **options: Any) -> Humanoid:
-    """`Humanoid` that is to run and observes its coordinates and velocities.
+    """Create `Humanoid` that learns to run and observes its coordinates and velocities.
 
     **Arguments:** its other options; `speed` in m/s.
     """

@@ -17,26 +17,27 @@ _LIMBS = "lhand", "lfoot", "rhand", "rfoot"
 
 
 class HumanoidCMU(AbstractEndlessTask):
-    r"""A humanoid of 56 joints, with the skeleton of the CMU motion capture database, that
-    is to stand, walk or run in any direction.
+    r"""A humanoid with 56 joints, with the skeleton of the CMU motion capture database,
+    that learns to stand, walk or run in any direction.
 
-    Observation: `joint_angles` (rad); `head_height` (m); `extremities`, the positions of
-    hands and feet in the frame of the thorax (m); `torso_vertical`, the z axis of the
-    world in that frame; `com_velocity` of the center of mass of the thorax with neck, head
-    and arms (m/s); `velocity` (m/s, rad/s); 137 numbers.
+    Observation: `joint_angles` (rad); `head_height` (m); `extremities`, the positions
+    of hands and feet in the frame of the thorax (m); `torso_vertical`, the z axis of
+    the world in that frame; `com_velocity` of the center of mass of the thorax with
+    neck, head and arms (m/s); `velocity` (m/s, rad/s); 137 entries.
 
     Reward: that of `Humanoid`, with the cosine of the angle between the y axis of the
     thorax and the z axis of the world, and `com_velocity`.
 
-    The first state: joints uniform in their ranges, the quaternion of the root four
-    uniform numbers from 0 to 1, scaled to norm 1; redrawn until nothing touches; at rest.
+    Initial state: joints uniform in their ranges, the quaternion of the root four
+    uniform numbers from 0 to 1, scaled to norm 1; redrawn until nothing touches; at
+    rest.
 
     **Arguments:**
 
     - `sys`: the robot; by default the suite's `humanoid_CMU.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: speed that earns the full reward, m/s; None to stand.
+    - `speed`: speed of the full reward, m/s; None to stand.
     - `height`: height of the head that counts as standing, m.
 
     ??? cite "Reference"
@@ -68,15 +69,17 @@ class HumanoidCMU(AbstractEndlessTask):
 
 
 def humanoid_CMU_stand(**options: Any) -> HumanoidCMU:
-    """`HumanoidCMU` that is to stand. **Arguments:** its other options."""
+    """Create `HumanoidCMU` that learns to stand. **Arguments:** its other options."""
     return HumanoidCMU(speed=None, **options)
 
 
 def humanoid_CMU_walk(speed: Any = 1.0, **options: Any) -> HumanoidCMU:
-    """`HumanoidCMU` that is to walk. **Arguments:** its options; `speed` in m/s."""
+    """Create `HumanoidCMU` that learns to walk. **Arguments:** its options; `speed` in
+    m/s."""
     return HumanoidCMU(speed=speed, **options)
 
 
 def humanoid_CMU_run(speed: Any = 10.0, **options: Any) -> HumanoidCMU:
-    """`HumanoidCMU` that is to run. **Arguments:** its options; `speed` in m/s."""
+    """Create `HumanoidCMU` that learns to run. **Arguments:** its options; `speed` in
+    m/s."""
     return HumanoidCMU(speed=speed, **options)

@@ -18,15 +18,16 @@ SOFTEST, STIFFEST = 15.0, 25.0
 
 
 def lqr_model(num_links: int = 2, num_motors: int = 1, seed: int = 0) -> System:
-    """The system of `lqr.xml` with a chain of balls on slides, each with a spring.
+    """Return the system of `lqr.xml` with a chain of balls on slides, each with a
+    spring.
 
-    Slides move along y relative to the link before. The springs that join the balls in
+    Slides move along y relative to the previous link. The springs between the balls in
     images of dm_control exert no force and are left out.
 
     **Arguments:**
 
     - `num_links`: number of balls.
-    - `num_motors`: number of them with a motor, from the first.
+    - `num_motors`: number of balls with a motor, starting with the first.
     - `seed`: seed of the stiffnesses, uniform from 15 N/m to 25 N/m: those of
         `suite.load(..., task_kwargs={"random": seed})`.
     """
@@ -34,7 +35,7 @@ def lqr_model(num_links: int = 2, num_motors: int = 1, seed: int = 0) -> System:
         raise ValueError(
             f"`num_motors` must be from 1 to `num_links` ({num_links}), got {num_motors}."
         )
-    # The suite draws stiffness and damping in turn; damping is zero.
+    # The suite draws stiffness and damping alternately; damping is zero.
     drawn = np.random.RandomState(seed).uniform(size=(num_links, 2))[:, 0]
     stiffness = SOFTEST + (STIFFEST - SOFTEST) * drawn
     arguments = tuple(stiffness.tolist()), num_motors
@@ -58,28 +59,29 @@ def _model(sys: System | None) -> System:
 
 
 class Lqr(AbstractSuiteTask):
-    r"""A chain of balls on springs that is to be brought to rest: a linear-quadratic
+    r"""A chain of balls on springs, to be brought to rest: a linear-quadratic
     regulator.
 
-    Observation: `position` (m), `velocity` (m/s); 2 numbers for each ball.
+    Observation: `position` (m), `velocity` (m/s); 2 entries for each ball.
 
-    Reward: $1 - (|q|^2 + \rho |u|^2) / 2$ of the positions $q$ and the action $u$, which is
-    not limited.
+    Reward: $1 - (|q|^2 + \rho |u|^2) / 2$ of the positions $q$ and the unbounded action
+    $u$.
 
-    It terminates where the norm of positions and velocities is below $10^{-6}$. The suite
-    does not truncate its episodes.
+    Episodes terminate when the norm of positions and velocities is below $10^{-6}$. The
+    suite does not truncate them.
 
-    The first state: the positions uniform on the sphere of radius $\sqrt{2}$, at rest.
+    Initial state: the positions uniform on the sphere of radius $\sqrt{2}$, at rest.
 
-    The stiffnesses of the springs, `sys.joints.stiffness`, are the same in every episode.
-    To draw them at each reset: `eqsim.DomainRandomization(env, RandomSprings())`.
+    The stiffnesses of the springs, `sys.joints.stiffness`, are the same in every
+    episode. To draw them at each reset, use `eqsim.DomainRandomization(env,
+    RandomSprings())`.
 
     **Arguments:**
 
     - `sys`: the robot; by default that of `lqr_model()`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `control_cost`: $\rho$.
+    - `control_cost`: weight $\rho$ of the control cost.
 
     ??? cite "Reference"
         `dm_control.suite.lqr`.
@@ -105,12 +107,12 @@ class Lqr(AbstractSuiteTask):
         return 1.0 - 0.5 * (jnp.sum(state.q**2) + control)
 
     def terminated(self, state: State) -> Bool[Array, ""]:
-        """Whether positions and velocities are nearly zero."""
+        """Test if positions and velocities are nearly zero."""
         return jnp.sum(state.q**2) + jnp.sum(state.qd**2) < 1e-12
 
 
 class RandomSprings(AbstractRandomizer):
-    """Draws the stiffness of every joint, uniform from 15 N/m to 25 N/m."""
+    """Randomization of the stiffness of every joint, uniform from 15 N/m to 25 N/m."""
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         old = sys.joints.stiffness
@@ -119,17 +121,17 @@ class RandomSprings(AbstractRandomizer):
 
 
 def lqr_lqr_2_1(seed: int | None = None, **options: Any) -> Lqr:
-    """`Lqr` with two balls, the first of which has a motor.
+    """Create `Lqr` with two balls, the first of which has a motor.
 
-    **Arguments:** its options; `seed` as of `lqr_model`, by default 0.
+    **Arguments:** its options; `seed` as for `lqr_model`, by default 0.
     """
     return _lqr(2, 1, seed, options)
 
 
 def lqr_lqr_6_2(seed: int | None = None, **options: Any) -> Lqr:
-    """`Lqr` with six balls, the first two of which have motors.
+    """Create `Lqr` with six balls, the first two of which have motors.
 
-    **Arguments:** its options; `seed` as of `lqr_model`, by default 0.
+    **Arguments:** its options; `seed` as for `lqr_model`, by default 0.
     """
     return _lqr(6, 2, seed, options)
 

@@ -29,12 +29,12 @@ _PROPS = {"ball": ("ball", "target_ball", "cup"), "peg": ("peg", "target_peg", "
 
 
 def manipulator_model(prop: str = "ball", insert: bool = False) -> System:
-    """The system of `manipulator.xml` with one of its props.
+    """Return the system of `manipulator.xml` with one of its props.
 
     **Arguments:**
 
     - `prop`: `"ball"` or `"peg"`.
-    - `insert`: whether there is the receptacle of the prop, a cup or a slot.
+    - `insert`: true to include the receptacle of the prop, a cup or a slot.
     """
     if prop not in _PROPS:
         raise ValueError(f"`prop` is {prop!r}: 'ball' or 'peg' is expected.")
@@ -52,36 +52,36 @@ def _model(sys: System | None) -> System:
 
 
 class Manipulator(AbstractEndlessTask):
-    r"""A planar arm with a hand that is to bring a ball or a peg to a target.
+    r"""A planar arm with a hand that learns to bring a ball or a peg to a target.
 
-    The prop is a peg if the robot has a link `peg`, else a ball; if it has a link `slot`
-    or `cup`, the prop is to be inserted there.
+    The prop is a peg if the robot has a link `peg`, else a ball. If the robot has a
+    link `slot` or `cup`, the prop must be inserted there.
 
-    Observation: `arm_pos`, sines and cosines of the angles of the arm; `arm_vel` (rad/s);
-    `touch`, $\ln(1 + f)$ of the forces that press on five zones of the hand (N);
-    `hand_pos`, `object_pos` and `target_pos`, each the position x, z (m) and the entries w
-    and y of the quaternion; `object_vel` (m/s, rad/s); 44 numbers. Without
-    `fully_observable` only the first three; 29 numbers.
+    Observation: `arm_pos`, sines and cosines of the angles of the arm; `arm_vel`
+    (rad/s); `touch`, $\ln(1 + f)$ of the contact forces on five zones of the hand (N);
+    `hand_pos`, `object_pos` and `target_pos`, each the position x, z (m) and the
+    entries w and y of the quaternion; `object_vel` (m/s, rad/s); 44 entries. Without
+    `fully_observable` only the first three; 29 entries.
 
-    Reward: for a ball $t(d)$ of the distance $d$ of ball and target, at most `close`
-    (margin twice that). For a peg the mean of $t$ of its middle and its tip, or a third
-    of the mean of $t$ of two places to hold it and the hand, if that is more.
+    Reward: for a ball, $t(d)$ of the distance $d$ between ball and target, at most
+    `close` (margin twice that). For a peg, the mean of $t$ of its middle and its tip,
+    or a third of the mean of $t$ of two grasp points and the hand, whichever is larger.
 
-    The first state: joints uniform in their ranges, the root of the arm in the circle,
-    finger and thumb alike; the prop in the hand (1 of 10 draws), in the target (1 of 10), or
-    anywhere, with a horizontal velocity from -5 m/s to 5 m/s; redrawn until nothing
-    touches.
+    Initial state: joints uniform in their ranges, the root of the arm in the circle,
+    finger and thumb equally; the prop in the hand (1 of 10 draws), in the target (1 of
+    10), or anywhere, with a horizontal velocity from -5 m/s to 5 m/s; redrawn until
+    nothing touches.
 
     The target and the receptacle are links of the robot, `sys.links.pos` and
-    `sys.links.quat`. The tasks place them for every episode: see `RandomProps`.
+    `sys.links.quat`. The tasks place them in every episode: see `RandomProps`.
 
     **Arguments:**
 
     - `sys`: the robot; by default that of `manipulator_model("ball")`.
     - `pipeline`: the physics; by default `Generalized()`, which `touch` needs.
     - `frame_skip`: time steps per control step.
-    - `fully_observable`: whether hand, prop and target are observed.
-    - `close`: distance that earns the full reward, m.
+    - `fully_observable`: true to observe hand, prop and target.
+    - `close`: distance of the full reward, m.
 
     ??? cite "Reference"
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.manipulator`.
@@ -131,12 +131,12 @@ class Manipulator(AbstractEndlessTask):
 
 
 class RandomProps(AbstractRandomizer):
-    """Places the target, and with it the receptacle, at random.
+    """Randomization of the target and its receptacle.
 
-    x is uniform from -0.4 m to 0.4 m, z from 0.1 m to 0.4 m, and the angle in the circle, or
-    up to 60 degrees from upright with a receptacle. As in the suite, target, arm and prop are
-    drawn together until nothing touches; the target is kept, and `Manipulator` draws
-    arm and prop again under the same condition.
+    x is uniform from -0.4 m to 0.4 m, z from 0.1 m to 0.4 m, and the angle in the
+    circle, or up to 60 degrees from upright with a receptacle. As in the suite, target,
+    arm and prop are drawn together until nothing touches; the target is kept, and
+    `Manipulator` draws arm and prop again under the same condition.
     """
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
@@ -152,7 +152,7 @@ def _joints(prop: str) -> tuple[str, str, str]:
 
 
 def _placed_start(key: PRNGKeyArray, sys: System):
-    """A target, and a first state for it."""
+    """Draw a target, and an initial state for it."""
     key_place, key_start = jr.split(key)
     robot = _placed(key_place, sys)
     return _start(key_start, robot)[0], robot, robot
@@ -175,7 +175,7 @@ def _placed(key: PRNGKeyArray, sys: System) -> System:
 
 
 def _start(key: PRNGKeyArray, sys: System):
-    """Coordinates and velocities for the target of a robot."""
+    """Draw coordinates and velocities for the target of a robot."""
     key_arm, key_kind, key_place, key_speed = jr.split(key, 4)
     prop, q = _prop(sys), random_arm(sys, key_arm)
     target = index(sys.links.names, f"target_{prop}", "link")
@@ -200,8 +200,8 @@ def _start(key: PRNGKeyArray, sys: System):
 
 
 def manipulator_bring_ball(**options: Any) -> DomainRandomization:
-    """`Manipulator` that is to bring a ball to a target, which `RandomProps` places at a
-    reset.
+    """Create `Manipulator` that learns to bring a ball to a target, which `RandomProps`
+    places at a reset.
 
     **Arguments:** the options of `Manipulator`.
     """
@@ -209,13 +209,13 @@ def manipulator_bring_ball(**options: Any) -> DomainRandomization:
 
 
 def manipulator_bring_peg(**options: Any) -> DomainRandomization:
-    """The same with a peg. **Arguments:** the options of `Manipulator`."""
+    """Create the same with a peg. **Arguments:** the options of `Manipulator`."""
     return _manipulator("peg", False, options)
 
 
 def manipulator_insert_ball(**options: Any) -> DomainRandomization:
-    """`Manipulator` that is to put a ball into a cup, which `RandomProps` places at a
-    reset.
+    """Create `Manipulator` that learns to put a ball into a cup, which `RandomProps`
+    places at a reset.
 
     **Arguments:** the options of `Manipulator`.
     """
@@ -223,7 +223,8 @@ def manipulator_insert_ball(**options: Any) -> DomainRandomization:
 
 
 def manipulator_insert_peg(**options: Any) -> DomainRandomization:
-    """The same with a peg and a slot. **Arguments:** the options of `Manipulator`."""
+    """Create the same with a peg and a slot. **Arguments:** the options of
+    `Manipulator`."""
     return _manipulator("peg", True, options)
 
 

@@ -1,4 +1,4 @@
-"""The model files that `dm_control` ships."""
+"""Model files of `dm_control`."""
 
 import functools as ft
 import importlib
@@ -16,12 +16,13 @@ from eqsim import System
 
 
 def suite_file(name: str) -> pathlib.Path:
-    """Where a model file of the control suite lies, for instance `"cartpole.xml"`.
+    """Return the path of a model file of the control suite, for instance of
+    `"cartpole.xml"`.
 
-    **Raises:** `ImportError` if `dm_control` is missing, `FileNotFoundError` if it has
-    no such file.
+    **Raises:** `ImportError` if `dm_control` is not installed, `FileNotFoundError` if
+    it has no such file.
     """
-    # Found, not imported: only the files are wanted.
+    # The package is located without importing it: only its files are needed.
     spec = importlib.util.find_spec("dm_control")
     if spec is None or spec.origin is None:
         raise ImportError(
@@ -38,19 +39,19 @@ def suite_file(name: str) -> pathlib.Path:
 
 
 def suite_model(name: str) -> System:
-    """The system of a model file of the control suite."""
+    """Return the system of a model file of the control suite."""
     return _load(name, jnp.result_type(float).name)
 
 
 def point_mass_model(limited: bool) -> System:
-    """The system of `point_mass.xml`, with motors on its joints.
+    """Return the system of `point_mass.xml`, with motors on its joints.
 
-    In the file each motor pulls at a tendon that is fixed to one joint with coefficient
-    1, which is the same force.
+    In the file, each motor acts on a fixed tendon of one joint with coefficient 1,
+    which gives the same force.
 
     **Arguments:**
 
-    - `limited`: whether motors clip their inputs to their range.
+    - `limited`: true if motors clip their inputs to their range.
     """
     return _load_point_mass(limited, jnp.result_type(float).name)
 
@@ -60,8 +61,9 @@ def edited_model(edit: Callable[..., None], name: str, *arguments: Any) -> Syste
 
     **Arguments:**
 
-    - `edit`: `(root, *arguments)`, which changes the root element of the document.
-    - `name`: of the file.
+    - `edit`: function `(root, *arguments)` that changes the root element of the
+        document.
+    - `name`: name of the file.
     - `arguments`: hashable values.
     """
     return _load_edited(edit, name, arguments, jnp.result_type(float).name)
@@ -70,7 +72,7 @@ def edited_model(edit: Callable[..., None], name: str, *arguments: Any) -> Syste
 def find(root: ET.Element, tag: str, name: str) -> ET.Element:
     """Return the element of a document with a tag and a name.
 
-    **Raises:** `ValueError` if it is not there.
+    **Raises:** `ValueError` if it does not exist.
     """
     for element in root.iter(tag):
         if element.get("name") == name:
@@ -82,9 +84,9 @@ def find(root: ET.Element, tag: str, name: str) -> ET.Element:
 
 
 def remove(root: ET.Element, tag: str, name: str) -> None:
-    """Remove an element of a document, with all that it contains.
+    """Remove an element of a document, with its content.
 
-    **Raises:** `ValueError` if it is not there.
+    **Raises:** `ValueError` if it does not exist.
     """
     element = find(root, tag, name)
     for parent in root.iter():
@@ -93,8 +95,8 @@ def remove(root: ET.Element, tag: str, name: str) -> None:
 
 
 def site(file: str, name: str, size: bool = False) -> Callable[[Any], Any]:
-    """A converter: numbers as an array, None as the place of a site of a model file in
-    its link (m), or as its radius (m)."""
+    """Return a converter: numbers to an array, None to the position (m) or radius (m)
+    of a site of a model file."""
 
     def convert(value: Any) -> Any:
         return as_array(_site(file, name)[size] if value is None else value)
@@ -103,7 +105,8 @@ def site(file: str, name: str, size: bool = False) -> Callable[[Any], Any]:
 
 
 def as_array(value: Any) -> Any:
-    """A converter: numbers as arrays of the default precision; all else as it is."""
+    """Convert numbers to arrays of the default precision; everything else is returned
+    unchanged."""
     if isinstance(value, int | float | list | tuple | np.ndarray | np.generic):
         return jnp.asarray(value, jnp.result_type(float))
     return value
@@ -111,8 +114,8 @@ def as_array(value: Any) -> Any:
 
 @ft.cache
 def _site(file: str, name: str) -> tuple[np.ndarray, float]:
-    """Place and radius of a site; a `System` has none."""
-    # Imported when it is needed, as eqsim does.
+    """Return position and radius of a site of a model file."""
+    # Imported lazily, as in eqsim.
     mujoco: Any = importlib.import_module("mujoco")
     found = mujoco.MjModel.from_xml_path(str(suite_file(file))).site(name)
     return np.array(found.pos), float(found.size[0])
@@ -137,7 +140,7 @@ def _load_point_mass(limited: bool, dtype: str) -> System:
         motor.set("ctrllimited", "true" if limited else "false")
     for part in [*root.findall("include"), *root.findall("tendon")]:
         root.remove(part)
-    # Materials were in the files included.
+    # Materials were in the included files.
     for element in root.iter():
         element.attrib.pop("material", None)
     return eqsim.load_mjcf(ET.tostring(root, encoding="unicode"))

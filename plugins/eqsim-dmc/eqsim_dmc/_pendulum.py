@@ -14,21 +14,21 @@ from ._task import AbstractEndlessTask, model, physics
 
 
 class Pendulum(AbstractEndlessTask):
-    """A pole on a weak motor that is to be swung up and held.
+    """A pole on a weak motor that learns to swing up and balance.
 
     Observation: `orientation`, cosine and sine of the angle from upright; `velocity`
-    (rad/s); 3 numbers.
+    (rad/s); 3 entries.
 
     Reward: 1 while the cosine is at least `cosine`, else 0.
 
-    The first state: the angle uniform in the circle, at rest.
+    Initial state: the angle uniform in the circle, at rest.
 
     **Arguments:**
 
     - `sys`: the robot; by default the suite's `pendulum.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `cosine`: from which on the pole counts as upright; by default that of 8 degrees.
+    - `cosine`: smallest cosine that counts as upright; by default that of 8 degrees.
 
     ??? cite "Reference"
         `dm_control.suite.pendulum`.
@@ -59,5 +59,5 @@ class Pendulum(AbstractEndlessTask):
 
 
 def pendulum_swingup(**options: Any) -> Pendulum:
-    """`Pendulum`. **Arguments:** its options."""
+    """Create `Pendulum`. **Arguments:** its options."""
     return Pendulum(**options)

@@ -23,20 +23,20 @@ def _model(sys: System | None) -> System:
 
 
 class PointMass(AbstractEndlessTask):
-    r"""A ball in a plane that is to be pushed to the middle.
+    r"""A ball in a plane that learns to move to the center.
 
-    Observation: `position` (m), `velocity` (m/s); 4 numbers.
+    Observation: `position` (m), `velocity` (m/s); 4 entries.
 
-    Reward: `tolerance` of the distance of ball and target, with bounds 0 and the radius
-    $r$ of the target, and margin $r$; times $(4 + \overline{\max(0, 1 - u^2)}) / 5$ of the
-    action $u$.
+    Reward: `tolerance` of the distance between ball and target, with bounds 0 and the
+    radius $r$ of the target, and margin $r$; times $(4 + \overline{\max(0, 1 - u^2)}) /
+    5$ of the action $u$.
 
-    The first state: uniform in the square, at rest.
+    Initial state: uniform in the square, at rest.
 
     **Arguments:**
 
-    - `sys`: the robot; by default the suite's `point_mass.xml` with motors on the joints,
-        at which each tendon of the file pulls alone.
+    - `sys`: the robot; by default the suite's `point_mass.xml`, with motors on the
+        joints instead of on fixed tendons.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
 
@@ -68,23 +68,24 @@ class PointMass(AbstractEndlessTask):
 
 
 class GainsState(eqx.Module):
-    """`gains`: of this episode; row $k$ is the direction in which control $k$ pushes."""
+    """State of `RandomGains`. `gains`: gains of this episode; row $k$ is the direction
+    in which control $k$ acts."""
 
     inner: State
     gains: Float[Array, "2 2"]
 
 
 class RandomGains(AbstractWrapper):
-    r"""`PointMass`, whose controls push in random directions.
+    r"""`PointMass` whose controls act in random directions.
 
-    The motors get $\mathrm{clip}(u)^\top G$. The rows of the gains $G$, unit vectors that
-    are drawn at a reset, are at least $\arccos 0.9$ from parallel. They are not observed;
-    those of an episode are `state.gains`.
+    The motors get $\mathrm{clip}(u)^\top G$. The rows of the gains $G$, unit vectors
+    drawn at a reset, are at least $\arccos 0.9$ from parallel. They are not observed;
+    `state.gains` contains those of the current episode.
 
     **Arguments:**
 
-    - `env`: by default one whose motors do not clip, since two controls may add up to
-        more than one motor is allowed alone.
+    - `env`: the environment; by default one whose motors do not clip, because two
+        controls may add up to more than a single motor may get.
 
     **Raises:** `ValueError` if a motor clips its input.
     """
@@ -115,7 +116,7 @@ class RandomGains(AbstractWrapper):
 
     @property
     def action_range(self) -> Float[Array, "nu 2"]:
-        # The motors inside do not clip, so that they have a range but no limits.
+        # The inner motors do not clip, so they have a range but no limits.
         return self.sys.actuators.ctrl_range
 
     def physics(self, state: GainsState) -> State:
@@ -150,8 +151,8 @@ class RandomGains(AbstractWrapper):
 
 
 def _gains(key: PRNGKeyArray, dtype: Any) -> Float[Array, "2 2"]:
-    """Two directions: the first uniform; of the second, all that are far enough from
-    parallel are as likely."""
+    """Draw two directions: the first uniform, the second uniform among those far enough
+    from parallel."""
     keys = jr.split(key, 3)
     least = math.acos(0.9)
     first = jr.uniform(keys[0], (), dtype, -jnp.pi, jnp.pi)
@@ -162,13 +163,13 @@ def _gains(key: PRNGKeyArray, dtype: Any) -> Float[Array, "2 2"]:
 
 
 def point_mass_easy(**options: Any) -> PointMass:
-    """`PointMass`. **Arguments:** its options."""
+    """Create `PointMass`. **Arguments:** its options."""
     return PointMass(**options)
 
 
 def point_mass_hard(**options: Any) -> RandomGains:
-    """`PointMass` with `RandomGains`. **Arguments:** its options; the motors of `sys`
-    must not clip."""
+    """Create `PointMass` with `RandomGains`. **Arguments:** its options; the motors of
+    `sys` must not clip."""
     if options.get("sys") is None:
         options["sys"] = point_mass_model(limited=False)
     return RandomGains(PointMass(**options))

@@ -31,26 +31,26 @@ def _walled(sys: System | None) -> System:
 
 
 class Quadruped(AbstractEndlessTask):
-    r"""A robot of four legs that is to move forward.
+    r"""A robot with four legs that learns to move forward.
 
-    Observation: `egocentric_state`, angles and velocities of the hinges (rad, rad/s) and
-    activations of the actuators; `torso_velocity` in the frame of the torso (m/s);
+    Observation: `egocentric_state`, angles and velocities of the hinges (rad, rad/s)
+    and activations of the actuators; `torso_velocity` in the frame of the torso (m/s);
     `torso_upright`, the cosine $c$ of its angle from upright; `imu`, accelerometer and
-    gyroscope (m/s$^2$, rad/s); `force_torque`, $\operatorname{arsinh}$ of the forces and
-    torques at the toes (N, N m); 78 numbers.
+    gyroscope (m/s$^2$, rad/s); `force_torque`, $\operatorname{arsinh}$ of the forces
+    and torques at the toes (N, N m); 78 entries.
 
     Reward: $\frac{1 + c}{2} \cdot t(v)$ of the velocity $v$ of the torso along its x
     axis, at least `speed` (linear, margin `speed`, where it is 1/2).
 
-    The first state: the orientation uniform, joints at their references, as low over the
-    ground as nothing touches, in steps of 1 cm; at rest.
+    Initial state: the orientation uniform, joints at their references, at the lowest
+    height without contact, in steps of 1 cm; at rest.
 
     **Arguments:**
 
     - `sys`: the robot; by default that of `quadruped_model()`.
     - `pipeline`: the physics; by default `Generalized()`, which the sensors need.
     - `frame_skip`: time steps per control step.
-    - `speed`: that earns the full reward, m/s.
+    - `speed`: speed of the full reward, m/s.
 
     ??? cite "Reference"
         `dm_control.suite.quadruped`.
@@ -83,20 +83,22 @@ class Quadruped(AbstractEndlessTask):
 
 
 class QuadrupedFetch(AbstractEndlessTask):
-    r"""A robot of four legs between walls that is to push a ball to the origin.
+    r"""A robot with four legs between walls that learns to push a ball to the origin.
 
-    Observation: as of `Quadruped`; `ball_state`, position from the torso, velocity
-    relative to the torso's and angular velocity of the ball, in the frame of the torso
-    (m, m/s, rad/s); `target_position` from the torso in its frame (m); 90 numbers.
+    Observation: that of `Quadruped`; `ball_state`, position relative to the torso,
+    velocity relative to that of the torso, and angular velocity of the ball, in the
+    frame of the torso (m, m/s, rad/s); `target_position` relative to the torso in its
+    frame (m); 90 entries.
 
-    Reward: $\frac{1 + c}{2} \cdot t(a) \cdot \frac{1 + t(b)}{2}$ of the cosine $c$ of the
-    torso's angle from upright, the horizontal distance $a$ of ball and site `workspace`,
-    at most the sum of their radii, and that $b$ of ball and target, at most its radius
-    (both linear, 0 at the half diagonal of the ground beyond).
+    Reward: $\frac{1 + c}{2} \cdot t(a) \cdot \frac{1 + t(b)}{2}$ of the cosine $c$ of
+    the torso's angle from upright, the horizontal distance $a$ between ball and site
+    `workspace`, at most the sum of their radii, and the distance $b$ between ball and
+    target, at most its radius (both linear, 0 at the half diagonal of the ground
+    beyond).
 
-    The first state: the torso upright at a random place with random azimuth, as low over
-    the ground as nothing touches, in steps of 1 cm, at rest; the ball at a random place 2 m
-    up, with a horizontal velocity of standard deviation 5 m/s.
+    Initial state: the torso upright at a random position with random azimuth, at the
+    lowest height without contact, in steps of 1 cm, at rest; the ball at a random
+    position at a height of 2 m, with a horizontal velocity of standard deviation 5 m/s.
 
     **Arguments:**
 
@@ -160,7 +162,7 @@ class QuadrupedFetch(AbstractEndlessTask):
 
     @property
     def _arena(self) -> Float[Array, ""]:
-        """Half width of the ground."""
+        """Return half the width of the ground."""
         geoms = self.sys.geoms
         return geoms.size[index(geoms.names, "floor", "shape"), 0]
 
@@ -177,12 +179,14 @@ class QuadrupedFetch(AbstractEndlessTask):
 
 
 def quadruped_walk(speed: Any = 0.5, **options: Any) -> Quadruped:
-    """`Quadruped` that is to walk. **Arguments:** its options; `speed` in m/s."""
+    """Create `Quadruped` that learns to walk. **Arguments:** its options; `speed` in
+    m/s."""
     return _moving(10.0, speed, options)
 
 
 def quadruped_run(speed: Any = 5.0, **options: Any) -> Quadruped:
-    """`Quadruped` that is to run. **Arguments:** its options; `speed` in m/s."""
+    """Create `Quadruped` that learns to run. **Arguments:** its options; `speed` in
+    m/s."""
     return _moving(100.0, speed, options)
 
 
@@ -193,5 +197,5 @@ def _moving(floor: float, speed: Any, options: dict[str, Any]) -> Quadruped:
 
 
 def quadruped_fetch(**options: Any) -> QuadrupedFetch:
-    """`QuadrupedFetch`. **Arguments:** its options."""
+    """Create `QuadrupedFetch`. **Arguments:** its options."""
     return QuadrupedFetch(**options)

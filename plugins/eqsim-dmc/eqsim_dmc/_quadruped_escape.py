@@ -33,18 +33,18 @@ def _terrain_model(sys: System | None) -> System:
 
 
 class QuadrupedEscape(AbstractEndlessTask):
-    r"""A robot of four legs that is to climb out of a bowl of rough terrain.
+    r"""A robot with four legs that learns to climb out of a bowl of rough terrain.
 
-    Observation: as of `Quadruped`; `origin` of the world in the frame of the torso (m);
-    `rangefinder`, $\tanh$ of the distances in m of 20 rays, 1 where a ray hits nothing;
-    101 numbers.
+    Observation: that of `Quadruped`; `origin` of the world in the frame of the torso
+    (m); `rangefinder`, $\tanh$ of the distances in m of 20 rays, 1 if a ray hits
+    nothing; 101 entries.
 
     Reward: $t(c) \cdot t(d)$ of the cosine $c$ of the torso's angle from upright, at least
     that of 20 degrees (linear, 0 upside down), and the distance $d$ of the site `workspace`
     from the origin, at least half the width of the terrain (linear, 0 at the origin).
 
-    The first state: above the origin, the orientation uniform, joints at their references,
-    as low as nothing touches, in steps of 1 cm; at rest.
+    Initial state: above the origin, the orientation uniform, joints at their
+    references, at the lowest height without contact, in steps of 1 cm; at rest.
 
     The terrain is the height field `terrain` of the robot, `sys.height_fields.heights`.
     `quadruped_escape` draws it in every episode: see `RandomBowl`.
@@ -92,20 +92,21 @@ class QuadrupedEscape(AbstractEndlessTask):
 
 
 class RandomBowl(AbstractRandomizer):
-    r"""Draws the height field `terrain`: a bowl with bumps.
+    r"""Randomization of the height field `terrain`: a bowl with bumps.
 
-    At the distance $r$ from the middle, in half widths of the terrain, the height is
-    $h \, b \, (1 - \cos 2 \pi r) / 2$, with $r$ clipped to 0.04 to 1. So the bowl has its
-    ridge at $r = 1/2$ and falls off outside. The bumps $b$ are the bicubic spline (mirrored
-    at the edges) through a grid of random numbers, uniform from `smoothness` to 1. Derivatives
-    by `height` and `smoothness` are those of the heights that were drawn.
+    At the distance $r$ from the center, in half widths of the terrain, the height is $h
+    \, b \, (1 - \cos 2 \pi r) / 2$, with $r$ clipped to [0.04, 1]. The bowl has its
+    ridge at $r = 1/2$ and falls off outside. The bumps $b$ are the bicubic spline
+    (mirrored at the edges) through a grid of random numbers, uniform from `smoothness`
+    to 1. Derivatives with respect to `height` and `smoothness` are those of the drawn
+    heights.
 
-    Where the spline is below zero, heights may be negative. They are at least -0.9 times
-    the base of the height field, because the bottom must be lower.
+    If the spline is negative, heights may be negative. They are at least -0.9 times the
+    base of the height field, because they must be above the bottom.
 
     **Arguments:**
 
-    - `height`: $h$, m.
+    - `height`: height $h$, m.
     - `smoothness`: a number from 0 (rough) to 1 (no bumps).
     - `bumps`: number of bumps along each side, at least 2.
 
@@ -147,15 +148,16 @@ def _terrain(sys: System) -> int:
 
 @ft.lru_cache(maxsize=16)
 def _spline_matrix(knots: int, points: int) -> Float[np.ndarray, "points knots"]:
-    """The matrix from values at knots 0, 1, ... to the cubic spline through them at evenly
-    spaced points from the first to the last knot; values are mirrored at both ends."""
+    """Return the matrix that maps values at knots 0, 1, ... to the cubic spline through
+    them, at evenly spaced points from the first to the last knot. Values are mirrored
+    at both ends."""
     at = np.linspace(0.0, knots - 1.0, points)
     return _b_splines(at, knots) @ np.linalg.inv(_b_splines(np.arange(knots), knots))
 
 
 def _b_splines(at: np.ndarray, knots: int) -> np.ndarray:
-    """Cubic B-splines about all knots at some points; those about the mirror images of a
-    knot are added to it."""
+    """Return cubic B-splines about all knots at some points, including those about
+    mirror images of the knots."""
     result = np.zeros((len(at), knots))
     for center in range(-1, knots + 1):
         away = np.abs(at - center)
@@ -166,7 +168,7 @@ def _b_splines(at: np.ndarray, knots: int) -> np.ndarray:
 
 
 def quadruped_escape(**options: Any) -> DomainRandomization:
-    """`QuadrupedEscape` with terrain, which `RandomBowl` draws at a reset.
+    """Create `QuadrupedEscape` with terrain, which `RandomBowl` draws at a reset.
 
     **Arguments:** its options.
     """

@@ -1,4 +1,4 @@
-"""The robot of the quadruped's tasks, and what these tasks have in common."""
+"""The robot and common parts of the quadruped's tasks."""
 
 import dataclasses
 import xml.etree.ElementTree as ET
@@ -21,13 +21,13 @@ from .sigmoids import linear
 def quadruped_model(
     floor: float | None = None, ball: bool = False, terrain: bool = False
 ) -> System:
-    """The system of `quadruped.xml`, by default on flat ground.
+    """Return the system of `quadruped.xml`, by default on flat ground.
 
     **Arguments:**
 
-    - `floor`: half width of the ground as it is drawn, m; None: that of the file.
-    - `ball`: true if there are walls and a ball.
-    - `terrain`: true if there are a height field and rangefinders. It is flat; see
+    - `floor`: half width of the ground as it is drawn, m; None for that of the file.
+    - `ball`: true for walls and a ball.
+    - `terrain`: true for a height field and rangefinders. The terrain is flat; see
         `RandomBowl`. Each shape has at most 8 contacts with it
         (`sys.height_fields.capacity`).
     """
@@ -56,12 +56,13 @@ def _edit(root: ET.Element, floor: float | None, ball: bool, terrain: bool) -> N
 
 
 def torso_of(sys: System) -> int:
-    """The link `torso`."""
+    """Return the link `torso`."""
     return index(sys.links.names, "torso", "link")
 
 
 def standing(sys: System, place, quat) -> Float[Array, " nq"]:
-    """Coordinates of the robot at a place and with an orientation, above the ground."""
+    """Return coordinates of the robot at a position and orientation, above the
+    ground."""
     joints = sys.joints
     root = joints.q_starts[index(joints.names, "root", "joint")]
     q = joints.ref.at[root : root + 2].set(place).at[root + 3 : root + 7].set(quat)
@@ -69,11 +70,11 @@ def standing(sys: System, place, quat) -> Float[Array, " nq"]:
 
 
 def upright(sys: System, state: State, least: float = 1.0) -> Float[Array, ""]:
-    """The share by which the torso is upright, from 0 (upside down) to 1.
+    """Return the degree to which the torso is upright, from 0 (upside down) to 1.
 
     **Arguments:**
 
-    - `least`: cosine of the angle from upright from which on it is 1.
+    - `least`: smallest cosine of the angle from upright for the value 1.
     """
     cosine = forward(sys, state.q).rot[torso_of(sys), 2, 2]
     return tolerance(cosine, (least, jnp.inf), 1.0 + least, linear, 0.0)
@@ -82,7 +83,7 @@ def upright(sys: System, state: State, least: float = 1.0) -> Float[Array, ""]:
 def of_kinds(
     sys: System, values: dict[str, Float[Array, " size"]], *kinds: SensorKind
 ) -> Float[Array, " total"]:
-    """The values of all sensors of some kinds, in their order in the file."""
+    """Return the values of all sensors of some kinds, in the order of the file."""
     sensors = zip(sys.sensors.names, sys.sensors.kinds)
     return jnp.concatenate([values[name] for name, kind in sensors if kind in kinds])
 
@@ -90,7 +91,7 @@ def of_kinds(
 def common_parts(
     sys: System, state: State, values: dict[str, Float[Array, " size"]]
 ) -> dict[str, Float[Array, "..."]]:
-    """Observations of all tasks.
+    """Return the parts of the observation of all tasks.
 
     **Arguments:**
 

@@ -15,18 +15,18 @@ from ._tolerance import tolerance
 
 
 class Reacher(AbstractEndlessTask):
-    """An arm of two links in a plane whose fingertip is to reach a target.
+    """A planar arm with two links whose fingertip learns to reach a target.
 
     Observation: `position`, the angles of shoulder and wrist (rad); `to_target`, from
-    fingertip to target along x and y (m); `velocity` (rad/s); 6 numbers.
+    fingertip to target along x and y (m); `velocity` (rad/s); 6 entries.
 
-    Reward: 1 while the distance of fingertip and target is at most the sum of their
-    radii, else 0.
+    Reward: 1 while the distance between fingertip and target is at most the sum of
+    their radii, else 0.
 
-    The first state: the wrist uniform in its range, the shoulder in the circle, at rest.
+    Initial state: the wrist uniform in its range, the shoulder in the circle, at rest.
 
     The target is the shape `target` of the robot, `sys.geoms.pos` and `sys.geoms.size`.
-    The tasks draw a place for every episode: see `RandomTarget`.
+    The tasks draw a position in every episode: see `RandomTarget`.
 
     **Arguments:**
 
@@ -69,8 +69,8 @@ class Reacher(AbstractEndlessTask):
 
 
 class RandomTarget(AbstractRandomizer):
-    """Places the shape `target` at random: its direction uniform, its distance from the
-    origin uniform from 0.05 m to 0.2 m."""
+    """Randomization that places the shape `target`: direction uniform, distance from
+    the origin uniform from 0.05 m to 0.2 m."""
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         pos = sys.geoms.pos
@@ -83,7 +83,8 @@ class RandomTarget(AbstractRandomizer):
 
 
 def reacher_easy(**options: Any) -> DomainRandomization:
-    """`Reacher` with a target of radius 0.05 m, which `RandomTarget` places at a reset.
+    """Create `Reacher` with a target of radius 0.05 m, which `RandomTarget` places at a
+    reset.
 
     **Arguments:** the options of `Reacher`.
     """
@@ -91,7 +92,8 @@ def reacher_easy(**options: Any) -> DomainRandomization:
 
 
 def reacher_hard(**options: Any) -> DomainRandomization:
-    """The same with a radius of 0.015 m. **Arguments:** the options of `Reacher`."""
+    """Create the same with a radius of 0.015 m. **Arguments:** the options of
+    `Reacher`."""
     return _reacher(0.015, options)
 
 

@@ -1,4 +1,4 @@
-"""Sensors and frames that the observations of several tasks read."""
+"""Sensors and frames for the observations of several tasks."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -13,7 +13,7 @@ from ._task import index
 def sensors(
     pipeline: AbstractPipeline, sys: System, state: State, action: Float[Array, " nu"]
 ) -> dict[str, Float[Array, " size"]]:
-    """The values of all sensors of a robot, which measure forces.
+    """Compute the values of all sensors of a robot, including force sensors.
 
     **Raises:** `ValueError` if the pipeline is not `Generalized`, the only one with
     sensors.
@@ -29,15 +29,16 @@ def sensors(
 def geom_position(
     sys: System, poses: LinkPoses, name: str
 ) -> tuple[int, Float[Array, "3"]]:
-    """The number of a shape, and its center in the world, m."""
+    """Return the index of a shape, and its center in the world, m."""
     geom = index(sys.geoms.names, name, "shape")
     pos, link = sys.geoms.pos[geom], sys.geoms.links[geom]
     return geom, pos if link < 0 else poses.pos[link] + poses.rot[link] @ pos
 
 
 def subtree_velocity(sys: System, state: State, name: str) -> Float[Array, "3"]:
-    r"""The velocity of the center of mass of a link and all links that it carries, m/s:
-    $\sum_i m_i (v_i + \omega_i \times R_i c_i) / \sum_i m_i$ (MuJoCo: `subtreelinvel`)."""
+    r"""Compute the velocity of the center of mass of a link and all links that it
+    carries, m/s: $\sum_i m_i (v_i + \omega_i \times R_i c_i) / \sum_i m_i$ (MuJoCo:
+    `subtreelinvel`)."""
     carried = {index(sys.links.names, name, "link")}
     # Parents come before their children.
     for link, parent in enumerate(sys.links.parents):
@@ -53,10 +54,10 @@ def subtree_velocity(sys: System, state: State, name: str) -> Float[Array, "3"]:
 
 
 def rotation(quat: Float[Array, "4"]) -> Float[Array, "3 3"]:
-    """The matrix of a unit quaternion."""
+    """Return the matrix of a unit quaternion."""
     return jnp.stack(quaternion_matrix(quat)).reshape(3, 3)
 
 
 def distance(vector: Float[Array, " n"]) -> Float[Array, ""]:
-    """The length of a vector, with derivative zero at zero."""
+    """Compute the length of a vector, with derivative zero at zero."""
     return safe_sqrt(jnp.sum(vector**2))

@@ -19,7 +19,7 @@ from ._tolerance import tolerance
 
 
 def stacker_model(num_boxes: int = 2) -> System:
-    """The system of `stacker.xml`. **Arguments:** `num_boxes`, from 1 to 4."""
+    """Return the system of `stacker.xml`. **Arguments:** `num_boxes`, from 1 to 4."""
     if not 1 <= num_boxes <= 4:
         raise ValueError(f"`num_boxes` is {num_boxes}: 1 to 4 are expected.")
     return edited_model(_edit, "stacker.xml", num_boxes)
@@ -35,22 +35,24 @@ def _model(sys: System | None) -> System:
 
 
 class Stacker(AbstractEndlessTask):
-    r"""A planar arm with a hand that is to stack boxes up to a target.
+    r"""A planar arm with a hand that learns to stack boxes up to a target.
 
-    Observation: `arm_pos`, sines and cosines of the angles of the arm; `arm_vel` (rad/s);
-    `touch`, $\ln(1 + f)$ of the forces that press on five zones of the hand (N);
+    Observation: `arm_pos`, sines and cosines of the angles of the arm; `arm_vel`
+    (rad/s); `touch`, $\ln(1 + f)$ of the contact forces on five zones of the hand (N);
     `hand_pos` and `box_pos`, each the position x, z (m) and the entries w and y of the
-    quaternion; `box_vel` (m/s, rad/s, m/s each); `target_pos`, x and z (m); for $n$ boxes
-    $35 + 7 n$ numbers. Without `fully_observable` only the first three; 29 numbers.
+    quaternion; `box_vel` (m/s, rad/s, m/s each); `target_pos`, x and z (m); for $n$
+    boxes $35 + 7 n$ entries. Without `fully_observable` only the first three; 29
+    entries.
 
-    Reward: $t(a)\,t(b)$ of the distance $a$ of the target and the nearest box (margin the
-    width of a box), and that $b$ of target and hand, at least 0.1 m (margin 0.01 m).
+    Reward: $t(a)\,t(b)$ of the distance $a$ between the target and the nearest box
+    (margin the width of a box), and the distance $b$ between target and hand, at least
+    0.1 m (margin 0.01 m).
 
-    The first state: joints uniform in their ranges, the root of the arm in the circle,
-    finger and thumb alike; the boxes uniform on one side; redrawn until nothing touches;
-    at rest.
+    Initial state: joints uniform in their ranges, the root of the arm in the circle,
+    finger and thumb equally; the boxes uniform on one side; redrawn until nothing
+    touches; at rest.
 
-    The target is a link of the robot, `sys.links.pos`. The tasks place it for every
+    The target is a link of the robot, `sys.links.pos`. The tasks place it in every
     episode: see `RandomTower`.
 
     **Arguments:**
@@ -58,8 +60,8 @@ class Stacker(AbstractEndlessTask):
     - `sys`: the robot; by default that of `stacker_model(2)`.
     - `pipeline`: the physics; by default `Generalized()`, which `touch` needs.
     - `frame_skip`: time steps per control step.
-    - `fully_observable`: whether hand, boxes and target are observed.
-    - `clearance`: distance of the hand from the target that earns the full reward, m.
+    - `fully_observable`: true to observe hand, boxes and target.
+    - `clearance`: distance of the hand from the target for the full reward, m.
 
     ??? cite "Reference"
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.stacker`.
@@ -104,8 +106,8 @@ class Stacker(AbstractEndlessTask):
 
 
 class RandomTower(AbstractRandomizer):
-    """Places the target at random: x uniform from -0.37 m to 0.37 m, at the height of one of
-    the boxes of a tower on the ground."""
+    """Randomization that places the target: x uniform from -0.37 m to 0.37 m, at the
+    height of one of the boxes of a tower on the ground."""
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         pos, target = sys.links.pos, _target(sys)
@@ -130,7 +132,7 @@ def _half_width(sys: System) -> Float[Array, ""]:
 
 
 def _start(key: PRNGKeyArray, sys: System):
-    """Coordinates of arm and boxes."""
+    """Draw coordinates of arm and boxes."""
     key_arm, key_boxes = jr.split(key)
     q, boxes = random_arm(sys, key_arm), _boxes(sys)
     low, high = jnp.asarray([0.1, 0.0, 0.0]), jnp.asarray([0.3, 0.7, 2.0 * jnp.pi])
@@ -141,7 +143,8 @@ def _start(key: PRNGKeyArray, sys: System):
 
 
 def stacker_stack_2(**options: Any) -> DomainRandomization:
-    """`Stacker` with 2 boxes and a target, which `RandomTower` places at a reset.
+    """Create `Stacker` with 2 boxes and a target, which `RandomTower` places at a
+    reset.
 
     **Arguments:** the options of `Stacker`.
     """
@@ -149,7 +152,7 @@ def stacker_stack_2(**options: Any) -> DomainRandomization:
 
 
 def stacker_stack_4(**options: Any) -> DomainRandomization:
-    """The same with 4 boxes. **Arguments:** the options of `Stacker`."""
+    """Create the same with 4 boxes. **Arguments:** the options of `Stacker`."""
     return _stacker(4, options)
 
 

@@ -1,4 +1,4 @@
-"""First states without contact."""
+"""Initial states without contact."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,14 +20,14 @@ MOST_DRAWS = 10_000
 def draw_without_contact(
     draw: Callable[[PRNGKeyArray, System], Any], key: PRNGKeyArray, sys: System
 ) -> Any:
-    """Draw until no shapes are in contact, as the suite does (rejection sampling).
+    """Draw until no shapes are in contact, as in the suite (rejection sampling).
 
-    The loop carries keys only, and what is drawn with the accepted one is computed after
-    it, so derivatives by the robot are those of the accepted draw, in both modes.
+    The loop carries only keys, and the accepted draw is computed after it, so
+    derivatives with respect to the robot are those of the accepted draw, in both modes.
 
     **Arguments:**
 
-    - `draw`: `(key, sys) -> (q, robot, result)`: coordinates and the robot that has them,
+    - `draw`: function `(key, sys) -> (q, robot, result)`: coordinates and the robot,
         whose shapes must not be in contact, and the value to return.
 
     **Returns:** the result of the first draw without contact, or of the last of 10,000
@@ -35,7 +35,8 @@ def draw_without_contact(
     """
     fixed = _without_derivatives(sys)
 
-    # The test is carried: a condition would be computed twice in a batch.
+    # The result of the test is carried, because a condition would be computed twice in
+    # a batch.
     def go_on(carry):
         return carry[3] & (carry[2] < MOST_DRAWS)
 
@@ -56,10 +57,10 @@ def lift_without_contact(
     **Arguments:**
 
     - `q`: coordinates.
-    - `height`: which of them is the height, m.
+    - `height`: index of the height among the coordinates.
 
-    **Returns:** the coordinates, at most 100 m up; their derivatives are those of `q`
-    except that of the height, which is zero.
+    **Returns:** the coordinates, at a height of at most 100 m. Their derivatives are
+    those of `q`, except that of the height, which is zero.
     """
     fixed, held = _without_derivatives((sys, q))
     raised = lambda q, count: q.at[height].set(0.01 * count.astype(q.dtype))

@@ -18,12 +18,13 @@ from .sigmoids import long_tail
 
 
 def swimmer_model(num_links: int = 6) -> System:
-    """The system of `swimmer.xml`, whose head gets a tail of links as in the suite.
+    """Return the system of `swimmer.xml` with a head and a tail of links, as in the
+    suite.
 
     **Arguments:**
 
-    - `num_links`: with the head, at least 3. The joints between them bend by at most
-        360 degrees divided by this number.
+    - `num_links`: number of links including the head, at least 3. The joints between
+        them bend by at most 360 degrees divided by this number.
     """
     if num_links < 3:
         raise ValueError(f"`num_links` is {num_links}: at least 3 are expected.")
@@ -51,21 +52,21 @@ def _model(sys: System | None) -> System:
 
 
 class Swimmer(AbstractEndlessTask):
-    r"""A planar snake in a fluid whose nose is to reach a target.
+    r"""A planar snake in a fluid whose nose learns to reach a target.
 
     Observation: `joints`, the angles between the links (rad); `to_target`, from nose to
     target in the frame of the head, x and y (m); `body_velocities`, of each link the
     velocity along its x and y axes (m/s) and the angular velocity about z (rad/s); for
-    $n$ links $4 n + 1$ numbers.
+    $n$ links $4 n + 1$ entries.
 
-    Reward: `tolerance` of the distance of nose and target in the plane, at most the
-    radius $r$ of the target (long tail, margin $5 r$).
+    Reward: `tolerance` of the distance between nose and target in the plane, at most
+    the radius $r$ of the target (long tail, margin $5 r$).
 
-    The first state: the joints uniform in their ranges, the angle of the head in the
+    Initial state: the joints uniform in their ranges, the angle of the head in the
     circle, at rest.
 
     The target is the shape `target` of the robot, `sys.geoms.pos` and `sys.geoms.size`.
-    The tasks draw a place for every episode: see `RandomPoolTarget`.
+    The tasks draw a position in every episode: see `RandomPoolTarget`.
 
     **Arguments:**
 
@@ -115,8 +116,8 @@ class Swimmer(AbstractEndlessTask):
 
 
 class RandomPoolTarget(AbstractRandomizer):
-    """Places the shape `target` at random: x and y uniform from -0.3 m to 0.3 m in one of
-    five episodes, from -2 m to 2 m in the others."""
+    """Randomization that places the shape `target`: x and y uniform from -0.3 m to 0.3
+    m in one of five episodes, from -2 m to 2 m in the others."""
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         pos = sys.geoms.pos
@@ -128,7 +129,8 @@ class RandomPoolTarget(AbstractRandomizer):
 
 
 def swimmer_swimmer6(**options: Any) -> DomainRandomization:
-    """`Swimmer` of 6 links with a target, which `RandomPoolTarget` places at a reset.
+    """Create `Swimmer` with 6 links and a target, which `RandomPoolTarget` places at a
+    reset.
 
     **Arguments:** its options.
     """
@@ -136,7 +138,7 @@ def swimmer_swimmer6(**options: Any) -> DomainRandomization:
 
 
 def swimmer_swimmer15(**options: Any) -> DomainRandomization:
-    """The same with 15 links. **Arguments:** the options of `Swimmer`."""
+    """Create the same with 15 links. **Arguments:** the options of `Swimmer`."""
     if options.get("sys") is None:
         options["sys"] = swimmer_model(15)
     return DomainRandomization(Swimmer(**options), RandomPoolTarget())

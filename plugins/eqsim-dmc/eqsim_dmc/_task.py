@@ -1,4 +1,4 @@
-"""What the tasks of the suite have in common."""
+"""Base classes and common parts of the suite's tasks."""
 
 import abc
 from collections.abc import Callable
@@ -18,26 +18,26 @@ from .sigmoids import quadratic
 class AbstractSuiteTask(AbstractTask):
     """A task of the control suite.
 
-    Its observation has named parts; its reward is one term, `task`.
+    Its observation has named parts. Its reward has a single term, `task`.
     """
 
     @abc.abstractmethod
     def parts(
         self, state: State, action: Float[Array, " nu"]
     ) -> dict[str, Float[Array, "..."]]:
-        """The parts of an observation by their names in the suite, in its order.
+        """Return the parts of an observation by their names in the suite, in its order.
 
-        **Arguments:** as of `observe`.
+        **Arguments:** as for `observe`.
         """
 
     @abc.abstractmethod
     def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
-        """The reward for having come to a state by an action."""
+        """Compute the reward for reaching a state by an action."""
 
     def observe(
         self, state: State, action: Float[Array, " nu"]
     ) -> Float[Array, " nobs"]:
-        """The parts of an observation, one behind the other."""
+        """Concatenate the parts of an observation."""
         return jnp.concatenate(
             [jnp.ravel(x) for x in self.parts(state, action).values()]
         )
@@ -45,36 +45,36 @@ class AbstractSuiteTask(AbstractTask):
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State
     ) -> dict[str, Float[Array, ""]]:
-        """The one term `task`."""
+        """Return the single term `task`."""
         return {"task": self.reward(new, action)}
 
 
 class AbstractEndlessTask(AbstractSuiteTask):
     """A task of the control suite that never terminates, with rewards from 0 to 1.
 
-    In the suite an episode is truncated after 1,000 control steps: wrap the task in
+    The suite truncates episodes after 1,000 control steps: wrap the task in
     `eqsim.TimeLimit(env, 1000)`.
     """
 
     def terminated(self, state: State) -> Bool[Array, ""]:
-        """Never."""
+        """Return false: episodes never terminate."""
         return jnp.zeros((), bool)
 
 
 def model(name: str) -> Callable[[System | None], System]:
-    """A converter: a robot as it is, or that of one of the suite's files."""
+    """Return a converter with a model of the suite as default."""
     return lambda sys: suite_model(name) if sys is None else sys
 
 
 def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
-    """A converter: a pipeline as it is, or `Generalized()`."""
+    """Convert None to the default pipeline, `Generalized()`."""
     return Generalized() if pipeline is None else pipeline
 
 
 def index(names: tuple[str, ...], name: str, kind: str) -> int:
-    """The place of a name.
+    """Return the index of a name.
 
-    **Raises:** `ValueError` if it is not there.
+    **Raises:** `ValueError` if it does not exist.
     """
     if name not in names:
         raise ValueError(
@@ -85,10 +85,10 @@ def index(names: tuple[str, ...], name: str, kind: str) -> int:
 
 
 def random_joints(sys: System, key: PRNGKeyArray) -> Float[Array, " nq"]:
-    """The coordinates of the suite's random poses: joints with a range uniform within
-    it, hinges without one uniform in the circle, other slides at their reference. Free
-    joints stay in place; their quaternions are four uniform numbers from 0 to 1, scaled
-    to norm 1, so that orientations are not uniform.
+    """Draw coordinates of the suite's random poses: joints with a range uniform within
+    it, hinges without a range uniform in the circle, other slides at their reference.
+    Free joints keep their position; their quaternions are four uniform numbers from 0
+    to 1, scaled to norm 1, so orientations are not uniform.
 
     **Raises:** `ValueError` if there are ball joints.
     """
@@ -115,7 +115,7 @@ def random_joints(sys: System, key: PRNGKeyArray) -> Float[Array, " nq"]:
 
 
 def small(action: Float[Array, " nu"]) -> Float[Array, ""]:
-    r"""How small an action is, from 4/5 to 1: $(4 + \overline{\max(0, 1 - u^2)}) / 5$, with
-    the mean over its entries."""
+    r"""Compute a factor for small actions, from 4/5 to 1: $(4 + \overline{\max(0, 1 -
+    u^2)}) / 5$, with the mean over the entries."""
     value = tolerance(action, margin=1.0, sigmoid=quadratic, value_at_margin=0.0)
     return (4.0 + jnp.mean(value)) / 5.0

@@ -1,4 +1,4 @@
-"""The control suite's measure of how well a number meets a target."""
+"""The control suite's reward function for a value and its target."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,28 +18,30 @@ def tolerance(
     sigmoid: Callable[[Array, Any], Array] = gaussian,
     value_at_margin: Any = 0.1,
 ) -> Float[Array, "..."]:
-    r"""How well numbers lie within bounds, from 0 to 1.
+    r"""Compute how well values lie within bounds, from 0 to 1.
 
     $1$ for $l \le x \le h$, else $s(d / m)$ with the distance $d$ from the nearer bound,
     the margin $m$ and a sigmoid $s$ with $s(0) = 1$ and $s(1) =$ `value_at_margin`. With
     margin 0 it is 0 outside.
 
-    It can be differentiated by all numbers, in both modes; where it jumps (margin 0) the
-    derivative is zero.
+    It can be differentiated with respect to all arguments, in both modes; the
+    derivative of a jump (margin 0) is zero.
 
     **Arguments:**
 
-    - `x`: any shape.
-    - `bounds`: lower $l$ and upper $h$, which belong to the interval; may be infinite.
-    - `margin`: distance from the bounds, in units of `x`, at which `value_at_margin` is
-        reached.
+    - `x`: values of any shape.
+    - `bounds`: lower bound $l$ and upper bound $h$, inclusive; may be infinite.
+    - `margin`: distance from the bounds, in units of `x`, at which the result is
+        `value_at_margin`.
     - `sigmoid`: one of `eqsim_dmc.sigmoids`, or a function `(distance, value at 1)`.
-    - `value_at_margin`: between 0 and 1; `cosine`, `linear` and `quadratic` take 0.
+    - `value_at_margin`: value between 0 and 1; 0 is allowed for `cosine`, `linear` and
+        `quadratic`.
 
-    **Returns:** numbers of the shape of `x`.
+    **Returns:** values of the shape of `x`.
 
-    **Raises:** `ValueError` if the bounds are in the wrong order, the margin is negative,
-    or the sigmoid cannot have `value_at_margin`, where these are known.
+    **Raises:** `ValueError` if the bounds are in the wrong order, the margin is
+    negative, or the sigmoid cannot have `value_at_margin`. Not checked for traced
+    values.
 
     ??? cite "Reference"
         Tassa et al., *DeepMind Control Suite*, 2018, section 4.
@@ -49,7 +51,8 @@ def tolerance(
     low, high, margin = (jnp.asarray(b, x.dtype) for b in (low, high, margin))
     below, inside = x < low, (x >= low) & (x <= high)
     distance = jnp.where(below, low - x, x - high)
-    # An infinite bound must not enter a sigmoid, not even in a branch not taken.
+    # An infinite bound must not enter a sigmoid, not even in the branch that is not
+    # taken.
     distance = jnp.where(inside, jnp.zeros_like(x), distance)
     soft = margin > 0.0
     scaled = distance / jnp.where(soft, margin, jnp.ones_like(margin))

@@ -1,4 +1,4 @@
-"""MuJoCo's touch sensor."""
+"""MuJoCo's touch sensor, for spherical sites."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,16 +16,16 @@ def touch(
     place: Float[Array, "3"],
     radius: Float[Array, ""],
 ) -> Float[Array, ""]:
-    r"""The force that presses on a ball that is fixed to a link, N.
+    r"""Compute the contact force on a ball that is fixed to a link, N.
 
-    $\sum_k n_k \cdot f_k$ over those contacts $k$ of the link whose ray, from the point
-    of contact along the normal that leaves the link, meets the ball.
+    $\sum_k n_k \cdot f_k$ over those contacts $k$ of the link whose ray, from the
+    contact point along the normal that points away from the link, intersects the ball.
 
     **Arguments:**
 
     - `sys`, `q`: the robot and its coordinates.
-    - `contacts`: from the pipeline's `contacts` at these coordinates.
-    - `link`: its number.
+    - `contacts`: contacts from `pipeline.contacts` at these coordinates.
+    - `link`: index of the link.
     - `place`, `radius`: center of the ball in the link, and its radius, m.
     """
     links = [[sys.geoms.links[g] for g in pair] for pair in contacts.geoms]

@@ -14,17 +14,17 @@ from .sigmoids import linear
 
 
 class Walker(AbstractEndlessTask):
-    r"""A planar robot of two legs that is to stand, walk or run along x.
+    r"""A planar robot with two legs that learns to stand, walk or run along x.
 
     Observation: `orientations`, the x entries of the axes x and z of each of 7 links;
-    `height` of the torso (m); `velocity` (m/s, rad/s); 24 numbers.
+    `height` of the torso (m); `velocity` (m/s, rad/s); 24 entries.
 
     Reward: standing is $r = \frac{1}{4}(3 t(z) + \frac{1 + c}{2})$ with the height $z$ of
     the torso, at least `height` (margin half of it), and the cosine $c$ of its angle from
     upright. With a `speed` it is $r \cdot (1 + 5 t(v)) / 6$ with the velocity $v$ of the
     center of mass along x, at least `speed` (linear, margin half of it, where it is 1/2).
 
-    The first state: joints with a range uniform within it, the angle of the torso in the
+    Initial state: joints with a range uniform within it, the angle of the torso in the
     circle, at rest; shapes may be in the ground.
 
     **Arguments:**
@@ -32,8 +32,8 @@ class Walker(AbstractEndlessTask):
     - `sys`: the robot; by default the suite's `walker.xml`.
     - `pipeline`: the physics; by default `Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `speed`: speed that earns the full reward, m/s; None to stand.
-    - `height`: of the torso that counts as standing, m.
+    - `speed`: speed of the full reward, m/s; None to stand.
+    - `height`: height of the torso that counts as standing, m.
 
     ??? cite "Reference"
         Lillicrap et al., *Continuous control with deep reinforcement learning*, 2015.
@@ -77,15 +77,17 @@ class Walker(AbstractEndlessTask):
 
 
 def walker_stand(**options: Any) -> Walker:
-    """`Walker` that is to stand. **Arguments:** its other options."""
+    """Create `Walker` that learns to stand. **Arguments:** its other options."""
     return Walker(speed=None, **options)
 
 
 def walker_walk(speed: Any = 1.0, **options: Any) -> Walker:
-    """`Walker` that is to walk. **Arguments:** its options; `speed` in m/s."""
+    """Create `Walker` that learns to walk. **Arguments:** its options; `speed` in
+    m/s."""
     return Walker(speed=speed, **options)
 
 
 def walker_run(speed: Any = 8.0, **options: Any) -> Walker:
-    """`Walker` that is to run. **Arguments:** its options; `speed` in m/s."""
+    """Create `Walker` that learns to run. **Arguments:** its options; `speed` in
+    m/s."""
     return Walker(speed=speed, **options)

@@ -1,9 +1,9 @@
-"""An environment, a pipeline and an agent that are found by their names."""
+"""An example package: an environment, a pipeline and an agent, registered by name."""
 
 from ._ball_beam import BallBeam as BallBeam
 from ._cross_entropy import CrossEntropy as CrossEntropy
 from ._richardson import Richardson as Richardson
 
 
-# Written for this version of eqsim's API.
+# Version of eqsim's plugin API.
 __eqsim_api__ = "1.0"

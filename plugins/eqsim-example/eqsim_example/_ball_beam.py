@@ -23,33 +23,34 @@ def _physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
 
 
 class BallBeam(AbstractTask):
-    r"""A ball on a beam that a motor tilts: the ball is to stay in the middle.
+    r"""A ball on a beam that is tilted by a motor, to be kept in the middle.
 
-    The ball slides along the beam at the height $a$ above its axis. With its place $r$,
-    the tilt $\theta$, its mass $m$, the inertia $I$ of both about the axis at $r = 0$, the
-    damping $d$ of either joint, and the torque $\tau$,
+    The ball slides along the beam at the height $a$ above its axis. With its position
+    $r$, the tilt $\theta$, its mass $m$, the inertia $I$ of both about the axis at $r =
+    0$, the damping $d$ of either joint, and the torque $\tau$,
 
     $$(I + m r^2)\,\ddot\theta + m a\,\ddot r + 2 m r \dot r \dot\theta
     = \tau - d_\theta \dot\theta + m g (r \cos\theta + a \sin\theta),$$
 
     $$m\,(\ddot r + a\,\ddot\theta - r\,\dot\theta^2) = m g \sin\theta - d_r \dot r.$$
 
-    At rest in the middle this is unstable, and the ball first moves the wrong way when the
-    beam is tilted.
+    The equilibrium in the middle is unstable. When the beam is tilted, the ball first
+    moves in the opposite direction.
 
     Observation: $r$ (m), $\theta$ (rad), and their rates.
 
-    Reward: `near`, $1 - (r / 0.5)^2$, and `ctrl`, minus the square of the action,
-    weighted. The task ends where the ball falls off: $|r| > 0.5$ m.
+    Reward: `near`, $1 - (r / 0.5)^2$, and `ctrl`, minus the weighted square of the
+    action. The episode terminates when the ball falls off: $|r| > 0.5$ m.
 
     **Arguments:**
 
     - `sys`: the robot; by default the one of this package.
     - `pipeline`: the physics; by default `eqsim.Generalized()`.
     - `frame_skip`: time steps per control step.
-    - `ctrl_cost_weight`: weight of the reward.
-    - `reset_noise_scale`: half width of the uniform noise of the first state: of the
-        place, in shares of half the beam, and of all rates; a third of it for the tilt.
+    - `ctrl_cost_weight`: weight of the reward term `ctrl`.
+    - `reset_noise_scale`: half width of the uniform noise of the initial state: of the
+        position, in units of half the beam, and of all rates; one third of it for the
+        tilt.
 
     ??? cite "Reference"
         Hauser, Sastry, Kokotovic, *Nonlinear control via approximate input-output
@@ -82,5 +83,5 @@ class BallBeam(AbstractTask):
         }
 
     def terminated(self, state: State) -> Bool[Array, ""]:
-        # Written so that NaN ends the task.
+        # In this form, NaN terminates the episode.
         return ~(jnp.abs(state.q[1]) <= 0.5)

@@ -13,11 +13,12 @@ from ._fields import number
 
 
 class LinearPolicy(eqx.Module):
-    r"""$a = \mathrm{squash}(W (o, 1))$: between the bounds, where there are two.
+    r"""A linear policy $a = \mathrm{squash}(W (o, 1))$, squashed to the bounds of
+    actions that have both.
 
     **Arguments:**
 
-    - `weights`: $W$.
+    - `weights`: matrix $W$.
     - `bounds`: lower and upper bound of each action.
     """
 
@@ -36,13 +37,13 @@ class LinearPolicy(eqx.Module):
 
 
 class CrossEntropyState(eqx.Module):
-    """What is learned: where good weights are.
+    """State of `CrossEntropy`: the distribution of weights.
 
     **Arguments:**
 
-    - `mean`, `deviation`: of the weights.
-    - `bounds`: of the actions.
-    - `key`: for the next iteration.
+    - `mean`, `deviation`: mean and standard deviation of the weights.
+    - `bounds`: bounds of the actions.
+    - `key`: key for the next iteration.
     """
 
     mean: Float[Array, "nu inputs"]
@@ -52,12 +53,12 @@ class CrossEntropyState(eqx.Module):
 
 
 class Trials(eqx.Module):
-    """What `CrossEntropy.update` learns from.
+    """A batch for `CrossEntropy.update`: candidates and their returns.
 
     **Arguments:**
 
-    - `weights`: of policies that were tried.
-    - `returns`: what each of them earned.
+    - `weights`: weights of the candidates.
+    - `returns`: return of each candidate.
     """
 
     weights: Float[Array, "population nu inputs"]
@@ -65,27 +66,27 @@ class Trials(eqx.Module):
 
 
 class CrossEntropy(AbstractOnlineAgent):
-    r"""The cross-entropy method: tries policies, keeps the best, draws around them.
+    r"""The cross-entropy method, for linear policies.
 
-    Weights $W$ of a linear policy are drawn from a normal distribution, all are tried in
-    the same few episodes, and the distribution moves to the mean $\mu$ and the deviation
-    $\sigma$ of those that earned most:
+    Weights $W$ of a linear policy are drawn from a normal distribution. All candidates
+    run the same few episodes, and the distribution moves to the mean $\mu$ and the
+    standard deviation $\sigma$ of the best ones:
 
     $$\mu \leftarrow \mathrm{mean}_{\mathrm{elites}} W, \qquad
     \sigma \leftarrow \sqrt{\mathrm{var}_{\mathrm{elites}} W + z^2}.$$
 
-    The noise $z$ keeps it from settling too early. It needs no derivative, and learns
-    tasks in which few numbers decide.
+    The noise $z$ prevents premature convergence. The method needs no derivatives, and
+    works for tasks with few parameters.
 
     **Arguments:**
 
-    - `population`: policies tried per iteration.
-    - `elites`: how many of them are kept.
-    - `episodes`: in how many each is tried. They begin alike for all, so that it is
-        policies that are compared, and not luck.
-    - `length`: control steps of an episode, at most.
-    - `deviation`: of the first distribution.
-    - `noise`: $z$.
+    - `population`: number of candidates per iteration.
+    - `elites`: number of candidates that are kept.
+    - `episodes`: number of episodes per candidate. Their initial states are the same
+        for all candidates, so that returns are comparable.
+    - `length`: largest number of control steps of an episode.
+    - `deviation`: standard deviation of the initial distribution.
+    - `noise`: noise $z$.
 
     ??? cite "Reference"
         Rubinstein, *The cross-entropy method for combinatorial and continuous
@@ -136,12 +137,12 @@ class CrossEntropy(AbstractOnlineAgent):
     def update(
         self, state: CrossEntropyState, batch: Trials
     ) -> tuple[CrossEntropyState, dict[str, Float[Array, "..."]]]:
-        """Moves the distribution to the best of some `Trials`.
+        """Fit the distribution to the best of some `Trials`.
 
-        **Returns:** the new state; `return`, the mean of all that was earned, `best`, the
-        most, and `deviation`, the mean one.
+        **Returns:** the new state; metrics `return`, the mean of all returns, `best`,
+        the largest one, and `deviation`, the mean standard deviation.
         """
-        # An episode that went wrong is the worst.
+        # An episode with values that are not finite counts as the worst.
         worst = -jnp.inf
         returns = jnp.where(jnp.isfinite(batch.returns), batch.returns, worst)
         _, best = jax.lax.top_k(returns, self.elites)
@@ -172,7 +173,7 @@ class CrossEntropy(AbstractOnlineAgent):
         return eqx.tree_at(lambda s: s.key, new, key), report
 
     def _earned(self, state: CrossEntropyState, env: AbstractEnv, weights, keys):
-        """The mean return of some episodes."""
+        """Compute the mean return of some episodes."""
         policy = LinearPolicy(weights, state.bounds)
         trajectory = eqsim.rollout(
             env, policy, keys, self.length, stop=lambda timestep: timestep.done

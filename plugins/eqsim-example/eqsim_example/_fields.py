@@ -1,4 +1,4 @@
-"""The converter of fields that hold a number."""
+"""Converter of numeric fields."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import jax.numpy as jnp
 
 
 def number(value: Any) -> Any:
-    """A number of Python becomes an array of the default precision.
+    """Convert a Python number to an array of the default precision.
 
-    Not a weakly typed one, as `jnp.asarray(value)` makes it: that compiles everything once
-    more when it is replaced. All else passes: arrays, tracers, and the placeholders of
-    tree transformations.
+    The array is not weakly typed, unlike that of `jnp.asarray(value)`, because
+    replacing a weakly typed array recompiles. Everything else is returned unchanged:
+    arrays, traced values, and the placeholders of tree transformations.
     """
     return jnp.asarray(value, float) if isinstance(value, int | float) else value

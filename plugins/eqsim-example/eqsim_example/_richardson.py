@@ -9,23 +9,25 @@ from eqsim.pipelines import Solved
 
 
 class Richardson(AbstractPipeline):
-    r"""Another pipeline with one order more, by extrapolation.
+    r"""Richardson extrapolation of another pipeline, which increases the order by one.
 
-    A step of $h$ by a method of order $p$ gives $x_1$, two of $h/2$ give $x_2$, and
+    A step of $h$ by a method of order $p$ gives $x_1$, two steps of $h/2$ give $x_2$,
+    and
 
     $$x = x_2 + \frac{x_2 - x_1}{2^p - 1}$$
 
-    is of order $p + 1$, since the first term of the error of both is the same, but for the
-    factor $2^p$. Of coordinates, differences are taken on their manifold.
+    has order $p + 1$, because the leading error terms of both are equal up to the
+    factor $2^p$. Differences of coordinates are taken on their manifold.
 
-    For `Generalized` $p$ is 1 with Euler and 4 with Runge-Kutta. A pipeline must be the
-    more exact the shorter the step is; others gain nothing. Nor does anything gain while
-    contacts or limits begin or end: there, motion is not smooth. Activations are those
+    For `Generalized`, $p$ is 1 with Euler and 4 with Runge-Kutta. The error of the
+    pipeline must decrease with the step. Accuracy does not improve while contacts or
+    limits begin or end, because the motion is not smooth there. Activations are those
     of the two half steps.
 
     **Arguments:**
 
-    - `base`: the other pipeline; by default `Generalized()`. It is called three times.
+    - `base`: the other pipeline; by default `Generalized()`. It is called three times
+        per step.
 
     ??? cite "Reference"
         Richardson, *The approximate arithmetical solution by finite differences of

@@ -1,7 +1,7 @@
-"""The environments of eqsim as those of Gymnasium.
+"""Environments of eqsim for Gymnasium.
 
-Importing this module registers `eqsim/<Name>-v0` for every name in `eqsim.ENVS`; none of
-them is imported before it is made.
+Importing this module registers `eqsim/<Name>-v0` for every name in `eqsim.ENVS`.
+Environments are imported when they are made.
 """
 
 from ._env import EqsimEnv as EqsimEnv

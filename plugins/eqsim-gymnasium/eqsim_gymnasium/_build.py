@@ -1,4 +1,4 @@
-"""What the single and the vector environment are built from."""
+"""Common parts of the single and the vector environment."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ def build(
     render_mode: str | None,
     options: dict[str, Any],
 ) -> AbstractEnv:
-    """The environment that a name, or an object, and options stand for."""
+    """Create the environment for a name or an object, with options."""
     if render_mode is not None and render_mode not in RENDER_MODES:
         raise ValueError(
             f"`render_mode` is {render_mode!r}: None or {RENDER_MODES[0]!r} is expected."
@@ -43,7 +43,7 @@ def build(
     for held in layers(made):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
-                f"`{type(held).__name__}` goes on over many episodes, but Gymnasium's "
+                f"`{type(held).__name__}` is kept over episodes, but Gymnasium's "
                 "environments are reset from outside. Leave it out, and use Gymnasium's "
                 "autoreset modes and wrappers instead."
             )
@@ -65,7 +65,7 @@ def _randomizer(name: str, randomize: Randomizer | str) -> Randomizer:
 
 
 class Start(NamedTuple):
-    """Reset options, checked; for many environments, with an axis in front of all but
+    """Checked reset options; for many environments, with a leading axis except for
     `sys`."""
 
     q: Any = None
@@ -77,8 +77,8 @@ class Start(NamedTuple):
 def start(
     env: AbstractEnv, options: Mapping[str, Any] | None, number: int | None = None
 ) -> Start | None:
-    """Reset options as arrays of the environment's type; for a number of environments,
-    each vector once per environment."""
+    """Convert reset options to arrays of the environment's type; for many environments,
+    repeat single vectors."""
     if not options:
         return None
     reset_options({name: None for name in options})  # Refuses unknown names.
@@ -113,7 +113,8 @@ def _numbers(env: AbstractEnv, name: str, value: Any) -> Any:
 
 
 def checked(action: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Actions as an array, of the right shape and finite."""
+    """Convert actions to an array; check that its shape is right and its values are
+    finite."""
     action = np.asarray(action, dtype)
     if action.shape != shape:
         raise ValueError(
@@ -125,11 +126,11 @@ def checked(action: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def words(random: np.random.Generator) -> np.ndarray:
-    """What a chain of keys begins with: 64 random bits."""
+    """Draw 64 random bits, from which a sequence of keys starts."""
     return random.integers(0, 2**32, 2, np.uint32)
 
 
 def metadata(env: AbstractEnv) -> dict[str, Any]:
-    """Of one environment: how to show it."""
+    """Return the render metadata of an environment."""
     rate = round(1.0 / float(jax.device_get(env.dt)))
     return {"render_modes": list(RENDER_MODES), "render_fps": max(rate, 1)}

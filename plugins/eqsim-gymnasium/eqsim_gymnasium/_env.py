@@ -1,4 +1,4 @@
-"""One environment."""
+"""A single environment of eqsim for Gymnasium."""
 
 from typing import Any
 
@@ -16,31 +16,33 @@ from ._spaces import action_space, observation_space
 
 
 class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
-    """An environment of eqsim as one of Gymnasium.
+    """An environment of eqsim for Gymnasium.
 
-    Reset and step are compiled, and their results are NumPy arrays and numbers of
-    Python. One environment is as slow as Python is: train with `EqsimVectorEnv`, which
-    computes the same.
+    Reset and step are compiled, and their results are NumPy arrays and Python numbers.
+    The speed of a single environment is limited by Python. For training, use
+    `EqsimVectorEnv`, which computes the same.
 
-    There is no time limit in it; `gymnasium.make` adds one. `info` of a step has each
-    term of the reward as `reward_<term>`, and the `descriptor` of a skill-discovery
-    environment.
+    The environment has no time limit; `gymnasium.make` adds one. `info` of a step
+    contains each reward term as `reward_<term>`, and the `descriptor` of a
+    skill-discovery environment.
 
-    Seeds begin a chain of random numbers that each reset continues, as Gymnasium asks
-    for. `reset` takes the options of `eqsim.ResetOptions`: `q`, `qd`, and with
+    A seed starts a sequence of random keys that each reset continues, as specified by
+    Gymnasium. `reset` accepts the options of `eqsim.ResetOptions`: `q`, `qd`, and with
     `randomize`, `sys` and `context`.
 
     **Arguments:**
 
-    - `env`: an environment, or the name of one out of `eqsim.ENVS`.
-    - `randomize`: a function `(key, sys) -> sys` that draws a robot for each episode, or
-        the name of one out of `eqsim.randomize.presets`.
+    - `env`: an environment, or a name from `eqsim.ENVS`.
+    - `randomize`: function `(key, sys) -> sys` that draws a robot for each episode, or
+        a name from `eqsim.randomize.presets`.
     - `render_mode`: None or `"rgb_array"`.
-    - `width`, `height`, `camera`: of pictures, see `eqsim.render`.
-    - `options`: handed to `eqsim.make`, with the name.
+    - `width`, `height`, `camera`: size of images in pixels, and camera, see
+        `eqsim.render`.
+    - `options`: options of `eqsim.make`, if `env` is a name.
 
-    **Raises:** `ValueError` if `env` outlives episodes, as `eqsim.AutoReset` does, or for
-    an unknown preset or render mode; `TypeError` for unknown options.
+    **Raises:** `ValueError` if the state of `env` is kept over episodes, like that of
+    `eqsim.AutoReset`, or for an unknown preset or render mode; `TypeError` for unknown
+    options.
 
     !!! example
 
@@ -73,7 +75,7 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def state(self) -> Any:
-        """The state of the environment of eqsim.
+        """The state of eqsim's environment.
 
         **Raises:** `gymnasium.error.ResetNeeded` before the first reset.
         """
@@ -106,9 +108,9 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         )
 
     def render(self) -> np.ndarray | None:
-        """A picture of the present state, or None without a render mode.
+        """Return an image of the current state, or None without a render mode.
 
-        **Raises:** `eqsim.render.NoOpenGL` if there is nothing to draw with.
+        **Raises:** `eqsim.render.NoOpenGL` if OpenGL is not available.
         """
         if self.render_mode is None:
             return None

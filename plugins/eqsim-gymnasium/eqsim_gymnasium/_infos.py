@@ -1,4 +1,4 @@
-"""Infos of many environments: an array and a mask `_<name>` for each name."""
+"""Infos of vector environments: an array and a mask `_<name>` for each name."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ def step_infos(
     acted: np.ndarray,
     described: np.ndarray,
 ) -> dict[str, Any]:
-    """Rewards of those that acted, and descriptors; zero elsewhere, and no name that no
-    environment reports."""
+    """Return reward terms and descriptors of environments that acted; zero for others.
+    Names that no environment reports are left out."""
     infos = {}
     if np.any(acted):
         for name, values in terms.items():
@@ -25,7 +25,7 @@ def step_infos(
 
 
 def final_infos(report: Report, done: np.ndarray) -> dict[str, Any]:
-    """What the episodes that are `done` ended with."""
+    """Return the final infos of the episodes that are `done`."""
     if not np.any(done):
         return {}
     obs = np.full(done.shape, None, object)

@@ -1,4 +1,4 @@
-"""What is compiled."""
+"""Compiled functions of environments."""
 
 import functools as ft
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from ._build import Start
 
 
 class Running(NamedTuple):
-    """An environment on its way, or many.
+    """State of one or many running environments.
 
-    - `key`: of the episodes to come.
-    - `count`: steps of this episode so far.
+    - `key`: key for the next episodes.
+    - `count`: number of steps in this episode.
     """
 
     key: Any
@@ -29,9 +29,10 @@ class Running(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What Gymnasium is told of a step.
+    """Results of a step that Gymnasium needs.
 
-    - `final_obs`, `final_descriptor`: before a reset within the step.
+    - `final_obs`, `final_descriptor`: observation and descriptor before a reset within
+        the step.
     """
 
     obs: Any
@@ -47,8 +48,8 @@ class Report(NamedTuple):
 class Program:
     """Compiled functions of an environment.
 
-    A tree of modules is slow to hand over to a compiled function, so it is taken apart
-    once. Environments that differ in numbers only share what is compiled.
+    Passing a tree of modules to a compiled function is slow, so it is flattened once.
+    Environments that differ only in values share compiled programs.
     """
 
     def __init__(self, env: AbstractEnv):
@@ -59,16 +60,16 @@ class Program:
         self._static = _Static(treedef, static)
 
     def __call__(self, function: Callable, *args: Any) -> Any:
-        """`function(env, *args)`, compiled once for each function and shapes."""
+        """Call `function(env, *args)`, compiled once for each function and shapes."""
         return _call(function, self._static, self._arrays, *args)
 
     def __reduce__(self) -> tuple[type, tuple]:
-        # The cached hash holds in this process only.
+        # The cached hash is valid only in this process.
         return Program, (self._env,)
 
 
 class _Static:
-    """What of an environment is no array; its hash is computed once."""
+    """Parts of an environment that are not arrays, with a cached hash."""
 
     def __init__(self, treedef: Any, leaves: tuple):
         self.treedef, self.leaves = treedef, leaves
@@ -94,19 +95,19 @@ def _call(function: Callable, static: _Static, arrays: list, *args: Any) -> Any:
 
 
 def chain(env: AbstractEnv, words: Any) -> Any:
-    """The key that a chain of episodes begins with."""
+    """Create the initial key of a sequence of episodes."""
     return jr.fold_in(jr.key(words[0]), words[1])
 
 
 def chains(env: AbstractEnv, words: Any) -> Any:
-    """The keys of many environments."""
+    """Create the initial keys of many environments."""
     return jax.vmap(ft.partial(chain, env))(words)
 
 
 def reset(
     env: AbstractEnv, key: Any, start: Start | None = None
 ) -> tuple[Running, Report]:
-    """The next episode of a chain."""
+    """Start the next episode of a sequence."""
     key, key_reset = jr.split(key)
     options = None if start is None else ResetOptions(**start._asdict())
     state, timestep = env.reset(key_reset, options)
@@ -114,7 +115,7 @@ def reset(
 
 
 def step(env: AbstractEnv, now: Running, action: Any) -> tuple[Running, Report]:
-    """One step of one environment."""
+    """Take one step of one environment."""
     state, timestep = env.step(now.state, action)
     return Running(now.key, state, now.count + 1), _report(timestep)
 
@@ -122,7 +123,7 @@ def step(env: AbstractEnv, now: Running, action: Any) -> tuple[Running, Report]:
 def resets(
     env: AbstractEnv, key: Any, start: Start | None = None
 ) -> tuple[Running, Report]:
-    """The next episode of each environment."""
+    """Start the next episode of each environment."""
     axes = None if start is None else Start(0, 0, 0, None)
     return jax.vmap(ft.partial(reset, env), (0, axes))(key, start)
 
@@ -130,9 +131,9 @@ def resets(
 def resets_where(
     env: AbstractEnv, now: Running, seen: Any, mask: Any, start: Any = None
 ) -> tuple[Running, Any]:
-    """The next episode of the environments in `mask`.
+    """Start the next episode of the environments in `mask`.
 
-    - `seen`: observations and descriptors of all.
+    - `seen`: observations and descriptors of all environments.
     """
 
     def fresh():
@@ -148,7 +149,7 @@ def resets_where(
 def steps(
     env: AbstractEnv, now: Running, action: Any, limit: Any
 ) -> tuple[Running, Report]:
-    """One step of each environment, without resets."""
+    """Take one step of each environment, without resets."""
     now, report = jax.vmap(ft.partial(step, env))(now, action)
     if limit is not None:
         truncated = report.truncated | (now.count >= limit)
@@ -159,7 +160,8 @@ def steps(
 def steps_then_reset(
     env: AbstractEnv, now: Running, action: Any, limit: Any
 ) -> tuple[Running, Report]:
-    """One step of each environment, and the next episode where one has ended."""
+    """Take one step of each environment, and start the next episode where one has
+    ended."""
     now, report = steps(env, now, action, limit)
     last = report.obs, report.descriptor
     mask = report.terminated | report.truncated
@@ -175,7 +177,8 @@ def steps_then_reset(
 def steps_or_reset(
     env: AbstractEnv, now: Running, action: Any, limit: Any, over: Any
 ) -> tuple[Running, Report]:
-    """One step of each environment, or the next episode where `over` is set."""
+    """Take one step of each environment, or start the next episode where `over` is
+    true."""
     now, report = steps(env, now, action, limit)
     seen = report.obs, report.descriptor
     now, (obs, descriptor) = resets_where(env, now, seen, over)

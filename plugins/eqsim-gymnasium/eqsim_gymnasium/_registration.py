@@ -1,4 +1,4 @@
-"""Names of eqsim as identifiers of Gymnasium."""
+"""Registration of eqsim's environments in Gymnasium."""
 
 import warnings
 
@@ -10,23 +10,23 @@ import eqsim
 _DEFAULT_STEPS = 1000
 
 _SPELLED = {"humanoidstandup": "HumanoidStandup"}
-"""Names in which Gymnasium sees two words where eqsim sees one."""
+"""Names that are one word in eqsim and two words in Gymnasium."""
 
 
 def register_envs() -> tuple[str, ...]:
-    """Registers every name in `eqsim.ENVS` that is not registered yet.
+    """Register every name in `eqsim.ENVS` that is not registered yet.
 
-    Importing this package does so. Call it again after a package was installed (and
-    `eqsim.ENVS.refresh()` called), or after `eqsim.ENVS.register`. Only strings are
-    registered: nothing is imported or built.
+    Importing this package calls this function. Call it again after installing a package
+    (and calling `eqsim.ENVS.refresh()`), or after `eqsim.ENVS.register`. Only strings
+    are registered: nothing is imported or built.
 
-    `half_cheetah` becomes `eqsim/HalfCheetah-v0`. Its episodes are as long as those of
-    `HalfCheetah-v5`; those of a name that Gymnasium does not have, 1000 steps.
+    `half_cheetah` becomes `eqsim/HalfCheetah-v0`. Its time limit is that of
+    `HalfCheetah-v5`; for names that Gymnasium does not have, it is 1000 steps.
 
-    **Returns:** the new identifiers.
+    **Returns:** the new ids.
 
-    **Warns:** if a name can not be written as an identifier, or two names would be
-    written in the same way; the first by alphabet has it.
+    **Warns:** if a name is not a valid id, or if two names give the same id, which then
+    refers to the first in alphabetical order.
     """
     new, taken = [], {}
     for name in eqsim.ENVS.names():

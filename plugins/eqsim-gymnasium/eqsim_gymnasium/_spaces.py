@@ -1,4 +1,4 @@
-"""Shapes, types and bounds: from eqsim to Gymnasium and back."""
+"""Conversion of shapes, types and bounds between eqsim and Gymnasium."""
 
 from typing import Any, NamedTuple
 
@@ -11,12 +11,12 @@ from eqsim import AbstractEnv
 
 
 class ArraySpec(NamedTuple):
-    """What a space says of an array.
+    """Shape, type and bounds of the arrays of a space.
 
     **Arguments:**
 
-    - `shape`, `dtype`: of its elements.
-    - `low`, `high`: bounds, of that shape, both inclusive; infinite without one.
+    - `shape`, `dtype`: shape and data type of its elements.
+    - `low`, `high`: inclusive bounds, of that shape; infinite if there are none.
     """
 
     shape: tuple[int, ...]
@@ -26,16 +26,17 @@ class ArraySpec(NamedTuple):
 
 
 def from_space(space: spaces.Space) -> Any:
-    """Shape, type and bounds of a space of Gymnasium.
+    """Return shape, type and bounds of a Gymnasium space.
 
     **Arguments:**
 
     - `space`: a `Box`, `Discrete`, `MultiDiscrete` or `MultiBinary`, or a `Dict` or
-        `Tuple` of such.
+        `Tuple` of these.
 
-    **Returns:** an `ArraySpec`; a dictionary or tuple of them.
+    **Returns:** an `ArraySpec`; for a dictionary or tuple, one of them per entry.
 
-    **Raises:** `TypeError` for other spaces, whose elements are no arrays of one shape.
+    **Raises:** `TypeError` for other spaces, whose elements are not arrays of one
+    shape.
     """
     if isinstance(space, spaces.Dict):
         return {name: from_space(part) for name, part in space.spaces.items()}
@@ -58,15 +59,15 @@ def from_space(space: spaces.Space) -> Any:
 
 
 def action_space(env: AbstractEnv) -> spaces.Box:
-    """The actions of an environment of eqsim."""
+    """Return the action space of an environment of eqsim."""
     low, high = np.moveaxis(np.asarray(env.action_range), -1, 0)
     return spaces.Box(low.copy(), high.copy(), dtype=low.dtype)
 
 
 def observation_space(env: AbstractEnv) -> spaces.Box:
-    """What an environment of eqsim observes; nothing is computed, but all is traced.
+    """Return the observation space of an environment of eqsim, by tracing it.
 
-    **Raises:** `TypeError` if it is neither floating point nor integer.
+    **Raises:** `TypeError` if observations are neither floating point nor integer.
     """
     _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
     shape, dtype = timestep.obs.shape, timestep.obs.dtype

@@ -1,4 +1,4 @@
-"""Many environments in one compiled step."""
+"""Vector environments with one compiled step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,27 +32,27 @@ from ._spaces import action_space, observation_space
 
 
 class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """Many environments of eqsim, stepped together by one compiled program.
+    """A vector environment for Gymnasium, stepped by one compiled program.
 
-    It reports what `gymnasium.vector.SyncVectorEnv` reports of so many `EqsimEnv`, with
-    the same seeds, in each autoreset mode:
+    With equal seeds, the results equal those of a `gymnasium.vector.SyncVectorEnv` of
+    `EqsimEnv`s, in each autoreset mode:
 
     - `NEXT_STEP`: after the end of an episode the next step resets instead of acting;
         its reward is 0.
-    - `SAME_STEP`: the observation is that of the new episode already; `final_obs` and
-        `final_info` in `infos` are what the old one ended with.
-    - `DISABLED`: `reset(options={"reset_mask": mask})` resets those in the mask, and
-        none may be stepped beyond its end.
+    - `SAME_STEP`: the observation already belongs to the new episode; `final_obs` and
+        `final_info` in `infos` are those of the old one.
+    - `DISABLED`: `reset(options={"reset_mask": mask})` resets the environments in the
+        mask. Environments whose episode has ended must not be stepped.
 
-    Reset options are for all environments; `q`, `qd` and `context` may have one row per
-    environment instead. A seed `s` gives environment `i` the seed `s + i`.
+    Reset options apply to all environments; `q`, `qd` and `context` may have one row
+    per environment instead. With seed `s`, environment `i` has the seed `s + i`.
 
-    **Arguments:** as of `EqsimEnv`, and
+    **Arguments:** as for `EqsimEnv`, and
 
-    - `num_envs`: how many.
+    - `num_envs`: number of environments.
     - `max_episode_steps`: time limit, in steps; None or -1 for none. An episode that
-        ends by itself in its last step is terminated and truncated, as with Gymnasium's
-        `TimeLimit`.
+        terminates in its last step is both terminated and truncated, as with
+        Gymnasium's `TimeLimit`.
     - `autoreset_mode`: a `gymnasium.vector.AutoresetMode` or its value, `"NextStep"`,
         `"SameStep"` or `"Disabled"`.
 
@@ -98,7 +98,7 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
 
     @property
     def state(self) -> Any:
-        """The states of the environments of eqsim, with an axis in front.
+        """The states of eqsim's environments, with a leading axis.
 
         **Raises:** `gymnasium.error.ResetNeeded` before the first reset.
         """
@@ -145,9 +145,9 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         return self._told(jax.device_get(report), acted=~over)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each environment, or None without a render mode.
+        """Return an image of each environment, or None without a render mode.
 
-        **Raises:** `eqsim.render.NoOpenGL` if there is nothing to draw with.
+        **Raises:** `eqsim.render.NoOpenGL` if OpenGL is not available.
         """
         if self.render_mode is None:
             return None
@@ -202,7 +202,8 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         return mask
 
     def _seeded(self, seed: int | Sequence[int | None] | None, mask: np.ndarray) -> Any:
-        """The chains of keys, begun anew where there is a seed in the mask."""
+        """Return the sequences of keys, restarted for environments with a seed in the
+        mask."""
         if seed is None and self._key is not None:
             return self._key
         seeds = [seed] * self.num_envs if seed is None else seed

@@ -1,4 +1,4 @@
-"""Environments for Stable-Baselines3, which is imported by this module only."""
+"""Environments for Stable-Baselines3, which only this module imports."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +18,10 @@ except ImportError as error:
 
 
 class SB3VecEnv(VecEnv):
-    """Many environments of Gymnasium as those of Stable-Baselines3.
+    """A vector environment of Gymnasium for Stable-Baselines3.
 
-    The environments share one program, so there is no single one whose attributes could
-    be set or whose methods could be called.
+    The environments share one program, so attributes and methods of single environments
+    do not exist.
 
     **Arguments:**
 
@@ -53,7 +53,8 @@ class SB3VecEnv(VecEnv):
         )
 
     def reset(self) -> np.ndarray:
-        """Begins an episode everywhere, with the seeds and options that were set."""
+        """Start an episode in all environments, with the seeds and options that were
+        set."""
         seeds = None if all(s is None for s in self._seeds) else self._seeds
         options = _together(self._options)
         obs, infos = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
@@ -63,16 +64,16 @@ class SB3VecEnv(VecEnv):
         return obs
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Takes the actions; `step_wait` acts."""
+        """Store the actions; `step_wait` takes the step."""
         self._actions = actions
 
     def step_wait(
         self,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Observations, rewards, ends of episodes, and an info for each environment.
+        """Return observations, rewards, flags, and an info for each environment.
 
-        After an end, `terminal_observation` is what the episode ended with, and
-        `TimeLimit.truncated` whether it was cut off.
+        After the end of an episode, `terminal_observation` is its last observation, and
+        `TimeLimit.truncated` is true if it was truncated.
         """
         obs, rewards, terminated, truncated, infos = self.env.step(self._actions)
         final_obs = infos.pop("final_obs", None)
@@ -88,18 +89,18 @@ class SB3VecEnv(VecEnv):
         return obs, rewards.astype(np.float32), terminated | truncated, told
 
     def close(self) -> None:
-        """Closes the environments."""
+        """Close the environments."""
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """An attribute of all environments, once for each index."""
+        """Return an attribute of all environments, once for each index."""
         value = getattr(self.env, attr_name)
         return [value for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Sets an attribute of all environments together.
+        """Set an attribute of all environments.
 
-        **Raises:** `ValueError` if `indices` are not all of them.
+        **Raises:** `ValueError` if `indices` does not contain all environments.
         """
         if len(set(self._get_indices(indices))) < self.num_envs:
             raise ValueError(
@@ -115,7 +116,7 @@ class SB3VecEnv(VecEnv):
         indices: Any = None,
         **method_kwargs: Any,
     ) -> list[Any]:
-        """Not possible: there is no single environment.
+        """Raise an error, because there are no single environments.
 
         **Raises:** `AttributeError`.
         """
@@ -128,16 +129,16 @@ class SB3VecEnv(VecEnv):
     def env_is_wrapped(
         self, wrapper_class: type[gymnasium.Wrapper], indices: Any = None
     ) -> list[bool]:
-        """Always False: wrappers around a single environment are impossible here."""
+        """Return False: wrappers of single environments are not possible."""
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """A picture of each environment."""
+        """Return an image of each environment."""
         return self.env.render() or [None] * self.num_envs  # type: ignore[return-value]
 
 
 def _of_one(infos: dict[str, Any], index: int) -> dict[str, Any]:
-    """Of the infos of many environments, those of one."""
+    """Return the infos of one environment."""
     out = {}
     for name, values in infos.items():
         mask = infos.get(f"_{name}")
@@ -148,7 +149,8 @@ def _of_one(infos: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def _together(options: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Reset options of each environment, as vectors with an axis in front."""
+    """Combine the reset options of single environments to vectors with a leading
+    axis."""
     if not any(options):
         return None
     if any(set(one) != set(options[0]) for one in options):

@@ -3,5 +3,5 @@
 from ._pipeline import Mjx as Mjx
 
 
-# Written for this version of eqsim's API.
+# Version of eqsim's plugin API.
 __eqsim_api__ = "1.0"

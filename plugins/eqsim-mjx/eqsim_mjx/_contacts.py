@@ -1,4 +1,4 @@
-"""Contacts as eqsim reports them, out of MJX's rows."""
+"""Contacts in eqsim's form, from MJX's constraint rows."""
 
 import functools as ft
 from typing import Any
@@ -15,10 +15,10 @@ from ._template import Template
 
 
 def contact_geoms(template: Template) -> tuple[tuple[int, int], ...]:
-    """The two shapes of the `System` at each point."""
+    """Return the two shapes of the `System` at each point."""
     if template.data._impl.contact.dim.size == 0:
         return ()
-    # Of the collision nothing is compiled but what does not depend on the state.
+    # Only the state-independent part of the collision is compiled.
     with jax.ensure_compile_time_eval():
         found = np.asarray(jax.jit(ft.partial(_geoms, template))())
     return tuple((int(template.geoms[a]), int(template.geoms[b])) for a, b in found)
@@ -31,10 +31,11 @@ def _geoms(template: Template) -> Any:
 
 
 def contacts_of(now: Forward) -> tuple[Any, Any, Any, Any]:
-    r"""Distance, place, frame, and the force on the second shape, of each point.
+    r"""Return distance, position, frame, and the force on the second shape, of each
+    point.
 
     The edges of a pyramid are $n \pm \mu_k t_k$. Torsional and rolling friction are
-    torques and not part of the force.
+    torques and are not part of the force.
     """
     contact = now.data._impl.contact
     dims = contact.dim

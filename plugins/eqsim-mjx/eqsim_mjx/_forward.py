@@ -1,15 +1,15 @@
-r"""Accelerations by MJX, differentiated at the solution.
+r"""Accelerations of MJX, differentiated at the solution.
 
-MJX's solver is a loop with an unknown number of passes, through which there is no reverse
-mode; forward mode through it gives the derivative of the last pass, not of the solution.
-But the cost that it minimizes is piecewise quadratic. Once it is known which rows act, the
+MJX's solver is a loop with an unknown number of iterations, which does not support
+reverse mode; forward mode gives the derivative of the last iteration, not of the
+solution. The cost that it minimizes is piecewise quadratic. Given the active rows, the
 accelerations solve
 
 $$(M + J^T W J)\,\ddot q = \tau + J^T (W a + s),$$
 
-with the weights $W$ and the reference accelerations $a$ of the rows that act, and the
-forces $s$ of dry friction that slips. So the solver only finds which rows act, and this
-equation is solved and differentiated, in every mode and to any order.
+with the weights $W$ and the reference accelerations $a$ of the active rows, and the
+forces $s$ of slipping dry friction. The solver therefore only determines the active
+rows, and this equation is solved and differentiated, in both modes and to any order.
 """
 
 from typing import Any, NamedTuple
@@ -32,8 +32,8 @@ from ._template import Template
 class Forward(NamedTuple):
     """The dynamics of a state.
 
-    - `data`: MJX's, with accelerations and constraint forces.
-    - `force`: of each row.
+    - `data`: MJX's data, with accelerations and constraint forces.
+    - `force`: force of each row.
     """
 
     data: Any
@@ -43,8 +43,8 @@ class Forward(NamedTuple):
 def forward(
     sys: System, template: Template, model: Any, state: State, ctrl: Any, external: Any
 ) -> Forward:
-    """Accelerations and forces in a state. Nothing of an earlier step is read but the
-    place where the solver begins, `state.aux`."""
+    """Compute accelerations and forces in a state. The only quantity used from an
+    earlier step is the initial guess of the solver, `state.aux`."""
     data = jtu.tree_map(jnp.asarray, template.data)
     data = data.replace(
         qpos=state.q,
@@ -89,8 +89,8 @@ def _solve(template: Template, model: Any, data: Any) -> Forward:
 
 
 def _springs(sys: System, q: Any) -> Any:
-    """Of the joints that turn about any axis, for which MJX's has derivative zero at
-    rest."""
+    """Compute the springs of ball and free joints, for which MJX's derivative is zero
+    at rest."""
     turns = turning(sys)
     if not turns.any():
         return jnp.zeros(sys.nv, q.dtype)
@@ -102,7 +102,8 @@ def _springs(sys: System, q: Any) -> Any:
 
 
 def _lengths(sys: System, data: Any, q: Any) -> Any:
-    """Of actuators; of those on spherical joints without MJX's zero derivative."""
+    """Compute lengths of actuators, without MJX's zero derivative for spherical
+    joints."""
     lengths, actuators, joints = data.actuator_length, sys.actuators, sys.joints
     for k, j in enumerate(actuators.joints):
         if joints.kinds[j] is JointKind.SPHERICAL:
@@ -114,7 +115,7 @@ def _lengths(sys: System, data: Any, q: Any) -> Any:
 
 
 def _wrenches(none: Any, external: Any) -> Any:
-    """MuJoCo has the force first, and the world as a body."""
+    """Convert wrenches: MuJoCo has the force first, and the world as a body."""
     if external is None:
         return none
     return none.at[1:].set(jnp.concatenate([external[:, 3:], external[:, :3]], axis=1))

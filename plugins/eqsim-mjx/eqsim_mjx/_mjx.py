@@ -1,5 +1,5 @@
-"""MuJoCo, whose names type checkers do not know, and MJX, which is imported in silence:
-it prints that an optional package of its own is missing."""
+"""Imports of MuJoCo, whose names type checkers do not know, and of MJX without its
+message about a missing optional package."""
 
 import contextlib
 import io

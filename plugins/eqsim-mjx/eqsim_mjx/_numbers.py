@@ -1,4 +1,4 @@
-"""The numbers of a `System` in MJX's model.
+"""Parameters of a `System` in MJX's model.
 
 | `System` | `mjx.Model` |
 |---|---|
@@ -16,9 +16,9 @@
 | `actuators.ctrl_range force_range act_range` | `actuator_ctrlrange forcerange actrange` |
 | `gravity wind density viscosity impratio dt` | `opt.*`, `dt` as `timestep` |
 
-That is all of a `System`; what is static in it is static in the template. MuJoCo's
-inverse weights are computed of these numbers (`_weights.py`). What else MJX's model holds
-no step reads.
+These are all parameters of a `System`; its static parts are static in the template.
+MuJoCo's inverse weights are computed from the parameters (`_weights.py`). Steps do not
+use other values of MJX's model.
 """
 
 from typing import Any
@@ -35,7 +35,8 @@ from ._weights import inverse_weights
 
 
 def fill(sys: System, template: Template, tolerance: Any) -> Any:
-    """MJX's model of a robot, differentiable in all numbers of the robot."""
+    """Return MJX's model of a robot, differentiable with respect to all parameters of
+    the robot."""
     model = jtu.tree_map(jnp.asarray, template.model)
     model = model.replace(
         **_bodies(sys, model),
@@ -48,13 +49,13 @@ def fill(sys: System, template: Template, tolerance: Any) -> Any:
 
 
 def turning(sys: System) -> np.ndarray:
-    """Whether each joint turns about any axis."""
+    """Return true for ball and free joints."""
     kinds = (JointKind.FREE, JointKind.SPHERICAL)
     return np.array([kind in kinds for kind in sys.joints.kinds], bool)
 
 
 def _unit(vectors: Any) -> Any:
-    """Unit vectors, and zeros as they are."""
+    """Normalize vectors; zero vectors are returned."""
     square = jnp.sum(vectors**2, axis=-1, keepdims=True)
     return vectors / jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
 
@@ -83,13 +84,14 @@ def _joints(sys: System) -> dict[str, Any]:
         jnt_margin=joints.limit_margin,
         jnt_solref=joints.limit_solref,
         jnt_solimp=joints.limit_solimp,
-        # MJX's spring of a turning joint has derivative zero at rest: `_forces.py`.
+        # MJX's spring of a ball or free joint has zero derivative at rest: see
+        # `_forward.py`.
         jnt_stiffness=jnp.where(turning(sys), 0.0, joints.stiffness),
         qpos0=joints.ref,
         qpos_spring=joints.spring_ref,
         dof_damping=joints.damping,
         dof_armature=joints.armature,
-        # To MJX no dry friction means a joint that is stuck.
+        # In MJX, a joint whose dry friction is zero would be stuck.
         dof_frictionloss=loss + jnp.where(loss > 0.0, 0.0, 1e-12),
         dof_solref=joints.friction_solref,
         dof_solimp=joints.friction_solimp,

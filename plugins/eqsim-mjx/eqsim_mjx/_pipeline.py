@@ -1,4 +1,4 @@
-"""The pipeline."""
+"""The pipeline `Mjx`."""
 
 import contextlib
 import functools as ft
@@ -29,25 +29,26 @@ def _number(value: Any) -> Any:
 
 
 class Mjx(AbstractPipeline):
-    r"""MuJoCo's physics as MJX computes it, with derivatives that are right.
+    r"""MuJoCo's physics computed by MJX, with corrected derivatives.
 
-    A step is that of `mjx.step` on the same robot, with its solver converged: `q` and `qd`
-    agree to rounding. What it needs is built anew of `sys`, `q`, `qd` and `act` in every
-    step, so that nothing is differentiated that is out of date; of an earlier step only
-    the accelerations are kept (`State.aux`), from which the solver starts.
+    A step equals `mjx.step` on the same robot with a converged solver: `q` and `qd`
+    agree to rounding. All inputs of MJX are recomputed from `sys`, `q`, `qd` and `act`
+    in every step, so derivatives never use outdated values. Only the accelerations of
+    the previous step are kept (`State.aux`), as the initial guess of the solver.
 
-    Unlike `mjx.step` it has both modes of differentiation, by states, controls and every
-    number of the robot: the solver only finds which constraints act, and the equation that
-    then holds is differentiated. So there is no need of `iterations=1`.
+    Unlike `mjx.step`, it supports both modes of differentiation, with respect to
+    states, controls and every parameter of the robot: the solver only determines the
+    active constraints, and the resulting equation is differentiated. `iterations=1` is
+    therefore not needed.
 
     **Arguments:**
 
-    - `iterations`: at most so many passes of the solver.
-    - `ls_iterations`: at most so many passes of each line search.
-    - `tolerance`: the solver stops where a pass improves by less than this, relatively.
+    - `iterations`: largest number of solver iterations.
+    - `ls_iterations`: largest number of iterations of each line search.
+    - `tolerance`: relative improvement of an iteration below which the solver stops.
 
-    MJX computes in the default precision of JAX, whatever that of the robot is; the state
-    has the precision of its coordinates.
+    MJX computes in JAX's default precision, independently of the robot; the state has
+    the precision of its coordinates.
 
     ??? cite "Reference"
         MuJoCo documentation, *MuJoCo XLA (MJX)*.
@@ -62,7 +63,7 @@ class Mjx(AbstractPipeline):
             value = vars(self)[name]
             if not isinstance(value, int) or value < 1:
                 raise ValueError(
-                    f"`Mjx.{name}` is {value!r}: a number of passes, 1 or more, is "
+                    f"`Mjx.{name}` is {value!r}: a number of iterations, 1 or more, is "
                     "expected. MuJoCo's default is "
                     f"{100 if name == 'iterations' else 50}."
                 )
@@ -73,10 +74,10 @@ class Mjx(AbstractPipeline):
         q: Float[Array, " nq"] | None = None,
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
-        """As of `AbstractPipeline`.
+        """Create a state, as in `AbstractPipeline`.
 
-        **Raises:** `ValueError` if MJX cannot simulate this robot, and says what it
-        lacks.
+        **Raises:** `ValueError` with the unsupported features, if MJX cannot simulate
+        this robot.
         """
         check_state(sys, q, qd)
         check_finite(sys)
@@ -103,8 +104,9 @@ class Mjx(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Solved:
-        """As of `AbstractPipeline`: with the contact points that MJX looks at, in its
-        order. `converged` says whether all is finite: MJX does not report it."""
+        """Solve as in `AbstractPipeline`, with the contact points of MJX, in its order.
+        `converged` is true if all values are finite, because MJX does not report
+        convergence."""
         arrays = self._with(_solve, sys, state, ctrl, external)
         return self._report(sys, state, arrays)
 
@@ -132,11 +134,12 @@ class Mjx(AbstractPipeline):
         return Settings(self.iterations, self.ls_iterations)
 
     def _with(self, fn: Callable, sys: System, state: State, ctrl, external) -> Any:
-        """`fn(sys, engine, state)`, compiled, in the precision in which MJX computes."""
+        """Call `fn(sys, engine, state)`, compiled, in the precision in which MJX
+        computes."""
         _check_input(sys, state, ctrl, external)
         arguments = _converted((sys, state, ctrl, external, self.tolerance))
         sys, state, ctrl, external, tolerance = arguments
-        # Compiled by itself, so that a loop can do this once.
+        # Compiled separately, so that a loop evaluates it once.
         model = _fill(self._settings, sys, tolerance)
         return _apply(fn, self._settings, sys, model, state, ctrl, external)
 
@@ -170,7 +173,7 @@ def _apply(fn, settings: Settings, sys: System, model, state: State, ctrl, exter
 
 @contextlib.contextmanager
 def _lenient() -> Iterator[None]:
-    """MJX mixes ranks and types, which a user may have forbidden."""
+    """Allow mixed ranks and types, which MJX uses and a user may have forbidden."""
     with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
         yield
 
@@ -186,17 +189,17 @@ def _check_input(sys: System, state: State, ctrl: Any, external: Any) -> None:
 
 
 def _euler(sys: System, engine: _Engine, state: State):
-    """Semi-implicit Euler; joint damping is implicit."""
+    """Take a semi-implicit Euler step with implicit joint damping."""
     now = engine.dynamics(state).data
     new = mjx.euler(engine.model, now)
-    # MJX's turn by a velocity has derivative zero where that is zero.
+    # MJX's rotation by a velocity has zero derivative at zero velocity.
     q = integrate(sys, state.q, sys.dt * new.qvel)
     return q, new.qvel, new.act, now.qacc
 
 
 def _rk4(sys: System, engine: _Engine, state: State):
-    """Runge-Kutta of order four, as MJX: stages are turned from the first place by
-    their velocity."""
+    """Take a Runge-Kutta step of order four, as in MJX: stages are rotated from the
+    initial state by their velocity."""
     h, still = sys.dt, jnp.zeros_like(state.qd)
     begin = still if state.aux is None else state.aux
     start = State(state.q, state.qd, state.act, begin)

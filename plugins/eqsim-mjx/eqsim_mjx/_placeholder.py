@@ -1,8 +1,8 @@
-"""A robot of a given structure with numbers that MuJoCo's compiler accepts.
+"""A robot of a given structure with placeholder values that MuJoCo's compiler accepts.
 
-The compiler makes static facts of some numbers: that a body is simple, that nothing
-carries its weight, that there is no dry friction. So these numbers are such that it
-finds nothing special, but where the structure of the `System` says so.
+The compiler derives static facts from some values: that a body is simple, that there is
+no gravity compensation or dry friction. The placeholder values are chosen such that
+these facts depend only on the structure of the `System`.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ _SOLREF = (0.02, 1.0)
 _SOLIMP = (0.9, 0.95, 0.001, 0.5, 2.0)
 _QUAT = (1.0, 0.0, 0.0, 0.0)
 WITH_DATA = (GeomKind.MESH, GeomKind.HFIELD)
-"""Shapes that are more than their sizes."""
+"""Kinds of shapes with data in addition to sizes."""
 
 
 def _rows(count: int, row) -> np.ndarray:
@@ -35,7 +35,7 @@ def _rows(count: int, row) -> np.ndarray:
 
 
 def placeholder(sys: System) -> System:
-    """The robot; of `sys` only the structure is read."""
+    """Return the robot; only the structure of `sys` is used."""
     medium = float(sys.has_fluid)
     return dataclasses.replace(
         sys,
@@ -94,8 +94,8 @@ def _joints(joints: Joints) -> Joints:
 
 def _geoms(geoms: Geoms) -> Geoms:
     n = len(geoms.names)
-    # Meshes and height fields collide with nothing here (see `_refuse_parts`), and the
-    # compiler would check their numbers.
+    # Meshes and height fields do not collide here (see `_refuse_parts`), and the
+    # compiler would check their values.
     kinds = (GeomKind.BOX if kind in WITH_DATA else kind for kind in geoms.kinds)
     return dataclasses.replace(
         geoms,
@@ -126,7 +126,7 @@ def _actuators(actuators: Actuators) -> Actuators:
     return dataclasses.replace(
         actuators,
         gear=np.ones((n, 6)),
-        # Not a position servo, whose gain equals the second number of its bias.
+        # Not a position servo, whose gain equals the second coefficient of its bias.
         gain=_rows(n, (1.0, 0.3, 0.2)),
         bias=_rows(n, (0.1, 0.2, 0.3)),
         time_constant=np.ones(n),

@@ -1,8 +1,9 @@
-r"""The softness of each constraint: its weight and its reference acceleration.
+r"""Softness of constraints: weight and reference acceleration of each row.
 
-MJX computes both, but its formula for the impedance takes powers of negative numbers where
-a constraint is beyond its width, which has no derivative by the exponent and so none in
-reverse mode by anything. The same formula is written here with derivatives everywhere.
+MJX computes both, but its formula for the impedance takes powers of negative numbers if
+a constraint is beyond its width. These have no derivative with respect to the exponent,
+which makes reverse mode fail. The same formula is implemented here with derivatives
+everywhere.
 
 With the violation $r$, its rate $J \dot q$, the impedance $d(r)$ and the inverse weight
 $w$, a row has the weight and the reference acceleration
@@ -27,7 +28,7 @@ _LEAST, _MOST, _TINY = 0.0001, 0.9999, 1e-15
 
 
 class _Numbers(NamedTuple):
-    """Per row."""
+    """Parameters per row."""
 
     solref: Any
     solimp: Any
@@ -35,7 +36,8 @@ class _Numbers(NamedTuple):
 
 
 def soften(sys: System, template: Template, model: Any, data: Any) -> tuple[Any, Any]:
-    """Weight and reference acceleration of each row of `data`, whose rows are made."""
+    """Return weight and reference acceleration of each row of `data`, whose rows have
+    been computed."""
     rows = _numbers(sys, template, model, data)
     found = data._impl
     violation = found.efc_pos - found.efc_margin
@@ -51,7 +53,8 @@ def soften(sys: System, template: Template, model: Any, data: Any) -> tuple[Any,
 
 
 def _rise(share: Any, middle: Any, power: Any) -> Any:
-    """From 0 to 1 as the share of the width goes from 0 to 1: two powers that meet."""
+    """Compute the impedance profile from 0 to 1 over the width: two powers that meet in
+    between."""
     low, high = share < middle, share >= 1.0
     first = jnp.where(low, share, middle)
     second = jnp.where(low | high, middle, share)
@@ -61,7 +64,7 @@ def _rise(share: Any, middle: Any, power: Any) -> Any:
 
 
 def _reference(sys: System, solref: Any, most: Any) -> tuple[Any, Any]:
-    """Stiffness and damping; negative numbers give them directly."""
+    """Return stiffness and damping; negative values specify them directly."""
     time, ratio = solref.T
     given, given_damping = time <= 0.0, ratio <= 0.0
     time = jnp.maximum(time, 2.0 * sys.dt) if sys.safe_solref else time
@@ -74,8 +77,8 @@ def _reference(sys: System, solref: Any, most: Any) -> tuple[Any, Any]:
 
 
 def _numbers(sys: System, template: Template, model: Any, data: Any) -> _Numbers:
-    """In the order of MJX's rows: dry friction, limits of spherical joints, other
-    limits, contacts by their dimension."""
+    """Return the parameters in the order of MJX's rows: dry friction, limits of
+    spherical joints, other limits, contacts by their dimension."""
     starts = np.array(sys.joints.v_starts, int)
     dofs, parts = template.friction, []
     weight = model.dof_invweight0
@@ -93,8 +96,8 @@ def _numbers(sys: System, template: Template, model: Any, data: Any) -> _Numbers
 
 
 def contact_of_row(dims: np.ndarray) -> np.ndarray:
-    """The contact of each row of a contact: one without friction, else two edges of a
-    pyramid per direction."""
+    """Return the contact of each contact row: one row without friction, else two edges
+    of a pyramid per direction."""
     return np.repeat(np.arange(dims.size), np.where(dims == 1, 1, 2 * (dims - 1)))
 
 

@@ -1,10 +1,10 @@
-"""What MJX needs to know of a robot before any number is known.
+"""Static structure of a robot for MJX.
 
-An `mjx.Model` has static parts: which joints are limited, which shapes collide, the
-size of the problem. They follow from the structure of a `System`, which is static. So a
-robot of the same structure with placeholder numbers goes through MuJoCo's compiler,
-once; the real numbers are filled in at every step (`_numbers.py`). Nothing of a robot
-is stored, and the numbers may be traced.
+An `mjx.Model` has static parts: limited joints, colliding shapes, the size of the
+problem. They are determined by the structure of a `System`, which is static. A robot of
+the same structure with placeholder values is compiled by MuJoCo once, and the actual
+values are filled in at every step (`_numbers.py`). Values of the robot are not stored,
+and may be traced.
 """
 
 import functools as ft
@@ -32,7 +32,7 @@ from ._placeholder import placeholder, WITH_DATA
 
 
 class Settings(NamedTuple):
-    """What `Mjx` tells MJX's solver, as far as it is static."""
+    """Static settings of MJX's solver."""
 
     iterations: int
     ls_iterations: int
@@ -41,9 +41,8 @@ class Settings(NamedTuple):
 class Template(NamedTuple):
     """MJX's structures for all robots of one structure.
 
-    - `model`, `data`: with placeholder numbers, as NumPy arrays.
-    - `geoms`, `pairs`: the shape and the pair of the `System` at each place of MJX's
-        model.
+    - `model`, `data`: NumPy arrays with placeholder values.
+    - `geoms`, `pairs`: shape and pair of the `System` at each index of MJX's model.
     - `friction`: degrees of freedom with dry friction.
     - `ball_limits`, `limits`: limited joints, spherical and others.
     """
@@ -58,13 +57,13 @@ class Template(NamedTuple):
 
 
 def template(sys: System, settings: Settings) -> Template:
-    """The template of a robot; made when a structure comes for the first time.
+    """Return the template of a robot, created on the first call for each structure.
 
-    **Raises:** `ValueError` if MJX, or MJCF, has no such robot.
+    **Raises:** `ValueError` if MJX or MJCF does not support such a robot.
     """
     leaves, structure = jtu.tree_flatten(sys)
     shapes = tuple(jnp.shape(leaf) for leaf in leaves)
-    # For the cache: MJX computes in the default precision.
+    # Part of the cache key: MJX computes in the default precision.
     return _template(structure, shapes, settings, jnp.result_type(float).name)
 
 
@@ -73,7 +72,7 @@ def _template(structure: Any, shapes: Any, settings: Settings, dtype: str) -> Te
     del dtype
     sys = jtu.tree_unflatten(structure, [np.zeros(shape) for shape in shapes])
     _refuse(sys)
-    # The first call may come from within `jit`; what is kept must not be traced.
+    # The first call may be within `jit`; cached values must not be traced.
     with jax.ensure_compile_time_eval():
         compiled = _compile(placeholder(sys), settings)
         model, data = _put(compiled)
@@ -91,7 +90,7 @@ def _template(structure: Any, shapes: Any, settings: Settings, dtype: str) -> Te
 
 
 def _refuse_parts(sys: System) -> None:
-    """Refuse parts and options that are not passed on to MJX."""
+    """Reject parts and options that are not passed on to MJX."""
     condims = (*sys.geoms.condim, *sys.pairs.condim)
     touching = {geom for pair in candidate_pairs(sys) for geom in pair[:2]}
     kinds = {sys.geoms.kinds[geom] for geom in touching}
@@ -114,7 +113,7 @@ def _refuse_parts(sys: System) -> None:
 
 
 def _refuse(sys: System) -> None:
-    """Refuse what MJX would ignore, or what is not passed on to it."""
+    """Reject parameters that MJX would ignore, or that are not passed on to it."""
     _refuse_parts(sys)
     early = [n for n, e in zip(sys.actuators.names, sys.actuators.act_early) if e]
     if early:
@@ -194,7 +193,8 @@ def _geom_order(compiled: Any, sys: System) -> np.ndarray:
 
 
 def _pair_order(compiled: Any, sys: System) -> np.ndarray:
-    """MuJoCo sorts pairs; pairs of the same two shapes keep their order."""
+    """Return the order of explicit pairs. MuJoCo sorts pairs; pairs of the same two
+    shapes keep their order."""
     left, order = list(enumerate(sys.pairs.geoms)), []
     geoms = _geom_order(compiled, sys)
     for one, two in zip(compiled.pair_geom1, compiled.pair_geom2):

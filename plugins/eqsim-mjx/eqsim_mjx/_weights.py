@@ -1,9 +1,9 @@
-r"""Inverse weights: how light a link or a degree of freedom is at the reference pose.
+r"""Inverse weights of links and degrees of freedom at the reference pose.
 
-MuJoCo scales the softness of constraints by averages of diagonal entries of $M^{-1}$ and
-of $J M^{-1} J^T$ at the reference (`dof_invweight0`, `body_invweight0`). Its compiler
-computes them; here they follow from the numbers of the robot, so that a mass that is
-changed changes them, and derivatives flow through them.
+MuJoCo scales the softness of constraints by averages of diagonal entries of $M^{-1}$
+and of $J M^{-1} J^T$ at the reference (`dof_invweight0`, `body_invweight0`). Its
+compiler computes them. Here they are computed from the parameters of the robot, so
+changed masses change them, and derivatives include them.
 
 Source: MuJoCo documentation, *Computation*, "Parameters"; `engine_setconst.c`.
 """
@@ -23,7 +23,7 @@ from ._template import Template
 
 
 def inverse_weights(sys: System, model: Any, template: Template) -> dict[str, Any]:
-    """`dof_invweight0` and `body_invweight0`."""
+    """Compute `dof_invweight0` and `body_invweight0`."""
     data = jtu.tree_map(jnp.asarray, template.data).replace(qpos=sys.joints.ref)
     data = mjx.crb(model, mjx.com_pos(model, mjx.kinematics(model, data)))
     mass = mjx.full_m(model, data)
@@ -39,7 +39,7 @@ def inverse_weights(sys: System, model: Any, template: Template) -> dict[str, An
     slides = np.array(sys.links.translating, bool)
     light = 1.0 / jnp.where(sys.links.mass == 0.0, 1.0, sys.links.mass)
     link = jnp.where(slides, light, weight[1:])
-    # No constraint reads the second column, of rotations.
+    # Constraints do not use the second column, for rotations.
     both = jnp.stack([link, jnp.zeros_like(link)], axis=1)
     return dict(
         dof_invweight0=_dofs(sys, jnp.diagonal(inverse), light),
@@ -48,7 +48,7 @@ def inverse_weights(sys: System, model: Any, template: Template) -> dict[str, An
 
 
 def _dofs(sys: System, diagonal: Any, light: Any) -> Any:
-    """Diagonal entries, averaged over the axes of a joint."""
+    """Return diagonal entries, averaged over the axes of a joint."""
     joints, parts = sys.joints, []
     for kind, start, link in zip(joints.kinds, joints.v_starts, joints.links):
         own = diagonal[start : start + kind.nv]

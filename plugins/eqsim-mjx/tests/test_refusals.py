@@ -64,7 +64,9 @@ def test_shapes_that_only_mjx_collides():
 
 @pytest.mark.parametrize("field", ["iterations", "ls_iterations"])
 def test_no_passes(field):
-    with pytest.raises(ValueError, match=rf"`Mjx.{field}` is 0: a number of passes"):
+    with pytest.raises(
+        ValueError, match=rf"`Mjx.{field}` is 0: a number of iterations"
+    ):
         Mjx(**{field: 0})
 
 

@@ -38,7 +38,8 @@ def converge(model: mujoco.MjModel) -> None:
 
 
 class Go1Reference:
-    """The task with a converged solver, read in the state after each step, without noise.
+    """The task with a converged solver, evaluated at the state after each step, without
+    noise.
 
     **Arguments:**
 
@@ -64,11 +65,11 @@ class Go1Reference:
         return self.observe()
 
     def sensor(self, name: str) -> np.ndarray:
-        """The values of a sensor."""
+        """Return the values of a sensor."""
         return self.data.sensor(name).data.copy()
 
     def contacts(self) -> np.ndarray:
-        """Whether each foot touches the floor, by the list of contacts."""
+        """Test if each foot touches the floor, from the list of contacts."""
         pairs = {frozenset(contact.geom) for contact in self.data.contact}
         number = lambda name: self.model.geom(name).id
         return np.array(
@@ -76,7 +77,7 @@ class Go1Reference:
         )
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Both parts of the observation."""
+        """Return both parts of the observation."""
         d, turn = self.data, self.data.site("imu").xmat.reshape(3, 3)
         gravity, angles = turn.T @ [0.0, 0.0, -1.0], d.qpos[7:] - self.home[7:]
         gyro, velocity = self.sensor("gyro"), self.sensor("local_linvel")
@@ -93,7 +94,8 @@ class Go1Reference:
         }
 
     def step(self, action) -> tuple[dict[str, np.ndarray], dict[str, float], bool]:
-        """One control step: the observation, the weighted terms, and whether it fell."""
+        """Take one control step; return the observation, the weighted terms, and true
+        if the robot fell."""
         self.data.ctrl[:] = self.home[7:] + SCALE * np.asarray(action)
         mujoco.mj_step(self.model, self.data, SUBSTEPS)
         mujoco.mj_forward(self.model, self.data)
@@ -110,7 +112,7 @@ class Go1Reference:
         return obs, terms, fallen
 
     def values(self, action, contact, landed, heights, fallen) -> dict[str, Any]:
-        """The terms before weights."""
+        """Return the terms before weights."""
         d, command, home = self.data, self.command, self.home[7:]
         q, force = d.qpos[7:], d.actuator_force
         feet = [self.sensor(f"{foot}_global_linvel")[:2] for foot in FEET]

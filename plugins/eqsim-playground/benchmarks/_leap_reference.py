@@ -24,12 +24,12 @@ DT, SUBSTEPS = 0.05, 5
 
 
 class LeapReference:
-    """Either task with a converged solver, read in the state after each step, without
-    noise.
+    """Either task with a converged solver, evaluated at the state after each step,
+    without noise.
 
     **Arguments:**
 
-    - `reorient`: true if the cube is to be turned to a goal, and not just turned.
+    - `reorient`: true if the cube must be rotated to a goal.
     """
 
     def __init__(self, reorient: bool):
@@ -50,16 +50,16 @@ class LeapReference:
         return self.observe()
 
     def sensor(self, name: str) -> np.ndarray:
-        """The values of a sensor."""
+        """Return the values of a sensor."""
         return self.data.sensor(name).data.copy()
 
     def turn(self) -> np.ndarray:
-        """The rotation from the goal to the cube, as a matrix."""
+        """Return the rotation from the goal to the cube, as a matrix."""
         cube = self.data.body("cube").xmat.reshape(3, 3)
         return cube @ self.data.body("goal").xmat.reshape(3, 3).T
 
     def observe(self) -> np.ndarray:
-        """`privileged_state`, which begins with `state`."""
+        """Return `privileged_state`, which starts with `state`."""
         d, offset = (
             self.data,
             self.sensor("palm_position") - self.sensor("cube_position"),
@@ -75,7 +75,8 @@ class LeapReference:
         return np.concatenate([*state, *more])
 
     def step(self, action) -> tuple[np.ndarray, dict[str, float], bool]:
-        """One control step with a goal that stays: observation, weighted terms, end."""
+        """Take one control step with a constant goal; return observation, weighted
+        terms, and termination."""
         d, action = self.data, np.asarray(action)
         if self.reorient:
             low, high = self.model.actuator_ctrlrange.T
@@ -94,11 +95,11 @@ class LeapReference:
         return obs, terms, fallen
 
     def angle(self) -> float:
-        """The angle between cube and goal, by the trace of the rotation."""
+        """Return the angle between cube and goal, from the trace of the rotation."""
         return float(np.arccos(np.clip((np.trace(self.turn()) - 1) / 2, -1, 1)))
 
     def rotate_values(self, action, fallen) -> dict[str, float]:
-        """The terms before weights."""
+        """Return the terms before weights."""
         d = self.data
         return {
             "angvel": self.sensor("cube_angvel")[2],
@@ -111,7 +112,7 @@ class LeapReference:
         }
 
     def reorient_values(self, action, fallen) -> dict[str, float]:
-        """The terms before weights."""
+        """Return the terms before weights."""
         d, near = self.data, lambda x, b, m: float(np.clip(1 - 0.9 * (x - b) / m, 0, 1))
         away = self.sensor("palm_position") - self.sensor("cube_position")
         jerk = action - 2 * self.last + self.before

@@ -17,7 +17,7 @@ SUBSTEPS, SCALE = 4, 0.04
 
 
 class PandaReference:
-    """The task with a converged solver, read in the state after each step."""
+    """The task with a converged solver, evaluated at the state after each step."""
 
     def __init__(self):
         find = lambda name: menagerie_file(f"franka_emika_panda/{name}")
@@ -37,7 +37,8 @@ class PandaReference:
         return self.observe()
 
     def step(self, action) -> tuple[np.ndarray, dict[str, float], bool]:
-        """One control step: observation, weighted terms, and whether the box is lost."""
+        """Take one control step; return observation, weighted terms, and true if the
+        box is lost."""
         low, high = self.model.actuator_ctrlrange.T
         ctrl = np.clip(self.data.ctrl + SCALE * np.asarray(action), low, high)
         self.data.ctrl[:] = ctrl
@@ -51,7 +52,7 @@ class PandaReference:
         return self.observe(), terms, lost
 
     def observe(self) -> np.ndarray:
-        """The observation."""
+        """Return the observation."""
         d = self.data
         box, goal, hand = d.body("box"), d.body("mocap_target"), d.site("gripper")
         return np.concatenate(
@@ -63,7 +64,7 @@ class PandaReference:
         )
 
     def values(self) -> dict[str, float]:
-        """The terms before weights."""
+        """Return the terms before weights."""
         d, norm = self.data, np.linalg.norm
         box, goal, hand = d.body("box"), d.body("mocap_target"), d.site("gripper")
         turn = norm(goal.xmat[:6] - box.xmat[:6])
@@ -77,7 +78,7 @@ class PandaReference:
         }
 
     def touches_floor(self) -> bool:
-        """Whether a finger or the hand touches the floor, by the list of contacts."""
+        """Test if a finger or the hand touches the floor, from the list of contacts."""
         number = lambda name: self.model.geom(name).id
         parts = {number(f"{side}_finger_pad") for side in ("left", "right")}
         parts, floor = parts | {number("hand_capsule")}, number("floor")

@@ -1,5 +1,5 @@
-"""MuJoCo Playground's own tasks on MJX, begun in a given state; their meshes, which are
-only drawn, are replaced, so that no Menagerie is needed but for the Panda."""
+"""MuJoCo Playground's own tasks on MJX, started in a given state. Meshes, which are
+only drawn, are replaced, so that Menagerie is needed only for the Panda."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ MESH = b"v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\
 
 
 class Step(NamedTuple):
-    """Results of a step of theirs; `terms` are weighted."""
+    """Results of a step of Playground; `terms` are weighted."""
 
     obs: Any
     reward: Any
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class _Assets(dict):
-    """Files by name; a mesh that is missing is a tetrahedron."""
+    """Files by name; missing meshes are tetrahedra."""
 
     def with_meshes(self, xml: str) -> dict[str, bytes]:
         for word in xml.replace("'", '"').split('"'):
@@ -49,7 +49,7 @@ def _go1_assets() -> dict[str, bytes]:
     found = _files("locomotion/go1")
     texts = [x.decode() for name, x in found.items() if "feetonly" in name]
     meshes = found.with_meshes("".join(texts))
-    # MuJoCo chooses the reader by the ending of the name.
+    # MuJoCo selects the reader by the suffix of the name.
     return {k: _stl() if k.endswith(".stl") else x for k, x in meshes.items()}
 
 
@@ -62,7 +62,7 @@ def _panda_assets() -> dict[str, bytes]:
 
 
 def _stl() -> bytes:
-    """The same tetrahedron in the other format."""
+    """Return the same tetrahedron in the other format."""
     corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], "<f4")
     faces = ((0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3))
     rows = [np.concatenate([np.zeros(3, "<f4"), *corners[list(f)]]) for f in faces]
@@ -71,7 +71,8 @@ def _stl() -> bytes:
 
 
 def _refreshed_step(model, data, action, n_substeps=1):
-    """Their step, and then forces and sensors at the new state."""
+    """Take a step of Playground, and then compute forces and sensors at the new
+    state."""
 
     def step(data, _):
         return mjx.step(model, data.replace(ctrl=action)), None
@@ -82,7 +83,7 @@ def _refreshed_step(model, data, action, n_substeps=1):
 
 class Theirs:
     """A task of Playground with a converged solver, without noise, and with sensors and
-    forces read in the state after each step."""
+    forces evaluated at the state after each step."""
 
     def __init__(self, name: str):
         go1_base.get_assets, panda.get_assets = _go1_assets, _panda_assets
@@ -121,11 +122,12 @@ class Theirs:
         return state, self.env._get_obs(data, state.info)
 
     def _step(self, state, action):
-        """A step of theirs."""
+        """Take a step of Playground."""
         return self._by(_refreshed_step, state, action)
 
     def _judge(self, state, action, q, qd):
-        """Their report of a step that has led to given coordinates and velocities."""
+        """Return Playground's results of a step that leads to given coordinates and
+        velocities."""
 
         def given(model, data, ctrl, n_substeps=1):
             return mjx.forward(model, data.replace(qpos=q, qvel=qd, ctrl=ctrl))
@@ -133,7 +135,7 @@ class Theirs:
         return self._by(given, state, action)[1]
 
     def _by(self, physics, state, action):
-        # Read while JAX traces.
+        # Read while tracing.
         mjx_env.step = physics
         state = self.env.step(state, action)
         scales = self.env._config.reward_config.scales
@@ -145,7 +147,7 @@ class Theirs:
 
 
 def double(tree: Any) -> Any:
-    """All numbers in double precision."""
+    """Convert all arrays to double precision."""
     return jax.tree.map(lambda x: jnp.asarray(x, float) if _is_float(x) else x, tree)
 
 

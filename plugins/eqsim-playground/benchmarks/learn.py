@@ -1,12 +1,12 @@
-"""Trains PPO of eqsim-zoo on a task of this plugin, on the CPU, and prints a table.
+"""Train PPO of eqsim-zoo on a task of this plugin, on the CPU, and print a table.
 
 ```bash
 python benchmarks/learn.py --steps 2e6 --seeds 2
 ```
 
-Evaluations are 64 episodes of the mean action. They stand beside policies that draw
-actions uniformly, and that do nothing. The last columns are means of terms of the reward
-over all steps, as shares of their largest values.
+Evaluations use 64 episodes with the mean action. For comparison, the table includes
+uniform and zero actions. The last columns are means of reward terms over all steps, as
+fractions of their largest values.
 """
 
 import argparse
@@ -25,8 +25,8 @@ import eqsim
 import eqsim_zoo
 
 
-# What differs from the published settings: fewer environments, smaller networks, and more
-# and larger updates per step, which two cores can afford.
+# Differences from the published settings: fewer environments, smaller networks, and
+# more and larger updates per step, suitable for two cores.
 SMALL = {
     "playground_go1_joystick_flat": {
         "num_envs": 256,
@@ -52,7 +52,7 @@ TERMS = {
 
 
 class Uniform(eqx.Module):
-    """Draws actions from their range."""
+    """A policy with uniform actions."""
 
     bounds: Any
 
@@ -62,7 +62,7 @@ class Uniform(eqx.Module):
 
 
 class Still(eqx.Module):
-    """Takes the action zero."""
+    """A policy with zero actions."""
 
     bounds: Any
 
@@ -71,7 +71,7 @@ class Still(eqx.Module):
 
 
 class Learned(eqx.Module):
-    """The mean action of an agent."""
+    """A policy with the mean action of an agent."""
 
     agent: Any
     state: Any
@@ -81,7 +81,7 @@ class Learned(eqx.Module):
 
 
 def evaluate(env, policy, length: int, names: tuple[str, ...], episodes: int = 64):
-    """Returns and lengths of episodes, and means of some terms of the reward."""
+    """Return returns and lengths of episodes, and means of some reward terms."""
     keep = lambda state, action, timestep: (
         timestep.reward,
         timestep.done,
@@ -90,7 +90,7 @@ def evaluate(env, policy, length: int, names: tuple[str, ...], episodes: int = 6
     keys = jr.split(jr.key(1), episodes)
     kept, _ = eqsim.rollout(env, policy, keys, length, collect=keep)
     reward, done, terms = (np.asarray(x) for x in kept)
-    # The step that ends an episode counts, those after it do not.
+    # The step that ends an episode counts, later ones do not.
     valid = np.cumsum(np.cumsum(done, axis=1), axis=1) <= 1
     returns = np.sum(np.where(valid, reward, 0.0), axis=1)
     return returns, np.sum(valid, axis=1), np.mean(terms[valid], axis=0)

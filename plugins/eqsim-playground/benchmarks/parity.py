@@ -1,12 +1,12 @@
-"""Compares observations and rewards with those of MuJoCo Playground, step by step.
+"""Compare observations and rewards with those of MuJoCo Playground, step by step.
 
 ```bash
 python benchmarks/parity.py --markdown PARITY.md
 ```
 
 Playground runs on MJX in double precision, with a converged solver, without noise, and
-reads its sensors in the state after each step. It must be installed with its own
-dependencies; Menagerie is needed for the Panda only.
+with sensors evaluated at the state after each step. It must be installed with its
+dependencies; Menagerie is needed only for the Panda.
 """
 
 import argparse
@@ -58,14 +58,14 @@ number|); the largest of all numbers, steps and starts is shown.
 
 
 def ours(name: str):
-    """The task of ours without noise, with all that Playground observes."""
+    """Create eqsim's task without noise, with all observations of Playground."""
     if name == TASKS[0]:
         return Go1Joystick(noise=JoystickNoise(*(0.0,) * 5), privileged=True)
     return PandaPickCube(sample_orientation=name == TASKS[2])
 
 
 def imitate(env, state):
-    """Our state for a state of Playground."""
+    """Return eqsim's state for a state of Playground."""
     data, info = state.data, state.info
     robot = env.pipeline.init(env.sys, data.qpos, data.qvel)
     if isinstance(env, PandaPickCube):
@@ -86,12 +86,12 @@ def imitate(env, state):
 
 
 def compare(name: str, seeds: int, steps: int) -> dict[str, str]:
-    """One row of the table."""
+    """Compute one row of the table."""
     began, env, theirs = time.time(), ours(name), Theirs(name)
     step, convert = eqx.filter_jit(env.step), eqx.filter_jit(imitate)
     resets, tasks, physics = [], [], []
     rng = np.random.default_rng(0)
-    # The reward of a Go1 that falls is 0.
+    # The reward of a Go1 that has fallen is 0.
     spread = 0.3 if name == TASKS[0] else 1.0
     for seed in range(seeds):
         state, seen = theirs.reset(jr.key(seed))
@@ -122,22 +122,23 @@ def compare(name: str, seeds: int, steps: int) -> dict[str, str]:
 
 
 def flat(obs):
-    """The largest part of an observation."""
+    """Return the largest part of an observation."""
     return obs["privileged_state"] if isinstance(obs, dict) else obs
 
 
 def observed(env, state):
-    """What the task observes of a state at the beginning of an episode."""
+    """Return the observation of a state at the start of an episode."""
     if isinstance(env, PandaPickCube):
         return eqx.filter_jit(lambda env, s: env._observe(s))(env, state)
     read = lambda env, s: env.begin(jr.key(0), s.robot)[1]["privileged_state"]
     obs = eqx.filter_jit(read)(env, state)
-    # Commands are drawn by each side.
+    # Commands are drawn separately.
     return obs.at[45:48].set(state.command)
 
 
 def differences(timestep, made) -> tuple[float, float, float]:
-    """Of observation, terms of the reward and reward; and both end alike."""
+    """Return differences of observation, reward terms and reward, and true if both
+    terminate alike."""
     if bool(timestep.terminated) != bool(made.done):
         raise AssertionError("one of both tasks has ended, the other one goes on")
     pairs = [(timestep.terms[name], value) for name, value in made.terms.items()]
@@ -150,7 +151,7 @@ def differences(timestep, made) -> tuple[float, float, float]:
 
 
 def off(ours, theirs) -> float:
-    """Largest relative difference."""
+    """Return the largest relative difference."""
     ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
     return float(np.max(np.abs(ours - theirs) / np.maximum(1.0, np.abs(theirs))))
 

@@ -1,4 +1,4 @@
-"""Robots and tasks of MuJoCo Playground in eqsim."""
+"""Robots and tasks of MuJoCo Playground for eqsim."""
 
 from ._commands import Commands as Commands
 from ._go1_joystick import (

@@ -9,11 +9,12 @@ from ._task import number
 
 
 class Commands(eqx.Module):
-    r"""Velocity commands, drawn anew at random times.
+    r"""Velocity commands, redrawn at random times.
 
-    The first command is uniform between `-amplitude` and `amplitude`. Each later one, per
-    entry, is the old one with probability `1 - change`; else uniform in the same range with
-    probability `keep`, and zero otherwise. The time between commands is exponential.
+    The first command is uniform in [`-amplitude`, `amplitude`]. Each entry of a later
+    command keeps its value with probability `1 - change`; otherwise it is uniform in
+    the same range with probability `keep`, and zero else. The time between commands is
+    exponentially distributed.
 
     **Arguments:**
 

@@ -74,35 +74,38 @@ class JoystickState(eqx.Module):
 class Go1Joystick(AbstractPlaygroundTask):
     r"""A Go1 that follows velocity commands (Playground: `Go1JoystickFlatTerrain`).
 
-    Observation, `state`, 48 numbers: velocity and angular velocity of the IMU in its axes,
-    direction of gravity in them, joint angles less those of the keyframe `home`, joint
-    velocities, all with noise; the action before the last one, and the command. With
-    `privileged` it is a dictionary with `state` and `privileged_state`, 123 numbers: the
-    same, then without noise gyroscope, accelerometer, gravity, velocity, angular velocity in
-    the world, joint angles and velocities; torques, last contacts, velocities of the feet,
-    their times in the air, the force of a push, and whether one is under way.
+    Observation, `state`, 48 entries: velocity and angular velocity of the IMU in its
+    axes, direction of gravity in them, joint angles minus those of the keyframe `home`,
+    joint velocities, all with noise; the action before the last one, and the command.
+    With `privileged` it is a dictionary with `state` and `privileged_state`, 123
+    entries: the same, then without noise gyroscope, accelerometer, gravity, velocity,
+    angular velocity in the world, joint angles and velocities; torques, last contacts,
+    velocities of the feet, their air times, the force of a push, and 1 while a push
+    acts.
 
-    Reward: the sum of the terms of `JoystickWeights`, weighted and times the control step,
-    but at least 0: the term `clip` is what that adds.
+    Reward: the sum of the weighted terms of `JoystickWeights` times the control step,
+    clipped from below at 0. The term `clip` is the difference made by clipping.
 
-    Action: the servos get the angles $q_0 + s\,a$, with those of `home`, $q_0$.
+    Action: the servo targets are the angles $q_0 + s\,a$, with the angles $q_0$ of
+    `home`.
 
-    The first state: `home`, with x and y from -0.5 m to 0.5 m, any heading, and the velocity
-    of the trunk from -0.5 to 0.5 in each entry, m/s and rad/s. It terminates if the trunk is
-    upside down.
+    Initial state: `home`, with x and y from -0.5 m to 0.5 m, any heading, and the
+    velocity of the trunk from -0.5 to 0.5 in each entry, m/s and rad/s. The episode
+    terminates if the trunk is upside down.
 
     **Arguments:**
 
     - `sys`: the robot; by default that of `go1_model()`.
-    - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
+    - `pipeline`: the physics; must be `Generalized`, the default.
     - `frame_skip`: time steps per control step.
-    - `privileged`: true if the observation has two parts.
-    - `action_scale`: $s$, rad.
+    - `privileged`: true to observe `privileged_state` as well.
+    - `action_scale`: scale $s$ of actions, rad.
     - `weights`, `noise`, `commands`: weights of the reward, scales of the noise, commands.
-    - `pushes`: pushes at the trunk; None, the default: there are none.
-    - `tracking_sigma`: $\sigma$, m$^2$/s$^2$ and rad$^2$/s$^2$.
-    - `foot_height`: wanted height of a swing, m.
-    - `soft_limit`: soft joint limits as a share of the range.
+    - `pushes`: pushes of the trunk; None, the default, for none.
+    - `tracking_sigma`: width $\sigma$ of the tracking terms, m$^2$/s$^2$ and
+        rad$^2$/s$^2$.
+    - `foot_height`: target height of a swing, m.
+    - `soft_limit`: soft joint limits as a fraction of the range.
 
     ??? cite "Reference"
         Zakka et al., *MuJoCo Playground*, 2025. `Go1JoystickFlatTerrain`.
@@ -134,7 +137,7 @@ class Go1Joystick(AbstractPlaygroundTask):
     def initial(
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-        """Draw coordinates and velocities of a first state."""
+        """Draw coordinates and velocities of an initial state."""
         key_place, key_turn, key_velocity = jr.split(key, 3)
         q = self.sys.keyframe("home").q
         half = 0.5 * jr.uniform(key_turn, (), q.dtype, -3.14, 3.14)
@@ -151,7 +154,7 @@ class Go1Joystick(AbstractPlaygroundTask):
     def begin(
         self, key: PRNGKeyArray, robot: State
     ) -> tuple[JoystickState, Observation]:
-        """Begin an episode in a state of the robot."""
+        """Start an episode in a state of the robot."""
         key, key_command, key_steps, key_push, key_noise = jr.split(key, 5)
         zeros = jnp.zeros(4, robot.q.dtype)
         push = None if self.pushes is None else self.pushes.first(key_push, self.dt)
@@ -200,8 +203,8 @@ class Go1Joystick(AbstractPlaygroundTask):
     def _remember(
         self, keys, state: JoystickState, seen: Go1Reading, action
     ) -> JoystickState:
-        """The state with the last action and contacts, and a new command where one is
-        due."""
+        """Return the state with the last action and contacts, and a new command if one
+        is due."""
         due = state.command_steps <= 0
         command = jnp.where(
             due, self.commands.new(keys[0], state.command), state.command
@@ -222,8 +225,8 @@ class Go1Joystick(AbstractPlaygroundTask):
         )
 
     def _push(self, key, state: JoystickState):
-        """The push after this step, the force on the trunk in it, N, and that force as an
-        argument of the physics."""
+        """Return the push after this step, its force on the trunk, N, and that force as
+        an argument of the physics."""
         none = jnp.zeros(3, state.robot.q.dtype)
         if self.pushes is None or state.push is None:
             return None, none, None
@@ -286,5 +289,5 @@ class Go1Joystick(AbstractPlaygroundTask):
 
 
 def go1_joystick_flat(**options: Any) -> Go1Joystick:
-    """`Go1Joystick`. **Arguments:** its options."""
+    """Create `Go1Joystick`. **Arguments:** its options."""
     return Go1Joystick(**options)

@@ -1,4 +1,4 @@
-"""The random Go1 of each episode."""
+"""Domain randomization of the Go1."""
 
 import equinox as eqx
 import jax.random as jr
@@ -13,8 +13,8 @@ from ._task import between, index, number
 class RandomGo1(AbstractRandomizer):
     """Playground's domain randomization of the Go1, for `eqsim.DomainRandomization`.
 
-    All draws are uniform. Inverse weights, which Playground leaves as they were, follow
-    from the new masses.
+    All distributions are uniform. Inverse weights, which Playground does not change,
+    are recomputed from the new masses.
 
     **Arguments:**
 
@@ -22,7 +22,7 @@ class RandomGo1(AbstractRandomizer):
     - `frictionloss`, `armature`: ranges of factors of the dry friction and the armature of
         each joint.
     - `trunk_com`: range of the shift of the trunk's center of mass in each direction, m.
-    - `mass`: range of the factor of the mass of each link; inertias stay.
+    - `mass`: range of the factor of the mass of each link; inertias do not change.
     - `trunk_mass`: range of the mass added to the trunk, kg.
     - `zero`: range of the shift of the zero of each joint, rad.
     """
@@ -36,7 +36,7 @@ class RandomGo1(AbstractRandomizer):
     zero: Float[Array, "2"] = number((-0.05, 0.05))
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
-        """The changed robot.
+        """Return the changed robot.
 
         **Raises:** `ValueError` if it has no floor or no trunk.
         """

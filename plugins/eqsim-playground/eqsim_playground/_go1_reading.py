@@ -1,4 +1,4 @@
-"""What the joystick task reads of a Go1."""
+"""Sensor values of a Go1 for the joystick task."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class Go1Reading(NamedTuple):
         IMU, in world axes.
     - `feet_velocity`: velocities of the feet in world axes, m/s.
     - `feet_height`: heights of the feet, m.
-    - `contact`: true if each foot touches the floor.
+    - `contact`: true for feet that touch the floor.
     - `torque`: forces of the actuators, N m.
     """
 
@@ -45,7 +45,8 @@ class Go1Reading(NamedTuple):
 
 
 def go1_model() -> System:
-    """The Go1 of Playground's flat terrain, of which only the feet touch the floor.
+    """Return the Go1 of Playground's flat terrain, of which only the feet touch the
+    floor.
 
     A sensor of the force of each actuator, named `<actuator>_force`, is added.
     """
@@ -62,8 +63,8 @@ def read_go1(
 ) -> Go1Reading:
     """Read the sensors of a Go1 in a state.
 
-    **Raises:** `ValueError` if the robot lacks a sensor or a site, or the pipeline has no
-    sensors.
+    **Raises:** `ValueError` if the robot lacks a sensor or a site, or the pipeline does
+    not support sensors.
     """
     values = with_sensors(pipeline).sensors(sys, robot, ctrl, external)
     names = sys.sensors.names

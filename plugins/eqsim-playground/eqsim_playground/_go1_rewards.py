@@ -1,4 +1,4 @@
-"""The reward of the joystick task, term by term."""
+"""Reward terms of the joystick task."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ class JoystickWeights(eqx.Module):
 def tracking(
     seen: Go1Reading, command: Float[Array, "3"], sigma: Float[Array, ""]
 ) -> dict[str, Float[Array, ""]]:
-    """The terms that reward following the command, and a level trunk."""
+    """Compute the terms for following the command, and for a level trunk."""
     off = command[:2] - seen.velocity[:2]
     turn = command[2] - seen.gyro[2]
     return {
@@ -77,7 +77,7 @@ def posture(
     limits: Float[Array, "nu 2"],
     moving: Bool[Array, ""],
 ) -> dict[str, Float[Array, ""]]:
-    """The terms of joint angles; `limits` are the soft ones, rad."""
+    """Compute the terms of joint angles; `limits` are the soft limits, rad."""
     weight = jnp.tile(jnp.asarray([1.0, 1.0, 0.1], angles.dtype), 4)
     off, (low, high) = angles - default, limits.T
     beyond = jnp.maximum(low - angles, 0.0) + jnp.maximum(angles - high, 0.0)
@@ -94,7 +94,7 @@ def effort(
     action: Float[Array, " nu"],
     last_action: Float[Array, " nu"],
 ) -> dict[str, Float[Array, ""]]:
-    """The terms of torques, joint velocities and actions."""
+    """Compute the terms of torques, joint velocities and actions."""
     size = jnp.abs(torque)
     return {
         "torques": safe_sqrt(jnp.sum(torque**2)) + jnp.sum(size),
@@ -111,13 +111,13 @@ def gait(
     moving: Bool[Array, ""],
     height: Float[Array, ""],
 ) -> dict[str, Float[Array, ""]]:
-    """The terms of the feet.
+    """Compute the terms of the feet.
 
     **Arguments:**
 
-    - `air_time`, `swing_peak`: time in the air, s, and largest height in it, m.
-    - `landed`: true if each foot touches for the first time after a swing.
-    - `height`: wanted height of a swing, m.
+    - `air_time`, `swing_peak`: air time, s, and largest height during it, m.
+    - `landed`: true for feet that touch for the first time after a swing.
+    - `height`: target height of a swing, m.
     """
     speed2 = jnp.sum(seen.feet_velocity[:, :2] ** 2, axis=1)
     lift = jnp.abs(seen.feet_height - height)

@@ -1,4 +1,4 @@
-"""A LEAP hand that holds a cube: its model, what tasks read of it, and first states."""
+"""A LEAP hand that holds a cube: model, sensor values, and initial states."""
 
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
@@ -19,21 +19,21 @@ _SCENE = "manipulation/leap_hand/xmls/scene_mjx_cube.xml"
 
 
 def leap_model() -> System:
-    """The right LEAP hand and the cube of Playground's `scene_mjx_cube.xml`.
+    """Return the right LEAP hand and the cube of Playground's `scene_mjx_cube.xml`.
 
     A sensor of the force of each actuator, named `<actuator>_force`, is added. The box
-    that shows the goal stands where the keyframe `home` has it; fingers can touch it.
+    that shows the goal is at its position in the keyframe `home`; fingers can touch it.
     """
     return edited_model(_SCENE, place_goal)
 
 
 def leap_model_without_goal() -> System:
-    """The same, with the box that shows the goal far away."""
+    """Return the same model, with the box that shows the goal far away."""
     return edited_model(_SCENE, hide_goal)
 
 
 def place_goal(root: ET.Element) -> None:
-    """Place the goal as the keyframe `home` does."""
+    """Place the goal as in the keyframe `home`."""
     add_force_sensors(root)
     _goal(root).set("pos", _home(root).get("mpos", ""))
 
@@ -57,9 +57,9 @@ class LeapReading(NamedTuple):
 
     - `angles`, `rates`: angles and velocities of the joints of the hand, rad and rad/s.
     - `torque`: forces of the actuators, N m.
-    - `tips`: places of the fingertips in the frame of the palm, m.
-    - `offset`: place of the palm less that of the cube, m.
-    - `cube`, `quat`: place, m, and orientation of the cube.
+    - `tips`: positions of the fingertips in the frame of the palm, m.
+    - `offset`: position of the palm minus that of the cube, m.
+    - `cube`, `quat`: position, m, and orientation of the cube.
     - `cube_velocity`, `cube_rate`: velocity, m/s, and angular velocity of the cube in
         world axes, rad/s.
     """
@@ -80,7 +80,8 @@ def read_leap(
 ) -> LeapReading:
     """Read the sensors of the hand in a state.
 
-    **Raises:** `ValueError` if the robot lacks a sensor, or the pipeline has no sensors.
+    **Raises:** `ValueError` if the robot lacks a sensor, or the pipeline does not
+    support sensors.
     """
     values = with_sensors(pipeline).sensors(sys, robot, ctrl)
     names = sys.sensors.names
@@ -108,8 +109,8 @@ def default_pose(sys: System) -> Float[Array, "16"]:
 def random_hand(
     sys: System, key: PRNGKeyArray, spread: Float[Array, ""]
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-    """Draw a first state: angles with normal noise, within the range of the servos, and
-    the cube above the palm in any orientation; at rest.
+    """Draw an initial state: angles with normal noise, within the range of the servos,
+    and the cube above the palm in any orientation; at rest.
 
     **Arguments:**
 
@@ -127,7 +128,7 @@ def random_hand(
 
 
 def random_quaternion(key: PRNGKeyArray, dtype) -> Float[Array, "4"]:
-    """Draw an orientation, all of which are as likely.
+    """Draw a uniformly distributed orientation.
 
     ??? cite "Reference"
         Shoemake, *Uniform random rotations*, 1992.

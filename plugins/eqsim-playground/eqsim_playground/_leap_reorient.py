@@ -1,4 +1,4 @@
-"""A LEAP hand that turns a cube to a goal orientation."""
+"""A LEAP hand that rotates a cube to a goal orientation."""
 
 from typing import Any
 
@@ -75,8 +75,8 @@ class ReorientState(eqx.Module):
     **Arguments:**
 
     - `robot`: the state of hand and cube.
-    - `key`: key of goals and noise to come.
-    - `ctrl`: settings of the servos, rad.
+    - `key`: key for the next goals and noise.
+    - `ctrl`: servo targets, rad.
     - `last_action`, `action_before`: the last two actions.
     - `goal`: the goal orientation.
     - `goal_rate`: angular velocity of the goal in its axes, rad/s.
@@ -92,40 +92,42 @@ class ReorientState(eqx.Module):
 
 
 class LeapReorient(AbstractPlaygroundTask):
-    r"""A LEAP hand that turns a cube to one goal orientation after the other (Playground:
-    `LeapCubeReorient`).
+    r"""A LEAP hand that rotates a cube to one goal orientation after another
+    (Playground: `LeapCubeReorient`).
 
-    Observation, `state`, 57 numbers: joint angles, the same less the settings of the servos,
-    place of the palm less that of the cube, the last two rows of the rotation from goal to
-    cube, all with noise; and the action before the last one. With `privileged` it is a
-    dictionary with `state` and `privileged_state`, 128 numbers: the same, then without noise
-    angles and velocities of the joints, places of the fingertips, palm less cube, rotation from
-    goal to cube, velocity and angular velocity of the cube, and 12 zeros in the place of
-    Playground's pushes, which are off there, too.
+    Observation, `state`, 57 entries: joint angles, joint angles minus servo targets,
+    position of the palm minus that of the cube, the last two rows of the rotation from
+    goal to cube, all with noise; and the action before the last one. With `privileged`
+    it is a dictionary with `state` and `privileged_state`, 128 entries: the same, then
+    without noise angles and velocities of the joints, positions of the fingertips, palm
+    minus cube, rotation from goal to cube, velocity and angular velocity of the cube,
+    and 12 zeros in place of Playground's pushes, which are disabled in Playground as
+    well.
 
-    Reward: the sum of the terms of `ReorientWeights`, weighted and times the control step,
+    Reward: the sum of the weighted terms of `ReorientWeights` times the control step,
     and of `success`, 100 in each step in which the angle is below 0.1 rad.
 
-    Action: a change of the settings of the servos, $s\,a$; settings stay in their range.
+    Action: a change of the servo targets, $s\,a$; targets stay in their range.
 
-    The goal turns after a success, with an angular velocity from 1 rad/s to 5 rad/s in each
-    entry that falls by a fifth in each step, for twice the control step in each step.
+    The goal rotates after a success, with an initial angular velocity from 1 rad/s to 5
+    rad/s in each entry, which decreases by a fifth in each step; each step rotates it
+    for twice the control step.
 
-    The first state: angles of `home` with normal noise; the cube up to 1 cm from its place
-    there in each direction; cube and goal in any orientation; at rest. It terminates if the
-    center of the cube is below -0.05 m.
+    Initial state: angles of `home` with normal noise; the cube up to 1 cm from its
+    position there in each direction; cube and goal in any orientation; at rest. The
+    episode terminates if the center of the cube is below -0.05 m.
 
     **Arguments:**
 
     - `sys`: the robot; by default that of `leap_model()`.
-    - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
+    - `pipeline`: the physics; must be `Generalized`, the default.
     - `frame_skip`: time steps per control step.
-    - `privileged`: true if the observation has two parts.
-    - `action_scale`: $s$, rad.
+    - `privileged`: true to observe `privileged_state` as well.
+    - `action_scale`: scale $s$ of actions, rad.
     - `weights`, `noise`: weights of the reward, scales of the noise.
     - `success_angle`: largest angle of a success, rad.
     - `success_reward`: reward of a success.
-    - `spread`: standard deviation of the first angles, rad.
+    - `spread`: standard deviation of the initial angles, rad.
 
     ??? cite "Reference"
         Zakka et al., *MuJoCo Playground*, 2025. `LeapCubeReorient`.
@@ -150,13 +152,13 @@ class LeapReorient(AbstractPlaygroundTask):
     def initial(
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-        """Draw coordinates and velocities of a first state."""
+        """Draw coordinates and velocities of an initial state."""
         return random_hand(self.sys, key, self.spread)
 
     def begin(
         self, key: PRNGKeyArray, robot: State
     ) -> tuple[ReorientState, Observation]:
-        """Begin an episode in a state of the robot."""
+        """Start an episode in a state of the robot."""
         key, key_goal, key_noise = jr.split(key, 3)
         ctrl = robot.q[:16]
         state = ReorientState(
@@ -200,13 +202,13 @@ class LeapReorient(AbstractPlaygroundTask):
         return eqx.tree_at(where, moved, new), obs, terms, fallen
 
     def _with(self, goal: Float[Array, "4"]) -> System:
-        """The robot with the goal in its scene."""
+        """Return the robot with the goal in its scene."""
         return set_mocap(self.sys, "goal", quat=goal)
 
     def _observe(self, key, state: ReorientState, seen: LeapReading) -> Observation:
         keys = jr.split(key, 3)
         angles = noise(keys[0], seen.angles, self.noise.joint_pos)
-        # Noise is symmetric: that of the cube is that of the difference.
+        # Noise is symmetric: noise of the cube is noise of the difference.
         offset = noise(keys[1], seen.offset, self.noise.cube_pos)
         blur = self.noise.cube_ori * jr.normal(keys[2], (4,), seen.quat.dtype)
         quat = seen.quat + blur
@@ -253,21 +255,23 @@ def rotation_angle(one: Float[Array, "4"], two: Float[Array, "4"]) -> Float[Arra
 
 
 def _difference(one: Float[Array, "4"], two: Float[Array, "4"]) -> Float[Array, "4"]:
-    """The rotation from the second orientation to the first one, in the world."""
+    """Return the rotation from the second orientation to the first one, in the
+    world."""
     w, x, y, z = two
     return jnp.stack(multiply(tuple(one), (w, -x, -y, -z)))
 
 
 def _rows(one: Float[Array, "4"], two: Float[Array, "4"]) -> Float[Array, "6"]:
-    """The last two rows of that rotation."""
+    """Return the last two rows of that rotation."""
     return jnp.stack(quaternion_matrix(_difference(one, two)))[3:]
 
 
 def _near(x: Float[Array, ""], bound: float, margin: float) -> Float[Array, ""]:
-    """1 up to a bound, then falling by 0.9 over a margin, and at least 0."""
+    """Return 1 up to a bound, then a linear decrease by 0.9 over a margin, and at least
+    0."""
     return jnp.clip(1.0 - 0.9 * jnp.maximum(x - bound, 0.0) / margin, 0.0, 1.0)
 
 
 def leap_cube_reorient(**options: Any) -> LeapReorient:
-    """`LeapReorient`. **Arguments:** its options."""
+    """Create `LeapReorient`. **Arguments:** its options."""
     return LeapReorient(**options)

@@ -1,4 +1,4 @@
-"""A LEAP hand that turns a cube about the vertical."""
+"""A LEAP hand that rotates a cube about the vertical axis."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ class RotateState(eqx.Module):
     **Arguments:**
 
     - `robot`: the state of hand and cube.
-    - `key`: key of the noise to come.
+    - `key`: key for the next noise.
     - `last_action`: the last action.
     - `history`: observations of the last steps, the latest first.
     """
@@ -67,34 +67,36 @@ class RotateState(eqx.Module):
 
 
 class LeapRotateZ(AbstractPlaygroundTask):
-    r"""A LEAP hand that turns a cube about the vertical (Playground:
+    r"""A LEAP hand that rotates a cube about the vertical axis (Playground:
     `LeapCubeRotateZAxis`).
 
-    Observation, `state`, 32 numbers for each step of the history: joint angles with noise,
-    and the action before the last one. With `privileged` it is a dictionary with `state`
-    and `privileged_state`, 105 numbers: the latest 32, then without noise angles,
-    velocities and torques of the joints, places of the fingertips, place of the palm less
-    that of the cube, orientation, angular velocity and velocity of the cube.
+    Observation, `state`, 32 entries for each step of the history: joint angles with
+    noise, and the action before the last one. With `privileged` it is a dictionary with
+    `state` and `privileged_state`, 105 entries: the latest 32, then without noise
+    angles, velocities and torques of the joints, positions of the fingertips, position
+    of the palm minus that of the cube, orientation, angular velocity and velocity of
+    the cube.
 
-    Reward: the sum of the terms of `RotateWeights`, weighted and times the control step.
+    Reward: the sum of the weighted terms of `RotateWeights` times the control step.
 
-    Action: the servos get the angles $q_0 + s\,a$, with those of `home`, $q_0$.
+    Action: the servo targets are the angles $q_0 + s\,a$, with the angles $q_0$ of
+    `home`.
 
-    The first state: angles of `home` with normal noise; the cube up to 1 cm from its place
-    there in each direction, in any orientation; at rest. It terminates if the center of
-    the cube is below -0.05 m.
+    Initial state: angles of `home` with normal noise; the cube up to 1 cm from its
+    position there in each direction, in any orientation; at rest. The episode
+    terminates if the center of the cube is below -0.05 m.
 
     **Arguments:**
 
     - `sys`: the robot; by default that of `leap_model_without_goal()`.
-    - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
+    - `pipeline`: the physics; must be `Generalized`, the default.
     - `frame_skip`: time steps per control step.
-    - `privileged`: true if the observation has two parts.
-    - `history`: number of steps that are observed.
-    - `action_scale`: $s$, rad.
+    - `privileged`: true to observe `privileged_state` as well.
+    - `history`: number of observed steps.
+    - `action_scale`: scale $s$ of actions, rad.
     - `weights`: weights of the reward.
     - `joint_noise`: scale of the uniform noise of angles, rad.
-    - `spread`: standard deviation of the first angles, rad.
+    - `spread`: standard deviation of the initial angles, rad.
 
     ??? cite "Reference"
         Zakka et al., *MuJoCo Playground*, 2025. `LeapCubeRotateZAxis`.
@@ -118,11 +120,11 @@ class LeapRotateZ(AbstractPlaygroundTask):
     def initial(
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-        """Draw coordinates and velocities of a first state."""
+        """Draw coordinates and velocities of an initial state."""
         return random_hand(self.sys, key, self.spread)
 
     def begin(self, key: PRNGKeyArray, robot: State) -> tuple[RotateState, Observation]:
-        """Begin an episode in a state of the robot."""
+        """Start an episode in a state of the robot."""
         key, key_noise = jr.split(key)
         past = jnp.zeros(32 * self.history, robot.q.dtype)
         state = RotateState(robot, key, jnp.zeros_like(robot.q[:16]), past)
@@ -147,7 +149,7 @@ class LeapRotateZ(AbstractPlaygroundTask):
     def _observe(
         self, key, state: RotateState, seen: LeapReading
     ) -> tuple[RotateState, Observation]:
-        """The state with the observation in its history, and the observation."""
+        """Return the state with the observation in its history, and the observation."""
         angles = noise(key, seen.angles, self.joint_noise)
         latest = jnp.concatenate([angles, state.last_action])
         past = jnp.concatenate([latest, state.history[:-32]])
@@ -177,5 +179,5 @@ class LeapRotateZ(AbstractPlaygroundTask):
 
 
 def leap_cube_rotate_z(**options: Any) -> LeapRotateZ:
-    """`LeapRotateZ`. **Arguments:** its options."""
+    """Create `LeapRotateZ`. **Arguments:** its options."""
     return LeapRotateZ(**options)

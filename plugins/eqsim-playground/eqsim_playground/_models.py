@@ -1,4 +1,4 @@
-"""The model files that MuJoCo Playground ships, without what is only drawn."""
+"""Model files of MuJoCo Playground, without parts that are only drawn."""
 
 import functools as ft
 import importlib.util
@@ -54,15 +54,15 @@ def playground_file(name: str) -> pathlib.Path:
 def menagerie_file(name: str) -> pathlib.Path:
     """Return the path of a file of MuJoCo Menagerie.
 
-    It is looked for in the folder that `EQSIM_MENAGERIE` names, or without that variable
-    where MuJoCo Playground keeps its copy.
+    The file is searched for in the folder `EQSIM_MENAGERIE`. Without that variable,
+    MuJoCo Playground's copy of Menagerie is used.
 
     **Arguments:**
 
     - `name`: path below the root of the repository.
 
-    **Raises:** `FileNotFoundError`, which says how to get Menagerie, if there is no such
-    file.
+    **Raises:** `FileNotFoundError`, with advice on how to get Menagerie, if the file
+    does not exist.
     """
     folder = os.environ.get(MENAGERIE)
     where = f"`{MENAGERIE}` is {folder!r}" if folder else f"`{MENAGERIE}` is not set"
@@ -101,14 +101,15 @@ def edited_model(
 ) -> System:
     """Load a scene of MuJoCo Playground without meshes and textures from files.
 
-    Meshes of these scenes touch nothing and have no mass, so the physics is the same.
+    Meshes of these scenes touch nothing and have no mass, so the physics does not
+    change.
 
     **Arguments:**
 
     - `name`: path of the scene below `mujoco_playground/_src`.
-    - `edit`: changes the root element of the document.
-    - `find`: returns the path of an included file by name, for those that do not lie in
-        the folder of the scene.
+    - `edit`: function that changes the root element of the document.
+    - `find`: function that returns the path of an included file by name, for files
+        outside the folder of the scene.
 
     **Raises:** as `playground_file`.
     """
@@ -128,7 +129,7 @@ def document(
 ) -> str:
     """Return the XML text that `edited_model` loads, with all files included.
 
-    **Arguments:** as of `edited_model`.
+    **Arguments:** as for `edited_model`.
     """
     file = playground_file(name)
     root = ET.parse(file).getroot()
@@ -171,7 +172,8 @@ def _strip(root: ET.Element) -> None:
 
 
 def _is_mesh(kind: ET.Element) -> bool:
-    """Whether shapes of a default class are meshes, unless they say otherwise."""
+    """Test if shapes of a default class are meshes, unless they specify another
+    type."""
     geom = kind.find("geom")
     return geom is not None and geom.get("type") == "mesh"
 

@@ -35,11 +35,12 @@ _FLOOR_SENSORS = tuple(
 
 
 def panda_model() -> System:
-    """The Panda, the box and the target of Playground's `mjx_single_cube.xml`.
+    """Return the Panda, the box and the target of Playground's `mjx_single_cube.xml`.
 
     The file of the arm, `franka_emika_panda/mjx_panda.xml`, is that of MuJoCo Menagerie.
 
-    **Raises:** `FileNotFoundError`, which says how to get Menagerie, if it is not there.
+    **Raises:** `FileNotFoundError`, with advice on how to get Menagerie, if it is not
+    available.
     """
     scene = "manipulation/franka_emika_panda/xmls/mjx_single_cube.xml"
     return edited_model(scene, find=_panda_file)
@@ -52,9 +53,9 @@ def _panda_file(name: str):
 class PickWeights(eqx.Module):
     r"""Weights of the terms of the reward of `PandaPickCube`.
 
-    With the places $b$ of the box, $g$ of the gripper and $t$ of the target, m, the first
-    two rows $B$, $T$ of the orientations of box and target, angles $q$ of the arm and those
-    of `home`, $q_0$:
+    With the positions $b$ of the box, $g$ of the gripper and $t$ of the target, m, the
+    first two rows $B$, $T$ of the orientations of box and target, angles $q$ of the arm
+    and those of `home`, $q_0$:
 
     - `gripper_box`: $1 - \tanh(5 |b - g|)$
     - `box_target`: $1 - \tanh(5 (0.9 |t - b| + 0.1 |T - B|))$ once the gripper has reached
@@ -75,8 +76,8 @@ class PickState(eqx.Module):
     **Arguments:**
 
     - `robot`: the state of arm and box.
-    - `ctrl`: settings of the servos, rad, and m for the fingers.
-    - `target`: place of the target, m.
+    - `ctrl`: servo targets, rad, and m for the fingers.
+    - `target`: position of the target, m.
     - `target_quat`: orientation of the target.
     - `reached`: true if the gripper has reached the box in this episode.
     """
@@ -91,31 +92,32 @@ class PickState(eqx.Module):
 class PandaPickCube(AbstractPlaygroundTask):
     r"""A Panda that brings a box to a target (Playground: `PandaPickCube`).
 
-    Observation, 66 numbers: coordinates and velocities of arm, fingers and box; place of the
-    gripper and the last two rows of its orientation; the last two rows of the orientation of
-    the box; the box as seen from the gripper, the target as seen from the box; the first two
-    rows of the orientation of the target less those of the box; and the settings of the
-    servos less the coordinates of their joints.
+    Observation, 66 entries: coordinates and velocities of arm, fingers and box;
+    position of the gripper and the last two rows of its orientation; the last two rows
+    of the orientation of the box; the vectors from gripper to box and from box to
+    target; the first two rows of the orientation of the target minus those of the box;
+    and servo targets minus the coordinates of their joints.
 
-    Reward: the sum of the terms of `PickWeights`, weighted.
+    Reward: the weighted sum of the terms of `PickWeights`.
 
-    Action: a change of the settings of the servos, $s\,a$; settings stay in their range.
+    Action: a change of the servo targets, $s\,a$; targets stay in their range.
 
-    The first state: `home`; the box up to 0.2 m from its place there in x and y, the target
-    in the same square, 0.2 m to 0.4 m above it. It terminates if the box is farther than 1 m
-    from the base in one direction, or its center below the floor.
+    Initial state: `home`; the box up to 0.2 m from its position there in x and y, the
+    target in the same square, 0.2 m to 0.4 m above it. The episode terminates if the
+    box is farther than 1 m from the base in one direction, or its center is below the
+    floor.
 
     **Arguments:**
 
     - `sys`: the robot; by default that of `panda_model()`.
-    - `pipeline`: the physics; by default, and necessarily, `Generalized()`.
+    - `pipeline`: the physics; must be `Generalized`, the default.
     - `frame_skip`: time steps per control step.
-    - `sample_orientation`: true if the target is turned about a random axis.
-    - `action_scale`: $s$, rad, and m for the fingers.
+    - `sample_orientation`: true to rotate the target about a random axis.
+    - `action_scale`: scale $s$ of actions, rad, and m for the fingers.
     - `weights`: weights of the reward.
-    - `box_spread`: largest distance of box and target from the place of the box in `home`,
-        in x and y, m.
-    - `target_height`: range of the height of the target above that place, m.
+    - `box_spread`: largest distance of box and target from the position of the box in
+        `home`, in x and y, m.
+    - `target_height`: range of the height of the target above that position, m.
     - `target_angle`: range of the angle of the target with `sample_orientation`, rad.
     - `reach`: distance of gripper and box at which the box is reached, m.
 
@@ -142,13 +144,13 @@ class PandaPickCube(AbstractPlaygroundTask):
     def initial(
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-        """Draw coordinates and velocities of a first state."""
+        """Draw coordinates and velocities of an initial state."""
         q, box = self.sys.keyframe("home").q, self._box_start
         move = self.box_spread * jr.uniform(key, (2,), q.dtype, -1.0, 1.0)
         return q.at[box : box + 2].add(move), jnp.zeros(self.sys.nv, q.dtype)
 
     def begin(self, key: PRNGKeyArray, robot: State) -> tuple[PickState, Observation]:
-        """Begin an episode in a state of the robot."""
+        """Start an episode in a state of the robot."""
         key_move, key_height, key_turn = jr.split(key, 3)
         home, box = self.sys.keyframe("home"), self._box_start
         move = self.box_spread * jr.uniform(key_move, (2,), home.q.dtype, -1.0, 1.0)
@@ -176,20 +178,20 @@ class PandaPickCube(AbstractPlaygroundTask):
 
     @property
     def _box_start(self) -> int:
-        """Where the coordinates of the box start in `q`."""
+        """Return the start index of the coordinates of the box in `q`."""
         joints, link = self.sys.joints, index(self.sys.links.names, "box", "link")
         if link not in joints.links:
             raise ValueError("The link 'box' needs a free joint, but it has no joint.")
         return joints.q_starts[joints.links.index(link)]
 
     def _box(self, robot: State) -> tuple[Float[Array, "3"], Float[Array, "3 3"]]:
-        """Place and orientation of the box."""
+        """Return position and orientation of the box."""
         link = index(self.sys.links.names, "box", "link")
         poses = forward(self.sys, robot.q)
         return poses.pos[link], poses.rot[link]
 
     def _gripper(self, robot: State) -> tuple[Float[Array, "3"], Float[Array, "3 3"]]:
-        """Place and orientation of the gripper."""
+        """Return position and orientation of the gripper."""
         site = index(self.sys.sites.names, "gripper", "site")
         poses = site_poses(self.sys, robot.q)
         return poses.pos[site], poses.rot[site]
@@ -202,7 +204,7 @@ class PandaPickCube(AbstractPlaygroundTask):
         return robot.q[jnp.asarray(places)]
 
     def _turned(self, key: PRNGKeyArray) -> Float[Array, "4"]:
-        """A rotation about a random axis."""
+        """Draw a rotation about a random axis."""
         key_axis, key_angle = jr.split(key)
         half = 0.5 * between(key_angle, self.target_angle)
         axis = jr.uniform(key_axis, (3,), half.dtype, -1.0, 1.0)
@@ -248,10 +250,10 @@ def _matrix(quat: Float[Array, "4"]) -> Float[Array, "3 3"]:
 
 
 def panda_pick_cube(**options: Any) -> PandaPickCube:
-    """`PandaPickCube`. **Arguments:** its options."""
+    """Create `PandaPickCube`. **Arguments:** its options."""
     return PandaPickCube(**options)
 
 
 def panda_pick_cube_orientation(**options: Any) -> PandaPickCube:
-    """`PandaPickCube` with a turned target. **Arguments:** its options."""
+    """Create `PandaPickCube` with a rotated target. **Arguments:** its options."""
     return PandaPickCube(sample_orientation=True, **options)

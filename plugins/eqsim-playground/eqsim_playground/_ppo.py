@@ -1,4 +1,4 @@
-"""Settings of PPO that MuJoCo Playground publishes."""
+"""Settings of PPO published by MuJoCo Playground."""
 
 from typing import Any
 
@@ -38,9 +38,9 @@ _SETTINGS = {
 def ppo_settings(env: str) -> dict[str, Any]:
     """Return Playground's settings of PPO as keyword arguments of `eqsim_zoo.PPO`.
 
-    They are those for Brax's PPO, which are meant for a GPU. There the policy of the Go1
-    observes `state` and its value function `privileged_state`; `eqsim_zoo.PPO` gives `state`
-    to both. Brax does not clip gradients of the Panda; `eqsim_zoo.PPO` does.
+    The settings are those for Brax's PPO on a GPU. In Playground, the policy of the Go1
+    observes `state` and its value function `privileged_state`; `eqsim_zoo.PPO` uses
+    `state` for both. Brax does not clip gradients for the Panda; `eqsim_zoo.PPO` does.
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""Pushes at a robot at random times."""
+"""Pushes of a robot at random times."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ class PushState(eqx.Module):
     **Arguments:**
 
     - `wait`: control steps between pushes.
-    - `duration`: time that a push takes, s.
+    - `duration`: duration of a push, s.
     - `speed`: change of velocity that scales the force, m/s.
     - `direction`: direction of the current push, a horizontal unit vector.
     - `since`: control steps since the last push.
@@ -30,17 +30,17 @@ class PushState(eqx.Module):
 
     @property
     def pushing(self) -> Bool[Array, ""]:
-        """Whether a push is due or under way."""
+        """Return true while a push is due or acts."""
         return self.since >= self.wait
 
 
 class Pushes(eqx.Module):
     r"""Horizontal forces on the trunk at random times.
 
-    A push of duration $T$ has the force $\tfrac{1}{2} \sin(\pi t / T)\, m v / T$, with the
-    mass $m$ of the robot, in a direction that is uniform in the circle. Speed $v$,
-    duration and the time between pushes are uniform in their ranges, and drawn once for
-    each episode.
+    A push of duration $T$ has the force $\tfrac{1}{2} \sin(\pi t / T)\, m v / T$, with
+    the mass $m$ of the robot, in a direction that is uniform in the circle. Speed $v$,
+    duration and the time between pushes are uniform in their ranges, and drawn once per
+    episode.
 
     **Arguments:**
 
@@ -73,7 +73,7 @@ class Pushes(eqx.Module):
         mass: Float[Array, ""],
         dt: Float[Array, ""],
     ) -> tuple[PushState, Float[Array, "3"]]:
-        """Return the state after a control step, and the force in it, N.
+        """Return the state after a control step, and the force during it, N.
 
         **Arguments:**
 

@@ -1,4 +1,4 @@
-"""What the tasks of MuJoCo Playground have in common."""
+"""Base class and common parts of MuJoCo Playground's tasks."""
 
 import abc
 from collections.abc import Callable, Mapping
@@ -29,10 +29,10 @@ Observation = PyTree[Float[Array, "..."]]
 class AbstractPlaygroundTask(AbstractEnv):
     """A task of MuJoCo Playground.
 
-    Actions are between -1 and 1, and the task scales them to targets of its servos. The
-    state holds that of the robot as `robot`, a key, and what the task remembers: the last
-    action, a command, times. In Playground an episode is cut off after a number of
-    control steps: wrap the task in `eqsim.TimeLimit`.
+    Actions are in [-1, 1], and the task scales them to servo targets. The state
+    contains that of the robot as `robot`, a key, and the memory of the task: the last
+    action, a command, times. Playground truncates episodes after a number of control
+    steps: wrap the task in `eqsim.TimeLimit`.
     """
 
     frame_skip: eqx.AbstractVar[int]
@@ -48,17 +48,17 @@ class AbstractPlaygroundTask(AbstractEnv):
     @property
     @abc.abstractmethod
     def term_names(self) -> tuple[str, ...]:
-        """Names of the terms of the reward."""
+        """Names of the reward terms."""
 
     @abc.abstractmethod
     def initial(
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-        """Draw coordinates and velocities of a first state."""
+        """Draw coordinates and velocities of an initial state."""
 
     @abc.abstractmethod
     def begin(self, key: PRNGKeyArray, robot: State) -> tuple[Any, Observation]:
-        """Begin an episode in a state of the robot.
+        """Start an episode in a state of the robot.
 
         **Returns:** the state of the task, and its observation.
         """
@@ -69,8 +69,8 @@ class AbstractPlaygroundTask(AbstractEnv):
     ) -> tuple[Any, Observation, dict[str, Float[Array, ""]], Bool[Array, ""]]:
         """Take one control step.
 
-        **Returns:** the new state of the task, its observation, the terms of the reward,
-        and whether the task has ended.
+        **Returns:** the new state of the task, its observation, the reward terms, and
+        true if the episode terminates.
         """
 
     @property
@@ -80,12 +80,12 @@ class AbstractPlaygroundTask(AbstractEnv):
 
     @property
     def action_range(self) -> Float[Array, "nu 2"]:
-        """-1 and 1 for each actuator."""
+        """Bounds -1 and 1 for each actuator."""
         bounds = jnp.asarray([[-1.0, 1.0]], self.sys.dt.dtype)
         return jnp.broadcast_to(bounds, (self.sys.nu, 2))
 
     def physics(self, state: Any) -> State:
-        """The state of the robot."""
+        """Return the state of the robot."""
         return state.robot
 
     def reset(
@@ -93,7 +93,7 @@ class AbstractPlaygroundTask(AbstractEnv):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[Any, Timestep]:
-        """A random first state and its report; `options` may have `q` and `qd`."""
+        """Draw an initial state; `options` may contain `q` and `qd`."""
         options = same_robot_options(self, options)
         key_start, key_task = jr.split(key)
         q, qd = self.initial(key_start)
@@ -104,7 +104,7 @@ class AbstractPlaygroundTask(AbstractEnv):
         return state, _report(obs, terms, _flag(False), True)
 
     def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
-        """One control step."""
+        """Take one control step."""
         check_action(self, action)
         state, obs, terms, terminated = self.advance(state, action)
         return state, _report(obs, terms, terminated, False)
@@ -126,7 +126,7 @@ def hold(
     external: Float[Array, "nlink 6"] | None = None,
     sys: System | None = None,
 ) -> State:
-    """Step the robot for one control step with the same controls and forces.
+    """Step the robot for one control step with constant controls and forces.
 
     **Arguments:**
 
@@ -144,14 +144,14 @@ def hold(
 def weighted(
     weights: eqx.Module, values: dict[str, Float[Array, ""]], factor: Any
 ) -> dict[str, Float[Array, ""]]:
-    """Return the terms of a reward: `weights.name * values["name"] * factor`."""
+    """Return the weighted reward terms: `weights.name * values["name"] * factor`."""
     return {name: vars(weights)[name] * x * factor for name, x in values.items()}
 
 
 def with_sensors(pipeline: AbstractPipeline) -> Generalized:
-    """Return a pipeline that has sensors.
+    """Return a pipeline that supports sensors.
 
-    **Raises:** `ValueError` if it is not `Generalized`, the only one with sensors.
+    **Raises:** `ValueError` if it is not `Generalized`, the only pipeline with sensors.
     """
     if not isinstance(pipeline, Generalized):
         raise ValueError(
@@ -162,19 +162,20 @@ def with_sensors(pipeline: AbstractPipeline) -> Generalized:
 
 
 def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
-    """A converter: a pipeline as it is, or `Generalized()`."""
+    """Convert None to the default pipeline, `Generalized()`."""
     return Generalized() if pipeline is None else pipeline
 
 
 def as_array(value: Any) -> Any:
-    """A converter: numbers as arrays of the default precision; all else as it is."""
+    """Convert numbers to arrays of the default precision; everything else is returned
+    unchanged."""
     if isinstance(value, int | float | list | tuple | np.ndarray | np.generic):
         return jnp.asarray(value, jnp.result_type(float))
     return value
 
 
 def number(default: float | tuple[float, ...]) -> Any:
-    """A field for an array with a default."""
+    """Return a field for an array with a default value."""
     return eqx.field(converter=as_array, default=default)
 
 
@@ -189,15 +190,15 @@ def noise(
 def between(
     key: PRNGKeyArray, bounds: Float[Array, "2"], shape: tuple[int, ...] = ()
 ) -> Float[Array, "*shape"]:
-    """Draw numbers uniformly between two bounds."""
+    """Draw values uniformly between two bounds."""
     low, high = bounds
     return low + (high - low) * jr.uniform(key, shape, bounds.dtype)
 
 
 def index(names: tuple[str, ...], name: str, kind: str) -> int:
-    """Return the place of a name.
+    """Return the index of a name.
 
-    **Raises:** `ValueError` if it is not there.
+    **Raises:** `ValueError` if it does not exist.
     """
     if name not in names:
         raise ValueError(
@@ -208,5 +209,5 @@ def index(names: tuple[str, ...], name: str, kind: str) -> int:
 
 
 def converter(make: Callable[[], System]) -> Callable[[System | None], System]:
-    """A converter: a robot as it is, or the one that a function makes."""
+    """Return a converter with the result of a function as default."""
     return lambda sys: make() if sys is None else sys

@@ -1,11 +1,11 @@
-"""TorchRL's `BraxEnv` beside `EqsimEnv`: rollouts of the ant, and the gradient of ten steps.
+"""Compare TorchRL's `BraxEnv` with `EqsimEnv`: rollouts and gradients of the ant.
 
     pip install brax==0.14.2
     python benchmarks/brax_env.py --out out/bench
 
-Both ants move in generalized coordinates, which is what `BraxEnv` chooses: control steps
-of 0.05 s here, in five steps of physics, as in Gymnasium; there too. Gymnasium's file asks
-for RK4, which evaluates the dynamics four times per step; "Euler" is the same robot with
+Both ants are simulated in generalized coordinates, the default of `BraxEnv`, with
+control steps of 0.05 s in five physics steps, as in Gymnasium. Gymnasium's file uses
+RK4, which evaluates the dynamics four times per step; "Euler" is the same robot with
 the integrator of `BraxEnv`.
 """
 
@@ -20,7 +20,7 @@ import statistics
 import time
 
 
-# First calls compile, whatever an earlier run has left.
+# First calls compile, independently of caches of earlier runs.
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
 import torch
@@ -44,7 +44,7 @@ KINDS = (
 
 
 def made(kind: str, batch: int, grad: bool):
-    """An environment of a kind."""
+    """Create an environment of a kind."""
     if kind.startswith("eqsim"):
         ant = eqsim.make("ant")
         if "Euler" in kind:
@@ -61,7 +61,7 @@ def made(kind: str, batch: int, grad: bool):
 
 
 def rollout(env, kind: str, steps: int):
-    """With random actions."""
+    """Run a rollout with random actions."""
     if ONE not in kind:
         return env.rollout(steps, break_when_any_done=False)
     env.reset()
@@ -69,7 +69,8 @@ def rollout(env, kind: str, steps: int):
 
 
 def gradient(env, kind: str, steps: int) -> torch.Tensor:
-    """Of the mean reward, by an action that all steps share."""
+    """Compute the gradient of the mean reward, with respect to an action shared by all
+    steps."""
     action = torch.zeros(env.action_spec.shape, requires_grad=True)
     if ONE in kind:
         env.reset()
@@ -85,8 +86,8 @@ def gradient(env, kind: str, steps: int) -> torch.Tensor:
 
 
 def seconds(call, kind: str, repeats: int) -> tuple[float, float]:
-    """Of the first call, and the best of the others; their mean where caches are cleared,
-    which some calls do and others do not."""
+    """Return seconds of the first call, and of the best of the others; their mean if
+    caches are cleared, which affects only some calls."""
     found = []
     for _ in range(1 + repeats):
         begin = time.perf_counter()
@@ -97,7 +98,7 @@ def seconds(call, kind: str, repeats: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measures one after the other, and writes what was found."""
+    """Measure all environments, and write the results."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
     options.add_argument("--batches", type=int, nargs="*", default=[4, 16, 128])
@@ -134,7 +135,7 @@ def main() -> None:
 
 
 def processor() -> str:
-    """The name of the processor, where the system tells."""
+    """Return the name of the processor, if the system provides it."""
     file = pathlib.Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]
@@ -142,8 +143,8 @@ def processor() -> str:
 
 
 def table(rows: list) -> str:
-    """Seconds, and their ratios to those of eqsim step by step: of first calls, which
-    compile, and of the others."""
+    """Return seconds, and ratios to eqsim step by step: of first calls, which compile,
+    and of the others."""
     lines = [
         "| task | batch | environment | first, s | ratio | warm, s | ratio |",
         "|" + "---|" * 7,

@@ -1,4 +1,4 @@
-"""The environments of eqsim for PyTorch and TorchRL, with derivatives."""
+"""Environments of eqsim for PyTorch and TorchRL, with derivatives."""
 
 try:
     import torch as _torch  # noqa: F401

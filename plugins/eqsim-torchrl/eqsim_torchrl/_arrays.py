@@ -1,4 +1,4 @@
-"""Arrays from PyTorch to JAX and back, in place where that can be."""
+"""Conversion of arrays between PyTorch and JAX, without copies where possible."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ _BACK = {theirs: ours for ours, theirs in _TYPES.items()}
 
 
 def torch_type(dtype: Any) -> torch.dtype:
-    """That of PyTorch with the same values.
+    """Return the corresponding PyTorch type.
 
-    **Raises:** `TypeError` without one.
+    **Raises:** `TypeError` if there is none.
     """
     found = _TYPES.get(np.dtype(dtype))
     if found is None:
@@ -34,9 +34,10 @@ def torch_type(dtype: Any) -> torch.dtype:
 
 
 def jax_type(dtype: torch.dtype) -> np.dtype:
-    """That of JAX with the same values; integers of 64 bits have 32 where JAX has no more.
+    """Return the corresponding JAX type; integers of 64 bits become 32 bits unless JAX
+    has 64-bit types enabled.
 
-    **Raises:** `TypeError` without one.
+    **Raises:** `TypeError` if there is none.
     """
     found = _BACK.get(dtype)
     if found is None:
@@ -53,10 +54,10 @@ def jax_type(dtype: torch.dtype) -> np.dtype:
 
 
 def to_jax(tensor: torch.Tensor) -> Any:
-    """The numbers of a tensor, on the same device, as a compiled function takes them.
+    """Convert a tensor to an input of a compiled function, on the same device.
 
-    **Raises:** `TypeError` if JAX has no type for them; `ValueError` for an integer of more
-    than 32 bits where JAX has no more.
+    **Raises:** `TypeError` if JAX has no such type; `ValueError` for an integer of more
+    than 32 bits without 64-bit types.
     """
     dtype, tensor = jax_type(tensor.dtype), tensor.detach()
     if tensor.dtype == torch.int64 and dtype == np.int32 and tensor.numel():
@@ -70,19 +71,19 @@ def to_jax(tensor: torch.Tensor) -> Any:
     if tensor.device.type != "cpu":
         wanted = _TYPES[dtype]
         return dlpack.from_dlpack(tensor.to(wanted).contiguous())
-    # Ten times faster than by dlpack; JAX copies where it has to.
+    # Ten times faster than with dlpack; JAX copies if necessary.
     return tensor.numpy().astype(dtype, copy=False)
 
 
 def to_torch(array: jax.Array) -> torch.Tensor:
-    """The numbers of an array, which are in its memory; it waits until they are there."""
+    """Wait for an array, and return a tensor that shares its memory."""
     return torch.from_dlpack(array)
 
 
 def jax_device(device: torch.device) -> Any:
-    """The device of JAX that a device of PyTorch is.
+    """Return the JAX device for a PyTorch device.
 
-    **Raises:** `ValueError` if JAX does not see it.
+    **Raises:** `ValueError` if JAX does not support it.
     """
     kind = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
     try:

@@ -1,4 +1,4 @@
-"""The environment of eqsim that options of TorchRL stand for."""
+"""Construction of environments from options of TorchRL."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,11 +20,11 @@ def build(
     frame_skip: int,
     episode_length: int | None,
 ) -> AbstractEnv:
-    """With the wrappers that options stand for.
+    """Wrap an environment as requested by options.
 
     **Arguments:**
 
-    - `name`: under which presets of `randomize` are looked up.
+    - `name`: name of the environment whose presets `randomize` refers to.
     """
     if not isinstance(env, AbstractEnv):
         raise TypeError(
@@ -34,8 +34,8 @@ def build(
     for held in layers(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
-                f"`{type(held).__name__}` goes on over many episodes, but TorchRL resets "
-                "environments from outside. Leave it out; TorchRL's transforms do the same."
+                f"`{type(held).__name__}` is kept over episodes, but TorchRL resets "
+                "environments from outside. Leave it out, and use TorchRL's transforms."
             )
     if randomize is not None:
         env = DomainRandomization(env, _randomizer(name, randomize))
@@ -59,12 +59,12 @@ def _randomizer(name: str, randomize: Randomizer | str) -> Randomizer:
 def action_table(
     env: AbstractEnv, actions: int | Sequence[Sequence[float]] | None
 ) -> np.ndarray | None:
-    """The action for each integer, as rows.
+    """Return the action for each integer, as rows.
 
     **Arguments:**
 
-    - `actions`: the rows; or a number, for so many values from the lower to the upper bound
-        of every actuator, in all combinations.
+    - `actions`: the rows; or the number of values from the lower to the upper bound of
+        every actuator, in all combinations.
     """
     if actions is None:
         return None

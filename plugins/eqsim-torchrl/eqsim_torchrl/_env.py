@@ -1,4 +1,4 @@
-"""Environments of eqsim as those of TorchRL."""
+"""Environments of eqsim for TorchRL."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,52 +30,54 @@ from ._state import (
 
 
 class EqsimWrapper(EnvBase):
-    r"""An environment of eqsim for TorchRL, one or a batch of any rank.
+    r"""An environment of eqsim for TorchRL, or a batch of environments of any rank.
 
-    Only actions go in and observations, rewards and flags come out. The state stays with
-    this object as tensors, `state`, or goes with the tensordict.
+    Inputs of a step are actions; outputs are observations, rewards and flags. The state
+    is stored in this object as tensors, `state`, or in the tensordict.
 
-    With `requires_grad`, what comes out is a function of the actions before, of the
-    initial state and of `parameters`, which PyTorch differentiates: forward and backward
-    are each compiled once. A step keeps its arguments for backward, and nothing else.
-    What was before a `reset` is cut off; `detach` cuts everywhere.
+    With `requires_grad`, outputs are functions of the previous actions, the initial
+    state and `parameters`, which PyTorch differentiates. Forward and backward passes
+    are each compiled once. A step stores only its arguments for the backward pass. A
+    `reset` detaches the state from the previous graph, for the environments that it
+    resets; `detach` does so for all.
 
-    `copy.deepcopy` and `pickle` copy the environment with its state, its parameters and its
-    seed, without the graph of derivatives. A copy within the process shares the compiled
-    programs; an unpickled one compiles them on first use. `pickle` needs `parameters` and
-    `randomize` to be functions of a module, `cloudpickle` takes lambdas too.
+    `copy.deepcopy` and `pickle` copy the environment with its state, its parameters and
+    its seed, without the graph. A copy within the process shares the compiled programs;
+    an unpickled one compiles them on first use. `pickle` requires `parameters` and
+    `randomize` to be module-level functions; `cloudpickle` also supports lambdas.
 
     **Arguments:**
 
-    - `env`: the environment, of one episode.
-    - `batch_size`: of environments, any rank.
-    - `device`: of the tensors, and of the computation; JAX must see it. By default the CPU.
-    - `requires_grad`: whether derivatives are taken.
-    - `parameters`: names, and for each a function that finds an array in the environment,
-        as `lambda env: env.sys.gravity`. They are `torch.nn.Parameter`s of this module, and
-        shared by the batch. Of numbers that `randomize` changes they are what it changes, at
-        a reset: the derivative passes through that reset, and ends where the state is
-        detached or given.
-    - `frame_skip`: how many control steps an action is held, within the compiled step;
+    - `env`: the environment, without auto-reset.
+    - `batch_size`: batch size, of any rank.
+    - `device`: device of the tensors and of the computation, which JAX must support. By
+        default the CPU.
+    - `requires_grad`: true to compute derivatives.
+    - `parameters`: functions by name that return an array of the environment, such as
+        `lambda env: env.sys.gravity`. The arrays become `torch.nn.Parameter`s of this
+        module, shared by the batch. If `randomize` changes such an array, the parameter
+        is its input at a reset: derivatives pass through that reset, and end where the
+        state is detached or given.
+    - `frame_skip`: number of control steps per action, within the compiled step;
         rewards are summed.
-    - `episode_length`: control steps (or actions, with `frame_skip`) after which an episode
-        is `truncated`.
-    - `randomize`: a robot for each episode and each environment: a function
-        `(key, sys) -> sys`, or with `EqsimEnv` the name of a preset.
-    - `discrete_actions`: actions are integers, each of which stands for a row of this table;
-        a number makes a table of so many values per actuator.
-    - `categorical_action_encoding`: whether such an action is an integer or a one-hot row,
-        through which derivatives pass.
-    - `state_in_tensordict`: whether the state goes with the tensordict, under `"state"`, so
-        that a step depends on the tensordict alone, as planners need; a rollout then holds
-        all states.
-    - `from_pixels`, `pixels_only`: whether pictures are observed, under `"pixels"`, and
-        nothing else. They have no derivatives.
-    - `camera`, `width`, `height`: of the pictures.
-    - `allow_done_after_reset`: whether an episode may be over where it begins, as of
-        `EnvBase`; otherwise flags are not set by a reset.
+    - `episode_length`: number of control steps (or actions, with `frame_skip`) after
+        which an episode is `truncated`.
+    - `randomize`: domain randomization: a function `(key, sys) -> sys`, or with
+        `EqsimEnv` the name of a preset.
+    - `discrete_actions`: table of actions, whose rows are selected by integers; or
+        number of values per actuator, from which a table is made.
+    - `categorical_action_encoding`: true to encode a discrete action as an integer,
+        false for a one-hot vector, through which derivatives pass.
+    - `state_in_tensordict`: true to store the state in the tensordict, under `"state"`,
+        so that a step depends only on the tensordict, as planners require; rollouts
+        then contain all states.
+    - `from_pixels`, `pixels_only`: true to observe images, under `"pixels"`, and to
+        observe only images. Images have no derivatives.
+    - `camera`, `width`, `height`: camera and size of the images.
+    - `allow_done_after_reset`: true if an episode may be done after its reset, as for
+        `EnvBase`; otherwise a reset sets no flags.
 
-    **Raises:** `ValueError` or `TypeError` if an option makes no sense.
+    **Raises:** `ValueError` or `TypeError` if an option is invalid.
 
     !!! example
 
@@ -139,7 +141,7 @@ class EqsimWrapper(EnvBase):
 
     @property
     def state(self) -> EnvState:
-        """Where the environments are. `env.reset(state=state)` goes back there.
+        """The current state. `env.reset(state=state)` returns to it.
 
         **Raises:** `RuntimeError` before the first reset.
         """
@@ -149,19 +151,19 @@ class EqsimWrapper(EnvBase):
 
     @property
     def slices(self) -> dict[str, tuple[slice, tuple[int, ...]]]:
-        """Where each array of a state stands among its `numbers`, and its shape."""
+        """Position of each array of a state in its `numbers`, and its shape."""
         return self._program.packing.slices()
 
     @property
     def traces(self) -> int:
-        """How often the step was compiled."""
+        """Number of times that the step was compiled."""
         return self._program.step.traces
 
     def to(self, device: torch.device | str | int) -> "EqsimWrapper":
-        """Moves to another device, with the state, which is cut off from what was before.
-        All is compiled again there.
+        """Move to another device, with the state, which is detached from the previous
+        graph. Everything is recompiled there.
 
-        **Raises:** `ValueError` if JAX does not see the device.
+        **Raises:** `ValueError` if JAX does not support the device.
         """
         jax_device(torch.device(device))
         before = self.device
@@ -174,22 +176,23 @@ class EqsimWrapper(EnvBase):
         return self
 
     def detach(self) -> None:
-        """Cuts the graph: what comes does not depend on what was."""
+        """Detach the state from the graph of previous steps."""
         if self._state is not None:
             self._state = EnvState(*(x.detach() for x in self._state))
 
     def transition(
         self, state: EnvState, action: torch.Tensor
     ) -> tuple[EnvState, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """One step as a pure function of tensors, for `torch.func`: the environment itself
-        stays where it is.
+        """Take one step as a pure function of tensors, for `torch.func`; the state of
+        this environment does not change.
 
-        **Returns:** the new state; reward, terminated and truncated, each with an axis of
-        one at the end.
+        **Returns:** the new state; reward, terminated and truncated, each with a
+        trailing axis of size one.
         """
         state, action = self._checked(state), self._action(action)
         flat = action.reshape(self._program.rows, *action.shape[self.batch_dims :])
-        # `torch.func` and `torch.compile` need the operator, also without `requires_grad`.
+        # `torch.func` and `torch.compile` need the operator, also without
+        # `requires_grad`.
         out = self._program.step(*self._rows(state)[:2], flat, *self._shared())
         numbers, words, obs, *told = map(self._unrows, out)
         return EnvState(numbers, words, obs), *told
@@ -201,28 +204,30 @@ class EqsimWrapper(EnvBase):
         *,
         state: EnvState | None = None,
     ) -> tuple[TensorDict, EnvState]:
-        """Many steps by one compiled program, from where the environments are, which stay
-        there. Episodes are neither reset nor ended: what comes after `done` is what comes if
-        one goes on. Backward keeps the state of every step, and does the rest again.
+        """Take many steps in one compiled program, from the current state, which does
+        not change. Episodes are neither reset nor stopped: steps after `done` continue
+        the simulation. The backward pass stores the state of every step, and recomputes
+        everything else.
 
         **Arguments:**
 
-        - `actions`: with an axis of steps behind those of the batch; or a policy, a network
-            that `from_torch` takes, which acts on what is observed.
+        - `actions`: actions with an axis of steps after the batch axes; or a policy, a
+            network supported by `from_torch`, which acts on observations.
         - `length`: number of steps, with a policy.
-        - `state`: where to begin; by default `self.state`.
+        - `state`: initial state; by default `self.state`.
 
-        **Returns:** a tensordict with that axis of steps, as `rollout` returns it, but without
-        pictures and states: `action`, `observation` and flags, and in `next` observation,
-        reward and flags; and the last state.
+        **Returns:** a tensordict with that axis of steps, as returned by `rollout`, but
+        without images and states: `action`, `observation` and flags, and in `next`
+        observation, reward and flags; and the last state.
 
-        **Raises:** `ValueError` if shapes are wrong, the length is missing, only pictures are
-        observed, or a policy acts first on an observation that does not depend on a
-        state by which a derivative is taken; `TypeError` for a network that is not known.
+        **Raises:** `ValueError` if shapes are wrong, the length is missing, only images
+        are observed, or derivatives are needed with respect to a state on which the
+        first observation of a policy does not depend; `TypeError` for an unsupported
+        network.
         """
         if "observation" not in self._seen:
             raise ValueError(
-                "`unroll` gives no pictures, but nothing else is observed here. Pass "
+                "`unroll` returns no images, but only images are observed. Pass "
                 "`pixels_only=False`, or call `rollout`."
             )
         state = self.state if state is None else self._checked(state)
@@ -238,13 +243,14 @@ class EqsimWrapper(EnvBase):
             flat = cast.reshape(self._program.rows, *cast.shape[self.batch_dims :])
             out = self._call(self._program.unroll, self._rows(state)[:2], flat)
             out = [*map(self._unrows, out)]
-            # Numbers between the rows of a table have derivatives, and stay numbers.
+            # Values between the rows of a table have derivatives, so they are not
+            # rounded.
             real = actions.is_floating_point()
             actions = cast if real else actions.to(self.device, self.action_spec.dtype)
         return trajectory(state, actions, out, self.batch_dims)
 
     def _compile(self) -> None:
-        """What runs on the device."""
+        """Create the compiled programs on the device."""
         wheres, place = [*self._wheres.values()], jax_device(self.device)
         number = rows(self.batch_size)
         self._program = Program(self.eqsim_env, number, wheres, self._table, place)
@@ -289,7 +295,7 @@ class EqsimWrapper(EnvBase):
 
     def _set_seed(self, seed: int | None) -> None:
         if seed is None:
-            # So that `torch.manual_seed` is enough.
+            # So that `torch.manual_seed` is sufficient.
             seed = int(torch.randint(2**62, ()))
         if not 0 <= seed < 2**63:
             raise ValueError(f"The seed is {seed}: 0 <= seed < 2^63 is expected.")
@@ -314,7 +320,7 @@ class EqsimWrapper(EnvBase):
     ) -> TensorDictBase:
         if kwargs:
             raise TypeError(
-                f"`reset` got {', '.join(kwargs)}: of options it knows `state`, an `EnvState`."
+                f"`reset` got {', '.join(kwargs)}: the only option is `state`, an `EnvState`."
             )
         mask = None if tensordict is None else tensordict.get("_reset", None)
         partly = mask is not None and not mask.all()
@@ -326,7 +332,7 @@ class EqsimWrapper(EnvBase):
             state = self._given(tensordict)
         found = []
         if state is not None:
-            # A copy, as users may write to theirs.
+            # A copy, because users may write to theirs.
             self._state = EnvState(*(x.clone() for x in self._checked(state)))
         else:
             if not partly:
@@ -347,7 +353,8 @@ class EqsimWrapper(EnvBase):
         mask: torch.Tensor | None,
         found: Sequence[torch.Tensor],
     ) -> dict[str, torch.Tensor]:
-        """Those of rows that stay as they are; others have some only if that is allowed.
+        """Return the flags of environments that are not reset; new episodes have flags
+        only if that is allowed.
 
         - `found`: terminated and truncated of new episodes, if there are any.
         """
@@ -371,7 +378,7 @@ class EqsimWrapper(EnvBase):
         new = EnvState(numbers, words, obs)
         mask = tensordict.get("_step", None)
         if mask is not None:
-            # Rows that take no step stay where they are.
+            # Environments that take no step keep their state.
             mask = mask.reshape(self.batch_size)
             pick = lambda x, y: torch.where(
                 mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y
@@ -390,7 +397,7 @@ class EqsimWrapper(EnvBase):
     def _out(self, state: EnvState, **rest: torch.Tensor) -> TensorDictBase:
         made: dict[str, Any] = dict(rest)
         if "observation" in self._seen:
-            # A copy, as users may write to theirs.
+            # A copy, because users may write to theirs.
             made["observation"] = state.obs.clone()
         if "pixels" in self._seen:
             pictures = self._pictures(self._rows(state)[:2], self._shared())
@@ -400,7 +407,7 @@ class EqsimWrapper(EnvBase):
         return TensorDict(made, self.batch_size, device=self.device)
 
     def _given(self, tensordict: TensorDictBase | None) -> EnvState:
-        """The state in a tensordict."""
+        """Return the state in a tensordict."""
         if tensordict is None or tensordict.get("state", None) is None:
             raise KeyError(
                 "The tensordict has no `state`, which goes with it here. Pass what `reset` "
@@ -419,7 +426,7 @@ class EqsimWrapper(EnvBase):
         return check_state(state, self._program, self.batch_size, self.device)
 
     def _action(self, action: torch.Tensor, steps: tuple[int, ...] = ()):
-        """Checked, and in the type of the environment."""
+        """Check an action, and convert it to the type of the environment."""
         expected = (*self.batch_size, *steps, *self._action_shape)
         if tuple(action.shape) != expected:
             raise ValueError(
@@ -456,8 +463,8 @@ class EqsimWrapper(EnvBase):
             )
         if self._table is not None:
             raise ValueError(
-                "`unroll` with a policy takes the actions that a network gives, but here "
-                "they are integers. Pass a row of actions, or leave `discrete_actions` out."
+                "`unroll` with a policy needs continuous actions, but here they are "
+                "integers. Pass a sequence of actions, or leave `discrete_actions` out."
             )
         if self.requires_grad and torch.is_grad_enabled():
             check_first_observation(state)
@@ -478,7 +485,7 @@ class EqsimWrapper(EnvBase):
         return x.reshape(*self.batch_size, *x.shape[1:])
 
     def __getstate__(self) -> dict[str, Any]:
-        """What `copy.deepcopy` and `pickle` copy."""
+        """Return the state for `copy.deepcopy` and `pickle`."""
         copied = super().__getstate__()
         if self._state is not None:
             # PyTorch does not copy tensors with a graph.

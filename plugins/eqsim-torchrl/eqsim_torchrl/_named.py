@@ -1,4 +1,4 @@
-"""Environments of eqsim by their names."""
+"""Environments of eqsim by name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,24 +9,24 @@ from ._env import EqsimWrapper
 
 
 class _Names:
-    """The names of all environments, read off the class."""
+    """The names of all environments, as a class attribute."""
 
     def __get__(self, instance: Any, owner: type) -> list[str]:
         return list(eqsim.ENVS.names())
 
 
 class EqsimEnv(EqsimWrapper):
-    """An environment of eqsim by its name, as `EqsimWrapper`.
+    """An environment of eqsim by name, as an `EqsimWrapper`.
 
-    `EqsimEnv.available_envs` lists the names, those of other packages too.
+    `EqsimEnv.available_envs` lists all names, including those of plugins.
 
     **Arguments:**
 
-    - `name`: for instance `"ant"`.
-    - `pipeline`: the physics, an object or a name such as `"spring"`; by default what the
-        environment chooses.
+    - `name`: name of the environment, for instance `"ant"`.
+    - `pipeline`: a pipeline, or a name such as `"spring"`; by default that of the
+        environment.
     - `env_options`: options of the environment, as a dictionary, see `eqsim.make`.
-    - `options`: those of `EqsimWrapper`.
+    - `options`: options of `EqsimWrapper`.
 
     !!! example
 

@@ -1,4 +1,4 @@
-"""Functions of JAX as functions of PyTorch."""
+"""JAX functions as PyTorch functions."""
 
 import contextlib
 import itertools
@@ -17,21 +17,22 @@ Function = Callable[..., tuple[jax.Array, ...]]
 
 
 class Operator:
-    """A function of arrays, `f(fixed, *arrays) -> tuple of arrays`, as one of tensors.
+    """A JAX function of arrays, `f(fixed, *arrays) -> tuple of arrays`, as a function
+    of tensors.
 
-    It, its derivative in reverse and its derivative forward are each compiled once for
-    given shapes; that in reverse for the arguments that need one. What backward needs are
-    the arguments: the function is run again there, so that a graph of many steps holds
-    little, and may be used twice. `torch.func.grad`,
-    `vjp`, `jvp` and `vmap` work, so do derivatives of derivatives, and `torch.compile`
-    takes it as it is. Integers and booleans have no derivatives, as in PyTorch.
+    The function, reverse mode and forward mode are each compiled once for given shapes;
+    reverse mode for the arguments that need a derivative. The backward pass stores only
+    the arguments and recomputes the function, so a graph of many steps needs little
+    memory and can be used twice. `torch.func.grad`, `vjp`, `jvp` and `vmap`,
+    derivatives of derivatives, and `torch.compile` are supported. As in PyTorch,
+    integers and booleans have no derivatives.
 
     `copy.deepcopy` and `pickle` copy `f` and `fixed`; the copy compiles on first use.
 
     **Arguments:**
 
-    - `f`: a function without side effects.
-    - `fixed`: a PyTree of arrays that is handed to it, without derivatives.
+    - `f`: function without side effects.
+    - `fixed`: pytree of arrays that is passed to it, without derivatives.
     """
 
     def __init__(self, f: Function, fixed: Any = None):
@@ -51,17 +52,17 @@ class Operator:
         return _Apply.apply(self, *tensors)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """Without derivatives."""
+        """Call the function without derivatives."""
         return tuple(map(to_torch, self.compiled(self.fixed, *map(to_jax, tensors))))
 
     @property
     def traces(self) -> int:
-        """For how many combinations of shapes and types it was compiled."""
+        """Number of combinations of shapes and types for which it was compiled."""
         return self.compiled._cache_size()
 
     def backward(self, needed: Sequence[bool]) -> "Operator":
-        """From all arguments, and the derivatives by the real results, to those by the
-        arguments that are needed, which are real ones."""
+        """Compute derivatives with respect to the needed arguments, which are real,
+        from all arguments and the derivatives with respect to the real results."""
         needed = tuple(needed)
 
         def backward(fixed, *given):
@@ -73,9 +74,9 @@ class Operator:
         return self._derive(("backward", needed), backward)
 
     def ready(self, needed: Sequence[bool]) -> tuple[bool, ...]:
-        """What `backward` is best asked for: what is needed; or more, where just that has
-        not been compiled, but more has. So the first of many steps, whose state needs no
-        derivative, is no program of its own."""
+        """Return the arguments to request from `backward`: the needed ones; or more, if
+        exactly those have not been compiled, but more have. The first of many steps,
+        whose state needs no derivative, then needs no separate program."""
         needed = tuple(needed)
         if ("backward", needed) in self._derived:
             return needed
@@ -86,8 +87,8 @@ class Operator:
         return needed
 
     def tangent(self, number: int) -> "Operator":
-        """From so many arguments, and the tangents of the real ones, to those of the real
-        results."""
+        """Compute tangents of the real results, from arguments and tangents of the real
+        ones."""
 
         def tangent(fixed, *given):
             args, tangents = given[:number], given[number:]
@@ -99,7 +100,8 @@ class Operator:
         return self._derive(("tangent", number), tangent)
 
     def batched(self, axes: tuple[int | None, ...]) -> "Operator":
-        """With one more axis, in front of the results, and there in each argument."""
+        """Add a batch axis, leading in the results, and at a given position in each
+        argument."""
         return self._derive(("batched", axes), jax.vmap(self.f, (None, *axes)))
 
     def _derive(self, key: Any, f: Function) -> "Operator":
@@ -108,7 +110,7 @@ class Operator:
         return self._derived[key]
 
     def _real(self, fixed: Any, args: tuple, by: tuple[bool, ...]) -> Function:
-        """The real results, as a function of some arguments."""
+        """Return the real results, as a function of some arguments."""
 
         def of_some(*some):
             left = iter(some)
@@ -130,7 +132,7 @@ def _is_real(x: Any) -> bool:
 
 @contextlib.contextmanager
 def _naming(direction: str):
-    """Says what is missing where JAX finds no derivative."""
+    """Add an explanation to errors of JAX for missing derivatives."""
     try:
         yield
     except (NotImplementedError, TypeError, ValueError) as error:
@@ -179,10 +181,11 @@ class _Apply(torch.autograd.Function):
 
 
 def _backward(call: Callable, operator: Operator, args, needed, cotangents) -> list:
-    """Derivatives by the arguments that need one; None for the others.
+    """Return derivatives with respect to the arguments that need one; None for the
+    others.
 
-    - `call`: `(operator, tensors) -> tensors`.
-    - `cotangents`: derivatives by the real results.
+    - `call`: function `(operator, tensors) -> tensors`.
+    - `cotangents`: derivatives with respect to the real results.
     """
     needed = [need and _is_real(x) for need, x in zip(needed, args)]
     if not any(needed):

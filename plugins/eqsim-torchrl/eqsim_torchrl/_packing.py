@@ -1,4 +1,5 @@
-"""The state of an environment as two vectors: one of numbers, and one of words."""
+"""The state of an environment as two vectors: floating-point numbers, and 32-bit
+words."""
 
 import math
 from typing import Any
@@ -13,15 +14,14 @@ from jaxtyping import Array, Float, Int32
 
 
 class Packing:
-    """Takes a PyTree apart, and puts it together again.
+    """Conversion of a pytree to vectors and back.
 
     **Arguments:**
 
-    - `example`: a PyTree of arrays, or of their shapes, and of other things, which are the
-        same in all.
-    - `dtype`: of its floating point numbers.
+    - `example`: pytree of arrays, or of their shapes, and of constants.
+    - `dtype`: data type of its floating-point arrays.
 
-    **Raises:** `TypeError` if it has numbers of another type.
+    **Raises:** `TypeError` if it has arrays of another type.
     """
 
     def __init__(self, example: Any, dtype: Any):
@@ -41,8 +41,8 @@ class Packing:
         self.words = sum(_size(x) for x in self._leaves if not _is_real(x))
 
     def slices(self) -> dict[str, tuple[slice, tuple[int, ...]]]:
-        """Where each array of floating point numbers stands among the numbers, and its
-        shape, by its path."""
+        """Return the position of each floating-point array in the numbers, and its
+        shape, by path."""
         found, begin = {}, 0
         for name, leaf in zip(self._names, self._leaves):
             if _is_real(leaf):
@@ -54,7 +54,7 @@ class Packing:
     def pack(
         self, tree: Any
     ) -> tuple[Float[Array, " numbers"], Int32[Array, " words"]]:
-        """Of one environment."""
+        """Pack the pytree of one environment."""
         leaves = jtu.tree_leaves(eqx.filter(tree, eqx.is_array))
         pairs = list(zip(leaves, self._leaves, strict=True))
         real = [x.reshape(-1) for x, leaf in pairs if _is_real(leaf)]
@@ -63,7 +63,7 @@ class Packing:
         return jnp.concatenate([none[0], *real]), jnp.concatenate([none[1], *rest])
 
     def unpack(self, numbers: Float[Array, " numbers"], words: Int32[Array, " words"]):
-        """What was packed."""
+        """Unpack what `pack` returned."""
         at, leaves = {True: 0, False: 0}, []
         for leaf in self._leaves:
             real, size = _is_real(leaf), _size(leaf)
@@ -79,7 +79,7 @@ def _is_real(leaf: Any) -> bool:
 
 
 def _raw(leaf: Any) -> tuple[tuple[int, ...], Any]:
-    """Shape and type of what stands behind a key; of all else its own."""
+    """Return shape and type of the data of a key; of any other array its own."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         data = jax.eval_shape(jr.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
         return data.shape, data.dtype

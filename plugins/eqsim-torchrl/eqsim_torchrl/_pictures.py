@@ -1,4 +1,4 @@
-"""Pictures of environments, drawn on the host."""
+"""Images of environments, drawn on the host."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ from ._program import Program
 
 
 class Pictures:
-    """Draws environments by their states.
+    """Draws images of environments from their states.
 
     **Arguments:**
 
-    - `program`: of the environments.
-    - `camera`, `width`, `height`: of a picture.
+    - `program`: program of the environments.
+    - `camera`, `width`, `height`: camera and size of an image.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class Pictures:
     def __call__(
         self, state: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]
     ) -> torch.Tensor:
-        """A picture of each row.
+        """Draw an image of each environment.
 
-        **Raises:** `eqsim.render.NoOpenGL` if there is nothing to draw with.
+        **Raises:** `eqsim.render.NoOpenGL` if OpenGL is not available.
         """
         args = [*map(to_jax, state)], [*map(to_jax, parameters)]
         sys, q = self._seen(self._program.step.fixed, *args)

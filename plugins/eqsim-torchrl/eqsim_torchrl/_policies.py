@@ -44,10 +44,10 @@ Plan = tuple[tuple[Any, ...], ...]
 
 
 def plan_of(module: nn.Module) -> tuple[Plan, list[torch.Tensor]]:
-    """What a network does, layer by layer, and its weights, in the order of the plan.
+    """Return the layers of a network, and its weights in the same order.
 
-    **Raises:** `TypeError` for a layer that is not known; a subclass of one that is may
-        do anything, and is not.
+    **Raises:** `TypeError` for an unsupported layer, including subclasses of supported
+    ones, whose behavior is unknown.
     """
     plan, weights = [], []
     for layer in _layers(module):
@@ -77,7 +77,8 @@ def plan_of(module: nn.Module) -> tuple[Plan, list[torch.Tensor]]:
 
 
 def apply(plan: Plan, weights: Sequence[Array], x: Float[Array, " n"]) -> Any:
-    """What the network makes of a vector. Of a normal distribution it is the mean."""
+    """Apply the network to a vector. For a normal distribution, the result is its
+    mean."""
     left = iter(weights)
     for kind, number, *settings in plan:
         own = [next(left) for _ in range(number)]
@@ -96,11 +97,11 @@ def apply(plan: Plan, weights: Sequence[Array], x: Float[Array, " n"]) -> Any:
 
 
 class TorchPolicy(eqx.Module):
-    """A policy of PyTorch, as `eqsim.rollout` takes it: `policy(obs, key)`.
+    """A PyTorch policy for `eqsim.rollout`: `policy(obs, key)`.
 
     **Arguments:**
 
-    - `weights`: in the order of its layers.
+    - `weights`: weights in the order of its layers.
     """
 
     weights: tuple[Array, ...]
@@ -113,16 +114,16 @@ class TorchPolicy(eqx.Module):
 
 
 def from_torch(policy: nn.Module) -> TorchPolicy:
-    """A network of PyTorch as a module of Equinox, with a copy of its weights.
+    """Convert a PyTorch network to an Equinox module, with a copy of its weights.
 
     **Arguments:**
 
-    - `policy`: a sequence of linear layers, layer norms and activations, such as
-        `torchrl.modules.MLP`, or a `TensorDictModule` around one. Where it ends in a
+    - `policy`: sequence of linear layers, layer norms and activations, such as
+        `torchrl.modules.MLP`, or a `TensorDictModule` around one. If it ends with a
         `NormalParamExtractor`, the policy is the mean.
 
-    **Raises:** `TypeError` for layers that are not known, subclasses of known ones, hooks,
-        and dropout in training.
+    **Raises:** `TypeError` for unsupported layers, subclasses of supported ones, hooks,
+    and dropout in training mode.
 
     !!! example
 
@@ -136,7 +137,7 @@ def from_torch(policy: nn.Module) -> TorchPolicy:
 
 
 def _does_nothing(layer: nn.Module) -> bool:
-    """To a vector."""
+    """Test if a layer does not change a vector."""
     if type(layer) is nn.Dropout and layer.training and layer.p > 0.0:
         raise TypeError(
             f"`{layer}` is in training, where it draws numbers. Call `policy.eval()`, or "

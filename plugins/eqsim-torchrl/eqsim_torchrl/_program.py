@@ -1,4 +1,4 @@
-"""What is compiled."""
+"""Compiled programs of environments."""
 
 import functools as ft
 from collections.abc import Callable, Sequence
@@ -23,20 +23,21 @@ Where = Callable[[AbstractEnv], Any]
 
 
 class Program:
-    """Operators of many environments, one per row of what they take and give.
+    """Operators of many environments, one per row of their inputs and outputs.
 
-    States are what `Packing` makes of them: numbers and words.
+    States are packed by `Packing`: numbers and words.
 
     **Arguments:**
 
     - `env`: the environment.
-    - `rows`: how many there are.
-    - `wheres`: an array in `env` for each parameter, which comes last to every operator.
-    - `table`: the action for each integer, where actions are integers.
-    - `device`: of JAX.
+    - `rows`: number of environments.
+    - `wheres`: functions that return the array of `env` for each parameter; parameters
+        are the last arguments of every operator.
+    - `table`: table of actions, if actions are discrete.
+    - `device`: JAX device.
 
-    Compiled programs cannot be pickled: an unpickled object compiles again. Deep copies are
-    the object itself, which does not change.
+    Compiled programs cannot be pickled, so an unpickled object compiles again. A deep
+    copy is the object itself, which is immutable.
     """
 
     def __init__(
@@ -51,12 +52,12 @@ class Program:
         self._arguments = env, rows, tuple(wheres), table, place
         state, self.timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
         self.packing = Packing(state, env.sys.dt.dtype)
-        # Plain values, which `torch.compile` can look at.
+        # Plain values, which `torch.compile` supports.
         counts = (self.packing.numbers,), (self.packing.words,)
         self.shapes = *counts, tuple(self.timestep.obs.shape)
         self.number = torch_type(self.packing.dtype)
         self.rows, self._wheres = rows, tuple(wheres)
-        # A tree of modules is slow to hand over to a compiled function: apart it is not.
+        # Passing a tree of modules to a compiled function is slow, so it is flattened.
         leaves, self._treedef = jtu.tree_flatten(env)
         arrays = [x for x in leaves if eqx.is_array(x)]
         self._static = [None if eqx.is_array(x) else x for x in leaves]
@@ -74,7 +75,8 @@ class Program:
         return _rebuild, self._arguments
 
     def under(self, policy: Callable, key: Any, length: int) -> Operator:
-        """`_unroll_policy` with `policy(weights, obs)`; one for each key and length."""
+        """Return `_unroll_policy` with `policy(weights, obs)`; one for each key and
+        length."""
         name = key, length
         if name not in self._policies:
             f = ft.partial(self._unroll_policy, policy, length)
@@ -82,7 +84,7 @@ class Program:
         return self._policies[name]
 
     def environment(self, fixed: Any, parameters: Sequence[Any]) -> AbstractEnv:
-        """The environment with these parameters."""
+        """Return the environment with these parameters."""
         left = iter(fixed[0])
         leaves = [next(left) if x is None else x for x in self._static]
         env = jtu.tree_unflatten(self._treedef, leaves)
@@ -91,10 +93,10 @@ class Program:
         return env
 
     def _begin(self, fixed, seed, *parameters):
-        """`(seed, *parameters) -> (numbers, words, obs, terminated, truncated)` of new
-        episodes, the flags as columns.
+        """Compute `(seed, *parameters) -> (numbers, words, obs, terminated, truncated)`
+        of new episodes, the flags as columns.
 
-        - `seed`: words of which the key is made.
+        - `seed`: words from which the key is made.
         """
         env, key = self.environment(fixed, parameters), jr.key(0)
         for i in range(seed.shape[0]):
@@ -108,7 +110,8 @@ class Program:
         return jax.vmap(one)(jr.split(key, self.rows))
 
     def _reset(self, fixed, numbers, words, obs, mask, seed, *parameters):
-        """The same where `mask` is set; the other rows stay, and have no flags."""
+        """Do the same for environments in `mask`; the others keep their state, and have
+        no flags."""
         new = self._begin(fixed, seed, *parameters)
         no = jnp.zeros((self.rows, 1), bool)
         old = numbers, words, obs, no, no
@@ -116,8 +119,8 @@ class Program:
         return tuple(jax.vmap(pick)(mask, x, y) for x, y in zip(new, old))
 
     def _step(self, fixed, numbers, words, action, *parameters):
-        """`(numbers, words, action, *parameters) -> (numbers, words, obs, reward,
-        terminated, truncated)`, the last three as columns."""
+        """Compute `(numbers, words, action, *parameters) -> (numbers, words, obs,
+        reward, terminated, truncated)`, the last three as columns."""
         env = self.environment(fixed, parameters)
 
         def one(numbers, words, action):
@@ -128,8 +131,8 @@ class Program:
         return jax.vmap(one)(numbers, words, action)
 
     def _unroll(self, fixed, numbers, words, actions, *parameters):
-        """`_step` once for each action in a row of them; observations, rewards and flags
-        of all steps."""
+        """Run `_step` for each of a sequence of actions; return observations, rewards
+        and flags of all steps."""
 
         def step(carry, action):
             numbers, words, *told = self._step(fixed, *carry, action, *parameters)
@@ -140,8 +143,8 @@ class Program:
         return numbers, words, *(jnp.moveaxis(x, 0, 1) for x in told)
 
     def _unroll_policy(self, policy, length, fixed, numbers, words, obs, *rest):
-        """The same with actions of a policy, which come after the other results; `rest`
-        are its weights and the parameters."""
+        """Do the same with actions of a policy, which follow the other results; `rest`
+        contains its weights and the parameters."""
         count = len(rest) - len(self._wheres)
         weights, parameters = rest[:count], rest[count:]
 
@@ -157,7 +160,7 @@ class Program:
 
 
 def _rebuild(env, rows, wheres, table, place: tuple[str, int] | None) -> Program:
-    """An unpickled program, on the device with the same platform and number."""
+    """Create an unpickled program, on the device with the same platform and number."""
     device = None
     if place is not None:
         device = next(x for x in jax.devices(place[0]) if x.id == place[1])
@@ -165,7 +168,7 @@ def _rebuild(env, rows, wheres, table, place: tuple[str, int] | None) -> Program
 
 
 def _action(table: Any, action: Any) -> Any:
-    """That of the robot: out of a table, by an integer or by a one-hot row."""
+    """Return the action of the robot, from a table by an integer or a one-hot row."""
     if table is None:
         return action
     if jnp.issubdtype(action.dtype, jnp.integer) and action.ndim == 0:

@@ -1,4 +1,4 @@
-"""Shapes, types and bounds, as TorchRL states them."""
+"""TorchRL specs of shapes, types and bounds."""
 
 import math
 from typing import Any
@@ -27,9 +27,9 @@ def action_spec(
     batch: torch.Size,
     device: torch.device | None,
 ) -> TensorSpec:
-    """Of actions: an integer, a one-hot row, or a vector between its bounds.
+    """Return the spec of actions: an integer, a one-hot vector, or a bounded vector.
 
-    **Raises:** `ValueError` if some entries have bounds and others have none.
+    **Raises:** `ValueError` if only some entries have bounds.
     """
     if table is not None and categorical:
         return Categorical(len(table), shape=batch, device=device)
@@ -50,7 +50,8 @@ def action_spec(
 
 
 def unbounded(leaf: Any, batch: torch.Size, device: torch.device | None) -> TensorSpec:
-    """Of an array of one environment, by its shape and type."""
+    """Return the unbounded spec of an array of one environment, from its shape and
+    type."""
     shape, dtype = (*batch, *leaf.shape), torch_type(leaf.dtype)
     if dtype == torch.uint8:
         return Bounded(0, 255, shape, device, dtype)
@@ -58,7 +59,7 @@ def unbounded(leaf: Any, batch: torch.Size, device: torch.device | None) -> Tens
 
 
 def flags_spec(batch: torch.Size, device: torch.device | None) -> Composite:
-    """Of `done`, `terminated` and `truncated`."""
+    """Return the specs of `done`, `terminated` and `truncated`."""
     one = lambda: Categorical(2, shape=(*batch, 1), device=device, dtype=torch.bool)
     names = "done", "terminated", "truncated"
     return Composite({name: one() for name in names}, shape=batch, device=device)
@@ -67,7 +68,7 @@ def flags_spec(batch: torch.Size, device: torch.device | None) -> Composite:
 def state_spec(
     packing: Packing, obs: Any, batch: torch.Size, device: torch.device | None
 ) -> Composite:
-    """Of numbers and words of a state, and of what was observed last."""
+    """Return the spec of a state: numbers, words, and the last observation."""
     number = torch_type(packing.dtype)
     return Composite(
         {
@@ -81,5 +82,5 @@ def state_spec(
 
 
 def rows(batch: torch.Size) -> int:
-    """How many environments there are."""
+    """Return the number of environments."""
     return math.prod(batch)

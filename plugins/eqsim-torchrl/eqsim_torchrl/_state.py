@@ -1,4 +1,4 @@
-"""Where environments are, and where they were."""
+"""States of environments."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from ._program import Program
 
 
 class EnvState(NamedTuple):
-    """Where environments are, one per element of the batch: tensors, which can be
-    copied, stored, and differentiated by.
+    """State of a batch of environments: tensors that can be copied, stored and
+    differentiated.
 
-    - `numbers`: all floating point numbers; `EqsimWrapper.slices` tells which is which.
-    - `words`: all that is not: counters, keys.
-    - `obs`: what was observed last.
+    - `numbers`: all floating-point values; `EqsimWrapper.slices` gives their positions.
+    - `words`: all other values: counters, keys.
+    - `obs`: last observation.
     """
 
     numbers: torch.Tensor
@@ -26,7 +26,7 @@ class EnvState(NamedTuple):
 def check_state(
     state: EnvState, program: Program, batch: torch.Size, device: torch.device | None
 ) -> EnvState:
-    """A state on that device, in the types of the environment.
+    """Check a state, and convert it to the device and the types of the environment.
 
     **Raises:** `ValueError` if a shape is wrong.
     """
@@ -45,8 +45,8 @@ def check_state(
 
 
 def check_first_observation(state: EnvState) -> None:
-    """Raises `ValueError` where a policy would act on an observation that does not depend
-    on the state, by which a derivative is taken."""
+    """Raise `ValueError` if a policy would act on an observation that does not depend
+    on a state for which derivatives are needed."""
     if state.numbers.requires_grad and not state.obs.requires_grad:
         raise ValueError(
             "A derivative is taken by the `numbers` of the state, but its `obs`, on which the "
@@ -57,9 +57,9 @@ def check_first_observation(state: EnvState) -> None:
 
 
 def check_actions(actions: torch.Tensor, number: int | None = None) -> None:
-    """Raises `ValueError` for an action that is not finite, or for an integer without a
-    row among so many. On the CPU only: on a GPU one would wait for it. While PyTorch
-    compiles there is nothing to look at.
+    """Raise `ValueError` for an action that is not finite, or for an integer without a
+    row. Only on the CPU, because a GPU would have to be synchronized, and not while
+    PyTorch compiles.
     """
     if torch.compiler.is_compiling() or actions.device.type != "cpu":
         return
@@ -73,13 +73,14 @@ def check_actions(actions: torch.Tensor, number: int | None = None) -> None:
 def trajectory(
     state: EnvState, actions: torch.Tensor, out: Sequence[torch.Tensor], axis: int
 ) -> tuple[TensorDict, EnvState]:
-    """What `EqsimWrapper.unroll` returns.
+    """Return the tensordict of `EqsimWrapper.unroll`.
 
     **Arguments:**
 
-    - `state`: before the first step.
-    - `out`: numbers and words after the last; observations, rewards and flags of all.
-    - `axis`: of steps.
+    - `state`: state before the first step.
+    - `out`: numbers and words after the last step; observations, rewards and flags of
+        all steps.
+    - `axis`: axis of the steps.
     """
     numbers, words, obs, reward, terminated, truncated = out
     after = {

@@ -1,7 +1,6 @@
-"""The gradient of what a policy earns, through ten steps of the ant: step by step as
-TorchRL rolls it out, and by one program.
+"""Compare policy gradients through ten steps of the ant, stepwise and in one program.
 
-    python examples/policy_gradient.py --name ant --steps 10
+python examples/policy_gradient.py --name ant --steps 10
 """
 
 import argparse
@@ -14,7 +13,7 @@ from torchrl.modules import MLP
 
 
 def main(name: str, steps: int, batch: int, updates: int) -> list[float]:
-    """Returns the mean reward before each update."""
+    """Train, and return the mean reward before each update."""
     torch.manual_seed(0)
     env = EqsimEnv(name, batch_size=[batch], requires_grad=True)
     env.set_seed(0)
@@ -30,7 +29,7 @@ def main(name: str, steps: int, batch: int, updates: int) -> list[float]:
     first = [parameter.grad.clone() for parameter in network.parameters()]
     print(f"step by step: {time.perf_counter() - begin:.2f} s, with compiling")
 
-    # From the same states as above, again and again.
+    # From the same initial states as above.
     optimizer, earned = torch.optim.Adam(network.parameters(), 3e-3), []
     env.set_seed(0)
     env.reset()

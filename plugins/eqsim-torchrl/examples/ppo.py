@@ -1,8 +1,8 @@
-"""Proximal policy optimization by TorchRL: its collector, its advantages, its loss.
+"""Proximal policy optimization with TorchRL's collector, advantages and loss.
 
     python examples/ppo.py --name inverted_pendulum --steps 400000
 
-The policy then runs as a module of Equinox, in one program of eqsim.
+The trained policy then runs as an Equinox module in a compiled rollout of eqsim.
 """
 
 import argparse
@@ -25,9 +25,10 @@ ENVS, UNROLL = 64, 32
 
 
 def main(name: str, steps: int) -> float:
-    """Returns the mean return of the deterministic policy, in episodes of 1000 steps.
+    """Train, and return the mean return of the deterministic policy, in episodes of
+    1000 steps.
 
-    - `steps`: of all environments together, rounded up to whole batches.
+    - `steps`: total number of steps of all environments, rounded up to whole batches.
     """
     torch.manual_seed(0)
     env = EqsimEnv(name, batch_size=[ENVS], episode_length=1000)
@@ -71,7 +72,7 @@ def main(name: str, steps: int) -> float:
 
 
 def evaluate(name: str, body: nn.Module, space) -> float:
-    """In eqsim, without PyTorch."""
+    """Evaluate in eqsim, without PyTorch."""
     network = from_torch(body)
     low, high = (jax.numpy.asarray(x.numpy()) for x in (space.low, space.high))
 

@@ -1,4 +1,4 @@
-"""Random actions: one environment, a batch, and how fast a batch is.
+"""Random actions: one environment, a batch, and the speed of a batch.
 
 python examples/random_rollout.py --name ant --steps 100
 """
@@ -11,7 +11,7 @@ from eqsim_torchrl import EqsimEnv
 
 
 def main(name: str, steps: int, batches: list[int]) -> None:
-    """Prints shapes and seconds."""
+    """Print shapes and seconds."""
     env = EqsimEnv(name)
     env.set_seed(0)
     print(env.rollout(3))

@@ -85,12 +85,12 @@ def test_unequal_damping_is_rejected():
 def test_rest_of_a_ball_is_rejected():
     sys = random_system(1, joints=(JointKind.SPHERICAL,), with_geoms=False)
     sys = eqx.tree_at(lambda s: s.joints.spring_ref, sys, -sys.joints.spring_ref)
-    with pytest.raises(ValueError, match="which MJCF cannot say"):
+    with pytest.raises(ValueError, match="which MJCF cannot express"):
         write_mjcf(sys)
 
 
 def test_breadth_first_links_are_rejected():
     sys = random_system(0, nlink=4, num_roots=1)
     links = type(sys.links)(**{**vars(sys.links), "parents": (-1, 0, 0, 1)})
-    with pytest.raises(ValueError, match="depth first"):
+    with pytest.raises(ValueError, match="depth-first"):
         write_mjcf(eqx.tree_at(lambda s: s.links, sys, links))
