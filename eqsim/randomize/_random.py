@@ -188,7 +188,7 @@ def _names(sys: System, leaves: Sequence[Any]) -> list[str]:
     for leaf in leaves:
         if id(leaf) not in paths:
             raise ValueError(
-                "`where` must return unchanged arrays of the robot, such as "
+                "`where` must return arrays of the robot, unchanged, such as "
                 f"`sys.links.mass`, but returned {leaf!r}."
             )
     return [paths[id(leaf)] for leaf in leaves]

@@ -8,6 +8,6 @@ def check_no_reset(env: AbstractEnv, library: str) -> None:
     for held in layers(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
-                f"`{type(held).__name__}` is kept over episodes, but {library} starts "
+                f"`{type(held).__name__}` spans several episodes, but {library} starts "
                 "episodes itself. Leave it out."
             )
