@@ -70,7 +70,7 @@ def run_view(request: ViewRequest) -> None:
     if request.randomize is not None:
         change = preset(subject.preset, request.randomize)
         if subject.q is not None:
-            raise UsageError("`--randomize`: a recording is played as it is.")
+            raise UsageError("`--randomize`: a recording is played without changes.")
     if subject.q is not None:
         subject = subject._replace(q=subject.q[: request.num_envs])
     try:

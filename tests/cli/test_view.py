@@ -61,7 +61,7 @@ def test_an_environment_and_its_recording(capsys, monkeypatch, tmp_path):
         np.testing.assert_array_equal(q, file["q"][:2])
         assert options["dt"] == float(file["dt"])
     status, _, err = run(capsys, "view r.npz --randomize masses")
-    assert status == 2 and "a recording is played as it is" in err
+    assert status == 2 and "a recording is played without changes" in err
 
 
 def test_a_model_and_a_saved_robot(capsys, monkeypatch):

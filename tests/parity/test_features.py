@@ -115,7 +115,7 @@ def test_inexact_contacts_of_mujoco_are_a_cause():
         if _gain(model, data, contact.frame[:3]) > 1e-16:
             inexact += 1
             given = _at_our_geometry(sys, model, data, states, i)
-            assert given == "points of capsules against ellipsoids"
+            assert given == "contact points of capsules and ellipsoids"
             assert errors(np.asarray(found.qdd)[None], data.qacc[None])[0] < 1e-12
     assert inexact
 

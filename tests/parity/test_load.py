@@ -52,7 +52,7 @@ def test_reports(found):
     files = list(found.values())
     text = report(files, named=True)
     assert "noslip solver" in text and "tests/falls.xml" in text
-    assert "Of 3 MJCF files" in page(files, circumstances())
+    assert "MuJoCo compiles 3 MJCF files" in page(files, circumstances())
 
 
 def test_files_are_read_again(found):

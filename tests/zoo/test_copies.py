@@ -36,7 +36,7 @@ def assert_same(new, old):
 
 
 def _environment(name):
-    if name in ("dads", "diayn"):
+    if name in ("dads", "diayn", "metra"):
         return AutoReset(TimeLimit(plane(OneHotSkills(3)), 5))
     if name in ("gcbc", "gciql"):
         return TimeLimit(Reach(TorsoPosition(Rail())), 5)

@@ -16,10 +16,11 @@ def read_colors(model: Any, geoms: list[int]) -> tuple[Color, ...]:
     """Return red, green, blue and opacity of geoms of a `mujoco.MjModel`.
 
     A geom without a color of its own has that of its material, times the mean color of the
-    texture, as nothing draws textures. Empty if no geom has a color or a material.
+    texture, as nothing draws textures. Empty if no geom has a color or a material: gray
+    shapes of which some are transparent, because rays pass through them, count as such.
     """
     found = tuple(_color(model, geom) for geom in geoms)
-    return () if all(color == _DEFAULT for color in found) else found
+    return () if all(color[:3] == _DEFAULT[:3] for color in found) else found
 
 
 def _color(model: Any, geom: int) -> Color:
