@@ -581,7 +581,7 @@ WRONG = (
     (
         lambda: _unrolled(torch.nn.Linear(2, 1), 3, discrete_actions=[[0.5]]),
         ValueError,
-        "row",
+        "sequence of actions",
     ),
     (lambda: wrap().reset(nothing=1), TypeError, "nothing"),
     (lambda: _unrolled(torch.full((3, 2, 1), torch.inf)), ValueError, "finite"),
