@@ -11,6 +11,9 @@ REMEMBERED = 65_536
 _BINS = 1024
 _BLOCK = 4096
 """Environments that are sorted together, so that their numbers lie close in memory."""
+WORTHWHILE = 20_000
+"""Operations of a loop body from which sorting pays. With 15 thousand (Gymnasium's ant) a
+step became 3 % slower, with 27 thousand (a quadruped of meshes) 1.9 times as fast."""
 _LARGEST_STEP = 16
 """Differences in work up to this share of the largest loop body do not matter."""
 

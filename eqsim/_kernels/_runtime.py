@@ -1,5 +1,6 @@
 """What one thread does of a call, as LLVM IR: tasks, loops over the batch, and transfers."""
 
+from . import _grouping
 from ._assumptions import comparison, DEFINITIONS, otherwise
 from ._entry import (
     API,
@@ -44,7 +45,8 @@ class _Writer:
         self.nest, self.width = emitter.nest, emitter.width
         # The order of summands, and so their rounding, must not depend on earlier calls.
         adds_up = any(leaf.summed for leaf in emitter.outputs)
-        self.grouped = bool(emitter.weights) and not adds_up
+        largest = max(emitter.weights, default=0)
+        self.grouped = largest >= _grouping.WORTHWHILE and not adds_up
         self.offset = {}
         top = 0
         for k, leaf in enumerate(emitter.outputs):

@@ -11,6 +11,8 @@ import pytest
 from jax import lax
 from kernels.harness import assert_close, assert_same, Kernel, WIDTH
 
+from eqsim._kernels import _grouping
+
 
 BATCH = 2 * WIDTH + 1
 
@@ -78,9 +80,12 @@ def test_while(size, shared):
     check(never, x, n, shared=shared)
 
 
-def test_environments_are_grouped_by_work():
+def test_environments_are_grouped_by_work(monkeypatch):
     """A kernel sorts environments by the work of the call before: what each gets stays,
     bit for bit, in a first and in a second call, and in other places of the batch."""
+    # Also small loops, and compiled here.
+    monkeypatch.setattr(_grouping, "WORTHWHILE", 1)
+    monkeypatch.setenv("EQSIM_KERNELS_CACHE", "")
     batch, rng = 5_003, np.random.default_rng(0)
     x = rng.normal(size=(batch, 7)).astype(np.float32)
     n = rng.integers(0, 40, batch).astype(np.int32)
