@@ -26,9 +26,9 @@ class _Step(NamedTuple):
     """The elimination of one column.
 
     - `below`: rows of its other entries, counted from the next column on.
-    - `left`, `right`: for each product that changes an entry, its two factors in `below`.
-    - `products`: for each entry of the columns that remain, its product; -1: none.
-    - `rows`: for each row that remains, its place in `below`; -1: none.
+    - `left`, `right`: factors in `below` of each product that changes an entry.
+    - `products`: product of each entry of the remaining columns; -1: none.
+    - `rows`: place in `below` of each remaining row; -1: none.
     """
 
     below: tuple[int, ...]

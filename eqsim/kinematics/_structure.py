@@ -56,9 +56,9 @@ def levels(tree: Tree) -> tuple[Level, ...]:
 class DofOrder(NamedTuple):
     """Degrees of freedom of the nodes.
 
-    - `free`: for each of the six directions, the entry of `qd` of each free joint.
+    - `free`: entries of `qd` of the free joints, for each of the six directions.
     - `single`: entry of `qd` of each other node.
-    - `order`: for each entry of `qd`, its position in `free` and `single`, joined.
+    - `order`: position of each entry of `qd` in `free` and `single`, joined.
     - `nodes`: node of each entry of `qd`.
     """
 

@@ -46,11 +46,11 @@ class Wrenches:
 
     A part acts on the subtree of a node if exactly one of its ends moves with the node.
 
-    - `parts`, `nodes`, `signs`: for each such pair, the part, the node, and 1 if its
-        end moves, -1 if its start moves.
+    - `parts`, `nodes`, `signs`: part and node of each such pair, and 1 if the end of the
+        part moves, -1 if its start moves.
     - `rows`: row of each pair in the sums, which have one row for each tendon and node.
     - `num_rows`: number of these sums.
-    - `row`, `tendon`, `dof`: for each entry of the Jacobian, the sum and the place.
+    - `row`, `tendon`, `dof`: sum and place of each entry of the Jacobian.
     """
 
     parts: tuple[int, ...] = ()

@@ -228,8 +228,8 @@ def _direction(start: Vec3, end: Vec3) -> tuple[Vec3, Any]:
 class TendonPulls(NamedTuple):
     """Straight parts of spatial tendons, in world axes.
 
-    - `tendons`, `starts`, `ends`: for each part its tendon, and the links at its ends; -1
-        is the world.
+    - `tendons`, `starts`, `ends`: tendon of each part, and links at its ends; -1 is the
+        world.
     - `point`: a point on the part.
     - `direction`: unit vector from start to end, scaled by the pulley. A positive
         tension acts along it on the end, and against it on the start.

@@ -17,8 +17,8 @@ class Muscles(eqx.Module):
 
     **Arguments:**
 
-    - `gain_rows`, `bias_rows`: for each actuator, the row of its active force $F_L F_V$
-        and the row of its passive force $F_P$, or -1. Usually the same row.
+    - `gain_rows`, `bias_rows`: rows of the active force $F_L F_V$ and of the passive force
+        $F_P$ of each actuator, or -1. Usually the same row.
     - `owners`: actuator of each row.
     - `scaled`: true if the peak force of a row is `scale` divided by the norm of the
         joint accelerations caused by a unit force at the reference coordinates; false

@@ -32,7 +32,7 @@ class Geoms(eqx.Module):
     - `margin`: distance at which the contact constraint starts, m.
     - `fluid_coefficients`: blunt, slender and angular drag, Kutta lift and Magnus lift
         of the ellipsoid (MJCF: `fluidcoef`); not used if `fluid` is false.
-    - `data`: for each shape, index of its mesh or height field in `System.meshes` or
+    - `data`: index of the mesh or height field of each shape in `System.meshes` or
         `System.height_fields`; -1 for other shapes. Empty if there are no such shapes.
     - `colors`: red, green, blue and opacity of each shape, from 0 to 1, which the viewer
         draws. Empty if they are unknown.

@@ -27,7 +27,7 @@ class HeightFields(eqx.Module):
     - `heights`: z of the grid points, in row-major order, one field after the other, m.
         Heights must be above -base.
     - `size`: half length along x, half length along y, and base, m.
-    - `capacity`: for each height field, the largest number of contacts with one other
+    - `capacity`: largest number of contacts of each height field with one other
         shape. Each possible contact adds rows to the constraint solver. If a shape
         touches more triangles, its deepest contacts are kept, and `solve` reports that
         it has not converged.

@@ -11,10 +11,10 @@ class Joints(eqx.Module):
     **Arguments:**
 
     - `names`, `kinds`, `links`: one entry per joint.
-    - `limited`: for each joint, true if `range` is enforced.
-    - `has_friction`: for each degree of freedom, true if `frictionloss` is simulated.
-    - `force_limited`: for each joint, true if `force_range` is enforced.
-    - `actuator_gravity`: for each joint, true if gravity compensation counts as an
+    - `limited`: true for joints whose `range` is enforced.
+    - `has_friction`: true for degrees of freedom whose `frictionloss` is simulated.
+    - `force_limited`: true for joints whose `force_range` is enforced.
+    - `actuator_gravity`: true for joints whose gravity compensation counts as an
         actuator force, which is limited by `force_range`.
     - `anchor`, `axis`: anchor and axis in the link frame, m and unit vector.
     - `range`: lower and upper limit, rad or m; for a spherical joint, the second entry

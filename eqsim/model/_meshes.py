@@ -91,7 +91,7 @@ class MeshSurfaces(AbstractConnectivity):
     - `other_starts`: first entry of each mesh in `Meshes.other_vertices`, and the end.
     - `face_starts`: first triangle of each mesh in `faces`, and the end.
     - `faces`: three vertices per triangle, `(nface, 3)`.
-    - `order`: for each mesh, the position of its vertices in the order of the model
+    - `order`: positions of the vertices of each mesh in the order of the model
         file.
     """
 

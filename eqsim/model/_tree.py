@@ -43,7 +43,7 @@ class Tree:
 
     - `num_free`: number of nodes that are free joints (they come first, at depth 0).
     - `levels`: start and stop of each level.
-    - `segments`: for each level, the ranges of nodes that are processed together.
+    - `segments`: ranges of nodes of each level that are processed together.
     - `parents`: parent node, or -1 for the world.
     - `base`: node that carries the joint of a node: its parent, or for the second and
         third axis of a ball joint the parent of the first.
@@ -52,8 +52,8 @@ class Tree:
         entries.
     - `first`: true if a node is the first of its link.
     - `kinds`: kind of the joint. `axes`: 0, 1, 2 for the axes of a ball joint, else 0.
-    - `link_nodes`: for each link, the node that carries it (-1: fixed to the world).
-    - `roots`: for each node, the last node of the root link of its tree.
+    - `link_nodes`: node that carries each link (-1: fixed to the world).
+    - `roots`: last node of the root link of the tree of each node.
     - `fixed`: links without joints, parents first.
     """
 

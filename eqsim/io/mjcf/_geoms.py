@@ -23,7 +23,7 @@ class Contacts(NamedTuple):
     - `pairs`: geom, geom, index of the explicit pair or -1.
     - `condims`: dimension of the contact space of each pair.
     - `dropped`: geoms of unsupported shape that touch nothing and have no fluid forces.
-    - `fluid`: for each geom, true if fluid forces act on its ellipsoid.
+    - `fluid`: true for geoms on whose ellipsoids fluid forces act.
     - `geoms`: all geoms that can touch something.
     - `hulls`: meshes whose convex hull is kept: those of shapes that may collide.
     """

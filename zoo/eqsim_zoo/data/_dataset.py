@@ -32,8 +32,8 @@ class Dataset(eqx.Module):
     - `frames`: observations, any PyTree of arrays with one axis in front, see `HostArray`.
     - `at`: where each step begins; it leads to the frame after that.
     - `action`: of each step, in the units of the robot.
-    - `reward`: for each step.
-    - `terminated`: whether the task ended there.
+    - `reward`: reward of each step.
+    - `terminated`: true if the task ended with the step.
     - `last`: the last step of the trajectory of each step.
     - `bounds`: of actions.
     - `about`: where it comes from.
