@@ -42,7 +42,7 @@ class Leaf:
 
     - `rows`: number of elements for each environment.
     - `dep`: the axes of the batch that it has, `LANE` and `LOOP`.
-    - `summed`: whether a result is added up over the axes of the nest.
+    - `summed`: true if a result is added up over the axes of the nest.
     - `assumed`: what is assumed of an argument, see `_assumptions.py`.
     """
 

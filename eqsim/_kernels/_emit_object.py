@@ -26,7 +26,7 @@ def target_machine(
 
     **Arguments:**
 
-    - `joined`: whether the object is one of several that are loaded together. They cannot
+    - `joined`: true if the object is one of several that are loaded together. They cannot
         share a global offset table; without one, code is up to a tenth slower.
     """
     target = initialized().Target.from_triple(triple)

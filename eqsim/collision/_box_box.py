@@ -27,8 +27,8 @@ _ALIKE, _WORSE = 0.99, 0.05
 class _Axis(NamedTuple):
     """The separating axis.
 
-    - `edge`: whether it is a cross product of edges.
-    - `first`: whether the first box is the reference.
+    - `edge`: true if it is a cross product of edges.
+    - `first`: true if the first box is the reference.
     - `own`, `other`: axis of the reference and of the other box, 0, 1 or 2: normal of the
         face, or direction of the edge. For a face, `other` is not chosen yet.
     """

@@ -24,8 +24,8 @@ class _Nearest(NamedTuple):
     - `along`: the axis of the box that the edge, or the normal of the face, follows.
     - `end`: the end of the segment (-1 or 1) that is over a face or inside; 0 if an edge
         is nearest.
-    - `inside`: whether that end is inside the box.
-    - `upper`: whether the edge is on the positive side of each of the two axes after
+    - `inside`: true if that end is inside the box.
+    - `upper`: true if the edge is on the positive side of each of the two axes after
         `along`, in cyclic order.
     """
 

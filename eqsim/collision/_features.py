@@ -39,9 +39,9 @@ _FACING_EPS = 4
 class Touching(NamedTuple):
     """What touches. Polygons and vertices are numbers.
 
-    - `faces`: whether it is two polygons.
-    - `first_edge`: whether it is an edge of the first solid and a polygon of the second.
-    - `second_edge`: whether it is a polygon of the first solid and an edge of the second.
+    - `faces`: true if it is two polygons.
+    - `first_edge`: true if it is an edge of the first solid and a polygon of the second.
+    - `second_edge`: true if it is a polygon of the first solid and an edge of the second.
     - `polygons`: of the first and the second solid.
     - `ends`: the two vertices of the edge.
     """

@@ -43,10 +43,10 @@ class Corners(NamedTuple):
     """Where points come from, `(4, *batch)` each: a line, and the plane that cuts it.
 
     - `line`: number of a side of the base or the subject, or of the end of an edge.
-    - `of_base`: whether the line is a side of the base.
+    - `of_base`: true if the line is a side of the base.
     - `plane`: side of the base through which the plane goes.
-    - `cut`: whether there is a plane; otherwise the point is the start of the line.
-    - `valid`: whether there is a point.
+    - `cut`: true if there is a plane; otherwise the point is the start of the line.
+    - `valid`: true if there is a point.
     """
 
     line: Any

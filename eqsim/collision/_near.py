@@ -47,7 +47,7 @@ def near_points(
 
     **Arguments:**
 
-    - `on_plane`: whether the first shapes are planes.
+    - `on_plane`: true if the first shapes are planes.
     """
 
     (first, first_hulls), (second, second_hulls) = map(_apart, (first, second))

@@ -95,7 +95,7 @@ class Point(NamedTuple):
     - `pos`: position halfway between the surfaces.
     - `normal`: unit vector from the first shape to the second.
     - `tangent`: direction of the first friction axis, None if it is free.
-    - `valid`: whether the point exists (None: always).
+    - `valid`: true if the point exists (None: always).
     """
 
     dist: Any
@@ -137,8 +137,8 @@ class ContactPoints(NamedTuple):
     - `pos`: position in the world, halfway between the surfaces.
     - `frame`: rows are the normal (from the first shape to the second) and two friction
         axes.
-    - `valid`: whether the point exists at all.
-    - `crowded`: whether the pair has more points than there is room for; None: no pair
+    - `valid`: true if the point exists at all.
+    - `crowded`: true if the pair has more points than there is room for; None: no pair
         can have more.
     """
 

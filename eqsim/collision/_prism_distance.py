@@ -53,7 +53,7 @@ def nearest_of_prism(points: Vec3, right, ends: Vec3) -> Nearest:
     **Arguments:**
 
     - `points`: vertices of the prism, `(6, *batch)`.
-    - `right`: whether it is the right half of a cell.
+    - `right`: true if it is the right half of a cell.
     - `ends`: the point or the ends of the segment, `(1 or 2, *batch)`.
     """
     two = ends.x.shape[0] == 2

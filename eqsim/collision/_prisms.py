@@ -115,7 +115,7 @@ class Walk(NamedTuple):
 
     - `cell`: where it is.
     - `first`: first column, `stop`: row and column behind the last ones.
-    - `going`: whether there are cells left.
+    - `going`: true if there are cells left.
     """
 
     cell: Cell
@@ -156,7 +156,7 @@ def next_prism(terrain: Terrain, bounds: Bounds, walk: Walk, skip: bool) -> Walk
 
     **Arguments:**
 
-    - `skip`: whether to leave the present prism.
+    - `skip`: true to leave the present prism.
     """
     walk = _moved(walk) if skip else walk
     here = walk.going != walk.going

@@ -32,7 +32,7 @@ class Nearest(NamedTuple):
 
     - `corners`: three points, those that count first.
     - `count`: number of vertices that hold the nearest point: 1, 2 or 3.
-    - `outside`: whether the origin is outside of $M$.
+    - `outside`: true if the origin is outside of $M$.
     """
 
     corners: tuple[Corners, ...]
@@ -45,7 +45,7 @@ class Search(NamedTuple):
 
     - `corners`, `points`: the points, as those of the shapes and as their differences.
     - `steps`: how many were tried.
-    - `done`: whether no more are needed.
+    - `done`: true if no more are needed.
     - `sure`: true if the origin is certainly outside. Shapes that can touch along faces
         must also be farther apart than asked for: nearer, the faces are needed.
     """

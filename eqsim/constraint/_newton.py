@@ -88,7 +88,7 @@ class Solution(NamedTuple):
 
     - `qdd`: joint accelerations.
     - `pieces`: for all rows, the pieces of their costs there.
-    - `converged`: whether the solver has converged.
+    - `converged`: true if the solver has converged.
     """
 
     qdd: Any
@@ -137,7 +137,7 @@ class _Iterate(NamedTuple):
 
     - `qdd`: joint accelerations.
     - `models`: models of the costs of all rows there.
-    - `unsolved`: whether the models have changed in every step so far.
+    - `unsolved`: true if the models have changed in every step so far.
     - `count`: number of steps.
     """
 
@@ -176,8 +176,8 @@ class _Point(NamedTuple):
     """Where a step ends.
 
     - `qdd`, `motion`: joint accelerations, and motion of the nodes.
-    - `partial`: whether it is short of the minimum of the models.
-    - `moves`: whether it is longer than rounding.
+    - `partial`: true if it is short of the minimum of the models.
+    - `moves`: true if it is longer than rounding.
     """
 
     qdd: Any

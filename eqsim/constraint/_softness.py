@@ -72,7 +72,7 @@ def impedance(soft: Softness, violation):
 class Onset(NamedTuple):
     """The onset of a constraint.
 
-    - `exists`: whether there is a constraint.
+    - `exists`: true if there is a constraint.
     - `violation`: effective violation, m.
     - `share`: factor on the stiffness.
     """

@@ -15,7 +15,7 @@ class Constraint(eqx.Module):
     **Arguments:**
 
     - `fn`: `(sys, state, action) -> values`, JAX code.
-    - `equality`: whether values must be zero; by default, at most zero.
+    - `equality`: true if values must be zero; by default, at most zero.
     """
 
     fn: Callable[[Any, Any, Array], Array]
@@ -28,7 +28,7 @@ class TerminalConstraint(eqx.Module):
     **Arguments:**
 
     - `fn`: `(sys, state) -> values`, JAX code.
-    - `equality`: whether values must be zero; by default, at most zero.
+    - `equality`: true if values must be zero; by default, at most zero.
     """
 
     fn: Callable[[Any, Any], Array]

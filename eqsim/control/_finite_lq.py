@@ -57,7 +57,7 @@ def solve_lq(lq: LQ, *, parallel: bool = False) -> LQSolution:
     **Arguments:**
 
     - `lq`: the problem; $R_t + B_t' V_{t+1} B_t$ must be positive definite.
-    - `parallel`: whether to use an associative scan over time, of logarithmic depth and
+    - `parallel`: true to use an associative scan over time, of logarithmic depth and
         about ten times the arithmetic: for one long problem on a GPU. Every $R_t$ must
         then be positive definite itself.
 

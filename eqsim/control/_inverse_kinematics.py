@@ -28,7 +28,7 @@ class Target(eqx.Module):
     - `name`: name of a site, or of a link with `link=True`.
     - `pos`: position of its origin in the world, m; None leaves it free.
     - `rot`: rotation matrix of its axes in the world; None leaves it free.
-    - `link`: whether `name` is that of a link.
+    - `link`: true if `name` is that of a link.
     - `weight`: factor of the position error; that of an orientation is in rad.
     """
 

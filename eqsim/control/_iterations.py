@@ -27,7 +27,7 @@ class Settings(NamedTuple):
 class Iterate(NamedTuple):
     """A trajectory, its local model, and the state of the regularization.
 
-    - `stale`: whether the model is that of an earlier trajectory.
+    - `stale`: true if the model is that of an earlier trajectory.
     - `mu`, `delta`: regularization and the factor by which it changes.
     - `code`: number of the result, see `_results.py`.
     """

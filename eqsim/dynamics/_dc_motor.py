@@ -27,7 +27,7 @@ from ._servo import integral_rate
 class MotorFacts(NamedTuple):
     """Static places of DC motors: forces, controls and activations, -1 without.
 
-    - `controlled`: whether a controller computes a voltage.
+    - `controlled`: true if a controller computes a voltage.
     """
 
     outs: tuple[int, ...]
@@ -70,7 +70,7 @@ class MotorInputs(NamedTuple):
     - `length`, `velocity`: of the actuators.
     - `voltage`: at the terminals.
     - `resistance`: at the present temperature.
-    - `bounded`: whether the voltage of a controller is at its bound.
+    - `bounded`: true if the voltage of a controller is at its bound.
     - `current_rate`: of motors with a current, without its bound.
     """
 

@@ -62,7 +62,7 @@ class Touching(NamedTuple):
     - `nodes`: the nodes that carry them, -1 for the world.
     - `pos`: position in the world, `(npoint, *batch)`.
     - `normal`: from the first shape to the second.
-    - `active`: whether the shapes touch.
+    - `active`: true if the shapes touch.
     """
 
     links: tuple[tuple[int, int], ...]
@@ -77,7 +77,7 @@ class Pulls(NamedTuple):
 
     - `nodes`: the nodes that they act on, -1 for the world.
     - `forces`: about the origins of the trees of these nodes, `(1, *batch)` each.
-    - `relative`: whether degrees of freedom that move all these nodes do not count.
+    - `relative`: true if degrees of freedom that move all these nodes do not count.
     """
 
     nodes: tuple[int, ...]

@@ -30,8 +30,8 @@ class Row(NamedTuple):
     - `low`, `high`: 95 % interval.
     - `prior_sd`: standard deviation of its prior; None without one. `ratio`: `sd` over
         `prior_sd`.
-    - `at_bound`: whether the solver stopped at a bound.
-    - `clear`: whether the data tell this parameter by itself.
+    - `at_bound`: true if the solver stopped at a bound.
+    - `clear`: true if the data tell this parameter by itself.
     """
 
     name: str

@@ -48,7 +48,7 @@ class APG(AbstractOnlineAgent):
     - `num_envs`, `horizon`: environments, and $h$.
     - `checkpoint_every`: saves memory, see `eqsim.rollout`; 0 keeps all.
     - `hidden`, `layer_norm`: of the network.
-    - `normalize_observations`: whether observations are normalized.
+    - `normalize_observations`: true if observations are normalized.
     - `learning_rate`: of Adam, whose averages are short ($\beta$ = 0.7 and 0.95).
     - `discount`: $\gamma$. `max_grad_norm`: length of a gradient, at most.
     - `noise`: deviation of what is added to the actions.

@@ -33,7 +33,7 @@ class BC(AbstractLevelAgent):
 
     **Arguments:** those of `AbstractLevelAgent`, and
 
-    - `deterministic`: whether the policy gives one action, and no density.
+    - `deterministic`: true if the policy gives one action, and no density.
 
     **Raises:** `ValueError` with `levels` and `deterministic`.
 

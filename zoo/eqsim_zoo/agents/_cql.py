@@ -72,7 +72,7 @@ class CQL(AbstractOfflineAgent):
     **Arguments:** those of `AbstractOfflineAgent`, and
 
     - `discount`, `target_rate`, `reward_scale`: as of `IQL`.
-    - `backup_entropy`: whether $-\alpha \log \pi(a'|o')$ is part of $y$.
+    - `backup_entropy`: true if $-\alpha \log \pi(a'|o')$ is part of $y$.
     - `conservative_weight`: $\alpha'$, which is only where it begins if there is a
         `threshold`.
     - `policy_learning_rate`: of the policy and of $\alpha$.

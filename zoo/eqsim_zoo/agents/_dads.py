@@ -60,7 +60,7 @@ class DADS(AbstractSkillAgent):
 
     **Arguments:** those of `AbstractSkillAgent`, and
 
-    - `normalize_target`: whether $\Delta$ is normalized.
+    - `normalize_target`: true if $\Delta$ is normalized.
     - `omit_input_dynamics_dim`: how many numbers of the descriptor, from the first one
         on, the dynamics do not see: 2 where these are x and y, and skills are to work
         everywhere.
@@ -71,7 +71,7 @@ class DADS(AbstractSkillAgent):
     - `random_skills`: number of skills to compare with; 0 for all.
     - `components`, `identity_covariance`: of the mixture.
     - `std_range`: of deviations that are learned.
-    - `importance_weights`: whether there are weights. `importance_clip`: $\epsilon$.
+    - `importance_weights`: true if there are weights. `importance_clip`: $\epsilon$.
 
     ??? cite "Reference"
         Sharma, Gu, Levine, Kumar, Hausman, *Dynamics-aware unsupervised discovery of

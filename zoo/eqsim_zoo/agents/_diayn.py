@@ -84,9 +84,9 @@ class DIAYN(AbstractSkillAgent):
 
     **Arguments:** those of `AbstractSkillAgent`, and
 
-    - `reward_on_next`, `learn_on_next`: whether the discriminator is asked, and taught,
+    - `reward_on_next`, `learn_on_next`: true if the discriminator is asked, and taught,
         about the descriptor after the action, or about that before it.
-    - `log_prior`: whether $-\log p(z)$ is part of the reward.
+    - `log_prior`: true if $-\log p(z)$ is part of the reward.
     - `least_std`: of the normal density.
 
     ??? cite "Reference"

@@ -59,7 +59,7 @@ class ES(AbstractOnlineAgent):
 
     - `num_pairs`: $n$. `episode_length`: control steps of an episode, at most.
     - `hidden`: sizes of the hidden layers.
-    - `normalize_observations`: whether observations are normalized.
+    - `normalize_observations`: true if observations are normalized.
     - `noise`: $\sigma$. `learning_rate`: of Adam. `weight_decay`: share of the parameters
         that is taken away in each step, times the learning rate.
 

@@ -44,7 +44,7 @@ class AbstractOfflineAgent(AbstractAgent):
     **Arguments:**
 
     - `hidden`, `layer_norm`: of the networks.
-    - `normalize_observations`: whether vectors are normalized, by statistics of all the
+    - `normalize_observations`: true if vectors are normalized, by statistics of all the
         recordings.
     - `encoder`: of pictures. `shared_encoder`: whether actor and value see with that of
         the critic, which learns it alone; else each has its own.

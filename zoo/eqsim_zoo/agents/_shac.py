@@ -79,7 +79,7 @@ class SHAC(AbstractOnlineAgent):
     - `num_epochs`, `num_minibatches`: passes of the critic through a batch, and pieces of
         each.
     - `actor_hidden`, `critic_hidden`: of the networks.
-    - `normalize_observations`: whether observations are normalized.
+    - `normalize_observations`: true if observations are normalized.
     - `actor_learning_rate`, `critic_learning_rate`: of Adam, whose averages are short
         ($\beta$ = 0.7 and 0.95). `anneal_steps`: control steps in which they go to zero; 0
         if they stay.

@@ -139,7 +139,7 @@ class MLP(eqx.Module):
 
         - `sizes`: sizes of the input, of each hidden layer, and of the output.
         - `last_scale`: of the last layer, see `Linear`.
-        - `layer_norm`: whether hidden layers are normalized.
+        - `layer_norm`: true if hidden layers are normalized.
 
         **Raises:** `ValueError` without an input and an output.
         """

@@ -18,7 +18,7 @@ class SkillDynamics(eqx.Module):
 
     - `network`: of the descriptor, without the first `omitted` numbers, and the skill.
     - `components`: of the mixture.
-    - `unit`: whether variances are 1.
+    - `unit`: true if variances are 1.
     """
 
     network: MLP
@@ -64,7 +64,7 @@ def predictability(
 
     - `others`: skills to compare with.
     - `std_range`: limits of deviations that are learned.
-    - `itself`: whether the row's own skill is to be compared with, too: not if it is
+    - `itself`: true if the row's own skill is to be compared with, too: not if it is
         among `others`.
     """
     density = lambda x, z: model(x, z, std_range)

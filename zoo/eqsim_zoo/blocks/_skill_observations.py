@@ -32,7 +32,7 @@ class Layout(eqx.Module):
     **Arguments:**
 
     - `obs`, `descriptor`, `skill`: how many numbers each has.
-    - `full`: whether all that is observed describes what the robot does.
+    - `full`: true if all that is observed describes what the robot does.
     """
 
     obs: int = eqx.field(static=True)

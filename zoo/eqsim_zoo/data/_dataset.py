@@ -66,10 +66,10 @@ class Dataset(eqx.Module):
         **Arguments:**
 
         - `obs` to `next_obs`: of each step, with one axis in front.
-        - `terminated`, `truncated`: whether the task ended with the step, and whether the
+        - `terminated`, `truncated`: true if the task ended with the step, and whether the
             trajectory was cut off after it. The last step of all always ends one.
         - `bounds`: of actions, (nu, 2); by default -1 and 1.
-        - `clip`: whether actions outside the bounds are moved to them.
+        - `clip`: true if actions outside the bounds are moved to them.
         - `about`: where it comes from.
 
         **Raises:** `ValueError` if there are no steps, shapes do not fit, numbers are not

@@ -86,7 +86,7 @@ def load_data(
     **Arguments:**
 
     - `path`: of the file.
-    - `clip`: whether actions outside the bounds are moved to them.
+    - `clip`: true if actions outside the bounds are moved to them.
     - `bounds`: of actions; by default those in the file, or -1 and 1.
     - `about`: where it comes from; by default what the file says.
 

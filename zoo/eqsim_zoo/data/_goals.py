@@ -28,7 +28,7 @@ class Hindsight(eqx.Module):
     **Arguments:**
 
     - `current`, `trajectory`, `random`: weights of the three.
-    - `geometric`: whether near goals are likelier. `discount`: $\gamma$.
+    - `geometric`: true if near goals are likelier. `discount`: $\gamma$.
     - `tolerance`: distance within which a goal is reached; with 0 it has to be equal.
 
     ??? cite "Reference"

@@ -25,8 +25,8 @@ def from_minari(
 
     - `source`: a `minari.MinariDataset`, or the name of one, such as
         `D4RL/pen/human-v2`, which needs the extra `minari`.
-    - `download`: whether one that is not on this computer is fetched.
-    - `clip`: whether actions outside the bounds are moved to them.
+    - `download`: true if one that is not on this computer is fetched.
+    - `clip`: true if actions outside the bounds are moved to them.
     - `bounds`: of actions; by default those of its action space.
     - `about`: where it comes from; by default what it says of itself: environment, name,
         and both returns by which scores are normalized.

@@ -11,7 +11,7 @@ class Steps(NamedTuple):
 
     - `obs`, `action`, `reward`: before the step, of it, for it.
     - `next_obs`: what it led to.
-    - `terminated`, `truncated`: whether the task ended there, or was cut off.
+    - `terminated`, `truncated`: true if the task ended there, or was cut off.
     """
 
     obs: Any

@@ -26,7 +26,7 @@ class Members(eqx.Module):
 
     - `varied`, `shared`: the agents: what differs, with an axis of members, and the rest.
     - `seeds`: of each member.
-    - `many`: whether there is an axis of members; not so for one agent with one seed.
+    - `many`: true if there is an axis of members; not so for one agent with one seed.
     """
 
     varied: AbstractOnlineAgent

@@ -43,7 +43,7 @@ class SkillPaths:
 
     - `skills`: one per row.
     - `descriptors`: before each step, and after the last one.
-    - `valid`: whether a step was taken, and the episode not over.
+    - `valid`: true if a step was taken, and the episode not over.
     - `returns`: of the task, in each episode.
     - `log_likelihood`: how much each step speaks for each skill (last axis), see
         `AbstractSkillAgent`.

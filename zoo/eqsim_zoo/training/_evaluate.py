@@ -27,7 +27,7 @@ class Evaluation:
 
     - `returns`: sum of the rewards of each.
     - `lengths`: control steps of each.
-    - `terminated`: whether it ended by itself, and not at the time limit.
+    - `terminated`: true if it ended by itself, and not at the time limit.
     """
 
     returns: Float[np.ndarray, "*members episodes"]

@@ -18,7 +18,7 @@ class News(NamedTuple):
     - `value`, `evaluated`: return while learning, and of the last evaluation; NaN if not
         known.
     - `left`: seconds, about.
-    - `fresh`: whether there was an evaluation in this turn.
+    - `fresh`: true if there was an evaluation in this turn.
     """
 
     steps: int

@@ -24,7 +24,7 @@ class Report(NamedTuple):
         and their number.
     - `last`: each metric in the last iteration.
     - `steps`: control steps taken.
-    - `broken`: whether a leaf of the state has numbers that are not finite, in the order
+    - `broken`: true if a leaf of the state has numbers that are not finite, in the order
         of `float_paths`.
     """
 
