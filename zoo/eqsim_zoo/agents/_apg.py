@@ -47,10 +47,10 @@ class APG(AbstractOnlineAgent):
 
     - `num_envs`, `horizon`: environments, and $h$.
     - `checkpoint_every`: saves memory, see `eqsim.rollout`; 0 keeps all.
-    - `hidden`, `layer_norm`: of the network.
+    - `hidden`, `layer_norm`: layer sizes and layer normalization of the network.
     - `normalize_observations`: true if observations are normalized.
-    - `learning_rate`: of Adam, whose averages are short ($\beta$ = 0.7 and 0.95).
-    - `discount`: $\gamma$. `max_grad_norm`: length of a gradient, at most.
+    - `learning_rate`: Adam step size; Adam's averages are short ($\beta$ = 0.7, 0.95).
+    - `discount`: $\gamma$. `max_grad_norm`: global norm to which gradients are clipped.
     - `noise`: deviation of what is added to the actions.
 
     ??? cite "Reference"

@@ -75,7 +75,7 @@ class CQL(AbstractOfflineAgent):
     - `backup_entropy`: true if $-\alpha \log \pi(a'|o')$ is part of $y$.
     - `conservative_weight`: $\alpha'$, which is only where it begins if there is a
         `threshold`.
-    - `policy_learning_rate`: of the policy and of $\alpha$.
+    - `policy_learning_rate`: Adam step size of the policy and of $\alpha$.
     - `target_entropy`, `initial_temperature`: as of `SAC`.
 
     ??? cite "Reference"

@@ -61,16 +61,16 @@ class DADS(AbstractSkillAgent):
     **Arguments:** those of `AbstractSkillAgent`, and
 
     - `normalize_target`: true if $\Delta$ is normalized.
-    - `omit_input_dynamics_dim`: how many numbers of the descriptor, from the first one
-        on, the dynamics do not see: 2 where these are x and y, and skills are to work
+    - `omit_input_dynamics_dim`: number of leading entries of the descriptor that the
+        dynamics do not see: 2 where these are x and y, and skills are to work
         everywhere.
     - `dynamics_update_freq`: the dynamics learn in every so many-th update, with the same
         batch; 0: in none.
     - `dynamics_updates`: steps of the dynamics per iteration besides, each with a batch
         of its own.
     - `random_skills`: number of skills to compare with; 0 for all.
-    - `components`, `identity_covariance`: of the mixture.
-    - `std_range`: of deviations that are learned.
+    - `components`, `identity_covariance`: size and kind of the mixture.
+    - `std_range`: range of learned standard deviations.
     - `importance_weights`: true if there are weights. `importance_clip`: $\epsilon$.
 
     ??? cite "Reference"

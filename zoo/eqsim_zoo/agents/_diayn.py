@@ -87,7 +87,7 @@ class DIAYN(AbstractSkillAgent):
     - `reward_on_next`, `learn_on_next`: true if the discriminator is asked, and taught,
         about the descriptor after the action, or about that before it.
     - `log_prior`: true if $-\log p(z)$ is part of the reward.
-    - `least_std`: of the normal density.
+    - `least_std`: smallest standard deviation of the normal density.
 
     ??? cite "Reference"
         Eysenbach, Gupta, Ibarz, Levine, *Diversity is all you need: learning skills

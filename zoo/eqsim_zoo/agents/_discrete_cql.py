@@ -63,7 +63,7 @@ class DiscreteCQL(AbstractLevelAgent):
 
     **Arguments:** those of `AbstractLevelAgent`, and
 
-    - `num_critics`: how many critics there are.
+    - `num_critics`: number of critics.
     - `discount`, `target_rate`, `reward_scale`: as of `IQL`.
     - `conservative_weight`, `temperature`: $\alpha'$ and $T$.
 

@@ -33,7 +33,7 @@ def fine_tuned(
     - `agent`: of the same `actor_hidden`, `critic_hidden` and `layer_norm` as the `CQL`
         had; it need not take `random_steps`.
     - `env`: where it is to practise, as of `training_env`.
-    - `learned`: of vectors that were not pictures.
+    - `learned`: state that was learned from vectors, not images.
     - `data`: steps that it remembers from the beginning: the first ones, as many as its
         memory holds.
 

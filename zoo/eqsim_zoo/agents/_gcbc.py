@@ -11,7 +11,7 @@ class GCBC(AbstractGoalAgent):
 
     **Arguments:**
 
-    - `agent`: how it is cloned. `hindsight`: how goals are drawn.
+    - `agent`: behavior cloning agent. `hindsight`: distribution of goals.
 
     ??? cite "Reference"
         Ghosh et al., *Learning to reach goals via iterated supervised learning*, 2021,

@@ -15,7 +15,7 @@ class GCIQL(AbstractGoalAgent):
 
     **Arguments:**
 
-    - `agent`: how values are learned. `hindsight`: how goals are drawn.
+    - `agent`: agent that learns values. `hindsight`: distribution of goals.
 
     ??? cite "Reference"
         Park et al., *OGBench: benchmarking offline goal-conditioned RL*, 2024, appendices C

@@ -43,13 +43,13 @@ class AbstractOfflineAgent(AbstractAgent):
 
     **Arguments:**
 
-    - `hidden`, `layer_norm`: of the networks.
+    - `hidden`, `layer_norm`: layer sizes and layer normalization of the networks.
     - `normalize_observations`: true if vectors are normalized, by statistics of all the
         recordings.
-    - `encoder`: of pictures. `shared_encoder`: whether actor and value see with that of
+    - `encoder`: image encoder. `shared_encoder`: true if actor and value use that of
         the critic, which learns it alone; else each has its own.
-    - `augmentations`: of pictures, in their order, drawn anew for each row.
-    - `learning_rate`: of Adam.
+    - `augmentations`: image augmentations in their order, drawn for each row.
+    - `learning_rate`: Adam step size.
     """
 
     hidden: tuple[int, ...] = static((256, 256))
@@ -91,7 +91,7 @@ class AbstractOfflineAgent(AbstractAgent):
         **Arguments:**
 
         - `obs`: an observation, of which shapes and types matter.
-        - `bounds`: of actions.
+        - `bounds`: action range.
 
         **Raises:** `ValueError` if there are settings for pictures, and none is seen.
         """
@@ -137,7 +137,7 @@ class AbstractLevelAgent(AbstractOfflineAgent):
 
     **Arguments:** those of `AbstractOfflineAgent`, and
 
-    - `levels`: how many values each actuator has, evenly from the lowest to the highest;
+    - `levels`: number of values of each actuator, evenly from the lowest to the highest;
         0 for all numbers.
     """
 

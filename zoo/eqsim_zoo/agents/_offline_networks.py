@@ -41,7 +41,7 @@ class Start:
 
     - `agent`: whose sizes are taken.
     - `obs`: an observation, of which shapes and types matter.
-    - `bounds`: of actions.
+    - `bounds`: action range.
     """
 
     def __init__(self, agent: Any, obs: Any, bounds: Float[Array, "nu 2"]):
@@ -162,7 +162,7 @@ class Eyes(eqx.Module):
 
     **Arguments:**
 
-    - `senses`: of the critic where they share them.
+    - `senses`: encoder of the critic, if it is shared.
     """
 
     senses: Encoders | None
