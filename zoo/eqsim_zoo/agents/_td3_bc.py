@@ -57,9 +57,9 @@ class TD3BC(AbstractOfflineAgent):
     **Arguments:** those of `AbstractOfflineAgent`, and
 
     - `discount`, `target_rate`, `reward_scale`: as of `IQL`.
-    - `alpha`: how much values count beside what was recorded.
+    - `alpha`: weight of values relative to imitation.
     - `policy_delay`: updates of the critics for one of the policy and the targets.
-    - `target_noise`, `noise_clip`: of the actions of the target.
+    - `target_noise`, `noise_clip`: noise of the target's actions, and its bound.
 
     ??? cite "Reference"
         Fujimoto, Gu, *A minimalist approach to offline reinforcement learning*, 2021,

@@ -16,8 +16,8 @@ class SkillDynamics(eqx.Module):
 
     **Arguments:**
 
-    - `network`: of the descriptor, without the first `omitted` numbers, and the skill.
-    - `components`: of the mixture.
+    - `network`: network of the skill and the descriptor without its first `omitted` entries.
+    - `components`: number of components of the mixture.
     - `unit`: true if variances are 1.
     """
 
