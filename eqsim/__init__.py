@@ -10,6 +10,7 @@ if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
 
 from . import (
     _copies as _copies,
+    bridges as bridges,
     collision as collision,
     constraint as constraint,
     control as control,

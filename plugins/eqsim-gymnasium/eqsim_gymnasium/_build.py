@@ -1,19 +1,16 @@
 """Common parts of the single and the vector environment."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 import eqsim
-from eqsim import AbstractEnv, DomainRandomization, System
+from eqsim import AbstractEnv, System
+from eqsim.bridges import check_no_auto_reset, randomized, Randomizer
 from eqsim.envs import reset_options
-from eqsim.wrappers import AbstractWrapper, layers, Lifetime
 
-
-Randomizer = Callable[[PRNGKeyArray, System], System]
 
 RENDER_MODES = ("rgb_array",)
 
@@ -31,37 +28,14 @@ def build(
         )
     name = env if isinstance(env, str) else ""
     made = eqsim.make(env, **options) if isinstance(env, str) else env
-    if not isinstance(made, AbstractEnv):
-        raise TypeError(
-            f"`env` is {made!r}: an environment of eqsim or the name of one is expected."
-        )
     if options and not isinstance(env, str):
         raise TypeError(
             f"Options {', '.join(options)} are for an environment that is made by its name; "
             f"this one is a `{type(env).__name__}` already."
         )
-    for held in layers(made):
-        if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
-            raise ValueError(
-                f"`{type(held).__name__}` is kept over episodes, but Gymnasium's "
-                "environments are reset from outside. Leave it out, and use Gymnasium's "
-                "autoreset modes and wrappers instead."
-            )
-    if randomize is None:
-        return made
-    return DomainRandomization(made, _randomizer(name, randomize))
-
-
-def _randomizer(name: str, randomize: Randomizer | str) -> Randomizer:
-    if not isinstance(randomize, str):
-        return randomize
-    presets = eqsim.randomize.presets(name)
-    if randomize not in presets:
-        raise ValueError(
-            f"`randomize` is {randomize!r}, but there is no such preset. Presets: "
-            f"{', '.join(presets)}; or pass a function (key, sys) -> sys."
-        )
-    return presets[randomize]
+    instead = ", and use Gymnasium's autoreset modes and wrappers instead"
+    check_no_auto_reset(made, "Gymnasium", instead)
+    return randomized(made, randomize, name)
 
 
 class Start(NamedTuple):

@@ -7,11 +7,13 @@ import jax
 import numpy as np
 
 from eqsim import AbstractEnv
+from eqsim.bridges import CompiledEnv, Randomizer
 from eqsim.render import Camera, camera_for, images
 from eqsim.wrappers import robot
 
-from ._build import build, checked, metadata, Randomizer, RENDER_MODES, start, words
-from ._program import chain, Program, Report, reset, step
+from ._build import build, checked, metadata, RENDER_MODES, start, words
+from ._infos import single_infos
+from ._program import chain, reset, step
 from ._spaces import action_space, observation_space
 
 
@@ -22,9 +24,10 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     The speed of a single environment is limited by Python. For training, use
     `EqsimVectorEnv`, which computes the same.
 
-    The environment has no time limit; `gymnasium.make` adds one. `info` of a step
-    contains each reward term as `reward_<term>`, and the `descriptor` of a
-    skill-discovery environment.
+    The environment has no time limit; `gymnasium.make` adds one. `info` has the keys of
+    version 5 of Gymnasium's MuJoCo environments, such as `x_position` and
+    `reward_forward`; other environments report each reward term as `reward_<term>`.
+    Skill-discovery environments also report their `descriptor`.
 
     A seed starts a sequence of random keys that each reset continues, as specified by
     Gymnasium. `reset` accepts the options of `eqsim.ResetOptions`: `q`, `qd`, and with
@@ -70,7 +73,7 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.action_space = action_space(self.eqsim_env)
         self.observation_space = observation_space(self.eqsim_env)
         self._picture = camera, width, height
-        self._program = Program(self.eqsim_env)
+        self._program = CompiledEnv(self.eqsim_env)
         self._key = self._now = None
 
     @property
@@ -92,7 +95,7 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._now, report = self._program(reset, key, given)
         self._key = self._now.key
         report = jax.device_get(report)
-        return np.array(report.obs), _info(report._replace(terms={}))
+        return np.array(report.obs), single_infos(report)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         space = self.action_space
@@ -104,7 +107,7 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             float(report.reward),
             bool(report.terminated),
             bool(report.truncated),
-            _info(report),
+            single_infos(report),
         )
 
     def render(self) -> np.ndarray | None:
@@ -124,12 +127,3 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._now is None:
             raise gymnasium.error.ResetNeeded("Call `reset` before anything else.")
         return self._now
-
-
-def _info(report: Report) -> dict[str, Any]:
-    info: dict[str, Any] = {
-        f"reward_{name}": float(x) for name, x in report.terms.items()
-    }
-    if report.descriptor is not None:
-        info["descriptor"] = np.array(report.descriptor)
-    return info

@@ -1,10 +1,8 @@
 """Compiled functions of environments."""
 
 import functools as ft
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,6 +12,7 @@ from jax import lax
 from eqsim import AbstractEnv, ResetOptions, Timestep
 
 from ._build import Start
+from ._v5 import state_infos, term_infos, velocity_infos
 
 
 class Running(NamedTuple):
@@ -31,7 +30,9 @@ class Running(NamedTuple):
 class Report(NamedTuple):
     """Results of a step that Gymnasium needs.
 
-    - `final_obs`, `final_descriptor`: observation and descriptor before a reset within
+    - `step_infos`: infos that only a step has, by key: reward terms, velocities.
+    - `state_infos`: infos that a reset has, too: positions, descriptor.
+    - `final_obs`, `final_infos`: observation and `state_infos` before a reset within
         the step.
     """
 
@@ -39,59 +40,10 @@ class Report(NamedTuple):
     reward: Any
     terminated: Any
     truncated: Any
-    terms: dict[str, Any]
-    descriptor: Any
+    step_infos: dict[str, Any]
+    state_infos: dict[str, Any]
     final_obs: Any = None
-    final_descriptor: Any = None
-
-
-class Program:
-    """Compiled functions of an environment.
-
-    Passing a tree of modules to a compiled function is slow, so it is flattened once.
-    Environments that differ only in values share compiled programs.
-    """
-
-    def __init__(self, env: AbstractEnv):
-        self._env = env
-        leaves, treedef = jtu.tree_flatten(env)
-        self._arrays = [x if eqx.is_array(x) else None for x in leaves]
-        static = tuple(None if eqx.is_array(x) else x for x in leaves)
-        self._static = _Static(treedef, static)
-
-    def __call__(self, function: Callable, *args: Any) -> Any:
-        """Call `function(env, *args)`, compiled once for each function and shapes."""
-        return _call(function, self._static, self._arrays, *args)
-
-    def __reduce__(self) -> tuple[type, tuple]:
-        # The cached hash is valid only in this process.
-        return Program, (self._env,)
-
-
-class _Static:
-    """Parts of an environment that are not arrays, with a cached hash."""
-
-    def __init__(self, treedef: Any, leaves: tuple):
-        self.treedef, self.leaves = treedef, leaves
-        self._hash = hash((treedef, leaves))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, _Static) and (self.treedef, self.leaves) == (
-            other.treedef,
-            other.leaves,
-        )
-
-
-@ft.partial(jax.jit, static_argnums=(0, 1))
-def _call(function: Callable, static: _Static, arrays: list, *args: Any) -> Any:
-    pairs = zip(static.leaves, arrays, strict=True)
-    leaves = [own if array is None else array for own, array in pairs]
-    return function(jtu.tree_unflatten(static.treedef, leaves), *args)
+    final_infos: Any = None
 
 
 def chain(env: AbstractEnv, words: Any) -> Any:
@@ -111,13 +63,16 @@ def reset(
     key, key_reset = jr.split(key)
     options = None if start is None else ResetOptions(**start._asdict())
     state, timestep = env.reset(key_reset, options)
-    return Running(key, state, jnp.zeros((), jnp.int32)), _report(timestep)
+    report = _report(env, state, timestep, {})
+    return Running(key, state, jnp.zeros((), jnp.int32)), report
 
 
 def step(env: AbstractEnv, now: Running, action: Any) -> tuple[Running, Report]:
     """Take one step of one environment."""
     state, timestep = env.step(now.state, action)
-    return Running(now.key, state, now.count + 1), _report(timestep)
+    infos = velocity_infos(env, now.state, state) | term_infos(env, timestep.terms)
+    report = _report(env, state, timestep, infos)
+    return Running(now.key, state, now.count + 1), report
 
 
 def resets(
@@ -133,7 +88,7 @@ def resets_where(
 ) -> tuple[Running, Any]:
     """Start the next episode of the environments in `mask`.
 
-    - `seen`: observations and descriptors of all environments.
+    - `seen`: observations and `state_infos` of all environments.
     """
 
     def fresh():
@@ -141,7 +96,9 @@ def resets_where(
         pick = lambda mask, new, old: jtu.tree_map(
             lambda x, y: lax.select(mask, x, y), new, old
         )
-        return jax.vmap(pick)(mask, (new, (report.obs, report.descriptor)), (now, seen))
+        return jax.vmap(pick)(
+            mask, (new, (report.obs, report.state_infos)), (now, seen)
+        )
 
     return lax.cond(jnp.any(mask), fresh, lambda: (now, seen))
 
@@ -163,14 +120,14 @@ def steps_then_reset(
     """Take one step of each environment, and start the next episode where one has
     ended."""
     now, report = steps(env, now, action, limit)
-    last = report.obs, report.descriptor
+    last = report.obs, report.state_infos
     mask = report.terminated | report.truncated
-    now, (obs, descriptor) = resets_where(env, now, last, mask)
+    now, (obs, infos) = resets_where(env, now, last, mask)
     return now, report._replace(
         obs=obs,
-        descriptor=descriptor,
+        state_infos=infos,
         final_obs=last[0],
-        final_descriptor=last[1],
+        final_infos=last[1],
     )
 
 
@@ -180,23 +137,22 @@ def steps_or_reset(
     """Take one step of each environment, or start the next episode where `over` is
     true."""
     now, report = steps(env, now, action, limit)
-    seen = report.obs, report.descriptor
-    now, (obs, descriptor) = resets_where(env, now, seen, over)
+    seen = report.obs, report.state_infos
+    now, (obs, infos) = resets_where(env, now, seen, over)
     return now, report._replace(
         obs=obs,
         reward=jnp.where(over, jnp.zeros_like(report.reward), report.reward),
         terminated=report.terminated & ~over,
         truncated=report.truncated & ~over,
-        descriptor=descriptor,
+        state_infos=infos,
     )
 
 
-def _report(timestep: Timestep) -> Report:
-    return Report(
-        timestep.obs,
-        timestep.reward,
-        timestep.terminated,
-        timestep.truncated,
-        timestep.terms,
-        timestep.descriptor,
-    )
+def _report(
+    env: AbstractEnv, state: Any, timestep: Timestep, step_infos: dict[str, Any]
+) -> Report:
+    infos = state_infos(env, state)
+    if timestep.descriptor is not None:
+        infos["descriptor"] = timestep.descriptor
+    ends = timestep.terminated, timestep.truncated
+    return Report(timestep.obs, timestep.reward, *ends, step_infos, infos)

@@ -13,14 +13,14 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from eqsim import AbstractEnv, DomainRandomization
+from eqsim.bridges import CompiledEnv, Randomizer
 from eqsim.render import Camera, camera_for, images
 from eqsim.wrappers import layers, robot
 
-from ._build import build, checked, metadata, Randomizer, start, words
-from ._infos import final_infos, step_infos
+from ._build import build, checked, metadata, start, words
+from ._infos import final_infos, vector_infos
 from ._program import (
     chains,
-    Program,
     Report,
     resets,
     resets_where,
@@ -92,7 +92,7 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self._limit = _limit(max_episode_steps)
         self._picture = camera, width, height
-        self._program = Program(self.eqsim_env)
+        self._program = CompiledEnv(self.eqsim_env)
         self._now = self._key = self._seen = None
         self._over = np.zeros(num_envs, bool)
 
@@ -118,15 +118,15 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         if mask is None:
             mask = everyone
             self._now, report = self._program(resets, key, given)
-            seen = report.obs, report.descriptor
+            seen = report.obs, report.state_infos
         else:
             now = self._running()._replace(key=key)
             args = now, self._seen, mask, given
             self._now, seen = self._program(resets_where, *args)
         self._key, self._seen = self._now.key, seen
         self._over = self._over & ~mask
-        obs, descriptor = jax.device_get(seen)
-        return np.array(obs), step_infos({}, descriptor, mask, mask)
+        obs, infos = jax.device_get(seen)
+        return np.array(obs), vector_infos(infos, {}, mask, mask)
 
     def step(
         self, actions: Any
@@ -141,7 +141,7 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         else:
             self._refuse_over()
             self._now, report = self._program(steps, *args)
-        self._key, self._seen = self._now.key, (report.obs, report.descriptor)
+        self._key, self._seen = self._now.key, (report.obs, report.state_infos)
         return self._told(jax.device_get(report), acted=~over)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
@@ -168,7 +168,7 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         else:
             self._over = done
         everyone = np.ones_like(done)
-        infos |= step_infos(report.terms, report.descriptor, told, everyone)
+        infos |= vector_infos(report.state_infos, report.step_infos, everyone, told)
         reward = np.array(report.reward, np.float64)
         return np.array(report.obs), reward, terminated, truncated, infos
 

@@ -90,10 +90,7 @@ def test_program_is_shared(name):
         new = copied(program)
         assert new._static == program._static
         assert hash(new._static) == hash(program._static)
-        assert eqsim.testing.tree_allclose(
-            [x for x in new._arrays if x is not None],
-            [x for x in program._arrays if x is not None],
-        )
+        assert eqsim.testing.tree_allclose(new.arrays, program.arrays)
 
 
 def test_spawned_process(monkeypatch):

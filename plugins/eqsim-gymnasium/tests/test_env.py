@@ -7,10 +7,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 from eqsim_gymnasium import EqsimEnv
-from eqsim_gymnasium._program import _call
 from gymnasium.utils.env_checker import check_env
 
 import eqsim
+from eqsim.bridges._compiled import _call
 
 
 CLASSIC = (
@@ -70,8 +70,8 @@ def test_is_the_environment_of_eqsim():
         state, timestep = eqx.filter_jit(task.step)(state, jnp.asarray(action))
         np.testing.assert_allclose(obs, timestep.obs, rtol=1e-12, atol=1e-12)
         assert reward == timestep.reward == sum(info.values())
-        assert list(info) == ["reward_healthy"]
-        assert type(reward) is float and type(info["reward_healthy"]) is float
+        assert list(info) == ["reward_survive"]
+        assert type(reward) is float and type(info["reward_survive"]) is float
         assert terminated is bool(timestep.terminated) and truncated is False
         assert obs.dtype == env.observation_space.dtype == np.float64
         assert obs.flags.writeable
