@@ -13,6 +13,7 @@ import tyro
 from eqsim import AbstractAgent
 
 from ..runs._help import field_descriptions
+from ..runs._recorded import Offline
 from ..runs._settings import describe, full_name, options, parse
 
 
@@ -62,6 +63,7 @@ def agent_options(
     for name, (holder, value) in options(agent, make).items():
         own = name.rpartition(".")[2]
         text = field_descriptions(type(holder)).get(own, "")
+        text = text[:1].upper() + text[1:]
         option = f"agent.{name}" if name in taken else name
         # Without the name of what holds it, where that is clear.
         short = own != name and own not in taken and full_name(agent, own) == name
@@ -69,11 +71,12 @@ def agent_options(
         key = option.replace(".", "__")
         kind, default = _option_type(agent, name, value, values[name])
         about = tyro.conf.arg(name=option, help=text, aliases=aliases)
-        annotated = Annotated[kind, about]  # pyright: ignore[reportInvalidTypeForm]
+        annotated = Annotated[kind, about]
         fields.append((key, annotated, dataclasses.field(default=default)))
         names[key] = name
     holder = dataclasses.make_dataclass("Fields", fields, frozen=True)
-    holder.__doc__ = f"Fields of {type(agent).__name__}."
+    learns = agent.agent if isinstance(agent, Offline) else agent
+    holder.__doc__ = f"Fields of {type(learns).__name__}."
     return AgentOptions(agent, holder, names)
 
 
@@ -89,7 +92,7 @@ def _option_type(
     """Type of an option, and its default."""
     if isinstance(value, enum.Enum):
         names = tuple(type(value).__members__)
-        return Literal[names], encoded  # pyright: ignore[reportInvalidTypeForm]
+        return Literal[names], encoded
     if np.asarray(value).dtype.kind == "b":
         return Literal["true", "false"], str(encoded).lower()
     several = isinstance(encoded, list)

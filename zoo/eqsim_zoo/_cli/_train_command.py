@@ -31,10 +31,11 @@ def _build(argv: Sequence[str]) -> Callable[..., None]:
         "AgentRequest", [(section, holder, default)], bases=(Request,), frozen=True
     )
 
-    def train(request: Annotated[request, tyro.conf.arg(name="")]) -> None:
+    def train(request: Request) -> None:
         run_training(request, options.settings(vars(request)[section]))
 
     train.__doc__ = SUMMARY
+    train.__annotations__["request"] = Annotated[request, tyro.conf.arg(name="")]
     return train
 
 

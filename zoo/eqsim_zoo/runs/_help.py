@@ -40,7 +40,7 @@ def field_descriptions(holder: type) -> dict[str, str]:
 
 def _described(docstring: str) -> dict[str, str]:
     _, _, rest = docstring.partition("**Arguments:**")
-    section = re.split(r"\n(?=\S)(?!- )", rest, maxsplit=1)[0]
+    section = re.split(r"\n\n(?=\S)(?!- )", rest, maxsplit=1)[0]
     found = {}
     for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]:
         # Names at even places, after the text before the first one; texts at odd ones.
