@@ -39,6 +39,7 @@ from ._handshake import API_VERSION as API_VERSION
 from ._loops import scan as scan
 from ._registry import (
     AGENTS as AGENTS,
+    DynamicCommand as DynamicCommand,
     ENVS as ENVS,
     PIPELINES as PIPELINES,
     PluginError as PluginError,

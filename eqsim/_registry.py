@@ -10,10 +10,11 @@ Built-in objects are published in the same way. Objects are imported on first us
 broken plugin does not affect others.
 """
 
+import dataclasses
 import difflib
 import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ._discovery import by_name, discover, Plugin, Unfit
@@ -24,6 +25,22 @@ class PluginError(ImportError):
     """A plugin that was requested by name cannot be used: its import fails, it has the
     wrong kind, it was written for another API version, or `EQSIM_PLUGINS` or
     `EQSIM_PLUGINS_DENY` excludes it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicCommand:
+    """A command of `eqsim` whose options depend on its arguments, such as those of an agent
+    that the first argument names.
+
+    **Arguments:**
+
+    - `summary`: description of the command in `eqsim --help`.
+    - `build`: function that takes the arguments of the command and returns the function
+        whose signature and docstring define its options and help.
+    """
+
+    summary: str
+    build: Callable[[Sequence[str]], Callable[..., None]]
 
 
 class Registry:

@@ -10,7 +10,7 @@ import tyro
 
 from .._discovery import PluginWarning
 from .._errors import CommandError
-from .._registry import PluginError
+from .._registry import DynamicCommand, PluginError
 from ..render import NoOpenGL
 from ._check import check_plugin, ChecksFailed
 from ._commands import published, summaries
@@ -272,6 +272,8 @@ def _found(argv: list[str]) -> tuple[str, str | None, Any, list[str]]:
             print(f"eqsim: {message}", file=sys.stderr)
     elif first not in commands:
         command = published(first)
+        if isinstance(command, DynamicCommand):
+            command = command.build(argv[1:])
         if command is not None:
             return f"eqsim {first}", None, command, argv[1:]
     return "eqsim", "A differentiable robot simulator.", commands, argv

@@ -1,15 +1,18 @@
 """Commands of plugins, published under the entry points `eqsim.commands`.
 
 A command is a function whose signature and docstring define its arguments and help,
-like those of `eqsim` itself, or a dictionary of such functions by name.
+like those of `eqsim` itself, a dictionary of such functions by name, or a
+`DynamicCommand`, which returns the function for given arguments.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._registry import COMMANDS, PluginError
+from .._registry import COMMANDS, DynamicCommand, PluginError
 from ._names import UsageError
 
+
+Command = Callable | dict[str, Callable] | DynamicCommand
 
 # Commands of packages that may not be installed.
 _ELSEWHERE = {
@@ -17,7 +20,7 @@ _ELSEWHERE = {
 }
 
 
-def published(name: str) -> Callable | dict[str, Callable] | None:
+def published(name: str) -> Command | None:
     """Import and return the command of the given name; None if no package has it.
 
     **Raises:** `PluginError` if it cannot be used; `UsageError` if it belongs to a
@@ -46,22 +49,24 @@ def summaries() -> tuple[dict[str, Callable], list[str]]:
     return found, broken
 
 
-def _checked(name: str, value: Any) -> Callable | dict[str, Callable]:
+def _checked(name: str, value: Any) -> Command:
     group = isinstance(value, Mapping) and value and all(map(callable, value.values()))
     if group:
         return dict(value)
-    if callable(value):
+    if callable(value) or isinstance(value, DynamicCommand):
         return value
     raise PluginError(
-        f"The command {name!r} is {value!r}: a function, or a dictionary of functions by "
-        "name, is expected. Report this to the authors of the package."
+        f"The command {name!r} is {value!r}: a function, a dictionary of functions by "
+        "name, or a `DynamicCommand`, is expected. Report this to the authors of the package."
     )
 
 
-def _stand_in(command: Callable | dict[str, Callable]) -> Callable:
+def _stand_in(command: Command) -> Callable:
     def nothing() -> None: ...
 
-    if isinstance(command, dict):
+    if isinstance(command, DynamicCommand):
+        nothing.__doc__ = command.summary
+    elif isinstance(command, dict):
         nothing.__doc__ = f"Has commands of its own: {', '.join(command)}."
     else:
         nothing.__doc__ = command.__doc__

@@ -12,6 +12,7 @@ from eqsim._registry import COMMANDS
 MODULES = {
     "good_commands": """
 import eqsim
+import tyro
 def hello(name: str, loud: bool = False) -> None:
     \"""Says hello.
 
@@ -26,6 +27,19 @@ def breaks() -> None:
 def ends() -> None:
     raise SystemExit(130)
 many = {"one": hello, "two": fails}
+def build(argv):
+    if not argv or argv[0] == "nobody":
+        raise eqsim.CommandError("name somebody")
+    def answer(name: str, volume: int = len(argv[0])) -> None:
+        \"\"\"Answers.
+
+        Args:
+            volume: number of marks.
+        \"\"\"
+        print(f"hello {name}" + "!" * volume)
+    answer.__annotations__["name"] = tyro.conf.Positional[str]
+    return answer
+depends = eqsim.DynamicCommand("Options by name.", build)
 number = 3
 """,
     "sick_commands": "raise RuntimeError('no license')",
@@ -78,6 +92,17 @@ def test_published_commands(capsys, site):
     assert err == ""
 
 
+def test_options_that_depend_on_arguments(capsys, site):
+    add(site, "my-commands", depends="good_commands:depends")
+    assert run(capsys, "depends you") == (0, "hello you!!!", "")
+    assert run(capsys, "depends me --volume 1") == (0, "hello me!", "")
+    status, out, _ = run(capsys, "depends them --help")
+    assert status == 0 and "number of marks. (default: 4)" in out
+    assert run(capsys, "depends nobody") == (2, "", "eqsim: name somebody")
+    status, out, err = run(capsys, "--help")
+    assert status == 0 and "Options by name." in out and not err
+
+
 def test_broken_commands_hide_nothing(capsys, site):
     add(site, "my-commands", hello="good_commands:hello", odd="good_commands:number")
     add(site, "my-sick", sick="sick_commands:x", list="sick_commands:x")
@@ -90,7 +115,7 @@ def test_broken_commands_hide_nothing(capsys, site):
     status, _, err = run(capsys, "sick")
     assert status == 1 and "no license" in err
     status, _, err = run(capsys, "odd")
-    assert status == 1 and "a function, or a dictionary of functions" in err
+    assert status == 1 and "a function, a dictionary of functions" in err
     assert run(capsys, "hello --name you")[0] == 0
 
 

@@ -28,11 +28,14 @@ from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.runs import Preset, read_about, read_metrics
+from eqsim_zoo.runs._help import field_descriptions
 from eqsim_zoo.runs._presets import _TABLE
+from eqsim_zoo.runs._settings import options
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
-POINTS = tomllib.loads(ZOO.read_text())["project"]["entry-points"]["eqsim.commands"]
+PUBLISHED = tomllib.loads(ZOO.read_text())["project"]["entry-points"]
+POINTS, AGENTS = PUBLISHED["eqsim.commands"], PUBLISHED["eqsim.agents"]
 SHORT = "--steps 120 --episode-length 10 --pool-size 4 --turns 6 --evaluations 2"
 
 
@@ -43,6 +46,8 @@ def names(monkeypatch, tmp_path):
         value = entrypoints.EntryPoint.from_string(target, name).load()
         monkeypatch.setitem(COMMANDS._registered, name, value)
     monkeypatch.setitem(eqsim.AGENTS._registered, "search", Search)
+    for name, make in (("ppo", zoo.PPO), ("dads", zoo.DADS), ("iql", zoo.IQL)):
+        monkeypatch.setitem(eqsim.AGENTS._registered, name, make)
     monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
     monkeypatch.chdir(tmp_path)
 
@@ -116,6 +121,54 @@ def test_an_animation(capsys, tmp_path):
         assert image.info["duration"] == pytest.approx(1000 * every * dt, abs=10)
 
 
+def test_fields_of_the_agent_are_options(capsys, monkeypatch, tmp_path):
+    """Typed, documented, with the values of the preset as defaults."""
+    preset = Preset(Search(rate=0.7), steps=64, episode_length=9)
+    monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: preset)
+    status, out, _ = run(capsys, "train search rail --help")
+    assert status == 0 and "--rate FLOAT (default: 0.7)" in out.replace("│ ", "")
+    status, out, _ = run(capsys, "train search --help")
+    assert status == 0 and "--rate FLOAT (default: 0.3)" in out.replace("│ ", "")
+    fields = "--rate 1e-1 --bad-after=1e6 --num_envs 3 --sizes 4 5,6 --loud true"
+    line = f"train --steps 60 search rail --turns 3 --pool-size 4 {fields} --out r"
+    status, _, err = run(capsys, line)
+    assert status == 0, err
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert config["recipe"]["settings"] == {
+        "rate": 0.1,
+        "bad_after": 10**6,
+        "num_envs": 3,
+        "unroll": 4,
+        "sizes": [4, 5, 6],
+        "loud": True,
+    }
+
+
+def test_help_describes_fields(capsys):
+    """From the docstrings, also of the base class and of what an agent holds."""
+    status, out, _ = run(capsys, "train ppo rail --help")
+    out = out.replace("│ ", "")
+    assert "--discount FLOAT Discount γ. (default: 0.99)" in out
+    assert "--activation {ELU,RELU,SWISH,TANH} Nonlinearity of the hidden" in out
+    status, out, _ = run(capsys, "train dads rail --help")
+    out = out.replace("│ ", "")
+    assert "--capacity INT, --sac.capacity INT Transitions in the replay." in out
+    # Both DADS and its SAC have one.
+    assert "--sac.learning-rate FLOAT Adam step size of actor and critic." in out
+    status, out, _ = run(capsys, "train iql rail --help")
+    assert "--expectile FLOAT, --agent.expectile FLOAT Expectile τ" in out.replace(
+        "│ ", ""
+    )
+
+
+@pytest.mark.parametrize("target", AGENTS.values(), ids=AGENTS)
+def test_every_field_is_described(target):
+    make = entrypoints.EntryPoint.from_string(target, "agent").load()
+    for field, (holder, _) in options(make(), make).items():
+        own = field.rpartition(".")[2]
+        assert len(field_descriptions(type(holder)).get(own, "")) > 3, field
+
+
 def test_a_sweep(capsys, tmp_path):
     line = f"train search rail {SHORT} --sweep rate=0.1,0.2 --num-seeds 2 --out s"
     status, out, _ = run(capsys, line)
@@ -187,6 +240,15 @@ WRONG = {
     "train search rail --steps 9 --set rat=1": "no field 'rat'. Did you mean 'rate'",
     "train search rail --steps 9 --set rate": "`--set FIELD=VALUE` is expected",
     "train search rail --steps 9 --set rate=x": "`rate=x`: a number is expected",
+    "train search rail --steps 9 --rat 1": "Unrecognized options: --rat",
+    "train search rail --steps 9 --rat 2": "--rate FLOAT",
+    "train search rail --steps 9 --rate x": "`rate=x`: a number is expected",
+    "train search rail --steps 9 --num-envs 1.5": "an integer is expected, such as 2",
+    "train search rail --steps 9 --loud maybe": "invalid choice 'maybe'",
+    "train search rail --steps 9 --rate 1 --set rate=2": "Leave out one of them",
+    "train ppo rail --steps 9 --discount 1.5": "`PPO.discount` is 1.5: a number from 0",
+    "train ppo rail --steps 9 --learning-rate -1": "at least 0 is expected",
+    "train iql rail --steps 9 --expectile 0.8": "'iql' learns from a dataset",
     "train search rail --steps 9 --num-envs 0": "`num_envs` is 0: at least 1 is expected",
     "train search rail --steps 9 --num-seeds 0": "`num_seeds` is 0",
     "train search rail --steps 9 --sweep sizes=1,2": "only single numbers can be swept",

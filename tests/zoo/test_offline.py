@@ -283,6 +283,17 @@ def test_cql_equals_numpy():
     with_threshold = offline.CQL(num_actions=2, threshold=100.0, **SMALL)
     fewer, _ = update(with_threshold, state, batch)
     assert fewer.multiplier.model < state.multiplier.model
+    # The published dual step: above a threshold of the weighted gap, not of the gap.
+    between = 0.5 * (1.0 + 5.0) * float(metrics["gap"])
+    assert float(metrics["gap"]) > 0.0
+    dual = offline.CQL(num_actions=2, threshold=between, **SMALL)
+    more, found = update(dual, state, batch)
+    slope = 5.0 * float(metrics["gap"]) - between
+    close(more.multiplier.model, float(dual.learning_rate) * slope / (slope + 1e-8))
+    close(found["critic_loss"], metrics["td_loss"] + 2.0 * slope)
+    close(found["conservative_weight"], 5.0)
+    _, found = update(dual, more, batch)
+    close(found["conservative_weight"], 5.0 * np.exp(float(more.multiplier.model)))
     early = offline.CQL(num_actions=2, warmup_steps=10.0, **SMALL)
     _, found = update(early, state, batch)
     raw = np.arctanh(np.clip(action, -1 + 1e-5, 1 - 1e-5))

@@ -1,92 +1,42 @@
 """`eqsim train` and `eqsim resume`"""
 
 import contextlib
-import dataclasses
 import pathlib
 import signal
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 from rich.console import Console
 
 import eqsim
-from eqsim import CommandError
+from eqsim import AbstractAgent, AbstractOnlineAgent, CommandError
 
 from ..agents._skill_agent import AbstractSkillAgent
 from ..runs import Plan, RunFolder
-from ..runs._presets import find_preset
-from ..runs._recipe import Recipe
+from ..runs._presets import find_preset, Preset
+from ..runs._recipe import needs_data, Recipe
 from ..runs._recorded import as_learner
 from ..runs._settings import describe, full_name, parse, unknown
 from ..training import AbstractCallback, TensorBoard, WeightsAndBiases
 from ..training._evaluate import Evaluation
 from ..training._train import Result, resume, train
 from ._errors import sentences
+from ._request import Logger, Names, Request
 from ._tables import console, evaluation_table
 
 
-Logger = Literal["tensorboard", "wandb"]
-_Several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+def run_training(request: Request, fields: dict[str, Any]) -> None:
+    """Train an agent in an environment; writes metrics, checkpoints and curves.
 
+    **Arguments:**
 
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """The arguments of `eqsim train`."""
-
-    agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
-    """Name of the agent, for instance `ppo`."""
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Name of the environment, for instance `ant`."""
-    preset: str | None = None
-    """Name of a preset other than the usual one, for instance `qdax`."""
-    steps: float | None = None
-    """Control steps, in all environments together; 2e7 is a number, too."""
-    seed: int = 0
-    """Of all that is random."""
-    out: str | None = None
-    """Folder of the run; by default runs/AGENT-ENV."""
-    num_envs: int | None = None
-    """Environments side by side: the field of the agent of that name."""
-    settings: Annotated[_Several, tyro.conf.arg(name="set", metavar="FIELD=VALUE")] = ()
-    """A field of the agent, as often as you like; see `eqsim plugins show AGENT`."""
-    sweep: Annotated[_Several, tyro.conf.arg(metavar="FIELD=A,B,C")] = ()
-    """Numbers to try side by side in one program; all combinations, if given again."""
-    num_seeds: int = 1
-    """Seeds, from `--seed` on, that learn side by side in one program."""
-    pipeline: str | None = None
-    """Name of the physics; by default what the environment chooses."""
-    episode_length: int | None = None
-    """Control steps of an episode, at most; by default 1000."""
-    randomize: str | None = None
-    """Preset by which the robot of each episode is drawn."""
-    skills: str | None = None
-    """What skills an agent of skills learns: one_hot:5, uniform:2 or normal:2; by default
-    one_hot:5. Drawn again within an episode:
-    one_hot:5,resample_probability=0.02,least_steps=10."""
-    data: str | None = None
-    """Recording from which an agent such as `iql` learns; see `eqsim record`. A step is
-    then an update."""
-    pool_size: int = 1024
-    """Resets made in advance, of which episodes begin with one; 0: true resets."""
-    evaluations: int = 10
-    """How often the agent is evaluated."""
-    episodes: int = 32
-    """Of each evaluation."""
-    turns: int = 100
-    """About how many rows of metrics are written."""
-    logger: Logger | None = None
-    """Who is told the metrics beside the files; needs the extra of that name."""
-    overwrite: bool = False
-    """Throw away the run that is in the folder."""
-
-
-def train_agent(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
-    """Trains an agent in an environment; writes metrics, checkpoints and curves."""
+    - `fields`: fields of the agent that were given as options.
+    """
     screen = console()
     with sentences():
-        recipe, steps, length, text = _recipe(request)
+        recipe, steps, length, text = _recipe(request, fields)
         folder = request.out or f"runs/{request.agent}-{request.env}".replace(":", "-")
         agents, env, data = recipe.agents(), recipe.environment(), recipe.recording()
         points = f", {len(agents)} settings" if len(agents) > 1 else ""
@@ -137,24 +87,36 @@ def resume_run(
     _end(screen, result)
 
 
-def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
-    """How it is made, its steps, the length of episodes, and where that comes from."""
+def preset_agent(names: Names) -> tuple[Preset | None, AbstractAgent, AbstractAgent]:
+    """Return the preset for an agent in an environment, the agent with its values, and
+    what the loop trains: `Offline` around an agent that learns from a dataset."""
+    assert names.agent is not None
+    preset = None
+    if names.env is not None:
+        preset = find_preset(names.agent, names.env, names.preset)
+    agent = eqsim.AGENTS.get(names.agent)() if preset is None else preset.agent
+    online = isinstance(agent, AbstractOnlineAgent) and names.data is None
+    return preset, agent, agent if online else as_learner(agent)
+
+
+def _recipe(
+    request: Request, options: dict[str, Any]
+) -> tuple[Recipe, int | float, int, str]:
+    """The recipe of the run, its steps, the time limit of episodes, and the source of its
+    hyper-parameters in words."""
     for what, name, registry in (
         ("agent", request.agent, eqsim.AGENTS),
         ("environment", request.env, eqsim.ENVS),
     ):
         if name not in {*registry.names(), *registry.plugins(), *registry.hidden()}:
             raise ValueError(unknown(f"There is no {what}", name, registry.names()))
-    preset = find_preset(request.agent, request.env, request.preset)
-    agent = eqsim.AGENTS.get(request.agent)() if preset is None else preset.agent
-    if request.data is not None:
-        agent = as_learner(agent)
-    given = [_pair("--set", text) for text in request.settings]
-    if request.num_envs is not None:
-        given.append(("num_envs", str(request.num_envs)))
-    given = [(full_name(agent, name), text) for name, text in given]
+    names = Names(request.agent, request.env, request.preset, request.data)
+    preset, agent, learner = preset_agent(names)
+    if request.data is None and learner is not agent:
+        raise ValueError(needs_data(request.agent))
+    agent = learner
     fields = describe(agent)
-    settings = fields | {k: parse(agent, k, text) for k, text in given}
+    settings = fields | options | _given(agent, request.settings, options)
     sweep = {}
     for name, text in (_pair("--sweep", text) for text in request.sweep):
         name = full_name(agent, name)
@@ -191,6 +153,22 @@ def _recipe(request: Request) -> tuple[Recipe, int | float, int, str]:
         else "by its preset"
     )
     return recipe, steps, length, text
+
+
+def _given(
+    agent: AbstractAgent, texts: Sequence[str], options: dict[str, Any]
+) -> dict[str, Any]:
+    """The values of `--set` by name of field."""
+    found = {}
+    for name, text in (_pair("--set", text) for text in texts):
+        name = full_name(agent, name)
+        if name in options:
+            raise ValueError(
+                f"`--set {name}={text}`: the field is also given as an option of its own. "
+                "Leave out one of them."
+            )
+        found[name] = parse(agent, name, text)
+    return found
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

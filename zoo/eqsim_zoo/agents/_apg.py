@@ -45,13 +45,17 @@ class APG(AbstractOnlineAgent):
 
     **Arguments:**
 
-    - `num_envs`, `horizon`: environments, and $h$.
-    - `checkpoint_every`: saves memory, see `eqsim.rollout`; 0 keeps all.
-    - `hidden`, `layer_norm`: layer sizes and layer normalization of the network.
+    - `num_envs`: number of environments.
+    - `horizon`: steps $h$ that are differentiated.
+    - `checkpoint_every`: steps between stored states, to save memory, see `eqsim.rollout`;
+        0 stores all.
+    - `hidden`: hidden layer sizes of the network.
+    - `layer_norm`: true if the network has layer normalization.
     - `normalize_observations`: true if observations are normalized.
     - `learning_rate`: Adam step size; Adam's averages are short ($\beta$ = 0.7, 0.95).
-    - `discount`: $\gamma$. `max_grad_norm`: global norm to which gradients are clipped.
-    - `noise`: deviation of what is added to the actions.
+    - `discount`: discount $\gamma$.
+    - `max_grad_norm`: largest global norm of a gradient.
+    - `noise`: standard deviation of the noise on actions.
 
     ??? cite "Reference"
         Freeman et al., *Brax: a differentiable physics engine for large scale rigid body

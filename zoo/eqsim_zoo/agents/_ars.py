@@ -57,9 +57,11 @@ class ARS(AbstractOnlineAgent):
 
     **Arguments:**
 
-    - `num_directions`, `num_best`: $N$ and $b$.
-    - `episode_length`: control steps of an episode, at most.
-    - `step_size`, `noise`: $\alpha$ and $\nu$.
+    - `num_directions`: number $N$ of directions per iteration.
+    - `num_best`: number $b$ of directions that count.
+    - `episode_length`: time limit of an episode in control steps.
+    - `step_size`: step size $\alpha$.
+    - `noise`: standard deviation $\nu$ of the parameters.
 
     ??? cite "Reference"
         Mania, Guy, Recht, *Simple random search of static linear policies is competitive

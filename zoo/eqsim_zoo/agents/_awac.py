@@ -56,8 +56,12 @@ class AWAC(AbstractLevelAgent):
 
     **Arguments:** those of `AbstractLevelAgent`, and
 
-    - `discount`, `target_rate`, `reward_scale`, `weight_limit`: as of `IQL`.
-    - `temperature`: $\lambda$. `num_actions`: how many $a_i$ there are.
+    - `discount`: discount $\gamma$.
+    - `target_rate`: target update rate.
+    - `reward_scale`: factor on rewards.
+    - `weight_limit`: largest weight of a row.
+    - `temperature`: temperature $\lambda$ of the weights.
+    - `num_actions`: number of actions $a_i$ per row.
 
     ??? cite "Reference"
         Nair, Gupta, Dalal, Levine, *AWAC: accelerating online reinforcement learning with

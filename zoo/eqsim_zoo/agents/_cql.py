@@ -54,29 +54,37 @@ class CQL(AbstractOfflineAgent):
     r"""Conservative Q-learning: a soft actor-critic whose critics put the values of
     recorded actions above those of all others.
 
-    $$L_Q = \sum_k \mathrm{mean}\left[(Q_k(o, a) - y)^2
-    + \alpha' \left(\log \textstyle\int e^{Q_k(o, \hat a)} d\hat a - Q_k(o, a)\right)\right],
-    \quad y = r + \gamma_t \min_k \bar Q_k(o', a'), \ a' \sim \pi(o'),$$
+    $$L_Q = \sum_k \mathrm{mean}\left[(Q_k(o, a) - y)^2 + \alpha' (w\,g_k - \tau)\right],
+    \quad g_k = \log \textstyle\int e^{Q_k(o, \hat a)} d\hat a - Q_k(o, a),$$
 
-    The integral is estimated with `num_actions` draws each of the uniform density, of
-    $\pi(o)$ and of $\pi(o')$, over their densities. With `threshold` $\tau > 0$, $\alpha'$
-    grows while the difference in brackets is above $\tau$ and falls while it is below.
-    $\pi$ and $\alpha$ learn as those of `SAC`; in the first `warmup_steps` the policy learns
-    to do what was recorded.
+    with $y = r + \gamma_t \min_k \bar Q_k(o', a')$ and $a' \sim \pi(o')$. The integral is
+    estimated with `num_actions` draws each of the uniform density, of $\pi(o)$ and of
+    $\pi(o')$, over their densities. Without a threshold $\alpha' = 1$ and $\tau = 0$. With
+    $\tau > 0$, $\alpha'$ begins at 1 and is the dual variable of the constraint
+    $w\,g \le \tau$: Adam minimizes $-\alpha' \mathrm{mean}(w\,g_k - \tau)$ by
+    $\log \alpha'$, with the gap of the same batch before the step of the critics. $\pi$ and
+    $\alpha$ learn as those of `SAC`; in the first `warmup_steps` the policy learns to do
+    what was recorded.
 
-    Differences from the paper: the estimate is a mean, not a sum, which changes the losses
-    by a constant; `warmup_steps` is 0 by default, 40,000 in the authors' code. That code
-    also multiplies the bracket by `conservative_weight` before it subtracts the threshold:
-    its threshold is $\tau$ times that weight, and its $\alpha'$ begins at 1.
+    Differences from the authors' code: the estimate of the integral is the mean of the
+    paper's appendix F, and not a sum. That changes the losses by a constant: a
+    threshold of the code is smaller by $w \log (3 n)$ here, with $n$ actions per density.
+    `warmup_steps` is 0 by default, 40,000 there.
 
     **Arguments:** those of `AbstractOfflineAgent`, and
 
-    - `discount`, `target_rate`, `reward_scale`: as of `IQL`.
+    - `discount`: discount $\gamma$.
+    - `target_rate`: target update rate.
+    - `reward_scale`: factor on rewards.
+    - `num_actions`: number of draws per density.
     - `backup_entropy`: true if $-\alpha \log \pi(a'|o')$ is part of $y$.
-    - `conservative_weight`: $\alpha'$, which is only where it begins if there is a
-        `threshold`.
+    - `conservative_weight`: weight $w$ of the conservative term.
+    - `threshold`: threshold $\tau$ of the conservative term, above which its weight grows;
+        0 keeps the weight.
     - `policy_learning_rate`: Adam step size of the policy and of $\alpha$.
-    - `target_entropy`, `initial_temperature`: as of `SAC`.
+    - `warmup_steps`: updates in which the policy imitates the dataset.
+    - `target_entropy`: $\bar H$ of SAC per actuator.
+    - `initial_temperature`: first value of $\alpha$.
 
     ??? cite "Reference"
         Kumar, Zhou, Tucker, Levine, *Conservative Q-learning for offline reinforcement
@@ -110,7 +118,7 @@ class CQL(AbstractOfflineAgent):
             Learner.create(critic, adam),
             critic,
             log(self.initial_temperature),
-            log(jnp.maximum(self.conservative_weight, 1e-8)),
+            log(jnp.ones_like(self.conservative_weight)),
             start.statistics(),
             start.bounds,
             jnp.zeros((), jnp.int32),
@@ -128,7 +136,7 @@ class CQL(AbstractOfflineAgent):
 
         **Returns:** the new state; losses, the mean value `q`, the mean `gap` between the
         logarithm of the integral and recorded values, `entropy`, `temperature`, the
-        `conservative_weight` that was used, and the mean square `action_distance`.
+        `conservative_weight` $\\alpha' w$ that was used, and the mean square `action_distance`.
         """
         self = cast_floats(self, batch.reward.dtype)
         key, key_look, key_critic, key_actor = jr.split(state.key, 4)
@@ -170,8 +178,8 @@ class CQL(AbstractOfflineAgent):
         )
         others, densities = _others(policy, batch, key_other, self.num_actions)
         fixed = self.threshold <= 0.0
-        learned = jnp.exp(state.multiplier.model)
-        weight = jnp.where(fixed, self.conservative_weight, learned)
+        multiplier = jnp.where(fixed, 1.0, jnp.exp(state.multiplier.model))
+        weight = multiplier * self.conservative_weight
 
         def loss(critic):
             td, found = td_loss(critic, batch.obs, batch.action, target)
@@ -180,7 +188,7 @@ class CQL(AbstractOfflineAgent):
             each = many(others) - densities[:, :, None]
             gap = jax.nn.logsumexp(each, axis=0) - jnp.log(float(len(others))) - q
             threshold = jnp.where(fixed, 0.0, self.threshold)
-            regularizer = weight * (jnp.mean(gap, axis=0) - threshold)
+            regularizer = weight * jnp.mean(gap, axis=0) - multiplier * threshold
             report = {"q": found["q"], "gap": jnp.mean(gap), "td": td}
             return td + jnp.sum(regularizer), report
 
@@ -194,8 +202,9 @@ class CQL(AbstractOfflineAgent):
         }
 
     def _weigh(self, state, gap):
-        """A step of the multiplier; none without a threshold."""
-        off = jnp.where(self.threshold > 0.0, gap - self.threshold, 0.0)
+        """A step of the dual variable; none without a threshold."""
+        violation = self.conservative_weight * gap - self.threshold
+        off = jnp.where(self.threshold > 0.0, violation, 0.0)
         loss = lambda log: (-jnp.exp(log) * off, {})
         new, _ = state.multiplier.apply_loss_fn(loss, self.optimizer())
         # After the step, as a limit inside the loss has no way back.

@@ -64,14 +64,16 @@ class DADS(AbstractSkillAgent):
     - `omit_input_dynamics_dim`: number of leading entries of the descriptor that the
         dynamics do not see: 2 where these are x and y, and skills are to work
         everywhere.
-    - `dynamics_update_freq`: the dynamics learn in every so many-th update, with the same
-        batch; 0: in none.
-    - `dynamics_updates`: steps of the dynamics per iteration besides, each with a batch
+    - `dynamics_update_freq`: SAC updates per update of the dynamics with the same batch; 0
+        for none.
+    - `dynamics_updates`: additional updates of the dynamics per iteration, each with a batch
         of its own.
     - `random_skills`: number of skills to compare with; 0 for all.
-    - `components`, `identity_covariance`: size and kind of the mixture.
+    - `components`: number of components of the mixture.
+    - `identity_covariance`: true if their covariance is the identity.
     - `std_range`: range of learned standard deviations.
-    - `importance_weights`: true if there are weights. `importance_clip`: $\epsilon$.
+    - `importance_weights`: true if rows of the replay have importance weights.
+    - `importance_clip`: bound $\epsilon$ of these weights.
 
     ??? cite "Reference"
         Sharma, Gu, Levine, Kumar, Hausman, *Dynamics-aware unsupervised discovery of

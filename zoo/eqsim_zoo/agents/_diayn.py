@@ -84,8 +84,10 @@ class DIAYN(AbstractSkillAgent):
 
     **Arguments:** those of `AbstractSkillAgent`, and
 
-    - `reward_on_next`, `learn_on_next`: true if the discriminator is asked, and taught,
-        about the descriptor after the action, or about that before it.
+    - `reward_on_next`: true if the reward uses the descriptor after the action; else that
+        before it.
+    - `learn_on_next`: true if the discriminator learns from the descriptor after the action;
+        else from that before it.
     - `log_prior`: true if $-\log p(z)$ is part of the reward.
     - `least_std`: smallest standard deviation of the normal density.
 

@@ -64,8 +64,11 @@ class DiscreteCQL(AbstractLevelAgent):
     **Arguments:** those of `AbstractLevelAgent`, and
 
     - `num_critics`: number of critics.
-    - `discount`, `target_rate`, `reward_scale`: as of `IQL`.
-    - `conservative_weight`, `temperature`: $\alpha'$ and $T$.
+    - `discount`: discount $\gamma$.
+    - `target_rate`: target update rate.
+    - `reward_scale`: factor on rewards.
+    - `conservative_weight`: weight $\alpha'$ of the conservative term.
+    - `temperature`: temperature $T$ of the conservative term.
 
     ??? cite "Reference"
         Kumar, Zhou, Tucker, Levine, *Conservative Q-learning for offline reinforcement

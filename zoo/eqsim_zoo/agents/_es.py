@@ -57,11 +57,13 @@ class ES(AbstractOnlineAgent):
 
     **Arguments:**
 
-    - `num_pairs`: $n$. `episode_length`: control steps of an episode, at most.
-    - `hidden`: sizes of the hidden layers.
+    - `num_pairs`: number $n$ of pairs of policies per iteration.
+    - `episode_length`: time limit of an episode in control steps.
+    - `hidden`: hidden layer sizes of the policy.
     - `normalize_observations`: true if observations are normalized.
-    - `noise`: $\sigma$. `learning_rate`: of Adam. `weight_decay`: share of the parameters
-        that is taken away in each step, times the learning rate.
+    - `noise`: standard deviation $\sigma$ of the parameters.
+    - `learning_rate`: Adam step size.
+    - `weight_decay`: decay of the parameters per step, relative to the learning rate.
 
     ??? cite "Reference"
         Salimans et al., *Evolution strategies as a scalable alternative to reinforcement

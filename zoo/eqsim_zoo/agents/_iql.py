@@ -62,10 +62,14 @@ class IQL(AbstractLevelAgent):
     **Arguments:** those of `AbstractLevelAgent` (with `levels`, critics give the values of
     all actions), and
 
-    - `discount`, `target_rate`: $\gamma$; and $\bar\theta \leftarrow (1 - \tau')\bar\theta
-        + \tau'\theta$. `reward_scale`: rewards are multiplied by it.
-    - `expectile`, `temperature`, `weight_limit`: $\tau$, $\beta$ and $c$.
-    - `anneal_steps`: updates in which the rate of the actor falls to zero, as a cosine.
+    - `discount`: discount $\gamma$.
+    - `target_rate`: $\tau'$ in $\bar\theta \leftarrow (1 - \tau')\bar\theta + \tau'\theta$.
+    - `reward_scale`: factor on rewards.
+    - `expectile`: expectile $\tau$ of the value.
+    - `temperature`: inverse temperature $\beta$ of the weights.
+    - `weight_limit`: largest weight $c$ of a row.
+    - `anneal_steps`: updates in which the learning rate of the actor decreases to zero along
+        half a cosine; 0 keeps it.
 
     ??? cite "Reference"
         Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit Q-learning*,

@@ -70,7 +70,7 @@ class METRA(AbstractSkillAgent):
 
     **Arguments:** those of `AbstractSkillAgent`, and
 
-    - `slack`: $\epsilon$.
+    - `slack`: slack $\epsilon$ of the constraint.
     - `initial_multiplier`: first value of $\lambda$.
 
     ??? cite "Reference"

@@ -43,7 +43,8 @@ class AbstractOfflineAgent(AbstractAgent):
 
     **Arguments:**
 
-    - `hidden`, `layer_norm`: layer sizes and layer normalization of the networks.
+    - `hidden`: hidden layer sizes of the networks.
+    - `layer_norm`: true if networks have layer normalization.
     - `normalize_observations`: true if vectors are normalized, by statistics of all the
         recordings.
     - `encoder`: image encoder. `shared_encoder`: true if actor and value use that of

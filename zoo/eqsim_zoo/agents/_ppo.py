@@ -89,17 +89,23 @@ class PPO(AbstractOnlineAgent):
 
     **Arguments:**
 
-    - `num_envs`, `unroll_length`: environments, and steps of each per iteration.
-    - `num_epochs`, `num_minibatches`: passes through a batch, and minibatches of each.
-    - `policy_hidden`, `value_hidden`: hidden layer sizes.
+    - `num_envs`: number of environments.
+    - `unroll_length`: steps of each environment per iteration.
+    - `num_epochs`: passes through a batch.
+    - `num_minibatches`: minibatches of each pass.
+    - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
     - `activation`: nonlinearity of the hidden layers.
     - `levels`: values of each actuator; 0 for continuous actions.
     - `normalize_observations`: true if observations are normalized.
-    - `learning_rate`, `adam_epsilon`: step size and $\epsilon$ of Adam.
+    - `learning_rate`: Adam step size.
+    - `adam_epsilon`: $\epsilon$ of Adam.
     - `anneal_steps`: control steps in which the learning rate decreases to zero, below
         $2^{31}$; 0 keeps it.
-    - `discount`, `gae_decay`: $\gamma$ and $\lambda$ of the advantages.
-    - `clip`, `value_cost`, `entropy_cost`: $\epsilon$, $c_V$, $c_H$.
+    - `discount`: discount $\gamma$.
+    - `gae_decay`: decay $\lambda$ of the advantages.
+    - `clip`: bound $\epsilon$ on the change of the probability ratio.
+    - `value_cost`: weight $c_V$ of the value loss.
+    - `entropy_cost`: weight $c_H$ of the entropy.
     - `value_clip`: bound on the change of values from $V_{old}$; 0 without.
     - `reward_scale`: factor on rewards.
     - `max_grad_norm`: largest global norm of a gradient.

@@ -74,17 +74,21 @@ class SHAC(AbstractOnlineAgent):
 
     **Arguments:**
 
-    - `num_envs`, `horizon`: environments, and $h$.
-    - `checkpoint_every`: saves memory, see `eqsim.rollout`; 0 keeps all.
-    - `num_epochs`, `num_minibatches`: passes of the critic through a batch, and pieces of
-        each.
-    - `actor_hidden`, `critic_hidden`: of the networks.
+    - `num_envs`: number of environments.
+    - `horizon`: steps $h$ that are differentiated.
+    - `checkpoint_every`: steps between stored states, to save memory, see `eqsim.rollout`;
+        0 stores all.
+    - `num_epochs`: passes of the critic through a batch.
+    - `num_minibatches`: minibatches of each pass.
+    - `actor_hidden`, `critic_hidden`: hidden layer sizes of the network.
     - `normalize_observations`: true if observations are normalized.
-    - `actor_learning_rate`, `critic_learning_rate`: of Adam, whose averages are short
-        ($\beta$ = 0.7 and 0.95). `anneal_steps`: control steps in which they go to zero; 0
-        if they stay.
-    - `discount`, `td_decay`: $\gamma$ and $\lambda$. `target_decay`: $\alpha$.
-    - `max_grad_norm`: length of a gradient, at most.
+    - `actor_learning_rate`, `critic_learning_rate`: Adam step size; Adam's averages are
+        short ($\beta$ = 0.7, 0.95).
+    - `anneal_steps`: control steps in which learning rates decrease to zero; 0 keeps them.
+    - `discount`: discount $\gamma$.
+    - `td_decay`: decay $\lambda$ of the returns that the critic learns.
+    - `target_decay`: share $\alpha$ of the old target in an update of the target critic.
+    - `max_grad_norm`: largest global norm of a gradient.
     - `reward_scale`: rewards are multiplied by it.
 
     ??? cite "Reference"

@@ -69,8 +69,8 @@ class AbstractSkillAgent(AbstractOnlineAgent):
     - `sac`: the SAC; its `normalize_observations` applies to task observations and
         descriptors, not to skills.
     - `mix`: combination of task reward and intrinsic reward.
-    - `hidden`, `learning_rate`: hidden layer sizes and Adam step size of the model of
-        skills.
+    - `hidden`: hidden layer sizes of the model of skills.
+    - `learning_rate`: Adam step size of the model of skills.
     - `descriptor_full_state`: true if the whole observation is the descriptor.
     """
 

@@ -75,7 +75,8 @@ class TD3(AbstractOffPolicy):
 
     - `policy_delay`: critic updates per update of policy and targets.
     - `exploration_noise`: standard deviation of the noise on actions.
-    - `target_noise`, `noise_clip`: standard deviation and bound of $\epsilon$.
+    - `target_noise`: standard deviation of $\epsilon$, the noise on target actions.
+    - `noise_clip`: bound of $\epsilon$.
 
     ??? cite "Reference"
         Fujimoto, van Hoof, Meger, *Addressing function approximation error in actor-critic

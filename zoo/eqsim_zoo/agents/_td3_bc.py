@@ -56,10 +56,13 @@ class TD3BC(AbstractOfflineAgent):
 
     **Arguments:** those of `AbstractOfflineAgent`, and
 
-    - `discount`, `target_rate`, `reward_scale`: as of `IQL`.
+    - `discount`: discount $\gamma$.
+    - `target_rate`: target update rate.
+    - `reward_scale`: factor on rewards.
     - `alpha`: weight of values relative to imitation.
-    - `policy_delay`: updates of the critics for one of the policy and the targets.
-    - `target_noise`, `noise_clip`: noise of the target's actions, and its bound.
+    - `policy_delay`: critic updates per update of policy and targets.
+    - `target_noise`: standard deviation of the noise on target actions.
+    - `noise_clip`: bound of that noise.
 
     ??? cite "Reference"
         Fujimoto, Gu, *A minimalist approach to offline reinforcement learning*, 2021,

@@ -49,11 +49,12 @@ class AbstractOffPolicy(AbstractOnlineAgent):
     - `batch_size`: transitions per gradient step.
     - `capacity`: transitions in the replay.
     - `random_steps`: steps with uniform actions before learning starts.
-    - `actor_hidden`, `critic_hidden`: hidden layer sizes of the networks.
+    - `actor_hidden`, `critic_hidden`: hidden layer sizes of the network.
     - `layer_norm`: true if critics have layer normalization.
     - `normalize_observations`: true if observations are normalized by running statistics.
     - `learning_rate`: Adam step size of actor and critic.
-    - `discount`, `target_rate`: discount $\\gamma$ and target update rate $\\tau$.
+    - `discount`: discount $\\gamma$.
+    - `target_rate`: target update rate $\\tau$.
     - `reward_scale`: factor on rewards.
     """
 

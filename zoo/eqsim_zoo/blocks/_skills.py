@@ -39,8 +39,10 @@ class Mix(eqx.Module):
 
     **Arguments:**
 
-    - `task`, `diversity`: weights $w_r$ and $w_z$.
-    - `target_return`, `margin`: $R^*$ and $\epsilon$; minus infinity for any return.
+    - `task`: weight $w_r$ of the task reward.
+    - `diversity`: weight $w_z$ of the intrinsic reward.
+    - `target_return`: return $R^*$ of a good episode; minus infinity for any return.
+    - `margin`: tolerance $\epsilon$ of that return.
 
     ??? cite "Reference"
         Kumar, Kumar, Levine, Finn, *One solution is not all you need: few-shot

@@ -27,8 +27,9 @@ class Hindsight(eqx.Module):
 
     **Arguments:**
 
-    - `current`, `trajectory`, `random`: weights of the three.
-    - `geometric`: true if near goals are likelier. `discount`: $\gamma$.
+    - `current`, `trajectory`, `random`: weight of this kind of goal.
+    - `geometric`: true if near goals are likelier.
+    - `discount`: discount $\gamma$.
     - `tolerance`: distance within which a goal is reached; with 0 it has to be equal.
 
     ??? cite "Reference"

@@ -20,6 +20,14 @@ from ._settings import build, describe, unknown
 from ._skill_priors import with_skills
 
 
+def needs_data(agent: str) -> str:
+    """Message about an agent that is trained without the dataset that it needs."""
+    return (
+        f"{agent!r} learns from a dataset: it has no `iterate`, and cannot be trained in an "
+        "environment alone. Name a dataset (`--data FILE`, which `eqsim record` writes)."
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """Of a run, all that can be written down.
@@ -65,11 +73,7 @@ class Recipe:
         found: list[AbstractOnlineAgent] = []
         for agent in made:
             if not isinstance(agent, AbstractOnlineAgent):
-                raise ValueError(
-                    f"{self.agent!r} learns from recordings: it has no `iterate`, and "
-                    "cannot be trained in an environment alone. Name a recording "
-                    "(`--data FILE`, which `eqsim record` writes)."
-                )
+                raise ValueError(needs_data(self.agent))
             found.append(agent)
         return found
 

@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import enum
 import inspect
+import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +14,8 @@ import jax
 import numpy as np
 
 from eqsim import AbstractAgent
+
+from ._ranges import check_range
 
 
 # Of what is held; no field can be called so.
@@ -62,6 +65,7 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
                 f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot "
                 "be given by name. Make the agent in Python, and pass it."
             )
+        check_range(type(base).__name__, name, value)
         changed[name] = value
     return make(**_nested(base, changed)) if changed else base
 
@@ -88,6 +92,40 @@ def full_name(agent: AbstractAgent, name: str) -> str:
     fields = _fields(agent)
     inner = [known for known in fields if known.endswith(f".{name}")]
     return inner[0] if name not in fields and len(inner) == 1 else name
+
+
+def options(
+    agent: AbstractAgent, make: Callable[..., Any]
+) -> dict[str, tuple[eqx.Module, Any]]:
+    """Return the fields that can be given as text by name, each with the module that holds
+    it and its value.
+
+    **Arguments:**
+
+    - `make`: class of the agent, or a function that makes it; only fields that are among
+        its parameters can be given.
+    """
+    taken, found = _parameters(make), {}
+    for name, value in _fields(agent).items():
+        *path, _ = name.split(".")
+        holder: Any = agent
+        for part in path:
+            holder = vars(holder)[part]
+        encoded = _encode(value)
+        items = encoded if isinstance(encoded, list) else [encoded]
+        writable = not any(isinstance(x, dict | list) for x in items)
+        writable = writable and not _holds_module(holder, name.rpartition(".")[2])
+        # The items of an empty tuple have no known type.
+        if writable and items and name.partition(".")[0] in taken:
+            found[name] = holder, value
+    return found
+
+
+def _holds_module(holder: eqx.Module, name: str) -> bool:
+    """True if a field may hold a module, which has no text, also where it is None."""
+    (declared,) = (f.type for f in dataclasses.fields(holder) if f.name == name)
+    kinds = typing.get_args(declared) or (declared,)
+    return any(isinstance(x, type) and issubclass(x, eqx.Module) for x in kinds)
 
 
 def parse(agent: AbstractAgent, name: str, text: str) -> Any:
