@@ -106,11 +106,11 @@ def fit(
 
 def _check_solver(solver: Solver) -> None:
     """Raise `ValueError` if a setting of the solver is out of its range."""
-    for name, least in (("max_steps", 1), ("rounds", 1), ("restarts", 0)):
-        accepted = lambda x, least=least: x >= least
-        value = getattr(solver, name)
-        check_numbers(f"Solver.{name}", value, accepted, f"at least {least}")
-    check_numbers("Solver.rtol", solver.rtol, lambda x: x >= 0, "at least 0")
+    positive, not_negative = lambda x: x >= 1, lambda x: x >= 0
+    check_numbers("Solver.max_steps", solver.max_steps, positive, "at least 1")
+    check_numbers("Solver.rounds", solver.rounds, positive, "at least 1")
+    check_numbers("Solver.restarts", solver.restarts, not_negative, "at least 0")
+    check_numbers("Solver.rtol", solver.rtol, not_negative, "at least 0")
     check_numbers("Solver.damping", solver.damping, lambda x: x > 0, "positive")
 
 

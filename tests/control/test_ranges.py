@@ -34,3 +34,13 @@ ENV = eqsim.envs.PointMass()
 def test_settings_out_of_range_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    (("max_steps", 0), ("rounds", 0), ("restarts", -1), ("rtol", -1.0), ("damping", 0)),
+)
+def test_settings_of_the_fit_are_checked_first(name, value):
+    solver = identify.Solver(**{name: value})
+    with pytest.raises(ValueError, match=f"`Solver.{name}` must be"):
+        identify.fit(ENV.sys, [], {}, solver=solver)

@@ -40,7 +40,7 @@ CASES = [
     for name, value in vars(agent).items()
     if eqx.is_inexact_array(value)
 ]
-ids = lambda x: x if isinstance(x, str) else x.__name__
+ids = lambda x: x.__name__ if inspect.isclass(x) else str(x)
 
 
 def test_agents_are_found():
