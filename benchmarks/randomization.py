@@ -66,13 +66,12 @@ def _ours(batch: int, options) -> dict[str, Any]:
     task = eqsim.make(options.env, pipeline=options.pipeline)
     random = DomainRandomization(task, ROBOTS)
     limited, both = TimeLimit(task, 1000), TimeLimit(random, 1000)
-    pool = eqsim.wrappers.reset_pool(limited, jr.key(1), POOL)
     envs = {
         "static": limited,
         "randomized": both,
         "resets": AutoReset(limited),
         "both": AutoReset(both),
-        "pool": AutoReset(limited, pool),
+        "pool": AutoReset(eqsim.wrappers.pool_resets(limited, jr.key(1), POOL)),
     }
     calls = {
         name: _rollout(env, batch, options)

@@ -73,8 +73,7 @@ def test_systems_and_states(getkey):
 
 
 def _pooled(env):
-    episode = TimeLimit(env, 3)
-    return AutoReset(episode, wrappers.reset_pool(episode, jr.key(7), 4))
+    return AutoReset(wrappers.pool_resets(TimeLimit(env, 3), jr.key(7), 4))
 
 
 def _skills(env):
@@ -84,7 +83,7 @@ def _skills(env):
 WRAPPERS = {
     "ActionRepeat": lambda env: wrappers.ActionRepeat(env, 2),
     "AutoReset": lambda env: AutoReset(TimeLimit(env, 3)),
-    "AutoReset with pool": _pooled,
+    "PooledResets": _pooled,
     "ClipAction": wrappers.ClipAction,
     "DelayAction": lambda env: wrappers.DelayAction(env, 2, 0),
     "DomainRandomization": lambda env: DomainRandomization(

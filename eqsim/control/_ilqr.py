@@ -10,7 +10,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from .._errors import check_shape
+from .._errors import check_numbers, check_shape
 from ..model._fields import as_array
 from ._augmented_lagrangian import Penalty, solve_constrained
 from ._constraints import Multipliers
@@ -123,6 +123,15 @@ class ILQR(eqx.Module):
                 raise ValueError(
                     f"`ILQR.{name}` must be positive, got {vars(self)[name]}."
                 )
+        not_negative = lambda x: x >= 0.0
+        for name, accepted, expected in (
+            ("atol", not_negative, "at least 0"),
+            ("rtol", not_negative, "at least 0"),
+            ("penalty", lambda x: x > 0.0, "positive"),
+            ("penalty_growth", lambda x: x >= 1.0, "at least 1"),
+            ("constraint_tolerance", not_negative, "at least 0"),
+        ):
+            check_numbers(f"ILQR.{name}", vars(self)[name], accepted, expected)
 
     def solve(self, problem: Problem, state: Any, guess: Any = None) -> Plan:
         """Find a locally optimal plan.

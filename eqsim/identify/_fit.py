@@ -94,6 +94,7 @@ def fit(
     """
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
     check_split(runs, validate)
+    _check_solver(solver)
     how = measurement(measure), pipeline, objective, loss
     setup = prepare(sys, runs, unknowns, windows, noise, *how)
     result = _annealed(setup, smoothing, solver, noise, (progress, accepted))
@@ -101,6 +102,16 @@ def fit(
         return result
     spans = horizons or [windows.length * share for share in (0.25, 0.5, 1.0)]
     return _validated(result, list(validate), windows, spans, _before(unknowns))
+
+
+def _check_solver(solver: Solver) -> None:
+    """Raise `ValueError` if a setting of the solver is out of its range."""
+    positive, not_negative = lambda x: x >= 1, lambda x: x >= 0
+    check_numbers("Solver.max_steps", solver.max_steps, positive, "at least 1")
+    check_numbers("Solver.rounds", solver.rounds, positive, "at least 1")
+    check_numbers("Solver.restarts", solver.restarts, not_negative, "at least 0")
+    check_numbers("Solver.rtol", solver.rtol, not_negative, "at least 0")
+    check_numbers("Solver.damping", solver.damping, lambda x: x > 0, "positive")
 
 
 def _annealed(setup: Setup, smoothing, solver: Solver, noise, callbacks) -> Result:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._errors import check_numbers
 from ..model._fields import as_array
 
 
@@ -44,6 +45,11 @@ def consistency(loss: AbstractLoss) -> float:
     return float((weights * values).sum() / weights.sum())
 
 
+def _check_width(loss: "Huber | Cauchy | GemanMcClure") -> None:
+    name = f"{type(loss).__name__}.width"
+    check_numbers(name, loss.width, lambda x: x > 0.0, "positive")
+
+
 class Square(AbstractLoss):
     """Least squares."""
 
@@ -69,6 +75,9 @@ class Huber(AbstractLoss):
     width: Float[Array, ""] = eqx.field(converter=as_array, default=1.345)
     per_window: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        _check_width(self)
+
     def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
         inside = square < self.width**2
         root = jnp.sqrt(jnp.where(inside, 1.0, square))
@@ -89,6 +98,9 @@ class Cauchy(AbstractLoss):
     width: Float[Array, ""] = eqx.field(converter=as_array, default=2.385)
     per_window: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        _check_width(self)
+
     def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
         return self.width**2 * jnp.log1p(square / self.width**2)
 
@@ -104,6 +116,9 @@ class GemanMcClure(AbstractLoss):
 
     width: Float[Array, ""] = eqx.field(converter=as_array, default=3.0)
     per_window: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        _check_width(self)
 
     def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
         return square / (1.0 + square / self.width**2)

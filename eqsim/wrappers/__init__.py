@@ -10,7 +10,6 @@ from ._actions import (
 )
 from ._auto_reset import (
     AutoReset as AutoReset,
-    reset_pool as reset_pool,
     ResetMode as ResetMode,
 )
 from ._described import (
@@ -45,6 +44,7 @@ from ._randomization import (
     robot as robot,
 )
 from ._reach import Reach as Reach, ReachState as ReachState
+from ._reset_pool import pool_resets as pool_resets, PooledResets as PooledResets
 from ._skill_wrapper import Skills as Skills
 from ._time_limit import TimeLimit as TimeLimit
 from ._wrapper import (

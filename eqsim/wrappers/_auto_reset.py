@@ -3,10 +3,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jax.tree_util as jtu
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -41,24 +39,19 @@ class AutoReset(AbstractStateful):
     **Arguments:**
 
     - `env`: environment, including all wrappers whose state belongs to one episode.
-    - `pool`: resets computed in advance by `reset_pool`, for environments whose resets
-        are expensive. Without a pool, every environment of a batch computes a full
-        reset in every step, and keeps it only if its episode has ended. A pool replaces
-        this by a lookup. With `DomainRandomization`, robots are then drawn from the
-        pool as well.
     - `mode`: with `ResetMode.SAME_STEP`, `obs` already belongs to the new episode. With
         `ResetMode.NEXT_STEP`, `obs` belongs to the old episode; the next step ignores
         its action, resets, and returns `first=True` and zero reward.
 
-    Options of `reset` apply only to the first episode, which is then not drawn from the
-    pool.
+    In a batch, every environment computes a full reset in every step, and keeps it only
+    if its episode has ended. If resets are expensive, `pool_resets` computes them in
+    advance. Options of `reset` apply only to the first episode.
 
     **Raises:** `ValueError` if `env` contains a wrapper whose state must not be reset
     with the episode.
     """
 
     env: AbstractEnv
-    pool: tuple[Any, Timestep] | None = None
     mode: ResetMode = eqx.field(static=True, default=ResetMode.SAME_STEP)
 
     def __check_init__(self):
@@ -74,10 +67,7 @@ class AutoReset(AbstractStateful):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[AutoResetState, Timestep]:
         key_reset, key = jr.split(key)
-        if options is None:
-            inner, timestep = self._fresh(key_reset)
-        else:
-            inner, timestep = self.env.reset(key_reset, options)
+        inner, timestep = self.env.reset(key_reset, options)
         return AutoResetState(inner, key, jnp.zeros((), bool)), _final(timestep)
 
     def step(
@@ -86,7 +76,7 @@ class AutoReset(AbstractStateful):
         check_action(self, action)
         key_reset, key = jr.split(state.key)
         step = lambda: self.env.step(state.inner, action)
-        fresh = lambda: self._fresh(key_reset)
+        fresh = lambda: self.env.reset(key_reset)
         no = jnp.zeros((), bool)
         if self.mode is ResetMode.NEXT_STEP:
             inner, timestep = lax.cond(state.over, fresh, step)
@@ -100,40 +90,6 @@ class AutoReset(AbstractStateful):
         )
         timestep = eqx.tree_at(lambda t: t.obs, _final(timestep), obs)
         return AutoResetState(new, key, no), timestep
-
-    def _fresh(self, key: PRNGKeyArray) -> tuple[Any, Timestep]:
-        if self.pool is None:
-            return self.env.reset(key)
-        key_index, key_noise = jr.split(key)
-        index = jr.randint(key_index, (), 0, self.pool[1].reward.shape[0])
-        state, timestep = jtu.tree_map(lambda x: x[index], self.pool)
-        return _with_new_keys(state, key_noise), timestep
-
-
-def reset_pool(env: AbstractEnv, key: PRNGKeyArray, size: int) -> tuple[Any, Timestep]:
-    """Compute resets in advance, for `AutoReset(env, pool=...)`.
-
-    **Arguments:**
-
-    - `env`: environment that is given to `AutoReset`.
-    - `size`: number of resets.
-
-    **Returns:** a batch of states and timesteps.
-
-    **Raises:** `ValueError` if the size is not positive.
-    """
-    if size < 1:
-        raise ValueError(f"`size` must be positive, got {size}.")
-    return eqx.filter_jit(eqx.filter_vmap(env.reset))(jr.split(key, size))
-
-
-def _with_new_keys(state: Any, key: PRNGKeyArray) -> Any:
-    """Return the state with new keys, so that episodes from the same pool entry
-    differ."""
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-    leaves, treedef = jtu.tree_flatten(state)
-    new = [jr.fold_in(key, k) if is_key(x) else x for k, x in enumerate(leaves)]
-    return jtu.tree_unflatten(treedef, new)
 
 
 def _pair(state, timestep: Timestep):

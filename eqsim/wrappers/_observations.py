@@ -9,6 +9,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
+from .._errors import check_numbers
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
 from ._wrapper import AbstractStateful, check_env, Lifetime, vector_size
@@ -227,7 +228,8 @@ class NoisyObservation(AbstractStateful):
     - `noise`, `bias`: standard deviations; one number, or one per entry of the
         observation. Array leaves, which can change without recompiling.
 
-    **Raises:** `ValueError` if the shapes do not fit, or `env` resets itself.
+    **Raises:** `ValueError` if the shapes do not fit, a standard deviation is negative,
+    or `env` resets itself.
     """
 
     env: AbstractEnv
@@ -243,6 +245,9 @@ class NoisyObservation(AbstractStateful):
                     f"`NoisyObservation.{name}` has shape {value.shape}: one number, or one "
                     f"for each of the {size} entries of the observation is expected."
                 )
+            check_numbers(
+                f"NoisyObservation.{name}", value, lambda x: x >= 0.0, "at least 0"
+            )
 
     @property
     def lifetime(self) -> Lifetime:

@@ -20,8 +20,8 @@ class Pixels(AbstractReport):
     with `DomainRandomization`, inside or outside.
 
     Derivatives of images are zero; derivatives of rewards are not affected. With
-    `AutoReset`, a second image per step is drawn for the reset, unless it uses
-    `pool=reset_pool(...)`.
+    `AutoReset`, a second image per step is drawn for the reset, unless
+    `pool_resets` computes resets in advance.
 
     **Arguments:**
 

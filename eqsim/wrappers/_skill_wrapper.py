@@ -32,9 +32,6 @@ class Skills(AbstractStateful):
     The observation becomes $(o, x, z)$ with the descriptor $x$, or $(o, z)$ if the
     environment has none. `timestep.descriptor` is $x$.
 
-    With an `AutoReset` that uses a pool, the first step of an episode has the skill of
-    the pool entry, and all later steps have a new skill.
-
     **Arguments:**
 
     - `env`: the environment, whose observations are vectors.

@@ -13,8 +13,10 @@ import eqsim
 from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
+    layers,
     NoisyObservation,
-    reset_pool,
+    pool_resets,
+    PooledResets,
     ResetMode,
     TimeLimit,
 )
@@ -118,11 +120,12 @@ def test_termination_in_a_scan():
 def test_pool():
     """Starts come out of the pool, also the first; all of them in the long run."""
     inner = TimeLimit(Rail(), 2)
-    pool = reset_pool(inner, jr.key(3), 5)
-    env = AutoReset(inner, pool)
+    pool = pool_resets(inner, jr.key(3), 5)
+    assert isinstance(pool, PooledResets)
+    env = AutoReset(pool)
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 8), 40)
     done = np.asarray(out.timestep.truncated)
-    known = np.asarray(pool[1].obs)
+    known = np.asarray(pool.starts[1].obs)
     ends = np.asarray(out.timestep.obs)[done]
     first = np.asarray(out.obs)[:, 0]
     assert all(np.any(np.all(known == obs, axis=-1)) for obs in first)
@@ -130,17 +133,43 @@ def test_pool():
     gaps = [np.abs(known - obs).max(-1).min() for obs in ends]
     assert max(gaps) == 0.0 and found == set(range(5))
     with pytest.raises(ValueError, match="`size` must be positive, got 0"):
-        reset_pool(inner, jr.key(3), 0)
+        pool_resets(inner, jr.key(3), 0)
 
 
 def test_noise_of_a_pool_is_new():
-    """One start, but not the same noise after it."""
+    """One start, but not the same noise, from the first observation on."""
     inner = TimeLimit(NoisyObservation(Rail(noise=0.0), 0.1), 2)
-    env = AutoReset(inner, reset_pool(inner, jr.key(3), 1))
+    env = AutoReset(pool_resets(inner, jr.key(3), 1))
     still = lambda obs, key: jnp.zeros(2)
     out = eqsim.rollout(env, still, jr.split(jr.key(0), 3), 40)
-    later = np.asarray(out.timestep.final_obs)[:, 3::2, 0].ravel()
-    assert len(np.unique(later)) == len(later)
+    for obs in (out.obs, out.timestep.final_obs):
+        # All entries differ by the noise alone.
+        seen = np.asarray(obs)[:, 3::2, 0].ravel()
+        assert len(np.unique(seen)) == len(seen)
+
+
+def test_options_are_not_drawn_from_a_pool():
+    env = pool_resets(TimeLimit(Rail(), 2), jr.key(3), 2)
+    given = {"q": jnp.array([0.3, 0.1]), "qd": jnp.zeros(2)}
+    state, _ = env.reset(jr.key(0), given)
+    assert tree_allclose(env.physics(state).q, given["q"])
+
+
+def test_place_of_a_pool():
+    """Outside robots and delays, inside of what draws in every episode."""
+    noisy = lambda env: NoisyObservation(env, 0.1)
+    task = Rail()
+    for wrap, depth in (
+        (lambda env: TimeLimit(env, 2), 0),
+        (lambda env: noisy(TimeLimit(env, 2)), 1),
+        (lambda env: TimeLimit(noisy(env), 2), 2),
+        (lambda env: noisy(TimeLimit(noisy(ActionRepeat(env, 2)), 2)), 3),
+    ):
+        env = pool_resets(wrap(task), jr.key(0), 3)
+        kinds = [type(layer) for layer in layers(env)]
+        assert kinds.index(PooledResets) == depth
+        without = kinds[:depth] + kinds[depth + 1 :]
+        assert without == [type(layer) for layer in layers(wrap(task))]
 
 
 def test_length_must_be_an_integer():

@@ -14,7 +14,7 @@ from eqsim.testing import probes
 from eqsim.wrappers import (
     NormalSkills,
     OneHotSkills,
-    reset_pool,
+    pool_resets,
     Skills,
     UniformSkills,
 )
@@ -109,11 +109,11 @@ def test_resampled():
 
 
 def test_every_episode_has_a_skill_of_its_own():
-    """Also out of a pool, where it comes with the first step."""
+    """Also with a pool; from the first step on."""
     inner = TimeLimit(Skills(probes.point_mass(), UniformSkills(1)), 4)
-    for pool in (None, reset_pool(inner, jr.key(1), 2)):
-        skill = np.asarray(steps(AutoReset(inner, pool), jr.key(0), 40)[:, 6])
-        per_episode = skill.reshape(10, 4)[:, 1:]
+    for env in (inner, pool_resets(inner, jr.key(1), 2)):
+        skill = np.asarray(steps(AutoReset(env), jr.key(0), 40)[:, 6])
+        per_episode = skill.reshape(10, 4)
         assert np.all(per_episode == per_episode[:, :1])
         assert len({*per_episode[:, 0].tolist()}) == 10
 

@@ -21,7 +21,7 @@ from eqsim.wrappers import (
     layers,
     NoisyObservation,
     NormalizeObservation,
-    reset_pool,
+    pool_resets,
     ResetMode,
     ScaleAction,
     StackObservation,
@@ -34,9 +34,7 @@ HEAVIER = randomize.masses(0.5, 2.0)
 
 
 def pooled(env):
-    return AutoReset(
-        TimeLimit(env, 3), pool=reset_pool(TimeLimit(env, 3), jr.key(7), 4)
-    )
+    return AutoReset(pool_resets(TimeLimit(env, 3), jr.key(7), 4))
 
 
 WRAPPERS = {

@@ -431,7 +431,7 @@ BAD = {
     "`TD3BC.policy_delay` is 0": lambda: offline.TD3BC(policy_delay=0),
     "`CQL.num_actions` is 0": lambda: offline.CQL(num_actions=0),
     "`AWAC.num_actions` is 0": lambda: offline.AWAC(num_actions=0),
-    "`levels` is 1": lambda: first(offline.BC(levels=1)),
+    "`BC.levels` is 1": lambda: offline.BC(levels=1),
     "are 59,049 actions, of at most 4,096": lambda: first(offline.IQL(levels=3), nu=10),
     "`BC` has one network": lambda: offline.BC(shared_encoder=True),
     "`DiscreteCQL` has no network": lambda: offline.DiscreteCQL(shared_encoder=True),

@@ -13,7 +13,9 @@ from ..blocks import (
     add_noise,
     as_scalar,
     cast_floats,
+    check_counts,
     check_positive,
+    check_ranges,
     DeterministicPolicy,
     Learner,
     MLP,
@@ -76,6 +78,8 @@ class APG(AbstractOnlineAgent):
 
     def __check_init__(self):
         check_positive(self, "num_envs", "horizon")
+        check_counts(self, "checkpoint_every")
+        check_ranges(self)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> APGState:
         key, key_policy, key_envs = jr.split(key, 3)

@@ -17,6 +17,7 @@ from ..blocks import (
     check_action_bounds,
     check_divisible,
     check_positive,
+    check_ranges,
     DeterministicPolicy,
     init_statistics,
     Linear,
@@ -76,6 +77,7 @@ class ARS(AbstractOnlineAgent):
 
     def __check_init__(self):
         check_positive(self, "num_directions", "num_best", "episode_length")
+        check_ranges(self, "noise")
         if self.num_best > self.num_directions:
             raise ValueError(
                 f"`ARS.num_best` is {self.num_best}, of `num_directions` = "

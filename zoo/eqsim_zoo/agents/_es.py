@@ -18,6 +18,7 @@ from ..blocks import (
     check_action_bounds,
     check_divisible,
     check_positive,
+    check_ranges,
     DeterministicPolicy,
     init_statistics,
     Learner,
@@ -80,6 +81,7 @@ class ES(AbstractOnlineAgent):
 
     def __check_init__(self):
         check_positive(self, "num_pairs", "episode_length")
+        check_ranges(self, "noise")
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ESState:
         check_env(self, env)

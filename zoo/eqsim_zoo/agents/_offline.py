@@ -17,6 +17,8 @@ from ..blocks import (
     as_scalar,
     cast_floats,
     check_action_bounds,
+    check_counts,
+    check_ranges,
     scale,
     static,
     Transition,
@@ -62,6 +64,7 @@ class AbstractOfflineAgent(AbstractAgent):
     learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
 
     def __check_init__(self):
+        check_ranges(self)
         name, parts = type(self).__name__, self.augmentations
         if not isinstance(self.encoder, AbstractEncoder | None):
             raise ValueError(
@@ -143,6 +146,14 @@ class AbstractLevelAgent(AbstractOfflineAgent):
     """
 
     levels: int = static(0)
+
+    def __check_init__(self):
+        check_counts(self, "levels")
+        if self.levels == 1:
+            raise ValueError(
+                f"`{type(self).__name__}.levels` is 1: at least 2 are expected, or 0 for "
+                "continuous actions."
+            )
 
 
 def shown(agent: AbstractAgent, env: AbstractEnv) -> tuple[Any, Float[Array, "nu 2"]]:

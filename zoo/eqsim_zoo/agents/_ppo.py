@@ -23,6 +23,7 @@ from ..blocks import (
     check_action_bounds,
     check_divisible,
     check_positive,
+    check_ranges,
     clipped_policy_loss,
     clipped_value_loss,
     collect,
@@ -141,6 +142,7 @@ class PPO(AbstractOnlineAgent):
         check_positive(
             self, "num_envs", "unroll_length", "num_epochs", "num_minibatches"
         )
+        check_ranges(self)
         rows = self.num_envs * self.unroll_length
         if rows % self.num_minibatches:
             raise ValueError(

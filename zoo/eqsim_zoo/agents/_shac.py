@@ -15,7 +15,9 @@ from eqsim import AbstractEnv, AbstractOnlineAgent
 from ..blocks import (
     as_scalar,
     cast_floats,
+    check_counts,
     check_positive,
+    check_ranges,
     flatten_time,
     Learner,
     linear_schedule,
@@ -117,6 +119,8 @@ class SHAC(AbstractOnlineAgent):
 
     def __check_init__(self):
         check_positive(self, "num_envs", "horizon", "num_epochs", "num_minibatches")
+        check_counts(self, "checkpoint_every")
+        check_ranges(self)
         rows = self.num_envs * self.horizon
         if rows % self.num_minibatches:
             raise ValueError(

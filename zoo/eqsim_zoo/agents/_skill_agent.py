@@ -15,6 +15,7 @@ from eqsim.wrappers import AbstractDescriptor, OneHotSkills, ScaleAction, Skills
 from ..blocks import (
     add_steps,
     as_scalar,
+    check_ranges,
     collect,
     Episodes,
     Explorer,
@@ -79,6 +80,9 @@ class AbstractSkillAgent(AbstractOnlineAgent):
     hidden: tuple[int, ...] = static((256, 256))
     learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
     descriptor_full_state: bool = static(False)
+
+    def __check_init__(self):
+        check_ranges(self)
 
     @staticmethod
     def __eqsim_wrap__(env: AbstractEnv) -> AbstractEnv:

@@ -26,6 +26,7 @@ from ._episodes import Episodes as Episodes
 from ._hyperparameters import (
     as_scalar as as_scalar,
     cast_floats as cast_floats,
+    check_counts as check_counts,
     check_positive as check_positive,
     cosine_schedule as cosine_schedule,
     linear_schedule as linear_schedule,
@@ -73,6 +74,7 @@ from ._policies import (
     sample_actions as sample_actions,
     StochasticPolicy as StochasticPolicy,
 )
+from ._ranges import check_ranges as check_ranges
 from ._replay import Replay as Replay, Transition as Transition
 from ._returns import (
     discounted_returns as discounted_returns,

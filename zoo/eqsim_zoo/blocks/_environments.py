@@ -4,7 +4,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from eqsim import AbstractEnv, AutoReset, TimeLimit
-from eqsim.wrappers import AbstractWrapper, layers, Lifetime, reset_pool
+from eqsim.wrappers import AbstractWrapper, layers, Lifetime, pool_resets
 
 
 def training_env(
@@ -25,8 +25,7 @@ def training_env(
     if pool_size < 0:
         raise ValueError(f"`pool_size` is {pool_size}: at least 0 is expected.")
     episode = evaluation_env(env, episode_length)
-    pool = reset_pool(episode, key, pool_size) if pool_size else None
-    return AutoReset(episode, pool)
+    return AutoReset(pool_resets(episode, key, pool_size) if pool_size else episode)
 
 
 def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:

@@ -44,6 +44,17 @@ def check_positive(agent: eqx.Module, *names: str) -> None:
             )
 
 
+def check_counts(agent: eqx.Module, *names: str) -> None:
+    """Raise `ValueError` unless fields are integers of at least 0."""
+    for name in names:
+        value = vars(agent)[name]
+        if not isinstance(value, int | np.integer) or value < 0:
+            raise ValueError(
+                f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
+                "least 0."
+            )
+
+
 def linear_schedule(
     rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
 ) -> Float[Array, ""]:

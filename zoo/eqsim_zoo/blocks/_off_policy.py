@@ -20,6 +20,7 @@ from ._collect import add_steps, collect, flatten_time, reset_envs, Running
 from ._hyperparameters import as_scalar, check_positive, static
 from ._networks import Critic, MLP
 from ._parallel import check_divisible, replicate, shard_batch
+from ._ranges import check_ranges
 from ._replay import Replay, Transition
 
 
@@ -75,6 +76,7 @@ class AbstractOffPolicy(AbstractOnlineAgent):
 
     def __check_init__(self):
         check_positive(self, "num_envs", "unroll_length", "batch_size", "capacity")
+        check_ranges(self)
         name, rows = type(self).__name__, self.num_envs * self.unroll_length
         if self.batch_size > self.capacity:
             raise ValueError(

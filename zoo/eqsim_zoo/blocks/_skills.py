@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ._hyperparameters import as_scalar
+from ._ranges import check_ranges
 from ._replay import Transition
 from ._skill_observations import SkillPolicy, SkillSpace
 
@@ -53,6 +54,9 @@ class Mix(eqx.Module):
     diversity: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     target_return: Float[Array, ""] = eqx.field(converter=as_scalar, default=-jnp.inf)
     margin: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
+
+    def __check_init__(self):
+        check_ranges(self)
 
     def __call__(
         self,
