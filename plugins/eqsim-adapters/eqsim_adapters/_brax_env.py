@@ -9,15 +9,14 @@ import jax.random as jr
 from brax.envs.base import Env, State
 
 from eqsim import AbstractEnv, System, Timestep
-
-from ._checks import check_no_reset
+from eqsim.bridges import check_no_auto_reset
 
 
 class BraxEnv(Env):
     """An environment of eqsim for Brax, see `to_brax`."""
 
     def __init__(self, env: AbstractEnv):
-        check_no_reset(env, "Brax")
+        check_no_auto_reset(env, "Brax")
         self.eqsim_env = env
 
     @property

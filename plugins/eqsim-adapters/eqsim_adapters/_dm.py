@@ -12,15 +12,14 @@ from dm_env import specs
 
 import eqsim
 from eqsim import AbstractEnv
-
-from ._checks import check_no_reset
+from eqsim.bridges import check_no_auto_reset
 
 
 class DmEnv(dm_env.Environment):
     """An environment of eqsim for dm_env, see `to_dm_env`."""
 
     def __init__(self, env: AbstractEnv, max_steps: int | None, seed: int):
-        check_no_reset(env, "dm_env")
+        check_no_auto_reset(env, "dm_env")
         self.eqsim_env = env if max_steps is None else eqsim.TimeLimit(env, max_steps)
         self._key, self._state, self._over = jr.key(seed), None, True
         _, timestep = eqx.filter_eval_shape(env.reset, self._key)

@@ -11,8 +11,7 @@ from jax import lax
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, Timestep
-
-from ._checks import check_no_reset
+from eqsim.bridges import check_no_auto_reset
 
 
 class Box:
@@ -86,7 +85,7 @@ class GymnaxEnv:
     """
 
     def __init__(self, env: AbstractEnv, api: str, max_steps_in_episode: int):
-        check_no_reset(env, "gymnax")
+        check_no_auto_reset(env, "gymnax")
         if api not in ("1.0", "legacy"):
             raise ValueError(f"`api` is {api!r}: '1.0' or 'legacy' is expected.")
         if max_steps_in_episode < 1:

@@ -1,5 +1,5 @@
 """Infos beside version 5 of Gymnasium's MuJoCo environments, and the laws that
-Gymnasium's own tests state for them (docs/environments_parity.md lists these)."""
+Gymnasium's own tests state for them (the README lists them)."""
 
 import functools
 

@@ -1,16 +1,12 @@
 """Construction of environments from options of TorchRL."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-import eqsim
-from eqsim import AbstractEnv, DomainRandomization, System, TimeLimit
-from eqsim.wrappers import AbstractWrapper, ActionRepeat, layers, Lifetime
-
-
-Randomizer = Callable[[PRNGKeyArray, System], System]
+from eqsim import AbstractEnv, TimeLimit
+from eqsim.bridges import check_no_auto_reset, randomized, Randomizer
+from eqsim.wrappers import ActionRepeat
 
 
 def build(
@@ -26,34 +22,11 @@ def build(
 
     - `name`: name of the environment whose presets `randomize` refers to.
     """
-    if not isinstance(env, AbstractEnv):
-        raise TypeError(
-            f"`env` is {env!r}: an environment of eqsim is expected; `EqsimEnv` takes the "
-            "name of one."
-        )
-    for held in layers(env):
-        if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
-            raise ValueError(
-                f"`{type(held).__name__}` is kept over episodes, but TorchRL resets "
-                "environments from outside. Leave it out, and use TorchRL's transforms."
-            )
-    if randomize is not None:
-        env = DomainRandomization(env, _randomizer(name, randomize))
+    check_no_auto_reset(env, "TorchRL", ", and use TorchRL's transforms instead")
+    env = randomized(env, randomize, name)
     if frame_skip != 1:
         env = ActionRepeat(env, frame_skip)
     return env if episode_length is None else TimeLimit(env, episode_length)
-
-
-def _randomizer(name: str, randomize: Randomizer | str) -> Randomizer:
-    if not isinstance(randomize, str):
-        return randomize
-    presets = eqsim.randomize.presets(name)
-    if randomize not in presets:
-        raise ValueError(
-            f"`randomize` is {randomize!r}, but there is no such preset. Presets: "
-            f"{', '.join(presets) or 'none'}; or pass a function (key, sys) -> sys."
-        )
-    return presets[randomize]
 
 
 def action_table(

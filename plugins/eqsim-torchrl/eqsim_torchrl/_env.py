@@ -11,10 +11,11 @@ from torchrl.data import Composite
 from torchrl.envs import EnvBase
 
 from eqsim import AbstractEnv
+from eqsim.bridges import Randomizer
 from eqsim.render import Camera
 
 from ._arrays import jax_device, to_torch
-from ._build import action_table, build, Randomizer
+from ._build import action_table, build
 from ._operator import Operator
 from ._pictures import Pictures
 from ._policies import apply, plan_of

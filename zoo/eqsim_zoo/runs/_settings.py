@@ -15,8 +15,6 @@ import numpy as np
 
 from eqsim import AbstractAgent
 
-from ._ranges import check_range
-
 
 # Of what is held; no field can be called so.
 _CLASS = "class"
@@ -65,7 +63,6 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
                 f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot "
                 "be given by name. Make the agent in Python, and pass it."
             )
-        check_range(type(base).__name__, name, value)
         changed[name] = value
     return make(**_nested(base, changed)) if changed else base
 
