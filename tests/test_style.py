@@ -22,10 +22,7 @@ BANNED_CALLS = {
     "print": "return what there is to know; only the command line prints",
 }
 # Texts of these packages begin with a noun or a verb and use the terms of the field.
-_PLAIN = (
-    "_cli envs io kinematics model pipelines randomize render sensors spatial".split()
-)
-PLAIN = [ROOT / "eqsim" / name for name in (*_PLAIN, "testing", "wrappers")]
+PLAIN = [f.parent for f in sorted((ROOT / "eqsim").glob("*/__init__.py"))]
 PLAIN += [ROOT / "eqsim_pytest", *sorted((ROOT / "eqsim").glob("*.py"))]
 PLAIN += [
     f for f in sorted((ROOT / "plugins").glob("*/*")) if f.name.startswith("eqsim_")

@@ -315,7 +315,7 @@ def convert(graph: Graph, x: int, dtype: str) -> int:
 
 
 def any_lane(graph: Graph, which: int) -> int:
-    """Whether a boolean holds in any lane; the same in all lanes."""
+    """True if a boolean holds in any lane; the same in all lanes."""
     if not graph.dep[which] & LANE:
         return which
     node = graph.pure("any", (which,), "b1")

@@ -8,7 +8,7 @@ from ._schedule import Extent, Schedule
 
 
 def allocate(schedule: Schedule, base: int, fixed: dict[int, int]) -> None:
-    """Gives each value of a schedule a place from `base` on; `fixed` values have theirs."""
+    """Assign memory from `base` on to each value of a schedule; `fixed` values keep theirs."""
     schedule.size = _Scan(schedule).run(base, fixed)
 
 
@@ -144,7 +144,7 @@ class _Scan:
                 offset += graph.rows[part] * self._row(node)
 
     def _is_carried(self, state: int, loops: tuple[Extent, ...]) -> bool:
-        """Whether the innermost of `loops` carries an array and replaces it in every
+        """True if the innermost of `loops` carries an array and replaces it in every
         pass."""
         extent, out = self.schedule.assigned.get(state, (None, state))
         return (

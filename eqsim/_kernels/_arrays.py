@@ -80,7 +80,7 @@ class Pulled:
 
     @property
     def waits(self) -> Waiting | None:
-        """What has the same elements, and waits for a loop; None: no loop is needed."""
+        """Array with the same elements that waits for a loop; None if no loop is needed."""
         own = self._source
         return own if own is not None and own.array is None else None
 
@@ -96,7 +96,7 @@ Value = Unrolled | Pulled
 
 
 def is_large(shape: Sequence[int]) -> bool:
-    """Whether an array of this shape is computed by a loop."""
+    """True if an array of this shape is computed by a loop."""
     if math.prod(shape) > LARGEST_UNROLLED:
         return True
     return max(shape, default=0) > LONGEST_UNROLLED and 0 not in shape

@@ -33,7 +33,7 @@ def pattern_of(array) -> bytes | None:
 
 
 def number(pattern: bytes | None, index: int) -> float | None:
-    """What is assumed of an element, or None."""
+    """Assumption about an element, or None."""
     return None if pattern is None else _NUMBERS.get(pattern[index : index + 1])
 
 
@@ -49,7 +49,7 @@ def comparison(
 
     **Arguments:**
 
-    - `patterns`: what is assumed of each argument.
+    - `patterns`: assumptions about each argument.
     - `dtypes`: their types.
 
     **Returns:** definitions, and the lines that set `%differs` in the handler, where the

@@ -69,7 +69,7 @@ class Body:
         self.text.lines.append(f"  store {kind} {name}, ptr {address}, align {align}")
 
     def evaluate(self, node: int) -> None:
-        """Computes a pure node, and keeps it if other chunks need it."""
+        """Compute a pure node, and keep it if other chunks need it."""
         graph, op = self.graph, self.graph.op[node]
         if graph.rows[node]:
             _ARRAYS[op](self, node)
@@ -164,7 +164,7 @@ class Body:
         )
 
     def pack_array(self, node: int) -> None:
-        """Stores nodes side by side."""
+        """Store nodes contiguously."""
         base, stride = self.array(node)
         own, dtype = self.text.is_vector(node), self.graph.dtype[node]
         for k, entry in enumerate(self.graph.args[node]):
@@ -334,7 +334,7 @@ class Body:
             self._write(address, name, dtype, own)
 
     def pack(self, dtype: str, nodes: list[int], place: int, first: int) -> None:
-        """Stores results side by side."""
+        """Store results contiguously."""
         own = self.width > 1
         stride = max(bits(dtype), 8) // 8 * self.width
         for k, node in enumerate(nodes, first):

@@ -1,4 +1,4 @@
-"""How values travel through loops and branches."""
+"""Values carried through loops and branches."""
 
 import math
 
@@ -15,7 +15,7 @@ _LEAST_WRITTEN = 8
 
 
 class Carry:
-    """How arrays travel through a loop: element by element, or in memory.
+    """Arrays carried through a loop: element by element, or in memory.
 
     **Arguments:**
 

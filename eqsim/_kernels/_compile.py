@@ -44,7 +44,7 @@ def _llvm() -> Any:
 class Machine:
     """The processor that code is made for.
 
-    - `features`: what LLVM calls its abilities, such as `+avx2`.
+    - `features`: LLVM's names of its features, such as `+avx2`.
     - `lanes`: bytes of its vector registers.
     """
 
@@ -130,8 +130,8 @@ class Loaded:
         return ctypes.c_void_p(self.address)
 
     def otherwise(self, make: Callable[[], int]) -> None:
-        """Sets the function that returns the entry of the kernel for numbers which this
-        one does not assume."""
+        """Set the function that returns the entry of the kernel for arguments that violate
+        the assumptions of this one."""
         self._make = maker(make)
         place = ctypes.c_void_p.from_address(self._request)
         place.value = ctypes.cast(self._make, ctypes.c_void_p).value
@@ -146,7 +146,7 @@ class Loaded:
 
 
 def _user_cache() -> pathlib.Path:
-    """Where this system keeps caches of a user."""
+    """Folder of the system for a user's caches."""
     home = pathlib.Path.home()
     if sys.platform == "win32":
         return pathlib.Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
@@ -156,8 +156,8 @@ def _user_cache() -> pathlib.Path:
 
 
 def folder() -> pathlib.Path | None:
-    """Where objects are kept: `EQSIM_KERNELS_CACHE`, or the user's cache; None where it
-    is switched off by an empty name, and for a user without a home."""
+    """Folder of compiled objects: `EQSIM_KERNELS_CACHE`, or the user's cache; None if it
+    is switched off by an empty name, and for a user without a home folder."""
     named = os.environ.get("EQSIM_KERNELS_CACHE")
     if named == "":
         return None

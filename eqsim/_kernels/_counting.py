@@ -47,5 +47,5 @@ def _counted(graph: Graph, length: int, init: list[int], body, stacks: bool):
 
 
 def loop_param(graph: Graph, like: int, dep: int) -> int:
-    """What a loop carries, like a node, at the start of a pass."""
+    """Value that a loop carries, like a node, at the start of a pass."""
     return graph.source("param", graph.dtype[like], dep, None, graph.rows[like])

@@ -7,7 +7,7 @@
              for each pass of the inner axis: copy inputs in, region 2
              copy outputs out, or add them up
 
-Inputs and outputs lie packed in scratch memory, W environments side by side. The last
+Inputs and outputs lie packed in scratch memory, W environments per tile. The last
 tile may be partial: its lanes beyond the batch repeat the last environment.
 """
 
@@ -43,7 +43,7 @@ class Leaf:
     - `rows`: number of elements for each environment.
     - `dep`: the axes of the batch that it has, `LANE` and `LOOP`.
     - `summed`: true if a result is added up over the axes of the nest.
-    - `assumed`: what is assumed of an argument, see `_assumptions.py`.
+    - `assumed`: assumptions about arguments, see `_assumptions.py`.
     """
 
     rows: int
@@ -157,7 +157,7 @@ class Emitter:
         return calls
 
     def _stacked(self, copy: Copy) -> list[str]:
-        """Calls of functions that store some results of a pass each."""
+        """Return calls of functions that store some results of a pass each."""
         calls, body, room = [], self._body(), _MOST_STORED
         for array, index, values in copy.stacked:
             for k in range(0, len(values), _MOST_STORED):
@@ -299,7 +299,7 @@ class Emitter:
         return name
 
     def _packs(self) -> list[str]:
-        """Lines that store the results of a tile side by side."""
+        """Return the lines that store the results of a tile contiguously."""
         lines = []
         for leaf, nodes, place in zip(
             self.outputs, self.results, self.packed, strict=True

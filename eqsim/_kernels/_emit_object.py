@@ -37,7 +37,7 @@ def target_machine(
 
 
 def joins_objects(triple: str) -> bool:
-    """Whether a kernel may consist of several objects: tested on Linux with x86-64."""
+    """True if a kernel may consist of several objects: tested on Linux with x86-64."""
     return triple.startswith("x86_64") and "linux" in triple
 
 

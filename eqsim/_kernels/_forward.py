@@ -1,11 +1,11 @@
 """Forward mode: the Jacobian-vector product of a jaxpr, straight into the lane graph.
 
-Each equation is translated with its tangents, in one walk. What is linear is applied to
-tangents as it is; element-wise primitives have partial derivatives (`_partials.py`); an
+Each equation is translated with its tangents, in one walk. Linear primitives are
+applied to tangents directly; element-wise primitives have partial derivatives (`_partials.py`); an
 equation without a rule is differentiated by JAX.
 
-The tangent of what does not depend on what is differentiated by, and of what no result
-needs, is None.
+The tangent of a value is None if it does not depend on the differentiated arguments, or if
+no result needs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ FORWARD: dict[str, Callable[..., tuple[list[Value], Tangents] | None]] = {}
 
 
 def forward_rule(*names: str):
-    """Registers the forward mode of primitives: a function `(forward, eqn, operands,
+    """Register the forward mode of primitives: a function `(forward, eqn, operands,
     tangents, wanted) -> results, tangents`, or None where JAX must differentiate."""
 
     def register(function):

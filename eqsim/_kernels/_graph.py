@@ -76,7 +76,7 @@ class Graph:
 
     - `op`, `args`, `dtype`, `aux`: operation, argument nodes, NumPy type string without
         byte order (`f4`), static data.
-    - `dep`: which axes of the batch the value depends on (`LANE`, `LOOP`).
+    - `dep`: batch axes that the value depends on (`LANE`, `LOOP`).
     - `depth`: depth of the block that the node lies in.
     - `rows`: number of elements of an array in memory, 0 for a scalar.
     - `value`: NumPy scalars of the constants.
@@ -155,7 +155,7 @@ class Graph:
                 self.frozen[two] = one, which
 
     def keeps(self, which: int, old: int, new: int) -> bool:
-        """Whether two arrays are known to be equal in the lanes where `which` does not
+        """True if two arrays are known to be equal in the lanes where `which` does not
         hold."""
         while new != old:
             new, mask = self.frozen.get(new, (-1, -1))
@@ -190,7 +190,7 @@ class Graph:
         return node
 
     def recapture(self, control: int) -> None:
-        """Find anew what a control node needs, after it was changed."""
+        """Update the captures of a control node after it was changed."""
         aux = self.aux[control]
         self._captures[control] = self._free(_results(aux), aux.depth)
 
@@ -202,7 +202,7 @@ class Graph:
         return self._append("get", (control,), dtype, dep, depth, number, rows)
 
     def needs(self, node: int) -> tuple[int, ...]:
-        """What must be computed before a node."""
+        """Return the nodes that must be computed before a node."""
         return self.args[node] + self._captures.get(node, ())
 
     def _free(self, outs: list[int], depth: int) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Environments that need equally many passes of loops share vectors: LLVM IR.
 
-A loop goes on as long as any lane needs it, so a vector takes as long as its slowest lane.
+A loop runs as long as any lane needs it, so a vector takes as long as its slowest lane.
 A kernel remembers how much work the loops of each environment were in its last call, and
 sorts environments by it, the slowest first. What a lane gets does not depend on the other
 lanes, so this changes the time of a call alone.

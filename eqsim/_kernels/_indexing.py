@@ -24,7 +24,7 @@ def _dynamic_slice(walk, eqn, x, *starts):
 
 
 def _starts(walk: Translation, shape, sizes, starts) -> list:
-    """Where a slice begins, moved inside as XLA does."""
+    """Start of a slice, clamped as XLA does."""
     first = []
     for size, length, start in zip(shape, sizes, starts, strict=True):
         (node,) = start.reshape(-1).tolist()
@@ -152,7 +152,7 @@ def _scatter(walk, eqn, x, indices, updates):
     length = dict(zip(window, (each[k] for k in window_axes), strict=True))
 
     def target(index):
-        """Where an update goes, and whether it does."""
+        """Index of an update, and the condition under which it is made."""
         batch = [i for k, i in enumerate(index) if k not in window_axes]
         place: list[int | Index] = [0] * len(shape)
         inside = graph.constant(True, "b1")

@@ -104,7 +104,7 @@ class Text:
         return self._count
 
     def is_vector(self, node: int) -> bool:
-        """Whether lanes have values of their own."""
+        """True if lanes have values of their own."""
         return self.width > 1 and bool(self.graph.dep[node] & LANE)
 
     def type(self, dtype: str, vector: bool) -> str:
@@ -270,8 +270,8 @@ class Text:
         raise KeyError(f"no instruction for `{op}` of {dtype}")
 
     def _division(self, op: str, names, dtype: str, vector: bool) -> str:
-        """By zero: -1, or the number itself as the remainder. The smallest integer by -1
-        overflows to itself, with remainder zero."""
+        """Divide integers. Division by zero gives -1, with the dividend as the remainder. The
+        smallest integer by -1 overflows to itself, with remainder zero."""
         kind, test = self.type(dtype, vector), self.type("b1", vector)
         x, y = names
         one = lambda number: self.literal(number, dtype, vector)

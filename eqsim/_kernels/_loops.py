@@ -1,6 +1,6 @@
 """Loops.
 
-A loop whose test differs between lanes goes on as long as any lane needs it. Lanes that do
+A loop whose test differs between lanes runs as long as any lane needs it. Lanes that do
 not are frozen: what they carry is kept by selection, so a result never depends on the
 other lanes of its tile.
 """

@@ -22,7 +22,7 @@ _LOG = logging.getLogger("eqsim.kernels")
 
 
 def enabled() -> bool:
-    """Whether kernels are used: `EQSIM_KERNELS=off` switches them off."""
+    """True if kernels are used: `EQSIM_KERNELS=off` switches them off."""
     text = os.environ.get("EQSIM_KERNELS", "on").lower()
     if text not in ("on", "off"):
         raise ValueError(f"`EQSIM_KERNELS` must be `on` or `off`, got {text!r}.")
@@ -68,13 +68,13 @@ def call(
     out: Sequence,
     summed: Sequence[tuple[int, ...]],
 ) -> list:
-    """Calls the kernel of a program on a batch.
+    """Call the kernel of a program on a batch.
 
     **Arguments:**
 
     - `leaves`: arguments with `nbatch` trailing batch axes, of size one where shared.
     - `out`: shapes and types of the results, with all batch axes.
-    - `summed`: of each result, the batch axes along which it is a sum.
+    - `summed`: batch axes along which each result is a sum.
 
     **Raises:** `Unsupported` or `CompileError` if there is no kernel for it.
     """

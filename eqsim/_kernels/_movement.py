@@ -24,7 +24,7 @@ def _from(walk: Translation, eqn, operand: Value, source, whole) -> list[Value]:
 
 
 def _moves_nothing(operand: Value, shape) -> bool:
-    """Whether only axes of size one come or go."""
+    """True if only axes of size one come or go."""
     if not isinstance(operand, Pulled) or not is_large(shape):
         return False
     return arrays.core(operand.shape) == arrays.core(shape)

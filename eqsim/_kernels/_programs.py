@@ -105,7 +105,7 @@ class Program:
     - `trace`: returns the function without batch axes.
     - `shapes`: shape and type of each argument without batch axes.
     - `key`: hashable; equal for programs whose functions are equal.
-    - `patterns`: what may be assumed of each argument where the batch shares it.
+    - `patterns`: assumptions about each argument, valid if the batch shares it.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Layout:
     - `nest`: axes of the batch from the outermost loop on.
     - `width`: lanes of a vector.
     - `arguments`, `results`: `Graph.dep` of each.
-    - `summed`: of each result, whether it is added up over the batch.
-    - `assumed`: of each argument, what is assumed of it.
+    - `summed`: true for each result that is added up over the batch.
+    - `assumed`: assumptions about each argument.
     """
 
     nest: tuple[int, ...]
@@ -199,7 +199,7 @@ def module(function: Function, layout: Layout) -> str:
 
 
 def _translated(graph: Graph, function: Function, deps, assumed):
-    """Puts a function into a graph; returns its arguments, their nodes, and the
+    """Translate a function into a graph; return its arguments, their nodes, and the
     results."""
     inputs, sources, values = [], [], []
     leaves = zip(function.arguments, deps, assumed, strict=True)
@@ -226,8 +226,8 @@ def _elements(graph: Graph, value) -> list[int]:
 
 
 def assumed(program: Program, shared) -> tuple[bytes | None, ...]:
-    """What is assumed of each argument; `shared` says of each whether the batch shares
-    it."""
+    """Return the assumptions about each argument; `shared` is true for arguments that the
+    batch shares."""
     patterns = program.patterns or (None,) * len(program.shapes)
     found = []
     for pattern, (shape, _), one in zip(patterns, program.shapes, shared, strict=True):
@@ -237,7 +237,7 @@ def assumed(program: Program, shared) -> tuple[bytes | None, ...]:
 
 
 def resulting_patterns(program: Program) -> tuple[bytes | None, ...]:
-    """What follows for the results of a program from what is assumed of its arguments.
+    """Derive patterns of the results of a program from those of its arguments.
 
     **Raises:** `Unsupported` if there is no kernel for it.
     """

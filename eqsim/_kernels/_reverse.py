@@ -32,7 +32,7 @@ REVERSE: dict[str, Callable[..., tuple[list[Value], Pull] | None]] = {}
 
 
 def reverse_rule(*names: str):
-    """Registers the reverse mode of primitives: a function `(reverse, eqn, operands,
+    """Register the reverse mode of primitives: a function `(reverse, eqn, operands,
     active, wanted) -> results, pull`, or None where JAX must linearize the equation."""
 
     def register(function):
@@ -74,8 +74,8 @@ class Reverse(AbstractWalk):
 
         **Arguments:**
 
-        - `active`: which arguments are differentiated by.
-        - `wanted`: which results may have cotangents; None for all floats.
+        - `active`: true for arguments to differentiate by.
+        - `wanted`: results that may have cotangents; None for all floats.
         """
         jaxpr, consts = closed.jaxpr, closed.consts
         if wanted is None:

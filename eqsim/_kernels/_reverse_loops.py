@@ -25,7 +25,7 @@ def _scan(reverse: Reverse, eqn, operands, active, wanted):
 
 
 def _stacks_large_arrays(eqn) -> bool:
-    """Whether what a pass reads or stacks is large."""
+    """True if the arrays that a pass reads or stacks are large."""
     start, count = eqn.params["num_consts"], eqn.params["num_carry"]
     rows = [*eqn.invars[start + count :], *eqn.outvars[count:]]
     return any(is_large(v.aval.shape[1:]) for v in rows)

@@ -1,4 +1,4 @@
-"""What a loop computed in each pass, for the loop that goes back through its passes.
+"""Values of each pass of a loop, for the loop that runs back through its passes.
 
 Sums and products are computed again from what they depend on. What takes longer, such as
 quotients, roots and results of inner loops, is stored by the forward loop. A pass is thus
@@ -79,7 +79,7 @@ class Passes:
         return graph.args[node][1:] if self._reads_outside(node) else ()
 
     def _reads_outside(self, node: int) -> bool:
-        """Whether a node is an element of an array that is no part of the loop."""
+        """True if a node is an element of an array that is not part of the loop."""
         graph = self.graph
         return graph.op[node] == "load" and not self._has(graph.args[node][0])
 
@@ -156,7 +156,7 @@ class Passes:
         return at
 
     def _has(self, array: int) -> bool:
-        """Whether an array belongs to the loop. One that an inner loop stores may be
+        """True if an array belongs to the loop. One that an inner loop stores may be
         younger than the loop."""
         if self._owns(array):
             return True

@@ -112,7 +112,7 @@ def _gather(reverse: Reverse, eqn, operands, active, *_):
 
 
 def _are_small(eqn, operands) -> bool:
-    """Whether all operands and results are unrolled."""
+    """True if all operands and results are unrolled."""
     unrolled = all(isinstance(x, np.ndarray) for x in operands)
     return unrolled and not any(is_large(var.aval.shape) for var in eqn.outvars)
 

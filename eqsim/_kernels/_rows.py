@@ -15,7 +15,7 @@ from ._scalarize import dtype_of, Unsupported
 def stacked_rows(
     graph: Graph, control: int, number: int, aval, dep: int, reverse: bool
 ) -> Value:
-    """What a loop stacks, as an array of shape and type `aval`.
+    """Stacked results of a loop, as an array of shape and type `aval`.
 
     **Arguments:**
 

@@ -1,4 +1,5 @@
-"""What one thread does of a call, as LLVM IR: tasks, loops over the batch, and transfers."""
+"""The part of a call that one thread runs, as LLVM IR: tasks, loops over the batch, and
+transfers."""
 
 from . import _grouping
 from ._assumptions import comparison, DEFINITIONS, otherwise
@@ -233,8 +234,8 @@ class _Writer:
         return lines
 
     def participate(self) -> str:
-        """What a thread does: take a task, compute what is shared, then work on tasks
-        until none is left."""
+        """Return the function of a thread: take a task, compute shared values, then work on
+        tasks until none is left."""
         body = self._nested(1)
         return "\n".join(
             [
@@ -304,7 +305,7 @@ class _Writer:
         ]
 
     def _passes(self, name: str, axis: int) -> list[str]:
-        """How often the loop over an axis runs."""
+        """Number of passes of the loop over an axis."""
         if axis != LANE:
             return [f"  {name} = add i64 %loops, 0"]
         return [

@@ -15,14 +15,14 @@ from ._graph import Graph
 
 
 class Unsupported(Exception):
-    """What the compiler cannot compile; the caller falls back to XLA."""
+    """Program that the compiler does not support; the caller falls back to XLA."""
 
 
 RULES: dict[str, Callable[..., list[Value]]] = {}
 
 
 def rule(*names: str):
-    """Registers the translation of primitives: a function `(translation, eqn, *operands)
+    """Register the translation of primitives: a function `(translation, eqn, *operands)
     -> results` on unrolled and pulled arrays."""
 
     def register(function):
@@ -149,7 +149,7 @@ def _union(deps) -> int:
 
 
 def while_dependence(params, deps: list[int]) -> list[int]:
-    """Of what a `while` loop carries."""
+    """Return the dependence of the values that a `while` loop carries."""
     test, body = params["cond_jaxpr"], params["body_jaxpr"]
     cut = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     of_test, of_body, carry = deps[: cut[0]], deps[cut[0] : cut[1]], deps[cut[1] :]
@@ -163,7 +163,7 @@ def while_dependence(params, deps: list[int]) -> list[int]:
 
 
 def scan_dependence(params, deps: list[int]) -> list[int]:
-    """Of what a `scan` carries, and of what it stacks."""
+    """Return the dependence of the values that a `scan` carries and stacks."""
     start = params["num_consts"]
     stop = start + params["num_carry"]
     consts, carry, xs = deps[:start], deps[start:stop], deps[stop:]

@@ -195,8 +195,8 @@ class Schedule:
         return node
 
     def read(self, node: int) -> int:
-        """What is read in memory for a value. An element at a fixed index is never
-        stored: whoever needs it reads the array."""
+        """Return the node that is read in memory for a value. An element at a fixed index is
+        never stored: its users read the array."""
         graph, node = self.graph, self.resolve(node)
         if graph.op[node] == "load" and graph.args[node][1] in graph.value:
             return self.resolve(graph.args[node][0])

@@ -1,4 +1,4 @@
-"""Which values vary smoothly, and which of them matter."""
+"""Values that vary smoothly, and those of them that matter."""
 
 import functools
 from collections.abc import Sequence
@@ -73,12 +73,12 @@ def _can_vary(atom) -> bool:
 
 
 def is_float(aval) -> bool:
-    """Whether a value can have a tangent or cotangent."""
+    """True if a value can have a tangent or cotangent."""
     return np.issubdtype(aval.dtype, np.floating)
 
 
 def is_flat(eqn) -> bool:
-    """Whether no result of an equation varies smoothly."""
+    """True if no result of an equation varies smoothly."""
     if eqn.primitive.name in FLAT:
         return True
     return not any(is_float(var.aval) for var in eqn.outvars)

@@ -135,7 +135,8 @@ def _sum(kind: str) -> tuple[str, str]:
 
 
 def accumulate(kind: str, size: int, width: int) -> str:
-    """Adds rows of lanes to accumulators, but for the lanes beyond the batch."""
+    """Return the function that adds rows of lanes to accumulators, except lanes beyond the
+    batch."""
     vector = f"<{width} x {kind}>" if width > 1 else kind
     operation, zero = _sum(kind)
     zero = "zeroinitializer" if width > 1 else zero
@@ -173,7 +174,7 @@ end:
 
 
 def total_lanes(kind: str) -> str:
-    """Adds the lanes of each row."""
+    """Return the function that adds the lanes of each row."""
     operation, zero = _sum(kind)
     return f"""
 define internal void @total_{kind}(ptr %to, ptr %from, i64 %count, i64 %width) {{
@@ -210,7 +211,7 @@ end:
 
 
 def total_tasks(kind: str) -> str:
-    """Adds the rows that tasks have left, in the order of the tasks."""
+    """Return the function that adds the rows of all tasks, in the order of the tasks."""
     operation, zero = _sum(kind)
     return f"""
 define internal void @plus_{kind}(ptr %to, ptr %from, i64 %count, i64 %tasks, i64 %step) {{

@@ -178,7 +178,7 @@ def _search(rot: Mat3, near: Vec3, far: Vec3, one: Vec3, two: Vec3) -> _Axis:
 
 
 def _alike(r, i, j, face):
-    """Whether the cross product of edges is within about 8 degrees of the normal of a
+    """True if the cross product of edges is within about 8 degrees of the normal of a
     face."""
     x, y, z = _pick((r[:, 0], r[:, 1], r[:, 2]), j)
     zero = jnp.zeros_like(x)

@@ -68,7 +68,7 @@ def overlap(base: tuple, subject: tuple, counts: tuple, tolerance: float) -> Out
     **Arguments:**
 
     - `base`, `subject`: coordinates of the corners, `(size, *batch)` each.
-    - `counts`: how many corners the base and the subject have.
+    - `counts`: numbers of corners of base and subject.
     - `tolerance`: points count as inside up to this distance.
     """
     size = base[0].shape[0]

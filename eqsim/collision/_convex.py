@@ -23,14 +23,14 @@ from ._separation import combine, Nearest, nearest_triangle, sorted_vertices
 
 
 class ConvexSearch(NamedTuple):
-    """Where two convex shapes are nearest, in the frame of the first one.
+    """Nearest points of two convex shapes, in the frame of the first one.
 
     - `placed`: the shapes.
     - `nearest`: see `touching_vertices`.
     - `dist`: distance of the surfaces, negative in penetration.
     - `normal`: unit vector from the first to the second shape.
     - `middle`: point halfway between the surfaces.
-    - `feature`: where round shapes touch; None if none of the two is round.
+    - `feature`: feature that touches; None if neither shape is round.
     """
 
     placed: Placed
@@ -56,7 +56,7 @@ def convex_contact(
 
     **Arguments:**
 
-    - `kinds`: of the shapes.
+    - `kinds`: kinds of the shapes.
     - `margin`: distance beyond which the point is not asked for exactly.
     """
     return single_point(convex_search(kinds, one, two, margin), one)
@@ -85,10 +85,10 @@ def convex_search(
 
 
 class Touch(NamedTuple):
-    """What touches where two convex shapes are nearest, found without derivatives.
+    """Features that touch where two convex shapes are nearest, found without derivatives.
 
     - `nearest`: see `touching_vertices`.
-    - `feature`: where round shapes touch; None if none of the two is round.
+    - `feature`: feature that touches; None if neither shape is round.
     """
 
     nearest: Nearest

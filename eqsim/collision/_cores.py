@@ -25,7 +25,7 @@ from ._rows import read_rows
 class Corner(NamedTuple):
     """A point on the surface of a polytope with its round part.
 
-    - `number`: of the vertex of the polytope.
+    - `number`: index of the vertex of the polytope.
     - `round`: point of the unit disk or sphere that the round part is stretched from;
         None if there is none.
     """
@@ -37,7 +37,7 @@ class Corner(NamedTuple):
 class Core(eqx.Module):
     """Shapes of one kind without the ball, one per pair.
 
-    - `kind`: of the shapes.
+    - `kind`: kind of the shapes.
     - `size`: see `Geoms.size`.
     - `hulls`: vertices, if the shapes are meshes.
     """
@@ -54,7 +54,7 @@ class Core(eqx.Module):
 
     @property
     def is_round(self) -> bool:
-        """Whether there is a round part."""
+        """True if there is a round part."""
         return self.kind in (GeomKind.CYLINDER, GeomKind.ELLIPSOID)
 
     def support(self, direction: Vec3) -> Corner:
@@ -162,12 +162,12 @@ class Placed(NamedTuple):
 
     @property
     def is_round(self) -> bool:
-        """Whether one of them has a round part."""
+        """True if either shape has a round part."""
         return self.first.is_round or self.second.is_round
 
     @property
     def is_flat(self) -> bool:
-        """Whether both have faces."""
+        """True if both shapes have faces."""
         flat = GeomKind.CYLINDER, GeomKind.BOX, GeomKind.MESH
         return self.first.kind in flat and self.second.kind in flat
 

@@ -129,7 +129,7 @@ def pair_points(
 
     **Arguments:**
 
-    - `reach`: how far pairs matter; without it, all of them do.
+    - `reach`: distance within which pairs are computed; None for all pairs.
     """
     on_plane = kinds[0] is GeomKind.PLANE
     return _slots(_points(collider_of(*kinds), one, two, reach, on_plane))

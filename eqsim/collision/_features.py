@@ -1,4 +1,4 @@
-r"""Which polygons or edges of two solids touch along a face or a line, as in MuJoCo.
+r"""Polygons or edges of two solids that touch along a face or a line, as in MuJoCo.
 
 The search for the nearest points ends with up to three vertices of each solid: a vertex,
 an edge or a face. Polygons are tried that have all of them as corners.
@@ -37,12 +37,12 @@ _FACING_EPS = 4
 
 
 class Touching(NamedTuple):
-    """What touches. Polygons and vertices are numbers.
+    """Features that touch. Polygons and vertices are indices.
 
     - `faces`: true if it is two polygons.
     - `first_edge`: true if it is an edge of the first solid and a polygon of the second.
     - `second_edge`: true if it is a polygon of the first solid and an edge of the second.
-    - `polygons`: of the first and the second solid.
+    - `polygons`: polygon of the first solid, and of the second.
     - `ends`: the two vertices of the edge.
     """
 
@@ -181,7 +181,12 @@ def _opposite(sides: _Sides) -> tuple[Any, tuple[Any, Any]]:
 
 
 class _Edge(NamedTuple):
-    """Whether an edge touches a polygon, that polygon, and the ends of the edge."""
+    """An edge that touches a polygon.
+
+    - `found`: true if there is one.
+    - `polygon`: index of the polygon.
+    - `ends`: vertices of the edge.
+    """
 
     found: Any
     polygon: Any
@@ -193,7 +198,7 @@ def _edge_on_face(sides: _Sides, number: int, normal: Vec3, when) -> _Edge:
 
     **Arguments:**
 
-    - `number`: of the solid with the edge.
+    - `number`: index of the solid with the edge.
     """
     solid, vertices = sides.solids[number], sides.vertices[number]
     turn = sides.placed.offset.rot
@@ -231,7 +236,7 @@ def _each_polygon(sides: _Sides, number: int, when, visit, start):
 
     **Arguments:**
 
-    - `when`: where they are visited at all.
+    - `when`: condition under which they are visited.
     - `visit`: function of the polygon, its normal in the frame of its solid, whether it
         is to be visited, and what is carried.
     """

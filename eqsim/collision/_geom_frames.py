@@ -1,4 +1,4 @@
-"""What does not depend on the state about the shapes of a robot."""
+"""Parts of the shapes of a robot that do not depend on the state."""
 
 from typing import Any, NamedTuple
 

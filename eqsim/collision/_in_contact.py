@@ -1,4 +1,4 @@
-"""Whether a robot touches anything, without solving for forces."""
+"""Test for contact, without solving for forces."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float

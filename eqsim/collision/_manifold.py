@@ -40,7 +40,7 @@ from ._solids import solid
 
 
 class Corners(NamedTuple):
-    """Where points come from, `(4, *batch)` each: a line, and the plane that cuts it.
+    """Origin of points, `(4, *batch)` each: a line, and the plane that cuts it.
 
     - `line`: number of a side of the base or the subject, or of the end of an edge.
     - `of_base`: true if the line is a side of the base.
@@ -87,7 +87,7 @@ def polytope_points(
 
     **Arguments:**
 
-    - `kinds`: of the shapes, each `CAPSULE`, `CYLINDER`, `BOX` or `MESH`; meshes with
+    - `kinds`: kinds of the shapes, each `CAPSULE`, `CYLINDER`, `BOX` or `MESH`; meshes with
         polygons. A capsule comes first.
     - `margin`: distance beyond which points are not asked for.
     """

@@ -15,7 +15,7 @@ from ._points import complete, ContactPoints, Hulls, Shape
 
 
 class Reach(NamedTuple):
-    """What tells whether pairs are near.
+    """Bounds by which near pairs are found.
 
     - `first`, `second`: half sizes of boxes about the shapes, in their frames.
     - `margin`: distance below which contact points are computed.

@@ -1,4 +1,4 @@
-r"""How deep two convex polytopes are in each other: expanding polytope algorithm.
+r"""Penetration depth of two convex polytopes: expanding polytope algorithm.
 
 The difference $M = \{a - b\}$ of two convex sets contains the origin where they overlap,
 and its face nearest to the origin is the shortest way out. A polytope inside of $M$ is
@@ -68,7 +68,7 @@ def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     **Arguments:**
 
     - `toward`: a direction from the first to the second set.
-    - `when`: where this is asked for.
+    - `when`: condition under which the result is used.
     """
     start = _tetrahedron(placed, _first_tetrahedron(placed, toward), ~when)
     size = jnp.sqrt(jnp.max(start.points | start.points, axis=0, keepdims=True))
@@ -198,7 +198,7 @@ def _with_fan(polytope: _Polytope, chosen: tuple) -> tuple[_Faces, Any]:
 
     **Arguments:**
 
-    - `chosen`: which faces, as bits of two integers.
+    - `chosen`: faces, as bits of two integers.
     """
     at, points = polytope.num_points, polytope.points
     edges, count = _outline(polytope.faces.corners, chosen, at)

@@ -53,8 +53,9 @@ class Hulls(NamedTuple):
 
     - `points`: vertices of all meshes one after the other, in their frames,
         `(nvertex, *batch)`. They are not one per shape.
-    - `start`, `count`: which of them belong to the mesh of each shape, `(nshape, *batch)`.
-    - `polygons`: what lies between the vertices; None: it is not needed.
+    - `start`, `count`: first vertex and number of vertices of the mesh of each shape,
+        `(nshape, *batch)`.
+    - `polygons`: polygons between the vertices; None if they are not needed.
     """
 
     points: Any
@@ -66,8 +67,8 @@ class Hulls(NamedTuple):
 class Grids(NamedTuple):
     """Grids of height fields.
 
-    - `heights`: of the grid points of all height fields one after the other, row after
-        row, `(nheight, *batch)`. They are not one per shape.
+    - `heights`: heights of the grid points of all height fields one after the other, row
+        after row, `(nheight, *batch)`. They are not one per shape.
     - `start`, `rows`, `columns`: first grid point, and number of rows and columns, of the
         height field of each shape, `(nshape, *batch)`.
     """

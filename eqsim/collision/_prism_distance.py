@@ -1,4 +1,4 @@
-r"""Where a triangular prism is nearest to a point or a segment, in closed form.
+r"""Nearest points of a triangular prism and a point or a segment, in closed form.
 
 Spheres and capsules are balls about points and segments. On height fields they are by far
 the most frequent shapes, so they do without the iterations of general convex shapes.
@@ -38,7 +38,7 @@ class _Candidates(NamedTuple):
 
     - `measure`: the nearest one has the smallest.
     - `first`, `second`: numbers of the vertices of prism and segment, three of each.
-    - `weights`: of the three points; those that count are positive.
+    - `weights`: weights of the three points; positive for those that count.
     """
 
     measure: Any

@@ -86,7 +86,7 @@ class Bounds(NamedTuple):
     """A shape in the frame of a height field: its pose, and what contains it.
 
     - `half`: half sizes of a box in the frame of the shape,
-    - `radius`: of a ball about each point of that box.
+    - `radius`: radius of a ball about each point of that box.
     - `margin`: distance from which on prisms do not matter.
     """
 
@@ -113,7 +113,7 @@ class Bounds(NamedTuple):
 class Walk(NamedTuple):
     """A way over the cells under a shape.
 
-    - `cell`: where it is.
+    - `cell`: present cell.
     - `first`: first column, `stop`: row and column behind the last ones.
     - `going`: true if there are cells left.
     """
@@ -152,7 +152,7 @@ def _whole(x, last):
 
 
 def next_prism(terrain: Terrain, bounds: Bounds, walk: Walk, skip: bool) -> Walk:
-    """Go on to the next prism that the shape may touch.
+    """Advance to the next prism that the shape may touch.
 
     **Arguments:**
 

@@ -30,7 +30,7 @@ _LONGEST = 0.3
 
 
 class Feature(NamedTuple):
-    """Where two shapes touch.
+    """Contact of two shapes.
 
     - `corners`: vertices of the polytopes, those that count first.
     - `count`: number of vertices that hold the nearest point: 1, 2 or 3.
@@ -148,7 +148,7 @@ def _downhill(bend: tuple, slope: tuple, least, kink) -> tuple[Any, Any]:
     - `bend`: entries of the symmetric matrix of second derivatives.
     - `slope`: first derivatives.
     - `least`: curvatures below this are raised.
-    - `kink`: where to go against the slope.
+    - `kink`: true where the slope is reversed.
     """
     a, b, c = bend
     small = float(jnp.finfo(a.dtype).eps) ** 0.5

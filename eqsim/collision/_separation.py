@@ -1,4 +1,4 @@
-r"""How far apart two convex polytopes are: the algorithm of Gilbert, Johnson and Keerthi.
+r"""Distance of two convex polytopes: the algorithm of Gilbert, Johnson and Keerthi.
 
 The point of the difference $M = \{a - b\}$ that is nearest to the origin is sought on
 triangles of vertices of $M$, each of which leads nearer.
@@ -44,7 +44,7 @@ class Search(NamedTuple):
     """A triangle of points of $M$ near the origin.
 
     - `corners`, `points`: the points, as those of the shapes and as their differences.
-    - `steps`: how many were tried.
+    - `steps`: number of steps.
     - `done`: true if no more are needed.
     - `sure`: true if the origin is certainly outside. Shapes that can touch along faces
         must also be farther apart than asked for: nearer, the faces are needed.
@@ -66,7 +66,7 @@ def nearest_triangle(
 
     - `corners`: three vertices.
     - `reach`: distance beyond which it is enough to know that it is exceeded.
-    - `when`: where this is asked for; elsewhere `corners` are returned.
+    - `when`: condition under which it is computed; otherwise `corners` are returned.
     """
     a, b, c = map(placed.difference, corners)
     none = jnp.zeros_like(when, jnp.int32)

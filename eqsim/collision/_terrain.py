@@ -9,13 +9,13 @@ number is static: `HeightFields.capacity` for each pair. MuJoCo's limit is 50 fo
 pair, and more are dropped in the order of the cells. Here, the deepest ones are kept if
 there are more than the capacity, so that what is lost changes the motion least, and the
 points of that pair are marked as crowded: the solver then reports that it has not
-converged. A capacity that follows from the sizes of shape and cells would not do: both are
-arrays, which may differ between environments and change without recompiling, and it would
-be several times what touches on usual terrain.
+converged. The capacity cannot be computed from the sizes of shape and cells: both are
+arrays, which may differ between environments and change without recompiling. It would also
+be several times the number of contacts on usual terrain.
 
 **Cost.** A search, without derivatives, walks over the cells under the box about a shape,
 skips those that a separating plane rules out, and compares the others by the algorithms of
-two convex shapes. Each environment goes on to its next prism that is not ruled out by
+two convex shapes. Each environment advances to its next prism that is not ruled out by
 itself, so that a group of environments compares prisms in step. The search returns which
 vertices touch; the contacts are then functions of these vertices, with derivatives. Reverse
 mode does not search again, and the heights that matter are read once for all pairs: what
@@ -70,8 +70,8 @@ class Found(NamedTuple):
     - `cell`: the prism.
     - `corners`: vertices of both that touch, three pairs.
     - `count`: number of vertices that hold the nearest point.
-    - `side`: of a polytope, whether it is apart (1); else see `Feature.face`.
-    - `normal`: of round shapes, see `Feature`; None if the shape is a polytope.
+    - `side`: 1 for a polytope that is apart; else see `Feature.face`.
+    - `normal`: normal of round shapes, see `Feature`; None for polytopes.
     """
 
     dist: Any
@@ -94,8 +94,8 @@ def terrain_points(
 
     **Arguments:**
 
-    - `kind`: of the second shapes.
-    - `reach`: how far pairs matter.
+    - `kind`: kind of the second shapes.
+    - `reach`: distance within which pairs are computed.
     - `capacity`: number of points of a pair.
     """
     found, crowded = _search(kind, *lax.stop_gradient((one, two, reach)), capacity)
@@ -224,9 +224,9 @@ class _Slot(NamedTuple):
         `ends`.
     - `ends`: vertices of the first shape that touch, `(3, *batch)`, and those of the second
         one if it is a mesh.
-    - `size`: of the second shape.
+    - `size`: size of the second shape.
     - `offset`: its pose in the frame of the cell.
-    - `frame`: that frame in the world.
+    - `frame`: frame of the cell in the world.
     - `margin`: distance that is reported where there is no contact.
     """
 

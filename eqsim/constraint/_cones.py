@@ -55,7 +55,7 @@ class Pyramid(AbstractCost):
 
 
 def _edges(x: Residual) -> tuple:
-    """Return the residuals of the edges of pyramids: plus and minus, side by side."""
+    """Return the residuals of the edges of pyramids: plus and minus in turn."""
     return tuple(edge for side in x[1:] for edge in (x[0] + side, x[0] - side))
 
 

@@ -1,4 +1,4 @@
-"""What a kind of constraint is: rows of the convex problem, from the state of a robot."""
+"""Interface of constraints: rows of the convex problem, from the state of a robot."""
 
 import abc
 from typing import Any, NamedTuple

@@ -1,5 +1,5 @@
-"""Rows of contacts: what follows from a point, the parameters of its pair, and the motion
-of its two links."""
+"""Rows of contacts, from a point, the parameters of its pair, and the motion of its two
+links."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What all equality constraints share: softness, weights, offsets."""
+"""Common parts of equality constraints: softness, weights, offsets."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple

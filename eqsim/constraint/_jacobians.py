@@ -38,7 +38,7 @@ from ._entries import add_products, summed
 
 
 class Terms(NamedTuple):
-    """What rows contribute to nodes, to degrees of freedom, and to the joint-space matrix.
+    """Contributions of rows to nodes, degrees of freedom and the joint-space matrix.
 
     - `nodes`: values and their nodes: forces about the origins of the trees, or 6x6
         matrices.

@@ -173,7 +173,7 @@ def _first_iterate(problem: Problem, rows: SolverRows) -> _Iterate:
 
 
 class _Point(NamedTuple):
-    """Where a step ends.
+    """End of a step.
 
     - `qdd`, `motion`: joint accelerations, and motion of the nodes.
     - `partial`: true if it is short of the minimum of the models.

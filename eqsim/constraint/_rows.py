@@ -66,7 +66,7 @@ class AbstractSolverRows(eqx.Module):
     @property
     @abc.abstractmethod
     def piecewise_quadratic(self) -> bool:
-        """Whether the cost is quadratic on each of its pieces."""
+        """True if the cost is quadratic on each of its pieces."""
 
     @abc.abstractmethod
     def first_model(self, like) -> Any:

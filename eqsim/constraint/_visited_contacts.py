@@ -2,7 +2,7 @@ r"""Contacts as Newton's method sees them: those that exist, one after the other
 
 Of the many points that could touch, few do. A loop visits those that do, computes their
 rows and Jacobians, and sums what they contribute to a Newton system, $J^T W J$ and $J^T f$.
-Computing them anew in each visit is as fast as reading them, and memory does not grow with
+Recomputing them in each visit is as fast as reading them, and memory does not grow with
 the number of possible points. A line search, which visits each contact several times, keeps
 the residuals of the first of them.
 """
@@ -72,7 +72,7 @@ class _OnLine(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What a line search needs of the contacts.
+    """Quantities of the contacts that a line search reads.
 
     - `line`: the line.
     - `first`: the first contacts of each environment, `(m, *batch)`.
@@ -184,7 +184,7 @@ class VisitedContacts(AbstractSolverRows):
             k, total = carry
             own = k < kept.count
             new = total + rows_at(kept.first, k).work(share)
-            # Without a kernel, the whole batch goes on.
+            # Without a kernel, the loop continues for the whole batch.
             return k + own.astype(k.dtype), jnp.where(own, new, total)
 
         going = lambda carry: jnp.any(carry[0] < kept.count)

@@ -15,7 +15,7 @@ from ._expansion import Expansion
 
 
 class Feedback(NamedTuple):
-    r"""What the backward pass computes.
+    r"""Results of the backward pass.
 
     - `feedforward`, `gain`: $k_t$, $K_t$.
     - `linear`, `quadratic`: $\sum_t k_t' Q_u$, $\sum_t k_t' Q_{uu} k_t$.

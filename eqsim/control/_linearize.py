@@ -40,12 +40,12 @@ def linearize(
     With $f$ the control step and $h$ the observation,
     $A = \partial (f(x_0 \oplus x, u_0) \ominus f(x_0, u_0)) / \partial x$ at $x = 0$,
     $B$ likewise by the action; $C$ and $D$ are the derivatives of $h(f(x, u))$. All are
-    exact, by forward mode. For many states at once, wrap it in `eqx.filter_vmap`.
+    exact, by forward mode. For a batch of states, wrap it in `eqx.filter_vmap`.
 
     **Arguments:**
 
     - `env`: the environment; its pipeline may be any.
-    - `state`, `action`: where to linearize.
+    - `state`, `action`: point of linearization.
 
     **Returns:** the four matrices, which also unpack: `A, B, C, D = linearize(...)`.
 
@@ -68,7 +68,7 @@ def linearize_step(
     **Arguments:**
 
     - `pipeline`, `sys`: the physics and the robot.
-    - `state`, `ctrl`: where to linearize.
+    - `state`, `ctrl`: point of linearization.
 
     **Returns:** $A$ and $B$ of `Linearization`, for one step of `sys.dt` (MuJoCo:
     `mjd_transitionFD`).
@@ -87,7 +87,8 @@ def _check(sys: System, state: State, name: str, ctrl) -> None:
 
 
 def jacobians(sys: System, step: Callable, state: State, ctrl):
-    """Of the new state, as a tangent vector, and of the second output of `step`."""
+    """Return the Jacobians of the new state, as a tangent vector, and of the second
+    output of `step`."""
     nv, size = sys.nv, 2 * sys.nv + sys.na
 
     def outputs(change):

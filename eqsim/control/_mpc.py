@@ -20,11 +20,11 @@ from ._tangent import where
 
 
 class MPC(AbstractController):
-    """Model predictive control: plan anew at every control step from the last plan.
+    """Model predictive control: replan at every control step from the last plan.
 
     A policy for `eqsim.rollout`; one compiled call is `act`. The plan is advanced by one
     control step, improved, and its first action is applied. A plan that is not finite is
-    not followed: the last one goes on.
+    discarded, and the last one is continued.
 
     **Arguments:**
 

@@ -80,7 +80,7 @@ class MPPI(AbstractPlanner):
         return jnp.where(jnp.any(good), jnp.tensordot(weights, plans, 1), mean)
 
     def _noise(self, mean, key):
-        """Of the plan that is the mean itself, zero."""
+        """Return the deviations of all plans from the mean; the first plan is the mean."""
         shape = self.samples - 1, *mean.shape
         std = jnp.broadcast_to(self.std.astype(mean.dtype), mean.shape[1:])
         normal = jr.normal(key, shape, mean.dtype) * std[None, None]

@@ -23,7 +23,7 @@ def retract(sys: System, state: State, change: Float[Array, " nx"]) -> State:
     **Arguments:**
 
     - `sys`: the robot.
-    - `state`: where to begin.
+    - `state`: start state.
     - `change`: $(\delta q, \delta \dot q, \delta a)$, as in `Linearization`.
 
     **Returns:** the new state; `aux` is kept.

@@ -39,7 +39,7 @@ _LINEAR = (Activation.INTEGRATOR, Activation.FILTER, Activation.FILTER_EXACT)
 
 
 class Signals(NamedTuple):
-    """What force laws read.
+    """Inputs of force laws.
 
     - `ctrl`: controls within their ranges and slew rates, `(nu, *batch)`.
     - `rate`: rates of the activations, `(na, *batch)`.
@@ -202,7 +202,7 @@ def next_activation(sys: System, act, rate, velocity):
 
     **Arguments:**
 
-    - `velocity`: of the actuators, `(nout, *batch)`.
+    - `velocity`: velocity of each actuator, `(nout, *batch)`.
     """
     actuators, dt = sys.actuators, sys.dt
     new = act + rate * _span(sys, act, dt)
@@ -238,7 +238,7 @@ def advance_activation(sys: System, act, rate, length, velocity):
 
     **Arguments:**
 
-    - `rate`, `length`, `velocity`: of an `Actuation`.
+    - `rate`, `length`, `velocity`: fields of an `Actuation`.
     """
     if not sys.actuators.active:
         return act

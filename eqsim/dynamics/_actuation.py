@@ -20,7 +20,7 @@ from ._velocity_gain import law_velocity_gain
 
 
 class ActuationInputs(NamedTuple):
-    """What actuators read besides coordinates, velocities, activations and controls.
+    """Inputs of actuators besides coordinates, velocities, activations and controls.
 
     - `others`: moments and lengths of actuators on other things than joints; None if
         there are none.
@@ -38,10 +38,10 @@ class Actuation(NamedTuple):
     """The state of all actuators.
 
     - `moments`: the moment matrix.
-    - `length`, `velocity`, `force`: of the actuators, `(nout, *batch)`.
+    - `length`, `velocity`, `force`: values of each actuator, `(nout, *batch)`.
     - `tau`: joint forces, with gravity compensation where it is one, `(nv, *batch)`.
     - `act_rate`: rates of the activations, `(na, *batch)`.
-    - `laws`: what the force laws have read.
+    - `laws`: inputs of the force laws.
     - `limited_force`: forces before cogging and friction of DC motors, to which ranges
         do not apply.
     """

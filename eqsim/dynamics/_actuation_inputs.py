@@ -1,4 +1,4 @@
-"""What actuators need of the mechanism: moments of sites, tendons and contacts, gravity
+"""Inputs of actuators from the mechanism: moments of sites, tendons and contacts, gravity
 compensation, and the strength of muscles."""
 
 from typing import NamedTuple

@@ -65,13 +65,13 @@ def motor_facts(structure: ActuatorStructure, owners: tuple[int, ...]) -> MotorF
 
 
 class MotorInputs(NamedTuple):
-    """What motors read, one row per motor, `(nmotor, *batch)`.
+    """Inputs of motors, one row per motor, `(nmotor, *batch)`.
 
-    - `length`, `velocity`: of the actuators.
+    - `length`, `velocity`: values of each actuator.
     - `voltage`: at the terminals.
     - `resistance`: at the present temperature.
     - `bounded`: true if the voltage of a controller is at its bound.
-    - `current_rate`: of motors with a current, without its bound.
+    - `current_rate`: unbounded rate of each motor with a current.
     """
 
     length: Any
@@ -244,7 +244,7 @@ def motor_velocity_gain(
     **Arguments:**
 
     - `resistance`: at the present temperature.
-    - `back_driven`: which motors have the back-EMF as their bias.
+    - `back_driven`: true for motors whose bias is the back-EMF.
     """
     constant = motors.torque_constant
     resistance = jnp.maximum(inputs.resistance, TINY)

@@ -1,8 +1,8 @@
 r"""Forces of a fluid on ellipsoids.
 
-An ellipsoid with semiaxes $r$ that moves at $(\omega, v)$ through a fluid of density
-$\rho$ and viscosity $\eta$ feels, in its axes, added mass, Magnus and Kutta lift, and
-drag:
+The forces on an ellipsoid with semiaxes $r$ that moves at $(\omega, v)$ through a fluid of
+density $\rho$ and viscosity $\eta$ are, in its axes, added mass, Magnus and Kutta lift,
+and drag:
 
 $f = (m_A \circ v) \times \omega + \rho\,(C_M V\, \omega \times v
 + C_K \cos\alpha\, A\, (n \times v) \times v) - c_v v, \qquad
@@ -49,7 +49,7 @@ class Ellipsoids(NamedTuple):
     - `semiaxes`: m.
     - `blunt`, `slender`, `angular`, `kutta`, `magnus`: coefficients of drag and lift.
     - `mass`, `inertia`: added mass and moment of inertia per density, m^3 and m^5.
-    - `solid`: 1 if the link has mass, else 0: a link without mass feels no fluid.
+    - `solid`: 1 if the link has mass, else 0: fluid forces on massless links are zero.
     """
 
     pose: Pose
@@ -147,7 +147,7 @@ def drag(density, viscosity, shapes: Ellipsoids, local: Motion) -> Force:
 
     **Arguments:**
 
-    - `density`, `viscosity`: of the fluid, `(1, *batch)`.
+    - `density`, `viscosity`: properties of the fluid, `(1, *batch)`.
     - `local`: motion relative to the fluid, in the axes of the ellipsoids.
     """
     spin, flow = local
@@ -167,9 +167,9 @@ def _product(a: Vec3, b: Vec3) -> Vec3:
 
 
 class _Projection(NamedTuple):
-    """How ellipsoids meet the flow.
+    """Ellipsoids projected along the flow.
 
-    - `speed`, `direction`: of the flow; the direction is zero at rest.
+    - `speed`, `direction`: velocity of the flow; the direction is zero at rest.
     - `normal`: normal of the area that they project along the flow, of any length.
     - `ratio`: product of direction and normal over the square of the normal.
     - `area`: projected area, m^2.

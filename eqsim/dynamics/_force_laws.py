@@ -39,7 +39,7 @@ class Laws(NamedTuple):
     - `orientations`, `orientation_outs`: servos of orientation, and their forces.
     - `inputs`: place of the input of each, among activations, then controls, then
         voltages of motors; -1 if it has none.
-    - `gains`, `biases`: which of them have each law.
+    - `gains`, `biases`: indices of the actuators with each law.
     """
 
     scalars: tuple[int, ...]
@@ -97,11 +97,11 @@ def join_rows(parts, size: int):
 
 
 class LawInputs(NamedTuple):
-    """What the force laws read.
+    """Inputs of the force laws.
 
     - `act`: activations as the forces read them: now, or at the end of the step.
     - `signals`: controls and motors.
-    - `length`, `velocity`: of the actuators.
+    - `length`, `velocity`: values of each actuator.
     - `muscles`: None if there are none.
     """
 

@@ -31,7 +31,7 @@ def damping_matrix(
     **Arguments:**
 
     - `axes`: motion axis of each degree of freedom, `(nv, *batch)`.
-    - `inertia`, `velocity`: of each node, `(nnode, *batch)`.
+    - `inertia`, `velocity`: inertia and motion of each node, `(nnode, *batch)`.
     - `damping`: negative derivative of the force on each node by its motion.
 
     **Returns:** the matrix, `(nv, nv, *batch)`.

@@ -44,7 +44,7 @@ from ._transmission import OtherRows
 
 
 class TransmissionFrames(NamedTuple):
-    """What is constant about transmissions while a robot moves.
+    """Constant parts of transmissions.
 
     - `sites`: frames of the sites of actuators in the nodes that carry them, in the order
         of `actuator_sites`; None if there are none.

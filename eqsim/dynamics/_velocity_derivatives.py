@@ -26,11 +26,11 @@ from ._transmission import Moments
 
 
 class SmoothDamping(NamedTuple):
-    """How smooth forces oppose velocities.
+    """Derivatives of smooth forces by velocities.
 
-    - `joints`: of each degree of freedom, `(nv, *batch)`.
+    - `joints`: derivative of each degree of freedom, `(nv, *batch)`.
     - `nodes`: force on each node by its motion, `(nnode, *batch)`; None for zero.
-    - `coupling`: of degrees of freedom among each other, `(nv, nv, *batch)`; None for
+    - `coupling`: derivatives between degrees of freedom, `(nv, nv, *batch)`; None for
         zero.
     """
 
@@ -49,7 +49,7 @@ class SmoothDamping(NamedTuple):
 
 
 class MotionData(NamedTuple):
-    """What the forces of a state were computed from.
+    """Quantities from which the forces of a state were computed.
 
     - `fixed`, `kin`, `speed`: frames, poses and velocities of the nodes.
     - `shapes`: as of `fluid_ellipsoids`.

@@ -55,9 +55,9 @@ class InverseWeights(NamedTuple):
     """Inverse weights at the reference coordinates.
 
     - `dof`: per degree of freedom, `(nv, *batch)`.
-    - `link`, `link_rotation`: of translations and rotations of each link, `(nlink,
-        *batch)`.
-    - `tendon`: of each tendon, `(ntendon, *batch)`; zero for those without constraints.
+    - `link`, `link_rotation`: weights of translations and rotations of each link,
+        `(nlink, *batch)`.
+    - `tendon`: weight of each tendon, `(ntendon, *batch)`; zero for those without constraints.
     """
 
     dof: Any

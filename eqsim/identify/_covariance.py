@@ -68,7 +68,7 @@ class Robust(NamedTuple):
 
     @property
     def reliable(self) -> bool:
-        """Whether intervals of all contrasts can be trusted."""
+        """True if the intervals of all contrasts can be trusted."""
         return bool((self.unbiased & (self.freedom >= _LEAST)).all())
 
 

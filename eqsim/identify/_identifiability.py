@@ -1,4 +1,4 @@
-"""Which combinations of parameters the data can tell."""
+"""Identifiability: combinations of parameters that the data determine."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -254,7 +254,7 @@ def _pad(rows: list[np.ndarray], zero: bool = False) -> np.ndarray:
 
 
 def _pad_times(rows: list[np.ndarray]) -> np.ndarray:
-    """Stack times that go on increasing."""
+    """Stack times, and continue each row with increasing times."""
     size = max(map(len, rows))
     return np.stack(
         [

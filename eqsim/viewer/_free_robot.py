@@ -9,7 +9,7 @@ from ..pipelines import AbstractPipeline
 
 
 def single(sys: System) -> System:
-    """Return a robot as it is.
+    """Return the robot unchanged.
 
     **Raises:** `ValueError` if it is a batch.
     """

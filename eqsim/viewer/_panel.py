@@ -115,8 +115,8 @@ class Panel:
         simulate = gui.add_checkbox(
             "simulate",
             session.simulates,
-            hint="Go on by simulation from the moment that is shown. Otherwise play what "
-            "was simulated or recorded.",
+            hint="Continue the simulation from the current frame. Otherwise play back the "
+            "simulated or recorded frames.",
         )
         self._on_change(simulate, lambda on: setattr(session, "simulates", on))
         if self._is_task:

@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 class Session:
     """A simulation with its history, or a recording. Nothing in it draws.
 
-    If `simulates` is true, time goes on by simulation from the current moment, and later
+    If `simulates` is true, the simulation continues from the current moment, and later
     moments are dropped; otherwise the moments are played in a loop.
 
     **Arguments:**
@@ -89,7 +89,7 @@ class Session:
         return self.moment is not before
 
     def advance(self) -> None:
-        """Go on by one moment."""
+        """Advance by one moment."""
         if not self.simulates:
             self.index = (self.index + 1) % len(self.history)
             return
@@ -108,7 +108,7 @@ class Session:
         self.playing, self._debt = False, 0.0
 
     def reset(self, keyframe: str | None = None) -> None:
-        """Begin anew.
+        """Start again.
 
         **Arguments:**
 

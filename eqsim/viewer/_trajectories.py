@@ -55,7 +55,7 @@ def moments_of(env: AbstractEnv, trajectory: Trajectory) -> list[Moment]:
     arrays = _robots_first(whole, time_axis)
     valid = _robots_first(trajectory.valid, time_axis)
     length = int(np.flatnonzero(valid.any(axis=0)).max(initial=0)) + 1
-    # Nothing is drawn anew: the state of a random robot has its parameters.
+    # No parameters are sampled again: the state of a random robot has its parameters.
     changed = jtu.tree_map(lambda _: None, env.sys)
     make = lambda parts: Robots(changed, *parts)
     return _moments(arrays, make, length, float(env.dt))

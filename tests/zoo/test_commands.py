@@ -12,6 +12,7 @@ import tomllib
 
 import entrypoints
 import jax
+import numpy as np
 import pytest
 from opengl import needs_opengl
 from PIL import Image
@@ -182,6 +183,21 @@ def test_a_sweep(capsys, tmp_path):
     assert (tmp_path / "compare.png").exists()
     status, out, _ = run(capsys, "eval s --episodes 2")
     assert status == 0 and "seed, rate return" in out and "1, 0.2" in out
+    assert "2 seeds, rate 0.1: interquartile mean" in out
+    status, text, _ = run(capsys, "eval s --episodes 2 --json")
+    found = json.loads(text)
+    assert status == 0 and found["agent"] == "Search" and found["episodes"] == 2
+    assert [(m["rate"], m["seed"]) for m in found["members"]] == fields
+    for member in found["members"]:
+        assert member["return"] == pytest.approx(np.mean(member["returns"]))
+    for group, members in zip(
+        found["groups"], (found["members"][:2], found["members"][2:])
+    ):
+        means = [m["return"] for m in members]
+        assert group["seeds"] == [0, 1] and group["mean"] == pytest.approx(
+            np.mean(means)
+        )
+        assert min(means) <= group["interval"][0] <= group["interval"][1] <= max(means)
 
 
 @pytest.mark.slow
@@ -207,7 +223,7 @@ def test_skills(capsys, monkeypatch, tmp_path):
         status, out, err = run(capsys, "eval r --episodes 7")
     assert status == 0, err
     assert "3 skills in 9 episodes: reward" in out and "wrote" not in out
-    table, _, last = out.partition("No picture was drawn: ")
+    table, _, last = out.partition("No plot was written: ")
     assert "± (95 %)" in table and "pip install 'eqsim-zoo[cli]'" in last
     assert not (tmp_path / "r" / "skills.png").exists()
     status, _, err = run(capsys, f"train dads point_mass {SHORT} --out s")
@@ -336,7 +352,7 @@ def test_ctrl_c(capsys, tmp_path):
     out = " ".join(process.communicate()[0].split())
     assert process.returncode == 130
     assert "Stopping after this turn" in out
-    assert f"Go on with `eqsim resume {tmp_path / 'a'}`" in out
+    assert f"Resume with `eqsim resume {tmp_path / 'a'}`" in out
     assert run(capsys, "resume a")[0] == 0
     assert run(capsys, f"train search rail {options} --out b")[0] == 0
     one, two = (without_times(read_metrics(name)) for name in "ab")

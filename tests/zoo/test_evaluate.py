@@ -12,6 +12,7 @@ from zoo.search import Search
 from eqsim_zoo import evaluate, Evaluation
 from eqsim_zoo.blocks import training_env
 from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.training import bootstrap_interval, interquartile_mean
 from eqsim_zoo.training._evaluate import evaluate_members
 from eqsim_zoo.training._loop import best_agent
 
@@ -96,3 +97,42 @@ def test_what_makes_no_sense(state):
     for change in ({"episodes": 0}, {"episode_length": 0}):
         with pytest.raises(ValueError, match=f"`{[*change][0]}` is 0"):
             evaluate(AGENT, state, RAIL, key, **change)
+
+
+@pytest.mark.parametrize("shape", ((4,), (8,), (12, 3)))
+def test_interquartile_mean(shape):
+    """The mean of the middle half of all scores; of 4 n of them, 2 n."""
+    scores = np.random.default_rng(0).normal(size=shape)
+    n = scores.size // 4
+    expected = np.sort(scores, axis=None)[n:-n].mean()
+    np.testing.assert_allclose(interquartile_mean(scores), expected, rtol=1e-12)
+
+
+def test_one_bad_run_does_not_change_the_interquartile_mean():
+    scores = np.arange(8.0)
+    bad = np.array([-1e9, *scores[1:]])
+    assert interquartile_mean(bad) == interquartile_mean(scores)
+
+
+def test_bootstrap_interval():
+    """Beside SciPy's bootstrap by percentiles, within the noise of the draws."""
+    scores = np.random.default_rng(1).normal(3.0, 2.0, size=10)
+    own = bootstrap_interval(scores, draws=20_000)
+    statistic = lambda x, axis: stats.trim_mean(x, 0.25, axis=axis)
+    peer = stats.bootstrap(
+        (scores,), statistic, n_resamples=20_000, method="percentile", rng=0
+    ).confidence_interval
+    np.testing.assert_allclose(own, peer, atol=0.1)
+    assert own == bootstrap_interval(scores, draws=20_000)
+
+
+def test_bootstrap_keeps_tasks_apart():
+    """Tasks with constant scores leave nothing to draw."""
+    scores = np.tile([1.0, 5.0, 9.0, 30.0], (6, 1))
+    mean = interquartile_mean(scores)
+    np.testing.assert_allclose(bootstrap_interval(scores), (mean, mean), rtol=1e-12)
+
+
+def test_an_interval_needs_two_runs():
+    with pytest.raises(ValueError, match="`scores` has 1 runs"):
+        bootstrap_interval(np.zeros((1, 3)))

@@ -1,5 +1,6 @@
 """`eqsim eval`"""
 
+import json
 import pathlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 import tyro
+from rich.console import Console
 
 import eqsim
 from eqsim import CommandError
@@ -21,13 +23,14 @@ from ..blocks._environments import evaluation_env
 from ..runs._folder import BEST, load_run, Run
 from ..skills._paths import default_skills, follow_skills
 from ..skills._plots import write_skills
-from ..training._evaluate import evaluate_members, Greedy
+from ..training._evaluate import evaluate_members, Evaluation, Greedy
 from ._errors import sentences
+from ._report import group_line, groups, report
 from ._tables import console, evaluation_table, skill_line
 
 
 FRAMES, SPACING = 300, 0.05
-"""Of an animation: how many at most, and about how far apart, s."""
+"""Largest number of frames of an animation, and approximate time between them, s."""
 
 
 def evaluate_run(
@@ -37,20 +40,25 @@ def evaluate_run(
     last: bool = False,
     seed: int = 0,
     picture: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Runs episodes with what a run has learned, and prints their returns. Of skills it
-    then runs as many again, shared out among them, to say how well they are told apart
-    and to draw where they lead, `skills.png` in the folder.
+    """Evaluate the agents of a run and print their returns.
+
+    Several seeds of one agent also get the interquartile mean with a bootstrap interval.
+    For agents that learn skills, the same number of episodes is then divided among the
+    skills, to measure how well these can be told apart and to plot their paths
+    (`skills.png` in the folder).
 
     Args:
-        folder: of the run.
-        episodes: how many; of skills at least one of each.
-        best: take the checkpoint that was evaluated best, which is the default but for
-            skills, since rewards do not tell how good those are.
-        last: take the last checkpoint.
-        seed: of the episodes.
-        picture: also write an animation of one episode, its first 15 seconds at most,
+        folder: folder of the run.
+        episodes: number of episodes; at least one per skill.
+        best: use the checkpoint with the best evaluation. This is the default, except for
+            skills, whose quality does not show in the reward.
+        last: use the last checkpoint.
+        seed: random seed of the episodes.
+        picture: also write an animation of the first 15 seconds of an episode,
             `episode.gif` in the folder.
+        as_json: print the results as JSON and nothing else.
     """
     if best and last:
         raise CommandError("`--best` and `--last`: choose one of them.")
@@ -59,12 +67,9 @@ def evaluate_run(
             f"`--episodes {episodes} --seed {seed}`: at least one episode, and a seed that "
             "is not negative, are expected."
         )
-    screen = console()
+    screen, key = console(quiet=as_json), jax.random.key(seed)
     with sentences(), ThreadPoolExecutor(1) as worker:
-        run = load_run(folder, best=_best(folder, best, last))
-        if not best and isinstance(run.members.agent(0), AbstractSkillAgent):
-            run = load_run(folder)
-        key, plan = jax.random.key(seed), run.plan
+        run = _load(folder, best, last)
         # Compiled beside the evaluation.
         first = worker.submit(_episode, run, 0, key) if picture else None
         found = evaluate_members(
@@ -73,27 +78,44 @@ def evaluate_run(
             run.environment(),
             key,
             episodes,
-            plan.episode_length,
+            run.plan.episode_length,
         )
-    counters = run.about["counters"]
-    screen.print(
-        f"{run.about['agents'][0]['class']} on {run.about['env']}, after "
-        f"{counters['steps']:,} steps: {episodes} episodes of at most "
-        f"{plan.episode_length} steps"
-    )
-    screen.print(evaluation_table(run.members, found))
+    _show(screen, run, found)
+    notes = []
     with sentences():
         for line in _skills(run, key, episodes):
             screen.print(line)
+            notes.append(line)
     if first is not None:
         means = np.where(np.isfinite(found.mean()), found.mean(), -np.inf)
         path, member = run.folder / "episode.gif", int(np.argmax(means))
         _animate(run, _episode(run, member, key) if member else first.result(), path)
         screen.print(f"wrote {path}")
+    if as_json:
+        print(json.dumps(report(run, found) | {"seed": seed, "skills": notes}))
+
+
+def _load(folder: str, best: bool, last: bool) -> Run:
+    run = load_run(folder, best=_best(folder, best, last))
+    if not best and isinstance(run.members.agent(0), AbstractSkillAgent):
+        run = load_run(folder)
+    return run
+
+
+def _show(screen: Console, run: Run, found: Evaluation) -> None:
+    """Print the returns."""
+    screen.print(
+        f"{run.about['agents'][0]['class']} on {run.about['env']}, after "
+        f"{run.about['counters']['steps']:,} steps: {found.returns.shape[-1]} episodes of "
+        f"at most {run.plan.episode_length} steps"
+    )
+    screen.print(evaluation_table(run.members, found))
+    for group in groups(run.members, found):
+        screen.print(group_line(group))
 
 
 def _skills(run: Run, key: Any, episodes: int) -> Iterator[str]:
-    """Of agents of skills: where they lead, in numbers and a picture of each."""
+    """Describe and plot the skills of each agent that learns skills."""
     key_skills, key = jax.random.split(key)
     for member in range(run.members.count):
         agent = run.members.agent(member)
@@ -116,7 +138,7 @@ def _skills(run: Run, key: Any, episodes: int) -> Iterator[str]:
         try:
             write_skills(paths, run.folder / name, title)
         except (OSError, ImportError) as error:
-            yield f"No picture was drawn: {error}"
+            yield f"No plot was written: {error}"
         else:
             yield f"wrote {run.folder / name}"
 
@@ -126,7 +148,7 @@ def _best(folder: str, best: bool, last: bool) -> bool:
 
 
 def _episode(run: Run, member: int, key: Any) -> eqsim.Trajectory:
-    """The beginning of an episode of one member."""
+    """Return the beginning of an episode of one member."""
     env, length = (
         evaluation_env(run.environment(), run.plan.episode_length),
         _length(run),
@@ -136,7 +158,7 @@ def _episode(run: Run, member: int, key: Any) -> eqsim.Trajectory:
 
 
 def _animate(run: Run, trajectory: eqsim.Trajectory, path: pathlib.Path) -> None:
-    """Draws an episode."""
+    """Write an episode as an animation."""
     env = evaluation_env(run.environment(), run.plan.episode_length)
     every = _every(run)
     taken = int(np.asarray(trajectory.valid).sum())
@@ -147,10 +169,10 @@ def _animate(run: Run, trajectory: eqsim.Trajectory, path: pathlib.Path) -> None
 
 
 def _every(run: Run) -> int:
-    """Control steps from one picture to the next."""
+    """Return the number of control steps per frame."""
     return max(1, round(SPACING / float(run.environment().dt)))
 
 
 def _length(run: Run) -> int:
-    """Control steps that are drawn, at most."""
+    """Return the largest number of control steps that are drawn."""
     return min(run.plan.episode_length, FRAMES * _every(run))

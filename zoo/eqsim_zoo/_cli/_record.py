@@ -41,48 +41,47 @@ class Request:
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Name of the environment, for instance `hopper`."""
     policy: Annotated[_Several, tyro.conf.arg(metavar="RUN")] = ()
-    """Who acts: the folder of a run, or `random`, which is the default. Given several
-    times, each records its share, one after the other."""
+    """Policy: the folder of a run, or `random`, which is the default. May be repeated; the
+    policies then record their shares one after the other."""
     share: Annotated[_Shares, tyro.conf.arg(metavar="SHARE")] = ()
-    """Of each policy, in their order; by default equal ones."""
+    """Share of the steps, one per policy in their order; by default equal shares."""
     steps: float = 1e5
-    """Control steps to record, of all policies together; 2e5 is a number, too."""
+    """Number of control steps of all policies together, for instance 2e5."""
     out: str = "data.npz"
     """File to write."""
     drawn: bool = False
-    """Draw the actions of agents, as while they learned; otherwise they act as they
-    think best."""
+    """Sample the actions of agents, as in training; by default they are deterministic."""
     noise: float = 0.0
-    """Standard deviation of noise in the actions of agents, where those go from -1 to 1."""
+    """Standard deviation of noise added to the actions of agents, scaled to -1 to 1."""
     best: bool = False
-    """Take the checkpoints that were evaluated best, which is the default."""
+    """Use the checkpoints with the best evaluation, which is the default."""
     last: bool = False
-    """Take the last checkpoints."""
+    """Use the last checkpoints."""
     expert: str | None = None
-    """Folder of a run whose mean return is 100 when scores are normalized."""
+    """Folder of a run whose mean return becomes the normalized score 100."""
     random_return: float | None = None
-    """Mean return that is 0 then; by default that of uniform actions is measured."""
+    """Mean return of normalized score 0; by default that of uniform actions is measured."""
     expert_return: float | None = None
-    """Mean return that is 100 then, if it is not measured with `--expert`."""
+    """Mean return of normalized score 100, if it is not measured with `--expert`."""
     episodes: int = 64
-    """With which these returns are measured."""
+    """Number of episodes with which these returns are measured."""
     seed: int = 0
-    """Of all that is random."""
+    """Random seed."""
     num_envs: int | None = None
-    """Environments side by side; by default at most 64, and so few that each takes as
-    many steps as an episode can have."""
+    """Number of parallel environments; by default at most 64, and few enough that each one
+    records a full episode."""
     episode_length: int | None = None
-    """Control steps of an episode, at most; by default as in the runs, or 1000."""
+    """Time limit of an episode in control steps; by default as in the runs, or 1000."""
     pool_size: int = 1024
-    """Resets made in advance, of which episodes begin with one; 0: true resets."""
+    """Number of initial states computed in advance; 0 computes one for each episode."""
     pipeline: str | None = None
-    """Name of the physics; by default as in the runs, or what the environment chooses."""
+    """Name of the pipeline; by default as in the runs, or that of the environment."""
     overwrite: bool = False
-    """Throw away the file that is there."""
+    """Overwrite an existing file."""
 
 
 def record_data(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
-    """Records steps of agents, of random actions, or of both, to learn from."""
+    """Record a dataset with trained agents, random actions, or both."""
     screen, out = console(), pathlib.Path(request.out)
     with sentences():
         parts = _parts(request)
@@ -119,7 +118,7 @@ def record_data(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
 
 
 def _parts(request: Request) -> list[tuple[str, int]]:
-    """Who acts, and for how many steps; after a look at what can be seen at once."""
+    """Check the request, and return the policies with their numbers of steps."""
     names = request.policy or (RANDOM,)
     shares = request.share or (1.0,) * len(names)
     if request.best and request.last:
@@ -153,7 +152,7 @@ def _parts(request: Request) -> list[tuple[str, int]]:
 
 
 def _folders(request: Request) -> list[str]:
-    """Those of all runs that are named, once each."""
+    """Return the folders of all runs in the request, without repetition."""
     folders = [name for name in request.policy if name != RANDOM]
     return [*dict.fromkeys([*folders, *filter(None, [request.expert])])]
 
@@ -168,7 +167,7 @@ def _best(request: Request, folder: str) -> bool:
 
 
 def _recipe(request: Request, runs: dict[str, Run]) -> Recipe:
-    """Of the environment, in which all of the runs must have learned."""
+    """Return the recipe of the environment, which all runs must share."""
     if not runs:
         return Recipe("", request.env, pipeline=request.pipeline)
     wanted, recipe = {"env": request.env}, None
@@ -208,7 +207,7 @@ def _policy(
 
 
 def _source(request: Request, name: str, run: Run | None) -> str:
-    """Who acted, in words."""
+    """Return a description of the policy."""
     if run is None:
         return RANDOM
     words = [f"{type(run.members.agent(0)).__name__} of {name}"]
@@ -223,7 +222,8 @@ _COLUMNS = ("steps", "trajectories", "whole episodes", "return", "deviation")
 
 
 def _add_row(table: Table, source: str, data: Dataset, length: int) -> None:
-    """Trajectories that were cut off by the end of the recording have no return."""
+    """Add the counts and returns of a dataset; trajectories that the end of the recording
+    cuts off have no return."""
     ends = data.ends()
     returns = data.returns()[data.whole(length)]
     mean = _number(returns.mean() if len(returns) else None)
@@ -239,7 +239,7 @@ def _number(x: float | None) -> str:
 def _about(
     request: Request, about: About, env: AbstractEnv, runs: dict[str, Run], length: int
 ) -> About:
-    """With the returns by which scores are normalized."""
+    """Add the returns by which scores are normalized."""
 
     def measured(policy) -> float:
         key = jax.random.fold_in(jax.random.key(request.seed), 2**31 - 1)

@@ -32,10 +32,10 @@ class Request:
     settings: Annotated[_Several, tyro.conf.arg(name="set", metavar="FIELD=VALUE")] = ()
     """Field of the agent, the same as `--FIELD VALUE`; may be repeated."""
     sweep: Annotated[_Several, tyro.conf.arg(metavar="FIELD=A,B,C")] = ()
-    """Values of a numeric field, trained side by side in one program; may be repeated for
-    all combinations."""
+    """Values of a numeric field, trained together in one program; may be repeated for all
+    combinations."""
     num_seeds: int = 1
-    """Number of seeds, from `--seed` on, trained side by side in one program."""
+    """Number of seeds, from `--seed` on, trained together in one program."""
     pipeline: str | None = None
     """Name of the pipeline; by default that of the environment."""
     episode_length: int | None = None

@@ -18,13 +18,13 @@ def compare_runs(
     ],
     out: str = "compare.png",
 ) -> None:
-    """Plots returns of several runs against steps and seconds; of one, all its metrics.
+    """Plot the returns of several runs over steps and seconds, or all metrics of one run.
 
-    They may still be running.
+    The runs may still be in progress.
 
     Args:
-        folders: of the runs.
-        out: the picture.
+        folders: folders of the runs.
+        out: file of the plot.
     """
     if not folders:
         raise CommandError("Name the folder of a run, or of several.")

@@ -1,6 +1,7 @@
 """Tables that several commands print."""
 
 import sys
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -14,14 +15,15 @@ from ..training._evaluate import Evaluation
 _WIDE = 1000
 
 
-def console() -> Console:
-    """A terminal, or a file, in which no line is cut to fit."""
+def console(quiet: bool = False) -> Console:
+    """Return a console that does not wrap or cut lines; a quiet one prints nothing."""
     width = None if sys.stdout.isatty() else _WIDE
-    return Console(highlight=False, soft_wrap=True, markup=False, width=width)
+    options: Any = {"highlight": False, "soft_wrap": True, "markup": False}
+    return Console(**options, width=width, quiet=quiet)
 
 
 def plain_table(first: str, *others: str) -> Table:
-    """A table without lines, with numbers to the right."""
+    """Return a table without lines and with right-aligned numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(first, no_wrap=True)
     for name in others:
@@ -30,7 +32,7 @@ def plain_table(first: str, *others: str) -> Table:
 
 
 def evaluation_table(members: Members, found: Evaluation) -> Table:
-    """A row per member: mean return with its 95 % confidence interval, and more."""
+    """Return one row per member: mean return, its 95 % confidence interval, ranges."""
     names = ("return", "± (95 %)", "deviation", "least", "most", "length", "terminated")
     labels = members.labels()
     table = plain_table(", ".join(labels[0]), *names)
@@ -51,7 +53,7 @@ def evaluation_table(members: Members, found: Evaluation) -> Table:
 
 
 def skill_line(paths: SkillPaths) -> str:
-    """What skills are, in a sentence."""
+    """Return a sentence about how well skills can be told apart."""
     step, episode = paths.accuracy()
     limits = paths.limits
     known = limits is not None and np.all(np.isfinite(limits[:2]))

@@ -73,12 +73,12 @@ def resume_run(
     steps: float = 0.0,
     logger: Logger | None = None,
 ) -> None:
-    """Goes on with a run that was stopped, or makes one longer.
+    """Resume a run that was stopped, or extend a complete one.
 
     Args:
-        folder: of the run.
-        steps: how many to add to those that were planned.
-        logger: who is told the metrics beside the files.
+        folder: folder of the run.
+        steps: number of control steps to add to the plan.
+        logger: logger besides the files.
     """
     screen = console()
     with sentences(), _abrupt():
@@ -203,7 +203,7 @@ def _end(screen: Console, result: Result) -> None:
     if result.interrupted:
         screen.print(
             f"Stopped after turn {result.counters.turn}, {result.counters.steps:,} steps. "
-            f"Go on with `eqsim resume {result.folder}`."
+            f"Resume with `eqsim resume {result.folder}`."
         )
         raise SystemExit(128 + result.interrupted)
     if result.evaluations:

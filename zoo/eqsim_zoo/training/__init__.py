@@ -1,5 +1,9 @@
 """Training: the loop, evaluation and progress."""
 
+from ._aggregate import (
+    bootstrap_interval as bootstrap_interval,
+    interquartile_mean as interquartile_mean,
+)
 from ._callbacks import (
     AbstractCallback as AbstractCallback,
     Control as Control,
