@@ -23,6 +23,10 @@ BANNED_CALLS = {
 }
 # Texts of these packages begin with a noun or a verb and use the terms of the field.
 PLAIN = [f.parent for f in sorted((ROOT / "eqsim").glob("*/__init__.py"))]
+PLAIN += [
+    ROOT / "zoo" / "eqsim_zoo" / name
+    for name in "_cli agents blocks training vision".split()
+]
 PLAIN += [ROOT / "eqsim_pytest", *sorted((ROOT / "eqsim").glob("*.py"))]
 PLAIN += [
     f for f in sorted((ROOT / "plugins").glob("*/*")) if f.name.startswith("eqsim_")

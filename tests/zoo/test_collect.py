@@ -174,7 +174,7 @@ class Matrix(Rail):
 
 
 REFUSED = {
-    "no reset": (Rail(1), "`Rail` does not begin anew"),
+    "no reset": (Rail(1), "`Rail` does not reset itself"),
     "no reset but a limit": (TimeLimit(Rail(1), 5), "AutoReset"),
     "statistics are no reset": (NormalizeObservation(TimeLimit(Rail(1), 5)), "anew"),
     "resets in steps of their own": (

@@ -245,7 +245,7 @@ def test_a_full_disk_does_not_end_a_run(whole, tmp_path):
     text = [str(one.message) for one in said]
     checkpoints = [x for x in text if "The checkpoint after turn" in x]
     assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
-    assert "The one before is kept, and the run goes on" in checkpoints[0]
+    assert "The previous one is kept, and the run continues" in checkpoints[0]
     assert sum("Metrics could not be written" in x for x in text) == 1
     same(result, whole)
     assert bits(load_run(out, **AGENT).state) == bits(whole.state)

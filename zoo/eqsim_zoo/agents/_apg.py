@@ -41,8 +41,8 @@ class APG(AbstractOnlineAgent):
     s_{t+1} = f(s_t, \pi_\theta(o_t)),$$
 
     where $t_0$ is the first step of the window, or of the episode if that began within the
-    window. Environments continue where they were; earlier steps are constants, and what
-    follows after $h$ steps is ignored. Derivatives over long horizons grow without bound
+    window. Environments continue where they were; earlier steps are constants, and rewards
+    after $h$ steps are ignored. Derivatives over long horizons grow without bound
     where motion is unstable; `SHAC` replaces them by a critic.
 
     **Arguments:**
@@ -128,7 +128,7 @@ class APG(AbstractOnlineAgent):
     def update(
         self, state: APGState, batch: Any
     ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
-        """Takes a step against a gradient.
+        """Take a gradient step.
 
         **Arguments:**
 

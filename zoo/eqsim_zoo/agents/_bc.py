@@ -98,7 +98,7 @@ class BC(AbstractLevelAgent):
 
 
 def _same(actor: Callable[[Any], Any], batch: Transition) -> Array:
-    """Which actions are those that the policy thinks best."""
+    """Return true for actions that equal the mode of the policy."""
 
     def same(obs, action):
         found = actor(obs)

@@ -24,21 +24,21 @@ def fine_tuned(
     learned: CQLState,
     data: Dataset | None = None,
 ) -> SACState:
-    """The state of a soft actor-critic that goes on from conservative Q-learning, in place
-    of `agent.init(key, env)`: with its policy, critics, targets and temperature. What
-    optimizers remember begins anew.
+    """Initial state of a soft actor-critic that continues from conservative Q-learning, in
+    place of `agent.init(key, env)`: with its policy, critics, targets and temperature.
+    The states of optimizers are new.
 
     **Arguments:**
 
-    - `agent`: of the same `actor_hidden`, `critic_hidden` and `layer_norm` as the `CQL`
-        had; it need not take `random_steps`.
-    - `env`: where it is to practise, as of `training_env`.
+    - `agent`: soft actor-critic with the `actor_hidden`, `critic_hidden` and
+        `layer_norm` of the `CQL`; it may do without `random_steps`.
+    - `env`: training environment, see `training_env`.
     - `learned`: state that was learned from vectors, not images.
     - `data`: steps that it remembers from the beginning: the first ones, as many as its
         memory holds.
 
     **Raises:** `ValueError` if networks have other shapes, observations were normalized
-    there and are not here, or the other way round, there were pictures, or the recording
+    there and are not here, or the other way round, there were images, or the dataset
     is not of that environment.
 
     ??? cite "Reference"

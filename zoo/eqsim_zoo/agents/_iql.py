@@ -104,7 +104,7 @@ class IQL(AbstractLevelAgent):
         return Through(self.eyes(state), state.actor.model)
 
     def eyes(self, state: IQLState) -> Eyes:
-        """What actor and value see with."""
+        """Return the encoder of actor and value."""
         return eyes(self, state.critic.model)
 
     def update(

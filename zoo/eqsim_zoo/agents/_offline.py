@@ -1,4 +1,4 @@
-"""What agents share that learn from recordings."""
+"""Base classes of offline agents."""
 
 import abc
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ..blocks import (
     as_scalar,
     cast_floats,
     check_action_bounds,
-    check_counts,
+    check_num_levels,
     check_ranges,
     scale,
     static,
@@ -37,10 +37,10 @@ from ._offline_networks import Start
 
 
 class AbstractOfflineAgent(AbstractAgent):
-    """An agent that learns from recordings: `update` takes a `Transition` with one axis,
+    """An agent that learns from datasets: `update` takes a `Transition` with one axis,
     of rows, in which actions are between -1 and 1.
 
-    Observations are vectors, pictures, or both by name. Its state has the fields
+    Observations are vectors, images, or dictionaries of both. Its state has the fields
     `statistics`, of the vectors of all recordings, and `bounds`, of actions.
 
     **Arguments:**
@@ -97,7 +97,7 @@ class AbstractOfflineAgent(AbstractAgent):
         - `obs`: an observation, of which shapes and types matter.
         - `bounds`: action range.
 
-        **Raises:** `ValueError` if there are settings for pictures, and none is seen.
+        **Raises:** `ValueError` if there are image settings, but no images in the observation.
         """
         names = "encoder", "shared_encoder", "augmentations"
         settings = {name: vars(self)[name] for name in names}
@@ -132,7 +132,7 @@ class AbstractOfflineAgent(AbstractAgent):
         )
 
     def optimizer(self) -> optax.GradientTransformation:
-        """Of the networks."""
+        """Return the optimizer of the networks."""
         return optax.adam(self.learning_rate)
 
 
@@ -148,12 +148,7 @@ class AbstractLevelAgent(AbstractOfflineAgent):
     levels: int = static(0)
 
     def __check_init__(self):
-        check_counts(self, "levels")
-        if self.levels == 1:
-            raise ValueError(
-                f"`{type(self).__name__}.levels` is 1: at least 2 are expected, or 0 for "
-                "continuous actions."
-            )
+        check_num_levels(self)
 
 
 def shown(agent: AbstractAgent, env: AbstractEnv) -> tuple[Any, Float[Array, "nu 2"]]:

@@ -35,11 +35,11 @@ from ..vision import (
 
 
 class Start:
-    """What networks are made for.
+    """Inputs and outputs for which networks are created.
 
     **Arguments:**
 
-    - `agent`: whose sizes are taken.
+    - `agent`: agent with the sizes of the networks.
     - `obs`: an observation, of which shapes and types matter.
     - `bounds`: action range.
     """
@@ -158,7 +158,7 @@ class Start:
 
 
 class Eyes(eqx.Module):
-    """What actor and value are given: observations, or what the critic sees in them.
+    """Inputs of actor and value: observations, or the features of the critic's encoder.
 
     **Arguments:**
 
@@ -172,7 +172,7 @@ class Eyes(eqx.Module):
 
 
 def eyes(agent: Any, critic: EncodedNetwork) -> Eyes:
-    """Of the networks that are not the critic."""
+    """Return the encoder of the networks other than the critic."""
     return Eyes(critic.senses if agent.shared_encoder else None)
 
 

@@ -22,6 +22,7 @@ from ..blocks import (
     cast_floats,
     check_action_bounds,
     check_divisible,
+    check_num_levels,
     check_positive,
     check_ranges,
     clipped_policy_loss,
@@ -149,11 +150,7 @@ class PPO(AbstractOnlineAgent):
                 f"`PPO.num_minibatches` is {self.num_minibatches}: a divisor of the {rows} "
                 "rows of a batch (`num_envs` times `unroll_length`) is expected."
             )
-        if self.levels == 1 or self.levels < 0:
-            raise ValueError(
-                f"`PPO.levels` is {self.levels}: at least 2 are expected, or 0 for "
-                "continuous actions."
-            )
+        check_num_levels(self)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
         if self.levels:

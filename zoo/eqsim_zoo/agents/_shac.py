@@ -46,11 +46,11 @@ class SHACState(eqx.Module):
 
 
 class SHACBatch(eqx.Module):
-    """What `SHAC.update` learns from.
+    """Batch for `SHAC.update`.
 
     **Arguments:**
 
-    - `gradient`: of the loss of the policy, by its parameters.
+    - `gradient`: gradient of the policy loss by its parameters.
     - `obs`, `target`: normalized observations, and their $\\lambda$-returns.
     """
 

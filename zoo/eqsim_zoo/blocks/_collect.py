@@ -139,7 +139,7 @@ def _kept(state, action, timestep: Timestep):
 
 def _episodes(running: Running, steps: Transition):
     """Number of episodes that ended, and the sums of their returns and lengths; and
-    those of the episodes that go on."""
+    those of the episodes in progress."""
 
     def step(carry, now):
         sums, returns, lengths = carry
@@ -160,8 +160,8 @@ def _episodes(running: Running, steps: Transition):
 
 
 def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raises `ValueError` unless an agent can learn there: observations are vectors, and
-    episodes begin by themselves, within the step in which one has ended."""
+    """Raise `ValueError` unless an agent can learn there: observations are vectors, and
+    episodes are reset automatically, in the step in which one ends."""
     name = type(agent).__name__
     _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
     obs = timestep.obs
@@ -182,7 +182,7 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
             )
     if isinstance(layer, AbstractTask) and not resets:
         raise ValueError(
-            f"`{type(env).__name__}` does not begin anew when an episode has ended. Write "
+            f"`{type(env).__name__}` does not reset itself when an episode has ended. Write "
             "`AutoReset(TimeLimit(env, length))`."
         )
 

@@ -24,7 +24,7 @@ class GradientEnvs(eqx.Module):
     **Arguments:**
 
     - `running`: the environments. `bounds`: of actions.
-    - `statistics`: of observations; none if they are taken as they are.
+    - `statistics`: statistics of observations; None if they are not normalized.
     - `steps`: control steps taken.
     """
 
@@ -70,8 +70,9 @@ def rollout_gradient(
     **Arguments:**
 
     - `policy`: see `Explorer`.
-    - `loss_fn`: of transitions with axes (environment, time); `(loss, more)`.
-    - `noise`: of a deterministic policy.
+    - `loss_fn`: function of transitions with axes (environment, time) that returns
+        `(loss, more)`.
+    - `noise`: standard deviation of the noise of a deterministic policy.
 
     **Returns:** the environments after it, with what was seen in the statistics; the
     derivative; transitions and `more`; what to report, with `loss`.

@@ -85,7 +85,7 @@ class Categorical(eqx.Module):
 
     **Arguments:**
 
-    - `logits`: of each level.
+    - `logits`: logit of each level.
     """
 
     logits: Float[Array, "nu levels"]
@@ -117,8 +117,8 @@ class NormalMixture(eqx.Module):
 
     **Arguments:**
 
-    - `logits`: of each component.
-    - `mean`, `log_std`: of the numbers of each.
+    - `logits`: logit of each component.
+    - `mean`, `log_std`: mean and log standard deviation of each component.
     """
 
     logits: Float[Array, " components"]

@@ -20,7 +20,7 @@ def training_env(
         computes a whole reset in every step; 0 for true resets.
     - `key`: random key of the pool.
 
-    **Raises:** `ValueError` if the environment resets itself, or a number makes no sense.
+    **Raises:** `ValueError` if the environment resets itself, or a number is out of range.
     """
     if pool_size < 0:
         raise ValueError(f"`pool_size` is {pool_size}: at least 0 is expected.")

@@ -67,7 +67,7 @@ class Episodes(eqx.Module):
         return Episodes(returns, current), where.T
 
     def return_of(self, where: Int[Array, "*rows"]) -> Float[Array, "*rows"]:
-        """Returns of episodes by index; minus infinity while they are running."""
+        """Return the returns of episodes by index; minus infinity while they are running."""
         found = self.returns.ravel()[where]
         return jnp.where(found == _unknown(found.dtype), -jnp.inf, found)
 

@@ -38,8 +38,8 @@ class Choice(eqx.Module):
 
     **Arguments:**
 
-    - `logits`: of each.
-    - `levels`: what they are.
+    - `logits`: logit of each action.
+    - `levels`: levels of the actions.
     """
 
     logits: Float[Array, " count"]
@@ -79,7 +79,7 @@ class ChoiceCritic(eqx.Module):
     levels: Levels
 
     def all(self, features: Float[Array, " n"]) -> Float[Array, "number count"]:
-        """Of all actions."""
+        """Return the values of all actions."""
         return self.networks(features)
 
     def __call__(

@@ -55,6 +55,17 @@ def check_counts(agent: eqx.Module, *names: str) -> None:
             )
 
 
+def check_num_levels(agent: Any) -> None:
+    """Raise `ValueError` unless `agent.levels` is at least 2, or 0 for continuous
+    actions."""
+    check_counts(agent, "levels")
+    if agent.levels == 1:
+        raise ValueError(
+            f"`{type(agent).__name__}.levels` is 1: at least 2 are expected, or 0 for "
+            "continuous actions."
+        )
+
+
 def linear_schedule(
     rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
 ) -> Float[Array, ""]:

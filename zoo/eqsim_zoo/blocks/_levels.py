@@ -16,7 +16,7 @@ class Levels(eqx.Module):
 
     **Arguments:**
 
-    - `levels`: of each actuator, from -1 to 1. `nu`: number of actuators.
+    - `levels`: number of levels of each actuator, from -1 to 1. `nu`: number of actuators.
 
     **Raises:** `ValueError` if there are fewer than two levels, or more than 4,096
     combinations.
@@ -37,7 +37,7 @@ class Levels(eqx.Module):
 
     @property
     def count(self) -> int:
-        """How many actions there are."""
+        """Number of actions."""
         return self.levels**self.nu
 
     def index(self, action: Float[Array, "*rows nu"]) -> Int[Array, "*rows"]:
@@ -63,7 +63,7 @@ class Levels(eqx.Module):
 def check_levels(
     agent: eqx.Module, levels: Levels, action: Float[np.ndarray, "steps nu"]
 ) -> None:
-    """Raises `ValueError` unless recorded actions, between -1 and 1, are among the
+    """Raise `ValueError` unless recorded actions, between -1 and 1, are among the
     levels."""
     nearest = np.round(0.5 * (action + 1.0) * (levels.levels - 1))
     off = np.abs(2.0 * nearest / (levels.levels - 1) - 1.0 - action).max(axis=1) > 1e-4

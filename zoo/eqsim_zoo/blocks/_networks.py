@@ -28,8 +28,8 @@ class Linear(eqx.Module):
         key: PRNGKeyArray, inputs: int, outputs: int, scale: float, dtype: Any
     ) -> "Linear":
         """Create a layer."""
-        # Not orthogonal: two batched decompositions at once can wait for each other
-        # for ever on a machine with two cores (jaxlib 0.10.2).
+        # Not orthogonal: two batched decompositions that run concurrently can
+        # deadlock on a machine with two cores (jaxlib 0.10.2).
         first = jax.nn.initializers.variance_scaling(scale, "fan_in", "uniform")
         return Linear(first(key, (inputs, outputs), dtype), jnp.zeros(outputs, dtype))
 
@@ -138,7 +138,7 @@ class MLP(eqx.Module):
         **Arguments:**
 
         - `sizes`: sizes of the input, of each hidden layer, and of the output.
-        - `last_scale`: of the last layer, see `Linear`.
+        - `last_scale`: scale of the last layer, see `Linear`.
         - `layer_norm`: true if hidden layers are normalized.
 
         **Raises:** `ValueError` without an input and an output.

@@ -22,8 +22,8 @@ class Perturbations(eqx.Module):
 
     **Arguments:**
 
-    - `noise`: that was added to the parameters, and taken from them.
-    - `returns`: with it added, and with it taken away.
+    - `noise`: noise that was added to and subtracted from the parameters.
+    - `returns`: returns with the noise added, and with it subtracted.
     """
 
     noise: Float[Array, "pairs parameters"]
@@ -43,7 +43,7 @@ def evaluate_pairs(
     **Arguments:**
 
     - `policies`: a PyTree of them, with axes (pair, 2).
-    - `statistics`: of observations.
+    - `statistics`: statistics of observations.
     - `length`: steps of an episode, at most.
 
     **Returns:** returns; statistics with what was observed; `return` and `length`, means

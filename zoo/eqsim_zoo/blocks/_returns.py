@@ -26,8 +26,8 @@ def discounted_returns(
     done: Bool[Array, " time"],
     discount: Float[Array, ""],
 ) -> Float[Array, " time"]:
-    r"""The discounted sum of rewards to the end of the episode, or of the trajectory, and
-    there the value of what follows:
+    r"""The discounted sum of rewards to the end of the episode, or to the end of the
+    trajectory plus the value of the state there:
     $G_t = r_t + \gamma_t (c_t G_{t+1} + (1 - c_t) V'_t)$."""
     one = jnp.ones_like(discount)
     return td_lambda(reward, next_value, terminated, done, discount, one)
@@ -132,7 +132,7 @@ def _discounts(terminated, discount):
 
 
 def _goes_on(done, like):
-    """Whether the next row is of the same episode; nothing follows the last."""
+    """Return 1 where the next row is of the same episode; 0 in the last row."""
     on = ~done
     return on.at[-1].set(False).astype(like.dtype)
 

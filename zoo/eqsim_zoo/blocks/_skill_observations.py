@@ -27,12 +27,12 @@ from ._statistics import denormalize, init_statistics, normalize, update_statist
 
 
 class Layout(eqx.Module):
-    """Where in an observation of `Skills` is what.
+    """Layout of an observation of `Skills`.
 
     **Arguments:**
 
-    - `obs`, `descriptor`, `skill`: how many numbers each has.
-    - `full`: true if all that is observed describes what the robot does.
+    - `obs`, `descriptor`, `skill`: number of entries of each part.
+    - `full`: true if the whole observation is the descriptor.
     """
 
     obs: int = eqx.field(static=True)
@@ -47,14 +47,14 @@ class Layout(eqx.Module):
         Float[Array, "*rows ndescriptor"],
         Float[Array, "*rows nskill"],
     ]:
-        """What was observed, what describes it, and the skill."""
+        """Split an observation into that of the task, the descriptor, and the skill."""
         seen, rest = obs[..., : self.obs], obs[..., self.obs :]
         described, skill = rest[..., : self.descriptor], rest[..., self.descriptor :]
         return seen, seen if self.full else described, skill
 
     @property
     def described(self) -> int:
-        """How many numbers describe what the robot does."""
+        """Number of entries of the descriptor."""
         return self.obs if self.full else self.descriptor
 
 
@@ -105,7 +105,7 @@ class SkillSpace(eqx.Module):
         )
 
     def input(self, obs: Float[Array, " n"]) -> Float[Array, " m"]:
-        """What the policy sees: no descriptor, but the skill."""
+        """Return the input of the policy: observation and skill, without the descriptor."""
         seen, _, skill = self.layout.split(obs)
         return jnp.concatenate([normalize(self.observations, seen), skill])
 
@@ -120,7 +120,7 @@ class SkillSpace(eqx.Module):
     def change(
         self, obs: Float[Array, " n"], next_obs: Float[Array, " n"]
     ) -> Float[Array, " ndescriptor"]:
-        """How the descriptor changes in a step, normalized."""
+        """Return the normalized change of the descriptor in a step."""
         split = self.layout.split
         return normalize(self.changes, split(next_obs)[1] - split(obs)[1])
 

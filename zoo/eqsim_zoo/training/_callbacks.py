@@ -21,7 +21,7 @@ class Control:
 
     **Arguments:**
 
-    - `stop`: reason to end the run after this turn; empty to go on.
+    - `stop`: reason to end the run after this turn; empty to continue.
     - `best_lost`: true if the best state so far could not be written.
     """
 
@@ -97,7 +97,7 @@ class JSONLines(AbstractCallback):
             self._file.write(turn.rows, turn.warn)
 
     def close(self) -> None:
-        """Nothing: each turn is written at once."""
+        """Do nothing: each turn is written immediately."""
 
 
 class CSV(AbstractCallback):
@@ -115,7 +115,7 @@ class CSV(AbstractCallback):
             self._file.write(turn.rows, turn.warn)
 
     def close(self) -> None:
-        """Nothing: each turn is written at once."""
+        """Do nothing: each turn is written immediately."""
 
 
 class Curves(AbstractCallback):

@@ -1,4 +1,4 @@
-"""How good an agent is: episodes in which it acts as it thinks best."""
+"""Evaluation of agents: episodes with deterministic actions."""
 
 import dataclasses
 from collections.abc import Callable
@@ -65,15 +65,15 @@ def evaluate(
     episodes: int = 32,
     episode_length: int = 1000,
 ) -> Evaluation:
-    """Runs episodes with `agent.act(state, obs)`, without a key: nothing is drawn.
+    """Run episodes with `agent.act(state, obs)`, without a key: actions are not sampled.
 
     **Arguments:**
 
-    - `agent`, `state`: an agent and what it has learned.
-    - `env`: of one episode, as given to `train`.
-    - `key`: of the episodes.
-    - `episodes`: how many.
-    - `episode_length`: control steps of an episode, at most.
+    - `agent`, `state`: agent and its state.
+    - `env`: environment of one episode, as given to `train`.
+    - `key`: random key of the episodes.
+    - `episodes`: number of episodes.
+    - `episode_length`: time limit of an episode in control steps.
 
     **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
     """
@@ -90,7 +90,7 @@ def evaluate_policy(
     episodes: int = 32,
     episode_length: int = 1000,
 ) -> Evaluation:
-    """`evaluate` of `(obs, key) -> action`, which may draw."""
+    """Run episodes with a policy `(obs, key) -> action`, which may sample."""
     if episodes < 1:
         raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
     episode = evaluation_env(env, episode_length)
@@ -105,7 +105,7 @@ def evaluate_members(
     episodes: int,
     episode_length: int,
 ) -> Evaluation:
-    """`evaluate` of all members in the same episodes, with an axis of members."""
+    """Evaluate all members in the same episodes; results have an axis of members."""
     keys, episode = jr.split(key, episodes), evaluation_env(env, episode_length)
     if members.many or jax.process_count() > 1:
         return evaluation_of(
@@ -124,18 +124,18 @@ def run_members(
     keys: Key[Array, " episodes"],
     length: int,
 ) -> Any:
-    """What `evaluation_of` takes, of all members in one program."""
+    """Run all members in one program; return the input of `evaluation_of`."""
     run = lambda agent, state: _run(Greedy(agent, state), env, keys, length)
     return replicate(members.each(run, state))
 
 
 def evaluation_of(members: Members, kept: Any) -> Evaluation:
-    """With an axis of members in any case."""
+    """Return an evaluation with an axis of members, also for a single one."""
     return _evaluation(kept if members.many else tuple(x[None] for x in kept))
 
 
 class Greedy(eqx.Module):
-    """Acts as the agent thinks best."""
+    """Policy with the deterministic actions of an agent."""
 
     agent: AbstractAgent
     state: Any
@@ -153,7 +153,7 @@ def _kept(state: Any, action: Any, timestep: Timestep):
 
 
 def _run(policy, env, keys: Key[Array, " episodes"], length: int):
-    # Not finite is a bad return, not an error: whoever asked decides.
+    # A return that is not finite is left to the caller.
     kept, _ = eqsim.rollout(
         env, policy, keys, length, stop=_done, collect=_kept, throw=False
     )

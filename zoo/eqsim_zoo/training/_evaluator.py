@@ -22,8 +22,8 @@ class Evaluator:
 
     **Arguments:**
 
-    - `members`, `env`, `plan`: of the run.
-    - `state`: of which only shapes matter.
+    - `members`, `env`, `plan`: parts of the run.
+    - `state`: state or its shapes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether the numbers of a turn are finite, and what to say if they are not."""
+"""Detection of non-finite values in a turn, and their messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def exempt(broken: Any, state: Any) -> tuple[str, ...]:
 
 
 def complaint(members: Members, failed: Sequence[tuple[int, str]]) -> str:
-    """What to say of members that went wrong, and what to try."""
+    """Return a message about members that failed, with remedies."""
     lines = []
     for member, text in failed:
         of = f"{members.name(member)}: " if members.many else ""

@@ -16,7 +16,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """Whether someone asked for an end; `number` is that of the signal, 0 without one."""
+    """Request to stop. `number`: number of the signal, 0 without one."""
 
     def __init__(self):
         self.number = 0
@@ -24,7 +24,8 @@ class Interrupt:
 
 @contextmanager
 def listening(progress: AbstractProgress) -> Iterator[Interrupt]:
-    """Takes the first SIGINT or SIGTERM as a wish; a second one does what it did before.
+    """Treat the first SIGINT or SIGTERM as a request to stop; a second one has its usual
+    effect.
 
     Elsewhere than in the main thread, signals are left alone.
     """
@@ -36,7 +37,7 @@ def listening(progress: AbstractProgress) -> Iterator[Interrupt]:
     def answer(number: int, frame: Any) -> None:
         interrupt.number = number
         restore()
-        progress.say("Stopping after this turn. Once more to stop at once.")
+        progress.say("Stopping after this turn. Repeat to stop immediately.")
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
@@ -53,8 +54,8 @@ def listening(progress: AbstractProgress) -> Iterator[Interrupt]:
 
 
 def wait(tree: Any) -> None:
-    """Waits until arrays of JAX are computed; unlike `jax.block_until_ready`, Python goes on to
-    hear signals meanwhile."""
+    """Wait until arrays are computed; unlike in `jax.block_until_ready`, Python handles
+    signals meanwhile."""
     begin = time.monotonic()
     leaves: list[Any] = jtu.tree_leaves(tree)
     for leaf in leaves:

@@ -132,7 +132,7 @@ class Loop:
         return found
 
     def _best(self, found: Evaluation | None) -> bool:
-        """Whether an agent was evaluated better than any before; that is noted."""
+        """Return true, and record it, if an agent has a new best evaluation."""
         if found is None:
             return False
         value = best_agent(found.mean(), self.run.plan.num_seeds, self._alive())
@@ -149,7 +149,7 @@ class Loop:
         new = [item for item in self.counters.failed if item not in before.failed]
         text = complaint(self.run.members, new) if new else ""
         if text and self._alive():
-            self.progress.warn(f"{text} The other members go on.")
+            self.progress.warn(f"{text} The other members continue.")
         return text
 
     def _rows(
@@ -216,7 +216,7 @@ def best_agent(means: np.ndarray, num_seeds: int, alive: list[int]) -> float:
 
     **Arguments:**
 
-    - `means`: of members, one agent with all its seeds after the other.
+    - `means`: mean return of each member, one agent with all its seeds after the other.
     - `alive`: members that did not fail.
     """
     fine = np.isin(np.arange(len(means)), alive) & np.isfinite(means)

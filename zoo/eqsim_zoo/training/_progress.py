@@ -1,4 +1,4 @@
-"""What a run says while it runs."""
+"""Progress of a run."""
 
 import abc
 import time
@@ -11,7 +11,7 @@ class RunWarning(UserWarning):
 
 
 class News(NamedTuple):
-    """Of a turn, in the mean over members.
+    """Progress after a turn, as the mean over members.
 
     - `steps`, `total`: control steps so far and planned, of a member.
     - `rate`: control steps per second, of all members.
@@ -48,11 +48,11 @@ class AbstractProgress(abc.ABC):
 
     @abc.abstractmethod
     def say(self, text: str) -> None:
-        """What is good to know."""
+        """Show a message."""
 
     @abc.abstractmethod
     def warn(self, text: str) -> None:
-        """What went wrong, though the run goes on."""
+        """Show a warning."""
 
     @abc.abstractmethod
     def close(self) -> None:

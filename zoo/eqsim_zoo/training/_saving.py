@@ -15,9 +15,9 @@ from ._processes import agreed, gathered
 
 
 class Checkpoint(AbstractCallback):
-    """Writes `last.ckpt` at each evaluation, at the end, and after a turn that ends `every`
+    """Write `last.ckpt` at each evaluation, at the end, and after a turn that ends `every`
     seconds after the last one; `best.ckpt` at the evaluation with the highest mean
-    return. A failed write leaves the previous file, and the run goes on.
+    return. After a failed write the previous file remains, and the run continues.
 
     **Arguments:**
 
@@ -54,7 +54,7 @@ class Checkpoint(AbstractCallback):
             turn.control.best_lost = turn.best
 
     def close(self) -> None:
-        """Nothing: checkpoints are written at once."""
+        """Do nothing: checkpoints are written immediately."""
 
     def save(
         self,
@@ -78,7 +78,7 @@ class Checkpoint(AbstractCallback):
         except OSError as error:
             warn(
                 f"The checkpoint after turn {counters.turn} could not be written ({error}). "
-                "The one before is kept, and the run goes on. Make room on the disk."
+                "The previous one is kept, and the run continues. Make room on the disk."
             )
             return False
         finally:

@@ -43,17 +43,18 @@ from ._turn import nonfinite_of_members
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a run led to.
+    """Result of a run.
 
     **Arguments:**
 
     - `members`: the agents.
-    - `state`: of all members, with an axis of members if there are several:
-        `members.pick(state, 3)` is that of one.
-    - `counters`: what was counted.
-    - `evaluations`: steps and what was found, of this call, with an axis of members.
+    - `state`: state of all members, with an axis of members if there are several;
+        `members.pick(state, 3)` returns that of one.
+    - `counters`: turns, steps and seconds.
+    - `evaluations`: steps and evaluation, for each one of this call, with an axis of
+        members.
     - `interrupted`: number of the signal that ended it early; 0 without one.
-    - `folder`: where it was written; None if it was not.
+    - `folder`: folder of the run; None if it was not written.
     """
 
     members: Members
@@ -95,7 +96,7 @@ def train(
     processes (`jax.distributed`, `jax.set_mesh(device_mesh())`) all of them call this
     alike; process 0 writes and logs.
 
-    **Raises:** `ValueError` if something makes no sense; `FileExistsError` if the folder
+    **Raises:** `ValueError` if an argument is out of range; `FileExistsError` if the folder
     holds a run; `FloatingPointError` if numbers are not finite, of all members.
     """
     begin = time.monotonic()
@@ -127,7 +128,7 @@ def _checked(run: Run, state: Any) -> tuple[Run, Any]:
 
 @contextlib.contextmanager
 def _writing(run: Run, folder: pathlib.Path | None, overwrite: bool) -> Iterator[None]:
-    """Makes the folder of a run, and keeps others from it."""
+    """Create and lock the folder of a run."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
@@ -147,14 +148,14 @@ def resume(
     callbacks: Sequence[AbstractCallback] = (),
     progress: bool = False,
 ) -> Result:
-    """Goes on with a run from its last checkpoint, as if it had not been stopped: on the
-    same machine with the same versions, the end is equal bit by bit. Rows of metrics that
-    came after that checkpoint are written anew.
+    """Resume a run from its last checkpoint. On the same machine with the same versions,
+    the result is bit-equal to that of an uninterrupted run. Rows of metrics after that
+    checkpoint are replaced.
 
     **Arguments:**
 
-    - `folder`: of the run.
-    - `more_steps`: how many to add to those that were planned.
+    - `folder`: folder of the run.
+    - `more_steps`: number of control steps to add to the plan.
     - `agent`, `env`, `data`, `eval_env`: agent, environment and dataset as given to
         `train`; not needed where that had a `recipe`. With `data`, `env` is its `eval_env`.
     - `callbacks`, `progress`: as of `train`.
@@ -172,7 +173,7 @@ def resume(
 
 
 def _latest(run: Run) -> Run:
-    """With its last checkpoint; without one it begins anew."""
+    """Load a run with its last checkpoint, or its start if there is none."""
     path = run.folder / LAST
     if not path.exists():
         return run
@@ -249,7 +250,7 @@ def _go(
 
 
 def _check_start(state: Any, skeleton: Any) -> None:
-    """Raises `ValueError` unless a state has the structure of the first one."""
+    """Raise `ValueError` unless a state has the structure of the initial one."""
     if state is None:
         return
     shape = lambda x: (x.shape, x.dtype) if eqx.is_array(x) else x

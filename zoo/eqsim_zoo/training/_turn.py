@@ -18,9 +18,9 @@ from ..runs._members import Members
 
 
 class Report(NamedTuple):
-    """Of a turn, with an axis of members, if there is one.
+    """Metrics of a turn, with an axis of members if there are several.
 
-    - `total`, `number`: of each metric the sum over iterations in which it was finite,
+    - `total`, `number`: sum of each metric over the iterations in which it was finite,
         and their number.
     - `last`: each metric in the last iteration.
     - `steps`: control steps taken.
@@ -44,7 +44,7 @@ def run_turn(
 
     - `members`, `env`: agents, and what they act in.
     - `n`: number of iterations, which may change without a recompile.
-    - `state`: of all members; its memory is given away.
+    - `state`: state of all members; its buffers are donated.
     """
     number = jnp.asarray(n, jnp.int32)
     state, (total, finite, last, steps) = _run((members, env, number), state)
@@ -106,7 +106,7 @@ def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
 
 
 def nonfinite(state: Any) -> Bool[Array, " leaves"]:
-    """Whether each leaf of floating point numbers has one that is not finite."""
+    """Return true for each floating-point leaf with a non-finite value."""
     flags = [~jnp.all(jnp.isfinite(x)) for _, x in _floats(state)]
     return jnp.stack(flags) if flags else jnp.zeros(0, bool)
 

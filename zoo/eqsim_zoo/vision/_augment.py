@@ -59,7 +59,7 @@ class RandomFlip(AbstractAugmentation):
 
     **Arguments:**
 
-    - `probability`: how often.
+    - `probability`: probability of the transformation.
     """
 
     probability: float = eqx.field(static=True, converter=float, default=0.5)
@@ -88,8 +88,8 @@ class ColorJitter(AbstractAugmentation):
 
     **Arguments:**
 
-    - `brightness`, `contrast`, `saturation`: how far factors are from one at most.
-    - `hue`: the largest turn, at most a half.
+    - `brightness`, `contrast`, `saturation`: largest difference of the factors from one.
+    - `hue`: largest rotation of the hue, at most 0.5.
 
     ??? cite "Reference"
         torchvision, *transforms.ColorJitter*.

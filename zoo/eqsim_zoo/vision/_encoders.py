@@ -34,8 +34,8 @@ class AbstractEncoder(eqx.Module):
         **Arguments:**
 
         - `shape`: height, width and channels of an image.
-        - `dtype`: of weights and results. Images are numbers between 0 and 1, or bytes,
-            which are divided by 255.
+        - `dtype`: type of weights and results. Images are floats between 0 and 1, or
+            bytes, which are divided by 255.
 
         **Raises:** `ValueError` if the images are too small.
         """
@@ -51,9 +51,9 @@ class SmallCNN(AbstractEncoder):
 
     **Arguments:**
 
-    - `widths`, `kernels`, `strides`: of the convolutions, which pad nothing.
+    - `widths`, `kernels`, `strides`: sizes of the convolutions, which have no padding.
     - `outputs`: numbers in the result.
-    - `pool`: of what the last convolution gives.
+    - `pool`: pooling after the last convolution.
 
     ??? cite "Reference"
         Mnih et al., *Human-level control through deep reinforcement learning*, 2015,
@@ -108,7 +108,7 @@ class SmallCNN(AbstractEncoder):
 
 
 class ConvNet(eqx.Module):
-    """What `SmallCNN` creates."""
+    """Network of `SmallCNN`."""
 
     layers: tuple[Conv, ...]
     pool: Pool
@@ -127,5 +127,5 @@ def _see(layers: tuple[Conv, ...], x: Maps) -> Float[Array, "rows columns output
 
 
 def features(network: Callable, shape: tuple[int, int, int], dtype: Any) -> int:
-    """How many numbers a network gives for maps of that shape."""
+    """Return the number of outputs of a network for maps of that shape."""
     return jax.eval_shape(network, jax.ShapeDtypeStruct(shape, dtype)).size

@@ -94,7 +94,7 @@ class Stack(eqx.Module):
 
 
 class ImpalaNet(eqx.Module):
-    """What `Impala` creates."""
+    """Network of `Impala`."""
 
     stacks: tuple[Stack, ...]
     last: Linear

@@ -114,7 +114,7 @@ def max_pool(x: Maps) -> Float[Array, "rows columns channels"]:
 
 
 def check_shape(shape: tuple[int, int, int], least: int, network: str) -> None:
-    """Raises `ValueError` unless images of that shape have at least `least` rows and
+    """Raise `ValueError` unless images of that shape have at least `least` rows and
     columns."""
     if min(shape[:2]) < least or shape[2] < 1:
         raise ValueError(
@@ -124,7 +124,7 @@ def check_shape(shape: tuple[int, int, int], least: int, network: str) -> None:
 
 
 def check_sizes(name: str, sizes: tuple[int, ...]) -> None:
-    """Raises `ValueError` unless there are sizes, and all are positive integers."""
+    """Raise `ValueError` unless there are sizes, and all are positive integers."""
     fine = [isinstance(n, int | np.integer) and n >= 1 for n in sizes]
     if not (fine and all(fine)):
         raise ValueError(f"`{name}` is {sizes}: positive integers are expected.")

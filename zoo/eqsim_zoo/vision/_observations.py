@@ -1,4 +1,4 @@
-"""What agents see that learn from recordings: vectors, pictures, or both by name."""
+"""Observations of offline agents: vectors, images, or dictionaries of both."""
 
 from typing import Any
 
@@ -21,18 +21,18 @@ def named(obs: Any) -> dict[str, Any]:
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-    """Whether an array of that shape, of one observation, is a picture: (height, width,
-    channels)."""
+    """Return true if an array of that shape, of one observation, is an image: (height,
+    width, channels)."""
     return len(shape) == 3
 
 
 def check_image_settings(name: str, obs: Any, settings: dict[str, Any]) -> None:
-    """Refuses settings of an agent for pictures where it sees none.
+    """Raise `ValueError` for image settings of an agent that observes no images.
 
     **Arguments:**
 
-    - `name`: of the agent.
-    - `settings`: those for pictures, by name; empty ones are not set.
+    - `name`: name of the agent.
+    - `settings`: image settings by name; empty ones are not set.
     """
     shapes = {k: x.shape for k, x in named(obs).items()}
     if any(is_image(shape) for shape in shapes.values()):
@@ -40,19 +40,19 @@ def check_image_settings(name: str, obs: Any, settings: dict[str, Any]) -> None:
     for setting, value in settings.items():
         if value:
             raise ValueError(
-                f"`{name}.{setting}` is {value!r}, which is for pictures (height, width, "
+                f"`{name}.{setting}` is {value!r}, which is for images (height, width, "
                 f"channels), and the observation has none; its shapes: {shapes}. Leave it "
                 "out, or wrap the environment in `eqsim.wrappers.Pixels`."
             )
 
 
 class Encoders(eqx.Module):
-    """From an observation to one vector: its vectors, and what networks see in its
-    pictures, in the order of their names.
+    """Map an observation to one vector: its vectors, and the features of its images, in the
+    order of their names.
 
     **Arguments:**
 
-    - `networks`: of each picture, by name.
+    - `networks`: network of each image, by name.
     """
 
     networks: dict[str, Any]
@@ -61,15 +61,15 @@ class Encoders(eqx.Module):
     def create(
         key: PRNGKeyArray, obs: Any, encoder: AbstractEncoder | None, dtype: Any
     ) -> "Encoders":
-        """Before anything is learned.
+        """Create networks.
 
         **Arguments:**
 
         - `obs`: an observation, of which shapes and types matter.
-        - `encoder`: of pictures.
+        - `encoder`: encoder of images.
 
-        **Raises:** `ValueError` if it holds pictures, and there is no encoder, or if it
-        holds arrays that are neither vectors nor pictures.
+        **Raises:** `ValueError` if it holds images, and there is no encoder, or if it
+        holds arrays that are neither vectors nor images.
         """
         networks = {}
         for k, (name, x) in enumerate(sorted(named(obs).items())):
@@ -78,12 +78,12 @@ class Encoders(eqx.Module):
             if not is_image(x.shape):
                 raise ValueError(
                     f"The observation {name!r} has shape {x.shape} and type {x.dtype}: "
-                    "vectors of real numbers, and pictures (height, width, channels), are "
+                    "vectors of real numbers, and images (height, width, channels), are "
                     "expected."
                 )
             if encoder is None:
                 raise ValueError(
-                    f"The observation {name!r} is a picture of shape {x.shape}: an agent "
+                    f"The observation {name!r} is an image of shape {x.shape}: an agent "
                     "needs an `encoder` for it, such as `eqsim_zoo.vision.Impala()`."
                 )
             networks[name] = encoder.create(jr.fold_in(key, k), x.shape, dtype)
@@ -104,7 +104,7 @@ class EncodedNetwork(eqx.Module):
     **Arguments:**
 
     - `senses`: from observations to vectors.
-    - `network`: what takes them.
+    - `network`: network that takes the features.
     """
 
     senses: Encoders
@@ -115,13 +115,13 @@ class EncodedNetwork(eqx.Module):
 
 
 def init_observation_statistics(obs: Any, dtype: Any) -> dict[str, Statistics]:
-    """Of the vectors of an observation, before there are any."""
+    """Return the initial statistics of the vectors of an observation."""
     vectors = {k: x for k, x in named(obs).items() if not is_image(x.shape)}
     return {k: init_statistics(jnp.zeros(x.shape, dtype)) for k, x in vectors.items()}
 
 
 def observation_statistics(obs: Any) -> dict[str, Statistics]:
-    """Of the vectors of many observations, whose rows are the first axis.
+    """Return the statistics of the vectors of many observations, along the first axis.
 
     ??? cite "Reference"
         Fujimoto, Gu, *A minimalist approach to offline reinforcement learning*, 2021,
@@ -151,6 +151,6 @@ def normalize_observations(statistics: dict[str, Statistics] | None, obs: Any) -
 
 
 def encoded_size(senses: Encoders, obs: Any) -> int:
-    """How many numbers `senses` gives."""
+    """Return the number of outputs of `senses`."""
     zeros = lambda x: jnp.zeros(x.shape, x.dtype)
     return jax.eval_shape(senses, jtu.tree_map(zeros, obs)).shape[0]

@@ -17,7 +17,7 @@ Pool: TypeAlias = Callable[[Maps], Float[Array, " outputs"]]
 
 
 class AbstractPool(eqx.Module):
-    """How a network ends that sees: what to create, before anything is learned."""
+    """Recipe of the last layer of an image encoder."""
 
     @abc.abstractmethod
     def create(self, dtype: Any = jnp.float32) -> Pool:
@@ -45,7 +45,7 @@ class Mean(AbstractPool):
 
 
 class SpatialSoftmax(AbstractPool):
-    """Where each channel is large: see `ExpectedPlaces`, which this creates.
+    """Expected position of each channel: see `ExpectedPlaces`, which this creates.
 
     **Arguments:**
 
@@ -65,7 +65,7 @@ class SpatialSoftmax(AbstractPool):
 
 
 class ExpectedPlaces(eqx.Module):
-    r"""Of each channel $a$, the mean place $\sum_{ij} s_{ij} (u_j, v_i)$ under
+    r"""Mean position of each channel $a$, $\sum_{ij} s_{ij} (u_j, v_i)$ under
 
     $$s_{ij} = \frac{e^{a_{ij} / \alpha}}{\sum_{kl} e^{a_{kl} / \alpha}}.$$
 

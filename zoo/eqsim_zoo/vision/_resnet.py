@@ -33,8 +33,8 @@ class ResNet18(AbstractEncoder):
     **Arguments:**
 
     - `widths`: channels of each stage.
-    - `groups`: of channels that are normalized together.
-    - `pool`: of what the last block gives.
+    - `groups`: number of groups of channels that are normalized together.
+    - `pool`: pooling after the last block.
 
     ??? cite "Reference"
         He et al., *Deep residual learning for image recognition*, 2016, table 1; Wu, He,
@@ -100,7 +100,7 @@ class BasicBlock(eqx.Module):
 
 
 class ResNet(eqx.Module):
-    """What `ResNet18` creates."""
+    """Network of `ResNet18`."""
 
     entry: NormalConv
     blocks: tuple[BasicBlock, ...]
