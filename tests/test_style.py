@@ -171,7 +171,7 @@ def _texts(file):
             yield token.start[0], token.string
 
 
-@pytest.mark.parametrize("folder", PLAIN, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", PLAIN, ids=lambda f: str(f.relative_to(ROOT)))
 def test_plain_english(folder):
     """Docstrings begin with a verb or a noun, and fields are described by noun phrases."""
     found = []

@@ -176,7 +176,10 @@ class Matrix(Rail):
 REFUSED = {
     "no reset": (Rail(1), "`Rail` does not reset itself"),
     "no reset but a limit": (TimeLimit(Rail(1), 5), "AutoReset"),
-    "statistics are no reset": (NormalizeObservation(TimeLimit(Rail(1), 5)), "anew"),
+    "statistics are no reset": (
+        NormalizeObservation(TimeLimit(Rail(1), 5)),
+        "does not reset itself",
+    ),
     "resets in steps of their own": (
         AutoReset(TimeLimit(Rail(1), 5), mode=ResetMode.NEXT_STEP),
         "some are resets",

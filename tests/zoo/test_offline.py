@@ -435,7 +435,7 @@ BAD = {
     "are 59,049 actions, of at most 4,096": lambda: first(offline.IQL(levels=3), nu=10),
     "`BC` has one network": lambda: offline.BC(shared_encoder=True),
     "`DiscreteCQL` has no network": lambda: offline.DiscreteCQL(shared_encoder=True),
-    "`IQL.shared_encoder` is True, which is for pictures": lambda: first(
+    "`IQL.shared_encoder` is True, which is for images": lambda: first(
         offline.IQL(shared_encoder=True)
     ),
     "`BC.encoder` is Impala": lambda: first(offline.BC(encoder=vision.Impala())),

@@ -101,8 +101,7 @@ class PPO(AbstractOnlineAgent):
     - `normalize_observations`: true if observations are normalized.
     - `learning_rate`: Adam step size.
     - `adam_epsilon`: $\epsilon$ of Adam.
-    - `anneal_steps`: control steps in which the learning rate decreases to zero, below
-        $2^{31}$; 0 keeps it.
+    - `anneal_steps`: steps until the learning rate is zero, below $2^{31}$; 0 keeps it.
     - `discount`: discount $\gamma$.
     - `gae_decay`: decay $\lambda$ of the advantages.
     - `clip`: bound $\epsilon$ on the change of the probability ratio.

@@ -26,7 +26,6 @@ from ._episodes import Episodes as Episodes
 from ._hyperparameters import (
     as_scalar as as_scalar,
     cast_floats as cast_floats,
-    check_counts as check_counts,
     check_num_levels as check_num_levels,
     check_positive as check_positive,
     cosine_schedule as cosine_schedule,
