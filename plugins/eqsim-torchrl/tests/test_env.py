@@ -559,7 +559,7 @@ WRONG = (
     (
         lambda: EqsimWrapper(eqsim.AutoReset(make("point_mass"))),
         ValueError,
-        "resets environments",
+        "starts episodes itself",
     ),
     (lambda: wrap(parameters={"x": lambda e: e.sys.nq}), TypeError, "parameters"),
     (lambda: wrap().set_seed(-1), ValueError, "seed"),
