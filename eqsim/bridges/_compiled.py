@@ -40,10 +40,6 @@ class CompiledEnv:
         static = tuple(_ARRAY if eqx.is_array(x) else x for x in leaves)
         self._static = _Static(treedef, static)
 
-    def env(self, arrays: Sequence[Any]) -> AbstractEnv:
-        """Return the environment with other array leaves, in the order of `arrays`."""
-        return self._static.env(arrays)
-
     def __call__(self, function: Callable, *args: Any) -> Any:
         """Call `function(env, *args)`, compiled once for each function and shapes."""
         return _call(function, self._static, self.arrays, *args)

@@ -48,6 +48,7 @@ from ._reset_pool import pool_resets as pool_resets, PooledResets as PooledReset
 from ._skill_wrapper import Skills as Skills
 from ._time_limit import TimeLimit as TimeLimit
 from ._wrapper import (
+    AbstractPassThrough as AbstractPassThrough,
     AbstractStateful as AbstractStateful,
     AbstractStateless as AbstractStateless,
     AbstractWrapper as AbstractWrapper,

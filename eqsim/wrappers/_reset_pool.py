@@ -11,10 +11,10 @@ import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..envs import AbstractEnv, ResetOptions, Timestep
-from ._wrapper import AbstractStateless, AbstractWrapper, layers, Lifetime
+from ._wrapper import AbstractPassThrough, AbstractWrapper, layers, Lifetime
 
 
-class PooledResets(AbstractStateless):
+class PooledResets(AbstractPassThrough):
     """Draws each reset from a pool of resets that were computed in advance.
 
     `pool_resets` computes the pool and places this wrapper. A reset with options is not
@@ -34,14 +34,6 @@ class PooledResets(AbstractStateless):
     @property
     def lifetime(self) -> Lifetime:
         return Lifetime.EPISODE
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        return self.env.dt
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        return self.env.action_range
 
     def reset(
         self,
@@ -82,7 +74,8 @@ def pool_resets(env: AbstractEnv, key: PRNGKeyArray, size: int) -> AbstractEnv:
 
     **Returns:** the environment with `PooledResets` among its wrappers.
 
-    **Raises:** `ValueError` if the size is not positive, or `env` resets itself.
+    **Raises:** `ValueError` if the size is not positive, or a wrapper within the pool has
+    a state that is kept over episodes.
     """
     if size < 1:
         raise ValueError(f"`size` must be positive, got {size}.")

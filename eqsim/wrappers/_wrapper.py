@@ -98,7 +98,19 @@ class AbstractStateless(AbstractWrapper):
         return self.env.physics(state)
 
 
-class AbstractReport(AbstractStateless):
+class AbstractPassThrough(AbstractStateless):
+    """A stateless wrapper with the time step and the actions of the inner environment."""
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        return self.env.dt
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        return self.env.action_range
+
+
+class AbstractReport(AbstractPassThrough):
     """A wrapper that only changes the timesteps of an episode."""
 
     @abc.abstractmethod
@@ -112,14 +124,6 @@ class AbstractReport(AbstractStateless):
     def lifetime(self) -> Lifetime:
         # Outside an auto-reset, it would change the timestep of the next episode.
         return Lifetime.EPISODE
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        return self.env.dt
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        return self.env.action_range
 
     def reset(
         self,

@@ -156,7 +156,7 @@ def test_options_are_not_drawn_from_a_pool():
 
 
 def test_place_of_a_pool():
-    """Outside robots and delays, inside of what draws in every episode."""
+    """Inside all wrappers that draw in every episode, outside of all others within."""
     noisy = lambda env: NoisyObservation(env, 0.1)
     task = Rail()
     for wrap, depth in (

@@ -134,8 +134,6 @@ def test_gradient(name):
 
     def loss(actions, mass):
         where = lambda env: env.sys.links.mass
-        if name == "AutoReset pool":
-            where = lambda env: env.env.sys.links.mass
         mine = eqx.tree_at(where, env, mass)
         state, _ = mine.reset(key)
         _, timestep = jax.lax.scan(lambda s, a: mine.step(s, a), state, actions)

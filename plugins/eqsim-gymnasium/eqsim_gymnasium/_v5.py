@@ -1,6 +1,6 @@
 """Keys of `info` of version 5 of Gymnasium's MuJoCo environments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -31,7 +31,7 @@ from eqsim.wrappers import layers, robot
 
 _SURVIVE = {"healthy": "reward_survive"}
 _DISTANCE = {"distance": "reward_dist"}
-_TERMS: dict[type, dict[str, str | None]] = {
+_TERMS: Mapping[type, Mapping[str, str | None]] = {
     Ant: _SURVIVE,
     Hopper: _SURVIVE,
     Humanoid: _SURVIVE,

@@ -23,7 +23,7 @@ class GradientEnvs(eqx.Module):
 
     **Arguments:**
 
-    - `running`: the environments. `bounds`: of actions.
+    - `running`: the environments. `bounds`: action range.
     - `statistics`: statistics of observations; None if they are not normalized.
     - `steps`: control steps taken.
     """

@@ -35,23 +35,21 @@ def cast_floats(tree: Any, dtype: Any) -> Any:
 
 def check_positive(agent: eqx.Module, *names: str) -> None:
     """Raise `ValueError` unless fields are positive integers."""
-    for name in names:
-        value = vars(agent)[name]
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(
-                f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
-                "least 1."
-            )
+    _check_integers(agent, names, 1)
 
 
 def check_counts(agent: eqx.Module, *names: str) -> None:
     """Raise `ValueError` unless fields are integers of at least 0."""
+    _check_integers(agent, names, 0)
+
+
+def _check_integers(agent: eqx.Module, names: tuple[str, ...], least: int) -> None:
     for name in names:
         value = vars(agent)[name]
-        if not isinstance(value, int | np.integer) or value < 0:
+        if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(
                 f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
-                "least 0."
+                f"least {least}."
             )
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
 from eqsim.envs import ResetOptions
-from eqsim.wrappers import AbstractStateless, layers, Lifetime
+from eqsim.wrappers import AbstractPassThrough, layers, Lifetime
 
 from ..agents._goal_agent import AbstractGoalAgent
 from ..agents._offline import AbstractLevelAgent, AbstractOfflineAgent
@@ -32,7 +32,7 @@ from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
 from ..vision import observation_statistics
 
 
-class Recorded(AbstractStateless):
+class Recorded(AbstractPassThrough):
     """An environment, and what was recorded in it.
 
     **Arguments:**
@@ -47,14 +47,6 @@ class Recorded(AbstractStateless):
     @property
     def lifetime(self) -> Lifetime:
         return Lifetime.NONE
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        return self.env.dt
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        return self.env.action_range
 
     def reset(
         self,
