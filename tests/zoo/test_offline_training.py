@@ -373,7 +373,7 @@ def test_pictures_and_numbers():
         action = agent.act(new, one)
         assert action.shape == (2,) and jnp.all(jnp.abs(action) <= 1.0)
         assert set(state.statistics) == {"joints"}
-    with pytest.raises(ValueError, match="'camera' is a picture .* needs an `encoder`"):
+    with pytest.raises(ValueError, match="'camera' is an image .* needs an `encoder`"):
         offline.BC(**SMALL).create(jr.key(0), one, bounds)
 
 
