@@ -13,7 +13,7 @@ import jax.random as jr
 import eqsim
 import eqsim_zoo as zoo
 from eqsim_zoo import vision
-from eqsim_zoo.training import evaluate_policy
+from eqsim_zoo.training._evaluate import evaluate_policy
 
 
 LENGTH = 200
