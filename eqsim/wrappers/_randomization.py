@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import check_shape
 from ..envs import AbstractEnv, check_action, reset_options, ResetOptions, Timestep
 from ..model import System, validate
+from ..model._changes import changed_parameters, check_same_structure
 from ._wrapper import (
     AbstractStateful,
     AbstractStateless,
