@@ -31,6 +31,8 @@ from . import (
 from ._agent import (
     AbstractAgent as AbstractAgent,
     AbstractOnlineAgent as AbstractOnlineAgent,
+    AbstractRecurrentAgent as AbstractRecurrentAgent,
+    agent_policy as agent_policy,
 )
 from ._controller import AbstractController as AbstractController
 from ._discovery import PluginWarning as PluginWarning
