@@ -119,7 +119,8 @@ class DrawsInNumPy(Ascent):
 class ActsByChance(Ascent):
     def act(self, state, obs, *, key=None):
         noise = np.random.default_rng().normal() if key is None else 0.0
-        return Ascent.act(self, state, obs, key=key) + 1e-3 * noise
+        action = Ascent.act(self, state, obs, key=key) + 1e-3 * noise
+        return jnp.clip(action, state.low, state.high)
 
 
 class IgnoresKey(Ascent):

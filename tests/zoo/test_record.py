@@ -25,14 +25,13 @@ from eqsim_zoo import evaluate
 from eqsim_zoo.blocks import Squash
 from eqsim_zoo.data import (
     About,
-    DrawnPolicy,
     from_trajectory,
     load_data,
-    NoisyPolicy,
+    noisy_policy,
     RandomPolicy,
     record,
 )
-from eqsim_zoo.training._evaluate import evaluate_policy, Greedy
+from eqsim_zoo.training._evaluate import evaluate_policy
 
 
 LIMIT = 5
@@ -183,17 +182,18 @@ def test_policies():
     uniform = np.sort(drawn(RandomPolicy(bounds)))
     np.testing.assert_allclose(uniform, np.linspace(-2, 3, 2000), atol=0.2)
     still = lambda obs, key: 0.5 * jnp.ones(1)
-    noisy = drawn(NoisyPolicy(still, bounds, 0.1))
+    noisy = drawn(noisy_policy(still, bounds, 0.1))
     assert abs(noisy.mean() - 0.5) < 0.02 and abs(noisy.std() / 0.25 - 1.0) < 0.1
-    assert drawn(NoisyPolicy(still, bounds, 10.0)).max() == 3.0
+    assert drawn(noisy_policy(still, bounds, 10.0)).max() == 3.0
     agent = Search()
     state = agent.init(jr.key(0), AutoReset(TimeLimit(ENV, LIMIT)))
     key = keys[0]
-    assert_same(DrawnPolicy(agent, state)(obs, key), agent.act(state, obs, key=key))
-    assert_same(Greedy(agent, state)(obs, key), agent.act(state, obs))
+    drawn = eqsim.agent_policy(agent, state, sample=True)
+    assert_same(drawn(obs, key), agent.act(state, obs, key=key))
+    assert_same(eqsim.agent_policy(agent, state)(obs, key), agent.act(state, obs))
     one = evaluate(agent, state, ENV, key, episodes=3, episode_length=LIMIT)
     two = evaluate_policy(
-        Greedy(agent, state), ENV, key, episodes=3, episode_length=LIMIT
+        eqsim.agent_policy(agent, state), ENV, key, episodes=3, episode_length=LIMIT
     )
     np.testing.assert_array_equal(one.returns, two.returns)
 
