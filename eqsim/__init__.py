@@ -78,6 +78,7 @@ from .wrappers import (
     NormalizeObservation as NormalizeObservation,
     Pixels as Pixels,
     ScaleAction as ScaleAction,
+    SelectObservation as SelectObservation,
     StackObservation as StackObservation,
     TimeLimit as TimeLimit,
 )
