@@ -1,6 +1,11 @@
 """Recurrent PPO: networks beside Equinox and plain loops, memories that begin with
 episodes, and a task that needs them."""
 
+import json
+import pathlib
+import tomllib
+
+import entrypoints
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,14 +19,20 @@ from zoo.datasets import assert_same
 
 import eqsim
 from eqsim import AutoReset, TimeLimit
+from eqsim._cli import main
+from eqsim._registry import COMMANDS
 from eqsim.testing import parametrize_with_checks, probes
-from eqsim_zoo import evaluate, RecurrentPPO
+from eqsim_zoo import evaluate, load_run, RecurrentPPO
+from eqsim_zoo._cli import view_run
 from eqsim_zoo.agents import RecurrentPPOBatch
 from eqsim_zoo.blocks import collect, GRU, RecurrentNetwork, Sequence, Squash
+from eqsim_zoo.data import load_data
 from eqsim_zoo.training._evaluate import evaluate_policy
 
 
 AGENT = AGENTS["recurrent_ppo"]
+ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
+POINTS = tomllib.loads(ZOO.read_text())["project"]["entry-points"]
 
 
 @pytest.mark.slow
@@ -229,6 +240,37 @@ def test_act_is_the_first_step(trained):
         actor = AGENT.controller(trained, sample=sample)
         _, action = actor.next_action(actor.first_memory(), obs, key)
         assert_same(action, AGENT.act(trained, obs, key=key if sample else None))
+
+
+# Compiles training, two evaluations and a recording.
+@pytest.mark.slow
+def test_commands_use_the_memory(monkeypatch, tmp_path, capsys):
+    """What `eqsim eval` reports are episodes with the controller, not with `act`;
+    `eqsim view` is given the controller, and `eqsim record` takes it with noise."""
+    for name, target in POINTS["eqsim.commands"].items():
+        value = entrypoints.EntryPoint.from_string(target, name).load()
+        monkeypatch.setitem(COMMANDS._registered, name, value)
+    monkeypatch.setitem(eqsim.AGENTS._registered, "recurrent_ppo", RecurrentPPO)
+    monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
+    monkeypatch.chdir(tmp_path)
+    train = (
+        "train recurrent_ppo rail --num-envs 4 --unroll-length 4 --num-minibatches 2"
+    )
+    short = " --memory-size 4 --steps 640 --episode-length 6 --pool-size 2 --out run"
+    assert main((train + short + " --learning-rate 0.1").split()) == 0
+    capsys.readouterr()
+    assert main("eval run --episodes 3 --json --last".split()) == 0
+    told = json.loads(capsys.readouterr().out)["members"][0]["returns"]
+    run = load_run("run")
+    agent, state = run.members.agent(0), run.members.pick(run.state, 0)
+    options = {"episodes": 3, "episode_length": 6}
+    go = lambda policy: evaluate_policy(policy, Rail(), jr.key(0), **options).returns
+    np.testing.assert_allclose(told, go(agent.controller(state)), rtol=1e-9)
+    assert not np.allclose(told, go(lambda obs, key: agent.act(state, obs)), rtol=1e-3)
+    assert isinstance(view_run("run")[1], eqsim.AbstractController)
+    record = "record rail --policy run --steps 24 --noise 0.1 --episode-length 6"
+    assert main(f"{record} --episodes 2".split()) == 0
+    assert len(load_data("data.npz")) == 24
 
 
 def test_refusals():
