@@ -24,8 +24,8 @@ each episode. Episodes of at most {length} steps; {steps:,} steps in {envs} envi
 `PPO` and `RecurrentPPO` with the same settings (iterations of {unroll} steps, {minibatches}
 minibatches, step size annealed from 0.001 to 0), and networks of their default sizes.
 `return`: of the deterministic policy after training, mean over {episodes} episodes; the
-largest is {length}. `seconds`: with compiling, while the machine was shared with other
-work."""
+largest is {length}. `seconds`: of training, on a machine that was shared with other work;
+the first seed also compiles."""
 HEADING = "## Partial observation"
 LENGTH, ENVS, UNROLL, MINIBATCHES, EPISODES = 500, 64, 32, 4, 256
 AGENTS = {
