@@ -25,7 +25,8 @@ from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import evaluate, load_run, RecurrentPPO
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.agents import RecurrentPPOBatch
-from eqsim_zoo.blocks import collect, GRU, RecurrentNetwork, Sequence, Squash
+from eqsim_zoo.blocks import collect, Squash
+from eqsim_zoo.blocks.recurrent import GRU, RecurrentNetwork, Sequence
 from eqsim_zoo.data import load_data
 from eqsim_zoo.training._evaluate import evaluate_policy
 

@@ -31,18 +31,20 @@ from ..blocks import (
     init_statistics,
     Learner,
     linear_schedule,
-    RecurrentActor,
-    RecurrentActorCritic,
     replicate,
     reset_envs,
     Running,
-    Sequence,
-    sequences,
     shard_batch,
     Squash,
     static,
     Transition,
     update_statistics,
+)
+from ..blocks.recurrent import (
+    RecurrentActor,
+    RecurrentActorCritic,
+    Sequence,
+    sequences,
 )
 
 

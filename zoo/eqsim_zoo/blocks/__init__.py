@@ -75,14 +75,6 @@ from ._policies import (
     StochasticPolicy as StochasticPolicy,
 )
 from ._ranges import check_ranges as check_ranges
-from ._recurrent import GRU as GRU, RecurrentNetwork as RecurrentNetwork
-from ._recurrent_policies import (
-    ActorMemory as ActorMemory,
-    RecurrentActor as RecurrentActor,
-    RecurrentActorCritic as RecurrentActorCritic,
-    Sequence as Sequence,
-    sequences as sequences,
-)
 from ._replay import Replay as Replay, Transition as Transition
 from ._returns import (
     discounted_returns as discounted_returns,

@@ -10,7 +10,7 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ._networks import Linear, MLP
+from .._networks import Linear, MLP
 
 
 class GRU(eqx.Module):
@@ -55,7 +55,7 @@ class GRU(eqx.Module):
         **Arguments:**
 
         - `hidden`: hidden state.
-        - `gates`: `inputs(x)`, which a caller can compute for many steps at once.
+        - `gates`: `inputs(x)`, which a caller can compute for all steps of a sequence.
         """
         reset, update, new = jnp.split(gates, 3)
         old_reset, old_update, old_new = jnp.split(self.hidden(hidden), 3)

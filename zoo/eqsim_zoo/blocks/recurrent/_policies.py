@@ -11,12 +11,12 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from eqsim import AbstractController, State
 from eqsim.wrappers import Statistics
 
-from ._actions import squash
-from ._distributions import log_slope, Normal
-from ._networks import Activation
-from ._recurrent import RecurrentNetwork
-from ._replay import Transition
-from ._statistics import normalize
+from .._actions import squash
+from .._distributions import log_slope, Normal
+from .._networks import Activation
+from .._replay import Transition
+from .._statistics import normalize
+from ._networks import RecurrentNetwork
 
 
 class Sequence(eqx.Module):
