@@ -105,6 +105,28 @@ def write(path: pathlib.Path | None, content: Any) -> None:
     path.write_text(content)
 
 
+def sections(path: pathlib.Path | None) -> list[str]:
+    """Return the sections of second level in a Markdown file, each with its heading;
+    none if there is no file."""
+    if path is None or not path.exists():
+        return []
+    _, *parts = f"\n{path.read_text()}".split("\n## ")
+    return [f"## {part.strip()}\n" for part in parts]
+
+
+def write_section(path: pathlib.Path | None, text: str) -> None:
+    """Write a section of second level into a Markdown file, in place of the one with the
+    same heading, or at the end."""
+    if path is None:
+        return
+    old = path.read_text() if path.exists() else ""
+    begin = f"\n{old}".partition("\n## ")[0].strip()
+    heading, parts = text.split("\n")[0], sections(path)
+    same = [part for part in parts if part.split("\n")[0] == heading]
+    new = [text if part in same else part for part in parts] + [text] * (not same)
+    path.write_text("\n\n".join(part.strip() for part in (begin, *new)) + "\n")
+
+
 def _plain(value):
     return value.tolist() if hasattr(value, "tolist") else str(value)
 

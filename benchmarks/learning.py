@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from _command import parser, publish, say, setting
 from _runs import draw, physics, train
-from _tables import caption, table
+from _tables import caption, sections, table
 
 from eqsim_zoo.runs import find_preset, presets
 
@@ -236,7 +236,8 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
             text = f"{' beside '.join(own)} on {env}"
             pictures.append(f"![{text}](images/{_picture(env, own)}.png)\n")
     parts = ["# Learning\n", EXPLANATION, "", caption(where), "", table(lines)]
-    return "\n".join([*parts, "", *pictures])
+    # Sections that other commands write stay.
+    return "\n".join([*parts, "", *pictures, *sections(options.markdown)])
 
 
 def _physics(agent: str, env: str) -> str:

@@ -31,6 +31,8 @@ from . import (
 from ._agent import (
     AbstractAgent as AbstractAgent,
     AbstractOnlineAgent as AbstractOnlineAgent,
+    AbstractRecurrentAgent as AbstractRecurrentAgent,
+    agent_policy as agent_policy,
 )
 from ._controller import AbstractController as AbstractController
 from ._diagnose import diagnose as diagnose, Diagnosis as Diagnosis
@@ -77,6 +79,7 @@ from .wrappers import (
     NormalizeObservation as NormalizeObservation,
     Pixels as Pixels,
     ScaleAction as ScaleAction,
+    SelectObservation as SelectObservation,
     StackObservation as StackObservation,
     TimeLimit as TimeLimit,
 )

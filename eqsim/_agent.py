@@ -1,11 +1,13 @@
 """Interface of agents, so that one training loop works for all of them."""
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ._controller import AbstractController
 from .envs import AbstractEnv
 
 
@@ -40,7 +42,8 @@ class AbstractAgent(eqx.Module):
         **Arguments:**
 
         - `state`: state from `init`, `update` or `iterate`.
-        - `obs`: observation of one environment; use `jax.vmap` for many.
+        - `obs`: observation of one environment; use `jax.vmap` for many. An agent with
+            memory acts as in the first step of an episode.
         - `key`: key to sample an action, as in training; without a key, the action is
             deterministic.
         """
@@ -75,3 +78,53 @@ class AbstractOnlineAgent(AbstractAgent):
         `return` and `length` are means over the episodes that ended in this call; if
         none ended, the last known values, and NaN before the first.
         """
+
+
+class AbstractRecurrentAgent(AbstractAgent):
+    """An agent whose policy has a memory, such as the hidden state of a recurrent network.
+
+    `act` has no memory: it acts as in the first step of an episode. Every later step
+    needs the policy that `controller` returns; `agent_policy` returns it for any agent.
+    """
+
+    @abc.abstractmethod
+    def controller(self, state: Any, *, sample: bool = False) -> AbstractController:
+        """Create the policy with its memory, for `eqsim.rollout`.
+
+        The first action of the controller is that of `act`.
+
+        **Arguments:**
+
+        - `state`: state from `init`, `update` or `iterate`.
+        - `sample`: True to sample actions, as in training.
+        """
+
+
+class _Policy(eqx.Module):
+    """Policy of an agent without memory."""
+
+    agent: AbstractAgent
+    state: Any
+    sample: bool = eqx.field(static=True)
+
+    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
+        return self.agent.act(self.state, obs, key=key if self.sample else None)
+
+
+def agent_policy(
+    agent: AbstractAgent, state: Any, *, sample: bool = False
+) -> Callable[[Any, PRNGKeyArray], Float[Array, " nu"]] | AbstractController:
+    """Create the policy of an agent for `eqsim.rollout`.
+
+    **Arguments:**
+
+    - `agent`, `state`: the agent and its state.
+    - `sample`: True to sample actions, as in training; by default, actions are
+        deterministic.
+
+    **Returns:** `agent.controller(state)` for an `AbstractRecurrentAgent`; for other
+    agents a module `(obs, key) -> action` that calls `agent.act`.
+    """
+    if isinstance(agent, AbstractRecurrentAgent):
+        return agent.controller(state, sample=sample)
+    return _Policy(agent, state, sample)

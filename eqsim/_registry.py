@@ -195,6 +195,7 @@ AGENTS = Registry("eqsim.agents")
 REGISTRIES = (ENVS, PIPELINES, AGENTS)
 # Commands: functions, or dictionaries of functions.
 COMMANDS = Registry("eqsim.commands")
-# Functions that read the folder of a trained policy: `folder -> (env, policy)`, with
+# Functions that read the folder of a trained policy: `folder -> (env, policy)`, where
+# the policy is a function `(obs, key) -> action` or an `AbstractController`, with
 # `FileNotFoundError` for a folder of another kind.
 RUNS = Registry("eqsim.runs")

@@ -29,7 +29,7 @@ def rollout(
     key: Key[Array, "..."],
     length: int,
     *,
-    start: tuple[Any, Timestep] | None = None,
+    start: tuple[Any, Timestep] | tuple[Any, Timestep, Any] | None = None,
     env_axes: PyTree = None,
     collect: Callable[[Any, Array, Timestep], Any] | None = None,
     stop: Callable[[Timestep], Bool[Array, ""]] | None = None,
@@ -54,7 +54,8 @@ def rollout(
     - `start`: initial state and timestep, one per key; by default from `env.reset`. Use
         `AbstractTask.begin` to start from a given state, or `trajectory.last` to
         continue a rollout. To continue, pass a different `key`: with the same key, the
-        policy draws the same random numbers again.
+        policy draws the same random numbers again. The memory of a controller may
+        follow as a third value; without it, the controller computes a new one.
     - `env_axes`: batch axes of `env`, in the form of `in_axes` of `eqx.filter_vmap`:
         `eqx.if_array(0)` for an environment made by `eqx.filter_vmap`. By default, all
         environments share their parameters. If `key` has several axes, the batch axes
@@ -100,6 +101,8 @@ def rollout(
     if throw and not isinstance(end.failed, Tracer):
         _raise_if_failed(end)
     last = end.state, end.timestep
+    if isinstance(policy, AbstractController):
+        last += (end.memory,)
     if collect is not None:
         return kept, last
     state, obs, action, timestep, valid = kept
@@ -184,11 +187,12 @@ def _check_call(env, key, length: int, start, env_axes) -> None:
 def _check_start(start, key) -> None:
     if start is None:
         return
-    pair = isinstance(start, tuple) and len(start) == 2
-    if not (pair and isinstance(start[1], Timestep)):
+    fits = isinstance(start, tuple) and len(start) in (2, 3)
+    if not (fits and isinstance(start[1], Timestep)):
         raise TypeError(
             "`start` must be a state and a timestep, as returned by `env.reset(key)` or "
-            f"`env.begin(state)`, got {type(start).__name__}."
+            "`env.begin(state)`, and optionally the memory of a controller, got "
+            f"{type(start).__name__}."
         )
     if start[1].reward.shape != key.shape:
         raise ValueError(
@@ -230,8 +234,10 @@ def _in_a_row(env, policy, key, start, env_axes) -> _Many:
     if start is not None:
         flag = lambda value, dtype: jnp.full(key.shape, value, dtype)
         codes = flag(0, jnp.int32), flag(-1, jnp.int32)
-        state, timestep = start
-        begin = _Running(state, timestep, flag(False, bool), *codes)
+        state, timestep, *memory = start
+        # A function has no use for the memory of an earlier controller.
+        memory = memory if isinstance(policy, AbstractController) else ()
+        begin = _Running(state, timestep, flag(False, bool), *codes, *memory)
     own, shared = split(env, env_axes, key.ndim)
     if key.ndim > 1:
         row = lambda x: x.reshape(key.size, *x.shape[key.ndim :])

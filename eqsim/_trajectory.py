@@ -88,8 +88,9 @@ class Trajectory(eqx.Module):
     - `action`: action of each step.
     - `timestep`: timestep returned by each step.
     - `valid`: true if the step was taken; false after the stop condition was met.
-    - `last`: state and timestep after the last step, without the time axis;
-        `rollout(..., start=trajectory.last)` continues from there.
+    - `last`: state and timestep after the last step, and the memory of the policy if
+        that is a controller, without the time axis; `rollout(...,
+        start=trajectory.last)` continues from there.
     - `result`: outcome: successful, or which values were first not finite.
     - `failed_step`: first step with a value that is not finite; -1 if there is none.
     """
@@ -99,7 +100,7 @@ class Trajectory(eqx.Module):
     action: Float[Array, "..."]
     timestep: Timestep
     valid: Bool[Array, "..."]
-    last: tuple[Any, Timestep]
+    last: tuple[Any, Timestep] | tuple[Any, Timestep, Any]
     result: RESULTS
     failed_step: Int[Array, "..."]
 

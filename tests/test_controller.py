@@ -56,6 +56,23 @@ def test_every_environment_of_a_batch_begins_anew_by_itself():
     np.testing.assert_array_equal(count, [[0, 1, 0, 1, 0, 1], [0, 1, 2, 0, 1, 2]])
 
 
+@pytest.mark.parametrize("shape", ((), (2,), (2, 1)))
+def test_memory_continues_with_a_rollout(shape):
+    """Two rollouts in a row count as one does; without the memory, counting begins
+    again."""
+    keys = jr.split(jr.key(0), shape) if shape else jr.key(0)
+    env = TimeLimit(Rail(), 99)
+    count = lambda run: np.asarray(run.action)[..., 1]
+    first = eqsim.rollout(env, Counter(), keys, 3)
+    second = eqsim.rollout(env, Counter(), keys, 2, start=first.last)
+    expected = np.broadcast_to([3, 4], (*shape, 2))
+    np.testing.assert_array_equal(count(second), expected)
+    afresh = eqsim.rollout(env, Counter(), keys, 2, start=first.last[:2])
+    np.testing.assert_array_equal(count(afresh), expected - 3)
+    still = lambda obs, key: 0.0 * obs[:2]
+    assert len(eqsim.rollout(env, still, keys, 2, start=first.last).last) == 2
+
+
 def test_memory_goes_on_without_reset():
     run = eqsim.rollout(TimeLimit(Rail(), 3), Counter(), jr.key(0), 6)
     np.testing.assert_array_equal(np.asarray(run.action)[:, 1], range(6))

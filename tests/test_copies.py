@@ -94,6 +94,7 @@ WRAPPERS = {
     "NormalizeObservation": wrappers.NormalizeObservation,
     "Reach": lambda env: wrappers.Reach(wrappers.TorsoPosition(env)),
     "ScaleAction": wrappers.ScaleAction,
+    "SelectObservation": lambda env: wrappers.SelectObservation(env, (1, 0)),
     "Skills": _skills,
     "StackObservation": lambda env: wrappers.StackObservation(env, 3),
     "TorsoPosition": wrappers.TorsoPosition,

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from .._controller import AbstractController
 from .._errors import CommandError
 from .._registry import RUNS
 from .._rollout import rollout
@@ -45,7 +46,7 @@ class Subject(NamedTuple):
     - `env`: environment.
     - `has_task`: false if the environment is a robot without a task, which gets no random
         actions in an export.
-    - `policy`: function `(obs, key) -> action`, if there is one.
+    - `policy`: function `(obs, key) -> action` or controller, if there is one.
     - `q`, `dt`: coordinates, `(env, time, nq)`, and the time between them, s, if the file is
         a recording.
     - `preset`: environment whose presets `--randomize` names.
@@ -53,7 +54,7 @@ class Subject(NamedTuple):
 
     env: AbstractEnv
     has_task: bool = True
-    policy: Callable[[Any, Any], Any] | None = None
+    policy: Callable[[Any, Any], Any] | AbstractController | None = None
     q: np.ndarray | None = None
     dt: float | None = None
     preset: str = ""

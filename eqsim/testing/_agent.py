@@ -17,6 +17,7 @@ LAWS = (
     Law(laws.keys, ("jit", "deterministic")),
     Law(laws.action, ("jit",)),
     Law(laws.bounds, ("action",)),
+    Law(laws.memory, ("action",)),
     Law(laws.hyperparameters),
     Law(laws.serialization, ("jit",)),
     Law(laws.rebuild),

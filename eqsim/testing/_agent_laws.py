@@ -6,6 +6,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
+from .._agent import AbstractRecurrentAgent
 from ._agent_kit import act, AgentKit, first_state, iterate, mean_reward
 from ._check import NotApplicable
 from ._compare import is_key, same_shapes, tree_allclose
@@ -108,6 +109,30 @@ def bounds(kit: AgentKit) -> None:
             inside = np.all((found >= low - 1e-6) & (found <= high + 1e-6))
             drawn = "" if key is None else ", drawn with a key,"
             require(inside, f"the action {found}{drawn} is not within {low} and {high}")
+
+
+def memory(kit: AgentKit) -> None:
+    """The controller of an agent with memory acts first as `act` does, and keeps the
+    structure, shapes and types of its memory. An agent without memory passes.
+
+    Let `act` act with the memory of `controller(state).init`, and give arrays a `dtype`.
+    """
+    agent, key = kit.agent, kit.keys[2]
+    if not isinstance(agent, AbstractRecurrentAgent):
+        return
+    physics = kit.env.physics(kit.env.reset(kit.keys[0])[0])
+
+    @eqx.filter_jit
+    def first(agent, state, sample):
+        controller = agent.controller(state, sample=sample)
+        memory = controller.init(physics, key)
+        return memory, *controller.act(memory, physics, kit.obs, key)
+
+    for sample, name in ((False, "the first action"), (True, "the first sample")):
+        old, new, found = first(agent, kit.state, sample)
+        require(same_shapes(old, new), f"the memory: {same_shapes(old, new)}")
+        expected = act(agent, kit.state, kit.obs, key if sample else None)
+        require_equal(name, found, expected, rounding(expected))
 
 
 def vmap(kit: AgentKit) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from .._controller import AbstractController, renewed
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ..kinematics import forward
 from ..model import System
@@ -35,13 +36,13 @@ class Setup(eqx.Module):
 
     - `env`: environment of one robot.
     - `sliders`: sliders over parameters of `env.sys`.
-    - `policy`: function `(obs, key) -> action`.
+    - `policy`: function `(obs, key) -> action`, or a controller.
     - `randomize`: function `(key, sys) -> sys`, drawn once per robot and reset.
     """
 
     env: AbstractEnv
     sliders: tuple[AbstractSlider, ...] = ()
-    policy: Callable[[Any, Any], Any] | None = None
+    policy: Callable[[Any, Any], Any] | AbstractController | None = None
     randomize: Callable[[Any, System], System] | None = None
 
 
@@ -51,12 +52,14 @@ class Robots(eqx.Module):
     - `changed`: parameters that `Setup.randomize` has drawn.
     - `state`, `timestep`: state of the environment and report of the last step.
     - `action`: action that is held.
+    - `memory`: memory of a controller; None before its first step in a recording.
     """
 
     changed: System
     state: Any
     timestep: Timestep
     action: Float[Array | np.ndarray, "*robot nu"]
+    memory: Any = None
 
 
 class Seen(NamedTuple):
@@ -85,7 +88,8 @@ def reset(
         env = _adjusted(setup, values, changed)
         state, timestep = env.reset(key_state, start)
         action = jnp.zeros(env.sys.nu, env.physics(state).q.dtype)
-        return Robots(changed, state, timestep, action)
+        memory = _first_memory(setup, env, state, key_state)
+        return Robots(changed, state, timestep, action, memory)
 
     return jax.vmap(one)(keys)
 
@@ -99,19 +103,44 @@ def step(
     mode: Int[Array, ""],
     keys: Key[Array, " robot"],
 ) -> Robots:
-    """Take a control step with actions of a `Mode`."""
+    """Take a control step with actions of a `Mode`. The memory of a controller changes
+    only in steps in which it acts, and is initialized in new episodes."""
+    policy = setup.policy
 
     def one(now, key):
-        env = _adjusted(setup, values, now.changed)
-        choices = [lambda: ctrl, lambda: _random_action(env, ctrl, key)]
-        if setup.policy is not None:
-            policy, obs = setup.policy, now.timestep.obs
-            choices.append(lambda: policy(obs, key).astype(ctrl.dtype))
-        action = lax.switch(mode, choices)
+        env, obs = _adjusted(setup, values, now.changed), now.timestep.obs
+        memory = now.memory
+        if memory is None:
+            memory = _first_memory(setup, env, now.state, key)
+
+        def act():
+            if isinstance(policy, AbstractController):
+                new, action = policy.act(memory, env.physics(now.state), obs, key)
+                return new, action.astype(ctrl.dtype)
+            assert policy is not None
+            return memory, policy(obs, key).astype(ctrl.dtype)
+
+        choices = [
+            lambda: (memory, ctrl),
+            lambda: (memory, _random_action(env, ctrl, key)),
+        ]
+        if policy is not None:
+            choices.append(act)
+        memory, action = lax.switch(mode, choices)
         state, timestep = env.step(now.state, action)
-        return Robots(now.changed, state, timestep, action)
+        if isinstance(policy, AbstractController):
+            again = jr.fold_in(key, 1)
+            memory = renewed(policy, env, memory, state, timestep, again)
+        return Robots(now.changed, state, timestep, action, memory)
 
     return jax.vmap(one)(robots, keys)
+
+
+def _first_memory(setup: Setup, env: AbstractEnv, state, key) -> Any:
+    """The memory of a controller in a first state; None of a function."""
+    if not isinstance(setup.policy, AbstractController):
+        return None
+    return setup.policy.init(env.physics(state), jr.fold_in(key, 1))
 
 
 @eqx.filter_jit

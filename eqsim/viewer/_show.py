@@ -6,6 +6,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from .._controller import AbstractController
 from .._trajectory import Trajectory
 from ..envs import AbstractEnv
 from ..model import System
@@ -31,7 +32,7 @@ def show(
     trajectory: Trajectory | Float[Any, "*batch time nq"] | None = None,
     *,
     dt: float | None = None,
-    policy: Callable[[Any, PRNGKeyArray], Any] | None = None,
+    policy: Callable[[Any, PRNGKeyArray], Any] | AbstractController | None = None,
     num_envs: int = 1,
     randomize: Callable[[PRNGKeyArray, System], System] | None = None,
     sliders: Mapping[str, AbstractSlider] | None = None,
@@ -50,7 +51,8 @@ def show(
     - `trajectory`: a `Trajectory` of `eqsim.rollout` in `robot`, or coordinates; time is the
         axis behind those of the batch. By default, `robot` is simulated.
     - `dt`: time between coordinates, s; by default a control step.
-    - `policy`: function `(obs, key) -> action`, a source of actions beside the sliders.
+    - `policy`: function `(obs, key) -> action` or controller with memory, a source of
+        actions beside the sliders.
     - `num_envs`: number of robots to simulate.
     - `randomize`: function `(key, sys) -> sys` that draws the parameters of each robot to
         simulate, at every reset.

@@ -29,6 +29,7 @@ from ._descriptors import (
 from ._observations import (
     NoisyObservation as NoisyObservation,
     NormalizeObservation as NormalizeObservation,
+    SelectObservation as SelectObservation,
     StackObservation as StackObservation,
     Statistics as Statistics,
 )

@@ -7,12 +7,19 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._errors import check_numbers
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
-from ._wrapper import AbstractStateful, check_env, Lifetime, vector_size
+from ._wrapper import (
+    AbstractReport,
+    AbstractStateful,
+    check_env,
+    Lifetime,
+    vector_size,
+)
 
 
 class Statistics(eqx.Module):
@@ -207,6 +214,39 @@ def _stacked(inner, frames, timestep: Timestep) -> tuple[StackedState, Timestep]
     obs = jtu.tree_map(lambda x: jnp.concatenate(list(x), axis=-1), frames)
     timestep = eqx.tree_at(lambda t: t.obs, timestep, obs)
     return StackedState(inner, frames), timestep
+
+
+class SelectObservation(AbstractReport):
+    """Keeps some entries of observations, such as positions without velocities, for
+    tasks in which the state is only partially observed.
+
+    **Arguments:**
+
+    - `env`: the environment, whose observation is a vector.
+    - `indices`: indices of the entries, in the order of the new observation.
+
+    **Raises:** `ValueError` if the observation is not a vector, an index is out of
+    range or occurs twice, there is no index, or `env` resets itself.
+    """
+
+    env: AbstractEnv
+    indices: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+
+    def __check_init__(self):
+        check_env(self, self.env)
+        size = vector_size(self, self.env)
+        known = all(0 <= index < size for index in self.indices)
+        if not (self.indices and known and len({*self.indices}) == len(self.indices)):
+            raise ValueError(
+                f"`SelectObservation.indices` must be different integers from 0 to "
+                f"{size - 1}, at least one, got {self.indices}."
+            )
+
+    def report(
+        self, state: Any, action: Float[Array, " nu"], timestep: Timestep
+    ) -> Timestep:
+        obs = timestep.obs[np.asarray(self.indices)]
+        return eqx.tree_at(lambda t: t.obs, timestep, obs)
 
 
 class NoisyState(eqx.Module):

@@ -51,7 +51,7 @@ def test_examples(page, monkeypatch, tmp_path):
 AGENTS = {
     "SAC and TD3": ("SAC", "TD3"),
     "DIAYN, DADS and METRA": ("DIAYN", "DADS", "METRA"),
-} | {k: (k,) for k in "PPO APG SHAC ES ARS".split()}
+} | {k: (k,) for k in "PPO RecurrentPPO APG SHAC ES ARS".split()}
 OWN = {name: f"of {name} alone:" for name in ("SAC", "TD3", "DIAYN", "DADS", "METRA")}
 
 

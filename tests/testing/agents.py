@@ -9,7 +9,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
-from eqsim import AbstractAgent, AbstractOnlineAgent
+from eqsim import (
+    AbstractAgent,
+    AbstractController,
+    AbstractOnlineAgent,
+    AbstractRecurrentAgent,
+)
 
 
 class Linear(eqx.Module):
@@ -114,7 +119,8 @@ class DrawsInNumPy(Ascent):
 class ActsByChance(Ascent):
     def act(self, state, obs, *, key=None):
         noise = np.random.default_rng().normal() if key is None else 0.0
-        return Ascent.act(self, state, obs, key=key) + 1e-3 * noise
+        action = Ascent.act(self, state, obs, key=key) + 1e-3 * noise
+        return jnp.clip(action, state.low, state.high)
 
 
 class IgnoresKey(Ascent):
@@ -196,6 +202,46 @@ class Blind(Ascent):
         return Ascent.act(self, state, jnp.zeros_like(obs), key=key)
 
 
+class Counting(AbstractController):
+    """Acts as an agent does, from the second step on a little differently."""
+
+    agent: Any
+    state: Any
+    sample: bool = eqx.field(static=True)
+    first: float = eqx.field(static=True, default=0.0)
+    dtype: Any = eqx.field(static=True, default=None)
+
+    def init(self, state, key):
+        return jnp.asarray(self.first, state.q.dtype)
+
+    def act(self, memory, state, obs, key):
+        key = key if self.sample else None
+        action = self.agent.act(self.state, obs, key=key) + memory
+        return (memory + 1e-3).astype(self.dtype or memory.dtype), action
+
+
+class Remembers(Ascent, AbstractRecurrentAgent):
+    """Has a memory, and is right."""
+
+    def controller(self, state, *, sample=False):
+        return Counting(self, state, sample)
+
+
+class BeginsInTheMiddle(Ascent, AbstractRecurrentAgent):
+    def controller(self, state, *, sample=False):
+        return Counting(self, state, sample, first=0.1)
+
+
+class DoesNotSample(Ascent, AbstractRecurrentAgent):
+    def controller(self, state, *, sample=False):
+        return Counting(self, state, False)
+
+
+class ChangesItsMemory(Ascent, AbstractRecurrentAgent):
+    def controller(self, state, *, sample=False):
+        return Counting(self, state, sample, dtype=jnp.float16)
+
+
 MUTANTS = {
     BranchesInPython: ("jit", "bool"),
     GrowsItsState: (
@@ -208,6 +254,9 @@ MUTANTS = {
     ActsInBatches: ("action", r"float64\[1, 1\], not \(1,\)"),
     Unbounded: ("bounds", "is not within"),
     BeyondBoundsByChance: ("bounds", "drawn with a key, is not within"),
+    BeginsInTheMiddle: ("memory", "the first action"),
+    DoesNotSample: ("memory", "the first sample"),
+    ChangesItsMemory: ("memory", "the memory: .*float16"),
     StaticFloat: ("hyperparameters", "`decay` is static"),
     NumberOfPython: ("retrace", "decay is the number 0.5 of Python"),
     Text: ("serialization", "'not saved'"),

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from testing.agents import Ascent, MUTANTS, Recorded
+from testing.agents import Ascent, MUTANTS, Recorded, Remembers
 
 from eqsim import testing
 from eqsim.testing import ConformanceError, NotApplicable, Status
@@ -19,6 +19,10 @@ def find(checks, name):
 def test_ascent():
     report = testing.check_agent(Ascent(), iterations=50)
     assert not report.names(Status.NOT_APPLICABLE)
+
+
+def test_with_memory():
+    find(testing.agent_checks(Remembers()), "memory").run()
 
 
 def test_without_iterate():

@@ -110,6 +110,40 @@ def test_sources_of_actions():
     assert np.all(np.abs(drawn) <= 20.0) and drawn[0] != drawn[1]
 
 
+class Counter(eqsim.AbstractController):
+    """Acts with the number of actions of its episode."""
+
+    def init(self, state, key):
+        return jnp.zeros(1)
+
+    def act(self, memory, state, obs, key):
+        return memory + 1.0, memory
+
+
+def test_memory_of_a_controller():
+    """It changes where the controller acts, and begins again with each robot's episode,
+    by itself (an environment that resets itself) or by the page; and in a recording
+    that is simulated further."""
+    task = eqsim.TimeLimit(eqsim.make("point_mass"), 3)
+    # The page shows the first moment of the next episode in place of the last one.
+    for env, third in ((task, 0.0), (eqsim.AutoReset(task), 2.0)):
+        here = Session(Setup(env, (), Counter()), np.zeros(0), jr.key(0), 2)
+        actions = []
+        for mode in "PPPPSPP":
+            here.mode = Mode.POLICY if mode == "P" else Mode.SLIDERS
+            here.advance()
+            actions.append(float(here.moment.robots.action[1, 0]))
+        last = 0.0 if third == 0.0 else 1.0
+        assert actions == [0.0, 1.0, third, 0.0, 0.0, last, 0.0]
+    trajectory = eqsim.rollout(task, Counter(), jr.split(jr.key(1), 2), 3)
+    _, moments = recorded_moments(task, trajectory, None)
+    here = Session(Setup(task, (), Counter()), np.zeros(0), jr.key(0), 2, moments)
+    here.seek(moments[1].time)
+    here.simulates = True
+    here.advance()
+    np.testing.assert_array_equal(here.moment.robots.action, 0.0)
+
+
 def test_episodes_that_end_start_again():
     env = eqsim.make("point_mass")
     here = Session(Setup(env), np.zeros(0), jr.key(0), 4)

@@ -14,6 +14,7 @@ from eqsim.wrappers import (
     AutoReset,
     NoisyObservation,
     NormalizeObservation,
+    SelectObservation,
     StackObservation,
     Statistics,
     TimeLimit,
@@ -105,6 +106,23 @@ def test_stack(number):
         assert np.array_equal(b.obs, jnp.concatenate(history))
     with pytest.raises(ValueError, match="number.*is 0"):
         StackObservation(ENV, 0)
+
+
+def test_select():
+    """The entries in their order, also of what an episode ended with."""
+    env = AutoReset(SelectObservation(TimeLimit(ENV, 2), [3, 0]))
+    whole = AutoReset(TimeLimit(ENV, 2))
+    still = lambda obs, key: jnp.ones(2)
+    found, full = (eqsim.rollout(e, still, jr.key(0), 5) for e in (env, whole))
+    for name in ("obs", "final_obs"):
+        expected = np.asarray(vars(full.timestep)[name])[:, [3, 0]]
+        assert np.array_equal(vars(found.timestep)[name], expected)
+    assert np.array_equal(found.obs, full.obs[:, np.array([3, 0])])
+    for wrong in ((), (4,), (-1,), (1, 1)):
+        with pytest.raises(ValueError, match="different integers from 0 to 3"):
+            SelectObservation(ENV, wrong)
+    with pytest.raises(ValueError, match="SelectObservation"):
+        SelectObservation(AutoReset(TimeLimit(ENV, 2)), (0,))
 
 
 def test_history_ends_with_the_episode():

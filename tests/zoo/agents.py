@@ -19,6 +19,15 @@ _MEMORY = {
 _SHORT = {"num_envs": 16, "horizon": 4}
 AGENTS = {
     "ppo": zoo.PPO(num_envs=32, unroll_length=8, num_minibatches=4, learning_rate=1e-2),
+    "recurrent_ppo": zoo.RecurrentPPO(
+        num_envs=32,
+        unroll_length=8,
+        num_minibatches=4,
+        memory_size=16,
+        policy_hidden=(16,),
+        value_hidden=(16,),
+        learning_rate=1e-2,
+    ),
     "sac": zoo.SAC(temperature_learning_rate=1e-2, **_MEMORY, **_HIDDEN),
     "td3": zoo.TD3(**_MEMORY, **_HIDDEN),
     "es": zoo.ES(num_pairs=16, episode_length=2, hidden=(8,)),

@@ -141,7 +141,7 @@ def test_agents_are_short_and_their_own():
     skilled = {"DIAYN": zoo.DIAYN, "DADS": zoo.DADS, "METRA": zoo.METRA}
     kinds = KINDS | skilled
     files = {name: source(kind) for name, kind in kinds.items()}
-    assert len(files) == 10
+    assert len(files) == 11
     for name, kind in kinds.items():
         assert (
             len(pathlib.Path(inspect.getsourcefile(kind)).read_text().split("\n"))
@@ -191,12 +191,12 @@ class _Pictures(eqsim.wrappers.AbstractStateless):
         return state, eqx.tree_at(lambda t: t.obs, timestep, jnp.zeros((4, 4, 3)))
 
 
-BOUNDED = {name: agent for name, agent in AGENTS.items() if name != "ppo"}
+BOUNDED = {name: agent for name, agent in AGENTS.items() if "ppo" not in name}
 
 
 @pytest.mark.parametrize("agent", BOUNDED.values(), ids=BOUNDED)
 def test_refuses_actions_without_bounds(agent):
-    """Which PPO takes."""
+    """Which PPO takes, with memory and without."""
     env = AutoReset(TimeLimit(eqsim.make("point_mass"), 8))
     with pytest.raises(ValueError, match="between two bounds"):
         agent.init(jr.key(0), env)

@@ -56,7 +56,7 @@ def imitation() -> tuple[float, float]:
     plain = eqsim.make("inverted_pendulum")
     teacher, size = expert(plain), {"width": 32, "height": 32}
     both = StackObservation(Pixels(plain, only=False, **size), 3)
-    noisy = data.NoisyPolicy(teacher, plain.action_range, jnp.asarray(0.3))
+    noisy = data.noisy_policy(teacher, plain.action_range, jnp.asarray(0.3))
     args = {"num_envs": 64, "episode_length": 100, "pool_size": 16}
     shown = data.record(both, noisy, jr.key(0), steps=6400, **args)
     seen = eqx.tree_at(lambda d: d.frames, shown, shown.frames["pixels"])

@@ -24,15 +24,16 @@ from eqsim.wrappers import Pixels, ResetMode
 from eqsim_zoo import evaluate
 from eqsim_zoo.blocks import Squash
 from eqsim_zoo.data import (
+    _record,
     About,
-    DrawnPolicy,
     from_trajectory,
     load_data,
-    NoisyPolicy,
+    noisy_policy,
     RandomPolicy,
     record,
 )
-from eqsim_zoo.training._evaluate import evaluate_policy, Greedy
+from eqsim_zoo.data._record import _fill
+from eqsim_zoo.training._evaluate import evaluate_policy
 
 
 LIMIT = 5
@@ -183,19 +184,49 @@ def test_policies():
     uniform = np.sort(drawn(RandomPolicy(bounds)))
     np.testing.assert_allclose(uniform, np.linspace(-2, 3, 2000), atol=0.2)
     still = lambda obs, key: 0.5 * jnp.ones(1)
-    noisy = drawn(NoisyPolicy(still, bounds, 0.1))
+    noisy = drawn(noisy_policy(still, bounds, 0.1))
     assert abs(noisy.mean() - 0.5) < 0.02 and abs(noisy.std() / 0.25 - 1.0) < 0.1
-    assert drawn(NoisyPolicy(still, bounds, 10.0)).max() == 3.0
+    assert drawn(noisy_policy(still, bounds, 10.0)).max() == 3.0
     agent = Search()
     state = agent.init(jr.key(0), AutoReset(TimeLimit(ENV, LIMIT)))
     key = keys[0]
-    assert_same(DrawnPolicy(agent, state)(obs, key), agent.act(state, obs, key=key))
-    assert_same(Greedy(agent, state)(obs, key), agent.act(state, obs))
+    drawn = eqsim.agent_policy(agent, state, sample=True)
+    assert_same(drawn(obs, key), agent.act(state, obs, key=key))
+    assert_same(eqsim.agent_policy(agent, state)(obs, key), agent.act(state, obs))
     one = evaluate(agent, state, ENV, key, episodes=3, episode_length=LIMIT)
     two = evaluate_policy(
-        Greedy(agent, state), ENV, key, episodes=3, episode_length=LIMIT
+        eqsim.agent_policy(agent, state), ENV, key, episodes=3, episode_length=LIMIT
     )
     np.testing.assert_array_equal(one.returns, two.returns)
+
+
+class Counter(eqsim.AbstractController):
+    """Acts with the number of its actions in the episode."""
+
+    def init(self, state, key):
+        return jnp.zeros(1)
+
+    def act(self, memory, state, obs, key):
+        return memory + 1.0, memory
+
+
+def test_memory_of_a_controller(monkeypatch):
+    """It begins with each episode, and lasts from one piece of a recording to the next;
+    actions are clipped, with noise and without."""
+    env, key = Rail(1, edge=99.0), jr.key(0)
+    go = lambda policy: record(env, policy, key, steps=28, num_envs=2, episode_length=6)
+    whole = go(Counter()).rows(jnp.arange(28))
+    # A dataset has actions between -1 and 1.
+    expected = np.tile(np.minimum(np.arange(14) % 6, 3.0) - 0.5, 2) / 2.5
+    np.testing.assert_allclose(whole.action[:, 0], expected, rtol=1e-12)
+    monkeypatch.setattr(_record, "_MOST", 500)
+    pieces = []
+    monkeypatch.setattr(_record, "_fill", lambda *x: pieces.append(_fill(*x)))
+    assert_same(go(Counter()).rows(jnp.arange(28)), whole)
+    assert len(pieces) > 1
+    noisy = go(noisy_policy(Counter(), jnp.asarray(RANGE), 0.01)).rows(jnp.arange(28))
+    difference = np.asarray(noisy.action)[:, 0] - expected
+    assert 0.0 < np.std(difference) < 0.02 and noisy.action.max() == 1.0
 
 
 DONE = lambda timestep: timestep.done

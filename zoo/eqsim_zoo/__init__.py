@@ -30,6 +30,7 @@ from .agents import (
     IQL as IQL,
     METRA as METRA,
     PPO as PPO,
+    RecurrentPPO as RecurrentPPO,
     SAC as SAC,
     SHAC as SHAC,
     TD3 as TD3,

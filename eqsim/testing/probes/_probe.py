@@ -62,8 +62,8 @@ class Probe(AbstractEnv):
     observation contains the context and the number of steps in the episode. Nothing is
     simulated.
 
-    Probes reset themselves at the end of an episode, with another context, so agents
-    may use `AutoReset` or not.
+    Probes reset themselves at the end of an episode, with another context, and report
+    `final_obs` as `AutoReset` does, so agents may use `AutoReset` or not.
 
     **Arguments:**
 
@@ -145,7 +145,8 @@ class Probe(AbstractEnv):
         state = ProbeState(State(q, qd, q[:0]), jnp.zeros((), jnp.int32), key)
         none = jnp.zeros_like(q[0])
         terms = {name: none for name in ("constant", "seen", "match")}
-        return state, self._report(state, terms, False, True)
+        first = self._observe(state.physics, state.time)
+        return state, self._report(state, terms, False, True, first)
 
     def step(
         self, state: ProbeState, action: Float[Array, " nu"]
@@ -160,7 +161,8 @@ class Probe(AbstractEnv):
         q = jnp.where(end, self._draw(draw), state.physics.q)
         physics = State(q, state.physics.qd, state.physics.act)
         new = ProbeState(physics, jnp.where(end, jnp.zeros_like(time), time), key)
-        return new, self._report(new, terms, end, False)
+        final = self._observe(state.physics, time)
+        return new, self._report(new, terms, end, False, final)
 
     def _draw(self, key: PRNGKeyArray) -> Float[Array, "1"]:
         return jr.rademacher(key, (1,), self.constant.dtype)
@@ -176,13 +178,16 @@ class Probe(AbstractEnv):
             "match": -self.weight * miss**2,
         }
 
-    def _report(self, state: ProbeState, terms, end, first) -> Timestep:
-        time = state.time.astype(self.constant.dtype)
+    def _observe(self, physics: State, time: Int[Array, ""]) -> Float[Array, "2"]:
+        return jnp.stack([physics.q[0], time.astype(self.constant.dtype)])
+
+    def _report(self, state: ProbeState, terms, end, first, final) -> Timestep:
         return Timestep(
-            jnp.stack([state.physics.q[0], time]),
+            self._observe(state.physics, state.time),
             terms["constant"] + terms["seen"] + terms["match"],
             jnp.full((), end, bool),
             jnp.zeros((), bool),
             terms,
             jnp.full((), first, bool),
+            final_obs=final,
         )

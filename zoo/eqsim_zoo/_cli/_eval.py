@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 
 import eqsim
-from eqsim import CommandError
+from eqsim import agent_policy, CommandError
 from eqsim.render import camera_for, images, write_gif
 from eqsim.wrappers import robot
 
@@ -23,7 +23,7 @@ from ..blocks._environments import evaluation_env
 from ..runs._folder import BEST, load_run, Run
 from ..skills._paths import default_skills, follow_skills
 from ..skills._plots import write_skills
-from ..training._evaluate import evaluate_members, Evaluation, Greedy
+from ..training._evaluate import evaluate_members, Evaluation
 from ._errors import sentences
 from ._report import group_line, groups, report
 from ._tables import console, evaluation_table, skill_line
@@ -153,7 +153,9 @@ def _episode(run: Run, member: int, key: Any) -> eqsim.Trajectory:
         evaluation_env(run.environment(), run.plan.episode_length),
         _length(run),
     )
-    policy = Greedy(run.members.agent(member), run.members.pick(run.state, member))
+    policy = agent_policy(
+        run.members.agent(member), run.members.pick(run.state, member)
+    )
     return eqsim.rollout(env, policy, key, length, stop=lambda timestep: timestep.done)
 
 

@@ -10,21 +10,20 @@ import numpy as np
 import tyro
 from rich.table import Table
 
-from eqsim import AbstractEnv, CommandError
+from eqsim import AbstractController, AbstractEnv, agent_policy, CommandError
 
 from ..data import (
     About,
     Dataset,
-    DrawnPolicy,
     joined,
-    NoisyPolicy,
+    noisy_policy,
     RandomPolicy,
     record,
     save_data,
 )
 from ..runs._folder import BEST, load_run, Run
 from ..runs._recipe import Recipe
-from ..training._evaluate import evaluate_policy, Greedy
+from ..training._evaluate import evaluate_policy
 from ._errors import sentences
 from ._tables import console, plain_table
 
@@ -197,13 +196,13 @@ def _episode_length(request: Request, runs: dict[str, Run]) -> int:
 
 def _policy(
     request: Request, env: AbstractEnv, run: Run | None
-) -> Callable[[Any, Any], Any]:
+) -> Callable[[Any, Any], Any] | AbstractController:
     if run is None:
         return RandomPolicy(env.action_range)
     agent, state = run.members.agent(0), run.members.pick(run.state, 0)
-    policy = DrawnPolicy(agent, state) if request.drawn else Greedy(agent, state)
+    policy = agent_policy(agent, state, sample=request.drawn)
     noise = request.noise
-    return NoisyPolicy(policy, env.action_range, noise) if noise else policy
+    return noisy_policy(policy, env.action_range, noise) if noise else policy
 
 
 def _source(request: Request, name: str, run: Run | None) -> str:
@@ -253,5 +252,7 @@ def _about(
         lowest = measured(RandomPolicy(env.action_range))
     if request.expert is not None:
         run = runs[request.expert]
-        highest = measured(Greedy(run.members.agent(0), run.members.pick(run.state, 0)))
+        highest = measured(
+            agent_policy(run.members.agent(0), run.members.pick(run.state, 0))
+        )
     return about._replace(random_return=lowest, expert_return=highest)

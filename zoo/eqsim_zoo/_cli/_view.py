@@ -4,14 +4,15 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from eqsim import AbstractEnv
+from eqsim import AbstractController, AbstractEnv, agent_policy
 
 from ..blocks._environments import evaluation_env
 from ..runs._folder import BEST, load_run
-from ..training._evaluate import Greedy
 
 
-def view_run(folder: str) -> tuple[AbstractEnv, Callable[[Any, Any], Any]]:
+def view_run(
+    folder: str,
+) -> tuple[AbstractEnv, Callable[[Any, Any], Any] | AbstractController]:
     """Read the environment of a run, and the policy of its first agent.
 
     The policy is that of the best checkpoint if there is one, and of the last otherwise.
@@ -21,4 +22,4 @@ def view_run(folder: str) -> tuple[AbstractEnv, Callable[[Any, Any], Any]]:
     """
     run = load_run(folder, best=(pathlib.Path(folder) / BEST).exists())
     env = evaluation_env(run.environment(), run.plan.episode_length)
-    return env, Greedy(run.members.agent(0), run.members.pick(run.state, 0))
+    return env, agent_policy(run.members.agent(0), run.members.pick(run.state, 0))

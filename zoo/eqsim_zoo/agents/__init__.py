@@ -59,6 +59,11 @@ from ._ppo import (
     PPOBatch as PPOBatch,
     PPOState as PPOState,
 )
+from ._recurrent_ppo import (
+    RecurrentPPO as RecurrentPPO,
+    RecurrentPPOBatch as RecurrentPPOBatch,
+    RecurrentPPOState as RecurrentPPOState,
+)
 from ._sac import (
     SAC as SAC,
     SACState as SACState,

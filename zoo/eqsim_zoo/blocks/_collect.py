@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 import eqsim
-from eqsim import AbstractEnv, AbstractTask, Timestep
+from eqsim import AbstractController, AbstractEnv, AbstractTask, Timestep
 from eqsim.wrappers import (
     AbstractWrapper,
     AutoReset,
@@ -35,6 +35,8 @@ class Running(eqx.Module):
     - `state`, `timestep`: state and timestep of each environment.
     - `returns`, `lengths`: return and length of the running episodes so far.
     - `last`: mean return and length of the episodes that ended last; zeros before.
+    - `memory`: memory of a controller in each environment; None before its first step,
+        and without one.
     """
 
     state: Any
@@ -42,6 +44,7 @@ class Running(eqx.Module):
     returns: Float[Array, " envs"]
     lengths: Float[Array, " envs"]
     last: Float[Array, "2"]
+    memory: Any = None
 
     @property
     def obs(self) -> Any:
@@ -78,7 +81,7 @@ def _reset(keys, env):
 
 def collect(
     env: AbstractEnv,
-    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]] | AbstractController,
     running: Running,
     key: PRNGKeyArray,
     length: int,
@@ -88,7 +91,8 @@ def collect(
 
     **Arguments:**
 
-    - `policy`: `(obs, key) -> action`, a PyTree.
+    - `policy`: `(obs, key) -> action`, a PyTree, or a controller, which continues with
+        `running.memory`.
     - `length`: number of steps of each environment.
     - `checkpoint_every`: interval of checkpoints for reverse mode, see `eqsim.rollout`.
 
@@ -99,20 +103,22 @@ def collect(
     keys = shard_batch(jr.split(key, running.lengths.shape[0]))
 
     def run(rows, shared):
-        (state, timestep, keys), (env, policy) = rows, shared
+        (start, keys), (env, policy) = rows, shared
         return eqsim.rollout(
             env,
             policy,
             keys,
             length,
-            start=(state, timestep),
+            start=start,
             collect=_kept,
             checkpoint_every=checkpoint_every,
             throw=False,
         )
 
-    rows = running.state, running.timestep, keys
-    (steps, after), (state, timestep) = map_shards(run, rows, (env, policy))
+    start = running.state, running.timestep
+    if running.memory is not None:
+        start += (running.memory,)
+    (steps, after), last = map_shards(run, (start, keys), (env, policy))
     before = jtu.tree_map(
         lambda x, y: jnp.concatenate([x[:, None], y[:, :-1]], axis=1),
         running.obs,
@@ -121,13 +127,13 @@ def collect(
     transitions = Transition(before, *steps)
     sums, (returns, lengths) = _episodes(running, transitions)
     count = sums[0]
-    last = jnp.where(count > 0, sums[1:] / jnp.maximum(count, 1.0), running.last)
-    new = Running(
-        state, timestep, shard_batch(returns), shard_batch(lengths), replicate(last)
-    )
-    total = jnp.full((), transitions.reward.size, last.dtype)
+    means = jnp.where(count > 0, sums[1:] / jnp.maximum(count, 1.0), running.last)
+    state, timestep, *memory = last
+    episodes = shard_batch(returns), shard_batch(lengths), replicate(means)
+    new = Running(state, timestep, *episodes, *memory)
+    total = jnp.full((), transitions.reward.size, means.dtype)
     # Before the first episode has ended its length is 0.
-    known = jnp.where(last[1] > 0, last, jnp.nan)
+    known = jnp.where(means[1] > 0, means, jnp.nan)
     report = {"return": known[0], "length": known[1], "episodes": count, "steps": total}
     return new, transitions, report
 

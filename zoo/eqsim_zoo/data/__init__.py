@@ -2,8 +2,7 @@
 
 from ._about import About as About
 from ._behavior import (
-    DrawnPolicy as DrawnPolicy,
-    NoisyPolicy as NoisyPolicy,
+    noisy_policy as noisy_policy,
     RandomPolicy as RandomPolicy,
 )
 from ._checks import check_fits as check_fits

@@ -1,8 +1,6 @@
 """Recordings of policies in environments."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,12 +8,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
 
 from ..blocks import collect, reset_batch, Running, training_env, Transition
 from ._about import About
+from ._behavior import clipped_policy, Policy
 from ._dataset import Dataset
 from ._steps import Steps
 
@@ -26,7 +25,7 @@ _MOST = 2**28
 
 def record(
     env: AbstractEnv,
-    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    policy: Policy,
     key: PRNGKeyArray,
     *,
     steps: int | float,
@@ -46,7 +45,8 @@ def record(
 
     - `env`: of one episode, with all its wrappers; see `training_env`.
     - `policy`: `(obs, key) -> action`, in the units of the robot; a PyTree, such as
-        `RandomPolicy(env.action_range)`.
+        `RandomPolicy(env.action_range)`, or a controller with memory.
+        `eqsim.agent_policy` returns the policy of an agent.
     - `key`: of all that is random.
     - `steps`: how many to record, exactly.
     - `num_envs`: how many environments; by default at most 64, and so few that each takes
@@ -68,7 +68,7 @@ def record(
     bounds = _bounds(env)
     key, key_pool, key_reset = jr.split(key, 3)
     whole = training_env(env, episode_length, pool_size, key_pool)
-    inside = _Inside(policy, jnp.asarray(bounds))
+    inside = clipped_policy(policy, jnp.asarray(bounds))
     running = reset_batch(whole, key_reset, num_envs)
     length = math.ceil(steps / num_envs)
     piece = _piece_length(running, length)
@@ -98,18 +98,6 @@ def _bounds(env: AbstractEnv) -> Float[np.ndarray, "nu 2"]:
             "needs bounds of all of them. Limit them in the model (`ctrlrange`)."
         )
     return bounds
-
-
-class _Inside(eqx.Module):
-    """Keeps actions between their bounds."""
-
-    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]]
-    bounds: Float[Array, "nu 2"]
-
-    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        action = self.policy(obs, key)
-        low, high = self.bounds.astype(action.dtype).T
-        return jnp.clip(action, low, high)
 
 
 def _piece_length(running: Running, length: int) -> int:

@@ -12,7 +12,14 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from scipy import special
 
 import eqsim
-from eqsim import AbstractAgent, AbstractEnv, TimeLimit, Timestep
+from eqsim import (
+    AbstractAgent,
+    AbstractController,
+    AbstractEnv,
+    agent_policy,
+    TimeLimit,
+    Timestep,
+)
 
 from ..blocks import replicate
 from ..blocks._environments import evaluation_env
@@ -65,7 +72,7 @@ def evaluate(
     episodes: int = 32,
     episode_length: int = 1000,
 ) -> Evaluation:
-    """Run episodes with `agent.act(state, obs)`, without a key: actions are not sampled.
+    """Run episodes with `eqsim.agent_policy(agent, state)`: actions are not sampled.
 
     **Arguments:**
 
@@ -78,19 +85,24 @@ def evaluate(
     **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
     """
     return evaluate_policy(
-        Greedy(agent, state), env, key, episodes=episodes, episode_length=episode_length
+        agent_policy(agent, state),
+        env,
+        key,
+        episodes=episodes,
+        episode_length=episode_length,
     )
 
 
 def evaluate_policy(
-    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]],
+    policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]] | AbstractController,
     env: AbstractEnv,
     key: PRNGKeyArray,
     *,
     episodes: int = 32,
     episode_length: int = 1000,
 ) -> Evaluation:
-    """Run episodes with a policy `(obs, key) -> action`, which may sample."""
+    """Run episodes with a policy `(obs, key) -> action` or a controller, which may
+    sample."""
     if episodes < 1:
         raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
     episode = evaluation_env(env, episode_length)
@@ -111,7 +123,7 @@ def evaluate_members(
         return evaluation_of(
             members, run_members(members, state, episode, keys, episode_length)
         )
-    policy = Greedy(members.agent(0), state)
+    policy = agent_policy(members.agent(0), state)
     out = _run(policy, episode, keys, episode_length)
     return evaluation_of(members, out)
 
@@ -125,23 +137,13 @@ def run_members(
     length: int,
 ) -> Any:
     """Run all members in one program; return the input of `evaluation_of`."""
-    run = lambda agent, state: _run(Greedy(agent, state), env, keys, length)
+    run = lambda agent, state: _run(agent_policy(agent, state), env, keys, length)
     return replicate(members.each(run, state))
 
 
 def evaluation_of(members: Members, kept: Any) -> Evaluation:
     """Return an evaluation with an axis of members, also for a single one."""
     return _evaluation(kept if members.many else tuple(x[None] for x in kept))
-
-
-class Greedy(eqx.Module):
-    """Policy with the deterministic actions of an agent."""
-
-    agent: AbstractAgent
-    state: Any
-
-    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        return self.agent.act(self.state, obs)
 
 
 def _done(timestep: Timestep) -> Bool[Array, ""]:
