@@ -31,8 +31,8 @@ from ..model import Cone, System, take, tree
 from ..pipelines._forward import (
     Constants,
     derive,
-    forward,
     Forward,
+    forward,
     Method,
     solved_forces,
 )
@@ -72,7 +72,8 @@ class ContactLaw(AbstractConstraint):
         self, sys: System, constants: Any, now: Moment
     ) -> tuple[AbstractRows, ...]:
         return tuple(
-            self._group_rows(sys, constants, now, group) for group in contact_groups(sys)
+            self._group_rows(sys, constants, now, group)
+            for group in contact_groups(sys)
         )
 
     def _group_rows(

@@ -158,7 +158,7 @@ class Violation(AbstractObjective):
         return jnp.concatenate([dynamics / root, laws, depth / root])
 
 
-_SMALL = 1e-4
+_SMALL = 1e-3
 """Velocity below which violations are rounded, m/s."""
 
 
