@@ -156,12 +156,18 @@ def explain(sys: System, method: Method, q, qd, ctrl) -> Explanation:
     - `method`: constraints, of which the first is a `ContactLaw`.
     - `q`, `qd`, `ctrl`: state and commands.
     """
-    constants = _derive(sys, method)
+    constants, law = _derive(sys, method), _law(method)
     if constants.geoms.margin is not None:
-        margin = constants.geoms.margin + method.constraints[0].reach
+        margin = constants.geoms.margin + law.reach
         constants = eqx.tree_at(lambda c: c.geoms.margin, constants, margin)
     act = jnp.zeros(sys.na, q.dtype)
     return Explanation(*_explain(sys, method, constants, q, qd, act, ctrl))
+
+
+def _law(method: Method) -> ContactLaw:
+    law = method.constraints[0]
+    assert isinstance(law, ContactLaw)
+    return law
 
 
 def _derive_fn(sys: System, method: Method) -> Constants:
@@ -169,15 +175,14 @@ def _derive_fn(sys: System, method: Method) -> Constants:
 
 
 def _explain_fn(sys: System, method: Method, constants: Constants, *state_and_input):
-    full = full_batch(state_and_input, sys, constants)
-    now = forward(sys, method, constants, *full, None)
-    return (now.solution.qdd, _violations(sys, method, now), _depths(constants, now))
+    q, qd, act, ctrl = full_batch(state_and_input, sys, constants)
+    now = forward(sys, method, constants, q, qd, act, ctrl, None)
+    return now.solution.qdd, _violations(sys, method, now), _depths(constants, now)
 
 
 def _violations(sys: System, method: Method, now: Forward):
     """Compute the violation of each contact."""
-    law, found = method.constraints[0], []
-    assert isinstance(law, ContactLaw)
+    law, found = _law(method), []
     count, forces = now.counts[0], solved_forces(sys, now)
     at = lambda qdd: (node_motion(tree(sys), now.kin, qdd), qdd)
     measured, explained = at(law.acceleration), at(now.solution.qdd)

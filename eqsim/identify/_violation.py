@@ -93,7 +93,7 @@ class Violation(AbstractObjective):
 
     def __check_init__(self):
         for name in ("complementarity", "dissipation", "penetration"):
-            value, is_weight = getattr(self, name), lambda x: x >= 0
+            value, is_weight = vars(self)[name], lambda x: x >= 0
             check_numbers(f"Violation.{name}", value, is_weight, "not negative")
         is_count = lambda x: (x >= 1) & (x == np.floor(x))
         check_numbers(
