@@ -24,6 +24,9 @@ I1, I2 = 0.010949, 0.0099716
 DT, LENGTH, LIMIT = 0.01, 200, 2.0
 """Time step (s), number of steps, and torque limit, if there is one, N m."""
 
+LANES = 16
+"""Problems of a batch that are iterated at the same time."""
+
 _PATIENCE = 600.0
 """Time limit for the calls of one solver, s."""
 
@@ -49,13 +52,16 @@ class Solved(NamedTuple):
     steps: np.ndarray
 
 
-def eqsim_solver(limited: bool, many: bool) -> Callable[[np.ndarray], Solved]:
+def eqsim_solver(
+    limited: bool, many: bool, lanes: int | None = None
+) -> Callable[[np.ndarray], Solved]:
     """Make a function that solves one problem, or a batch.
 
     **Arguments:**
 
     - `limited`: true if torques are limited.
     - `many`: true if it takes a batch of first states.
+    - `lanes`: problems that are iterated at the same time, see `ILQR`.
     """
     sys = eqsim.load_mjcf(f"""
 <mujoco>
@@ -74,7 +80,7 @@ def eqsim_solver(limited: bool, many: bool) -> Callable[[np.ndarray], Solved]:
     cost = control.Quadratic(target, DT * STATE, DT * ACTION, TERMINAL)
     limits = jnp.tile(jnp.array([[-LIMIT, LIMIT]]), (2, 1)) if limited else None
     problem = control.Problem((eqsim.Generalized(), sys), cost, LENGTH, limits)
-    solver = control.ILQR(max_steps=300, rtol=1e-9)
+    solver = control.ILQR(max_steps=300, rtol=1e-9, lanes=lanes)
 
     def solve(problem, x):
         state = eqsim.State(x[:2], x[2:], jnp.zeros(0))
@@ -160,8 +166,13 @@ def compare(repeats: int, batch: int, say: Callable) -> list[dict[str, Any]]:
         version = None
     rows, first = [], starts(batch)
     for limited in (False, True):
-        runners = {"eqsim": eqsim_solver(limited, many=False)}
-        many = {"eqsim": eqsim_solver(limited, many=True)}
+        single = eqsim_solver(limited, many=False)
+        names = {f"eqsim, {LANES} lanes": LANES, "eqsim": None}
+        runners = dict.fromkeys(names, single)
+        many = {
+            name: eqsim_solver(limited, many=True, lanes=lanes)
+            for name, lanes in names.items()
+        }
         if version:
             name = f"Crocoddyl {version}"
             runners[name] = many[name] = crocoddyl_solver(limited)

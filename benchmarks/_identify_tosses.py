@@ -89,6 +89,38 @@ WHOLE = Windows(10.0, start=_start)
 """Whole tosses, which are shorter."""
 
 
+def cube_violation(
+    folder: pathlib.Path, seed: int, held_out: bool, say: Callable
+) -> tuple[identify.Result, dict]:
+    """Identify friction and length scale of a cube by the violation of the laws of
+    contact, without simulation and without a search over whole tosses."""
+    sys = eqsim.load_mjcf(CUBE)
+    unknowns = {k: v for k, v in _contact(sys).items() if k != "softness"}
+    fitted, others = _shares(folder, seed, held_out)
+    result = identify.fit(
+        sys,
+        fitted,
+        unknowns,
+        windows=WHOLE,
+        objective=identify.Violation(),
+        progress=lambda values, cost, step: say(f"{step:3d} {cost:12.6g} {values}"),
+    )
+    extra: dict[str, Any] = {"fitted_tosses": len(fitted)}
+    if others:
+        extra["held_out"] = errors(result, result.sys, others)
+        extra["held_out_given"] = errors(result, sys, others)
+    return result, extra
+
+
+def _shares(folder: pathlib.Path, seed: int, held_out: bool):
+    """Return the tosses that are fitted, and those that are held out, in random order."""
+    tosses = _load(folder)
+    order = np.random.default_rng(seed).permutation(len(tosses))
+    tosses = [tosses[k] for k in order]
+    half = len(tosses) // 2 if held_out else len(tosses)
+    return tosses[:half], tosses[half:]
+
+
 def cube_tosses(
     folder: pathlib.Path, seed: int, held_out: bool, say: Callable
 ) -> tuple[identify.Result, dict]:
@@ -123,11 +155,7 @@ def elbow_tosses(
 
 
 def _tosses(sys, unknowns, folder, seed, held_out, say, count=90, steps=12):
-    tosses = _load(folder)
-    order = np.random.default_rng(seed).permutation(len(tosses))
-    tosses = [tosses[k] for k in order]
-    half = len(tosses) // 2 if held_out else len(tosses)
-    fitted, others = tosses[:half], tosses[half:]
+    fitted, others = _shares(folder, seed, held_out)
     nq = sys.nv - 6
     noise = {"q": [5e-4] * 3 + [5e-3] * (3 + nq)}
     told = lambda values, cost, step: say(f"{step:3d} {cost:12.6g} {values}")
@@ -143,7 +171,10 @@ def _tosses(sys, unknowns, folder, seed, held_out, say, count=90, steps=12):
         **shared,
     )
     say(result)
-    extra = {"before_polish": result.dictionary()["parameters"], "fitted_tosses": half}
+    extra = {
+        "before_polish": result.dictionary()["parameters"],
+        "fitted_tosses": len(fitted),
+    }
     told = lambda x, value, count: say(f"polish {count:3d} {value:.4f} {x}")
     sizes = [_STEPS.get(name, 0.2) for name in result.names]
     best = identify.polish(

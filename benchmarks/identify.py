@@ -4,8 +4,10 @@ python benchmarks/identify.py double_pendulum --recordings ../shared/data --out 
 
 Writes `SET.xml` (the fitted robot as MJCF), `SET.json` (parameters with intervals, and
 errors on held-out runs if `--held-out` is given) for SET in double_pendulum,
-simple_pendulum, cube_tosses, elbow_tosses. With `--peer`, compares the time of one
-Jacobian with finite differences of MuJoCo C, as in `mujoco.sysid`, instead.
+simple_pendulum, cube_tosses, elbow_tosses. With `--objective violation`, cube_tosses is
+fitted by the violation of the laws of contact instead of by simulation. With `--peer`,
+compares the time of one Jacobian with finite differences of MuJoCo C, as in
+`mujoco.sysid`, instead.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import jax
 from _command import say
 from _identify_peer import compare
 from _identify_pendulums import double_pendulum, simple_pendulum
-from _identify_tosses import cube_tosses, elbow_tosses
+from _identify_tosses import cube_tosses, cube_violation, elbow_tosses
 
 
 SETS = {
@@ -34,6 +36,11 @@ def main() -> None:
     options = _options()
     jax.config.update("jax_enable_x64", True)
     folder = options.recordings / options.set
+    fit = SETS[options.set]
+    if options.objective == "violation":
+        if options.set != "cube_tosses":
+            raise SystemExit("`--objective violation` is for cube_tosses.")
+        fit = cube_violation
     if not folder.is_dir():
         raise SystemExit(
             f"There are no recordings in {str(folder)!r}: pass --recordings, or set "
@@ -43,7 +50,7 @@ def main() -> None:
         print(json.dumps(compare(options.recordings / "double_pendulum"), indent=1))
         return
     begin, cpu = time.perf_counter(), time.process_time()
-    result, extra = SETS[options.set](folder, options.seed, options.held_out, say)
+    result, extra = fit(folder, options.seed, options.held_out, say)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.set}.json"
     result.save(path)
@@ -68,6 +75,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--held-out", action="store_true", help="fit half of the runs, score the others"
+    )
+    parser.add_argument(
+        "--objective", choices=("simulation", "violation"), default="simulation"
     )
     parser.add_argument("--peer", action="store_true", help="time one Jacobian instead")
     return parser.parse_args()

@@ -15,7 +15,7 @@ from ..render import NoOpenGL
 from ._check import check_plugin, ChecksFailed
 from ._commands import published, summaries
 from ._control import ControlRequest, run_control, Solver
-from ._identify import Request as Identification, run_identify
+from ._identify import Objective, Request as Identification, run_identify
 from ._list import list_all
 from ._names import UsageError
 from ._new import new_plugin
@@ -138,6 +138,9 @@ def _identify(
     ctrl: str = "ctrl",
     channel: str = "q",
     window: float = 0.5,
+    objective: Objective = "simulation",
+    disturbance: float | None = None,
+    noise: float | None = None,
     hold_out: float = 0.25,
     seed: int = 0,
     out: str = "out/identify",
@@ -151,13 +154,21 @@ def _identify(
         parameters: TOML or JSON file that lists the parameters to fit.
         ctrl: array of the controls; `none` if there are none.
         channel: array of the measured coordinates.
-        window: length of the simulated windows, s.
+        window: length of the windows, s.
+        objective: `simulation` compares simulated windows with measured coordinates,
+            `inverse` accelerations with the equations of motion, `violation` the motion
+            with the laws of contact and friction, and `innovations` coordinates with
+            one-step predictions of a Kalman filter. Validation always simulates.
+        disturbance: unmodelled accelerations for `innovations`, rad/s^2 or m/s^2 per root
+            of Hz.
+        noise: standard deviation of measured coordinates for `innovations`, rad or m.
         hold_out: fraction of the runs used for validation.
         seed: random seed of the choice of these runs.
         out: folder for the results.
     """
     files = model, data, parameters
-    run_identify(Identification(*files, ctrl, channel, window, hold_out, seed, out))
+    how = ctrl, channel, window, objective, disturbance, noise
+    run_identify(Identification(*files, *how, hold_out, seed, out))
 
 
 def _plugins() -> None:

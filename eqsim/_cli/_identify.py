@@ -3,7 +3,7 @@
 import json
 import pathlib
 import tomllib
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +16,9 @@ from ..io import load_mjcf, write_mjcf
 from ..model import System
 
 
+Objective = Literal["simulation", "inverse", "violation", "innovations"]
+
+
 class Request(NamedTuple):
     """The arguments of `eqsim identify`."""
 
@@ -25,6 +28,9 @@ class Request(NamedTuple):
     ctrl: str
     channel: str
     window: float
+    objective: Objective
+    disturbance: float | None
+    noise: float | None
     hold_out: float
     seed: int
     out: str
@@ -44,6 +50,7 @@ def run_identify(request: Request) -> None:
     try:
         sys = load_mjcf(request.model)
         unknowns = read_unknowns(request.parameters)
+        objective = _objective(request)
         ctrl = None if request.ctrl == "none" else request.ctrl
         load = lambda path: identify.load(
             path, ctrl=ctrl, channels={"q": request.channel}
@@ -64,6 +71,7 @@ def run_identify(request: Request) -> None:
                 fitted,
                 unknowns,
                 windows=identify.Windows(request.window),
+                objective=objective,
                 validate=held,
                 progress=lambda *now: best.take(now, status),
                 accepted=best.write_model,
@@ -79,6 +87,35 @@ def run_identify(request: Request) -> None:
     console.print(str(result), markup=False, soft_wrap=True)
     names = ", ".join(str(folder / name) for name in (MODEL, NUMBERS, PAGE))
     console.print(f"wrote {names}", markup=False, soft_wrap=True)
+
+
+def _objective(request: Request) -> identify.AbstractObjective:
+    """Return the objective of a request.
+
+    **Raises:** `ValueError` if an option of `innovations` is missing, or given with another
+    objective.
+    """
+    options = {"--disturbance": request.disturbance, "--noise": request.noise}
+    if request.objective == "innovations":
+        missing = [name for name, value in options.items() if value is None]
+        if missing:
+            raise ValueError(
+                f"`--objective innovations` requires {' and '.join(missing)}: the gains of "
+                "its filter depend on their ratio."
+            )
+        return identify.Innovations(request.disturbance, request.noise)
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(
+            f"{' and '.join(given)} requires `--objective innovations`, but the objective "
+            f"is {request.objective!r}."
+        )
+    made = {
+        "simulation": identify.Simulation,
+        "inverse": identify.Inverse,
+        "violation": identify.Violation,
+    }
+    return made[request.objective]()
 
 
 def _labels(sys: System, unknowns: dict[str, Any]) -> list[str]:

@@ -48,7 +48,7 @@ def anchors(sys: System, now: Moment, links: tuple[int, ...], local: Pose) -> An
     velocity = take_or_zero(now.speed.velocity, carriers)
     rate = _bias(sys, now, carriers)
     speed = velocity.at(arm)
-    lin, ang = _jacobians(nodes, now, carriers, arm)
+    lin, ang = point_jacobians(nodes, now, carriers, arm)
     return Anchors(
         pos=pose.pos,
         rot=pose.rot,
@@ -69,7 +69,16 @@ def _bias(sys: System, now: Moment, carriers: tuple[int, ...]) -> Motion:
     return take_or_zero(real, carriers)
 
 
-def _jacobians(nodes: Tree, now: Moment, carriers: tuple[int, ...], arm: Vec3):
+def point_jacobians(
+    nodes: Tree, now: Moment, carriers: tuple[int, ...], arm: Vec3
+) -> tuple[Vec3, Vec3]:
+    """Compute the Jacobians of velocity and angular velocity of points on nodes (-1: the
+    world), components `(n, nv, *batch)`.
+
+    **Arguments:**
+
+    - `arm`: position of the points about the origins of the trees of their nodes.
+    """
     axes = dof_axes(nodes, now.kin)
     moves = np.zeros((len(carriers), len(dof_order(nodes).nodes)))
     for row, carrier in enumerate(carriers):

@@ -14,7 +14,7 @@ from ._constraints import (
     updated,
     violation,
 )
-from ._iterations import Iterate, iterate, Settings
+from ._iterations import End, iterate, Settings
 from ._problem import Problem
 from ._results import NONFINITE
 from ._tangent import before, last
@@ -42,7 +42,8 @@ def solve_constrained(
 
     $\lambda \leftarrow \max(0, \lambda + \rho c)$, $\rho \leftarrow 10 \rho$.
 
-    **Returns:** the last `Iterate`, the largest violation, and the number of iterations.
+    **Returns:** the end of the iterations, the multipliers, the largest violation, and the
+    number of iterations.
 
     ??? cite "Reference"
         Howell, Jackson, Manchester, *ALTRO: a fast solver for constrained trajectory
@@ -51,15 +52,16 @@ def solve_constrained(
     factors = factors._replace(penalty=penalty.first)
     if not problem.constraints:
         end = iterate(settings, problem, states, actions, factors)
-        return end, jnp.zeros((), actions.dtype), end.step
+        return end, factors, jnp.zeros((), actions.dtype), end.step
 
     def solve(count, steps, states, actions, factors):
         end = iterate(settings, problem, states, actions, factors)
         values = _values(problem, end)
-        return count + 1, steps + end.step, end, _worst(problem, *values)
+        worst = _worst(problem, *values)
+        return count + 1, steps + end.step, end, factors, worst
 
     def pending(now):
-        count, _, end, worst = now
+        count, _, end, _, worst = now
         return (
             (count < penalty.max_steps)
             & (worst > penalty.tolerance)
@@ -67,17 +69,17 @@ def solve_constrained(
         )
 
     def step(now):
-        count, steps, end, _ = now
-        factors = _updated(problem, end, penalty)
+        count, steps, end, factors, _ = now
+        factors = _updated(problem, end, factors, penalty)
         return solve(count, steps, end.states, end.actions, factors)
 
     zero = jnp.zeros((), jnp.int32)
     begin = solve(zero, zero, states, actions, factors)
-    _, steps, end, worst = lax.while_loop(pending, step, begin)
-    return end, worst, steps
+    _, steps, end, factors, worst = lax.while_loop(pending, step, begin)
+    return end, factors, worst, steps
 
 
-def _values(problem: Problem, end: Iterate):
+def _values(problem: Problem, end: End):
     stage = jax.vmap(problem.stage_values)(before(end.states), end.actions)
     return stage, problem.terminal_values(last(end.states))
 
@@ -88,9 +90,10 @@ def _worst(problem: Problem, stage, terminal):
     return jnp.max(jnp.stack(parts))
 
 
-def _updated(problem: Problem, end: Iterate, penalty: Penalty) -> Multipliers:
-    stage, terminal = _values(problem, end)
-    old, rho = end.factors, end.factors.penalty
+def _updated(
+    problem: Problem, end: End, old: Multipliers, penalty: Penalty
+) -> Multipliers:
+    (stage, terminal), rho = _values(problem, end), old.penalty
     on_steps = stage_constraints(problem.constraints)
     at_end = terminal_constraints(problem.constraints)
     return Multipliers(

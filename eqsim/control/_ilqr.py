@@ -102,6 +102,9 @@ class ILQR(eqx.Module):
     - `max_penalty_steps`: updates of multipliers at most.
     - `penalty`, `penalty_growth`: first penalty weight of constraints, and its growth.
     - `constraint_tolerance`: largest violation of a constraint that is accepted.
+    - `lanes`: largest number of problems of a batch that are iterated at the same time. A
+        batch runs until its last problem is solved; with lanes, the next problem takes the
+        place of one that is solved. On a CPU, 8 per core. None: all, as on a GPU.
 
     ??? cite "Reference"
         Tassa, Erez, Todorov 2012 (regularization), Tassa, Mansard, Todorov 2014 (control
@@ -116,10 +119,11 @@ class ILQR(eqx.Module):
     penalty: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
     penalty_growth: Float[Array, ""] = eqx.field(converter=as_array, default=10.0)
     constraint_tolerance: Float[Array, ""] = eqx.field(converter=as_array, default=1e-5)
+    lanes: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        for name in ("max_steps", "max_penalty_steps"):
-            if vars(self)[name] < 1:
+        for name in ("max_steps", "max_penalty_steps", "lanes"):
+            if vars(self)[name] is not None and vars(self)[name] < 1:
                 raise ValueError(
                     f"`ILQR.{name}` must be positive, got {vars(self)[name]}."
                 )
@@ -186,7 +190,7 @@ def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
     # Changes below rounding errors cannot be seen.
     least = 8.0 * jnp.finfo(actions.dtype).eps
     rtol = jnp.where(solver.rtol > 0.0, jnp.maximum(cast(solver.rtol), least), 0.0)
-    settings = Settings(solver.max_steps, cast(solver.atol), rtol)
+    settings = Settings(solver.max_steps, solver.lanes, cast(solver.atol), rtol)
     penalty = Penalty(
         solver.max_penalty_steps,
         cast(solver.penalty),
@@ -198,28 +202,28 @@ def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
         settings, penalty, problem, states, actions, factors
     )
     if solver.contact is None:
-        end, worst, steps = solve(problem, states, actions)
+        end, factors, worst, steps = solve(problem, states, actions)
     else:
         widths = jnp.asarray(solver.contact.widths(), actions.dtype)
 
         def stage(guess, width):
-            end, worst, steps = solve(_smoothed(problem, width), *guess)
-            return (end.states, end.actions), (end, worst, steps)
+            out = solve(_smoothed(problem, width), *guess)
+            return (out[0].states, out[0].actions), out
 
         _, out = lax.scan(stage, (states, actions), widths)
-        end, worst = jax.tree.map(lambda x: x[-1], out[:2])
-        steps = jnp.sum(out[2])
+        end, factors, worst = jax.tree.map(lambda x: x[-1], out[:3])
+        steps = jnp.sum(out[3])
     value = problem.value(end.states, end.actions)
     violated = (end.code == SOLVED) & (worst > penalty.tolerance)
     code = jnp.where(violated, INFEASIBLE, end.code)
     return Plan(
         end.states,
         end.actions,
-        end.feedback.gain,
+        end.gain,
         value,
         result_of(code),
         worst,
-        end.factors,
+        factors,
         steps,
     )
 

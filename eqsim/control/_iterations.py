@@ -10,16 +10,19 @@ from ._backward_pass import backward_pass, expected_change, Feedback
 from ._constraints import Multipliers
 from ._expansion import expand, Expansion
 from ._forward_pass import line_search, Search, total_cost, trajectory_gaps
+from ._lanes import Loop, run
 from ._problem import Problem
 from ._results import MAX_STEPS, NONFINITE, PENDING, REGULARIZATION_LIMIT, SOLVED
 from ._tangent import where
 
 
 class Settings(NamedTuple):
-    """Limits of the iterations: their largest number, and tolerances of controls (`atol`)
-    and of the cost (`rtol`, relative)."""
+    """Limits of the iterations: their largest number, tolerances of controls (`atol`)
+    and of the cost (`rtol`, relative), and the number of problems of a batch that are
+    iterated at the same time (`lanes`; None for all)."""
 
     max_steps: int
+    lanes: int | None
     atol: Float[Array, ""]
     rtol: Float[Array, ""]
 
@@ -46,6 +49,16 @@ class Iterate(NamedTuple):
     code: Int[Array, ""]
 
 
+class End(NamedTuple):
+    """The last iterate: trajectory, gains, number of the result, number of iterations."""
+
+    states: Any
+    actions: Float[Array, "T nu"]
+    gain: Float[Array, "T nu nx"]
+    code: Int[Array, ""]
+    step: Int[Array, ""]
+
+
 _FACTOR, _MU_MIN, _MU_MAX = 2.0, 1e-6, 1e10
 
 
@@ -55,7 +68,7 @@ def iterate(
     states: Any,
     actions: Float[Array, "T nu"],
     factors: Multipliers,
-) -> Iterate:
+) -> End:
     """Iterate until a tolerance, or a limit, is reached.
 
     **Arguments:**
@@ -64,10 +77,16 @@ def iterate(
     - `problem`, `factors`: the problem, and multipliers of its constraints.
     - `states`, `actions`: first guess; states need not follow the dynamics.
     """
-    begin = _first(problem, states, actions, factors)
-    pending = lambda now: now.code == PENDING
-    step = lambda now: _step(settings, problem, now)
-    return lax.while_loop(pending, step, begin)
+    loop = Loop(
+        first=lambda data: _first(*data[1:]),
+        step=lambda data, now: _step(*data[:2], now),
+        pending=lambda now: now.code == PENDING,
+        result=lambda now: End(
+            now.states, now.actions, now.feedback.gain, now.code, now.step
+        ),
+    )
+    data = settings, problem, states, actions, factors
+    return run(loop, data, settings.lanes)
 
 
 def _first(problem: Problem, states, actions, factors) -> Iterate:

@@ -74,4 +74,5 @@ from ._validation import (
     split as split,
     Validation as Validation,
 )
+from ._violation import Violation as Violation
 from ._windows import Windows as Windows

@@ -19,6 +19,10 @@ def floors(
     """
     out = {}
     for name in channels:
+        if any(name not in recording.channels for recording in recordings):
+            # An error that is not in the units of a sensor.
+            out[name] = np.full(widths[name], 1e-9)
+            continue
         values = np.concatenate([recording.channels[name] for recording in recordings])
         if values.shape[1] == widths[name]:
             found = np.array([quantum(column) for column in values.T]) / np.sqrt(12)
@@ -34,6 +38,8 @@ def estimated(
     r"""Estimate $\sigma_c^2 = \sum w r_c^2 / (\kappa \nu_c)$ for each channel and column,
     with the weights $w$ of the robust loss and their mean $\kappa$ for normal residuals.
 
+    A channel of which all columns have one common noise is pooled.
+
     The degrees of freedom $\nu_c$ are the samples less the share of the parameters and
     starts that the data determine.
     """
@@ -43,8 +49,9 @@ def estimated(
     share = max(1.0 - used / max(total, 1.0), 0.05)
     out, kappa = {}, consistency(loss)
     for name, squares in now.blocks.squares.items():
-        freedom = np.maximum(now.blocks.counts[name].sum(axis=0) * share, 1.0)
-        out[name] = np.maximum(
-            np.sqrt(squares.sum(axis=0) / (kappa * freedom)), floor[name]
-        )
+        square, count = squares.sum(axis=0), now.blocks.counts[name].sum(axis=0)
+        if len(floor[name]) == 1:
+            square, count = square.sum(keepdims=True), count.sum(keepdims=True)
+        freedom = np.maximum(count * share, 1.0)
+        out[name] = np.maximum(np.sqrt(square / (kappa * freedom)), floor[name])
     return out

@@ -55,6 +55,79 @@ def test_identify(files, tmp_path, capsys):
     assert "data:image/png;base64," in page and "damping[1]" in page
 
 
+INNOVATIONS = ["innovations", "--disturbance", "2.0", "--noise", "2e-3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "channel", "share"),
+    (
+        (["inverse"], "qdd", 0.5),
+        pytest.param(INNOVATIONS, "q", 0.15, marks=pytest.mark.slow),
+    ),
+)
+def test_objective(options, channel, share, files, tmp_path, capsys):
+    """Noise is that of the residuals of the objective; validation simulates."""
+    assert main([*files, "--objective", *options]) == 0
+    out = capsys.readouterr().out
+    assert f"noise of {channel}:" in out and "s, q: median" in out
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    # The measurements are noisy, which biases equation errors.
+    assert found["parameters"]["lower"]["value"] == pytest.approx(0.55, share)
+
+
+CUBE = """<mujoco><option timestep="0.005" cone="elliptic"/><worldbody>
+  <geom type="plane" size="1 1 1" friction="{mu} 0 0"/>
+  <body><freejoint/><inertial mass="1" pos="0 0 0" diaginertia="0.01 0.01 0.01"/>
+    <geom type="box" size="0.1 0.1 0.1" friction="{mu} 0 0"/></body></worldbody></mujoco>"""
+FRICTION = """
+[friction]
+path = "geoms.friction"
+entries = [[0, 0], [1, 0]]
+shared = true
+"""
+
+
+@pytest.mark.slow
+def test_violation(tmp_path):
+    """Friction of a box that slides, which nothing drives."""
+    model = mujoco.MjModel.from_xml_string(CUBE.format(mu=0.3))
+    data, q = mujoco.MjData(model), []
+    data.qpos[2], data.qvel[0] = 0.1, 1.0
+    for _ in range(40):
+        q.append(data.qpos.copy())
+        mujoco.mj_step(model, data)
+    run = identify.Recording(0.005 * np.arange(40), np.zeros((40, 0)), {"q": q})
+    identify.save(tmp_path / "runs.npz", [run])
+    (tmp_path / "cube.xml").write_text(CUBE.format(mu=0.8))
+    (tmp_path / "friction.toml").write_text(FRICTION)
+    names = [
+        str(tmp_path / x) for x in ("cube.xml", "runs.npz", "friction.toml", "out")
+    ]
+    files = *names[:2], "--parameters", names[2], "--out", names[3]
+    options = "--objective", "violation", "--ctrl", "none"
+    assert main(["identify", *files, *options]) == 0
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert found["parameters"]["friction"]["value"] == pytest.approx(0.3, 0.05)
+
+
+WRONG_OBJECTIVES = {
+    "missing": (["innovations", "--noise", "1"], "requires --disturbance"),
+    "not used": (["inverse", "--noise", "1"], "--noise requires `--objective inn"),
+    "negative": (
+        ["innovations", "--noise", "-1", "--disturbance", "1"],
+        "`Innovations.noise` must be positive",
+    ),
+    "no contact": (["violation"], "no shapes of this robot can touch"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_OBJECTIVES)
+def test_wrong_objectives(case, files, capsys):
+    options, message = WRONG_OBJECTIVES[case]
+    assert main([*files, "--objective", *options]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_interrupt_keeps_the_best_step(files, tmp_path, capsys, monkeypatch):
     """The robot on disk is the one of the last step."""
     fit = identify.fit

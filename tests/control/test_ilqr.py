@@ -199,6 +199,57 @@ def test_batches(getkey):
         assert np.all((limits[:, 0] <= actions) & (actions <= limits[:, 1]))
 
 
+def _equal(one, two):
+    """Whether two batches of plans are the same numbers."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("lanes", (2, 7))
+def test_lanes(lanes, getkey):
+    """Problems that take each other's place end as in one loop, in their order; a start that
+    is not finite ends at once."""
+    problem = Problem(CAR, PARK, 30)
+    starts = AWAY[None] + 0.3 * jr.normal(getkey(), (7, 4))
+    starts = starts.at[2].set(jnp.nan)
+    solve = lambda lanes: eqx.filter_vmap(
+        ILQR(max_steps=60, lanes=lanes).solve, in_axes=(None, 0)
+    )(problem, starts)
+    found, whole = solve(lanes), solve(None)
+    assert len({int(n) for n in whole.steps}) > 2
+    finite = np.arange(7) != 2
+    pick = lambda plan: jax.tree.map(
+        lambda x: x[finite], eqx.filter(plan, eqx.is_array)
+    )
+    assert _equal(pick(found), pick(whole))
+    assert found.steps[2] == 0
+
+
+@pytest.mark.slow
+def test_lanes_with_constraints_and_batched_problems(getkey):
+    """Multipliers, costs of each problem, and derivatives, as in one loop."""
+    limit = control.Constraint(lambda sys, x, u: -1.0 - x[3:])
+    starts = AWAY[None] + 0.1 * jr.normal(getkey(), (5, 4))
+    weights = jnp.linspace(0.5, 2.0, 5)
+    problem = Problem(CAR, PARK, 30, constraints=(limit,))
+    free = Problem(CAR, PARK, 30)
+
+    def heavier(problem, weight):
+        where = lambda p: p.limits
+        return eqx.tree_at(where, problem, weight * problem.limits)
+
+    def solve(lanes, problem):
+        solver = ILQR(max_steps=60, lanes=lanes)
+        one = lambda x, w: solver.solve(heavier(problem, w), x)
+        return eqx.filter_vmap(one)(starts, weights)
+
+    arrays = lambda plan: eqx.filter(plan, eqx.is_array)
+    assert _equal(arrays(solve(2, problem)), arrays(solve(None, problem)))
+    value = lambda x, lanes: ILQR(max_steps=60, lanes=lanes).solve(free, x).value
+    slope = lambda lanes: jax.vmap(jax.grad(lambda x: value(x, lanes)))(starts)
+    np.testing.assert_allclose(slope(2), slope(None), rtol=1e-10, atol=1e-12)
+
+
 def test_constraints():
     """A speed limit and a target; multipliers act only where the limit is reached."""
     problem, solver = Problem(CAR, PARK, 30), ILQR(max_steps=200)
