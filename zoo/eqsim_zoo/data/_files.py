@@ -5,7 +5,8 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax.tree_util as jtu
@@ -64,8 +65,7 @@ def load_data(
     bounds: Any = None,
     about: About | None = None,
 ) -> Dataset:
-    """Read a dataset onto the device; see `Dataset.on_host`. The file is a `.npz` file of
-    NumPy or an HDF5 file (extra `d4rl`).
+    """Read a `.npz` or HDF5 file (extra `d4rl`) onto the device; see `Dataset.on_host`.
 
     The layout is known by the names of the arrays; others than these are not read:
 
@@ -111,21 +111,26 @@ def load_data(
             f"There is no dataset {str(path)!r} (looked in {pathlib.Path.cwd()})."
         )
     try:
-        if is_hdf5(path):
-            with open_hdf5(path) as arrays:
-                steps = foreign_steps(arrays)
-        elif zipfile.is_zipfile(path):
-            with np.load(path, allow_pickle=False) as arrays:
-                if "format" in arrays:
-                    return _own(arrays, clip, bounds, about)
-                steps = foreign_steps(arrays)
-        else:
-            raise ValueError(
-                "this is no `.npz` file and no HDF5 file, or not all of it."
-            )
+        with _opened(path) as arrays:
+            if "format" in arrays:
+                return _own(arrays, clip, bounds, about)
+            steps = foreign_steps(arrays)
         return Dataset.of(steps, bounds=bounds, clip=clip, about=about or About())
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
         raise ValueError(f"{str(path)!r}: {error}") from error
+
+
+@contextmanager
+def _opened(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """Open a file as a mapping of its arrays."""
+    if is_hdf5(path):
+        with open_hdf5(path) as arrays:
+            yield arrays
+    elif zipfile.is_zipfile(path):
+        with np.load(path, allow_pickle=False) as arrays:
+            yield arrays
+    else:
+        raise ValueError("this is no `.npz` file and no HDF5 file, or not all of it.")
 
 
 def _own(
