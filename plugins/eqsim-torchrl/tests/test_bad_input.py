@@ -5,7 +5,7 @@ import pytest
 import torch
 from eqsim_torchrl import EqsimEnv, EqsimWrapper
 from tensordict import TensorDict
-from torchrl_envs import make, unrolled, wrap
+from torchrl_envs import acted, make, unrolled, wrap
 
 import eqsim
 
