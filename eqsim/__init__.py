@@ -33,6 +33,7 @@ from ._agent import (
     AbstractOnlineAgent as AbstractOnlineAgent,
 )
 from ._controller import AbstractController as AbstractController
+from ._diagnose import diagnose as diagnose, Diagnosis as Diagnosis
 from ._discovery import PluginWarning as PluginWarning
 from ._errors import CommandError as CommandError, RESULTS as RESULTS
 from ._handshake import API_VERSION as API_VERSION

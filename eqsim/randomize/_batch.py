@@ -8,6 +8,7 @@ from jaxtyping import Key
 
 from ..envs import AbstractEnv
 from ..model import System
+from ..model._changes import changed_parameters, check_same_structure
 
 
 def batch(
@@ -39,19 +40,15 @@ def batch(
     environment with 0 for batched arrays and None elsewhere, for `env_axes` of
     `eqsim.rollout` and `in_axes` of `eqx.filter_vmap`.
 
-    **Raises:** `ValueError` if `randomize` changes the structure of the robot, or no
-    parameter at all.
+    **Raises:** `ValueError` if `randomize` changes a shape, a type or the structure of the
+    robot, or no parameter at all.
     """
     sys = env.sys
 
     def draw(one):
         new = randomize(one, sys)
-        if jtu.tree_structure(new) != jtu.tree_structure(sys):
-            raise ValueError(
-                "`randomize` returns a robot with a different structure. It may only "
-                "change arrays."
-            )
-        return jtu.tree_map(lambda old, x: None if old is x else x, sys, new)
+        check_same_structure(sys, new, "The robot that `randomize` returns")
+        return changed_parameters(sys, new)
 
     changed = jax.vmap(draw)(key)
     if not jtu.tree_leaves(changed):

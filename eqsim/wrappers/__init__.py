@@ -39,6 +39,7 @@ from ._priors import (
     OneHotSkills as OneHotSkills,
     UniformSkills as UniformSkills,
 )
+from ._privileged import PrivilegedObservation as PrivilegedObservation
 from ._randomization import (
     DomainRandomization as DomainRandomization,
     robot as robot,

@@ -1,6 +1,5 @@
 """Domain randomization: a different robot in every episode."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import check_shape
 from ..envs import AbstractEnv, check_action, reset_options, ResetOptions, Timestep
 from ..model import System, validate
+from ..model._changes import changed_parameters, check_same_structure
 from ._wrapper import (
     AbstractStateful,
     AbstractStateless,
@@ -107,7 +107,7 @@ class DomainRandomization(AbstractStateful):
     ) -> tuple[RandomizedState, Timestep]:
         options = reset_options(options)
         key_sys, key_reset = jr.split(key)
-        changed = _changed(self.env.sys, self._drawn(key_sys))
+        changed = changed_parameters(self.env.sys, self._drawn(key_sys))
         if options.sys is not None and options.context is not None:
             raise ValueError(
                 "`options` have both `sys` and `context`: pass one of them."
@@ -134,7 +134,7 @@ class DomainRandomization(AbstractStateful):
 
     def _drawn(self, key) -> System:
         new = self.randomize(key, self.env.sys)
-        _check_same(self.env.sys, new, "`randomize`")
+        check_same_structure(self.env.sys, new, "`randomize`")
         return new
 
     def _report(self, state: RandomizedState, timestep: Timestep):
@@ -163,57 +163,9 @@ def robot(env: AbstractEnv, state: Any) -> System:
     return sys
 
 
-def _check_same(old: System, new: Any, who: str) -> None:
-    """Raise `ValueError` unless structure, shapes and types are the same."""
-    if not isinstance(new, System):
-        raise ValueError(f"{who} must be a `System`, got {type(new).__name__}.")
-    if jtu.tree_structure(old) != jtu.tree_structure(new):
-        raise ValueError(
-            f"{who} has a different structure{_difference(old, new)} than `env.sys`. Only "
-            "values of arrays can differ between episodes."
-        )
-    leaves = jtu.tree_leaves_with_path(old)
-    for (path, x), y in zip(leaves, jtu.tree_leaves(new), strict=True):
-        found = jnp.shape(y), jnp.result_type(y)
-        if found != (x.shape, x.dtype):
-            raise ValueError(
-                f"{who}: `sys{jtu.keystr(path)}` must keep shape {x.shape} and type "
-                f"{x.dtype}, got {found[0]} and {found[1]}."
-            )
-
-
-def _difference(old: System, new: System) -> str:
-    """Describe which field has a different structure, if possible."""
-    path = _differing(old, new, "sys")
-    return "" if path is None else f" (`{path}`)"
-
-
-def _differing(old: Any, new: Any, path: str) -> str | None:
-    """Return the deepest path of the first field whose structure differs."""
-    if jtu.tree_structure(old) == jtu.tree_structure(new):
-        return None
-    if not isinstance(old, eqx.Module) or type(old) is not type(new):
-        return path
-    for field in dataclasses.fields(old):
-        pair = vars(old)[field.name], vars(new)[field.name]
-        inner = f"{path}.{field.name}"
-        if not field.metadata.get("static", False):
-            found = _differing(*pair, inner)
-            if found is not None:
-                return found
-        elif pair[0] != pair[1]:
-            return inner
-    return path
-
-
-def _changed(old: System, new: System) -> System:
-    """Return the robot with only the parameters that `randomize` changed."""
-    return jtu.tree_map(lambda x, y: None if x is y else jnp.asarray(y), old, new)
-
-
 def _of_robot(old: System, changed: System, given: System) -> System:
     """Return the randomized parameters of a given robot."""
-    _check_same(old, given, "`options.sys`")
+    check_same_structure(old, given, "`options.sys`")
     none = lambda x: x is None
     # Not by the leaves of `changed`, because optional fields may be None too.
     carried = jtu.tree_structure(old).flatten_up_to(changed)

@@ -184,7 +184,7 @@ REFUSED = {
         AutoReset(TimeLimit(Rail(1), 5), mode=ResetMode.NEXT_STEP),
         "some are resets",
     ),
-    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "one vector of real numbers"),
+    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "vectors of real numbers"),
 }
 
 

@@ -23,9 +23,9 @@ from ..blocks import (
     Transition,
 )
 from ..blocks._heads import select_action
-from ..vision import EncodedNetwork
+from ..vision import EncodedNetwork, eyes, Through
 from ._offline import AbstractLevelAgent
-from ._offline_networks import action_distance, eyes, Start, Through
+from ._offline_networks import action_distance, Start
 
 
 class AWACState(eqx.Module):

@@ -24,9 +24,9 @@ from ..blocks import (
     td_target,
     Transition,
 )
-from ..vision import EncodedNetwork
+from ..vision import EncodedNetwork, eyes, Through
 from ._offline import AbstractOfflineAgent
-from ._offline_networks import action_distance, eyes, Start, Through
+from ._offline_networks import action_distance, Start
 from ._sac import soft_actor_loss, soft_value, temperature_loss
 
 

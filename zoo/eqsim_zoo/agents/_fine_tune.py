@@ -70,7 +70,7 @@ def fine_tuned(
             f"`SAC.normalize_observations` is {not known}, but what was learned was "
             f"{'' if known else 'not '}given normalized observations: set it to {known}."
         )
-    if learned.statistics is not None:
+    if learned.statistics is not None:  # Of vectors, see `_head`.
         state = dataclasses.replace(state, statistics=learned.statistics["obs"])
     return state if data is None else _remembering(state, data)
 

@@ -22,9 +22,9 @@ from ..blocks import (
     td_target,
     Transition,
 )
-from ..vision import EncodedNetwork
+from ..vision import EncodedNetwork, Eyes, eyes, Through
 from ._offline import AbstractLevelAgent
-from ._offline_networks import action_distance, Eyes, eyes, Start, Through
+from ._offline_networks import action_distance, Start
 
 
 class IQLState(eqx.Module):

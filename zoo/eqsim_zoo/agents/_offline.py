@@ -19,19 +19,18 @@ from ..blocks import (
     check_action_bounds,
     check_num_levels,
     check_ranges,
+    normalize,
     scale,
     static,
     Transition,
 )
-from ..blocks._heads import (
-    select_action,
-)
+from ..blocks._encoding_agent import check_augmentations, check_encoder
+from ..blocks._heads import select_action
 from ..vision import (
     AbstractAugmentation,
     AbstractEncoder,
     augment,
     check_image_settings,
-    normalize_observations,
 )
 from ._offline_networks import Start
 
@@ -65,18 +64,8 @@ class AbstractOfflineAgent(AbstractAgent):
 
     def __check_init__(self):
         check_ranges(self)
-        name, parts = type(self).__name__, self.augmentations
-        if not isinstance(self.encoder, AbstractEncoder | None):
-            raise ValueError(
-                f"`{name}.encoder` is {self.encoder!r}: an encoder is expected, such as "
-                "`eqsim_zoo.vision.Impala()`, or None. It is given in Python."
-            )
-        fine = isinstance(parts, tuple)
-        if not fine or not all(isinstance(x, AbstractAugmentation) for x in parts):
-            raise ValueError(
-                f"`{name}.augmentations` are {parts!r}: a tuple is expected, such as "
-                "`(eqsim_zoo.vision.RandomCrop(4),)`. They are given in Python."
-            )
+        check_encoder(type(self).__name__, self.encoder)
+        check_augmentations(type(self).__name__, self.augmentations)
 
     @abc.abstractmethod
     def begin(self, key: PRNGKeyArray, start: Start) -> Any:
@@ -108,16 +97,14 @@ class AbstractOfflineAgent(AbstractAgent):
     def act(
         self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        found = self.policy(state)(normalize_observations(state.statistics, obs))
+        found = self.policy(state)(normalize(state.statistics, obs))
         return scale(state.bounds, select_action(found, key))
 
     def seen(self, state: Any, batch: Transition, key: PRNGKeyArray) -> Transition:
         """A batch with observations as networks see them."""
 
         def look(obs, key):
-            return augment(
-                self.augmentations, normalize_observations(state.statistics, obs), key
-            )
+            return augment(self.augmentations, normalize(state.statistics, obs), key)
 
         keys = jr.split(key, (2, batch.reward.shape[0]))
         places = lambda batch: (batch.obs, batch.next_obs)

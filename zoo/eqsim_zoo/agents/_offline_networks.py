@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -155,35 +154,6 @@ class Start:
     ) -> EncodedNetwork:
         """The value of a state."""
         return self.network(key, lambda key, n: StateValue(self.mlp(key, n, 1)), shared)
-
-
-class Eyes(eqx.Module):
-    """Inputs of actor and value: observations, or the features of the critic's encoder.
-
-    **Arguments:**
-
-    - `senses`: encoder of the critic, if it is shared.
-    """
-
-    senses: Encoders | None
-
-    def __call__(self, obs: Any) -> Any:
-        return obs if self.senses is None else self.senses(obs)
-
-
-def eyes(agent: Any, critic: EncodedNetwork) -> Eyes:
-    """Return the encoder of the networks other than the critic."""
-    return Eyes(critic.senses if agent.shared_encoder else None)
-
-
-class Through(eqx.Module):
-    """A network after the eyes that it shares."""
-
-    eyes: Eyes
-    network: EncodedNetwork
-
-    def __call__(self, obs: Any) -> Any:
-        return self.network(self.eyes(obs))
 
 
 def action_distance(policy: Callable[[Any], Any], obs: Any, action: Array) -> Array:

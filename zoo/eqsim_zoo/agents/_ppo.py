@@ -10,8 +10,8 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import ScaleAction, Statistics
+from eqsim import AbstractEnv
+from eqsim.wrappers import ScaleAction
 
 from ..blocks import (
     Activation,
@@ -46,6 +46,8 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
+from ..blocks._statistics import ObservationStatistics
+from ..vision import AbstractEncodingAgent
 
 
 class PPOState(eqx.Module):
@@ -53,7 +55,7 @@ class PPOState(eqx.Module):
     action range `bounds`, environments, and number of control `steps`."""
 
     learner: Learner
-    statistics: Statistics | None
+    statistics: ObservationStatistics | None
     bounds: Float[Array, "nu 2"]
     running: Running
     key: PRNGKeyArray
@@ -64,14 +66,14 @@ class PPOBatch(eqx.Module):
     """Batch of `PPO.update`, one row per step: normalized `obs`, `action` before squashing,
     `log_prob` of the policy that drew it, `advantage` and `target` of the value."""
 
-    obs: Float[Array, "rows nobs"]
+    obs: Any
     action: Float[Array, "rows nu"]
     log_prob: Float[Array, " rows"]
     advantage: Float[Array, " rows"]
     target: Float[Array, " rows"]
 
 
-class PPO(AbstractOnlineAgent):
+class PPO(AbstractEncodingAgent):
     r"""Proximal policy optimization: several gradient steps on each batch, with a
     probability ratio that is clipped.
 
@@ -90,7 +92,7 @@ class PPO(AbstractOnlineAgent):
     actions are categorical (Tang, Agrawal, *Discretizing continuous action space for
     on-policy optimization*, 2020).
 
-    **Arguments:**
+    **Arguments:** those of `AbstractEncodingAgent`, and
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration.
@@ -156,20 +158,15 @@ class PPO(AbstractOnlineAgent):
         if self.levels:
             check_action_bounds(self, env)
         check_divisible(self, "num_envs")
-        key, key_policy, key_value, key_envs = jr.split(key, 4)
+        key, *keys, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs)
-        obs, nu = running.obs[0], env.sys.nu
-        self = cast_floats(self, obs.dtype)
-        networks = ActorCritic.create(
-            (key_policy, key_value),
-            (obs.shape[0], nu),
-            (self.policy_hidden, self.value_hidden),
-            self.activation,
-            self.initial_log_std,
-            self.levels,
-        )
+        obs, dtype = jtu.tree_map(lambda x: x[0], running.obs), running.last.dtype
+        self = cast_floats(self, dtype)
+        hidden, log_std = (self.policy_hidden, self.value_hidden), self.initial_log_std
+        sizes = env.sys.nu, hidden, self.activation
+        networks = ActorCritic.create(self, keys, obs, *sizes, log_std, self.levels)
         return PPOState(
-            Learner.create(networks, self._optimizer(jnp.zeros((), obs.dtype))),
+            Learner.create(networks, self._optimizer(jnp.zeros((), dtype))),
             init_statistics(obs) if self.normalize_observations else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
@@ -188,7 +185,7 @@ class PPO(AbstractOnlineAgent):
         self, state: PPOState, env: AbstractEnv
     ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
         """Collect `unroll_length` steps, and learn from them."""
-        self = cast_floats(self, state.running.obs.dtype)
+        self = cast_floats(self, state.running.last.dtype)
         key, key_act, key_learn = jr.split(state.key, 3)
 
         # Collect.
@@ -221,8 +218,9 @@ class PPO(AbstractOnlineAgent):
 
         **Raises:** `ValueError` if there are fewer rows than minibatches.
         """
-        self, rows = cast_floats(self, batch.obs.dtype), batch.advantage.shape[0]
-        optimizer = self._optimizer(state.steps.astype(batch.obs.dtype))
+        rows, dtype = batch.advantage.shape[0], batch.advantage.dtype
+        self = cast_floats(self, dtype)
+        optimizer = self._optimizer(state.steps.astype(dtype))
         piece = rows // self.num_minibatches
         if not piece:
             raise ValueError(

@@ -3,21 +3,18 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import Statistics
 
 from ..blocks import (
     AbstractOffPolicy,
     as_scalar,
     cast_floats,
     collect_to_replay,
-    Critic,
     Explorer,
     explores_uniformly,
     init_memory,
@@ -38,6 +35,7 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
+from ..blocks._statistics import ObservationStatistics
 
 
 class SACState(eqx.Module):
@@ -47,9 +45,9 @@ class SACState(eqx.Module):
 
     actor: Learner
     critic: Learner
-    target: Critic
+    target: Any
     temperature: Learner
-    statistics: Statistics | None
+    statistics: ObservationStatistics | None
     bounds: Float[Array, "nu 2"]
     memory: Memory | None
     key: PRNGKeyArray
@@ -98,7 +96,9 @@ class SAC(AbstractOffPolicy):
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SACState:
         key, key_envs = jr.split(key)
         running, example = init_running(self, env, key_envs)
-        state = self.create(key, example.obs, jnp.array(env.action_range))
+        state = self.create(
+            key, example.obs, jnp.array(env.action_range), example.reward.dtype
+        )
         normalized = self.normalize_observations
         return dataclasses.replace(
             state,
@@ -109,17 +109,21 @@ class SAC(AbstractOffPolicy):
     def create(
         self,
         key: PRNGKeyArray,
-        obs: Float[Array, " nobs"],
+        obs: Any,
         bounds: Float[Array, "nu 2"],
+        dtype: Any = None,
     ) -> SACState:
-        """Create networks for observations like `obs`, without statistics and memory."""
-        self = cast_floats(self, obs.dtype)
-        key, key_actor, key_critic = jr.split(key, 3)
-        nobs, nu = obs.shape[0], bounds.shape[0]
-        actor = StochasticPolicy(
-            self.actor_network(key_actor, (nobs, 2 * nu), obs.dtype)
-        )
-        critic = self.critic_network(key_critic, (nobs, nu), obs.dtype)
+        """Create networks for observations like `obs`, without statistics and memory.
+
+        **Arguments:**
+
+        - `dtype`: type of the networks; by default that of `bounds`.
+        """
+        dtype, nu = dtype or bounds.dtype, bounds.shape[0]
+        self = cast_floats(self, dtype)
+        key, *keys = jr.split(key, 3)
+        sizes = 2 * nu, nu
+        actor, critic = self.networks(keys, obs, StochasticPolicy, sizes, dtype)
         adam = self.optimizer()
         return SACState(
             actor=Learner.create(actor, adam),
@@ -135,7 +139,8 @@ class SAC(AbstractOffPolicy):
     def act(
         self, state: SACState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        distribution = state.actor.model(normalize(state.statistics, obs))
+        policy = self.policy(state.actor.model, state.critic.model)
+        distribution = policy(normalize(state.statistics, obs))
         if key is None:
             return scale(state.bounds, distribution.mode())
         return scale(state.bounds, distribution.sample_and_log_prob(key)[0])
@@ -152,8 +157,8 @@ class SAC(AbstractOffPolicy):
 
         # Collect, and add to the replay.
         uniform = explores_uniformly(self, memory)
-        noise = jnp.zeros_like(self.discount)
-        explorer = Explorer(state.actor.model, statistics, noise, uniform)
+        policy = self.policy(state.actor.model, state.critic.model)
+        explorer = Explorer(policy, statistics, jnp.zeros_like(self.discount), uniform)
         memory, rows, report = collect_to_replay(self, env, explorer, memory, key_act)
         statistics = update_statistics(statistics, rows.obs)
 
@@ -172,15 +177,14 @@ class SAC(AbstractOffPolicy):
         and the `temperature`.
         """
         self = cast_floats(self, batch.reward.dtype)
-        seen = jax.vmap(lambda obs: normalize(state.statistics, obs))
-        obs, next_obs = seen(batch.obs), seen(batch.next_obs)
         key, key_next, key_actor = jr.split(state.key, 3)
+        obs = self.seen(state.statistics, batch.obs, jr.fold_in(key_actor, 1))
+        next_obs = self.seen(state.statistics, batch.next_obs, jr.fold_in(key_next, 1))
         alpha, adam = jnp.exp(state.temperature.model), self.optimizer()
 
         # Critic.
-        next_value = soft_value(
-            state.actor.model, state.target, next_obs, alpha, key_next
-        )
+        policy = self.policy(state.actor.model, state.critic.model)
+        next_value = soft_value(policy, state.target, next_obs, alpha, key_next)
         target = td_target(
             self.reward_scale * batch.reward,
             next_value,
@@ -192,8 +196,11 @@ class SAC(AbstractOffPolicy):
         )
 
         # Actor.
+        features = self.features(critic.model, obs)
         actor, of_actor = state.actor.apply_loss_fn(
-            lambda actor: soft_actor_loss(actor, critic.model, obs, alpha, key_actor),
+            lambda actor: soft_actor_loss(
+                actor, critic.model, obs, alpha, key_actor, features
+            ),
             adam,
         )
 

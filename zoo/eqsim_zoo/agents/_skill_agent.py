@@ -129,7 +129,7 @@ def init_skills(
     obs = jnp.zeros(space.layout.obs + space.layout.skill, dtype)
     steps = memory.replay.capacity // agent.sac.num_envs
     return SkillState(
-        sac=agent.sac.create(key_sac, obs, jnp.array(env.action_range)),
+        sac=agent.sac.create(key_sac, obs, jnp.array(env.action_range), obs.dtype),
         world=space,
         skills=model,
         updates=jnp.zeros((), jnp.int32),

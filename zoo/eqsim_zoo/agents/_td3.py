@@ -10,7 +10,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import Statistics
 
 from ..blocks import (
     AbstractOffPolicy,
@@ -19,7 +18,6 @@ from ..blocks import (
     cast_floats,
     check_positive,
     collect_to_replay,
-    Critic,
     DeterministicPolicy,
     Explorer,
     explores_uniformly,
@@ -39,6 +37,7 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
+from ..blocks._statistics import ObservationStatistics
 
 
 class TD3State(eqx.Module):
@@ -48,9 +47,9 @@ class TD3State(eqx.Module):
 
     actor: Learner
     critic: Learner
-    targets: tuple[DeterministicPolicy, Critic]
+    targets: tuple[Any, Any]
     updates: Int[Array, ""]
-    statistics: Statistics | None
+    statistics: ObservationStatistics | None
     bounds: Float[Array, "nu 2"]
     memory: Memory | None
     key: PRNGKeyArray
@@ -94,20 +93,18 @@ class TD3(AbstractOffPolicy):
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> TD3State:
         key, key_envs = jr.split(key)
         running, example = init_running(self, env, key_envs)
-        obs, bounds = example.obs, jnp.array(env.action_range)
-        self = cast_floats(self, obs.dtype)
-        key_actor, key_critic, key = jr.split(key, 3)
-        nobs, nu, adam = obs.shape[0], bounds.shape[0], self.optimizer()
-        network = self.actor_network(key_actor, (nobs, nu), obs.dtype)
-        actor = DeterministicPolicy(network)
-        critic = self.critic_network(key_critic, (nobs, nu), obs.dtype)
+        obs, dtype = example.obs, example.reward.dtype
+        self = cast_floats(self, dtype)
+        *keys, key = jr.split(key, 3)
+        sizes, adam = (env.sys.nu, env.sys.nu), self.optimizer()
+        actor, critic = self.networks(keys, obs, DeterministicPolicy, sizes, dtype)
         return TD3State(
             actor=Learner.create(actor, adam),
             critic=Learner.create(critic, adam),
             targets=(actor, critic),
             updates=jnp.zeros((), jnp.int32),
             statistics=init_statistics(obs) if self.normalize_observations else None,
-            bounds=bounds,
+            bounds=jnp.array(env.action_range),
             memory=init_memory(self, running, example),
             key=key,
         )
@@ -115,7 +112,8 @@ class TD3(AbstractOffPolicy):
     def act(
         self, state: TD3State, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        action = state.actor.model(normalize(state.statistics, obs))
+        policy = self.policy(state.actor.model, state.critic.model)
+        action = policy(normalize(state.statistics, obs))
         if key is not None:
             noise = self.exploration_noise.astype(action.dtype)
             action = add_noise(action, noise, key)
@@ -133,9 +131,8 @@ class TD3(AbstractOffPolicy):
 
         # Collect, and add to the replay.
         uniform = explores_uniformly(self, memory)
-        explorer = Explorer(
-            state.actor.model, statistics, self.exploration_noise, uniform
-        )
+        policy = self.policy(state.actor.model, state.critic.model)
+        explorer = Explorer(policy, statistics, self.exploration_noise, uniform)
         memory, rows, report = collect_to_replay(self, env, explorer, memory, key_act)
         statistics = update_statistics(statistics, rows.obs)
 
@@ -154,15 +151,20 @@ class TD3(AbstractOffPolicy):
         policy its loss is evaluated only.
         """
         self = cast_floats(self, batch.reward.dtype)
-        seen = jax.vmap(lambda obs: normalize(state.statistics, obs))
-        obs, next_obs = seen(batch.obs), seen(batch.next_obs)
         key, key_noise = jr.split(state.key)
+        keys = jr.split(jr.fold_in(key_noise, 1))
+        obs = self.seen(state.statistics, batch.obs, keys[0])
+        next_obs = self.seen(state.statistics, batch.next_obs, keys[1])
         target_actor, target_critic = state.targets
         adam = self.optimizer()
 
         # Critic.
         next_action = smoothed_actions(
-            target_actor, next_obs, self.target_noise, self.noise_clip, key_noise
+            self.policy(target_actor, target_critic),
+            next_obs,
+            self.target_noise,
+            self.noise_clip,
+            key_noise,
         )
         next_value = lowest_value(target_critic, next_obs, next_action)
         target = td_target(
@@ -176,7 +178,10 @@ class TD3(AbstractOffPolicy):
         )
 
         # Actor and target networks, in every `policy_delay`-th update.
-        loss = lambda actor: deterministic_actor_loss(actor, critic.model, obs)
+        features = self.features(critic.model, obs)
+        loss = lambda actor: deterministic_actor_loss(
+            actor, critic.model, obs, features
+        )
 
         def improve():
             actor, of_actor = state.actor.apply_loss_fn(loss, adam)

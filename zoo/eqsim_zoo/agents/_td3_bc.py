@@ -23,9 +23,9 @@ from ..blocks import (
     td_target,
     Transition,
 )
-from ..vision import EncodedNetwork
+from ..vision import EncodedNetwork, eyes, Through
 from ._offline import AbstractOfflineAgent
-from ._offline_networks import action_distance, eyes, Start, Through
+from ._offline_networks import action_distance, Start
 from ._td3 import deterministic_actor_loss, smoothed_actions
 
 

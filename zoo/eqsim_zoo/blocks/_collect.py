@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
@@ -22,6 +21,8 @@ from eqsim.wrappers import (
     ResetMode,
 )
 
+from ._encoding import is_vector
+from ._encoding_agent import AbstractEncodingAgent
 from ._parallel import map_shards, replicate, shard_batch
 from ._replay import Transition
 
@@ -53,8 +54,8 @@ def reset_envs(
 ) -> Running:
     """Reset vectorized environments.
 
-    **Raises:** `ValueError` if observations are not vectors of real numbers, or the
-    environment has no auto-reset.
+    **Raises:** `ValueError` if the agent cannot take the observations, or the environment
+    has no auto-reset.
     """
     check_env(agent, env)
     return reset_batch(env, key, number)
@@ -160,13 +161,15 @@ def _episodes(running: Running, steps: Transition):
 
 
 def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raise `ValueError` unless an agent can learn there: observations are vectors, and
-    episodes are reset automatically, in the step in which one ends."""
+    """Raise `ValueError` unless an agent can learn there: observations are vectors, or
+    images and dictionaries for an `AbstractEncodingAgent`, and episodes are reset
+    automatically, in the step in which one ends."""
     name = type(agent).__name__
     _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
     obs = timestep.obs
-    vector = isinstance(obs, jax.ShapeDtypeStruct) and len(obs.shape) == 1
-    if not vector or not jnp.issubdtype(obs.dtype, jnp.floating):
+    if isinstance(agent, AbstractEncodingAgent):
+        agent.check_observation(obs)
+    elif not is_vector(obs):
         raise ValueError(
             f"`{name}` takes observations that are one vector of real numbers, but those of "
             f"`{type(env).__name__}` are {obs}."

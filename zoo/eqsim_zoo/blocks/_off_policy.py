@@ -1,6 +1,6 @@
 """Blocks of off-policy agents: settings, replay memory and the scan of updates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,16 +12,19 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim import AbstractEnv
 from eqsim.wrappers import ScaleAction
 
 from ._actions import check_action_bounds
 from ._collect import add_steps, collect, flatten_time, reset_envs, Running
+from ._encoding import AbstractAugmentation, augment, encoded_size, eyes, Through
+from ._encoding_agent import AbstractEncodingAgent, check_augmentations
 from ._hyperparameters import as_scalar, check_positive, static
 from ._networks import Critic, MLP
 from ._parallel import check_divisible, replicate, shard_batch
 from ._ranges import check_ranges
 from ._replay import Replay, Transition
+from ._statistics import normalize, ObservationStatistics
 from ._updates import mean_metrics
 
 
@@ -40,10 +43,10 @@ class Memory(eqx.Module):
     steps: Int[Array, ""]
 
 
-class AbstractOffPolicy(AbstractOnlineAgent):
+class AbstractOffPolicy(AbstractEncodingAgent):
     """Settings of an agent that learns from a replay.
 
-    **Arguments:**
+    **Arguments:** those of `AbstractEncodingAgent`, and
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration.
@@ -52,6 +55,9 @@ class AbstractOffPolicy(AbstractOnlineAgent):
     - `capacity`: transitions in the replay.
     - `random_steps`: steps with uniform actions before learning starts.
     - `actor_hidden`, `critic_hidden`: hidden layer sizes of the network.
+    - `shared_encoder`: true if the actor uses the encoder of the critic, which alone
+        trains it; both then see the same parts.
+    - `augmentations`: image augmentations in their order, drawn for each row of a batch.
     - `layer_norm`: true if critics have layer normalization.
     - `normalize_observations`: true if observations are normalized by running statistics.
     - `learning_rate`: Adam step size of actor and critic.
@@ -67,6 +73,8 @@ class AbstractOffPolicy(AbstractOnlineAgent):
     capacity: int = static(2**18)
     actor_hidden: tuple[int, ...] = static((256, 256))
     critic_hidden: tuple[int, ...] = static((256, 256))
+    shared_encoder: bool = static(False)
+    augmentations: tuple[AbstractAugmentation, ...] = ()
     layer_norm: bool = static(False)
     normalize_observations: bool = static(False)
     random_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=2000.0)
@@ -93,21 +101,68 @@ class AbstractOffPolicy(AbstractOnlineAgent):
             raise ValueError(
                 f"`{name}.num_updates` is {self.num_updates}: at least 0 is expected."
             )
+        check_augmentations(name, self.augmentations)
+        if self.shared_encoder and self.actor_parts != self.critic_parts:
+            raise ValueError(
+                f"`{name}.actor_parts` are {self.actor_parts} and `critic_parts` "
+                f"{self.critic_parts}: with `shared_encoder` they must be equal."
+            )
 
-    def actor_network(
-        self, key: PRNGKeyArray, sizes: tuple[int, int], dtype: Any
-    ) -> MLP:
-        """Network of a policy, for numbers of inputs and outputs."""
-        layers = sizes[0], *self.actor_hidden, sizes[1]
-        return MLP.create(key, layers, last_scale=0.01, dtype=dtype)
+    def image_settings(self) -> dict[str, Any]:
+        names = "encoder", "shared_encoder", "augmentations"
+        return {name: vars(self)[name] for name in names}
 
-    def critic_network(
-        self, key: PRNGKeyArray, sizes: tuple[int, int], dtype: Any
-    ) -> Critic:
-        """Ensemble of critics, for sizes of observations and actions."""
-        return Critic.create(
-            key, *sizes, self.critic_hidden, layer_norm=self.layer_norm, dtype=dtype
+    def networks(
+        self,
+        keys: Sequence[PRNGKeyArray],
+        obs: Any,
+        policy: Callable[[MLP], Any],
+        sizes: tuple[int, int],
+        dtype: Any,
+    ) -> tuple[Any, Any]:
+        """Create actor and critic.
+
+        **Arguments:**
+
+        - `keys`: random keys of actor and critic.
+        - `obs`: an observation, of which shapes and types matter.
+        - `policy`: policy around a network, such as `StochasticPolicy`.
+        - `sizes`: numbers of outputs of the actor, and of actuators.
+        """
+
+        def actor(key, size):
+            layers = size, *self.actor_hidden, sizes[0]
+            return policy(MLP.create(key, layers, last_scale=0.01, dtype=dtype))
+
+        def critic(key, size):
+            options: dict[str, Any] = dict(layer_norm=self.layer_norm, dtype=dtype)
+            return Critic.create(key, size, sizes[1], self.critic_hidden, **options)
+
+        critics = self.critic_encoded(keys[1], obs, critic, dtype)
+        if self.shared_encoder:
+            return actor(keys[0], encoded_size(critics.senses, obs)), critics
+        return self.actor_encoded(keys[0], obs, actor, dtype), critics
+
+    def policy(self, actor: Any, critic: Any) -> Any:
+        """Return the policy of observations: the actor, after the encoder of the critic if
+        that is shared."""
+        return Through(eyes(self, critic), actor) if self.shared_encoder else actor
+
+    def features(self, critic: Any, obs: Any) -> Any:
+        """Return the inputs of the actor for rows of observations, constants of its
+        loss."""
+        return jax.vmap(eyes(self, critic))(obs) if self.shared_encoder else obs
+
+    def seen(
+        self, statistics: ObservationStatistics | None, obs: Any, key: PRNGKeyArray
+    ) -> Any:
+        """Normalize and augment the rows of a batch of observations."""
+        if not self.augmentations:
+            return jax.vmap(lambda obs: normalize(statistics, obs))(obs)
+        look = lambda obs, key: augment(
+            self.augmentations, normalize(statistics, obs), key
         )
+        return jax.vmap(look)(obs, jr.split(key, jtu.tree_leaves(obs)[0].shape[0]))
 
     def optimizer(self) -> optax.GradientTransformation:
         """Adam with `learning_rate`."""
@@ -126,9 +181,9 @@ def init_running(
     check_action_bounds(agent, env)
     check_divisible(agent, "num_envs", "batch_size")
     running = reset_envs(agent, env, key, agent.num_envs)
-    obs, no = running.obs[0], jnp.zeros((), bool)
-    action = jnp.zeros(env.sys.nu, obs.dtype)
-    return running, Transition(obs, action, running.timestep.reward[0], obs, no, no)
+    obs, reward = jtu.tree_map(lambda x: x[0], (running.obs, running.timestep.reward))
+    no, action = jnp.zeros((), bool), jnp.zeros(env.sys.nu, reward.dtype)
+    return running, Transition(obs, action, reward, obs, no, no)
 
 
 def init_memory(agent: AbstractOffPolicy, running: Running, example: Any) -> Memory:

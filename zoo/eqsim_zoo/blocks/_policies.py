@@ -1,6 +1,6 @@
 """Policies: from observations to actions between -1 and 1."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,11 +10,10 @@ import jax.random as jr
 import jax.tree_util as jtu
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from eqsim.wrappers import Statistics
-
 from ._distributions import Categorical, log_slope, Normal, TanhNormal
+from ._encoding_agent import AbstractEncodingAgent
 from ._networks import Activation, MLP
-from ._statistics import normalize
+from ._statistics import normalize, ObservationStatistics
 
 
 # Logarithms of the least and the largest deviation.
@@ -32,7 +31,7 @@ class StochasticPolicy(eqx.Module):
 
     network: MLP
 
-    def __call__(self, obs: Float[Array, " nobs"]) -> TanhNormal:
+    def __call__(self, obs: Float[Array, " features"]) -> TanhNormal:
         mean, raw = jnp.split(self.network(obs), 2)
         return TanhNormal(Normal(mean, bounded_log_std(raw)))
 
@@ -70,14 +69,12 @@ class Explorer(eqx.Module):
     - `random`: true for uniform actions.
     """
 
-    policy: Callable[[Float[Array, " nobs"]], Any]
-    statistics: Statistics | None
+    policy: Callable[[Any], Any]
+    statistics: ObservationStatistics | None
     noise: Float[Array, ""]
     random: Bool[Array, ""]
 
-    def __call__(
-        self, obs: Float[Array, " nobs"], key: PRNGKeyArray
-    ) -> Float[Array, " nu"]:
+    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
         key, key_random = jr.split(key)
         found = self.policy(normalize(self.statistics, obs))
         if isinstance(found, TanhNormal):
@@ -108,15 +105,17 @@ class ActorCritic(eqx.Module):
     - `levels`: values of each actuator, evenly from -1 to 1; 0 for continuous actions.
     """
 
-    policy: MLP
+    policy: Callable[[Any], Float[Array, " outputs"]]
     log_std: Float[Array, " nu"]
-    value: MLP
+    value: Callable[[Any], Float[Array, "1"]]
     levels: int = eqx.field(static=True)
 
     @staticmethod
     def create(
-        keys: tuple[PRNGKeyArray, PRNGKeyArray],
-        sizes: tuple[int, int],
+        agent: AbstractEncodingAgent,
+        keys: Sequence[PRNGKeyArray],
+        obs: Any,
+        nu: int,
         hidden: tuple[tuple[int, ...], tuple[int, ...]],
         activation: Activation,
         initial_log_std: Float[Array, ""],
@@ -126,21 +125,28 @@ class ActorCritic(eqx.Module):
 
         **Arguments:**
 
+        - `agent`: agent with the encoder.
         - `keys`, `hidden`: random keys and hidden layer sizes of policy and value.
-        - `sizes`: sizes of observations and actions.
+        - `obs`: an observation, of which shapes and types matter.
+        - `nu`: number of actuators.
         """
-        dtype, (nobs, nu) = initial_log_std.dtype, sizes
-        outputs, function = nu * max(levels, 1), activation.function
-        policy = nobs, *hidden[0], outputs
-        value = nobs, *hidden[1], 1
+        dtype, function = initial_log_std.dtype, activation.function
+
+        def policy(key, size):
+            sizes = size, *hidden[0], nu * max(levels, 1)
+            return MLP.create(key, sizes, function, last_scale=0.01, dtype=dtype)
+
+        def value(key, size):
+            return MLP.create(key, (size, *hidden[1], 1), function, dtype=dtype)
+
         return ActorCritic(
-            MLP.create(keys[0], policy, function, last_scale=0.01, dtype=dtype),
+            agent.actor_encoded(keys[0], obs, policy, dtype),
             jnp.zeros(0 if levels else nu, dtype) + initial_log_std,
-            MLP.create(keys[1], value, function, dtype=dtype),
+            agent.critic_encoded(keys[1], obs, value, dtype),
             levels,
         )
 
-    def distribution(self, obs: Float[Array, " nobs"]) -> Normal | Categorical:
+    def distribution(self, obs: Any) -> Normal | Categorical:
         """Distribution of actions before squashing, or of levels."""
         out = self.policy(obs)
         if self.levels:
@@ -161,7 +167,7 @@ class ActorCritic(eqx.Module):
 
     def evaluate(
         self,
-        obs: Float[Array, " nobs"],
+        obs: Any,
         action: Float[Array, " nu"],
         bounded: Bool[Array, " nu"],
         key: PRNGKeyArray,
@@ -196,10 +202,10 @@ class Actor(eqx.Module):
     """
 
     networks: ActorCritic
-    statistics: Statistics | None
+    statistics: ObservationStatistics | None
 
     def __call__(
-        self, obs: Float[Array, " nobs"], key: PRNGKeyArray | None = None
+        self, obs: Any, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
         distribution = self.networks.distribution(normalize(self.statistics, obs))
         drawn = distribution.mode() if key is None else distribution.sample(key)

@@ -1,8 +1,25 @@
 """Networks that see, and random changes of what they see."""
 
-from ._augment import (
+from ..blocks._encoding import (
     AbstractAugmentation as AbstractAugmentation,
+    AbstractEncoder as AbstractEncoder,
     augment as augment,
+    check_image_settings as check_image_settings,
+    encoded_network as encoded_network,
+    encoded_size as encoded_size,
+    EncodedNetwork as EncodedNetwork,
+    Encoders as Encoders,
+    Eyes as Eyes,
+    eyes as eyes,
+    is_image as is_image,
+    Through as Through,
+)
+from ..blocks._encoding_agent import AbstractEncodingAgent as AbstractEncodingAgent
+from ..blocks._statistics import (
+    init_observation_statistics as init_observation_statistics,
+    observation_statistics as observation_statistics,
+)
+from ._augment import (
     ColorJitter as ColorJitter,
     RandomCrop as RandomCrop,
     RandomFlip as RandomFlip,
@@ -13,19 +30,9 @@ from ._color import (
     adjust_hue as adjust_hue,
     adjust_saturation as adjust_saturation,
 )
-from ._encoders import AbstractEncoder as AbstractEncoder, SmallCNN as SmallCNN
+from ._encoders import SmallCNN as SmallCNN
 from ._impala import Impala as Impala
 from ._layers import Conv as Conv, GroupNorm as GroupNorm, max_pool as max_pool
-from ._observations import (
-    check_image_settings as check_image_settings,
-    encoded_size as encoded_size,
-    EncodedNetwork as EncodedNetwork,
-    Encoders as Encoders,
-    init_observation_statistics as init_observation_statistics,
-    is_image as is_image,
-    normalize_observations as normalize_observations,
-    observation_statistics as observation_statistics,
-)
 from ._pools import (
     AbstractPool as AbstractPool,
     Flatten as Flatten,

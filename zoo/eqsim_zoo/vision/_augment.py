@@ -1,31 +1,22 @@
 """Random changes of images that do not change what is to be done."""
 
-import abc
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks import check_positive, static
+from ..blocks._encoding import AbstractAugmentation, Image
 from ._color import (
     adjust_brightness,
     adjust_contrast,
     adjust_hue,
     adjust_saturation,
 )
-from ._layers import Image, Maps, to_numbers
-
-
-class AbstractAugmentation(eqx.Module):
-    """A random change of an image, which stays of its shape and type."""
-
-    @abc.abstractmethod
-    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
-        """The image, changed; in the same way for the same key."""
+from ._layers import Maps, to_numbers
 
 
 class RandomCrop(AbstractAugmentation):
@@ -134,46 +125,3 @@ class ColorJitter(AbstractAugmentation):
 
 def _factor(key: PRNGKeyArray, far: float, dtype: Any) -> Float[Array, ""]:
     return jr.uniform(key, (), dtype, max(0.0, 1.0 - far), 1.0 + far)
-
-
-def augment(
-    augmentations: tuple[AbstractAugmentation, ...], obs: Any, key: PRNGKeyArray
-) -> Any:
-    """Changes the images of one observation, one augmentation after the other.
-
-    An array with three axes is an image; others stay as they are. All images see the same
-    random numbers: what was equal, such as an observation and its goal, stays equal.
-
-    **Arguments:**
-
-    - `obs`: an array, or a PyTree of arrays.
-
-    **Raises:** `ValueError` if there are more axes, as of a batch, or an image is neither
-    bytes nor real numbers.
-    """
-    keys = [jr.fold_in(key, k) for k in range(len(augmentations))]
-
-    def change(x: Any) -> Any:
-        if not _is_image(x):
-            return x
-        for augmentation, each in zip(augmentations, keys):
-            x = augmentation(x, each)
-        return x
-
-    return jtu.tree_map(change, obs)
-
-
-def _is_image(x: Any) -> bool:
-    if jnp.ndim(x) > 3:
-        raise ValueError(
-            f"An array of shape {jnp.shape(x)} in an observation: an image has 3 axes. "
-            "For a batch, use `jax.vmap`, with a key for each row."
-        )
-    if jnp.ndim(x) < 3:
-        return False
-    if x.dtype != jnp.uint8 and not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(
-            f"An image of type {x.dtype}: uint8 from 0 to 255 is expected, or a "
-            "floating-point type from 0 to 1."
-        )
-    return True

@@ -1,8 +1,7 @@
 """Encoders: from an image to a vector."""
 
-import abc
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,34 +10,10 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks import check_positive, Linear, static
+from ..blocks._encoding import AbstractEncoder, Image
 from ..blocks._networks import LayerNorm
-from ._layers import check_shape, check_sizes, Conv, Image, Maps, to_numbers
+from ._layers import check_shape, check_sizes, Conv, Maps, to_numbers
 from ._pools import AbstractPool, Flatten, Pool
-
-
-Encoder: TypeAlias = Callable[[Image], Float[Array, " outputs"]]
-
-
-class AbstractEncoder(eqx.Module):
-    """A recipe for a network that sees: its sizes, before the images are known."""
-
-    @abc.abstractmethod
-    def create(
-        self,
-        key: PRNGKeyArray,
-        shape: tuple[int, int, int],
-        dtype: Any = jnp.float32,
-    ) -> Encoder:
-        """A network, an `eqx.Module`, before anything is learned.
-
-        **Arguments:**
-
-        - `shape`: height, width and channels of an image.
-        - `dtype`: type of weights and results. Images are floats between 0 and 1, or
-            bytes, which are divided by 255.
-
-        **Raises:** `ValueError` if the images are too small.
-        """
 
 
 class SmallCNN(AbstractEncoder):

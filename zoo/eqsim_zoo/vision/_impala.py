@@ -9,8 +9,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks import check_positive, Linear, static
-from ._encoders import AbstractEncoder, features
-from ._layers import check_shape, check_sizes, Conv, Image, Maps, max_pool, to_numbers
+from ..blocks._encoding import AbstractEncoder, Image
+from ._encoders import features
+from ._layers import check_shape, check_sizes, Conv, Maps, max_pool, to_numbers
 
 
 class Impala(AbstractEncoder):

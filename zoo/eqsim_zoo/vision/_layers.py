@@ -6,12 +6,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..blocks._encoding import Image
 
 
 Maps: TypeAlias = Float[Array, "height width channels"]
-# From 0 to 255 in bytes, or from 0 to 1.
-Image: TypeAlias = UInt8[Array, "height width channels"] | Maps
 
 
 def to_numbers(image: Image, dtype: Any) -> Maps:

@@ -9,13 +9,12 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks import check_positive, static
-from ._encoders import AbstractEncoder
+from ..blocks._encoding import AbstractEncoder, Image
 from ._layers import (
     check_shape,
     check_sizes,
     Conv,
     GroupNorm,
-    Image,
     max_pool,
     to_numbers,
 )

@@ -1,0 +1,210 @@
+"""Online agents that observe images and dictionaries, and critics that see more."""
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+from zoo.agents import init, iterate
+
+import eqsim
+import eqsim_zoo as zoo
+from eqsim.testing import probes
+from eqsim_zoo import vision
+from eqsim_zoo.agents._sac import SACState
+from eqsim_zoo.agents._td3 import TD3State
+from eqsim_zoo.blocks import Critic, MLP, normalize
+
+
+SIZE = 8
+ENCODER = vision.SmallCNN(widths=(8,), kernels=(4,), strides=(4,), outputs=16)
+_REPLAY = {
+    "num_envs": 16,
+    "unroll_length": 2,
+    "num_updates": 4,
+    "batch_size": 64,
+    "capacity": 4096,
+    "random_steps": 100.0,
+    "target_rate": 0.02,
+    "learning_rate": 3e-3,
+    "actor_hidden": (32,),
+    "critic_hidden": (32,),
+}
+_ON_POLICY = {
+    "num_envs": 32,
+    "unroll_length": 8,
+    "num_minibatches": 4,
+    "learning_rate": 1e-2,
+    "policy_hidden": (16,),
+    "value_hidden": (16,),
+}
+
+
+def gray(obs):
+    """An image whose gray value is the first entry of a vector."""
+    level = jnp.round(255.0 * jnp.clip(0.5 + 0.25 * obs[0], 0.0, 1.0))
+    return jnp.full((SIZE, SIZE, 1), level).astype(jnp.uint8)
+
+
+class Shown(eqsim.wrappers.AbstractPassThrough):
+    """Observations that are a function of those of `env`."""
+
+    env: eqsim.AbstractEnv
+    show: Callable = eqx.field(static=True)
+
+    lifetime = eqsim.wrappers.Lifetime.NONE
+
+    def reset(self, key, options=None):
+        return self._shown(*self.env.reset(key, options))
+
+    def step(self, state, action):
+        return self._shown(*self.env.step(state, action))
+
+    def _shown(self, state, timestep):
+        both = lambda t: (t.obs, t.final_obs)
+        change = lambda x: None if x is None else self.show(x)
+        none = lambda x: x is None
+        return state, eqx.tree_at(both, timestep, replace_fn=change, is_leaf=none)
+
+
+def seeing(kind, **settings):
+    sizes = _ON_POLICY if kind is zoo.PPO else _REPLAY
+    return kind(encoder=ENCODER, **sizes, **settings)
+
+
+AGENTS = {
+    "ppo": seeing(zoo.PPO),
+    "sac": seeing(zoo.SAC, temperature_learning_rate=1e-2),
+    "sac, shared": seeing(
+        zoo.SAC,
+        temperature_learning_rate=1e-2,
+        shared_encoder=True,
+        augmentations=(vision.RandomCrop(1),),
+    ),
+    "td3": seeing(zoo.TD3),
+    "td3, shared": seeing(zoo.TD3, shared_encoder=True),
+}
+slow = pytest.mark.slow  # Two agents learn in `make test`.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("ppo", "sac, shared") else slow)
+        for name in AGENTS
+    ],
+)
+def test_learns_from_images(name):
+    """The best action follows the gray value of an image; a policy that does not see it
+    gets at most 0.75."""
+    agent, probe, reward = AGENTS[name], probes.observed_action_reward(), 0.0
+    env = Shown(probe, gray)
+    state = init(agent, jr.key(0), env)
+    for _ in range(150):
+        state, _ = iterate(agent, state, env)
+        reward = float(mean_reward(agent, state, probe))
+        if reward >= 0.95:
+            return
+    raise AssertionError(f"a mean reward of {reward}")
+
+
+@eqx.filter_jit
+def mean_reward(agent, state, probe):
+    return probe.mean_reward(lambda obs: agent.act(state, gray(obs)))
+
+
+def both(obs):
+    return {"camera": gray(obs), "known": obs}
+
+
+BLIND = {
+    "ppo": seeing(zoo.PPO, actor_parts=("camera",)),
+    "sac": seeing(zoo.SAC, actor_parts=("camera",), critic_parts=("known",)),
+    "td3": seeing(zoo.TD3, actor_parts=("camera",), normalize_observations=True),
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_actors_see_their_parts_only(name, getkey):
+    """Actions do not change with the other parts, which may be missing; values do."""
+    agent = BLIND[name]
+    env = Shown(probes.observed_action_reward(), both)
+    state = init(agent, getkey(), env)
+    obs = {"camera": jr.randint(getkey(), (SIZE, SIZE, 1), 0, 256).astype(jnp.uint8)}
+    known = [{"known": x} for x in jr.normal(getkey(), (2, 2))]
+    alone = agent.act(state, obs)
+    for part in known:
+        assert np.array_equal(agent.act(state, obs | part), alone)
+    values = [value(state, obs | part) for part in known]
+    assert np.all(np.abs(values[0] - values[1]) > 1e-6)
+
+
+def value(state, obs):
+    if isinstance(state, SACState | TD3State):
+        obs = normalize(state.statistics, obs)
+        return state.critic.model(obs, jnp.zeros(1))
+    return state.learner.model.value(normalize(state.statistics, obs))
+
+
+def test_a_vector_gives_the_network_itself(getkey):
+    """The networks of vectors are those without an encoder, so that checkpoints of both
+    are the same."""
+    env = probes.observed_action_reward()
+    for kind in (zoo.SAC, zoo.TD3):
+        state = init(kind(**_REPLAY), getkey(), env)
+        assert isinstance(state.critic.model, Critic)
+    state = init(zoo.PPO(**_ON_POLICY), getkey(), env)
+    assert isinstance(state.learner.model.value, MLP)
+
+
+def test_a_shared_encoder_learns_from_the_critic_alone(getkey):
+    """The actor takes its features as constants: with another loss of the actor, by
+    another temperature, the encoder moves in the same way."""
+    agent = dataclasses.replace(AGENTS["sac, shared"], augmentations=())
+    env = Shown(probes.observed_action_reward(), gray)
+    state, _ = iterate(agent, init(agent, getkey(), env), env)
+    batch = state.memory.replay.sample(getkey(), 8)
+    # The last steps of episodes: the temperature is not part of the critic's target.
+    batch = dataclasses.replace(batch, terminated=jnp.ones(8, bool))
+    state = dataclasses.replace(state, memory=None)
+    hot = eqx.tree_at(lambda s: s.temperature.model, state, jnp.ones(()))
+    (one, _), (two, _) = agent.update(state, batch), agent.update(hot, batch)
+    senses = lambda s: jtu.tree_leaves(s.critic.model.senses)
+    for x, y in zip(senses(one), senses(two)):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+    assert not eqx.tree_equal(one.actor.model, two.actor.model)
+    assert not np.array_equal(senses(one)[0], senses(state)[0])
+
+
+ERRORS = {
+    "names 'camera', but the observation is a single array": (
+        seeing(zoo.SAC, actor_parts=("camera",)),
+        gray,
+    ),
+    r"names 'cam', but the observation has the parts \['camera', 'known'\]": (
+        seeing(zoo.PPO, critic_parts=("cam",)),
+        both,
+    ),
+    "needs an `encoder`": (zoo.TD3(**_REPLAY), both),
+    "`SAC.encoder` is SmallCNN.* has none": (seeing(zoo.SAC), lambda obs: obs),
+    "`TD3.augmentations` is": (
+        zoo.TD3(augmentations=(vision.RandomCrop(1),), **_REPLAY),
+        lambda obs: {"known": obs},
+    ),
+}
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors_of_observations(message):
+    agent, show = ERRORS[message]
+    with pytest.raises(ValueError, match=message):
+        agent.init(jr.key(0), Shown(probes.constant_reward(), show))
+
+
+def test_errors_of_settings():
+    with pytest.raises(ValueError, match="with `shared_encoder` they must be equal"):
+        zoo.SAC(shared_encoder=True, actor_parts=("camera",))

@@ -1,0 +1,296 @@
+"""Networks for observations that are vectors, images, or dictionaries of both."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+
+# From 0 to 255 in bytes, or from 0 to 1.
+Image: TypeAlias = (
+    UInt8[Array, "height width channels"] | Float[Array, "height width channels"]
+)
+Encoder: TypeAlias = Callable[[Image], Float[Array, " outputs"]]
+
+
+class AbstractEncoder(eqx.Module):
+    """Configuration of an image encoder: its sizes, independent of the images."""
+
+    @abc.abstractmethod
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> Encoder:
+        """Create an untrained network, an `eqx.Module`.
+
+        **Arguments:**
+
+        - `shape`: height, width and channels of an image.
+        - `dtype`: type of weights and results. Images are floats between 0 and 1, or
+            bytes, which are divided by 255.
+
+        **Raises:** `ValueError` if the images are too small.
+        """
+
+
+class AbstractAugmentation(eqx.Module):
+    """A random change of an image that keeps its shape and type."""
+
+    @abc.abstractmethod
+    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
+        """Return the changed image; equal keys give equal changes."""
+
+
+def augment(
+    augmentations: tuple[AbstractAugmentation, ...], obs: Any, key: PRNGKeyArray
+) -> Any:
+    """Apply augmentations to the images of one observation, one after the other.
+
+    An array with three axes is an image; other arrays stay as they are. All images see
+    the same random numbers: what was equal, such as an observation and its goal, stays
+    equal.
+
+    **Arguments:**
+
+    - `obs`: an array, or a PyTree of arrays.
+
+    **Raises:** `ValueError` if an array has more axes, like a batch, or an image has
+    neither bytes nor floating-point numbers.
+    """
+    keys = [jr.fold_in(key, k) for k in range(len(augmentations))]
+
+    def change(x: Any) -> Any:
+        if not _checked_image(x):
+            return x
+        for augmentation, each in zip(augmentations, keys):
+            x = augmentation(x, each)
+        return x
+
+    return jtu.tree_map(change, obs)
+
+
+def _checked_image(x: Any) -> bool:
+    if jnp.ndim(x) > 3:
+        raise ValueError(
+            f"An array of shape {jnp.shape(x)} in an observation: an image has 3 axes. "
+            "For a batch, use `jax.vmap`, with a key for each row."
+        )
+    if jnp.ndim(x) < 3:
+        return False
+    if x.dtype != jnp.uint8 and not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(
+            f"An image of type {x.dtype}: uint8 from 0 to 255 is expected, or a "
+            "floating-point type from 0 to 1."
+        )
+    return True
+
+
+def named(obs: Any) -> dict[str, Any]:
+    """Return the parts of an observation by name; a single array is called `obs`."""
+    return obs if isinstance(obs, dict) else {"obs": obs}
+
+
+def is_image(shape: tuple[int, ...]) -> bool:
+    """Return true if an array of that shape, of one observation, is an image: (height,
+    width, channels)."""
+    return len(shape) == 3
+
+
+def is_vector(obs: Any) -> bool:
+    """Return true if an observation is one vector of floating-point numbers."""
+    array = hasattr(obs, "shape") and len(obs.shape) == 1
+    return array and jnp.issubdtype(obs.dtype, jnp.floating)
+
+
+def check_image_settings(name: str, obs: Any, settings: dict[str, Any]) -> None:
+    """Raise `ValueError` for image settings of an agent that observes no images.
+
+    **Arguments:**
+
+    - `name`: name of the agent.
+    - `settings`: image settings by name; empty ones are not set.
+    """
+    shapes = {k: x.shape for k, x in named(obs).items()}
+    if any(is_image(shape) for shape in shapes.values()):
+        return
+    for setting, value in settings.items():
+        if value:
+            raise ValueError(
+                f"`{name}.{setting}` is {value!r}, which is for images (height, width, "
+                f"channels), and the observation has none; its shapes: {shapes}. Leave it "
+                "out, or wrap the environment in `eqsim.wrappers.Pixels`."
+            )
+
+
+def check_parts(name: str, obs: Any, parts: dict[str, tuple[str, ...]]) -> None:
+    """Raise `ValueError` for names of parts that an observation does not have.
+
+    **Arguments:**
+
+    - `name`: name of the agent.
+    - `parts`: names by setting; none means all.
+    """
+    known = sorted(obs) if isinstance(obs, dict) else []
+    for setting, names in parts.items():
+        unknown = [part for part in names if part not in known]
+        if unknown:
+            shown = f"has the parts {known}" if known else "is a single array"
+            raise ValueError(
+                f"`{name}.{setting}` names {unknown[0]!r}, but the observation {shown}."
+            )
+
+
+def used_parts(obs: Any, parts: tuple[str, ...]) -> dict[str, Any]:
+    """Return the parts of an observation that have one of the names; all without names."""
+    return {k: x for k, x in named(obs).items() if not parts or k in parts}
+
+
+def check_kinds(parts: dict[str, Any], encoder: AbstractEncoder | None) -> None:
+    """Raise `ValueError` if a part of an observation is neither a vector nor an image, or
+    is an image and there is no encoder."""
+    for name, x in sorted(parts.items()):
+        shape, kind = getattr(x, "shape", None), getattr(x, "dtype", None)
+        if is_vector(x):
+            continue
+        if shape is None or not is_image(shape):
+            raise ValueError(
+                f"The observation {name!r} has shape {shape} and type {kind}: "
+                "vectors of real numbers, and images (height, width, channels), are "
+                "expected."
+            )
+        if encoder is None:
+            raise ValueError(
+                f"The observation {name!r} is an image of shape {shape}: an agent "
+                "needs an `encoder` for it, such as `eqsim_zoo.vision.Impala()`."
+            )
+
+
+class Encoders(eqx.Module):
+    """Map an observation to one vector: its vectors, and the features of its images, in the
+    order of their names.
+
+    **Arguments:**
+
+    - `networks`: network of each image, by name.
+    - `parts`: names of the parts of a dictionary that are used; all if empty.
+    """
+
+    networks: dict[str, Any]
+    parts: tuple[str, ...] = eqx.field(static=True, default=())
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray,
+        obs: Any,
+        encoder: AbstractEncoder | None,
+        dtype: Any,
+        parts: tuple[str, ...] = (),
+    ) -> "Encoders":
+        """Create networks.
+
+        **Arguments:**
+
+        - `obs`: an observation, of which shapes and types matter.
+        - `encoder`: encoder of images.
+        - `parts`: names of the parts that are used; all if empty.
+
+        **Raises:** `ValueError` if a part that is used is an image and there is no
+        encoder, or is neither a vector nor an image.
+        """
+        networks, used = {}, used_parts(obs, parts)
+        check_kinds(used, encoder)
+        for k, (name, x) in enumerate(sorted(used.items())):
+            if encoder is not None and is_image(x.shape):
+                networks[name] = encoder.create(jr.fold_in(key, k), x.shape, dtype)
+        return Encoders(networks, parts)
+
+    def __call__(self, obs: Any) -> Float[Array, " features"]:
+        every = named(obs)
+        seen = [
+            self.networks[name](every[name]) if name in self.networks else every[name]
+            for name in sorted(self.parts or every)
+        ]
+        return seen[0] if len(seen) == 1 else jnp.concatenate(seen)
+
+
+class EncodedNetwork(eqx.Module):
+    """A network that takes the features of an observation.
+
+    **Arguments:**
+
+    - `senses`: map from observations to vectors.
+    - `network`: network that takes the features.
+    """
+
+    senses: Encoders
+    network: Any
+
+    def __call__(self, obs: Any, *args: Any) -> Any:
+        return self.network(self.senses(obs), *args)
+
+
+def encoded_size(senses: Encoders, obs: Any) -> int:
+    """Return the number of outputs of `senses`."""
+    zeros = lambda x: jnp.zeros(x.shape, x.dtype)
+    return jax.eval_shape(senses, jtu.tree_map(zeros, obs)).shape[0]
+
+
+def encoded_network(
+    key: PRNGKeyArray,
+    obs: Any,
+    make: Callable[[PRNGKeyArray, int], Any],
+    encoder: AbstractEncoder | None,
+    dtype: Any,
+    parts: tuple[str, ...] = (),
+) -> Any:
+    """Create a network for an observation: an `EncodedNetwork`, or `make(key, size)`
+    itself for a vector.
+
+    **Arguments:** those of `Encoders.create`, and
+
+    - `make`: `(key, number of features) -> network`.
+    """
+    if is_vector(obs):
+        return make(key, obs.shape[0])
+    key_senses, key = jr.split(key)
+    senses = Encoders.create(key_senses, obs, encoder, dtype, parts)
+    return EncodedNetwork(senses, make(key, encoded_size(senses, obs)))
+
+
+class Eyes(eqx.Module):
+    """Inputs of actor and value: observations, or their features by `senses`, the encoder
+    of the critic, if it is shared."""
+
+    senses: Encoders | None
+
+    def __call__(self, obs: Any) -> Any:
+        return obs if self.senses is None else self.senses(obs)
+
+
+def eyes(agent: Any, critic: EncodedNetwork) -> Eyes:
+    """Return the encoder of the networks other than the critic."""
+    return Eyes(critic.senses if agent.shared_encoder else None)
+
+
+class Through(eqx.Module):
+    """A network that takes the features of a shared encoder.
+
+    **Arguments:**
+
+    - `eyes`: the shared encoder.
+    - `network`: network that takes the features.
+    """
+
+    eyes: Eyes
+    network: Any
+
+    def __call__(self, obs: Any) -> Any:
+        return self.network(self.eyes(obs))
