@@ -62,5 +62,6 @@ with jax.set_mesh(zoo.blocks.device_mesh()):
             else observed_action_reward(),
             zoo.Plan(4096, episode_length=8, turns=4, evaluations=2, episodes=4),
             out=out,
+            callbacks=[zoo.training.Video()] if sys.argv[5] == "ppo" else [],
         )
         print(result.counters.steps)

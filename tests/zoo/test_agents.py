@@ -62,6 +62,15 @@ def values(agent, state, obs):
     return state.critic.model(obs, action)
 
 
+@pytest.mark.parametrize("name", ("ppo", "sac", "td3", "shac"))
+def test_updates_are_counted(name):
+    """Not computed: only the names of what is reported."""
+    agent, env = AGENTS[name], probes.constant_reward()
+    state = eqx.filter_eval_shape(init, agent, jr.key(0), env)
+    _, report = eqx.filter_eval_shape(iterate, agent, state, env)
+    assert {"updates", "nonfinite"} <= report.keys()
+
+
 CRITICS = {name: AGENTS[name] for name in ("ppo", "sac", "td3", "shac")}
 
 

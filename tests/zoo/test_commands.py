@@ -122,6 +122,19 @@ def test_an_animation(capsys, tmp_path):
         assert image.info["duration"] == pytest.approx(1000 * every * dt, abs=10)
 
 
+@needs_opengl
+def test_animations_of_a_run(capsys, tmp_path):
+    """With `--video 2`: at the second of two evaluations, and when it is resumed."""
+    line = f"train search rail {SHORT} --out run --video 2"
+    assert run(capsys, line)[0] == 0
+    names = lambda: sorted(x.name for x in (tmp_path / "run" / "videos").iterdir())
+    assert names() == ["steps_0000000120.gif"]
+    assert run(capsys, "resume run --steps 40 --video 1")[0] == 0
+    assert names() == ["steps_0000000120.gif", "steps_0000000160.gif"]
+    status, _, err = run(capsys, "resume run --steps 40 --video -1")
+    assert status == 2 and "`--video -1`" in err
+
+
 def test_fields_of_the_agent_are_options(capsys, monkeypatch, tmp_path):
     """Typed, documented, with the values of the preset as defaults."""
     preset = Preset(Search(rate=0.7), steps=64, episode_length=9)

@@ -181,7 +181,15 @@ BAD = {
         "There are arrays observations, rewards, terminals. Expected are",
     ),
     "no end": (STEPS, "next_observations, observations, rewards. Expected"),
-    "no next": ({**COMPACT, "timeouts": END}, "terminals, timeouts. Expected are"),
+    "no next, no rewards": (
+        {**COMPACT, "timeouts": END},
+        "terminals, timeouts. Expected are",
+    ),
+    "no rows": (
+        {**{name: x[:0] for name, x in STEPS.items() if name != "next_observations"}}
+        | {"terminals": END[:0], "timeouts": END[:0]},
+        "`timeouts` is empty: at least two rows",
+    ),
     "flagged already": (
         {**COMPACT, "valids": END},
         "and no `timeouts`, `dones_float` or",
@@ -256,7 +264,7 @@ def test_damaged_files(tmp_path):
     whole = path.read_bytes()
     for data in (b"", b"no numbers", whole[:-1], whole[: len(whole) // 2]):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match="a.npz': this is no `.npz` file"):
+        with pytest.raises(ValueError, match="a.npz': this is no `.npz` file and no"):
             load_data(path)
     # One bit, within an array.
     at = whole.index(b"action.npy") + 200

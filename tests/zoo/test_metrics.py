@@ -117,9 +117,10 @@ def test_loggers(monkeypatch, tmp_path):
     members = members_of(SAC(learning_rate=0.25), 0, 1)
     run = AnyRun(pathlib.Path(), members, None, Plan(7), None)
 
-    def told(*rows):
+    def told(*rows, videos=()):
         flags = False, False, None, lambda: False, pytest.fail
-        return Turn(run, Counters(), rows, None, *flags, Control())
+        control = Control(videos=[*videos])
+        return Turn(run, Counters(), rows, None, *flags, control)
 
     logger.start(run, None, 0)
     logger.turn(told(row(1), row(1, 1)))
@@ -138,14 +139,15 @@ def test_loggers(monkeypatch, tmp_path):
         calls.append(config)
         return Run()
 
-    stand_in = types.SimpleNamespace(init=begin)
+    stand_in = types.SimpleNamespace(init=begin, Video=lambda path: ("video", path))
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     logger = WeightsAndBiases("project", "name")
     logger.start(run, None, 0)
     assert calls[-1]["plan"]["steps"] == 7
     assert calls[-1]["agents"][0]["fields"]["learning_rate"] == 0.25
-    logger.turn(told(evaluated(3)))
+    logger.turn(told(evaluated(3), videos=[pathlib.Path("one.gif")]))
     logger.close()
     assert calls[-1] == "finished"
     numbers, step = calls[-2]
+    assert numbers["video"] == ("video", "one.gif")
     assert step == 3 and numbers["steps"] == 48 and numbers["eval/return"] == 1.0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import numpy as np
+import opengl
 import pytest
 
 import eqsim_zoo as zoo
@@ -93,3 +94,8 @@ def test_two_processes_write_one_run(tmp_path):
                 np.testing.assert_allclose(a[name], b[name], 1e-6, 1e-6, name)
     for folder in ("one", "two"):
         assert (tmp_path / folder / "last.ckpt").exists()
+    if not opengl.REASON:
+        videos = [sorted((tmp_path / x / "videos").iterdir()) for x in ("one", "two")]
+        names = [[path.name for path in folder] for folder in videos]
+        assert names[0] == names[1] and len(names[0]) == 2
+        assert all(path.stat().st_size > 100 for path in videos[1])

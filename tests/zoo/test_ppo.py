@@ -87,6 +87,7 @@ def test_values_at_ends():
         for _ in range(25):
             state, report = iterate(agent, state, env)
         assert report["length"] == (2.0 if edge else 1.0)
+        assert report["updates"] == agent.num_epochs * agent.num_minibatches
         found = state.learner.model.value(normalize(state.statistics, jnp.ones(1)))
         assert float(found[0]) == pytest.approx(expected, abs=0.1)
 

@@ -5,8 +5,14 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as hnp
 
-from eqsim_zoo.blocks import init_statistics, normalize, update_statistics
+from eqsim_zoo.blocks import (
+    init_statistics,
+    mean_metrics,
+    normalize,
+    update_statistics,
+)
 from eqsim_zoo.blocks._statistics import LIMIT
 
 
@@ -52,6 +58,20 @@ def test_far_from_zero_in_single_precision():
     assert found.mean.dtype == found.square.dtype == jnp.float32
     expected = (np.var(np.asarray(obs, float)) * 500 + 1.0) / 501
     np.testing.assert_allclose(found.variance, expected, rtol=1e-2)
+
+
+@given(hnp.arrays(float, (2, 3), elements=st.sampled_from([0.5, -2.0, np.nan, np.inf])))
+def test_metrics_of_updates(x):
+    """The mean over those that are finite, and how many are not."""
+    found = mean_metrics({"x": jnp.asarray(x), "y": jnp.ones(x.shape)}, axes=2)
+    fine = np.isfinite(x)
+    expected = np.mean(x[fine]) if fine.any() else np.nan
+    np.testing.assert_allclose(found["x"], expected, rtol=1e-12)
+    assert float(found["y"]) == 1.0 and int(found["updates"]) == x.size
+    assert int(found["nonfinite"]) == (~fine).sum()
+    wide = mean_metrics({"x": jnp.asarray(x)})
+    assert wide["x"].shape == x.shape[1:] and int(wide["updates"]) == len(x)
+    assert int(wide["nonfinite"]) == (~fine).any(axis=1).sum()
 
 
 def test_what_never_varies_stays_finite():

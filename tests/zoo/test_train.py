@@ -2,7 +2,9 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, strategies as st
 from toys import Rail
@@ -10,8 +12,9 @@ from zoo.search import Search
 from zoo.states import bits, without_times
 
 import eqsim
+from eqsim import AbstractOnlineAgent
 from eqsim_zoo import load_run, Plan, RunFolder, train
-from eqsim_zoo.blocks import training_env
+from eqsim_zoo.blocks import Learner, mean_metrics, training_env
 from eqsim_zoo.blocks._environments import member_key, pool_key
 from eqsim_zoo.runs import Counters, read_metrics
 from eqsim_zoo.training import Checkpoint
@@ -193,28 +196,71 @@ def test_bad_numbers_end_the_run(tmp_path, after, words):
 
 
 def test_what_fails_a_member():
-    """At least half of the iterations of a turn with a metric that is not finite, whichever
+    """At least half of the updates of a turn with a metric that is not finite, whichever
     they are; `return` may be NaN until an episode has ended."""
 
-    def failed(finite, last, ended=0):
+    def failed(bad, last, ended=0, finite=10):
         one = lambda x: np.array([x])
         return advance(
             Counters(),
             Report(
                 total={},
-                number={"loss": one(finite), "return": one(ended)},
+                number={"loss": one(finite), "q": one(10), "return": one(ended)},
                 last={"loss": one(last), "return": one(np.nan)},
                 steps=one(10),
+                updates=one(40),
+                nonfinite=one(bad),
                 broken=np.zeros((1, 0), bool),
             ),
             10,
             (),
         ).failed
 
-    assert not failed(10, 1.0) and not failed(9, np.nan) and not failed(6, np.inf)
+    assert not failed(0, 1.0) and not failed(1, np.nan) and not failed(19, np.inf)
     for last in (1.0, np.nan):
-        assert "`loss` was not finite in 5 of 10" in dict(failed(5, last))[0]
-    assert "`return` became nan" in dict(failed(10, 1.0, ended=3))[0]
+        found = dict(failed(20, last))[0]
+        assert "a metric was not finite in 20 of 40 updates in turn 1" in found
+    found = dict(failed(30, np.nan, finite=5))[0]
+    assert "not finite in 30 of 40 updates, most often `loss`" in found
+    assert "`return` became nan" in dict(failed(0, 1.0, ended=3))[0]
+
+
+class Flaky(AbstractOnlineAgent):
+    """Takes four gradient steps an iteration, some of them on a loss that is not finite."""
+
+    bad: tuple[bool, ...] = eqx.field(static=True)
+
+    def init(self, key, env):
+        return Learner.create(jnp.ones(2), optax.sgd(0.1))
+
+    def act(self, state, obs, *, key=None):
+        return state.model
+
+    def iterate(self, state, env):
+        def once(state, bad):
+            loss = lambda x: (jnp.sum(x**2) + jnp.where(bad, jnp.nan, 0.0), {})
+            return state.apply_loss_fn(loss, optax.sgd(0.1))
+
+        state, metrics = jax.lax.scan(once, state, jnp.array(self.bad))
+        return state, mean_metrics(metrics)
+
+    def update(self, state, batch):
+        raise NotImplementedError("It learns from nothing.")
+
+
+def test_skipped_updates_are_counted(tmp_path):
+    """Each by itself: one of four in every iteration leaves the other three to learn and to
+    report; two of four end the run."""
+    plan = Plan(20, turns=4, evaluations=0, pool_size=0, episode_length=5)
+    result = train(Flaky((False, True, False, False)), Rail(), plan, out=tmp_path)
+    assert result.counters.iterations == 20
+    np.testing.assert_allclose(result.state.model, 0.8**60, rtol=1e-9)
+    rows = read_metrics(tmp_path)
+    taken = np.diff([0, *(row["iterations"] for row in rows)])
+    assert [row["nonfinite"] for row in rows] == [*taken]
+    assert rows[0]["loss"] == pytest.approx(2 * (1 + 0.8**2 + 0.8**4) / 3)
+    with pytest.raises(FloatingPointError, match="not finite in 2 of 4 updates"):
+        train(Flaky((False, True, True, False)), Rail(), plan)
 
 
 def test_bad_members_are_left_behind(tmp_path):

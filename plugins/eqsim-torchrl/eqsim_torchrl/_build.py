@@ -1,12 +1,27 @@
 """Construction of environments from options of TorchRL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import jax
 import numpy as np
+import torch
+from torch import nn
 
+import eqsim
 from eqsim import AbstractEnv, TimeLimit
 from eqsim.bridges import check_no_auto_reset, randomized, Randomizer
 from eqsim.wrappers import ActionRepeat
+
+from ._arrays import to_torch
+from ._program import Where
+
+
+class Names:
+    """Names of all environments, including those of plugins, as a class attribute."""
+
+    def __get__(self, instance: Any, owner: type) -> list[str]:
+        return list(eqsim.ENVS.names())
 
 
 def build(
@@ -63,3 +78,28 @@ def action_table(
             "numbers, one per actuator, are expected."
         )
     return table
+
+
+def parameters_of(
+    env: AbstractEnv,
+    wheres: Mapping[str, Where],
+    device: torch.device | None,
+    requires_grad: bool,
+) -> nn.ParameterDict:
+    """Return arrays of an environment as parameters of PyTorch.
+
+    **Raises:** `TypeError` if one is not an array of floating-point numbers.
+    """
+    found = nn.ParameterDict()
+    for name, where in wheres.items():
+        value = where(env)
+        if not isinstance(value, jax.Array) or not jax.numpy.issubdtype(
+            value.dtype, jax.numpy.floating
+        ):
+            raise TypeError(
+                f"`parameters[{name!r}]` finds {value!r}: an array of floating point "
+                "numbers in the environment is expected."
+            )
+        tensor = to_torch(value).clone().to(device)
+        found[name] = nn.Parameter(tensor, requires_grad)
+    return found

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import torch
 from tensordict import TensorDict, TensorDictBase
-from torch import nn
 from torchrl.data import Composite
 from torchrl.envs import EnvBase
 
@@ -14,23 +13,21 @@ from eqsim import AbstractEnv
 from eqsim.bridges import Randomizer
 from eqsim.render import Camera
 
-from ._arrays import jax_device, to_torch
-from ._build import action_table, build
-from ._operator import Operator
+from ._arrays import jax_device
+from ._build import action_table, build, Names, parameters_of
+from ._functions import AbstractTensorEnv
 from ._pictures import Pictures
-from ._policies import apply, plan_of
 from ._program import Program, Where
-from ._specs import action_spec, flags_spec, rows, state_spec, unbounded
+from ._specs import action_spec, flags_spec, observation_spec, rows, unbounded
 from ._state import (
-    check_actions,
-    check_first_observation,
-    check_state,
     EnvState,
-    trajectory,
+    flags_after_reset,
+    state_in,
+    stepped,
 )
 
 
-class EqsimWrapper(EnvBase):
+class EqsimWrapper(AbstractTensorEnv):
     r"""An environment of eqsim for TorchRL, or a batch of environments of any rank.
 
     Inputs of a step are actions; outputs are observations, rewards and flags. The state
@@ -40,7 +37,8 @@ class EqsimWrapper(EnvBase):
     state and `parameters`, which PyTorch differentiates. Forward and backward passes
     are each compiled once. A step stores only its arguments for the backward pass. A
     `reset` detaches the state from the previous graph, for the environments that it
-    resets; `detach` does so for all.
+    resets; `detach` does so for all, and so does a step from a tensordict whose
+    `observation` is detached, as after `tensordict.detach()`.
 
     `copy.deepcopy` and `pickle` copy the environment with its state, its parameters and
     its seed, without the graph. A copy within the process shares the compiled programs;
@@ -88,6 +86,7 @@ class EqsimWrapper(EnvBase):
     """
 
     _has_frame_skip = True
+    available_envs = Names()
 
     def __init__(
         self,
@@ -135,7 +134,9 @@ class EqsimWrapper(EnvBase):
         self._wheres = dict(parameters or {})
         self._picture = {"camera": camera, "width": width, "height": height}
         self._compile()
-        self._add_parameters()
+        self.model_parameters = parameters_of(
+            env, self._wheres, self.device, requires_grad
+        )
         self._seen = [] if from_pixels and pixels_only else ["observation"]
         self._seen += ["pixels"] if from_pixels else []
         self._make_specs()
@@ -181,75 +182,6 @@ class EqsimWrapper(EnvBase):
         if self._state is not None:
             self._state = EnvState(*(x.detach() for x in self._state))
 
-    def transition(
-        self, state: EnvState, action: torch.Tensor
-    ) -> tuple[EnvState, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Take one step as a pure function of tensors, for `torch.func`; the state of
-        this environment does not change.
-
-        **Returns:** the new state; reward, terminated and truncated, each with a
-        trailing axis of size one.
-        """
-        state, action = self._checked(state), self._action(action)
-        flat = action.reshape(self._program.rows, *action.shape[self.batch_dims :])
-        # `torch.func` and `torch.compile` need the operator, also without
-        # `requires_grad`.
-        out = self._program.step(*self._rows(state)[:2], flat, *self._shared())
-        numbers, words, obs, *told = map(self._unrows, out)
-        return EnvState(numbers, words, obs), *told
-
-    def unroll(
-        self,
-        actions: torch.Tensor | nn.Module,
-        length: int | None = None,
-        *,
-        state: EnvState | None = None,
-    ) -> tuple[TensorDict, EnvState]:
-        """Take many steps in one compiled program, from the current state, which does
-        not change. Episodes are neither reset nor stopped: steps after `done` continue
-        the simulation. The backward pass stores the state of every step, and recomputes
-        everything else.
-
-        **Arguments:**
-
-        - `actions`: actions with an axis of steps after the batch axes; or a policy, a
-            network supported by `from_torch`, which acts on observations.
-        - `length`: number of steps, with a policy.
-        - `state`: initial state; by default `self.state`.
-
-        **Returns:** a tensordict with that axis of steps, as returned by `rollout`, but
-        without images and states: `action`, `observation` and flags, and in `next`
-        observation, reward and flags; and the last state.
-
-        **Raises:** `ValueError` if shapes are wrong, the length is missing, only images
-        are observed, or derivatives are needed with respect to a state on which the
-        first observation of a policy does not depend; `TypeError` for an unsupported
-        network.
-        """
-        if "observation" not in self._seen:
-            raise ValueError(
-                "`unroll` returns no images, but only images are observed. Pass "
-                "`pixels_only=False`, or call `rollout`."
-            )
-        state = self.state if state is None else self._checked(state)
-        if isinstance(actions, nn.Module):
-            out, actions = self._under(actions, length, state)
-        else:
-            if length is not None:
-                raise ValueError("`length` is that of `actions`: leave it out.")
-            steps = actions.shape[self.batch_dims : self.batch_dims + 1]
-            if steps == (0,):
-                raise ValueError("`actions` have no steps: at least one is expected.")
-            cast = self._action(actions, tuple(steps))
-            flat = cast.reshape(self._program.rows, *cast.shape[self.batch_dims :])
-            out = self._call(self._program.unroll, self._rows(state)[:2], flat)
-            out = [*map(self._unrows, out)]
-            # Values between the rows of a table have derivatives, so they are not
-            # rounded.
-            real = actions.is_floating_point()
-            actions = cast if real else actions.to(self.device, self.action_spec.dtype)
-        return trajectory(state, actions, out, self.batch_dims)
-
     def _compile(self) -> None:
         """Create the compiled programs on the device."""
         wheres, place = [*self._wheres.values()], jax_device(self.device)
@@ -257,41 +189,29 @@ class EqsimWrapper(EnvBase):
         self._program = Program(self.eqsim_env, number, wheres, self._table, place)
         self._pictures = Pictures(self._program, **self._picture)
 
-    def _add_parameters(self) -> None:
-        self.model_parameters = nn.ParameterDict()
-        for name, where in self._wheres.items():
-            value = where(self.eqsim_env)
-            if not isinstance(value, jax.Array) or not jax.numpy.issubdtype(
-                value.dtype, jax.numpy.floating
-            ):
-                raise TypeError(
-                    f"`parameters[{name!r}]` finds {value!r}: an array of floating point "
-                    "numbers in the environment is expected."
-                )
-            tensor = to_torch(value).clone().to(self.device)
-            self.model_parameters[name] = nn.Parameter(tensor, self.requires_grad)
-
     def _make_specs(self) -> None:
-        batch, device = self.batch_size, self.device
-        timestep, env = self._program.timestep, self.eqsim_env
-        obs = Composite(shape=batch, device=device)
-        if "observation" in self._seen:
-            obs["observation"] = unbounded(timestep.obs, batch, device)
-        if "pixels" in self._seen:
-            obs["pixels"] = unbounded(self._pictures.shape, batch, device)
+        batch, device, program = self.batch_size, self.device, self._program
+        obs = observation_spec(
+            program,
+            self._seen,
+            self._pictures.shape,
+            self._in_tensordict,
+            batch,
+            device,
+        )
         if self._in_tensordict:
-            packing = self._program.packing
-            obs["state"] = state_spec(packing, timestep.obs, batch, device)
             self.state_spec = Composite(
                 state=obs["state"].clone(), shape=batch, device=device
             )
         self.observation_spec = obs
-        reward = jax.ShapeDtypeStruct((1,), timestep.reward.dtype)
+        reward = jax.ShapeDtypeStruct((1,), program.timestep.reward.dtype)
         self.reward_spec = unbounded(reward, batch, device)
-        spec = action_spec(env, self._table, self._categorical, batch, device)
+        spec = action_spec(
+            self.eqsim_env, self._table, self._categorical, batch, device
+        )
         self.action_spec = spec
         self._action_shape = tuple(spec.shape)[len(batch) :]
-        self._action_type = torch.int32 if self._categorical else self._program.number
+        self._action_type = torch.int32 if self._categorical else program.number
         self.full_done_spec = flags_spec(batch, device)
 
     def _set_seed(self, seed: int | None) -> None:
@@ -345,51 +265,27 @@ class EqsimWrapper(EnvBase):
                 new = self._call(self._program.reset, args, self._next_seed())
             numbers, words, obs, *found = map(self._unrows, new)
             self._state = EnvState(numbers, words, obs)
-        flags = self._flags_after_reset(tensordict, mask, found)
+        shape, allowed = (*self.batch_size, 1), self._allow_done_after_reset
+        flags = flags_after_reset(
+            tensordict, mask, found if allowed else (), shape, self.device
+        )
         return self._out(self.state, **flags)
 
-    def _flags_after_reset(
-        self,
-        tensordict: TensorDictBase | None,
-        mask: torch.Tensor | None,
-        found: Sequence[torch.Tensor],
-    ) -> dict[str, torch.Tensor]:
-        """Return the flags of environments that are not reset; new episodes have flags
-        only if that is allowed.
-
-        - `found`: terminated and truncated of new episodes, if there are any.
-        """
-        shape, names = (*self.batch_size, 1), ("done", "terminated", "truncated")
-        no = torch.zeros(shape, dtype=torch.bool, device=self.device)
-        flags = {name: no.clone() for name in names}
-        if found and self._allow_done_after_reset:
-            terminated, truncated = found
-            flags = dict(zip(names, (terminated | truncated, terminated, truncated)))
-        if tensordict is None or mask is None:
-            return flags
-        stay = ~mask.reshape(shape)
-        return {name: flags[name] | (tensordict.get(name, no) & stay) for name in names}
-
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
-        state = self._given(tensordict) if self._in_tensordict else self.state
+        state = (
+            self._given(tensordict) if self._in_tensordict else self._cut(tensordict)
+        )
         action = self._action(tensordict.get("action"))
         flat = action.reshape(self._program.rows, *action.shape[self.batch_dims :])
         out = self._call(self._program.step, self._rows(state)[:2], flat)
         numbers, words, obs, reward, terminated, truncated = map(self._unrows, out)
         new = EnvState(numbers, words, obs)
+        told = reward, terminated, truncated
         mask = tensordict.get("_step", None)
         if mask is not None:
-            # Environments that take no step keep their state.
             mask = mask.reshape(self.batch_size)
-            pick = lambda x, y: torch.where(
-                mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y
-            )
-            new = EnvState(*map(pick, new, state))
-            reward = pick(reward, torch.zeros_like(reward))
-            no = torch.zeros_like(terminated)
-            terminated = pick(terminated, tensordict.get("terminated", no))
-            truncated = pick(truncated, tensordict.get("truncated", no))
-        self._state = new
+            new, told = stepped(mask, (new, told), state, tensordict)
+        self._state, (reward, terminated, truncated) = new, told
         done = terminated | truncated
         return self._out(
             new, reward=reward, done=done, terminated=terminated, truncated=truncated
@@ -409,81 +305,16 @@ class EqsimWrapper(EnvBase):
 
     def _given(self, tensordict: TensorDictBase | None) -> EnvState:
         """Return the state in a tensordict."""
-        if tensordict is None or tensordict.get("state", None) is None:
-            raise KeyError(
-                "The tensordict has no `state`, which goes with it here. Pass what `reset` "
-                "or a step has returned."
-            )
-        held = tensordict.get("state")
-        for name in EnvState._fields:
-            if held.get(name, None) is None:
-                raise KeyError(
-                    f"The `state` of the tensordict has no `{name}`. Pass all of what `reset` "
-                    "or a step has returned."
-                )
-        return self._checked(EnvState(*map(held.get, EnvState._fields)))
+        return self._checked(state_in(tensordict))
 
-    def _checked(self, state: EnvState) -> EnvState:
-        return check_state(state, self._program, self.batch_size, self.device)
-
-    def _action(self, action: torch.Tensor, steps: tuple[int, ...] = ()):
-        """Check an action, and convert it to the type of the environment."""
-        expected = (*self.batch_size, *steps, *self._action_shape)
-        if tuple(action.shape) != expected:
-            raise ValueError(
-                f"Actions have shape {tuple(action.shape)}, but {expected} is expected: "
-                f"batch size{', steps' if steps else ''} and the shape of an action."
-            )
-        if self._table is None and not action.is_floating_point():
-            raise TypeError(
-                f"Actions have type {action.dtype}: floating point numbers are expected."
-            )
-        if self._categorical and action.is_floating_point():
-            raise TypeError(f"Actions have type {action.dtype}: integers are expected.")
-        # A cast has a derivative, and so has a one-hot row of numbers.
-        cast = action.to(self.device, self._action_type)
-        if self._categorical:
-            check_actions(action, len(self._table))
-        else:
-            check_actions(cast)
-        return cast
-
-    def _shared(self) -> list[torch.Tensor]:
-        return list(self.model_parameters.values())
-
-    def _call(self, operator: Operator, args: Sequence[torch.Tensor], last) -> tuple:
-        given = [*args, last, *self._shared()]
-        if self.requires_grad:
-            return operator(*given)
-        return operator.run(given)
-
-    def _under(self, policy: nn.Module, length: int | None, state: EnvState):
-        if length is None or length < 1:
-            raise ValueError(
-                f"`length` is {length}: with a policy, the number of steps is expected."
-            )
-        if self._table is not None:
-            raise ValueError(
-                "`unroll` with a policy needs continuous actions, but here they are "
-                "integers. Pass a sequence of actions, or leave `discrete_actions` out."
-            )
-        if self.requires_grad and torch.is_grad_enabled():
-            check_first_observation(state)
-        plan, weights = plan_of(policy)
-        act = lambda weights, obs: apply(plan, weights, obs)
-        operator = self._program.under(act, plan, length)
-        weights = [x.to(self.device, self._action_type) for x in weights]
-        given = [*self._rows(state), *weights, *self._shared()]
-        found = operator(*given) if self.requires_grad else operator.run(given)
-        *out, actions = map(self._unrows, found)
-        return out, actions
-
-    def _rows(self, state: EnvState) -> list[torch.Tensor]:
-        number = self._program.rows
-        return [x.reshape(number, *x.shape[self.batch_dims :]) for x in state]
-
-    def _unrows(self, x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(*self.batch_size, *x.shape[1:])
+    def _cut(self, tensordict: TensorDictBase) -> EnvState:
+        """Return the current state, detached if the user has detached the observation in
+        the tensordict, for truncated backpropagation."""
+        state, seen = self.state, tensordict.get("observation", None)
+        cut = seen is not None and not seen.requires_grad and torch.is_grad_enabled()
+        if cut and state.obs.requires_grad:
+            self.detach()
+        return self.state
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for `copy.deepcopy` and `pickle`."""

@@ -8,11 +8,14 @@ import eqsim
 from ._env import EqsimWrapper
 
 
-class _Names:
-    """The names of all environments, as a class attribute."""
-
-    def __get__(self, instance: Any, owner: type) -> list[str]:
-        return list(eqsim.ENVS.names())
+_NOT_NEEDED = {
+    "cache_clear_frequency": "a program is compiled once, and no cache grows: leave it out",
+    "num_workers": "a batch is one program: pass a larger `batch_size`; for processes use "
+    "`torchrl.envs.ParallelEnv`",
+    "camera_id": "pass `camera`, an `eqsim.render.Camera`",
+    "render_kwargs": "pass `camera`, `width` and `height`",
+}
+"""Options of TorchRL's `BraxEnv` without a counterpart."""
 
 
 class EqsimEnv(EqsimWrapper):
@@ -28,14 +31,15 @@ class EqsimEnv(EqsimWrapper):
     - `env_options`: options of the environment, as a dictionary, see `eqsim.make`.
     - `options`: options of `EqsimWrapper`.
 
+    **Raises:** `TypeError` for an option of `BraxEnv` that has no counterpart;
+    `ValueError` or `TypeError` if an option is invalid.
+
     !!! example
 
         ```python
         env = EqsimEnv("ant", batch_size=[64], pipeline="spring", episode_length=1000)
         ```
     """
-
-    available_envs = _Names()
 
     def __init__(
         self,
@@ -45,6 +49,10 @@ class EqsimEnv(EqsimWrapper):
         env_options: Mapping[str, Any] | None = None,
         **options: Any,
     ):
+        for option in _NOT_NEEDED.keys() & options.keys():
+            raise TypeError(
+                f"`EqsimEnv` has no option `{option}`: {_NOT_NEEDED[option]}."
+            )
         env = eqsim.make(name, pipeline=pipeline, **(env_options or {}))
         super().__init__(env, _name=name, **options)
         self.env_name = name

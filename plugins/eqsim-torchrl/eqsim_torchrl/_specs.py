@@ -1,8 +1,10 @@
 """TorchRL specs of shapes, types and bounds."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import torch
 from torchrl.data import (
@@ -18,6 +20,7 @@ from eqsim import AbstractEnv
 
 from ._arrays import torch_type
 from ._packing import Packing
+from ._program import Program
 
 
 def action_spec(
@@ -84,3 +87,28 @@ def state_spec(
 def rows(batch: torch.Size) -> int:
     """Return the number of environments."""
     return math.prod(batch)
+
+
+def observation_spec(
+    program: Program,
+    seen: Sequence[str],
+    pixels: jax.ShapeDtypeStruct,
+    in_tensordict: bool,
+    batch: torch.Size,
+    device: torch.device | None,
+) -> Composite:
+    """Return the spec of observations, and of the state if that is in the tensordict.
+
+    **Arguments:**
+
+    - `seen`: names among `observation` and `pixels`.
+    - `pixels`: shape of an image.
+    """
+    obs = Composite(shape=batch, device=device)
+    shapes = {"observation": program.timestep.obs, "pixels": pixels}
+    for name in seen:
+        obs[name] = unbounded(shapes[name], batch, device)
+    if in_tensordict:
+        shape = program.timestep.obs
+        obs["state"] = state_spec(program.packing, shape, batch, device)
+    return obs

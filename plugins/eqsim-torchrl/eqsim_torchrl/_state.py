@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from tensordict import TensorDict
+from tensordict import TensorDict, TensorDictBase
 
 from ._program import Program
 
@@ -68,6 +68,108 @@ def check_actions(actions: torch.Tensor, number: int | None = None) -> None:
         raise ValueError(f"Actions are {values}: 0 <= action < {number} is expected.")
     if values.is_floating_point() and not torch.isfinite(values).all():
         raise ValueError(f"Actions are {values}: finite numbers are expected.")
+
+
+def check_action_type(
+    action: torch.Tensor,
+    shape: Sequence[int],
+    rows: int | None,
+    categorical: bool,
+) -> None:
+    """Check shape and type of actions.
+
+    **Arguments:**
+
+    - `rows`: number of discrete actions; None for continuous ones.
+
+    **Raises:** `ValueError` if the shape, `TypeError` if the type is wrong.
+    """
+    if tuple(action.shape) != tuple(shape):
+        raise ValueError(
+            f"Actions have shape {tuple(action.shape)}, but {tuple(shape)} is expected: "
+            "batch size, steps if there are any, and the shape of an action."
+        )
+    if rows is None and not action.is_floating_point():
+        raise TypeError(
+            f"Actions have type {action.dtype}: floating point numbers are expected."
+        )
+    if categorical and action.is_floating_point():
+        raise TypeError(f"Actions have type {action.dtype}: integers are expected.")
+
+
+def state_in(tensordict: TensorDictBase | None) -> EnvState:
+    """Return the state in a tensordict.
+
+    **Raises:** `KeyError` if it is not there.
+    """
+    if tensordict is None or tensordict.get("state", None) is None:
+        raise KeyError(
+            "The tensordict has no `state`, which goes with it here. Pass what `reset` "
+            "or a step has returned."
+        )
+    held = tensordict.get("state")
+    for name in EnvState._fields:
+        if held.get(name, None) is None:
+            raise KeyError(
+                f"The `state` of the tensordict has no `{name}`. Pass all of what `reset` "
+                "or a step has returned."
+            )
+    return EnvState(*map(held.get, EnvState._fields))
+
+
+def stepped(
+    mask: torch.Tensor,
+    new: tuple[EnvState, tuple[torch.Tensor, ...]],
+    state: EnvState,
+    tensordict: TensorDictBase,
+) -> tuple[EnvState, tuple[torch.Tensor, ...]]:
+    """Keep the state of environments that take no step.
+
+    **Arguments:**
+
+    - `mask`: true for environments that take a step.
+    - `new`: state, and reward, terminated and truncated, after the step.
+    - `state`, `tensordict`: state and flags before it.
+    """
+    after, (reward, terminated, truncated) = new
+    pick = lambda x, y: torch.where(
+        mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y
+    )
+    no = torch.zeros_like(terminated)
+    told = (
+        pick(reward, torch.zeros_like(reward)),
+        pick(terminated, tensordict.get("terminated", no)),
+        pick(truncated, tensordict.get("truncated", no)),
+    )
+    return EnvState(*map(pick, after, state)), told
+
+
+def flags_after_reset(
+    tensordict: TensorDictBase | None,
+    mask: torch.Tensor | None,
+    found: Sequence[torch.Tensor],
+    shape: Sequence[int],
+    device: torch.device | None,
+) -> dict[str, torch.Tensor]:
+    """Return the flags after a reset: those of new episodes, and those that environments
+    which are not reset had before.
+
+    **Arguments:**
+
+    - `mask`: true for environments that are reset; all if None.
+    - `found`: terminated and truncated of new episodes; false if empty.
+    - `shape`: shape of a flag.
+    """
+    names: tuple[str, ...] = ("done", "terminated", "truncated")
+    no = torch.zeros(shape, dtype=torch.bool, device=device)
+    flags = {name: no.clone() for name in names}
+    if found:
+        terminated, truncated = found
+        flags = dict(zip(names, (terminated | truncated, terminated, truncated)))
+    if tensordict is None or mask is None:
+        return flags
+    stay = ~mask.reshape(no.shape)
+    return {name: flags[name] | (tensordict.get(name, no) & stay) for name in names}
 
 
 def trajectory(

@@ -1,4 +1,3 @@
-import copy
 import functools as ft
 
 import equinox as eqx
@@ -9,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from eqsim_torchrl import EqsimEnv, EqsimWrapper
-from tensordict import TensorDict
 from torchrl.data import Bounded, Categorical, OneHot, Unbounded
-from torchrl.envs import ParallelEnv, RenameTransform, SerialEnv, TransformedEnv
+from torchrl.envs import ParallelEnv, SerialEnv
 from torchrl.envs.utils import check_env_specs
+from torchrl_envs import acted, make, same, wrap
 
 import eqsim
 from eqsim.wrappers import AbstractStateless, Lifetime
@@ -34,30 +33,7 @@ NAMES = (
     "walker2d",
 )
 QUICK = ("point_mass",)
-make = ft.cache(eqsim.make)
 slow = lambda name: pytest.param(name, marks=pytest.mark.slow)
-same = ft.partial(torch.testing.assert_close, rtol=0.0, atol=0.0)
-
-
-made = {}
-
-
-def wrap(name="point_mass", batch_size=(3,), **options):
-    """An environment, which is compiled once and shared by tests."""
-    key = name, batch_size, repr(options)
-    if key not in made:
-        made[key] = EqsimWrapper(make(name), batch_size=batch_size, **options)
-    env = made[key]
-    env._state = None
-    env.set_seed(0)
-    return env
-
-
-def acted(env, tensordict=None, seed=1):
-    """A tensordict with random actions."""
-    tensordict = env.reset() if tensordict is None else tensordict
-    torch.manual_seed(seed)
-    return tensordict.update(env.full_action_spec.rand())
 
 
 @pytest.mark.parametrize("batch_size", BATCHES, ids=str)
@@ -69,6 +45,9 @@ def test_specs(name, batch_size):
 def test_all_environments_are_listed():
     assert EqsimEnv.available_envs == list(eqsim.ENVS.names())
     assert set(NAMES) <= set(EqsimEnv.available_envs)
+    assert (
+        EqsimWrapper.available_envs == wrap().available_envs == list(eqsim.ENVS.names())
+    )
 
 
 OPTIONS = (
@@ -242,40 +221,6 @@ def test_number_of_discrete_actions_makes_a_grid():
     np.testing.assert_allclose(env._program.step.fixed[1], grid)
 
 
-def test_step_depends_on_the_tensordict_alone():
-    env = wrap(state_in_tensordict=True)
-    tensordict = acted(env)
-    first = env.step(tensordict.clone())["next"]
-    env.step(acted(env, first.clone(), seed=2))
-    same(env.step(tensordict.clone())["next"]["observation"], first["observation"])
-
-
-def transformed():
-    """What is observed goes by another name."""
-    env = wrap(state_in_tensordict=True)
-    return TransformedEnv(env, RenameTransform(["observation"], ["obs"]))
-
-
-@pytest.mark.parametrize("renamed", [False, True])
-def test_set_state(renamed):
-    env = transformed() if renamed else wrap(state_in_tensordict=True)
-    name = "obs" if renamed else "observation"
-    tensordict = env.step(acted(env))["next"]
-    env.reset()
-    again = env.reset(tensordict.clone(), set_state=True)
-    same(again["state", "numbers"], tensordict["state", "numbers"])
-    same(again[name], tensordict[name])
-    assert torch.any(again[name] != 0.0)
-
-
-def test_a_part_of_the_state_is_missing():
-    env = wrap(state_in_tensordict=True)
-    tensordict = acted(env)
-    del tensordict["state", "obs"]
-    with pytest.raises(KeyError, match="no `obs`"):
-        env.step(tensordict)
-
-
 class Stillborn(AbstractStateless):
     """Some episodes are over where they begin."""
 
@@ -342,49 +287,6 @@ def test_to_another_device():
     assert action.grad is not None
 
 
-def test_state_is_copied_and_restored():
-    env = wrap()
-    acted(env)
-    kept = copy.deepcopy(env.state)
-    torch.manual_seed(0)
-    first = env.rollout(4, auto_reset=False, tensordict=env.reset(state=kept))
-    torch.manual_seed(0)
-    again = env.rollout(4, auto_reset=False, tensordict=env.reset(state=kept))
-    same(again["next", "observation"], first["next", "observation"])
-
-
-def test_what_users_write_to_is_theirs():
-    env = wrap()
-    tensordict = acted(env)
-    kept = copy.deepcopy(env.state)
-    tensordict["observation"].zero_()
-    same(env.state.obs, kept.obs)
-    first = env.step(tensordict)["next"].clone()
-    env.reset(state=kept)
-    same(env.step(tensordict.clone())["next", "observation"], first["observation"])
-
-
-def test_states_that_users_write_to_are_theirs():
-    env = wrap(state_in_tensordict=True)
-    tensordict = acted(env)
-    kept, given = copy.deepcopy(env.state), copy.deepcopy(env.state)
-    for name in ("numbers", "words", "obs"):
-        tensordict["state", name].zero_()
-    for found, expected in zip(env.state, kept):
-        same(found, expected)
-    env.reset(state=given)
-    for x in given:
-        x.zero_()
-    for found, expected in zip(env.state, kept):
-        same(found, expected)
-    numbers = kept.numbers.clone().requires_grad_()
-    env.reset(state=kept._replace(numbers=numbers))
-    torch.testing.assert_close(
-        torch.autograd.grad(env.state.numbers.sum(), numbers)[0],
-        torch.ones_like(numbers),
-    )
-
-
 @pytest.mark.parametrize(
     "randomize", ["default", eqsim.randomize.masses(0.5, 2.0)], ids=["name", "function"]
 )
@@ -445,212 +347,3 @@ def test_parallel():
             env.close()
     assert rollout.shape == (2, 3)
     assert not torch.equal(*rollout["observation"])
-
-
-def test_unroll_is_steps():
-    env = wrap(episode_length=5)
-    env.reset()
-    actions = 0.1 * torch.randn(3, 5, 1, generator=torch.Generator().manual_seed(0))
-    start = env.state
-    found, last = env.unroll(actions)
-    same(env.state.numbers, start.numbers)
-    tensordict = env.reset(state=start)
-    for t in range(5):
-        tensordict["action"] = actions[:, t]
-        tensordict = env.step(tensordict)
-        now = found[:, t]
-        torch.testing.assert_close(now["observation"], tensordict["observation"])
-        for name in ("observation", "reward", "terminated", "truncated", "done"):
-            torch.testing.assert_close(now["next", name], tensordict["next", name])
-        tensordict = tensordict["next"]
-    torch.testing.assert_close(last.numbers, env.state.numbers)
-    torch.testing.assert_close(last.obs, env.state.obs)
-    assert found["next", "truncated"][:, -1].all()
-
-
-@pytest.mark.parametrize("categorical", [None, False, True])
-def test_unroll_has_what_a_rollout_has(categorical):
-    options = {} if categorical is None else {"discrete_actions": [[-1.0], [1.0]]}
-    if categorical:
-        options["categorical_action_encoding"] = True
-    env = wrap(**options)
-    torch.manual_seed(0)
-    start = env.reset()
-    state = env.state
-    rollout = env.rollout(3, auto_reset=False, tensordict=start)
-    found, _ = env.unroll(rollout["action"], state=state)
-    assert set(found.keys(True, True)) == set(rollout.keys(True, True))
-    for key in rollout.keys(True, True):
-        assert found[key].dtype == rollout[key].dtype, key
-        torch.testing.assert_close(found[key], rollout[key])
-
-
-def test_flags_before_each_step():
-    found, _ = _unrolled(torch.zeros(3, 4, 1), episode_length=2)
-    truncated = found["next", "truncated"][..., 0]
-    assert truncated[:, 1:].all() and not truncated[:, 0].any()
-    for name in ("done", "truncated", "terminated"):
-        assert not found[name][:, 0].any()
-        same(found[name][:, 1:], found["next", name][:, :-1])
-
-
-def test_numbers_between_one_hot_rows_have_derivatives():
-    env = wrap(discrete_actions=[[-1.0], [1.0]], requires_grad=True)
-    env.reset()
-    actions = torch.full((3, 2, 2), 0.5, requires_grad=True)
-    found, _ = env.unroll(actions)
-    found["next", "observation"].sum().backward()
-    assert actions.grad.any() and found["action"].is_floating_point()
-
-
-def test_shapes_of_any_rank():
-    env = wrap(batch_size=(2, 3))
-    env.reset()
-    found, last = env.unroll(torch.zeros(2, 3, 4, 1))
-    assert found.shape == (2, 3, 4) and last.numbers.shape[:2] == (2, 3)
-    single = wrap(batch_size=())
-    single.reset()
-    assert single.unroll(torch.zeros(4, 1))[0].shape == (4,)
-
-
-def test_other_precision_and_layout_of_actions():
-    env = wrap(requires_grad=True)
-    dtype = env.action_spec.dtype
-    other = torch.float32 if dtype == torch.float64 else torch.float64
-    start = env.reset()
-    state = env.state
-    wide = torch.linspace(-1, 1, 6, dtype=other).reshape(2, 3).T.requires_grad_()
-    action = wide[:, 1:]
-    assert not wide.is_contiguous()
-    first = env.step(start.set("action", action))["next", "observation"]
-    first.sum().backward()
-    assert wide.grad is not None and wide.grad.dtype == other
-    assert torch.all(wide.grad[:, 1] != 0.0)
-    tensordict = env.reset(state=state).set(
-        "action", action.detach().to(dtype).contiguous()
-    )
-    same(env.step(tensordict)["next", "observation"], first)
-
-
-def test_what_was_before_a_reset_is_cut_off():
-    env = wrap(requires_grad=True)
-    action = torch.zeros(3, 1, requires_grad=True)
-    after = env.step(env.reset().set("action", action))["next"]
-    assert env.state.numbers.requires_grad
-    mask = torch.tensor([True, False, False])[:, None]
-    env.reset(after.set("_reset", mask))
-    (by,) = torch.autograd.grad(env.state.numbers.sum(), action, retain_graph=True)
-    assert by[0] == 0.0 and (by[1:] != 0.0).all()
-    env.detach()
-    assert not env.state.numbers.requires_grad
-
-
-WRONG = (
-    (lambda: wrap(episode_length=0), ValueError, "at least one step"),
-    (lambda: wrap(frame_skip=0), ValueError, "at least 1"),
-    (lambda: wrap(device="cuda:7"), ValueError, "JAX does not see"),
-    (lambda: EqsimWrapper("ant"), TypeError, "AbstractEnv"),
-    (lambda: EqsimEnv("aunt"), ValueError, "Did you mean 'ant'"),
-    (lambda: wrap(randomize="none such"), ValueError, "no such preset"),
-    (lambda: wrap(discrete_actions=1), ValueError, "at least 2"),
-    (lambda: wrap("point_mass", discrete_actions=3), ValueError, "finite bounds"),
-    (lambda: wrap(discrete_actions=[[1.0, 2.0]]), ValueError, "1 finite"),
-    (lambda: wrap(categorical_action_encoding=True), ValueError, "discrete_actions"),
-    (
-        lambda: EqsimWrapper(eqsim.AutoReset(make("point_mass"))),
-        ValueError,
-        "starts episodes itself",
-    ),
-    (lambda: wrap(parameters={"x": lambda e: e.sys.nq}), TypeError, "parameters"),
-    (lambda: wrap().set_seed(-1), ValueError, "seed"),
-    (lambda: wrap().state, RuntimeError, "reset"),
-    (
-        lambda: wrap().step(TensorDict({"action": torch.zeros(3, 1)}, 3)),
-        RuntimeError,
-        "reset",
-    ),
-    (lambda: _stepped(torch.zeros(3, 2)), ValueError, "have shape"),
-    (lambda: _stepped(torch.zeros(3, 1, dtype=torch.int32)), TypeError, "floating"),
-    (lambda: _stepped(torch.full((3, 1), torch.nan)), ValueError, "finite"),
-    (lambda: _unrolled(torch.zeros(3, 5)), ValueError, "have shape"),
-    (lambda: _unrolled(torch.nn.Linear(2, 1)), ValueError, "length"),
-    (lambda: _unrolled(torch.nn.Linear(2, 1), 0), ValueError, "length"),
-    (lambda: _unrolled(torch.zeros(3, 0, 1)), ValueError, "no steps"),
-    (lambda: _unrolled(torch.zeros(3, 2, 1), 2), ValueError, "leave it out"),
-    (lambda: _unrolled(torch.nn.LSTM(4, 1), 3), TypeError, "LSTM"),
-    (
-        lambda: _unrolled(torch.nn.Linear(2, 1), 3, discrete_actions=[[0.5]]),
-        ValueError,
-        "sequence of actions",
-    ),
-    (lambda: wrap().reset(nothing=1), TypeError, "nothing"),
-    (lambda: _unrolled(torch.full((3, 2, 1), torch.inf)), ValueError, "finite"),
-    (lambda: _moved(torch.full((3, 1), torch.nan)), ValueError, "finite"),
-    (lambda: _moved_under_vmap(torch.full((2, 3, 1), torch.nan)), ValueError, "finite"),
-    (lambda: _stepped(torch.tensor([0, 1, 2]), **INTEGERS), ValueError, "action < 2"),
-    (lambda: _stepped(torch.tensor([0, -1, 1]), **INTEGERS), ValueError, "action < 2"),
-    (
-        lambda: _unrolled(torch.tensor([[0], [2**32], [1]]), **INTEGERS),
-        ValueError,
-        "action < 2",
-    ),
-    (lambda: _moved(torch.tensor([0, 1, 2]), **INTEGERS), ValueError, "action < 2"),
-    (
-        lambda: wrap(from_pixels=True).unroll(torch.zeros(3, 2, 1)),
-        ValueError,
-        "pixels_only=False",
-    ),
-)
-INTEGERS = {
-    "discrete_actions": [[-1.0], [1.0]],
-    "categorical_action_encoding": True,
-}
-
-
-def _stepped(action, **options):
-    env = wrap(**options)
-    return env.step(env.reset().set("action", action))
-
-
-def _moved(action, **options):
-    env = wrap(**options)
-    env.reset()
-    return env.transition(env.state, action)
-
-
-def _moved_under_vmap(actions):
-    return torch.func.vmap(lambda action: _moved(action)[1])(actions)
-
-
-def _unrolled(*args, **options):
-    env = wrap(**options)
-    env.reset()
-    return env.unroll(*args)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "text"), WRONG, ids=[str(k) for k in range(len(WRONG))]
-)
-def test_bad_input(call, error, text):
-    with pytest.raises(error, match=text):
-        call()
-
-
-def test_state_of_another_batch():
-    env, other = wrap(), wrap(batch_size=(2,))
-    other.reset()
-    with pytest.raises(ValueError, match=r"\(2, 2\), but \(3, 2\)"):
-        env.reset(state=other.state)
-
-
-def test_state_is_missing_in_a_tensordict():
-    env = wrap(state_in_tensordict=True)
-    tensordict = acted(env).exclude("state")
-    with pytest.raises(KeyError, match="no `state`"):
-        env.step(tensordict)
-
-
-def test_device_of_jax():
-    env = wrap()
-    devices = {x.device for x in jax.tree_util.tree_leaves(env._program.step.fixed)}
-    assert devices == {jax.devices("cpu")[0]}

@@ -6,31 +6,22 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
-import equinox as eqx
 import jax
-import jax.tree_util as jtu
 import numpy as np
 import tyro
 from rich.console import Console
 
-import eqsim
-from eqsim import agent_policy, CommandError
-from eqsim.render import camera_for, images, write_gif
-from eqsim.wrappers import robot
+from eqsim import CommandError
 
 from ..agents._skill_agent import AbstractSkillAgent
-from ..blocks._environments import evaluation_env
 from ..runs._folder import BEST, load_run, Run
 from ..skills._paths import default_skills, follow_skills
 from ..skills._plots import write_skills
 from ..training._evaluate import evaluate_members, Evaluation
+from ..training._video import Episode, run_episode, write_episode
 from ._errors import sentences
 from ._report import group_line, groups, report
 from ._tables import console, evaluation_table, skill_line
-
-
-FRAMES, SPACING = 300, 0.05
-"""Largest number of frames of an animation, and approximate time between them, s."""
 
 
 def evaluate_run(
@@ -89,7 +80,7 @@ def evaluate_run(
     if first is not None:
         means = np.where(np.isfinite(found.mean()), found.mean(), -np.inf)
         path, member = run.folder / "episode.gif", int(np.argmax(means))
-        _animate(run, _episode(run, member, key) if member else first.result(), path)
+        write_episode(path, _episode(run, member, key) if member else first.result())
         screen.print(f"wrote {path}")
     if as_json:
         print(json.dumps(report(run, found) | {"seed": seed, "skills": notes}))
@@ -147,34 +138,8 @@ def _best(folder: str, best: bool, last: bool) -> bool:
     return best or (not last and (pathlib.Path(folder) / BEST).exists())
 
 
-def _episode(run: Run, member: int, key: Any) -> eqsim.Trajectory:
-    """Return the beginning of an episode of one member."""
-    env, length = (
-        evaluation_env(run.environment(), run.plan.episode_length),
-        _length(run),
-    )
-    policy = agent_policy(
-        run.members.agent(member), run.members.pick(run.state, member)
-    )
-    return eqsim.rollout(env, policy, key, length, stop=lambda timestep: timestep.done)
-
-
-def _animate(run: Run, trajectory: eqsim.Trajectory, path: pathlib.Path) -> None:
-    """Write an episode as an animation."""
-    env = evaluation_env(run.environment(), run.plan.episode_length)
-    every = _every(run)
-    taken = int(np.asarray(trajectory.valid).sum())
-    states = jtu.tree_map(lambda x: x[:taken:every], trajectory.state)
-    sys = eqx.filter_vmap(lambda state: robot(env, state))(states)
-    q = eqx.filter_vmap(lambda state: env.physics(state).q)(states)
-    write_gif(path, images(sys, q, camera_for(env.sys)), every * float(env.dt))
-
-
-def _every(run: Run) -> int:
-    """Return the number of control steps per frame."""
-    return max(1, round(SPACING / float(run.environment().dt)))
-
-
-def _length(run: Run) -> int:
-    """Return the largest number of control steps that are drawn."""
-    return min(run.plan.episode_length, FRAMES * _every(run))
+def _episode(run: Run, member: int, key: Any) -> Episode:
+    """Run the beginning of an episode of one member."""
+    length = run.plan.episode_length
+    env = run.environment()
+    return run_episode(run.members, run.state, env, key, member, length)

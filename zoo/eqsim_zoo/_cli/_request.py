@@ -58,6 +58,9 @@ class Request:
     """Approximate number of rows of metrics."""
     logger: Logger | None = None
     """Logger besides the files; needs the extra of that name."""
+    video: int = 0
+    """Number of evaluations from one animation of an episode to the next, in the folder
+    `videos`; 0 for none."""
     overwrite: bool = False
     """Delete the run that is in the folder."""
 

@@ -19,7 +19,7 @@ from ..runs._presets import find_preset, Preset
 from ..runs._recipe import needs_data, Recipe
 from ..runs._recorded import as_learner
 from ..runs._settings import describe, full_name, parse, unknown
-from ..training import AbstractCallback, TensorBoard, WeightsAndBiases
+from ..training import AbstractCallback, TensorBoard, Video, WeightsAndBiases
 from ..training._evaluate import Evaluation
 from ..training._train import Result, resume, train
 from ._errors import sentences
@@ -62,7 +62,7 @@ def run_training(request: Request, fields: dict[str, Any]) -> None:
                 plan,
                 eval_env=env,
                 out=RunFolder(folder, request.overwrite, recipe),
-                callbacks=_loggers(request.logger, folder),
+                callbacks=_callbacks(request.video, request.logger, folder),
                 progress=True,
             )
     _end(screen, result)
@@ -72,6 +72,7 @@ def resume_run(
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
     steps: float = 0.0,
     logger: Logger | None = None,
+    video: int = 0,
 ) -> None:
     """Resume a run that was stopped, or extend a complete one.
 
@@ -79,10 +80,12 @@ def resume_run(
         folder: folder of the run.
         steps: number of control steps to add to the plan.
         logger: logger besides the files.
+        video: number of evaluations from one animation of an episode to the next; 0 for
+            none.
     """
     screen = console()
     with sentences(), _abrupt():
-        told = _loggers(logger, folder)
+        told = _callbacks(video, logger, folder)
         result = resume(folder, more_steps=steps, callbacks=told, progress=True)
     _end(screen, result)
 
@@ -181,12 +184,18 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), value
 
 
-def _loggers(name: Logger | None, folder: str) -> list[AbstractCallback]:
-    if name == "tensorboard":
-        return [TensorBoard(pathlib.Path(folder) / "tensorboard")]
-    if name == "wandb":
-        return [WeightsAndBiases("eqsim", pathlib.Path(folder).name)]
-    return []
+def _callbacks(
+    video: int, logger: Logger | None, folder: str
+) -> list[AbstractCallback]:
+    """Return the callbacks besides the default ones; animations come before loggers."""
+    if video < 0:
+        raise CommandError(f"`--video {video}`: a number from 0 on is expected.")
+    found: list[AbstractCallback] = [Video(video)] if video else []
+    if logger == "tensorboard":
+        found.append(TensorBoard(pathlib.Path(folder) / "tensorboard"))
+    if logger == "wandb":
+        found.append(WeightsAndBiases("eqsim", pathlib.Path(folder).name))
+    return found
 
 
 @contextlib.contextmanager

@@ -156,7 +156,10 @@ class DADS(AbstractSkillAgent):
         )
         state = dataclasses.replace(state, skills=skills)
         state, metrics = scan_updates(self.sac, self.update, state, memory, key_learn)
-        return dataclasses.replace(state, memory=memory), report | metrics | studied
+        counts = {"updates", "nonfinite"} & metrics.keys() & studied.keys()
+        both = {name: metrics[name] + studied[name] for name in counts}
+        state = dataclasses.replace(state, memory=memory)
+        return state, report | metrics | studied | both
 
     def update(
         self, state: SkillState, batch: SkillRow

@@ -33,6 +33,7 @@ from ..blocks import (
     init_statistics,
     Learner,
     linear_schedule,
+    mean_metrics,
     normalize,
     replicate,
     reset_envs,
@@ -248,7 +249,7 @@ class PPO(AbstractEncodingAgent):
         keys = jr.split(key_epochs, self.num_epochs)
         learner, metrics = lax.scan(epoch, state.learner, keys)
         new = dataclasses.replace(state, learner=replicate(learner), key=key)
-        return new, jtu.tree_map(jnp.mean, metrics)
+        return new, mean_metrics(metrics, axes=2)
 
     def _batch(self, state: PPOState, steps: Transition) -> PPOBatch:
         networks, statistics = state.learner.model, state.statistics

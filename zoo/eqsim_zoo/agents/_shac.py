@@ -20,6 +20,7 @@ from ..blocks import (
     flatten_time,
     Learner,
     linear_schedule,
+    mean_metrics,
     MLP,
     replicate,
     scale,
@@ -232,7 +233,11 @@ class SHAC(AbstractOnlineAgent):
         new = dataclasses.replace(
             state, actor=actor, critic=replicate(critic), target=slow, key=key
         )
-        return new, {"grad_norm": norm, "critic_loss": jnp.mean(of_critic["loss"])}
+        found = mean_metrics(of_critic, axes=2)
+        skipped = (~jnp.isfinite(norm)).astype(norm.dtype)
+        metrics = {"grad_norm": norm, "critic_loss": found["loss"]}
+        metrics |= {"updates": found["updates"] + 1.0}
+        return new, metrics | {"nonfinite": found["nonfinite"] + skipped}
 
     def _actor_loss(self, steps: Transition, next_value) -> Float[Array, ""]:
         length = steps.reward.shape[1]

@@ -98,3 +98,4 @@ from ._statistics import (
     normalize as normalize,
     update_statistics as update_statistics,
 )
+from ._updates import mean_metrics as mean_metrics

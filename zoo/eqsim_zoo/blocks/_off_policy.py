@@ -25,6 +25,7 @@ from ._parallel import check_divisible, replicate, shard_batch
 from ._ranges import check_ranges
 from ._replay import Replay, Transition
 from ._statistics import normalize, ObservationStatistics
+from ._updates import mean_metrics
 
 
 class Memory(eqx.Module):
@@ -244,7 +245,7 @@ def scan_updates(
     - `state`: learned state. Keep the replay out of it, as it would be copied.
     - `number`: number of steps; `agent.num_updates` if None.
 
-    **Returns:** the new state, and means of the metrics over the steps.
+    **Returns:** the new state, and `mean_metrics` of the steps.
     """
     keys = jr.split(key, agent.num_updates if number is None else number)
     if not keys.shape[0]:
@@ -255,7 +256,7 @@ def scan_updates(
 
     def run(state):
         state, metrics = lax.scan(once, state, keys)
-        return state, jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
+        return state, mean_metrics(metrics)
 
     shapes = jax.eval_shape(run, state)[1]
     zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)

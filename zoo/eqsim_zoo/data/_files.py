@@ -1,11 +1,12 @@
-"""Datasets in files of NumPy (`.npz`)."""
+"""Datasets in files of NumPy (`.npz`) and HDF5."""
 
 import json
 import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax.tree_util as jtu
@@ -15,6 +16,7 @@ from ._about import About
 from ._checks import check_finite, inside, limits_of, numbers, observations
 from ._dataset import Dataset, from_packed
 from ._foreign import foreign_steps
+from ._hdf5 import is_hdf5, open_hdf5
 from ._host import is_host
 from ._names import flat, nested
 from ._pack import check_packed, Packed
@@ -63,7 +65,7 @@ def load_data(
     bounds: Any = None,
     about: About | None = None,
 ) -> Dataset:
-    """Reads a dataset, which goes to the device; see `Dataset.on_host`.
+    """Read a `.npz` or HDF5 file (extra `d4rl`) onto the device; see `Dataset.on_host`.
 
     The layout is known by the names of the arrays; others than these are not read:
 
@@ -73,6 +75,11 @@ def load_data(
         where `terminals` is 1. A trajectory is over there, and where `terminals`,
         `timeouts` or `dones_float` is 1; if none of these tells it, where a step does not
         lead to the observation in the next row.
+    - D4RL without `next_observations`: `observations`, `actions`, `rewards`, `terminals`
+        and `timeouts`. A row is a step that leads to the observation in the next row, as in
+        `d4rl.qlearning_dataset`: the last row, and each row with `timeouts` 1, has no next
+        observation and is dropped. At a terminal, the observation before the step stands in
+        the place of the one after it; `mask` is 0 there.
     - OGBench: `observations`, `actions` and `terminals`, which is 1 at the last frame of a
         trajectory. A row is a frame: of a trajectory of T + 1 frames T steps are kept, as
         no step begins at the last one, whose action and reward are dropped. `rewards`
@@ -91,7 +98,12 @@ def load_data(
     - `about`: where it comes from; by default what the file says.
 
     **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it has none
-    of these layouts, is damaged, or cannot be learned from, see `Dataset.create`.
+    of these layouts, is damaged, or cannot be learned from, see `Dataset.create`;
+    `ImportError` without h5py, for HDF5.
+
+    ??? cite "Reference"
+        Fu et al., *D4RL: Datasets for Deep Data-Driven Reinforcement Learning*, 2020,
+        arXiv 2004.07219.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -99,15 +111,26 @@ def load_data(
             f"There is no dataset {str(path)!r} (looked in {pathlib.Path.cwd()})."
         )
     try:
-        if not zipfile.is_zipfile(path):
-            raise ValueError("this is no `.npz` file, or not all of it.")
-        with np.load(path, allow_pickle=False) as arrays:
+        with _opened(path) as arrays:
             if "format" in arrays:
                 return _own(arrays, clip, bounds, about)
             steps = foreign_steps(arrays)
         return Dataset.of(steps, bounds=bounds, clip=clip, about=about or About())
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
         raise ValueError(f"{str(path)!r}: {error}") from error
+
+
+@contextmanager
+def _opened(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """Open a file as a mapping of its arrays."""
+    if is_hdf5(path):
+        with open_hdf5(path) as arrays:
+            yield arrays
+    elif zipfile.is_zipfile(path):
+        with np.load(path, allow_pickle=False) as arrays:
+            yield arrays
+    else:
+        raise ValueError("this is no `.npz` file and no HDF5 file, or not all of it.")
 
 
 def _own(

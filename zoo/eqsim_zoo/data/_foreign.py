@@ -14,7 +14,8 @@ from ._steps import Steps
 
 _EXPECTED = (
     "`observations`, `actions`, `rewards` and `next_observations`, with `terminals`, "
-    "`masks` or both (D4RL, jaxrl_m); or `observations`, `actions` and `terminals`, the "
+    "`masks` or both (D4RL, jaxrl_m); or `observations`, `actions`, `rewards`, `terminals` "
+    "and `timeouts` (D4RL); or `observations`, `actions` and `terminals`, the "
     "last of a trajectory marking its last observation, and no `timeouts`, `dones_float` "
     "or `valids` (OGBench); or what `eqsim rollout` writes"
 )
@@ -34,6 +35,8 @@ def foreign_steps(arrays: Mapping[str, np.ndarray]) -> Steps:
             return _of_rollout(arrays)
         if {"rewards", "next_observations"} <= names and names & {"terminals", "masks"}:
             return _of_steps(arrays, names)
+        if {"rewards", "terminals", "timeouts"} <= names:
+            return _of_rows(arrays)
         others = {"next_observations", "timeouts", "dones_float", "valids"}
         if "terminals" in names and not names & others:
             return _of_frames(arrays, names)
@@ -59,6 +62,27 @@ def _of_steps(arrays: Mapping[str, np.ndarray], names: set[str]) -> Steps:
         ends = [*ends, _breaks(obs, then)]
     truncated = np.any(ends, axis=0) & ~terminated
     return Steps(obs, action, reward, then, terminated, truncated)
+
+
+def _of_rows(arrays: Mapping[str, np.ndarray]) -> Steps:
+    """Steps of rows without next observations, as `qlearning_dataset` of D4RL."""
+    obs = nested("observations", arrays)
+    action, reward = arrays["actions"], arrays["rewards"]
+    terminated, timeout = (_flags(name, arrays) for name in ("terminals", "timeouts"))
+    _check_lengths(
+        {"observations": obs, "actions": action, "rewards": reward}
+        | {"terminals": terminated, "timeouts": timeout}
+    )
+    if not len(timeout):
+        raise ValueError("`timeouts` is empty: at least two rows are expected.")
+    dropped = timeout.copy()
+    dropped[-1] = True
+    at = np.flatnonzero(~dropped)
+    then = np.where(terminated[at], at, at + 1)
+    rows = lambda tree, index: jtu.tree_map(lambda x: x[index], tree)
+    truncated = dropped[at + 1] & ~terminated[at]
+    steps = rows(obs, at), action[at], reward[at], rows(obs, then)
+    return Steps(*steps, terminated[at], truncated)
 
 
 def _of_frames(arrays: Mapping[str, np.ndarray], names: set[str]) -> Steps:

@@ -32,6 +32,7 @@ except ImportError:  # Not on every system.
 
 FORMAT = "eqsim-run-1"
 CONFIG, LAST, BEST = "config.json", "last.ckpt", "best.ckpt"
+VIDEOS = "videos"
 _OURS = (CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png")
 
 
@@ -255,6 +256,8 @@ def begin_folder(run: Run, overwrite: bool) -> None:
         )
     for name in there:
         (run.folder / name).unlink()
+    for video in (run.folder / VIDEOS).glob("steps_*.gif"):
+        video.unlink()
     write_config(run)
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
 
@@ -51,8 +51,8 @@ class Members(eqx.Module):
         """One agent by itself."""
         return eqx.combine(self.pick(self.varied, member), self.shared)
 
-    def pick(self, tree: Any, member: int) -> Any:
-        """What belongs to one member, of arrays with an axis of members."""
+    def pick(self, tree: Any, member: int | Int[Array, ""]) -> Any:
+        """Return the part of one member of arrays with an axis of members."""
         if not self.many:
             return tree
         return jtu.tree_map(lambda x: x[member] if eqx.is_array(x) else x, tree)

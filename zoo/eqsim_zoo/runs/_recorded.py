@@ -23,6 +23,7 @@ from ..blocks import (
     AbstractOffPolicy,
     check_divisible,
     check_positive,
+    mean_metrics,
     shard_batch,
     static,
     unscale,
@@ -137,9 +138,10 @@ class Offline(AbstractOnlineAgent):
         key, *keys = jr.split(state.key, 1 + self.num_updates)
         start = dataclasses.replace(state, key=key)
         state, metrics = lax.scan(once, start, jnp.stack(keys))
-        means = jtu.tree_map(lambda x: jnp.mean(x, axis=0), metrics)
         dtype = dataset.bounds.dtype
-        return state, means | {"steps": jnp.full((), self.num_updates, dtype)}
+        return state, mean_metrics(metrics) | {
+            "steps": jnp.full((), self.num_updates, dtype)
+        }
 
 
 def _meaningless(env: AbstractEnv) -> Dataset:

@@ -27,3 +27,4 @@ from ._train import (
     resume as resume,
     train as train,
 )
+from ._video import Video as Video

@@ -23,10 +23,12 @@ class Control:
 
     - `stop`: reason to end the run after this turn; empty to continue.
     - `best_lost`: true if the best state so far could not be written.
+    - `videos`: animations that were written after this turn, for later callbacks.
     """
 
     stop: str = ""
     best_lost: bool = False
+    videos: list[pathlib.Path] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,7 @@ import numpy as np
 
 from ..runs._members import Members
 from ..runs._plan import Counters
-from ._turn import float_paths, Report
-
-
-# Means over episodes: not known before the first one has ended.
-EPISODES = ("return", "length")
+from ._turn import EPISODES, float_paths, Report
 
 
 def advance(
@@ -27,7 +23,7 @@ def advance(
     turn, steps = counters.turn + 1, int(report.steps.min())
     seen, failed = {*counters.seen}, dict(counters.failed)
     for member in range(len(report.steps)):
-        wrong = _wrong(report, member, paths, counters, iterations)
+        wrong = _wrong(report, member, paths, counters)
         if wrong and member not in failed:
             done = counters.iterations
             failed[member] = (
@@ -67,23 +63,12 @@ def complaint(members: Members, failed: Sequence[tuple[int, str]]) -> str:
     )
 
 
-def nonfinite_iterations(report: Report, member: int, iterations: int) -> int:
-    """Number of iterations of a turn in which a metric was not finite. `Learner` skips
-    such updates. Statistics of episodes do not count: they are NaN before one has ended."""
-    finite = [n[member] for name, n in report.number.items() if name not in EPISODES]
-    return iterations - int(min(finite, default=iterations))
-
-
 def _wrong(
-    report: Report,
-    member: int,
-    paths: Sequence[str],
-    counters: Counters,
-    iterations: int,
+    report: Report, member: int, paths: Sequence[str], counters: Counters
 ) -> str:
-    """Why a member failed: a state that is not finite, a statistic of episodes that is not
-    finite any more, or at least half of the iterations with a metric that is not finite.
-    Empty if it did not."""
+    """Explain why a member failed: a state that is not finite, a statistic of episodes that
+    is not finite any more, or at least half of the updates with a metric that is not
+    finite. Empty if it did not fail."""
     for path, flag in zip(paths, report.broken[member]):
         if flag and path not in counters.exempt:
             return f"`state{path}` became NaN or infinite"
@@ -92,16 +77,11 @@ def _wrong(
             known = report.number[name][member] > 0 or (member, name) in counters.seen
             if known or np.isinf(last):
                 return f"`{name}` became {last}"
-    bad = nonfinite_iterations(report, member, iterations)
-    if 2 * bad < max(iterations, 1):
+    bad, updates = int(report.nonfinite[member]), int(report.updates[member])
+    if not bad or 2 * bad < updates:
         return ""
-    name, number = min(
-        ((k, n[member]) for k, n in report.number.items() if k not in EPISODES),
-        key=lambda item: item[1],
-        default=("", iterations),
-    )
-    if number == iterations:
-        return ""
-    return (
-        f"`{name}` was not finite in {iterations - number} of {iterations} iterations"
-    )
+    numbers = {k: n for k, n in report.number.items() if k not in EPISODES}
+    finite = {name: int(n[member]) for name, n in numbers.items()}
+    worst = min(finite, key=lambda name: finite[name], default="")
+    seen = f", most often `{worst}`" if len({*finite.values()}) > 1 else ""
+    return f"a metric was not finite in {bad} of {updates} updates{seen}"

@@ -12,7 +12,7 @@ from ._processes import is_first
 
 
 class TensorBoard(AbstractCallback):
-    """Writes files for TensorBoard. Extra: `tensorboard`.
+    """Write files for TensorBoard. Extra: `tensorboard`.
 
     **Arguments:**
 
@@ -51,7 +51,8 @@ class TensorBoard(AbstractCallback):
 
 
 class WeightsAndBiases(AbstractCallback):
-    """Sends metrics to Weights & Biases. Extra: `wandb`.
+    """Send metrics to Weights & Biases, and the animations of callbacks before this one,
+    such as `Video`. Extra: `wandb`.
 
     **Arguments:**
 
@@ -69,6 +70,7 @@ class WeightsAndBiases(AbstractCallback):
         self._init = lambda config: module.init(
             project=project, name=name, config=config
         )
+        self._video = module.Video
         self._config, self._run = config, None
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
@@ -83,10 +85,12 @@ class WeightsAndBiases(AbstractCallback):
         if self._run is None:
             return
         rows = turn.rows
-        out = {"steps": rows[0]["steps"], "seconds": rows[0]["seconds"]}
+        out: dict[str, Any] = {"steps": rows[0]["steps"], "seconds": rows[0]["seconds"]}
         for row in rows:
             tail = f"/{row['member']}" if len(rows) > 1 else ""
             out |= {f"{name}{tail}": value for name, value in _numbers(row).items()}
+        for path in turn.control.videos:
+            out["video"] = self._video(str(path))
         self._run.log(out, step=rows[0]["turn"])
 
     def close(self) -> None:

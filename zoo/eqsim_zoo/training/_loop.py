@@ -12,7 +12,7 @@ from ..runs._plan import Counters
 from ._callbacks import AbstractCallback, Control, Turn
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
-from ._failures import advance, complaint, nonfinite_iterations
+from ._failures import advance, complaint
 from ._interrupt import Interrupt, wait
 from ._processes import agreed
 from ._progress import AbstractProgress, News
@@ -64,7 +64,7 @@ class Loop:
             self.counters = self.counters._replace(seconds=now - begin)
             rate = float(report.steps.sum()) / max(took, 1e-9)
             failure = self._complaint(before)
-            rows = self._rows(before, report, rate, found)
+            rows = self._rows(report, rate, found)
             control = self._observe(rows, found, best, interrupt)
             if control.best_lost:  # There is no file of it.
                 old = {"best": before.best, "best_turn": before.best_turn}
@@ -152,9 +152,7 @@ class Loop:
             self.progress.warn(f"{text} The other members continue.")
         return text
 
-    def _rows(
-        self, before: Counters, report: Report, rate: float, found: Evaluation | None
-    ) -> list[Row]:
+    def _rows(self, report: Report, rate: float, found: Evaluation | None) -> list[Row]:
         counters, rows = self.counters, []
         for member in range(self.run.members.count):
             row: Row = {
@@ -166,8 +164,7 @@ class Loop:
                 "rate": round(rate, 1),
             }
             row |= _means(report, member)
-            taken = counters.iterations - before.iterations
-            row["nonfinite"] = nonfinite_iterations(report, member, taken)
+            row["nonfinite"] = int(report.nonfinite[member])
             if found is not None:
                 row |= {
                     "eval/return": float(found.mean()[member]),
@@ -237,5 +234,5 @@ def _means(report: Report, member: int) -> Row:
         number = int(report.number[name][member])
         last = float(report.last[name][member])
         row[name] = float(total[member]) / number if number else last
-    row.pop("steps", None)
-    return row
+    counted = "steps", "updates", "nonfinite"
+    return {name: value for name, value in row.items() if name not in counted}

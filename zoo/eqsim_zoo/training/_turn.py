@@ -17,6 +17,10 @@ from ..data import Dataset
 from ..runs._members import Members
 
 
+EPISODES = ("return", "length")
+"""Means over episodes: NaN before the first one has ended."""
+
+
 class Report(NamedTuple):
     """Metrics of a turn, with an axis of members if there are several.
 
@@ -24,6 +28,8 @@ class Report(NamedTuple):
         and their number.
     - `last`: each metric in the last iteration.
     - `steps`: control steps taken.
+    - `updates`, `nonfinite`: number of updates, and of those in which a metric was not
+        finite; of an agent that does not report them, iterations.
     - `broken`: true if a leaf of the state has numbers that are not finite, in the order
         of `float_paths`.
     """
@@ -32,6 +38,8 @@ class Report(NamedTuple):
     number: dict[str, Int[Array, "..."]]
     last: dict[str, Float[Array, "..."]]
     steps: Int[Array, "..."]
+    updates: Int[Array, "..."]
+    nonfinite: Int[Array, "..."]
     broken: Bool[Array, "..."]
 
 
@@ -47,11 +55,11 @@ def run_turn(
     - `state`: state of all members; its buffers are donated.
     """
     number = jnp.asarray(n, jnp.int32)
-    state, (total, finite, last, steps) = _run((members, env, number), state)
+    state, counted = _run((members, env, number), state)
     # A program of its own, as it is there from before the first turn; within the other
     # it would take as long to compile as a tenth of a small environment.
     broken = nonfinite_of_members(members, state)
-    return state, Report(total, finite, last, steps, broken)
+    return state, Report(*counted, broken=broken)
 
 
 @eqx.filter_jit(donate="all-except-first")
@@ -88,21 +96,39 @@ def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
     dynamic, static = eqx.partition(state, eqx.is_array)
     zeros = {name: jnp.zeros((), x.dtype) for name, x in shapes.items()}
     none = jnp.zeros((), jnp.int32)
-    begin = zeros, {name: none for name in zeros}, zeros, none
+    begin = zeros, {name: none for name in zeros}, zeros, none, none, none
 
     def body(_, carry):
-        dynamic, (total, number, _, steps) = carry
+        dynamic, (total, number, _, steps, updates, nonfinite) = carry
         state, last = _iterate(agent, eqx.combine(dynamic, static), env)
         fine = {name: jnp.isfinite(x) for name, x in last.items()}
         add = lambda name: total[name] + jnp.where(fine[name], last[name], 0.0)
         total = {name: add(name) for name in total}
         number = {name: number[name] + fine[name].astype(jnp.int32) for name in total}
-        taken = jnp.round(last["steps"]).astype(jnp.int32) if "steps" in last else 1
-        return eqx.filter(state, eqx.is_array), (total, number, last, steps + taken)
+        taken = _integer(last["steps"]) if "steps" in last else 1
+        learned, bad = _updates(last, fine)
+        counts = steps + taken, updates + learned, nonfinite + bad
+        return eqx.filter(state, eqx.is_array), (total, number, last, *counts)
 
-    dynamic, (total, number, last, steps) = lax.fori_loop(0, n, body, (dynamic, begin))
-    state = eqx.combine(dynamic, static)
-    return state, (total, number, last, steps)
+    dynamic, counted = lax.fori_loop(0, n, body, (dynamic, begin))
+    return eqx.combine(dynamic, static), counted
+
+
+def _updates(
+    metrics: dict[str, Float[Array, ""]], fine: dict[str, Bool[Array, ""]]
+) -> tuple[Int[Array, ""] | int, Int[Array, ""]]:
+    """Number of updates of an iteration, and of those that are not finite, from `updates`
+    and `nonfinite` of `mean_metrics`; without these the iteration is one update."""
+    flags = [~flag for name, flag in fine.items() if name not in EPISODES]
+    bad = jnp.any(jnp.stack(flags)) if flags else jnp.zeros((), bool)
+    if not {"updates", "nonfinite"} <= metrics.keys():
+        return 1, bad.astype(jnp.int32)
+    skipped = _integer(metrics["nonfinite"])
+    return _integer(metrics["updates"]), jnp.maximum(skipped, bad.astype(jnp.int32))
+
+
+def _integer(x: Float[Array, ""]) -> Int[Array, ""]:
+    return jnp.round(x).astype(jnp.int32)
 
 
 def nonfinite(state: Any) -> Bool[Array, " leaves"]:
