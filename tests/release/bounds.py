@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from distributions import Distribution, distributions, ROOT
+from distributions import Distribution, distributions, ROOT, WITHOUT_DEPENDENCIES
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -43,8 +43,6 @@ EXTRAS = {
     "eqsim-playground": "test",
     "eqsim-torchrl": "test",
 }
-# The model files alone are used: MuJoCo Playground asks for much that is not needed.
-WITHOUT_DEPENDENCIES = {"eqsim-playground": "playground"}
 
 
 def lower_bounds(chosen: list[Distribution]) -> dict[str, str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 
 ROOT = pathlib.Path(__file__).parents[2]
+# The model files alone are used: MuJoCo Playground asks for much that is not needed.
+WITHOUT_DEPENDENCIES = {"eqsim-playground": "playground"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,14 +19,12 @@ import tempfile
 import time
 
 from archives import check_extras, check_sdist, check_wheel
-from distributions import Distribution, distributions, ROOT
+from distributions import Distribution, distributions, ROOT, WITHOUT_DEPENDENCIES
 
 
 # What a smoke test needs besides the distribution: extras, other distributions of ours.
 EXTRAS = {"eqsim": "[cli]", "eqsim-adapters": "[dm-env]", "eqsim-dmc": "[suite]"}
 NEEDS = {"eqsim-example": ["eqsim-zoo"]}
-# The model files alone are used: MuJoCo Playground asks for much that is not needed.
-WITHOUT_DEPENDENCIES = {"eqsim-playground": ["playground"]}
 
 
 class ReleaseError(Exception):
@@ -106,7 +104,7 @@ def try_out(one: Distribution, out: pathlib.Path, python: str) -> None:
         pip += ["--quiet", "--constraint", ROOT / "constraints.txt"]
         run([*pip, *wheels])
         if one.name in WITHOUT_DEPENDENCIES:
-            run([*pip, "--no-deps", *WITHOUT_DEPENDENCIES[one.name]])
+            run([*pip, "--no-deps", WITHOUT_DEPENDENCIES[one.name]])
         run([bin / "python", "-m", "pip", "check"])
         script = shutil.copy(ROOT / "tests" / "release" / "smoke.py", work)
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
