@@ -26,6 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 PLUGINS := gymnasium adapters mjx dmc playground torchrl example
 
 .PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
+.PHONY: release oldest newest
 
 help:
 	@echo "make demo             install, then run the demonstration, which also trains; results in out/demo"
@@ -34,6 +35,9 @@ help:
 	@echo "make test-plugins     install the plugins, then run their quick tests"
 	@echo "make test-plugins-all the same with their slow tests"
 	@echo "make wheels           install eqsim and a plugin from wheels, run both, and remove the plugin"
+	@echo "make release          build all distributions twice, compare, check, install and run each; files in out/release"
+	@echo "make oldest           nightly: tests with the oldest dependencies that pyproject.toml allows"
+	@echo "make newest           nightly: tests with the newest dependencies; PYTHON=python3.13 for another Python"
 	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
 	@echo "make docs             install, then build the site of the documentation; results in out/site"
 	@echo "make docs-tables      write the generated tables of the documentation anew"
@@ -86,9 +90,22 @@ test-plugins: $(VENV)-plugins/.installed
 test-plugins-all: $(VENV)-plugins/.installed
 	$(call in-plugins)
 
+# Tools that build and check distributions; none of them is used by eqsim.
+$(VENV)-release/.installed: constraints.txt
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip --disable-pip-version-check --quiet install \
+	  --constraint constraints.txt build hatchling packaging twine
+	@touch $@
+
 # From wheels in a fresh environment: a package of a third party comes, runs, and goes.
-wheels:
-	PYTHON=$(PYTHON) bash plugins/check_wheels.sh
+wheels: $(VENV)-release/.installed
+	$(VENV)-release/bin/python tests/release/release.py --out out/wheels --only eqsim eqsim-example
+
+release: $(VENV)-release/.installed
+	$(VENV)-release/bin/python tests/release/release.py
+
+oldest newest: $(VENV)-release/.installed
+	$(VENV)-release/bin/python tests/release/bounds.py $@ --python $(PYTHON)
 
 test-all: check
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
@@ -111,4 +128,4 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(VENV)-plugins .cache .hypothesis .import_linter_cache .pytest_cache .ruff_cache out
+	rm -rf $(VENV) $(VENV)-plugins $(VENV)-release .cache .hypothesis .import_linter_cache .pytest_cache .ruff_cache out

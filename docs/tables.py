@@ -5,12 +5,13 @@ python docs/tables.py
 
 import pathlib
 
+from _licenses import license_table
+
 from eqsim.io import support_table
 from eqsim.model import SENSOR_FACTS
 
 
 FOLDER = pathlib.Path(__file__).parent
-START, END = "<!-- kinds: written by docs/tables.py -->", "<!-- end of kinds -->"
 
 
 def sensor_table() -> str:
@@ -22,20 +23,29 @@ def sensor_table() -> str:
     return "\n".join(lines)
 
 
-def with_sensor_table(page: str) -> str:
-    """A page with the table of sensors between its two marks."""
-    before, rest = page.split(START)
-    return f"{before}{START}\n\n{sensor_table()}\n\n{END}{rest.split(END)[1]}"
+def with_table(page: str, name: str, table: str) -> str:
+    """Return a page with a table between its two marks."""
+    start, end = (
+        f"<!-- {name}: written by docs/tables.py -->",
+        f"<!-- end of {name} -->",
+    )
+    before, rest = page.split(start)
+    return f"{before}{start}\n\n{table}\n\n{end}{rest.split(end)[1]}"
 
 
 def main() -> None:
-    """Writes what MJCF features are supported, and the kinds of sensors."""
+    """Write what MJCF features are supported, the kinds of sensors, and licenses."""
     page = FOLDER / "mjcf-support.md"
     page.write_text(support_table(), encoding="utf-8")
-    sensors = FOLDER / "sensors.md"
-    text = with_sensor_table(sensors.read_text(encoding="utf-8"))
-    sensors.write_text(text, encoding="utf-8")
-    print(f"wrote {page} and {sensors}")
+    print(f"wrote {page}")
+    for file, name, table in (
+        ("sensors.md", "kinds", sensor_table()),
+        ("licenses.md", "licenses", license_table()),
+    ):
+        page = FOLDER / file
+        text = with_table(page.read_text(encoding="utf-8"), name, table)
+        page.write_text(text, encoding="utf-8")
+        print(f"wrote {page}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,7 @@ def parametrize_with_checks(
     """Decorate a test with an argument `check`, to run once per check and object.
 
     Test names end with `Ant-jit`. Expected failures become strict `xfail`s, and checks
-    that are not applicable are skipped with a reason. Needs pytest.
+    that are not applicable are skipped with a reason. Needs the extra `testing`.
 
     **Arguments:**
 
@@ -50,7 +51,7 @@ def parametrize_with_checks(
         `__eqsim_expected_failures__`.
 
     **Raises:** `TypeError` if an object is of a kind without checks; `ValueError` if
-    the name of a check is unknown.
+    the name of a check is unknown; `ImportError` without pytest.
 
     !!! example
 
@@ -60,8 +61,7 @@ def parametrize_with_checks(
             check.run()
         ```
     """
-    import pytest
-
+    pytest = _pytest()
     names = collections.Counter(type(x).__name__ for x in objects)
     seen: collections.Counter = collections.Counter()
     parameters = []
@@ -84,10 +84,23 @@ def parametrize_with_checks(
     return pytest.mark.parametrize("check", parameters)
 
 
+def _pytest() -> Any:
+    """Import pytest.
+
+    **Raises:** `ImportError` that names the extra.
+    """
+    try:
+        return importlib.import_module("pytest")
+    except ImportError as error:
+        raise ImportError(
+            "Checks of `eqsim.testing` become tests of pytest, which cannot be imported "
+            f"({error}). Run `pip install 'eqsim[testing]'`."
+        ) from error
+
+
 def xfail_marks(check: Check, expected: Mapping[str, str]) -> tuple:
     """Return the pytest marks of a check: `xfail` if it is expected to fail."""
-    import pytest
-
+    pytest = _pytest()
     if check.name not in expected:
         return ()
     return (pytest.mark.xfail(reason=expected[check.name], strict=True),)
@@ -95,7 +108,7 @@ def xfail_marks(check: Check, expected: Mapping[str, str]) -> tuple:
 
 def skipping(check: Check) -> Check:
     """Return a check that skips the test if it is not applicable."""
-    import pytest
+    pytest = _pytest()
 
     def run() -> None:
         try:

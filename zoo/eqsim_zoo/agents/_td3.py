@@ -159,12 +159,9 @@ class TD3(AbstractOffPolicy):
         adam = self.optimizer()
 
         # Critic.
+        policy, noise = self.policy(target_actor, target_critic), self.target_noise
         next_action = smoothed_actions(
-            self.policy(target_actor, target_critic),
-            next_obs,
-            self.target_noise,
-            self.noise_clip,
-            key_noise,
+            policy, next_obs, noise, self.noise_clip, key_noise
         )
         next_value = lowest_value(target_critic, next_obs, next_action)
         target = td_target(
@@ -203,11 +200,8 @@ class TD3(AbstractOffPolicy):
             updates=(state.updates + 1) % (self.policy_delay * 2**20),
             key=key,
         )
-        return new, {
-            "critic_loss": of_critic["loss"],
-            "q": of_critic["q"],
-            "actor_loss": actor_loss,
-        }
+        metrics = {"critic_loss": of_critic["loss"], "q": of_critic["q"]}
+        return new, metrics | {"actor_loss": actor_loss}
 
 
 def smoothed_actions(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 
@@ -16,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 Image: TypeAlias = (
     UInt8[Array, "height width channels"] | Float[Array, "height width channels"]
 )
+_ARRAYS = jax.Array | jax.ShapeDtypeStruct | np.ndarray
 Encoder: TypeAlias = Callable[[Image], Float[Array, " outputs"]]
 
 
@@ -106,8 +108,9 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 def is_vector(obs: Any) -> bool:
     """Return true if an observation is one vector of floating-point numbers."""
-    array = hasattr(obs, "shape") and len(obs.shape) == 1
-    return array and jnp.issubdtype(obs.dtype, jnp.floating)
+    if not isinstance(obs, _ARRAYS) or len(obs.shape) != 1:
+        return False
+    return jnp.issubdtype(obs.dtype, jnp.floating)
 
 
 def check_image_settings(name: str, obs: Any, settings: dict[str, Any]) -> None:
@@ -157,18 +160,19 @@ def check_kinds(parts: dict[str, Any], encoder: AbstractEncoder | None) -> None:
     """Raise `ValueError` if a part of an observation is neither a vector nor an image, or
     is an image and there is no encoder."""
     for name, x in sorted(parts.items()):
-        shape, kind = getattr(x, "shape", None), getattr(x, "dtype", None)
         if is_vector(x):
             continue
-        if shape is None or not is_image(shape):
+        if not isinstance(x, _ARRAYS) or not is_image(x.shape):
+            shown = (
+                f"shape {x.shape} and type {x.dtype}" if isinstance(x, _ARRAYS) else x
+            )
             raise ValueError(
-                f"The observation {name!r} has shape {shape} and type {kind}: "
-                "vectors of real numbers, and images (height, width, channels), are "
-                "expected."
+                f"The observation {name!r} has {shown}: vectors of real numbers, and "
+                "images (height, width, channels), are expected."
             )
         if encoder is None:
             raise ValueError(
-                f"The observation {name!r} is an image of shape {shape}: an agent "
+                f"The observation {name!r} is an image of shape {x.shape}: an agent "
                 "needs an `encoder` for it, such as `eqsim_zoo.vision.Impala()`."
             )
 

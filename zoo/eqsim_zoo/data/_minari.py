@@ -57,8 +57,8 @@ def _load(name: str, download: bool) -> Any:
         minari = importlib.import_module("minari")
     except ImportError as error:
         raise ImportError(
-            "Datasets of Minari by name need a package more: pip install "
-            "'eqsim-zoo[minari]'."
+            "Datasets of Minari by name need the package minari. Run `pip install "
+            "'eqsim-zoo[minari]'`."
         ) from error
     return minari.load_dataset(name, download=download)
 
