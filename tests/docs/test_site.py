@@ -65,6 +65,17 @@ def test_pages_are_in_the_menu():
     assert menu == pages | notebooks
 
 
+def test_images_of_the_gallery_are_shown_and_small():
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    files = [*(ROOT / "docs" / "images" / "gallery").iterdir()]
+    shown = {
+        pathlib.Path(path).name for path in re.findall(r"gallery/\S+?\.webp", text)
+    }
+    assert shown == {file.name for file in files}
+    sizes = [file.stat().st_size for file in files]
+    assert max(sizes) < 300_000 and sum(sizes) < 2_000_000
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path, monkeypatch):
     """All code cells of a notebook, in one namespace."""
