@@ -79,7 +79,7 @@ def iterate(
     """
     loop = Loop(
         first=lambda data: _first(*data[1:]),
-        step=lambda data, now: _step(*data[:2], now),
+        step=lambda data, now: _step(data[0], data[1], now),
         pending=lambda now: now.code == PENDING,
         result=lambda now: End(
             now.states, now.actions, now.feedback.gain, now.code, now.step

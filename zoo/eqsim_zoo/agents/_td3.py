@@ -155,8 +155,7 @@ class TD3(AbstractOffPolicy):
         keys = jr.split(jr.fold_in(key_noise, 1))
         obs = self.seen(state.statistics, batch.obs, keys[0])
         next_obs = self.seen(state.statistics, batch.next_obs, keys[1])
-        target_actor, target_critic = state.targets
-        adam = self.optimizer()
+        (target_actor, target_critic), adam = state.targets, self.optimizer()
 
         # Critic.
         policy, noise = self.policy(target_actor, target_critic), self.target_noise
