@@ -25,7 +25,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 PLUGINS := gymnasium adapters mjx dmc playground torchrl example
 
-.PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
+.PHONY: help demo fuzz test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
 
 help:
 	@echo "make demo             install, then run the demonstration, which also trains; results in out/demo"
@@ -34,6 +34,7 @@ help:
 	@echo "make test-plugins     install the plugins, then run their quick tests"
 	@echo "make test-plugins-all the same with their slow tests"
 	@echo "make wheels           install eqsim and a plugin from wheels, run both, and remove the plugin"
+	@echo "make fuzz             run 100,000 generated inputs; FUZZ=1000000 and FUZZ_FIRST=0 choose others"
 	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
 	@echo "make docs             install, then build the site of the documentation; results in out/site"
 	@echo "make docs-tables      write the generated tables of the documentation anew"
@@ -93,6 +94,13 @@ wheels:
 test-all: check
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 	$(MAKE) wheels
+
+# Reproducible: a seed gives an input. Other seeds each night, for instance by the day.
+FUZZ ?= 100000
+FUZZ_FIRST ?= 0
+fuzz: $(VENV)/.installed-test
+	EQSIM_FUZZ=$(FUZZ) EQSIM_FUZZ_FIRST=$(FUZZ_FIRST) $(BIN)/pytest -q -n $(WORKERS) \
+	  --dist worksteal tests/fuzz
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/step.py --out out/bench

@@ -91,7 +91,7 @@ class Door:
             "127.0.0.1", self._inner
         )
         inner_writer.write(head)
-        both = _pump(reader, inner_writer), _pump(inner_reader, writer)
+        both = _pump(reader, inner_writer, False), _pump(inner_reader, writer, True)
         try:
             await asyncio.gather(*both)
         finally:
@@ -168,11 +168,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-async def _pump(reader, writer) -> None:
+async def _pump(reader, writer, closes: bool) -> None:
+    """Pass on data up to its end. If the client has sent everything, it may still wait for
+    the answer; after the answer (`closes`), nothing follows."""
     while data := await reader.read(65536):
         writer.write(data)
         await writer.drain()
-    writer.close()
+    if closes:
+        writer.close()
+    elif writer.can_write_eof():
+        writer.write_eof()
 
 
 def _response(status: str, text: str, header: str = "") -> bytes:

@@ -38,7 +38,8 @@ MODELS = (
     <gyro site="hand"/><rangefinder site="origin" cutoff="3"/>
     <framequat objtype="body" objname="lower" reftype="site" refname="origin"/>
   </sensor>
-  <keyframe><key name="home" time="1" qpos="0.1 0.2" qvel="0 0" ctrl="0 0 0 0" act="0.3"/></keyframe>
+  <keyframe><key name="home" time="1" qpos="0.1 0.2" qvel="0 0" ctrl="0 0 0 0"
+    act="0.3"/></keyframe>
 </mujoco>""",
     """<mujoco>
   <option><flag contact="enable" eulerdamp="disable" energy="enable"/></option>
@@ -48,14 +49,18 @@ MODELS = (
     <body name="a" pos="0 0 1" gravcomp="0.5"><freejoint name="root"/>
       <inertial pos="0 0 0" mass="1" diaginertia="0.1 0.1 0.1"/>
       <geom type="sphere" size="0.1"/></body>
-    <body name="b" pos="1 0 1" quat="1 0 0.1 0"><joint name="ball" type="ball" range="0 1" limited="true"/>
+    <body name="b" pos="1 0 1" quat="1 0 0.1 0"><joint name="ball" type="ball" range="0 1"
+      limited="true"/>
       <inertial pos="0 0 0.1" mass="1" fullinertia="0.1 0.2 0.15 0.01 0 0"/>
       <geom type="ellipsoid" size="0.1 0.2 0.1" fluidshape="ellipsoid"/></body>
     <body name="c" pos="2 0 1" axisangle="0 0 1 30"><joint name="slide" type="slide" axis="1 0 0"/>
       <geom type="cylinder" size="0.1 0.2"/></body>
-    <body name="mocap" mocap="true" pos="0 0 2"><geom type="box" size="0.1 0.1 0.1" contype="0" conaffinity="0"/></body>
-    <frame pos="0 0 3" euler="0 0 90"><body name="d"><joint type="hinge"/><geom size="0.05"/></body></frame>
-    <replicate count="2" offset="0.3 0 0"><body pos="0 3 1"><joint type="slide"/><geom size="0.05"/></body></replicate>
+    <body name="mocap" mocap="true" pos="0 0 2"><geom type="box" size="0.1 0.1 0.1" contype="0"
+      conaffinity="0"/></body>
+    <frame pos="0 0 3" euler="0 0 90"><body name="d"><joint type="hinge"/><geom
+      size="0.05"/></body></frame>
+    <replicate count="2" offset="0.3 0 0"><body pos="0 3 1"><joint type="slide"/><geom
+      size="0.05"/></body></replicate>
   </worldbody>
   <equality>
     <connect body1="a" body2="b" anchor="0 0 0.2"/>
@@ -66,21 +71,26 @@ MODELS = (
     """<mujoco>
   <worldbody>
     <site name="s0" pos="0 0 2"/><site name="s3" pos="0.5 0 2"/>
-    <body pos="0 0 1"><joint name="x" type="slide" axis="0 0 1"/><joint name="y" type="hinge" axis="0 1 0"/>
+    <body pos="0 0 1"><joint name="x" type="slide" axis="0 0 1"/><joint name="y" type="hinge"
+      axis="0 1 0"/>
       <geom name="wrap" type="sphere" size="0.1"/><geom name="rod" type="cylinder" size="0.05 0.2"/>
-      <site name="s1" pos="0 0 0.2"/><site name="s2" pos="0.2 0 0"/><site name="inside" pos="0 0.01 0"/>
+      <site name="s1" pos="0 0 0.2"/><site name="s2" pos="0.2 0 0"/><site name="inside"
+        pos="0 0.01 0"/>
     </body>
   </worldbody>
   <tendon>
-    <spatial name="string" limited="true" range="0 1.5" stiffness="3" damping="0.1" springlength="0.2 0.4"
+    <spatial name="string" limited="true" range="0 1.5" stiffness="3" damping="0.1"
+      springlength="0.2 0.4"
       frictionloss="0.1" width="0.01">
       <site site="s0"/><geom geom="wrap" sidesite="inside"/><site site="s1"/>
       <pulley divisor="2"/><site site="s3"/><site site="s2"/></spatial>
-    <fixed name="linear" armature="0.01" damping="0.1"><joint joint="x" coef="1"/><joint joint="y" coef="-0.5"/></fixed>
+    <fixed name="linear" armature="0.01" damping="0.1"><joint joint="x" coef="1"/><joint
+      joint="y" coef="-0.5"/></fixed>
   </tendon>
   <equality><tendon tendon1="string" tendon2="linear" polycoef="0.1 1 0 0 0"/></equality>
   <actuator>
-    <muscle name="muscle" tendon="string" ctrllimited="true" ctrlrange="0 1" lengthrange="0.1 2" timeconst="0.01 0.04" force="100"/>
+    <muscle name="muscle" tendon="string" ctrllimited="true" ctrlrange="0 1" lengthrange="0.1 2"
+      timeconst="0.01 0.04" force="100"/>
     <cylinder tendon="linear" timeconst="0.1" area="0.01" bias="0 -1 0"/>
     <damper joint="x" kv="2" ctrlrange="0 1"/>
     <intvelocity joint="y" kp="5" actrange="-1 1"/>
@@ -110,10 +120,17 @@ MODELS = (
   <compiler inertiafromgeom="true" boundmass="0.01" boundinertia="1e-4" settotalmass="3" 
     balanceinertia="true" discardvisual="true" eulerseq="xyz"/>
   <custom><numeric name="n" data="1 2"/><text name="t" data="x"/></custom>
-  <worldbody><body><joint/><geom size="0.1"/><body><geom size="0.1" pos="1 0 0"/></body></body></worldbody>
+  <worldbody><body><joint/><geom size="0.1"/><body><geom size="0.1"
+    pos="1 0 0"/></body></body></worldbody>
   <extension/></mujoco>""",
 )
 ASSETS = {
-    "cube.obj": b"v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nv 1 1 1\nf 1 2 3\nf 1 2 4\nf 2 3 4\nf 1 3 5\n",
-    "part.xml": b'<mujoco><worldbody><geom name="extra" size="0.1" pos="0 0 -3"/></worldbody></mujoco>',
+    "cube.obj": (
+        b"v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nv 1 1 1\n"
+        b"f 1 2 3\nf 1 2 4\nf 2 3 4\nf 1 3 5\n"
+    ),
+    "part.xml": (
+        b'<mujoco><worldbody><geom name="extra" size="0.1" pos="0 0 -3"/>'
+        b"</worldbody></mujoco>"
+    ),
 }

@@ -240,7 +240,7 @@ def archive(
         members[key] = claimed(rng, rng.randbytes(rng.randrange(64)))
     elif action == 2:
         members[
-            rng.choice(("../escaped.npy", "/tmp/x.npy", "a/../../b", "..\\x.npy"))
+            rng.choice(("../escaped.npy", "/escaped.npy", "a/../../b", "..\\x.npy"))
         ] = b""
     elif action == 3:
         members[key] = damaged(rng, members.get(key, b""))

@@ -115,7 +115,7 @@ def summary(outcomes: list[Outcome]) -> str:
     groups = collections.defaultdict(list)
     for one in (x for x in outcomes if x.status == "broken"):
         tail = one.text.strip().splitlines()
-        places = [x.strip() for x in tail if x.lstrip().startswith("File ")]
+        places = [x.strip() for x in tail if "/eqsim" in x and "File " in x]
         groups[(places[-1:] or tail[:1])[0] + tail[-1][:60]].append(one)
     for group in sorted(groups.values(), key=len, reverse=True):
         one = group[0]

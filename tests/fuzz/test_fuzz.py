@@ -14,6 +14,13 @@ COUNT = int(os.environ.get("EQSIM_FUZZ", "2000"))
 FIRST = int(os.environ.get("EQSIM_FUZZ_FIRST", "0"))
 SHARES = {
     "mjcf": 0.2,
+    "archives": 0.15,
+    "checkpoints": 0.15,
+    "datasets": 0.15,
+    "recipes": 0.1,
+    "plugins": 0.1,
+    "commands": 0.1,
+    "pages": 0.05,
 }
 
 

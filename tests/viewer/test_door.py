@@ -2,6 +2,7 @@
 
 import http.client
 import http.server
+import socket
 import threading
 
 import pytest
@@ -104,6 +105,16 @@ def test_the_token_sets_a_cookie_that_lets_in(opened):
     assert ask(port, "/page", Cookie=f"other=1; {cookie}")[::2] == (200, "/page")
     foreign = {"Cookie": cookie, "Origin": "http://evil.example"}
     assert ask(port, **foreign)[0] == 403
+
+
+def test_a_client_that_sends_no_more_gets_its_answer(opened):
+    """It closes its half of the connection after the request."""
+    port = opened("127.0.0.1", None)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(b"GET /page HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert b" 200 OK" in answer and answer.endswith(b"/page")
 
 
 def test_nonsense_is_no_request():

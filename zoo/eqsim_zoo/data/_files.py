@@ -3,13 +3,13 @@
 import json
 import os
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import jax.tree_util as jtu
 import numpy as np
+
+from eqsim.io import open_arrays
 
 from ._about import About
 from ._checks import check_finite, inside, limits_of, numbers, observations
@@ -99,14 +99,12 @@ def load_data(
             f"There is no dataset {str(path)!r} (looked in {pathlib.Path.cwd()})."
         )
     try:
-        if not zipfile.is_zipfile(path):
-            raise ValueError("this is no `.npz` file, or not all of it.")
-        with np.load(path, allow_pickle=False) as arrays:
+        with open_arrays(path) as arrays:
             if "format" in arrays:
                 return _own(arrays, clip, bounds, about)
             steps = foreign_steps(arrays)
         return Dataset.of(steps, bounds=bounds, clip=clip, about=about or About())
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{str(path)!r}: {error}") from error
 
 

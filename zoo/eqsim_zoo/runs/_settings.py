@@ -140,7 +140,7 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
         )
     try:
         return _parse(text.strip(), fields[name])
-    except (ValueError, SyntaxError, KeyError) as error:
+    except (ValueError, SyntaxError, KeyError, OverflowError) as error:
         what = _expected(fields[name])
         raise ValueError(
             f"`{name}={text}`: {what} is expected, such as {_encode(fields[name])}."
