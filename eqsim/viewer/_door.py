@@ -37,6 +37,7 @@ class Door:
     def __init__(self, host: str, port: int, inner: int, token: str | None):
         self._inner, self._token = inner, token
         self._only_here = is_loopback(host)
+        self._tasks: set[asyncio.Task | None] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -68,6 +69,10 @@ class Door:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader, writer) -> None:
+        # asyncio holds tasks weakly: that of a connection whose client has closed its half
+        # would be collected before the answer.
+        task = asyncio.current_task()
+        self._tasks.add(task)
         try:
             limit = asyncio.timeout(_SECONDS)
             async with limit:
@@ -83,6 +88,7 @@ class Door:
         except asyncio.LimitOverrunError:
             pass
         finally:
+            self._tasks.discard(task)
             writer.close()
 
     async def _relay(self, head: bytes, reader, writer) -> None:

@@ -301,7 +301,7 @@ def arrays_changed(rng: Random, arrays: dict[str, np.ndarray]) -> dict[str, np.n
         if action == 0:
             del out[name]
         elif action == 1:
-            out[word(rng)[:60].replace("\ud800", "")] = out.pop(name)
+            out["x" + word(rng)[:60].replace("\ud800", "")] = out.pop(name)
         elif action == 2:
             out[name] = _other_type(rng, out[name])
         elif action == 3:

@@ -65,6 +65,7 @@ class Worker:
             "PYTHONPATH": os.pathsep.join(map(str, dict.fromkeys(paths))),
             "PYTHONDONTWRITEBYTECODE": "1",
             "JAX_PLATFORMS": "cpu",
+            "EQSIM_KERNELS_CACHE": str(self.folder / "kernels"),
         }
         self.known.clear()
         self.errors = open(self.folder / "errors", "wb")

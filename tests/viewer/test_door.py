@@ -1,9 +1,11 @@
 """Who may connect."""
 
+import gc
 import http.client
 import http.server
 import socket
 import threading
+import time
 
 import pytest
 
@@ -107,8 +109,12 @@ def test_the_token_sets_a_cookie_that_lets_in(opened):
     assert ask(port, **foreign)[0] == 403
 
 
-def test_a_client_that_sends_no_more_gets_its_answer(opened):
-    """It closes its half of the connection after the request."""
+def test_a_client_that_sends_no_more_gets_its_answer(opened, monkeypatch):
+    """It closes its half of the connection after the request. Nothing else may refer to
+    the connection then: it survives the garbage collector."""
+    answers = Inner.do_GET
+    collect = lambda self: (time.sleep(0.2), gc.collect(), answers(self))
+    monkeypatch.setattr(Inner, "do_GET", collect)
     port = opened("127.0.0.1", None)
     with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
         client.sendall(b"GET /page HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")

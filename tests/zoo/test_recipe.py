@@ -310,6 +310,20 @@ def test_recipes_of_other_types(fields, words):
         recipe_from_json({"agent": "ppo", "env": "point_mass"} | fields)
 
 
+@pytest.mark.parametrize(
+    "settings, words",
+    (
+        ({"learning_rate": {"a": 1}}, "`learning_rate` of 'PPO' is"),
+        ({"learning_rate": 10**400}, "PPO"),
+        ({"num_envs": "many"}, "PPO"),
+        ({"num_envs": None}, "PPO"),
+    ),
+)
+def test_settings_of_other_types(settings, words):
+    with pytest.raises(ValueError, match=words):
+        build(eqsim.AGENTS.get("ppo"), settings)
+
+
 def test_recipes_that_cannot_be_made(names):
     for words, recipe in {
         "no field 'rat'": Recipe("search", "rail", {"rat": 1}),
