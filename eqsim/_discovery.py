@@ -156,12 +156,19 @@ def _read(group: str, text: str, about: dict[str, str]) -> list[Plugin]:
     try:
         sections = _sections(text, True)
     except (configparser.DuplicateOptionError, configparser.DuplicateSectionError):
+        try:
+            sections = _sections(text, False)
+        except configparser.Error as error:
+            return _unreadable(package, error)
         _warn(package, "name something twice. The last one counts.")
-        return _read_sections(group, _sections(text, False), about)
     except configparser.Error as error:
-        _warn(package, f"could not be read: {error}. Ask its authors to repair it.")
-        return []
+        return _unreadable(package, error)
     return _read_sections(group, sections, about)
+
+
+def _unreadable(package: str, error: configparser.Error) -> list[Plugin]:
+    _warn(package, f"could not be read: {error}. Ask its authors to repair it.")
+    return []
 
 
 def _sections(text: str, strict: bool) -> configparser.ConfigParser:

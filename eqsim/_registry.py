@@ -158,8 +158,10 @@ class Registry:
             value = load(self.group, plugin)
         except Unfit as error:
             raise self._failed(name, plugin, f"cannot be used: {error}") from error
-        except (Exception, SystemExit) as error:
-            reason = f"could not be imported: {type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # `SystemExit`, and those of test frameworks.
+            reason = f"could not be imported: {type(error).__name__}: {_text(error)}"
             raise self._failed(name, plugin, reason) from error
         self._errors.pop(name, None)
         return value
@@ -187,6 +189,15 @@ class Registry:
                 hint = f" That is the name of {KINDS[other.group].word}."
         known = ", ".join(self.names()) or "nothing; is the package installed?"
         return f"No {name!r} in {self.group!r}.{hint} Known: {known}."
+
+
+def _text(error: BaseException) -> str:
+    """Return the message of a plugin's exception, which may be of any length, or fail."""
+    try:
+        text = str(error)
+    except Exception:
+        return "(its message cannot be read)"
+    return text if len(text) <= 2000 else text[:2000] + " ..."
 
 
 ENVS = Registry("eqsim.envs")

@@ -264,6 +264,35 @@ def test_a_plugin_that_ends_python(tmp_path, modules):
     assert set(registry.errors()) == {"exit"}
 
 
+@pytest.mark.parametrize(
+    "body, words",
+    (
+        ("class E(BaseException): pass\nraise E('odd')", "E: odd"),
+        ("def __getattr__(name): raise BaseException('odd')", "BaseException: odd"),
+        (
+            "class E(Exception):\n    def __str__(self): return None\nraise E",
+            "its message cannot be read",
+        ),
+        ("raise RuntimeError('x' * 10**6)", "RuntimeError: x{2000} \\.\\.\\."),
+    ),
+)
+def test_any_exception_of_a_plugin_is_one_error(tmp_path, modules, body, words):
+    (modules / "raising_thing.py").write_text(body)
+    publish(tmp_path, "raises", {"thing": "raising_thing:X"})
+    with pytest.raises(PluginError, match=words) as caught:
+        Registry(GROUP, [tmp_path]).get("thing")
+    assert len(str(caught.value)) < 3000
+
+
+def test_a_section_twice_and_a_line_that_is_none(tmp_path):
+    publish(tmp_path, "odd", {"thing": "json:dumps"})
+    (file,) = tmp_path.rglob("entry_points.txt")
+    file.write_text(file.read_text() * 2 + "no entry\n")
+    registry = Registry(GROUP, [tmp_path])
+    with pytest.warns(PluginWarning, match="could not be read"):
+        assert registry.names() == ()
+
+
 def hiding(tmp_path, monkeypatch, allow, deny):
     """The names that can be used, and a registry."""
     for package in ("eqsim", "eqsim-zoo", "my-boxes", "other"):

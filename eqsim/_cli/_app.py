@@ -264,6 +264,8 @@ def _run(argv: list[str]) -> int:
         return _failed(error, 2)
     except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:
         return _failed(error, 1)
+    except OverflowError as error:
+        return _failed(f"A number among the arguments is too large ({error}).", 2)
     except SystemExit as end:  # How the parser ends, after help as well.
         return end.code if isinstance(end.code, int) else 0
     return 0
@@ -290,7 +292,7 @@ def _found(argv: list[str]) -> tuple[str, str | None, Any, list[str]]:
     return "eqsim", "A differentiable robot simulator.", commands, argv
 
 
-def _failed(error: Exception, status: int) -> int:
+def _failed(error: Exception | str, status: int) -> int:
     print(f"eqsim: {error}", file=sys.stderr)
     return status
 

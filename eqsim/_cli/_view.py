@@ -16,7 +16,7 @@ from .._errors import CommandError
 from .._registry import RUNS
 from .._rollout import rollout
 from ..envs import AbstractEnv
-from ..io import load, load_mjcf
+from ..io import load, load_mjcf, open_arrays
 from ..model import System
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, show
@@ -111,20 +111,36 @@ def _free(sys: System, pipeline: str | None) -> Subject:
 
 def _arrays(path: pathlib.Path, pipeline: str | None) -> Subject:
     """A recording of `eqsim rollout` or `eqsim control`, or a robot of `eqsim.save`."""
-    with np.load(path, allow_pickle=False) as file:
-        names = set(file.files)
-        if {"q", "dt", "env"} <= names:
-            q, dt, name = file["q"], float(file["dt"]), str(file["env"])
-            env = environment(name, pipeline)
-            return Subject(env, q=q.reshape(-1, *q.shape[-2:]), dt=dt, preset=name)
-    if "header" in names:
-        robot = load(path)
+    try:
+        with open_arrays(path) as file:
+            names = set(file)
+            if {"q", "dt", "env"} <= names:
+                return _recording(file["q"], file["dt"], str(file["env"]), pipeline)
+        robot = load(path) if "header" in names else None
         if isinstance(robot, System):
             return _free(robot, pipeline)
+    except ValueError as error:
+        raise UsageError(f"Cannot read {str(path)!r}: {error}") from error
     raise UsageError(
         f"{str(path)!r} is neither a recording of `eqsim rollout` or `eqsim control`, which "
         "has arrays `q`, `dt` and `env`, nor a robot that `eqsim.save` wrote."
     )
+
+
+def _recording(
+    q: np.ndarray, dt: np.ndarray, name: str, pipeline: str | None
+) -> Subject:
+    env = environment(name, pipeline)
+    nq = env.sys.nq
+    if q.ndim < 2 or q.shape[-1] != nq or not q.size or q.dtype.kind not in "iuf":
+        raise UsageError(
+            f"`q` has shape {q.shape} and type {q.dtype}: real numbers of shape (..., time, "
+            f"{nq}) are expected for {name!r}."
+        )
+    if dt.size != 1 or dt.dtype.kind not in "iuf" or not 0 < dt < np.inf:
+        raise UsageError(f"`dt` is {dt.tolist()}: a positive number, s, is expected.")
+    rows = q.reshape(-1, *q.shape[-2:])
+    return Subject(env, q=rows, dt=float(dt.item()), preset=name)
 
 
 def _run(folder: pathlib.Path) -> Subject:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..io import open_arrays
+
 
 class Recording:
     """One run of a robot: commands and measurements with time stamps.
@@ -135,12 +137,16 @@ def load(
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {str(path)!r}.")
-    with np.load(path, allow_pickle=False) as archive:
-        data = {key: archive[key] for key in archive.files}
+    try:
+        with open_arrays(path) as archive:
+            data = dict(archive)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from error
     count = _count(path, data)
-    offsets = np.asarray(data.get("offsets", [0, count]), int)
-    names = data.get("name", [f"{path.stem}-{k}" for k in range(len(offsets) - 1)])
-    runs = data.get("run", names)
+    offsets = _offsets(path, data, count)
+    default = [f"{path.stem}-{k}" for k in range(len(offsets) - 1)]
+    names = _names(path, "name", data.get("name", default), len(default))
+    runs = _names(path, "run", data.get("run", names), len(default))
     if channels is None:
         known = {"time", "offsets", "name", "run", "rate", ctrl}
         rows = lambda x: x.ndim == 2 and len(x) == count
@@ -150,20 +156,51 @@ def load(
         if key not in data:
             raise ValueError(f"{str(path)!r} has no array {key!r}, but {sorted(data)}.")
     out = []
-    for k, (name, run) in enumerate(zip(names, runs, strict=True)):
+    for k, (name, run) in enumerate(zip(names, runs)):
         at = slice(offsets[k], offsets[k + 1])
         time = _time(path, data, at, rate)
-        commands = np.zeros((len(time), 0)) if ctrl is None else data[ctrl][at]
-        chosen = {channel: data[key][at] for channel, key in channels.items()}
-        out.append(Recording(time, commands, chosen, str(name), str(run)))
+        part = lambda key: _numbers(path, key, data[key])[at]
+        commands = np.zeros((len(time), 0)) if ctrl is None else part(ctrl)
+        chosen = {channel: part(key) for channel, key in channels.items()}
+        out.append(Recording(time, commands, chosen, name, run))
     return out
+
+
+def _offsets(path: pathlib.Path, data: dict[str, np.ndarray], count: int) -> list[int]:
+    """Return the rows at which runs begin and end."""
+    offsets = np.asarray(data.get("offsets", [0, count]))
+    fits = offsets.ndim == 1 and len(offsets) > 1 and offsets.dtype.kind in "iu"
+    ends = offsets.tolist() if fits else []
+    if not fits or ends[0] < 0 or ends[-1] > count or sorted(ends) != ends:
+        raise ValueError(
+            f"{str(path)!r}: `offsets` is {offsets.tolist()}: increasing integers from 0 to "
+            f"the number of rows, {count}, are required."
+        )
+    return ends
+
+
+def _names(path: pathlib.Path, key: str, names: Any, count: int) -> list[str]:
+    array = np.asarray(names)
+    if array.shape != (count,):
+        raise ValueError(
+            f"{str(path)!r}: `{key}` has shape {array.shape}, but the file has {count} "
+            "runs. One name per run is required."
+        )
+    return [str(name) for name in array]
 
 
 def _count(path: pathlib.Path, data: dict[str, np.ndarray]) -> int:
     if "time" in data:
+        if data["time"].ndim != 1:
+            raise ValueError(
+                f"{str(path)!r}: `time` has shape {data['time'].shape}: one axis is "
+                "required."
+            )
         return len(data["time"])
     if "offsets" in data:
-        return int(data["offsets"][-1])
+        offsets = data["offsets"]
+        known = offsets.ndim == 1 and offsets.size > 0 and offsets.dtype.kind in "iu"
+        return int(offsets[-1]) if known else 0
     raise ValueError(
         f"{str(path)!r} has neither `time` nor `offsets`, but {sorted(data)}."
     )
@@ -171,13 +208,27 @@ def _count(path: pathlib.Path, data: dict[str, np.ndarray]) -> int:
 
 def _time(path, data, at: slice, rate: float | None) -> np.ndarray:
     if "time" in data:
-        return np.asarray(data["time"][at], float)
-    hertz = data.get("rate") if rate is None else rate
-    if hertz is None:
+        return np.asarray(_numbers(path, "time", data["time"])[at], float)
+    hertz = np.asarray(data.get("rate") if rate is None else rate)
+    if hertz.dtype.kind == "O":
         raise ValueError(
             f"{str(path)!r} has no time stamps. Pass `rate`, the sampling rate in Hz."
         )
-    return np.arange(at.stop - at.start) / float(hertz)
+    if hertz.size != 1 or hertz.dtype.kind not in "iuf" or not 0 < hertz < np.inf:
+        raise ValueError(
+            f"{str(path)!r}: `rate` is {hertz.tolist()}: a positive number, in Hz, is "
+            "required."
+        )
+    return np.arange(at.stop - at.start) / float(hertz.item())
+
+
+def _numbers(path: pathlib.Path, key: str, array: np.ndarray) -> np.ndarray:
+    if array.ndim == 0 or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{str(path)!r}: `{key}` has shape {array.shape} and type {array.dtype}: rows "
+            "of real numbers are required."
+        )
+    return array
 
 
 def _check_time(name: str, time: np.ndarray) -> None:

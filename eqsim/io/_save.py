@@ -4,9 +4,9 @@ import base64
 import dataclasses
 import enum
 import json
+import math
 import os
 import pathlib
-import zipfile
 import zlib
 from typing import Any
 
@@ -18,6 +18,7 @@ from jaxtyping import PyTree
 
 from .. import model
 from .._patterns import Pattern
+from ._arrays import _FREE, _RATIO, open_arrays
 
 
 _FORMAT = "eqsim-1"
@@ -101,18 +102,22 @@ def load(path: str | os.PathLike, like: PyTree = None) -> PyTree:
     - `ValueError`: the file was not written by `save`, or does not fit `like`.
     """
     header, arrays = _read(pathlib.Path(path))
-    leaves = [
-        _from_numpy(array, leaf["kind"])
-        for array, leaf in zip(arrays, header["leaves"])
-    ]
+    try:
+        stored = [(str(x["path"]), str(x["kind"])) for x in header["leaves"]]
+        leaves = [_from_numpy(x, kind) for x, (_, kind) in zip(arrays, stored)]
+    except Exception as error:  # Of a header that someone changed.
+        raise _damaged(path, error) from error
     if like is not None:
-        return _fill(path, like, header["leaves"], leaves)
+        return _fill(path, like, [name for name, _ in stored], leaves)
     if header["structure"] is None:
         raise ValueError(
             f"{str(path)!r} contains the arrays of a pytree, but not its structure. Build "
             "the same pytree again and pass it: load(path, like=tree)."
         )
-    return _decode(header["structure"], leaves)
+    try:
+        return _decode(header["structure"], leaves)
+    except Exception as error:  # Of a header that someone changed.
+        raise _damaged(path, error) from error
 
 
 def _read(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
@@ -121,23 +126,30 @@ def _read(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
             f"There is no file {str(path)!r} (looked in {pathlib.Path.cwd()})."
         )
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open_arrays(path) as archive:
             header = json.loads(archive[_HEADER].tobytes())
             if header["format"] != _FORMAT:
-                raise ValueError(f"unknown format {header['format']!r}")
-            count = len(header["leaves"])
-            return header, [archive[f"leaf{index}"] for index in range(count)]
-    except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{str(path)!r} was not written by this version of eqsim.save, or is "
-            f"damaged ({error})."
-        ) from error
+                raise ValueError(f"unknown format {str(header['format'])[:80]!r}")
+            _ = header["structure"]
+            arrays = [archive[f"leaf{k}"] for k, _ in enumerate(header["leaves"])]
+        return header, arrays
+    except Exception as error:  # JSON that someone made on purpose raises many kinds.
+        if isinstance(error, OSError):
+            raise
+        raise _damaged(path, error) from error
 
 
-def _fill(path: Any, like: PyTree, stored: list[dict], leaves: list) -> PyTree:
+def _damaged(path: Any, error: Exception) -> ValueError:
+    reason = f"{type(error).__name__}: {str(error)[:300]}"
+    return ValueError(
+        f"{str(path)!r} was not written by this version of eqsim.save, or is damaged "
+        f"({reason})."
+    )
+
+
+def _fill(path: Any, like: PyTree, found: list[str], leaves: list) -> PyTree:
     places, treedef = jax.tree_util.tree_flatten_with_path(like)
     wanted = [jax.tree_util.keystr(key) for key, leaf in places if _is_number(leaf)]
-    found = [leaf["path"] for leaf in stored]
     if wanted != found:
         missing = [name for name in wanted if name not in found]
         extra = [name for name in found if name not in wanted]
@@ -259,7 +271,11 @@ def _packed(array: np.ndarray) -> dict:
 
 
 def _unpacked(code: dict) -> np.ndarray:
-    content = zlib.decompress(base64.b64decode(code["content"]))
+    packed, most = base64.b64decode(code["content"]), 4 * math.prod(code["shape"])
+    unpacker = zlib.decompressobj()
+    content = unpacker.decompress(packed, most + 1)
+    if len(content) != most or most > max(_FREE, _RATIO * len(packed)):
+        raise ValueError(f"an array of {most} bytes is packed into {len(packed)}")
     return np.frombuffer(content, "<i4").reshape(code["shape"])
 
 

@@ -37,6 +37,7 @@ class Door:
     def __init__(self, host: str, port: int, inner: int, token: str | None):
         self._inner, self._token = inner, token
         self._only_here = is_loopback(host)
+        self._tasks: set[asyncio.Task | None] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -68,6 +69,10 @@ class Door:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader, writer) -> None:
+        # asyncio holds tasks weakly: that of a connection whose client has closed its half
+        # would be collected before the answer.
+        task = asyncio.current_task()
+        self._tasks.add(task)
         try:
             limit = asyncio.timeout(_SECONDS)
             async with limit:
@@ -83,6 +88,7 @@ class Door:
         except asyncio.LimitOverrunError:
             pass
         finally:
+            self._tasks.discard(task)
             writer.close()
 
     async def _relay(self, head: bytes, reader, writer) -> None:
@@ -91,7 +97,7 @@ class Door:
             "127.0.0.1", self._inner
         )
         inner_writer.write(head)
-        both = _pump(reader, inner_writer), _pump(inner_reader, writer)
+        both = _pump(reader, inner_writer, False), _pump(inner_reader, writer, True)
         try:
             await asyncio.gather(*both)
         finally:
@@ -168,11 +174,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-async def _pump(reader, writer) -> None:
+async def _pump(reader, writer, closes: bool) -> None:
+    """Pass on data up to its end. If the client has sent everything, it may still wait for
+    the answer; after the answer (`closes`), nothing follows."""
     while data := await reader.read(65536):
         writer.write(data)
         await writer.drain()
-    writer.close()
+    if closes:
+        writer.close()
+    elif writer.can_write_eof():
+        writer.write_eof()
 
 
 def _response(status: str, text: str, header: str = "") -> bytes:

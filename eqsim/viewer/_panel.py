@@ -17,6 +17,8 @@ _SPEEDS = {"0.1x": 0.1, "0.25x": 0.25, "0.5x": 0.5, "1x": 1.0, "2x": 2.0, "4x": 
 _FIRST = "first state"
 _MODES = {"sliders": Mode.SLIDERS, "random": Mode.RANDOM, "policy": Mode.POLICY}
 _STEPS = 200
+_LENGTHS = 0.1, 5.0
+"""Ends of the slider for the length of arrows."""
 
 
 class Panel:
@@ -58,6 +60,11 @@ class Panel:
         with self._gui.add_folder("View", expand_by_default=False):
             self._add_view(forces, groups, show_group)
 
+    def run_pending(self) -> None:
+        """Execute what the page has asked for, in the thread that runs the session."""
+        while not self.pending.empty():
+            self.pending.get()()
+
     @property
     def forces(self) -> bool:
         """True if contact forces are to be drawn."""
@@ -66,7 +73,8 @@ class Panel:
     @property
     def force_length(self) -> float:
         """Factor of the length of arrows."""
-        return self._force_length.value
+        value = self._force_length.value
+        return value if _between(*_LENGTHS)(value) else 1.0
 
     @property
     def follows(self) -> bool:
@@ -109,19 +117,22 @@ class Panel:
         )
         end = max(session.history[-1].time, session.dt)
         self._time = gui.add_slider("time, s", 0.0, end, 0.001, 0.0)
-        self._on_change(self._time, session.seek)
+        self._on_change(self._time, session.seek, _between(0.0, np.inf))
         speed = gui.add_dropdown("speed", tuple(_SPEEDS), initial_value="1x")
-        self._on_change(speed, lambda name: setattr(session, "speed", _SPEEDS[name]))
+        set_speed = lambda name: setattr(session, "speed", _SPEEDS[name])
+        self._on_change(speed, set_speed, _SPEEDS.__contains__)
         simulate = gui.add_checkbox(
             "simulate",
             session.simulates,
             hint="Continue the simulation from the current frame. Otherwise play back the "
             "simulated or recorded frames.",
         )
-        self._on_change(simulate, lambda on: setattr(session, "simulates", on))
+        set_simulates = lambda on: setattr(session, "simulates", on)
+        self._on_change(simulate, set_simulates, _is_flag)
         if self._is_task:
             restart = gui.add_checkbox("restart when done", session.restarts)
-            self._on_change(restart, lambda on: setattr(session, "restarts", on))
+            set_restarts = lambda on: setattr(session, "restarts", on)
+            self._on_change(restart, set_restarts, _is_flag)
         names = (_FIRST, *session.setup.env.sys.keyframes.names)
         self._start = gui.add_dropdown("reset to", names, initial_value=_FIRST)
 
@@ -130,7 +141,8 @@ class Panel:
         for number, (label, slider) in enumerate(sliders.items()):
             value = float(session.values[number])
             handle = self._slider(label, slider.low, slider.high, value)
-            self._on_change(handle, lambda x, k=number: _put(session.values, k, x))
+            act = lambda x, k=number: _put(session.values, k, x)
+            self._on_change(handle, act, _between(slider.low, slider.high))
             handles.append(handle)
 
         def restore():
@@ -148,22 +160,24 @@ class Panel:
         mode = self._gui.add_dropdown(
             "actions from", tuple(names), initial_value=initial
         )
-        self._on_change(mode, lambda name: setattr(session, "mode", _MODES[name]))
+        set_mode = lambda name: setattr(session, "mode", _MODES[name])
+        self._on_change(mode, set_mode, names.__contains__)
         bounds = np.asarray(env.action_range, float)
         low = np.where(np.isfinite(bounds[:, 0]), bounds[:, 0], -1.0)
         high = np.where(np.isfinite(bounds[:, 1]), bounds[:, 1], 1.0)
         self._ctrl = []
         for number, name in enumerate(env.sys.actuators.ctrl_names):
             value = float(np.clip(0.0, low[number], high[number]))
-            handle = self._slider(name, float(low[number]), float(high[number]), value)
-            self._on_change(handle, lambda x, k=number: _put(session.ctrl, k, x))
+            ends = float(low[number]), float(high[number])
+            handle = self._slider(name, *ends, value)
+            act = lambda x, k=number: _put(session.ctrl, k, x)
+            self._on_change(handle, act, _between(*ends))
             session.ctrl[number] = value
-            self._ctrl.append(handle)
+            self._ctrl.append((handle, *ends))
 
         def center():
-            for handle in self._ctrl:
-                handle.value = float(np.clip(0.0, handle.min, handle.max))
-            session.ctrl[:] = [handle.value for handle in self._ctrl]
+            session.ctrl[:] = [np.clip(0.0, low, high) for _, low, high in self._ctrl]
+            self._show_ctrl()
 
         if self._ctrl:
             button = self._gui.add_button("Zero actions")
@@ -174,14 +188,14 @@ class Panel:
         self._forces = None
         if forces is not None:
             self._forces = gui.add_checkbox("contact forces", forces)
-            self._on_change(self._forces, lambda _: None)
-        self._force_length = gui.add_slider("force length", 0.1, 5.0, 0.1, 1.0)
-        self._on_change(self._force_length, lambda _: None)
+            self._on_change(self._forces, lambda _: None, _is_flag)
+        self._force_length = gui.add_slider("force length", *_LENGTHS, 0.1, 1.0)
+        self._on_change(self._force_length, lambda _: None, _between(*_LENGTHS))
         self.follow = gui.add_checkbox("follow robots", False)
-        self._on_change(self.follow, lambda _: None)
+        self._on_change(self.follow, lambda _: None, _is_flag)
         for group in groups if len(groups) > 1 else ():
             box = gui.add_checkbox(f"shapes of group {group}", group in VISIBLE_GROUPS)
-            self._on_change(box, lambda on, k=group: show_group(k, on))
+            self._on_change(box, lambda on, k=group: show_group(k, on), _is_flag)
 
     def _slider(self, label: str, low: float, high: float, value: float) -> Any:
         return self._gui.add_slider(label, low, high, (high - low) / _STEPS, value)
@@ -189,12 +203,18 @@ class Panel:
     def _has_actions(self) -> bool:
         return 0 < self._session.setup.env.sys.nu <= 12
 
-    def _on_change(self, handle: Any, act: Callable[[Any], None]) -> None:
-        """Act on what the page sets, and not on what the session sets."""
+    def _on_change(
+        self, handle: Any, act: Callable[[Any], None], offered: Callable[[Any], bool]
+    ) -> None:
+        """Act on what the page sets, and not on what the session sets.
+
+        A message need not come from the page, and may hold any value: those that are not
+        `offered` are ignored.
+        """
 
         def changed(event):
-            if event.client_id is not None:
-                value = event.target.value
+            value = event.target.value
+            if event.client_id is not None and offered(value):
                 self._ask(lambda: act(value))
 
         handle.on_update(changed)
@@ -210,10 +230,22 @@ class Panel:
         self._session.advance()
 
     def _reset(self) -> None:
-        name = self._start.value
-        self._session.reset(None if name == _FIRST else name)
-        for handle, value in zip(self._ctrl, self._session.ctrl):
-            handle.value = float(np.clip(value, handle.min, handle.max))
+        name, names = self._start.value, self._session.setup.env.sys.keyframes.names
+        self._session.reset(name if name in names else None)
+        self._show_ctrl()
+
+    def _show_ctrl(self) -> None:
+        """Move the sliders to the actions of the session."""
+        for (handle, low, high), value in zip(self._ctrl, self._session.ctrl):
+            handle.value = float(np.clip(value, low, high))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _between(low: float, high: float) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, float | int) and low <= value <= high
 
 
 def _put(values: np.ndarray, index: int, value: float) -> None:

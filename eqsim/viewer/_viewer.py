@@ -94,8 +94,7 @@ class Viewer:
         while not self._closing.is_set():
             now, before = time.monotonic(), session.moment.time
             dirty = not panel.pending.empty()
-            while not panel.pending.empty():
-                panel.pending.get()()
+            panel.run_pending()
             moved = session.tick(now - last)
             last = now
             passed += max(session.moment.time - before, 0.0) if moved else 0.0

@@ -1,6 +1,7 @@
 """The command `eqsim`, within this process."""
 
 import importlib.util
+import warnings
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -241,3 +242,18 @@ def test_policy(getkey):
     assert x[:, 1].mean() == pytest.approx(0.0, abs=0.06)
     assert x[:, 1].std() == pytest.approx(1.0, rel=0.05)
     assert x[:, 2].min() >= 1.0 and x[:, 3].max() <= -1.0
+
+
+def test_numbers_that_are_too_large(capsys):
+    """One message instead of a traceback."""
+    for argv in (("--length", "9" * 30), ("--seed", "9" * 30)):
+        status, _, err = run(capsys, "rollout", "point_mass", *argv)
+        assert status == 2 and "too large" in err
+
+
+def test_a_command_restores_the_warnings_of_its_caller(capsys):
+    """Hook and filters are those from before, also after an error."""
+    before = warnings.showwarning, list(warnings.filters)
+    for argv in (("list",), ("show", "no_such_environment")):
+        run(capsys, *argv)
+        assert (warnings.showwarning, list(warnings.filters)) == before

@@ -87,3 +87,26 @@ def test_split_keeps_runs_together():
     assert len(fitted) + len(held) == 12 and len({r.run for r in held}) == 2
     with pytest.raises(ValueError, match="at least two runs"):
         identify.split(recordings[:2])
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    (
+        ({"time": np.array(1.0)}, "`time` has shape"),
+        ({"offsets": np.array([0.0, 5.0])}, "`offsets` is"),
+        ({"offsets": np.array([0, 99])}, "`offsets` is"),
+        ({"offsets": np.array([4, 2])}, "`offsets` is"),
+        ({"name": np.array("a")}, "`name` has shape"),
+        ({"q": np.array(["x"] * 5)}, "`q` has shape .* rows of real numbers"),
+        ({"q": np.ones(5) * 1j}, "`q` has shape .* rows of real numbers"),
+        ({"time": None, "rate": np.array(0.0)}, "`rate` is"),
+        ({"time": None, "rate": np.array([1.0, 2.0])}, "`rate` is"),
+    ),
+)
+def test_a_file_of_another_layout_is_one_error(tmp_path, change, words):
+    arrays = {"time": np.arange(5.0), "ctrl": np.zeros((5, 1)), "q": np.zeros((5, 2))}
+    arrays |= {"offsets": np.array([0, 5]), "name": np.array(["a"])} | change
+    path = tmp_path / "x.npz"
+    np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
+    with pytest.raises(ValueError, match=words):
+        identify.load(path, channels={"q": "q"})

@@ -1,8 +1,11 @@
 """Who may connect."""
 
+import gc
 import http.client
 import http.server
+import socket
 import threading
+import time
 
 import pytest
 
@@ -104,6 +107,20 @@ def test_the_token_sets_a_cookie_that_lets_in(opened):
     assert ask(port, "/page", Cookie=f"other=1; {cookie}")[::2] == (200, "/page")
     foreign = {"Cookie": cookie, "Origin": "http://evil.example"}
     assert ask(port, **foreign)[0] == 403
+
+
+def test_a_client_that_sends_no_more_gets_its_answer(opened, monkeypatch):
+    """It closes its half of the connection after the request. Nothing else may refer to
+    the connection then: it survives the garbage collector."""
+    answers = Inner.do_GET
+    collect = lambda self: (time.sleep(0.2), gc.collect(), answers(self))
+    monkeypatch.setattr(Inner, "do_GET", collect)
+    port = opened("127.0.0.1", None)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(b"GET /page HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert b" 200 OK" in answer and answer.endswith(b"/page")
 
 
 def test_nonsense_is_no_request():

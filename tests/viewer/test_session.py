@@ -1,5 +1,7 @@
 """Time, sliders and actions, without a page."""
 
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,9 @@ from viewer_models import point
 import eqsim
 from eqsim import viewer
 from eqsim.viewer._arrows import arrows
+from eqsim.viewer._panel import Panel
 from eqsim.viewer._physics import contact_forces, Mode, see, Setup
+from eqsim.viewer._server import start_server, stop_server
 from eqsim.viewer._session import Session
 from eqsim.viewer._trajectories import recorded_moments
 
@@ -290,3 +294,37 @@ def test_default_sliders_leave_the_robot_as_it_is():
         assert not tree_allclose(other, sys), name
     damping = viewer.default_sliders(point())
     assert not any("damping" in name for name in damping)
+
+
+def test_the_panel_ignores_values_that_the_page_does_not_offer():
+    """Messages need not come from the page: no value of a control stops the simulation."""
+    here = session()
+    server = start_server("test", False)
+    try:
+        panel = Panel(server, here, {"gravity": SLIDER}, True, [0], lambda k, on: None)
+        before = here.values.copy(), here.ctrl.copy(), here.speed, here.mode
+        for handle in list(server.gui._gui_input_handle_from_uuid.values()):
+            kind = type(handle.value)
+            for value in {float: [np.nan, 1e9], str: ["odd"], bool: ["odd"]}.get(
+                kind, []
+            ):
+                handle._impl.value = value
+                event = SimpleNamespace(client_id=1, target=handle)
+                for act in list(handle._impl.update_cb):
+                    act(event)
+                panel.run_pending()
+                panel.refresh(1.0)
+        after = here.values, here.ctrl, here.speed, here.mode
+        assert tree_allclose(before[:2], after[:2]) and before[2:] == after[2:]
+        assert panel.force_length == 1.0 and here.moment.time == 0.0
+        (slider,) = (
+            handle
+            for handle in server.gui._gui_input_handle_from_uuid.values()
+            if handle.label == "gravity"
+        )
+        slider._impl.value = -3.0
+        slider._impl.update_cb[0](SimpleNamespace(client_id=1, target=slider))
+        panel.run_pending()
+        assert here.values.tolist() == [-3.0]
+    finally:
+        stop_server(server)

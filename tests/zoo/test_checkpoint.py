@@ -144,6 +144,37 @@ def test_nothing_is_executed(tmp_path):
     assert not trap.exists()
 
 
+def forged(written, **changes):
+    """A checkpoint whose first line was changed on purpose: its checksum is right."""
+    line, _, body = written.read_bytes().partition(b"\n")
+    header = json.loads(line) | changes | {"sha256": "0" * 64}
+    blank = json.dumps(header).encode() + b"\n"
+    digest = hashlib.sha256(body + blank).hexdigest()
+    return json.dumps(header | {"sha256": digest}).encode() + b"\n" + body
+
+
+@pytest.mark.parametrize(
+    "changes",
+    (
+        {"about": None},
+        {"bytes": float("inf")},
+        {"leaves": 3},
+        {"leaves": [{"path": {}, "shape": [1], "dtype": "float32"}]},
+        {"leaves": [{"path": None, "shape": [1], "dtype": "float32"}]},
+        {"leaves": [{"path": "", "shape": "1", "dtype": "float32"}]},
+        {"leaves": [{"path": "", "shape": [1.5], "dtype": "float32"}]},
+        {"leaves": [{"path": "", "shape": [1]}]},
+    ),
+    ids=str,
+)
+def test_a_first_line_of_other_types_is_one_error(written, tmp_path, changes):
+    path = tmp_path / "x.ckpt"
+    path.write_bytes(forged(written, **changes))
+    for read in (read_about, lambda p: load_checkpoint(p, state())):
+        with pytest.raises(CheckpointError, match="its first line cannot be read"):
+            read(path)
+
+
 def test_what_differs_is_named(written):
     like = eqx.filter_eval_shape(lambda: state(size=4))
     like["half"] = jax.ShapeDtypeStruct((2,), jnp.float32)

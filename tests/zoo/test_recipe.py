@@ -32,6 +32,7 @@ from eqsim_zoo.runs import (
     with_skills,
 )
 from eqsim_zoo.runs._presets import _TABLE
+from eqsim_zoo.runs._recipe import recipe_from_json
 
 
 class Mood(enum.Enum):
@@ -100,6 +101,8 @@ BAD = {
     "flag=maybe": "true or false",
     "mood=sad": "one of calm, wild",
     "squash=relu": "nothing that can be written as text",
+    "size=inf": "an integer is expected, such as 4",
+    "size=1e999": "an integer is expected, such as 4",
     "ratte=1": "no field 'ratte'. Did you mean 'rate'",
 }
 
@@ -286,6 +289,39 @@ def test_recipe_randomizes():
     env = Recipe("x", "point_mass", randomize="hard", pipeline="spring").environment()
     assert isinstance(env, eqsim.DomainRandomization)
     assert isinstance(env.pipeline, eqsim.Spring)
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    (
+        ({"agent": 3}, "`agent` is 3: text is expected"),
+        ({"env": None}, "`env` is None: text is expected"),
+        ({"skills": 2}, "`skills` is 2: text is expected"),
+        ({"settings": [1]}, "`settings` is .*: values by name"),
+        ({"options": None}, "`options` is None: values by name"),
+        ({"sweep": {"rate": 0.1}}, "a list of values is expected"),
+        ({"sweep": {"rate": []}}, "a list of values is expected"),
+        ({"agents": "ppo"}, "a recipe has the fields agent, env"),
+    ),
+)
+def test_recipes_of_other_types(fields, words):
+    """A recipe is read from a file that anybody may have changed."""
+    with pytest.raises(ValueError, match=words):
+        recipe_from_json({"agent": "ppo", "env": "point_mass"} | fields)
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    (
+        ({"learning_rate": {"a": 1}}, "`learning_rate` of 'PPO' is"),
+        ({"learning_rate": 10**400}, "PPO"),
+        ({"num_envs": "many"}, "PPO"),
+        ({"num_envs": None}, "PPO"),
+    ),
+)
+def test_settings_of_other_types(settings, words):
+    with pytest.raises(ValueError, match=words):
+        build(eqsim.AGENTS.get("ppo"), settings)
 
 
 def test_recipes_that_cannot_be_made(names):

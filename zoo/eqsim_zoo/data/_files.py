@@ -3,14 +3,14 @@
 import json
 import os
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import jax.tree_util as jtu
 import numpy as np
+
+from eqsim.io import open_arrays
 
 from ._about import About
 from ._checks import check_finite, inside, limits_of, numbers, observations
@@ -116,7 +116,7 @@ def load_data(
                 return _own(arrays, clip, bounds, about)
             steps = foreign_steps(arrays)
         return Dataset.of(steps, bounds=bounds, clip=clip, about=about or About())
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{str(path)!r}: {error}") from error
 
 
@@ -126,11 +126,9 @@ def _opened(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
     if is_hdf5(path):
         with open_hdf5(path) as arrays:
             yield arrays
-    elif zipfile.is_zipfile(path):
-        with np.load(path, allow_pickle=False) as arrays:
-            yield arrays
     else:
-        raise ValueError("this is no `.npz` file and no HDF5 file, or not all of it.")
+        with open_arrays(path) as arrays:
+            yield arrays
 
 
 def _own(

@@ -122,6 +122,9 @@ def _of_rollout(arrays: Mapping[str, np.ndarray]) -> Steps:
                 f"`{name}` has shape {x.shape}: environments and steps are expected to be "
                 f"the first two axes, as of `valid`, {shape}."
             )
+    for name, x in flags.items():
+        if x.dtype != bool:
+            raise ValueError(f"`{name}` has type {x.dtype}: booleans are expected.")
     *_, valid = flags.values()
     parts = [given[name] for name in (*names, "terminated", "truncated")]
     return in_a_row(Steps(*parts), valid)

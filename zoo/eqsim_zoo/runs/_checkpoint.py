@@ -21,6 +21,8 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
+import eqsim
+
 
 FORMAT = "eqsim-checkpoint-1"
 _NO_DIGEST, _LONGEST_LINE, _CHUNK = "0" * 64, 1 << 26, 1 << 20
@@ -190,9 +192,10 @@ def _reader(stored: list[dict[str, Any]], like: Any) -> Callable[[Any, Any], Any
     def read(file: Any, like: Any) -> Any:
         if not _is_array(like):
             return like
+        size = lambda: os.fstat(file.fileno()).st_size - file.tell()
         while next(names) not in wanted:
-            np.load(file, allow_pickle=False)
-        array = np.load(file, allow_pickle=False)
+            eqsim.io.read_array(file, size())
+        array = eqsim.io.read_array(file, size())
         if array.dtype != like.dtype:  # Types that NumPy does not know, as bfloat16.
             array = array.view(like.dtype)
         return array if isinstance(like, np.ndarray) else jnp.asarray(array)
@@ -233,9 +236,18 @@ def _header(path: pathlib.Path, file: BinaryIO) -> dict[str, Any]:
         header = json.loads(line)
         known = header["format"] == FORMAT
         size = int(header["bytes"])
-        _ = header["about"], header["versions"], header["sha256"]
-        [_Leaf(**leaf) for leaf in header["leaves"]]
-    except (ValueError, KeyError, TypeError) as error:
+        _ = header["versions"], header["sha256"]
+        if not isinstance(header["about"], dict):
+            raise TypeError("`about` is not an object")
+        for leaf in header["leaves"]:
+            _check_leaf(_Leaf(**leaf))
+    except (
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CheckpointError(
             _damaged(path, "its first line cannot be read")
         ) from error
@@ -249,6 +261,13 @@ def _header(path: pathlib.Path, file: BinaryIO) -> dict[str, Any]:
         text = f"{left} bytes follow its first line, and {size} should"
         raise CheckpointError(_damaged(path, text))
     return header
+
+
+def _check_leaf(leaf: _Leaf) -> None:
+    """Raise `TypeError` unless a leaf has a name, a shape and a type."""
+    sizes = isinstance(leaf.shape, list) and all(type(n) is int for n in leaf.shape)
+    if not (isinstance(leaf.path, str) and sizes and isinstance(leaf.dtype, str)):
+        raise TypeError(f"{leaf} is no leaf")
 
 
 def _damaged(path: pathlib.Path, how: str) -> str:

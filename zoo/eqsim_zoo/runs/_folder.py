@@ -19,7 +19,7 @@ from ..data import Dataset
 from ._checkpoint import load_checkpoint, read_about, versions
 from ._members import Members, members_of
 from ._plan import Plan
-from ._recipe import Recipe
+from ._recipe import Recipe, recipe_from_json
 from ._recorded import as_learner, Recorded
 from ._settings import describe, has_default
 
@@ -119,7 +119,10 @@ def load_run(
 def with_state(run: Run, path: pathlib.Path) -> Run:
     """The same with what is in a checkpoint."""
     whole = run_env(run)
-    check_agents(run.folder, read_about(path)["agents"], run.members)
+    stored: Any = read_about(path).get("agents")
+    if not describes_agents(stored):
+        raise ValueError(f"{str(path)!r} is not the checkpoint of a run: no `agents`.")
+    check_agents(run.folder, stored, run.members)
     state, about = load_checkpoint(path, run.members.skeleton(whole))
     return dataclasses.replace(run, state=state, about=about)
 
@@ -151,7 +154,8 @@ def open_run(
     folder = pathlib.Path(folder)
     config = read_config(folder)
     plan = Plan(**config["plan"])
-    recipe = None if config["recipe"] is None else Recipe(**config["recipe"])
+    stored = config["recipe"]
+    recipe = None if stored is None else recipe_from_json(stored)
     recorded = config.get("data")
     if learns and recipe is not None and data is None:
         data = recipe.recording()
@@ -215,12 +219,23 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
         if config["format"] != FORMAT:
             raise ValueError(f"unknown format {config['format']!r}")
         Plan(**config["plan"])
-        _ = config["recipe"], config["agents"][0]["class"], config["env"]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        _ = config["env"]
+        if config["recipe"] is not None:
+            recipe_from_json(config["recipe"])
+        if not describes_agents(config["agents"]):
+            raise ValueError("`agents` has no classes and fields")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{str(path)!r} is damaged, or of another version ({error})."
         ) from error
     return config
+
+
+def describes_agents(stored: Any) -> bool:
+    """Return true if JSON has the form of `agents_of`."""
+    is_agent = lambda x: isinstance(x, dict) and isinstance(x.get("fields"), dict)
+    agents = isinstance(stored, list) and len(stored) > 0
+    return agents and all(is_agent(x) and "class" in x for x in stored)
 
 
 def check_same(folder: pathlib.Path, digest: str | None, data: Dataset | None) -> None:

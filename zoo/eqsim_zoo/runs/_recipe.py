@@ -118,3 +118,31 @@ class Recipe:
         as it was even where defaults have changed since."""
         first = build(self.maker(), self.settings)
         return dataclasses.replace(self, settings=describe(first))
+
+
+def recipe_from_json(stored: Any) -> Recipe:
+    """Make the recipe that a file describes.
+
+    **Arguments:**
+
+    - `stored`: the fields of a `Recipe` by name, as JSON reads them.
+
+    **Raises:** `ValueError` if a field does not exist or has another type.
+    """
+    names = [field.name for field in dataclasses.fields(Recipe)]
+    if not isinstance(stored, dict) or not {"agent", "env"} <= {*stored} <= {*names}:
+        raise ValueError(f"a recipe has the fields {', '.join(names)}")
+    for name, value in stored.items():
+        if name in ("settings", "sweep", "options"):
+            if not isinstance(value, dict):
+                raise ValueError(f"`{name}` is {value!r}: values by name are expected")
+        elif not isinstance(value, str) and (
+            value is not None or name in ("agent", "env")
+        ):
+            raise ValueError(f"`{name}` is {value!r}: text is expected")
+    for name, values in stored.get("sweep", {}).items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(
+                f"`sweep[{name!r}]` is {values!r}: a list of values is expected"
+            )
+    return Recipe(**stored)

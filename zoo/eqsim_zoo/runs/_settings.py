@@ -54,7 +54,13 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
             raise ValueError(
                 unknown(f"{type(base).__name__!r} has no field", name, fields)
             )
-        value = _decode(value, fields[name])
+        try:
+            value = _decode(value, fields[name])
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"`{name}` of {type(base).__name__!r} is {value!r}: {_expected(fields[name])} "
+                "is expected."
+            ) from error
         if _encode(value) == _encode(fields[name]):
             continue
         if name.partition(".")[0] not in taken or _is_opaque(value):
@@ -64,7 +70,13 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
                 "be given by name. Make the agent in Python, and pass it."
             )
         changed[name] = value
-    return make(**_nested(base, changed)) if changed else base
+    try:
+        return make(**_nested(base, changed)) if changed else base
+    except (OverflowError, TypeError) as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+        raise ValueError(
+            f"{type(base).__name__!r} cannot be made with {given}: {error}."
+        ) from error
 
 
 def _nested(base: eqx.Module, changed: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +152,7 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
         )
     try:
         return _parse(text.strip(), fields[name])
-    except (ValueError, SyntaxError, KeyError) as error:
+    except (ValueError, SyntaxError, KeyError, OverflowError) as error:
         what = _expected(fields[name])
         raise ValueError(
             f"`{name}={text}`: {what} is expected, such as {_encode(fields[name])}."
