@@ -94,7 +94,7 @@ def test_damage_is_named(written, tmp_path):
         (data[:-1] + b"?", "its checksum is wrong"),
         (data + b"more", "bytes follow its first line"),
         (data.replace(b"checkpoint-1", b"checkpoint-9", 1), "'eqsim-checkpoint-9'"),
-        (data[: begin - 9], "its first line cannot be read"),
+        (data[: begin - 9], "its first line is invalid"),
     ):
         path.write_bytes(wrong)
         with pytest.raises(CheckpointError, match=words):
@@ -105,11 +105,11 @@ def test_damage_is_named(written, tmp_path):
 def test_foreign_files(tmp_path, content):
     path = tmp_path / "foreign"
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="is no checkpoint of eqsim-zoo"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of eqsim-zoo"):
         load_checkpoint(path, state())
-    with pytest.raises(CheckpointError, match="is no checkpoint of eqsim-zoo"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of eqsim-zoo"):
         read_about(path)
-    with pytest.raises(FileNotFoundError, match="There is no checkpoint"):
+    with pytest.raises(FileNotFoundError, match="No checkpoint"):
         load_checkpoint(tmp_path / "nothing", state())
 
 
@@ -139,7 +139,7 @@ def test_nothing_is_executed(tmp_path):
     line = json.dumps(header).encode() + b"\n"
     digest = hashlib.sha256(out.getvalue() + line).hexdigest()
     path.write_bytes(line.replace(b"0" * 64, digest.encode()) + out.getvalue())
-    with pytest.raises(CheckpointError, match="does not hold what its first line says"):
+    with pytest.raises(CheckpointError, match="differ from its first line"):
         load_checkpoint(path, jnp.zeros(1, jnp.float32))
     assert not trap.exists()
 

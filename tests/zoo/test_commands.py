@@ -277,11 +277,11 @@ WRONG = {
     "train search rail --steps 9 --rate 1 --set rate=2": "Leave out one of them",
     "train ppo rail --steps 9 --discount 1.5": "`PPO.discount` must be in [0, 1], got 1.5",
     "train ppo rail --steps 9 --learning-rate -1": "must be finite and at least 0, got -1.0",
-    "train iql rail --steps 9 --expectile 0.8": "'iql' learns from a dataset",
+    "train iql rail --steps 9 --expectile 0.8": "'iql' has no `iterate`",
     "train search rail --steps 9 --num-envs 0": "`num_envs` is 0: at least 1 is expected",
     "train search rail --steps 9 --num-seeds 0": "`num_seeds` is 0",
     "train search rail --steps 9 --sweep sizes=1,2": "only single numbers can be swept",
-    "train search rail --steps 9 --sweep num_envs=1,2": "only numbers can differ",
+    "train search rail --steps 9 --sweep num_envs=1,2": "may differ only in array values",
     "train search rail --steps 9 --pipeline sprng": "Did you mean 'spring'",
     "train search rail --steps 9 --randomize hrd": "Did you mean 'hard'",
     "train search rail --steps 9 --skills one_hot:5,least=3": "no option 'least'. Did",
@@ -292,7 +292,7 @@ WRONG = {
     "eval nothing --best --last": "choose one of them",
     "eval nothing --episodes 0": "at least one episode",
     "runs compare": "Name the folder of a run",
-    "runs compare nothing": "is this the folder of a run",
+    "runs compare nothing": "Pass the folder of a run",
     "runs list": "list",
 }
 
@@ -378,7 +378,7 @@ def test_ctrl_c_twice(capsys, tmp_path):
     options = "--steps 1e9 --episode-length 10 --pool-size 4 --turns 1"
     process = started(tmp_path / "a", options, 1)
     status, _, err = run(capsys, "resume a")
-    assert status == 2 and "Another process is at work on the run in 'a'" in err
+    assert status == 2 and "Another process is writing to the run in 'a'" in err
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
     while "Stopping after this turn" not in process.stdout.readline():

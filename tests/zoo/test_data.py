@@ -162,7 +162,7 @@ def test_subsets_and_shards():
     assert [len(shard) for shard in shards] == [7, 1]
     back = joined(shards).subset([0, 2, 1])
     assert_same(back.steps(), DATA.steps())
-    with pytest.raises(ValueError, match="of no trajectories"):
+    with pytest.raises(ValueError, match="`trajectories` is empty"):
         DATA.subset([])
     for number, count in ((0, 4), (2, 2), (-1, 2)):
         with pytest.raises(ValueError, match=f"Shard {number} of {count}, of 3"):
@@ -180,7 +180,7 @@ def test_joined():
     other = Dataset.create(**recorded((1,), (True,)), bounds=BOUNDS, about=About("y"))
     assert joined([one, other]).about.env is None
     wider = Dataset.create(**recorded((1,), (True,)), bounds=2 * BOUNDS)
-    with pytest.raises(ValueError, match="Dataset 1 has actions between"):
+    with pytest.raises(ValueError, match="Dataset 1 has action bounds"):
         joined([one, wider])
     with pytest.raises(ValueError, match="Dataset 1 holds observations"):
         joined([one, DATA])
@@ -223,7 +223,10 @@ def _put(index, value):
 EMPTY = {name: x[:0] for name, x in recorded((1,), (True,)).items()}
 BAD = {
     "empty": (EMPTY, r"`reward` has shape \(0,\)"),
-    "rewards in rows": (_with("reward", lambda x: x[:, None]), r"shape \(5, 1\): one"),
+    "rewards in rows": (
+        _with("reward", lambda x: x[:, None]),
+        r"shape \(5, 1\); expected",
+    ),
     "one reward more": (
         _with("reward", lambda x: np.append(x, 0.0)),
         "there are 6 rewards",
@@ -234,7 +237,7 @@ BAD = {
     ),
     "a row of actions": (
         _with("action", lambda x: x[:, 0]),
-        r"\(5, nu\) are expected",
+        r"expected \(5, nu\)",
     ),
     "flags in rows": (
         _with("terminated", lambda x: x[:, None]),
@@ -243,7 +246,7 @@ BAD = {
     "one flag less": (_with("truncated", lambda x: x[1:]), "`truncated` has shape"),
     "nothing seen": (_with("obs", lambda x: {}), "at least one array"),
     "other keys": (_with("next_obs", lambda x: {"a": x}), "`next_obs` is PyTreeDef"),
-    "other shapes": (_with("next_obs", lambda x: x[:, :2]), r"`next_obs` \(5, 2\)"),
+    "other shapes": (_with("next_obs", lambda x: x[:, :2]), r"`next_obs` has \(5, 2\)"),
     "other types": (_with("next_obs", lambda x: x.astype(np.uint8)), "and uint8"),
     "words": (_with("reward", lambda x: np.array(["a"] * 5)), "`reward` has type <U1"),
     "NaN seen": (
@@ -313,10 +316,12 @@ def test_fits():
     check_fits(of(**inside), env)
     check_fits(of(**inside).on_host(), env)
     with pytest.raises(
-        ValueError, match=r"holds observations .*\(4,\).*but `Rail`.*\(6,\)"
+        ValueError, match=r"has observations .*\(4,\).*but `Rail`.*\(6,\)"
     ):
         check_fits(of(**inside), Rail(3))
-    with pytest.raises(ValueError, match="has actions between .*, but `ScaleAction`"):
+    with pytest.raises(ValueError, match="has action bounds .*, but `ScaleAction`"):
         check_fits(of(**inside), ScaleAction(env))
-    with pytest.raises(ValueError, match="actions of 2 numbers, but `Rail` takes 1"):
+    with pytest.raises(
+        ValueError, match="actions of size 2, but those of `Rail` have size 1"
+    ):
         check_fits(of(**inside), Rail(2, motors=1))

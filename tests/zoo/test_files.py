@@ -59,7 +59,7 @@ def test_a_file_is_replaced_when_the_new_one_is_whole(monkeypatch, tmp_path):
     "tree, message",
     [
         (lambda x: (x, x), "`frames/observation` is tuple"),
-        (lambda x: {"a/b": x}, "the key 'a/b': a name without `/`"),
+        (lambda x: {"a/b": x}, "the key 'a/b'; keys in files are names without `/`"),
         (lambda x: {"a": {1: x}}, "`frames/observation/a` has the key 1"),
     ],
 )
@@ -175,15 +175,15 @@ def _stored(**changes):
 
 COMPACT = {"observations": FRAMES, "actions": np.zeros((9, 1)), "terminals": END}
 BAD = {
-    "nothing": ({}, r"arrays \(none\). Expected are `observations`"),
+    "nothing": ({}, r"arrays \(none\); expected `observations`"),
     "no actions": (
         {"observations": OBS, "rewards": np.zeros(6), "terminals": ENDED},
-        "There are arrays observations, rewards, terminals. Expected are",
+        "Unknown layout with arrays observations, rewards, terminals; expected",
     ),
-    "no end": (STEPS, "next_observations, observations, rewards. Expected"),
+    "no end": (STEPS, "next_observations, observations, rewards; expected"),
     "no next, no rewards": (
         {**COMPACT, "timeouts": END},
-        "terminals, timeouts. Expected are",
+        "terminals, timeouts; expected",
     ),
     "no rows": (
         {**{name: x[:0] for name, x in STEPS.items() if name != "next_observations"}}
@@ -192,16 +192,16 @@ BAD = {
     ),
     "flagged already": (
         {**COMPACT, "valids": END},
-        "and no `timeouts`, `dones_float` or",
+        "without `timeouts`, `dones_float` and",
     ),
     "no step": (
         {**COMPACT, "terminals": END | (ROWS == 1) | (ROWS == 5)},
-        "2 trajectories have no step, the first of them in row 2",
+        "2 trajectories have no step, the first in row 2",
     ),
     "no frames": ({name: x[:0] for name, x in COMPACT.items()}, "at least two frames"),
     "half an end": (
         {**STEPS, "terminals": 0.5 * ENDED},
-        r"`terminals` has shape \(6,\) and type float64: a row of zeros and ones",
+        r"`terminals` has shape \(6,\) and type float64; expected a vector of zeros",
     ),
     "ends in rows": ({**STEPS, "masks": ENDED[:, None]}, r"`masks` has shape \(6, 1\)"),
     "shorter": (
@@ -210,7 +210,7 @@ BAD = {
     ),
     "other sizes": (
         {**STEPS, "terminals": ENDED, "next_observations": np.zeros((6, 2))},
-        r"`observations` has shape \(6, 1\), but `next_observations` \(6, 2\)",
+        r"`observations` has shape \(6, 1\), but `next_observations` has \(6, 2\)",
     ),
     "NaN": (
         {**STEPS, "terminals": ENDED, "rewards": np.where(ROWS[:6] < 4, 0.0, np.nan)},
@@ -228,12 +228,18 @@ BAD = {
         _stored(format=np.asarray("eqsim-data-9")),
         "is 'eqsim-data-9'",
     ),
-    "less of ours": (_stored(last=None, at=None), "`at, last` is missing; there are"),
+    "less of ours": (
+        _stored(last=None, at=None),
+        "`at, last` is missing; the file has",
+    ),
     "no frames of ours": (
         _stored(**{"frames/observation": None}),
         "`frames/observation`",
     ),
-    "no About": (_stored(about=np.asarray("[1]")), "`about` is '.1.': the fields of"),
+    "no About": (
+        _stored(about=np.asarray("[1]")),
+        "`about` is '.1.'; expected the fields of",
+    ),
     "flags of a rollout": (
         {
             **{k: np.zeros((2, 3, 1)) for k in ("observations", "next_observations")},
@@ -243,11 +249,11 @@ BAD = {
         "`terminated` has type <U1: booleans are expected",
     ),
     "longer": (_stored(at=np.arange(5)), r"`at` has shape \(5,\) and type int64"),
-    "beyond": (_stored(at=np.array([0, 1, 2, 5])), "`at` does not lead"),
-    "back": (_stored(at=np.array([0, 1, 0, 4])), "`at` does not lead"),
-    "over before": (_stored(last=np.array([0, 1, 1, 3])), "`last` does not tell"),
-    "changing": (_stored(last=np.array([2, 3, 2, 3])), "`last` changes within"),
-    "ends inside": (_stored(terminated=np.ones(4, bool)), "`last` does not tell"),
+    "beyond": (_stored(at=np.array([0, 1, 2, 5])), "`at` must increase"),
+    "back": (_stored(at=np.array([0, 1, 0, 4])), "`at` must increase"),
+    "over before": (_stored(last=np.array([0, 1, 1, 3])), "`last` must be the index"),
+    "changing": (_stored(last=np.array([2, 3, 2, 3])), "`last` differs between"),
+    "ends inside": (_stored(terminated=np.ones(4, bool)), "`last` must be the index"),
     "no rewards": (_stored(reward=np.zeros((0,))), r"`reward` has shape \(0,\)"),
     "NaN in ours": (
         _stored(**{"frames/observation": np.full((6, 3), np.nan)}),
@@ -265,14 +271,14 @@ def test_bad_files(arrays, message, tmp_path):
 
 
 def test_damaged_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match="There is no dataset .*b.npz"):
+    with pytest.raises(FileNotFoundError, match="No dataset .*b.npz"):
         load_data(tmp_path / "b.npz")
     path = tmp_path / "a.npz"
     save_data(created((30,), (True,)), path)
     whole = path.read_bytes()
     for data in (b"", b"no numbers", whole[:-1], whole[: len(whole) // 2]):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match="a.npz': this is no `.npz` file"):
+        with pytest.raises(ValueError, match="a.npz': not an `.npz` file"):
             load_data(path)
     # One bit, within an array.
     at = whole.index(b"action.npy") + 200

@@ -72,7 +72,7 @@ def test_going_on(tmp_path):
 
 
 def test_what_cannot_be_read(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is this the folder of a run"):
+    with pytest.raises(FileNotFoundError, match="Pass the folder of a run"):
         read_metrics(tmp_path)
     (tmp_path / "metrics.jsonl").write_text("no\n{}\n")
     with pytest.raises(ValueError, match="line 1"):

@@ -95,14 +95,14 @@ def test_text_is_typed(text):
 
 
 BAD = {
-    "rate=fast": "a number is expected, such as 0.1",
-    "size=2.5": "an integer is expected, such as 4",
-    "sizes=1,x": "several values with commas",
+    "rate=fast": "expected a number, such as 0.1",
+    "size=2.5": "expected an integer, such as 4",
+    "sizes=1,x": "values separated by commas",
     "flag=maybe": "true or false",
     "mood=sad": "one of calm, wild",
-    "squash=relu": "nothing that can be written as text",
-    "size=inf": "an integer is expected, such as 4",
-    "size=1e999": "an integer is expected, such as 4",
+    "squash=relu": "cannot be set as text",
+    "size=inf": "expected an integer, such as 4",
+    "size=1e999": "expected an integer, such as 4",
     "ratte=1": "no field 'ratte'. Did you mean 'rate'",
 }
 
@@ -137,7 +137,7 @@ def test_what_has_no_text():
     stored = describe(Rich(squash=jnp.sin))
     assert build(Rich, describe(Rich())).squash is jnp.tanh
     with pytest.raises(
-        ValueError, match="`squash` of 'Rich' .* cannot be given by name"
+        ValueError, match="`squash` of 'Rich' .* cannot be restored from text"
     ):
         build(Rich, stored)
     with pytest.raises(ValueError, match="has no field 'foo'"):
@@ -201,12 +201,17 @@ def test_classes_of_what_is_held():
     for other, words in (
         (Holder(schedule=Falling()), "`schedule` of 'Holder' is 'Falling' .* 'Steady'"),
         (Holder(schedule=None), "`schedule` of 'Holder' is None in .* but 'Steady'"),
-        (Holder(several=(Falling(), Steady())), "`several` .* cannot be given by name"),
+        (
+            Holder(several=(Falling(), Steady())),
+            "`several` .* cannot be restored from text",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             build(Holder, written(other))
     empty = ft.partial(Holder, schedule=None)
-    with pytest.raises(ValueError, match="is 'Steady' in the settings, but None here"):
+    with pytest.raises(
+        ValueError, match="is 'Steady' in the settings, but None in the agent"
+    ):
         build(empty, written(Holder()))
     with pytest.raises(ValueError, match="no field 'scedule.class'"):
         build(Holder, {"scedule.class": "Steady"})
@@ -241,13 +246,13 @@ WRONG_SKILLS = {
     "resample=0.5": "has no option 'resample'. Did you mean 'resample_probability'",
     "env=3": "has no option 'env'. Known: least_steps, resample_probability",
     "": "has no option ''",
-    "resample_probability": "is '', but a number from 0 to 1",
-    "resample_probability=x": "is 'x', but a number from 0 to 1",
-    "resample_probability=1.5": "is '1.5', but a number from 0 to 1",
-    "resample_probability=nan": "is 'nan', but a number from 0 to 1",
-    "least_steps=2.5": "is '2.5', but an integer, at least 1",
-    "least_steps=0": "is '0', but an integer, at least 1",
-    f"least_steps={2**31}": "an integer, at least 1",
+    "resample_probability": "is ''; expected a number from 0 to 1",
+    "resample_probability=x": "is 'x'; expected a number from 0 to 1",
+    "resample_probability=1.5": "is '1.5'; expected a number from 0 to 1",
+    "resample_probability=nan": "is 'nan'; expected a number from 0 to 1",
+    "least_steps=2.5": "is '2.5'; expected an integer from 1",
+    "least_steps=0": "is '0'; expected an integer from 1",
+    f"least_steps={2**31}": "an integer from 1",
     "least_steps=2,least_steps=3": "`least_steps` is given twice",
 }
 
@@ -334,7 +339,9 @@ def test_recipes_that_cannot_be_made(names):
             recipe.agents()
     for words, recipe in {
         "has no option 'm'": Recipe("search", "rail", options={"m": 1}),
-        "randomization 'hrd'. Did you mean 'hard'": Recipe("", "rail", randomize="hrd"),
+        "randomization preset 'hrd'. Did you mean 'hard'": Recipe(
+            "", "rail", randomize="hrd"
+        ),
     }.items():
         with pytest.raises(ValueError, match=words):
             recipe.environment()
@@ -349,7 +356,7 @@ def test_presets(monkeypatch):
     assert presets()[("search", "rail")]() is made
     with pytest.raises(TypeError):
         presets()[("search", "ant")] = lambda: made
-    with pytest.raises(ValueError, match="both must be positive"):
+    with pytest.raises(ValueError, match="must be positive"):
         Preset(Search(), steps=0)
     with pytest.raises(ValueError, match="no preset 'qdx'. Did you mean 'qdax'"):
         find_preset("dads", "ant_omni", "qdx")

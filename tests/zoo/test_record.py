@@ -319,7 +319,7 @@ def test_the_command(capsys, tmp_path):
     (tmp_path / "data.npz").write_bytes(b"dear")
     line = "record rail --steps 24 --episode-length 8 --pool-size 0 --random-return -3"
     status, _, err = run(capsys, line)
-    assert status == 2 and "'data.npz' is there already" in err and "--overwrite" in err
+    assert status == 2 and "'data.npz' already exists" in err and "--overwrite" in err
     assert (tmp_path / "data.npz").read_bytes() == b"dear"
     status, out, _ = run(capsys, f"{line} --overwrite --expert-return 7")
     assert status == 0 and "random 24 3 3 " in out

@@ -1,4 +1,4 @@
-"""Skills on a point mass: told apart, foretold, and put together to reach goals."""
+"""Skills on a point mass: inference, prediction and planning towards goals."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Agents that learn from datasets."""
+"""Offline agents, which are trained on datasets."""
 
 from .agents import (
     AbstractGoalAgent as AbstractGoalAgent,

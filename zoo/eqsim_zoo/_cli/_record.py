@@ -142,8 +142,8 @@ def _parts(request: Request) -> list[tuple[str, int]]:
         )
     if pathlib.Path(request.out).exists() and not request.overwrite:
         raise FileExistsError(
-            f"{request.out!r} is there already. Choose another file (`--out`), or say that "
-            "it may be overwritten (`--overwrite`)."
+            f"{request.out!r} already exists. Choose another file (`--out`), or overwrite it "
+            "(`--overwrite`)."
         )
     ends = np.cumsum(shares) / np.sum(shares) * request.steps
     steps = np.diff(np.round(ends).astype(int), prepend=0)

@@ -36,10 +36,10 @@ def _pair(x: Any) -> Any:
 
 
 class DADS(AbstractSkillAgent):
-    r"""Dynamics-aware discovery of skills: skills whose effects can be foretold, and
-    which differ from one another.
+    r"""Dynamics-aware discovery of skills: skills whose effects are predictable
+    and differ from one another.
 
-    Skill dynamics $q(\Delta | x, z)$ foretell the change $\Delta = x' - x$ of the
+    Skill dynamics $q(\Delta | x, z)$ predict the change $\Delta = x' - x$ of the
     descriptor, by the loss $-\mathrm{mean}\,[w \log q(\Delta|x, z)]$, and a SAC is
     rewarded where they do so better for its own skill than for others:
 
@@ -50,9 +50,9 @@ class DADS(AbstractSkillAgent):
     $z$ and `random_skills` draws of the prior, in this update the same for all rows. So
     $r \le \log n$. The weights $w$ are 1, or
     $\mathrm{clip}(\pi(a|o, z) / \mu(a|o, z), 1 / \epsilon, \epsilon)$ with the policy
-    $\mu$ that acted, as transitions out of a memory are old.
+    $\mu$ that acted, as transitions in the replay buffer are old.
 
-    What was foretold can be planned with: see `reach_goals`.
+    `reach_goals` plans with the skill dynamics.
 
     Differences from the paper: SAC learns from a memory by fresh rewards, as in the
     second reference; where a task terminates the last change counts as any other, since

@@ -1,4 +1,4 @@
-"""Recordings: what they are, where they come from, and where they are kept."""
+"""Datasets of recorded steps: recording, import, files and sampling."""
 
 from ._about import About as About
 from ._behavior import (

@@ -1,15 +1,15 @@
-"""What is known about recordings beside their numbers."""
+"""Metadata of datasets."""
 
 from typing import NamedTuple
 
 
 class About(NamedTuple):
-    """Where a dataset comes from.
+    """Metadata of a dataset.
 
-    - `env`: name of the environment; None if it is not known.
-    - `sources`: what acted, in words.
-    - `random_return`, `expert_return`: mean returns of a policy that knows nothing and of
-        one that is good, by which scores are normalized; None if they are not known.
+    - `env`: name of the environment; None if unknown.
+    - `sources`: descriptions of the policies that acted.
+    - `random_return`, `expert_return`: mean returns of a random and of an expert policy, by
+        which scores are normalized; None if unknown.
     """
 
     env: str | None = None
@@ -18,9 +18,10 @@ class About(NamedTuple):
     expert_return: float | None = None
 
     def score(self, returns: float) -> float:
-        r"""$100\,(R - R_\mathrm{random}) / (R_\mathrm{expert} - R_\mathrm{random})$.
+        r"""Return the normalized score
+        $100\,(R - R_\mathrm{random}) / (R_\mathrm{expert} - R_\mathrm{random})$.
 
-        **Raises:** `ValueError` if one of the two is not known.
+        **Raises:** `ValueError` if one of the two returns is unknown.
 
         ??? cite "Reference"
             Fu et al., *D4RL: datasets for deep data-driven reinforcement learning*, 2020,
@@ -28,9 +29,9 @@ class About(NamedTuple):
         """
         if self.random_return is None or self.expert_return is None:
             raise ValueError(
-                "The dataset does not say what a random and an expert policy reach "
-                f"(`random_return` is {self.random_return}, `expert_return` is "
-                f"{self.expert_return}): record it with both, or set them."
+                "A score needs the returns of a random and of an expert policy, but "
+                f"`random_return` is {self.random_return} and `expert_return` is "
+                f"{self.expert_return}. Record the dataset with both, or set them."
             )
         return (
             100.0

@@ -16,11 +16,11 @@ Policy = Callable[[Any, PRNGKeyArray], Float[Array, " nu"]] | AbstractController
 
 
 class RandomPolicy(eqx.Module):
-    """Actions that are uniform between bounds, whatever is seen.
+    """Policy with uniformly distributed actions, independent of the observation.
 
     **Arguments:**
 
-    - `bounds`: of actions, such as `env.action_range`.
+    - `bounds`: lower and upper bounds of actions, such as `env.action_range`.
     """
 
     bounds: Float[Array, "nu 2"]

@@ -1,4 +1,4 @@
-"""Whether recorded steps can be learned from."""
+"""Validation of recorded steps."""
 
 from typing import Any
 
@@ -14,10 +14,9 @@ from ._steps import Steps
 def check_steps(
     steps: Steps, bounds: Any, clip: bool
 ) -> tuple[Steps, Float[np.ndarray, "nu 2"]]:
-    """Steps whose numbers are in the type that JAX computes with, and the bounds of
-    actions.
+    """Validate steps; return them in JAX's default float type, with the bounds of actions.
 
-    **Raises:** `ValueError` if something can not be learned from.
+    **Raises:** `ValueError` if types, shapes or values are invalid.
     """
     steps = Steps(
         observations("obs", steps.obs),
@@ -35,15 +34,15 @@ def check_steps(
 
 
 def numbers(name: str, tree: Any) -> Any:
-    """Arrays of real numbers in the type that JAX computes with.
+    """Return arrays of real numbers in JAX's default float type.
 
-    **Raises:** `ValueError` if there is something else.
+    **Raises:** `ValueError` if an array is not real.
     """
     return jtu.tree_map_with_path(lambda path, x: _real(name, path, x), tree)
 
 
 def observations(name: str, tree: Any) -> Any:
-    """`numbers`, but that pictures stay in bytes."""
+    """Return arrays like `numbers`, but keep images as `uint8`."""
     is_bytes = lambda x: np.asarray(x).dtype == np.uint8
     kept = lambda path, x: np.asarray(x) if is_bytes(x) else _real(name, path, x)
     return jtu.tree_map_with_path(kept, tree)
@@ -53,7 +52,7 @@ def _real(name: str, path: Any, x: Any) -> np.ndarray:
     x = np.asarray(x)
     if x.dtype.kind not in "biuf":
         raise ValueError(
-            f"`{name}{jtu.keystr(path)}` has type {x.dtype}: real numbers are expected."
+            f"`{name}{jtu.keystr(path)}` has type {x.dtype}; expected real numbers."
         )
     return x.astype(jnp.result_type(float), copy=False)
 
@@ -61,15 +60,15 @@ def _real(name: str, path: Any, x: Any) -> np.ndarray:
 def _check_shapes(steps: Steps) -> None:
     if steps.reward.ndim != 1 or not len(steps.reward):
         raise ValueError(
-            f"`reward` has shape {steps.reward.shape}: one number for each step is "
-            "expected, and at least one step."
+            f"`reward` has shape {steps.reward.shape}; expected (steps,) with at least one "
+            "step."
         )
     if not jtu.tree_leaves(steps.obs):
-        raise ValueError(f"`obs` is {steps.obs}: at least one array is expected.")
+        raise ValueError(f"`obs` is {steps.obs}; expected at least one array.")
     if jtu.tree_structure(steps.obs) != jtu.tree_structure(steps.next_obs):
         raise ValueError(
             f"`obs` is {jtu.tree_structure(steps.obs)}, but `next_obs` is "
-            f"{jtu.tree_structure(steps.next_obs)}: they are alike."
+            f"{jtu.tree_structure(steps.next_obs)}; expected the same structure."
         )
     number, axes = len(steps.reward), {"action": 2, "terminated": 1, "truncated": 1}
     for name in ("obs", "next_obs", *axes):
@@ -78,19 +77,19 @@ def _check_shapes(steps: Steps) -> None:
                 shape = f"({number}, nu)" if name == "action" else f"{number} rows"
                 raise ValueError(
                     f"`{name}{jtu.keystr(path)}` has shape {x.shape}, but there are "
-                    f"{number} rewards: {shape} are expected."
+                    f"{number} rewards; expected {shape}."
                 )
     pairs = zip(jtu.tree_leaves(steps.obs), jtu.tree_leaves(steps.next_obs))
     for now, then in pairs:
         if now.shape != then.shape or now.dtype != then.dtype:
             raise ValueError(
-                f"`obs` has shape {now.shape} and type {now.dtype}, but `next_obs` "
-                f"{then.shape} and {then.dtype}."
+                f"`obs` has shape {now.shape} and type {now.dtype}, but `next_obs` has "
+                f"{then.shape} and {then.dtype}; expected the same."
             )
 
 
 def check_finite(name: str, tree: Any) -> None:
-    """Raises `ValueError` if there is a number that is not finite, with its row."""
+    """Raise `ValueError` with the first row that is not finite."""
     for path, x in jtu.tree_leaves_with_path(tree):
         if x.dtype == np.uint8:
             continue
@@ -99,16 +98,16 @@ def check_finite(name: str, tree: Any) -> None:
             first = int(np.argmax(bad))
             raise ValueError(
                 f"`{name}{jtu.keystr(path)}` is not finite in {int(bad.sum())} of {len(x)} "
-                f"rows, first in row {first}: {x[first]}. Leave those trajectories out."
+                f"rows, first in row {first}: {x[first]}. Leave out those trajectories."
             )
 
 
 def limits_of(
     bounds: Any, action: Float[np.ndarray, "n nu"]
 ) -> Float[np.ndarray, "nu 2"]:
-    """Bounds of actions, by default -1 and 1.
+    """Return the bounds of actions, by default -1 and 1.
 
-    **Raises:** `ValueError` if they are not finite, or none of these actions.
+    **Raises:** `ValueError` if they are not finite, not ordered or of the wrong shape.
     """
     size = action.shape[1]
     limits = np.tile([-1.0, 1.0], (size, 1))
@@ -116,8 +115,8 @@ def limits_of(
     fine = limits.shape == (size, 2) and np.all(np.isfinite(limits))
     if not fine or not np.all(limits[:, 0] < limits[:, 1]):
         raise ValueError(
-            f"`bounds` are {limits.tolist()}: a lower and a higher finite number are "
-            f"expected for each of the {size} entries of an action."
+            f"`bounds` are {limits.tolist()}; expected a finite lower and upper bound for "
+            f"each of the {size} entries of an action."
         )
     return limits.astype(action.dtype)
 
@@ -125,9 +124,9 @@ def limits_of(
 def inside(
     action: Float[np.ndarray, "n nu"], limits: Float[np.ndarray, "nu 2"], clip: bool
 ) -> Float[np.ndarray, "n nu"]:
-    """Actions between their bounds.
+    """Return actions within their bounds.
 
-    **Raises:** `ValueError` if one is not, unless it is to be moved there (`clip`).
+    **Raises:** `ValueError` if an action is outside, unless `clip` is true.
     """
     low, high = limits.T
     outside = ((action < low) | (action > high)).any(axis=1)
@@ -138,18 +137,19 @@ def inside(
         raise ValueError(
             f"`action` is outside its bounds in {int(outside.sum())} of {len(outside)} "
             f"rows, first in row {first}: {action[first]}, with bounds "
-            f"{limits.tolist()}. Pass the `bounds` of the robot, or `clip=True`."
+            f"{limits.tolist()}. Pass the `bounds` of the actuators, or `clip=True`."
         )
     return np.clip(action, low, high)
 
 
 def check_fits(data: Any, env: Any) -> None:
-    """Raises `ValueError` unless observations and actions of a dataset are those of an
+    """Raise `ValueError` unless a dataset has the observations and actions of an
     environment.
 
     **Arguments:**
 
-    - `data`: a `Dataset`. `env`: an environment.
+    - `data`: a `Dataset`.
+    - `env`: an environment.
     """
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
     shape = lambda x: (tuple(x.shape), jnp.dtype(x.dtype).name)
@@ -161,19 +161,20 @@ def check_fits(data: Any, env: Any) -> None:
     recorded, seen = describe(row.obs), describe(timestep.obs)
     if recorded != seen:
         raise ValueError(
-            f"The dataset holds observations {recorded}, but `{type(env).__name__}` shows "
-            f"{seen}. Learn without an environment (`env=None`), or in the one that was "
+            f"The dataset has observations {recorded}, but `{type(env).__name__}` has "
+            f"{seen}. Train without an environment (`env=None`), or pass the one that was "
             "recorded."
         )
     nu = data.bounds.shape[0]
     if nu != env.sys.nu:
         raise ValueError(
-            f"The dataset holds actions of {nu} numbers, but `{type(env).__name__}` takes "
-            f"{env.sys.nu}."
+            f"The dataset has actions of size {nu}, but those of `{type(env).__name__}` "
+            f"have size {env.sys.nu}. Pass the environment that was recorded."
         )
     bounds, known = np.asarray(data.bounds), np.asarray(env.action_range)
     if not np.allclose(bounds, known, rtol=1e-5, atol=1e-6):
         raise ValueError(
-            f"The dataset has actions between {bounds.tolist()}, but "
-            f"`{type(env).__name__}` takes {known.tolist()}."
+            f"The dataset has action bounds {bounds.tolist()}, but "
+            f"`{type(env).__name__}` has {known.tolist()}. Load the dataset with the bounds "
+            "of the environment."
         )

@@ -1,4 +1,4 @@
-"""Recorded steps, to learn from."""
+"""Datasets of recorded steps."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ from ._steps import Steps
 class Dataset(eqx.Module):
     """Steps of many trajectories, one after the other.
 
-    An observation that one step leads to and the next begins with is held once. Two flags
-    are kept apart: whether nothing follows a step (`mask` is 0 and no value is added
-    after it), and whether its trajectory is over (`terminal`), which is also so where it
-    was cut off.
+    An observation that ends one step and begins the next one is stored once. Two flags
+    are distinguished: after a terminated step (`mask` is 0) no value is bootstrapped; a
+    terminal step is the last of its trajectory, by termination or truncation.
 
     **Arguments:**
 
-    - `frames`: observations, any PyTree of arrays with one axis in front, see `HostArray`.
-    - `at`: where each step begins; it leads to the frame after that.
-    - `action`: of each step, in the units of the robot.
+    - `frames`: observations, a PyTree of arrays with a leading frame axis, on the device
+        or as `HostArray`.
+    - `at`: index of the frame in which each step begins; it ends in the next frame.
+    - `action`: action of each step, in physical units.
     - `reward`: reward of each step.
-    - `terminated`: true if the task ended with the step.
-    - `last`: the last step of the trajectory of each step.
-    - `bounds`: of actions.
-    - `about`: where it comes from.
+    - `terminated`: true if the step terminated its episode.
+    - `last`: index of the last step of each step's trajectory.
+    - `bounds`: lower and upper bounds of actions.
+    - `about`: metadata.
     """
 
     frames: Any
@@ -61,18 +61,18 @@ class Dataset(eqx.Module):
         clip: bool = False,
         about: About = About(),
     ) -> "Dataset":
-        """Of steps in the order in which they were taken.
+        """Make a dataset from steps in the order in which they were taken.
 
         **Arguments:**
 
-        - `obs` to `next_obs`: of each step, with one axis in front.
-        - `terminated`, `truncated`: true if the task ended with the step, and whether the
-            trajectory was cut off after it. The last step of all always ends one.
-        - `bounds`: of actions, (nu, 2); by default -1 and 1.
-        - `clip`: true if actions outside the bounds are moved to them.
-        - `about`: where it comes from.
+        - `obs`, `action`, `reward`, `next_obs`: arrays with a leading step axis.
+        - `terminated`, `truncated`: true if the step ended its episode, and true if the
+            trajectory was cut off after it. The last step always ends a trajectory.
+        - `bounds`: lower and upper bounds of actions, (nu, 2); by default -1 and 1.
+        - `clip`: true to clip actions to the bounds.
+        - `about`: metadata.
 
-        **Raises:** `ValueError` if there are no steps, shapes do not fit, numbers are not
+        **Raises:** `ValueError` if there are no steps, shapes do not fit, values are not
         finite, or actions are outside the bounds.
         """
         steps = Steps(obs, action, reward, next_obs, terminated, truncated)
@@ -86,8 +86,8 @@ class Dataset(eqx.Module):
         clip: bool = False,
         about: About = About(),
     ) -> "Dataset":
-        """Of steps with one axis, in the order in which they were taken, with actions in
-        the units of the robot: see `create`."""
+        """Make a dataset from `Steps` with one axis, with actions in physical units; see
+        `create`."""
         steps, limits = check_steps(steps, bounds, clip)
         return from_packed(pack(steps), limits, about)
 
@@ -96,16 +96,16 @@ class Dataset(eqx.Module):
 
     @property
     def mask(self) -> Float[Array, " steps"]:
-        """1 where values of what follows count, 0 where the task ended."""
+        """Bootstrap mask: 0 where the episode terminated, 1 elsewhere."""
         return 1.0 - self.terminated.astype(self.reward.dtype)
 
     @property
     def terminal(self) -> Bool[Array, " steps"]:
-        """Whether the trajectory is over after the step."""
+        """True at the last step of each trajectory."""
         return self.last == jnp.arange(len(self), dtype=self.last.dtype)
 
     def rows(self, index: Int[Array, "*n"]) -> Transition:
-        """Steps by number, as agents take them: actions are between -1 and 1."""
+        """Return steps by index, with actions scaled to [-1, 1]."""
         index = jnp.asarray(index, self.at.dtype)
         at, over = self.at[index], self.last[index] == index
         obs, next_obs = take(self.frames, at), take(self.frames, at + 1)
@@ -115,16 +115,16 @@ class Dataset(eqx.Module):
         return Transition(obs, action, self.reward[index], next_obs, terminated, cut)
 
     def sample(self, key: PRNGKeyArray, number: int) -> Transition:
-        """Steps drawn uniformly, with replacement: see `rows`."""
+        """Draw steps uniformly with replacement; see `rows`."""
         return self.rows(jr.randint(key, (number,), 0, len(self), self.at.dtype))
 
     def sample_sequences(
         self, key: PRNGKeyArray, number: int, length: int
     ) -> tuple[Transition, Bool[Array, "number length"]]:
-        """Pieces of trajectories, each from a step that is drawn uniformly.
+        """Draw sequences of steps, each starting at a uniformly drawn step.
 
-        **Returns:** steps with axes (piece, time), and which of them are there: behind
-        the end of a trajectory its last step is repeated.
+        **Returns:** steps with axes (sequence, time), and a mask of valid steps. After the
+        end of a trajectory its last step is repeated and the mask is false.
         """
         first = jr.randint(key, (number,), 0, len(self), self.at.dtype)
         index = first[:, None] + jnp.arange(length, dtype=first.dtype)[None]
@@ -132,14 +132,14 @@ class Dataset(eqx.Module):
         return self.rows(jnp.minimum(index, end)), index <= end
 
     def vectors(self) -> dict[str, Any]:
-        """What steps begin with, by name, of observations that are vectors; a single array
-        is `obs`."""
+        """Return the vector observations in which steps begin, by name; a single array is
+        named `obs`."""
         named = self.frames if isinstance(self.frames, dict) else {"obs": self.frames}
         shape = lambda x: (x.array if is_host(x) else x).shape
         return {k: take(x, self.at) for k, x in named.items() if len(shape(x)) == 2}
 
     def digest(self) -> str:
-        """A number in words that differs for other recordings, in practice."""
+        """Return a hash of the dataset, as hexadecimal text."""
         found, host = hashlib.sha256(), self.on_host()
         for path, x in jtu.tree_leaves_with_path(host, is_leaf=is_host):
             x = x.array if is_host(x) else np.asarray(x)
@@ -148,36 +148,37 @@ class Dataset(eqx.Module):
         return found.hexdigest()[:32]
 
     def ends(self) -> Int[np.ndarray, " trajectories"]:
-        """The last step of each trajectory."""
+        """Return the index of the last step of each trajectory."""
         return np.flatnonzero(np.asarray(self.terminal))
 
     def spans(self) -> list[range]:
-        """The steps of each trajectory."""
+        """Return the range of step indices of each trajectory."""
         ends = self.ends() + 1
         return [range(a, b) for a, b in zip([0, *ends[:-1]], ends)]
 
     def trajectory(self, number: int) -> Transition:
-        """All steps of one trajectory: see `rows`."""
+        """Return all steps of one trajectory; see `rows`."""
         return self.rows(jnp.asarray(self.spans()[number]))
 
     def returns(self) -> Float[np.ndarray, " trajectories"]:
-        """The sum of the rewards of each trajectory."""
+        """Return the sum of rewards of each trajectory."""
         reward = np.asarray(self.reward, np.float64)
         return np.asarray([reward[span].sum() for span in map(_slice, self.spans())])
 
     def whole(self, length: int) -> Bool[np.ndarray, " trajectories"]:
-        """Which trajectories came to their end, or have as many steps as an episode can;
-        others were cut off where the recording stopped."""
+        """Return a mask of complete trajectories: those that terminated or have at least
+        `length` steps. Others were cut off where the recording stopped."""
         ends = self.ends()
         return np.asarray(self.terminated)[ends] | (np.diff(ends, prepend=-1) >= length)
 
     def subset(self, trajectories: Sequence[int] | Int[np.ndarray, " n"]) -> "Dataset":
-        """Some trajectories only, in that order, where this one is: host or device.
+        """Return a dataset of some trajectories, in the given order, on the host if this
+        one is.
 
-        **Raises:** `ValueError` if there are none.
+        **Raises:** `ValueError` if no trajectories are given.
         """
         if not len(trajectories):
-            raise ValueError("A dataset of no trajectories: at least one is expected.")
+            raise ValueError("`trajectories` is empty; expected at least one index.")
         spans = self.spans()
         chosen = [spans[int(k)] for k in trajectories]
         index = np.concatenate([np.asarray(span) for span in chosen])
@@ -187,34 +188,34 @@ class Dataset(eqx.Module):
         return data.on_host() if self.is_on_host else data
 
     def shard(self, number: int, count: int) -> "Dataset":
-        """Every `count`-th trajectory, from `number` on: what one process of several
-        learns from.
+        """Return every `count`-th trajectory from `number` on: the part of one process in
+        distributed training.
 
         **Raises:** `ValueError` if there are fewer trajectories than shards.
         """
         trajectories = len(self.ends())
         if not 0 <= number < count or trajectories < count:
             raise ValueError(
-                f"Shard {number} of {count}, of {trajectories} trajectories: a number from "
-                "0 on is expected, and at least one trajectory for each shard."
+                f"Shard {number} of {count}, of {trajectories} trajectories: `number` must be "
+                "from 0 to `count` - 1, and each shard needs at least one trajectory."
             )
         return self.subset(range(number, trajectories, count))
 
     @property
     def is_on_host(self) -> bool:
-        """Whether observations and actions are in the memory of the host."""
+        """True if observations and actions are in host memory."""
         return any(map(is_host, jtu.tree_leaves(self.frames, is_leaf=is_host)))
 
     def on_host(self) -> "Dataset":
-        """The same with observations and actions in the memory of the host, from where
-        each batch is fetched, also by a compiled program, while an agent learns."""
+        """Return a copy with observations and actions in host memory. Batches are fetched
+        from there during training, by a callback inside compiled programs."""
         moved = lambda tree: jtu.tree_map(
             lambda x: x if is_host(x) else HostArray.of(x), tree, is_leaf=is_host
         )
         return self._with(moved(self.frames), moved(self.action))
 
     def on_device(self) -> "Dataset":
-        """The same with all arrays on the device."""
+        """Return a copy with all arrays on the device."""
         return self._with(to_device(self.frames), to_device(self.action))
 
     def _with(self, frames: Any, action: Any) -> "Dataset":
@@ -225,7 +226,7 @@ class Dataset(eqx.Module):
     def _steps(
         self, index: Int[np.ndarray, " n"], ends: Bool[np.ndarray, " n"]
     ) -> Steps:
-        """Steps as they were recorded, on the host."""
+        """Return recorded steps as NumPy arrays."""
         at = np.asarray(self.at)[index]
         raw = lambda tree, i: jtu.tree_map(lambda x: x.array[i], tree, is_leaf=is_host)
         over = np.asarray(self.terminated)[index]
@@ -239,13 +240,12 @@ class Dataset(eqx.Module):
         )
 
     def steps(self) -> Steps:
-        """All steps as they were recorded, as NumPy arrays: actions in the units of the
-        robot."""
+        """Return all recorded steps as NumPy arrays, with actions in physical units."""
         return self.on_host()._steps(np.arange(len(self)), np.asarray(self.terminal))
 
 
 def from_packed(packed: Packed, bounds: Any, about: About) -> Dataset:
-    """A dataset on the device."""
+    """Return a dataset on the device."""
     index = lambda x: jnp.asarray(x, jnp.int32)
     return Dataset(
         to_device(packed.frames),

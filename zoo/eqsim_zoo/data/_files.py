@@ -28,17 +28,20 @@ _PLAIN = "at", "reward", "terminated", "last", "bounds"
 
 
 def save_data(data: Dataset, path: str | os.PathLike) -> None:
-    """Writes a dataset to a file; one that is there is kept until the new one is whole.
+    """Write a dataset to a file. An existing file is replaced only when the new one is
+    complete.
 
-    It holds arrays by the names of the fields of `Dataset`, `format`, and `about` in JSON.
-    Observations are `frames/observation`; those of a dictionary `frames/observation/KEY`.
+    Arrays have the names of the fields of `Dataset`; `format` and `about` (JSON) are
+    text. Observations are `frames/observation`, those of a dictionary
+    `frames/observation/KEY`.
 
     **Arguments:**
 
-    - `path`: of the file, such as `data.npz`.
+    - `data`: dataset to write.
+    - `path`: path of the file, such as `data.npz`.
 
     **Raises:** `ValueError` if observations are neither an array nor dictionaries of
-    arrays; `OSError` if it cannot be written. What was there before is still there.
+    arrays; `OSError` if the file cannot be written; an existing file is then unchanged.
     """
     path, host = pathlib.Path(path), data.on_host()
     frames = jtu.tree_map(lambda x: x.array, host.frames, is_leaf=is_host)
@@ -67,35 +70,36 @@ def load_data(
 ) -> Dataset:
     """Read a `.npz` or HDF5 file (extra `d4rl`) onto the device; see `Dataset.on_host`.
 
-    The layout is known by the names of the arrays; others than these are not read:
+    The layout is recognized by the names of the arrays; other arrays are ignored:
 
-    - ours, see `save_data`.
-    - D4RL and jaxrl_m: `observations`, `actions`, `rewards`, `next_observations`: a row is
-        a step, and all are kept. Nothing follows where `masks` is 0, or, without `masks`,
-        where `terminals` is 1. A trajectory is over there, and where `terminals`,
-        `timeouts` or `dones_float` is 1; if none of these tells it, where a step does not
-        lead to the observation in the next row.
+    - eqsim: the layout of `save_data`.
+    - D4RL and jaxrl_m: `observations`, `actions`, `rewards`, `next_observations`. Each row
+        is a step, and all rows are kept. A step is terminated where `masks` is 0 or,
+        without `masks`, where `terminals` is 1. A trajectory ends at terminated steps and
+        where `terminals`, `timeouts` or `dones_float` is 1. Without such flags it ends
+        where `next_observations` differs from `observations` in the next row.
     - D4RL without `next_observations`: `observations`, `actions`, `rewards`, `terminals`
         and `timeouts`. A row is a step that leads to the observation in the next row, as in
         `d4rl.qlearning_dataset`: the last row, and each row with `timeouts` 1, has no next
-        observation and is dropped. At a terminal, the observation before the step stands in
-        the place of the one after it; `mask` is 0 there.
+        observation and is dropped. At a terminal, the observation before the step replaces
+        the one after it.
     - OGBench: `observations`, `actions` and `terminals`, which is 1 at the last frame of a
-        trajectory. A row is a frame: of a trajectory of T + 1 frames T steps are kept, as
-        no step begins at the last one, whose action and reward are dropped. `rewards`
-        are 0, and `masks` 1, if they are not there.
-    - what `eqsim rollout` writes, without steps that were resets (`valid` is False).
+        trajectory. Each row is a frame: a trajectory of T + 1 frames has T steps, and the
+        action and reward of its last frame are dropped. Without `rewards` they are 0;
+        without `masks` no step is terminated.
+    - `eqsim rollout`: its output, without resets (`valid` is false).
 
-    In the place of `observations` there can be several arrays `observations/KEY`: then
-    each observation is a dictionary. Pictures stay in bytes, other numbers become those
-    that JAX computes with. A trajectory goes no further than a step that nothing follows.
+    Instead of `observations` there can be several arrays `observations/KEY`, for
+    dictionary observations. Images stay `uint8`; other arrays are converted to JAX's
+    default float type. A terminated step always ends its trajectory.
 
     **Arguments:**
 
-    - `path`: of the file.
-    - `clip`: true if actions outside the bounds are moved to them.
-    - `bounds`: of actions; by default those in the file, or -1 and 1.
-    - `about`: where it comes from; by default what the file says.
+    - `path`: path of the file.
+    - `clip`: true to clip actions to the bounds.
+    - `bounds`: lower and upper bounds of actions; by default those in the file, or -1
+        and 1.
+    - `about`: metadata; by default that of the file.
 
     **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it has none
     of these layouts, is damaged, or cannot be learned from, see `Dataset.create`;
@@ -108,7 +112,7 @@ def load_data(
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"There is no dataset {str(path)!r} (looked in {pathlib.Path.cwd()})."
+            f"No dataset {str(path)!r} (relative to {pathlib.Path.cwd()})."
         )
     try:
         with _opened(path) as arrays:
@@ -136,12 +140,12 @@ def _own(
 ) -> Dataset:
     found = str(arrays["format"])
     if found != FORMAT:
-        raise ValueError(f"its format is {found!r}, and {FORMAT!r} is read.")
+        raise ValueError(f"the format is {found!r}; expected {FORMAT!r}.")
     missing = {*_PLAIN, "action", "about"} - {*arrays}
     frames = nested(_FRAMES, arrays)
     if missing or not jtu.tree_leaves(frames):
         names = ", ".join(sorted(missing or {_FRAMES}))
-        raise ValueError(f"`{names}` is missing; there are {', '.join(arrays)}.")
+        raise ValueError(f"`{names}` is missing; the file has {', '.join(arrays)}.")
     packed = Packed(
         observations("frames", frames),
         arrays["at"],
@@ -164,5 +168,5 @@ def _about(text: str) -> About:
         return About(**fields | {"sources": tuple(fields["sources"])})
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            f"`about` is {text!r}: the fields of `About` are expected, in JSON."
+            f"`about` is {text!r}; expected the fields of `About` in JSON."
         ) from error

@@ -1,4 +1,4 @@
-"""Layouts of recordings that others write, by the names of their arrays."""
+"""Dataset layouts of other projects, recognized by the names of their arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,26 +8,26 @@ import numpy as np
 from jaxtyping import Bool
 
 from ._names import nested
-from ._rows import in_a_row
+from ._rows import flatten
 from ._steps import Steps
 
 
 _EXPECTED = (
     "`observations`, `actions`, `rewards` and `next_observations`, with `terminals`, "
     "`masks` or both (D4RL, jaxrl_m); or `observations`, `actions`, `rewards`, `terminals` "
-    "and `timeouts` (D4RL); or `observations`, `actions` and `terminals`, the "
-    "last of a trajectory marking its last observation, and no `timeouts`, `dones_float` "
-    "or `valids` (OGBench); or what `eqsim rollout` writes"
+    "and `timeouts` (D4RL); or `observations`, `actions` and `terminals`, "
+    "which marks the last observation of each trajectory, without `timeouts`, "
+    "`dones_float` and `valids` (OGBench); or the output of `eqsim rollout`"
 )
 _ROLLOUT = {"rewards", "next_observations", "terminated", "truncated", "valid"}
 _ENDS = ("terminals", "timeouts", "dones_float")
 
 
 def foreign_steps(arrays: Mapping[str, np.ndarray]) -> Steps:
-    """Steps in their order, in the units of the robot: see `load_data`.
+    """Return steps in the order of the file, with actions in physical units; see
+    `load_data`.
 
-    **Raises:** `ValueError` if the names are those of no known layout, or arrays do not
-    fit together.
+    **Raises:** `ValueError` if the layout is unknown or the lengths of arrays differ.
     """
     names = {name.partition("/")[0] for name in arrays}
     if {"observations", "actions"} <= names:
@@ -41,7 +41,7 @@ def foreign_steps(arrays: Mapping[str, np.ndarray]) -> Steps:
         if "terminals" in names and not names & others:
             return _of_frames(arrays, names)
     raise ValueError(
-        f"There are arrays {', '.join(sorted(names)) or '(none)'}. Expected are "
+        f"Unknown layout with arrays {', '.join(sorted(names)) or '(none)'}; expected "
         f"{_EXPECTED}."
     )
 
@@ -93,14 +93,14 @@ def _of_frames(arrays: Mapping[str, np.ndarray], names: set[str]) -> Steps:
     given |= {"masks": _flags("masks", arrays)} if "masks" in names else {}
     _check_lengths(given)
     if not len(last):
-        raise ValueError("`terminals` is empty: at least two frames are expected.")
+        raise ValueError("`terminals` is empty; expected at least two frames.")
     last[-1] = True
     alone = last & np.append(True, last[:-1])
     if alone.any():
         raise ValueError(
-            f"{int(alone.sum())} trajectories have no step, the first of them in row "
-            f"{int(np.argmax(alone))}: `terminals` is 1 at the last frame of a trajectory, "
-            "which has at least one other frame."
+            f"{int(alone.sum())} trajectories have no step, the first in row "
+            f"{int(np.argmax(alone))}. `terminals` is 1 at the last frame of a trajectory, "
+            "and a trajectory has at least two frames."
         )
     at = np.flatnonzero(~last)
     rows = lambda tree, index: jtu.tree_map(lambda x: x[index], tree)
@@ -119,23 +119,23 @@ def _of_rollout(arrays: Mapping[str, np.ndarray]) -> Steps:
     for name, x in given.items():
         if len(shape) != 2 or x.shape[:2] != shape:
             raise ValueError(
-                f"`{name}` has shape {x.shape}: environments and steps are expected to be "
-                f"the first two axes, as of `valid`, {shape}."
+                f"`{name}` has shape {x.shape}; expected the axes (environment, step) of "
+                f"`valid`, {shape}, first."
             )
     for name, x in flags.items():
         if x.dtype != bool:
             raise ValueError(f"`{name}` has type {x.dtype}: booleans are expected.")
     *_, valid = flags.values()
     parts = [given[name] for name in (*names, "terminated", "truncated")]
-    return in_a_row(Steps(*parts), valid)
+    return flatten(Steps(*parts), valid)
 
 
 def _flags(name: str, arrays: Mapping[str, np.ndarray]) -> Bool[np.ndarray, " rows"]:
     x = arrays[name]
     if x.ndim != 1 or x.dtype.kind not in "biuf" or not np.all((x == 0) | (x == 1)):
         raise ValueError(
-            f"`{name}` has shape {x.shape} and type {x.dtype}: a row of zeros and ones is "
-            "expected."
+            f"`{name}` has shape {x.shape} and type {x.dtype}; expected a vector of zeros "
+            "and ones."
         )
     return x.astype(bool)
 
@@ -152,13 +152,13 @@ def _check_lengths(given: dict[str, Any]) -> None:
 
 
 def _breaks(obs: Any, then: Any) -> Bool[np.ndarray, " rows"]:
-    """Where a step does not lead to what the next one begins with."""
+    """Return a mask of steps whose next observation differs from that of the next row."""
     pairs = [*zip(jtu.tree_leaves(obs), jtu.tree_leaves(then))]
     broken = np.zeros(len(pairs[0][0]), bool)
     for now, after in pairs:
         if now.shape != after.shape:
             raise ValueError(
-                f"`observations` has shape {now.shape}, but `next_observations` "
+                f"`observations` has shape {now.shape}, but `next_observations` has "
                 f"{after.shape}."
             )
         differs = now[1:] != after[:-1]

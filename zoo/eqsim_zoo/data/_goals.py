@@ -1,4 +1,4 @@
-"""Hindsight goals: a dataset relabelled with goals that its own trajectories reached."""
+"""Hindsight relabelling: goals drawn from the states that a dataset reached."""
 
 from typing import Any
 
@@ -21,16 +21,17 @@ DESIRED = "desired_goal"
 
 
 class Hindsight(eqx.Module):
-    r"""Goals in hindsight. The goal of a step is what it led to itself; or what it or a
-    later step of its trajectory led to, which is $k$ steps away with the probability
-    $(1 - \gamma) \gamma^k$, or all equally likely; or what any step led to.
+    r"""Distribution of hindsight goals, a mixture of three kinds: the next state of the
+    step itself (`current`); that of a step $k \ge 0$ steps later in its trajectory
+    (`trajectory`), with probability $(1 - \gamma) \gamma^k$ or uniformly; that of any step
+    of the dataset (`random`).
 
     **Arguments:**
 
-    - `current`, `trajectory`, `random`: weight of this kind of goal.
-    - `geometric`: true if near goals are likelier.
+    - `geometric`: true for the geometric distribution of $k$, false for the uniform one.
+    - `current`, `trajectory`, `random`: weights of the three kinds of goals.
     - `discount`: discount $\gamma$.
-    - `tolerance`: distance within which a goal is reached; with 0 it has to be equal.
+    - `tolerance`: distance below which a goal counts as reached; 0 requires equality.
 
     ??? cite "Reference"
         Andrychowicz et al., *Hindsight experience replay*, 2017; Park et al., *OGBench:
@@ -47,7 +48,7 @@ class Hindsight(eqx.Module):
     def draw(
         self, key: PRNGKeyArray, data: Dataset, index: Int[Array, " n"]
     ) -> Int[Array, " n"]:
-        """Steps, of which each leads to the goal of one step."""
+        """Draw, for each step, the index of the step whose next state is its goal."""
         index = jnp.asarray(index, data.last.dtype)
         key_kind, key_far, key_any = jr.split(key, 3)
         shape, dtype = index.shape, data.reward.dtype
@@ -65,47 +66,49 @@ class Hindsight(eqx.Module):
 
 
 def check_hindsight(hindsight: Hindsight) -> None:
-    """Raises `ValueError` unless its weights and its discount make sense."""
+    """Raise `ValueError` if weights or discount are out of range."""
     names = "current", "trajectory", "random"
     weights = np.asarray([float(vars(hindsight)[name]) for name in names])
     if not np.all(weights >= 0.0) or not weights.sum() > 0.0:
         told = ", ".join(f"`{n}` {w:g}" for n, w in zip(names, weights))
         raise ValueError(
-            f"The weights of `Hindsight` are {told}: none may be negative, and not all 0."
+            f"The weights of `Hindsight` are {told}; expected non-negative numbers with a "
+            "positive sum."
         )
     discount = float(hindsight.discount)
     if not 0.0 < discount < 1.0:
         raise ValueError(
-            f"`Hindsight.discount` is {discount:g}: a number between 0 and 1 is expected; "
-            "`geometric=False` makes all later steps equally likely."
+            f"`Hindsight.discount` is {discount:g}; expected a number between 0 and 1. Use "
+            "`geometric=False` for a uniform distribution over later steps."
         )
 
 
 class GoalData(eqx.Module):
-    """A recording with goals: observations are `observation` and `desired_goal`.
+    """A dataset relabelled with goals: observations are dictionaries of `observation` and
+    `desired_goal`.
 
-    A step that leads to its goal has the reward 0, and nothing follows; any other has
-    -1. Where observations have an `achieved_goal`, goals are such; else whole
-    observations.
+    A step that reaches its goal has reward 0 and is terminated; any other step has
+    reward -1. Goals are values of `achieved_goal` where observations have that key, whole
+    observations otherwise.
 
     **Arguments:**
 
-    - `data`: the recording.
-    - `hindsight`: how goals are drawn.
+    - `data`: dataset.
+    - `hindsight`: distribution of goals.
     """
 
     data: Dataset
     hindsight: Hindsight
 
     def sample(self, key: PRNGKeyArray, number: int) -> Transition:
-        """Steps and their goals, drawn with replacement."""
+        """Draw steps with replacement, and a goal for each."""
         key_step, key_goal = jr.split(key)
         data = self.data
         index = jr.randint(key_step, (number,), 0, len(data), data.at.dtype)
         return self.rows(index, self.hindsight.draw(key_goal, data, index))
 
     def rows(self, index: Int[Array, " n"], goal: Int[Array, " n"]) -> Transition:
-        """Steps by number, and the numbers of the steps that lead to their goals."""
+        """Return steps by index, with goals given by the index of the step that reaches them."""
         steps, goal = self.data.rows(index), jnp.asarray(goal, self.data.at.dtype)
         target = goal_of(take(self.data.frames, self.data.at[goal] + 1))
         reached = self._reached(goal_of(steps.next_obs), target)
@@ -122,7 +125,7 @@ class GoalData(eqx.Module):
         )
 
     def vectors(self) -> dict[str, Any]:
-        """All observations and goals that are vectors."""
+        """Return all observations and goals that are vectors."""
         at, frames = self.data.at, _vectors(self.data.frames)
         out = {}
         if _has(frames, observation_of):
@@ -140,12 +143,12 @@ class GoalData(eqx.Module):
 
 
 def observation_of(obs: Any) -> Any:
-    """What is observed beside goals."""
+    """Return the part of an observation without goals."""
     return _part(obs, OBSERVATION)
 
 
 def goal_of(obs: Any) -> Any:
-    """What could have been the goal."""
+    """Return the goal that an observation achieves."""
     return _part(obs, ACHIEVED)
 
 
@@ -154,14 +157,14 @@ def _part(obs: Any, name: str) -> Any:
         return obs
     if name not in obs:
         raise ValueError(
-            f"Observations {sorted(obs)} have no {name!r}: a single array is expected, or "
+            f"Observations {sorted(obs)} have no {name!r}; expected a single array, or "
             f"{OBSERVATION!r} and {ACHIEVED!r}."
         )
     return obs[name]
 
 
 def _vectors(frames: Any) -> Any:
-    """What is no picture; None in the place of one."""
+    """Replace images by None."""
     vector = lambda x: None if is_image((x.array if is_host(x) else x).shape[1:]) else x
     return jtu.tree_map(vector, frames, is_leaf=is_host)
 

@@ -1,4 +1,4 @@
-"""Arrays that stay in the memory of the host."""
+"""Arrays in host memory."""
 
 from typing import Any
 
@@ -11,29 +11,29 @@ from jaxtyping import Array, Int, Shaped
 
 
 class _Same:
-    """An array that is equal to itself only, so that a program is compiled once for it."""
+    """An array compared by identity, so that it can be a static field."""
 
     def __init__(self, array: np.ndarray):
         self.array = array
 
 
 class HostArray(eqx.Module):
-    """Rows of numbers that are fetched from the host, where they are asked for."""
+    """An array in host memory whose rows are fetched to the device on access."""
 
     _held: _Same = eqx.field(static=True)
 
     @staticmethod
     def of(array: Any) -> "HostArray":
-        """A copy on the host; of an array of NumPy, that array."""
+        """Copy an array to the host; a NumPy array is not copied."""
         return HostArray(_Same(np.asarray(array)))
 
     @property
     def array(self) -> np.ndarray:
-        """The rows."""
+        """The array, in NumPy."""
         return self._held.array
 
     def take(self, index: Int[Array, "*n"]) -> Shaped[Array, "..."]:
-        """Some rows, on the device; a compiled program calls the host for them."""
+        """Return rows by index, on the device. Compiled programs fetch them by a callback."""
         array = self.array
         shape = jax.ShapeDtypeStruct((*index.shape, *array.shape[1:]), array.dtype)
         fetch = lambda i: np.take(array, np.asarray(i), axis=0, mode="clip")
@@ -41,12 +41,12 @@ class HostArray(eqx.Module):
 
 
 def is_host(x: Any) -> bool:
-    """Whether `x` is a `HostArray`."""
+    """True if `x` is a `HostArray`."""
     return isinstance(x, HostArray)
 
 
 def take(tree: Any, index: Int[Array, "*n"]) -> Any:
-    """Rows of each array."""
+    """Return rows of each array by index."""
 
     def rows(x):
         if is_host(x):
@@ -57,6 +57,6 @@ def take(tree: Any, index: Int[Array, "*n"]) -> Any:
 
 
 def to_device(tree: Any) -> Any:
-    """All arrays on the device."""
+    """Move all arrays to the device."""
     whole = lambda x: jnp.asarray(x.array if is_host(x) else x)
     return jtu.tree_map(whole, tree, is_leaf=is_host)

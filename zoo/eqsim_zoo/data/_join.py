@@ -1,4 +1,4 @@
-"""Datasets made of others."""
+"""Joining datasets and scaling their rewards."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,30 +13,30 @@ from ._pack import pack
 
 
 def joined(parts: Sequence[Dataset], about: About | None = None) -> Dataset:
-    """Several datasets as one, on the device: a mixture.
+    """Join several datasets into one, on the device.
 
     **Arguments:**
 
-    - `about`: where it comes from; by default what the first says, with the sources of
-        all.
+    - `parts`: datasets to join.
+    - `about`: metadata; by default that of the first dataset, with the sources of all.
 
-    **Raises:** `ValueError` if there are none, or observations or bounds differ.
+    **Raises:** `ValueError` if `parts` is empty, or observations or bounds differ.
     """
     if not parts:
-        raise ValueError("No datasets to join: at least one is expected.")
+        raise ValueError("`parts` is empty; expected at least one dataset.")
     bounds = [np.asarray(part.bounds) for part in parts]
     for k, other in enumerate(bounds):
         if other.shape != bounds[0].shape or not np.array_equal(other, bounds[0]):
             raise ValueError(
-                f"Dataset {k} has actions between {other.tolist()}, but the first between "
-                f"{bounds[0].tolist()}: only recordings of the same actuators are joined."
+                f"Dataset {k} has action bounds {other.tolist()}, but the first has "
+                f"{bounds[0].tolist()}. Only datasets of the same actuators can be joined."
             )
     whole = [part.steps() for part in parts]
     seen = [_shapes(steps.obs) for steps in whole]
     for k, other in enumerate(seen):
         if other != seen[0]:
             raise ValueError(
-                f"Dataset {k} holds observations {other}, but the first {seen[0]}."
+                f"Dataset {k} has observations {other}, but the first has {seen[0]}."
             )
     steps = jtu.tree_map(lambda *x: np.concatenate(x), *whole)
     return from_packed(pack(steps), bounds[0], about or _about(parts))
@@ -50,7 +50,8 @@ def _shapes(obs: Any) -> dict[str, tuple]:
 
 
 def _about(parts: Sequence[Dataset]) -> About:
-    """That of the first, with the sources of all; the environment only if all agree."""
+    """Return the metadata of the first dataset, with the sources of all, and with its
+    environment if all agree."""
     first = parts[0].about
     sources = tuple(source for part in parts for source in part.about.sources)
     same = all(part.about.env == first.env for part in parts)
@@ -58,7 +59,9 @@ def _about(parts: Sequence[Dataset]) -> About:
 
 
 def with_scaled_rewards(data: Dataset) -> Dataset:
-    r"""Rewards times $1000 / (\max R - \min R)$, with the returns $R$ of its trajectories.
+    r"""Scale rewards by $1000 / (\max R - \min R)$, with the returns $R$ of trajectories.
+
+    **Raises:** `ValueError` if all trajectories have the same return.
 
     ??? cite "Reference"
         Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit Q-learning*,
@@ -68,7 +71,7 @@ def with_scaled_rewards(data: Dataset) -> Dataset:
     span = float(returns.max() - returns.min())
     if not span > 0.0:
         raise ValueError(
-            f"All {len(returns)} trajectories have the return {returns[0]:.6g}: rewards "
+            f"All {len(returns)} trajectories have the return {returns[0]:.6g}, so rewards "
             "cannot be scaled by the range of returns."
         )
     return eqx.tree_at(lambda d: d.reward, data, data.reward * (1000.0 / span))

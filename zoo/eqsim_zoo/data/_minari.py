@@ -1,4 +1,4 @@
-"""From datasets of Minari."""
+"""Import of Minari datasets."""
 
 import importlib
 from typing import Any
@@ -19,31 +19,31 @@ def from_minari(
     bounds: Any = None,
     about: About | None = None,
 ) -> Dataset:
-    """All steps of a dataset of Minari. An episode that ends in no other way is cut off.
+    """Convert a Minari dataset. Episodes without a final flag count as truncated.
 
     **Arguments:**
 
-    - `source`: a `minari.MinariDataset`, or the name of one, such as
-        `D4RL/pen/human-v2`, which needs the extra `minari`.
-    - `download`: true if one that is not on this computer is fetched.
-    - `clip`: true if actions outside the bounds are moved to them.
-    - `bounds`: of actions; by default those of its action space.
-    - `about`: where it comes from; by default what it says of itself: environment, name,
-        and both returns by which scores are normalized.
+    - `source`: a `minari.MinariDataset`, or its name, such as `D4RL/pen/human-v2`; names
+        need the extra `minari`.
+    - `download`: true to download a dataset that is not stored locally.
+    - `clip`: true to clip actions to the bounds.
+    - `bounds`: lower and upper bounds of actions; by default those of the action space.
+    - `about`: metadata; by default that of Minari: environment, name and the two returns
+        by which scores are normalized.
 
     **Raises:** `ImportError` without Minari; `FileNotFoundError` if there is no dataset of
-    that name; `ValueError` if it cannot be learned from, see `Dataset.create`.
+    that name; `ValueError` if steps are invalid, see `Dataset.create`.
 
     ??? cite "Reference"
         Younis et al., *Minari*, 2024, doi 10.5281/zenodo.13767625.
     """
-    # Minari needs it; nothing else here does.
+    # Installed with Minari.
     from gymnasium.spaces import Box
 
     data = _load(source, download) if isinstance(source, str) else source
     parts = [_steps(episode) for episode in data.iterate_episodes()]
     if not parts:
-        raise ValueError(f"{source!r} has no episodes: at least one is expected.")
+        raise ValueError(f"{source!r} has no episodes; expected at least one.")
     steps = jtu.tree_map(lambda *x: np.concatenate(x), *parts)
     space = data.action_space
     if bounds is None and isinstance(space, Box):
@@ -64,15 +64,15 @@ def _load(name: str, download: bool) -> Any:
 
 
 def _steps(episode: Any) -> Steps:
-    """Of one episode, which has an observation more than it has steps."""
+    """Convert one episode, which has one observation more than steps."""
     number = len(episode.rewards)
     as_numpy = lambda tree: jtu.tree_map(np.asarray, tree)
     observations = as_numpy(episode.observations)
     lengths = {len(x) for x in jtu.tree_leaves(observations)}
     if not number or lengths != {number + 1}:
         raise ValueError(
-            f"Episode {episode.id} has {number} rewards and {sorted(lengths)} observations: "
-            "at least one step, and one observation more than steps, are expected."
+            f"Episode {episode.id} has {number} rewards and {sorted(lengths)} observations; "
+            "expected at least one reward, and one observation more than rewards."
         )
     terminated = np.asarray(episode.terminations, bool)
     truncated = np.asarray(episode.truncations, bool) & ~terminated

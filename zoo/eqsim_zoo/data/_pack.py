@@ -1,4 +1,4 @@
-"""Steps with each observation held once."""
+"""Storage of steps with shared observations."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from ._steps import Steps
 
 
 class Packed(NamedTuple):
-    """Arrays of a `Dataset`, of NumPy."""
+    """Arrays of a `Dataset` in NumPy."""
 
     frames: Any
     at: Int[np.ndarray, " steps"]
@@ -21,16 +21,17 @@ class Packed(NamedTuple):
 
 
 def pack(steps: Steps) -> Packed:
-    """Steps in their order, of which the last ends a trajectory.
+    """Store each observation once; the last step ends a trajectory.
 
-    Where a step does not lead to what the next one begins with, both are held.
+    Where the next observation of a step differs from the observation of the step after
+    it, both are stored.
     """
     number = len(steps.reward)
     over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
     over[-1] = True
     follows = ~over[:-1]
     for now, then in zip(jtu.tree_leaves(steps.obs), jtu.tree_leaves(steps.next_obs)):
-        # By their bytes: zero has two signs.
+        # Bytes are compared, as zero has two signs.
         follows &= (_bytes(now[1:]) == _bytes(then[:-1])).all(axis=1)
     breaks = np.append(~follows, True)
     at = np.arange(number) + np.append(0, np.cumsum(breaks)[:-1])
@@ -53,18 +54,18 @@ def pack(steps: Steps) -> Packed:
 
 
 def _bytes(x: np.ndarray) -> np.ndarray:
-    """Those of each row."""
+    """Return the bytes of each row."""
     size = int(np.prod(x.shape[1:]))
     return np.ascontiguousarray(x).reshape(len(x), size).view(np.uint8)
 
 
 def check_packed(packed: Packed) -> None:
-    """Raises `ValueError` unless arrays are those of a dataset."""
+    """Raise `ValueError` unless the arrays form a dataset."""
     number = packed.reward.shape[0] if packed.reward.ndim == 1 else 0
     if not number:
         raise ValueError(
-            f"`reward` has shape {packed.reward.shape}: one number for each step, and at "
-            "least one step, is expected."
+            f"`reward` has shape {packed.reward.shape}; expected (steps,) with at least one "
+            "step."
         )
     names = (
         ("at", np.signedinteger),
@@ -75,19 +76,19 @@ def check_packed(packed: Packed) -> None:
         x = packed._asdict()[name]
         if x.shape != (number,) or not np.issubdtype(x.dtype, kind):
             raise ValueError(
-                f"`{name}` has shape {x.shape} and type {x.dtype}: ({number},) and "
-                f"{kind.__name__} are expected, as there are {number} rewards."
+                f"`{name}` has shape {x.shape} and type {x.dtype}; expected ({number},) and "
+                f"{kind.__name__}, as there are {number} rewards."
             )
     if packed.action.ndim != 2 or len(packed.action) != number:
         raise ValueError(
-            f"`action` has shape {packed.action.shape}: ({number}, nu) is expected, as "
-            f"there are {number} rewards."
+            f"`action` has shape {packed.action.shape}; expected ({number}, nu), as there "
+            f"are {number} rewards."
         )
     sizes = {np.shape(x)[:1] for x in jtu.tree_leaves(packed.frames)}
     fits = len(sizes) == 1 and packed.at[0] >= 0 and np.all(np.diff(packed.at) > 0)
     if not fits or (int(packed.at[-1]) + 1,) >= min(sizes):
         raise ValueError(
-            f"`at` does not lead from one to the next of the frames, of which there are "
+            f"`at` must increase and lie within the frames, of which there are "
             f"{sorted(sizes)}."
         )
     steps = np.arange(number)
@@ -95,8 +96,9 @@ def check_packed(packed: Packed) -> None:
     own = packed.last == steps
     if not inside or not np.all(own[packed.last]) or np.any(packed.terminated & ~own):
         raise ValueError(
-            "`last` does not tell the end of each trajectory, in which alone a task ends."
+            "`last` must be the index of the last step of each trajectory, and only that "
+            "step can be terminated."
         )
-    # Nothing ends between a step and the last of its trajectory.
+    # Steps of one trajectory share their last step.
     if np.any(np.diff(packed.last)[~own[:-1]] != 0):
-        raise ValueError("`last` changes within a trajectory.")
+        raise ValueError("`last` differs between steps of one trajectory.")

@@ -1,4 +1,4 @@
-"""Recordings of policies in environments."""
+"""Recording of datasets."""
 
 import math
 
@@ -19,7 +19,7 @@ from ._dataset import Dataset
 from ._steps import Steps
 
 
-# Bytes of observations that are on the device at once.
+# Limit of the bytes of observations on the device.
 _MOST = 2**28
 
 
@@ -34,36 +34,35 @@ def record(
     pool_size: int = 1024,
     name: str | None = None,
 ) -> Dataset:
-    """Steps of a policy, in environments side by side: first all of one, then those of
-    the next.
+    """Record steps of a policy in a batch of environments, ordered by environment.
 
-    What is observed may be a vector, a picture, or a dictionary of them. Actions outside
-    the bounds of the robot are moved to them before they are taken. Where the recording
-    stops, an episode is cut off: it is over, and not at its end.
+    Observations may be vectors, images or dictionaries of them. Actions are clipped to
+    their bounds before they are applied. Episodes that are unfinished at the end of the
+    recording are truncated.
 
     **Arguments:**
 
-    - `env`: of one episode, with all its wrappers; see `training_env`.
-    - `policy`: `(obs, key) -> action`, in the units of the robot; a PyTree, such as
+    - `env`: environment without auto-reset, with all other wrappers; see `training_env`.
+    - `policy`: `(obs, key) -> action`, in physical units; a PyTree, such as
         `RandomPolicy(env.action_range)`, or a controller with memory.
         `eqsim.agent_policy` returns the policy of an agent.
-    - `key`: of all that is random.
-    - `steps`: how many to record, exactly.
-    - `num_envs`: how many environments; by default at most 64, and so few that each takes
-        as many steps as an episode can have.
+    - `key`: random key.
+    - `steps`: number of steps in the dataset.
+    - `num_envs`: batch size; by default at most 64, and small enough that each
+        environment takes at least `episode_length` steps.
     - `episode_length`, `pool_size`: see `training_env`.
-    - `name`: of the environment, to be written down in `about`.
+    - `name`: name of the environment, for `about`.
 
-    **Raises:** `ValueError` if a number makes no sense, actions have no bounds, the
-    environment resets itself, or a number that is recorded is not finite.
+    **Raises:** `ValueError` if a size is out of range, actions have no bounds, the
+    environment has auto-reset, or a recorded value is not finite.
     """
     steps = _count(steps)
     if num_envs is None:
         num_envs = max(1, min(64, steps // max(episode_length, 1)))
     if not 1 <= num_envs <= steps:
         raise ValueError(
-            f"`num_envs` is {num_envs}: at least 1, and at most one for each of the "
-            f"{steps} steps, is expected."
+            f"`num_envs` is {num_envs}; expected a number from 1 to the number of steps, "
+            f"{steps}."
         )
     bounds = _bounds(env)
     key, key_pool, key_reset = jr.split(key, 3)
@@ -86,7 +85,7 @@ def record(
 
 def _count(steps: int | float) -> int:
     if not math.isfinite(steps) or steps != int(steps) or steps < 1:
-        raise ValueError(f"`steps` is {steps}: a whole number from 1 on is expected.")
+        raise ValueError(f"`steps` is {steps}; expected a positive integer.")
     return int(steps)
 
 
@@ -94,16 +93,16 @@ def _bounds(env: AbstractEnv) -> Float[np.ndarray, "nu 2"]:
     bounds = np.asarray(env.action_range)
     if not np.all(np.isfinite(bounds)):
         raise ValueError(
-            f"Actions of `{type(env).__name__}` are between {bounds.tolist()}: a recording "
-            "needs bounds of all of them. Limit them in the model (`ctrlrange`)."
+            f"The action bounds of `{type(env).__name__}` are {bounds.tolist()}; datasets "
+            "need finite ones. Set `ctrlrange` in the model."
         )
     return bounds
 
 
 def _piece_length(running: Running, length: int) -> int:
-    """Steps of each environment that are taken at once: equally many each time."""
+    """Return the number of steps per compiled call, the same for all calls."""
     size = sum(x.nbytes for x in jtu.tree_leaves(running.obs))
-    # Before and after the step, and as it was observed.
+    # Observations before and after the step, and the final ones.
     longest = max(1, _MOST // max(3 * size, 1))
     return math.ceil(length / math.ceil(length / longest))
 
@@ -115,7 +114,7 @@ def _piece(env, policy, running: Running, key, length: int):
 
 
 def _empty(like: Transition, length: int) -> Steps:
-    """Room on the host for all steps."""
+    """Allocate arrays on the host for all steps."""
     shape = lambda x: (x.shape[0], length, *x.shape[2:])
     empty = lambda tree: jtu.tree_map(lambda x: np.empty(shape(x), x.dtype), tree)
     return Steps(*map(empty, vars(like).values()))

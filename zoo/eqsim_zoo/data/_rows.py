@@ -1,4 +1,4 @@
-"""Steps of environments side by side as one row of steps."""
+"""Flattening of batched steps."""
 
 import jax.tree_util as jtu
 import numpy as np
@@ -7,14 +7,14 @@ from jaxtyping import Bool
 from ._steps import Steps
 
 
-def in_a_row(steps: Steps, kept: Bool[np.ndarray, "rows time"]) -> Steps:
-    """First those of one environment, then those of the next; the last that is kept of
-    each is cut off.
+def flatten(steps: Steps, kept: Bool[np.ndarray, "rows time"]) -> Steps:
+    """Flatten steps by environment; the last kept step of each one is truncated unless it
+    is terminated.
 
     **Arguments:**
 
-    - `steps`: with axes (environment, time).
-    - `kept`: which of them.
+    - `steps`: steps with axes (environment, time).
+    - `kept`: mask of the steps to keep.
     """
     left = np.cumsum(kept[:, ::-1], axis=1)[:, ::-1]
     cut = kept & (left == 1) & ~steps.terminated

@@ -1,4 +1,4 @@
-"""Steps in the memory of the host."""
+"""Recorded steps in host memory."""
 
 from typing import Any, NamedTuple
 
@@ -7,11 +7,12 @@ from jaxtyping import Bool, Float
 
 
 class Steps(NamedTuple):
-    """What `Transition` holds, of NumPy: actions are in the units of the robot.
+    """Fields of `Transition` as NumPy arrays, with actions in physical units.
 
-    - `obs`, `action`, `reward`: before the step, of it, for it.
-    - `next_obs`: what it led to.
-    - `terminated`, `truncated`: true if the task ended there, or was cut off.
+    - `obs`, `action`, `reward`: observation before the step, its action and reward.
+    - `next_obs`: observation after the step.
+    - `terminated`, `truncated`: true if the episode ended in the step, or was cut off
+        after it.
     """
 
     obs: Any
@@ -23,5 +24,5 @@ class Steps(NamedTuple):
 
     @property
     def done(self) -> Bool[np.ndarray, "*steps"]:
-        """Whether the episode went no further."""
+        """True at the last step of each episode."""
         return self.terminated | self.truncated

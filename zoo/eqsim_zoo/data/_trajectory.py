@@ -1,4 +1,4 @@
-"""From what `eqsim.rollout` returns to a dataset."""
+"""Conversion of rollouts to datasets."""
 
 import jax.tree_util as jtu
 import numpy as np
@@ -7,27 +7,27 @@ from eqsim import AbstractEnv, Trajectory
 
 from ._about import About
 from ._dataset import Dataset
-from ._rows import in_a_row
+from ._rows import flatten
 from ._steps import Steps
 
 
 def from_trajectory(
     trajectory: Trajectory, env: AbstractEnv, *, about: About = About()
 ) -> Dataset:
-    """The steps of a rollout, of one environment or of many.
+    """Convert a rollout, batched or not, to a dataset.
 
-    Left out are steps that were not taken (`valid` is False), resets that `AutoReset`
-    made in steps of their own (`first` is True), and, without `AutoReset`, what followed
-    the end of an episode. Where the rollout stops, an episode is cut off.
+    Steps that were not taken (`valid` is false) and separate reset steps of `AutoReset`
+    (`first` is true) are left out, as are, without `AutoReset`, steps after the end of an
+    episode. Episodes that are unfinished at the end of the rollout are truncated.
 
     **Arguments:**
 
-    - `trajectory`: from `eqsim.rollout`, without `collect`.
-    - `env`: in which it was made; the bounds of actions are taken from it.
-    - `about`: where it comes from.
+    - `trajectory`: result of `eqsim.rollout` without `collect`.
+    - `env`: environment of the rollout; its action bounds are those of the dataset.
+    - `about`: metadata.
 
-    **Raises:** `ValueError` if no step is left, actions have no bounds or are outside, or
-    a number is not finite.
+    **Raises:** `ValueError` if no step is left, actions are unbounded or outside their
+    bounds, or a value is not finite.
     """
     timestep = trajectory.timestep
     restarts = timestep.final_obs is not None
@@ -50,4 +50,4 @@ def from_trajectory(
     if not restarts:
         over = np.logical_or.accumulate(steps.done & kept, axis=1)
         kept[:, 1:] &= ~over[:, :-1]
-    return Dataset.of(in_a_row(steps, kept), bounds=env.action_range, about=about)
+    return Dataset.of(flatten(steps, kept), bounds=env.action_range, about=about)

@@ -1,4 +1,4 @@
-"""Runs on disk: plan, folder, checkpoints, recipes, presets, metrics and curves."""
+"""Training runs on disk: plans, folders, checkpoints, recipes, presets and metrics."""
 
 from ._checkpoint import (
     CheckpointError as CheckpointError,

@@ -1,9 +1,9 @@
-"""States of agents in files: a line of JSON, and the bytes of arrays. Never code.
+"""Checkpoint files of agent states: a line of JSON and the bytes of arrays, without code.
 
-The first line is a JSON object, with `format`, `versions`, `about` (what the caller says),
-`leaves` (path, shape and type of each array), `bytes` (their length) and `sha256` (of those
-bytes, and of the line with zeros in this place). What follows it is what
-`eqx.tree_serialise_leaves` writes.
+The first line is a JSON object with `format`, `versions`, `about` (metadata of the caller),
+`leaves` (path, shape and type of each array), `bytes` (length of the arrays) and `sha256`
+(checksum of the arrays and of the line itself, with zeros in place of the checksum). The
+arrays follow in the format of `eqx.tree_serialise_leaves`.
 """
 
 import hashlib
@@ -27,34 +27,34 @@ import eqsim
 FORMAT = "eqsim-checkpoint-1"
 _NO_DIGEST, _LONGEST_LINE, _CHUNK = "0" * 64, 1 << 26, 1 << 20
 _GENERATORS = ("threefry2x32", "rbg", "unsafe_rbg")
-# The deviation of a deterministic policy, which TD3+BC had and never learned.
+# Unused standard deviation of the deterministic policy in earlier versions of TD3+BC.
 _REMOVED = (".network.raw",)
 _PACKAGES = ("eqsim", "eqsim-zoo", "jax", "equinox")
 
 
 class CheckpointError(ValueError):
-    """A file is no checkpoint, or is damaged, or does not fit."""
+    """A file that is not a checkpoint, is damaged, or does not fit the agent."""
 
 
 def versions() -> dict[str, str]:
-    """Of the packages on which it depends what a state is."""
+    """Return the versions of the packages that define the state of an agent."""
     return {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 
 def save_checkpoint(
     path: str | os.PathLike, state: Any, about: Mapping[str, Any] = {}
 ) -> None:
-    """Writes a state to a file; one that is there is kept until the new one is whole.
+    """Write a state to a file. An existing file is replaced only when the new one is
+    complete.
 
     **Arguments:**
 
-    - `path`: of the file.
-    - `state`: arrays, and keys of `jax.random.key`, in any structure; what else it has is
-        not written.
-    - `about`: anything that JSON can write, for `read_about`.
+    - `path`: path of the file.
+    - `state`: PyTree of arrays and keys of `jax.random.key`; other leaves are not written.
+    - `about`: metadata for `read_about`, in types that JSON supports.
 
-    **Raises:** `OSError` if it cannot be written, for instance as the disk is full. What
-    was there before is still there.
+    **Raises:** `OSError` if the file cannot be written, for instance because the disk is
+    full; an existing file is then unchanged.
     """
     path = pathlib.Path(path)
     part = path.with_name(path.name + ".part")
@@ -79,27 +79,27 @@ def save_checkpoint(
 
 
 def read_about(path: str | os.PathLike) -> dict[str, Any]:
-    """What was given to `save_checkpoint` as `about`; the arrays are not read.
+    """Read the metadata `about` of a checkpoint, without its arrays.
 
-    **Raises:** as `load_checkpoint`.
+    **Raises:** the exceptions of `load_checkpoint`.
     """
     with _opened(pathlib.Path(path)) as file:
         return _header(pathlib.Path(path), file)["about"]
 
 
 def load_checkpoint(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
-    """Reads what `save_checkpoint` wrote, after it was compared with its checksum.
+    """Read a checkpoint, after verifying its checksum.
 
     **Arguments:**
 
-    - `path`: of the file.
-    - `like`: a state of the same structure, for instance
+    - `path`: path of the file.
+    - `like`: state of the same structure, for instance
         `eqx.filter_eval_shape(agent.init, key, env)`.
 
-    **Returns:** the state, and `about`.
+    **Returns:** the state and `about`.
 
-    **Raises:** `FileNotFoundError` if there is no such file; `CheckpointError` if it is no
-    checkpoint, or damaged, or its arrays are not those of `like`, with their names.
+    **Raises:** `FileNotFoundError` if there is no such file; `CheckpointError` if it is
+    not a checkpoint, is damaged, or its arrays differ from those of `like`.
     """
     path = pathlib.Path(path)
     with _opened(path) as file:
@@ -111,11 +111,11 @@ def load_checkpoint(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, 
         try:
             raw = eqx.filter_eval_shape(_without_keys, like)
             read = _reader(header["leaves"], like)
-            numbers = eqx.tree_deserialise_leaves(file, raw, read)
-            return jtu.tree_map(_with_key, numbers, like), header["about"]
-        except Exception as error:  # Of a file that someone made on purpose.
+            arrays = eqx.tree_deserialise_leaves(file, raw, read)
+            return jtu.tree_map(_with_key, arrays, like), header["about"]
+        except Exception as error:  # A forged file with a valid checksum.
             raise CheckpointError(
-                f"{str(path)!r} does not hold what its first line says ({error})."
+                f"The arrays of {str(path)!r} differ from its first line ({error})."
             ) from error
 
 
@@ -140,7 +140,7 @@ def _is_key(x: Any) -> bool:
 
 
 def _without_keys(tree: Any) -> Any:
-    """The same with the numbers of keys in their place."""
+    """Replace keys by their data."""
     plain = lambda x: jr.key_data(x) if _is_array(x) and _is_key(x) else x
     return jtu.tree_map(plain, tree)
 
@@ -153,7 +153,7 @@ def _with_key(x: Any, like: Any) -> Any:
 
 
 class _Hashing:
-    """A file that computes a checksum of what is written to it."""
+    """A file that computes the checksum of the bytes written to it."""
 
     def __init__(self, file: BinaryIO):
         self.file, self.digest, self.size = file, hashlib.sha256(), 0
@@ -171,7 +171,7 @@ def _write(file: BinaryIO, header: dict[str, Any], state: Any) -> None:
     header = header | {"bytes": f"{hashing.size:020d}"}
     hashing.digest.update(_line(header))
     file.seek(0)
-    # As long as the first one.
+    # This line has the same length as the first version.
     file.write(_line(header | {"sha256": hashing.digest.hexdigest()}))
 
 
@@ -185,7 +185,7 @@ def _write_leaf(file: Any, x: Any) -> None:
 
 
 def _reader(stored: list[dict[str, Any]], like: Any) -> Callable[[Any, Any], Any]:
-    """Reads the next leaf, past those that this version no longer has."""
+    """Return a function that reads the next leaf and skips leaves that are not in `like`."""
     wanted = {leaf.path for leaf in _leaves(like)}
     names = iter(leaf["path"] for leaf in stored)
 
@@ -196,7 +196,7 @@ def _reader(stored: list[dict[str, Any]], like: Any) -> Callable[[Any, Any], Any
         while next(names) not in wanted:
             eqsim.io.read_array(file, size())
         array = eqsim.io.read_array(file, size())
-        if array.dtype != like.dtype:  # Types that NumPy does not know, as bfloat16.
+        if array.dtype != like.dtype:  # Types unknown to NumPy, such as bfloat16.
             array = array.view(like.dtype)
         return array if isinstance(like, np.ndarray) else jnp.asarray(array)
 
@@ -204,7 +204,7 @@ def _reader(stored: list[dict[str, Any]], like: Any) -> Callable[[Any, Any], Any
 
 
 def _sync(folder: pathlib.Path) -> None:
-    """Writes down that a file has a new name, where folders can be written down."""
+    """Flush a folder to disk, on systems that support it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -220,7 +220,7 @@ def _sync(folder: pathlib.Path) -> None:
 def _opened(path: pathlib.Path) -> BinaryIO:
     if not path.is_file():
         raise FileNotFoundError(
-            f"There is no checkpoint {str(path)!r} (looked in {pathlib.Path.cwd()})."
+            f"No checkpoint {str(path)!r} (relative to {pathlib.Path.cwd()})."
         )
     return open(path, "rb")
 
@@ -229,8 +229,8 @@ def _header(path: pathlib.Path, file: BinaryIO) -> dict[str, Any]:
     line = file.readline(_LONGEST_LINE)
     if not line.startswith(b'{"format": "eqsim-checkpoint-'):
         raise CheckpointError(
-            f"{str(path)!r} is no checkpoint of eqsim-zoo: it does not begin like one. "
-            "Checkpoints are the files `last.ckpt` and `best.ckpt` in the folder of a run."
+            f"{str(path)!r} is not a checkpoint of eqsim-zoo. Checkpoints are the files "
+            "`last.ckpt` and `best.ckpt` in the folder of a run."
         )
     try:
         header = json.loads(line)
@@ -248,17 +248,15 @@ def _header(path: pathlib.Path, file: BinaryIO) -> dict[str, Any]:
         TypeError,
         ValueError,
     ) as error:
-        raise CheckpointError(
-            _damaged(path, "its first line cannot be read")
-        ) from error
+        raise CheckpointError(_damaged(path, "its first line is invalid")) from error
     if not known:
         raise CheckpointError(
-            f"{str(path)!r} has the format {header['format']!r}, and this version of "
-            f"eqsim-zoo reads {FORMAT!r}. It was written with {header['versions']}."
+            f"{str(path)!r} has the format {header['format']!r}, but this version of "
+            f"eqsim-zoo reads {FORMAT!r}. The file was written with {header['versions']}."
         )
     left = os.fstat(file.fileno()).st_size - file.tell()
     if left != size:
-        text = f"{left} bytes follow its first line, and {size} should"
+        text = f"{left} bytes follow its first line, expected {size}"
         raise CheckpointError(_damaged(path, text))
     return header
 
@@ -270,10 +268,10 @@ def _check_leaf(leaf: _Leaf) -> None:
         raise TypeError(f"{leaf} is no leaf")
 
 
-def _damaged(path: pathlib.Path, how: str) -> str:
+def _damaged(path: pathlib.Path, reason: str) -> str:
     return (
-        f"{str(path)!r} is damaged: {how}. Nothing of it was used. Take another one, such "
-        "as `best.ckpt` or a copy."
+        f"{str(path)!r} is damaged: {reason}. Load another checkpoint, such as `best.ckpt` "
+        "or a copy."
     )
 
 
@@ -303,5 +301,6 @@ def _check_fits(path: pathlib.Path, stored: list[dict[str, Any]], like: Any) -> 
     raise CheckpointError(
         f"{str(path)!r} does not fit the agent in this environment:\n"
         + "\n".join(shown or ["  the order of its arrays"])
-        + "\nMake both as they were; `eqsim_zoo.runs.read_about` tells how."
+        + "\nPass the agent and the environment of the run; `eqsim_zoo.runs.read_about` "
+        "describes them."
     )

@@ -1,4 +1,4 @@
-"""Pictures of runs: returns against steps and seconds, and what else was measured."""
+"""Learning curves: returns over steps and time, and other metrics."""
 
 import json
 import os
@@ -26,31 +26,32 @@ _COLORS = (
     *("#5d6470", "#8f8f1f", "#2f9aa8"),
 )
 _PANELS = 8
-"""Of other metrics, at most."""
+"""Maximum number of panels for other metrics."""
 
 
 class Series(NamedTuple):
-    """Members of a run that differ in nothing but their seeds.
+    """Metrics of the members of a run that differ only in their seeds.
 
-    - `label`: which run, and what its agent has for its own.
-    - `columns`: numbers by name, with the axes (member, turn); NaN where not known.
+    - `label`: name of the run, with the fields in which the agent differs from others.
+    - `columns`: arrays by name, with the axes (member, turn); NaN where unknown.
     """
 
     label: str
     columns: dict[str, np.ndarray]
 
     def known(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """In which turns a number is known of some member, and its rows there."""
+        """Return the turns in which a metric is known for some member, and its values there,
+        with the axes (member, turn)."""
         values = self.columns.get(name, np.full((1, 0), np.nan))
         turns = np.flatnonzero(np.isfinite(values).any(axis=0))
         return turns, values[:, turns]
 
 
 def read_series(folder: str | os.PathLike) -> list[Series]:
-    """What was measured in a run.
+    """Read the metrics of a run, grouped by agent.
 
     **Raises:** `FileNotFoundError` if there is no run; `ValueError` if its files cannot be
-    read, or have no rows yet.
+    read or have no rows yet.
     """
     folder = pathlib.Path(folder)
     rows = read_metrics(folder)
@@ -66,17 +67,17 @@ def read_series(folder: str | os.PathLike) -> list[Series]:
 def write_curves(
     folders: Sequence[str | os.PathLike], path: str | os.PathLike
 ) -> list[Series]:
-    """Draws runs: dots are evaluations, thin lines returns while learning. Bands are the 95 %
-    confidence interval of one member, or all that lies between several.
+    """Plot runs. Dots are evaluations, thin lines are training returns. Bands are the 95 %
+    confidence interval of a single member, or the range over several members.
 
     **Arguments:**
 
-    - `folders`: of one run, whose other metrics are drawn as well, or of several.
-    - `path`: of the picture.
+    - `folders`: folders of runs. The other metrics are plotted if there is only one.
+    - `path`: path of the image file.
 
-    **Returns:** what was drawn.
+    **Returns:** the plotted series.
 
-    **Raises:** `ImportError` without matplotlib; and as `read_series`.
+    **Raises:** `ImportError` without matplotlib; the exceptions of `read_series`.
     """
     try:
         import matplotlib
@@ -119,7 +120,7 @@ def write_curves(
 
 
 def _name(figure: Any, axes: Any, series: list[Series]) -> None:
-    """A title, or above all several names, as long as they are."""
+    """Add a title for one series, or a legend above the panels for several."""
     if len(series) == 1:
         figure.suptitle(series[0].label, x=0.01, ha="left", fontsize=13)
         return
@@ -128,7 +129,7 @@ def _name(figure: Any, axes: Any, series: list[Series]) -> None:
 
 
 def _labels(folder: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Of each member: the name of the run, and its fields but for the seed."""
+    """Return, for each member, the name of the run and its fields without the seed."""
     count = 1 + max(row["member"] for row in rows)
     try:
         members = json.loads((folder / "config.json").read_text())["members"]
@@ -159,7 +160,7 @@ def _others(series: list[Series]) -> list[str]:
 
 
 def _over_members(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, least and greatest of the members that are finite; one is, in each turn."""
+    """Return mean, minimum and maximum over finite members; each turn has at least one."""
     fine = np.isfinite(values)
     mean = np.where(fine, values, 0.0).sum(axis=0) / fine.sum(axis=0)
     low = np.where(fine, values, np.inf).min(axis=0)

@@ -1,4 +1,4 @@
-"""The folder of a run: what it holds, and how a run is made again from it."""
+"""Run folders: files of a run, and loading it."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ from ._settings import describe, has_default
 
 try:
     import fcntl
-except ImportError:  # Not on every system.
+except ImportError:  # Not available on every system.
     fcntl = None
 
 
@@ -38,13 +38,13 @@ _OURS = (CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png")
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """Where a run is written, for `train(out=...)`.
+    """Destination of a run, for `train(out=...)`.
 
     **Arguments:**
 
     - `path`: folder for metrics, curves and the checkpoints `last.ckpt` and `best.ckpt`.
     - `overwrite`: true to delete a run in that folder.
-    - `recipe`: names from which `resume` makes agent and environment again.
+    - `recipe`: names and settings from which `resume` rebuilds agent and environment.
     """
 
     path: str | os.PathLike
@@ -54,18 +54,19 @@ class RunFolder:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run that is there.
+    """A run loaded from its folder.
 
     **Arguments:**
 
-    - `folder`: where.
-    - `members`: the agents; `members.agent(0)` is the first.
-    - `env`: the environment, of one episode; None for a dataset alone.
-    - `plan`, `recipe`: how it is trained; and by which names it is made again, if it is.
-    - `data`: what it learns from, if that is a recording.
-    - `state`: of all members; with an axis of members if there are several, see
+    - `folder`: folder of the run.
+    - `members`: agents; `members.agent(0)` is the first.
+    - `env`: environment without auto-reset; None for training on a dataset alone.
+    - `plan`: training plan.
+    - `recipe`: names and settings of the run; None if it was started with objects.
+    - `data`: dataset; None for training in an environment.
+    - `state`: state of all members, with a member axis if there are several; see
         `members.pick`.
-    - `about`: of the checkpoint: `counters`, `agents` and `env`.
+    - `about`: metadata of the checkpoint: `counters`, `agents` and `env`.
     """
 
     folder: pathlib.Path
@@ -78,14 +79,14 @@ class Run:
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def environment(self) -> AbstractEnv:
-        """The environment to act in.
+        """Return the environment.
 
-        **Raises:** `ValueError` if the run learned from a dataset alone.
+        **Raises:** `ValueError` if the run was trained on a dataset alone.
         """
         if self.env is None:
             raise ValueError(
-                f"The run in {str(self.folder)!r} learned from a dataset alone. Pass `env` "
-                "to `load_run` to act and to evaluate."
+                f"The run in {str(self.folder)!r} was trained on a dataset without an "
+                "environment. Pass `env` to `load_run` to act and to evaluate."
             )
         return self.env
 
@@ -98,26 +99,25 @@ def load_run(
     env: AbstractEnv | None = None,
     data: Dataset | None = None,
 ) -> Run:
-    """Reads a run, with what was learned.
+    """Load a run and one of its checkpoints.
 
     **Arguments:**
 
-    - `folder`: of the run.
-    - `best`: of the evaluation in which an agent had its highest mean return over its
-        seeds, and not the last checkpoint.
-    - `agent`, `env`: as they were given to `train`; not needed where it was given a
-        `recipe`.
-    - `data`: its recording, where it was trained without an environment.
+    - `folder`: folder of the run.
+    - `best`: true for the checkpoint of the evaluation with the highest mean return over
+        the seeds of an agent, false for the last one.
+    - `agent`, `env`: agent and environment of the run; not needed if it has a `recipe`.
+    - `data`: dataset of the run, if it was trained without an environment.
 
-    **Raises:** `FileNotFoundError` if something is missing; `CheckpointError` if a file
-    is damaged or does not fit; `ValueError` if the run cannot be made again.
+    **Raises:** `FileNotFoundError` if a file is missing; `CheckpointError` if a file is
+    damaged or does not fit; `ValueError` if the run cannot be rebuilt.
     """
     run = open_run(folder, agent, env, data, learns=False)
     return with_state(run, run.folder / (BEST if best else LAST))
 
 
 def with_state(run: Run, path: pathlib.Path) -> Run:
-    """The same with what is in a checkpoint."""
+    """Return the run with the state of a checkpoint."""
     whole = run_env(run)
     stored: Any = read_about(path).get("agents")
     if not describes_agents(stored):
@@ -128,7 +128,7 @@ def with_state(run: Run, path: pathlib.Path) -> Run:
 
 
 def run_env(run: Run) -> Any:
-    """The source its agents learn from: an environment with auto-reset, or a dataset."""
+    """Return the training source: an environment with auto-reset, or a dataset."""
     plan, env = run.plan, run.env
     if env is None:
         return run.data
@@ -146,10 +146,9 @@ def open_run(
     *,
     learns: bool = True,
 ) -> Run:
-    """A run without what was learned; without its recording if it does not go on to
-    learn.
+    """Load a run without a checkpoint; its dataset is loaded only if it `learns`.
 
-    **Raises:** `ValueError` if the run cannot be made again.
+    **Raises:** `ValueError` if the run cannot be rebuilt.
     """
     folder = pathlib.Path(folder)
     config = read_config(folder)
@@ -162,14 +161,17 @@ def open_run(
     alone = recorded is not None and data is not None and recipe is None
     if recipe is None and (agent is None or (env is None and not alone)):
         raise ValueError(
-            f"The run in {str(folder)!r} was started with objects, and not by name: pass "
-            f"`agent` ({config['agents'][0]['class']}) and `env` ({config['env']}) as they "
-            "were."
+            f"The run in {str(folder)!r} has no recipe. Pass the `agent` "
+            f"({config['agents'][0]['class']}) and the `env` ({config['env']}) with which "
+            "it was started."
         )
     agents = recipe.agents() if agent is None and recipe is not None else agent
     env = recipe.environment() if env is None and recipe is not None else env
     if agents is None:
-        raise ValueError("Pass `agent`.")
+        raise ValueError(
+            f"The run in {str(folder)!r} has no recipe. Pass the `agent` with which it was "
+            "started."
+        )
     if learns:
         check_same(folder, recorded, data)
     agents = [agents] if isinstance(agents, AbstractAgent) else [*agents]
@@ -183,10 +185,10 @@ def open_run(
 
 @contextmanager
 def locked(folder: pathlib.Path | None) -> Iterator[None]:
-    """Keeps other processes from writing to the folder of a run, which must be there. The
-    system lets go of it when the process ends, however that happens.
+    """Lock an existing run folder against writes of other processes. The operating system
+    releases the lock when the process ends.
 
-    **Raises:** `FileExistsError` if another process holds it.
+    **Raises:** `FileExistsError` if another process holds the lock.
     """
     if folder is None or fcntl is None:
         yield
@@ -196,23 +198,23 @@ def locked(folder: pathlib.Path | None) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise FileExistsError(
-                f"Another process is at work on the run in {str(folder)!r}. Wait for its "
-                "end, or choose another folder."
+                f"Another process is writing to the run in {str(folder)!r}. Wait until it "
+                "ends, or choose another folder."
             ) from error
         except OSError:
-            pass  # Some file systems know no locks.
+            pass  # Some file systems have no locks.
         yield
 
 
 def read_config(folder: pathlib.Path) -> dict[str, Any]:
-    """What `config.json` says.
+    """Read `config.json`.
 
-    **Raises:** `FileNotFoundError` if there is none; `ValueError` if it cannot be read.
+    **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it is invalid.
     """
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(
-            f"There is no {str(path)!r}: {str(folder)!r} is not the folder of a run."
+            f"{str(folder)!r} is not the folder of a run: it has no {CONFIG!r}."
         )
     try:
         config = json.loads(path.read_text())
@@ -226,7 +228,7 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
             raise ValueError("`agents` has no classes and fields")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
-            f"{str(path)!r} is damaged, or of another version ({error})."
+            f"{str(path)!r} is damaged or was written by another version ({error})."
         ) from error
     return config
 
@@ -239,35 +241,35 @@ def describes_agents(stored: Any) -> bool:
 
 
 def check_same(folder: pathlib.Path, digest: str | None, data: Dataset | None) -> None:
-    """Raises `ValueError` unless a recording is that of a run, if it has one."""
+    """Raise `ValueError` if a dataset is not that of the run."""
     if digest is None:
         if data is None:
             return
         raise ValueError(
-            f"The run in {str(folder)!r} does not learn from a recording: leave out `data`."
+            f"The run in {str(folder)!r} has no dataset. Leave out `data`."
         )
     if data is None:
         raise ValueError(
-            f"The run in {str(folder)!r} learns from a recording: pass `data` as it was."
+            f"The run in {str(folder)!r} is trained on a dataset. Pass the same `data`."
         )
     if data.digest() != digest:
         raise ValueError(
-            f"The recording, of {len(data):,} steps, is not that from which the run in "
-            f"{str(folder)!r} learned. Pass it as it was."
+            f"The dataset of {len(data):,} steps differs from that of the run in "
+            f"{str(folder)!r}. Pass the same dataset."
         )
 
 
 def begin_folder(run: Run, overwrite: bool) -> None:
-    """Makes the folder of a new run.
+    """Prepare the folder of a new run.
 
-    **Raises:** `FileExistsError` if it holds a run, unless that is to be overwritten.
+    **Raises:** `FileExistsError` if it holds a run and `overwrite` is false.
     """
     there = [name for name in _OURS if (run.folder / name).exists()]
     if there and not overwrite:
         raise FileExistsError(
-            f"{str(run.folder)!r} holds a run already ({', '.join(there)}). Go on with it "
-            f"(`eqsim resume {run.folder}`), choose another folder, or say that it may be "
-            "overwritten (`--overwrite`, or `overwrite=True`)."
+            f"{str(run.folder)!r} already holds a run ({', '.join(there)}). Resume it "
+            f"(`eqsim resume {run.folder}`), choose another folder, or overwrite it "
+            "(`--overwrite`, or `overwrite=True`)."
         )
     for name in there:
         (run.folder / name).unlink()
@@ -277,7 +279,8 @@ def begin_folder(run: Run, overwrite: bool) -> None:
 
 
 def write_config(run: Run) -> None:
-    """Writes `config.json`; the old one is kept until the new one is whole."""
+    """Write `config.json`. An existing file is replaced only when the new one is
+    complete."""
     config = {
         "format": FORMAT,
         "recipe": None if run.recipe is None else dataclasses.asdict(run.recipe),
@@ -295,14 +298,14 @@ def write_config(run: Run) -> None:
 
 
 def env_name(env: AbstractEnv | None) -> str:
-    """The environment and its wrappers, in words."""
+    """Return the names of an environment and its wrappers."""
     if env is None:
         return "no environment"
     return " in ".join([type(layer).__name__ for layer in layers(env)][::-1])
 
 
 def agents_of(members: Members) -> list[dict[str, Any]]:
-    """Class and fields of the agent of each member."""
+    """Return class and fields of the agent of each member."""
     agents = [members.agent(member) for member in range(members.count)]
     return [{"class": type(a).__name__, "fields": describe(a)} for a in agents]
 
@@ -310,7 +313,7 @@ def agents_of(members: Members) -> list[dict[str, Any]]:
 def check_agents(
     folder: pathlib.Path, stored: list[dict[str, Any]], members: Members
 ) -> None:
-    """Raises `ValueError` unless agents have the class and the fields that a run says."""
+    """Raise `ValueError` unless agents have the class and the fields stored in the run."""
     ours, lines = agents_of(members), []
     if len(stored) != len(ours):
         lines.append(f"  members: {len(stored)} in the run, {len(ours)} here")
@@ -325,13 +328,13 @@ def check_agents(
         for name in {**one["fields"], **two["fields"]}:
             missing = "no such field"
             if name not in one["fields"] and has_default(agent, name):
-                continue  # A field that this version added.
+                continue  # A field added since the run was written.
             pair = [x["fields"].get(name, missing) for x in (one, two)]
             if pair[0] != pair[1]:
                 lines.append(f"{where}{name}: {pair[0]} in the run, {pair[1]} here")
     if lines:
         raise ValueError(
-            f"The agent is not that of the run in {str(folder)!r}:\n"
+            f"The agent differs from that of the run in {str(folder)!r}:\n"
             + "\n".join(lines[:10])
-            + "\nPass it as it was."
+            + "\nPass the same agent."
         )

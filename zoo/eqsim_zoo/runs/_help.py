@@ -6,7 +6,7 @@ import re
 import equinox as eqx
 
 
-# The names of a field or several, and a colon, at the start of an item or of a sentence.
+# Names of one or several fields and a colon, at the start of an item or a sentence.
 _NAMES = re.compile(r"(?:^|(?<=[.;] ))((?:`\w+`(?:, | and )?)+): ")
 _GREEK = {
     "alpha": "α",
@@ -28,8 +28,8 @@ _GREEK = {
 def field_descriptions(holder: type) -> dict[str, str]:
     """Return the descriptions of the fields of a class by name, as plain text.
 
-    They are read from the section `**Arguments:**` of its docstring, and of those of its
-    base classes. Fields without a description are left out.
+    They are read from the section `**Arguments:**` in the docstrings of the class and of
+    its bases. Fields without a description are left out.
     """
     found: dict[str, str] = {}
     for base in reversed(holder.__mro__):
@@ -43,7 +43,7 @@ def _described(docstring: str) -> dict[str, str]:
     section = re.split(r"\n\n(?=\S)(?!- )", rest, maxsplit=1)[0]
     found = {}
     for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]:
-        # Names at even places, after the text before the first one; texts at odd ones.
+        # Names and texts alternate after the text before the first name.
         parts = _NAMES.split(" ".join(item.split()))[1:]
         for names, text in zip(parts[::2], parts[1::2]):
             for name in re.findall(r"\w+", names):
@@ -53,6 +53,6 @@ def _described(docstring: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Text without marks of mathematics and code."""
+    """Remove the markup of mathematics and code."""
     text = re.sub(r"\\\\?(\w+)", lambda m: _GREEK.get(m[1], m[1]), text)
     return re.sub(r"[$`{}]", "", text)

@@ -1,4 +1,4 @@
-"""Several agents that learn side by side in one program."""
+"""Several agents trained in one program."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -19,14 +19,15 @@ from ._settings import describe
 
 
 class Members(eqx.Module):
-    """Agents that differ in numbers, each with one or several seeds: one agent after the
-    other, with all its seeds.
+    """Agents that differ only in array values, each with one or several seeds. Members are
+    ordered by agent, then by seed.
 
     **Arguments:**
 
-    - `varied`, `shared`: the agents: what differs, with an axis of members, and the rest.
-    - `seeds`: of each member.
-    - `many`: true if there is an axis of members; not so for one agent with one seed.
+    - `varied`: agent with the arrays that differ, with a leading member axis.
+    - `shared`: agent with everything else.
+    - `seeds`: seed of each member.
+    - `many`: true if there is a member axis; false for one agent with one seed.
     """
 
     varied: AbstractOnlineAgent
@@ -40,40 +41,40 @@ class Members(eqx.Module):
         return len(self.seeds)
 
     def each(self, f: Callable[..., Any], *args: Any) -> Any:
-        """`f(agent, *args)` of every member; arrays among `args` have an axis of members.
-        For one member by itself there is no such axis."""
+        """Map `f(agent, *args)` over members; arrays in `args` have a member axis. A
+        single member has no such axis."""
         if not self.many:
             return f(eqx.combine(self.varied, self.shared), *args)
         run = lambda varied, *args: f(eqx.combine(varied, self.shared), *args)
         return eqx.filter_vmap(run)(self.varied, *args)
 
     def agent(self, member: int) -> AbstractOnlineAgent:
-        """One agent by itself."""
+        """Return the agent of one member."""
         return eqx.combine(self.pick(self.varied, member), self.shared)
 
     def pick(self, tree: Any, member: int | Int[Array, ""]) -> Any:
-        """Return the part of one member of arrays with an axis of members."""
+        """Select one member from arrays with a member axis."""
         if not self.many:
             return tree
         return jtu.tree_map(lambda x: x[member] if eqx.is_array(x) else x, tree)
 
     def keys(self) -> Key[Array, "..."]:
-        """Of `agent.init`, one per member."""
+        """Return the keys for `agent.init`, one per member."""
         keys = [member_key(seed) for seed in self.seeds]
         return jnp.stack(keys) if self.many else keys[0]
 
     def init(self, env: AbstractEnv | Dataset) -> Any:
-        """The states of all members, before anything is learned."""
+        """Return the initial states of all members."""
         state = _init(self, env, self.keys())
-        # Two names for one array: it could not be given away twice.
+        # Aliased buffers cannot be donated.
         return jtu.tree_map(lambda x: jnp.copy(x) if eqx.is_array(x) else x, state)
 
     def skeleton(self, env: AbstractEnv | Dataset) -> Any:
-        """Shapes and types of `init`, which is not computed."""
+        """Return shapes and types of the result of `init`, without computing it."""
         return eqx.filter_eval_shape(_init, self, env, self.keys())
 
     def labels(self) -> list[dict[str, Any]]:
-        """What tells members apart, by name: seed and fields."""
+        """Return, for each member, its seed and the fields in which members differ."""
         fields = [describe(self.agent(member)) for member in range(self.count)]
         differs = lambda name: any(f[name] != fields[0][name] for f in fields)
         names = [name for name in fields[0] if differs(name)]
@@ -81,7 +82,7 @@ class Members(eqx.Module):
         return [{"seed": seed, **label} for seed, label in zip(self.seeds, own)]
 
     def name(self, member: int) -> str:
-        """A member in words, within a sentence."""
+        """Return a description of a member, for messages."""
         label = self.labels()[member]
         return f"member {member} ({', '.join(f'{k} {v}' for k, v in label.items())})"
 
@@ -96,26 +97,28 @@ def members_of(
     seed: int,
     num_seeds: int,
 ) -> Members:
-    """One agent or several, each with `num_seeds` seeds from `seed` on.
+    """Return members for one or several agents, each with the seeds from `seed` to
+    `seed + num_seeds - 1`.
 
-    **Raises:** `ValueError` if the agents differ in anything but numbers, as then they are
-    not one program; `TypeError` if one is no agent or has no `iterate`.
+    **Raises:** `ValueError` if the agents differ in more than array values, so that they
+    cannot share a program; `TypeError` if one is not an agent or has no `iterate`.
     """
     online: list[AbstractOnlineAgent] = []
     for agent in [agents] if isinstance(agents, AbstractAgent) else agents:
         if not isinstance(agent, AbstractAgent):
             raise TypeError(
-                f"A `{type(agent).__name__}` among the agents is no `AbstractAgent`."
+                f"Expected agents (`AbstractAgent`), got a `{type(agent).__name__}`."
             )
         if not isinstance(agent, AbstractOnlineAgent):
             raise TypeError(
-                f"{agent!r} cannot be trained in an environment alone, as it has no "
-                "`iterate`: pass a recording that it learns from (`data`)."
+                f"{agent!r} has no `iterate`, so it cannot be trained in an environment "
+                "alone. Pass a dataset (`data`)."
             )
         online.append(agent)
     if not online or num_seeds < 1:
         raise ValueError(
-            f"{len(online)} agents with {num_seeds} seeds: at least one of each is needed."
+            f"Got {len(online)} agents and `num_seeds` {num_seeds}; expected at least one of "
+            "each."
         )
     for agent in online[1:]:
         _check_alike(online[0], agent)
@@ -140,7 +143,7 @@ def _differs(column: tuple) -> bool:
 
 
 def _check_alike(first: AbstractOnlineAgent, other: AbstractOnlineAgent) -> None:
-    """Raises `ValueError` unless two agents differ in numbers only."""
+    """Raise `ValueError` unless two agents differ only in array values."""
     alike = (
         eqx.filter(first, eqx.is_array, inverse=True),
         eqx.filter(other, eqx.is_array, inverse=True),
@@ -159,10 +162,10 @@ def _check_alike(first: AbstractOnlineAgent, other: AbstractOnlineAgent) -> None
     if type(first) is type(other):
         for field in dataclasses.fields(first):
             pair = vars(first)[field.name], vars(other)[field.name]
-            numbers = all(eqx.is_array(x) for x in pair)
-            if not numbers and not bool(eqx.tree_equal(*pair)):
+            arrays = all(eqx.is_array(x) for x in pair)
+            if not arrays and not bool(eqx.tree_equal(*pair)):
                 names.append(f"`{field.name}` ({pair[0]} and {pair[1]})")
     raise ValueError(
-        f"Agents of one program differ in {', '.join(names) or 'their types'}, but only "
-        "numbers can differ: sizes and choices need a run of their own."
+        f"Agents of one program may differ only in array values, but differ in "
+        f"{', '.join(names) or 'their types'}. Train them in separate runs."
     )

@@ -1,4 +1,4 @@
-"""Numbers of a run in files: one row per turn and member."""
+"""Metrics files: one row per turn and member."""
 
 import csv
 import io
@@ -17,12 +17,12 @@ END = ("eval/return", "eval/deviation", "eval/error", "eval/length", "eval/score
 
 
 class MetricsFile:
-    """A file of metrics that grows by the rows of each turn.
+    """A metrics file to which the rows of each turn are appended.
 
     **Arguments:**
 
     - `file`: file to append to.
-    - `text_of`: function from rows to text.
+    - `text_of`: function that formats rows as text.
     """
 
     def __init__(self, file: "_Appender", text_of: Callable[[Sequence[Row]], str]):
@@ -30,32 +30,31 @@ class MetricsFile:
 
     @staticmethod
     def json_lines(folder: pathlib.Path, turn: int) -> "MetricsFile":
-        """`metrics.jsonl`, cut off after a turn."""
+        """Open `metrics.jsonl`, without the rows after `turn`."""
         lines = lambda rows: "".join(json.dumps(_json(row)) + "\n" for row in rows)
         file = _Appender(folder / "metrics.jsonl", turn, _turn_of_json)
         return MetricsFile(file, lines)
 
     @staticmethod
     def csv(folder: pathlib.Path, turn: int) -> "MetricsFile":
-        """`metrics.csv`, cut off after a turn."""
+        """Open `metrics.csv`, without the rows after `turn`."""
         file = _Appender(folder / "metrics.csv", turn, _turn_of_csv)
         first = file.first_line().rstrip("\r\n")
         return MetricsFile(file, _Table(first.split(",") if first else []))
 
     def write(self, rows: Sequence[Row], warn: Callable[[str], None]) -> None:
-        """Append rows. What cannot be written is tried again with the next rows, after a
-        warning."""
+        """Append rows. After a failure, warn and retry with the next rows."""
         why = self._file.append(self._text_of(rows))
         if why and why != self._said:
             warn(
-                f"Metrics could not be written ({why}). The run goes on, and tries again "
-                "in each turn."
+                f"Metrics could not be written ({why}). The run continues and retries in "
+                "each turn."
             )
         self._said = why
 
 
 class _Table:
-    """Rows as lines of CSV, after a line with the names of the columns."""
+    """Formats rows as CSV, after a header line."""
 
     def __init__(self, columns: list[str]):
         self._columns = columns
@@ -74,15 +73,15 @@ class _Table:
 
 
 def read_metrics(folder: str | os.PathLike) -> list[Row]:
-    """The rows of `metrics.jsonl` in the folder of a run; NaN for null.
+    """Read the rows of `metrics.jsonl` in the folder of a run; null becomes NaN.
 
-    **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if a line of it
-    cannot be read, other than the last one, which may be half written.
+    **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if a line is
+    invalid. An incomplete last line is ignored.
     """
     path = pathlib.Path(folder) / "metrics.jsonl"
     if not path.is_file():
         raise FileNotFoundError(
-            f"There is no {str(path)!r}: is this the folder of a run?"
+            f"No metrics file {str(path)!r}. Pass the folder of a run."
         )
     rows = []
     lines = path.read_text().splitlines(keepends=True)
@@ -112,21 +111,21 @@ def _turn_of_csv(line: str) -> int:
 
 
 class _Appender:
-    """A file that grows by whole texts, even where the disk was full in between."""
+    """A file with atomic appends; failed ones are retried with the next."""
 
     def __init__(self, path: pathlib.Path, turn: int, turn_of: Any):
         self._path, self._pending = path, b""
         self._size = _size_until(path, turn, turn_of)
 
     def first_line(self) -> str:
-        """Of what is there; empty without one."""
+        """Return the first line; empty if there is none."""
         if not self._size:
             return ""
         with open(self._path) as file:
             return file.readline()
 
     def append(self, text: str) -> str:
-        """Why it failed; empty if it did not."""
+        """Append text; return the error message, empty on success."""
         self._pending += text.encode()
         try:
             with open(self._path, "r+b" if self._path.exists() else "wb") as file:
@@ -141,7 +140,7 @@ class _Appender:
 
 
 def _size_until(path: pathlib.Path, turn: int, turn_of: Any) -> int:
-    """Bytes of the whole lines of turns up to this one."""
+    """Return the length in bytes of the complete lines up to `turn`."""
     size = 0
     if path.is_file():
         for line in path.read_bytes().splitlines(keepends=True):

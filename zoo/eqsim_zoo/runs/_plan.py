@@ -1,4 +1,4 @@
-"""How long a run is, and when it does what."""
+"""Training plans: length, seeds and evaluations of a run."""
 
 import dataclasses
 import math
@@ -6,29 +6,29 @@ from typing import Any, NamedTuple
 
 
 _MOST = 2**30
-"""Steps of a turn, which are counted in 32 bits."""
+"""Maximum number of steps of a turn, as they are counted in 32 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is decided about a run beside its agent and its environment.
+    """Length, seeds and evaluations of a run.
 
     **Arguments:**
 
-    - `steps`: control steps of each member, in all its environments together. A run ends
-        with the iteration in which they are reached.
-    - `seed`: of all that is random.
-    - `num_seeds`: how many seeds, from `seed` on, learn side by side in one program.
-    - `episode_length`: control steps of an episode, at most.
-    - `pool_size`: episodes begin with one of so many resets, made in advance; 0: with a
-        reset of their own, which in a batch is dear. See `training_env`.
-    - `turns`: about how many rows of metrics there are. A turn is one compiled call.
-    - `evaluations`: how often the agent is evaluated; 0: never.
-    - `episodes`: of each evaluation.
-    - `planned`: steps by which turns and evaluations are spaced, if not `steps`: a run
-        that was made longer keeps its pace.
+    - `steps`: control steps of each member, summed over its environments. A run ends with
+        the iteration in which this number is reached.
+    - `seed`: first seed.
+    - `num_seeds`: number of seeds, trained in one program.
+    - `episode_length`: maximum number of control steps of an episode.
+    - `pool_size`: number of precomputed resets from which initial states are drawn; 0
+        computes a reset for each episode, which is slow in a batch. See `training_env`.
+    - `turns`: approximate number of rows of metrics. A turn is one compiled call.
+    - `evaluations`: number of evaluations; 0 disables them.
+    - `episodes`: number of episodes of each evaluation.
+    - `planned`: number of steps over which turns and evaluations are spaced; by default
+        `steps`. A run that is extended keeps its spacing.
 
-    **Raises:** `ValueError` if a number makes no sense.
+    **Raises:** `ValueError` if a value is not an integer or out of range.
     """
 
     steps: int | float
@@ -49,32 +49,32 @@ class Plan:
                 or value != value // 1
                 or value >= 2**53
             ):
-                raise ValueError(f"`{name}` is {value}: an integer is expected.")
+                raise ValueError(f"`{name}` is {value}; expected an integer.")
             object.__setattr__(self, name, int(value))
             if value < least.get(name, 1):
                 raise ValueError(
-                    f"`{name}` is {value}: at least {least.get(name, 1)} is expected."
+                    f"`{name}` is {value}; expected at least {least.get(name, 1)}."
                 )
         if not self.planned:
             object.__setattr__(self, "planned", self.steps)
 
     def longer(self, steps: int | float) -> "Plan":
-        """The same with more steps."""
+        """Return the plan extended by a number of steps."""
         if not steps >= 0 or math.isinf(steps):
-            raise ValueError(f"More steps by {steps}: a positive number is expected.")
+            raise ValueError(f"`steps` is {steps}; expected a finite number from 0.")
         return dataclasses.replace(self, steps=self.steps + int(steps))
 
     def iterations(self, counters: "Counters") -> int:
-        """Of the next turn. It depends on the plan and on what was counted, never on time,
-        so that a run that was stopped takes the same turns."""
+        """Return the number of iterations of the next turn. It depends only on the plan
+        and the counters, not on time, so that a resumed run takes the same turns."""
         if not counters.iterations:
-            return 1  # To see how many steps one takes.
+            return 1  # Measures the number of steps per iteration.
         turn = min(math.ceil(self.planned / self.turns), _MOST)
         wanted = min(turn, self.steps - counters.steps)
         return max(1, math.ceil(wanted / counters.pace))
 
     def evaluates(self, before: int, after: int) -> bool:
-        """Whether an evaluation is due, between two numbers of steps; always at the end."""
+        """True if an evaluation is due between two step counts; always true at the end."""
         if not self.evaluations:
             return False
         passed = lambda steps: steps * self.evaluations // self.planned
@@ -82,17 +82,18 @@ class Plan:
 
 
 class Counters(NamedTuple):
-    """What was counted so far.
+    """Progress of a run.
 
-    - `turn`, `iterations`, `steps`: taken; steps of the member that took fewest.
+    - `turn`, `iterations`, `steps`: numbers of turns, iterations and steps so far; steps
+        of the member with the fewest.
     - `pace`: steps per iteration in the last turn.
-    - `seconds`: since `train` was called, with compiling and evaluating; while a run was
-        stopped they are not counted.
-    - `best`, `best_turn`: highest mean return of an agent, over its seeds, in an
-        evaluation, and when.
+    - `seconds`: run time, including compilation and evaluation, without the time between
+        an interruption and `resume`.
+    - `best`, `best_turn`: highest evaluated mean return of an agent over its seeds, and its
+        turn.
     - `evaluated`: mean return of each member in the last evaluation.
-    - `failed`: members whose numbers are not finite: what was, and when.
-    - `seen`: statistics of episodes that are known, by member: they are NaN before.
+    - `failed`: members with non-finite values, with the reason and the turn.
+    - `seen`: episode statistics that each member has reported; they are NaN before.
     - `exempt`: leaves of the state that were not finite before the first turn.
     """
 
@@ -110,7 +111,7 @@ class Counters(NamedTuple):
 
 
 def counters_from_json(stored: dict[str, Any]) -> Counters:
-    """Out of JSON, which knows no tuples."""
+    """Convert counters from JSON, which has no tuples."""
     return Counters(**{name: _tuples(value) for name, value in stored.items()})
 
 

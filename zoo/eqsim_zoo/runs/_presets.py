@@ -1,4 +1,4 @@
-"""Settings that are known to work, by agent and environment."""
+"""Tested settings by agent and environment."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -16,16 +16,16 @@ from ._settings import unknown
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """How to train an agent in an environment.
+    """Settings for training an agent in an environment.
 
     **Arguments:**
 
-    - `agent`: with all its hyper-parameters.
-    - `steps`: control steps, in all environments together.
-    - `episode_length`: control steps of an episode, at most.
-    - `pipeline`: name of the physics; by default what the environment chooses.
-    - `skills`: of agents of skills: what skills there are, see `Recipe`.
-    - `options`: of the environment, as of `eqsim.make`.
+    - `agent`: agent with its hyperparameters.
+    - `steps`: control steps, summed over all environments.
+    - `episode_length`: maximum number of control steps of an episode.
+    - `pipeline`: name of the pipeline; by default that of the environment.
+    - `skills`: prior of skills, for agents that learn skills; see `Recipe`.
+    - `options`: options of the environment, as in `eqsim.make`.
     """
 
     agent: AbstractOnlineAgent
@@ -38,8 +38,8 @@ class Preset:
     def __post_init__(self):
         if self.steps < 1 or self.episode_length < 1:
             raise ValueError(
-                f"A preset of {self.steps} steps in episodes of {self.episode_length}: "
-                "both must be positive."
+                f"`steps` and `episode_length` of a preset must be positive, got "
+                f"{self.steps} and {self.episode_length}."
             )
 
 
@@ -49,7 +49,7 @@ def _balance() -> Preset:
 
 
 def _run(steps: int) -> Preset:
-    """For robots that run."""
+    """Return a preset for locomotion."""
     agent = PPO(
         unroll_length=32,
         num_epochs=6,
@@ -82,13 +82,13 @@ def _hop_through_physics() -> Preset:
     return Preset(agent, steps=steps)
 
 
-# Of the ant: contacts tell nothing of skills, and are most of what it observes; in 100
-# steps it goes some 10 m.
+# For the ant: contact forces are most of the observation but do not depend on skills. It
+# moves about 10 m in 100 steps.
 _BLIND = {"include_cfrc_ext_in_observation": False, "limit": 10.0}
 
 
 def _directions(random_skills: int) -> DADS:
-    """Of the ant, by a budget that two cores can afford."""
+    """Return `DADS` for the ant, sized for two CPU cores."""
     sac = SAC(
         num_envs=64,
         unroll_length=4,
@@ -119,15 +119,16 @@ def _five_directions() -> Preset:
 
 
 def _any_direction() -> Preset:
-    """With skills as in the original: points of a continuum, compared with 100 others,
-    and drawn again within an episode, as plans change them, too."""
+    """Return a preset with continuous skills as in the paper: each is compared with 100
+    others and resampled within an episode, as a planner would change it."""
     agent = _directions(random_skills=100)
     skills = "uniform:2,resample_probability=0.02,least_steps=10"
     return Preset(agent, 1_000_000, 200, skills=skills, options=_BLIND)
 
 
 def _as_qdax() -> Preset:
-    """As in the example of QDax: 62 updates per step of 250 environments."""
+    """Return the settings of the example of QDax: 62 updates per step of 250
+    environments."""
     sac = SAC(
         num_envs=250,
         unroll_length=1,
@@ -142,7 +143,7 @@ def _as_qdax() -> Preset:
 
 
 def _as_published() -> Preset:
-    """As in the second paper's code for the ant, from a memory."""
+    """Return the settings of the off-policy code of the second paper for the ant."""
     sac = SAC(
         num_envs=20,
         unroll_length=25,
@@ -166,7 +167,7 @@ def _as_published() -> Preset:
     return Preset(agent, 5_000_000, 200, skills="uniform:2", options=_BLIND)
 
 
-# Functions, as an agent holds arrays, and importing this must not start a device.
+# Functions, as agents hold arrays and this module must not initialize a device on import.
 _TABLE: dict[tuple[str, str], Callable[[], Preset]] = {
     ("ppo", "inverted_pendulum"): _balance,
     ("ppo", "hopper"): lambda: _run(2_000_000),
@@ -184,24 +185,23 @@ _VARIANTS: dict[tuple[str, str, str], Callable[[], Preset]] = {
 
 
 def presets() -> Mapping[tuple[str, str], Callable[[], Preset]]:
-    """All presets: functions that make one, by the names of agent and environment."""
+    """Return all presets as factories, by the names of agent and environment."""
     return MappingProxyType(_TABLE)
 
 
 def variants() -> Mapping[tuple[str, str, str], Callable[[], Preset]]:
-    """Presets besides, for another purpose, or as others have published them: functions
-    that make one, by the names of agent, environment and preset."""
+    """Return alternative presets, such as published ones, as factories, by the names of
+    agent, environment and preset."""
     return MappingProxyType(_VARIANTS)
 
 
 def find_preset(agent: str, env: str, name: str | None = None) -> Preset | None:
-    """The preset for an agent in an environment; None without one.
+    """Return the preset for an agent in an environment; None if there is none.
 
     **Arguments:**
 
-    - `agent`, `env`: names; that of a package before them, as in `eqsim:ant`, is left
-        out.
-    - `name`: of one of the variants.
+    - `agent`, `env`: names. A package prefix, as in `eqsim:ant`, is ignored.
+    - `name`: name of a variant; by default the main preset.
 
     **Raises:** `ValueError` if there is no variant of that name.
     """

@@ -1,4 +1,4 @@
-"""Names and numbers from which an agent and its environment can be made again."""
+"""Recipes: names and settings that define an agent and its environment."""
 
 import dataclasses
 import itertools
@@ -23,28 +23,28 @@ from ._skill_priors import with_skills
 def needs_data(agent: str) -> str:
     """Message about an agent that is trained without the dataset that it needs."""
     return (
-        f"{agent!r} learns from a dataset: it has no `iterate`, and cannot be trained in an "
-        "environment alone. Name a dataset (`--data FILE`, which `eqsim record` writes)."
+        f"{agent!r} has no `iterate`, so it cannot be trained in an environment alone. Pass "
+        "a dataset (`--data FILE`, written by `eqsim record`)."
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Of a run, all that can be written down.
+    """Names and settings of a run, which can be written to JSON.
 
     **Arguments:**
 
-    - `agent`, `env`: names out of `eqsim.AGENTS` and `eqsim.ENVS`.
+    - `agent`, `env`: names in `eqsim.AGENTS` and `eqsim.ENVS`.
     - `settings`: fields of the agent by name; others have their defaults.
-    - `sweep`: values to try by name of field, all combinations of them. Numbers only, as
-        all of them learn in one program.
-    - `pipeline`: name of the physics; by default what the environment chooses.
-    - `options`: of the environment, as of `eqsim.make`.
-    - `randomize`: preset by which the robot of each episode is drawn.
-    - `skills`: a prior such as `one_hot:5`, `uniform:2` or `normal:2`: with it the
-        environment is in `Skills`; fields of that after it, as in
+    - `sweep`: lists of values by field name; all combinations are trained. Only
+        array-valued fields can be swept, as all agents share one program.
+    - `pipeline`: name of the pipeline; by default that of the environment.
+    - `options`: options of the environment, as in `eqsim.make`.
+    - `randomize`: name of a preset of domain randomization.
+    - `skills`: prior of skills, such as `one_hot:5`, `uniform:2` or `normal:2`. The
+        environment is wrapped in `Skills`, whose options may follow, as in
         `uniform:2,resample_probability=0.02,least_steps=10`.
-    - `data`: file of a recording, see `load_data`, for agents that learn from one.
+    - `data`: path of a dataset for offline agents, see `load_data`.
     """
 
     agent: str
@@ -58,15 +58,15 @@ class Recipe:
     data: str | None = None
 
     def points(self) -> list[dict[str, Any]]:
-        """What is swept, by name, of each agent."""
+        """Return the swept fields of each agent."""
         values = itertools.product(*self.sweep.values())
         return [dict(zip(self.sweep, point)) for point in values]
 
     def agents(self) -> list[AbstractOnlineAgent]:
-        """One agent for each point of the sweep.
+        """Return one agent for each point of the sweep.
 
-        **Raises:** `ValueError` if there is no such agent, or it has no such field, or it
-        refuses a value; `PluginError` if it cannot be used.
+        **Raises:** `ValueError` if an agent, a field or a value is invalid; `PluginError`
+        if the plugin of the agent cannot be used.
         """
         make = self.maker()
         made = [build(make, {**self.settings, **point}) for point in self.points()]
@@ -78,23 +78,23 @@ class Recipe:
         return found
 
     def maker(self) -> Callable[..., AbstractAgent]:
-        """What makes the agent from its fields: with a recording, `Offline` around it."""
+        """Return the factory of the agent; with a dataset, that of `Offline` around it."""
         make = eqsim.AGENTS.get(self.agent)
         return make if self.data is None else offline_maker(make)
 
     def recording(self) -> Dataset | None:
-        """What it learns from, if that is a recording.
+        """Load the dataset; None without one.
 
-        **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it can
-        not be learned from.
+        **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it is
+        invalid.
         """
         return None if self.data is None else load_data(self.data)
 
     def environment(self) -> AbstractEnv:
-        """The environment, of one episode.
+        """Return the environment, without auto-reset.
 
-        **Raises:** `ValueError` if there is no such name, or one that does not go with
-        the others; `PluginError` if one cannot be used.
+        **Raises:** `ValueError` if a name or an option is invalid; `PluginError` if a
+        plugin cannot be used.
         """
         try:
             env = eqsim.make(self.env, pipeline=self.pipeline, **self.options)
@@ -108,14 +108,12 @@ class Recipe:
             return env
         found = randomize.presets(self.env.rpartition(":")[2])
         if self.randomize not in found:
-            raise ValueError(
-                unknown("There is no preset of randomization", self.randomize, found)
-            )
+            raise ValueError(unknown("No randomization preset", self.randomize, found))
         return DomainRandomization(env, found[self.randomize])
 
     def complete(self) -> "Recipe":
-        """The same with all fields of the agent written down, so that a run is made again
-        as it was even where defaults have changed since."""
+        """Return the recipe with all fields of the agent, so that it does not depend on
+        defaults that change between versions."""
         first = build(self.maker(), self.settings)
         return dataclasses.replace(self, settings=describe(first))
 

@@ -1,4 +1,4 @@
-"""Agents that learn from datasets, for the loop that trains all agents."""
+"""Offline training: adapters between datasets and the training loop."""
 
 import dataclasses
 import functools as ft
@@ -34,12 +34,12 @@ from ..vision import observation_statistics
 
 
 class Recorded(AbstractPassThrough):
-    """An environment, and what was recorded in it.
+    """An environment with a dataset.
 
     **Arguments:**
 
-    - `env`: the environment.
-    - `data`: the recording.
+    - `env`: environment.
+    - `data`: dataset.
     """
 
     env: AbstractEnv
@@ -61,23 +61,23 @@ class Recorded(AbstractPassThrough):
 
 
 class OfflineState(eqx.Module):
-    """`learned`: the state of the agent."""
+    """State of `Offline`. `learned`: state of the agent. `key`: random key."""
 
     learned: Any
     key: PRNGKeyArray
 
 
 class Offline(AbstractOnlineAgent):
-    """An agent that learns from a dataset, for the loop that trains agents which collect.
+    """Adapter that trains an agent on a dataset in the loop for online agents.
 
     `train(agent, data)` trains `Offline(agent)`. The source of `init` and `iterate` is a
-    `Dataset`, or a `Recorded` environment whose dataset is read and which is never
-    stepped. A step is an update.
+    `Dataset` or a `Recorded` environment, of which only the dataset is used. One update
+    counts as one step.
 
     **Arguments:**
 
-    - `agent`: an agent whose `update` takes a `Transition`.
-    - `batch_size`: rows per update.
+    - `agent`: agent whose `update` takes a `Transition`.
+    - `batch_size`: transitions per update.
     - `num_updates`: updates per iteration.
 
     **Raises:** `ValueError` if a size is not positive.
@@ -92,13 +92,12 @@ class Offline(AbstractOnlineAgent):
 
     @staticmethod
     def __eqsim_wrap__(env: AbstractEnv) -> AbstractEnv:
-        """How the conformance kit gives it something to learn from: a few steps without
-        a meaning."""
-        return Recorded(env, _meaningless(env))
+        """Add a small dataset of arbitrary steps, for the conformance kit."""
+        return Recorded(env, _arbitrary_steps(env))
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv | Dataset) -> OfflineState:
-        """The state before anything is learned, with statistics of the dataset if there is
-        one."""
+        """Return the initial state, with observation statistics of the dataset if there
+        is one."""
         check_divisible(self, "batch_size")
         key, key_agent = jr.split(key)
         if isinstance(env, Dataset):
@@ -125,12 +124,12 @@ class Offline(AbstractOnlineAgent):
     def iterate(
         self, state: OfflineState, env: AbstractEnv | Dataset
     ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
-        """Learns from `num_updates` batches.
+        """Take `num_updates` updates.
 
-        **Returns:** the new state, and the means of what the agent reports.
+        **Returns:** the new state, and the mean metrics.
         """
         dataset = recording(self, env)
-        data = drawn_from(self.agent, dataset)
+        data = sampling_source(self.agent, dataset)
 
         def once(state, key):
             return self.update(state, shard_batch(data.sample(key, self.batch_size)))
@@ -144,8 +143,8 @@ class Offline(AbstractOnlineAgent):
         }
 
 
-def _meaningless(env: AbstractEnv) -> Dataset:
-    """What an environment shows at first, again and again, and random actions."""
+def _arbitrary_steps(env: AbstractEnv) -> Dataset:
+    """Return steps with the first observation of an environment and random actions."""
     number, keys = 32, jr.split(jr.key(0))
     _, timestep = env.reset(keys[0])
     obs = jtu.tree_map(
@@ -160,7 +159,7 @@ def _meaningless(env: AbstractEnv) -> Dataset:
 
 
 def recording(agent: eqx.Module, source: AbstractEnv | Dataset) -> Dataset:
-    """The dataset of a source.
+    """Return the dataset of a source.
 
     **Raises:** `ValueError` if there is none.
     """
@@ -170,30 +169,30 @@ def recording(agent: eqx.Module, source: AbstractEnv | Dataset) -> Dataset:
         if isinstance(layer, Recorded):
             return layer.data
     raise ValueError(
-        f"`{type(agent).__name__}` learns from a dataset, but `{type(source).__name__}` has "
-        "none. Write `train(agent, data)`, or `Recorded(env, data)`."
+        f"`{type(agent).__name__}` needs a dataset, but `{type(source).__name__}` has none. "
+        "Use `train(agent, data)` or `Recorded(env, data)`."
     )
 
 
 def _create(agent: Offline, key: PRNGKeyArray, data: Dataset) -> Any:
-    """The state of an agent for a dataset without an environment."""
+    """Return the initial state of an agent for a dataset without an environment."""
     held = agent.agent
     if not isinstance(held, AbstractOfflineAgent | AbstractGoalAgent):
         raise ValueError(
-            f"`{type(held).__name__}` needs an environment to begin with, also where it "
-            "learns from a dataset: pass `eval_env`."
+            f"`{type(held).__name__}` needs an environment for its initial state, also with "
+            "a dataset. Pass `eval_env`."
         )
     row = eqx.filter_eval_shape(lambda d: d.rows(jnp.zeros((), jnp.int32)), data)
     return held.create(key, row.obs, data.bounds)
 
 
 def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
-    """`Offline(agent)` of an agent that is none."""
+    """Wrap an agent in `Offline`, unless it is one."""
     return agent if isinstance(agent, Offline) else Offline(agent)
 
 
 def offline_maker(make: Callable[..., AbstractAgent]) -> Callable[..., Offline]:
-    """What makes `Offline` around an agent that `make` makes, from its fields."""
+    """Return a factory of `Offline` around the agent that `make` returns."""
     return ft.partial(Offline, agent=make())
 
 
@@ -202,7 +201,7 @@ def learners(
     env: AbstractEnv | None,
     data: Dataset | None,
 ) -> Sequence[AbstractAgent]:
-    """The agents that the loop trains: `Offline` agents where there is a dataset.
+    """Return the agents to train, wrapped in `Offline` if there is a dataset.
 
     **Raises:** `ValueError` if the agents cannot learn from the dataset.
     """
@@ -214,24 +213,24 @@ def learners(
     return [as_learner(one) for one in agents]
 
 
-def drawn_from(agent: AbstractAgent, data: Dataset) -> Dataset | GoalData:
-    """What an agent draws its batches from."""
+def sampling_source(agent: AbstractAgent, data: Dataset) -> Dataset | GoalData:
+    """Return the dataset from which an agent samples batches."""
     if isinstance(agent, AbstractGoalAgent):
         return GoalData(data, agent.hindsight)
     return data
 
 
 def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> None:
-    """Raises `ValueError` unless an agent can learn from a recording, and act in an
-    environment as recorded."""
+    """Raise `ValueError` unless an agent can be trained on a dataset, and the dataset fits
+    the environment."""
     if env is not None:
         check_fits(data, env)
     if isinstance(agent, AbstractOnlineAgent) and not isinstance(
         agent, AbstractOffPolicy
     ):
         raise ValueError(
-            f"`{type(agent).__name__}` learns from what it has just done itself, and not "
-            "from a recording: take one of `eqsim_zoo.offline`."
+            f"`{type(agent).__name__}` is on-policy and cannot be trained on a dataset. Use "
+            "an agent of `eqsim_zoo.offline`."
         )
     if isinstance(agent, AbstractGoalAgent):
         check_hindsight(agent.hindsight)
@@ -242,11 +241,11 @@ def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> 
 
 
 def _prepared(agent: Offline, learned: Any, data: Dataset) -> Any:
-    """A state with statistics of all recordings."""
+    """Return a state with observation statistics of the whole dataset."""
     held = agent.agent
     if isinstance(held, AbstractGoalAgent):
         held = held.agent
     if not isinstance(held, AbstractOfflineAgent) or not held.normalize_observations:
         return learned
-    statistics = observation_statistics(drawn_from(agent.agent, data).vectors())
+    statistics = observation_statistics(sampling_source(agent.agent, data).vectors())
     return eqx.tree_at(lambda s: s.statistics, learned, statistics)

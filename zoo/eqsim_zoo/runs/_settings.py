@@ -1,4 +1,4 @@
-"""Hyper-parameters as text: the fields of an agent in JSON, and as users write them."""
+"""Hyperparameters as text: fields of agents in JSON and on the command line."""
 
 import ast
 import dataclasses
@@ -16,31 +16,31 @@ import numpy as np
 from eqsim import AbstractAgent
 
 
-# Of what is held; no field can be called so.
+# Suffix for the class of a nested module; a keyword cannot be a field name.
 _CLASS = "class"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def describe(agent: AbstractAgent) -> dict[str, Any]:
-    """The fields of an agent by name, as JSON can write them; those of what it holds as
-    `sac.discount`, and the class of that as `sac.class`.
+    """Return the fields of an agent by name, in types that JSON supports. Fields of nested
+    modules have names such as `sac.discount`, their classes `sac.class`.
 
-    Numbers are the shortest that give the same number again.
+    Floats have the shortest representation that restores the same value.
     """
     classes = {f"{path}.{_CLASS}": name for path, name in _held(agent).items()}
     return classes | {name: _encode(value) for name, value in _fields(agent).items()}
 
 
 def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
-    """An agent with some fields as `describe` wrote them, or as Python objects.
+    """Build an agent with given fields, as written by `describe` or as Python objects.
 
     **Arguments:**
 
-    - `make`: its class, or a function that makes it from the same names.
-    - `settings`: values by name of field; others are as `make` chooses.
+    - `make`: class of the agent, or a factory with the same parameters.
+    - `settings`: values by field name; other fields have the defaults of `make`.
 
-    **Raises:** `ValueError` if it has no such field, or refuses a value, or holds
-    something of another class than the settings say.
+    **Raises:** `ValueError` if a field does not exist, a value is invalid, or the class of
+    a nested module differs from the settings.
     """
     base = make()
     fields, taken = _fields(base), _parameters(make)
@@ -66,8 +66,8 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
         if name.partition(".")[0] not in taken or _is_opaque(value):
             shown = value if _is_opaque(value) else _encode(value)
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot "
-                "be given by name. Make the agent in Python, and pass it."
+                f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot be "
+                "restored from text. Create the agent in Python and pass it."
             )
         changed[name] = value
     try:
@@ -80,8 +80,8 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
 
 
 def _nested(base: eqx.Module, changed: dict[str, Any]) -> dict[str, Any]:
-    """What is passed to the class of `base`, of which names such as `sac.discount`
-    change something that it holds."""
+    """Return the arguments for the class of `base`. Names such as `sac.discount` change
+    fields of nested modules."""
     passed, inner = {}, {}
     for name, value in changed.items():
         first, dot, rest = name.partition(".")
@@ -96,8 +96,8 @@ def _nested(base: eqx.Module, changed: dict[str, Any]) -> dict[str, Any]:
 
 
 def full_name(agent: AbstractAgent, name: str) -> str:
-    """The name of a field, also if it is that of something held, said without its holder:
-    `discount` for `sac.discount`, if no other field is called so."""
+    """Return the full name of a field: `sac.discount` for `discount`, if the agent has no
+    such field and the name is unique among nested modules."""
     fields = _fields(agent)
     inner = [known for known in fields if known.endswith(f".{name}")]
     return inner[0] if name not in fields and len(inner) == 1 else name
@@ -111,8 +111,8 @@ def options(
 
     **Arguments:**
 
-    - `make`: class of the agent, or a function that makes it; only fields that are among
-        its parameters can be given.
+    - `agent`: agent with the values of the fields.
+    - `make`: class of the agent, or a factory; only its parameters can be set.
     """
     taken, found = _parameters(make), {}
     for name, value in _fields(agent).items():
@@ -131,19 +131,19 @@ def options(
 
 
 def _holds_module(holder: eqx.Module, name: str) -> bool:
-    """True if a field may hold a module, which has no text, also where it is None."""
+    """True if a field is declared to hold a module, even if it is None."""
     (declared,) = (f.type for f in dataclasses.fields(holder) if f.name == name)
     kinds = typing.get_args(declared) or (declared,)
     return any(isinstance(x, type) and issubclass(x, eqx.Module) for x in kinds)
 
 
 def parse(agent: AbstractAgent, name: str, text: str) -> Any:
-    """What a text means as a value of a field.
+    """Parse text as the value of a field.
 
-    It has the type that the field has in `agent`: a number, yes or no, a name, or several
-    of them, with commas.
+    The type is that of the field in `agent`: a number, a boolean, a name, or several of
+    them separated by commas.
 
-    **Raises:** `ValueError` if there is no such field, or the text does not fit.
+    **Raises:** `ValueError` if there is no such field or the text cannot be parsed.
     """
     fields = _fields(agent)
     if name not in fields:
@@ -153,9 +153,9 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
     try:
         return _parse(text.strip(), fields[name])
     except (ValueError, SyntaxError, KeyError, OverflowError) as error:
-        what = _expected(fields[name])
+        expected = _expected(fields[name])
         raise ValueError(
-            f"`{name}={text}`: {what} is expected, such as {_encode(fields[name])}."
+            f"`{name}={text}`: expected {expected}, such as {_encode(fields[name])}."
         ) from error
 
 
@@ -173,7 +173,7 @@ def has_default(agent: AbstractAgent, name: str) -> bool:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """A sentence about a name that does not exist, with those that are like it."""
+    """Return a message about an unknown name, with similar known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -193,7 +193,7 @@ def _fields(agent: eqx.Module) -> dict[str, Any]:
 
 
 def _held(agent: eqx.Module) -> dict[str, str]:
-    """The classes of the modules that an agent holds, and of those in them, by name."""
+    """Return the classes of all nested modules of an agent, by path."""
     found: dict[str, str] = {}
     for field in dataclasses.fields(agent):
         value = vars(agent)[field.name]
@@ -204,12 +204,11 @@ def _held(agent: eqx.Module) -> dict[str, str]:
 
 
 def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
-    """Raises `ValueError` if the settings are those of an agent that holds something of
-    another class than this one does."""
+    """Raise `ValueError` if the classes of nested modules differ from the settings."""
     held, fields = _held(base), _fields(base)
     for name, value in settings.items():
         path, _, last = name.rpartition(".")
-        # What is no module has a value in place of a class.
+        # A field without a module has a value instead of a class.
         path = path if last == _CLASS else name
         if path in held:
             here = held[path]
@@ -220,8 +219,8 @@ def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
         if here != value:
             raise ValueError(
                 f"`{path}` of {type(base).__name__!r} is {value!r} in the settings, but "
-                f"{here!r} here, and no class can be chosen by name. Make the agent in "
-                "Python, and pass it."
+                f"{here!r} in the agent, and classes cannot be set by name. Create the "
+                "agent in Python and pass it."
             )
 
 
@@ -242,7 +241,7 @@ def _encode(value: Any) -> Any:
         parts = {f.name: vars(value)[f.name] for f in dataclasses.fields(value)}
         inner = {name: _encode(part) for name, part in parts.items()}
         return {"class": type(value).__name__, "fields": inner}
-    try:  # A function, by its name, as its address changes.
+    try:  # Functions are identified by name, as addresses change.
         return {"object": f"{value.__module__}.{value.__qualname__}"}
     except AttributeError:
         return {"object": type(value).__name__}
@@ -268,13 +267,13 @@ def _decode(value: Any, like: Any) -> Any:
         return float(value)
     if isinstance(value, list) and isinstance(like, jax.Array | np.ndarray):
         return np.asarray(value, like.dtype)
-    # What cannot be decoded stays as it is, if it is the same.
+    # Values that cannot be decoded are kept if they are unchanged.
     same = isinstance(value, dict) and value == _encode(like)
     return like if same else value
 
 
 def _is_opaque(value: Any) -> bool:
-    """Whether there is something in it that could not be decoded."""
+    """True if a part of a value could not be decoded."""
     several = isinstance(value, tuple) and any(map(_is_opaque, value))
     return several or isinstance(value, dict)
 
@@ -299,7 +298,7 @@ def _parse(text: str, like: Any) -> Any:
             raise ValueError(text)
         return text.lower() in _TRUE
     if kind in "iu":
-        value = float(text)  # 1e6 is an integer, too.
+        value = float(text)  # 1e6 is accepted as an integer.
         if value != int(value):
             raise ValueError(text)
         return int(text) if text.lstrip("+-").isdecimal() else int(value)
@@ -310,7 +309,7 @@ def _parse(text: str, like: Any) -> Any:
 
 def _expected(like: Any) -> str:
     if isinstance(like, tuple) or np.ndim(like) == 1:
-        return "several values with commas"
+        return "values separated by commas"
     if isinstance(like, enum.Enum):
         return f"one of {', '.join(type(like).__members__)}"
     kind = "s" if isinstance(like, str) else np.asarray(like).dtype.kind
@@ -320,4 +319,4 @@ def _expected(like: Any) -> str:
         "u": "an integer",
         "f": "a number",
     }
-    return kinds.get(kind, "nothing that can be written as text")
+    return kinds.get(kind, "no value, as the field cannot be set as text")

@@ -1,4 +1,4 @@
-"""Skills as text: a prior with its size, and what else `Skills` takes."""
+"""Skills as text: a prior with its size, and options of `Skills`."""
 
 from typing import Any
 
@@ -18,11 +18,10 @@ _PRIORS = {"one_hot": OneHotSkills, "uniform": UniformSkills, "normal": NormalSk
 
 
 def with_skills(env: AbstractEnv, text: str) -> Skills:
-    """An environment in `Skills`, as in `one_hot:5`, or in
+    """Wrap an environment in `Skills` given as text, such as `one_hot:5` or
     `uniform:2,resample_probability=0.02,least_steps=10`.
 
-    **Raises:** `ValueError` if there is no such prior or option, or a value makes no
-    sense.
+    **Raises:** `ValueError` if a prior, an option or a value is invalid.
     """
     prior, *rest = text.split(",")
     options: dict[str, Any] = {}
@@ -34,29 +33,27 @@ def with_skills(env: AbstractEnv, text: str) -> Skills:
                 unknown(f"{text!r}: `Skills` has no option", name, _OPTIONS)
             )
         if name in options:
-            raise ValueError(f"{text!r}: `{name}` is given twice. Leave one of them.")
+            raise ValueError(f"{text!r}: `{name}` is given twice. Remove one of them.")
         read, expected = _OPTIONS[name]
         try:
             options[name] = read(value)
         except ValueError as error:
             raise ValueError(
-                f"{text!r}: `{name}` is {value!r}, but {expected} is expected."
+                f"{text!r}: `{name}` is {value!r}; expected {expected}."
             ) from error
     return Skills(env, prior_of(prior), **options)
 
 
 def prior_of(text: str) -> AbstractPrior:
-    """A prior of skills by its name and size, as in `one_hot:5`.
+    """Return a prior of skills given as text, such as `one_hot:5`.
 
-    **Raises:** `ValueError` if there is none of that name, or the size makes no sense.
+    **Raises:** `ValueError` if the name or the size is invalid.
     """
     name, _, number = text.strip().replace("-", "_").partition(":")
     if name not in _PRIORS:
-        raise ValueError(unknown("There is no prior of skills", name, _PRIORS))
+        raise ValueError(unknown("No prior of skills", name, _PRIORS))
     if not number.isdecimal():
-        raise ValueError(
-            f"{text!r}: a size is expected after the name, as in `{name}:5`."
-        )
+        raise ValueError(f"{text!r}: expected a size after the name, as in `{name}:5`.")
     return _PRIORS[name](int(number))
 
 
@@ -75,6 +72,6 @@ def _count(text: str) -> int:
 
 
 _OPTIONS = {
-    "resample_probability": (_probability, "a number from 0 to 1, such as 0.02,"),
-    "least_steps": (_count, "an integer, at least 1, such as 10,"),
+    "resample_probability": (_probability, "a number from 0 to 1, such as 0.02"),
+    "least_steps": (_count, "an integer from 1, such as 10"),
 }

@@ -1,4 +1,4 @@
-"""Following, planning with and plotting skills that were learned."""
+"""Evaluation, planning and plots of learned skills."""
 
 from ._paths import (
     CELLS as CELLS,

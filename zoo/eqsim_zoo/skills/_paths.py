@@ -1,4 +1,4 @@
-"""Where skills lead: rollouts per skill, and what can be read from them."""
+"""Rollouts of skills, and their statistics."""
 
 import dataclasses
 from typing import Any
@@ -21,11 +21,11 @@ from ..blocks._environments import evaluation_env
 
 
 CELLS = 20
-"""Of the grid by which coverage is measured, along each axis."""
+"""Number of grid cells per axis for coverage."""
 
 
 class FollowSkill(eqx.Module):
-    """Acts by one skill, whichever is observed, as the agent thinks best."""
+    """Deterministic policy of one skill, which replaces the observed one."""
 
     agent: AbstractSkillAgent
     state: SkillState
@@ -37,19 +37,19 @@ class FollowSkill(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SkillPaths:
-    """Episodes under skills, with axes (skill, episode, time).
+    """Episodes of skills, with axes (skill, episode, time).
 
     **Arguments:**
 
-    - `skills`: one per row.
-    - `descriptors`: before each step, and after the last one.
-    - `valid`: true if a step was taken, and the episode not over.
-    - `returns`: of the task, in each episode.
-    - `log_likelihood`: how much each step speaks for each skill (last axis), see
+    - `skills`: skills, one per row.
+    - `descriptors`: descriptors before each step and after the last one.
+    - `valid`: true for steps before the end of the episode.
+    - `returns`: task return of each episode.
+    - `log_likelihood`: log-likelihood of each skill (last axis) given each step, see
         `AbstractSkillAgent`.
-    - `predicted`: the change of the descriptor as the dynamics foretell it; None of an
-        agent that has none.
-    - `limits`: of descriptors; None if they have none.
+    - `predicted`: change of the descriptor predicted by the skill dynamics; None for an
+        agent without them.
+    - `limits`: lower and upper limits of descriptors; None without limits.
     """
 
     skills: Float[np.ndarray, "skills k"]
@@ -61,23 +61,24 @@ class SkillPaths:
     limits: Float[np.ndarray, "n 2"] | None
 
     def confusion(self) -> Float[np.ndarray, "skills skills"]:
-        """How often, per step, a skill (row) is taken for another one (column)."""
+        """Return the confusion matrix of skills (rows) and inferred skills (columns), by
+        step."""
         number = len(self.skills)
         guess = np.eye(number)[self.log_likelihood.argmax(axis=-1)]
         count = (guess * self.valid[..., None]).sum(axis=(1, 2))
         return count / np.maximum(count.sum(axis=1, keepdims=True), 1.0)
 
     def accuracy(self) -> tuple[float, float]:
-        """How often a skill is told rightly: from one step, and from a whole episode."""
+        """Return the accuracy of inferring the skill from one step and from an episode."""
         step = float(np.diagonal(self.confusion()).mean())
         total = (self.log_likelihood * self.valid[..., None]).sum(axis=2)
         right = total.argmax(axis=-1) == np.arange(len(self.skills))[:, None]
         return step, float(right.mean())
 
     def reward(self) -> float:
-        r"""Mean over steps of $\log K - \log \sum_k \exp(l_k - l)$, with the likelihood
-        $l$ of the skill that was followed: the reward of `DADS` if compared with these
-        skills; that of `DIAYN`, if these are all there are."""
+        r"""Return the mean over steps of $\log K - \log \sum_k \exp(l_k - l)$, with the
+        log-likelihood $l$ of the active skill. This is the reward of `DADS` with these
+        skills as alternatives, and that of `DIAYN` if they are all skills."""
         index = np.arange(len(self.skills))[:, None, None, None]
         own = np.take_along_axis(self.log_likelihood, index, axis=-1)
         off = np.clip(self.log_likelihood - own, -50.0, 50.0)
@@ -85,24 +86,24 @@ class SkillPaths:
         return float(reward[self.valid].mean())
 
     def coverage(self) -> float:
-        """The part of a grid over the limits of the first two numbers of the descriptor
-        that was visited.
+        """Return the visited fraction of a grid over the first two components of the
+        descriptor.
 
-        **Raises:** `ValueError` if they have no limits.
+        **Raises:** `ValueError` if descriptors have no limits.
         """
         return float((self.visits() > 0).mean())
 
     def visits(self) -> Float[np.ndarray, "..."]:
-        """How often each cell of that grid was visited; of a descriptor of one number the
-        grid has one axis.
+        """Return the number of visits of each grid cell. The grid has one axis for a
+        one-dimensional descriptor.
 
         **Raises:** `ValueError` if descriptors have no limits.
         """
         limits = self.limits
         if limits is None or not np.all(np.isfinite(limits[:2])):
             raise ValueError(
-                f"The limits of the descriptor are {limits}: finite ones are needed to say "
-                "what was covered. Give them in the wrapper that describes (see "
+                f"The limits of the descriptor are {limits}, but coverage needs finite "
+                "ones. Set them in the descriptor wrapper (see "
                 "`AbstractDescriptor.descriptor_range`)."
             )
         points = self.descriptors[:, :, 1:][self.valid][:, :2]
@@ -120,21 +121,21 @@ def follow_skills(
     episodes: int = 8,
     episode_length: int = 1000,
 ) -> SkillPaths:
-    """Runs episodes under skills.
+    """Run episodes of skills.
 
     **Arguments:**
 
-    - `agent`, `state`: an agent of skills, and what it has learned.
-    - `env`: of one episode, with `Skills`.
-    - `key`: of the episodes.
-    - `skills`: by default all, or 16 draws of a continuum.
-    - `episodes`: of each skill.
-    - `episode_length`: control steps of an episode, at most.
+    - `agent`, `state`: skill agent and its state.
+    - `env`: environment without auto-reset, with `Skills`.
+    - `key`: random key.
+    - `skills`: skills to run; by default all, or 16 samples of a continuous prior.
+    - `episodes`: number of episodes of each skill.
+    - `episode_length`: maximum number of control steps of an episode.
 
-    **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
+    **Raises:** `ValueError` if a size is not positive, or `env` has auto-reset.
     """
     if episodes < 1:
-        raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
+        raise ValueError(f"`episodes` must be positive, got {episodes}.")
     key_skills, key = jr.split(key)
     if skills is None:
         skills = default_skills(state, key_skills)
@@ -157,19 +158,19 @@ def follow_skills(
 def default_skills(
     state: SkillState, key: PRNGKeyArray, number: int = 16
 ) -> Float[Array, "skills k"]:
-    """All skills, or so many draws of a continuum."""
+    """Return all skills, or `number` samples of a continuous prior."""
     prior = state.world.prior
     known = prior.all()
     return jax.vmap(prior.sample)(jr.split(key, number)) if known is None else known
 
 
-def foretold(
+def predicted_change(
     agent: DADS,
     state: SkillState,
     descriptor: Float[Array, " n"],
     skill: Float[Array, " k"],
 ) -> Float[Array, " n"]:
-    """The change in a step, of a normalized descriptor."""
+    """Return the predicted change of a normalized descriptor in one step."""
     model: SkillDynamics = state.skills.model
     found = model(descriptor, skill, agent.std_range)
     return state.world.denormalized(found.expectation())
@@ -187,11 +188,13 @@ def _follow(agent, state, env, keys, skills, length):
         each = lambda o, n: jax.vmap(
             lambda z: agent.log_likelihood(state, o, n, z.astype(o.dtype))
         )(skills)
-        foresee = lambda o: foretold(agent, state, state.world.descriptor(o), skill)
+        change = lambda o: predicted_change(
+            agent, state, state.world.descriptor(o), skill
+        )
         both = lambda f: jax.vmap(jax.vmap(f))
         obs, after = path.obs, path.timestep.obs
         described = jnp.concatenate([split(obs)[1][:, :1], split(after)[1]], axis=1)
-        found = both(foresee)(obs) if isinstance(agent, DADS) else None
+        found = both(change)(obs) if isinstance(agent, DADS) else None
         likelihood = both(each)(obs, after)
         return described, path.valid, path.timestep.reward, likelihood, found
 

@@ -1,4 +1,4 @@
-"""Planning in the space of skills."""
+"""Planning over skills."""
 
 import dataclasses
 
@@ -18,18 +18,18 @@ from ..agents._dads import DADS
 from ..agents._skill_agent import SkillState
 from ..blocks import normalize
 from ..blocks._environments import evaluation_env
-from ._paths import FollowSkill, foretold
+from ._paths import FollowSkill, predicted_change
 
 
 @dataclasses.dataclass(frozen=True)
 class Reached:
-    """Ways to goals, with axes (goal, time).
+    """Episodes of planning towards goals, with axes (goal, time).
 
     **Arguments:**
 
-    - `goals`: where to.
-    - `descriptors`: after each step; as at the end of an episode ever since.
-    - `skills`: that were followed in each step.
+    - `goals`: goal descriptors.
+    - `descriptors`: descriptors after each step; constant after the end of an episode.
+    - `skills`: skill in each step.
     """
 
     goals: Float[np.ndarray, "goals n"]
@@ -37,7 +37,7 @@ class Reached:
     skills: Float[np.ndarray, "goals steps k"]
 
     def distances(self) -> Float[np.ndarray, "goals steps"]:
-        """From the goal, after each step."""
+        """Return the distance from the goal after each step."""
         return np.linalg.norm(self.descriptors - self.goals[:, None], axis=-1)
 
 
@@ -53,26 +53,27 @@ def reach_goals(
     horizon: int = 2,
     planner: MPPI | None = None,
 ) -> Reached:
-    r"""Goes to goals without learning anything new: a plan is a sequence of skills, each
-    of which is held for some steps, and its cost follows from the skill dynamics,
+    r"""Reach goals by planning over learned skills, without further training. A plan is a
+    sequence of skills, each held for several steps. Its cost is computed with the skill
+    dynamics,
 
     $$J = \sum_{h=1}^{H} |x_h - g|^2, \qquad
     x_{h} = x_{h-1} + \sum_{t=1}^{\mathrm{hold}} E[\Delta | x, z_h].$$
 
-    The first skill of the best plan is followed; then it is planned again.
+    After the first skill of a plan has been applied, the plan is computed again.
 
     **Arguments:**
 
-    - `agent`, `state`: `DADS`, and what it has learned.
-    - `env`: of one episode, with `Skills`.
-    - `goals`: descriptors to reach.
-    - `key`: of episodes and plans.
-    - `length`: control steps, a multiple of `hold`.
-    - `hold`: control steps for which a skill is held.
-    - `horizon`: $H$, skills in a plan.
-    - `planner`: by default `MPPI(samples=64, iterations=8)`.
+    - `agent`, `state`: `DADS` and its state.
+    - `env`: environment without auto-reset, with `Skills`.
+    - `goals`: goal descriptors.
+    - `key`: random key.
+    - `length`: control steps of an episode, a multiple of `hold`.
+    - `hold`: control steps for which each skill is held.
+    - `horizon`: number of skills in a plan, $H$.
+    - `planner`: planner; by default `MPPI(samples=64, iterations=8)`.
 
-    **Raises:** `ValueError` if sizes do not fit; `TypeError` if the agent has no skill
+    **Raises:** `ValueError` if a size is invalid; `TypeError` if the agent has no skill
     dynamics.
 
     ??? cite "Reference"
@@ -81,17 +82,18 @@ def reach_goals(
     """
     if not isinstance(agent, DADS):
         raise TypeError(
-            f"`{type(agent).__name__}` has no skill dynamics to plan with: train `DADS`."
+            f"`{type(agent).__name__}` has no skill dynamics, which planning needs. Use "
+            "`DADS`."
         )
     if hold < 1 or horizon < 1 or length < 1 or length % hold:
         raise ValueError(
-            f"`length` is {length}, `hold` {hold}, `horizon` {horizon}: positive integers "
-            "are expected, and `length` a multiple of `hold`."
+            f"`length` is {length}, `hold` {hold}, `horizon` {horizon}; expected positive "
+            "integers, with `length` a multiple of `hold`."
         )
     number = state.world.layout.described
     if goals.ndim != 2 or goals.shape[1] != number:
         raise ValueError(
-            f"`goals` has shape {goals.shape}: rows of {number} numbers are expected."
+            f"`goals` has shape {goals.shape}; expected (goals, {number})."
         )
     planner = MPPI() if planner is None else planner
     episode = evaluation_env(env, length + 1)
@@ -110,7 +112,10 @@ def _reach(agent, state, env, goals, keys, sizes, planner: MPPI):
         def cost(plan):
             def step(x, skill):
                 ahead = lambda _, x: (
-                    x + foretold(agent, state, normalize(world.descriptors, x), skill)
+                    x
+                    + predicted_change(
+                        agent, state, normalize(world.descriptors, x), skill
+                    )
                 )
                 x = lax.fori_loop(0, hold, ahead, x)
                 return x, jnp.sum((x - goal) ** 2)
@@ -142,7 +147,7 @@ def _reach(agent, state, env, goals, keys, sizes, planner: MPPI):
                 throw=False,
             )
             plan = jnp.concatenate([plan[1:], plan[-1:]])
-            # An episode that is over stays where it ended.
+            # After the end of an episode its last state is kept.
             stay = lambda old, new: jnp.where(timestep.done, old, new)
             last = jax.tree_util.tree_map(stay, (inner, timestep), path.last)
             after = world.layout.split(path.timestep.obs)[1]

@@ -1,5 +1,5 @@
-"""Pictures of skills: where they lead, what they cover, how well they are told apart; and of
-goals that were reached by them."""
+"""Plots of skills (paths, coverage, confusion, predictions) and of planning towards
+goals."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +15,15 @@ from ._planning import Reached
 def write_skills(
     paths: SkillPaths, path: str | os.PathLike, title: str = "skills"
 ) -> None:
-    """Draws the descriptors along episodes, by skill; how often each place was visited, if
-    descriptors have limits; for which skill each one is taken; and, of an agent with skill
-    dynamics, how the descriptor changes and was to change.
+    """Plot the descriptors along episodes by skill, the visits of grid cells if
+    descriptors have limits, the confusion matrix of skills and, for agents with skill
+    dynamics, the predicted and actual changes of the descriptor.
 
     **Arguments:**
 
-    - `paths`: of `follow_skills`.
-    - `path`: of the picture.
-    - `title`: above it.
+    - `paths`: result of `follow_skills`.
+    - `path`: path of the image file.
+    - `title`: title of the plot.
 
     **Raises:** `ImportError` without matplotlib.
     """
@@ -36,19 +36,18 @@ def write_skills(
 def write_goals(
     reached: Reached, path: str | os.PathLike, title: str = "goals"
 ) -> None:
-    """Draws the ways to goals, of the same color where the goal is the same, and how far
-    off it was after each step.
+    """Plot the paths towards goals, colored by goal, and the distance after each step.
 
     **Arguments:**
 
-    - `reached`: of `reach_goals`.
-    - `path`: of the picture.
-    - `title`: above it.
+    - `reached`: result of `reach_goals`.
+    - `path`: path of the image file.
+    - `title`: title of the plot.
 
     **Raises:** `ImportError` without matplotlib.
     """
     number = len(np.unique(reached.goals, axis=0))
-    _draw([_ways, _distances], reached, number, path, title)
+    _draw([_goal_paths, _distances], reached, number, path, title)
 
 
 def _draw(
@@ -58,13 +57,13 @@ def _draw(
     path: str | os.PathLike,
     title: str,
 ) -> None:
-    """Panels side by side, which share so many colors."""
+    """Draw panels in one row, with `number` colors."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "Pictures need matplotlib. Run `pip install 'eqsim-zoo[cli]'`."
+            "Plots need matplotlib. Run `pip install 'eqsim-zoo[cli]'`."
         ) from error
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.3 * len(panels), 4.4))
@@ -84,7 +83,7 @@ def _paths(axes: Any, paths: SkillPaths, colors: Any) -> None:
             place = (np.arange(len(row)), row[:, 0]) if flat else row[:, :2].T
             axes.plot(*place, color=color, lw=1, alpha=0.8)
             axes.plot(*(x[-1] for x in place), "o", color=color, ms=3)
-    axes.set_title("where skills lead")
+    axes.set_title("paths of skills")
     if flat:
         axes.set_xlabel("steps")
     else:
@@ -108,20 +107,20 @@ def _coverage(axes: Any, paths: SkillPaths, colors: Any) -> None:
         shown.T, origin="lower", extent=wide.ravel(), cmap="viridis", aspect="equal"
     )
     axes.locator_params(nbins=5)
-    axes.figure.colorbar(image, ax=axes, shrink=0.7, label="visits, decimal logarithm")
+    axes.figure.colorbar(image, ax=axes, shrink=0.7, label="log10(visits)")
 
 
 def _confusion(axes: Any, paths: SkillPaths, colors: Any) -> None:
     image = axes.imshow(paths.confusion(), vmin=0, vmax=1, cmap="Blues")
     axes.figure.colorbar(image, ax=axes, shrink=0.7)
     step, episode = paths.accuracy()
-    axes.set_title(f"told rightly: {step:.0%} by step, {episode:.0%} by episode")
-    axes.set_xlabel("taken for skill")
+    axes.set_title(f"accuracy: {step:.0%} by step, {episode:.0%} by episode")
+    axes.set_xlabel("inferred skill")
     axes.set_ylabel("skill")
 
 
 def _changes(axes: Any, paths: SkillPaths, colors: Any) -> None:
-    """Over whole episodes, as single steps are mostly the gait."""
+    """Plot changes over whole episodes, as those of single steps are mostly the gait."""
     assert paths.predicted is not None
     taken = paths.valid[..., None]
     real = np.diff(paths.descriptors, axis=2)
@@ -133,11 +132,11 @@ def _changes(axes: Any, paths: SkillPaths, colors: Any) -> None:
     axes.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
     axes.set_title("change in an episode")
     axes.set_xlabel("predicted")
-    axes.set_ylabel("real")
+    axes.set_ylabel("actual")
 
 
-def _ways(axes: Any, reached: Reached, colors: Any) -> None:
-    """To goals, which are crosses; of a descriptor of one number against steps."""
+def _goal_paths(axes: Any, reached: Reached, colors: Any) -> None:
+    """Plot paths and goals (crosses); over steps for a one-dimensional descriptor."""
     flat = reached.goals.shape[1] == 1
     length = reached.descriptors.shape[1]
     for goal, row, color in _by_goal(reached, reached.descriptors, colors):
@@ -146,7 +145,7 @@ def _ways(axes: Any, reached: Reached, colors: Any) -> None:
         axes.plot(*(x[-1] for x in place), "o", color=color, ms=3)
         end = (length, goal[0]) if flat else goal[:2]
         axes.plot(*end, "X", color=color, ms=9, mec="white")
-    axes.set_title("ways to goals")
+    axes.set_title("paths to goals")
     if flat:
         axes.set_xlabel("steps")
     else:
@@ -158,14 +157,14 @@ def _distances(axes: Any, reached: Reached, colors: Any) -> None:
     for _, row, color in _by_goal(reached, reached.distances(), colors):
         axes.plot(np.arange(1, len(row) + 1), row, color=color, lw=1, alpha=0.8)
     axes.set_ylim(bottom=0.0)
-    axes.set_title("distance from the goal")
+    axes.set_title("distance to the goal")
     axes.set_xlabel("steps")
 
 
 def _by_goal(
     reached: Reached, rows: np.ndarray, colors: Any
 ) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
-    """Each goal with its row, and the color of that goal."""
+    """Yield each goal with its row and color."""
     _, index = np.unique(reached.goals, axis=0, return_inverse=True)
     for goal, row, number in zip(reached.goals, rows, index.ravel(), strict=True):
         yield goal, row, colors[number]
