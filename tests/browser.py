@@ -68,12 +68,21 @@ class Page:
     def until(self, script: str, seconds: float = 60.0) -> Any:
         """Evaluate JavaScript until its value is true."""
         end = time.monotonic() + seconds
-        while not (value := self.run(f"document.body && ({script})")):
+        while not (value := self._during_navigation(f"document.body && ({script})")):
             if time.monotonic() > end:
                 text = self.run("document.body?.innerText")
                 raise TimeoutError(f"{script} is still false. The page says: {text}")
             time.sleep(0.2)
         return value
+
+    def _during_navigation(self, script: str) -> Any:
+        """Evaluate JavaScript; return None if the page is left meanwhile."""
+        try:
+            return self.run(script)
+        except RuntimeError as error:
+            if "navigated or closed" not in str(error):
+                raise
+            return None
 
     def resize(self, width: int, height: int, dark: bool = False) -> None:
         """Change the size of the window and the preferred color scheme."""

@@ -151,7 +151,7 @@ def test_text_is_readable(site, tab, dark):
     # The site keeps the scheme of the first visit.
     tab.run("localStorage.clear()")
     tab.resize(*WIDE, dark=dark)
-    go(tab, f"{site}/control.html")
+    go(tab, f"{site}/agents.html")
     scheme = "slate" if dark else "default"
     tab.until(f'document.body.dataset.mdColorScheme === "{scheme}"')
     shot(tab, scheme)

@@ -182,7 +182,7 @@ def test_joined():
     wider = Dataset.create(**recorded((1,), (True,)), bounds=2 * BOUNDS)
     with pytest.raises(ValueError, match="Dataset 1 has action bounds"):
         joined([one, wider])
-    with pytest.raises(ValueError, match="Dataset 1 holds observations"):
+    with pytest.raises(ValueError, match="Dataset 1 has observations"):
         joined([one, DATA])
     with pytest.raises(ValueError, match="at least one"):
         joined([])

@@ -99,7 +99,7 @@ def test_stopped_and_resumed(name, data, tmp_path):
     run = zoo.load_run(tmp_path / "stopped", agent=agent, env=env)
     assert bits(run.state) == bits(whole.state)
     other = data.subset(range(3))
-    with pytest.raises(ValueError, match="of 30 steps, is not that from which"):
+    with pytest.raises(ValueError, match="of 30 steps differs from that of the run"):
         zoo.resume(run.folder, agent=agent, env=env, data=other, more_steps=10)
     with pytest.raises(
         ValueError, match="is trained on a dataset. Pass the same `data`"
@@ -181,7 +181,9 @@ def test_without_an_environment(data, tmp_path):
     assert zoo.load_run(tmp_path, **args).state is not None
     with pytest.raises(ValueError, match="trained on a dataset without"):
         zoo.load_run(tmp_path, **args).environment()
-    with pytest.raises(ValueError, match="`SAC` needs an environment to begin with"):
+    with pytest.raises(
+        ValueError, match="`SAC` needs an environment for its initial state"
+    ):
         zoo.train(zoo.SAC(), data, zoo.Plan(**QUICK))
 
 
@@ -209,10 +211,10 @@ def test_where_data_and_environment_do_not_fit(data):
         zoo.train(
             AGENTS["bc"], data, zoo.Plan(**QUICK), eval_env=Reach(probes.point_mass())
         )
-    with pytest.raises(ValueError, match="learns from a dataset, but `Rail` has none"):
+    with pytest.raises(ValueError, match="needs a dataset, but `Rail` has none"):
         agent = practising(AGENTS["bc"])
         agent.iterate(agent.init(jr.key(0), Rail()), Rail())
-    with pytest.raises(ValueError, match="`PPO` learns from what it has just done"):
+    with pytest.raises(ValueError, match="`PPO` is on-policy and cannot be trained"):
         zoo.train(zoo.PPO(), data, zoo.Plan(**QUICK), eval_env=Rail())
     with pytest.raises(TypeError, match="cannot be trained in an environment alone"):
         zoo.train(AGENTS["bc"], Rail(), zoo.Plan(**QUICK))
@@ -331,7 +333,7 @@ def test_bad_hindsight(walks):
     env, data = walks
     for words, hindsight in {
         "`Hindsight.discount` is 1": offline.Hindsight(discount=1.0),
-        "`random` -1: none may be": offline.Hindsight(random=-1.0),
+        "`random` -1; expected non-negative": offline.Hindsight(random=-1.0),
     }.items():
         with pytest.raises(ValueError, match=words):
             zoo.train(

@@ -142,12 +142,12 @@ def test_pictures():
 
 
 REFUSED = {
-    "no steps": ({"steps": 0}, "`steps` is 0: a whole number from 1 on"),
+    "no steps": ({"steps": 0}, "`steps` is 0; expected a positive integer"),
     "half a step": ({"steps": 1.5}, "`steps` is 1.5"),
     "no end": ({"steps": np.inf}, "`steps` is inf"),
     "too many environments": (
         {"num_envs": 9},
-        "`num_envs` is 9: .* each of the 8 steps",
+        "`num_envs` is 9; expected .* number of steps, 8",
     ),
     "no environments": ({"num_envs": 0}, "`num_envs` is 0"),
     "no episode": ({"episode_length": 0}, "`episode_length` is 0"),
@@ -165,7 +165,7 @@ def test_environments_that_are_refused():
     with pytest.raises(ValueError, match="has a `AutoReset`, which outlives episodes"):
         record(AutoReset(TimeLimit(ENV, 3)), push, jr.key(0), steps=8)
     with pytest.raises(
-        ValueError, match=r"Actions of `Squash` are between \[\[-inf, inf"
+        ValueError, match=r"The action bounds of `Squash` are \[\[-inf, inf"
     ):
         record(Squash(ENV), push, jr.key(0), steps=8)
     nan = lambda obs, key: jnp.full(1, jnp.nan)

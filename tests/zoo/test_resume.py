@@ -179,7 +179,7 @@ def test_longer(whole, tmp_path):
     result = resume(out, more_steps=200, **AGENT)
     assert bits(result.state) == bits(whole.state)
     assert load_run(out, **AGENT).plan.steps == 400
-    with pytest.raises(ValueError, match="More steps by -1"):
+    with pytest.raises(ValueError, match="`steps` is -1; expected"):
         resume(out, more_steps=-1, **AGENT)
 
 
@@ -193,7 +193,9 @@ def test_another_agent_is_refused(whole):
     }.items():
         with pytest.raises(ValueError, match=words):
             resume(folder, more_steps=10, **(AGENT | change))
-    with pytest.raises(ValueError, match="pass `agent` .Search. and `env` .Rail."):
+    with pytest.raises(
+        ValueError, match="Pass the `agent` .Search. and the `env` .Rail."
+    ):
         resume(folder, more_steps=10)
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         resume(folder.parent)
