@@ -278,7 +278,7 @@ def test_damaged_files(tmp_path):
     whole = path.read_bytes()
     for data in (b"", b"no numbers", whole[:-1], whole[: len(whole) // 2]):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match="a.npz': not an `.npz` file"):
+        with pytest.raises(ValueError, match="a.npz': this is no `.npz` file"):
             load_data(path)
     # One bit, within an array.
     at = whole.index(b"action.npy") + 200

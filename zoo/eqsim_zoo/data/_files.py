@@ -81,8 +81,7 @@ def load_data(
     - D4RL without `next_observations`: `observations`, `actions`, `rewards`, `terminals`
         and `timeouts`. A row is a step that leads to the observation in the next row, as in
         `d4rl.qlearning_dataset`: the last row, and each row with `timeouts` 1, has no next
-        observation and is dropped. At a terminal, the observation before the step replaces
-        the one after it.
+        observation and is dropped. A terminal repeats the observation before the step.
     - OGBench: `observations`, `actions` and `terminals`, which is 1 at the last frame of a
         trajectory. Each row is a frame: a trajectory of T + 1 frames has T steps, and the
         action and reward of its last frame are dropped. Without `rewards` they are 0;
