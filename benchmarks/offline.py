@@ -27,14 +27,14 @@ from eqsim_zoo import offline
 
 
 EXPLANATION = """\
-A PPO that stops early (`medium`) is recorded with the actions it draws, 200,000 steps; in
-`mixed` half of them are of uniform actions instead. Each agent learns from each recording
-with three seeds in one program, and is evaluated in the environment, 32 episodes, acting as
-it thinks best. `behavior`: mean return of the whole episodes in it, with the 95 %
-confidence interval of the mean. `score`: the mean over seeds, where the random policy is 0
-and the medium one, acting as it thinks best, 100. `seconds`: with compiling, of all three
-seeds. `bc` and `td3_bc` have their defaults; what makes values known after few updates is set
-for the others ({settings}); for `iql` also `expectile=0.9` and `temperature=10`, for `cql`
+The dataset `medium` has 200,000 steps with sampled actions of a PPO that was stopped early.
+In `mixed`, half of the steps have uniformly random actions instead. Each agent is trained on
+each dataset with three seeds in one program, and evaluated with deterministic actions in 32
+episodes. `behavior` is the mean return of complete episodes in the dataset, with the 95 %
+confidence interval of the mean. `score` is the mean over seeds, normalized so that the random
+policy has 0 and the deterministic medium policy 100. `seconds` is the time for all three seeds,
+including compilation. `bc` and `td3_bc` have their defaults. The others have settings for fast
+convergence of values ({settings}); `iql` also has `expectile=0.9` and `temperature=10`, and `cql`
 {cql}."""
 
 SHORT = (
@@ -188,7 +188,7 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
     """Return the table, one line for each dataset and agent."""
     lines = [
         {
-            "recording": row["data"],
+            "dataset": row["data"],
             "behavior": _behavior(options, row["data"]),
             "agent": row["agent"],
             "updates": f"{row['updates']:,}",
@@ -201,20 +201,20 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
     ]
     first = rows[0]
     policies = (
-        f"{options.env}: the random policy reaches {first['random']:,.0f}, the medium one, "
-        f"which has learned for {options.behavior_steps:,.0f} steps, "
+        f"{options.env}: the return of the random policy is {first['random']:,.0f}, that of "
+        f"the medium policy, trained for {options.behavior_steps:,.0f} steps, "
         f"{first['medium']:,.0f}."
     )
     names = dict.fromkeys(row["data"] for row in rows)
     pictures = [
-        f"![Returns while learning from {name}](images/offline_{options.env}_{name}.png)\n"
+        f"![Returns during training on {name}](images/offline_{options.env}_{name}.png)\n"
         for name in names
     ]
     words = {"settings": SHORT, "cql": CQL}
     told = EXPLANATION.format(
         **{name: ", ".join(f"`{x}`" for x in of) for name, of in words.items()}
     )
-    parts = ["# Learning from recordings, in numbers\n", told, "", policies, ""]
+    parts = ["# Offline RL: measured returns\n", told, "", policies, ""]
     return "\n".join([*parts, caption(where), "", table(lines), "", *pictures])
 
 

@@ -28,12 +28,12 @@ DISCOUNT = 0.99
 KINDS = "largest", "of mean", "median"
 BEFORE = 32
 EXPLANATION = """\
-Length of the derivative of $\\frac{{1}}{{h}} \\sum_{{t<h}} \\gamma^t r_t$ by the parameters of
-an untrained policy (two layers of 64, as `APG` has them; $\\gamma$ = {discount}) through $h$
-control steps. {batch} environments, which have taken {before} steps before. `of mean`: the
-gradient of their mean, along which APG goes; `median`, `largest`: those of single
-environments. Where a motion is unstable they grow with the horizon, and a few of the
-environments make most of the mean: `APG.max_grad_norm` bounds how far that leads."""
+Norm of the gradient of $\\frac{{1}}{{h}} \\sum_{{t<h}} \\gamma^t r_t$ with respect to the
+parameters of an untrained policy (two hidden layers of 64, as in `APG`; $\\gamma$ =
+{discount}) through $h$ control steps, for {batch} environments after {before} steps. `of mean`
+is the norm of the gradient of their mean, which APG uses; `median` and `largest` are norms for
+single environments. For unstable motions the norms grow with the horizon, and a few
+environments dominate the mean. `APG.max_grad_norm` clips the gradient."""
 
 
 def main() -> None:
@@ -127,7 +127,7 @@ def _draw(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
             axes.set_yticks(marks, [f"{x:g}" for x in marks])
             axes.set_title(name)
             axes.set_xlabel("horizon, control steps")
-            axes.set_ylabel("length of the gradient")
+            axes.set_ylabel("norm of the gradient")
             axes.grid(alpha=0.3)
         axes.legend()
         figure.savefig(path)
@@ -137,7 +137,7 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
     """Return the measurements so far."""
     text = EXPLANATION.format(batch=options.batch, before=BEFORE, discount=DISCOUNT)
     picture = "![Gradients by horizon](images/policy_gradients.png)"
-    head = "# Gradients of a policy, by horizon\n"
+    head = "# Policy gradients by horizon\n"
     return "\n".join([head, text, "", caption(where), "", table(rows), "", picture, ""])
 
 

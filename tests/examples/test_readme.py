@@ -60,7 +60,7 @@ def test_arguments_of_agents(heading):
     """The tables of docs/agents.md name all arguments, with the defaults they have."""
     page = (ROOT / "docs" / "agents.md").read_text()
     section = re.search(rf"### {heading}\n(.*?)\n##", page, re.DOTALL).group(1)
-    shared, *parts = re.split(r"\n(?=of \w+ alone:)", section)
+    shared, *parts = re.split(r"\n(?=Only \w+:)", section)
     for name in AGENTS[heading]:
         own = [part for part in parts if part.startswith(OWN.get(name, " "))]
         assert len(own) == (name in OWN)
