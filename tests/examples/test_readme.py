@@ -52,7 +52,7 @@ AGENTS = {
     "SAC and TD3": ("SAC", "TD3"),
     "DIAYN, DADS and METRA": ("DIAYN", "DADS", "METRA"),
 } | {k: (k,) for k in "PPO RecurrentPPO APG SHAC ES ARS".split()}
-OWN = {name: f"of {name} alone:" for name in ("SAC", "TD3", "DIAYN", "DADS", "METRA")}
+OWN = {name: f"Only {name}:" for name in ("SAC", "TD3", "DIAYN", "DADS", "METRA")}
 
 
 @pytest.mark.parametrize("heading", AGENTS)
@@ -80,9 +80,11 @@ def test_arguments_of_agents(heading):
         for field, value in known.items():
             # Layers of 64 and 64 of two networks are written once.
             values = value if isinstance(value, list) else [value]
-            text = [x if isinstance(x, str) else _as_text(x) for x in values]
+            text = [x if isinstance(x, str) else _as_text(x) for x in values or [None]]
             assert told[field] in (text, text[:1]), field
 
 
 def _as_text(x):
+    if x is None:
+        return "none"
     return str(x).lower() if isinstance(x, bool) else f"{x:.15g}"
