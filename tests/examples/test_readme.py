@@ -26,6 +26,7 @@ PAGES = (
     "docs/meshes.md",
     "docs/pipelines.md",
     "docs/randomization.md",
+    "docs/reliability.md",
     # Agents learn from datasets in `test_offline_training.py`.
     pytest.param("docs/recordings.md", marks=pytest.mark.slow),
     # `test_skill_learning.py` learns the same.
