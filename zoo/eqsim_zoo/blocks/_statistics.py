@@ -35,7 +35,7 @@ def init_statistics(obs: Any) -> Any:
     return _initial(obs) if is_vector(obs) else init_observation_statistics(obs)
 
 
-def _initial(obs: Float[Array, " nobs"], dtype: Any = None) -> Statistics:
+def _initial(obs: Any, dtype: Any = None) -> Statistics:
     none = jnp.zeros(obs.shape, dtype or obs.dtype)
     return Statistics(jnp.ones((), none.dtype), none, none + 1.0)
 
