@@ -171,7 +171,7 @@ def test_a_first_line_of_other_types_is_one_error(written, tmp_path, changes):
     path = tmp_path / "x.ckpt"
     path.write_bytes(forged(written, **changes))
     for read in (read_about, lambda p: load_checkpoint(p, state())):
-        with pytest.raises(CheckpointError, match="its first line cannot be read"):
+        with pytest.raises(CheckpointError, match="its first line is invalid"):
             read(path)
 
 
