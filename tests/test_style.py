@@ -158,8 +158,8 @@ def test_init_only_exports(file):
                     problems.append((node.lineno, text))
         elif not (docstring or setup):
             problems.append((node.lineno, "only re-exports belong here"))
-    if len(file.read_text().splitlines()) > 120:
-        problems.append((1, "more than 120 lines of public names"))
+    if len(file.read_text().splitlines()) > 100:
+        problems.append((1, "more than 100 lines of public names"))
     _fail(file, problems)
 
 

@@ -62,7 +62,7 @@ def values(agent, state, obs):
     return state.critic.model(obs, action)
 
 
-@pytest.mark.parametrize("name", ("ppo", "sac", "td3", "shac"))
+@pytest.mark.parametrize("name", ("ppo", "recurrent_ppo", "sac", "td3", "shac"))
 def test_updates_are_counted(name):
     """Not computed: only the names of what is reported."""
     agent, env = AGENTS[name], probes.constant_reward()

@@ -9,7 +9,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 import pytest
-from zoo.agents import init, iterate
+from zoo.agents import AGENTS, init, iterate
 
 import eqsim
 import eqsim_zoo as zoo
@@ -22,26 +22,6 @@ from eqsim_zoo.blocks import Critic, MLP, normalize
 
 SIZE = 8
 ENCODER = vision.SmallCNN(widths=(8,), kernels=(4,), strides=(4,), outputs=16)
-_REPLAY = {
-    "num_envs": 16,
-    "unroll_length": 2,
-    "num_updates": 4,
-    "batch_size": 64,
-    "capacity": 4096,
-    "random_steps": 100.0,
-    "target_rate": 0.02,
-    "learning_rate": 3e-3,
-    "actor_hidden": (32,),
-    "critic_hidden": (32,),
-}
-_ON_POLICY = {
-    "num_envs": 32,
-    "unroll_length": 8,
-    "num_minibatches": 4,
-    "learning_rate": 1e-2,
-    "policy_hidden": (16,),
-    "value_hidden": (16,),
-}
 
 
 def gray(obs):
@@ -71,22 +51,18 @@ class Shown(eqsim.wrappers.AbstractPassThrough):
         return state, eqx.tree_at(both, timestep, replace_fn=change, is_leaf=none)
 
 
-def seeing(kind, **settings):
-    sizes = _ON_POLICY if kind is zoo.PPO else _REPLAY
-    return kind(encoder=ENCODER, **sizes, **settings)
+def seeing(name, **settings):
+    """A small agent with an encoder."""
+    return dataclasses.replace(AGENTS[name], encoder=ENCODER, **settings)
 
 
-AGENTS = {
-    "ppo": seeing(zoo.PPO),
-    "sac": seeing(zoo.SAC, temperature_learning_rate=1e-2),
-    "sac, shared": seeing(
-        zoo.SAC,
-        temperature_learning_rate=1e-2,
-        shared_encoder=True,
-        augmentations=(vision.RandomCrop(1),),
-    ),
-    "td3": seeing(zoo.TD3),
-    "td3, shared": seeing(zoo.TD3, shared_encoder=True),
+CROPPED = {"shared_encoder": True, "augmentations": (vision.RandomCrop(1),)}
+SEEING = {
+    "ppo": seeing("ppo"),
+    "sac": seeing("sac"),
+    "sac, shared": seeing("sac", **CROPPED),
+    "td3": seeing("td3"),
+    "td3, shared": seeing("td3", shared_encoder=True),
 }
 slow = pytest.mark.slow  # Two agents learn in `make test`.
 
@@ -95,13 +71,13 @@ slow = pytest.mark.slow  # Two agents learn in `make test`.
     "name",
     [
         pytest.param(name, marks=() if name in ("ppo", "sac, shared") else slow)
-        for name in AGENTS
+        for name in SEEING
     ],
 )
 def test_learns_from_images(name):
     """The best action follows the gray value of an image; a policy that does not see it
     gets at most 0.75."""
-    agent, probe, reward = AGENTS[name], probes.observed_action_reward(), 0.0
+    agent, probe, reward = SEEING[name], probes.observed_action_reward(), 0.0
     env = Shown(probe, gray)
     state = init(agent, jr.key(0), env)
     for _ in range(150):
@@ -122,9 +98,9 @@ def both(obs):
 
 
 BLIND = {
-    "ppo": seeing(zoo.PPO, actor_parts=("camera",)),
-    "sac": seeing(zoo.SAC, actor_parts=("camera",), critic_parts=("known",)),
-    "td3": seeing(zoo.TD3, actor_parts=("camera",), normalize_observations=True),
+    "ppo": seeing("ppo", actor_parts=("camera",)),
+    "sac": seeing("sac", actor_parts=("camera",), critic_parts=("known",)),
+    "td3": seeing("td3", actor_parts=("camera",), normalize_observations=True),
 }
 
 
@@ -154,17 +130,17 @@ def test_a_vector_gives_the_network_itself(getkey):
     """The networks of vectors are those without an encoder, so that checkpoints of both
     are the same."""
     env = probes.observed_action_reward()
-    for kind in (zoo.SAC, zoo.TD3):
-        state = init(kind(**_REPLAY), getkey(), env)
+    for name in ("sac", "td3"):
+        state = init(AGENTS[name], getkey(), env)
         assert isinstance(state.critic.model, Critic)
-    state = init(zoo.PPO(**_ON_POLICY), getkey(), env)
+    state = init(AGENTS["ppo"], getkey(), env)
     assert isinstance(state.learner.model.value, MLP)
 
 
 def test_a_shared_encoder_learns_from_the_critic_alone(getkey):
     """The actor takes its features as constants: with another loss of the actor, by
     another temperature, the encoder moves in the same way."""
-    agent = dataclasses.replace(AGENTS["sac, shared"], augmentations=())
+    agent = dataclasses.replace(SEEING["sac, shared"], augmentations=())
     env = Shown(probes.observed_action_reward(), gray)
     state, _ = iterate(agent, init(agent, getkey(), env), env)
     batch = state.memory.replay.sample(getkey(), 8)
@@ -172,7 +148,8 @@ def test_a_shared_encoder_learns_from_the_critic_alone(getkey):
     batch = dataclasses.replace(batch, terminated=jnp.ones(8, bool))
     state = dataclasses.replace(state, memory=None)
     hot = eqx.tree_at(lambda s: s.temperature.model, state, jnp.ones(()))
-    (one, _), (two, _) = agent.update(state, batch), agent.update(hot, batch)
+    update = eqx.filter_jit(agent.update)
+    (one, _), (two, _) = update(state, batch), update(hot, batch)
     senses = lambda s: jtu.tree_leaves(s.critic.model.senses)
     for x, y in zip(senses(one), senses(two)):
         np.testing.assert_allclose(x, y, rtol=1e-12)
@@ -182,17 +159,17 @@ def test_a_shared_encoder_learns_from_the_critic_alone(getkey):
 
 ERRORS = {
     "names 'camera', but the observation is a single array": (
-        seeing(zoo.SAC, actor_parts=("camera",)),
+        seeing("sac", actor_parts=("camera",)),
         gray,
     ),
     r"names 'cam', but the observation has the parts \['camera', 'known'\]": (
-        seeing(zoo.PPO, critic_parts=("cam",)),
+        seeing("ppo", critic_parts=("cam",)),
         both,
     ),
-    "needs an `encoder`": (zoo.TD3(**_REPLAY), both),
-    "`SAC.encoder` is SmallCNN.* has none": (seeing(zoo.SAC), lambda obs: obs),
+    "needs an `encoder`": (AGENTS["td3"], both),
+    "`SAC.encoder` is SmallCNN.* has none": (seeing("sac"), lambda obs: obs),
     "`TD3.augmentations` is": (
-        zoo.TD3(augmentations=(vision.RandomCrop(1),), **_REPLAY),
+        dataclasses.replace(AGENTS["td3"], augmentations=(vision.RandomCrop(1),)),
         lambda obs: {"known": obs},
     ),
 }
@@ -205,6 +182,6 @@ def test_errors_of_observations(message):
         agent.init(jr.key(0), Shown(probes.constant_reward(), show))
 
 
-def test_errors_of_settings():
+def test_a_shared_encoder_sees_the_same_parts():
     with pytest.raises(ValueError, match="with `shared_encoder` they must be equal"):
         zoo.SAC(shared_encoder=True, actor_parts=("camera",))

@@ -31,6 +31,7 @@ from ..blocks import (
     init_statistics,
     Learner,
     linear_schedule,
+    mean_metrics,
     replicate,
     reset_envs,
     Running,
@@ -246,7 +247,7 @@ class RecurrentPPO(AbstractOnlineAgent, AbstractRecurrentAgent):
         inputs = pieces, jr.split(key_loss, len(pieces))
         learner, metrics = lax.scan(step, state.learner, inputs)
         new = dataclasses.replace(state, learner=replicate(learner), key=key)
-        return new, jtu.tree_map(jnp.mean, metrics)
+        return new, mean_metrics(metrics)
 
     def _batch(
         self, state: RecurrentPPOState, steps: Transition

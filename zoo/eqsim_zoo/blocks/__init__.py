@@ -32,7 +32,7 @@ from ._hyperparameters import (
     linear_schedule as linear_schedule,
     static as static,
 )
-from ._learner import Learner as Learner
+from ._learner import Learner as Learner, mean_metrics as mean_metrics
 from ._losses import (
     clipped_policy_loss as clipped_policy_loss,
     clipped_value_loss as clipped_value_loss,
@@ -98,4 +98,3 @@ from ._statistics import (
     normalize as normalize,
     update_statistics as update_statistics,
 )
-from ._updates import mean_metrics as mean_metrics

@@ -279,7 +279,7 @@ class Eyes(eqx.Module):
         return obs if self.senses is None else self.senses(obs)
 
 
-def eyes(agent: Any, critic: EncodedNetwork) -> Eyes:
+def eyes(agent: Any, critic: Any) -> Eyes:
     """Return the encoder of the networks other than the critic."""
     return Eyes(critic.senses if agent.shared_encoder else None)
 

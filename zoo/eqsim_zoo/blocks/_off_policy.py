@@ -20,12 +20,12 @@ from ._collect import add_steps, collect, flatten_time, reset_envs, Running
 from ._encoding import AbstractAugmentation, augment, encoded_size, eyes, Through
 from ._encoding_agent import AbstractEncodingAgent, check_augmentations
 from ._hyperparameters import as_scalar, check_positive, static
+from ._learner import mean_metrics
 from ._networks import Critic, MLP
 from ._parallel import check_divisible, replicate, shard_batch
 from ._ranges import check_ranges
 from ._replay import Replay, Transition
 from ._statistics import normalize, ObservationStatistics
-from ._updates import mean_metrics
 
 
 class Memory(eqx.Module):
@@ -146,12 +146,12 @@ class AbstractOffPolicy(AbstractEncodingAgent):
     def policy(self, actor: Any, critic: Any) -> Any:
         """Return the policy of observations: the actor, after the encoder of the critic if
         that is shared."""
-        return Through(eyes(self, critic), actor) if self.shared_encoder else actor
+        return Through(eyes(self, critic), actor)
 
     def features(self, critic: Any, obs: Any) -> Any:
         """Return the inputs of the actor for rows of observations, constants of its
         loss."""
-        return jax.vmap(eyes(self, critic))(obs) if self.shared_encoder else obs
+        return jax.vmap(eyes(self, critic))(obs)
 
     def seen(
         self, statistics: ObservationStatistics | None, obs: Any, key: PRNGKeyArray
