@@ -80,6 +80,10 @@ def _skills(env):
     return wrappers.Skills(wrappers.TorsoPosition(env), wrappers.OneHotSkills(3))
 
 
+def _known(sys, state):
+    return jnp.concatenate([state.q, sys.links.mass])
+
+
 WRAPPERS = {
     "ActionRepeat": lambda env: wrappers.ActionRepeat(env, 2),
     "AutoReset": lambda env: AutoReset(TimeLimit(env, 3)),
@@ -92,6 +96,7 @@ WRAPPERS = {
     "TimeLimit": lambda env: TimeLimit(env, 3),
     "NoisyObservation": lambda env: NoisyObservation(env, 0.1, 0.2),
     "NormalizeObservation": wrappers.NormalizeObservation,
+    "PrivilegedObservation": lambda env: wrappers.PrivilegedObservation(env, _known),
     "Reach": lambda env: wrappers.Reach(wrappers.TorsoPosition(env)),
     "ScaleAction": wrappers.ScaleAction,
     "SelectObservation": lambda env: wrappers.SelectObservation(env, (1, 0)),

@@ -147,11 +147,11 @@ def test_refuses_plans(made):
     goals = jnp.ones((1, 2))
     with pytest.raises(ValueError, match="`length` a multiple of `hold`"):
         zoo.skills.reach_goals(agent, state, env, goals, jr.key(0), length=5, hold=2)
-    with pytest.raises(ValueError, match="rows of 2 numbers"):
+    with pytest.raises(ValueError, match=r"expected \(goals, 2\)"):
         zoo.skills.reach_goals(agent, state, env, jnp.ones((1, 3)), jr.key(0))
     with pytest.raises(TypeError):
         zoo.skills.reach_goals(diayn(), state, env, goals, jr.key(0))
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="must be positive"):
         zoo.skills.follow_skills(agent, state, env, jr.key(0), episodes=0)
 
 
