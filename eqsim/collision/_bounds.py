@@ -5,7 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..model import concatenate, GeomKind, put, ShapeKind, System, take
+from ..model import GeomKind, ShapeKind, System
+from ..model._gather import concatenate, put, take
 from ..model._shape_kinds import AnyKind
 from ..spatial import safe_sqrt, Vec3, vec3
 from ._near import half_extents

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..spatial import Mat3, matrix_from_columns, Vec3
+from ..spatial import Mat3, Vec3
+from ..spatial._vector import matrix_from_columns
 from ._points import Point, Shape
 
 

@@ -9,15 +9,8 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ..kinematics._forward import Kinematics, take_poses
-from ..model import (
-    Collider,
-    collider_of,
-    concatenate,
-    GeomKind,
-    HullGraph,
-    System,
-    take,
-)
+from ..model import Collider, collider_of, GeomKind, HullGraph, System
+from ..model._gather import concatenate, take
 from ..model._shape_kinds import AnyKind
 from ..spatial import vec3
 from ._geom_frames import GeomFrames

@@ -3,8 +3,10 @@
 from typing import Any, NamedTuple
 
 from ..kinematics._forward import Frames, Pose, quaternions, take_poses
-from ..model import collider_of, concatenate, System, take
-from ..spatial import normalize4, quaternion_matrix, Vec3, vec3
+from ..model import collider_of, System
+from ..model._gather import concatenate, take
+from ..spatial import quaternion_matrix, Vec3, vec3
+from ..spatial._rotation import normalize4
 from ._bounds import shape_extents
 from ._plan import contact_plan, ContactPlan
 

@@ -5,7 +5,8 @@ from jaxtyping import Array, Bool, Float
 
 from .._batching import batch_last, full_batch
 from ..kinematics._forward import frames, kinematics
-from ..model import check_state, System, take, tree
+from ..model import check_state, System, tree
+from ..model._gather import take
 from ._detect import detect
 from ._geom_frames import geom_frames, pair_margins
 from ._plan import contact_plan

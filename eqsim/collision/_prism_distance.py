@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from ..model import concatenate, take
+from ..model._gather import concatenate, take
 from ..spatial import Vec3
 from ._cores import Corner
 from ._points import unit

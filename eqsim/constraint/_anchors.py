@@ -8,8 +8,10 @@ import numpy as np
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Pose, quaternions, take_poses
 from ..kinematics._structure import dof_order, moving_dofs
-from ..model import concatenate, EqualityKind, System, take, take_or_zero, Tree, tree
-from ..spatial import Mat3, Motion, normalize4, quaternion_matrix, Vec3, vec3
+from ..model import EqualityKind, System, Tree, tree
+from ..model._gather import concatenate, take, take_or_zero
+from ..spatial import Mat3, Motion, quaternion_matrix, Vec3, vec3
+from ..spatial._rotation import normalize4
 from ._constraint import Moment
 
 

@@ -6,7 +6,8 @@ Source: MuJoCo documentation, *Computation*, "Equality"; `mj_instantiateEquality
 from typing import Any
 
 from ..dynamics._weights import InverseWeights
-from ..model import EqualityKind, System, take_or_zero
+from ..model import EqualityKind, System
+from ..model._gather import take_or_zero
 from ..spatial import safe_sqrt
 from ._anchors import both_ends, end_dofs, end_links, select_movable
 from ._constraint import AbstractConstraint, Moment

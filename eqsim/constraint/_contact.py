@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from ..collision import contact_plan
 from ..dynamics._weights import InverseWeights
-from ..model import per_row, System, take, tree
+from ..model import System, tree
+from ..model._gather import per_row, take
 from ..spatial import Vec3
 from ._constraint import AbstractConstraint, Moment
 from ._contact_groups import contact_groups, ContactGroup

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..collision import ContactPlan, pair_margins
-from ..model import concatenate, per_row, System, take, take_or_zero
+from ..model import System
+from ..model._gather import concatenate, per_row, take, take_or_zero
 from ._softness import Softness, softness
 
 

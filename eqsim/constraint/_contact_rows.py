@@ -9,7 +9,8 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ..collision import ContactPoints
-from ..model import Cone, per_row, take, take_or_zero
+from ..model import Cone
+from ..model._gather import per_row, take, take_or_zero
 from ..spatial import Motion, Vec3
 from ._cones import Elliptic, Pyramid
 from ._contact_groups import ContactGroup

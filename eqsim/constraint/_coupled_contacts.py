@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Kinematics
-from ..model import take, take_or_zero, Tree
+from ..model import Tree
+from ..model._gather import take, take_or_zero
 from ..spatial import Force, force_at, Motion
 from ._contact_rows import ContactRows, ContactSource, rows_at
 from ._costs import Residual

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..dynamics._sparse import Places
-from ..model import accumulate, take
+from ..model._gather import accumulate, take
 
 
 _MOST_PADDED = 4

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import System, take
+from ..model import System
+from ..model._gather import take
 from ._costs import TwoSided
 from ._jacobians import sparse_jacobian
 from ._rows import Rows

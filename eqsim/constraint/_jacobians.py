@@ -22,17 +22,9 @@ import numpy as np
 
 from ..dynamics._dense import lower_triangle
 from ..dynamics._sparse import Places
-from ..model import accumulate, concatenate, take, take_or_zero
-from ..spatial import (
-    ArticulatedInertia,
-    Force,
-    force_at,
-    Mat3,
-    Motion,
-    point_stiffness,
-    Sym3,
-    Vec3,
-)
+from ..model._gather import accumulate, concatenate, take, take_or_zero
+from ..spatial import ArticulatedInertia, Force, force_at, Mat3, Motion, Sym3, Vec3
+from ..spatial._spatial import point_stiffness
 from ._costs import Residual, Weights
 from ._entries import add_products, summed
 

@@ -9,7 +9,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..dynamics._weights import InverseWeights
-from ..model import EqualityKind, put, System, take, take_or_zero
+from ..model import EqualityKind, System
+from ..model._gather import put, take, take_or_zero
 from ._anchors import select
 from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, equality_rows, Violation

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..dynamics._weights import InverseWeights
-from ..model import System, take
+from ..model import System
+from ..model._gather import take
 from ._constraint import AbstractConstraint, Moment
 from ._costs import Huber
 from ._jacobians import DofJacobian

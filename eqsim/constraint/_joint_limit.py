@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..dynamics._weights import InverseWeights
-from ..model import JointKind, put, System, take
-from ..spatial import logarithm, normalize4, Vec3
+from ..model import JointKind, System
+from ..model._gather import put, take
+from ..spatial import logarithm, Vec3
+from ..spatial._rotation import normalize4
 from ._constraint import AbstractConstraint, Moment
 from ._costs import OneSided
 from ._jacobians import DofJacobian, sparse_jacobian

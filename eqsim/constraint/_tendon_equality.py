@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from ..dynamics._tendons import reference_lengths
 from ..dynamics._weights import InverseWeights
 from ..kinematics._tendon_paths import tendon_dofs
-from ..model import accumulate, EqualityKind, System, take, take_or_zero
+from ..model import EqualityKind, System
+from ..model._gather import accumulate, take, take_or_zero
 from ._anchors import select
 from ._constraint import AbstractConstraint, Moment
 from ._equality import equality_constants, EqualityConstants

@@ -11,7 +11,8 @@ from ..dynamics._joint_parameters import tendon_armature
 from ..dynamics._tendons import moving_armature
 from ..kinematics._tendon_paths import tendon_dofs
 from ..kinematics._tendons import jacobian_rate
-from ..model import System, take, tree
+from ..model import System, tree
+from ..model._gather import take
 from ._constraint import Moment
 from ._costs import TwoSided
 from ._jacobians import sparse_jacobian

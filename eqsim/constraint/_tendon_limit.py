@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from ..dynamics._weights import InverseWeights
 from ..kinematics._tendon_paths import tendon_dofs
-from ..model import System, take
+from ..model import System
+from ..model._gather import take
 from ._constraint import AbstractConstraint, Moment
 from ._costs import OneSided
 from ._jacobians import sparse_jacobian

@@ -11,7 +11,8 @@ Source: MuJoCo documentation, *Computation*, "Equality"; `mj_instantiateEquality
 from typing import Any, NamedTuple
 
 from ..dynamics._weights import InverseWeights
-from ..model import EqualityKind, System, take, take_or_zero
+from ..model import EqualityKind, System
+from ..model._gather import take, take_or_zero
 from ..spatial import matrix_quaternion, safe_sqrt, Vec3
 from ._anchors import Anchors, both_ends, end_dofs, end_links, select_movable
 from ._constraint import AbstractConstraint, Moment

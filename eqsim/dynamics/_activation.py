@@ -5,17 +5,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import (
-    Activation,
-    ActivationState,
-    ActuatorStructure,
-    concatenate,
-    per_row,
-    put,
-    replace,
-    System,
-    take,
-)
+from ..model import Activation, ActivationState, ActuatorStructure, System
+from ..model._gather import concatenate, per_row, put, replace, take
 from ._addresses import addresses, state_index
 from ._dc_motor import (
     motor_facts,

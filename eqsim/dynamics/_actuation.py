@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics._manifold import dof_joints
-from ..model import per_row, System, take
+from ..model import System
+from ..model._gather import per_row, take
 from ._activation import clip_rows, next_activation, Signals, signals
 from ._force_laws import (
     add_mechanical_forces,

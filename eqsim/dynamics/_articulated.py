@@ -18,18 +18,11 @@ import jax.tree_util as jtu
 from ..kinematics._forward import Kinematics
 from ..kinematics._recursion import add, level_rows, rows, sum_over_children
 from ..kinematics._structure import join_dofs, Level, levels, split_dofs
-from ..model import concatenate, take, Tree
-from ..spatial import (
-    ArticulatedInertia,
-    congruence,
-    diagonal,
-    Force,
-    free_factor,
-    free_solve,
-    FreeFactor,
-    Motion,
-    RigidInertia,
-)
+from ..model import Tree
+from ..model._gather import concatenate, take
+from ..spatial import ArticulatedInertia, Force, Motion, RigidInertia
+from ..spatial._spatial import free_factor, free_solve, FreeFactor
+from ..spatial._vector import congruence, diagonal
 
 
 class JointFactor(NamedTuple):

@@ -13,14 +13,9 @@ from ..kinematics._forward import (
     quaternions,
 )
 from ..model import check_state, System, tree
-from ..spatial import (
-    congruence,
-    diagonal,
-    normalize4,
-    quaternion_matrix,
-    rigid_inertia,
-    vec3,
-)
+from ..spatial import quaternion_matrix, rigid_inertia, vec3
+from ..spatial._rotation import normalize4
+from ..spatial._vector import congruence, diagonal
 
 
 def centered_inertias(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nlink 10"]:

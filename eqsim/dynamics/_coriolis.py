@@ -20,8 +20,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics._structure import dof_order
-from ..model import per_row, take, take_or_zero, Tree
-from ..spatial import Force, Mat3, Matrix6, Motion, RigidInertia, skew, Vec3
+from ..model import Tree
+from ..model._gather import per_row, take, take_or_zero
+from ..spatial import Force, Mat3, Motion, RigidInertia, skew, Vec3
+from ..spatial._matrix6 import Matrix6
 
 
 class Gyroscopic(NamedTuple):

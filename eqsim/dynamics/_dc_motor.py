@@ -10,15 +10,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import (
-    ActivationState,
-    ActuatorStructure,
-    Control,
-    DCMotors,
-    per_row,
-    take,
-    take_or_zero,
-)
+from ..model import ActivationState, ActuatorStructure, Control, DCMotors
+from ..model._gather import per_row, take, take_or_zero
 from ._addresses import addresses, control_index, state_index
 from ._muscle import TINY
 from ._servo import integral_rate

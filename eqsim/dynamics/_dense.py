@@ -13,7 +13,8 @@ import numpy as np
 
 from ..kinematics._recursion import ascend
 from ..kinematics._structure import dof_order
-from ..model import take, take_or_zero, Tree
+from ..model import Tree
+from ..model._gather import take, take_or_zero
 from ..spatial import ArticulatedInertia, Motion
 from ._sparse import Places
 

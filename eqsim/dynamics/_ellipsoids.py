@@ -22,20 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kinematics._forward import Frames, Pose, quaternions
-from ..model import GeomKind, per_row, System, take
+from ..model import GeomKind, System
+from ..model._gather import per_row, take
 from ..model._shape_kinds import AnyKind
-from ..spatial import (
-    Force,
-    Mat3,
-    Matrix6,
-    matrix_from_columns,
-    Motion,
-    normalize4,
-    quaternion_matrix,
-    safe_sqrt,
-    Vec3,
-    vec3,
-)
+from ..spatial import Force, Mat3, Motion, quaternion_matrix, safe_sqrt, Vec3, vec3
+from ..spatial._matrix6 import Matrix6
+from ..spatial._rotation import normalize4
+from ..spatial._vector import matrix_from_columns
 
 
 # MuJoCo: links of less mass feel no fluid, kg.

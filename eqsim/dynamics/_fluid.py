@@ -12,22 +12,13 @@ import jax.numpy as jnp
 
 from ..kinematics._forward import Frames, Kinematics, quaternions
 from ..kinematics._structure import moving_links
-from ..model import accumulate, concatenate, System, take, Tree
-from ..spatial import (
-    congruence,
-    diagonal,
-    Force,
-    force_at,
-    full_matrix6,
-    Mat3,
-    Matrix6,
-    Motion,
-    normalize4,
-    point_stiffness,
-    quaternion_matrix,
-    Vec3,
-    vec3,
-)
+from ..model import System, Tree
+from ..model._gather import accumulate, concatenate, take
+from ..spatial import Force, force_at, Mat3, Motion, quaternion_matrix, Vec3, vec3
+from ..spatial._matrix6 import full_matrix6, Matrix6
+from ..spatial._rotation import normalize4
+from ..spatial._spatial import point_stiffness
+from ..spatial._vector import congruence, diagonal
 from ._ellipsoids import drag, drag_matrix, Ellipsoids, ellipsoids
 from ._inertia import link_centers
 

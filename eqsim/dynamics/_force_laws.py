@@ -5,19 +5,15 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import (
+from ..model import ActuatorStructure, Bias, Gain, System, Transmission
+from ..model._gather import (
     accumulate,
-    ActuatorStructure,
-    Bias,
     concatenate,
-    Gain,
     per_row,
     put,
     replace,
-    System,
     take,
     take_or_zero,
-    Transmission,
 )
 from ..spatial import safe_sqrt
 from ._activation import clip_rows, Signals

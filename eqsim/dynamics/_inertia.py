@@ -6,18 +6,11 @@ import jax.numpy as jnp
 
 from ..kinematics._forward import Frames, Kinematics, quaternions
 from ..kinematics._structure import moving_links
-from ..model import accumulate, System, take, Tree
-from ..spatial import (
-    congruence,
-    diagonal,
-    normalize4,
-    quaternion_matrix,
-    rigid_inertia,
-    RigidInertia,
-    Sym3,
-    Vec3,
-    vec3,
-)
+from ..model import System, Tree
+from ..model._gather import accumulate, take
+from ..spatial import quaternion_matrix, rigid_inertia, RigidInertia, Sym3, Vec3, vec3
+from ..spatial._rotation import normalize4
+from ..spatial._vector import congruence, diagonal
 
 
 class NodeBodies(NamedTuple):

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics._manifold import dof_joints
-from ..model import accumulate, System, take, Transmission
+from ..model import System, Transmission
+from ..model._gather import accumulate, take
 from ._addresses import addresses
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..model import MuscleActivations, Muscles, replace, take
+from ..model import MuscleActivations, Muscles
+from ..model._gather import replace, take
 
 
 TINY = 1e-15

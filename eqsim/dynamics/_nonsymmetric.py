@@ -13,8 +13,10 @@ import numpy as np
 
 from ..kinematics._recursion import ascend
 from ..kinematics._structure import dof_order
-from ..model import take, Tree
-from ..spatial import Force, Matrix6, Motion, RigidInertia, Vec3
+from ..model import Tree
+from ..model._gather import take
+from ..spatial import Force, Motion, RigidInertia, Vec3
+from ..spatial._matrix6 import Matrix6
 from ._coriolis import axis_rates, gyroscopic
 from ._dense import carries
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from ..kinematics._forward import Frames, Kinematics
 from ..kinematics._manifold import displacement, dof_joints
 from ..kinematics._structure import moving_links
-from ..model import accumulate, JointKind, per_row, System, take, Tree
+from ..model import JointKind, System, Tree
+from ..model._gather import accumulate, per_row, take
 from ..spatial import Force, force_at, safe_sqrt, Vec3
 from ._inertia import link_centers
 

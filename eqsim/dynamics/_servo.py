@@ -8,17 +8,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..model import (
-    ActivationState,
-    ActuatorStructure,
-    Control,
-    replace,
-    System,
-    take,
-    take_or_zero,
-    Transmission,
-)
-from ..spatial import exponential, logarithm, multiply, normalize4, safe_sqrt, Vec3
+from ..model import ActivationState, ActuatorStructure, Control, System, Transmission
+from ..model._gather import replace, take, take_or_zero
+from ..spatial import exponential, logarithm, multiply, safe_sqrt, Vec3
+from ..spatial._rotation import normalize4
 from ._addresses import addresses, control_index, state_index
 
 

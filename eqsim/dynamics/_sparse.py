@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import take, take_or_zero
+from ..model._gather import take, take_or_zero
 
 
 Places = tuple[int, ...]

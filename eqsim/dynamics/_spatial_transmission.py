@@ -21,16 +21,9 @@ from ..kinematics._forward import (
 from ..kinematics._sites import attached_frames, carriers
 from ..kinematics._structure import dof_order
 from ..kinematics._tendons import tendon_frames, tendon_kinematics, TendonFrames
-from ..model import (
-    accumulate,
-    ActuatorStructure,
-    concatenate,
-    on_joint,
-    System,
-    take,
-    Transmission,
-    Tree,
-)
+from ..model import ActuatorStructure, System, Transmission, Tree
+from ..model._actuators import on_joint
+from ..model._gather import accumulate, concatenate, take
 from ..spatial import (
     Force,
     force_at,

@@ -21,7 +21,8 @@ from ..kinematics._tendons import (
     TendonFrames,
     TendonKinematics,
 )
-from ..model import EqualityKind, per_row, put, System, take, Tree, tree, WrapKind
+from ..model import EqualityKind, System, Tree, tree, WrapKind
+from ..model._gather import per_row, put, take
 from ..spatial import Motion
 from ._joint_parameters import tendon_armature, tendon_damping
 

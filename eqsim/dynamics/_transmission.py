@@ -10,19 +10,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import (
-    accumulate,
-    Actuators,
-    concatenate,
-    JointKind,
-    Joints,
-    on_joint,
-    put,
-    System,
-    take,
-    Transmission,
-)
-from ..spatial import logarithm, normalize4, quaternion_matrix, Vec3
+from ..model import Actuators, JointKind, Joints, System, Transmission
+from ..model._actuators import on_joint
+from ..model._gather import accumulate, concatenate, put, take
+from ..spatial import logarithm, quaternion_matrix, Vec3
+from ..spatial._rotation import normalize4
 
 
 class JointEnds(NamedTuple):

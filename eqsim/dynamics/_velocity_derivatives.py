@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kinematics._forward import Frames, Kinematics, Velocities
-from ..model import accumulate, JointKind, put, System, take, Transmission, Tree
-from ..spatial import ArticulatedInertia, Matrix6, Vec3
+from ..model import JointKind, System, Transmission, Tree
+from ..model._gather import accumulate, put, take
+from ..spatial import ArticulatedInertia, Vec3
+from ..spatial._matrix6 import Matrix6
 from ._actuation import Actuation, velocity_gain
 from ._dense import carries
 from ._ellipsoids import Ellipsoids

@@ -4,17 +4,8 @@ implicit integration."""
 import jax.numpy as jnp
 
 from ..kinematics._manifold import dof_joints
-from ..model import (
-    accumulate,
-    Bias,
-    concatenate,
-    Gain,
-    per_row,
-    put,
-    System,
-    take,
-    Transmission,
-)
+from ..model import Bias, Gain, System, Transmission
+from ..model._gather import accumulate, concatenate, per_row, put, take
 from ._addresses import addresses
 from ._dc_motor import friction_velocity_gain, motor_velocity_gain
 from ._force_laws import (

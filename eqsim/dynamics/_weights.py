@@ -26,18 +26,11 @@ from ..kinematics._forward import Frames, Kinematics, kinematics
 from ..kinematics._recursion import rows
 from ..kinematics._structure import join_dofs, levels, moving_links, split_dofs
 from ..kinematics._tendons import tendon_frames, tendon_kinematics
-from ..model import accumulate, concatenate, per_row, put, System, take, Tree
-from ..spatial import (
-    ArticulatedInertia,
-    Force,
-    free_solve,
-    FreeFactor,
-    Mat3,
-    matrix_from_columns,
-    Motion,
-    Sym3,
-    Vec3,
-)
+from ..model import System, Tree
+from ..model._gather import accumulate, concatenate, per_row, put, take
+from ..spatial import ArticulatedInertia, Force, Mat3, Motion, Sym3, Vec3
+from ..spatial._spatial import free_solve, FreeFactor
+from ..spatial._vector import matrix_from_columns
 from ._articulated import Factor, factor, solve
 from ._inertia import link_centers, node_inertias, NodeBodies
 from ._joint_parameters import armature

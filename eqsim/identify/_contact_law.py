@@ -27,7 +27,8 @@ from ..constraint._jacobians import AbstractJacobian, DenseJacobian
 from ..constraint._problem import node_motion
 from ..constraint._rows import Rows
 from ..dynamics._weights import InverseWeights
-from ..model import Cone, System, take, tree
+from ..model import Cone, System, tree
+from ..model._gather import take
 from ..pipelines._forward import (
     Constants,
     derive,

@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from ..model import take, Tree
+from ..model import Tree
+from ..model._gather import take
 from ..spatial import Motion, Vec3
 from ._forward import Kinematics
 from ._structure import join_dofs

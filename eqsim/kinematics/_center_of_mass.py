@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..model import accumulate, check_state, System, take, Tree, tree
+from ..model import check_state, System, Tree, tree
+from ..model._gather import accumulate, take
 from ..spatial import Vec3, vec3
 from ._axes import dof_axes
 from ._forward import Frames, frames, joint_motion, Kinematics, kinematics, link_poses

@@ -5,25 +5,18 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import (
-    concatenate,
-    JointKind,
-    per_row,
-    System,
-    take,
-    take_or_zero,
-    Tree,
-)
+from ..model import JointKind, System, Tree
+from ..model._gather import concatenate, per_row, take, take_or_zero
 from ..spatial import (
     axis_angle_matrix,
     Mat3,
     Motion,
-    normalize4,
     quaternion_matrix,
     safe_sqrt,
     Vec3,
     vec3,
 )
+from ..spatial._rotation import normalize4
 from ._recursion import descend
 from ._structure import levels, node_coordinates, split_dofs
 

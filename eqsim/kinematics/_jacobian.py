@@ -5,7 +5,8 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from .._errors import check_shape
-from ..model import check_state, System, take, tree
+from ..model import check_state, System, tree
+from ..model._gather import take
 from ..spatial import Vec3
 from ._forward import frames, kinematics, link_poses
 from ._sites import point_jacobian

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 from .._batching import batch_last
 from .._errors import check_shape
 from ..model import check_state, JointKind, System
-from ..spatial import integrate as turn, logarithm, multiply, normalize4, Vec3
+from ..spatial import integrate as turn, logarithm, multiply, Vec3
+from ..spatial._rotation import normalize4
 
 
 def integrate(

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from ..model import check_state, System, tree
-from ..spatial import stack
+from ..spatial._vector import stack
 from ._forward import frames, kinematics, link_motions, link_poses
 
 

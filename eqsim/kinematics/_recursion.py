@@ -2,7 +2,8 @@
 
 import jax.tree_util as jtu
 
-from ..model import accumulate, concatenate, take, Tree
+from ..model import Tree
+from ..model._gather import accumulate, concatenate, take
 from ._structure import Level, levels
 
 

@@ -6,8 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..model import check_state, put, System, take, Tree, tree
-from ..spatial import Motion, normalize4, quaternion_matrix, stack, Vec3, vec3
+from ..model import check_state, System, Tree, tree
+from ..model._gather import put, take
+from ..spatial import Motion, quaternion_matrix, Vec3, vec3
+from ..spatial._rotation import normalize4
+from ..spatial._vector import stack
 from ._axes import dof_axes
 from ._forward import (
     Frames,

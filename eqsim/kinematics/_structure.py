@@ -4,7 +4,8 @@ import dataclasses
 import functools as ft
 from typing import Any, NamedTuple
 
-from ..model import concatenate, JointKind, take, Tree
+from ..model import JointKind, Tree
+from ..model._gather import concatenate, take
 from ..spatial import Vec3
 
 

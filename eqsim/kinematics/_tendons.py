@@ -14,16 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..model import (
-    accumulate,
-    check_state,
-    concatenate,
-    per_row,
-    System,
-    take,
-    Tree,
-    tree,
-)
+from ..model import check_state, System, Tree, tree
+from ..model._gather import accumulate, concatenate, per_row, take
 from ..spatial import Force, force_at, safe_sqrt, Vec3
 from ._axes import dof_axes
 from ._forward import Frames, frames, Kinematics, kinematics, Pose, take_poses

@@ -9,25 +9,13 @@ from ._actuator_laws import (
 from ._actuators import (
     Actuators as Actuators,
     ActuatorStructure as ActuatorStructure,
-    on_joint as on_joint,
 )
 from ._colliders import (
     Collider as Collider,
     collider_of as collider_of,
-    measured_kinds as measured_kinds,
     register_collider as register_collider,
-    touching_kinds as touching_kinds,
 )
 from ._equalities import Equalities as Equalities
-from ._gather import (
-    accumulate as accumulate,
-    concatenate as concatenate,
-    per_row as per_row,
-    put as put,
-    replace as replace,
-    take as take,
-    take_or_zero as take_or_zero,
-)
 from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._height_fields import HeightFields as HeightFields
 from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
@@ -66,7 +54,6 @@ from ._names import (
 )
 from ._pairs import (
     candidate_pairs as candidate_pairs,
-    is_measured as is_measured,
 )
 from ._random import (
     neutral as neutral,

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..collision import ContactPlan, ContactPoints
 from ..constraint import Friction
-from ..model import accumulate, concatenate, GeomKind, System, take, Tree
+from ..model import GeomKind, System, Tree
+from ..model._gather import accumulate, concatenate, take
 from ..spatial import Force, force_at, Mat3, Motion, safe_sqrt, Vec3
 from ._rigid_bodies import Bodies, body_layout, InverseInertia, of_bodies
 

@@ -10,8 +10,10 @@ from .._batching import batch_last
 from ..collision import contact_plan
 from ..kinematics._center_of_mass import tree_centers
 from ..kinematics._forward import frames, kinematics
-from ..model import accumulate, check_state, concatenate, System, take, tree
-from ..spatial import Force, force_at, stack, vec3
+from ..model import check_state, System, tree
+from ..model._gather import accumulate, concatenate, take
+from ..spatial import Force, force_at, vec3
+from ..spatial._vector import stack
 
 
 class Contacts(eqx.Module):

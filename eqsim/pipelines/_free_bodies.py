@@ -11,18 +11,11 @@ from ..dynamics._coriolis import free_gyroscopic
 from ..dynamics._tendons import tendon_inertia
 from ..dynamics._velocity_derivatives import SmoothDamping
 from ..kinematics._structure import split_dofs
-from ..model import concatenate, System, take, Tree, tree
-from ..spatial import (
-    ArticulatedInertia,
-    congruence,
-    diagonal,
-    Force,
-    full_matrix6,
-    Mat3,
-    Matrix6,
-    Motion,
-    solve6,
-)
+from ..model import System, Tree, tree
+from ..model._gather import concatenate, take
+from ..spatial import ArticulatedInertia, Force, Mat3, Motion
+from ..spatial._matrix6 import full_matrix6, Matrix6, solve6
+from ..spatial._vector import congruence, diagonal
 from ._forward import Forward
 
 

@@ -11,7 +11,8 @@ from ..collision import ContactPoints
 from ..constraint import AbstractConstraint, ALL, Newton
 from ..model import check_finite, check_state, SensorKind, State, System
 from ..model._fields import as_array
-from ..spatial import stack, Vec3
+from ..spatial import Vec3
+from ..spatial._vector import stack
 from ._contacts import report
 from ._forward import (
     contact_forces,

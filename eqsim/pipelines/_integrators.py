@@ -47,10 +47,8 @@ from ..kinematics._forward import joint_motion
 from ..kinematics._manifold import advance
 from ..kinematics._recursion import add, ascend, descend
 from ..model import Integrator, JointKind, System, Tree, tree
-from ..spatial import (
-    rotation_rate,
-    Vec3,
-)
+from ..spatial import Vec3
+from ..spatial._rotation import rotation_rate
 from ._forward import Constants, Forward, forward, Method
 from ._free_bodies import with_free_bodies
 

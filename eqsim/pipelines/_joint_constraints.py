@@ -28,17 +28,11 @@ import numpy as np
 
 from ..dynamics._joint_parameters import armature, damping
 from ..kinematics._forward import Frames, move_joint, Pose
-from ..model import accumulate, concatenate, JointKind, System, take, Tree
-from ..spatial import (
-    ArticulatedInertia,
-    diagonal,
-    Force,
-    free_factor,
-    free_solve,
-    Motion,
-    point_stiffness,
-    Vec3,
-)
+from ..model import JointKind, System, Tree
+from ..model._gather import accumulate, concatenate, take
+from ..spatial import ArticulatedInertia, Force, Motion, Vec3
+from ..spatial._spatial import free_factor, free_solve, point_stiffness
+from ..spatial._vector import diagonal
 from ._limits import ball_limit_gap, limit_gaps
 from ._rigid_bodies import (
     Bodies,

@@ -6,7 +6,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..constraint import ball_rotations
-from ..model import System, take
+from ..model import System
+from ..model._gather import take
 from ..spatial import Vec3
 
 

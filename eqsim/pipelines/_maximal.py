@@ -21,17 +21,10 @@ from ..dynamics._passive import at_centers, compensation_forces, spring_forces
 from ..dynamics._tendons import passive_tendon_forces, passive_tendons
 from ..kinematics._forward import joint_motion, kinematics
 from ..kinematics._recursion import ascend, descend
-from ..model import (
-    accumulate,
-    check_finite,
-    check_state,
-    concatenate,
-    State,
-    System,
-    take,
-    tree,
-)
-from ..spatial import Force, force_at, stack, Vec3, vec3
+from ..model import check_finite, check_state, State, System, tree
+from ..model._gather import accumulate, concatenate, take
+from ..spatial import Force, force_at, Vec3, vec3
+from ..spatial._vector import stack
 from ._body_constants import Constants, derive_bodies
 from ._contact_impulses import contact_frames, ContactFrames
 from ._contacts import report

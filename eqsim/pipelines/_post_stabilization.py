@@ -24,7 +24,8 @@ import jax.numpy as jnp
 
 from ..constraint import limited_balls, limited_joints
 from ..kinematics._manifold import advance
-from ..model import put, System, take
+from ..model import System
+from ..model._gather import put, take
 from ..spatial import Motion, Vec3
 from ._contact_impulses import (
     contact_motion,

@@ -18,19 +18,10 @@ from ..dynamics._joint_parameters import armature
 from ..kinematics._forward import Frames, Kinematics, kinematics, Pose
 from ..kinematics._manifold import advance
 from ..kinematics._structure import dof_order
-from ..model import concatenate, JointKind, put, System, take, Tree, tree
-from ..spatial import (
-    cholesky_factor,
-    cholesky_solve,
-    congruence,
-    exponential,
-    Force,
-    Mat3,
-    Motion,
-    quaternion_matrix,
-    Sym3,
-    Vec3,
-)
+from ..model import JointKind, System, Tree, tree
+from ..model._gather import concatenate, put, take
+from ..spatial import exponential, Force, Mat3, Motion, quaternion_matrix, Sym3, Vec3
+from ..spatial._vector import cholesky_factor, cholesky_solve, congruence
 
 
 @dataclasses.dataclass(frozen=True)

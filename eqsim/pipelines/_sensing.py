@@ -21,7 +21,8 @@ from ..constraint._weld import weld_torques
 from ..dynamics._actuation import Actuation, actuation
 from ..dynamics._actuation_inputs import actuation_inputs
 from ..kinematics._forward import kinematics, link_poses, velocities
-from ..model import EqualityKind, SensorKind, System, take, Transmission, tree
+from ..model import EqualityKind, SensorKind, System, Transmission, tree
+from ..model._gather import take
 from ..sensors import (
     AppliedWrenches,
     ContactReport,

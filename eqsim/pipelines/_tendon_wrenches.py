@@ -22,7 +22,8 @@ from ..dynamics._tendons import (
     TendonKinematics,
 )
 from ..kinematics._tendons import tendon_kinematics, tendon_pulls
-from ..model import accumulate, put, System, take, Transmission, tree, WrapKind
+from ..model import System, Transmission, tree, WrapKind
+from ..model._gather import accumulate, put, take
 from ..sensors import AppliedWrenches
 from ..spatial import Vec3
 from ._forward import Constants, Forward, Method

@@ -9,7 +9,8 @@ from jaxtyping import Array, Float
 from ..kinematics import forward
 from ..model import GeomKind, HullGraph, MeshSurfaces, System
 from ..model._shape_kinds import AnyKind
-from ..spatial import normalize4, quaternion_matrix
+from ..spatial import quaternion_matrix
+from ..spatial._rotation import normalize4
 
 
 class Placed(NamedTuple):

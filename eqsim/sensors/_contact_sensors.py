@@ -14,14 +14,12 @@ from ..kinematics._sites import carriers
 from ..model import (
     ContactData,
     ContactReduction,
-    per_row,
     SensorKind,
     SensorObject,
     System,
-    take,
-    take_or_zero,
     tree,
 )
+from ..model._gather import per_row, take, take_or_zero
 from ..spatial import safe_sqrt, Vec3
 from ._contact_matching import Match, matches
 from ._ray import inside, Ray, ray_shape

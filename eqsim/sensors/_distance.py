@@ -10,14 +10,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..collision import nearest_points, with_hulls
-from ..model import (
-    concatenate,
-    is_measured,
-    SensorKind,
-    SensorObject,
-    System,
-    take,
-)
+from ..model import SensorKind, SensorObject, System
+from ..model._gather import concatenate, take
+from ..model._pairs import is_measured
 from ..model._sensors import Attachment
 from ..spatial import Vec3
 from ._frames import object_poses

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from ..kinematics._forward import Pose
 from ..model import SensorKind, SensorObject, System
-from ..spatial import multiply, stack, Vec3
+from ..spatial import multiply, Vec3
+from ..spatial._vector import stack
 from ._frames import (
     object_accelerations,
     object_poses,

@@ -9,15 +9,8 @@ import jax.numpy as jnp
 from ..kinematics._forward import joint_motion, Pose, take_poses
 from ..kinematics._recursion import descend
 from ..kinematics._sites import attached_frames, carriers
-from ..model import (
-    concatenate,
-    per_row,
-    SensorObject,
-    System,
-    take,
-    take_or_zero,
-    tree,
-)
+from ..model import SensorObject, System, tree
+from ..model._gather import concatenate, per_row, take, take_or_zero
 from ..model._sensors import Attachment
 from ..spatial import Motion, Vec3
 from ._snapshot import Snapshot

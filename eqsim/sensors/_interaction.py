@@ -15,8 +15,10 @@ import jax.numpy as jnp
 
 from ..collision import contact_plan
 from ..kinematics._sites import carriers
-from ..model import SensorKind, System, take, tree
-from ..spatial import stack, Vec3
+from ..model import SensorKind, System, tree
+from ..model._gather import take
+from ..spatial import Vec3
+from ..spatial._vector import stack
 from ._frames import accelerations_at, object_link, object_poses
 from ._snapshot import AppliedWrenches, ContactReport, Snapshot
 from ._subtrees import moving_bodies, subtrees

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..constraint import ball_rotations, limited_balls, limited_joints
-from ..model import JointKind, SensorKind, System, take
-from ..spatial import normalize4, Vec3
+from ..model import JointKind, SensorKind, System
+from ..model._gather import take
+from ..spatial import Vec3
+from ..spatial._rotation import normalize4
 from ._snapshot import Snapshot
 
 

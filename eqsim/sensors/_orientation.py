@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 
 from ..kinematics._forward import quaternions
-from ..model import concatenate, JointKind, System, take
+from ..model import JointKind, System
+from ..model._gather import concatenate, take
 from ..model._sensors import Attachment
-from ..spatial import multiply, normalize4, safe_sqrt, vec3
+from ..spatial import multiply, safe_sqrt, vec3
+from ..spatial._rotation import normalize4
 from ._frames import local_frames, object_link
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 
-from ..model import concatenate, GeomKind, RayData, SensorKind, System
+from ..model import GeomKind, RayData, SensorKind, System
+from ..model._gather import concatenate
 from ..model._shape_kinds import require_known
 from ..spatial import Vec3
 from ._frames import object_poses

@@ -16,7 +16,8 @@ import numpy as np
 from jax import lax
 
 from ..collision._shapes import Shape
-from ..model import Meshes, take
+from ..model import Meshes
+from ..model._gather import take
 from ..spatial import Vec3, vec3
 from ._ray import Hit, local_ray, Ray, unit, world_hit
 

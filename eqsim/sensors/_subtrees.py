@@ -8,8 +8,10 @@ import jax.numpy as jnp
 
 from ..kinematics._forward import Pose, take_poses
 from ..kinematics._sites import attached_frames, carriers
-from ..model import SensorKind, System, take, take_or_zero, tree
-from ..spatial import congruence, diagonal, stack, Sym3, Vec3
+from ..model import SensorKind, System, tree
+from ..model._gather import take, take_or_zero
+from ..spatial import Sym3, Vec3
+from ..spatial._vector import congruence, diagonal, stack
 from ._snapshot import Snapshot
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import jax.numpy as jnp
 
 from ..kinematics._tendons import tendon_frames, tendon_kinematics, TendonKinematics
-from ..model import SensorKind, System, take, Transmission, tree
+from ..model import SensorKind, System, Transmission, tree
+from ..model._gather import take
 from ._joint_sensors import limit_sensor, Side
 from ._snapshot import Snapshot
 

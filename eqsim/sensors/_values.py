@@ -5,7 +5,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..model import Cutoff, SENSOR_FACTS, SensorKind, Stage, System, take
+from ..model import Cutoff, SENSOR_FACTS, SensorKind, Stage, System
+from ..model._gather import take
 from ._contact_sensors import CONTACT_SENSORS
 from ._distance import DISTANCE_SENSORS
 from ._frame_sensors import FRAME_SENSORS

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from ..collision._shapes import Shape
 from ..kinematics._forward import take_poses
 from ..kinematics._sites import carriers
-from ..model import SensorObject, System, take, tree
+from ..model import SensorObject, System, tree
+from ..model._gather import take
 from ..spatial import Vec3, vec3
 from ._frames import object_poses
 from ._snapshot import Snapshot

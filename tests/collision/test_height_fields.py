@@ -12,7 +12,8 @@ from eqsim._batching import batch_last
 from eqsim.collision import contact_plan, detect, geom_frames
 from eqsim.kinematics._forward import frames, kinematics
 from eqsim.model import tree
-from eqsim.spatial import stack, Vec3
+from eqsim.spatial import Vec3
+from eqsim.spatial._vector import stack
 
 
 ROWS, COLUMNS = 7, 9

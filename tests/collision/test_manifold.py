@@ -23,7 +23,8 @@ from eqsim._batching import batch_last
 from eqsim.collision._points import Hulls, polygons_of, Shape
 from eqsim.kinematics._forward import Pose
 from eqsim.model import collider_of, GeomKind
-from eqsim.spatial import Mat3, stack, Vec3
+from eqsim.spatial import Mat3, Vec3
+from eqsim.spatial._vector import stack
 
 
 def box(x, y, z):

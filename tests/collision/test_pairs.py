@@ -13,7 +13,8 @@ from scipy.spatial.transform import Rotation
 from eqsim.collision import Shape
 from eqsim.kinematics._forward import Pose
 from eqsim.model import collider_of, GeomKind
-from eqsim.spatial import Mat3, stack, Vec3
+from eqsim.spatial import Mat3, Vec3
+from eqsim.spatial._vector import stack
 
 
 MARGIN = 0.05

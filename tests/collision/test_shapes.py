@@ -12,8 +12,10 @@ import eqsim
 from eqsim._batching import batch_last
 from eqsim.collision import nearest_points, pair_points, Shape
 from eqsim.kinematics._forward import Pose
-from eqsim.model import GeomKind, touching_kinds
-from eqsim.spatial import Mat3, stack, Vec3
+from eqsim.model import GeomKind
+from eqsim.model._colliders import touching_kinds
+from eqsim.spatial import Mat3, Vec3
+from eqsim.spatial._vector import stack
 
 
 SIZES = {

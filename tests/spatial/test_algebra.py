@@ -7,24 +7,24 @@ import pytest
 
 from eqsim.spatial import (
     ArticulatedInertia,
+    Force,
+    force_at,
+    Mat3,
+    Motion,
+    rigid_inertia,
+    skew,
+    Sym3,
+    Vec3,
+    vec3,
+)
+from eqsim.spatial._spatial import free_factor, free_solve, point_stiffness
+from eqsim.spatial._vector import (
     cholesky_factor,
     cholesky_solve,
     congruence,
     diagonal,
-    Force,
-    force_at,
-    free_factor,
-    free_solve,
-    Mat3,
     matrix_from_columns,
-    Motion,
-    point_stiffness,
-    rigid_inertia,
-    skew,
     stack,
-    Sym3,
-    Vec3,
-    vec3,
 )
 
 

@@ -13,12 +13,11 @@ from eqsim.spatial import (
     integrate,
     logarithm,
     multiply,
-    normalize4,
     quaternion_matrix,
-    rotation_rate,
     safe_sqrt,
     Vec3,
 )
+from eqsim.spatial._rotation import normalize4, rotation_rate
 
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...model import GeomKind, touching_kinds
+from ...model import GeomKind
+from ...model._colliders import touching_kinds
 from ._actuators import idle_actuators
 from ._equalities import simulated_equalities
 from ._flags import Flags

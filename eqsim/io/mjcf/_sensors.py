@@ -8,12 +8,12 @@ from ...model import (
     ContactData,
     ContactReduction,
     GeomKind,
-    measured_kinds,
     RayData,
     SensorKind,
     SensorObject,
     Sensors,
 )
+from ...model._colliders import measured_kinds
 from ...model._sensors import Attachment
 from ._geoms import Contacts, kept_geoms
 from ._mujoco import engine
