@@ -26,7 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 PLUGINS := gymnasium adapters mjx dmc playground torchrl example
 
 .PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
-.PHONY: fuzz release oldest newest
+.PHONY: fuzz release oldest newest soak
 
 help:
 	@echo "make demo             install, then run the demonstration, which also trains; results in out/demo"
@@ -39,6 +39,7 @@ help:
 	@echo "make oldest           nightly: tests with the oldest dependencies that pyproject.toml allows"
 	@echo "make newest           nightly: tests with the newest dependencies; PYTHON=python3.13 for another Python"
 	@echo "make fuzz             run 100,000 generated inputs; FUZZ=1000000 and FUZZ_FIRST=0 choose others"
+	@echo "make soak             nightly: SOAK minutes of steps, and training that is interrupted; numbers in out/soak"
 	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
 	@echo "make docs             install, then build the site of the documentation; results in out/site"
 	@echo "make docs-tables      write the generated tables of the documentation anew"
@@ -118,6 +119,12 @@ FUZZ_FIRST ?= 0
 fuzz: $(VENV)/.installed-test
 	EQSIM_FUZZ=$(FUZZ) EQSIM_FUZZ_FIRST=$(FUZZ_FIRST) $(BIN)/pytest -q -n $(WORKERS) \
 	  --dist worksteal tests/fuzz
+
+# Minutes of steps, and number of interruptions.
+SOAK ?= 60
+soak: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/soak.py steps --minutes $(SOAK)
+	$(BIN)/python benchmarks/soak.py training --interruptions 50
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/step.py --out out/bench

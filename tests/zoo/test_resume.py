@@ -233,10 +233,10 @@ def test_a_full_disk_does_not_end_a_run(whole, tmp_path):
             if now == 2:
                 csv.rename(out / "kept.csv")
                 csv.symlink_to("/dev/full")
-            if 2 <= now < 7:
                 part.symlink_to("/dev/full")
             if now == 7:
                 (out / "kept.csv").rename(csv)
+                part.unlink()
 
         def close(self):
             pass

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from eqsim import CommandError
 
 from ..runs._checkpoint import CheckpointError
+from ..training._result import UnsavedError
 
 
 @contextmanager
@@ -13,7 +14,7 @@ def sentences() -> Iterator[None]:
     """Errors of what was asked for end a command without a traceback."""
     try:
         yield
-    except CheckpointError as error:
+    except (CheckpointError, UnsavedError) as error:
         raise CommandError(str(error), 1) from error
     except (ValueError, FileExistsError, FileNotFoundError, ImportError) as error:
         raise CommandError(str(error), 2) from error

@@ -21,7 +21,8 @@ from ..runs._recorded import as_learner
 from ..runs._settings import describe, full_name, parse, unknown
 from ..training import AbstractCallback, TensorBoard, Video, WeightsAndBiases
 from ..training._evaluate import Evaluation
-from ..training._train import Result, resume, train
+from ..training._result import Result
+from ..training._train import resume, train
 from ._errors import sentences
 from ._request import Logger, Names, Request
 from ._tables import console, evaluation_table

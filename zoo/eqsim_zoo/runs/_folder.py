@@ -288,6 +288,7 @@ def write_config(run: Run) -> None:
         "agents": agents_of(run.members),
         "env": env_name(run.env),
         "data": None if run.data is None else run.data.digest(),
+        "given": run.state is not None and not run.about,
         "members": run.members.labels(),
         "versions": versions(),
         "devices": [str(device.device_kind) for device in jax.devices()],

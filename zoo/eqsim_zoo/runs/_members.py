@@ -169,3 +169,9 @@ def _check_alike(first: AbstractOnlineAgent, other: AbstractOnlineAgent) -> None
         f"Agents of one program may differ only in array values, but differ in "
         f"{', '.join(names) or 'their types'}. Train them in separate runs."
     )
+
+
+def own_copy(state: Any) -> Any:
+    """Return a copy of a state, whose memory the next turn does not reuse."""
+    copy = lambda x: jnp.copy(x) if eqx.is_array(x) else x
+    return jtu.tree_map(copy, state)

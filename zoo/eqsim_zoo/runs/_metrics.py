@@ -1,6 +1,7 @@
 """Metrics files: one row per turn and member."""
 
 import csv
+import errno
 import io
 import json
 import math
@@ -14,6 +15,10 @@ Row = dict[str, Any]
 
 BEGIN = ("turn", "member", "iterations", "steps", "seconds", "rate")
 END = ("eval/return", "eval/deviation", "eval/error", "eval/length", "eval/score")
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk and of an exceeded quota."""
 
 
 class MetricsFile:
@@ -42,15 +47,20 @@ class MetricsFile:
         first = file.first_line().rstrip("\r\n")
         return MetricsFile(file, _Table(first.split(",") if first else []))
 
-    def write(self, rows: Sequence[Row], warn: Callable[[str], None]) -> None:
-        """Append rows. After a failure, warn and retry with the next rows."""
-        why = self._file.append(self._text_of(rows))
+    def write(self, rows: Sequence[Row], warn: Callable[[str], None]) -> str:
+        """Append rows. After a failure, warn and retry with the next rows.
+
+        **Returns:** the error message if the disk is full; otherwise an empty string.
+        """
+        error = self._file.append(self._text_of(rows))
+        why = "" if error is None else str(error)
         if why and why != self._said:
             warn(
                 f"Metrics could not be written ({why}). The run continues and retries in "
                 "each turn."
             )
         self._said = why
+        return why if error is not None and error.errno in _FULL else ""
 
 
 class _Table:
@@ -124,19 +134,19 @@ class _Appender:
         with open(self._path) as file:
             return file.readline()
 
-    def append(self, text: str) -> str:
-        """Append text; return the error message, empty on success."""
+    def append(self, text: str) -> OSError | None:
+        """Append text; return the error, None on success."""
         self._pending += text.encode()
         try:
             with open(self._path, "r+b" if self._path.exists() else "wb") as file:
                 file.seek(self._size)
-                file.truncate()
                 file.write(self._pending)
+                file.truncate()
         except OSError as error:
-            return str(error)
+            return error
         self._size += len(self._pending)
         self._pending = b""
-        return ""
+        return None
 
 
 def _size_until(path: pathlib.Path, turn: int, turn_of: Any) -> int:

@@ -21,9 +21,9 @@ from ._loggers import TensorBoard as TensorBoard, WeightsAndBiases as WeightsAnd
 from ._progress import (
     RunWarning as RunWarning,
 )
+from ._result import Result as Result, UnsavedError as UnsavedError
 from ._saving import Checkpoint as Checkpoint
 from ._train import (
-    Result as Result,
     resume as resume,
     train as train,
 )

@@ -22,12 +22,14 @@ class Control:
     **Arguments:**
 
     - `stop`: reason to end the run after this turn; empty to continue.
-    - `best_lost`: true if the best state so far could not be written.
+    - `unsaved`: reason why files of this turn are missing, if the disk is full or a
+        checkpoint could not be written; otherwise empty. A run whose last turn is
+        unsaved ends with `UnsavedError`.
     - `videos`: animations that were written after this turn, for later callbacks.
     """
 
     stop: str = ""
-    best_lost: bool = False
+    unsaved: str = ""
     videos: list[pathlib.Path] = dataclasses.field(default_factory=list)
 
 
@@ -96,7 +98,8 @@ class JSONLines(AbstractCallback):
 
     def turn(self, turn: Turn) -> None:
         if self._file is not None:
-            self._file.write(turn.rows, turn.warn)
+            full = self._file.write(turn.rows, turn.warn)
+            turn.control.unsaved = turn.control.unsaved or full
 
     def close(self) -> None:
         """Do nothing: each turn is written immediately."""
@@ -114,7 +117,8 @@ class CSV(AbstractCallback):
 
     def turn(self, turn: Turn) -> None:
         if self._file is not None:
-            self._file.write(turn.rows, turn.warn)
+            full = self._file.write(turn.rows, turn.warn)
+            turn.control.unsaved = turn.control.unsaved or full
 
     def close(self) -> None:
         """Do nothing: each turn is written immediately."""

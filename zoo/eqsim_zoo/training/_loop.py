@@ -33,6 +33,7 @@ class Loop:
     - `callbacks`, `progress`: observers of each turn.
     - `begin`: time at which this process began with the run, by `time.monotonic()`.
     - `evaluations`: steps and evaluations of this process.
+    - `unsaved`: reason why files of the last turn are missing; empty if none are.
     """
 
     run: Run
@@ -44,6 +45,7 @@ class Loop:
     progress: AbstractProgress
     begin: float
     evaluations: list[tuple[int, Evaluation]] = dataclasses.field(default_factory=list)
+    unsaved: str = ""
 
     def go(self, interrupt: Interrupt) -> None:
         """Take turns until the plan is done, a signal comes, or a callback asks to stop.
@@ -66,14 +68,13 @@ class Loop:
             failure = self._complaint(before)
             rows = self._rows(report, rate, found)
             control = self._observe(rows, found, best, interrupt)
-            if control.best_lost:  # There is no file of it.
-                old = {"best": before.best, "best_turn": before.best_turn}
-                self.counters = self.counters._replace(**old)
             if failure and not self._alive():
-                raise FloatingPointError(f"{failure} {self._kept()}")
-            interrupt.number, stopped = agreed(
-                interrupt.number, int(bool(control.stop))
+                raise FloatingPointError(f"{failure} {self.kept()}")
+            interrupt.number, stopped, unsaved = agreed(
+                interrupt.number, int(bool(control.stop)), int(bool(control.unsaved))
             )
+            elsewhere = "another process could not write" if unsaved else ""
+            self.unsaved = control.unsaved or elsewhere
             if control.stop:
                 self.progress.say(f"Stopping, as {control.stop}.")
             pace = pace or (now, self.counters.steps)
@@ -104,8 +105,8 @@ class Loop:
             callback.turn(turn)
         return turn.control
 
-    def _kept(self) -> str:
-        """A sentence about the last checkpoint."""
+    def kept(self) -> str:
+        """Return a sentence about the last checkpoint."""
         found = [x.kept for x in self.callbacks if isinstance(x, Checkpoint)]
         return found[0] if found else NOTHING_KEPT
 

@@ -4,11 +4,12 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..runs._checkpoint import save_checkpoint
 from ..runs._folder import agents_of, BEST, env_name, LAST, Run
+from ..runs._members import own_copy
 from ..runs._plan import Counters
 from ._callbacks import AbstractCallback, CSV, Curves, JSONLines, Turn
 from ._processes import agreed, gathered
@@ -17,7 +18,12 @@ from ._processes import agreed, gathered
 class Checkpoint(AbstractCallback):
     """Write `last.ckpt` at each evaluation, at the end, and after a turn that ends `every`
     seconds after the last one; `best.ckpt` at the evaluation with the highest mean
-    return. After a failed write the previous file remains, and the run continues.
+    return. After a failed write the previous file remains, and the run continues; the
+    best state is kept in memory until it can be written.
+
+    `best.ckpt` is written before `last.ckpt`, and both after the metrics of the turn. A
+    process that dies at any time leaves files from which `resume` reaches the end of an
+    uninterrupted run.
 
     **Arguments:**
 
@@ -32,6 +38,7 @@ class Checkpoint(AbstractCallback):
         self._folder: pathlib.Path | None = None
         self._about: dict[str, Any] = {}
         self._saved, self._cost = 0.0, 0.0
+        self._best: tuple[Any, Counters] | None = None
         self.kept = NOTHING_KEPT
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
@@ -41,51 +48,63 @@ class Checkpoint(AbstractCallback):
         if folder is not None:
             there = (folder / LAST).exists()
             self.kept = _kept(folder, turn) if there else "There was no checkpoint yet."
-        self._saved, self._cost = time.monotonic(), 0.0
+        self._saved, self._cost, self._best = time.monotonic(), 0.0, None
 
     def turn(self, turn: Turn) -> None:
         if turn.failed:
             return
-        (due,) = agreed(int(self._due()))
+        (due,) = agreed(int(self._due() or bool(turn.control.stop)))
         if turn.evaluation is None and not due and not turn.ends():
             return
         state = gathered(turn.state)
-        if not self.save(state, turn.counters, turn.best, turn.warn):
-            turn.control.best_lost = turn.best
+        if self._folder is None:
+            return
+        if turn.best:
+            self._best = state, turn.counters
+        # Rows of metrics that are not on the disk would be missing on resuming.
+        why = turn.control.unsaved or self.save(state, turn.counters)
+        if not why:
+            return
+        if turn.best:  # The next turn reuses the memory of the state.
+            self._best = own_copy(state), turn.counters
+        turn.control.unsaved = why
+        turn.warn(
+            f"The checkpoint after turn {turn.counters.turn} could not be written ({why}). "
+            "The previous one is kept, and the run continues. Make room on the disk."
+        )
 
     def close(self) -> None:
         """Do nothing: checkpoints are written immediately."""
 
-    def save(
-        self,
-        state: Any,
-        counters: Counters,
-        best: bool,
-        warn: Callable[[str], None],
-    ) -> bool:
-        """Write a gathered state.
+    def save(self, state: Any, counters: Counters) -> str:
+        """Write a gathered state, after the best one if that has no file yet.
 
-        **Returns:** true unless that failed.
+        **Returns:** the error message; empty on success, and without a folder.
         """
         if self._folder is None:
-            return True
-        about = self._about | {"counters": counters._asdict()}
-        last, begin = self._folder / LAST, time.monotonic()
+            return ""
+        begin = time.monotonic()
         try:
-            save_checkpoint(last, state, about)
-            if best:
-                _copy(last, self._folder / BEST)
+            self._write(self._folder, state, counters)
         except OSError as error:
-            warn(
-                f"The checkpoint after turn {counters.turn} could not be written ({error}). "
-                "The previous one is kept, and the run continues. Make room on the disk."
-            )
-            return False
+            return str(error)
         finally:
             self._saved = time.monotonic()
             self._cost = self._saved - begin
         self.kept = _kept(self._folder, counters.turn)
-        return True
+        return ""
+
+    def _write(self, folder: pathlib.Path, state: Any, counters: Counters) -> None:
+        about = lambda counters: self._about | {"counters": counters._asdict()}
+        last, best = folder / LAST, folder / BEST
+        found = self._best
+        if found is not None:
+            save_checkpoint(best, found[0], about(found[1]))
+            self._best = None
+        if found is not None and found[1].turn == counters.turn:
+            _copy(best, last)
+        else:
+            save_checkpoint(last, state, about(counters))
 
     def _due(self) -> bool:
         age = time.monotonic() - self._saved

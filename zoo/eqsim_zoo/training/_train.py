@@ -20,49 +20,26 @@ from ..runs._folder import (
     LAST,
     locked,
     open_run,
+    read_config,
     Run,
     run_env,
     RunFolder,
     with_state,
     write_config,
 )
-from ..runs._members import Members, members_of
+from ..runs._members import members_of, own_copy
 from ..runs._plan import Counters, counters_from_json, Plan
 from ..runs._recorded import learners
 from ._callbacks import AbstractCallback
-from ._evaluate import Evaluation
 from ._evaluator import Evaluator
 from ._failures import exempt
 from ._interrupt import listening
 from ._loop import Loop
-from ._processes import gathered, is_first
+from ._processes import agreed, gathered, is_first
 from ._progress import Bar, Silent
+from ._result import Result, UnsavedError
 from ._saving import Checkpoint, with_defaults
 from ._turn import nonfinite_of_members
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """Result of a run.
-
-    **Arguments:**
-
-    - `members`: the agents.
-    - `state`: state of all members, with an axis of members if there are several;
-        `members.pick(state, 3)` returns that of one.
-    - `counters`: turns, steps and seconds.
-    - `evaluations`: steps and evaluation, for each one of this call, with an axis of
-        members.
-    - `interrupted`: number of the signal that ended it early; 0 without one.
-    - `folder`: folder of the run; None if it was not written.
-    """
-
-    members: Members
-    state: Any
-    counters: Counters
-    evaluations: tuple[tuple[int, Evaluation], ...]
-    interrupted: int
-    folder: pathlib.Path | None
 
 
 def train(
@@ -97,7 +74,8 @@ def train(
     alike; process 0 writes and logs.
 
     **Raises:** `ValueError` if an argument is out of range; `FileExistsError` if the folder
-    holds a run; `FloatingPointError` if numbers are not finite, of all members.
+    holds a run; `FloatingPointError` if numbers are not finite, of all members;
+    `UnsavedError` if the last checkpoint could not be written.
     """
     begin = time.monotonic()
     data, env = (source, eval_env) if isinstance(source, Dataset) else (None, source)
@@ -123,7 +101,7 @@ def _checked(run: Run, state: Any) -> tuple[Run, Any]:
     Before files are made, as an agent may refuse."""
     whole = run_env(run)
     _check_start(state, run.members.skeleton(whole))
-    return dataclasses.replace(run, state=_own(state)), whole
+    return dataclasses.replace(run, state=own_copy(state)), whole
 
 
 @contextlib.contextmanager
@@ -162,7 +140,8 @@ def resume(
 
     **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
     is damaged or does not fit; `ValueError` if the agent is another one, or the run is
-    complete; `FloatingPointError` as `train`.
+    complete, or began with a given `state` of which there is no checkpoint;
+    `FloatingPointError` and `UnsavedError` as `train`.
     """
     begin = time.monotonic()
     run = open_run(folder, agent, env, data)
@@ -176,6 +155,11 @@ def _latest(run: Run) -> Run:
     """Load a run with its last checkpoint, or its start if there is none."""
     path = run.folder / LAST
     if not path.exists():
+        if read_config(run.folder).get("given", False):
+            raise ValueError(
+                f"The run in {str(run.folder)!r} began with a given initial state, but has "
+                "no checkpoint of it. Start it again with that state."
+            )
         return run
     run = with_state(run, path)
     if jax.sharding.get_abstract_mesh().empty:
@@ -228,10 +212,8 @@ def _go(
             try:
                 for observer in observers:
                     observer.start(run, folder if is_first() else None, counters.turn)
-                if given:  # It could not be made again.
-                    whole = gathered(state)
-                    for saver in (x for x in observers if isinstance(x, Checkpoint)):
-                        saver.save(whole, counters, False, shown.warn)
+                if given:
+                    _save_start(gathered(state), counters, observers, run)
                 evaluator = Evaluator(run.members, state, eval_env, run.plan)
                 told = evaluator, observers, shown
                 loop = Loop(run, source, state, counters, *told, begin)
@@ -244,9 +226,31 @@ def _go(
     finally:
         shown.close()
     found = tuple(loop.evaluations)
-    return Result(
+    result = Result(
         run.members, loop.state, loop.counters, found, interrupt.number, folder
     )
+    if loop.unsaved:
+        raise UnsavedError(
+            f"The run in {str(folder)!r} ended after turn {loop.counters.turn}, which could "
+            f"not be written ({loop.unsaved}). {loop.kept()} Make room on the disk and "
+            "resume the run; `result` of this error has the state.",
+            result,
+        )
+    return result
+
+
+def _save_start(
+    state: Any, counters: Counters, observers: Sequence[AbstractCallback], run: Run
+) -> None:
+    """Write a given initial state, which cannot be computed again."""
+    savers = [x for x in observers if isinstance(x, Checkpoint)]
+    why = "".join([saver.save(state, counters) for saver in savers])
+    if agreed(int(bool(why)))[0]:
+        raise UnsavedError(
+            f"The initial state of the run in {str(run.folder)!r} could not be written "
+            f"({why}). Make room on the disk and start the run again, with "
+            "`RunFolder(path, overwrite=True)`."
+        )
 
 
 def _check_start(state: Any, skeleton: Any) -> None:
@@ -265,9 +269,3 @@ def _check_start(state: Any, skeleton: Any) -> None:
             "`agent.init`, of all members. Make it with the same agent and environment, in "
             "`training_env`."
         )
-
-
-def _own(state: Any) -> Any:
-    """A copy, as memory of states is given away."""
-    copy = lambda x: jax.numpy.copy(x) if eqx.is_array(x) else x
-    return jtu.tree_map(copy, state)

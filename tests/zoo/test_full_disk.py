@@ -1,0 +1,173 @@
+"""A run whose disk is full for a while, or whose process dies, loses nothing."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+from toys import Rail
+from zoo.search import Search
+from zoo.states import bits, without_times
+
+from eqsim_zoo import load_run, Plan, resume, train
+from eqsim_zoo.runs import read_about, read_metrics
+from eqsim_zoo.training import AbstractCallback, Checkpoint, UnsavedError
+
+
+ARGS = {
+    "steps": 400,
+    "episode_length": 10,
+    "pool_size": 8,
+    "turns": 12,
+    "evaluations": 12,
+    "episodes": 4,
+}
+AGENT = {"agent": Search(), "env": Rail()}
+slow = lambda value: pytest.param(value, marks=pytest.mark.slow)
+needs_full = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
+
+
+class Fill(AbstractCallback):
+    """The disk is full in some turns, for some files; the process dies after `death`."""
+
+    def __init__(self, out, turns, files, death=0):
+        self.out, self.turns, self.files, self.death = out, turns, files, death
+
+    def start(self, run, folder, turn):
+        pass
+
+    def turn(self, turn):
+        now = turn.counters.turn
+        if self.death and now > self.death:
+            raise KeyboardInterrupt
+        for name in self.files:
+            free(self.out / name)
+            if now in self.turns:
+                path, kept = self.out / name, self.out / f"{name}.kept"
+                if path.exists():
+                    path.rename(kept)
+                path.symlink_to("/dev/full")
+
+    def close(self):
+        pass
+
+
+def free(path):
+    """Make room for a file."""
+    kept = path.with_name(path.name + ".kept")
+    if path.is_symlink():
+        path.unlink()
+    if kept.exists():
+        kept.rename(path)
+
+
+CHECKPOINTS = ("last.ckpt.part", "best.ckpt.part")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run on a disk with room."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return train(Search(), Rail(), Plan(**ARGS), out=folder)
+
+
+def same(folder, whole):
+    """Check that files hold the states, counters and rows of an uninterrupted run."""
+    for best in (False, True):
+        one, two = (load_run(x, best=best, **AGENT) for x in (folder, whole.folder))
+        assert bits(one.state) == bits(two.state)
+        untimed = [{**x.about["counters"], "seconds": 0.0} for x in (one, two)]
+        assert untimed[0] == untimed[1]
+    one, two = (read_metrics(x) for x in (folder, whole.folder))
+    assert without_times(one) == without_times(two)
+
+
+@needs_full
+@pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
+def test_best_state_on_a_full_disk(whole, tmp_path):
+    """The best state is written later if there is no room when it is found."""
+    best = whole.counters.best_turn
+    assert 1 < best < whole.counters.turn
+    fill = Fill(tmp_path / "run", (best, best + 1), CHECKPOINTS)
+    callbacks = [fill, Checkpoint(0.0)]
+    train(Search(), Rail(), Plan(**ARGS), out=fill.out, callbacks=callbacks)
+    same(fill.out, whole)
+
+
+@pytest.mark.parametrize("copies", (False, slow(True)))
+def test_best_state_at_each_moment(whole, tmp_path, monkeypatch, copies):
+    """A process may die between two files: `last.ckpt` names no best state that
+    `best.ckpt` does not hold."""
+    out, moments, replace = tmp_path / "run", [], os.replace
+
+    def spied(one, two):
+        replace(one, two)
+        if pathlib.Path(two).name.endswith(".ckpt") and (out / "last.ckpt").exists():
+            last = read_about(out / "last.ckpt")["counters"]
+            best = out / "best.ckpt"
+            held = read_about(best)["counters"]["turn"] if best.exists() else 0
+            moments.append((last["turn"], last["best_turn"], held))
+
+    def refused(*_):
+        raise OSError("no links")
+
+    monkeypatch.setattr(os, "replace", spied)
+    if copies:
+        monkeypatch.setattr(os, "link", refused)
+    callbacks = [Checkpoint(0.0)]
+    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=callbacks)
+    assert len({best for _, best, _ in moments}) > 1
+    for turn, best, held in moments:
+        # A newer best state is found again when the run resumes from `last.ckpt`.
+        assert held == best or held > turn, (turn, best, held)
+    same(out, whole)
+
+
+@needs_full
+@pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
+@pytest.mark.parametrize("name", ("metrics.jsonl", slow("metrics.csv")))
+def test_no_checkpoint_without_its_metrics(whole, tmp_path, name):
+    """Rows that are not on the disk when the process dies are computed again."""
+    fill = Fill(tmp_path / "run", (3, 4, 5, 6), (name,), death=5)
+    callbacks = [fill, Checkpoint(0.0)]
+    with pytest.raises(KeyboardInterrupt):
+        train(Search(), Rail(), Plan(**ARGS), out=fill.out, callbacks=callbacks)
+    free(fill.out / name)
+    assert read_about(fill.out / "last.ckpt")["counters"]["turn"] == 2
+    resume(fill.out, **AGENT)
+    same(fill.out, whole)
+    tables = [(x / "metrics.csv").read_text() for x in (fill.out, whole.folder)]
+    assert tables[0].count("\n") == tables[1].count("\n")
+
+
+@needs_full
+@pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
+@pytest.mark.parametrize("files", (CHECKPOINTS, ("metrics.jsonl",)))
+def test_full_disk_at_the_end(whole, tmp_path, files):
+    """An error says that the end is missing; its result is kept, and the run resumes."""
+    last = whole.counters.turn
+    fill = Fill(tmp_path / "run", (last - 1, last), files)
+    callbacks = [fill, Checkpoint(0.0)]
+    with pytest.raises(UnsavedError, match="No space left") as error:
+        train(Search(), Rail(), Plan(**ARGS), out=fill.out, callbacks=callbacks)
+    assert f"turn {last - 2}" in str(error.value)
+    assert bits(error.value.result.state) == bits(whole.state)
+    for name in files:
+        free(fill.out / name)
+    assert np.isfinite(resume(fill.out, **AGENT).counters.best)
+    same(fill.out, whole)
+
+
+@needs_full
+def test_full_disk_at_the_start(whole, tmp_path):
+    """A given state cannot be computed again, so the run does not begin without it."""
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "last.ckpt.part").symlink_to("/dev/full")
+    given = {"state": whole.state, "out": out}
+    with pytest.raises(UnsavedError, match="initial state"):
+        train(Search(), Rail(), Plan(**ARGS), **given)
+    with pytest.raises(ValueError, match="initial state"):
+        resume(out, **AGENT)
