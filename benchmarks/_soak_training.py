@@ -24,35 +24,37 @@ from eqsim_zoo.runs import read_about, read_metrics
 from eqsim_zoo.training import Checkpoint
 
 
-TURNS = 1500
-"""Turns of the whole run, each one compiled call."""
+TURNS = 40
+"""Turns of the run for each interruption, each one compiled call."""
+ENDED = "the run has ended"
 PATIENCE = 300.0
-"""Longest time that a process may take to write a row of metrics, s."""
+"""Longest time that a process may take to write a checkpoint, s."""
 DISK = 20_000_000
 """Size of the disk that is filled, bytes; the run itself takes less."""
 
 
-def _setting() -> tuple[Any, eqsim.AbstractEnv, zoo.Plan]:
+def _setting(number: int) -> tuple[Any, eqsim.AbstractEnv, zoo.Plan]:
     agent = zoo.PPO(num_envs=16, unroll_length=8, policy_hidden=(8,), value_hidden=(8,))
+    turns = TURNS * (1 + number)
     plan = zoo.Plan(
-        TURNS * 16 * 8,
+        turns * 16 * 8,
         episode_length=50,
         pool_size=16,
-        turns=TURNS,
-        evaluations=20,
+        turns=turns,
+        evaluations=turns // 4,
         episodes=4,
     )
     return agent, eqsim.make("point_mass"), plan
 
 
-def work(out: pathlib.Path) -> None:
+def work(out: pathlib.Path, number: int) -> None:
     """Start the run, or resume it if there is one; print that it has ended."""
-    agent, env, plan = _setting()
+    agent, env, plan = _setting(number)
     told: dict[str, Any] = {"callbacks": [Checkpoint(0.0)]}
     last = out / "last.ckpt"
-    if last.exists() and read_about(last)["counters"]["turn"] >= TURNS:
+    if last.exists() and read_about(last)["counters"]["steps"] >= plan.steps:
         # Its process was ended after the last checkpoint.
-        print("the run has ended")
+        print(ENDED)
         return
     if (out / "config.json").exists():
         result = zoo.resume(out, agent=agent, env=env, **told)
@@ -60,7 +62,7 @@ def work(out: pathlib.Path) -> None:
         folder = zoo.RunFolder(out, overwrite=True)
         result = zoo.train(agent, env, plan, out=folder, **told)
     if not result.interrupted:
-        print("the run has ended")
+        print(ENDED)
 
 
 def interrupt(number: int, seed: int) -> tuple[dict[str, Any], list[str]]:
@@ -71,21 +73,21 @@ def interrupt(number: int, seed: int) -> tuple[dict[str, Any], list[str]]:
     chance, begin = random.Random(seed), time.monotonic()
     done, problems = collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder, _disk() as disk:
-        whole, broken = pathlib.Path(folder) / "whole", disk.path / "run"
-        _finish(whole)
+        whole = _Process(pathlib.Path(folder) / "whole", number)
+        broken = _Process(disk.path / "run", number)
+        whole.finish()
         kinds = ["kill -9", "SIGTERM", "two processes"]
-        kinds += ["full disk"] if disk.limited else []
+        kinds += ["full disk, killed", "full disk, freed"] if disk.limited else []
         for count in range(number):
             kind = kinds[count % len(kinds)]
-            process = _started(broken)
-            if process is None:
+            if not broken.start(chance.randint(1, TURNS // 2)):
+                problems.append(f"the run ended before interruption {count}")
                 break
-            time.sleep(chance.uniform(0.0, 0.3))
-            problems += _end(process, kind, broken, disk, chance)
+            problems += _end(broken, kind, disk, chance)
             done[kind] += 1
-        _finish(broken)
-        problems += _differences(whole, broken)
-        turns = len(read_metrics(broken))
+        broken.finish()
+        problems += _differences(whole.out, broken.out, number)
+        turns = len(read_metrics(broken.out))
     report = {
         "where": circumstances(),
         "seconds": round(time.monotonic() - begin, 1),
@@ -130,72 +132,85 @@ def _disk() -> Iterator[_Disk]:
                 subprocess.run(["umount", folder], check=True)
 
 
-def _command(out: pathlib.Path) -> list[str]:
-    script = pathlib.Path(__file__).with_name("soak.py")
-    return [sys.executable, str(script), "worker", "--out", str(out)]
+class _Process:
+    """A process that trains in a folder, again and again."""
+
+    def __init__(self, out: pathlib.Path, number: int):
+        script = pathlib.Path(__file__).with_name("soak.py")
+        self._command = [sys.executable, str(script), "worker", "--out", str(out)]
+        self._command += ["--interruptions", str(number)]
+        self.out, self._process = out, subprocess.Popen(["true"])
+
+    def finish(self) -> None:
+        """Train to the end."""
+        said = self.second()
+        if ENDED not in said.stdout:
+            raise RuntimeError(f"The run does not end:\n{said.stdout}{said.stderr}")
+
+    def second(self) -> subprocess.CompletedProcess:
+        """Run a process in the same folder, and wait for it."""
+        return subprocess.run(self._command, capture_output=True, text=True)
+
+    def start(self, turns: int) -> bool:
+        """Start a process, and wait for a number of turns; false if the run ended."""
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        return self.wait(turns)
+
+    def wait(self, turns: int) -> bool:
+        """Wait until checkpoints of a number of turns are written; false if the run
+        ended."""
+        begin, wanted = time.monotonic(), self.turn() + turns
+        while time.monotonic() - begin < PATIENCE:
+            if self._process.poll() is not None:
+                said = self._process.communicate()[0]
+                if ENDED in said:
+                    return False
+                raise RuntimeError(f"The run does not go on:\n{said}")
+            if self.turn() >= wanted:
+                return True
+            time.sleep(0.005)
+        self.signal(signal.SIGKILL)
+        raise RuntimeError(f"The run wrote nothing in {PATIENCE:.0f} s.")
+
+    def turn(self) -> int:
+        """Return the turn of the last checkpoint; 0 without one."""
+        last = self.out / "last.ckpt"
+        return read_about(last)["counters"]["turn"] if last.exists() else 0
+
+    def signal(self, number: int) -> tuple[int, str]:
+        """Send a signal, and return the exit code and the output of the process."""
+        self._process.send_signal(number)
+        said = self._process.communicate(timeout=PATIENCE)[0]
+        return self._process.returncode, said
+
+    def stop(self) -> None:
+        """Stop the process, which still holds the folder."""
+        self._process.send_signal(signal.SIGSTOP)
 
 
-def _finish(out: pathlib.Path) -> None:
-    done = subprocess.run(_command(out), capture_output=True, text=True)
-    if "the run has ended" not in done.stdout:
-        raise RuntimeError(f"The run does not end:\n{done.stdout}{done.stderr}")
-
-
-def _rows(out: pathlib.Path) -> int:
-    path = out / "metrics.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def _started(out: pathlib.Path) -> subprocess.Popen | None:
-    """Return a process that has written rows of metrics; None if the run ended."""
-    process = subprocess.Popen(
-        _command(out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    begin, before = time.monotonic(), None
-    while time.monotonic() - begin < PATIENCE:
-        if process.poll() is not None:
-            said = process.communicate()[0]
-            if "the run has ended" in said:
-                return None
-            raise RuntimeError(f"The run does not start again:\n{said}")
-        # Rows after the checkpoint are cut at first, so the smallest number counts.
-        rows = _rows(out)
-        before = rows if before is None else min(before, rows)
-        if rows > before + 1:
-            return process
-        time.sleep(0.01)
-    process.kill()
-    raise RuntimeError(f"The run wrote nothing in {PATIENCE:.0f} s.")
-
-
-def _end(
-    process: subprocess.Popen,
-    kind: str,
-    out: pathlib.Path,
-    disk: _Disk,
-    chance: random.Random,
-) -> list[str]:
+def _end(process: _Process, kind: str, disk: _Disk, chance: random.Random) -> list[str]:
     """End a process in one of the ways; return what went wrong."""
-    if kind == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=PATIENCE)[0]
-        return [] if process.returncode == 0 else [f"SIGTERM: {said}"]
     problems = []
+    if kind == "SIGTERM":
+        code, said = process.signal(signal.SIGTERM)
+        return [] if code == 0 else [f"SIGTERM: {said}"]
     if kind == "two processes":
-        # Stopped, the first one holds the folder all the same.
-        process.send_signal(signal.SIGSTOP)
-        second = subprocess.run(_command(out), capture_output=True, text=True)
+        process.stop()
+        second = process.second()
         if second.returncode == 0 or "Another process" not in second.stderr:
             problems.append(f"a second process was not refused: {second.stderr[-500:]}")
-    if kind == "full disk":
+    if kind == "full disk, killed":
         with disk.full():
-            time.sleep(chance.uniform(0.5, 2.0))
-            if process.poll() not in (None, 0):
-                problems.append("a full disk ended the run")
-            process.kill()
-            process.wait()
-    process.kill()
-    process.communicate()
+            time.sleep(chance.uniform(0.0, 0.5))
+            process.signal(signal.SIGKILL)
+    elif kind == "full disk, freed":
+        with disk.full():
+            time.sleep(chance.uniform(0.0, 0.5))
+        if not process.wait(1):
+            return problems
+    process.signal(signal.SIGKILL)
     return problems
 
 
@@ -204,9 +219,9 @@ def _raw(x: Any) -> np.ndarray:
     return np.asarray(jr.key_data(x) if is_key else x)
 
 
-def _differences(one: pathlib.Path, two: pathlib.Path) -> list[str]:
+def _differences(one: pathlib.Path, two: pathlib.Path, number: int) -> list[str]:
     """Return how two runs differ: states bit by bit, and metrics but for times."""
-    agent, env, _ = _setting()
+    agent, env, _ = _setting(number)
     problems = []
     for best in (False, True):
         states = [

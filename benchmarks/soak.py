@@ -30,7 +30,7 @@ def main() -> None:
     if options.part == "worker":
         from _soak_training import work
 
-        return work(options.out)
+        return work(options.out, options.interruptions)
     if options.part == "steps":
         from _soak_steps import soak
 

@@ -14,7 +14,7 @@ from eqsim.bridges import check_no_auto_reset, randomized, Randomizer
 from eqsim.wrappers import ActionRepeat
 
 from ._arrays import to_torch
-from ._program import Where
+from ._shared import Where
 
 
 class Names:

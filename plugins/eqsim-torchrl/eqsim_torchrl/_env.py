@@ -17,7 +17,8 @@ from ._arrays import jax_device
 from ._build import action_table, build, Names, parameters_of
 from ._functions import AbstractTensorEnv
 from ._pictures import Pictures
-from ._program import Program, Where
+from ._program import Program
+from ._shared import Where
 from ._specs import action_spec, flags_spec, observation_spec, rows, unbounded
 from ._state import (
     EnvState,

@@ -16,6 +16,41 @@ from ._arrays import jax_type, to_jax, to_torch, torch_type
 Function = Callable[..., tuple[jax.Array, ...]]
 
 
+class Compiled:
+    """A compiled function, `f(fixed, *arrays) -> tuple of arrays`, and its derivatives,
+    which operators share.
+
+    - `f`: function without side effects.
+    - `program`: `f`, compiled once for given shapes.
+    """
+
+    def __init__(self, f: Function):
+        self.f, self.program = f, jax.jit(f)
+        self.derived: dict[Any, Compiled] = {}
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return Compiled, (self.f,)
+
+    @property
+    def traces(self) -> int:
+        """Number of combinations of shapes and types for which it was compiled."""
+        return self.program._cache_size()
+
+    def derive(self, key: Any, f: Function) -> "Compiled":
+        """Return the function derived from this one; `f` if there is none yet."""
+        return self.derived.setdefault(key, Compiled(f))
+
+    def real(self, fixed: Any, args: tuple, by: tuple[bool, ...]) -> Function:
+        """Return the real results, as a function of some arguments."""
+
+        def of_some(*some):
+            left = iter(some)
+            given = (next(left) if new else x for x, new in zip(args, by))
+            return tuple(filter(_is_real, self.f(fixed, *given)))
+
+        return of_some
+
+
 class Operator:
     """A JAX function of arrays, `f(fixed, *arrays) -> tuple of arrays`, as a function
     of tensors.
@@ -31,13 +66,13 @@ class Operator:
 
     **Arguments:**
 
-    - `f`: function without side effects.
+    - `f`: function without side effects; or a `Compiled` one, which is shared.
     - `fixed`: pytree of arrays that is passed to it, without derivatives.
     """
 
-    def __init__(self, f: Function, fixed: Any = None):
-        self.f, self.fixed = f, fixed
-        self.compiled = jax.jit(f)
+    def __init__(self, f: Function | Compiled, fixed: Any = None):
+        self.compiled = f if isinstance(f, Compiled) else Compiled(f)
+        self.f, self.fixed = self.compiled.f, fixed
         self._derived: dict[Any, Operator] = {}
         self.number = next(_numbers)
         _operators[self.number] = self
@@ -53,23 +88,24 @@ class Operator:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Call the function without derivatives."""
-        return tuple(map(to_torch, self.compiled(self.fixed, *map(to_jax, tensors))))
+        program = self.compiled.program
+        return tuple(map(to_torch, program(self.fixed, *map(to_jax, tensors))))
 
     @property
     def traces(self) -> int:
         """Number of combinations of shapes and types for which it was compiled."""
-        return self.compiled._cache_size()
+        return self.compiled.traces
 
     def backward(self, needed: Sequence[bool]) -> "Operator":
         """Compute derivatives with respect to the needed arguments, which are real,
         from all arguments and the derivatives with respect to the real results."""
-        needed = tuple(needed)
+        needed, real = tuple(needed), self.compiled.real
 
         def backward(fixed, *given):
             args, cotangents = given[: len(needed)], given[len(needed) :]
             by = tuple(itertools.compress(args, needed))
             with _naming("in reverse"):
-                return jax.vjp(self._real(fixed, args, needed), *by)[1](cotangents)
+                return jax.vjp(real(fixed, args, needed), *by)[1](cotangents)
 
         return self._derive(("backward", needed), backward)
 
@@ -78,10 +114,11 @@ class Operator:
         exactly those have not been compiled, but more have. The first of many steps,
         whose state needs no derivative, then needs no separate program."""
         needed = tuple(needed)
-        if ("backward", needed) in self._derived:
+        derived = self.compiled.derived
+        if ("backward", needed) in derived:
             return needed
-        for key, operator in self._derived.items():
-            if key[0] == "backward" and len(key[1]) == len(needed) and operator.traces:
+        for key, known in list(derived.items()):
+            if key[0] == "backward" and len(key[1]) == len(needed) and known.traces:
                 if all(more or not need for more, need in zip(key[1], needed)):
                     return key[1]
         return needed
@@ -89,13 +126,14 @@ class Operator:
     def tangent(self, number: int) -> "Operator":
         """Compute tangents of the real results, from arguments and tangents of the real
         ones."""
+        of_real = self.compiled.real
 
         def tangent(fixed, *given):
             args, tangents = given[:number], given[number:]
             real = tuple(filter(_is_real, args))
             by = tuple(map(_is_real, args))
             with _naming("forward"):
-                return jax.jvp(self._real(fixed, args, by), real, tangents)[1]
+                return jax.jvp(of_real(fixed, args, by), real, tangents)[1]
 
         return self._derive(("tangent", number), tangent)
 
@@ -106,18 +144,8 @@ class Operator:
 
     def _derive(self, key: Any, f: Function) -> "Operator":
         if key not in self._derived:
-            self._derived[key] = Operator(f, self.fixed)
+            self._derived[key] = Operator(self.compiled.derive(key, f), self.fixed)
         return self._derived[key]
-
-    def _real(self, fixed: Any, args: tuple, by: tuple[bool, ...]) -> Function:
-        """Return the real results, as a function of some arguments."""
-
-        def of_some(*some):
-            left = iter(some)
-            given = (next(left) if new else x for x, new in zip(args, by))
-            return tuple(filter(_is_real, self.f(fixed, *given)))
-
-        return of_some
 
 
 _numbers = itertools.count()

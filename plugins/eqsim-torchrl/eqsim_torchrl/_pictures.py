@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from eqsim.render import Camera, camera_for, images
-from eqsim.wrappers import robot
 
 from ._arrays import to_jax
 from ._program import Program
@@ -27,7 +26,7 @@ class Pictures:
     ):
         self.shape = jax.ShapeDtypeStruct((height, width, 3), np.uint8)
         self._camera, self._size = camera, {"width": width, "height": height}
-        self._program, self._seen = program, jax.jit(self._poses)
+        self._program = program
 
     def __reduce__(self) -> tuple[type, tuple]:
         return Pictures, (self._program, self._camera, *self._size.values())
@@ -40,16 +39,7 @@ class Pictures:
         **Raises:** `eqsim.render.NoOpenGL` if OpenGL is not available.
         """
         args = [*map(to_jax, state)], [*map(to_jax, parameters)]
-        sys, q = self._seen(self._program.step.fixed, *args)
+        sys, q = self._program.poses(self._program.step.fixed, *args)
         if self._camera is None:
             self._camera = camera_for(jax.tree_util.tree_map(lambda x: x[0], sys))
         return torch.from_numpy(np.array(images(sys, q, self._camera, **self._size)))
-
-    def _poses(self, fixed, state, parameters):
-        env = self._program.environment(fixed, parameters)
-
-        def one(numbers, words):
-            state = self._program.packing.unpack(numbers, words)
-            return robot(env, state), env.physics(state).q
-
-        return jax.vmap(one)(*state)

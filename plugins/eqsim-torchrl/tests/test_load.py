@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import gc
+import pathlib
 import signal
 import threading
 import weakref
@@ -106,19 +107,25 @@ def test_interrupts():
     np.testing.assert_array_equal(*told)
 
 
+@pytest.mark.skipif(not pathlib.Path("/proc").exists(), reason="reads /proc")
 def test_garbage_collection():
-    """Environments that are used and dropped leave neither objects nor arrays behind."""
+    """Environments that are used and dropped leave no object, no array and less than
+    20 MB of memory behind; they share compiled programs."""
 
     def use(number):
-        programs = []
+        held = []
         for seed in range(number):
             env = EqsimEnv("point_mass", batch_size=[2])
             env.set_seed(seed)
             env.reset()
-            programs.append(weakref.ref(env._program.reset.compiled))
+            held.append(weakref.ref(env._program))
         del env
         gc.collect()
-        return len(jax.live_arrays()), sum(one() is not None for one in programs)
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+        left = sum(one() is not None for one in held)
+        return len(jax.live_arrays()), left, pages * 4096 / 1e6
 
-    arrays, _ = use(5)
-    assert use(50) == (arrays, 0)
+    arrays, _, before = use(20)
+    *counts, after = use(1000)
+    assert counts == [arrays, 0]
+    assert after - before < 20.0, (before, after)
