@@ -47,14 +47,15 @@ def environments() -> dict[str, eqsim.AbstractEnv]:
     pendulum = wrappers.StackObservation(wrappers.ClipAction(pendulum), 3)
     pendulum = wrappers.AutoReset(wrappers.TimeLimit(pendulum, 50))
     hopper = wrappers.DomainRandomization(eqsim.make("hopper"), robots)
-    hopper = wrappers.DelayAction(wrappers.ScaleAction(hopper), 2, shortest=0)
+    hopper = wrappers.SelectObservation(wrappers.ScaleAction(hopper), range(5))
+    hopper = wrappers.DelayAction(hopper, 2, shortest=0)
     hopper = wrappers.AutoReset(wrappers.TimeLimit(hopper, 100))
     skilled = wrappers.Skills(eqsim.make("half_cheetah_uni"), wrappers.OneHotSkills(3))
     skilled = wrappers.TimeLimit(wrappers.ActionRepeat(skilled, 2), 60)
     skilled = wrappers.AutoReset(wrappers.pool_resets(skilled, jr.key(1), 32))
-    reach = wrappers.AutoReset(
-        wrappers.TimeLimit(wrappers.Reach(eqsim.make("ant_omni")), 40)
-    )
+    reach = wrappers.Reach(eqsim.make("ant_omni"))
+    reach = wrappers.PrivilegedObservation(reach, lambda sys, state: state.qd)
+    reach = wrappers.AutoReset(wrappers.TimeLimit(reach, 40))
     return {
         "inverted_pendulum": wrappers.NormalizeObservation(pendulum),
         "hopper": wrappers.NormalizeObservation(hopper),
