@@ -41,6 +41,9 @@ class EqsimWrapper(AbstractTensorEnv):
     resets; `detach` does so for all, and so does a step from a tensordict whose
     `observation` is detached, as after `tensordict.detach()`.
 
+    Environments that differ only in the values of arrays share compiled programs, if
+    `parameters` and `randomize` are the same functions.
+
     `copy.deepcopy` and `pickle` copy the environment with its state, its parameters and
     its seed, without the graph. A copy within the process shares the compiled programs;
     an unpickled one compiles them on first use. `pickle` requires `parameters` and
@@ -159,7 +162,7 @@ class EqsimWrapper(AbstractTensorEnv):
 
     @property
     def traces(self) -> int:
-        """Number of times that the step was compiled."""
+        """Number of times that the step of environments of equal structure was compiled."""
         return self._program.step.traces
 
     def to(self, device: torch.device | str | int) -> "EqsimWrapper":
