@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ._expansion import check_expansion
 from ._mujoco import engine
 
 
@@ -105,6 +106,7 @@ def _reader(
     shown = f" ({str(source)[:200]!r})"
     text = str(source).lstrip("\ufeff \t\r\n")
     if isinstance(source, str) and text.startswith("<"):
+        check_expansion("The MJCF text", text, pathlib.Path.cwd(), assets)
         read = lambda: mujoco.MjModel.from_xml_string(text, assets)
         return "The MJCF text", shown, read
     path = pathlib.Path(source).expanduser()
@@ -114,5 +116,6 @@ def _reader(
             "Pass the path of an existing file, or the XML text itself, which starts "
             "with '<'."
         )
+    check_expansion(path.name, path.read_text("latin-1"), path.parent, assets)
     read = lambda: mujoco.MjModel.from_xml_path(str(path), assets)
     return path.name, shown, read
