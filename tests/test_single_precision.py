@@ -20,9 +20,16 @@ COUNT = 200
 # Double precision shows that the law is one of MuJoCo.
 EXACT = pytest.param(np.float64, marks=pytest.mark.slow)
 each_dtype = pytest.mark.parametrize("dtype", (np.float32, EXACT))
-TURNS = Rotation.random(COUNT, random_state=0).as_matrix()
-OTHER = Rotation.random(COUNT, random_state=1).as_matrix()
-POINTS = np.random.default_rng(0).normal(size=(3, COUNT, 3))
+
+
+def turns(count, seed):
+    """Random rotation matrices."""
+    quats = np.random.default_rng(seed).normal(size=(count, 4))
+    return Rotation.from_quat(quats).as_matrix()
+
+
+TURNS, OTHER = turns(COUNT, 0), turns(COUNT, 1)
+POINTS = np.random.default_rng(2).normal(size=(3, COUNT, 3))
 
 
 def vector(x):
@@ -60,9 +67,9 @@ def test_tendon_between_sites_that_coincide(dtype):
     """The direction is the x axis, as in MuJoCo, with derivative zero."""
     one, two, target = POINTS
     places = []
-    for turns, site in ((TURNS, one), (OTHER, two)):
-        origin = (target - turned(turns, site)).astype(dtype)
-        places.append(turned(turns.astype(dtype), site.astype(dtype)) + origin)
+    for rot, site in ((TURNS, one), (OTHER, two)):
+        origin = (target - turned(rot, site)).astype(dtype)
+        places.append(turned(rot.astype(dtype), site.astype(dtype)) + origin)
     assert np.any(places[0] != places[1])
     direction, by_ends = derivatives(
         lambda a, b: [jnp.stack(_direction(a, b)[0])], *places
@@ -71,18 +78,18 @@ def test_tendon_between_sites_that_coincide(dtype):
     assert all(np.all(x == 0) for x in by_ends)
 
 
-def strings(dtype, ends, radius, turns, centers):
+def strings(dtype, ends, radius, rots, centers):
     """Arcs of strings around spheres, and derivatives of lengths by their ends."""
 
-    def length(ends, turns, centers, radius):
+    def length(ends, rots, centers, radius):
         start, end = map(vector, ends)
-        pose = Pose(Mat3(*turns.reshape(-1, 9).T), vector(centers))
+        pose = Pose(Mat3(*rots.reshape(-1, 9).T), vector(centers))
         found = wrap(GeomKind.SPHERE, start, end, pose, radius, None)
         straight = (found.first - start, found.last - end)
         arc = jnp.where(found.is_wrapped, found.arc, 0.0)
         return jnp.sum(sum(jnp.sqrt(v | v) for v in straight) + arc), arc
 
-    args = (jnp.asarray(x, dtype) for x in (np.stack(ends), turns, centers, radius))
+    args = (jnp.asarray(x, dtype) for x in (np.stack(ends), rots, centers, radius))
     slopes, arc = jax.jit(jax.grad(length, has_aux=True))(*args)
     return np.asarray(arc), np.asarray(slopes)
 
@@ -93,7 +100,7 @@ def test_string_that_touches_a_sphere(dtype):
     count = 20_000
     rng = np.random.default_rng(3)
     radius = np.exp(rng.uniform(np.log(0.02), np.log(0.3), count))
-    axes = Rotation.random(count, random_state=2).as_matrix()
+    axes = turns(count, 2)
     height = (radius * (1 - 10 ** rng.uniform(-9, -3, count)))[:, None] * axes[:, 0]
     ends = [
         height + side * rng.uniform(0.05, 1, (count, 1)) * axes[:, 1]
