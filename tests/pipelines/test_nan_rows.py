@@ -15,7 +15,7 @@ slow = pytest.mark.slow
 CASES = (
     pytest.param("generalized", "on", id="generalized-kernels"),
     pytest.param("generalized", "off", id="generalized-xla", marks=slow),
-    pytest.param("spring", "on", id="spring-kernels"),
+    pytest.param("spring", "on", id="spring-kernels", marks=slow),
     pytest.param("spring", "off", id="spring-xla", marks=slow),
     pytest.param("positional", "on", id="positional-kernels", marks=slow),
     pytest.param("positional", "off", id="positional-xla", marks=slow),
