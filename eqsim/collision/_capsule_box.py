@@ -136,12 +136,15 @@ def _segments(apart: Vec3, axis: Vec3, size, half):
     nearest point is the lower end, the middle or the upper end of the edge; whether the
     two are not parallel.
     """
-    ee, ea, aa = size * size, -size * axis.z, half * half
-    de, da = -size * apart.z, axis | apart
-    det = ee * aa - ea * ea
-    crossing = jnp.abs(det) >= _TINY
-    safe = 1.0 / jnp.where(crossing, det, 1.0)
-    x, t = (aa * de - ea * da) * safe, (ee * da - ea * de) * safe
+    aa, de, da = half * half, -size * apart.z, axis | apart
+    ee, ea = size * size, -size * axis.z
+    # The determinant is ee aa - ea^2. For axes that are nearly parallel to the edge this
+    # difference is rounding in single precision, so use the part of the axis across it.
+    across = axis.x * axis.x + axis.y * axis.y
+    crossing = ee * across >= _TINY
+    along = axis.x * apart.x + axis.y * apart.y
+    t = along / jnp.where(crossing, across, 1.0)
+    x = (axis.z * t - apart.z) / size
     side = lambda x: jnp.where(x > 1.0, 1, jnp.where(x < -1.0, -1, 0))
     state = side(x)
     t = jnp.where(state == 0, t, (da - ea * state.astype(ea.dtype)) / aa)

@@ -40,7 +40,11 @@ def plane_capsule(plane: Shape, capsule: Shape) -> list[Point]:
 
 
 def plane_box(plane: Shape, box: Shape) -> list[Point]:
-    """Return all corners, of which those below the center are valid: at most four."""
+    """Return all corners, of which the four below the center are valid.
+
+    Of two opposite corners at the height of the center, as of a box without thickness, the
+    first one is valid.
+    """
     normal = plane.pose.rot.columns[2]
     points = []
     for k in range(8):
@@ -48,7 +52,8 @@ def plane_box(plane: Shape, box: Shape) -> list[Point]:
         local = Vec3(*(s * size for s, size in zip(signs, box.size)))
         corner = box.pose.rot @ local
         point = plane_point(plane, box.pose.pos + corner, 0.0)
-        points.append(point._replace(valid=(normal | corner) < 0.0))
+        height = normal | corner
+        points.append(point._replace(valid=height <= 0.0 if k < 4 else height < 0.0))
     return points
 
 

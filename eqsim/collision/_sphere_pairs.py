@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..spatial import safe_sqrt, Vec3
+from ..spatial._rotation import zero_length
 from ._points import Point, Shape
 from ._shapes import spheres
 
@@ -41,8 +42,7 @@ def ball_box(center: Vec3, radius, size: Vec3) -> BoxContact:
     nearest = Vec3(*(jnp.clip(c, -s, s) for c, s in zip(center, size)))
     inward = nearest - center
     square = inward | inward
-    # MuJoCo's threshold on the distance of the center is 1e-15.
-    inside = square <= 1e-30
+    inside = square <= zero_length(square.dtype) ** 2
     length = jnp.sqrt(jnp.where(inside, 1.0, square))
     # Inside: which face is the nearest, and how far the center is below it.
     over = [jnp.abs(c) - s for c, s in zip(center, size)]

@@ -13,7 +13,7 @@ from ..dynamics._weights import InverseWeights
 from ..model import JointKind, System
 from ..model._gather import put, take
 from ..spatial import logarithm, Vec3
-from ..spatial._rotation import normalize4
+from ..spatial._rotation import normalize4, zero_length
 from ._constraint import AbstractConstraint, Moment
 from ._costs import OneSided
 from ._jacobians import DofJacobian, sparse_jacobian
@@ -131,7 +131,7 @@ def ball_rotations(sys: System, balls: Sequence[int], q) -> tuple[Vec3, Any]:
     quat = [take(q, [sys.joints.q_starts[j] + k for j in balls]) for k in range(4)]
     rotation = logarithm(normalize4(quat))
     square = rotation | rotation
-    rest = square < 1e-20
+    rest = square < max(1e-10, zero_length(square.dtype)) ** 2
     angle = jnp.where(rest, 0.0, jnp.sqrt(jnp.where(rest, 1.0, square)))
     return rotation * jnp.where(rest, 0.0, 1.0 / jnp.where(rest, 1.0, angle)), angle
 

@@ -17,6 +17,7 @@ from .._batching import batch_last
 from ..model import check_state, System, Tree, tree
 from ..model._gather import accumulate, concatenate, per_row, take
 from ..spatial import Force, force_at, safe_sqrt, Vec3
+from ..spatial._rotation import zero_length
 from ._axes import dof_axes
 from ._forward import Frames, frames, Kinematics, kinematics, Pose, take_poses
 from ._manifold import advance
@@ -211,7 +212,7 @@ def _direction(start: Vec3, end: Vec3) -> tuple[Vec3, Any]:
     points, the vector is the x axis of the world, as in MuJoCo."""
     d = end - start
     square = d | d
-    apart = square > 1e-30
+    apart = square > zero_length(square.dtype) ** 2
     scale = 1.0 / jnp.sqrt(jnp.where(apart, square, 1.0))
     unit = Vec3(*(jnp.where(apart, x * scale, e) for x, e in zip(d, (1.0, 0.0, 0.0))))
     return unit, safe_sqrt(square)

@@ -17,6 +17,7 @@ from jax import lax
 
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
+from ..spatial._rotation import zero_length
 from ._forward import Pose
 
 
@@ -129,7 +130,11 @@ def _plane(p0: Vec3, p1: Vec3) -> tuple[Vec3, Vec3]:
     """Return orthonormal axes of the plane through two points and the origin."""
     u = _normalized(p0)
     normal = p0 ^ p1
-    parallel = (normal | normal) < _TINY * _TINY
+    square = normal | normal
+    tiny = zero_length(square.dtype)
+    # In single precision rounding is relative to the distances of the points.
+    scale = 1.0 if tiny < 1e-12 else (p0 | p0) * (p1 | p1)
+    parallel = square < tiny * tiny * scale
     # Any perpendicular axis: start from one that is zero where `u` is largest and one
     # elsewhere.
     x, y, z = (jnp.abs(a) for a in u)
@@ -213,7 +218,8 @@ def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
     valid = valid & ~_intersect(d0, a, d1, b)
     angle = turn * jnp.arctan2(a ^ b, a | b)
     # Rounding at angle zero must not add a turn.
-    angle = jnp.where(angle < -1e-7, angle + 2.0 * jnp.pi, angle)
+    least = max(1e-7, zero_length(angle.dtype))
+    angle = jnp.where(angle < -least, angle + 2.0 * jnp.pi, angle)
     return _Touch(valid, a, b, radius * angle)
 
 

@@ -109,7 +109,7 @@ def remove_violations(
     dot = lambda x, y: sum(jnp.sum(a * b, axis=0) for a, b in zip(x, y, strict=True))
     work, most = dot(want, impulse), dot(got, impulse)
     alpha = jnp.where(most > work, work / jnp.where(most > work, most, 1.0), 1.0)
-    return advance(kinds, q, alpha * change)
+    return advance(kinds, q, alpha[None] * change)
 
 
 def _first_guess(

@@ -11,6 +11,16 @@ def safe_sqrt(square):
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
 
 
+def zero_length(dtype) -> float:
+    """Return the length up to which vectors count as zero.
+
+    1e-15 in double precision, as in MuJoCo (`mjMINVAL`). In single precision coordinates
+    of about 1 that should agree differ by several units of rounding, so 16 of them, 1.9e-6.
+    """
+    eps = float(jnp.finfo(dtype).eps)
+    return 1e-15 if eps < 1e-15 else 16.0 * eps
+
+
 def normalize4(q):
     """Normalize a quaternion; zero becomes the identity."""
     square = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import pathlib
+import platform
 import random
 import resource
 import sys
@@ -115,6 +116,7 @@ def main() -> None:
         importlib.import_module(
             "glfw"
         )  # Starts a process; models of Gymnasium need it.
+    platform.processor()  # Runs `uname` on its first call; libraries call it when needed.
     kinds, limited = {}, set()
     watch = Watch(root)
     for line in sys.stdin:

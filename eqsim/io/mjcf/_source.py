@@ -3,11 +3,18 @@
 import copy
 import os
 import pathlib
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ._expansion import check_expansion
 from ._mujoco import engine
+
+
+# The handlers of MuJoCo and of Python are those of the process: two threads that replace and
+# restore them at the same time would leave one of the replacements in place.
+_HANDLERS = threading.Lock()
 
 
 class Compiled(NamedTuple):
@@ -39,24 +46,32 @@ def compile_source(
     """
     mujoco = engine()
     label, shown, build = _reader(source, _assets(assets))
-    said: list[str] = []
-    # Without a handler, MuJoCo prints, and writes a log file to the working directory.
-    handler = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(said.append)
     try:
-        # An MjSpec issues Python warnings.
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model = build()
-        said += [str(warning.message) for warning in caught]
-        return Compiled(label, model, tuple(said))
+        model, said = _build(build)
+        return Compiled(label, model, said)
     except (ValueError, RuntimeError, mujoco.FatalError) as error:
         raise ValueError(
             f"MuJoCo cannot read {label}{shown}. It says:\n{error}\n"
             "Correct the file at the place named."
         ) from error
-    finally:
-        mujoco.set_mju_user_warning(handler)
+
+
+def _build(build: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
+    """Return a model and the warnings of MuJoCo; one thread at a time."""
+    mujoco, said = engine(), []
+    with _HANDLERS:
+        # Without a handler, MuJoCo prints, and writes a log file to the working directory.
+        handler = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(said.append)
+        try:
+            # An MjSpec issues Python warnings.
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model = build()
+            said += [str(warning.message) for warning in caught]
+        finally:
+            mujoco.set_mju_user_warning(handler)
+    return model, tuple(said)
 
 
 def _assets(assets: Mapping[str, bytes | str] | None) -> dict[str, bytes] | None:
@@ -105,6 +120,7 @@ def _reader(
     shown = f" ({str(source)[:200]!r})"
     text = str(source).lstrip("\ufeff \t\r\n")
     if isinstance(source, str) and text.startswith("<"):
+        check_expansion("The MJCF text", text, pathlib.Path.cwd(), assets)
         read = lambda: mujoco.MjModel.from_xml_string(text, assets)
         return "The MJCF text", shown, read
     path = pathlib.Path(source).expanduser()
@@ -114,5 +130,6 @@ def _reader(
             "Pass the path of an existing file, or the XML text itself, which starts "
             "with '<'."
         )
+    check_expansion(path.name, path.read_text("latin-1"), path.parent, assets)
     read = lambda: mujoco.MjModel.from_xml_path(str(path), assets)
     return path.name, shown, read

@@ -1,3 +1,7 @@
+import threading
+import time
+import warnings
+
 import assets
 import equinox as eqx
 import jax
@@ -9,6 +13,7 @@ from helpers import tree_allclose
 
 from eqsim import Generalized, Positional, Spring
 from eqsim.io import load_mjcf, write_mjcf
+from eqsim.io.mjcf import _source
 from eqsim.model import Activation, GeomKind, Integrator, JointKind, Transmission
 
 
@@ -405,6 +410,32 @@ KEYED = """
 <keyframe><key name="home" time="3" qpos="1 2 3 0 0 0 2 .5" ctrl="4 5" act="6"/>
   <key qvel="1 2 3 4 5 6 7"/></keyframe></mujoco>
 """
+
+
+def test_threads_leave_the_handlers_of_warnings(monkeypatch):
+    """One begins while another one reads, and ends after it."""
+    before = mujoco.get_mju_user_warning(), warnings.showwarning
+    begun, read = threading.Event(), []
+
+    def build(seconds):
+        begun.set()
+        time.sleep(seconds)
+        read.append(seconds)
+
+    each = {"first": 0.2, "second": 0.4}
+    monkeypatch.setattr(
+        _source,
+        "_reader",
+        lambda name, _: (name, "", lambda: build(each[name])),
+    )
+    threads = [threading.Thread(target=_source.compile_source, args=(x,)) for x in each]
+    threads[0].start()
+    assert begun.wait(5.0)
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read) == [0.2, 0.4]
+    assert (mujoco.get_mju_user_warning(), warnings.showwarning) == before
 
 
 def test_keyframes():
