@@ -23,6 +23,7 @@ from ..blocks import (
     mean_metrics,
     MLP,
     replicate,
+    sample_actions,
     scale,
     shard_batch,
     static,
@@ -65,7 +66,7 @@ class SHAC(AbstractOnlineAgent):
     through the physics, and of the value that a critic sees in where they lead.
 
     $$L_\pi = -\frac{1}{h}\,\mathrm{mean}\left[\sum_{t < h} w_t \left(r_t + e_t\,\gamma\,
-    \bar V(o'_t)\right)\right], \qquad
+    \bar V(o'_t)\right)\right] - c_H\,\mathrm{mean}\,H(\pi(o_t)), \qquad
     L_V = \mathrm{mean}\,(V(o_t) - G_t)^2,$$
 
     where $w_t$ is $\gamma$ to the power of the steps since the window or the episode began,
@@ -73,7 +74,9 @@ class SHAC(AbstractOnlineAgent):
     ended, and $G_t$ are $\lambda$-returns with $\bar V$, which follows the critic:
     $\bar\theta \leftarrow \alpha \bar\theta + (1 - \alpha)\,\theta$.
 
-    Differences from the paper: the deviation of the policy depends on the observation.
+    Differences from the paper: the deviation of the policy depends on the observation, and
+    the loss has an entropy term. Without it the deviation vanishes, the states of a batch
+    become alike, and the policy then follows a gradient of the critic that no data support.
 
     **Arguments:**
 
@@ -91,12 +94,14 @@ class SHAC(AbstractOnlineAgent):
     - `discount`: discount $\gamma$.
     - `td_decay`: decay $\lambda$ of the returns that the critic learns.
     - `target_decay`: share $\alpha$ of the old target in an update of the target critic.
+    - `entropy_cost`: weight $c_H$ of the entropy of the policy; 0 in the paper.
     - `max_grad_norm`: largest global norm of a gradient.
     - `reward_scale`: rewards are multiplied by it.
 
     ??? cite "Reference"
         Xu et al., *Accelerated policy learning with parallel differentiable simulation*,
-        2022, equations 5 to 8 and table 3.
+        2022, equations 5 to 8 and table 3; Xing, Luk, Oh, *Stabilizing reinforcement
+        learning in differentiable multiphysics simulation*, 2024, on entropy.
     """
 
     num_envs: int = static(64)
@@ -115,6 +120,7 @@ class SHAC(AbstractOnlineAgent):
     discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
     td_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.95)
     target_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.2)
+    entropy_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
     max_grad_norm: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
 
@@ -196,16 +202,21 @@ class SHAC(AbstractOnlineAgent):
     ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
         """A step of the policy, and several of the critic, with a `SHACBatch`.
 
-        **Returns:** the new state; `grad_norm`, the length of the policy's gradient, and the
-        mean `critic_loss`.
+        **Returns:** the new state; `grad_norm`, the norm of the policy's gradient, its
+        `entropy`, and the mean `critic_loss`.
         """
         self = cast_floats(self, batch.target.dtype)
         steps = state.world.steps.astype(batch.target.dtype)
         adam = lambda rate: optax.adam(
             linear_schedule(rate, steps, self.anneal_steps), b1=0.7, b2=0.95
         )
+        key, key_entropy, key_epochs = jr.split(state.key, 3)
+        (_, entropy), of_entropy = eqx.filter_value_and_grad(
+            self._entropy_loss, has_aux=True
+        )(state.actor.model, batch.obs, key_entropy)
+        gradient = jtu.tree_map(jnp.add, batch.gradient, of_entropy)
         actor, norm = state.actor.apply_gradients(
-            batch.gradient,
+            gradient,
             adam(self.actor_learning_rate),
             max_grad_norm=self.max_grad_norm,
         )
@@ -226,7 +237,6 @@ class SHAC(AbstractOnlineAgent):
             order = jr.permutation(key, rows).reshape(self.num_minibatches, -1)
             return lax.scan(minibatch, critic, order)
 
-        key, key_epochs = jr.split(state.key)
         keys = jr.split(key_epochs, self.num_epochs)
         critic, of_critic = lax.scan(epoch, state.critic, keys)
         slow = target_update(critic.model, state.target, 1.0 - self.target_decay)
@@ -236,7 +246,7 @@ class SHAC(AbstractOnlineAgent):
         found = mean_metrics(of_critic, axes=2)
         skipped = (~jnp.isfinite(norm)).astype(norm.dtype)
         metrics = {"grad_norm": norm, "critic_loss": found["loss"]}
-        metrics |= {"updates": found["updates"] + 1.0}
+        metrics |= {"updates": found["updates"] + 1.0, "entropy": entropy}
         return new, metrics | {"nonfinite": found["nonfinite"] + skipped}
 
     def _actor_loss(self, steps: Transition, next_value) -> Float[Array, ""]:
@@ -253,3 +263,10 @@ class SHAC(AbstractOnlineAgent):
         first = jnp.ones_like(gain[:, 0])
         _, weight = lax.scan(step, first, steps.done.T)
         return -jnp.mean(jnp.sum(gain * weight.T, axis=1)) / length
+
+    def _entropy_loss(
+        self, policy: StochasticPolicy, obs: Float[Array, "rows nobs"], key
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Return the weighted loss, and the entropy."""
+        entropy = -jnp.mean(sample_actions(policy, obs, key)[1])
+        return -self.entropy_cost * entropy, entropy

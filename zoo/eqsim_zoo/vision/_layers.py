@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks._encoding import Image
+from ._convolution import convolve
 
 
 Maps: TypeAlias = Float[Array, "height width channels"]
@@ -62,14 +63,7 @@ class Conv(eqx.Module):
     def __call__(
         self, x: Float[Array, "height width inputs"]
     ) -> Float[Array, "rows columns outputs"]:
-        around = (self.padding, self.padding)
-        y = jax.lax.conv_general_dilated(
-            x[None],
-            self.weight,
-            window_strides=(self.stride, self.stride),
-            padding=(around, around),
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )[0]
+        y = convolve(x[None], self.weight, self.stride, self.padding)[0]
         return y if self.bias is None else y + self.bias[None, None]
 
 
