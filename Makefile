@@ -23,7 +23,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-PLUGINS := gymnasium adapters mjx dmc playground torchrl example
+PLUGINS := gymnasium adapters mjx dmc playground torchrl evosax example
 
 .PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
 .PHONY: fuzz release oldest newest soak
@@ -71,7 +71,7 @@ test: check docs
 $(VENV)-plugins/.installed: $(SETUP) $(wildcard plugins/*/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)-plugins
 	$(VENV)-plugins/bin/python -m pip --disable-pip-version-check --quiet install \
-	  --constraint constraints.txt pytest-xdist --editable ".[cli,testing]" \
+	  --constraint constraints.txt pytest-xdist --editable ".[cli,testing]" --editable zoo \
 	  --editable "plugins/eqsim-adapters[brax,dm-env,test]" \
 	  $(foreach name,$(filter-out adapters,$(PLUGINS)),--editable "plugins/eqsim-$(name)[test]")
 	@# Of `playground` the model files alone are used, and nothing of it is imported.

@@ -37,6 +37,7 @@ EXTRAS = {
     "eqsim": "test",
     "eqsim-adapters": "brax,dm-env,test",
     "eqsim-dmc": "test",
+    "eqsim-evosax": "test",
     "eqsim-example": "test",
     "eqsim-gymnasium": "test",
     "eqsim-mjx": "test",

@@ -24,7 +24,7 @@ from distributions import Distribution, distributions, ROOT, WITHOUT_DEPENDENCIE
 
 # What a smoke test needs besides the distribution: extras, other distributions of ours.
 EXTRAS = {"eqsim": "[cli]", "eqsim-adapters": "[dm-env]", "eqsim-dmc": "[suite]"}
-NEEDS = {"eqsim-example": ["eqsim-zoo"]}
+NEEDS = {"eqsim-evosax": ["eqsim-zoo"], "eqsim-example": ["eqsim-zoo"]}
 
 
 class ReleaseError(Exception):

@@ -99,6 +99,14 @@ def eqsim_dmc() -> None:
     command("rollout", "dmc_cartpole_swingup", "--length", "3", "--out", "run")
 
 
+def eqsim_evosax() -> None:
+    """Train with an evolution strategy, on the command line."""
+    size = "--population 8 --episode-length 20 --evaluations 1 --strategy PGPE"
+    words = f"train evolution_strategy inverted_pendulum --steps 200 {size} --out run"
+    command(*words.split())
+    assert "return" in command("eval", "run", "--episodes", "2")
+
+
 def eqsim_gymnasium() -> None:
     """Step a single environment and a vector environment."""
     import eqsim_gymnasium
@@ -149,6 +157,7 @@ SMOKE = {
     "eqsim-zoo": eqsim_zoo,
     "eqsim-adapters": eqsim_adapters,
     "eqsim-dmc": eqsim_dmc,
+    "eqsim-evosax": eqsim_evosax,
     "eqsim-example": eqsim_example,
     "eqsim-gymnasium": eqsim_gymnasium,
     "eqsim-mjx": eqsim_mjx,

@@ -9,6 +9,7 @@ import jax.random as jr
 from jaxtyping import Array
 
 from eqsim import AbstractOnlineAgent
+from eqsim_zoo.blocks import Activation
 
 
 class Searched(eqx.Module):
@@ -38,6 +39,7 @@ class Search(AbstractOnlineAgent):
     num_envs: int = eqx.field(static=True, default=2)
     unroll: int = eqx.field(static=True, default=4)
     sizes: tuple[int, ...] = eqx.field(static=True, default=(8, 8))
+    activation: Activation = eqx.field(static=True, default=Activation.TANH)
     loud: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):

@@ -75,6 +75,7 @@ def test_help(capsys):
 def test_a_run(capsys, tmp_path):
     """Trained, made longer, evaluated and compared; `resume` knows all by name."""
     line = f"train search rail {SHORT} --set rate=0.2 --num-envs 3 --seed 5"
+    line += " --activation RELU"
     status, out, err = run(capsys, line)
     assert status == 0 and not err
     assert (
@@ -85,6 +86,7 @@ def test_a_run(capsys, tmp_path):
     folder = tmp_path / "runs" / "search-rail"
     config = json.loads((folder / "config.json").read_text())
     assert config["recipe"]["settings"]["rate"] == 0.2
+    assert config["recipe"]["settings"]["activation"] == "RELU"
     assert config["agents"][0]["fields"]["num_envs"] == 3
     assert config["plan"]["seed"] == 5 and config["plan"]["episode_length"] == 10
     status, _, err = run(capsys, line)
@@ -154,6 +156,7 @@ def test_fields_of_the_agent_are_options(capsys, monkeypatch, tmp_path):
         "num_envs": 3,
         "unroll": 4,
         "sizes": [4, 5, 6],
+        "activation": "TANH",
         "loud": True,
     }
 

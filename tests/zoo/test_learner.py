@@ -56,6 +56,35 @@ def test_steps_are_those_of_optax(getkey):
         assert metrics["error"] == pytest.approx(float(error), rel=1e-12)
 
 
+def test_a_scalar_loss(getkey):
+    """A loss without metrics takes the same step, and reports what every step does."""
+    learner = Learner.create(network(getkey()), optax.adam(1e-2))
+    expected, metrics = step(learner, 1e-2)
+    found, reported = step(learner, 1e-2, loss_fn=lambda net: loss_fn(net)[0])
+    assert tree_allclose(found, expected, rtol=1e-12)
+    assert set(reported) == {"loss", "grad_norm"}
+    assert reported["loss"] == pytest.approx(float(metrics["loss"]), rel=1e-12)
+
+
+def test_a_learner_without_optimizer(getkey):
+    """Follows another one, and is not trained."""
+    online, target = (
+        Learner.create(network(getkey()), optax.sgd(0.1)),
+        network(getkey()),
+    )
+    learner = Learner.create(target)
+    assert learner.opt_state is None
+    new = eqx.filter_jit(lambda x, y: x.target_update(y, jnp.array(0.25)))(
+        learner, online
+    )
+    mix = lambda x, y: 0.75 * x + 0.25 * y
+    weights = lambda net: [x for x in jtu.tree_leaves(net) if eqx.is_array(x)]
+    for found, x, y in zip(*map(weights, (new.model, target, online.model))):
+        np.testing.assert_allclose(found, mix(x, y), rtol=1e-12)
+    with pytest.raises(ValueError, match="created without an optimizer"):
+        learner.apply_loss_fn(loss_fn, optax.sgd(0.1))
+
+
 @pytest.mark.parametrize("share", (0.1, 10.0))
 def test_gradient_clip(share, getkey):
     """A long gradient has the length that is asked for, a short one stays; and what is

@@ -92,6 +92,26 @@ def test_rewards_sac_for_progress():
     inner = zoo.blocks.with_reward(space, steps, progress)
     expected, _ = eqx.filter_jit(agent.sac.update)(bare.sac, inner)
     assert testing.tree_allclose(new.sac, expected, rtol=1e-9)
+    statistics_of_target(agent.sac, bare.sac, inner, found)
+
+
+def statistics_of_target(sac, state, batch, found):
+    """Metrics of SAC, from networks and keys of its state."""
+    _, key_next, _ = jr.split(state.key, 3)
+    alpha = jnp.exp(state.temperature.model)
+    keys = jr.split(key_next, 13)
+    draw = lambda obs, key: state.actor.model(obs).sample_and_log_prob(key)
+    action, log_prob = jax.vmap(draw)(batch.next_obs, keys)
+    values = np.asarray(jax.vmap(state.target)(batch.next_obs, action))
+    left = float(sac.discount) * (1.0 - np.asarray(batch.terminated))
+    next_value = values.min(axis=1) - np.asarray(alpha * log_prob)
+    target = np.asarray(batch.reward) + left * next_value
+    close = lambda name, x: np.testing.assert_allclose(found[name], x, rtol=1e-9)
+    close("target", target.mean())
+    close("target_std", target.std())
+    aim = float(sac.target_entropy) * batch.action.shape[1]
+    loss = np.log(found["temperature"]) * (found["entropy"] - aim)
+    close("temperature_loss", loss)
 
 
 @pytest.mark.slow

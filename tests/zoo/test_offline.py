@@ -2,6 +2,7 @@
 in advance."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,8 +26,10 @@ from zoo.recordings import (
 
 import eqsim_zoo as zoo
 from eqsim_zoo import offline, vision
+from eqsim_zoo.agents._goal_agent import AbstractGoalAgent
 from eqsim_zoo.agents._iql import expectile_loss
 from eqsim_zoo.blocks._levels import Levels
+from eqsim_zoo.data import Hindsight
 
 
 SMALL = {"hidden": (5,)}
@@ -426,7 +429,20 @@ def test_td3_bc_goes_from_cloning_to_the_best():
     np.testing.assert_allclose(means, [action.mean(), 0.5], atol=0.06)
 
 
+class Goals(AbstractGoalAgent):
+    """A goal-conditioned agent that holds any other."""
+
+    agent: Any
+    hindsight: Hindsight = Hindsight()
+
+
 BAD = {
+    "`Offline` learns from single transitions, but `RecurrentPPO` is": lambda: (
+        offline.Offline(zoo.RecurrentPPO())
+    ),
+    "`Goals` learns from single transitions, but `RecurrentPPO` is": lambda: Goals(
+        zoo.RecurrentPPO()
+    ),
     "`BC` with `levels=3` chooses": lambda: offline.BC(levels=3, deterministic=True),
     "`TD3BC.policy_delay` is 0": lambda: offline.TD3BC(policy_delay=0),
     "`CQL.num_actions` is 0": lambda: offline.CQL(num_actions=0),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import check_gradients
 from hypothesis import given, settings, strategies as st
+from scipy.ndimage import gaussian_filter
 from scipy.signal import correlate2d
 
 from eqsim_zoo.vision import (
@@ -24,16 +25,24 @@ from eqsim_zoo.vision import (
     ColorJitter,
     Conv,
     Flatten,
+    gaussian_blur,
     GroupNorm,
     Impala,
     max_pool,
     Mean,
+    RandomBlur,
     RandomCrop,
     RandomFlip,
+    RandomSolarize,
     ResNet18,
+    ResNet34,
+    ResNet50,
     SmallCNN,
+    solarize,
+    SpatialEmbeddings,
     SpatialSoftmax,
 )
+from eqsim_zoo.vision._resnet import _Maker
 
 
 SMALL = dict(widths=(3, 2), kernels=(3, 2), strides=(2, 1), outputs=4)
@@ -197,7 +206,7 @@ def test_max_pool_is_numpy(shape, getkey):
 
 def test_spatial_softmax_of_a_point():
     """Is where the point is, between -1 and 1 at the edges; of nothing, the middle."""
-    pool = SpatialSoftmax(0.01).create(jnp.float64)
+    pool = SpatialSoftmax(0.01).create(jr.key(0), (4, 5, 3), jnp.float64)
     x = jnp.zeros((4, 5, 3)).at[3, 0, 0].set(1.0).at[1, 2, 1].set(1.0)
     expected = [-0.8, 0.75, 0.0, -0.25, 0.0, 0.0]
     np.testing.assert_allclose(apply(pool, x), expected, atol=1e-12)
@@ -205,7 +214,7 @@ def test_spatial_softmax_of_a_point():
 
 def test_spatial_softmax_is_numpy(getkey):
     temperature = 0.3
-    pool = SpatialSoftmax(temperature).create(jnp.float64)
+    pool = SpatialSoftmax(temperature).create(jr.key(0), (3, 5, 2), jnp.float64)
     x = jr.normal(getkey(), (3, 5, 2))
     expected = numpy_places(np.log(temperature), np.asarray(x))
     np.testing.assert_allclose(apply(pool, x), expected, rtol=1e-10, atol=1e-12)
@@ -222,10 +231,24 @@ def test_spatial_softmax_needs_a_temperature(temperature):
 
 def test_flatten_and_mean(getkey):
     x = jr.normal(getkey(), (3, 2, 4))
-    np.testing.assert_array_equal(Flatten().create()(x), np.asarray(x).ravel())
-    np.testing.assert_allclose(
-        Mean().create()(x), np.asarray(x).mean((0, 1)), rtol=1e-12
-    )
+    flatten, mean = (pool.create(jr.key(0), x.shape) for pool in (Flatten(), Mean()))
+    np.testing.assert_array_equal(flatten(x), np.asarray(x).ravel())
+    np.testing.assert_allclose(mean(x), np.asarray(x).mean((0, 1)), rtol=1e-12)
+
+
+def test_spatial_embeddings_are_numpy(getkey):
+    """Sums of each channel with weights of its own, which begin with the variance of one
+    over the number of places."""
+    pool = SpatialEmbeddings(6).create(jr.key(0), (4, 5, 200), jnp.float64)
+    assert np.var(pool.weight) == pytest.approx(1.0 / 20, rel=0.05)
+    x = jr.normal(getkey(), (4, 5, 200))
+    weight, flat = np.asarray(pool.weight), np.asarray(x)
+    expected = [
+        np.sum(flat[..., c] * weight[..., c, f]) for c in range(200) for f in range(6)
+    ]
+    np.testing.assert_allclose(apply(pool, x), expected, atol=1e-12)
+    few = SpatialEmbeddings(2).create(jr.key(1), (2, 3, 2), jnp.float64)
+    check_gradients(apply, few, x[:2, :3, :2])
 
 
 # Encoders
@@ -310,6 +333,59 @@ def test_encoder_shapes(height, width, channels):
 def test_resnet_shapes(pool, outputs):
     recipe = ResNet18(widths=(2, 4, 8, 16), groups=2, pool=pool)
     assert results(recipe, (64, 33, 3)) == (outputs,)
+
+
+@pytest.mark.parametrize(
+    "recipe, count",
+    ((ResNet18(), 11_176_512), (ResNet34(), 21_284_672), (ResNet50(), 23_508_032)),
+    ids=("18", "34", "50"),
+)
+def test_resnet_parameters(recipe, count):
+    """As many as in torchvision without its last layer, as group normalization has as many
+    as batch normalization."""
+    net = jax.eval_shape(lambda key: recipe.create(key, (64, 64, 3)), jr.key(0))
+    assert sum(x.size for x in jtu.tree_leaves(net)) == count
+
+
+def numpy_bottleneck(net, x):
+    normal = lambda layer, x: numpy_group_norm(layer.norm, numpy_conv(layer.conv, x))
+    x = numpy_max_pool(relu(normal(net.entry, x)))
+    for block in net.blocks:
+        straight = x if block.shortcut is None else normal(block.shortcut, x)
+        y = relu(normal(block.second, relu(normal(block.first, x))))
+        x = relu(straight + normal(block.third, y))
+    return x.mean((0, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "recipe, reference", ((ResNet34, numpy_resnet), (ResNet50, numpy_bottleneck))
+)
+def test_deep_resnets_are_numpy(recipe, reference, getkey):
+    recipe = recipe(widths=(2, 2, 2, 4), groups=2)
+    net = jax.jit(lambda key: recipe.create(key, (33, 32, 3), jnp.float64))(jr.key(2))
+    net, image = shaken(net), jr.uniform(getkey(), (33, 32, 3))
+    found, expected = apply(net, image), reference(net, np.asarray(image))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert jnp.max(jnp.abs(found)) > 0.01
+
+
+def test_bottleneck_is_numpy(getkey):
+    """One block that halves the image, and one that keeps it."""
+    make = _Maker(2, jnp.float64)
+    halves = shaken(make.bottleneck(getkey(), 4, 2, 2))
+    keeps = shaken(make.bottleneck(getkey(), 8, 2, 1))
+    assert halves.shortcut is not None and keeps.shortcut is None
+    normal = lambda layer, x: numpy_group_norm(layer.norm, numpy_conv(layer.conv, x))
+    x = np.asarray(jr.normal(getkey(), (5, 4, 4)))
+    for block in (halves, keeps):
+        straight = x if block.shortcut is None else normal(block.shortcut, x)
+        y = relu(normal(block.second, relu(normal(block.first, x))))
+        expected = relu(straight + normal(block.third, y))
+        found = apply(block, jnp.asarray(x))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        x = expected
+    assert x.shape == (3, 2, 8)
 
 
 def test_default_places():
@@ -521,9 +597,68 @@ def test_jitter_of_bytes_is_rounded(getkey):
     assert np.max(np.abs(off)) < 0.5001
 
 
+@pytest.mark.parametrize("std, radius", ((0.3, 1), (1.7, 4), (1e-3, 2)))
+def test_blur_is_scipy(std, radius, getkey):
+    image = jr.uniform(getkey(), (7, 5, 2))
+    found = jax.jit(gaussian_blur, static_argnums=2)(image, jnp.array(std), radius)
+    for channel in range(2):
+        expected = gaussian_filter(
+            np.asarray(image[..., channel]), std, mode="nearest", radius=radius
+        )
+        np.testing.assert_allclose(found[..., channel], expected, atol=1e-12)
+    if std > 0.1:
+        blur = lambda x, std: gaussian_blur(x, std, radius)
+        check_gradients(jax.jit(blur), image[:3, :2], jnp.array(std))
+
+
+def test_solarize_is_numpy(getkey):
+    image = jr.uniform(getkey(), (4, 5, 3)).at[0, 0, 0].set(0.25)
+    found = solarize(image, jnp.array(0.25))
+    x = np.asarray(image)
+    np.testing.assert_array_equal(found, np.where(x < 0.25, x, 1.0 - x))
+    assert found[0, 0, 0] == 0.75
+
+
+@pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32))
+def test_random_blur(dtype, getkey):
+    """With the given probability, and deviations between the bounds: the brightest pixel
+    of a point tells which."""
+    image = jnp.zeros((9, 9, 1)).at[4, 4].set(1.0)
+    image = jnp.round(255 * image).astype(dtype) if dtype == jnp.uint8 else image
+    image = image.astype(dtype)
+    change = RandomBlur(0.5, 1.0, radius=3, probability=0.7)
+    found = jax.jit(jax.vmap(change, (None, 0)))(image, jr.split(getkey(), 1000))
+    assert found.dtype == dtype
+    peaks = np.asarray(found[:, 4, 4, 0]) / (255.0 if dtype == jnp.uint8 else 1.0)
+    assert np.mean(peaks < 1.0) == pytest.approx(0.7, abs=0.05)
+    of = lambda std: np.exp(-0.5 * (np.arange(-3, 4) / std) ** 2)
+    sharp, soft = (1.0 / of(std).sum() ** 2 for std in (0.5, 1.0))
+    blurred = peaks[peaks < 1.0]
+    assert soft - 0.003 < blurred.min() < soft + 0.02
+    assert sharp - 0.03 < blurred.max() < sharp + 0.003
+
+
+@pytest.mark.parametrize("probability", (0.0, 0.3, 1.0))
+def test_random_solarize_of_bytes(probability, getkey):
+    image, keys = picture(getkey()), jr.split(getkey(), 1000)
+    change = RandomSolarize(100 / 255, probability)
+    found = np.asarray(jax.jit(jax.vmap(change, (None, 0)))(image, keys))
+    x = np.asarray(image)
+    inverted = np.where(x < 100, x, 255 - x)
+    is_inverted = np.all(found == inverted[None], (1, 2, 3))
+    np.testing.assert_array_equal(np.all(found == x[None], (1, 2, 3)), ~is_inverted)
+    assert np.mean(is_inverted) == pytest.approx(probability, abs=0.05)
+
+
 @pytest.mark.parametrize(
     "make, message",
     (
+        (lambda: RandomBlur(2.0, 1.0), "least_std` is 2.0 and `largest_std` 1.0"),
+        (lambda: RandomBlur(radius=0), "RandomBlur.radius` is 0"),
+        (lambda: RandomBlur(probability=-0.1), "probability of -0.1"),
+        (lambda: RandomSolarize(1.2), "RandomSolarize.threshold` is 1.2"),
+        (lambda: RandomSolarize(probability=2.0), "probability of 2.0"),
+        (lambda: SpatialEmbeddings(0), "SpatialEmbeddings.features` is 0"),
         (lambda: RandomCrop(0), "RandomCrop.padding` is 0"),
         (lambda: RandomFlip(1.5), "probability of 1.5"),
         (lambda: ColorJitter(hue=0.6), "hue=0.6"),

@@ -59,6 +59,7 @@ from ._ppo import (
     PPOBatch as PPOBatch,
     PPOState as PPOState,
 )
+from ._proximal import AbstractProximalAgent as AbstractProximalAgent
 from ._recurrent_ppo import (
     RecurrentPPO as RecurrentPPO,
     RecurrentPPOBatch as RecurrentPPOBatch,

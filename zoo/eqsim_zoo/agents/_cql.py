@@ -134,7 +134,8 @@ class CQL(AbstractOfflineAgent):
         """Learns from a `Transition` with one axis, of rows; actions are between -1
         and 1.
 
-        **Returns:** the new state; losses, the mean value `q`, the mean `gap` between the
+        **Returns:** the new state; losses, the mean value `q`, mean and standard deviation
+        of its `target`, the mean `gap` between the
         logarithm of the integral and recorded values, `entropy`, `temperature`, the
         `conservative_weight` $\\alpha' w$ that was used, and the mean square `action_distance`.
         """
@@ -189,7 +190,7 @@ class CQL(AbstractOfflineAgent):
             gap = jax.nn.logsumexp(each, axis=0) - jnp.log(float(len(others))) - q
             threshold = jnp.where(fixed, 0.0, self.threshold)
             regularizer = weight * jnp.mean(gap, axis=0) - multiplier * threshold
-            report = {"q": found["q"], "gap": jnp.mean(gap), "td": td}
+            report = {**found, "gap": jnp.mean(gap), "td": td}
             return td + jnp.sum(regularizer), report
 
         critic, found = state.critic.apply_loss_fn(loss, self.optimizer())
@@ -197,6 +198,8 @@ class CQL(AbstractOfflineAgent):
             "critic_loss": found["loss"],
             "td_loss": found["td"],
             "q": found["q"],
+            "target": found["target"],
+            "target_std": found["target_std"],
             "gap": found["gap"],
             "conservative_weight": weight,
         }

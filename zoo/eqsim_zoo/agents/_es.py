@@ -28,7 +28,7 @@ from ..blocks import (
     static,
 )
 from ..blocks._collect import check_env
-from ..blocks._populations import evaluate_pairs, Perturbations
+from ..blocks.populations import evaluate_pairs, Perturbations
 
 
 class ESState(eqx.Module):

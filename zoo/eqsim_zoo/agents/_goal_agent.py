@@ -9,7 +9,7 @@ from eqsim import AbstractAgent, AbstractEnv
 
 from ..blocks import Transition
 from ..data import DESIRED, goal_of, Hindsight, OBSERVATION, observation_of
-from ._offline import AbstractOfflineAgent, shown
+from ._offline import AbstractOfflineAgent, check_memoryless, shown
 
 
 class AbstractGoalAgent(AbstractAgent):
@@ -21,6 +21,9 @@ class AbstractGoalAgent(AbstractAgent):
 
     agent: eqx.AbstractVar[AbstractOfflineAgent]
     hindsight: eqx.AbstractVar[Hindsight]
+
+    def __check_init__(self):
+        check_memoryless(self, self.agent)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
         """The state before anything is learned. Where the environment has no goals, they

@@ -11,7 +11,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim import AbstractAgent, AbstractEnv
+from eqsim import AbstractAgent, AbstractEnv, AbstractRecurrentAgent
 
 from ..blocks import (
     as_scalar,
@@ -146,3 +146,18 @@ def shown(agent: AbstractAgent, env: AbstractEnv) -> tuple[Any, Float[Array, "nu
     check_action_bounds(agent, env)
     _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
     return timestep.obs, jnp.array(env.action_range)
+
+
+def check_memoryless(holder: eqx.Module, agent: Any) -> None:
+    """Raise `ValueError` if the agent that another one holds has a memory.
+
+    The holder acts by `agent.act`, which has none, and batches of a dataset are single
+    transitions in random order.
+    """
+    if isinstance(agent, AbstractRecurrentAgent):
+        name, held = type(holder).__name__, type(agent).__name__
+        raise ValueError(
+            f"`{name}` learns from single transitions, but `{held}` is an agent with memory, "
+            "which learns from sequences. Train it in an environment by itself: "
+            "`train(agent, env)`."
+        )

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -14,17 +13,14 @@ from eqsim import AbstractEnv
 from eqsim.wrappers import ScaleAction
 
 from ..blocks import (
-    Activation,
     Actor,
     ActorCritic,
     add_steps,
-    as_scalar,
     cast_floats,
     check_action_bounds,
     check_divisible,
     check_num_levels,
     check_positive,
-    check_ranges,
     clipped_policy_loss,
     clipped_value_loss,
     collect,
@@ -32,7 +28,6 @@ from ..blocks import (
     gae,
     init_statistics,
     Learner,
-    linear_schedule,
     mean_metrics,
     normalize,
     replicate,
@@ -48,6 +43,7 @@ from ..blocks import (
 )
 from ..blocks._statistics import ObservationStatistics
 from ..vision import AbstractEncodingAgent
+from ._proximal import AbstractProximalAgent
 
 
 class PPOState(eqx.Module):
@@ -73,7 +69,7 @@ class PPOBatch(eqx.Module):
     target: Float[Array, " rows"]
 
 
-class PPO(AbstractEncodingAgent):
+class PPO(AbstractProximalAgent, AbstractEncodingAgent):
     r"""Proximal policy optimization: several gradient steps on each batch, with a
     probability ratio that is clipped.
 
@@ -92,28 +88,12 @@ class PPO(AbstractEncodingAgent):
     actions are categorical (Tang, Agrawal, *Discretizing continuous action space for
     on-policy optimization*, 2020).
 
-    **Arguments:** those of `AbstractEncodingAgent`, and
+    **Arguments:** those of `AbstractEncodingAgent` and `AbstractProximalAgent`, and
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration.
-    - `num_epochs`: passes through a batch.
-    - `num_minibatches`: minibatches of each pass.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
-    - `activation`: nonlinearity of the hidden layers.
     - `levels`: values of each actuator; 0 for continuous actions.
-    - `normalize_observations`: true if observations are normalized.
-    - `learning_rate`: Adam step size.
-    - `adam_epsilon`: $\epsilon$ of Adam.
-    - `anneal_steps`: steps until the learning rate is zero, below $2^{31}$; 0 keeps it.
-    - `discount`: discount $\gamma$.
-    - `gae_decay`: decay $\lambda$ of the advantages.
-    - `clip`: bound $\epsilon$ on the change of the probability ratio.
-    - `value_cost`: weight $c_V$ of the value loss.
-    - `entropy_cost`: weight $c_H$ of the entropy.
-    - `value_clip`: bound on the change of values from $V_{old}$; 0 without.
-    - `reward_scale`: factor on rewards.
-    - `max_grad_norm`: largest global norm of a gradient.
-    - `initial_log_std`: initial logarithm of the standard deviation.
 
     ??? cite "Reference"
         Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.
@@ -121,31 +101,14 @@ class PPO(AbstractEncodingAgent):
 
     num_envs: int = static(256)
     unroll_length: int = static(16)
-    num_epochs: int = static(4)
-    num_minibatches: int = static(8)
     policy_hidden: tuple[int, ...] = static((64, 64))
     value_hidden: tuple[int, ...] = static((64, 64))
-    activation: Activation = static(Activation.SWISH)
     levels: int = static(0)
-    normalize_observations: bool = static(True)
-    learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
-    adam_epsilon: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-8)
-    anneal_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
-    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
-    gae_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.95)
-    clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.2)
-    value_clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
-    value_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
-    entropy_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-3)
-    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
-    max_grad_norm: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
-    initial_log_std: Float[Array, ""] = eqx.field(converter=as_scalar, default=-0.5)
 
     def __check_init__(self):
         check_positive(
             self, "num_envs", "unroll_length", "num_epochs", "num_minibatches"
         )
-        check_ranges(self)
         rows = self.num_envs * self.unroll_length
         if rows % self.num_minibatches:
             raise ValueError(
@@ -166,7 +129,7 @@ class PPO(AbstractEncodingAgent):
         sizes = env.sys.nu, hidden, self.activation
         networks = ActorCritic.create(self, keys, obs, *sizes, log_std, self.levels)
         return PPOState(
-            Learner.create(networks, self._optimizer(jnp.zeros((), dtype))),
+            Learner.create(networks, self.optimizer(jnp.zeros((), dtype))),
             init_statistics(obs) if self.normalize_observations else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
@@ -220,7 +183,7 @@ class PPO(AbstractEncodingAgent):
         """
         rows, dtype = batch.advantage.shape[0], batch.advantage.dtype
         self = cast_floats(self, dtype)
-        optimizer = self._optimizer(state.steps.astype(dtype))
+        optimizer = self.optimizer(state.steps.astype(dtype))
         piece = rows // self.num_minibatches
         if not piece:
             raise ValueError(
@@ -293,7 +256,3 @@ class PPO(AbstractEncodingAgent):
         entropy = jnp.mean(entropy)
         loss = policy_loss + self.value_cost * value_loss - self.entropy_cost * entropy
         return loss, {"value_loss": value_loss, "entropy": entropy, "kl": kl}
-
-    def _optimizer(self, steps) -> optax.GradientTransformation:
-        rate = linear_schedule(self.learning_rate, steps, self.anneal_steps)
-        return optax.adam(rate, eps=self.adam_epsilon)

@@ -8,21 +8,17 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from eqsim import AbstractEnv, AbstractOnlineAgent, AbstractRecurrentAgent
+from eqsim import AbstractEnv, AbstractRecurrentAgent
 from eqsim.wrappers import Statistics
 
 from ..blocks import (
-    Activation,
     add_steps,
-    as_scalar,
     cast_floats,
     check_divisible,
     check_positive,
-    check_ranges,
     clipped_policy_loss,
     clipped_value_loss,
     collect,
@@ -30,7 +26,6 @@ from ..blocks import (
     gae,
     init_statistics,
     Learner,
-    linear_schedule,
     mean_metrics,
     replicate,
     reset_envs,
@@ -47,6 +42,7 @@ from ..blocks.recurrent import (
     Sequence,
     sequences,
 )
+from ._proximal import AbstractProximalAgent
 
 
 class RecurrentPPOState(eqx.Module):
@@ -75,7 +71,7 @@ class RecurrentPPOBatch(eqx.Module):
     target: Float[Array, "rows time"]
 
 
-class RecurrentPPO(AbstractOnlineAgent, AbstractRecurrentAgent):
+class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
     r"""Proximal policy optimization of a policy with memory, for tasks in which one
     observation does not determine the state: delays, missing velocities, robots with
     random parameters.
@@ -91,29 +87,15 @@ class RecurrentPPO(AbstractOnlineAgent, AbstractRecurrentAgent):
     Evaluation, recording and `eqsim.agent_policy` carry the memory from step to step.
     `act` does not: it acts as in the first step of an episode.
 
-    **Arguments:**
+    **Arguments:** those of `AbstractProximalAgent`, and
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration, through which gradients
         pass.
-    - `num_epochs`: passes through a batch.
     - `num_minibatches`: minibatches of each pass; a divisor of `num_envs`.
     - `memory_size`: size of the hidden states and of the encoded inputs.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the heads.
     - `activation`: nonlinearity of encoders and heads.
-    - `normalize_observations`: true if observations are normalized.
-    - `learning_rate`: Adam step size.
-    - `adam_epsilon`: $\epsilon$ of Adam.
-    - `anneal_steps`: steps until the learning rate is zero, below $2^{31}$; 0 keeps it.
-    - `discount`: discount $\gamma$.
-    - `gae_decay`: decay $\lambda$ of the advantages.
-    - `clip`: bound $\epsilon$ on the change of the probability ratio.
-    - `value_clip`: bound on the change of values; 0 without.
-    - `value_cost`: weight of the value loss.
-    - `entropy_cost`: weight of the entropy.
-    - `reward_scale`: factor on rewards.
-    - `max_grad_norm`: largest global norm of a gradient.
-    - `initial_log_std`: initial logarithm of the standard deviation.
 
     ??? cite "Reference"
         Schulman et al., *Proximal policy optimization algorithms*, 2017; Ni, Eysenbach,
@@ -123,30 +105,13 @@ class RecurrentPPO(AbstractOnlineAgent, AbstractRecurrentAgent):
 
     num_envs: int = static(128)
     unroll_length: int = static(32)
-    num_epochs: int = static(4)
-    num_minibatches: int = static(8)
     memory_size: int = static(64)
     policy_hidden: tuple[int, ...] = static((64,))
     value_hidden: tuple[int, ...] = static((64,))
-    activation: Activation = static(Activation.SWISH)
-    normalize_observations: bool = static(True)
-    learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
-    adam_epsilon: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-8)
-    anneal_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
-    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
-    gae_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.95)
-    clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.2)
-    value_clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
-    value_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
-    entropy_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-3)
-    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
-    max_grad_norm: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
-    initial_log_std: Float[Array, ""] = eqx.field(converter=as_scalar, default=-0.5)
 
     def __check_init__(self):
         sizes = "num_envs", "unroll_length", "num_epochs", "num_minibatches"
         check_positive(self, *sizes, "memory_size")
-        check_ranges(self)
         if self.num_envs % self.num_minibatches:
             raise ValueError(
                 f"`RecurrentPPO.num_minibatches` must divide `num_envs` = {self.num_envs}, "
@@ -169,7 +134,7 @@ class RecurrentPPO(AbstractOnlineAgent, AbstractRecurrentAgent):
         rows = lambda x: shard_batch(jnp.tile(x, (self.num_envs, 1)))
         memory = RecurrentActor(networks, None, None, True).first_memory()
         return RecurrentPPOState(
-            Learner.create(networks, self._optimizer(jnp.zeros((), dtype))),
+            Learner.create(networks, self.optimizer(jnp.zeros((), dtype))),
             init_statistics(obs) if self.normalize_observations else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
@@ -230,7 +195,7 @@ class RecurrentPPO(AbstractOnlineAgent, AbstractRecurrentAgent):
                 f"`RecurrentPPO.num_minibatches` must divide the {rows} sequences of a "
                 f"batch, got {self.num_minibatches}."
             )
-        optimizer = self._optimizer(state.steps.astype(batch.advantage.dtype))
+        optimizer = self.optimizer(state.steps.astype(batch.advantage.dtype))
         bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
         key, *keys = jr.split(state.key, 1 + self.num_epochs)
         orders = [jr.permutation(key, rows) for key in keys]
@@ -291,7 +256,3 @@ class RecurrentPPO(AbstractOnlineAgent, AbstractRecurrentAgent):
         mean = jnp.mean(entropy)
         loss = policy_loss + self.value_cost * value_loss - self.entropy_cost * mean
         return loss, {"value_loss": value_loss, "entropy": mean, "kl": kl}
-
-    def _optimizer(self, steps) -> optax.GradientTransformation:
-        rate = linear_schedule(self.learning_rate, steps, self.anneal_steps)
-        return optax.adam(rate, eps=self.adam_epsilon)

@@ -35,6 +35,7 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
+from ..blocks._losses import TD_METRICS
 from ..blocks._statistics import ObservationStatistics
 
 
@@ -173,8 +174,8 @@ class SAC(AbstractOffPolicy):
         """Take one gradient step on transitions with one axis, with actions between -1 and
         1.
 
-        **Returns:** the new state; losses, the mean value `q`, the `entropy` of the policy,
-        and the `temperature`.
+        **Returns:** the new state; losses, the mean value `q`, mean and standard deviation
+        of its `target`, the `entropy` of the policy, and the `temperature`.
         """
         self = cast_floats(self, batch.reward.dtype)
         key, key_next, key_actor = jr.split(state.key, 3)
@@ -205,10 +206,11 @@ class SAC(AbstractOffPolicy):
         )
 
         # Temperature.
-        entropy, temperature = of_actor["entropy"], state.temperature
+        entropy = of_actor["entropy"]
+        temperature, of_temperature = state.temperature, {}
         if self.learn_temperature:
             aim = self.target_entropy * batch.action.shape[1]
-            temperature, _ = temperature.apply_loss_fn(
+            temperature, of_temperature = temperature.apply_loss_fn(
                 lambda log_alpha: temperature_loss(log_alpha, entropy, aim),
                 optax.adam(self.temperature_learning_rate),
             )
@@ -222,9 +224,10 @@ class SAC(AbstractOffPolicy):
             temperature=temperature,
             key=key,
         )
-        metrics = {"critic_loss": of_critic["loss"], "q": of_critic["q"]}
-        metrics |= {"actor_loss": of_actor["loss"], "entropy": entropy}
-        return new, metrics | {"temperature": alpha}
+        losses = {"critic": of_critic, "actor": of_actor, "temperature": of_temperature}
+        metrics = {f"{k}_loss": x["loss"] for k, x in losses.items() if x}
+        metrics |= {name: of_critic[name] for name in TD_METRICS}
+        return new, metrics | {"entropy": entropy, "temperature": alpha}
 
 
 def soft_value(

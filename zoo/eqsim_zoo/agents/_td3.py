@@ -37,6 +37,7 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
+from ..blocks._losses import TD_METRICS
 from ..blocks._statistics import ObservationStatistics
 
 
@@ -147,8 +148,8 @@ class TD3(AbstractOffPolicy):
         """Take one gradient step on transitions with one axis, with actions between -1 and
         1.
 
-        **Returns:** the new state; losses, and the mean value `q`. Between updates of the
-        policy its loss is evaluated only.
+        **Returns:** the new state; losses, the mean value `q`, and mean and standard
+        deviation of its `target`. Between updates of the policy its loss is evaluated only.
         """
         self = cast_floats(self, batch.reward.dtype)
         key, key_noise = jr.split(state.key)
@@ -199,8 +200,8 @@ class TD3(AbstractOffPolicy):
             updates=(state.updates + 1) % (self.policy_delay * 2**20),
             key=key,
         )
-        metrics = {"critic_loss": of_critic["loss"], "q": of_critic["q"]}
-        return new, metrics | {"actor_loss": actor_loss}
+        metrics = {"critic_loss": of_critic["loss"], "actor_loss": actor_loss}
+        return new, metrics | {name: of_critic[name] for name in TD_METRICS}
 
 
 def smoothed_actions(

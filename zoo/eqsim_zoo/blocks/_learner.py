@@ -10,6 +10,8 @@ import jax.tree_util as jtu
 import optax
 from jaxtyping import Array, Bool, Float
 
+from ._networks import target_update
+
 
 class Learner(eqx.Module):
     """A network, or any PyTree of networks, and the state of its optimizer.
@@ -20,20 +22,25 @@ class Learner(eqx.Module):
     **Arguments:**
 
     - `model`: network or PyTree that is trained.
-    - `opt_state`: state of the optimizer.
+    - `opt_state`: state of the optimizer; None for a model that is not trained by
+        gradients, such as a target network.
     """
 
     model: Any
     opt_state: Any
 
     @staticmethod
-    def create(model: Any, optimizer: optax.GradientTransformation) -> "Learner":
-        """Create a learner before its first step."""
-        return Learner(model, optimizer.init(_parameters(model)))
+    def create(
+        model: Any, optimizer: optax.GradientTransformation | None = None
+    ) -> "Learner":
+        """Create a learner before its first step; without an optimizer for a model that
+        `target_update` moves."""
+        state = None if optimizer is None else optimizer.init(_parameters(model))
+        return Learner(model, state)
 
     def apply_loss_fn(
         self,
-        loss_fn: Callable[[Any], tuple[Float[Array, ""], dict[str, Array]]],
+        loss_fn: Callable[[Any], Any],
         optimizer: optax.GradientTransformation,
         *,
         max_grad_norm: Float[Array, ""] | None = None,
@@ -46,16 +53,23 @@ class Learner(eqx.Module):
 
         **Arguments:**
 
-        - `loss_fn`: `model -> (loss, metrics)`. Networks that it closes over are
-            constants.
+        - `loss_fn`: `model -> (loss, metrics)`, or `model -> loss`. Networks that it
+            closes over are constants.
         - `optimizer`: optimizer given to `create`.
         - `max_grad_norm`: largest global norm; longer gradients are scaled down.
         - `frozen`: `model -> parts` that stay constant, such as `lambda m: m.senses`.
 
         **Returns:** the learner after the step; the metrics of `loss_fn`, with `loss` and
         `grad_norm`, the global norm of the gradient before clipping.
+
+        **Raises:** `ValueError` if the learner has no optimizer.
         """
-        value_and_grad = eqx.filter_value_and_grad(loss_fn, has_aux=True)
+
+        def with_metrics(model):
+            found = loss_fn(model)
+            return found if isinstance(found, tuple) else (found, {})
+
+        value_and_grad = eqx.filter_value_and_grad(with_metrics, has_aux=True)
         (loss, metrics), grads = value_and_grad(self.model)
         new, norm = self.apply_gradients(
             grads,
@@ -85,7 +99,14 @@ class Learner(eqx.Module):
         - `good`: false to skip the step, as if the gradient were not finite.
 
         **Returns:** the learner after the step, and the global norm of the gradient.
+
+        **Raises:** `ValueError` if the learner has no optimizer.
         """
+        if self.opt_state is None:
+            raise ValueError(
+                "This learner was created without an optimizer. Pass one to "
+                "`Learner.create` to train it by gradients."
+            )
         if frozen is not None:
             still = lambda part: jtu.tree_map(jnp.zeros_like, part)
             grads = eqx.tree_at(frozen, grads, replace_fn=still)
@@ -105,6 +126,17 @@ class Learner(eqx.Module):
         after = Learner(model, opt_state)
         keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
         return jtu.tree_map(keep, after, self), norm
+
+    def target_update(self, new: "Learner", rate: Float[Array, ""]) -> "Learner":
+        r"""Move the parameters towards those of another learner, as target networks do:
+        $\bar\theta \leftarrow (1 - \tau)\,\bar\theta + \tau\,\theta$.
+
+        **Arguments:**
+
+        - `new`: learner with the parameters $\theta$.
+        - `rate`: rate $\tau$.
+        """
+        return Learner(target_update(new.model, self.model, rate), self.opt_state)
 
 
 def _parameters(model: Any) -> Any:

@@ -8,6 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 
+TD_METRICS = "q", "target", "target_std"
+"""Metrics of `td_loss`."""
+
+
 def td_loss(
     critic: Callable[[Any, Any], Float[Array, " critics"]],
     obs: Any,
@@ -15,10 +19,12 @@ def td_loss(
     target: Float[Array, " rows"],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     r"""Squared temporal-difference error $\sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2$ of an
-    ensemble of critics, and the mean value `q`."""
+    ensemble of critics; metrics: the mean value `q`, and mean `target` and standard
+    deviation `target_std` of $y$."""
     q = jax.vmap(critic)(obs, action)
     errors = jnp.mean((q - target[:, None]) ** 2, axis=0)
-    return jnp.sum(errors), {"q": jnp.mean(q)}
+    statistics = {"target": jnp.mean(target), "target_std": jnp.std(target)}
+    return jnp.sum(errors), {"q": jnp.mean(q), **statistics}
 
 
 def td_target(

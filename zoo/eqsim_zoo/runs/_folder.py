@@ -21,7 +21,7 @@ from ._members import Members, members_of
 from ._plan import Plan
 from ._recipe import Recipe, recipe_from_json
 from ._recorded import as_learner, Recorded
-from ._settings import describe, has_default
+from ._settings import describe, encode, has_default
 
 
 try:
@@ -294,7 +294,7 @@ def write_config(run: Run) -> None:
         "devices": [str(device.device_kind) for device in jax.devices()],
     }
     part = run.folder / (CONFIG + ".part")
-    part.write_text(json.dumps(config, indent=2) + "\n")
+    part.write_text(json.dumps(config, indent=2, default=encode) + "\n")
     os.replace(part, run.folder / CONFIG)
 
 

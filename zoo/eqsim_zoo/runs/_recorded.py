@@ -18,7 +18,11 @@ from eqsim.envs import ResetOptions
 from eqsim.wrappers import AbstractPassThrough, layers, Lifetime
 
 from ..agents._goal_agent import AbstractGoalAgent
-from ..agents._offline import AbstractLevelAgent, AbstractOfflineAgent
+from ..agents._offline import (
+    AbstractLevelAgent,
+    AbstractOfflineAgent,
+    check_memoryless,
+)
 from ..blocks import (
     AbstractOffPolicy,
     check_divisible,
@@ -80,7 +84,7 @@ class Offline(AbstractOnlineAgent):
     - `batch_size`: transitions per update.
     - `num_updates`: updates per iteration.
 
-    **Raises:** `ValueError` if a size is not positive.
+    **Raises:** `ValueError` if a size is not positive, or the agent has a memory.
     """
 
     agent: AbstractAgent
@@ -89,6 +93,7 @@ class Offline(AbstractOnlineAgent):
 
     def __check_init__(self):
         check_positive(self, "batch_size", "num_updates")
+        check_memoryless(self, self.agent)
 
     @staticmethod
     def __eqsim_wrap__(env: AbstractEnv) -> AbstractEnv:

@@ -28,7 +28,7 @@ def describe(agent: AbstractAgent) -> dict[str, Any]:
     Floats have the shortest representation that restores the same value.
     """
     classes = {f"{path}.{_CLASS}": name for path, name in _held(agent).items()}
-    return classes | {name: _encode(value) for name, value in _fields(agent).items()}
+    return classes | {name: encode(value) for name, value in _fields(agent).items()}
 
 
 def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
@@ -61,10 +61,10 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
                 f"`{name}` of {type(base).__name__!r} is {value!r}: {_expected(fields[name])} "
                 "is expected."
             ) from error
-        if _encode(value) == _encode(fields[name]):
+        if encode(value) == encode(fields[name]):
             continue
         if name.partition(".")[0] not in taken or _is_opaque(value):
-            shown = value if _is_opaque(value) else _encode(value)
+            shown = value if _is_opaque(value) else encode(value)
             raise ValueError(
                 f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot be "
                 "restored from text. Create the agent in Python and pass it."
@@ -120,7 +120,7 @@ def options(
         holder: Any = agent
         for part in path:
             holder = vars(holder)[part]
-        encoded = _encode(value)
+        encoded = encode(value)
         items = encoded if isinstance(encoded, list) else [encoded]
         writable = not any(isinstance(x, dict | list) for x in items)
         writable = writable and not _holds_module(holder, name.rpartition(".")[2])
@@ -155,7 +155,7 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
     except (ValueError, SyntaxError, KeyError, OverflowError) as error:
         expected = _expected(fields[name])
         raise ValueError(
-            f"`{name}={text}`: expected {expected}, such as {_encode(fields[name])}."
+            f"`{name}={text}`: expected {expected}, such as {encode(fields[name])}."
         ) from error
 
 
@@ -168,7 +168,7 @@ def has_default(agent: AbstractAgent, name: str) -> bool:
     for field in dataclasses.fields(holder):
         if field.name == last and field.default is not dataclasses.MISSING:
             default = field.metadata.get("converter", lambda x: x)(field.default)
-            return _encode(default) == _encode(vars(holder)[last])
+            return encode(default) == encode(vars(holder)[last])
     return False
 
 
@@ -213,7 +213,7 @@ def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
         if path in held:
             here = held[path]
         elif path in fields and last == _CLASS:
-            here = _encode(fields[path])
+            here = encode(fields[path])
         else:
             continue
         if here != value:
@@ -228,7 +228,8 @@ def _parameters(make: Callable[..., Any]) -> set[str]:
     return {*inspect.signature(make).parameters}
 
 
-def _encode(value: Any) -> Any:
+def encode(value: Any) -> Any:
+    """Return a value in types that JSON supports; `build` decodes it."""
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, bool | int | float | str) or value is None:
@@ -236,10 +237,10 @@ def _encode(value: Any) -> Any:
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         return _encode_array(np.asarray(value))
     if isinstance(value, tuple | list):
-        return [_encode(item) for item in value]
+        return [encode(item) for item in value]
     if isinstance(value, eqx.Module):
         parts = {f.name: vars(value)[f.name] for f in dataclasses.fields(value)}
-        inner = {name: _encode(part) for name, part in parts.items()}
+        inner = {name: encode(part) for name, part in parts.items()}
         return {"class": type(value).__name__, "fields": inner}
     try:  # Functions are identified by name, as addresses change.
         return {"object": f"{value.__module__}.{value.__qualname__}"}
@@ -268,7 +269,7 @@ def _decode(value: Any, like: Any) -> Any:
     if isinstance(value, list) and isinstance(like, jax.Array | np.ndarray):
         return np.asarray(value, like.dtype)
     # Values that cannot be decoded are kept if they are unchanged.
-    same = isinstance(value, dict) and value == _encode(like)
+    same = isinstance(value, dict) and value == encode(like)
     return like if same else value
 
 

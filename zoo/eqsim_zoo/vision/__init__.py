@@ -21,8 +21,10 @@ from ..blocks._statistics import (
 )
 from ._augment import (
     ColorJitter as ColorJitter,
+    RandomBlur as RandomBlur,
     RandomCrop as RandomCrop,
     RandomFlip as RandomFlip,
+    RandomSolarize as RandomSolarize,
 )
 from ._color import (
     adjust_brightness as adjust_brightness,
@@ -31,12 +33,19 @@ from ._color import (
     adjust_saturation as adjust_saturation,
 )
 from ._encoders import SmallCNN as SmallCNN
+from ._filters import gaussian_blur as gaussian_blur, solarize as solarize
 from ._impala import Impala as Impala
 from ._layers import Conv as Conv, GroupNorm as GroupNorm, max_pool as max_pool
 from ._pools import (
     AbstractPool as AbstractPool,
     Flatten as Flatten,
     Mean as Mean,
+    SpatialEmbeddings as SpatialEmbeddings,
     SpatialSoftmax as SpatialSoftmax,
 )
-from ._resnet import ResNet18 as ResNet18
+from ._resnet import (
+    AbstractResNet as AbstractResNet,
+    ResNet18 as ResNet18,
+    ResNet34 as ResNet34,
+    ResNet50 as ResNet50,
+)

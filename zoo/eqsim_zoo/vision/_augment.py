@@ -1,5 +1,7 @@
 """Random changes of images that do not change what is to be done."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +18,7 @@ from ._color import (
     adjust_hue,
     adjust_saturation,
 )
+from ._filters import gaussian_blur, solarize
 from ._layers import Maps, to_numbers
 
 
@@ -56,10 +59,7 @@ class RandomFlip(AbstractAugmentation):
     probability: float = eqx.field(static=True, converter=float, default=0.5)
 
     def __check_init__(self):
-        if not 0.0 <= self.probability <= 1.0:
-            raise ValueError(
-                f"A probability of {self.probability}: a number between 0 and 1 is expected."
-            )
+        _check_probability(self.probability)
 
     def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
         flips = jr.bernoulli(key, self.probability)
@@ -105,12 +105,13 @@ class ColorJitter(AbstractAugmentation):
                 f"An image of {channels} channels has no colors that `ColorJitter` knows: "
                 "1 or a multiple of 3 is expected."
             )
-        is_bytes = image.dtype == jnp.uint8
-        x = to_numbers(image, jnp.float32 if is_bytes else image.dtype)
-        frames = x.reshape(height, width, -1, 1 if channels == 1 else 3)
-        change = lambda frame: self._change(frame, key)
-        x = jax.vmap(change, 2, 2)(frames).reshape(image.shape)
-        return jnp.round(255.0 * x).astype(jnp.uint8) if is_bytes else x
+
+        def change(x):
+            frames = x.reshape(height, width, -1, 1 if channels == 1 else 3)
+            each = lambda frame: self._change(frame, key)
+            return jax.vmap(each, 2, 2)(frames).reshape(image.shape)
+
+        return _as_numbers(change, image)
 
     def _change(self, frame: Maps, key: PRNGKeyArray) -> Maps:
         keys = jr.split(key, 4)
@@ -121,6 +122,93 @@ class ColorJitter(AbstractAugmentation):
         factor = _factor(keys[2], self.saturation, frame.dtype)
         turns = jr.uniform(keys[3], (), frame.dtype, -self.hue, self.hue)
         return adjust_hue(adjust_saturation(frame, factor), turns)
+
+
+class RandomBlur(AbstractAugmentation):
+    r"""Blurs the image, see `gaussian_blur`.
+
+    **Arguments:**
+
+    - `least_std`, `largest_std`: bounds of the standard deviation in pixels, which is
+        drawn uniformly.
+    - `radius`: radius of the filter in pixels.
+    - `probability`: probability of the transformation.
+
+    ??? cite "Reference"
+        Chen et al., *A simple framework for contrastive learning of visual
+        representations*, 2020, appendix A.
+    """
+
+    least_std: float = eqx.field(static=True, converter=float, default=0.1)
+    largest_std: float = eqx.field(static=True, converter=float, default=2.0)
+    radius: int = static(4)
+    probability: float = eqx.field(static=True, converter=float, default=0.5)
+
+    def __check_init__(self):
+        check_positive(self, "radius")
+        _check_probability(self.probability)
+        if not 0.0 < self.least_std <= self.largest_std < math.inf:
+            raise ValueError(
+                f"`RandomBlur.least_std` is {self.least_std} and `largest_std` "
+                f"{self.largest_std}: positive numbers are expected, the first at most "
+                "the second."
+            )
+
+    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
+        key_std, key = jr.split(key)
+
+        def change(x):
+            bounds = self.least_std, self.largest_std
+            return gaussian_blur(
+                x, jr.uniform(key_std, (), x.dtype, *bounds), self.radius
+            )
+
+        blurs = jr.bernoulli(key, self.probability)
+        return jnp.where(blurs, _as_numbers(change, image), image)
+
+
+class RandomSolarize(AbstractAugmentation):
+    """Inverts bright pixels, see `solarize`.
+
+    **Arguments:**
+
+    - `threshold`: least value that is inverted, of images between 0 and 1.
+    - `probability`: probability of the transformation.
+
+    ??? cite "Reference"
+        Grill et al., *Bootstrap your own latent: a new approach to self-supervised
+        learning*, 2020, appendix B.
+    """
+
+    threshold: float = eqx.field(static=True, converter=float, default=0.5)
+    probability: float = eqx.field(static=True, converter=float, default=0.2)
+
+    def __check_init__(self):
+        _check_probability(self.probability)
+        if not 0.0 <= self.threshold <= 1.0:
+            raise ValueError(
+                f"`RandomSolarize.threshold` is {self.threshold}: a number between 0 and "
+                "1 is expected."
+            )
+
+    def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
+        change = lambda x: solarize(x, jnp.asarray(self.threshold, x.dtype))
+        inverts = jr.bernoulli(key, self.probability)
+        return jnp.where(inverts, _as_numbers(change, image), image)
+
+
+def _as_numbers(change: Callable[[Maps], Maps], image: Image) -> Image:
+    """Change an image as numbers between 0 and 1; bytes are rounded once, at the end."""
+    is_bytes = image.dtype == jnp.uint8
+    x = change(to_numbers(image, jnp.float32 if is_bytes else image.dtype))
+    return jnp.round(255.0 * x).astype(jnp.uint8) if is_bytes else x
+
+
+def _check_probability(probability: float) -> None:
+    if not 0.0 <= probability <= 1.0:
+        raise ValueError(
+            f"A probability of {probability}: a number between 0 and 1 is expected."
+        )
 
 
 def _factor(key: PRNGKeyArray, far: float, dtype: Any) -> Float[Array, ""]:

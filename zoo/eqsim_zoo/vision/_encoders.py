@@ -1,5 +1,6 @@
 """Encoders: from an image to a vector."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -67,8 +68,9 @@ class SmallCNN(AbstractEncoder):
                 Conv.create(jr.fold_in(key, k), inputs, width, kernel, **kwargs)
             )
             inputs = width
-        pool = self.pool.create(dtype)
-        seen = features(lambda x: pool(_see(tuple(layers), x)), shape, dtype)
+        maps = output_shape(lambda x: _see(tuple(layers), x), shape, dtype)
+        pool = self.pool.create(jr.fold_in(key, len(layers) + 1), maps, dtype)
+        seen = features(pool, maps, dtype)
         key = jr.fold_in(key, len(layers))
         last = Linear.create(key, seen, self.outputs, 1.0, dtype)
         norm = LayerNorm(jnp.ones(self.outputs, dtype), jnp.zeros(self.outputs, dtype))
@@ -103,4 +105,9 @@ def _see(layers: tuple[Conv, ...], x: Maps) -> Float[Array, "rows columns output
 
 def features(network: Callable, shape: tuple[int, int, int], dtype: Any) -> int:
     """Return the number of outputs of a network for maps of that shape."""
-    return jax.eval_shape(network, jax.ShapeDtypeStruct(shape, dtype)).size
+    return math.prod(output_shape(network, shape, dtype))
+
+
+def output_shape(network: Callable, shape: tuple[int, int, int], dtype: Any) -> Any:
+    """Return the shape of the output of a network for maps of that shape."""
+    return jax.eval_shape(network, jax.ShapeDtypeStruct(shape, dtype)).shape

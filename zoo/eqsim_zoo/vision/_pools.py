@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..blocks import check_positive, static
 from ._layers import Maps
 
 
@@ -20,14 +21,31 @@ class AbstractPool(eqx.Module):
     """Recipe of the last layer of an image encoder."""
 
     @abc.abstractmethod
-    def create(self, dtype: Any = jnp.float32) -> Pool:
-        """A module, with what it learns."""
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> Pool:
+        """Create the layer with its initial parameters.
+
+        **Arguments:**
+
+        - `key`: random key.
+        - `shape`: height, width and channels of its input.
+        - `dtype`: type of the parameters.
+        """
 
 
 class Flatten(AbstractPool):
     """All numbers, one after the other. Images of one size only."""
 
-    def create(self, dtype: Any = jnp.float32) -> Pool:
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> Pool:
         return self
 
     def __call__(self, x: Maps) -> Float[Array, " outputs"]:
@@ -37,11 +55,58 @@ class Flatten(AbstractPool):
 class Mean(AbstractPool):
     """The mean of each channel: what is seen, and not where."""
 
-    def create(self, dtype: Any = jnp.float32) -> Pool:
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> Pool:
         return self
 
     def __call__(self, x: Maps) -> Float[Array, " channels"]:
         return jnp.mean(x, (0, 1))
+
+
+class SpatialEmbeddings(AbstractPool):
+    """Learned weighted sums of each channel over the image: see `WeightedPlaces`, which
+    this creates. Images of one size only.
+
+    **Arguments:**
+
+    - `features`: number of sums of each channel.
+    """
+
+    features: int = static(8)
+
+    def __check_init__(self):
+        check_positive(self, "features")
+
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> Pool:
+        # The fan-in is the number of places that are summed.
+        first = jax.nn.initializers.variance_scaling(
+            1.0, "fan_in", "truncated_normal", in_axis=(0, 1), batch_axis=(2,)
+        )
+        return WeightedPlaces(first(key, (*shape, self.features), dtype))
+
+
+class WeightedPlaces(eqx.Module):
+    r"""Weighted sums of each channel $c$: $y_{cf} = \sum_{ij} W_{ijcf}\, x_{ijc}$, the
+    spatial learned embeddings of jaxrl_m. Initially $W$ is normal with the variance
+    $1 / (\mathrm{height} \cdot \mathrm{width})$.
+
+    ??? cite "Reference"
+        Walke et al., *BridgeData V2: a dataset for robot learning at scale*, 2023.
+    """
+
+    weight: Float[Array, "height width channels features"]
+
+    def __call__(self, x: Maps) -> Float[Array, " outputs"]:
+        return jnp.einsum("ijc,ijcf->cf", x, self.weight).reshape(-1)
 
 
 class SpatialSoftmax(AbstractPool):
@@ -60,7 +125,12 @@ class SpatialSoftmax(AbstractPool):
                 f"A temperature of {self.temperature}: a positive number is expected."
             )
 
-    def create(self, dtype: Any = jnp.float32) -> Pool:
+    def create(
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, int, int],
+        dtype: Any = jnp.float32,
+    ) -> Pool:
         return ExpectedPlaces(jnp.array(math.log(self.temperature), dtype))
 
 
