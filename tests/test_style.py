@@ -27,21 +27,25 @@ PLAIN += [
     ROOT / "zoo" / "eqsim_zoo" / name
     for name in "_cli agents blocks data runs skills training vision".split()
 ]
+PLAIN += sorted((ROOT / "zoo" / "eqsim_zoo").glob("*.py"))
 PLAIN += [ROOT / "eqsim_pytest", *sorted((ROOT / "eqsim").glob("*.py"))]
 PLAIN += [
     f for f in sorted((ROOT / "plugins").glob("*/*")) if f.name.startswith("eqsim_")
 ]
 _FRAGMENTS = "of by what who whom whose that how whether where which".split()
 FRAGMENT = re.compile(rf"(?:{'|'.join(map(str.capitalize, _FRAGMENTS))})\b")
-_FIELD = r"\s*- (?:`[^`]+`(?: \([^)]*\))?(?:, )?)+"
-FRAGMENT_FIELD = re.compile(rf"{_FIELD}: (?:{'|'.join(_FRAGMENTS)})\b")
+# In lists of arguments and in running text, across lines.
+_FIELD = r"(?:`[^`]+`(?: \([^)]*\))?(?:, |,? and )?)+"
+_NO_NOUN = [*_FRAGMENTS, "when", "as", "from", "with which", "to"]
+FRAGMENT_FIELD = re.compile(rf"{_FIELD}: (?:{'|'.join(_NO_NOUN)})\b")
 _VERBS = "Add Ask Assert Build Call Check Compute Convert Draw Find Get Give Make Mark"
 _VERBS += " Move Print Put Raise Read Register Return Run Say Set Solve Take Test Write"
 THIRD_PERSON = re.compile(rf"(?:{'|'.join(_VERBS.split())})e?s\b")
 PHRASES = re.compile(
     r"\b(?:numbers of (?:a|the|one) robot|a picture|pictures|as it is\b(?! \w)|anew|"
     r"goes on|go on|a row of \w+s|feels|is believed|who wants|what follows|"
-    r"makes? no sense|will not do|side by side|at once|in no time|not heard|dear)\b",
+    r"makes? no sense|will not do|side by side|at once|in no time|not heard|dear|"
+    r"some time ago|how many there were|foretells?|tells? apart)\b",
     re.IGNORECASE,
 )
 # MuJoCo's structures are read by the names in a table, here and nowhere else.
@@ -181,11 +185,10 @@ def test_plain_english(folder):
                 isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             ):
                 continue
-            lines = str(node.value.value).strip().splitlines()
-            for number, line in enumerate(lines, node.lineno):
-                first = number == node.lineno and FRAGMENT.match(line)
-                if first or FRAGMENT_FIELD.match(line):
-                    found.append(f"{file}:{number}: a fragment: {line.strip()}")
+            text = " ".join(str(node.value.value).split())
+            fragments = [f[0] for f in FRAGMENT_FIELD.finditer(text)]
+            fragments += [text[:60]] if FRAGMENT.match(text) else []
+            found += [f"{file}:{node.lineno}: a fragment: {f}" for f in fragments]
         for node in ast.walk(_parse(file)):
             text = ast.get_docstring(node) if isinstance(node, FUNCTIONS) else None
             if text is not None and THIRD_PERSON.match(text):

@@ -29,8 +29,8 @@ from ._offline_networks import action_distance, Start
 
 
 class AWACState(eqx.Module):
-    """`actor`, `critic`: learners. `target`: the critic, some time ago. `statistics`: of
-    observations. `bounds`: of actions."""
+    """State of `AWAC`: learners of `actor` and `critic`, `target` network of the critic,
+    `statistics` of observations, and action range `bounds`."""
 
     actor: Learner
     critic: Learner
@@ -41,8 +41,8 @@ class AWACState(eqx.Module):
 
 
 class AWAC(AbstractLevelAgent):
-    r"""Advantage-weighted actor-critic: to do what was recorded, the more so the better it
-    was.
+    r"""Advantage-weighted actor-critic: imitation of the dataset, in which actions with
+    larger advantages have larger weights.
 
     $$y = r + \gamma_t \min_k \bar Q_k(o', a'), \quad a' \sim \pi(o'), \quad
     L_Q = \sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2,$$

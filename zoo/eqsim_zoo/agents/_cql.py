@@ -35,9 +35,9 @@ _INSIDE = 1.0 - 1e-5
 
 
 class CQLState(eqx.Module):
-    """`actor`, `critic`: learners. `target`: the critic, some time ago. `temperature`,
-    `multiplier`: learners of $\\log \\alpha$ and $\\log \\alpha'$. `statistics`: of
-    observations. `bounds`: of actions. `updates`: how many there were."""
+    """State of `CQL`: learners of `actor`, `critic`, `temperature` ($\\log \\alpha$) and
+    `multiplier` ($\\log \\alpha'$), `target` network of the critic, `statistics` of
+    observations, action range `bounds`, and number of `updates`."""
 
     actor: Learner
     critic: Learner
@@ -51,8 +51,8 @@ class CQLState(eqx.Module):
 
 
 class CQL(AbstractOfflineAgent):
-    r"""Conservative Q-learning: a soft actor-critic whose critics put the values of
-    recorded actions above those of all others.
+    r"""Conservative Q-learning: a soft actor-critic whose critics estimate lower values
+    for actions outside the dataset.
 
     $$L_Q = \sum_k \mathrm{mean}\left[(Q_k(o, a) - y)^2 + \alpha' (w\,g_k - \tau)\right],
     \quad g_k = \log \textstyle\int e^{Q_k(o, \hat a)} d\hat a - Q_k(o, a),$$
@@ -63,8 +63,8 @@ class CQL(AbstractOfflineAgent):
     $\tau > 0$, $\alpha'$ begins at 1 and is the dual variable of the constraint
     $w\,g \le \tau$: Adam minimizes $-\alpha' \mathrm{mean}(w\,g_k - \tau)$ by
     $\log \alpha'$, with the gap of the same batch before the step of the critics. $\pi$ and
-    $\alpha$ learn as those of `SAC`; in the first `warmup_steps` the policy learns to do
-    what was recorded.
+    $\alpha$ learn as those of `SAC`; in the first `warmup_steps` the policy imitates the
+    dataset.
 
     Differences from the authors' code: the estimate of the integral is the mean of the
     paper's appendix F, and not a sum. That changes the losses by a constant: a

@@ -32,8 +32,8 @@ from ..blocks._populations import evaluate_pairs, Perturbations
 
 
 class ESState(eqx.Module):
-    """`learner`: of a `DeterministicPolicy`. `statistics`: of observations. `bounds`: of
-    actions. `steps`: control steps taken."""
+    """State of `ES`: `learner` of a `DeterministicPolicy`, running `statistics` of
+    observations, action range `bounds`, and number of control `steps`."""
 
     learner: Learner
     statistics: Statistics | None
@@ -43,8 +43,8 @@ class ESState(eqx.Module):
 
 
 class ES(AbstractOnlineAgent):
-    r"""Evolution strategies: follows the slope of the return, smoothed by noise on the
-    parameters.
+    r"""Evolution strategies: ascent along the gradient of the expected return under noise
+    on the parameters.
 
     $$g = \frac{1}{2 n \sigma} \sum_{i=1}^{n} (F_i^+ - F_i^-)\,\epsilon_i, \qquad
     \epsilon_i \sim N(0, 1),$$

@@ -28,8 +28,8 @@ from ._offline_networks import action_distance, Start
 
 
 class IQLState(eqx.Module):
-    """`actor`, `critic`, `value`: learners. `target`: the critic, some time ago.
-    `statistics`: of observations. `bounds`: of actions. `updates`: how many there were."""
+    """State of `IQL`: learners of `actor`, `critic` and `value`, `target` network of the
+    critic, `statistics` of observations, action range `bounds`, and number of `updates`."""
 
     actor: Learner
     critic: Learner
@@ -42,8 +42,8 @@ class IQLState(eqx.Module):
 
 
 class IQL(AbstractLevelAgent):
-    r"""Implicit Q-learning: values of the best recorded actions, without a guess about any
-    other.
+    r"""Implicit Q-learning: values of the best actions in the dataset, by expectile
+    regression; values of other actions are never queried.
 
     $$L_V = \mathrm{mean}\,|\tau - 1(u < 0)|\,u^2, \quad
     u = \min_k \bar Q_k(o, a) - V(o),$$

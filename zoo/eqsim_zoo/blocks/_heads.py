@@ -12,14 +12,14 @@ from ._policies import bounded_log_std
 
 
 class GaussianPolicy(eqx.Module):
-    r"""Normal numbers around $\tanh$ of what a network gives, with deviations that do not
-    depend on what is observed. The density is finite also at the bounds of actions, where
-    recorded ones often are.
+    r"""Normal policy whose mean is $\tanh$ of a network and whose standard deviations do
+    not depend on the observation. Its density is finite at the bounds of actions too, where
+    those of datasets often are.
 
     **Arguments:**
 
-    - `network`: from features to means before $\tanh$.
-    - `raw`: from which the deviations follow, between $e^{-5}$ and $e^2$.
+    - `network`: network from features to means before $\tanh$.
+    - `raw`: parameters of the standard deviations, which are between $e^{-5}$ and $e^2$.
 
     ??? cite "Reference"
         Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit Q-learning*,

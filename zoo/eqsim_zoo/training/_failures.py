@@ -13,12 +13,12 @@ from ._turn import EPISODES, float_paths, Report
 def advance(
     counters: Counters, report: Report, iterations: int, paths: Sequence[str]
 ) -> Counters:
-    """Counts a turn, and notes which members went wrong in it.
+    """Count a turn, and record which members failed in it.
 
     **Arguments:**
 
-    - `report`: as `on_host` makes it.
-    - `paths`: names of the leaves of the state that it judges.
+    - `report`: result of `on_host`.
+    - `paths`: names of the leaves of the state in the report.
     """
     turn, steps = counters.turn + 1, int(report.steps.min())
     seen, failed = {*counters.seen}, dict(counters.failed)

@@ -158,7 +158,7 @@ def resume(
     - `more_steps`: number of control steps to add to the plan.
     - `agent`, `env`, `data`, `eval_env`: agent, environment and dataset as given to
         `train`; not needed where that had a `recipe`. With `data`, `env` is its `eval_env`.
-    - `callbacks`, `progress`: as of `train`.
+    - `callbacks`, `progress`: arguments of `train`.
 
     **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
     is damaged or does not fit; `ValueError` if the agent is another one, or the run is
