@@ -11,9 +11,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import SymLogNorm
 
+from . import pendulum as pendulums
 from .fleet import Throughput
 from .identification import Fit
 from .linearization import LinearModel
+from .quadruped import Walk
 from .recording import Recording
 from .robot import Parameter
 
@@ -150,6 +152,52 @@ def throughput(path: pathlib.Path, result: Throughput) -> None:
         axes.invert_yaxis()
         axes.margins(x=0.12)
         axes.set_xlabel("thousand environment steps per second")
+        _save(figure, path)
+
+
+def gaits(path: pathlib.Path, walk: Walk) -> None:
+    """Speed of all gaits by round, and height and tilt of the trunk of the best one."""
+    time = walk.dt * np.arange(1, len(walk.q) + 1)
+    up = 1.0 - 2.0 * (walk.q[:, 4] ** 2 + walk.q[:, 5] ** 2)
+    with plt.rc_context(STYLE):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2))
+        for number, speeds in enumerate(walk.speeds, 1):
+            spread = np.linspace(-0.3, 0.3, len(speeds))
+            left.plot(number + spread, np.sort(speeds), ".", color=AFTER, markersize=2)
+            left.plot(number, speeds.max(), "o", color=BEFORE, markersize=6)
+        left.set_xticks(range(1, len(walk.speeds) + 1))
+        left.set_xlabel("round")
+        left.set_title("speed of each gait, m/s (orange: best; 0: fell)")
+        right.plot(time, walk.q[:, 2], color=AFTER, label="height of the trunk, m")
+        tilt = np.rad2deg(np.arccos(np.clip(up, -1.0, 1.0))) / 100.0
+        right.plot(time, tilt, color=BEFORE, label="tilt of the trunk, 100 degrees")
+        right.set_ylim(0.0, 0.4)
+        right.set_xlabel("time, s")
+        right.set_title("the best gait")
+        right.legend(loc="best")
+        _save(figure, path)
+
+
+def pendulum(path: pathlib.Path, fit: pendulums.Fit) -> None:
+    """Error of predictions of the held-out run over time, before and after the fit."""
+    time = np.linspace(0.0, 1.0, fit.before.shape[1])
+    with plt.rc_context(STYLE):
+        figure, grid = plt.subplots(1, 2, figsize=(10, 3.2))
+        for joint, (axes, name) in enumerate(
+            zip(grid, ("shoulder", "elbow"), strict=True)
+        ):
+            for errors, color, label in (
+                (fit.before, BEFORE, "rough model"),
+                (fit.after, AFTER, "identified model"),
+            ):
+                values = np.rad2deg(np.abs(errors[..., joint]))
+                low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
+                axes.fill_between(time, low, high, color=color, alpha=0.2, linewidth=0)
+                axes.plot(time, middle, color=color, label=label)
+            axes.set_title(f"error of the {name}, degrees")
+            axes.set_xlabel("time from the start of the prediction, s")
+            axes.set_ylim(bottom=0.0)
+        grid[0].legend(loc="upper left")
         _save(figure, path)
 
 

@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eqsim.identify import Result
+
 from .fleet import Throughput
 from .identification import Fit
 from .linearization import LinearModel
+from .quadruped import HIGH, LOW, NAMES, Walk
 from .robot import Parameter
 
 
@@ -57,6 +60,31 @@ def identification_table(entries: list[dict]) -> Table:
     ]
     title = "Identification from 2 s of MuJoCo C"
     return Table(title, (*columns, "identifiable to 2 %"), rows)
+
+
+def pendulum_table(result: Result) -> Table:
+    """Return the parameters of the pendulum with their intervals."""
+    rows = [
+        (
+            row.name,
+            f"{row.start:.3g}",
+            f"{row.value:.3g}",
+            f"{row.low:.3g} to {row.high:.3g}",
+            "yes" if row.clear else "no",
+        )
+        for row in result.table()
+    ]
+    columns = ("parameter", "start", "identified", "95 % interval", "determined")
+    return Table("A real double pendulum", columns, rows)
+
+
+def gait_table(walk: Walk) -> Table:
+    """Return the parameters of the best gait."""
+    rows = [
+        (name, f"{low:g} to {high:g}", f"{value:.3f}")
+        for name, low, high, value in zip(NAMES, LOW, HIGH, walk.gait, strict=True)
+    ]
+    return Table("Parameters of the gait", ("parameter", "range", "best"), rows)
 
 
 def throughput_table(result: Throughput) -> Table:
