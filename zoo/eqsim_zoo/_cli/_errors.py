@@ -10,7 +10,7 @@ from ..runs._checkpoint import CheckpointError
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Errors of what was asked for end a command without a traceback."""
+    """Print expected errors without a traceback, and end the command."""
     try:
         yield
     except CheckpointError as error:

@@ -130,7 +130,7 @@ class ARS(AbstractOnlineAgent):
     def update(
         self, state: ARSState, batch: Perturbations
     ) -> tuple[ARSState, dict[str, Float[Array, "..."]]]:
-        r"""Learns from `Perturbations`, whose noise is $\delta$.
+        r"""Learn from `Perturbations`, whose noise is $\delta$.
 
         **Returns:** the new state; `best`, the largest return, and `deviation`,
         $\sigma_R$.

@@ -97,8 +97,7 @@ class AWAC(AbstractLevelAgent):
     def update(
         self, state: AWACState, batch: Transition
     ) -> tuple[AWACState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean value `q`, the mean `advantage`, and
         the mean square `action_distance`.
@@ -146,7 +145,7 @@ class AWAC(AbstractLevelAgent):
 
 
 def _drawn(actor: Callable[[Any], Any], obs: Any, key: PRNGKeyArray) -> Array:
-    """An action for each row."""
+    """Sample an action for each row."""
     rows = jax.tree_util.tree_leaves(obs)[0].shape[0]
     draw = lambda obs, key: select_action(actor(obs), key)
     return jax.vmap(draw)(obs, jr.split(key, rows))

@@ -71,8 +71,7 @@ class BC(AbstractLevelAgent):
     def update(
         self, state: BCState, batch: Transition
     ) -> tuple[BCState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; the loss, the mean square `action_distance`, and
         `accuracy` with levels, `entropy` of a density.

@@ -131,8 +131,7 @@ class CQL(AbstractOfflineAgent):
     def update(
         self, state: CQLState, batch: Transition
     ) -> tuple[CQLState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean value `q`, the mean `gap` between the
         logarithm of the integral and recorded values, `entropy`, `temperature`, the
@@ -163,7 +162,7 @@ class CQL(AbstractOfflineAgent):
         return new, {**of_critic, **of_actor}
 
     def _criticize(self, state, batch, key):
-        """A step of the critics, and what to report of it."""
+        """Take a gradient step of the critics, and return its metrics."""
         key_next, key_other = jr.split(key)
         policy, alpha = self.policy(state), jnp.exp(state.temperature.model)
         entropy_weight = alpha if self.backup_entropy else jnp.zeros_like(alpha)
@@ -202,7 +201,7 @@ class CQL(AbstractOfflineAgent):
         }
 
     def _weigh(self, state, gap):
-        """A step of the dual variable; none without a threshold."""
+        """Take a gradient step of the dual variable; none without a threshold."""
         violation = self.conservative_weight * gap - self.threshold
         off = jnp.where(self.threshold > 0.0, violation, 0.0)
         loss = lambda log: (-jnp.exp(log) * off, {})
@@ -211,7 +210,7 @@ class CQL(AbstractOfflineAgent):
         return dataclasses.replace(new, model=jnp.clip(new.model, -20.0, 14.0))
 
     def _improve(self, state, critic, batch, key):
-        """A step of the policy."""
+        """Take a gradient step of the policy."""
         alpha = jnp.exp(state.temperature.model)
         features = jax.vmap(eyes(self, critic.model))(batch.obs)
         raw = jnp.arctanh(jnp.clip(batch.action, -_INSIDE, _INSIDE))
@@ -237,8 +236,8 @@ class CQL(AbstractOfflineAgent):
 
 
 def _others(policy, batch: Transition, key: PRNGKeyArray, number: int):
-    """Actions that were not recorded, (3 number, rows, nu), and logarithms of their
-    densities; constants in derivatives."""
+    """Sample actions outside the dataset, (3 number, rows, nu), and compute the
+    logarithms of their densities; both are constants in derivatives."""
     key_uniform, *keys = jr.split(key, 3)
     shape = number, *batch.action.shape
     uniform = jr.uniform(key_uniform, shape, batch.action.dtype, -1.0, 1.0)

@@ -208,7 +208,8 @@ def discriminator_loss(
     skill: Float[Array, "rows k"],
     least_std: Float[Array, ""],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    r"""Loss $-\mathrm{mean} \log q(z | x)$, and the `accuracy` of the likeliest skill."""
+    r"""Compute the loss $-\mathrm{mean} \log q(z | x)$, and the `accuracy` of the most
+    likely skill."""
     right = jax.vmap(model.guess)(descriptor) == skill
     accuracy = jnp.mean(jnp.all(right, axis=1).astype(skill.dtype))
     log_prob = jax.vmap(lambda x, z: model.log_prob(x, z, least_std))(descriptor, skill)

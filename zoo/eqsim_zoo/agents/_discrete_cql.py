@@ -110,8 +110,7 @@ class DiscreteCQL(AbstractLevelAgent):
     def update(
         self, state: DiscreteCQLState, batch: Transition
     ) -> tuple[DiscreteCQLState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean value `q`, the mean `gap` between the
         logarithm of the sum and recorded values, and the mean square `action_distance`.

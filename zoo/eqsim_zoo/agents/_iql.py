@@ -110,8 +110,7 @@ class IQL(AbstractLevelAgent):
     def update(
         self, state: IQLState, batch: Transition
     ) -> tuple[IQLState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean values `q` and `v`, the mean
         `advantage`, the share `limited` of weights at their limit, and the mean square
@@ -162,7 +161,7 @@ class IQL(AbstractLevelAgent):
         }
 
     def _imitate(self, state, obs, action, advantage):
-        """A step of the policy, and what to report of it."""
+        """Take a gradient step of the policy, and return its metrics."""
         weight = jnp.exp(self.temperature * advantage)
         limited = jnp.minimum(weight, self.weight_limit)
 

@@ -194,7 +194,8 @@ class SHAC(AbstractOnlineAgent):
     def update(
         self, state: SHACState, batch: SHACBatch
     ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
-        """A step of the policy, and several of the critic, with a `SHACBatch`.
+        """Take one gradient step of the policy and several of the critic, with a
+        `SHACBatch`.
 
         **Returns:** the new state; `grad_norm`, the length of the policy's gradient, and the
         mean `critic_loss`.

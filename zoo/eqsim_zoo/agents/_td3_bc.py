@@ -164,8 +164,8 @@ def cloned(
     action: Float[Array, "rows nu"],
     alpha: Float[Array, ""],
 ) -> Float[Array, ""]:
-    r"""The loss of TD3 normalized by $\mathrm{mean}\,|Q_1|$, times $\alpha$, plus the mean
-    squared distance from recorded actions.
+    r"""Compute $\alpha$ times the loss of TD3, normalized by $\mathrm{mean}\,|Q_1|$,
+    plus the mean squared distance from actions of the dataset.
 
     **Arguments:**
 

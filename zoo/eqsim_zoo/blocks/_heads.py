@@ -46,15 +46,15 @@ class Choice(eqx.Module):
     levels: Levels
 
     def mode(self) -> Float[Array, " nu"]:
-        """The likeliest action."""
+        """Return the most likely action."""
         return self.levels.action(jnp.argmax(self.logits), self.logits.dtype)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        """A draw."""
+        """Draw an action."""
         return self.levels.action(jr.categorical(key, self.logits), self.logits.dtype)
 
     def log_prob(self, action: Float[Array, " nu"]) -> Float[Array, ""]:
-        """The logarithm of the probability."""
+        """Compute the logarithm of the probability."""
         return Categorical(self.logits[None]).log_prob(self.levels.index(action)[None])
 
     def entropy(self) -> Float[Array, ""]:
@@ -101,7 +101,8 @@ def select_action(
     found: Normal | TanhNormal | Choice | Float[Array, " nu"],
     key: PRNGKeyArray | None,
 ) -> Float[Array, " nu"]:
-    """An action between -1 and 1 of what a policy gives: drawn, or the likeliest."""
+    """Return an action between -1 and 1 of a policy: sampled, or the most likely
+    one."""
     if isinstance(found, Normal | Choice):
         action = found.mode() if key is None else found.sample(key)
         return jnp.clip(action, -1.0, 1.0)

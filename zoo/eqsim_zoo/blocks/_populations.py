@@ -37,8 +37,8 @@ def evaluate_pairs(
     key: PRNGKeyArray,
     length: int,
 ) -> tuple[Float[Array, "pairs 2"], Statistics | None, dict[str, Array]]:
-    """The returns of pairs of policies, which begin alike: so it is policies that are
-    compared, and not luck.
+    """Compute the returns of pairs of policies. Both policies of a pair start from the
+    same states, so that only the policies differ.
 
     **Arguments:**
 
@@ -72,7 +72,7 @@ def evaluate_pairs(
 
 
 def _episode(env, policy: DeterministicPolicy, statistics, key, length: int):
-    """Observations and rewards of an episode, and which of them are within it."""
+    """Return observations and rewards of an episode, and true for the steps in it."""
     act = lambda obs, key: policy(normalize(statistics, obs))
     state = env.reset(key)
     kept, _ = eqsim.rollout(

@@ -43,7 +43,8 @@ def advance(
 
 
 def exempt(broken: Any, state: Any) -> tuple[str, ...]:
-    """Leaves that are not finite to begin with, such as a best value so far."""
+    """Return the paths of leaves that are not finite in the initial state, such as a
+    best value."""
     flags = np.any(np.atleast_2d(np.asarray(broken)), axis=0).tolist()
     return tuple(path for path, flag in zip(float_paths(state), flags) if flag)
 

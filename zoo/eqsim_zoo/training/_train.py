@@ -119,8 +119,8 @@ def train(
 
 
 def _checked(run: Run, state: Any) -> tuple[Run, Any]:
-    """A run that begins with a state, if it is one of its agents, and what it learns in.
-    Before files are made, as an agent may refuse."""
+    """Check that a given state belongs to one of the agents, and return the run with it
+    and its source. No file is written before."""
     whole = run_env(run)
     _check_start(state, run.members.skeleton(whole))
     return dataclasses.replace(run, state=_own(state)), whole
@@ -268,6 +268,6 @@ def _check_start(state: Any, skeleton: Any) -> None:
 
 
 def _own(state: Any) -> Any:
-    """A copy, as memory of states is given away."""
+    """Copy a state, because the buffers of states are donated."""
     copy = lambda x: jax.numpy.copy(x) if eqx.is_array(x) else x
     return jtu.tree_map(copy, state)

@@ -21,7 +21,7 @@ class AbstractPool(eqx.Module):
 
     @abc.abstractmethod
     def create(self, dtype: Any = jnp.float32) -> Pool:
-        """A module, with what it learns."""
+        """Create a pooling layer with its parameters."""
 
 
 class Flatten(AbstractPool):
