@@ -36,7 +36,7 @@ STYLE = {
 def trajectories(
     path: pathlib.Path, recording: Recording, before: np.ndarray, after: np.ndarray
 ) -> None:
-    """Measured and simulated coordinates over time."""
+    """Plot measured and simulated coordinates over time."""
     rows = [
         ("torso height, m", lambda q: q[:, 2]),
         ("torso x, m", lambda q: q[:, 0]),
@@ -70,7 +70,7 @@ def trajectories(
 
 
 def parameters(path: pathlib.Path, rows: list[Parameter], fit: Fit) -> None:
-    """Start and found, relative to the truth, with error bars of two deviations."""
+    """Plot errors of initial and identified parameters, with two standard deviations."""
     names = [row.name for row in rows]
     true = np.array([row.hidden for row in rows])
     nominal = np.array([row.nominal for row in rows])
@@ -105,7 +105,7 @@ def parameters(path: pathlib.Path, rows: list[Parameter], fit: Fit) -> None:
 def linear_model(
     path: pathlib.Path, ours: LinearModel, theirs: LinearModel, names: list[str]
 ) -> None:
-    """Heat maps of A and B, and of what differs from MuJoCo's finite differences."""
+    """Plot A and B, and their differences from MuJoCo's finite differences."""
     nv = len(names)
     values = np.concatenate([ours.A, ours.B], axis=1)
     differ = np.abs(values - np.concatenate([theirs.A, theirs.B], axis=1))
@@ -131,7 +131,7 @@ def linear_model(
 
 
 def _blocks(axes, nv: int, nu: int) -> None:
-    """Marks coordinates, velocities and controls."""
+    """Mark coordinates, velocities and controls."""
     centers = [(nv - 1) / 2, nv + (nv - 1) / 2, 2 * nv + (nu - 1) / 2]
     axes.set_xticks(centers, ["coordinates", "velocities", "controls"])
     axes.tick_params(axis="x", length=0)
@@ -143,7 +143,7 @@ def _blocks(axes, nv: int, nu: int) -> None:
 
 
 def throughput(path: pathlib.Path, result: Throughput) -> None:
-    """Environment steps per second."""
+    """Plot environment steps per second."""
     rates = [result.eqsim / 1e3, result.mujoco / 1e3]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.5, 2.3))
@@ -156,7 +156,7 @@ def throughput(path: pathlib.Path, result: Throughput) -> None:
 
 
 def gaits(path: pathlib.Path, walk: Walk) -> None:
-    """Speed of all gaits by round, and height and tilt of the trunk of the best one."""
+    """Plot the speeds of all gaits by round, and height and tilt of the best one."""
     time = walk.dt * np.arange(1, len(walk.q) + 1)
     up = 1.0 - 2.0 * (walk.q[:, 4] ** 2 + walk.q[:, 5] ** 2)
     with plt.rc_context(STYLE):
@@ -179,7 +179,7 @@ def gaits(path: pathlib.Path, walk: Walk) -> None:
 
 
 def pendulum(path: pathlib.Path, fit: pendulums.Fit) -> None:
-    """Error of predictions of the held-out run over time, before and after the fit."""
+    """Plot errors of predictions of the held-out run over time."""
     time = np.linspace(0.0, 1.0, fit.before.shape[1])
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(1, 2, figsize=(10, 3.2))

@@ -20,7 +20,7 @@ from .robot import eqsim_system, mujoco_model
 
 
 SHOWN, CHUNKS = 36, 4
-"""Number of ants in the animation, and of rollouts that follow each other in it."""
+"""Number of ants in the animation, and number of consecutive rollouts."""
 
 
 class Throughput(NamedTuple):

@@ -1,4 +1,4 @@
-"""The numbers as tables, for the terminal, the report and `results.json`."""
+"""Tables for the terminal, the page and `results.json`."""
 
 import datetime
 import importlib.metadata
@@ -18,7 +18,7 @@ from .robot import Parameter
 
 
 IDENTIFIABLE = 0.02
-"""A parameter is called identifiable if two standard deviations are at most this."""
+"""Largest value of two standard deviations of an identifiable parameter."""
 
 
 class Table(NamedTuple):
@@ -28,7 +28,7 @@ class Table(NamedTuple):
 
 
 def identified(rows: list[Parameter], fit: Fit) -> list[dict]:
-    """One dictionary per parameter."""
+    """Return one dictionary per parameter."""
     return [
         {
             "name": row.name,
@@ -98,7 +98,7 @@ def throughput_table(result: Throughput) -> Table:
 
 
 def linear_entries(ours: LinearModel, theirs: LinearModel) -> list[dict]:
-    """Largest entries and differences of A and B."""
+    """Return the largest entries and differences of A and B."""
     return [
         {
             "matrix": name,
@@ -141,7 +141,7 @@ def learning_table(entries: list[dict]) -> Table:
 
 
 def circumstances() -> dict[str, str]:
-    """When, where, and with which versions."""
+    """Return date, versions and machine."""
     packages = (
         "eqsim",
         "eqsim-zoo",

@@ -25,7 +25,8 @@ Each task is compared with dm_control's from several random initial states, over
 with random actions from the full range, in double precision. dm_control's tasks use a converged
 solver (Newton, tolerance 0) and converged collision detection (`ccd_tolerance` 1e-15), and MuJoCo
 evaluates forces at the new state after each step (`mj_forward`). Differences are relative to
-max(1, |dm_control's value|); the table shows the largest over all entries, steps and initial states.
+max(1, |dm_control's value|); the table shows the largest over all entries, steps and initial
+states.
 
 - `run`: number of initial states, and of control steps from each.
 - `reset`: difference of the first observation.
