@@ -29,8 +29,8 @@ observations, terminations and time steps are those of Gymnasium's version 5.
 - `seconds`: duration of `train`, with compilation, without imports.
 - `reached, s`: seconds until an evaluation first exceeded `goal`. There are ten evaluations
   per run.
-- `ppo, 8 seeds` and `ppo, 16 learning rates`: as many steps for each member, all members in
-  one program; mean return of the members."""
+- `ppo, 8 seeds` and `ppo, 16 learning rates`: several members in one program, each with as many
+  steps; mean return of the members."""
 
 GOALS = {
     "inverted_pendulum": 999.0,

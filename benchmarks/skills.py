@@ -38,8 +38,8 @@ compilation cache.
 - `seconds`: duration of `train`, with compilation.
 - `reward`: intrinsic reward of `DADS` per step, mean over {episodes} episodes of each skill
   with the deterministic policy; at most log 5 = 1.609.
-- `told, step`, `told, episode`: how often the skill dynamics identify the skill from the
-  displacement in a step, or in an episode.
+- `told, step`, `told, episode`: share of steps, or of episodes, in which the skill
+  dynamics identify the skill from the displacement.
 - `distance`: distance from the origin at the end of an episode, mean over skills, m.
 - `apart`: smallest distance between the mean end positions of two skills, m.
 """

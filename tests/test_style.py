@@ -203,6 +203,31 @@ def test_plain_english(folder):
     assert not found, "\n" + "\n".join(found)
 
 
+PAGES = [
+    *ROOT.glob("[!C]*.md"),
+    ROOT / "CONTRIBUTING.md",
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("*/README.md"),
+]
+PAGES += ROOT.glob("plugins/*/*.md")
+CELL = re.compile(r"\| (?:of|by|that|what|who|whom|whose|which)\b[^|]*(?=\|)")
+
+
+@pytest.mark.parametrize("page", sorted(PAGES), ids=lambda f: str(f.relative_to(ROOT)))
+def test_plain_english_of_pages(page):
+    """Fields and cells of tables are noun phrases, and sentences use the field's words."""
+    prose = re.sub(
+        r"```.*?```", lambda m: "\n" * m[0].count("\n"), page.read_text(), flags=re.S
+    )
+    found = [
+        f"{page}:{number}: {match[0]!r}"
+        for number, line in enumerate(prose.splitlines(), 1)
+        for pattern in (PHRASES, FRAGMENT_FIELD, CELL)
+        for match in pattern.finditer(line)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
 PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
 
 

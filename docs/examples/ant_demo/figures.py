@@ -164,17 +164,17 @@ def gaits(path: pathlib.Path, walk: Walk) -> None:
         for number, speeds in enumerate(walk.speeds, 1):
             spread = np.linspace(-0.3, 0.3, len(speeds))
             left.plot(number + spread, np.sort(speeds), ".", color=AFTER, markersize=2)
-            left.plot(number, speeds.max(), "o", color=BEFORE, markersize=6)
+            left.plot(number + 0.3, speeds.max(), "o", color=BEFORE, markersize=6)
         left.set_xticks(range(1, len(walk.speeds) + 1))
         left.set_xlabel("round")
         left.set_title("speed of each gait, m/s (orange: best; 0: fell)")
-        right.plot(time, walk.q[:, 2], color=AFTER, label="height of the trunk, m")
-        tilt = np.rad2deg(np.arccos(np.clip(up, -1.0, 1.0))) / 100.0
-        right.plot(time, tilt, color=BEFORE, label="tilt of the trunk, 100 degrees")
-        right.set_ylim(0.0, 0.4)
+        right.plot(time, 100.0 * walk.q[:, 2], color=AFTER, label="height, cm")
+        tilt = np.rad2deg(np.arccos(np.clip(up, -1.0, 1.0)))
+        right.plot(time, tilt, color=BEFORE, label="tilt, degrees")
+        right.set_ylim(0.0, 40.0)
         right.set_xlabel("time, s")
-        right.set_title("the best gait")
-        right.legend(loc="best")
+        right.set_title("trunk of the best gait")
+        right.legend(loc="upper right", ncols=2)
         _save(figure, path)
 
 
