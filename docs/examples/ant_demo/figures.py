@@ -11,7 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import SymLogNorm
 
-from . import pendulum as pendulums
+from eqsim.identify import Validation
+
 from .fleet import Throughput
 from .identification import Fit
 from .linearization import LinearModel
@@ -178,26 +179,21 @@ def gaits(path: pathlib.Path, walk: Walk) -> None:
         _save(figure, path)
 
 
-def pendulum(path: pathlib.Path, fit: pendulums.Fit) -> None:
-    """Plot errors of predictions of the held-out run over time."""
-    time = np.linspace(0.0, 1.0, fit.before.shape[1])
+def pendulum(path: pathlib.Path, validation: Validation) -> None:
+    """Plot errors of predictions of held-out runs by horizon."""
+    rows = validation.horizons
+    time = [row.horizon for row in rows]
     with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(1, 2, figsize=(10, 3.2))
-        for joint, (axes, name) in enumerate(
-            zip(grid, ("shoulder", "elbow"), strict=True)
+        figure, axes = plt.subplots(figsize=(7.5, 3.2))
+        for median, color, label in (
+            ([row.baseline_median["q"] for row in rows], BEFORE, "given model"),
+            ([row.median["q"] for row in rows], AFTER, "identified model"),
         ):
-            for errors, color, label in (
-                (fit.before, BEFORE, "rough model"),
-                (fit.after, AFTER, "identified model"),
-            ):
-                values = np.rad2deg(np.abs(errors[..., joint]))
-                low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
-                axes.fill_between(time, low, high, color=color, alpha=0.2, linewidth=0)
-                axes.plot(time, middle, color=color, label=label)
-            axes.set_title(f"error of the {name}, degrees")
-            axes.set_xlabel("time from the start of the prediction, s")
-            axes.set_ylim(bottom=0.0)
-        grid[0].legend(loc="upper left")
+            axes.plot(time, np.rad2deg(median), "o-", color=color, label=label)
+        axes.set_title("error of joint angles, degrees")
+        axes.set_xlabel("horizon of the prediction, s")
+        axes.set_ylim(bottom=0.0)
+        axes.legend(loc="upper left")
         _save(figure, path)
 
 

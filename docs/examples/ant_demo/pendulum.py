@@ -6,9 +6,6 @@ The folder of recordings is `EQSIM_RECORDINGS`, or `--recordings`. It holds
 """
 
 import pathlib
-from typing import NamedTuple
-
-import numpy as np
 
 import eqsim
 from eqsim import identify
@@ -35,19 +32,8 @@ MODEL = """<mujoco model="double_pendulum">
 """Design C.1 with rough parameters, from which the fit starts."""
 
 
-class Fit(NamedTuple):
-    """Result of a fit, and a motion on which it was not fitted.
-
-    - `result`: result of `eqsim.identify.fit`.
-    - `held_out`: measured run.
-    - `before`, `after`: errors of predictions over windows of 1 s by the model before and
-        after the fit, rad, with axes (window, time, joint); NaN for padding.
-    """
-
-    result: identify.Result
-    held_out: identify.Recording
-    before: np.ndarray
-    after: np.ndarray
+HORIZONS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+"""Times after the start of a prediction at which held-out errors are compared, s."""
 
 
 def file(folder: pathlib.Path | None) -> pathlib.Path | None:
@@ -56,20 +42,20 @@ def file(folder: pathlib.Path | None) -> pathlib.Path | None:
     return path if path and path.is_file() else None
 
 
-def fit(path: pathlib.Path) -> Fit:
-    """Fit inertial parameters, friction and the latency of commands to four runs."""
+def fit(path: pathlib.Path) -> identify.Result:
+    """Fit inertial parameters, friction and the latency of commands to three runs, and
+    validate the fit with the other two."""
     runs = identify.load(path, ctrl="tau_command", channels={"q": "q"})
-    *fitted, held_out = runs
-    sys, windows = eqsim.load_mjcf(MODEL), identify.Windows(1.0)
-    result = identify.fit(
-        sys,
+    fitted, held_out = identify.split(runs, 0.4, 0)
+    return identify.fit(
+        eqsim.load_mjcf(MODEL),
         fitted,
         _unknowns(),
-        windows=windows,
+        windows=identify.Windows(1.0),
         loss=identify.Cauchy(1.0, per_window=True),
+        validate=held_out,
+        horizons=HORIZONS,
     )
-    errors = [_errors(result, robot, held_out) for robot in (sys, result.sys)]
-    return Fit(result, held_out, *errors)
 
 
 def _unknowns() -> dict:
@@ -92,8 +78,3 @@ def _unknowns() -> dict:
         ),
         "delay": identify.Delay(prior=normal(4e-3, 4e-3)),
     }
-
-
-def _errors(result, sys: eqsim.System, run: identify.Recording) -> np.ndarray:
-    found, mask = identify.predict(result, sys, [run], identify.Windows(1.0))
-    return np.where(mask[..., None], found["q"], np.nan)

@@ -20,9 +20,9 @@ h2 { font-size: 1.3rem; margin-top: 2.6rem; border-top: 1px solid var(--line);
 p { max-width: 44rem; }
 p.note { color: var(--soft); font-size: .9rem; overflow-wrap: anywhere; }
 .figures { display: grid; gap: .8rem; margin: 1.4rem 0;
-  grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); }
+  grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); }
 .figures div { background: var(--box); border-radius: 6px; padding: .8rem 1rem; }
-.figures b { display: block; font-size: 1.5rem; color: var(--accent); }
+.figures b { display: block; font-size: 1.35rem; color: var(--accent); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: .95rem; }
 th { text-align: right; font-weight: 600; border-bottom: 2px solid var(--text); }
