@@ -32,10 +32,10 @@ these episodes.
 - `reach`: distance from the origin after {plan} steps of one skill, mean over {number}
   skills, m.
 - `covered`: share of a grid of 20 m x 20 m that these {number} skills visit.
-- `left / radius`: distance from the goal at the end of an episode over {radius:g} m, mean
+- `error / radius`: distance from the goal at the end of an episode over {radius:g} m, mean
   over episodes; 1 for an ant that does not move.
-- `most`: largest value of these episodes.
-- `nearest`: smallest value within an episode, mean over episodes.
+- `largest`: largest value of these episodes.
+- `smallest`: smallest value within an episode, mean over episodes.
 """
 
 
@@ -154,7 +154,7 @@ def _run(run: dict[str, Any]) -> dict[str, Any]:
         "reward": f"{skills['reward']:.3f}",
         "reach": f"{skills['reach']:.1f}",
         "covered": f"{skills['covered']:.0%}",
-        "left / radius": f"{np.mean(off):.2f}",
+        "error / radius": f"{np.mean(off):.2f}",
     }
 
 
@@ -162,9 +162,9 @@ def _goals(run: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "goal": f"({row['goal'][0]:.1f}, {row['goal'][1]:.1f})",
-            "left / radius": f"{np.mean(row['left']):.2f}",
-            "most": f"{np.max(row['left']):.2f}",
-            "nearest": f"{np.mean(row['nearest']):.2f}",
+            "error / radius": f"{np.mean(row['left']):.2f}",
+            "largest": f"{np.max(row['left']):.2f}",
+            "smallest": f"{np.mean(row['nearest']):.2f}",
         }
         for row in run["goals"]
     ]

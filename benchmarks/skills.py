@@ -38,10 +38,10 @@ compilation cache.
 - `seconds`: duration of `train`, with compilation.
 - `reward`: intrinsic reward of `DADS` per step, mean over {episodes} episodes of each skill
   with the deterministic policy; at most log 5 = 1.609.
-- `told, step`, `told, episode`: share of steps, or of episodes, in which the skill
+- `accuracy, step`, `accuracy, episode`: share of steps, or of episodes, in which the skill
   dynamics identify the skill from the displacement.
 - `distance`: distance from the origin at the end of an episode, mean over skills, m.
-- `apart`: smallest distance between the mean end positions of two skills, m.
+- `separation`: smallest distance between the mean end positions of two skills, m.
 """
 
 UPDATES = """\
@@ -235,10 +235,10 @@ def report(
             "seconds": f"{row['seconds']:.0f}",
             "reward": f"{row['reward']:.3f}",
             "reward / log 5": f"{row['reward'] / np.log(5):.2f}",
-            "told, step": f"{row['told by step']:.0%}",
-            "told, episode": f"{row['told by episode']:.0%}",
+            "accuracy, step": f"{row['told by step']:.0%}",
+            "accuracy, episode": f"{row['told by episode']:.0%}",
             "distance": f"{row['distance']:.1f}",
-            "apart": f"{row['apart']:.1f}",
+            "separation": f"{row['apart']:.1f}",
         }
         for row in rows
     ]
