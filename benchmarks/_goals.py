@@ -20,17 +20,23 @@ episode."""
 
 TITLE = "## Goals\n"
 EXPLANATION = """\
-`eqsim train dads ant_omni --preset continuous --seed SEED`: a skill is a point of a square,
-and another one is drawn now and then within an episode; {steps:,} control steps. Then
-`reach_goals`, with its defaults, follows skills to {goals} goals, {radius:g} m from the
-start, by plans in which the skill dynamics foretell where skills lead: {episodes} episodes
-of {length} steps to each, from which nothing is learned. `left / radius`: the distance from
-the goal at the end of an episode, mean over episodes, where an ant that stays has 1;
-`most`: the largest of them; `nearest`: the least distance in an episode, mean over
-episodes. `reach`: distance from the origin after {plan} steps of one skill, mean over
-{number} skills, m; `covered`: of a grid over 20 m x 20 m, by these; `reward`: of `DADS`, if
-compared with these, at most log {number}. `seconds`: from the call of `train` to its
-end, with compiling."""
+Skills can be combined to reach goals. With `eqsim train dads ant_omni --preset continuous
+--seed SEED`, a skill is a point of a square, and a new skill is drawn at random times within
+an episode; training takes {steps:,} control steps. Then `reach_goals`, with its defaults,
+plans with the skill dynamics: it chooses skills that lead to each of {goals} goals,
+{radius:g} m from the start, in {episodes} episodes of {length} steps. Nothing is learned in
+these episodes.
+
+- `seconds`: duration of `train`, with compilation.
+- `reward`: intrinsic reward of `DADS` compared with {number} skills; at most log {number}.
+- `reach`: distance from the origin after {plan} steps of one skill, mean over {number}
+  skills, m.
+- `covered`: share of a grid of 20 m x 20 m that these {number} skills visit.
+- `error / radius`: distance from the goal at the end of an episode over {radius:g} m, mean
+  over episodes; 1 for an ant that does not move.
+- `largest`: largest value of these episodes.
+- `smallest`: smallest value within an episode, mean over episodes.
+"""
 
 
 def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -121,7 +127,7 @@ def report(where: dict[str, Any], runs: list[dict[str, Any]]) -> str:
     text = f"Physics: {physics('dads', 'ant_omni')}."
     parts = [TITLE, about, text, "", caption(where), "", table([*map(_run, runs)])]
     for run in runs:
-        picture = f"![ways of the ant to goals, seed {run['seed']}]"
+        picture = f"![paths of the ant to goals, seed {run['seed']}]"
         parts += ["", table(_goals(run)), "", f"{picture}(images/{run['picture']})"]
     return "\n".join([*parts, ""])
 
@@ -148,7 +154,7 @@ def _run(run: dict[str, Any]) -> dict[str, Any]:
         "reward": f"{skills['reward']:.3f}",
         "reach": f"{skills['reach']:.1f}",
         "covered": f"{skills['covered']:.0%}",
-        "left / radius": f"{np.mean(off):.2f}",
+        "error / radius": f"{np.mean(off):.2f}",
     }
 
 
@@ -156,9 +162,9 @@ def _goals(run: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "goal": f"({row['goal'][0]:.1f}, {row['goal'][1]:.1f})",
-            "left / radius": f"{np.mean(row['left']):.2f}",
-            "most": f"{np.max(row['left']):.2f}",
-            "nearest": f"{np.mean(row['nearest']):.2f}",
+            "error / radius": f"{np.mean(row['left']):.2f}",
+            "largest": f"{np.max(row['left']):.2f}",
+            "smallest": f"{np.mean(row['nearest']):.2f}",
         }
         for row in run["goals"]
     ]

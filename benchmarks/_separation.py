@@ -22,7 +22,7 @@ def separation(
     **Arguments:**
 
     - `geoms`: the shapes $A$ and $B$: spheres, capsules, ellipsoids, cylinders or boxes.
-    - `normal`: from $A$ to $B$; need not have exactly unit length.
+    - `normal`: direction from $A$ to $B$; need not have exactly unit length.
     """
     n = np.asarray(normal, np.longdouble)
     n = n / np.sqrt(n @ n)

@@ -21,13 +21,16 @@ from eqsim_zoo.runs import find_preset, presets
 
 
 EXPLANATION = """\
-`eqsim train AGENT ENV --seed SEED`, by its preset: everything in single precision, one
-process, one device, an empty compilation cache. Rewards, observations, endings and time
-steps are those of Gymnasium's version 5. `return`: of the deterministic policy in the last
-evaluation of each seed, mean over episodes. `seconds`: from the call of `train` to its
-end, with compiling, without imports. `reached`: seconds until an evaluation first exceeded
-the goal, in each seed; evaluations are a tenth of a run apart. `ppo, 8 seeds`: with as many
-steps for each seed, in one program; their mean return."""
+Returns and training times of the presets, `eqsim train AGENT ENV --seed SEED`. Each run uses
+single precision, one process, one device and an empty compilation cache. Rewards,
+observations, terminations and time steps are those of Gymnasium's version 5.
+
+- `return by seed`: mean return of the deterministic policy in the last evaluation.
+- `seconds`: duration of `train`, with compilation, without imports.
+- `reached, s`: seconds until an evaluation first exceeded `goal`. There are ten evaluations
+  per run.
+- `ppo, 8 seeds` and `ppo, 16 learning rates`: several members in one program, each with as many
+  steps; mean return of the members."""
 
 GOALS = {
     "inverted_pendulum": 999.0,

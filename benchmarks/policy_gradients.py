@@ -25,12 +25,12 @@ from eqsim_zoo.blocks import MLP
 
 
 DISCOUNT = 0.99
-KINDS = "largest", "of mean", "median"
+KINDS = "largest", "mean", "median"
 BEFORE = 32
 EXPLANATION = """\
 Norm of the gradient of $\\frac{{1}}{{h}} \\sum_{{t<h}} \\gamma^t r_t$ with respect to the
 parameters of an untrained policy (two hidden layers of 64, as in `APG`; $\\gamma$ =
-{discount}) through $h$ control steps, for {batch} environments after {before} steps. `of mean`
+{discount}) through $h$ control steps, for {batch} environments after {before} steps. `mean`
 is the norm of the gradient of their mean, which APG uses; `median` and `largest` are norms for
 single environments. For unstable motions the norms grow with the horizon, and a few
 environments dominate the mean. `APG.max_grad_norm` clips the gradient."""
@@ -72,7 +72,7 @@ def _gradients(name: str, options) -> list[dict[str, Any]]:
         {
             "environment": name,
             "horizon": horizon,
-            "of mean": float(mean[i]),
+            "mean": float(mean[i]),
             "median": float(np.median(each[:, i])),
             "largest": float(each[:, i].max()),
             "physics": physics("apg", name),

@@ -30,19 +30,26 @@ from eqsim.wrappers import ant_omni, OneHotSkills, Skills
 
 
 EXPLANATION = """\
-`eqsim train dads ant_omni --seed SEED`, by its preset: five skills, 1,000,000 control steps
-in episodes of 100, single precision, one process, one device, an empty compilation cache. `reward`:
-of `DADS`, mean over the steps of {episodes} episodes of each skill with the deterministic
-policy, at most log 5 = 1.609; `told`: how often the skill dynamics tell from the
-displacement in a step, or in an episode, which skill it was. `distance`: from the origin at
-the end of an episode, mean over skills, m. `apart`: least distance between the mean ends of
-two skills, m. `seconds`: from the call of `train` to its end, with compiling."""
+Five skills that `DADS` discovers for the ant, without a task reward:
+`eqsim train dads ant_omni --seed SEED` with its preset. Training takes 1,000,000 control
+steps in episodes of 100, in single precision, in one process, on one device, with an empty
+compilation cache.
+
+- `seconds`: duration of `train`, with compilation.
+- `reward`: intrinsic reward of `DADS` per step, mean over {episodes} episodes of each skill
+  with the deterministic policy; at most log 5 = 1.609.
+- `accuracy, step`, `accuracy, episode`: share of steps, or of episodes, in which the skill
+  dynamics identify the skill from the displacement.
+- `distance`: distance from the origin at the end of an episode, mean over skills, m.
+- `separation`: smallest distance between the mean end positions of two skills, m.
+"""
 
 UPDATES = """\
-Updates per second of `DADS`, each of one batch out of a memory of {rows:,} rows: skill
-dynamics, critics, policy, temperature, targets; and of a `SAC` alone, which sees the same.
-Batch {batch}, networks of 256x256, five skills, 27 observations, 8 actions. Within one
-program; the best of {repeats}, one after the other."""
+Updates per second of `DADS`, and of a `SAC` with the same networks and observations. An
+update of `DADS` uses one batch of a replay buffer with {rows:,} rows and changes skill
+dynamics, critics, policy, temperature and targets. Batch size {batch}, networks of 256x256,
+five skills, 27 observations, 8 actions; many updates in one program; best of {repeats} runs
+that take turns."""
 
 EPISODES = 16
 
@@ -228,10 +235,10 @@ def report(
             "seconds": f"{row['seconds']:.0f}",
             "reward": f"{row['reward']:.3f}",
             "reward / log 5": f"{row['reward'] / np.log(5):.2f}",
-            "told, step": f"{row['told by step']:.0%}",
-            "told, episode": f"{row['told by episode']:.0%}",
+            "accuracy, step": f"{row['told by step']:.0%}",
+            "accuracy, episode": f"{row['told by episode']:.0%}",
             "distance": f"{row['distance']:.1f}",
-            "apart": f"{row['apart']:.1f}",
+            "separation": f"{row['apart']:.1f}",
         }
         for row in rows
     ]

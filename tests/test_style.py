@@ -27,21 +27,27 @@ PLAIN += [
     ROOT / "zoo" / "eqsim_zoo" / name
     for name in "_cli agents blocks data runs skills training vision".split()
 ]
+PLAIN += sorted((ROOT / "zoo" / "eqsim_zoo").glob("*.py"))
 PLAIN += [ROOT / "eqsim_pytest", *sorted((ROOT / "eqsim").glob("*.py"))]
 PLAIN += [
     f for f in sorted((ROOT / "plugins").glob("*/*")) if f.name.startswith("eqsim_")
 ]
 _FRAGMENTS = "of by what who whom whose that how whether where which".split()
 FRAGMENT = re.compile(rf"(?:{'|'.join(map(str.capitalize, _FRAGMENTS))})\b")
-_FIELD = r"\s*- (?:`[^`]+`(?: \([^)]*\))?(?:, )?)+"
-FRAGMENT_FIELD = re.compile(rf"{_FIELD}: (?:{'|'.join(_FRAGMENTS)})\b")
+# In lists of arguments and in running text, across lines.
+_FIELD = r"(?:`[^`]+`(?: \([^)]*\))?(?:, |,? and )?)+"
+_NO_NOUN = [*_FRAGMENTS, "when", "as", "from", "with which", "to"]
+FRAGMENT_FIELD = re.compile(rf"{_FIELD}: (?:{'|'.join(_NO_NOUN)})\b")
 _VERBS = "Add Ask Assert Build Call Check Compute Convert Draw Find Get Give Make Mark"
 _VERBS += " Move Print Put Raise Read Register Return Run Say Set Solve Take Test Write"
 THIRD_PERSON = re.compile(rf"(?:{'|'.join(_VERBS.split())})e?s\b")
+# Functions of the zoo begin with an imperative, not with what they return.
+RESULT = re.compile(r"(?:The|A|An|All|As|Each|Loss|Value|Whether)\b")
 PHRASES = re.compile(
     r"\b(?:numbers of (?:a|the|one) robot|a picture|pictures|as it is\b(?! \w)|anew|"
     r"goes on|go on|a row of \w+s|feels|is believed|who wants|what follows|"
-    r"makes? no sense|will not do|side by side|at once|in no time|not heard|dear)\b",
+    r"makes? no sense|will not do|side by side|at once|in no time|not heard|dear|"
+    r"some time ago|how many there were|foretells?|tells? apart)\b",
     re.IGNORECASE,
 )
 # MuJoCo's structures are read by the names in a table, here and nowhere else.
@@ -181,18 +187,44 @@ def test_plain_english(folder):
                 isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             ):
                 continue
-            lines = str(node.value.value).strip().splitlines()
-            for number, line in enumerate(lines, node.lineno):
-                first = number == node.lineno and FRAGMENT.match(line)
-                if first or FRAGMENT_FIELD.match(line):
-                    found.append(f"{file}:{number}: a fragment: {line.strip()}")
+            text = " ".join(str(node.value.value).split())
+            fragments = [f[0] for f in FRAGMENT_FIELD.finditer(text)]
+            fragments += [text[:60]] if FRAGMENT.match(text) else []
+            found += [f"{file}:{node.lineno}: a fragment: {f}" for f in fragments]
         for node in ast.walk(_parse(file)):
             text = ast.get_docstring(node) if isinstance(node, FUNCTIONS) else None
-            if text is not None and THIRD_PERSON.match(text):
+            result = text and "zoo" in file.parts and RESULT.match(text)
+            result = result and not node.decorator_list  # A property is named so.
+            if text is not None and (result or THIRD_PERSON.match(text)):
                 found.append(f"{file}:{node.lineno}: not imperative: {text[:60]}")
         for number, text in _texts(file):
             for match in PHRASES.finditer(" ".join(text.split())):
                 found.append(f"{file}:{number}: {match[0]!r}: use the field's word")
+    assert not found, "\n" + "\n".join(found)
+
+
+PAGES = [
+    *ROOT.glob("[!C]*.md"),
+    ROOT / "CONTRIBUTING.md",
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("*/README.md"),
+]
+PAGES += ROOT.glob("plugins/*/*.md")
+CELL = re.compile(r"\| (?:of|by|that|what|who|whom|whose|which)\b[^|]*(?=\|)")
+
+
+@pytest.mark.parametrize("page", sorted(PAGES), ids=lambda f: str(f.relative_to(ROOT)))
+def test_plain_english_of_pages(page):
+    """Fields and cells of tables are noun phrases, and sentences use the field's words."""
+    prose = re.sub(
+        r"```.*?```", lambda m: "\n" * m[0].count("\n"), page.read_text(), flags=re.S
+    )
+    found = [
+        f"{page}:{number}: {match[0]!r}"
+        for number, line in enumerate(prose.splitlines(), 1)
+        for pattern in (PHRASES, FRAGMENT_FIELD, CELL)
+        for match in pattern.finditer(line)
+    ]
     assert not found, "\n" + "\n".join(found)
 
 

@@ -1,13 +1,16 @@
-"""What eqsim is for: Gymnasium's ant beside MuJoCo C, and a cheetah that learns to run.
+"""Demonstration: identification, thousands of robots, derivatives, gaits and training.
 
     python docs/examples/demo.py --out out/demo
 
-- The parameters of an ant are found from two seconds of a noisy recording.
-- Two thousand ants, each with its own masses, run in one program.
+- Parameters of a robot are identified: of a real double pendulum if there are recordings,
+  otherwise of an ant that MuJoCo C simulates with noise.
+- Two thousand ants, each with its own masses, are simulated in one program.
 - The linear model of a time step is compared with finite differences.
-- An agent of eqsim-zoo learns, from nothing, to gallop.
+- A quadruped finds a gait in thousands of simulations.
+- An agent of eqsim-zoo learns to run.
 
-Everything is written to the output folder: plots, `results.json`, `index.html`.
+The output folder gets one page, `index.html`, with plots and animations, and
+`results.json`.
 """
 
 import argparse
@@ -26,47 +29,73 @@ jax.config.update("jax_enable_x64", True)
 
 import numpy as np
 import rich.table
-from ant_demo import figures, learning as learner, linearization, tables
+from ant_demo import (
+    figures,
+    learning as learner,
+    linearization,
+    pendulum,
+    quadruped,
+    tables,
+)
 from ant_demo.animation import animate
 from ant_demo.compilation import CompileClock
+from ant_demo.countdown import Countdown
 from ant_demo.fleet import throughput
 from ant_demo.identification import identify
 from ant_demo.recording import NOISE_Q, NOISE_QD, record, Recording
 from ant_demo.report import Page
 from ant_demo.robot import changed, eqsim_system, HIDDEN, mujoco_model, parameters
 from ant_demo.simulation import replay
+from PIL import Image
 from rich.console import Console
+
+import eqsim
+from eqsim.render import Camera, images, NoOpenGL
 
 
 SEED = 0
 FPS = 20
+USUAL = {
+    "identification": 33.0,
+    "fleet": 29.0,
+    "linear_model": 8.0,
+    "gait": 16.0,
+    "learning": 50.0,
+}
+"""Usual duration of each part on two cores, s, for the estimate of the time that is left."""
 
 
 def main() -> None:
+    """Run all parts, and write the page."""
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
     console, clock, begin = Console(), CompileClock(), time.perf_counter()
     where = tables.circumstances()
     line = ", ".join(f"{name} {value}" for name, value in where.items())
-    page = Page(
-        "eqsim: an ant identified, thousands simulated, a cheetah taught to run", line
-    )
-    results: dict = {"circumstances": where, "quick": options.quick}
-    sys = eqsim_system()
-    parts = (identification, fleet, linear_model, learning)
+    page = Page("eqsim: identify, simulate, differentiate, control and train", line)
+    results: dict = {"circumstances": where, "quick": options.quick, "figures": []}
+    sys, countdown = eqsim_system(), Countdown(USUAL)
+    parts = (identification, fleet, linear_model, gait, learning)
+    assert [part.__name__ for part in parts] == [*USUAL]
     for number, part in enumerate(parts, 1):
-        start = time.perf_counter()
-        with console.status(f"[{number}/{len(parts)}] {part.__doc__}") as status:
-            say = lambda text: status.update(f"[{number}/{len(parts)}] {text}")
-            results[part.__name__] = part(sys, options, page, console, say)
+        start, place = time.perf_counter(), f"[{number}/{len(parts)}]"
+        countdown.start(part.__name__)
+        console.print(f"{place} {part.__doc__} {countdown.words().capitalize()}.")
+        say = lambda text, place=place: countdown.say(f"{place} {text}")
+        say(str(part.__doc__))
+        with console.status(countdown):
+            found = part(sys, options, page, console, say)
+        results[part.__name__] = found
+        results["figures"] += found.pop("figures", [])
         seconds, compiled = time.perf_counter() - start, clock.since(start)
         # Commands compile in processes of their own.
-        compiled += results[part.__name__].get("compiled", 0.0)
-        results[part.__name__] |= {"seconds": seconds, "compiled": compiled}
+        compiled += found.get("compiled", 0.0)
+        found |= {"seconds": seconds, "compiled": compiled}
         spent = f"{seconds:.0f} s, of which {compiled:.0f} s to compile"
-        console.print(f"[{number}/{len(parts)}] {part.__doc__} {spent}\n")
+        console.print(f"{place} Done: {spent}\n")
     results["seconds"] = time.perf_counter() - begin
-    page.text(f"The whole took {results['seconds']:.0f} s.", note=True)
+    page.figures(results["figures"])
+    page.text(f"The demonstration took {results['seconds']:.0f} s.", note=True)
     page.write(options.out / "index.html")
     text = json.dumps(results, indent=2)
     (options.out / "results.json").write_text(text + "\n")
@@ -74,7 +103,43 @@ def main() -> None:
 
 
 def identification(sys, options, page, console, say) -> dict:
-    """Identifying an ant."""
+    """Identification."""
+    recordings = pendulum.file(options.recordings)
+    if recordings is None:
+        return _ant(sys, options, page, console, say)
+    say("Identifying a real double pendulum (compiles first)")
+    result = pendulum.fit(recordings)
+    page.section("Identification of a real robot")
+    page.text(
+        "A double pendulum with two geared motors, recorded on hardware "
+        "(dfki-ric-underactuated-lab/double_pendulum). Inertial parameters, friction and "
+        "the latency of commands are fitted to three runs, with exact Jacobians."
+    )
+    path = options.out / "pendulum.png"
+    figures.pendulum(path, result.validation)
+    page.image(path, "errors of predictions by horizon")
+    page.text(
+        "Predictions of two other runs: median over windows of the rms error up to the "
+        "horizon.",
+        note=True,
+    )
+    _show(console, page, tables.pendulum_table(result))
+    page.text(
+        "Determined: the data alone determine this parameter. Single masses and inertias "
+        "of a pendulum cannot be determined; their combinations can.",
+        note=True,
+    )
+    row = result.validation.horizons[-1]
+    ratio = float(row.ratio["q"][0])
+    meaning = f"of the given model's error after {row.horizon:g} s, for a real robot"
+    return {
+        "parameters": result.dictionary(),
+        "error_ratio": ratio,
+        "figures": [(f"{100 * ratio:.0f} %", meaning)],
+    }
+
+
+def _ant(sys, options, page, console, say) -> dict:
     say("Recording an ant in MuJoCo C")
     recording = record(mujoco_model(HIDDEN), 0.5 if options.quick else 2.0, SEED)
     say("Identifying it (compiles, then about fifty Gauss-Newton steps)")
@@ -83,18 +148,19 @@ def identification(sys, options, page, console, say) -> dict:
     entries = tables.identified(rows, fit)
     page.section("Identification")
     page.text(
-        "An ant with hidden changes was recorded in MuJoCo C: "
-        f"{recording.time.size} measurements of all coordinates and velocities, with "
-        f"noise of {NOISE_Q:g} m or rad and {NOISE_QD:g} m/s or rad/s. Its parameters "
-        "are found by Levenberg-Marquardt, with derivatives through eqsim."
+        "MuJoCo C simulates an ant with five changed parameters. eqsim identifies them from "
+        f"{recording.time.size} noisy measurements of coordinates and velocities "
+        f"(standard deviations {NOISE_Q:g} m or rad and {NOISE_QD:g} m/s or rad/s), by "
+        "Levenberg-Marquardt with derivatives through contacts."
     )
     _show(console, page, tables.identification_table(entries))
     page.text(
-        f"{fit.kept} of {fit.windows} windows were used; in the others no noise "
-        "explains the misfit, mostly because a foot touches down one step earlier or later. "
-        f"Mean squared residual per degree of freedom, in units of the noise: "
-        f"{fit.chi2:.3f} (1 if model and noise are right). Standard deviations are "
-        "those of the Gauss-Newton covariance, with the starts of all windows unknown.",
+        f"{fit.kept} of {fit.windows} windows were used. In the others, noise does not "
+        "explain the residuals, mostly because a foot touches down one step earlier or "
+        "later. The mean squared residual per degree of freedom is "
+        f"{fit.chi2:.3f} in units of the noise; it is 1 if model and noise are right. "
+        "Standard deviations are from the Gauss-Newton covariance, in which the initial "
+        "states of all windows are unknown.",
         note=True,
     )
     path = options.out / "parameters.png"
@@ -105,13 +171,19 @@ def identification(sys, options, page, console, say) -> dict:
     path = options.out / "trajectories.png"
     figures.trajectories(path, recording, before, after)
     page.text(
-        "The whole recording simulated by eqsim from its first state, without looking "
-        "at it again. Contacts make the motion chaotic: small errors grow with every "
-        "step on the ground."
+        "Simulations of the whole recording from its first state. Contacts make the motion "
+        "chaotic, so small errors grow with each step on the ground."
     )
     page.image(path, "measured and simulated motion")
     _gif(recording, after, options, page, console, say)
+    errors = [abs(e["error_percent"]) for e in entries if e["identifiable"]]
     return {
+        "figures": [
+            (
+                f"{max(errors):.1f} %",
+                f"largest error of {len(errors)} identified parameters of an ant",
+            )
+        ],
         "parameters": entries,
         "noise": {"q": NOISE_Q, "qd": NOISE_QD},
         "chi2": fit.chi2,
@@ -134,30 +206,36 @@ def _gif(recording: Recording, after, options, page, console, say) -> None:
 
 
 def fleet(sys, options, page, console, say) -> dict:
-    """Simulating thousands of ants."""
+    """Thousands of different robots."""
     size = (16, 2, 1) if options.quick else (2048, 20, 3)
     say(f"Simulating {size[0]:,} different ants in eqsim and in MuJoCo C")
-    result = throughput(*size)
+    result, shown = throughput(*size)
     page.section("Thousands of different robots in one program")
     page.text(
-        f"{result.ants:,} ants, the masses of all their links drawn between half and "
-        f"twice the file's, are reset at random and driven by random controls for "
-        f"{result.length} environment steps of {result.substeps} time steps each. "
-        "eqsim: one call of eqsim.rollout, single precision, every contact problem solved to "
-        "convergence. MuJoCo C: mujoco.rollout with as many models, double precision, "
-        f"the file's solver settings. Both: Euler, {result.cores} cores, the best of "
-        f"{size[2]} runs that took turns, without the time to compile "
-        f"({result.compile_seconds:.0f} s with the first run)."
+        f"{result.ants:,} ants, each with its own masses between half and twice those of "
+        "the file, are simulated with random controls in one call of eqsim.rollout. The "
+        "viewer shows some of them: drag to rotate, scroll to zoom."
     )
+    page.viewer(shown, "ants with different masses")
     _show(console, page, tables.throughput_table(result))
     path = options.out / "throughput.png"
     figures.throughput(path, result)
     page.image(path, "steps per second")
-    return result._asdict()
+    page.text(
+        f"{result.length} environment steps of {result.substeps} time steps each. eqsim: "
+        "single precision, contact problems solved to convergence. MuJoCo C: "
+        "mujoco.rollout with as many models, double precision, the file's solver settings. "
+        f"Both: Euler, {result.cores} cores, best of {size[2]} runs that take turns, "
+        f"without compilation ({result.compile_seconds:.0f} s with the first run).",
+        note=True,
+    )
+    meaning = f"time steps per second of {result.ants:,} different ants"
+    number = f"{result.eqsim * result.substeps:,.0f}"
+    return result._asdict() | {"figures": [(number, meaning)]}
 
 
 def linear_model(sys, options, page, console, say) -> dict:
-    """Linearizing a time step."""
+    """Linear model of a time step."""
     say("Linearizing a time step in eqsim and in MuJoCo C")
     recording = record(mujoco_model(HIDDEN), 0.5, SEED)
     moment = int(np.flatnonzero(recording.touching)[2])
@@ -168,49 +246,103 @@ def linear_model(sys, options, page, console, say) -> dict:
     entries = tables.linear_entries(ours, theirs)
     page.section("The linear model of a time step")
     page.text(
-        "x' = A x + B u for small changes of coordinates, velocities and controls, "
-        f"at {recording.time[moment]:.2f} s of the recording, with a foot on the ground. "
-        "eqsim: jax.jacfwd of the step. MuJoCo C: mjd_transitionFD, central "
-        "differences with a step of 1e-6."
+        "x' = A x + B u for small changes of coordinates, velocities and controls of an "
+        "ant with a foot on the ground. eqsim: jax.jacfwd of the step. MuJoCo C: "
+        "mjd_transitionFD, central differences with a step of 1e-6."
     )
     _show(console, page, tables.linear_table(entries))
     path = options.out / "linear_model.png"
     figures.linear_model(path, ours, theirs, linearization.labels(sys))
     page.image(path, "heat maps of A and B")
-    return {"time": float(recording.time[moment]), "matrices": entries}
+    largest = max(entry["largest_difference"] for entry in entries)
+    return {
+        "time": float(recording.time[moment]),
+        "matrices": entries,
+        "figures": [(f"{largest:.0e}", "largest difference of derivatives")],
+    }
+
+
+def gait(sys, options, page, console, say) -> dict:
+    """A quadruped that walks."""
+    count, rounds = (32, 2) if options.quick else (1024, 3)
+    say("Searching for the gait of a quadruped (compiles first)")
+    found = quadruped.search(count, rounds, say)
+    page.section("A quadruped finds a gait")
+    page.text(
+        "A quadruped of the kind in MuJoCo Menagerie: twelve position servos with force "
+        "limits, rotor inertia and dry friction, elliptic friction cones. A trot has five "
+        f"parameters. The cross-entropy method simulates {count:,} gaits of "
+        f"{quadruped.DURATION:g} s in one program, {rounds} times, and rewards speed "
+        "without drift and tilt."
+    )
+    say("Drawing the best gait")
+    path = options.out / "gait.gif"
+    problem = _walk(found, path)
+    if problem:
+        console.print(f"No animation of the gait: {problem}")
+    else:
+        page.image(path, "the quadruped, trotting")
+    path = options.out / "gait.png"
+    figures.gaits(path, found)
+    page.image(path, "speeds of all gaits, and motion of the trunk")
+    _show(console, page, tables.gait_table(found))
+    total, speed = count * rounds, float(found.speeds.max())
+    return {
+        "gait": dict(zip(quadruped.NAMES, found.gait.tolist(), strict=True)),
+        "speed": speed,
+        "steps_per_second": found.steps_per_second,
+        "figures": [(f"{speed:.2f} m/s", f"best of {total:,} gaits of a quadruped")],
+    }
+
+
+def _walk(found: quadruped.Walk, path: pathlib.Path) -> str:
+    """Draw a walk; return the reason if that is not possible."""
+    stride = max(1, round(1 / FPS / found.dt))
+    camera = Camera((0.0, 0.0, 0.25), 1.3, 60.0, -15.0, follow="trunk")
+    q = jax.numpy.asarray(found.q[::stride])
+    try:
+        drawn = images(
+            eqsim.load_mjcf(quadruped.MODEL), q, camera, width=480, height=300
+        )
+    except NoOpenGL as error:
+        return str(error)
+    frames = [Image.fromarray(frame).quantize(64) for frame in drawn]
+    options = {"duration": round(1000 * stride * found.dt), "loop": 0}
+    frames[0].save(path, save_all=True, append_images=frames[1:], **options)
+    return ""
 
 
 def learning(sys, options, page, console, say) -> dict:
-    """Learning to run."""
-    say("Learning to run (compiles first)")
+    """Training."""
+    say("Training a cheetah to run (compiles first)")
     begin = time.perf_counter()
     found = learner.learn(options.out / "run", options.quick, say)
     seconds = time.perf_counter() - begin
     (train, printed), evaluate = found.commands
     table = tables.learning_table(found.evaluations)
-    page.section("Learning to run")
+    page.section("An agent learns to run")
     page.text(
-        f"Proximal policy optimization ({learner.AGENT}) with the settings that eqsim-zoo "
-        f"has for {learner.ENV}, in single precision: collecting and learning are one "
-        "compiled program. Time is counted from the beginning of the command, and most "
-        "of it up to the first evaluation is compilation. Standing still has a return of 0."
+        f"Proximal policy optimization ({learner.AGENT}) with eqsim-zoo's preset for "
+        f"{learner.ENV}. Simulation and updates are one compiled program. Times include "
+        "compilation, which takes most of the time up to the first evaluation. A robot "
+        "that does not move has a return of 0."
     )
     page.command(train, printed)
     page.image(found.folder / "curves.png", "return against steps and time")
     _show(console, page, table)
     page.text(
-        "Each row: 32 episodes in which nothing is drawn but where they begin. The best "
-        "of these policies, in other episodes:"
+        "Each row: 32 episodes with deterministic actions and random initial states. The "
+        "best of these policies, evaluated in other episodes:"
     )
     page.command(*evaluate)
     if found.animation is None:
-        console.print(f"No pictures of what was learned: {found.problem}")
+        console.print(f"No animation of the policy: {found.problem}")
     else:
         strip, loop = options.out / "running.png", options.out / "running.gif"
         learner.excerpt(found.animation, loop, strip)
-        page.text("What it does, one picture for each control step of 0.05 s:")
-        page.image(strip, "eight pictures of the cheetah at a gallop")
         page.image(loop, "the cheetah, running")
+        page.text("Eight frames, one for each control step of 0.05 s:")
+        page.image(strip, "eight frames of the cheetah at a gallop")
     last = found.evaluations[-1]
     console.print(
         f"Return {last['mean_return']:,.0f} ± {last['confidence']:.0f} after "
@@ -221,13 +353,16 @@ def learning(sys, options, page, console, say) -> dict:
         "env": learner.ENV,
         "commands": [command for command, _ in found.commands],
         "evaluations": found.evaluations,
+        "figures": [
+            (f"{last['mean_return']:,.0f}", f"return after {last['seconds']:.0f} s")
+        ],
         "train_and_evaluate_seconds": seconds,
         "compiled": found.compiled,
     }
 
 
 def _show(console: Console, page: Page, table: tables.Table) -> None:
-    """A table on the terminal and in the report."""
+    """Show a table on the terminal and on the page."""
     shown = rich.table.Table(title=table.title, title_justify="left")
     for number, column in enumerate(table.columns):
         shown.add_column(column, justify="right" if number else "left")
@@ -240,8 +375,15 @@ def _show(console: Console, page: Page, table: tables.Table) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/demo"))
+    folder = os.environ.get("EQSIM_RECORDINGS")
     parser.add_argument(
-        "--quick", action="store_true", help="small sizes, to see that it runs"
+        "--recordings",
+        type=pathlib.Path,
+        default=pathlib.Path(folder) if folder else None,
+        help="folder with recordings of real robots (default: EQSIM_RECORDINGS)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to test that it runs"
     )
     return parser.parse_args()
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from .._registry import AGENTS, ENVS, PIPELINES, PluginError, Registry
 from ..randomize import presets
+from ._source import source_docstring
 from ._tables import paragraph, plain_table
 
 
@@ -40,14 +41,15 @@ def _table(title: str, registry: Registry, broken: list[str]) -> Table:
 
 
 def _what(name: str, registry: Registry, broken: list[str]) -> str:
-    """Return the first sentence of the docstring of built-in and imported objects.
-    Other packages are not imported; for them, return their summary."""
+    """Return the first sentence of the docstring of an object. Other packages are not
+    imported: their source is read, and if it has no docstring, the package's summary is
+    returned."""
     plugin = registry.plugins().get(name)
     if plugin is not None and name not in registry.registered():
         if plugin.package != "eqsim" and not plugin.malformed():
-            return plugin.summary
+            return _first_sentence(source_docstring(plugin)) or plugin.summary
     try:
-        return _first_sentence(registry.get(name))
+        return _first_sentence(paragraph(registry.get(name)))
     except PluginError as error:
         broken.append(str(error))
         return "broken, see below"
@@ -72,6 +74,7 @@ def _presets() -> Table:
     return table
 
 
-def _first_sentence(value: object) -> str:
-    text = re.sub(r" \([^()]*\d{4}\)", "", paragraph(value))  # Of a paper.
+def _first_sentence(docstring: str) -> str:
+    text = " ".join(docstring.split("\n\n")[0].split())
+    text = re.sub(r" \([^()]*\d{4}\)", "", text)  # The year of a paper.
     return text.split(". ")[0].rstrip(".").replace("`", "")

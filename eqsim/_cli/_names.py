@@ -25,7 +25,7 @@ def environment(name: str, pipeline: str | None) -> AbstractEnv:
 
 
 def physics(name: str | None) -> AbstractPipeline | None:
-    """The pipeline of that name; None without a name."""
+    """Return the pipeline with a name; None without a name."""
     if name is None:
         return None
     _known("pipeline", name, PIPELINES)

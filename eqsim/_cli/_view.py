@@ -110,7 +110,8 @@ def _free(sys: System, pipeline: str | None) -> Subject:
 
 
 def _arrays(path: pathlib.Path, pipeline: str | None) -> Subject:
-    """A recording of `eqsim rollout` or `eqsim control`, or a robot of `eqsim.save`."""
+    """Return a rollout of `eqsim rollout` or `eqsim control`, or a robot of
+    `eqsim.save`."""
     try:
         with open_arrays(path) as file:
             names = set(file)
@@ -144,7 +145,8 @@ def _recording(
 
 
 def _run(folder: pathlib.Path) -> Subject:
-    """A trained policy; packages that train publish functions that read their folders."""
+    """Return a trained policy; packages that train publish functions that read their
+    folders."""
     reasons = []
     for name in RUNS.names():
         try:

@@ -17,7 +17,7 @@ class _Scan:
 
     - `in_place`: arrays that share memory with the array that they update.
     - `inside`: arrays that lie inside the array that they are joined to, and where.
-    - `starts`: when the memory of such joined arrays is needed first.
+    - `starts`: first use of the memory of such joined arrays.
     """
 
     def __init__(self, schedule: Schedule):

@@ -14,7 +14,7 @@ from ._graph import Graph
 class Entry:
     """One element of an element-wise equation.
 
-    - `x`: nodes of the operands; `out`: of the result.
+    - `x`: nodes of the operands; `out`: node of the result.
     """
 
     def __init__(self, graph: Graph, dtype: str, params, out: int, x: tuple[int, ...]):

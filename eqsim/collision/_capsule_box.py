@@ -130,7 +130,7 @@ def _segments(apart: Vec3, axis: Vec3, size, half):
 
     **Arguments:**
 
-    - `apart`: from the center of the capsule to the middle of the edge.
+    - `apart`: vector from the center of the capsule to the middle of the edge.
 
     **Returns:** positions in [-1, 1] on the edge and on the axis; -1, 0 or 1 if the
     nearest point is the lower end, the middle or the upper end of the edge; whether the

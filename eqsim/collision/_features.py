@@ -118,7 +118,7 @@ def touching(
     **Arguments:**
 
     - `numbers`: for each solid, the three vertices that are nearest.
-    - `normal`: from the first to the second solid, in the frame of the first.
+    - `normal`: direction from the first to the second solid, in the frame of the first.
     """
     vertices, counts = zip(*map(_different, solids, numbers), strict=True)
     sides = _Sides(placed, solids, vertices, counts)

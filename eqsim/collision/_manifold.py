@@ -101,7 +101,7 @@ class Approach(NamedTuple):
     """Two solids in the frame of the first one, and where they are nearest.
 
     - `vertices`: three of each solid.
-    - `normal`: from the first to the second solid.
+    - `normal`: direction from the first to the second solid.
     """
 
     placed: Placed

@@ -34,7 +34,7 @@ class Feature(NamedTuple):
 
     - `corners`: vertices of the polytopes, those that count first.
     - `count`: number of vertices that hold the nearest point: 1, 2 or 3.
-    - `normal`: from the first to the second shape, in the frame of the first.
+    - `normal`: direction from the first to the second shape, in the frame of the first.
     - `face`: 1 or 2 if it is a face of the first or second shape, a cylinder; else 0.
     """
 

@@ -124,7 +124,7 @@ def line_search(problem: Problem, now: Search, feedback: Feedback, predicted):
     **Arguments:**
 
     - `now`: trajectory, gaps, cost and multipliers.
-    - `predicted`: from `expected_change`.
+    - `predicted`: result of `expected_change`.
 
     **Returns:** the candidate, its step size, and whether it is accepted.
     """

@@ -35,7 +35,7 @@ class Linearization(NamedTuple):
 def linearize(
     env: AbstractEnv, state: State, action: Float[Array, " nu"]
 ) -> Linearization:
-    r"""The derivative of a control step of an environment.
+    r"""Linearize a control step of an environment.
 
     With $f$ the control step and $h$ the observation,
     $A = \partial (f(x_0 \oplus x, u_0) \ominus f(x_0, u_0)) / \partial x$ at $x = 0$,
@@ -44,7 +44,7 @@ def linearize(
 
     **Arguments:**
 
-    - `env`: the environment; its pipeline may be any.
+    - `env`: environment with any pipeline.
     - `state`, `action`: point of linearization.
 
     **Returns:** the four matrices, which also unpack: `A, B, C, D = linearize(...)`.
@@ -63,7 +63,7 @@ def linearize(
 def linearize_step(
     pipeline: AbstractPipeline, sys: System, state: State, ctrl: Float[Array, " nu"]
 ) -> tuple[Float[Array, "nx nx"], Float[Array, "nx nu"]]:
-    r"""The derivative of one time step of a pipeline, without an environment.
+    r"""Linearize one time step of a pipeline, without an environment.
 
     **Arguments:**
 

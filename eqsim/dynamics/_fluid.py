@@ -79,7 +79,7 @@ def fluid_forces(
     **Arguments:**
 
     - `velocity`: motion of each node about the origin of its tree.
-    - `shapes`: as of `fluid_ellipsoids`, which is called if it is None.
+    - `shapes`: result of `fluid_ellipsoids`, which is called if it is None.
     """
     layout = _layout(tree, sys.geoms.fluid, sys.geoms.links)
     parts, nodes = [], []

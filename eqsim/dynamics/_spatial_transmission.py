@@ -54,7 +54,7 @@ class Touching(NamedTuple):
     - `links`: links of the two shapes of each point, -1 for the world.
     - `nodes`: the nodes that carry them, -1 for the world.
     - `pos`: position in the world, `(npoint, *batch)`.
-    - `normal`: from the first shape to the second.
+    - `normal`: direction from the first shape to the second.
     - `active`: true if the shapes touch.
     """
 

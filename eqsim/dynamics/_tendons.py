@@ -103,7 +103,7 @@ def tendon_forces(
     r"""Compute the joint forces $J^T f$ of the springs and dampers of tendons, `(nv,
     *batch)`.
 
-    **Arguments:** `now`: of (at least) the `passive_tendons`.
+    **Arguments:** `now`: kinematics of (at least) the `passive_tendons`.
     """
     tau = jnp.zeros_like(qd)
     for chosen, tension in _passive_tensions(sys, constants, now, qd):

@@ -54,7 +54,7 @@ class MotionData(NamedTuple):
     """Quantities from which the forces of a state were computed.
 
     - `fixed`, `kin`, `speed`: frames, poses and velocities of the nodes.
-    - `shapes`: as of `fluid_ellipsoids`.
+    - `shapes`: result of `fluid_ellipsoids`.
     - `drive`: the actuators.
     - `tendons`: kinematics of the tendons; None if no tendon matters.
     """

@@ -43,7 +43,7 @@ class Covariance(NamedTuple):
     - `used`: the covariance behind intervals. It is the sandwich clustered by run if all
         values have at least 4 degrees of freedom then; otherwise the sandwich clustered by
         window if they have them then; otherwise the inverse Hessian.
-    - `clusters`: number of clusters of the sandwich. `by_run`: whether they are runs.
+    - `clusters`: number of clusters of the sandwich. `by_run`: true if they are runs.
     - `freedom`: degrees of freedom of Student's t of the interval of each value.
     """
 

@@ -84,7 +84,7 @@ class Blocks(NamedTuple):
     - `cost`: robust cost of the data.
     - `gradient`, `hessian`: derivatives by parameters and start of the window.
     - `gap`, `gap_slope`: jump to the start of the next window, and its derivative by
-        parameters and start; `next_slope`: by the start of the next window.
+        parameters and start; `next_slope`: its derivative by the start of the next window.
     - `squares`, `counts`: weighted sums of squares of each column in its own unit, and
         numbers of samples, by channel and window.
     - `misfit`: mean square of the residuals of the window in units of the noise.

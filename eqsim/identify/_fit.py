@@ -75,7 +75,7 @@ def fit(
     **Arguments:**
 
     - `sys`: the robot, with parameters to start from.
-    - `recordings`: to fit. `unknowns`: parameters by name.
+    - `recordings`: measured motions. `unknowns`: parameters by name.
     - `measure`: a measurement that predicts the channels of the recordings, a tuple of
         them, or a function `(sys, state) -> {channel: array}`.
     - `windows`: lengths and starts of windows. `objective`: the comparison.

@@ -206,7 +206,7 @@ def _sensor(physics: Physics, model: Model, name: str) -> _Sensor:
 class _Slot(NamedTuple):
     """Measured times in a step, at most `Physics.rows` of them.
 
-    - `rows`: rows of the window. `valid`: which of them are in this step.
+    - `rows`: rows of the window. `valid`: true for those in this step.
     - `share`: share of the step before them.
     """
 
@@ -240,7 +240,7 @@ class _Gains(NamedTuple):
     """Matrices of the filter in one step.
 
     - `move`: transition from the measured time before, or the start of the step, to each
-        measured time; `rest`: from the last one to the end of the step.
+        measured time; `rest`: transition from the last one to the end of the step.
     - `gain`: Kalman gain at each measured time. `white`: makes innovations independent,
         with the size of the noise.
     """

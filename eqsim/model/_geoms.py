@@ -87,7 +87,7 @@ class Pairs(eqx.Module):
     - `condim`: dimension of the contact space of each pair.
     - `friction`: sliding (two directions), torsional and rolling (two directions)
         friction coefficients.
-    - `solref`, `solimp`, `margin`: as for `Geoms`.
+    - `solref`, `solimp`, `margin`: softness and margin, see `Geoms`.
     - `solref_friction`: softness along friction axes, for elliptic cones; zeros to use
         that of the normal.
     """

@@ -149,7 +149,7 @@ def choice(where: Where, values: Any) -> Choice:
 
     **Arguments:**
 
-    - `where`: as for `uniform`; all selected parameters get the same entry.
+    - `where`: selection of parameters, see `uniform`; all get the same entry.
     - `values`: the values, along the first axis.
     """
     return Choice(where, values)

@@ -72,7 +72,7 @@ def check_agent(
 
     **Arguments:**
 
-    - `agent`, `iterations`, `build`: as for `agent_checks`.
+    - `agent`, `iterations`, `build`: arguments of `agent_checks`.
     - `expected_failures`: reasons by name of check, in addition to those of the class
         attribute `__eqsim_expected_failures__`.
 

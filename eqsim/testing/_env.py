@@ -78,7 +78,7 @@ def check_env(
 
     **Arguments:**
 
-    - `env`, `build`: as for `env_checks`.
+    - `env`, `build`: arguments of `env_checks`.
     - `expected_failures`: reasons by name of check, in addition to those of the class
         attribute `__eqsim_expected_failures__`.
 

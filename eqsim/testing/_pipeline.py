@@ -74,7 +74,7 @@ def check_pipeline(
 
     **Arguments:**
 
-    - `pipeline`, `build`: as for `pipeline_checks`.
+    - `pipeline`, `build`: arguments of `pipeline_checks`.
     - `expected_failures`: reasons by name of check, in addition to those of the class
         attribute `__eqsim_expected_failures__`.
 

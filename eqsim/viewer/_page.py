@@ -69,7 +69,7 @@ def export(
 
     **Arguments:**
 
-    - `robot`, `trajectory`, `dt`, `spacing`, `dark`: as in `show`.
+    - `robot`, `trajectory`, `dt`, `spacing`, `dark`: arguments of `show`.
     - `path`: file to write; by default none is written.
     - `forces`: true if contact forces are drawn; coordinates alone have none.
     - `fps`: frames per second at most.

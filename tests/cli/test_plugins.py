@@ -1,5 +1,6 @@
 """`eqsim plugins`: throw-away packages, some of which misbehave."""
 
+import inspect
 import json
 import sys
 
@@ -98,8 +99,24 @@ def test_listing_imports_nothing(capsys, site):
     assert "name kind package version target status".split() == words[0]
     assert "loud env my-loud 1.1 loud_thing:Loud available".split() in words
     status, out, _ = run(capsys, "list")
-    assert status == 0 and "What my-loud is." in out and "What my-agent is." in out
+    assert status == 0 and "What my-agent is." in out
+    rows = {row.split()[0]: row for row in out.splitlines() if "my-loud" in row}
+    # Its source has a docstring; that of `slow` is no class of its module.
+    assert "Louder than others" in rows["loud"]
+    assert "What my-loud is." in rows["slow"]
     assert not set(MODULES) & set(sys.modules)
+
+
+def test_descriptions_of_agents(capsys):
+    """`eqsim list` describes each agent by the first sentence of its own docstring."""
+    status, out, _ = run(capsys, "list")
+    assert status == 0
+    words = " ".join(out.split())
+    assert "Proximal policy optimization: several gradient steps" in words
+    for name in eqsim.AGENTS.names():
+        docstring = inspect.getdoc(eqsim.AGENTS.get(name)) or ""
+        opening = " ".join(docstring.replace("`", "").split()[:3]).rstrip(".")
+        assert opening in words, name
 
 
 def test_listing_with_imports(capsys, site):

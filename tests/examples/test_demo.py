@@ -21,11 +21,14 @@ from ant_demo import (
     identification,
     learning,
     linearization,
+    pendulum,
+    quadruped,
     recording,
     report,
     robot,
     tables,
 )
+from ant_demo.countdown import Countdown
 from ant_demo.fleet import Throughput
 
 
@@ -94,8 +97,81 @@ def test_report(tmp_path):
     assert "$ eqsim train\n&lt;done&gt;</pre>" in text and text.count("1,234") == 4
 
 
+def test_page_embeds_figures_and_viewers(tmp_path):
+    page = report.Page("title", "subtitle")
+    page.text("below")
+    page.viewer("<p class='x'>&lt;</p>", "ants")
+    page.figures([("1 %", "largest <error>")])
+    page.write(tmp_path / "index.html")
+    text = (tmp_path / "index.html").read_text()
+    assert text.index("subtitle") < text.index("<b>1 %</b>") < text.index("below")
+    assert "largest &lt;error&gt;" in text
+    assert 'srcdoc="&lt;p class=&#x27;x&#x27;&gt;&amp;lt;&lt;/p&gt;"' in text
+
+
+def test_countdown():
+    """The pace of finished parts is expected of the others."""
+    now = [0.0]
+    countdown = Countdown({"a": 10.0, "b": 20.0, "c": 30.0}, lambda: now[0])
+    countdown.start("a")
+    assert countdown.left() == 60.0
+    now[0] = 4.0
+    assert countdown.left() == 56.0
+    now[0] = 20.0  # `a` takes twice its usual time; `b` and `c` are still to come.
+    assert countdown.left() == 50.0
+    countdown.start("b")
+    assert countdown.left() == 100.0
+    now[0] = 30.0
+    assert countdown.left() == 90.0 and countdown.words() == "about 90 s left"
+    countdown.say("searching")
+    assert countdown.__rich__() == "searching (about 90 s left)"
+
+
+def test_targets_of_the_gait():
+    """Servo targets place the feet where the trot requires them, by MuJoCo's forward
+    kinematics."""
+    model = mujoco.MjModel.from_xml_string(quadruped.MODEL)
+    data = mujoco.MjData(model)
+    length, frequency, lift, height, offset = gait = (0.12, 2.0, 0.05, 0.27, 0.01)
+    hips = np.array([[0.19, -0.13], [0.19, 0.13], [-0.19, -0.13], [-0.19, 0.13]])
+    feet = [k for k in range(model.ngeom) if model.geom_size[k, 0] == 0.024]
+    for moment in (0.6, 0.7, 0.93):
+        data.qpos[:7] = (0, 0, 0, 1, 0, 0, 0)
+        data.qpos[7:] = quadruped.targets(jnp.array(gait), moment)
+        mujoco.mj_kinematics(model, data)
+        phase = (frequency * moment + np.array([0.0, 0.5, 0.5, 0.0])) % 1.0
+        ground = phase < 0.5
+        x = np.where(ground, 0.5 - 2 * phase, 2 * phase - 1.5) * length + offset
+        up = np.where(ground, 0.0, np.sin(np.pi * (2 * phase - 1.0))) * lift
+        expected = np.column_stack([hips + np.column_stack([x, 0 * x]), up - height])
+        np.testing.assert_allclose(data.geom_xpos[feet], expected, atol=1e-6)
+
+
+def test_value_of_a_walk():
+    """Speed counts, drift and tilt cost, and a fall excludes a gait."""
+    q = np.zeros((4, 10, 19))
+    q[..., 2], q[..., 3] = 0.27, 1.0
+    q[:, -1, 0] = 5.0
+    q[1, -1, 1] = 1.0
+    q[2, :, 3:5] = np.cos(0.1), np.sin(0.1)
+    q[3, 4, 2] = 0.1
+    value, speed = quadruped._value(q)
+    np.testing.assert_allclose(speed, [1.0, 1.0, 1.0, 0.0])
+    np.testing.assert_allclose(value[:2], [1.0, 0.8])
+    np.testing.assert_allclose(value[2], 1.0 - 10.0 * (1.0 - np.cos(0.2)))
+    assert value[3] == -np.inf
+
+
+def test_recordings_are_optional(tmp_path):
+    assert pendulum.file(None) is None and pendulum.file(tmp_path) is None
+    path = tmp_path / "double_pendulum" / "identification_C1.npz"
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    assert pendulum.file(tmp_path) == path
+
+
 def test_excerpt(tmp_path):
-    """Pictures of the right moments, in order."""
+    """Frames of the right moments, in order."""
     shades = [Image.new("L", (8, 6), 2 * k) for k in range(100)]
     whole, loop, strip = (tmp_path / name for name in ("a.gif", "b.gif", "c.png"))
     shades[0].save(whole, save_all=True, append_images=shades[1:], duration=50)
@@ -129,6 +205,9 @@ def test_demo(tmp_path):
     for entry in results["linear_model"]["matrices"]:
         assert entry["largest_difference"] < 1e-6 * entry["largest_entry"]
     assert results["fleet"]["eqsim"] > 0
+    assert len(results["figures"]) == 5 and results["gait"]["steps_per_second"] > 0
+    page = (tmp_path / "index.html").read_text()
+    assert "<iframe" in page and page.count("data:image/") >= 6
     (found,) = results["learning"]["evaluations"]
     assert found["steps"] >= 4096 and np.isfinite(found["mean_return"])
     assert (tmp_path / "run" / "last.ckpt").exists()

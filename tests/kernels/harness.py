@@ -19,7 +19,7 @@ class Kernel:
 
     - `function`: takes arrays without batch axes, returns a tuple of them.
     - `shared`: numbers of the arguments that all environments share.
-    - `patterns`: what is assumed of each argument.
+    - `patterns`: assumptions about each argument.
     - `pulled`: numbers of the arguments whose cotangents are computed, in place of the
         results: cotangents of the results follow the arguments.
     - `pushed`: numbers of the arguments whose tangents follow the arguments; the results

@@ -20,10 +20,10 @@ def dictionaries(rng, number):
 
 
 def recorded(lengths, ends, breaks=(), make=vectors, seed=0):
-    """Steps by name, of trajectories one after the other.
+    """Return the steps of consecutive trajectories, by name.
 
-    - `lengths`: of each; `ends`: whether the task ends there.
-    - `breaks`: steps that lead elsewhere than where the next one begins.
+    - `lengths`: length of each trajectory; `ends`: true if the task terminates there.
+    - `breaks`: steps after which the next one starts from another state.
     """
     rng, number = np.random.default_rng(seed), sum(lengths)
     paths = [make(rng, length + 1) for length in lengths]

@@ -17,9 +17,9 @@ SIZE = (240, 320)
 
 
 def animate(path: pathlib.Path, left: np.ndarray, right: np.ndarray, fps: int) -> str:
-    """Writes a GIF of two sequences of coordinates.
+    """Write a GIF of two sequences of coordinates.
 
-    **Returns:** an empty string, or why there is none.
+    **Returns:** an empty string, or the reason why MuJoCo could not draw.
     """
     # The program runs in another folder.
     path, reasons = path.resolve(), []

@@ -11,7 +11,7 @@ import jax
 
 
 class CompileClock:
-    """Counts the time in which this process compiles, from its making on.
+    """Measurement of the time in which this process compiles.
 
     Programs are traced inside others: times that overlap count once.
     """
@@ -26,7 +26,7 @@ class CompileClock:
             self._spans.append((now - seconds, now))
 
     def since(self, begin: float) -> float:
-        """Seconds of compilation since a moment of `time.perf_counter`."""
+        """Return the seconds of compilation since a moment of `time.perf_counter`."""
         total, last = 0.0, begin
         for start, end in sorted(self._spans):
             total += max(0.0, end - max(start, last))
@@ -35,7 +35,7 @@ class CompileClock:
 
 
 def main() -> int:
-    """Runs a command of eqsim."""
+    """Run a command of eqsim."""
     from eqsim._cli import main as command
 
     begin, clock = time.perf_counter(), CompileClock()

@@ -11,9 +11,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import SymLogNorm
 
+from eqsim.identify import Validation
+
 from .fleet import Throughput
 from .identification import Fit
 from .linearization import LinearModel
+from .quadruped import Walk
 from .recording import Recording
 from .robot import Parameter
 
@@ -34,7 +37,7 @@ STYLE = {
 def trajectories(
     path: pathlib.Path, recording: Recording, before: np.ndarray, after: np.ndarray
 ) -> None:
-    """Measured and simulated coordinates over time."""
+    """Plot measured and simulated coordinates over time."""
     rows = [
         ("torso height, m", lambda q: q[:, 2]),
         ("torso x, m", lambda q: q[:, 0]),
@@ -68,7 +71,7 @@ def trajectories(
 
 
 def parameters(path: pathlib.Path, rows: list[Parameter], fit: Fit) -> None:
-    """Start and found, relative to the truth, with error bars of two deviations."""
+    """Plot errors of initial and identified parameters, with two standard deviations."""
     names = [row.name for row in rows]
     true = np.array([row.hidden for row in rows])
     nominal = np.array([row.nominal for row in rows])
@@ -103,7 +106,7 @@ def parameters(path: pathlib.Path, rows: list[Parameter], fit: Fit) -> None:
 def linear_model(
     path: pathlib.Path, ours: LinearModel, theirs: LinearModel, names: list[str]
 ) -> None:
-    """Heat maps of A and B, and of what differs from MuJoCo's finite differences."""
+    """Plot A and B, and their differences from MuJoCo's finite differences."""
     nv = len(names)
     values = np.concatenate([ours.A, ours.B], axis=1)
     differ = np.abs(values - np.concatenate([theirs.A, theirs.B], axis=1))
@@ -129,7 +132,7 @@ def linear_model(
 
 
 def _blocks(axes, nv: int, nu: int) -> None:
-    """Marks coordinates, velocities and controls."""
+    """Mark coordinates, velocities and controls."""
     centers = [(nv - 1) / 2, nv + (nv - 1) / 2, 2 * nv + (nu - 1) / 2]
     axes.set_xticks(centers, ["coordinates", "velocities", "controls"])
     axes.tick_params(axis="x", length=0)
@@ -141,7 +144,7 @@ def _blocks(axes, nv: int, nu: int) -> None:
 
 
 def throughput(path: pathlib.Path, result: Throughput) -> None:
-    """Environment steps per second."""
+    """Plot environment steps per second."""
     rates = [result.eqsim / 1e3, result.mujoco / 1e3]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.5, 2.3))
@@ -150,6 +153,47 @@ def throughput(path: pathlib.Path, result: Throughput) -> None:
         axes.invert_yaxis()
         axes.margins(x=0.12)
         axes.set_xlabel("thousand environment steps per second")
+        _save(figure, path)
+
+
+def gaits(path: pathlib.Path, walk: Walk) -> None:
+    """Plot the speeds of all gaits by round, and height and tilt of the best one."""
+    time = walk.dt * np.arange(1, len(walk.q) + 1)
+    up = 1.0 - 2.0 * (walk.q[:, 4] ** 2 + walk.q[:, 5] ** 2)
+    with plt.rc_context(STYLE):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2))
+        for number, speeds in enumerate(walk.speeds, 1):
+            spread = np.linspace(-0.3, 0.3, len(speeds))
+            left.plot(number + spread, np.sort(speeds), ".", color=AFTER, markersize=2)
+            left.plot(number + 0.3, speeds.max(), "o", color=BEFORE, markersize=6)
+        left.set_xticks(range(1, len(walk.speeds) + 1))
+        left.set_xlabel("round")
+        left.set_title("speed of each gait, m/s (orange: best; 0: fell)")
+        right.plot(time, 100.0 * walk.q[:, 2], color=AFTER, label="height, cm")
+        tilt = np.rad2deg(np.arccos(np.clip(up, -1.0, 1.0)))
+        right.plot(time, tilt, color=BEFORE, label="tilt, degrees")
+        right.set_ylim(0.0, 40.0)
+        right.set_xlabel("time, s")
+        right.set_title("trunk of the best gait")
+        right.legend(loc="upper right", ncols=2)
+        _save(figure, path)
+
+
+def pendulum(path: pathlib.Path, validation: Validation) -> None:
+    """Plot errors of predictions of held-out runs by horizon."""
+    rows = validation.horizons
+    time = [row.horizon for row in rows]
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.5, 3.2))
+        for median, color, label in (
+            ([row.baseline_median["q"] for row in rows], BEFORE, "given model"),
+            ([row.median["q"] for row in rows], AFTER, "identified model"),
+        ):
+            axes.plot(time, np.rad2deg(median), "o-", color=color, label=label)
+        axes.set_title("error of joint angles, degrees")
+        axes.set_xlabel("horizon of the prediction, s")
+        axes.set_ylim(bottom=0.0)
+        axes.legend(loc="upper left")
         _save(figure, path)
 
 

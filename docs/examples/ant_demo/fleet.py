@@ -19,8 +19,12 @@ from eqsim import randomize
 from .robot import eqsim_system, mujoco_model
 
 
+SHOWN, CHUNKS = 36, 4
+"""Number of ants in the animation, and number of consecutive rollouts."""
+
+
 class Throughput(NamedTuple):
-    """Environment steps per second, and what was run."""
+    """Environment steps per second of both simulators, and the sizes."""
 
     ants: int
     length: int
@@ -31,18 +35,21 @@ class Throughput(NamedTuple):
     compile_seconds: float
 
 
-def throughput(ants: int, length: int, rounds: int) -> Throughput:
-    """Times both simulators in turn; the best of `rounds` counts.
+def throughput(ants: int, length: int, rounds: int) -> tuple[Throughput, str]:
+    """Measure both simulators in turn; the best of `rounds` counts.
 
     Both start from the same states and draw controls over the full range.
+
+    **Returns:** the rates, and a page that shows some of the ants.
     """
     begin = time.perf_counter()
     # Single precision, as one trains; MuJoCo C has double precision only.
     with jax.enable_x64(False):
-        env, fleet, states, run = _eqsim(ants, length)
+        env, fleet, first, run = _eqsim(ants, length)
         jax.block_until_ready(run(0))
         compile_seconds = time.perf_counter() - begin
-        other = _mujoco(fleet, states, length, env.frame_skip)
+        page = _shown(env, fleet, first, run)
+        other = _mujoco(fleet, first[0], length, env.frame_skip)
         other(0)
         pairs = [
             (_seconds(run, seed), _seconds(other, seed))
@@ -50,9 +57,8 @@ def throughput(ants: int, length: int, rounds: int) -> Throughput:
         ]
     ours, theirs = (ants * length / min(column) for column in zip(*pairs, strict=True))
     cores = os.cpu_count() or 1
-    return Throughput(
-        ants, length, env.frame_skip, cores, ours, theirs, compile_seconds
-    )
+    sizes = ants, length, env.frame_skip, cores
+    return Throughput(*sizes, ours, theirs, compile_seconds), page
 
 
 def _eqsim(ants: int, length: int):
@@ -61,24 +67,34 @@ def _eqsim(ants: int, length: int):
     fleet, axes = randomize.batch(env, randomize.masses(0.5, 2.0), keys)
     first = eqx.filter_jit(eqx.filter_vmap(env.reset))(keys)
     policy = lambda obs, key: jr.uniform(key, (env.sys.nu,), minval=-1.0)
-    kept = lambda state, action, timestep: timestep.reward
+    kept = lambda state, action, timestep: (timestep.reward, state.q)
 
-    def run(seed):
+    def run(seed, start=first):
         return eqsim.rollout(
             fleet,
             policy,
             jr.split(jr.key(seed), ants),
             length,
-            start=first,
+            start=start,
             env_axes=axes,
             collect=kept,
         )
 
-    return env, fleet, first[0], run
+    return env, fleet, first, run
+
+
+def _shown(env, fleet, start, run) -> str:
+    """Return a page that plays the motion of some ants in a grid."""
+    parts = []
+    for seed in range(CHUNKS):
+        (_, q), start = run(seed, start)
+        parts.append(np.asarray(q[:SHOWN]))
+    q = np.concatenate(parts, axis=1)
+    return eqsim.viewer.export(env, q, dt=float(env.dt), spacing=2.5).html
 
 
 def _mujoco(fleet, states, length: int, substeps: int) -> Callable[[int], object]:
-    """The same ants in MuJoCo C, on a thread per core."""
+    """Return a function that runs the same ants in MuJoCo C, on a thread per core."""
     model = mujoco_model(bare=True)
     # The solver's settings of the file.
     model.opt.iterations, model.opt.tolerance = 100, 1e-8

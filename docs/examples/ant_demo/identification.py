@@ -1,12 +1,12 @@
-r"""Finds the parameters of an ant from a recording, with `eqsim.identify`.
+r"""Identification of the parameters of an ant from a recording, with `eqsim.identify`.
 
-The recording is cut into short windows, so that chaos has no time to grow. Unknown are
-the parameters and the state at the start of each window.
+The recording is cut into short windows, in which chaotic errors stay small. The unknowns
+are the parameters and the state at the start of each window.
 
-When a foot touches down, MuJoCo's contact force sets in with a jump. Whether it does so
-one step earlier or later is not differentiable, and a millimeter of noise can decide
-it. The first fit therefore discounts windows that do not fit (a Cauchy loss); the second
-leaves those out altogether that no noise can explain, and is plain least squares.
+When a foot touches down, MuJoCo's contact force jumps. The time step at which it jumps is
+not differentiable, and a millimeter of noise can change it. The first fit therefore
+downweights windows with large residuals (a Cauchy loss). The second fit is ordinary least
+squares without the windows whose residuals noise cannot explain.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ WIDE = 30.0
 
 
 class Fit(NamedTuple):
-    """`scales` and `deviation` (of their logarithms) per parameter.
+    """Result of a fit: `scales` of the parameters and `deviation` of their logarithms.
 
     `chi2` is the mean square of the residuals in units of the noise, per degree of
     freedom: 1 if model and noise are right.
@@ -43,7 +43,7 @@ class Fit(NamedTuple):
 
 
 def identify(sys: eqsim.System, recording: Recording, count: int) -> Fit:
-    """Fits `count` scales, starting at the file's parameters."""
+    """Fit `count` scales, starting from the parameters of the file."""
     windows = _windows(recording)
     first = _fit(sys, windows, count, library.Cauchy(1.0, per_window=True))
     rows, freedom = LENGTH * 2 * sys.nv, 2 * sys.nv * (LENGTH - 1)

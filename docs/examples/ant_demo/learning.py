@@ -1,7 +1,7 @@
-"""A cheetah that learns to run, by the two commands that a user would type.
+"""A cheetah that learns to run, by two commands of the command line.
 
-Each is a process of its own: learning wants single precision, and cores that share one
-device, which the rest of the demonstration has set otherwise.
+Each command is a separate process: training uses single precision and one device with all
+cores, unlike the rest of the demonstration.
 """
 
 import pathlib
@@ -24,7 +24,7 @@ TINY = (
     "--steps 4096 --num-envs 64 --episode-length 40 --pool-size 8 --turns 2 "
     "--evaluations 1 --episodes 2"
 ).split()
-"""Options of a run that shows no more than that it runs."""
+"""Options of a short run for tests."""
 KNOWN = {
     "steps": "steps",
     "seconds": "seconds",
@@ -33,17 +33,17 @@ KNOWN = {
     "standard_deviation": "eval/deviation",
     "length": "eval/length",
 }
-"""What is told of each evaluation, and its column in the metrics."""
+"""Values of each evaluation, and their columns in the metrics."""
 
 
 class Learned(NamedTuple):
-    """What became of a run.
+    """Result of a training run.
 
-    - `commands`: what was typed, and what it printed.
+    - `commands`: commands and their outputs.
     - `evaluations`: a dictionary per evaluation, with the names of `KNOWN`.
-    - `folder`: of the run.
-    - `animation`: file; None if it could not be drawn, and then `problem` says why.
-    - `compiled`: seconds that the commands compiled.
+    - `folder`: folder of the run.
+    - `animation`: file; None if it could not be drawn, with the reason in `problem`.
+    - `compiled`: compile time of the commands, s.
     """
 
     commands: list[tuple[str, str]]
@@ -55,15 +55,15 @@ class Learned(NamedTuple):
 
 
 def learn(folder: pathlib.Path, quick: bool, say: Callable[[str], None]) -> Learned:
-    """Trains, evaluates, and draws an episode.
+    """Train, evaluate, and draw an episode.
 
     **Arguments:**
 
-    - `folder`: for the run.
-    - `quick`: whether to see no more than that it runs.
-    - `say`: told each line that is printed.
+    - `folder`: folder of the run.
+    - `quick`: true for a short run.
+    - `say`: function that receives each line of output.
 
-    **Raises:** `RuntimeError` if training fails, with what it printed.
+    **Raises:** `RuntimeError` with the output if training fails.
     """
     run = [
         "--out",
@@ -78,7 +78,7 @@ def learn(folder: pathlib.Path, quick: bool, say: Callable[[str], None]) -> Lear
     if not done:
         raise RuntimeError(f"`{shlex.join(train)}` failed:\n{printed}")
     commands = [(shlex.join(train), printed)]
-    say("Evaluating what was learned, and drawing an episode (compiles)")
+    say("Evaluating the policy, and drawing an episode (compiles)")
     evaluate += ["--picture"]
     done, printed, second = _execute(evaluate, lambda line: None)
     problem = "" if done else (printed.splitlines() or ["no reason given"])[-1]
@@ -96,14 +96,14 @@ def excerpt(
     first: int = 40,
     frames: int = 100,
 ) -> None:
-    """Writes a shorter animation, and eight pictures of it in two rows.
+    """Write a part of an animation, and eight frames of it in two rows.
 
     **Arguments:**
 
     - `animation`: a GIF.
-    - `loop`, `strip`: what to write.
-    - `first`, `frames`: where the part begins, and how long it is; where there are fewer
-        pictures, the last ones.
+    - `loop`, `strip`: files to write.
+    - `first`, `frames`: first frame and number of frames of the part; at the end of a
+        shorter animation, its last frames.
     """
     with Image.open(animation) as whole:
         first = max(0, min(first, whole.n_frames - frames))
@@ -124,7 +124,7 @@ def excerpt(
 
 
 def _execute(command: list[str], say: Callable[[str], None]) -> tuple[bool, str, float]:
-    """Whether it succeeded, what it printed, and for how many seconds it compiled."""
+    """Return if it succeeded, its output, and its compile time in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         measured = pathlib.Path(folder, "seconds")
         program = [sys.executable, compilation.__file__, str(measured), *command[1:]]

@@ -21,14 +21,14 @@ class LinearModel(NamedTuple):
 
 @jax.jit
 def by_eqsim(sys: eqsim.System, q, qd, ctrl) -> LinearModel:
-    """Exact derivatives of `Generalized.step`."""
+    """Compute exact derivatives of `Generalized.step`."""
     pipeline = eqsim.Generalized()
     state = pipeline.init(sys, q, qd)
     return LinearModel(*linearize_step(pipeline, sys, state, ctrl))
 
 
 def by_mujoco(model: mujoco.MjModel, q, qd, ctrl) -> LinearModel:
-    """Central differences by `mjd_transitionFD`, of step 1e-6."""
+    """Compute central differences by `mjd_transitionFD`, with a step of 1e-6."""
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:], data.ctrl[:] = q, qd, ctrl
     # A converged start for the solver of every difference.
@@ -40,6 +40,6 @@ def by_mujoco(model: mujoco.MjModel, q, qd, ctrl) -> LinearModel:
 
 
 def labels(sys: eqsim.System) -> list[str]:
-    """Names of the degrees of freedom."""
+    """Return the names of the degrees of freedom."""
     free = ["x", "y", "z", "roll", "pitch", "yaw"]
     return free + [name.replace("_", " ") for name in sys.joints.names[1:]]

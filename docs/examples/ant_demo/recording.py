@@ -1,4 +1,4 @@
-"""What is measured: an ant in MuJoCo C under smooth random controls, with noise."""
+"""Noisy measurements of an ant in MuJoCo C under smooth random controls."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ NOISE_QD = 5e-3
 
 
 class Recording(NamedTuple):
-    """One row per time step. The `true_` ones are kept for pictures only."""
+    """Measurements, one row per time step. The `true_` values are only for plots."""
 
     time: np.ndarray
     ctrl: np.ndarray
@@ -25,7 +25,7 @@ class Recording(NamedTuple):
 
 
 def record(model: mujoco.MjModel, duration: float, seed: int) -> Recording:
-    """Simulates with `mj_step` and adds normal noise to every coordinate and velocity.
+    """Simulate with `mj_step`, and add normal noise to every coordinate and velocity.
 
     Noise on the torso's orientation is a small rotation.
     """
@@ -56,8 +56,8 @@ def _simulate(model: mujoco.MjModel, ctrl: np.ndarray):
 
 
 def _smooth_random(rng, time: np.ndarray, nu: int) -> np.ndarray:
-    """Sums of four sines of 0.5 to 4 Hz, of about a third of the full range: enough for
-    the feet to push, slide and leave the ground."""
+    """Draw sums of four sines of 0.5 to 4 Hz, at about a third of the full range, so
+    that feet push, slide and leave the ground."""
     frequency = rng.uniform(0.5, 4.0, (4, nu))
     phase = rng.uniform(0, 2 * np.pi, (4, nu))
     angle = 2 * np.pi * frequency * time[:, None, None] + phase

@@ -1,4 +1,4 @@
-"""Gymnasium's ant, in MuJoCo C and in eqsim, with five numbers that can be changed."""
+"""Gymnasium's ant, in MuJoCo C and in eqsim, with five parameters to identify."""
 
 import dataclasses
 import importlib.util
@@ -15,7 +15,7 @@ import eqsim
 
 
 class Parameter(NamedTuple):
-    """A number of the robot, as the file has it, and what the recorded ant has."""
+    """A parameter of the robot: its value in the file and that of the recorded ant."""
 
     name: str
     unit: str
@@ -25,11 +25,11 @@ class Parameter(NamedTuple):
 
 GEARED = 3  # the actuator whose gear is changed; it drives ankle_1
 HIDDEN = (1.25, 0.80, 1.40, 0.80, 0.70)
-"""What the recorded ant has, relative to the file: the numbers to be found."""
+"""Parameters of the recorded ant relative to those of the file."""
 
 
 def model_file() -> pathlib.Path:
-    """The file `ant.xml` that Gymnasium ships; Gymnasium itself is not imported."""
+    """Return the path of `ant.xml` in Gymnasium's package, which is not imported."""
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or spec.origin is None:
         raise ImportError("The ant comes with Gymnasium: `pip install gymnasium`.")
@@ -37,10 +37,10 @@ def model_file() -> pathlib.Path:
 
 
 def mujoco_model(scales=(1.0,) * len(HIDDEN), *, bare: bool = False) -> mujoco.MjModel:
-    """The ant in MuJoCo C, its five numbers multiplied by `scales`.
+    """Create the ant in MuJoCo C, with its five parameters multiplied by `scales`.
 
-    It integrates by Euler, as `mjd_transitionFD` has no RK4, and solves for contact
-    forces until nothing changes.
+    It integrates by Euler, because `mjd_transitionFD` does not support RK4, and solves
+    for contact forces until convergence.
 
     **Arguments:**
 
@@ -66,13 +66,14 @@ def mujoco_model(scales=(1.0,) * len(HIDDEN), *, bare: bool = False) -> mujoco.M
 
 
 def eqsim_system() -> eqsim.System:
-    """The ant of the file in eqsim, integrated by Euler."""
+    """Load the ant in eqsim, integrated by Euler."""
     sys = eqsim.load_mjcf(model_file())
     return dataclasses.replace(sys, integrator=eqsim.model.Integrator.EULER)
 
 
 def changed(sys: eqsim.System, scales: Float[Array, "5"]) -> eqsim.System:
-    """As `mujoco_model(scales)`, in eqsim: differentiable in `scales`."""
+    """Return the robot of `mujoco_model(scales)` in eqsim, differentiable in
+    `scales`."""
     torso, legs, damping, gear, friction = scales
     is_torso = np.array([name == "torso" for name in sys.links.names])
     bodies = jnp.where(is_torso, torso, legs)
@@ -94,7 +95,7 @@ def changed(sys: eqsim.System, scales: Float[Array, "5"]) -> eqsim.System:
 
 
 def parameters(sys: eqsim.System) -> list[Parameter]:
-    """The five numbers in their units."""
+    """Return the five parameters in their units."""
     mass = np.asarray(sys.links.mass)
     nominal = (
         ("torso mass", "kg", mass[0]),

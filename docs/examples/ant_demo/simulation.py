@@ -1,4 +1,4 @@
-"""The whole recording simulated from its first state, without looking at it again."""
+"""Simulation of the whole recording from its first state."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from .robot import changed
 
 
 def replay(sys: eqsim.System, recording: Recording, scales) -> np.ndarray:
-    """Coordinates of robots with different parameters, driven alike.
+    """Simulate robots with different parameters under the same controls.
 
     **Arguments:**
 

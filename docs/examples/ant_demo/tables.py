@@ -1,4 +1,4 @@
-"""The numbers as tables, for the terminal, the report and `results.json`."""
+"""Tables for the terminal, the page and `results.json`."""
 
 import datetime
 import importlib.metadata
@@ -8,14 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eqsim.identify import Result
+
 from .fleet import Throughput
 from .identification import Fit
 from .linearization import LinearModel
+from .quadruped import HIGH, LOW, NAMES, Walk
 from .robot import Parameter
 
 
 IDENTIFIABLE = 0.02
-"""A parameter is called identifiable if two standard deviations are at most this."""
+"""Largest value of two standard deviations of an identifiable parameter."""
 
 
 class Table(NamedTuple):
@@ -25,7 +28,7 @@ class Table(NamedTuple):
 
 
 def identified(rows: list[Parameter], fit: Fit) -> list[dict]:
-    """One dictionary per parameter."""
+    """Return one dictionary per parameter."""
     return [
         {
             "name": row.name,
@@ -59,6 +62,31 @@ def identification_table(entries: list[dict]) -> Table:
     return Table(title, (*columns, "identifiable to 2 %"), rows)
 
 
+def pendulum_table(result: Result) -> Table:
+    """Return the parameters of the pendulum with their intervals."""
+    rows = [
+        (
+            row.name,
+            f"{row.start:.3g}",
+            f"{row.value:.3g}",
+            f"{row.low:.3g} to {row.high:.3g}",
+            "yes" if row.clear else "no",
+        )
+        for row in result.table()
+    ]
+    columns = ("parameter", "start", "identified", "95 % interval", "determined")
+    return Table("A real double pendulum", columns, rows)
+
+
+def gait_table(walk: Walk) -> Table:
+    """Return the parameters of the best gait."""
+    rows = [
+        (name, f"{low:g} to {high:g}", f"{value:.3f}")
+        for name, low, high, value in zip(NAMES, LOW, HIGH, walk.gait, strict=True)
+    ]
+    return Table("Parameters of the gait", ("parameter", "range", "best"), rows)
+
+
 def throughput_table(result: Throughput) -> Table:
     per_step = result.substeps
     rows = [
@@ -70,7 +98,7 @@ def throughput_table(result: Throughput) -> Table:
 
 
 def linear_entries(ours: LinearModel, theirs: LinearModel) -> list[dict]:
-    """Largest entries and differences of A and B."""
+    """Return the largest entries and differences of A and B."""
     return [
         {
             "matrix": name,
@@ -113,7 +141,7 @@ def learning_table(entries: list[dict]) -> Table:
 
 
 def circumstances() -> dict[str, str]:
-    """When, where, and with which versions."""
+    """Return date, versions and machine."""
     packages = (
         "eqsim",
         "eqsim-zoo",

@@ -45,7 +45,7 @@ class PointMass(AbstractTask):
 
     **Arguments:**
 
-    - `sys`, `pipeline`, `frame_skip`: as for other tasks.
+    - `sys`, `pipeline`, `frame_skip`: robot, physics and time steps per control step.
     """
 
     sys: System = eqx.field(converter=_point, default=None)

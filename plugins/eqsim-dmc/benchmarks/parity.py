@@ -21,26 +21,29 @@ TOLERANCE, NUDGE = 1e-5, 1e-15
 COMPARED = "reset", "one step: obs", "one step: reward"
 PACKAGES = "eqsim", "dm_control", "mujoco", "jax", "numpy"
 EXPLANATION = """\
-Each task from several random starts of dm_control, some control steps under random actions over
-the full range; double precision. dm_control's tasks run with a converged solver (Newton, tolerance
-0) and converged collision detection (`ccd_tolerance` 1e-15), and after each step MuJoCo evaluates
-forces at the new state (`mj_forward`). Differences are relative to max(1, |dm_control's number|);
-the largest of all numbers, steps and starts is shown.
+Each task is compared with dm_control's from several random initial states, over control steps
+with random actions from the full range, in double precision. dm_control's tasks use a converged
+solver (Newton, tolerance 0) and converged collision detection (`ccd_tolerance` 1e-15), and MuJoCo
+evaluates forces at the new state after each step (`mj_forward`). Differences are relative to
+max(1, |dm_control's value|); the table shows the largest over all entries, steps and initial
+states.
 
-- `run`: number of starts, and of control steps from each.
-- `reset`: the observation of the start.
-- `alone`: both run on their own from the same start; until they part, if they do.
-- `part at`: the first step at which a difference exceeds {tolerance:g}: contacts are chaotic, and
-  what begins as rounding grows.
-- `one step`: each step from dm_control's state. No chaos enters, so this is the difference of the
-  tasks.
-- `rounding`: the same difference between dm_control's steps and those that it makes from states
-  that are changed by {nudge:g}. It is large where a step magnifies rounding, for instance between
-  capsules that are nearly parallel.
-- `rewarded`: the share of steps with a reward above zero. Where there are none,
-  `tests/test_suite.py` compares rewards of poses that succeed.
-- `as shipped`: median difference from dm_control as it is, running on its own: with the solver and
-  collision settings of the file, and with forces and accelerations of the time step before."""
+- `run`: number of initial states, and of control steps from each.
+- `reset`: difference of the first observation.
+- `alone`: difference of two independent simulations from the same initial state, until they
+  diverge.
+- `part at`: step at which a difference first exceeds {tolerance:g}. Contacts are chaotic, so
+  differences by rounding grow.
+- `one step`: difference after one step from dm_control's state. This excludes chaos and measures
+  the difference between the tasks.
+- `rounding`: difference between dm_control's step and its step from a state that is changed by
+  {nudge:g}. It is large if a step amplifies rounding, for instance between capsules that are
+  nearly parallel.
+- `rewarded`: fraction of steps with a positive reward. If it is zero, `tests/test_suite.py`
+  compares rewards of successful poses.
+- `as shipped`: median difference from an unmodified dm_control task in an independent simulation,
+  with the solver and collision settings of the file, and with forces and accelerations of the
+  previous time step."""
 
 
 class Path(NamedTuple):

@@ -41,19 +41,20 @@ TASKS = (
 )
 PACKAGES = "eqsim", "playground", "mujoco", "mujoco-mjx", "jax"
 EXPLANATION = """\
-Each task from several random starts of MuJoCo Playground, some control steps under random
-actions (of the Go1 up to 0.3, so that it does not fall); double precision. Playground runs on
-MJX with a converged solver, without noise, and reads sensors and forces in the state after each
-step. Each step begins in Playground's state. Differences are relative to max(1, |Playground's
-number|); the largest of all numbers, steps and starts is shown.
+Each task is compared with that of MuJoCo Playground from several random initial states, over
+control steps with random actions (at most 0.3 for the Go1, so that it does not fall), in double
+precision. Playground runs on MJX with a converged solver, without noise, and reads sensors and
+forces in the state after each step. Each step begins in Playground's state. Differences are
+relative to max(1, |Playground's value|); the table shows the largest over all entries, steps and
+initial states.
 
-- `run`: number of starts, and of control steps from each.
-- `reset`: the observation of the start.
-- `task`: observation, terms of the reward and reward that Playground computes of the state to
-  which the physics of eqsim leads. This is the difference of the definitions.
-- `step`: observation and reward of the state to which MJX leads; `median` over steps, and the
-  largest. This is the difference of the physics as well: MJX finds other contact points of
-  boxes than MuJoCo C, with which the tests compare.
+- `run`: number of initial states, and of control steps from each.
+- `reset`: difference of the first observation.
+- `task`: differences of observation, reward terms and reward, if Playground evaluates them in the
+  state after a step of eqsim. This is the difference of the definitions.
+- `step`: differences of observation and reward from those after a step of MJX, their median over
+  steps and the largest. This includes the difference of the physics: MJX finds other contact
+  points of boxes than MuJoCo C, with which the tests compare.
 """
 
 

@@ -11,7 +11,7 @@ from ..training._result import UnsavedError
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Errors of what was asked for end a command without a traceback."""
+    """Print expected errors without a traceback, and end the command."""
     try:
         yield
     except (CheckpointError, UnsavedError) as error:

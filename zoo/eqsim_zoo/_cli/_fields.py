@@ -51,7 +51,7 @@ class AgentOptions:
 def agent_options(
     agent: AbstractAgent, make: Callable[..., Any], taken: Iterable[str]
 ) -> AgentOptions:
-    """Options for the fields of an agent, with its values as defaults.
+    """Return options for the fields of an agent, with its values as defaults.
 
     **Arguments:**
 

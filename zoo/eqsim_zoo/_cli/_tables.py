@@ -53,13 +53,13 @@ def evaluation_table(members: Members, found: Evaluation) -> Table:
 
 
 def skill_line(paths: SkillPaths) -> str:
-    """Return a sentence about how well skills can be told apart."""
+    """Return a sentence about how well skills can be identified."""
     step, episode = paths.accuracy()
     limits = paths.limits
     known = limits is not None and np.all(np.isfinite(limits[:2]))
     covered = f"; {paths.coverage():.0%} of the descriptors covered" if known else ""
     return (
         f"{len(paths.skills)} skills in {paths.returns.size} episodes: reward "
-        f"{paths.reward():.3g} of at most {np.log(len(paths.skills)):.3g} per step; told "
-        f"rightly by {step:.0%} of the steps and by {episode:.0%} of the episodes{covered}"
+        f"{paths.reward():.3g} per step, at most {np.log(len(paths.skills)):.3g}; identified "
+        f"from {step:.0%} of the steps and {episode:.0%} of the episodes{covered}"
     )

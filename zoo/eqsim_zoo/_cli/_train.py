@@ -106,8 +106,8 @@ def preset_agent(names: Names) -> tuple[Preset | None, AbstractAgent, AbstractAg
 def _recipe(
     request: Request, options: dict[str, Any]
 ) -> tuple[Recipe, int | float, int, str]:
-    """The recipe of the run, its steps, the time limit of episodes, and the source of its
-    hyper-parameters in words."""
+    """Return the recipe of the run, its steps, the time limit of episodes, and a
+    description of the source of its hyper-parameters."""
     for what, name, registry in (
         ("agent", request.agent, eqsim.AGENTS),
         ("environment", request.env, eqsim.ENVS),
@@ -162,7 +162,7 @@ def _recipe(
 def _given(
     agent: AbstractAgent, texts: Sequence[str], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """The values of `--set` by name of field."""
+    """Return the values of `--set` by name of field."""
     found = {}
     for name, text in (_pair("--set", text) for text in texts):
         name = full_name(agent, name)
@@ -201,7 +201,7 @@ def _callbacks(
 
 @contextlib.contextmanager
 def _abrupt() -> Iterator[None]:
-    """The second Ctrl-C ends the process, whatever it is at: files stay whole."""
+    """End the process at the second Ctrl-C; files stay complete."""
     before: Any = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield

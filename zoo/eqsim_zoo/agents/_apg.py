@@ -26,7 +26,7 @@ from ..blocks._hyperparameters import check_counts
 
 
 class APGState(eqx.Module):
-    """`learner`: of a `DeterministicPolicy`. `world`: the environments."""
+    """State of `APG`: `learner` of a `DeterministicPolicy`, and environments `world`."""
 
     learner: Learner
     world: GradientEnvs

@@ -31,8 +31,8 @@ from ..blocks.populations import evaluate_pairs, Perturbations
 
 
 class ARSState(eqx.Module):
-    """`weights`: of the policy, the offset in the last row. `statistics`: of observations.
-    `bounds`: of actions. `steps`: control steps taken."""
+    """State of `ARS`: policy `weights` with the offset in the last row, running
+    `statistics` of observations, action range `bounds`, and number of control `steps`."""
 
     weights: Float[Array, "inputs nu"]
     statistics: Statistics
@@ -42,7 +42,7 @@ class ARSState(eqx.Module):
 
 
 class ARS(AbstractOnlineAgent):
-    r"""Augmented random search: steps along the directions that made the most difference.
+    r"""Augmented random search: steps along the directions that changed the return most.
 
     A linear policy of normalized observations is changed by $\pm\nu\,\delta_i$; of $N$
     directions the $b$ with the largest $\max(r_i^+, r_i^-)$ count:
@@ -130,7 +130,7 @@ class ARS(AbstractOnlineAgent):
     def update(
         self, state: ARSState, batch: Perturbations
     ) -> tuple[ARSState, dict[str, Float[Array, "..."]]]:
-        r"""Learns from `Perturbations`, whose noise is $\delta$.
+        r"""Learn from `Perturbations`, whose noise is $\delta$.
 
         **Returns:** the new state; `best`, the largest return, and `deviation`,
         $\sigma_R$.

@@ -29,8 +29,8 @@ from ._offline_networks import action_distance, Start
 
 
 class AWACState(eqx.Module):
-    """`actor`, `critic`: learners. `target`: the critic, some time ago. `statistics`: of
-    observations. `bounds`: of actions."""
+    """State of `AWAC`: learners of `actor` and `critic`, `target` network of the critic,
+    `statistics` of observations, and action range `bounds`."""
 
     actor: Learner
     critic: Learner
@@ -41,8 +41,8 @@ class AWACState(eqx.Module):
 
 
 class AWAC(AbstractLevelAgent):
-    r"""Advantage-weighted actor-critic: to do what was recorded, the more so the better it
-    was.
+    r"""Advantage-weighted actor-critic: imitation of the dataset, in which actions with
+    larger advantages have larger weights.
 
     $$y = r + \gamma_t \min_k \bar Q_k(o', a'), \quad a' \sim \pi(o'), \quad
     L_Q = \sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2,$$
@@ -97,8 +97,7 @@ class AWAC(AbstractLevelAgent):
     def update(
         self, state: AWACState, batch: Transition
     ) -> tuple[AWACState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean value `q`, the mean `advantage`, and
         the mean square `action_distance`.
@@ -146,7 +145,7 @@ class AWAC(AbstractLevelAgent):
 
 
 def _drawn(actor: Callable[[Any], Any], obs: Any, key: PRNGKeyArray) -> Array:
-    """An action for each row."""
+    """Sample an action for each row."""
     rows = jax.tree_util.tree_leaves(obs)[0].shape[0]
     draw = lambda obs, key: select_action(actor(obs), key)
     return jax.vmap(draw)(obs, jr.split(key, rows))

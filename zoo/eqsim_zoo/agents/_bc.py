@@ -17,7 +17,8 @@ from ._offline_networks import action_distance, Start
 
 
 class BCState(eqx.Module):
-    """`actor`: learner of a policy. `statistics`: of observations. `bounds`: of actions."""
+    """State of `BC`: learner of the `actor`, `statistics` of observations, and action range
+    `bounds`."""
 
     actor: Learner
     statistics: dict[str, Statistics] | None
@@ -26,14 +27,14 @@ class BCState(eqx.Module):
 
 
 class BC(AbstractLevelAgent):
-    r"""Behavior cloning: to do what was recorded.
+    r"""Behavior cloning: imitation of the actions in the dataset.
 
-    $L = -\mathrm{mean} \log \pi(a|o)$, of normal numbers, or of one of finitely many
-    actions; or $L = \mathrm{mean}\,|\tanh f(o) - a|^2$ of a single one.
+    $L = -\mathrm{mean} \log \pi(a|o)$ for a normal or categorical policy;
+    $L = \mathrm{mean}\,|\tanh f(o) - a|^2$ for a deterministic one.
 
     **Arguments:** those of `AbstractLevelAgent`, and
 
-    - `deterministic`: true if the policy gives one action, and no density.
+    - `deterministic`: true if the policy returns one action and has no density.
 
     **Raises:** `ValueError` with `levels` and `deterministic`.
 
@@ -70,8 +71,7 @@ class BC(AbstractLevelAgent):
     def update(
         self, state: BCState, batch: Transition
     ) -> tuple[BCState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; the loss, the mean square `action_distance`, and
         `accuracy` with levels, `entropy` of a density.

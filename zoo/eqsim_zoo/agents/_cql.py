@@ -35,9 +35,9 @@ _INSIDE = 1.0 - 1e-5
 
 
 class CQLState(eqx.Module):
-    """`actor`, `critic`: learners. `target`: the critic, some time ago. `temperature`,
-    `multiplier`: learners of $\\log \\alpha$ and $\\log \\alpha'$. `statistics`: of
-    observations. `bounds`: of actions. `updates`: how many there were."""
+    """State of `CQL`: learners of `actor`, `critic`, `temperature` ($\\log \\alpha$) and
+    `multiplier` ($\\log \\alpha'$), `target` network of the critic, `statistics` of
+    observations, action range `bounds`, and number of `updates`."""
 
     actor: Learner
     critic: Learner
@@ -51,8 +51,8 @@ class CQLState(eqx.Module):
 
 
 class CQL(AbstractOfflineAgent):
-    r"""Conservative Q-learning: a soft actor-critic whose critics put the values of
-    recorded actions above those of all others.
+    r"""Conservative Q-learning: a soft actor-critic whose critics estimate lower values
+    for actions outside the dataset.
 
     $$L_Q = \sum_k \mathrm{mean}\left[(Q_k(o, a) - y)^2 + \alpha' (w\,g_k - \tau)\right],
     \quad g_k = \log \textstyle\int e^{Q_k(o, \hat a)} d\hat a - Q_k(o, a),$$
@@ -63,8 +63,8 @@ class CQL(AbstractOfflineAgent):
     $\tau > 0$, $\alpha'$ begins at 1 and is the dual variable of the constraint
     $w\,g \le \tau$: Adam minimizes $-\alpha' \mathrm{mean}(w\,g_k - \tau)$ by
     $\log \alpha'$, with the gap of the same batch before the step of the critics. $\pi$ and
-    $\alpha$ learn as those of `SAC`; in the first `warmup_steps` the policy learns to do
-    what was recorded.
+    $\alpha$ learn as those of `SAC`; in the first `warmup_steps` the policy imitates the
+    dataset.
 
     Differences from the authors' code: the estimate of the integral is the mean of the
     paper's appendix F, and not a sum. That changes the losses by a constant: a
@@ -131,8 +131,7 @@ class CQL(AbstractOfflineAgent):
     def update(
         self, state: CQLState, batch: Transition
     ) -> tuple[CQLState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean value `q`, mean and standard deviation
         of its `target`, the mean `gap` between the
@@ -164,7 +163,7 @@ class CQL(AbstractOfflineAgent):
         return new, {**of_critic, **of_actor}
 
     def _criticize(self, state, batch, key):
-        """A step of the critics, and what to report of it."""
+        """Take a gradient step of the critics, and return its metrics."""
         key_next, key_other = jr.split(key)
         policy, alpha = self.policy(state), jnp.exp(state.temperature.model)
         entropy_weight = alpha if self.backup_entropy else jnp.zeros_like(alpha)
@@ -205,7 +204,7 @@ class CQL(AbstractOfflineAgent):
         }
 
     def _weigh(self, state, gap):
-        """A step of the dual variable; none without a threshold."""
+        """Take a gradient step of the dual variable; none without a threshold."""
         violation = self.conservative_weight * gap - self.threshold
         off = jnp.where(self.threshold > 0.0, violation, 0.0)
         loss = lambda log: (-jnp.exp(log) * off, {})
@@ -214,7 +213,7 @@ class CQL(AbstractOfflineAgent):
         return dataclasses.replace(new, model=jnp.clip(new.model, -20.0, 14.0))
 
     def _improve(self, state, critic, batch, key):
-        """A step of the policy."""
+        """Take a gradient step of the policy."""
         alpha = jnp.exp(state.temperature.model)
         features = jax.vmap(eyes(self, critic.model))(batch.obs)
         raw = jnp.arctanh(jnp.clip(batch.action, -_INSIDE, _INSIDE))
@@ -240,8 +239,8 @@ class CQL(AbstractOfflineAgent):
 
 
 def _others(policy, batch: Transition, key: PRNGKeyArray, number: int):
-    """Actions that were not recorded, (3 number, rows, nu), and logarithms of their
-    densities; constants in derivatives."""
+    """Sample actions outside the dataset, (3 number, rows, nu), and compute the
+    logarithms of their densities; both are constants in derivatives."""
     key_uniform, *keys = jr.split(key, 3)
     shape = number, *batch.action.shape
     uniform = jr.uniform(key_uniform, shape, batch.action.dtype, -1.0, 1.0)

@@ -26,10 +26,10 @@ from ._skill_agent import AbstractSkillAgent, collect_skills, init_skills, Skill
 
 
 class Discriminator(eqx.Module):
-    r"""$q(z | x)$: of which skill a descriptor tells.
+    r"""Probability $q(z | x)$ of a skill given a descriptor.
 
-    For skills that can be counted it gives their logits, and otherwise means and
-    deviations of normal numbers.
+    The network returns logits of finitely many skills, otherwise means and standard
+    deviations of a normal density.
     """
 
     network: MLP
@@ -41,11 +41,11 @@ class Discriminator(eqx.Module):
         skill: Float[Array, " k"],
         least_std: Float[Array, ""],
     ) -> Float[Array, ""]:
-        r"""$\log q(z | x)$.
+        r"""Compute $\log q(z | x)$.
 
         **Arguments:**
 
-        - `least_std`: deviations are no smaller.
+        - `least_std`: smallest standard deviation.
         """
         out = self.network(descriptor)
         if self.counted:
@@ -55,7 +55,7 @@ class Discriminator(eqx.Module):
         return Normal(mean, jnp.log(std)).log_prob(skill)
 
     def guess(self, descriptor: Float[Array, " n"]) -> Float[Array, " k"]:
-        """The likeliest skill."""
+        """Return the most likely skill."""
         out = self.network(descriptor)
         if self.counted:
             return jax.nn.one_hot(jnp.argmax(out), out.shape[0], dtype=out.dtype)
@@ -63,7 +63,8 @@ class Discriminator(eqx.Module):
 
 
 class DIAYN(AbstractSkillAgent):
-    r"""Diversity is all you need: skills that visit states by which they are told apart.
+    r"""Diversity is all you need: skills that can be distinguished by the states they
+    visit.
 
     A discriminator $q$ guesses the skill $z$ from the descriptor $x$ (in the paper, from
     the state), by the loss $-\mathrm{mean} \log q(z|x)$, and a SAC that sees the
@@ -207,7 +208,8 @@ def discriminator_loss(
     skill: Float[Array, "rows k"],
     least_std: Float[Array, ""],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    r"""Loss $-\mathrm{mean} \log q(z | x)$, and the `accuracy` of the likeliest skill."""
+    r"""Compute the loss $-\mathrm{mean} \log q(z | x)$, and the `accuracy` of the most
+    likely skill."""
     right = jax.vmap(model.guess)(descriptor) == skill
     accuracy = jnp.mean(jnp.all(right, axis=1).astype(skill.dtype))
     log_prob = jax.vmap(lambda x, z: model.log_prob(x, z, least_std))(descriptor, skill)

@@ -28,8 +28,8 @@ from ._offline_networks import action_distance, Start
 
 
 class DiscreteCQLState(eqx.Module):
-    """`critic`: learner. `target`: the critic, some time ago. `statistics`: of
-    observations. `bounds`: of actions."""
+    """State of `DiscreteCQL`: learner of the `critic`, its `target` network, `statistics`
+    of observations, and action range `bounds`."""
 
     critic: Learner
     target: EncodedNetwork
@@ -39,7 +39,7 @@ class DiscreteCQLState(eqx.Module):
 
 
 class GreedyPolicy(eqx.Module):
-    """Chooses by the least of several values, over a temperature."""
+    """Policy that is greedy in the minimum of the critics, or a softmax of it."""
 
     critic: EncodedNetwork
     temperature: Float[Array, ""]
@@ -110,8 +110,7 @@ class DiscreteCQL(AbstractLevelAgent):
     def update(
         self, state: DiscreteCQLState, batch: Transition
     ) -> tuple[DiscreteCQLState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean value `q`, the mean `gap` between the
         logarithm of the sum and recorded values, and the mean square `action_distance`.

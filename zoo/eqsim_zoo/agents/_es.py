@@ -32,8 +32,8 @@ from ..blocks.populations import evaluate_pairs, Perturbations
 
 
 class ESState(eqx.Module):
-    """`learner`: of a `DeterministicPolicy`. `statistics`: of observations. `bounds`: of
-    actions. `steps`: control steps taken."""
+    """State of `ES`: `learner` of a `DeterministicPolicy`, running `statistics` of
+    observations, action range `bounds`, and number of control `steps`."""
 
     learner: Learner
     statistics: Statistics | None
@@ -43,8 +43,8 @@ class ESState(eqx.Module):
 
 
 class ES(AbstractOnlineAgent):
-    r"""Evolution strategies: follows the slope of the return, smoothed by noise on the
-    parameters.
+    r"""Evolution strategies: ascent along the gradient of the expected return under noise
+    on the parameters.
 
     $$g = \frac{1}{2 n \sigma} \sum_{i=1}^{n} (F_i^+ - F_i^-)\,\epsilon_i, \qquad
     \epsilon_i \sim N(0, 1),$$
@@ -132,7 +132,7 @@ class ES(AbstractOnlineAgent):
     def update(
         self, state: ESState, batch: Perturbations
     ) -> tuple[ESState, dict[str, Float[Array, "..."]]]:
-        r"""Learns from `Perturbations`, whose noise is $\epsilon$.
+        r"""Learn from `Perturbations`, whose noise is $\epsilon$.
 
         **Returns:** the new state; `best`, the largest return, and `grad_norm`.
         """
@@ -150,14 +150,16 @@ class ES(AbstractOnlineAgent):
 
 
 def centered_ranks(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Ranks among all numbers, from -1/2, the least, to 1/2; not a number is the least."""
+    """Compute ranks from -1/2 (smallest) to 1/2 (largest); NaN counts as the
+    smallest."""
     flat = jnp.where(jnp.isfinite(x), x, -jnp.inf).reshape(-1)
     ranks = jnp.argsort(jnp.argsort(flat)).astype(x.dtype)
     return (ranks / (flat.size - 1) - 0.5).reshape(x.shape)
 
 
 def _flat(policy: DeterministicPolicy):
-    """The parameters in a row, and how to build the policy of others."""
+    """Return the parameters as one vector, and a function that builds a policy from a
+    vector."""
     arrays, static = eqx.partition(policy, eqx.is_array)
     flat, unravel = ravel_pytree(arrays)
     return flat, lambda flat: eqx.combine(unravel(flat), static)

@@ -1,4 +1,4 @@
-"""From recordings to practice: soft actor-critic that begins with what CQL knows."""
+"""Fine-tuning online: a soft actor-critic that starts from a trained CQL agent."""
 
 import dataclasses
 from typing import Any
@@ -24,22 +24,21 @@ def fine_tuned(
     learned: CQLState,
     data: Dataset | None = None,
 ) -> SACState:
-    """Initial state of a soft actor-critic that continues from conservative Q-learning, in
-    place of `agent.init(key, env)`: with its policy, critics, targets and temperature.
-    The states of optimizers are new.
+    """Return the initial state of a soft actor-critic that continues from conservative
+    Q-learning, in place of `agent.init(key, env)`. Policy, critics, targets and temperature
+    are those of the `CQL`; the states of optimizers are new.
 
     **Arguments:**
 
     - `agent`: soft actor-critic with the `actor_hidden`, `critic_hidden` and
-        `layer_norm` of the `CQL`; it may do without `random_steps`.
+        `layer_norm` of the `CQL`; `random_steps` may be 0.
     - `env`: training environment, see `training_env`.
     - `learned`: state that was learned from vectors, not images.
-    - `data`: steps that it remembers from the beginning: the first ones, as many as its
-        memory holds.
+    - `data`: dataset whose first steps fill the replay buffer.
 
-    **Raises:** `ValueError` if networks have other shapes, observations were normalized
-    there and are not here, or the other way round, there were images, or the dataset
-    is not of that environment.
+    **Raises:** `ValueError` if networks have other shapes, only one of the agents
+    normalizes observations, the `CQL` learned from images, or the dataset is not from this
+    environment.
 
     ??? cite "Reference"
         Nair et al., *AWAC: accelerating online reinforcement learning with offline

@@ -6,8 +6,8 @@ from ._goal_agent import AbstractGoalAgent
 
 
 class GCBC(AbstractGoalAgent):
-    """Goal-conditioned behavior cloning: to do what was recorded on the way to a goal,
-    which is anything that a trajectory led to later, all equally likely.
+    """Goal-conditioned behavior cloning: imitation of the actions in the dataset, with a
+    goal drawn uniformly from the later observations of the same trajectory.
 
     **Arguments:**
 

@@ -6,8 +6,8 @@ from ._iql import IQL
 
 
 class GCIQL(AbstractGoalAgent):
-    """Goal-conditioned implicit Q-learning: the fewest steps to a goal, and a policy that
-    takes them.
+    """Goal-conditioned implicit Q-learning: values that count the steps to a goal, and a
+    policy that minimizes them.
 
     Differences from OGBench: the policy learns by weights (equation 7 of IQL), and not by
     derivatives of values, which is OGBench's default; values and policy learn from the

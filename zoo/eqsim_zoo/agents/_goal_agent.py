@@ -26,12 +26,12 @@ class AbstractGoalAgent(AbstractAgent):
         check_memoryless(self, self.agent)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
-        """The state before anything is learned. Where the environment has no goals, they
-        are taken to be observations."""
+        """Create the initial state. If the environment has no goals, observations are
+        used as goals."""
         return self.create(key, *shown(self, env))
 
     def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:
-        """The state before anything is learned, for observations of a dataset."""
+        """Create the initial state for observations of a dataset."""
         seen = {OBSERVATION: observation_of(obs), DESIRED: goal_of(obs)}
         return self.agent.create(key, seen, bounds)
 
@@ -51,6 +51,5 @@ class AbstractGoalAgent(AbstractAgent):
     def update(
         self, state: Any, batch: Transition
     ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` out of `GoalData`, with one axis, of rows; see that
-        of the agent that it holds."""
+        """Learn from a batched `Transition` of `GoalData`, see `update` of `agent`."""
         return self.agent.update(state, batch)

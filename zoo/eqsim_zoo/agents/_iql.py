@@ -28,8 +28,8 @@ from ._offline_networks import action_distance, Start
 
 
 class IQLState(eqx.Module):
-    """`actor`, `critic`, `value`: learners. `target`: the critic, some time ago.
-    `statistics`: of observations. `bounds`: of actions. `updates`: how many there were."""
+    """State of `IQL`: learners of `actor`, `critic` and `value`, `target` network of the
+    critic, `statistics` of observations, action range `bounds`, and number of `updates`."""
 
     actor: Learner
     critic: Learner
@@ -42,8 +42,8 @@ class IQLState(eqx.Module):
 
 
 class IQL(AbstractLevelAgent):
-    r"""Implicit Q-learning: values of the best recorded actions, without a guess about any
-    other.
+    r"""Implicit Q-learning: values of the best actions in the dataset, by expectile
+    regression; values of other actions are never queried.
 
     $$L_V = \mathrm{mean}\,|\tau - 1(u < 0)|\,u^2, \quad
     u = \min_k \bar Q_k(o, a) - V(o),$$
@@ -110,8 +110,7 @@ class IQL(AbstractLevelAgent):
     def update(
         self, state: IQLState, batch: Transition
     ) -> tuple[IQLState, dict[str, Float[Array, "..."]]]:
-        """Learns from a `Transition` with one axis, of rows; actions are between -1
-        and 1.
+        """Learn from a batched `Transition` with actions between -1 and 1.
 
         **Returns:** the new state; losses, the mean values `q` and `v`, the mean
         `advantage`, the share `limited` of weights at their limit, and the mean square
@@ -162,7 +161,7 @@ class IQL(AbstractLevelAgent):
         }
 
     def _imitate(self, state, obs, action, advantage):
-        """A step of the policy, and what to report of it."""
+        """Take a gradient step of the policy, and return its metrics."""
         weight = jnp.exp(self.temperature * advantage)
         limited = jnp.minimum(weight, self.weight_limit)
 

@@ -157,8 +157,8 @@ class METRA(AbstractSkillAgent):
         next_obs: Float[Array, " n"],
         skill: Float[Array, " k"],
     ) -> Float[Array, ""]:
-        """Progress of a step along the direction of a skill, in the place of a
-        log-likelihood: METRA has no probabilistic model."""
+        """Compute the progress of a step along the direction of a skill. It takes the
+        place of a log-likelihood, as METRA has no probabilistic model."""
         space = state.world
         here, there = space.descriptor(obs)[None], space.descriptor(next_obs)[None]
         discrete = space.prior.all() is not None
@@ -173,8 +173,8 @@ def latent_progress(
     skill: Float[Array, "rows k"],
     discrete: bool,
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
-    r"""Progress $(\phi(x') - \phi(x)) \cdot d(z)$, and the squared distance
-    $|\phi(x') - \phi(x)|^2$, of each row."""
+    r"""Compute the progress $(\phi(x') - \phi(x)) \cdot d(z)$ and the squared distance
+    $|\phi(x') - \phi(x)|^2$ of each row."""
     embed = jax.vmap(model.network)
     change = embed(next_descriptor) - embed(descriptor)
     direction = jax.vmap(lambda z: model.direction(z, discrete))(skill)
@@ -189,8 +189,8 @@ def metra_loss(
     slack: Float[Array, ""],
     discrete: bool,
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """Loss whose gradient is that of the embedding's objective, and that of the dual
-    variable's; the mean squared `latent_distance`, and the `multiplier`."""
+    """Compute a loss whose gradients are those of the objectives of embedding and dual
+    variable, the mean squared `latent_distance`, and the `multiplier`."""
     rows = descriptor, next_descriptor, skill
     progress, square = latent_progress(model, *rows, discrete)
     margin = jnp.minimum(slack, 1.0 - square)

@@ -69,7 +69,7 @@ class AbstractOfflineAgent(AbstractAgent):
 
     @abc.abstractmethod
     def begin(self, key: PRNGKeyArray, start: Start) -> Any:
-        """The state before anything is learned."""
+        """Create the initial state from networks for these observations and bounds."""
 
     @abc.abstractmethod
     def policy(self, state: Any) -> Callable[[Any], Any]:
@@ -79,7 +79,7 @@ class AbstractOfflineAgent(AbstractAgent):
         return self.create(key, *shown(self, env))
 
     def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:
-        """The state before anything is learned.
+        """Create the initial state.
 
         **Arguments:**
 
@@ -101,7 +101,8 @@ class AbstractOfflineAgent(AbstractAgent):
         return scale(state.bounds, select_action(found, key))
 
     def seen(self, state: Any, batch: Transition, key: PRNGKeyArray) -> Transition:
-        """A batch with observations as networks see them."""
+        """Return a batch with normalized and augmented observations, as the networks
+        take them."""
 
         def look(obs, key):
             return augment(self.augmentations, normalize(state.statistics, obs), key)
@@ -139,7 +140,8 @@ class AbstractLevelAgent(AbstractOfflineAgent):
 
 
 def shown(agent: AbstractAgent, env: AbstractEnv) -> tuple[Any, Float[Array, "nu 2"]]:
-    """Shapes and types of what an environment shows, and the bounds of its actions.
+    """Return shapes and types of the observations of an environment, and the bounds of
+    its actions.
 
     **Raises:** `ValueError` if an action has no bound.
     """

@@ -63,7 +63,7 @@ class Start:
         head: Callable[[PRNGKeyArray, int], Any],
         shared: Encoders | None = None,
     ) -> EncodedNetwork:
-        """A network with eyes of its own, or after those that it shares.
+        """Create a network with its own encoder, or with a shared one.
 
         **Arguments:**
 
@@ -86,8 +86,8 @@ class Start:
         last_scale: float = 1.0,
         plain: bool = False,
     ) -> MLP:
-        """A network of the sizes of the agent; a `plain` one has no layer normalization
-        in any case."""
+        """Create a network with the layer sizes of the agent; a `plain` one never has
+        layer normalization."""
         return MLP.create(
             key,
             (inputs, *self.agent.hidden, outputs),
@@ -99,7 +99,7 @@ class Start:
     def critic(
         self, key: PRNGKeyArray, number: int = 2, levels: int = 0
     ) -> EncodedNetwork:
-        """Values of actions, of all numbers or of some levels."""
+        """Create a network of action values, for continuous actions or for levels."""
         if levels:
             table = Levels(levels, self.nu)
             make = lambda n: lambda key: self.mlp(key, n, table.count)
@@ -123,7 +123,7 @@ class Start:
     def actor(
         self, key: PRNGKeyArray, levels: int = 0, shared: Encoders | None = None
     ) -> EncodedNetwork:
-        """A policy of normal numbers, or one that chooses among levels."""
+        """Create a normal policy, or a categorical one over levels."""
         if levels:
             table = Levels(levels, self.nu)
             head = lambda key, n: ChoicePolicy(
@@ -137,14 +137,15 @@ class Start:
     def deterministic(
         self, key: PRNGKeyArray, shared: Encoders | None = None
     ) -> EncodedNetwork:
-        """A deterministic policy."""
+        """Create a deterministic policy."""
         head = lambda key, n: DeterministicPolicy(self.mlp(key, n, self.nu, 0.01))
         return self.network(key, head, shared)
 
     def squashed(
         self, key: PRNGKeyArray, shared: Encoders | None = None
     ) -> EncodedNetwork:
-        """A policy as of soft actor-critic, without layer normalization."""
+        """Create a policy like that of soft actor-critic, without layer
+        normalization."""
         outputs = 2 * self.nu
         head = lambda key, n: StochasticPolicy(self.mlp(key, n, outputs, 0.01, True))
         return self.network(key, head, shared)
@@ -152,12 +153,12 @@ class Start:
     def value(
         self, key: PRNGKeyArray, shared: Encoders | None = None
     ) -> EncodedNetwork:
-        """The value of a state."""
+        """Create a network of state values."""
         return self.network(key, lambda key, n: StateValue(self.mlp(key, n, 1)), shared)
 
 
 def action_distance(policy: Callable[[Any], Any], obs: Any, action: Array) -> Array:
-    """The mean square of what lies between recorded actions and those that a policy
-    thinks best, summed over actuators."""
+    """Compute the mean squared difference between actions of the dataset and
+    deterministic actions of a policy, summed over actuators."""
     best = jax.vmap(lambda obs: select_action(policy(obs), None))(obs)
     return jnp.mean(jnp.sum((best - action) ** 2, axis=1))

@@ -251,7 +251,7 @@ def soft_actor_loss(
     key: PRNGKeyArray,
     features: Any = None,
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    r"""Loss $\mathrm{mean}\,[\alpha \log \pi(a|o) - \min_k Q_k(o, a)]$ with
+    r"""Compute the loss $\mathrm{mean}\,[\alpha \log \pi(a|o) - \min_k Q_k(o, a)]$ with
     $a \sim \pi(o)$, and the `entropy`.
 
     **Arguments:**
@@ -269,6 +269,6 @@ def temperature_loss(
     entropy: Float[Array, ""],
     target_entropy: Float[Array, ""],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    r"""Loss $\log \alpha\,(H - \bar H)$, which raises $\alpha$ while the entropy is below
-    its target."""
+    r"""Compute the loss $\log \alpha\,(H - \bar H)$, which increases $\alpha$ while the
+    entropy is below its target."""
     return log_alpha * (entropy - target_entropy), {}

@@ -37,8 +37,8 @@ from ..blocks._hyperparameters import check_counts
 
 
 class SHACState(eqx.Module):
-    """`actor`, `critic`: learners of a `StochasticPolicy` and of a value network.
-    `target`: the critic, some time ago. `world`: the environments."""
+    """State of `SHAC`: learners of `actor` (a `StochasticPolicy`) and `critic`, `target`
+    network of the critic, and environments `world`."""
 
     actor: Learner
     critic: Learner
@@ -62,8 +62,8 @@ class SHACBatch(eqx.Module):
 
 
 class SHAC(AbstractOnlineAgent):
-    r"""Short-horizon actor-critic: the derivative of the rewards of the next $h$ steps
-    through the physics, and of the value that a critic sees in where they lead.
+    r"""Short-horizon actor-critic: the derivative, through the physics, of the rewards of
+    the next $h$ steps and of the critic's value of the state after them.
 
     $$L_\pi = -\frac{1}{h}\,\mathrm{mean}\left[\sum_{t < h} w_t \left(r_t + e_t\,\gamma\,
     \bar V(o'_t)\right)\right] - c_H\,\mathrm{mean}\,H(\pi(o_t)), \qquad
@@ -200,7 +200,8 @@ class SHAC(AbstractOnlineAgent):
     def update(
         self, state: SHACState, batch: SHACBatch
     ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
-        """A step of the policy, and several of the critic, with a `SHACBatch`.
+        """Take one gradient step of the policy and several of the critic, with a
+        `SHACBatch`.
 
         **Returns:** the new state; `grad_norm`, the norm of the policy's gradient, its
         `entropy`, and the mean `critic_loss`.

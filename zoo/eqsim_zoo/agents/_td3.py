@@ -224,8 +224,8 @@ def deterministic_actor_loss(
     obs: Any,
     features: Any = None,
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    r"""Loss $-\mathrm{mean}\,Q_1(o, \pi(o))$, with the `action` and the mean absolute
-    value `abs_q`.
+    r"""Compute the loss $-\mathrm{mean}\,Q_1(o, \pi(o))$, the `action`, and the mean
+    absolute value `abs_q`.
 
     **Arguments:**
 

@@ -30,9 +30,9 @@ from ._td3 import deterministic_actor_loss, smoothed_actions
 
 
 class TD3BCState(eqx.Module):
-    """`actor`, `critic`: learners. `targets`: both, some time ago. `updates`: their number
-    since the policy was last updated. `statistics`: of observations. `bounds`: of
-    actions."""
+    """State of `TD3BC`: learners of `actor` and `critic`, their `targets`, number of
+    `updates` since the policy was last updated, `statistics` of observations, and action
+    range `bounds`."""
 
     actor: Learner
     critic: Learner
@@ -44,7 +44,7 @@ class TD3BCState(eqx.Module):
 
 
 class TD3BC(AbstractOfflineAgent):
-    r"""TD3 that stays near what was recorded.
+    r"""TD3 with a behavior cloning term, which keeps actions near those of the dataset.
 
     $$y = r + \gamma_t \min_k \bar Q_k(o', \mathrm{clip}(\bar\pi(o') + \epsilon)), \quad
     L_Q = \sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2,$$
@@ -164,8 +164,8 @@ def cloned(
     action: Float[Array, "rows nu"],
     alpha: Float[Array, ""],
 ) -> Float[Array, ""]:
-    r"""The loss of TD3 normalized by $\mathrm{mean}\,|Q_1|$, times $\alpha$, plus the mean
-    squared distance from recorded actions.
+    r"""Compute $\alpha$ times the loss of TD3, normalized by $\mathrm{mean}\,|Q_1|$,
+    plus the mean squared distance from actions of the dataset.
 
     **Arguments:**
 

@@ -34,14 +34,14 @@ class GradientEnvs(eqx.Module):
     steps: Int[Array, ""]
 
     def seen(self, obs: Float[Array, " nobs"]) -> Float[Array, " nobs"]:
-        """A normalized observation."""
+        """Return a normalized observation."""
         return normalize(self.statistics, obs)
 
 
 def start_gradient_envs(
     agent: Any, env: AbstractEnv, key: PRNGKeyArray
 ) -> GradientEnvs:
-    """Environments before the first step.
+    """Reset the environments of an agent that differentiates the simulation.
 
     **Raises:** `ValueError` if the agent can not act there.
     """
@@ -64,8 +64,8 @@ def rollout_gradient(
     loss_fn: Callable[[Transition], tuple[Float[Array, ""], Any]],
     noise: Float[Array, ""],
 ) -> tuple[GradientEnvs, Any, Transition, Any, dict[str, Array]]:
-    """Acts for `agent.horizon` steps, and differentiates a loss of what comes of it by the
-    policy. Where the environments were before is a constant.
+    """Act for `agent.horizon` steps, and differentiate a loss of the trajectory with
+    respect to the policy. The initial states are constants.
 
     **Arguments:**
 

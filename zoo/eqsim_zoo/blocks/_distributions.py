@@ -64,13 +64,14 @@ class TanhNormal(eqx.Module):
     def sample_and_log_prob(
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nu"], Float[Array, ""]]:
-        """A draw, differentiable by the parameters, and its log-density."""
+        """Draw a sample that is differentiable by the parameters, and compute its
+        log-density."""
         u = self.normal.sample(key)
         return jnp.tanh(u), self.log_prob(u)
 
     def log_prob(self, u: Float[Array, " nu"]) -> Float[Array, ""]:
-        r"""The logarithm of the density at $\tanh(u)$:
-        $\log N(u) - \sum \log(1 - \tanh^2 u)$."""
+        r"""Compute the logarithm of the density at $\tanh(u)$: $\log N(u) - \sum \log(1
+        - \tanh^2 u)$."""
         return self.normal.log_prob(u) - jnp.sum(log_slope(u))
 
 
@@ -91,15 +92,15 @@ class Categorical(eqx.Module):
     logits: Float[Array, "nu levels"]
 
     def mode(self) -> Int[Array, " nu"]:
-        """The likeliest levels."""
+        """Return the most likely levels."""
         return jnp.argmax(self.logits, axis=-1)
 
     def sample(self, key: PRNGKeyArray) -> Int[Array, " nu"]:
-        """A draw."""
+        """Draw a sample."""
         return jr.categorical(key, self.logits, axis=-1)
 
     def log_prob(self, x: Int[Array, " nu"]) -> Float[Array, ""]:
-        """The logarithm of the probability."""
+        """Compute the logarithm of the probability."""
         chosen = jnp.take_along_axis(self._log(), x[:, None], axis=-1)
         return jnp.sum(chosen)
 
@@ -132,5 +133,5 @@ class NormalMixture(eqx.Module):
         return jax.nn.logsumexp(weights + each(self.mean, self.log_std))
 
     def expectation(self) -> Float[Array, " n"]:
-        """The mean over all components."""
+        """Compute the mean over all components."""
         return jax.nn.softmax(self.logits) @ self.mean

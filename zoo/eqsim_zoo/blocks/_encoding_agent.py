@@ -56,7 +56,7 @@ class AbstractEncodingAgent(AbstractOnlineAgent):
         check_image_settings(name, obs, self.image_settings())
 
     def image_settings(self) -> dict[str, Any]:
-        """Settings by name that are for images only."""
+        """Return the settings that are only for images, by name."""
         return {"encoder": self.encoder}
 
     def actor_encoded(

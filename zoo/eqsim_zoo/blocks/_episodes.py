@@ -73,5 +73,5 @@ class Episodes(eqx.Module):
 
 
 def _unknown(dtype):
-    """A return that no episode has, and which is finite, as states of agents are."""
+    """Return a finite number that is not the return of any episode."""
     return jnp.finfo(dtype).min

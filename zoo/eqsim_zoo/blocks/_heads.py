@@ -12,14 +12,14 @@ from ._policies import bounded_log_std
 
 
 class GaussianPolicy(eqx.Module):
-    r"""Normal numbers around $\tanh$ of what a network gives, with deviations that do not
-    depend on what is observed. The density is finite also at the bounds of actions, where
-    recorded ones often are.
+    r"""Normal policy whose mean is $\tanh$ of a network and whose standard deviations do
+    not depend on the observation. Its density is finite at the bounds of actions too, where
+    those of datasets often are.
 
     **Arguments:**
 
-    - `network`: from features to means before $\tanh$.
-    - `raw`: from which the deviations follow, between $e^{-5}$ and $e^2$.
+    - `network`: network from features to means before $\tanh$.
+    - `raw`: parameters of the standard deviations, which are between $e^{-5}$ and $e^2$.
 
     ??? cite "Reference"
         Kostrikov, Nair, Levine, *Offline reinforcement learning with implicit Q-learning*,
@@ -46,15 +46,15 @@ class Choice(eqx.Module):
     levels: Levels
 
     def mode(self) -> Float[Array, " nu"]:
-        """The likeliest action."""
+        """Return the most likely action."""
         return self.levels.action(jnp.argmax(self.logits), self.logits.dtype)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        """A draw."""
+        """Draw an action."""
         return self.levels.action(jr.categorical(key, self.logits), self.logits.dtype)
 
     def log_prob(self, action: Float[Array, " nu"]) -> Float[Array, ""]:
-        """The logarithm of the probability."""
+        """Compute the logarithm of the probability."""
         return Categorical(self.logits[None]).log_prob(self.levels.index(action)[None])
 
     def entropy(self) -> Float[Array, ""]:
@@ -101,7 +101,8 @@ def select_action(
     found: Normal | TanhNormal | Choice | Float[Array, " nu"],
     key: PRNGKeyArray | None,
 ) -> Float[Array, " nu"]:
-    """An action between -1 and 1 of what a policy gives: drawn, or the likeliest."""
+    """Return an action between -1 and 1 of a policy: sampled, or the most likely
+    one."""
     if isinstance(found, Normal | Choice):
         action = found.mode() if key is None else found.sample(key)
         return jnp.clip(action, -1.0, 1.0)

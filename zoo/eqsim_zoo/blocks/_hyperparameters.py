@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 
 def as_scalar(x: Any) -> Any:
-    """A real number as an array. Anything else is returned unchanged, since PyTree
-    transformations fill fields with other objects."""
+    """Convert a real number to an array. Anything else is returned unchanged, because
+    pytree transformations fill fields with other objects."""
     if isinstance(x, bool):
         raise ValueError(f"A real number is expected, got the boolean {x}.")
     known = int | float | np.number | np.ndarray
@@ -19,7 +19,7 @@ def as_scalar(x: Any) -> Any:
 
 
 def static(default: Any) -> Any:
-    """A static field for a size, a shape or a flag. Lists become tuples."""
+    """Declare a static field for a size, a shape or a flag. Lists become tuples."""
     return eqx.field(static=True, converter=_hashable, default=default)
 
 

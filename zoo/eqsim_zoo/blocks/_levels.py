@@ -41,18 +41,18 @@ class Levels(eqx.Module):
         return self.levels**self.nu
 
     def index(self, action: Float[Array, "*rows nu"]) -> Int[Array, "*rows"]:
-        """The number of the action that is nearest."""
+        """Return the index of the nearest action."""
         digit = jnp.round(0.5 * (action + 1.0) * (self.levels - 1)).astype(jnp.int32)
         return digit @ jnp.asarray(self._places(), jnp.int32)
 
     def action(
         self, index: Int[Array, "*rows"], dtype: Any
     ) -> Float[Array, "*rows nu"]:
-        """The action of a number."""
+        """Return the action of an index."""
         return jnp.asarray(self.table(), dtype)[index]
 
     def table(self) -> Float[np.ndarray, "count nu"]:
-        """All actions."""
+        """Return all actions."""
         digits = np.arange(self.count)[:, None] // self._places()[None] % self.levels
         return 2.0 * digits / (self.levels - 1) - 1.0
 

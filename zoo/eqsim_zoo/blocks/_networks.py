@@ -89,7 +89,7 @@ def _from_path(path: str) -> _Importable:
 
 
 def _importable(fn: Any) -> Any:
-    """The converter of `MLP.activation`; placeholders of tree transformations pass."""
+    """Convert `MLP.activation`; placeholders of pytree transformations pass."""
     plain = callable(fn) and not isinstance(fn, _Importable)
     return _Importable(fn) if plain else fn
 

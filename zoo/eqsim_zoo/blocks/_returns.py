@@ -26,9 +26,9 @@ def discounted_returns(
     done: Bool[Array, " time"],
     discount: Float[Array, ""],
 ) -> Float[Array, " time"]:
-    r"""The discounted sum of rewards to the end of the episode, or to the end of the
-    trajectory plus the value of the state there:
-    $G_t = r_t + \gamma_t (c_t G_{t+1} + (1 - c_t) V'_t)$."""
+    r"""Compute the discounted sum of rewards until the end of the episode, or until the
+    end of the trajectory plus the value of the state there: $G_t = r_t + \gamma_t (c_t
+    G_{t+1} + (1 - c_t) V'_t)$."""
     one = jnp.ones_like(discount)
     return td_lambda(reward, next_value, terminated, done, discount, one)
 
@@ -41,8 +41,8 @@ def td_lambda(
     discount: Float[Array, ""],
     decay: Float[Array, ""],
 ) -> Float[Array, " time"]:
-    r"""The $\lambda$-return
-    $G_t = r_t + \gamma_t \left((1 - \lambda c_t) V'_t + \lambda c_t G_{t+1}\right)$.
+    r"""Compute the $\lambda$-return $G_t = r_t + \gamma_t \left((1 - \lambda c_t) V'_t
+    + \lambda c_t G_{t+1}\right)$.
 
     **Arguments:**
 
@@ -96,8 +96,8 @@ def vtrace(
     clip_rho: Float[Array, ""],
     clip_c: Float[Array, ""],
 ) -> tuple[Float[Array, " time"], Float[Array, " time"]]:
-    r"""Values of a policy from what another one did: with
-    $\rho_t = \min(\bar\rho, \pi/\mu)$ and $k_t = \min(\bar c, \pi/\mu)$,
+    r"""Compute values of a policy from steps of another one: with $\rho_t =
+    \min(\bar\rho, \pi/\mu)$ and $k_t = \min(\bar c, \pi/\mu)$,
 
     $$v_t - V_t = \rho_t \delta_t + \gamma_t k_t c_t\,(v_{t+1} - V_{t+1}).$$
 

@@ -32,7 +32,7 @@ class SkillDynamics(eqx.Module):
         skill: Float[Array, " k"],
         std_range: Float[Array, "2"],
     ) -> NormalMixture:
-        """The density of the change.
+        """Return the density of the change.
 
         **Arguments:**
 
@@ -58,7 +58,7 @@ def predictability(
     *,
     itself: bool,
 ) -> Float[Array, " rows"]:
-    r"""The reward of `DADS` for each row.
+    r"""Compute the reward of `DADS` for each row.
 
     **Arguments:**
 

@@ -110,11 +110,11 @@ class SkillSpace(eqx.Module):
         return jnp.concatenate([normalize(self.observations, seen), skill])
 
     def descriptor(self, obs: Float[Array, " n"]) -> Float[Array, " ndescriptor"]:
-        """The descriptor, normalized."""
+        """Return the normalized descriptor."""
         return normalize(self.descriptors, self.layout.split(obs)[1])
 
     def skill(self, obs: Float[Array, " n"]) -> Float[Array, " nskill"]:
-        """The skill."""
+        """Return the skill."""
         return self.layout.split(obs)[2]
 
     def change(
@@ -127,7 +127,7 @@ class SkillSpace(eqx.Module):
     def denormalized(
         self, change: Float[Array, " ndescriptor"]
     ) -> Float[Array, " ndescriptor"]:
-        """A change that was normalized, in the units of the descriptor."""
+        """Convert a normalized change to the units of the descriptor."""
         if self.changes is None:
             return change
         return denormalize(self.changes, change)
@@ -135,7 +135,7 @@ class SkillSpace(eqx.Module):
     def with_skill(
         self, obs: Float[Array, " n"], skill: Float[Array, " nskill"]
     ) -> Float[Array, " n"]:
-        """An observation with another skill."""
+        """Return an observation with another skill."""
         return jnp.concatenate([obs[: obs.shape[0] - self.layout.skill], skill])
 
     def seen(

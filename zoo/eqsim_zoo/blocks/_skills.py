@@ -78,7 +78,7 @@ class Mix(eqx.Module):
 def with_reward(
     space: SkillSpace, steps: Transition, reward: Float[Array, " rows"]
 ) -> Transition:
-    """Transitions as a skill-conditioned policy sees them, with another reward.
+    """Return transitions for a skill-conditioned policy, with another reward.
 
     The reward is a constant in derivatives. The next observation keeps the skill of the
     step, so that a change of skill acts like a time limit.

@@ -24,7 +24,7 @@ LIMIT = 10.0
 
 
 def init_statistics(obs: Any) -> Any:
-    """Statistics of one observation of mean 0 and variance 1.
+    """Return statistics of one observation with mean 0 and variance 1.
 
     **Arguments:**
 

@@ -65,7 +65,8 @@ def _of_steps(arrays: Mapping[str, np.ndarray], names: set[str]) -> Steps:
 
 
 def _of_rows(arrays: Mapping[str, np.ndarray]) -> Steps:
-    """Steps of rows without next observations, as `qlearning_dataset` of D4RL."""
+    """Return steps of rows without next observations, as `qlearning_dataset` of D4RL
+    does."""
     obs = nested("observations", arrays)
     action, reward = arrays["actions"], arrays["rewards"]
     terminated, timeout = (_flags(name, arrays) for name in ("terminals", "timeouts"))

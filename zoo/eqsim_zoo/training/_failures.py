@@ -13,12 +13,12 @@ from ._turn import EPISODES, float_paths, Report
 def advance(
     counters: Counters, report: Report, iterations: int, paths: Sequence[str]
 ) -> Counters:
-    """Counts a turn, and notes which members went wrong in it.
+    """Count a turn, and record which members failed in it.
 
     **Arguments:**
 
-    - `report`: as `on_host` makes it.
-    - `paths`: names of the leaves of the state that it judges.
+    - `report`: result of `on_host`.
+    - `paths`: names of the leaves of the state in the report.
     """
     turn, steps = counters.turn + 1, int(report.steps.min())
     seen, failed = {*counters.seen}, dict(counters.failed)
@@ -43,7 +43,8 @@ def advance(
 
 
 def exempt(broken: Any, state: Any) -> tuple[str, ...]:
-    """Leaves that are not finite to begin with, such as a best value so far."""
+    """Return the paths of leaves that are not finite in the initial state, such as a
+    best value."""
     flags = np.any(np.atleast_2d(np.asarray(broken)), axis=0).tolist()
     return tuple(path for path, flag in zip(float_paths(state), flags) if flag)
 

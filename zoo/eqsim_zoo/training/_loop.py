@@ -106,7 +106,7 @@ class Loop:
         return turn.control
 
     def kept(self) -> str:
-        """Return a sentence about the last checkpoint."""
+        """Describe the last checkpoint in a sentence."""
         found = [x.kept for x in self.callbacks if isinstance(x, Checkpoint)]
         return found[0] if found else NOTHING_KEPT
 
@@ -209,8 +209,8 @@ class Loop:
 
 
 def best_agent(means: np.ndarray, num_seeds: int, alive: list[int]) -> float:
-    """The mean return over the seeds of the agent for which that is highest; of agents with
-    seeds that failed only where there are no others, and then without those.
+    """Return the highest mean return of an agent over its seeds. Agents with failed
+    seeds count only if there are no others, and then without these seeds.
 
     **Arguments:**
 
@@ -228,8 +228,8 @@ def best_agent(means: np.ndarray, num_seeds: int, alive: list[int]) -> float:
 
 
 def _means(report: Report, member: int) -> Row:
-    """Metrics of one member: means over the iterations in which they were finite; the last
-    value if there were none."""
+    """Return the metrics of one member: means over the iterations in which they were
+    finite; the last value if there were none."""
     row: Row = {}
     for name, total in report.total.items():
         number = int(report.number[name][member])

@@ -19,7 +19,7 @@ def is_first() -> bool:
 
 
 def gathered(tree: Any) -> Any:
-    """Arrays with the rows of all processes: all of them must ask for it."""
+    """Gather arrays with the rows of all processes; all of them must call it."""
     return tree if jax.process_count() == 1 else _gathered(tree)
 
 
@@ -29,8 +29,8 @@ def _gathered(tree: Any) -> Any:
 
 
 def agreed(*numbers: int) -> tuple[int, ...]:
-    """The largest of each number among the processes, which may see other clocks and
-    other signals: all of them must ask for it."""
+    """Return the maximum of each number over the processes, whose clocks and signals
+    may differ; all of them must call it."""
     if jax.process_count() == 1:
         return numbers
     found = multihost_utils.process_allgather(np.asarray(numbers))

@@ -117,8 +117,8 @@ NOTHING_KEPT = "Nothing was kept, as the run has no folder (`out`)."
 def with_defaults(
     callbacks: Sequence[AbstractCallback], folder: pathlib.Path | None
 ) -> list[AbstractCallback]:
-    """Callbacks of a run: those given, then metrics, checkpoints and curves if there is a
-    folder, unless one of the same class is given."""
+    """Return the callbacks of a run: the given ones, then metrics, checkpoints and
+    curves if there is a folder, unless one of the same class is given."""
     last = Checkpoint, Curves
     given = [x for x in callbacks if not isinstance(x, last)]
     files: list[AbstractCallback] = [JSONLines(), CSV(), Checkpoint(), Curves()]

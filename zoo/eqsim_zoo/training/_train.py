@@ -97,8 +97,8 @@ def train(
 
 
 def _checked(run: Run, state: Any) -> tuple[Run, Any]:
-    """A run that begins with a state, if it is one of its agents, and what it learns in.
-    Before files are made, as an agent may refuse."""
+    """Check that a given state belongs to one of the agents, and return the run with it
+    and its source. No file is written before."""
     whole = run_env(run)
     _check_start(state, run.members.skeleton(whole))
     return dataclasses.replace(run, state=own_copy(state)), whole
@@ -136,7 +136,7 @@ def resume(
     - `more_steps`: number of control steps to add to the plan.
     - `agent`, `env`, `data`, `eval_env`: agent, environment and dataset as given to
         `train`; not needed where that had a `recipe`. With `data`, `env` is its `eval_env`.
-    - `callbacks`, `progress`: as of `train`.
+    - `callbacks`, `progress`: arguments of `train`.
 
     **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
     is damaged or does not fit; `ValueError` if the agent is another one, or the run is

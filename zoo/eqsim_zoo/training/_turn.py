@@ -46,7 +46,7 @@ class Report(NamedTuple):
 def run_turn(
     members: Members, env: AbstractEnv | Dataset, n: int, state: Any
 ) -> tuple[Any, Report]:
-    """Iterates all members.
+    """Run the iterations of a turn for all members.
 
     **Arguments:**
 
@@ -144,7 +144,7 @@ def nonfinite_of_members(members: Members, state: Any) -> Bool[Array, "..."]:
 
 
 def float_paths(state: Any) -> list[str]:
-    """Names of the leaves of floating point numbers."""
+    """Return the paths of floating-point leaves."""
     return [jtu.keystr(path) for path, _ in _floats(state)]
 
 
@@ -157,7 +157,7 @@ def _floats(state: Any) -> list[tuple[Any, Any]]:
 
 
 def on_host(report: Report) -> Report:
-    """The same as arrays of NumPy, with an axis of members in any case."""
+    """Convert a report to NumPy arrays with an axis of members."""
     report = jax.device_get(report)
     rows = lambda x: np.atleast_1d(np.asarray(x))
     broken = np.atleast_2d(np.asarray(report.broken))

@@ -15,12 +15,13 @@ from ._layers import Maps
 
 
 def adjust_brightness(image: Maps, factor: Float[Array, ""]) -> Maps:
-    """Blends with black."""
+    """Blend an image with black."""
     return _blend(image, jnp.zeros_like(image), factor)
 
 
 def adjust_contrast(image: Maps, factor: Float[Array, ""]) -> Maps:
-    """Blends with the mean of the gray image. One channel is gray, three are colors."""
+    """Blend an image with the mean of its gray image. One channel is gray, three are
+    colors."""
     gray = _gray(image) if image.shape[-1] == 3 else image
     return _blend(image, jnp.full_like(image, jnp.mean(gray)), factor)
 
@@ -28,14 +29,15 @@ def adjust_contrast(image: Maps, factor: Float[Array, ""]) -> Maps:
 def adjust_saturation(
     image: Float[Array, "height width 3"], factor: Float[Array, ""]
 ) -> Float[Array, "height width 3"]:
-    """Blends with the gray image."""
+    """Blend an image with its gray image."""
     return _blend(image, _gray(image), factor)
 
 
 def adjust_hue(
     image: Float[Array, "height width 3"], turns: Float[Array, ""]
 ) -> Float[Array, "height width 3"]:
-    """Turns the circle of colors, from red to green by a third, to blue by another.
+    """Rotate the hue of an image. Red becomes green after a third of a turn, and blue
+    after two thirds.
 
     Value $v$ (the largest of the three colors) and chroma $c$ (less the least) stay. With
     the hue $h$ in sixths of a turn, red is $v - c \\min(k, 4 - k)$, the minimum clipped to

@@ -77,7 +77,8 @@ class SmallCNN(AbstractEncoder):
         return ConvNet(tuple(layers), pool, last, norm)
 
     def _least(self) -> int:
-        """Rows that leave one after the last convolution."""
+        """Return the smallest image height of which the last convolution leaves one
+        row."""
         rows = 1
         for kernel, stride in zip(self.kernels[::-1], self.strides[::-1]):
             rows = (rows - 1) * stride + kernel

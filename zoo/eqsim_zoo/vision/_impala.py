@@ -76,7 +76,7 @@ class Stack(eqx.Module):
     def create(
         key: PRNGKeyArray, inputs: int, width: int, blocks: int, dtype: Any
     ) -> "Stack":
-        """A stack before anything is learned."""
+        """Create a stack with random parameters."""
         conv = lambda key, inputs: Conv.create(
             key, inputs, width, 3, padding=1, dtype=dtype
         )

@@ -16,7 +16,8 @@ Maps: TypeAlias = Float[Array, "height width channels"]
 
 
 def to_numbers(image: Image, dtype: Any) -> Maps:
-    """Numbers of that type: bytes are divided by 255, others stay as they are."""
+    """Convert an image to a floating-point type: bytes are divided by 255, other values
+    are kept."""
     x = image.astype(dtype)
     return x / 255.0 if image.dtype == jnp.uint8 else x
 
@@ -54,7 +55,7 @@ class Conv(eqx.Module):
         bias: bool = True,
         dtype: Any = jnp.float32,
     ) -> "Conv":
-        """A layer before anything is learned."""
+        """Create a layer with random parameters."""
         first = jax.nn.initializers.variance_scaling(scale, "fan_in", "uniform")
         weight = first(key, (kernel, kernel, inputs, outputs), dtype)
         zeros = jnp.zeros(outputs, dtype) if bias else None
@@ -81,7 +82,7 @@ class GroupNorm(eqx.Module):
 
     @staticmethod
     def create(channels: int, groups: int, dtype: Any = jnp.float32) -> "GroupNorm":
-        """A layer before anything is learned."""
+        """Create a layer with random parameters."""
         return GroupNorm(jnp.ones(channels, dtype), jnp.zeros(channels, dtype), groups)
 
     def __check_init__(self):
@@ -100,7 +101,7 @@ class GroupNorm(eqx.Module):
 
 
 def max_pool(x: Maps) -> Float[Array, "rows columns channels"]:
-    """The largest of 3 x 3 places, around every second place in both directions."""
+    """Compute the maximum over 3 x 3 pixels with stride 2."""
     around = (1, 1)
     return jax.lax.reduce_window(
         x, -jnp.inf, jax.lax.max, (3, 3, 1), (2, 2, 1), (around, around, (0, 0))

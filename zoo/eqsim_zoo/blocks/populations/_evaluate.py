@@ -80,7 +80,8 @@ def evaluate_pairs(
     key: PRNGKeyArray,
     length: int,
 ) -> tuple[Float[Array, "pairs 2"], Statistics | None, dict[str, Array]]:
-    """Compute the returns of pairs of policies, whose two episodes begin alike.
+    """Compute the returns of pairs of policies. Both policies of a pair start from the
+    same states, so that only the policies differ.
 
     **Arguments:** those of `evaluate_policies`, but
 
@@ -100,7 +101,7 @@ def evaluate_pairs(
 
 
 def _episode(env, policy: DeterministicPolicy, statistics, key, length: int):
-    """Observations and rewards of an episode, and which of them are within it."""
+    """Return observations and rewards of an episode, and true for the steps in it."""
     act = lambda obs, key: policy(normalize(statistics, obs))
     state = env.reset(key)
     kept, _ = eqsim.rollout(

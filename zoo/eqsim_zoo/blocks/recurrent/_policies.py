@@ -97,7 +97,7 @@ class RecurrentActorCritic(eqx.Module):
     def log_prob(
         self, steps: Sequence, action: Float[Array, "time nu"]
     ) -> Float[Array, " time"]:
-        """Log-densities of actions before squashing."""
+        """Compute log-densities of actions before squashing."""
         _, mean = self.policy.unroll(steps.policy_memory, steps.inputs, steps.begins)
         density = lambda mean, action: Normal(mean, self.log_std).log_prob(action)
         return jax.vmap(density)(mean, action)
@@ -109,7 +109,7 @@ class RecurrentActorCritic(eqx.Module):
         bounded: Bool[Array, " nu"],
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " time"], Float[Array, " time"], Float[Array, " time"]]:
-        """Log-densities of actions before squashing, entropies and values.
+        """Compute log-densities of actions before squashing, entropies and values.
 
         **Arguments:**
 
@@ -130,8 +130,8 @@ class RecurrentActorCritic(eqx.Module):
     def values(
         self, steps: Sequence, next_inputs: Float[Array, "time ninput"]
     ) -> tuple[Float[Array, " time"], Float[Array, " time"], Float[Array, " size"]]:
-        """Values of the observations before and after each step, and the hidden state of
-        the value network after the last one.
+        """Compute values of the observations before and after each step, and the hidden
+        state of the value network after the last one.
 
         The value after a step continues from the hidden state before it, also where the
         episode ends.
