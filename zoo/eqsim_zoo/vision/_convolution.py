@@ -70,10 +70,12 @@ def _compiled(x, weight, *, padding, lhs_dilation, **params):
     # convolution, whose channels are then no longer last.
     x, weight = lax.optimization_barrier((x, weight))
     if min(min(pair) for pair in padding) < 0:
-        sides = ((0, 0), *padding, (0, 0))
-        inner = (0, *(d - 1 for d in lhs_dilation), 0)
+        images = [
+            (low, high, dilation - 1)
+            for (low, high), dilation in zip(padding, lhs_dilation)
+        ]
         zero = jnp.zeros((), x.dtype)
-        x = lax.pad(x, zero, [(*pair, n) for pair, n in zip(sides, inner)])
+        x = lax.pad(x, zero, [(0, 0, 0), *images, (0, 0, 0)])
         padding, lhs_dilation = ((0, 0), (0, 0)), (1, 1)
     return _plain(x, weight, padding=padding, lhs_dilation=lhs_dilation, **params)
 
