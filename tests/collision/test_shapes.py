@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 import eqsim
 from eqsim._batching import batch_last
 from eqsim.collision import nearest_points, pair_points, Shape
+from eqsim.collision._shapes import _nearest
 from eqsim.kinematics._forward import Pose
 from eqsim.model import GeomKind
 from eqsim.model._colliders import touching_kinds
@@ -248,6 +249,27 @@ def test_degenerate(case):
         np.testing.assert_allclose(matrix @ matrix.T, np.eye(3), atol=1e-12)
     gradient = jax.grad(total)(shapes)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
+
+
+def test_derivative_beside_the_edge_of_a_cylinder():
+    """The nearest point of an axis 1e-5 m above the edge, where the slope of the distance
+    has a kink: its derivative is that of one side."""
+    radius, half, out, above = 0.15, 0.1, 0.03, 1e-5
+    axis = np.array([-above * 0.15 / out, 0.1, 0.15])
+    center = np.array([radius + out, 0.0, half + above]) - 0.3 * axis
+
+    def nearest(center, axis):
+        return _nearest(
+            Vec3(*center), Vec3(*axis), jnp.asarray(radius), jnp.asarray(half)
+        )
+
+    assert np.isclose(nearest(center, axis), 0.3, atol=1e-12)
+    exact = jax.jit(jax.jacfwd(nearest, (0, 1)))(*map(jnp.asarray, (center, axis)))
+    both, eps = np.concatenate([center, axis]), 1e-7
+    moved = jax.jit(jax.vmap(lambda x: nearest(x[:3], x[3:])))
+    ends = [moved(jnp.asarray(both + side * eps * np.eye(6))) for side in (1, -1)]
+    difference = (ends[0] - ends[1]) / (2 * eps)
+    np.testing.assert_allclose(np.concatenate(exact), difference, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", (jnp.float32, jnp.float64))
