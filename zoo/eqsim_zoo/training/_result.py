@@ -40,6 +40,4 @@ class UnsavedError(OSError):
     not begin. After making room on the disk, `resume` computes the missing turns again.
     """
 
-    def __init__(self, message: str, result: Result | None = None):
-        super().__init__(message)
-        self.result = result
+    result: Result | None = None

@@ -230,12 +230,13 @@ def _go(
         run.members, loop.state, loop.counters, found, interrupt.number, folder
     )
     if loop.unsaved:
-        raise UnsavedError(
+        error = UnsavedError(
             f"The run in {str(folder)!r} ended after turn {loop.counters.turn}, which could "
             f"not be written ({loop.unsaved}). {loop.kept()} Make room on the disk and "
-            "resume the run; `result` of this error has the state.",
-            result,
+            "resume the run; `result` of this error has the state."
         )
+        error.result = result
+        raise error
     return result
 
 
