@@ -87,10 +87,11 @@ def install(
         extras = f"[{EXTRAS[one.name]}]" if one.name in EXTRAS else ""
         places.append(f"{ROOT / one.folder}{extras}")
     subprocess.run([*pip, *places], check=True, env=environment)
+    subprocess.run([bin / "python", "-m", "pip", "check"], check=True)
+    # After the check, which would miss their dependencies.
     for one in (x for x in chosen if x.name in WITHOUT_DEPENDENCIES):
         extra = [*pip, "--no-deps", WITHOUT_DEPENDENCIES[one.name]]
         subprocess.run(extra, check=True, env=environment)
-    subprocess.run([bin / "python", "-m", "pip", "check"], check=True)
     return bin
 
 

@@ -103,9 +103,10 @@ def try_out(one: Distribution, out: pathlib.Path, python: str) -> None:
         pip = [bin / "python", "-m", "pip", "--disable-pip-version-check", "install"]
         pip += ["--quiet", "--constraint", ROOT / "constraints.txt"]
         run([*pip, *wheels])
+        run([bin / "python", "-m", "pip", "check"])
+        # After the check, which would miss its dependencies.
         if one.name in WITHOUT_DEPENDENCIES:
             run([*pip, "--no-deps", WITHOUT_DEPENDENCIES[one.name]])
-        run([bin / "python", "-m", "pip", "check"])
         script = shutil.copy(ROOT / "tests" / "release" / "smoke.py", work)
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         environment["PATH"] = f"{bin}{os.pathsep}{environment['PATH']}"

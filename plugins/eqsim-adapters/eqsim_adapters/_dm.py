@@ -60,11 +60,19 @@ class DmEnv(dm_env.Environment):
     def action_spec(self) -> specs.BoundedArray:  # type: ignore[override]
         """Shape, type and bounds of actions."""
         low, high = np.moveaxis(np.asarray(self.eqsim_env.action_range), -1, 0)
-        return specs.BoundedArray(low.shape, low.dtype, low, high, "action")
+        return _Actions(low.shape, low.dtype, low, high, "action")
 
     def reward_spec(self) -> specs.Array:
         """Type of rewards."""
         return specs.Array((), self._reward.dtype, "reward")
+
+
+class _Actions(specs.BoundedArray):
+    """Bounds of actions, of which some may be infinite."""
+
+    def generate_value(self) -> np.ndarray:
+        """Return the action closest to zero, since the lower bound may be infinite."""
+        return np.clip(np.zeros(self.shape, self.dtype), self.minimum, self.maximum)
 
 
 _reset = eqx.filter_jit(lambda env, key: env.reset(key))

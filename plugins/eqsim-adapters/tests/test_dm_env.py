@@ -39,6 +39,15 @@ def test_specs():
     env.discount_spec().validate(env.step(actions.generate_value()).discount)
 
 
+def test_actions_without_bounds():
+    """Their specification generates one that the environment accepts."""
+    env = to_dm_env(eqsim.make("point_mass"))
+    env.reset()
+    actions = env.action_spec().replace(name="force")
+    assert not np.any(np.isfinite([actions.minimum, actions.maximum]))
+    assert np.isfinite(env.step(actions.generate_value()).reward)
+
+
 def test_bad_input():
     env = to_dm_env(eqsim.make("point_mass"))
     env.reset()

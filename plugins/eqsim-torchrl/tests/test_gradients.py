@@ -279,12 +279,14 @@ def test_a_thousand_steps_hold_little():
             tensordict = after.select("observation")
         total.backward()
 
+    step = env._program.step
+    traces = lambda: (step.traces, step.backward([True, False, True]).traces)
     run(10)
-    before = process.memory_info().rss
+    before, compiled = process.memory_info().rss, traces()
     run(1000)
     assert process.memory_info().rss - before < 50e6
-    step = env._program.step
-    assert env.traces == step.backward([True, False, True]).traces == 1
+    # Other environments share these programs, and may have compiled them for other types.
+    assert traces() == compiled and min(compiled) > 0
     assert len(step._derived) == 1
 
 
