@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from zoo.skills import NETWORK, plane, TINY
 
+import eqsim
 import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.wrappers import OneHotSkills
 from eqsim_zoo.agents import Representation
 from eqsim_zoo.agents._metra import latent_progress, metra_loss
+from eqsim_zoo.training._evaluate import evaluate_policy
 
 
 ROWS, SKILLS = 7, 3
@@ -112,6 +114,32 @@ def statistics_of_target(sac, state, batch, found):
     aim = float(sac.target_entropy) * batch.action.shape[1]
     loss = np.log(found["temperature"]) * (found["entropy"] - aim)
     close("temperature_loss", loss)
+
+
+def test_evaluations_have_the_intrinsic_return():
+    """The sum over each episode, up to its end; the episodes are those of the policy."""
+    agent, env, key = zoo.METRA(sac=TINY, hidden=(8,)), plane(), jr.key(4)
+    state = eqx.filter_jit(agent.init)(jr.key(0), AutoReset(TimeLimit(env, 6)))
+    sizes = {"episodes": 3, "episode_length": 5}
+    found = zoo.training.evaluate(agent, state, env, key, **sizes)
+    policy = eqsim.agent_policy(agent, state)
+    alone = evaluate_policy(policy, env, key, **sizes)
+    assert alone.diversity is None
+    np.testing.assert_array_equal(found.returns, alone.returns)
+    embed, space = state.skills.model.network, state.world
+    reset, step, act = map(eqx.filter_jit, (env.reset, env.step, agent.act))
+    for episode, own in enumerate(jr.split(key, 3)):
+        robot, timestep = reset(jr.split(own)[0])
+        first, skill = timestep.obs, space.skill(timestep.obs)
+        for _ in range(5):
+            robot, timestep = step(robot, act(state, timestep.obs))
+            assert np.array_equal(space.skill(timestep.obs), skill)
+        ends = [embed(space.descriptor(obs)) for obs in (first, timestep.obs)]
+        direction = state.skills.model.direction(skill, True)
+        # Progress of the steps adds up to that of the episode.
+        expected = float((ends[1] - ends[0]) @ direction)
+        assert found.diversity[episode] == pytest.approx(expected, rel=1e-9)
+    assert np.ptp(found.diversity) > 1e-6
 
 
 @pytest.mark.slow

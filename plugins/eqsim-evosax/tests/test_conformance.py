@@ -6,14 +6,7 @@ from eqsim_evosax import EvolutionStrategy
 from eqsim import testing
 
 
-SLOW = pytest.mark.slow
-STRATEGIES = [
-    "cma_es",
-    *(pytest.param(x, marks=SLOW) for x in "open_es pgpe ars".split()),
-]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ("cma_es", "open_es", "pgpe", "ars"))
 def test_agent(strategy):
     agent = EvolutionStrategy(
         strategy,

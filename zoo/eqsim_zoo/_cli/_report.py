@@ -71,6 +71,8 @@ def report(run: Run, found: Evaluation) -> dict[str, Any]:
             "length": found.length()[member],
             "terminated": found.terminated[member].mean(),
         }
+        if found.diversity is not None:
+            row["diversity"] = found.diversity[member].mean()
         returns = [_number(x) for x in found.returns[member]]
         numbers = {name: _number(x) for name, x in row.items()}
         rows.append({**label, **numbers, "returns": returns})

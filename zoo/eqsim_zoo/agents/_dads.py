@@ -188,28 +188,39 @@ class DADS(AbstractSkillAgent):
             metrics["dynamics_loss"] = loss
 
         # Reward, by the new dynamics.
-        others = None if self.random_skills else space.prior.all()
-        if others is None:
-            draws = jr.split(key_others, self.random_skills)
-            others = jax.vmap(space.prior.sample)(draws)
-        diversity = predictability(
-            skills.model,
-            jax.vmap(space.descriptor)(steps.obs),
-            jax.vmap(space.skill)(steps.obs),
-            jax.vmap(space.change)(steps.obs, steps.next_obs),
-            others.astype(batch.log_prob.dtype),
-            self.std_range,
-            itself=bool(self.random_skills),
-        )
+        state = dataclasses.replace(state, skills=skills)
+        diversity = self.diversity(state, steps.obs, steps.next_obs, key_others)
         returns = state.episodes.return_of(batch.episode)
         reward = self.mix(steps.reward, diversity, returns)
 
         # Policy.
         sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
         new = dataclasses.replace(
-            state, sac=sac, skills=skills, updates=(state.updates + 1) % 2**20, key=key
+            state, sac=sac, updates=(state.updates + 1) % 2**20, key=key
         )
         return new, {"diversity": jnp.mean(diversity), **metrics, **of_sac}
+
+    def diversity(
+        self,
+        state: SkillState,
+        obs: Float[Array, "rows n"],
+        next_obs: Float[Array, "rows n"],
+        key: PRNGKeyArray,
+    ) -> Float[Array, " rows"]:
+        space = state.world
+        others = None if self.random_skills else space.prior.all()
+        if others is None:
+            draws = jr.split(key, self.random_skills)
+            others = jax.vmap(space.prior.sample)(draws)
+        return predictability(
+            state.skills.model,
+            jax.vmap(space.descriptor)(obs),
+            jax.vmap(space.skill)(obs),
+            jax.vmap(space.change)(obs, next_obs),
+            others.astype(obs.dtype),
+            self.std_range.astype(obs.dtype),
+            itself=bool(self.random_skills),
+        )
 
     def log_likelihood(
         self,

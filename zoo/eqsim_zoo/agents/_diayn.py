@@ -161,15 +161,8 @@ class DIAYN(AbstractSkillAgent):
         )
 
         # Reward, by the new discriminator.
-        asked = after if self.reward_on_next else before
-        diversity = diversity_reward(
-            model.model,
-            space.prior,
-            asked,
-            skill,
-            self.least_std,
-            log_prior=self.log_prior,
-        )
+        state = dataclasses.replace(state, skills=model)
+        diversity = self.diversity(state, steps.obs, steps.next_obs, state.key)
         returns = state.episodes.return_of(batch.episode)
         reward = self.mix(steps.reward, diversity, returns)
 
@@ -178,7 +171,6 @@ class DIAYN(AbstractSkillAgent):
         new = dataclasses.replace(
             state,
             sac=sac,
-            skills=model,
             updates=(state.updates + 1) % 2**20,
             key=jr.split(state.key)[0],
         )
@@ -189,6 +181,23 @@ class DIAYN(AbstractSkillAgent):
         if space.prior.all() is not None:
             metrics["discriminator_accuracy"] = found["accuracy"]
         return new, metrics | of_sac
+
+    def diversity(
+        self,
+        state: SkillState,
+        obs: Float[Array, "rows n"],
+        next_obs: Float[Array, "rows n"],
+        key: PRNGKeyArray,
+    ) -> Float[Array, " rows"]:
+        space = state.world
+        return diversity_reward(
+            state.skills.model,
+            space.prior,
+            jax.vmap(space.descriptor)(next_obs if self.reward_on_next else obs),
+            jax.vmap(space.skill)(obs),
+            self.least_std.astype(obs.dtype),
+            log_prior=self.log_prior,
+        )
 
     def log_likelihood(
         self,

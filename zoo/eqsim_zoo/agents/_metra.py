@@ -135,20 +135,34 @@ class METRA(AbstractSkillAgent):
         )
 
         # Reward, by the new embedding.
-        progress, _ = latent_progress(model.model, here, there, skill, discrete)
+        state = dataclasses.replace(state, skills=model)
+        progress = self.diversity(state, steps.obs, steps.next_obs, state.key)
         returns = state.episodes.return_of(batch.episode)
         reward = self.mix(steps.reward, progress, returns)
 
         # Policy.
         sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
         count = (state.updates + 1) % 2**20
-        new = dataclasses.replace(state, sac=sac, skills=model, updates=count)
+        new = dataclasses.replace(state, sac=sac, updates=count)
         metrics = {
             "diversity": jnp.mean(progress),
             "representation_loss": found["loss"],
         }
         metrics |= {name: found[name] for name in ("latent_distance", "multiplier")}
         return new, metrics | of_sac
+
+    def diversity(
+        self,
+        state: SkillState,
+        obs: Float[Array, "rows n"],
+        next_obs: Float[Array, "rows n"],
+        key: PRNGKeyArray,
+    ) -> Float[Array, " rows"]:
+        space = state.world
+        here, there = (jax.vmap(space.descriptor)(x) for x in (obs, next_obs))
+        discrete = space.prior.all() is not None
+        skill, model = jax.vmap(space.skill)(obs), state.skills.model
+        return latent_progress(model, here, there, skill, discrete)[0]
 
     def log_likelihood(
         self,

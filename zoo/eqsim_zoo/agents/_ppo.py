@@ -129,7 +129,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         sizes = env.sys.nu, hidden, self.activation
         networks = ActorCritic.create(self, keys, obs, *sizes, log_std, self.levels)
         return PPOState(
-            Learner.create(networks, self.optimizer(jnp.zeros((), dtype))),
+            Learner.create(networks, self._optimizer(jnp.zeros((), dtype))),
             init_statistics(obs) if self.normalize_observations else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
@@ -183,7 +183,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         """
         rows, dtype = batch.advantage.shape[0], batch.advantage.dtype
         self = cast_floats(self, dtype)
-        optimizer = self.optimizer(state.steps.astype(dtype))
+        optimizer = self._optimizer(state.steps.astype(dtype))
         piece = rows // self.num_minibatches
         if not piece:
             raise ValueError(

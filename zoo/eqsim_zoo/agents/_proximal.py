@@ -58,7 +58,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
     def __check_init__(self):
         check_ranges(self)
 
-    def optimizer(self, steps: Float[Array, ""]) -> optax.GradientTransformation:
+    def _optimizer(self, steps: Float[Array, ""]) -> optax.GradientTransformation:
         """Return Adam with the learning rate after a number of control steps."""
         rate = linear_schedule(self.learning_rate, steps, self.anneal_steps)
         return optax.adam(rate, eps=self.adam_epsilon)

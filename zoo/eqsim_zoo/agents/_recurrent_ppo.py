@@ -134,7 +134,7 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
         rows = lambda x: shard_batch(jnp.tile(x, (self.num_envs, 1)))
         memory = RecurrentActor(networks, None, None, True).first_memory()
         return RecurrentPPOState(
-            Learner.create(networks, self.optimizer(jnp.zeros((), dtype))),
+            Learner.create(networks, self._optimizer(jnp.zeros((), dtype))),
             init_statistics(obs) if self.normalize_observations else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
@@ -195,7 +195,7 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
                 f"`RecurrentPPO.num_minibatches` must divide the {rows} sequences of a "
                 f"batch, got {self.num_minibatches}."
             )
-        optimizer = self.optimizer(state.steps.astype(batch.advantage.dtype))
+        optimizer = self._optimizer(state.steps.astype(batch.advantage.dtype))
         bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
         key, *keys = jr.split(state.key, 1 + self.num_epochs)
         orders = [jr.permutation(key, rows) for key in keys]

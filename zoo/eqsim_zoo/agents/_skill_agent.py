@@ -100,6 +100,22 @@ class AbstractSkillAgent(AbstractOnlineAgent):
         """Log-likelihood of a skill given a step, up to a constant; under a uniform prior,
         the log-posterior."""
 
+    @abc.abstractmethod
+    def diversity(
+        self,
+        state: SkillState,
+        obs: Float[Array, "rows n"],
+        next_obs: Float[Array, "rows n"],
+        key: PRNGKeyArray,
+    ) -> Float[Array, " rows"]:
+        """Intrinsic reward of steps, by the model of skills of the state.
+
+        **Arguments:**
+
+        - `obs`, `next_obs`: observations of `Skills` before and after each step.
+        - `key`: random key of rewards that are estimated from samples.
+        """
+
     def act(
         self, state: SkillState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

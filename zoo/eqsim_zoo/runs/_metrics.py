@@ -14,7 +14,10 @@ from typing import Any
 Row = dict[str, Any]
 
 BEGIN = ("turn", "member", "iterations", "steps", "seconds", "rate")
-END = ("eval/return", "eval/deviation", "eval/error", "eval/length", "eval/score")
+END = (
+    *("eval/return", "eval/deviation", "eval/error", "eval/length"),
+    *("eval/diversity", "eval/score"),
+)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

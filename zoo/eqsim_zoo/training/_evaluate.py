@@ -6,8 +6,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from scipy import special
 
@@ -21,6 +23,7 @@ from eqsim import (
     Timestep,
 )
 
+from ..agents import AbstractSkillAgent
 from ..blocks import replicate
 from ..blocks._environments import evaluation_env
 from ..runs._members import Members
@@ -35,11 +38,14 @@ class Evaluation:
     - `returns`: sum of the rewards of each.
     - `lengths`: control steps of each.
     - `terminated`: true if it ended by itself, and not at the time limit.
+    - `diversity`: sum of the intrinsic rewards of each, for agents that learn skills; else
+        None.
     """
 
     returns: Float[np.ndarray, "*members episodes"]
     lengths: Int[np.ndarray, "*members episodes"]
     terminated: Bool[np.ndarray, "*members episodes"]
+    diversity: Float[np.ndarray, "*members episodes"] | None = None
 
     def mean(self) -> Float[np.ndarray, "*members"]:
         """Mean return."""
@@ -84,13 +90,9 @@ def evaluate(
 
     **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
     """
-    return evaluate_policy(
-        agent_policy(agent, state),
-        env,
-        key,
-        episodes=episodes,
-        episode_length=episode_length,
-    )
+    episode = _episode(env, episodes, episode_length)
+    keys = jr.split(key, episodes)
+    return _evaluation(_run_agent(agent, state, episode, keys, episode_length))
 
 
 def evaluate_policy(
@@ -103,10 +105,14 @@ def evaluate_policy(
 ) -> Evaluation:
     """Run episodes with a policy `(obs, key) -> action` or a controller, which may
     sample."""
+    episode = _episode(env, episodes, episode_length)
+    return _evaluation(_run(policy, episode, jr.split(key, episodes), episode_length))
+
+
+def _episode(env: AbstractEnv, episodes: int, episode_length: int) -> TimeLimit:
     if episodes < 1:
         raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
-    episode = evaluation_env(env, episode_length)
-    return _evaluation(_run(policy, episode, jr.split(key, episodes), episode_length))
+    return evaluation_env(env, episode_length)
 
 
 def evaluate_members(
@@ -123,8 +129,7 @@ def evaluate_members(
         return evaluation_of(
             members, run_members(members, state, episode, keys, episode_length)
         )
-    policy = agent_policy(members.agent(0), state)
-    out = _run(policy, episode, keys, episode_length)
+    out = _run_agent(members.agent(0), state, episode, keys, episode_length)
     return evaluation_of(members, out)
 
 
@@ -137,7 +142,7 @@ def run_members(
     length: int,
 ) -> Any:
     """Run all members in one program; return the input of `evaluation_of`."""
-    run = lambda agent, state: _run(agent_policy(agent, state), env, keys, length)
+    run = lambda agent, state: _run_agent(agent, state, env, keys, length)
     return replicate(members.each(run, state))
 
 
@@ -154,6 +159,49 @@ def _kept(state: Any, action: Any, timestep: Timestep):
     return timestep.reward, timestep.terminated, timestep.done
 
 
+def _run_agent(
+    agent: AbstractAgent,
+    state: Any,
+    env: TimeLimit,
+    keys: Key[Array, " episodes"],
+    length: int,
+) -> tuple:
+    """Run episodes; rewards, ends, and the intrinsic rewards of an agent with skills."""
+    policy = agent_policy(agent, state)
+    if not isinstance(agent, AbstractSkillAgent):
+        return _run(policy, env, keys, length)
+    # The reset of `rollout`, whose observation is that before the first step.
+    start = _reset(env, keys)
+    (*kept, after), _ = eqsim.rollout(
+        env,
+        policy,
+        keys,
+        length,
+        start=start,
+        stop=_done,
+        collect=_kept_with_obs,
+        throw=False,
+    )
+    before = jnp.concatenate([start[1].obs[:, None], after[:, :-1]], axis=1)
+    return *kept, _diversity(agent, state, before, after, keys)
+
+
+@eqx.filter_jit
+def _reset(env: TimeLimit, keys: Key[Array, " episodes"]) -> tuple[Any, Timestep]:
+    return eqx.filter_vmap(lambda key: env.reset(jr.split(key)[0]))(keys)
+
+
+@eqx.filter_jit
+def _diversity(agent: AbstractSkillAgent, state: Any, before, after, keys):
+    # One episode after the other, as some rewards compare each step with many skills.
+    one = lambda row: agent.diversity(state, *row)
+    return lax.map(one, (before, after, keys))
+
+
+def _kept_with_obs(state: Any, action: Any, timestep: Timestep):
+    return *_kept(state, action, timestep), timestep.obs
+
+
 def _run(policy, env, keys: Key[Array, " episodes"], length: int):
     # A return that is not finite is left to the caller.
     kept, _ = eqsim.rollout(
@@ -163,10 +211,11 @@ def _run(policy, env, keys: Key[Array, " episodes"], length: int):
 
 
 def _evaluation(kept: tuple) -> Evaluation:
-    reward, terminated, done = map(np.asarray, kept)
+    reward, terminated, done, *diversity = map(np.asarray, kept)
     # After its end an episode stands still, and reports its last step again.
     taken = np.ones_like(done)
     taken[..., 1:] = ~np.maximum.accumulate(done, axis=-1)[..., :-1]
-    returns = np.where(taken, reward, 0.0).astype(np.float64).sum(axis=-1)
+    total = lambda x: np.where(taken, x, 0.0).astype(np.float64).sum(axis=-1)
     ended = np.any(taken & terminated, axis=-1)
-    return Evaluation(returns, taken.sum(axis=-1), ended)
+    lengths = taken.sum(axis=-1)
+    return Evaluation(total(reward), lengths, ended, *map(total, diversity))

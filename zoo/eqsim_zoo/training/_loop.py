@@ -173,6 +173,8 @@ class Loop:
                     "eval/error": float(found.error()[member]),
                     "eval/length": float(found.length()[member]),
                 }
+                if found.diversity is not None:
+                    row["eval/diversity"] = float(found.diversity[member].mean())
                 row |= self._score(float(found.mean()[member]))
             rows.append(row)
         return rows
