@@ -170,15 +170,19 @@ class DADS(AbstractSkillAgent):
 
         - `batch`: rows of the replay, with one axis.
 
-        **Returns:** the new state; `diversity`, the mean intrinsic reward; the loss of the
-        dynamics; and the metrics of SAC.
+        **Returns:** the new state; `diversity`, the mean intrinsic reward; mean and standard
+        deviation of what the skill dynamics predict, `dynamics_target` and
+        `dynamics_target_std`; their loss; and the metrics of SAC.
         """
         self = cast_floats(self, batch.log_prob.dtype)
         key, key_others = jr.split(state.key)
         steps, space = batch.transition, state.world
 
         # Skill dynamics, in every `dynamics_update_freq`-th update.
-        skills, metrics = state.skills, {}
+        change = jax.vmap(space.change)(steps.obs, steps.next_obs)
+        metrics = {"dynamics_target": jnp.mean(change)}
+        metrics |= {"dynamics_target_std": jnp.std(change)}
+        skills = state.skills
         if self.dynamics_update_freq:
             learn = lambda: self._update_dynamics(state, state.skills, batch)
             skip = lambda: (skills, self._loss(state, batch, skills.model)[0])

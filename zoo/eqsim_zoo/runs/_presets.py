@@ -77,8 +77,14 @@ def _balance_off_policy() -> Preset:
 
 
 def _hop_through_physics() -> Preset:
-    steps = 300_000
-    agent = SHAC(num_envs=16, anneal_steps=steps, reward_scale=0.1)
+    steps = 500_000
+    agent = SHAC(
+        num_envs=16,
+        anneal_steps=steps,
+        reward_scale=0.1,
+        entropy_cost=0.005,
+        critic_learning_rate=2e-4,
+    )
     return Preset(agent, steps=steps)
 
 
