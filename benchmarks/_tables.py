@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import platform
+import statistics
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -156,3 +157,26 @@ def _version(name):
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def by_agent(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return one line for all seeds of an agent.
+
+    **Arguments:**
+
+    - `rows`: `agent`, `steps`, `return` and `seconds` of each run.
+    """
+    lines = []
+    for name in dict.fromkeys(row["agent"] for row in rows):
+        own = [row for row in rows if row["agent"] == name]
+        returns = [row["return"] for row in own]
+        lines.append(
+            {
+                "agent": name,
+                "steps": f"{own[0]['steps']:,}",
+                "return by seed": ", ".join(f"{x:.0f}" for x in returns),
+                "mean": f"{statistics.fmean(returns):.0f}",
+                "seconds": ", ".join(f"{row['seconds']:.0f}" for row in own),
+            }
+        )
+    return lines

@@ -7,9 +7,8 @@ import time
 from typing import Any
 
 import jax
-import numpy as np
 from _command import parser, say, setting
-from _tables import caption, table, write, write_section
+from _tables import by_agent, caption, table, write, write_section
 
 import eqsim
 import eqsim_zoo as zoo
@@ -104,19 +103,6 @@ def _run(name: str, seed: int, steps: int) -> dict[str, Any]:
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str:
     """Return the section, with one line for all seeds of an agent."""
-    lines = []
-    for name in dict.fromkeys(row["agent"] for row in rows):
-        own = [row for row in rows if row["agent"] == name]
-        returns = [row["return"] for row in own]
-        lines.append(
-            {
-                "agent": name,
-                "steps": f"{own[0]['steps']:,}",
-                "return by seed": ", ".join(f"{x:.0f}" for x in returns),
-                "mean": f"{np.mean(returns):.0f}",
-                "seconds": ", ".join(f"{row['seconds']:.0f}" for row in own),
-            }
-        )
     words = {
         "length": LENGTH,
         "steps": steps,
@@ -126,7 +112,7 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str
         "episodes": EPISODES,
     }
     text = EXPLANATION.format(**words)
-    return "\n\n".join([HEADING, text, caption(where), table(lines)]) + "\n"
+    return "\n\n".join([HEADING, text, caption(where), table(by_agent(rows))]) + "\n"
 
 
 def _options():

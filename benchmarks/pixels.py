@@ -1,0 +1,123 @@
+"""SAC from images, beside SAC from the state, with the same settings.
+
+python benchmarks/pixels.py --out out/bench --markdown docs/learning.md
+"""
+
+import time
+from typing import Any
+
+import jax
+from _command import parser, say, setting
+from _tables import by_agent, caption, table, write, write_section
+
+import eqsim
+import eqsim_zoo as zoo
+from eqsim import AbstractEnv
+from eqsim.render import Camera
+from eqsim_zoo import vision
+
+
+EXPLANATION = """\
+`python benchmarks/pixels.py --markdown docs/learning.md`: `inverted_pendulum`, observed as the
+last {frames} images of 64 x 64 pixels from a camera in front of the cart, or as the state.
+Episodes of at most {length} steps; {steps:,} steps in one environment and as many updates, with
+batches of {batch}. From images, `SAC` shares one convolutional encoder between actor and
+critic, and augments images by random crops (DrQ). `return`: of the deterministic policy after
+training, mean over {episodes} episodes; the largest is {length}. `seconds`: duration of training
+with compilation; images are drawn and learned from on the CPU."""
+HEADING = "## Image observations"
+LENGTH, FRAMES, BATCH, EPISODES = 200, 3, 64, 16
+CAMERA = Camera(lookat=(0.0, 0.0, 0.3), distance=2.0, azimuth=90.0, elevation=0.0)
+AGENTS = {
+    "sac from images": dict(
+        encoder=vision.SmallCNN(widths=(16, 32, 32), outputs=50),
+        shared_encoder=True,
+        augmentations=(vision.RandomCrop(4),),
+    ),
+    "sac from the state": {},
+}
+
+
+def main() -> None:
+    """Train all agents, and write the table after each run."""
+    options = _options()
+    where, rows = setting(options), []
+    for seed in range(options.seeds):
+        for name in AGENTS:
+            rows.append(_run(name, seed, options.steps))
+            say(rows[-1])
+            write(options.out / "pixels.json", {"where": where, "rows": rows})
+    text = report(where, rows, options.steps)
+    write(options.out / "pixels.md", text)
+    write_section(options.markdown, text)
+    print(text)
+
+
+def environment(images: bool) -> AbstractEnv:
+    """Create the task, observed by images or by the state."""
+    env = eqsim.make("inverted_pendulum")
+    if not images:
+        return env
+    return eqsim.StackObservation(eqsim.Pixels(env, 64, 64, camera=CAMERA), FRAMES)
+
+
+def _run(name: str, seed: int, steps: int) -> dict[str, Any]:
+    """Train one agent, and evaluate it."""
+    agent = zoo.SAC(
+        num_envs=1,
+        unroll_length=4,
+        num_updates=4,
+        batch_size=BATCH,
+        capacity=steps + 1000,
+        random_steps=500.0,
+        learning_rate=1e-3,
+        temperature_learning_rate=1e-3,
+        initial_temperature=0.1,
+        target_rate=0.01,
+        **AGENTS[name],
+    )
+    env, begin = environment("encoder" in AGENTS[name]), time.monotonic()
+    plan = zoo.Plan(
+        steps, episode_length=LENGTH, pool_size=64, evaluations=1, seed=seed
+    )
+    result = zoo.train(agent, env, plan)
+    seconds = time.monotonic() - begin
+    found = zoo.evaluate(
+        agent,
+        result.state,
+        env,
+        jax.random.key(1000 + seed),
+        episodes=EPISODES,
+        episode_length=LENGTH,
+    )
+    return {
+        "agent": name,
+        "seed": seed,
+        "return": float(found.mean()),
+        "steps": result.counters.steps,
+        "seconds": seconds,
+    }
+
+
+def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str:
+    """Return the section, with one line for all seeds of an agent."""
+    words = {
+        "frames": FRAMES,
+        "length": LENGTH,
+        "steps": steps,
+        "batch": BATCH,
+        "episodes": EPISODES,
+    }
+    text = EXPLANATION.format(**words)
+    return "\n\n".join([HEADING, text, caption(where), table(by_agent(rows))]) + "\n"
+
+
+def _options():
+    made = parser(__doc__ or "", repeats=1)
+    made.add_argument("--seeds", type=int, default=2)
+    made.add_argument("--steps", type=int, default=10_000)
+    return made.parse_args()
+
+
+if __name__ == "__main__":
+    main()
