@@ -96,8 +96,16 @@ class Skills(AbstractStateful):
         return new, self._report(new, timestep)
 
     def _report(self, state: SkillsState, timestep: Timestep) -> Timestep:
-        obs, parts = timestep.obs, [self.skill(state)]
+        parts = [self.skill(state)]
         if timestep.descriptor is not None:
             parts = [timestep.descriptor, *parts]
-        parts = [obs, *(x.astype(obs.dtype) for x in parts)]
-        return eqx.tree_at(lambda t: t.obs, timestep, jnp.concatenate(parts))
+
+        def extend(obs):
+            return jnp.concatenate([obs, *(x.astype(obs.dtype) for x in parts)])
+
+        timestep = eqx.tree_at(lambda t: t.obs, timestep, extend(timestep.obs))
+        if timestep.final_obs is None:
+            return timestep
+        # An environment that resets itself.
+        final = extend(timestep.final_obs)
+        return eqx.tree_at(lambda t: t.final_obs, timestep, final)

@@ -144,3 +144,16 @@ def test_point_mass_step():
     assert testing.tree_allclose(timestep.descriptor, x, rtol=1e-12)
     expected = -jnp.sum((x - jnp.array([1.0, 0.0])) ** 2)
     np.testing.assert_allclose(timestep.reward, expected, rtol=1e-12)
+
+
+def test_final_observations_have_the_skill(getkey):
+    """Of an environment that resets itself, as probes do."""
+    inner = probes.observed_action_reward()
+    env = Skills(inner, OneHotSkills(3))
+    state, timestep = env.reset(getkey())
+    skill = timestep.obs[-3:]
+    zero = jnp.zeros(env.sys.nu)
+    _, timestep = env.step(state, zero)
+    _, expected = inner.step(state.inner, zero)
+    np.testing.assert_array_equal(timestep.final_obs[-3:], skill)
+    np.testing.assert_array_equal(timestep.final_obs[:-3], expected.final_obs)
