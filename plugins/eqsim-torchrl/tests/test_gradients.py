@@ -280,14 +280,14 @@ def test_a_thousand_steps_hold_little():
         total.backward()
 
     step = env._program.step
-    traces = lambda: (step.traces, step.backward([True, False, True]).traces)
+    # Other environments share these programs, and may have derived others from them.
+    derived = lambda: {key: other.traces for key, other in step._derived.items()}
+    traces = lambda: (step.traces, derived())
     run(10)
     before, compiled = process.memory_info().rss, traces()
     run(1000)
     assert process.memory_info().rss - before < 50e6
-    # Other environments share these programs, and may have compiled them for other types.
-    assert traces() == compiled and min(compiled) > 0
-    assert len(step._derived) == 1
+    assert traces() == compiled and step.traces > 0 and len(derived()) > 0
 
 
 def test_no_graph_unless_asked_for():
