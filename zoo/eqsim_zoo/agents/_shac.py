@@ -75,8 +75,8 @@ class SHAC(AbstractOnlineAgent):
     $\bar\theta \leftarrow \alpha \bar\theta + (1 - \alpha)\,\theta$.
 
     Differences from the paper: the deviation of the policy depends on the observation, and
-    the loss has an entropy term. Without it the deviation vanishes, the states of a batch
-    become alike, and the policy then follows a gradient of the critic that no data support.
+    the loss has an entropy term. Without it the deviation can vanish, and the return
+    collapse.
 
     **Arguments:**
 
