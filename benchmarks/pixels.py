@@ -3,11 +3,10 @@
 python benchmarks/pixels.py --out out/bench --markdown docs/learning.md
 """
 
-import time
 from typing import Any
 
-import jax
 from _command import parser, say, setting
+from _learned import learn
 from _tables import by_agent, caption, table, write, write_section
 
 import eqsim
@@ -79,27 +78,11 @@ def _run(name: str, seed: int, steps: int) -> dict[str, Any]:
         target_rate=0.01,
         **AGENTS[name],
     )
-    env, begin = environment("encoder" in AGENTS[name]), time.monotonic()
+    env = environment("encoder" in AGENTS[name])
     plan = zoo.Plan(
         steps, episode_length=LENGTH, pool_size=64, evaluations=1, seed=seed
     )
-    result = zoo.train(agent, env, plan)
-    seconds = time.monotonic() - begin
-    found = zoo.evaluate(
-        agent,
-        result.state,
-        env,
-        jax.random.key(1000 + seed),
-        episodes=EPISODES,
-        episode_length=LENGTH,
-    )
-    return {
-        "agent": name,
-        "seed": seed,
-        "return": float(found.mean()),
-        "steps": result.counters.steps,
-        "seconds": seconds,
-    }
+    return learn(name, agent, env, plan, EPISODES)
 
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str:

@@ -3,11 +3,10 @@
 python benchmarks/recurrent.py --out out/bench --markdown docs/learning.md
 """
 
-import time
 from typing import Any
 
-import jax
 from _command import parser, say, setting
+from _learned import learn
 from _tables import by_agent, caption, table, write, write_section
 
 import eqsim
@@ -78,27 +77,11 @@ def _run(name: str, seed: int, steps: int) -> dict[str, Any]:
         reward_scale=0.1,
         entropy_cost=0.0,
     )
-    env, begin = environment(frames), time.monotonic()
+    env = environment(frames)
     plan = zoo.Plan(
         steps, episode_length=LENGTH, pool_size=256, evaluations=1, seed=seed
     )
-    result = zoo.train(agent, env, plan)
-    seconds = time.monotonic() - begin
-    found = zoo.evaluate(
-        agent,
-        result.state,
-        env,
-        jax.random.key(1000 + seed),
-        episodes=EPISODES,
-        episode_length=LENGTH,
-    )
-    return {
-        "agent": name,
-        "seed": seed,
-        "return": float(found.mean()),
-        "steps": result.counters.steps,
-        "seconds": seconds,
-    }
+    return learn(name, agent, env, plan, EPISODES)
 
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str:

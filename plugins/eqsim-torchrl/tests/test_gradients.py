@@ -265,7 +265,9 @@ def test_parameters_of_which_robots_are_made():
 
 
 def test_a_thousand_steps_hold_little():
-    env = EqsimWrapper(eqsim.make("point_mass"), batch_size=[BATCH], requires_grad=True)
+    # Programs are shared by environments of equal structure: no other test has this one.
+    task = eqsim.make("point_mass", frame_skip=7)
+    env = EqsimWrapper(task, batch_size=[BATCH], requires_grad=True)
     process = psutil.Process()
 
     def run(steps):
@@ -279,15 +281,13 @@ def test_a_thousand_steps_hold_little():
             tensordict = after.select("observation")
         total.backward()
 
-    step = env._program.step
-    # Other environments share these programs, and may have derived others from them.
-    derived = lambda: {key: other.traces for key, other in step._derived.items()}
-    traces = lambda: (step.traces, derived())
     run(10)
-    before, compiled = process.memory_info().rss, traces()
+    before = process.memory_info().rss
     run(1000)
     assert process.memory_info().rss - before < 50e6
-    assert traces() == compiled and step.traces > 0 and len(derived()) > 0
+    step = env._program.step
+    assert env.traces == step.backward([True, False, True]).traces == 1
+    assert len(step._derived) == 1
 
 
 def test_no_graph_unless_asked_for():
