@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from zoo.earlier_checkpoints import NO_DIGEST, signed, write_earlier
 
 import eqsim
 from eqsim_zoo import PPO
 from eqsim_zoo.runs import load_checkpoint, load_run, read_about, save_checkpoint
-from eqsim_zoo.runs._folder import BEST, CONFIG, LAST
+from eqsim_zoo.runs._run import BEST, CONFIG, LAST
 
 from .mutations import changed, claimed, damaged, foreign, npy, Trap
 
@@ -43,6 +44,8 @@ class Kind:
         self.small = self.path.read_bytes()
         save_checkpoint(self.path, _state(4), {"turn": 1})
         self.other = self.path.read_bytes()
+        write_earlier(self.path, _state(), {"turn": 3})
+        self.earlier = self.path.read_bytes()
         self.like = eqx.filter_eval_shape(_state)
         self.run = folder / "run"
         self.run.mkdir(exist_ok=True)
@@ -53,7 +56,7 @@ class Kind:
             return self._attempt_run(rng)
         action = rng.random()
         if action < 0.3:
-            content = damaged(rng, self.small)
+            content = damaged(rng, rng.choice((self.small, self.earlier)))
         elif action < 0.35:
             content = self.other
         elif action < 0.42:
@@ -73,13 +76,39 @@ class Kind:
 
     def _forged(self, rng: Random, data: bytes) -> bytes:
         """A file that someone made on purpose: its checksum is right."""
-        line, _, body = data.partition(b"\n")
+        earlier = rng.random() < 0.3
+        return self._forged_earlier(rng) if earlier else self._forged_tensors(rng, data)
+
+    def _forged_tensors(self, rng: Random, data: bytes) -> bytes:
+        size = int.from_bytes(data[:8], "little")
+        header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
+        metadata = header["__metadata__"]
+        action = rng.randrange(6)
+        if action == 0:
+            header = changed(rng, header)
+        elif action == 1:
+            body = damaged(rng, body)
+        elif action == 2:
+            body = body + bytes(rng.choice((1, 8, 1_000_000)))
+        else:
+            name = rng.choice(("about", "leaves", "versions"))
+            value = changed(rng, json.loads(metadata[name]))
+            metadata[name] = json.dumps(value)
+        if isinstance(header, dict) and isinstance(header.get("__metadata__"), dict):
+            header["__metadata__"]["sha256"] = "0" * 64
+        words = json.dumps(header, separators=(",", ":")).encode(errors="replace")
+        length = len(words) + rng.choice((0, 0, 0, 0, 1, -1, 1 << 40))
+        data = (length % (1 << 64)).to_bytes(8, "little") + words + body
+        digest = hashlib.sha256(data).hexdigest().encode()
+        return data.replace(b'"sha256":"' + b"0" * 64, b'"sha256":"' + digest, 1)
+
+    def _forged_earlier(self, rng: Random) -> bytes:
+        line, _, body = self.earlier.partition(b"\n")
         header = json.loads(line)
         for _ in range(rng.choice((0, 1, 1, 2))):
             header = changed(rng, header)
         if not isinstance(header, dict):
             header = {"format": header}
-        header = {"format": "eqsim-checkpoint-1"} | header
         action = rng.randrange(6)
         if action == 0:
             out = io.BytesIO()
@@ -93,10 +122,7 @@ class Kind:
             body = npy(np.zeros(rng.choice((0, 3, (2, 3), 1_000_000)), "f4")) * 5
         if "bytes" in header and rng.random() < 0.9:
             header["bytes"] = f"{len(body):020d}"
-        header = header | {"sha256": "0" * 64}
-        blank = json.dumps(header).encode(errors="replace") + b"\n"
-        digest = hashlib.sha256(body + blank).hexdigest()
-        return json.dumps(header | {"sha256": digest}).encode() + b"\n" + body
+        return signed(header | {"sha256": NO_DIGEST}, body)
 
     def _attempt_run(self, rng: Random):
         files = dict(self.files)
@@ -124,10 +150,12 @@ class Kind:
 
 def _written_run(folder) -> dict[str, bytes]:
     """The files of a run that has not begun to learn."""
-    from eqsim_zoo.runs._folder import agents_of, open_run, Run, run_env, write_config
+    from eqsim_zoo.runs._config import agents_of, write_config
+    from eqsim_zoo.runs._folder import open_run, run_env
     from eqsim_zoo.runs._members import members_of
     from eqsim_zoo.runs._plan import Plan
     from eqsim_zoo.runs._recipe import Recipe
+    from eqsim_zoo.runs._run import Run
 
     settings = {"num_envs": 4, "hidden": [8]}
     recipe = Recipe("ppo", "point_mass", _accepted(settings))

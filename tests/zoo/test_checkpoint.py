@@ -1,11 +1,10 @@
 """Checkpoints: what is read is what was written, or nothing."""
 
-import hashlib
-import io
+import errno
 import json
-import os
 import pathlib
 import pickle
+import resource
 
 import equinox as eqx
 import jax
@@ -13,6 +12,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import safetensors
+import safetensors.numpy
 from hypothesis import given, HealthCheck, settings, strategies as st
 from zoo.states import bits
 
@@ -20,9 +21,23 @@ from eqsim_zoo import SAC
 from eqsim_zoo.blocks import DeterministicPolicy, MLP
 from eqsim_zoo.blocks._heads import GaussianPolicy
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about, save_checkpoint
-from eqsim_zoo.runs._folder import agents_of, check_agents
+from eqsim_zoo.runs._config import agents_of, check_agents
 from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.runs._tensors import write_tensors
 from eqsim_zoo.vision import EncodedNetwork, Encoders
+
+
+LEAF = {"path": "", "shape": [1], "dtype": "float32"}
+BAD = (
+    {"about": None},
+    {"about": [1]},
+    {"leaves": 3},
+    {"leaves": [LEAF | {"path": {}}]},
+    {"leaves": [LEAF | {"path": None}]},
+    {"leaves": [LEAF | {"shape": "1"}]},
+    {"leaves": [LEAF | {"shape": [1.5]}]},
+    {"leaves": [{"path": "", "shape": [1]}]},
+)
 
 
 class Part(eqx.Module):
@@ -62,11 +77,43 @@ def test_round_trip(written):
     assert isinstance(found["plain"], jax.Array | np.ndarray)
     assert about["turn"] == 3 and about["rate"] == 0.1
     assert read_about(written)["turn"] == 3
-    header = json.loads(written.read_bytes().split(b"\n")[0])
-    assert header["versions"]["jax"] == jax.__version__
-    assert {"path": "['part'].weight", "shape": [2, 3], "dtype": "float64"} in header[
-        "leaves"
-    ]
+
+
+def test_any_program_reads_the_arrays(written):
+    """The file is a safetensors file: checked with the library, which JAX does not need."""
+    arrays = safetensors.numpy.load_file(written)
+    expected = state()
+    np.testing.assert_array_equal(arrays["['part'].weight"], expected["part"].weight)
+    np.testing.assert_array_equal(arrays["['keys']"], jr.key_data(expected["keys"]))
+    assert len(arrays) == 9 and "['none']" not in arrays
+    with safetensors.safe_open(written, "numpy") as file:
+        metadata = file.metadata()
+    assert json.loads(metadata["versions"])["jax"] == jax.__version__
+    assert json.loads(metadata["about"])["turn"] == 3
+    weight = {"path": "['part'].weight", "shape": [2, 3], "dtype": "float64"}
+    assert weight in json.loads(metadata["leaves"])
+
+
+def test_files_have_the_permissions_of_other_files(tmp_path):
+    save_checkpoint(tmp_path / "x.ckpt", state())
+    (tmp_path / "plain").touch()
+    modes = {(tmp_path / name).stat().st_mode for name in ("x.ckpt", "plain")}
+    assert len(modes) == 1
+
+
+def test_views_are_written_as_they_are(tmp_path):
+    """Neither strides nor the order of axes in memory change the numbers."""
+    x = np.arange(24.0).reshape(4, 6)
+    views = {"columns": x[:, ::2], "turned": x.T, "scalar": np.float32(2)}
+    views = {name: np.asarray(value) for name, value in views.items()}
+    save_checkpoint(tmp_path / "x.ckpt", views)
+    assert bits(load_checkpoint(tmp_path / "x.ckpt", views)[0]) == bits(views)
+
+
+def test_types_without_a_format_are_named(tmp_path):
+    with pytest.raises(TypeError, match="complex128"):
+        save_checkpoint(tmp_path / "x.ckpt", {"z": np.zeros(2, complex)})
+    assert not [*tmp_path.iterdir()]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -88,13 +135,12 @@ def test_any_damage_is_seen(written, tmp_path, share, flip):
 
 def test_damage_is_named(written, tmp_path):
     path, data = tmp_path / "x.ckpt", written.read_bytes()
-    begin = data.index(b"\n") + 1
     for wrong, words in (
-        (data[:-5], f"{len(data) - begin - 5} bytes follow its first line"),
+        (data[:-5], "is damaged"),
         (data[:-1] + b"?", "its checksum is wrong"),
-        (data + b"more", "bytes follow its first line"),
-        (data.replace(b"checkpoint-1", b"checkpoint-9", 1), "'eqsim-checkpoint-9'"),
-        (data[: begin - 9], "its first line is invalid"),
+        (data + b"more", "is damaged"),
+        (data.replace(b"checkpoint-2", b"checkpoint-9", 1), "'eqsim-checkpoint-9'"),
+        (data[:100], "is damaged"),
     ):
         path.write_bytes(wrong)
         with pytest.raises(CheckpointError, match=words):
@@ -113,66 +159,42 @@ def test_foreign_files(tmp_path, content):
         load_checkpoint(tmp_path / "nothing", state())
 
 
-class Trap:
-    """Makes a file where it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return pathlib.Path.touch, (self.path,)
-
-
-def test_nothing_is_executed(tmp_path):
-    """A file with a right checksum, whose array is a pickle."""
-    trap, path = tmp_path / "trap", tmp_path / "x.ckpt"
-    out = io.BytesIO()
-    np.save(out, np.array([Trap(trap)], object), allow_pickle=True)
-    header = {
-        "format": "eqsim-checkpoint-1",
-        "sha256": "0" * 64,
-        "bytes": f"{out.tell():020d}",
-        "versions": {},
-        "about": {},
-        "leaves": [{"path": "", "shape": [1], "dtype": "float32"}],
-    }
-    line = json.dumps(header).encode() + b"\n"
-    digest = hashlib.sha256(out.getvalue() + line).hexdigest()
-    path.write_bytes(line.replace(b"0" * 64, digest.encode()) + out.getvalue())
-    with pytest.raises(CheckpointError, match="differ from its first line"):
-        load_checkpoint(path, jnp.zeros(1, jnp.float32))
-    assert not trap.exists()
+def forged(written, path, arrays=None, **changes):
+    """Write a checkpoint whose metadata or arrays are changed on purpose, with the right
+    checksum."""
+    with safetensors.safe_open(written, "numpy") as file:
+        metadata, names = file.metadata(), file.keys()
+        found = {name: file.get_tensor(name) for name in names}
+    changes = {name: json.dumps(value) for name, value in changes.items()}
+    write_tensors(path, found if arrays is None else arrays, metadata | changes)
 
 
-def forged(written, **changes):
-    """A checkpoint whose first line was changed on purpose: its checksum is right."""
-    line, _, body = written.read_bytes().partition(b"\n")
-    header = json.loads(line) | changes | {"sha256": "0" * 64}
-    blank = json.dumps(header).encode() + b"\n"
-    digest = hashlib.sha256(body + blank).hexdigest()
-    return json.dumps(header | {"sha256": digest}).encode() + b"\n" + body
-
-
-@pytest.mark.parametrize(
-    "changes",
-    (
-        {"about": None},
-        {"bytes": float("inf")},
-        {"leaves": 3},
-        {"leaves": [{"path": {}, "shape": [1], "dtype": "float32"}]},
-        {"leaves": [{"path": None, "shape": [1], "dtype": "float32"}]},
-        {"leaves": [{"path": "", "shape": "1", "dtype": "float32"}]},
-        {"leaves": [{"path": "", "shape": [1.5], "dtype": "float32"}]},
-        {"leaves": [{"path": "", "shape": [1]}]},
-    ),
-    ids=str,
-)
-def test_a_first_line_of_other_types_is_one_error(written, tmp_path, changes):
+@pytest.mark.parametrize("changes", BAD, ids=str)
+def test_metadata_of_other_types_are_one_error(written, tmp_path, changes):
     path = tmp_path / "x.ckpt"
-    path.write_bytes(forged(written, **changes))
+    forged(written, path, **changes)
     for read in (read_about, lambda p: load_checkpoint(p, state())):
-        with pytest.raises(CheckpointError, match="its first line is invalid"):
+        with pytest.raises(CheckpointError, match="its metadata are invalid"):
             read(path)
+
+
+def test_arrays_that_differ_from_their_description(written, tmp_path):
+    path = tmp_path / "x.ckpt"
+    forged(written, path, {})
+    with pytest.raises(CheckpointError, match="differ from its metadata"):
+        load_checkpoint(path, state())
+    with safetensors.safe_open(written, "numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}
+    arrays["['count']"] = np.zeros(3, np.int32)
+    forged(written, path, arrays)
+    with pytest.raises(CheckpointError, match=r"count'\] is int32\[3\], but is descr"):
+        load_checkpoint(path, state())
+
+
+def test_foreign_tensors(tmp_path):
+    safetensors.numpy.save_file({"x": np.zeros(3)}, tmp_path / "x")
+    with pytest.raises(CheckpointError, match="is not a checkpoint of eqsim-zoo"):
+        read_about(tmp_path / "x")
 
 
 def test_what_differs_is_named(written):
@@ -192,20 +214,31 @@ def test_what_differs_is_named(written):
     assert "count" not in str(error.value)
 
 
-@pytest.mark.skipif(
-    not os.path.exists("/dev/full"), reason="needs a device that is full"
-)
-def test_full_disk_keeps_the_old_file(written, tmp_path):
+def test_full_disk_keeps_the_old_file(tmp_path):
+    """A limit of the size of files is what a full disk is to the process."""
     path = tmp_path / "last.ckpt"
     save_checkpoint(path, state(), {"turn": 1})
-    (tmp_path / "last.ckpt.part").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(path, state(2.0), {"turn": 2})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as error:
+            save_checkpoint(path, state(2.0), {"turn": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.errno == errno.EFBIG
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
     found, about = load_checkpoint(path, eqx.filter_eval_shape(state))
     assert about["turn"] == 1 and bits(found) == bits(state())
     save_checkpoint(path, state(2.0), {"turn": 2})
     assert load_checkpoint(path, state())[1]["turn"] == 2
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    left = tmp_path / "last.ckpt.new"
+    left.mkdir()
+    (left / ".tmp1").write_text("half of a file")
+    save_checkpoint(tmp_path / "last.ckpt", state())
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
 
 
 def test_leaves_that_were_removed(tmp_path):

@@ -14,7 +14,8 @@ from rich.console import Console
 from eqsim import CommandError
 
 from ..agents._skill_agent import AbstractSkillAgent
-from ..runs._folder import BEST, load_run, Run
+from ..runs._folder import load_run
+from ..runs._run import BEST, Run
 from ..skills._paths import default_skills, follow_skills
 from ..skills._plots import write_skills
 from ..training._evaluate import evaluate_members, Evaluation

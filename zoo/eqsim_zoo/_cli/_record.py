@@ -21,8 +21,9 @@ from ..data import (
     record,
     save_data,
 )
-from ..runs._folder import BEST, load_run, Run
+from ..runs._folder import load_run
 from ..runs._recipe import Recipe
+from ..runs._run import BEST, Run
 from ..training._evaluate import evaluate_policy
 from ._errors import sentences
 from ._tables import console, plain_table

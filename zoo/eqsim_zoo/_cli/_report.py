@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runs._folder import Run
 from ..runs._members import Members
+from ..runs._run import Run
 from ..training import bootstrap_interval, interquartile_mean
 from ..training._evaluate import Evaluation
 

@@ -7,7 +7,8 @@ from typing import Any
 from eqsim import AbstractController, AbstractEnv, agent_policy
 
 from ..blocks._environments import evaluation_env
-from ..runs._folder import BEST, load_run
+from ..runs._folder import load_run
+from ..runs._run import BEST
 
 
 def view_run(

@@ -9,7 +9,7 @@ from ._checkpoint import (
 from ._curves import (
     write_curves as write_curves,
 )
-from ._folder import load_run as load_run, Run as Run, RunFolder as RunFolder
+from ._folder import load_run as load_run
 from ._members import (
     Members as Members,
 )
@@ -38,6 +38,7 @@ from ._recorded import (
     OfflineState as OfflineState,
     Recorded as Recorded,
 )
+from ._run import Run as Run, RunFolder as RunFolder
 from ._settings import (
     build as build,
     describe as describe,

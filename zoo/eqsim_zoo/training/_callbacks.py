@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..runs._curves import write_curves
-from ..runs._folder import Run
 from ..runs._metrics import MetricsFile, Row
 from ..runs._plan import Counters
+from ..runs._run import Run
 from ._evaluate import Evaluation
 
 

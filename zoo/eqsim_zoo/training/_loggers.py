@@ -5,8 +5,9 @@ import os
 import pathlib
 from typing import Any
 
-from ..runs._folder import agents_of, Run
+from ..runs._config import agents_of
 from ..runs._metrics import BEGIN, Row
+from ..runs._run import Run
 from ._callbacks import AbstractCallback, Turn
 from ._processes import is_first
 

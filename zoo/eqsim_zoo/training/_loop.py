@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..runs._folder import Run
 from ..runs._metrics import Row
 from ..runs._plan import Counters
+from ..runs._run import Run
 from ._callbacks import AbstractCallback, Control, Turn
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator

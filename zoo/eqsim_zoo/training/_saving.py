@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runs._checkpoint import save_checkpoint
-from ..runs._folder import agents_of, BEST, env_name, LAST, Run
+from ..runs._config import agents_of, env_name
 from ..runs._members import own_copy
 from ..runs._plan import Counters
+from ..runs._run import BEST, LAST, Run
 from ._callbacks import AbstractCallback, CSV, Curves, JSONLines, Turn
 from ._processes import agreed, gathered
 

@@ -15,21 +15,13 @@ import jax.tree_util as jtu
 from eqsim import AbstractAgent, AbstractEnv
 
 from ..data import Dataset
-from ..runs._folder import (
-    begin_folder,
-    LAST,
-    locked,
-    open_run,
-    read_config,
-    Run,
-    run_env,
-    RunFolder,
-    with_state,
-    write_config,
-)
+from ..runs._config import read_config, write_config
+from ..runs._folder import begin_folder, open_run, run_env, with_state
+from ..runs._lock import locked
 from ..runs._members import members_of, own_copy
 from ..runs._plan import Counters, counters_from_json, Plan
 from ..runs._recorded import learners
+from ..runs._run import LAST, Run, RunFolder
 from ._callbacks import AbstractCallback
 from ._evaluator import Evaluator
 from ._failures import exempt

@@ -19,8 +19,8 @@ from eqsim.wrappers import robot
 
 from ..blocks import device_mesh, replicate
 from ..blocks._environments import evaluation_env, evaluation_key
-from ..runs._folder import Run, VIDEOS
 from ..runs._members import Members
+from ..runs._run import Run, VIDEOS
 from ._callbacks import AbstractCallback, Turn
 from ._processes import gathered, is_first
 

@@ -1,0 +1,84 @@
+"""Checkpoints of the first format: read as they were written, or refused."""
+
+import io
+import json
+import pathlib
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from zoo.earlier_checkpoints import NO_DIGEST, signed, write_earlier
+from zoo.states import bits
+from zoo.test_checkpoint import BAD, state
+
+from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("checkpoint") / "last.ckpt"
+    write_earlier(path, state(), {"turn": 3, "rate": 0.1})
+    return path
+
+
+def test_round_trip(written):
+    found, about = load_checkpoint(written, eqx.filter_eval_shape(state))
+    assert bits(found) == bits(state())
+    assert about == read_about(written) == {"turn": 3, "rate": 0.1}
+
+
+def test_damage_is_named(written, tmp_path):
+    path, data = tmp_path / "x.ckpt", written.read_bytes()
+    begin = data.index(b"\n") + 1
+    for wrong, words in (
+        (data[:-5], f"{len(data) - begin - 5} bytes follow its first line"),
+        (data[:-1] + b"?", "its checksum is wrong"),
+        (data + b"more", "bytes follow its first line"),
+        (data.replace(b"checkpoint-1", b"checkpoint-9", 1), "'eqsim-checkpoint-9'"),
+        (data[: begin - 9], "its first line is invalid"),
+    ):
+        path.write_bytes(wrong)
+        with pytest.raises(CheckpointError, match=words):
+            load_checkpoint(path, eqx.filter_eval_shape(state))
+
+
+@pytest.mark.parametrize("changes", ({"bytes": float("inf")}, *BAD), ids=str)
+def test_a_first_line_of_other_types_is_one_error(written, tmp_path, changes):
+    line, _, body = written.read_bytes().partition(b"\n")
+    header = json.loads(line) | {"sha256": NO_DIGEST} | changes
+    path = tmp_path / "x.ckpt"
+    path.write_bytes(signed(header, body))
+    for read in (read_about, lambda p: load_checkpoint(p, state())):
+        with pytest.raises(CheckpointError, match="its first line is invalid"):
+            read(path)
+
+
+class Trap:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return pathlib.Path.touch, (self.path,)
+
+
+def test_nothing_is_executed(tmp_path):
+    """A file with a right checksum, whose array is a pickle."""
+    trap, path = tmp_path / "trap", tmp_path / "x.ckpt"
+    out = io.BytesIO()
+    np.save(out, np.array([Trap(trap)], object), allow_pickle=True)
+    leaf = {"path": "", "shape": [1], "dtype": "float32"}
+    path.write_bytes(signed({"about": {}, "leaves": [leaf]}, out.getvalue()))
+    with pytest.raises(CheckpointError, match="differ from its first line"):
+        load_checkpoint(path, jnp.zeros(1, jnp.float32))
+    assert not trap.exists()
+
+
+def test_encoders_of_other_images_are_refused(tmp_path):
+    """Images had values from 0 to 1, now they have values from -0.5 to 0.5."""
+    encoder = eqx.nn.Conv2d(1, 2, 3, key=jnp.zeros(2, jnp.uint32), dtype=jnp.float32)
+    write_earlier(tmp_path / "x.ckpt", encoder, {})
+    with pytest.raises(CheckpointError, match="image encoder .* Train the agent anew"):
+        load_checkpoint(tmp_path / "x.ckpt", encoder)
