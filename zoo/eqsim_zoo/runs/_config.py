@@ -17,7 +17,8 @@ from ._members import Members
 from ._plan import Plan
 from ._recipe import recipe_from_json
 from ._run import CONFIG, Run
-from ._settings import describe, encode, has_default
+from ._settings import describe, has_default
+from ._values import encode
 
 
 FORMAT = "eqsim-run-1"

@@ -1,24 +1,21 @@
 """Hyperparameters as text: fields of agents in JSON and on the command line."""
 
-import ast
 import dataclasses
 import difflib
-import enum
 import inspect
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
-import jax
-import numpy as np
 
 from eqsim import AbstractAgent
+
+from ._values import decode, encode, expectation, is_opaque, parse_like
 
 
 # Suffix for the class of a nested module; a keyword cannot be a field name.
 _CLASS = "class"
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def describe(agent: AbstractAgent) -> dict[str, Any]:
@@ -55,16 +52,16 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
                 unknown(f"{type(base).__name__!r} has no field", name, fields)
             )
         try:
-            value = _decode(value, fields[name])
+            value = decode(value, fields[name])
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} is {value!r}: {_expected(fields[name])} "
+                f"`{name}` of {type(base).__name__!r} is {value!r}: {expected(fields[name])} "
                 "is expected."
             ) from error
         if encode(value) == encode(fields[name]):
             continue
-        if name.partition(".")[0] not in taken or _is_opaque(value):
-            shown = value if _is_opaque(value) else encode(value)
+        if name.partition(".")[0] not in taken or is_opaque(value):
+            shown = value if is_opaque(value) else encode(value)
             raise ValueError(
                 f"`{name}` of {type(base).__name__!r} is {shown!r}, which cannot be "
                 "restored from text. Create the agent in Python and pass it."
@@ -151,9 +148,9 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
             unknown(f"{type(agent).__name__!r} has no field", name, fields)
         )
     try:
-        return _parse(text.strip(), fields[name])
+        return parse_like(text.strip(), fields[name])
     except (ValueError, SyntaxError, KeyError, OverflowError) as error:
-        expected = _expected(fields[name])
+        expected = expectation(fields[name])
         raise ValueError(
             f"`{name}={text}`: expected {expected}, such as {encode(fields[name])}."
         ) from error
@@ -226,98 +223,3 @@ def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
 
 def _parameters(make: Callable[..., Any]) -> set[str]:
     return {*inspect.signature(make).parameters}
-
-
-def encode(value: Any) -> Any:
-    """Return a value in types that JSON supports; `build` decodes it."""
-    if isinstance(value, enum.Enum):
-        return value.name
-    if isinstance(value, bool | int | float | str) or value is None:
-        return value
-    if isinstance(value, jax.Array | np.ndarray | np.generic):
-        return _encode_array(np.asarray(value))
-    if isinstance(value, tuple | list):
-        return [encode(item) for item in value]
-    if isinstance(value, eqx.Module):
-        parts = {f.name: vars(value)[f.name] for f in dataclasses.fields(value)}
-        inner = {name: encode(part) for name, part in parts.items()}
-        return {"class": type(value).__name__, "fields": inner}
-    try:  # Functions are identified by name, as addresses change.
-        return {"object": f"{value.__module__}.{value.__qualname__}"}
-    except AttributeError:
-        return {"object": type(value).__name__}
-
-
-def _encode_array(value: np.ndarray) -> Any:
-    if value.ndim:
-        return [_encode_array(np.asarray(item)) for item in value]
-    if value.dtype.kind != "f":
-        return value.item()
-    # JSON has no infinity.
-    return float(str(value)) if np.isfinite(value) else str(value)
-
-
-def _decode(value: Any, like: Any) -> Any:
-    if isinstance(like, enum.Enum) and isinstance(value, str):
-        return type(like)[value]
-    if isinstance(value, list) and isinstance(like, tuple):
-        first = like[0] if like else None
-        each = like if len(like) == len(value) else [first] * len(value)
-        return tuple(map(_decode, value, each))
-    if isinstance(value, str) and isinstance(like, jax.Array | np.ndarray):
-        return float(value)
-    if isinstance(value, list) and isinstance(like, jax.Array | np.ndarray):
-        return np.asarray(value, like.dtype)
-    # Values that cannot be decoded are kept if they are unchanged.
-    same = isinstance(value, dict) and value == encode(like)
-    return like if same else value
-
-
-def _is_opaque(value: Any) -> bool:
-    """True if a part of a value could not be decoded."""
-    several = isinstance(value, tuple) and any(map(_is_opaque, value))
-    return several or isinstance(value, dict)
-
-
-def _parse(text: str, like: Any) -> Any:
-    if isinstance(like, tuple) or np.ndim(like) == 1:
-        words = [word for word in text.strip("()[] ").split(",") if word.strip()]
-        first = like[0] if len(like) else None
-        return tuple(_parse(word.strip(), first) for word in words)
-    if isinstance(like, enum.Enum):
-        return type(like)[text]
-    if isinstance(like, str):
-        return text
-    if like is None:
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            return text
-    kind = np.asarray(like).dtype.kind
-    if kind == "b":
-        if text.lower() not in (*_TRUE, *_FALSE):
-            raise ValueError(text)
-        return text.lower() in _TRUE
-    if kind in "iu":
-        value = float(text)  # 1e6 is accepted as an integer.
-        if value != int(value):
-            raise ValueError(text)
-        return int(text) if text.lstrip("+-").isdecimal() else int(value)
-    if kind == "f":
-        return float(text)
-    raise ValueError(text)
-
-
-def _expected(like: Any) -> str:
-    if isinstance(like, tuple) or np.ndim(like) == 1:
-        return "values separated by commas"
-    if isinstance(like, enum.Enum):
-        return f"one of {', '.join(type(like).__members__)}"
-    kind = "s" if isinstance(like, str) else np.asarray(like).dtype.kind
-    kinds = {
-        "b": "true or false",
-        "i": "an integer",
-        "u": "an integer",
-        "f": "a number",
-    }
-    return kinds.get(kind, "no value, as the field cannot be set as text")
