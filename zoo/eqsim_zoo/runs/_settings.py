@@ -55,7 +55,7 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
             value = decode(value, fields[name])
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} is {value!r}: {expected(fields[name])} "
+                f"`{name}` of {type(base).__name__!r} is {value!r}: {expectation(fields[name])} "
                 "is expected."
             ) from error
         if encode(value) == encode(fields[name]):
