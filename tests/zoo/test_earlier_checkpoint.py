@@ -80,5 +80,5 @@ def test_encoders_of_other_images_are_refused(tmp_path):
     """Images had values from 0 to 1, now they have values from -0.5 to 0.5."""
     encoder = eqx.nn.Conv2d(1, 2, 3, key=jnp.zeros(2, jnp.uint32), dtype=jnp.float32)
     write_earlier(tmp_path / "x.ckpt", encoder, {})
-    with pytest.raises(CheckpointError, match="image encoder .* Train the agent anew"):
+    with pytest.raises(CheckpointError, match="image encoder .* Train the agent again"):
         load_checkpoint(tmp_path / "x.ckpt", encoder)

@@ -29,7 +29,8 @@ needs_full = pytest.mark.skipif(
 
 
 class Fill(AbstractCallback):
-    """The disk is full in some turns, for some files; the process dies after `death`."""
+    """The disk is full in some turns, for some files; the process dies after `death`. For
+    a checkpoint, its temporary folder cannot be created."""
 
     def __init__(self, out, turns, files, death=0):
         self.out, self.turns, self.files, self.death = out, turns, files, death
@@ -62,7 +63,7 @@ def free(path):
         kept.rename(path)
 
 
-CHECKPOINTS = ("last.ckpt.part", "best.ckpt.part")
+CHECKPOINTS = ("last.ckpt.new", "best.ckpt.new")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def test_full_disk_at_the_end(whole, tmp_path, files):
     last = whole.counters.turn
     fill = Fill(tmp_path / "run", (last - 1, last), files)
     callbacks = [fill, Checkpoint(0.0)]
-    with pytest.raises(UnsavedError, match="No space left") as error:
+    with pytest.raises(UnsavedError, match="No space left|File exists") as error:
         train(Search(), Rail(), Plan(**ARGS), out=fill.out, callbacks=callbacks)
     assert f"turn {last - 2}" in str(error.value)
     result = error.value.result
@@ -165,7 +166,7 @@ def test_full_disk_at_the_start(whole, tmp_path):
     """A given state cannot be computed again, so the run does not begin without it."""
     out = tmp_path / "run"
     out.mkdir()
-    (out / "last.ckpt.part").symlink_to("/dev/full")
+    (out / "last.ckpt.new").symlink_to("/dev/full")
     given = {"state": whole.state, "out": out}
     with pytest.raises(UnsavedError, match="initial state"):
         train(Search(), Rail(), Plan(**ARGS), **given)

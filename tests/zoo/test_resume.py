@@ -222,13 +222,14 @@ def test_a_full_disk_does_not_end_a_run(whole, tmp_path):
     """Checkpoints and metrics that cannot be written are said, and tried again."""
 
     class Fill(AbstractCallback):
-        """The disk is full from turn 2 to turn 7."""
+        """The disk is full from turn 2 to turn 7; the temporary folder of a checkpoint
+        cannot be created."""
 
         def start(self, run, folder, turn):
             pass
 
         def turn(self, turn):
-            csv, part = out / "metrics.csv", out / "last.ckpt.part"
+            csv, part = out / "metrics.csv", out / "last.ckpt.new"
             now = turn.counters.turn
             if now == 2:
                 csv.rename(out / "kept.csv")

@@ -78,7 +78,7 @@ def _check_sees_nothing(path: pathlib.Path, leaves: list[Leaf]) -> None:
             raise CheckpointError(
                 f"{str(path)!r} has an image encoder ({leaf.path}) of an earlier version, "
                 "whose images had values from 0 to 1. Now they have values from -0.5 to "
-                "0.5. Train the agent anew."
+                "0.5. Train the agent again."
             )
 
 

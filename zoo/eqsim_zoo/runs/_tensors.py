@@ -81,7 +81,7 @@ def _safe_open(path: pathlib.Path) -> Any:
 def _save(
     path: pathlib.Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> None:
-    # The library writes the memory of an array as it is.
+    # The library writes the memory of an array without regard to its strides.
     plain = {name: np.ascontiguousarray(x) for name, x in arrays.items()}
     plain = {name: x.reshape(arrays[name].shape) for name, x in plain.items()}
     try:
