@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..blocks import check_positive, Linear, static
 from ..blocks._encoding import AbstractEncoder, Image
 from ..blocks._networks import LayerNorm
-from ._layers import check_shape, check_sizes, Conv, Maps, to_numbers
+from ._layers import centered, check_shape, check_sizes, Conv, Maps
 from ._pools import AbstractPool, Flatten, Pool
 
 
@@ -94,7 +94,7 @@ class ConvNet(eqx.Module):
     norm: LayerNorm
 
     def __call__(self, image: Image) -> Float[Array, " outputs"]:
-        x = to_numbers(image, self.last.weight.dtype)
+        x = centered(image, self.last.weight.dtype)
         return jnp.tanh(self.norm(self.last(self.pool(_see(self.layers, x)))))
 
 

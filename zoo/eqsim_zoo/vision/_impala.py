@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..blocks import check_positive, Linear, static
 from ..blocks._encoding import AbstractEncoder, Image
 from ._encoders import features
-from ._layers import check_shape, check_sizes, Conv, Maps, max_pool, to_numbers
+from ._layers import centered, check_shape, check_sizes, Conv, Maps, max_pool
 
 
 class Impala(AbstractEncoder):
@@ -101,7 +101,7 @@ class ImpalaNet(eqx.Module):
     last: Linear
 
     def __call__(self, image: Image) -> Float[Array, " outputs"]:
-        x = to_numbers(image, self.last.weight.dtype)
+        x = centered(image, self.last.weight.dtype)
         return jax.nn.relu(self.last(_see(self.stacks, x)))
 
 

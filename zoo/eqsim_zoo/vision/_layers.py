@@ -16,15 +16,21 @@ Maps: TypeAlias = Float[Array, "height width channels"]
 
 
 def to_numbers(image: Image, dtype: Any) -> Maps:
-    """Convert an image to a floating-point type: bytes are scaled to the range from -0.5
-    to 0.5, other values are kept.
-
-    Centered, as the mean of an image would otherwise dominate all features: in images of
-    one sign, it grows with each step of Adam, and a normalization of the features then
-    removes what differs between images.
-    """
+    """Convert an image to a floating-point type: bytes are divided by 255, other values
+    are kept."""
     x = image.astype(dtype)
-    return x / 255.0 - 0.5 if image.dtype == jnp.uint8 else x
+    return x / 255.0 if image.dtype == jnp.uint8 else x
+
+
+def centered(image: Image, dtype: Any) -> Maps:
+    """Convert an image to the input of an encoder: bytes have values from -0.5 to 0.5,
+    other values are kept.
+
+    Features of images that are all positive consist mainly of their mean, which grows
+    with each step of Adam until normalization removes what differs between images.
+    """
+    x = to_numbers(image, dtype)
+    return x - 0.5 if image.dtype == jnp.uint8 else x
 
 
 class Conv(eqx.Module):

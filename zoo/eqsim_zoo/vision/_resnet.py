@@ -12,12 +12,12 @@ from ..blocks import check_positive, static
 from ..blocks._encoding import AbstractEncoder, Image
 from ._encoders import output_shape
 from ._layers import (
+    centered,
     check_shape,
     check_sizes,
     Conv,
     GroupNorm,
     max_pool,
-    to_numbers,
 )
 from ._pools import AbstractPool, Mean, Pool
 
@@ -167,7 +167,7 @@ class ResNet(eqx.Module):
     pool: Pool
 
     def __call__(self, image: Image) -> Float[Array, " outputs"]:
-        x = to_numbers(image, self.entry.conv.weight.dtype)
+        x = centered(image, self.entry.conv.weight.dtype)
         return self.pool(_see(self.entry, self.blocks, x))
 
 
