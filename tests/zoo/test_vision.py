@@ -256,13 +256,15 @@ def test_spatial_embeddings_are_numpy(getkey):
 
 @each_network
 def test_encoder_is_numpy(name, getkey):
-    """Also of bytes, which have values from -0.5 to 0.5."""
+    """Images have values from -0.5 to 0.5, whether they are bytes or from 0 to 1."""
     recipe, shape = RECIPES[name]
     net = shaken(network(name))
     image = jr.randint(getkey(), shape, 0, 256).astype(jnp.uint8)
     expected = REFERENCES[type(recipe)](net, np.asarray(image) / 255.0 - 0.5)
     found = apply(net, image)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    floats = apply(net, image.astype(jnp.float64) / 255.0)
+    np.testing.assert_allclose(floats, expected, rtol=1e-9, atol=1e-12)
     assert jnp.max(jnp.abs(found)) > 0.01
 
 

@@ -37,7 +37,7 @@ class AbstractEncoder(eqx.Module):
 
         - `shape`: height, width and channels of an image.
         - `dtype`: type of weights and results. Images are floats between 0 and 1, or
-            bytes, which are scaled to values from -0.5 to 0.5.
+            bytes; networks see them scaled to values from -0.5 to 0.5.
 
         **Raises:** `ValueError` if the images are too small.
         """

@@ -23,14 +23,12 @@ def to_numbers(image: Image, dtype: Any) -> Maps:
 
 
 def centered(image: Image, dtype: Any) -> Maps:
-    """Convert an image to the input of an encoder: bytes have values from -0.5 to 0.5,
-    other values are kept.
+    """Convert an image to the input of an encoder, with values from -0.5 to 0.5.
 
     Features of images that are all positive consist mainly of their mean, which grows
     with each step of Adam until normalization removes what differs between images.
     """
-    x = to_numbers(image, dtype)
-    return x - 0.5 if image.dtype == jnp.uint8 else x
+    return to_numbers(image, dtype) - 0.5
 
 
 class Conv(eqx.Module):
