@@ -15,6 +15,7 @@ from eqsim import AbstractEnv, AbstractOnlineAgent
 from ..blocks import (
     as_scalar,
     cast_floats,
+    check_counts,
     check_positive,
     check_ranges,
     flatten_time,
@@ -33,7 +34,6 @@ from ..blocks import (
     Transition,
 )
 from ..blocks._differentiable import GradientEnvs, rollout_gradient, start_gradient_envs
-from ..blocks._hyperparameters import check_counts
 
 
 class SHACState(eqx.Module):

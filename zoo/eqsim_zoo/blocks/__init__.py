@@ -9,6 +9,8 @@ from ._actions import (
 )
 from ._collect import (
     add_steps as add_steps,
+    check_env as check_env,
+    check_observations as check_observations,
     collect as collect,
     flatten_time as flatten_time,
     reset_batch as reset_batch,
@@ -26,6 +28,7 @@ from ._episodes import Episodes as Episodes
 from ._hyperparameters import (
     as_scalar as as_scalar,
     cast_floats as cast_floats,
+    check_counts as check_counts,
     check_num_levels as check_num_levels,
     check_positive as check_positive,
     cosine_schedule as cosine_schedule,
@@ -96,5 +99,6 @@ from ._skills import (
 from ._statistics import (
     init_statistics as init_statistics,
     normalize as normalize,
+    ObservationStatistics as ObservationStatistics,
     update_statistics as update_statistics,
 )
