@@ -13,7 +13,6 @@ from ..blocks import (
     add_noise,
     as_scalar,
     cast_floats,
-    check_counts,
     check_positive,
     check_ranges,
     DeterministicPolicy,
@@ -23,6 +22,7 @@ from ..blocks import (
     static,
 )
 from ..blocks._differentiable import GradientEnvs, rollout_gradient, start_gradient_envs
+from ..blocks._hyperparameters import check_counts
 
 
 class APGState(eqx.Module):

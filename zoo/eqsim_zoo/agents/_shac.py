@@ -15,7 +15,6 @@ from eqsim import AbstractEnv, AbstractOnlineAgent
 from ..blocks import (
     as_scalar,
     cast_floats,
-    check_counts,
     check_positive,
     check_ranges,
     flatten_time,
@@ -34,6 +33,7 @@ from ..blocks import (
     Transition,
 )
 from ..blocks._differentiable import GradientEnvs, rollout_gradient, start_gradient_envs
+from ..blocks._hyperparameters import check_counts
 
 
 class SHACState(eqx.Module):

@@ -13,14 +13,12 @@ from ._collect import (
     check_observations as check_observations,
     collect as collect,
     flatten_time as flatten_time,
-    reset_batch as reset_batch,
     reset_envs as reset_envs,
     Running as Running,
 )
 from ._distributions import (
     Categorical as Categorical,
     Normal as Normal,
-    NormalMixture as NormalMixture,
     TanhNormal as TanhNormal,
 )
 from ._environments import training_env as training_env
@@ -28,7 +26,6 @@ from ._episodes import Episodes as Episodes
 from ._hyperparameters import (
     as_scalar as as_scalar,
     cast_floats as cast_floats,
-    check_counts as check_counts,
     check_num_levels as check_num_levels,
     check_positive as check_positive,
     cosine_schedule as cosine_schedule,
@@ -71,7 +68,6 @@ from ._policies import (
     Actor as Actor,
     ActorCritic as ActorCritic,
     add_noise as add_noise,
-    bounded_log_std as bounded_log_std,
     DeterministicPolicy as DeterministicPolicy,
     Explorer as Explorer,
     sample_actions as sample_actions,
