@@ -22,6 +22,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 import eqsim
+from eqsim.bridges import is_key
 
 
 FORMAT = "eqsim-checkpoint-1"
@@ -135,18 +136,14 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
 
 
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
 def _without_keys(tree: Any) -> Any:
     """Replace keys by their data."""
-    plain = lambda x: jr.key_data(x) if _is_array(x) and _is_key(x) else x
+    plain = lambda x: jr.key_data(x) if is_key(x) else x
     return jtu.tree_map(plain, tree)
 
 
 def _with_key(x: Any, like: Any) -> Any:
-    if not (_is_array(like) and _is_key(like)):
+    if not is_key(like):
         return x
     fits = lambda name: jr.key(0, impl=name).dtype == like.dtype
     return jr.wrap_key_data(x, impl=next(filter(fits, _GENERATORS)))
