@@ -21,7 +21,7 @@ from ._networks import RecurrentNetwork
 
 
 class Inputs(eqx.Module):
-    """What a policy with memory sees in a step.
+    """Inputs of a policy with memory in one step.
 
     **Arguments:**
 
