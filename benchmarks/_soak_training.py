@@ -20,6 +20,7 @@ from _tables import circumstances
 
 import eqsim
 import eqsim_zoo as zoo
+from eqsim.bridges import is_key
 from eqsim_zoo.runs import read_about, read_metrics
 from eqsim_zoo.training import Checkpoint
 
@@ -215,8 +216,7 @@ def _end(process: _Process, kind: str, disk: _Disk, chance: random.Random) -> li
 
 
 def _raw(x: Any) -> np.ndarray:
-    is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-    return np.asarray(jr.key_data(x) if is_key else x)
+    return np.asarray(jr.key_data(x) if is_key(x) else x)
 
 
 def _differences(one: pathlib.Path, two: pathlib.Path, number: int) -> list[str]:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 from ._axes import check_axes, split
 from ._controller import AbstractController, renewed
 from ._errors import RESULTS
+from ._keys import is_key
 from ._loops import scan
 from ._trajectory import Trajectory
 from .envs import AbstractEnv, Timestep
@@ -168,7 +169,7 @@ class _Many(NamedTuple):
 def _check_call(env, key, length: int, start, env_axes) -> None:
     if length < 1:
         raise ValueError(f"`length` must be positive, got {length}.")
-    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+    if not is_key(key):
         raise ValueError(
             f"`key` has type {key.dtype}: a key of `jax.random.key` is expected, not one "
             "of the older `jax.random.PRNGKey`."

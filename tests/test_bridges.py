@@ -4,14 +4,22 @@ import pickle
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 from helpers import tree_allclose
 from toys import Rail
 
 import eqsim
 from eqsim import AutoReset, DomainRandomization, TimeLimit
-from eqsim.bridges import check_no_auto_reset, CompiledEnv, randomized
+from eqsim.bridges import (
+    check_no_auto_reset,
+    CompiledEnv,
+    is_key,
+    randomized,
+    typed_key,
+)
 
 
 def test_calls_are_those_of_the_environment():
@@ -63,3 +71,16 @@ def test_randomization_by_name():
 
 def _reset(env, key):
     return env.reset(key)
+
+
+def test_typed_keys():
+    """Arrays of `jax.random.key`, traced or as shapes, are keys; what looks alike is not.
+    A legacy key and its typed key draw the same numbers."""
+    old, new = jr.PRNGKey(3), jr.key(3)
+    shapes = jax.eval_shape(lambda key: (key, jr.key_data(key)), jr.split(new, 2))
+    assert [is_key(x) for x in (new, jr.split(new), *shapes)] == [True] * 3 + [False]
+    assert not any(map(is_key, (old, np.asarray(old), 3, None, "key", new.dtype)))
+    draw = jax.jit(lambda key: (is_key(key), jr.normal(typed_key(key), (3,))))
+    (typed, one), (legacy, two) = draw(new), draw(old)
+    assert typed and not legacy and jnp.array_equal(one, two)
+    assert typed_key(new) is new

@@ -94,7 +94,7 @@ def ant(path: pathlib.Path, run: pathlib.Path) -> None:
         eqsim_zoo.train(preset.agent, eqsim.make("ant"), plan, out=out, progress=True)
     trained = eqsim_zoo.load_run(run, best=True)
     agent, env = trained.members.agent(0), trained.environment()
-    policy = lambda obs, key: agent.act(trained.state, obs)
+    policy = eqsim.agent_policy(agent, trained.state)
     states = eqsim.rollout(env, policy, jr.key(0), 140).state
     q = env.physics(states).q[40:]
     camera = Camera((0.0, 0.0, 0.5), 3.5, 60.0, -20.0, follow="torso")

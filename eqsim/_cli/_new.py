@@ -27,10 +27,15 @@ _FILES = {
 _USAGE = {
     "env": '`eqsim.make("$module")` makes it, `eqsim rollout $module` runs it.',
     "pipeline": '`eqsim.make("ant", pipeline="$module")` uses it.',
-    "agent": '`eqsim.AGENTS.get("$module")()` makes it.',
+    "agent": "`eqsim train $module point_mass` trains it, `eqsim eval` evaluates the run.",
 }
+_PACKAGES = {"env": ("eqsim",), "pipeline": ("eqsim",), "agent": ("eqsim", "eqsim-zoo")}
+"""Distributions that the templates import."""
+
 _ARTICLES = {"env": "an environment", "pipeline": "a pipeline", "agent": "an agent"}
-_USED = ("any", "array", "bool", "contacts", "float")
+_USED = ("any", "array", "batch", "bool", "float", "int", "solved", "state")
+"""Modules whose class would have the name of one that a template imports."""
+
 _GROUPS = {kind: registry.group for kind, registry in REGISTRIES.items()}
 
 
@@ -56,7 +61,7 @@ def new_plugin(name: str, kind: Kind, out: str) -> None:
         "usage": Template(_USAGE[kind]).substitute(module=module),
         "group": _GROUPS[kind],
         "api": API_VERSION.partition(".")[0],
-        "version": importlib.metadata.version("eqsim"),
+        "dependencies": ", ".join(map(_requirement, _PACKAGES[kind])),
     }
     for target, source in _FILES.items():
         path = folder / Template(target).substitute(values)
@@ -67,6 +72,15 @@ def new_plugin(name: str, kind: Kind, out: str) -> None:
         f"wrote {folder}. Next:\n\n  pip install -e '{folder}[test]'\n"
         f"  pytest {folder}\n  eqsim plugins check {module}"
     )
+
+
+def _requirement(package: str) -> str:
+    """Return a requirement of `pyproject.toml`: at least the installed version; any
+    version of a package that is not installed."""
+    try:
+        return f'"{package}>={importlib.metadata.version(package)}"'
+    except importlib.metadata.PackageNotFoundError:
+        return f'"{package}"'
 
 
 def _template(name: str) -> str:

@@ -1,6 +1,7 @@
-"""Parts that adapters to other libraries share: checks, randomization by name, and
-compiled functions of environments."""
+"""Parts that adapters to other libraries share: checks, randomization by name, random
+keys, and compiled functions of environments."""
 
+from .._keys import is_key as is_key, typed_key as typed_key
 from ._compiled import CompiledEnv as CompiledEnv
 from ._environments import (
     check_no_auto_reset as check_no_auto_reset,

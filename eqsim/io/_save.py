@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .. import model
+from .._keys import is_key
 from .._patterns import Pattern
 from ._arrays import _FREE, _RATIO, open_arrays
 
@@ -177,7 +178,7 @@ def _as_type(value: Any, like: Any) -> Any:
         return type(like)(value)
     if isinstance(like, np.ndarray):
         return np.asarray(value, like.dtype)
-    if _is_key(like):
+    if is_key(like):
         return value
     return jnp.asarray(value, like.dtype)
 
@@ -186,16 +187,10 @@ def _is_number(leaf: Any) -> bool:
     return eqx.is_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(
-        leaf.dtype, jax.dtypes.prng_key
-    )
-
-
 def _to_numpy(leaf: Any) -> tuple[np.ndarray, str]:
     """Convert values to a type that NumPy can store, and return the name of their
     type."""
-    if _is_key(leaf):
+    if is_key(leaf):
         return np.asarray(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
     array = np.asarray(leaf)
     name = array.dtype.name

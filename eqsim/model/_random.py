@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._keys import is_key
 from .._patterns import patterned
 from ._equalities import Equalities
 from ._kinds import Cone, Integrator, JointKind
@@ -241,8 +242,7 @@ def neutral(sys: System) -> Float[Array, " nq"]:
 
 def _generator(seed: Any) -> np.random.Generator:
     if isinstance(seed, jax.Array):
-        typed = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
-        data = jax.random.key_data(seed) if typed else seed
+        data = jax.random.key_data(seed) if is_key(seed) else seed
         return np.random.default_rng([int(word) for word in np.ravel(data)])
     return np.random.default_rng(int(seed))
 

@@ -7,9 +7,10 @@ import jax.tree_util as jtu
 import numpy as np
 
 from .._agent import AbstractRecurrentAgent
+from .._keys import is_key
 from ._agent_kit import act, AgentKit, first_state, iterate, mean_reward
 from ._check import NotApplicable
-from ._compare import is_key, same_shapes, tree_allclose
+from ._compare import same_shapes, tree_allclose
 from ._tools import (
     moved,
     no_trace,

@@ -4,10 +4,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
+
+from .._keys import is_key
 
 
 class Comparison:
@@ -83,11 +84,6 @@ def describe(leaf: Any) -> str:
     # array types.
     weak = " of weak type" if leaf.weak_type else ""
     return f"{leaf.dtype}{list(leaf.shape)}{weak}"
-
-
-def is_key(leaf: Any) -> bool:
-    """Test if a leaf is an array of random keys."""
-    return eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def leaf_name(path: Any) -> str:

@@ -15,8 +15,9 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
+from .._keys import is_key
 from ._check import NotApplicable
-from ._compare import is_key, leaf_name, tree_allclose
+from ._compare import leaf_name, tree_allclose
 
 
 def require(condition: Any, message: str) -> None:

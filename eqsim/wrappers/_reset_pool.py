@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._keys import is_key
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ._wrapper import AbstractPassThrough, AbstractWrapper, layers, Lifetime
 
@@ -96,7 +95,7 @@ def _depth(env: AbstractEnv) -> int:
 
 def _num_keys(reset: Callable) -> int:
     state, _ = eqx.filter_eval_shape(reset, jr.key(0))
-    return sum(_is_key(x) for x in jtu.tree_leaves(state))
+    return sum(is_key(x) for x in jtu.tree_leaves(state))
 
 
 def _inner(env: AbstractEnv, depth: int) -> AbstractEnv:
@@ -106,11 +105,7 @@ def _inner(env: AbstractEnv, depth: int) -> AbstractEnv:
     return env
 
 
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
 def _with_new_keys(state: Any, key: PRNGKeyArray) -> Any:
     leaves, treedef = jtu.tree_flatten(state)
-    new = [jr.fold_in(key, k) if _is_key(x) else x for k, x in enumerate(leaves)]
+    new = [jr.fold_in(key, k) if is_key(x) else x for k, x in enumerate(leaves)]
     return jtu.tree_unflatten(treedef, new)

@@ -6,15 +6,17 @@ import sys
 import venv
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import pytest
 from helpers import tree_allclose
 from packages import publish
-from toys import Rail
+from zoo.agents import act, init, iterate
 
 import eqsim
 from eqsim._cli import main
+from eqsim.testing import probes
 
 
 KINDS = {"env": eqsim.ENVS, "pipeline": eqsim.PIPELINES, "agent": eqsim.AGENTS}
@@ -151,34 +153,28 @@ def test_pipeline(written):
 
 
 def test_agent(written):
-    """From the same starts, what it has learned is better than what it began with."""
-    cls = written("my-search", "agent")
-    env = Rail(1, motors=1, noise=1.0)
-    agent = cls(population=24, elites=4, episodes=4, length=30)
-    first = state = agent.init(jr.key(0), env)
-    iterate = eqx.filter_jit(agent.iterate)
-    for _ in range(15):
-        state, metrics = iterate(state, env)
-    assert set(metrics) == {"return", "best", "std"}
-
-    def score(state):
-        policy = lambda obs, key: agent.act(state, obs)
-        out = eqsim.rollout(env, policy, jr.split(jr.key(1), 32), 30)
-        return float(out.timestep.reward.sum(axis=1).mean())
-
-    assert score(state) > 0.3 * score(first)
-    assert state.mean[0, 0] < 0, "it pushes a mass back from where it is"
+    """It finds that the best action is the observation; its actions are between the
+    bounds of the motor."""
+    cls, probe = written("my-search", "agent"), probes.observed_action_reward()
+    assert eqsim.AGENTS.get("my_search") is cls
+    agent = cls(num_envs=32, unroll_length=8, hidden=(16,), learning_rate=1e-2)
+    state = init(agent, jr.key(0), probe)
+    for _ in range(100):
+        state, metrics = iterate(agent, state, probe)
+    assert metrics["steps"] == 32 * 8 and state.steps == 100 * 32 * 8
+    assert probe.mean_reward(lambda obs: act(agent, state, obs)) > 0.9
     obs = jnp.array([0.1, -0.1])
-    assert jnp.array_equal(agent.act(state, obs), agent.act(state, obs))
     assert not jnp.array_equal(
-        agent.act(state, obs), agent.act(state, obs, key=jr.key(1))
+        act(agent, state, obs), act(agent, state, obs, jr.key(1))
     )
-    for sign, bound in ((1.0, -2.0), (-1.0, 3.0)):
-        assert jnp.allclose(agent.act(state, sign * jnp.array([100.0, 0.0])), bound)
-    batch = jnp.arange(24.0)[:, None, None] * jnp.ones((24, 1, 3)), jnp.arange(24.0)
-    assert jnp.allclose(agent.update(state, batch)[0].mean, 21.5)
-    with pytest.raises(ValueError, match="`elites` is 0"):
-        cls(elites=0)
+    acts = jax.vmap(lambda key: act(agent, state, 100.0 * obs, key))
+    actions = acts(jr.split(jr.key(2), 50))
+    low, high = probe.action_range[0]
+    assert low <= actions.min() < actions.max() <= high
+    with pytest.raises(ValueError, match="`MySearch.num_envs` is 0"):
+        cls(num_envs=0)
+    with pytest.raises(ValueError, match="`MySearch.discount` must be in"):
+        cls(discount=1.5)
 
 
 @pytest.mark.slow

@@ -9,17 +9,21 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 import pytest
+from scipy import stats
 from zoo.agents import AGENTS, init, iterate
 
 import eqsim
 import eqsim_zoo as zoo
 from eqsim.testing import probes
 from eqsim_zoo import vision
+from eqsim_zoo.agents import RecurrentPPOState
 from eqsim_zoo.agents._sac import SACState
 from eqsim_zoo.agents._td3 import TD3State
-from eqsim_zoo.blocks import Critic, MLP, normalize
+from eqsim_zoo.blocks import collect, Critic, MLP, normalize, Squash
+from eqsim_zoo.blocks.recurrent import RecurrentActor
 
 
+PROBE = probes.observed_action_reward()
 SIZE = 8
 ENCODER = vision.SmallCNN(widths=(8,), kernels=(4,), strides=(4,), outputs=16)
 
@@ -59,6 +63,7 @@ def seeing(name, **settings):
 CROPPED = {"shared_encoder": True, "augmentations": (vision.RandomCrop(1),)}
 SEEING = {
     "ppo": seeing("ppo"),
+    "recurrent_ppo": seeing("recurrent_ppo"),
     "sac": seeing("sac"),
     "sac, shared": seeing("sac", **CROPPED),
     "td3": seeing("td3"),
@@ -99,6 +104,7 @@ def both(obs):
 
 BLIND = {
     "ppo": seeing("ppo", actor_parts=("camera",)),
+    "recurrent_ppo": seeing("recurrent_ppo", actor_parts=("camera",)),
     "sac": seeing("sac", actor_parts=("camera",), critic_parts=("known",)),
     "td3": seeing("td3", actor_parts=("camera",), normalize_observations=True),
 }
@@ -123,7 +129,15 @@ def value(state, obs):
     if isinstance(state, SACState | TD3State):
         obs = normalize(state.statistics, obs)
         return state.critic.model(obs, jnp.zeros(1))
+    if isinstance(state, RecurrentPPOState):
+        return first_value(state.learner.model, normalize(state.statistics, obs))
     return state.learner.model.value(normalize(state.statistics, obs))
+
+
+def first_value(networks, obs):
+    """Value in the first step of an episode."""
+    x = jnp.concatenate([networks.value_eyes(obs), jnp.zeros(1)])
+    return networks.value(networks.value.first_memory(), x)[1]
 
 
 def test_a_vector_gives_the_network_itself(getkey):
@@ -135,6 +149,65 @@ def test_a_vector_gives_the_network_itself(getkey):
         assert isinstance(state.critic.model, Critic)
     state = init(AGENTS["ppo"], getkey(), env)
     assert isinstance(state.learner.model.value, MLP)
+    networks = init(AGENTS["recurrent_ppo"], getkey(), env).learner.model
+    assert not jtu.tree_leaves((networks.policy_eyes, networks.value_eyes))
+
+
+@pytest.fixture(scope="module")
+def remembered():
+    """Steps that a policy with memory collected from images and vectors, with ends of
+    episodes, and the batch that is computed from them."""
+    parts = {"actor_parts": ("camera",), "critic_parts": ("camera", "known")}
+    agent = seeing("recurrent_ppo", num_envs=2, num_minibatches=1, **parts)
+    probe = type(PROBE)(constant=1.0, weight=1.0, follow=0.8, length=3.0)
+    env = Shown(probe, both)
+    state = init(agent, jr.key(0), env)
+    keys = iter(jr.split(jr.key(1), 100))
+    shake = lambda x: x + 0.4 * jr.normal(next(keys), x.shape, x.dtype)
+    where = lambda s: s.learner.model
+    state = eqx.tree_at(where, state, jtu.tree_map(shake, where(state)))
+
+    @eqx.filter_jit
+    def turn(agent, state, env, key):
+        actor = RecurrentActor(state.learner.model, state.statistics, None, True)
+        running, steps, _ = collect(Squash(env), actor, state.running, key, 5)
+        return running, steps, agent._batch(state, steps)[0]
+
+    return state.learner.model, *turn(agent, state, env, jr.key(2))
+
+
+def test_encoded_sequences_are_those_of_collection(remembered):
+    """Density and value of a batch are those of plain loops over the images, which the
+    encoders see one by one; the policy is left with the hidden states of these loops."""
+    networks, running, steps, batch = remembered
+    assert np.any(steps.done[:, :-1]) and not np.all(steps.done[:, -1])
+
+    @eqx.filter_jit
+    def step(memories, last, image, known):
+        seen = networks.policy_eyes.senses.networks["camera"](image)
+        policy, mean = networks.policy(memories[0], jnp.concatenate([seen, last]))
+        seen = networks.value_eyes.senses.networks["camera"](image)
+        value, worth = networks.value(
+            memories[1], jnp.concatenate([seen, jnp.clip(known, -10, 10), last])
+        )
+        return (policy, value), mean, worth[0]
+
+    none = networks.policy.first_memory(), networks.value.first_memory()
+    for i in range(2):
+        memories, last = none, jnp.zeros(1)
+        for t in range(5):
+            known = steps.obs["known"][i, t] / np.sqrt(1.0 + 1e-8)
+            image = steps.obs["camera"][i, t]
+            memories, mean, worth = step(memories, last, image, known)
+            normal = stats.norm(mean, np.exp(networks.log_std))
+            expected = normal.logpdf(steps.action[i, t]).sum()
+            np.testing.assert_allclose(batch.log_prob[i, t], expected, rtol=1e-9)
+            found = batch.target[i, t] - batch.advantage[i, t]
+            np.testing.assert_allclose(found, worth, rtol=1e-9, atol=1e-12)
+            last = jnp.tanh(steps.action[i, t])
+            if steps.done[i, t]:
+                memories, last = none, jnp.zeros(1)
+        np.testing.assert_allclose(running.memory.hidden[i], memories[0], rtol=1e-9)
 
 
 def test_a_shared_encoder_learns_from_the_critic_alone(getkey):
@@ -167,6 +240,10 @@ ERRORS = {
         both,
     ),
     "needs an `encoder`": (AGENTS["td3"], both),
+    "The observation 'camera' is an image .* needs an `encoder`": (
+        AGENTS["recurrent_ppo"],
+        both,
+    ),
     "`SAC.encoder` is SmallCNN.* has none": (seeing("sac"), lambda obs: obs),
     "`TD3.augmentations` is": (
         dataclasses.replace(AGENTS["td3"], augmentations=(vision.RandomCrop(1),)),

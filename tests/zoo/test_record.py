@@ -162,7 +162,9 @@ def test_refusals(changes, message):
 
 
 def test_environments_that_are_refused():
-    with pytest.raises(ValueError, match="has a `AutoReset`, which outlives episodes"):
+    with pytest.raises(
+        ValueError, match="`AutoReset` is kept over episodes, but eqsim-zoo"
+    ):
         record(AutoReset(TimeLimit(ENV, 3)), push, jr.key(0), steps=8)
     with pytest.raises(
         ValueError, match=r"The action bounds of `Squash` are \[\[-inf, inf"

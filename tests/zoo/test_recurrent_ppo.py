@@ -26,7 +26,7 @@ from eqsim_zoo import evaluate, load_run, RecurrentPPO
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.agents import RecurrentPPOBatch
 from eqsim_zoo.blocks import collect, Squash
-from eqsim_zoo.blocks.recurrent import GRU, RecurrentNetwork, Sequence
+from eqsim_zoo.blocks.recurrent import GRU, Inputs, RecurrentNetwork, Sequence
 from eqsim_zoo.data import load_data
 from eqsim_zoo.training._evaluate import evaluate_policy
 
@@ -126,7 +126,7 @@ def loop(networks, steps, batch):
     means, values, nexts = np.zeros((3, NUMBER, LENGTH))
     for i in range(NUMBER):
         policy, value = batch.steps.policy_memory[i], batch.steps.value_memory[i]
-        last = batch.steps.inputs[i, 0, 2:]
+        last = batch.steps.inputs.action[i, 0]
         for t in range(LENGTH):
             x = jnp.concatenate([seen(steps.obs[i, t]), last])
             policy, mean = call(networks.policy, policy, x)
@@ -280,7 +280,8 @@ def test_refusals():
     with pytest.raises(ValueError, match="`RecurrentPPO.memory_size` is 0"):
         RecurrentPPO(memory_size=0)
     memory = jnp.zeros((7, 16))
-    steps = Sequence(jnp.zeros((7, 2, 3)), jnp.zeros((7, 2), bool), memory, memory)
+    inputs = Inputs(jnp.zeros((7, 2, 2)), jnp.zeros((7, 2, 1)))
+    steps = Sequence(inputs, jnp.zeros((7, 2), bool), memory, memory)
     batch = RecurrentPPOBatch(steps, jnp.zeros((7, 2, 1)), *jnp.zeros((3, 7, 2)))
     with pytest.raises(ValueError, match="must divide the 7 sequences .* got 4"):
         AGENT.update(init(AGENT, jr.key(0), CUE), batch)

@@ -4,12 +4,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 from brax.envs.base import Env, State
 
 from eqsim import AbstractEnv, System, Timestep
-from eqsim.bridges import check_no_auto_reset
+from eqsim.bridges import check_no_auto_reset, typed_key
 
 
 class BraxEnv(Env):
@@ -51,8 +50,7 @@ class BraxEnv(Env):
 
     def reset(self, rng: jax.Array) -> State:
         """Draw an initial state; `rng` is a typed or a legacy key."""
-        typed = jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
-        inner, timestep = self.eqsim_env.reset(rng if typed else jr.wrap_key_data(rng))
+        inner, timestep = self.eqsim_env.reset(typed_key(rng))
         return self._state(inner, timestep, {}, {})
 
     def step(self, state: State, action: jax.Array) -> State:

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, Timestep
-from eqsim.bridges import check_no_auto_reset
+from eqsim.bridges import check_no_auto_reset, typed_key
 
 
 class Box:
@@ -163,7 +163,7 @@ class GymnaxEnv:
         return eqx.combine(arrays, self._static)
 
     def _begin(self, key, params) -> tuple[Array, GymnaxState]:
-        inner, timestep = self._env(params).reset(_typed(key))
+        inner, timestep = self._env(params).reset(typed_key(key))
         return timestep.obs, GymnaxState(inner, jnp.zeros((), jnp.int32))
 
     def _step(self, state, action, params) -> tuple[GymnaxState, Timestep, Array]:
@@ -174,13 +174,6 @@ class GymnaxEnv:
         limit = (self._params if params is None else params).max_steps_in_episode
         over = (time >= limit) & ~timestep.terminated
         return GymnaxState(inner, time), timestep, timestep.truncated | over
-
-
-def _typed(key: Any) -> PRNGKeyArray:
-    """Convert a legacy key to a typed key; typed keys are returned."""
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return key
-    return jr.wrap_key_data(key)
 
 
 def _box_type() -> type:

@@ -14,6 +14,7 @@ from eqsim_zoo.blocks import (
     as_scalar,
     check_action_bounds,
     check_divisible,
+    check_observations,
     check_positive,
     check_ranges,
     DeterministicPolicy,
@@ -133,16 +134,12 @@ class EvolutionStrategy(AbstractOnlineAgent):
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> EvolutionState:
+        check_observations(self, env)
         check_action_bounds(self, env)
         check_divisible(self, "population")
         key, key_policy, key_search = jr.split(key, 3)
         _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, key)
         obs = timestep.obs
-        if not isinstance(obs, jax.ShapeDtypeStruct) or len(obs.shape) != 1:
-            raise ValueError(
-                "`EvolutionStrategy` takes observations that are one vector of real "
-                f"numbers, but those of `{type(env).__name__}` are {obs}."
-            )
         sizes = (obs.shape[0], *self.hidden, env.sys.nu)
         dtype = jnp.result_type(float)
         network = MLP.create(key_policy, sizes, jnp.tanh, dtype=dtype)

@@ -13,6 +13,7 @@ from evosax.algorithms import ARS, CMA_ES, Open_ES, PGPE
 
 import eqsim
 import eqsim_zoo as zoo
+from eqsim.bridges import is_key
 
 
 STRATEGIES = "cma_es", "open_es", "pgpe", "ars"
@@ -150,7 +151,7 @@ def test_a_run_resumes_exactly(strategy, tmp_path):
 
 
 def _data(x):
-    return jr.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+    return jr.key_data(x) if is_key(x) else x
 
 
 def test_settings_are_swept_in_one_program():

@@ -1,82 +1,83 @@
+"""An agent from the public building blocks of `eqsim_zoo.blocks`."""
+
+import dataclasses
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-import eqsim
 from eqsim import AbstractEnv, AbstractOnlineAgent
-
-from ._fields import number
-
-
-class LinearPolicy(eqx.Module):
-    r"""A linear policy $a = \mathrm{squash}(W (o, 1))$, squashed to the bounds of
-    actions that have both.
-
-    **Arguments:**
-
-    - `weights`: matrix $W$.
-    - `bounds`: lower and upper bound of each action.
-    """
-
-    weights: Float[Array, "nu inputs"]
-    bounds: Float[Array, "nu 2"]
-
-    def __call__(
-        self, obs: Float[Array, " nobs"], key: PRNGKeyArray | None = None
-    ) -> Float[Array, " nu"]:
-        raw = self.weights[:, :-1] @ obs + self.weights[:, -1]
-        low, high = self.bounds.T
-        both = jnp.isfinite(low) & jnp.isfinite(high)
-        low, high = jnp.where(both, low, -1.0), jnp.where(both, high, 1.0)
-        squashed = low + 0.5 * (high - low) * (1.0 + jnp.tanh(raw))
-        return jnp.where(both, squashed, jnp.clip(raw, *self.bounds.T))
+from eqsim.wrappers import Statistics
+from eqsim_zoo.blocks import (
+    add_steps,
+    as_scalar,
+    cast_floats,
+    check_action_bounds,
+    check_divisible,
+    check_observations,
+    check_positive,
+    check_ranges,
+    DeterministicPolicy,
+    init_statistics,
+    MLP,
+    normalize,
+    scale,
+    static,
+)
+from eqsim_zoo.blocks.populations import evaluate_policies
 
 
 class CrossEntropyState(eqx.Module):
-    """State of `CrossEntropy`: the distribution of weights.
+    """State of `CrossEntropy`.
 
     **Arguments:**
 
-    - `mean`, `deviation`: mean and standard deviation of the weights.
+    - `policy`: policy with the mean parameters.
+    - `deviation`: standard deviations of the parameters.
+    - `statistics`: running statistics of observations.
     - `bounds`: bounds of the actions.
     - `key`: key for the next iteration.
+    - `steps`: number of control steps.
     """
 
-    mean: Float[Array, "nu inputs"]
-    deviation: Float[Array, "nu inputs"]
+    policy: DeterministicPolicy
+    deviation: Float[Array, " size"]
+    statistics: Statistics | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
+    steps: Int[Array, ""]
 
 
-class Trials(eqx.Module):
-    """A batch for `CrossEntropy.update`: candidates and their returns.
+class Candidates(eqx.Module):
+    """A batch for `CrossEntropy.update`.
 
     **Arguments:**
 
-    - `weights`: weights of the candidates.
-    - `returns`: return of each candidate.
+    - `parameters`: parameters of the candidates.
+    - `returns`: mean return of each candidate.
     """
 
-    weights: Float[Array, "population nu inputs"]
+    parameters: Float[Array, "population size"]
     returns: Float[Array, " population"]
 
 
 class CrossEntropy(AbstractOnlineAgent):
-    r"""The cross-entropy method, for linear policies.
+    r"""The cross-entropy method for the parameters of a policy.
 
-    Weights $W$ of a linear policy are drawn from a normal distribution. All candidates
-    run the same few episodes, and the distribution moves to the mean $\mu$ and the
-    standard deviation $\sigma$ of the best ones:
+    Parameters $\theta$ are drawn from a normal distribution. All candidates run the same
+    few episodes, and the distribution moves to the mean $\mu$ and the standard deviation
+    $\sigma$ of the best ones:
 
-    $$\mu \leftarrow \mathrm{mean}_{\mathrm{elites}} W, \qquad
-    \sigma \leftarrow \sqrt{\mathrm{var}_{\mathrm{elites}} W + z^2}.$$
+    $$\mu \leftarrow \mathrm{mean}_{\mathrm{elites}}\, \theta, \qquad
+    \sigma \leftarrow \sqrt{\mathrm{var}_{\mathrm{elites}}\, \theta + z^2}.$$
 
     The noise $z$ prevents premature convergence. The method needs no derivatives, and
-    works for tasks with few parameters.
+    works for tasks with few parameters. Observations are normalized by running
+    statistics; actions are $\tanh$ of the outputs, scaled to the action range.
 
     **Arguments:**
 
@@ -84,7 +85,9 @@ class CrossEntropy(AbstractOnlineAgent):
     - `elites`: number of candidates that are kept.
     - `episodes`: number of episodes per candidate. Their initial states are the same
         for all candidates, so that returns are comparable.
-    - `length`: largest number of control steps of an episode.
+    - `episode_length`: largest number of control steps of an episode.
+    - `hidden`: hidden layer sizes of the policy; empty for a linear policy.
+    - `normalize_observations`: true if observations are normalized.
     - `deviation`: standard deviation of the initial distribution.
     - `noise`: noise $z$.
 
@@ -94,89 +97,96 @@ class CrossEntropy(AbstractOnlineAgent):
         cross-entropy method*, 2006.
     """
 
-    population: int = eqx.field(static=True, default=40)
-    elites: int = eqx.field(static=True, default=8)
-    episodes: int = eqx.field(static=True, default=4)
-    length: int = eqx.field(static=True, default=200)
-    deviation: Float[Array, ""] = eqx.field(converter=number, default=1.0)
-    noise: Float[Array, ""] = eqx.field(converter=number, default=0.1)
+    population: int = static(40)
+    elites: int = static(8)
+    episodes: int = static(4)
+    episode_length: int = static(200)
+    hidden: tuple[int, ...] = static(())
+    normalize_observations: bool = static(True)
+    deviation: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+    noise: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
 
     def __check_init__(self):
-        if not 1 <= self.elites <= self.population:
+        check_positive(self, "population", "elites", "episodes", "episode_length")
+        check_ranges(self, "deviation")
+        if self.elites > self.population:
             raise ValueError(
-                f"`elites` is {self.elites}, of a `population` of {self.population}: "
-                "at least one of them, and at most all, must be kept."
-            )
-        if self.episodes < 1 or self.length < 1:
-            raise ValueError(
-                f"`episodes` is {self.episodes} and `length` is {self.length}: each policy "
-                "needs an episode, and that a step."
+                f"`CrossEntropy.elites` is {self.elites}, of a `population` of "
+                f"{self.population}: at most all candidates can be kept."
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> CrossEntropyState:
-        _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, key)
-        obs = timestep.obs
-        if not isinstance(obs, jax.ShapeDtypeStruct) or len(obs.shape) != 1:
-            raise ValueError(
-                f"`CrossEntropy` takes observations that are one vector, but those of "
-                f"`{type(env).__name__}` are {obs}."
-            )
-        mean = jnp.zeros((env.sys.nu, obs.shape[0] + 1), env.sys.dt.dtype)
-        first = jnp.full_like(mean, self.deviation.astype(mean.dtype))
-        return CrossEntropyState(mean, first, env.action_range, key)
+        check_observations(self, env)
+        check_action_bounds(self, env)
+        check_divisible(self, "population")
+        key, key_policy = jr.split(key)
+        obs = eqx.filter_eval_shape(env.reset, key)[1].obs
+        sizes = (env.observation_size, *self.hidden, env.action_size)
+        network = MLP.create(
+            key_policy, sizes, jnp.tanh, last_scale=0.0, dtype=obs.dtype
+        )
+        policy = DeterministicPolicy(network)
+        parameters, _ = ravel_pytree(policy)
+        return CrossEntropyState(
+            policy,
+            jnp.full_like(parameters, self.deviation.astype(parameters.dtype)),
+            init_statistics(obs) if self.normalize_observations else None,
+            # A copy, since the state may be donated.
+            jnp.array(env.action_range),
+            key,
+            jnp.zeros((), jnp.int32),
+        )
 
     def act(
         self, state: CrossEntropyState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        weights = state.mean
+        """Compute the action of the mean policy; with a key, that of a candidate."""
+        parameters, build = ravel_pytree(state.policy)
         if key is not None:
-            normal = jr.normal(key, weights.shape, weights.dtype)
-            weights = weights + state.deviation * normal
-        return LinearPolicy(weights, state.bounds)(obs)
-
-    def update(
-        self, state: CrossEntropyState, batch: Trials
-    ) -> tuple[CrossEntropyState, dict[str, Float[Array, "..."]]]:
-        """Fit the distribution to the best of some `Trials`.
-
-        **Returns:** the new state; metrics `return`, the mean of all returns, `best`,
-        the largest one, and `deviation`, the mean standard deviation.
-        """
-        # An episode with values that are not finite counts as the worst.
-        worst = -jnp.inf
-        returns = jnp.where(jnp.isfinite(batch.returns), batch.returns, worst)
-        _, best = jax.lax.top_k(returns, self.elites)
-        chosen = batch.weights[best]
-        noise = self.noise.astype(chosen.dtype)
-        deviation = jnp.sqrt(jnp.var(chosen, axis=0) + noise**2)
-        new = CrossEntropyState(
-            jnp.mean(chosen, axis=0), deviation, state.bounds, state.key
-        )
-        report = {
-            "return": jnp.mean(batch.returns),
-            "best": jnp.max(returns),
-            "deviation": jnp.mean(deviation),
-        }
-        return new, report
+            normal = jr.normal(key, parameters.shape, parameters.dtype)
+            parameters = parameters + state.deviation * normal
+        action = build(parameters)(normalize(state.statistics, obs))
+        return scale(state.bounds, action)
 
     def iterate(
         self, state: CrossEntropyState, env: AbstractEnv
     ) -> tuple[CrossEntropyState, dict[str, Float[Array, "..."]]]:
+        """Run the episodes of all candidates, and move the distribution."""
         key, key_draw, key_try = jr.split(state.key, 3)
-        shape = (self.population, *state.mean.shape)
-        normal = jr.normal(key_draw, shape, state.mean.dtype)
-        weights = state.mean[None] + state.deviation[None] * normal
+        mean, build = ravel_pytree(state.policy)
+        normal = jr.normal(key_draw, (self.population, mean.size), mean.dtype)
+        parameters = mean[None] + state.deviation[None] * normal
+        # The same episodes for all candidates.
         keys = jr.split(key_try, self.episodes)
-        one = lambda weights: self._earned(state, env, weights, keys)
-        trials = Trials(weights, jax.vmap(one)(weights))
-        new, report = self.update(state, trials)
-        return eqx.tree_at(lambda s: s.key, new, key), report
-
-    def _earned(self, state: CrossEntropyState, env: AbstractEnv, weights, keys):
-        """Compute the mean return of some episodes."""
-        policy = LinearPolicy(weights, state.bounds)
-        trajectory = eqsim.rollout(
-            env, policy, keys, self.length, stop=lambda timestep: timestep.done
+        keys = jnp.broadcast_to(keys, (self.population, self.episodes))
+        returns, statistics, report = evaluate_policies(
+            env,
+            jax.vmap(build)(parameters),
+            state.statistics,
+            keys,
+            self.episode_length,
         )
-        rewards = jnp.where(trajectory.valid, trajectory.timestep.reward, 0.0)
-        return jnp.mean(jnp.sum(rewards, axis=-1))
+        steps = add_steps(report, state.steps)
+        state = dataclasses.replace(state, statistics=statistics, key=key, steps=steps)
+        batch = Candidates(parameters, jnp.mean(returns, axis=1))
+        state, metrics = self.update(state, batch)
+        return state, report | metrics
+
+    def update(
+        self, state: CrossEntropyState, batch: Candidates
+    ) -> tuple[CrossEntropyState, dict[str, Float[Array, "..."]]]:
+        """Fit the distribution to the best of some `Candidates`.
+
+        **Returns:** the new state; metrics `best`, the largest return, and `deviation`,
+        the mean standard deviation.
+        """
+        self = cast_floats(self, batch.returns.dtype)
+        # An episode with values that are not finite counts as the worst.
+        returns = jnp.where(jnp.isfinite(batch.returns), batch.returns, -jnp.inf)
+        _, best = jax.lax.top_k(returns, self.elites)
+        chosen = batch.parameters[best]
+        deviation = jnp.sqrt(jnp.var(chosen, axis=0) + self.noise**2)
+        _, build = ravel_pytree(state.policy)
+        policy = build(jnp.mean(chosen, axis=0))
+        new = dataclasses.replace(state, policy=policy, deviation=deviation)
+        return new, {"best": jnp.max(returns), "deviation": jnp.mean(deviation)}

@@ -70,16 +70,6 @@ class Still(eqx.Module):
         return jnp.zeros_like(self.bounds[:, 0])
 
 
-class Learned(eqx.Module):
-    """A policy with the mean action of an agent."""
-
-    agent: Any
-    state: Any
-
-    def __call__(self, obs, key):
-        return self.agent.act(self.state, obs)
-
-
 def evaluate(env, policy, length: int, names: tuple[str, ...], episodes: int = 64):
     """Return returns and lengths of episodes, and means of some reward terms."""
     keep = lambda state, action, timestep: (
@@ -131,7 +121,7 @@ def main() -> None:
                 state=state,
             )
             seconds, state = seconds + time.perf_counter() - begin, result.state
-            row(Learned(agent, state), f"PPO, seed {seed}", int(state.steps))
+            row(eqsim.agent_policy(agent, state), f"PPO, seed {seed}", int(state.steps))
         print(f"<!-- seed {seed}: {seconds:.0f} s of training -->", flush=True)
     print(f"jax {jax.__version__}, {platform.machine()}, {jax.default_backend()}")
 

@@ -12,6 +12,8 @@ import jax.tree_util as jtu
 from jax import lax
 from jaxtyping import Array, Float, Int32
 
+from eqsim.bridges import is_key
+
 
 class Packing:
     """Conversion of a pytree to vectors and back.
@@ -80,7 +82,7 @@ def _is_real(leaf: Any) -> bool:
 
 def _raw(leaf: Any) -> tuple[tuple[int, ...], Any]:
     """Return shape and type of the data of a key; of any other array its own."""
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if is_key(leaf):
         data = jax.eval_shape(jr.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
         return data.shape, data.dtype
     return leaf.shape, leaf.dtype
@@ -93,7 +95,7 @@ def _size(leaf: Any) -> int:
 
 
 def _to_words(x: Array) -> Int32[Array, " words"]:
-    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if is_key(x):
         x = jr.key_data(x)
     if x.dtype.itemsize < 4:
         return x.astype(jnp.int32).reshape(-1)
@@ -108,6 +110,6 @@ def _from_words(words: Int32[Array, " words"], leaf: Any) -> Array:
     else:
         whole = shape if wide == 1 else (*shape, wide)
         x = lax.bitcast_convert_type(words.reshape(whole), dtype)
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if is_key(leaf):
         return jr.wrap_key_data(x, impl=jr.key_impl(leaf))
     return x

@@ -16,6 +16,7 @@ from ..blocks import (
     cast_floats,
     check_action_bounds,
     check_divisible,
+    check_env,
     check_positive,
     check_ranges,
     DeterministicPolicy,
@@ -26,7 +27,6 @@ from ..blocks import (
     scale,
     static,
 )
-from ..blocks._collect import check_env
 from ..blocks.populations import evaluate_pairs, Perturbations
 
 

@@ -17,6 +17,7 @@ from ..blocks import (
     cast_floats,
     check_action_bounds,
     check_divisible,
+    check_env,
     check_positive,
     check_ranges,
     DeterministicPolicy,
@@ -27,7 +28,6 @@ from ..blocks import (
     scale,
     static,
 )
-from ..blocks._collect import check_env
 from ..blocks.populations import evaluate_pairs, Perturbations
 
 

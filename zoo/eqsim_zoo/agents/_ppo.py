@@ -30,6 +30,7 @@ from ..blocks import (
     Learner,
     mean_metrics,
     normalize,
+    ObservationStatistics,
     replicate,
     reset_envs,
     Running,
@@ -41,7 +42,6 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
-from ..blocks._statistics import ObservationStatistics
 from ..vision import AbstractEncodingAgent
 from ._proximal import AbstractProximalAgent
 

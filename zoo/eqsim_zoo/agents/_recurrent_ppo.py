@@ -12,7 +12,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractRecurrentAgent
-from eqsim.wrappers import Statistics
 
 from ..blocks import (
     add_steps,
@@ -27,6 +26,7 @@ from ..blocks import (
     init_statistics,
     Learner,
     mean_metrics,
+    ObservationStatistics,
     replicate,
     reset_envs,
     Running,
@@ -42,6 +42,7 @@ from ..blocks.recurrent import (
     Sequence,
     sequences,
 )
+from ..vision import AbstractEncodingAgent
 from ._proximal import AbstractProximalAgent
 
 
@@ -51,7 +52,7 @@ class RecurrentPPOState(eqx.Module):
     hidden states of the value network (`value_memory`), and number of control `steps`."""
 
     learner: Learner
-    statistics: Statistics | None
+    statistics: ObservationStatistics | None
     bounds: Float[Array, "nu 2"]
     running: Running
     value_memory: Float[Array, "envs size"]
@@ -71,29 +72,32 @@ class RecurrentPPOBatch(eqx.Module):
     target: Float[Array, "rows time"]
 
 
-class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
+class RecurrentPPO(
+    AbstractProximalAgent, AbstractEncodingAgent, AbstractRecurrentAgent
+):
     r"""Proximal policy optimization of a policy with memory, for tasks in which one
     observation does not determine the state: delays, missing velocities, robots with
     random parameters.
 
     The loss is that of `PPO`. Policy and value are `RecurrentNetwork`s of their own, as
     gradients of the value disturb a shared memory (Ni et al.). Inputs are the normalized
-    observation and the previous action, which tells delays and random parameters apart.
-    Minibatches are sequences of environments of `unroll_length` steps. Gradients pass
-    through these steps; the hidden states before them are those of collection. Hidden
-    states and previous action are zero at the start of an episode. A truncated episode
-    is bootstrapped with the value of its last observation after the whole episode.
+    observation and the previous action, which tells delays and random parameters apart;
+    images pass through an encoder before the memory. Minibatches are sequences of
+    environments of `unroll_length` steps. Gradients pass through these steps; the hidden
+    states before them are those of collection. Hidden states and previous action are zero
+    at the start of an episode. A truncated episode is bootstrapped with the value of its
+    last observation after the whole episode.
 
     Evaluation, recording and `eqsim.agent_policy` carry the memory from step to step.
     `act` does not: it acts as in the first step of an episode.
 
-    **Arguments:** those of `AbstractProximalAgent`, and
+    **Arguments:** those of `AbstractEncodingAgent` and `AbstractProximalAgent`, and
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration, through which gradients
         pass.
     - `num_minibatches`: minibatches of each pass; a divisor of `num_envs`.
-    - `memory_size`: size of the hidden states and of the encoded inputs.
+    - `memory_size`: size of the hidden states, and of the layer before them.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the heads.
     - `activation`: nonlinearity of encoders and heads.
 
@@ -122,11 +126,13 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
         check_divisible(self, "num_envs")
         key, key_policy, key_value, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs)
-        obs, dtype, nu = running.obs[0], running.obs.dtype, env.sys.nu
+        obs, dtype = jtu.tree_map(lambda x: x[0], running.obs), running.last.dtype
         self = cast_floats(self, dtype)
         networks = RecurrentActorCritic.create(
+            self,
             (key_policy, key_value),
-            (obs.size, nu, self.memory_size),
+            obs,
+            (env.sys.nu, self.memory_size),
             (self.policy_hidden, self.value_hidden),
             self.activation,
             self.initial_log_std,
@@ -161,7 +167,7 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
         self, state: RecurrentPPOState, env: AbstractEnv
     ) -> tuple[RecurrentPPOState, dict[str, Float[Array, "..."]]]:
         """Collect `unroll_length` steps, and learn from them."""
-        self = cast_floats(self, state.running.obs.dtype)
+        self = cast_floats(self, state.running.last.dtype)
         key, key_act, key_learn = jr.split(state.key, 3)
         actor = RecurrentActor(state.learner.model, state.statistics, None, True)
         running, steps, report = collect(

@@ -24,6 +24,7 @@ from ..blocks import (
     lowest_value,
     Memory,
     normalize,
+    ObservationStatistics,
     sample_actions,
     scale,
     scan_updates,
@@ -36,7 +37,6 @@ from ..blocks import (
     update_statistics,
 )
 from ..blocks._losses import TD_METRICS
-from ..blocks._statistics import ObservationStatistics
 
 
 class SACState(eqx.Module):

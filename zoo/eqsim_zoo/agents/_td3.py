@@ -28,6 +28,7 @@ from ..blocks import (
     lowest_value,
     Memory,
     normalize,
+    ObservationStatistics,
     scale,
     scan_updates,
     static,
@@ -38,7 +39,6 @@ from ..blocks import (
     update_statistics,
 )
 from ..blocks._losses import TD_METRICS
-from ..blocks._statistics import ObservationStatistics
 
 
 class TD3State(eqx.Module):

@@ -9,16 +9,16 @@ from ._actions import (
 )
 from ._collect import (
     add_steps as add_steps,
+    check_env as check_env,
+    check_observations as check_observations,
     collect as collect,
     flatten_time as flatten_time,
-    reset_batch as reset_batch,
     reset_envs as reset_envs,
     Running as Running,
 )
 from ._distributions import (
     Categorical as Categorical,
     Normal as Normal,
-    NormalMixture as NormalMixture,
     TanhNormal as TanhNormal,
 )
 from ._environments import training_env as training_env
@@ -68,7 +68,6 @@ from ._policies import (
     Actor as Actor,
     ActorCritic as ActorCritic,
     add_noise as add_noise,
-    bounded_log_std as bounded_log_std,
     DeterministicPolicy as DeterministicPolicy,
     Explorer as Explorer,
     sample_actions as sample_actions,
@@ -96,5 +95,6 @@ from ._skills import (
 from ._statistics import (
     init_statistics as init_statistics,
     normalize as normalize,
+    ObservationStatistics as ObservationStatistics,
     update_statistics as update_statistics,
 )

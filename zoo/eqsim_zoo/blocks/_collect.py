@@ -166,20 +166,26 @@ def _episodes(running: Running, steps: Transition):
     return sums, rest
 
 
-def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raise `ValueError` unless an agent can learn there: observations are vectors, or
-    images and dictionaries for an `AbstractEncodingAgent`, and episodes are reset
-    automatically, in the step in which one ends."""
-    name = type(agent).__name__
+def check_observations(agent: eqx.Module, env: AbstractEnv) -> None:
+    """Raise `ValueError` unless an agent can take the observations: vectors, or images and
+    dictionaries for an `AbstractEncodingAgent`."""
     _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
     obs = timestep.obs
     if isinstance(agent, AbstractEncodingAgent):
         agent.check_observation(obs)
     elif not is_vector(obs):
         raise ValueError(
-            f"`{name}` takes observations that are one vector of real numbers, but those of "
-            f"`{type(env).__name__}` are {obs}."
+            f"`{type(agent).__name__}` takes observations that are one vector of real "
+            f"numbers, but those of `{type(env).__name__}` are {obs}."
         )
+
+
+def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
+    """Raise `ValueError` unless an agent can learn from steps: it can take the
+    observations, see `check_observations`, and episodes are reset automatically, in the
+    step in which one ends."""
+    check_observations(agent, env)
+    name = type(agent).__name__
     resets = False
     for layer in layers(env):
         lasts = isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN

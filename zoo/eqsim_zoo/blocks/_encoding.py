@@ -270,8 +270,8 @@ def encoded_network(
 
 
 class Eyes(eqx.Module):
-    """Inputs of actor and value: observations, or their features by `senses`, the encoder
-    of the critic, if it is shared."""
+    """Map from observations to the inputs of a network: observations themselves, or their
+    features by the encoders `senses`."""
 
     senses: Encoders | None
 

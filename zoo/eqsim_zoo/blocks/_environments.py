@@ -4,7 +4,8 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from eqsim import AbstractEnv, AutoReset, TimeLimit
-from eqsim.wrappers import AbstractWrapper, layers, Lifetime, pool_resets
+from eqsim.bridges import check_no_auto_reset
+from eqsim.wrappers import pool_resets
 
 
 def training_env(
@@ -32,16 +33,14 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
     """Wrap an environment for evaluation: `TimeLimit(env, episode_length)`.
 
     **Raises:** `ValueError` if the environment resets itself, or the length is not
-    positive.
+    positive; `TypeError` if it is no environment.
     """
-    for layer in layers(env):
-        if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
-            name = type(layer).__name__
-            raise ValueError(
-                f"The environment has a `{name}`, which outlives episodes. Pass it without: "
-                "`train` adds `TimeLimit` and `AutoReset` itself, and agents keep what they "
-                "learn of observations in their state."
-            )
+    check_no_auto_reset(
+        env,
+        "eqsim-zoo",
+        ": `train` adds `TimeLimit` and `AutoReset`, and agents keep statistics of "
+        "observations in their state",
+    )
     if episode_length < 1:
         raise ValueError(
             f"`episode_length` is {episode_length}: an episode has at least one step."

@@ -12,7 +12,8 @@ from jaxtyping import Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
 
-from ..blocks import collect, reset_batch, Running, training_env, Transition
+from ..blocks import collect, Running, training_env, Transition
+from ..blocks._collect import reset_batch
 from ._about import About
 from ._behavior import clipped_policy, Policy
 from ._dataset import Dataset

@@ -19,6 +19,8 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
+from eqsim.bridges import is_key
+
 from ._earlier_checkpoint import earlier_about, is_earlier, load_earlier
 from ._leaves import (
     CheckpointError as CheckpointError,
@@ -155,14 +157,14 @@ def _placed(
     if not _is_array(like):
         return like
     array = arrays.pop(name)  # Released when it is on the device.
-    raw = jax.eval_shape(jr.key_data, like) if _is_key(like) else like
+    raw = jax.eval_shape(jr.key_data, like) if is_key(like) else like
     if array.dtype.kind == "V" and array.dtype != raw.dtype:
         array = array.view(raw.dtype)  # Types unknown to NumPy, in the earlier format.
     if (array.shape, array.dtype) != (raw.shape, raw.dtype):
         found, expected = (f"{x.dtype}{[*x.shape]}" for x in (array, raw))
         text = f"{name} is {found}, but is described as {expected}"
         raise CheckpointError(damaged(path, text))
-    if _is_key(like):
+    if is_key(like):
         fits = lambda generator: jr.key(0, impl=generator).dtype == like.dtype
         data = jnp.asarray(array)
         return jr.wrap_key_data(data, impl=next(filter(fits, _GENERATORS)))
@@ -179,13 +181,9 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
 
 
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
 def _without_keys(tree: Any) -> Any:
     """Replace keys by their data."""
-    plain = lambda x: jr.key_data(x) if _is_array(x) and _is_key(x) else x
+    plain = lambda x: jr.key_data(x) if is_key(x) else x
     return jtu.tree_map(plain, tree)
 
 

@@ -3,6 +3,7 @@
 from ._networks import GRU as GRU, RecurrentNetwork as RecurrentNetwork
 from ._policies import (
     ActorMemory as ActorMemory,
+    Inputs as Inputs,
     RecurrentActor as RecurrentActor,
     RecurrentActorCritic as RecurrentActorCritic,
     Sequence as Sequence,

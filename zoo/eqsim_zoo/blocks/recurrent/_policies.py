@@ -9,14 +9,28 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eqsim import AbstractController, State
-from eqsim.wrappers import Statistics
 
 from .._actions import squash
 from .._distributions import log_slope, Normal
+from .._encoding import EncodedNetwork, Eyes
+from .._encoding_agent import AbstractEncodingAgent
 from .._networks import Activation
 from .._replay import Transition
-from .._statistics import normalize
+from .._statistics import normalize, ObservationStatistics
 from ._networks import RecurrentNetwork
+
+
+class Inputs(eqx.Module):
+    """Inputs of a policy with memory in one step.
+
+    **Arguments:**
+
+    - `obs`: normalized observation: a vector, an image, or a dictionary of both.
+    - `action`: previous action, between -1 and 1; zeros at the start of an episode.
+    """
+
+    obs: Any
+    action: Float[Array, "*rows nu"]
 
 
 class Sequence(eqx.Module):
@@ -24,13 +38,14 @@ class Sequence(eqx.Module):
 
     **Arguments:**
 
-    - `inputs`: normalized observations and previous actions.
+    - `inputs`: normalized observations and previous actions. Images are not encoded, so
+        that gradients of each update reach the encoder.
     - `begins`: true for the first step of an episode.
     - `policy_memory`, `value_memory`: hidden states of policy and value network before
         the first step.
     """
 
-    inputs: Float[Array, "*rows time ninput"]
+    inputs: Inputs
     begins: Bool[Array, "*rows time"]
     policy_memory: Float[Array, "*rows size"]
     value_memory: Float[Array, "*rows size"]
@@ -48,24 +63,30 @@ class RecurrentActorCritic(eqx.Module):
     r"""Policy and value networks with memories of their own, and a normal policy whose
     standard deviation does not depend on the observation.
 
-    Inputs of both are the normalized observation and the previous action as $\tanh(u)$;
-    zeros at the start of an episode.
+    Inputs of both are the features of the normalized observation and the previous action
+    as $\tanh(u)$; zeros at the start of an episode. The features of a vector are the
+    vector itself; policy and value have encoders of their own.
 
     **Arguments:**
 
     - `policy`: network to the mean $u$ of actions before squashing.
     - `log_std`: logarithm of the standard deviation before squashing.
     - `value`: network to values.
+    - `policy_eyes`, `value_eyes`: maps from observations to features.
     """
 
     policy: RecurrentNetwork
     log_std: Float[Array, " nu"]
     value: RecurrentNetwork
+    policy_eyes: Eyes
+    value_eyes: Eyes
 
     @staticmethod
     def create(
+        agent: AbstractEncodingAgent,
         keys: tuple[PRNGKeyArray, PRNGKeyArray],
-        sizes: tuple[int, int, int],
+        obs: Any,
+        sizes: tuple[int, int],
         hidden: tuple[tuple[int, ...], tuple[int, ...]],
         activation: Activation,
         initial_log_std: Float[Array, ""],
@@ -74,31 +95,43 @@ class RecurrentActorCritic(eqx.Module):
 
         **Arguments:**
 
+        - `agent`: agent with the encoder.
         - `keys`, `hidden`: random keys, and hidden layer sizes of the heads, of policy and
             value.
-        - `sizes`: sizes of observations, actions and hidden states.
+        - `obs`: an observation, of which shapes and types matter.
+        - `sizes`: sizes of actions and hidden states.
         """
-        nobs, nu, memory = sizes
-        create = lambda key, layers, scale: RecurrentNetwork.create(
-            key,
-            nobs + nu,
-            memory,
-            layers,
-            activation.function,
-            last_scale=scale,
-            dtype=initial_log_std.dtype,
-        )
-        return RecurrentActorCritic(
-            create(keys[0], (*hidden[0], nu), 0.01),
-            jnp.zeros(nu, initial_log_std.dtype) + initial_log_std,
-            create(keys[1], (*hidden[1], 1), 1.0),
-        )
+        (nu, memory), dtype = sizes, initial_log_std.dtype
+
+        def network(layers, scale):
+            return lambda key, size: RecurrentNetwork.create(
+                key,
+                size + nu,
+                memory,
+                layers,
+                activation.function,
+                last_scale=scale,
+                dtype=dtype,
+            )
+
+        policy, value = network((*hidden[0], nu), 0.01), network((*hidden[1], 1), 1.0)
+        policy_eyes, policy = _split(agent.actor_encoded(keys[0], obs, policy, dtype))
+        value_eyes, value = _split(agent.critic_encoded(keys[1], obs, value, dtype))
+        log_std = jnp.zeros(nu, dtype) + initial_log_std
+        return RecurrentActorCritic(policy, log_std, value, policy_eyes, value_eyes)
+
+    def mean(
+        self, memory: Float[Array, " size"], inputs: Inputs
+    ) -> tuple[Float[Array, " size"], Float[Array, " nu"]]:
+        """Compute the hidden state of the policy after a step, and the mean action before
+        squashing."""
+        return self.policy(memory, _features(self.policy_eyes, inputs))
 
     def log_prob(
         self, steps: Sequence, action: Float[Array, "time nu"]
     ) -> Float[Array, " time"]:
         """Compute log-densities of actions before squashing."""
-        _, mean = self.policy.unroll(steps.policy_memory, steps.inputs, steps.begins)
+        mean = self._means(steps)
         density = lambda mean, action: Normal(mean, self.log_std).log_prob(action)
         return jax.vmap(density)(mean, action)
 
@@ -116,8 +149,7 @@ class RecurrentActorCritic(eqx.Module):
         - `bounded`: true for actuators whose action is squashed by tanh; the entropy of
             those is estimated from one draw.
         """
-        _, mean = self.policy.unroll(steps.policy_memory, steps.inputs, steps.begins)
-        _, value = self.value.unroll(steps.value_memory, steps.inputs, steps.begins)
+        mean, (_, value) = self._means(steps), self._values(steps)
 
         def one(mean, action, key):
             normal = Normal(mean, self.log_std)
@@ -128,7 +160,7 @@ class RecurrentActorCritic(eqx.Module):
         return *jax.vmap(one)(mean, action, keys), value[:, 0]
 
     def values(
-        self, steps: Sequence, next_inputs: Float[Array, "time ninput"]
+        self, steps: Sequence, next_inputs: Inputs
     ) -> tuple[Float[Array, " time"], Float[Array, " time"], Float[Array, " size"]]:
         """Compute values of the observations before and after each step, and the hidden
         state of the value network after the last one.
@@ -141,19 +173,39 @@ class RecurrentActorCritic(eqx.Module):
         - `next_inputs`: normalized observations after each step, before a reset, and its
             action.
         """
-        memories, value = self.value.unroll(
-            steps.value_memory, steps.inputs, steps.begins
-        )
-        _, next_value = jax.vmap(self.value)(memories, next_inputs)
+        memories, value = self._values(steps)
+        later = jax.vmap(lambda x: _features(self.value_eyes, x))(next_inputs)
+        _, next_value = jax.vmap(self.value)(memories, later)
         return value[:, 0], next_value[:, 0], memories[-1]
+
+    def _means(self, steps: Sequence) -> Float[Array, "time nu"]:
+        seen = jax.vmap(lambda x: _features(self.policy_eyes, x))(steps.inputs)
+        return self.policy.unroll(steps.policy_memory, seen, steps.begins)[1]
+
+    def _values(
+        self, steps: Sequence
+    ) -> tuple[Float[Array, "time size"], Float[Array, "time 1"]]:
+        seen = jax.vmap(lambda x: _features(self.value_eyes, x))(steps.inputs)
+        return self.value.unroll(steps.value_memory, seen, steps.begins)
+
+
+def _split(network: Any) -> tuple[Eyes, RecurrentNetwork]:
+    """Separate the encoder of a network, if it has one, as the memory is after it."""
+    if isinstance(network, EncodedNetwork):
+        return Eyes(network.senses), network.network
+    return Eyes(None), network
+
+
+def _features(eyes: Eyes, inputs: Inputs) -> Float[Array, " features"]:
+    return jnp.concatenate([eyes(inputs.obs), inputs.action])
 
 
 def sequences(
-    statistics: Statistics | None,
+    statistics: ObservationStatistics | None,
     steps: Transition,
     memory: ActorMemory,
     value_memory: Float[Array, "envs size"],
-) -> tuple[Sequence, Float[Array, "envs time ninput"]]:
+) -> tuple[Sequence, Inputs]:
     """Build the inputs of an actor-critic from collected steps.
 
     **Arguments:**
@@ -171,9 +223,9 @@ def sequences(
     begins = jnp.concatenate([jnp.zeros_like(steps.done[:, :1]), ended], axis=1)
     last = jnp.where(ended[..., None], 0.0, taken[:, :-1])
     before = jnp.concatenate([memory.action[:, None], last], axis=1)
-    join = lambda obs, action: jnp.concatenate([seen(obs), action], axis=-1)
-    inputs, next_inputs = join(steps.obs, before), join(steps.next_obs, taken)
-    return Sequence(inputs, begins, memory.hidden, value_memory), next_inputs
+    inputs, next_inputs = Inputs(seen(steps.obs), before), seen(steps.next_obs)
+    found = Sequence(inputs, begins, memory.hidden, value_memory)
+    return found, Inputs(next_inputs, taken)
 
 
 class RecurrentActor(AbstractController):
@@ -188,7 +240,7 @@ class RecurrentActor(AbstractController):
     """
 
     networks: RecurrentActorCritic
-    statistics: Statistics | None
+    statistics: ObservationStatistics | None
     bounds: Float[Array, "nu 2"] | None
     sample: bool = eqx.field(static=True)
 
@@ -208,12 +260,12 @@ class RecurrentActor(AbstractController):
         return ActorMemory(self.networks.policy.first_memory(), none)
 
     def next_action(
-        self, memory: ActorMemory, obs: Float[Array, " nobs"], key: PRNGKeyArray | None
+        self, memory: ActorMemory, obs: Any, key: PRNGKeyArray | None
     ) -> tuple[ActorMemory, Float[Array, " nu"]]:
         """Compute the memory after a step, and the action. The key may be None without
         `sample`."""
-        x = jnp.concatenate([normalize(self.statistics, obs), memory.action])
-        hidden, mean = self.networks.policy(memory.hidden, x)
+        inputs = Inputs(normalize(self.statistics, obs), memory.action)
+        hidden, mean = self.networks.mean(memory.hidden, inputs)
         normal = Normal(mean, self.networks.log_std)
         u = normal.sample(key) if self.sample and key is not None else normal.mode()
         action = u if self.bounds is None else squash(self.bounds, u)
