@@ -100,7 +100,7 @@ def test_loggers(monkeypatch, tmp_path):
     calls = []
 
     class Writer:
-        def __init__(self, folder):
+        def __init__(self, folder, filename_suffix):
             self.folder = folder
 
         def add_scalar(self, *scalar):
