@@ -52,7 +52,9 @@ def programs(name):
 
 
 KEYS = jr.split(jr.key(3), ROWS)
-slow_hopper = pytest.param("hopper", marks=pytest.mark.slow)
+envs = pytest.mark.parametrize(
+    "env", ("rail", pytest.param("hopper", marks=pytest.mark.slow))
+)
 
 
 def digest(env):
@@ -60,7 +62,7 @@ def digest(env):
     return hashlib.sha256(repr(bits(programs(env)[1](KEYS))).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("env", ("rail", "hopper"))
+@envs
 def test_same_program(env):
     """Equal inputs give equal bits, also after other inputs; other inputs do not."""
     program = programs(env)[1]
@@ -69,7 +71,7 @@ def test_same_program(env):
     assert all(bits(program(KEYS)) == first for _ in range(5))
 
 
-@pytest.mark.parametrize("env", ("rail", slow_hopper))
+@envs
 def test_same_program_compiled_again(env):
     """Another process that compiles the program itself gets equal bits."""
     code = f"import conftest, test_determinism as x; print(x.digest({env!r}))"
@@ -86,7 +88,7 @@ def test_same_program_compiled_again(env):
     assert done.stdout.strip() == digest(env)
 
 
-@pytest.mark.parametrize("env", ("rail", slow_hopper))
+@envs
 def test_batch_agrees_with_rows(env):
     """Rows one by one, and batches of other sizes, agree to rounding."""
     one, batch = programs(env)

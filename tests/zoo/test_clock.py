@@ -13,7 +13,7 @@ from zoo.states import bits, without_times
 
 from eqsim_zoo import load_run, Plan, resume, train
 from eqsim_zoo.runs import read_metrics
-from eqsim_zoo.training import AbstractCallback, Checkpoint, TensorBoard
+from eqsim_zoo.training import AbstractCallback, Checkpoint
 
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -95,20 +95,6 @@ def test_run_and_resume(whole, jumping, tmp_path):
     seconds = [row["seconds"] for row in rows]
     assert seconds == sorted(seconds) and 0.0 <= seconds[0] and seconds[-1] <= took
     assert all(0.0 < row["rate"] < 1e9 for row in rows)
-
-
-def test_tensorboard_keeps_files(monkeypatch, tmp_path):
-    """Files for TensorBoard are named by the second at which they are opened: one of a
-    resumed run replaces none, even if the clock shows the same second again."""
-    pytest.importorskip("tensorboardX")
-    monkeypatch.setattr(time, "time", lambda: 1.8e9)
-    out, logs = tmp_path / "run", tmp_path / "logs"
-    observers = lambda stop: [Restless(out, stop), TensorBoard(logs)]
-    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=observers(3))
-    before = {path: path.read_bytes() for path in logs.iterdir()}
-    resume(out, **AGENT, callbacks=observers(0))
-    assert all(path.read_bytes() == data for path, data in before.items())
-    assert len([*logs.iterdir()]) == len(before) + 1
 
 
 def wall_clocks(source):
