@@ -107,7 +107,7 @@ release: $(VENV)-release/.installed
 	$(VENV)-release/bin/python tests/release/release.py
 
 oldest newest: $(VENV)-release/.installed
-	$(VENV)-release/bin/python tests/release/bounds.py $@ --python $(PYTHON)
+	$(QUICK) $(VENV)-release/bin/python tests/release/bounds.py $@ --python $(PYTHON) --workers $(WORKERS)
 
 test-all: check
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal

@@ -1,6 +1,8 @@
 """Long runs: environment steps without growth, and training that is interrupted.
 
     python benchmarks/soak.py steps --minutes 10
+    python benchmarks/soak.py steps --steps 1e8 --envs inverted_pendulum point_mass \
+        --num-envs 8192
     python benchmarks/soak.py training --interruptions 50
 
 `steps` steps wrapped environments with resets and randomization, and computes a gradient
@@ -22,7 +24,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=("steps", "training", "worker"))
     parser.add_argument("--minutes", type=float, default=10.0, help="of `steps`")
-    parser.add_argument("--batch", type=int, default=256, help="of `steps`")
+    parser.add_argument(
+        "--steps", type=float, help="control steps to take, instead of minutes"
+    )
+    parser.add_argument(
+        "--envs", nargs="+", help="of `steps`; all but point_mass if none"
+    )
+    parser.add_argument("--num-envs", type=int, default=256, help="of `steps`")
     parser.add_argument("--interruptions", type=int, default=50, help="of `training`")
     parser.add_argument("--seed", type=int, default=0, help="of the interruptions")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/soak"))
@@ -34,7 +42,8 @@ def main() -> None:
     if options.part == "steps":
         from _soak_steps import soak
 
-        report, problems = soak(options.minutes, options.batch)
+        sizes = options.minutes, options.steps, options.num_envs
+        report, problems = soak(options.envs, *sizes)
     else:
         from _soak_training import interrupt
 

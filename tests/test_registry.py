@@ -457,8 +457,10 @@ def test_the_installed_version_is_reported():
 def test_make():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for name in eqsim.ENVS.names():
-            assert isinstance(eqsim.make(name), eqsim.AbstractEnv)
+        for plugin in eqsim.ENVS.plugins().values():
+            # Environments of others that are installed may need files that are not.
+            if plugin.package == "eqsim":
+                assert isinstance(eqsim.make(plugin.name), eqsim.AbstractEnv)
     by_name = eqsim.make("ant", pipeline="generalized")
     by_value = eqsim.make("ant", pipeline=eqsim.Generalized())
     assert type(by_name.pipeline) is type(by_value.pipeline) is eqsim.Generalized

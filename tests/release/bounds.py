@@ -95,19 +95,23 @@ def install(
     return bin
 
 
-def run(chosen: list[Distribution], bin: pathlib.Path, work: pathlib.Path) -> list[str]:
+def run(
+    chosen: list[Distribution], bin: pathlib.Path, work: pathlib.Path, workers: int
+) -> list[str]:
     """Run smoke tests and tests; return the names of those that fail."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment["PATH"] = f"{bin}{os.pathsep}{environment['PATH']}"
     script, failed = shutil.copy(ROOT / "tests" / "release" / "smoke.py", work), []
     # The smoke test of the example removes it, so it comes last.
     for one in sorted(chosen, key=lambda x: x.name == "eqsim-example"):
+        place = work / one.name
+        place.mkdir()
         command = [bin / "python", "-I", script, one.name]
-        if subprocess.run(command, cwd=work, env=environment).returncode:
+        if subprocess.run(command, cwd=place, env=environment).returncode:
             failed.append(f"smoke test of {one.name}")
     # A newer version may warn of what it is going to change, which is no failure here.
-    command = [bin / "python", "-P", "-m", "pytest", "-q", "-n", "2", "-m", "not slow"]
-    command += ["-W", "default", *TESTS]
+    command = [bin / "python", "-P", "-m", "pytest", "-q", "-m", "not slow"]
+    command += ["-n", str(workers), "-W", "default", *TESTS]
     if subprocess.run(command, cwd=ROOT, env=environment).returncode:
         failed.append("tests")
     return failed
@@ -127,6 +131,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="to make environments")
     names = list(distributions())
     parser.add_argument("--without", nargs="+", choices=names[2:], default=[])
+    parser.add_argument("--workers", type=int, default=2, help="of pytest")
     options = parser.parse_args()
     chosen = [x for x in distributions().values() if x.name not in options.without]
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +145,7 @@ def main() -> None:
         }
         subprocess.run([asked[0], "--version"], check=True)
         subprocess.run([*asked, *sorted(direct)], check=True)
-        failed = run(chosen, bin, work)
+        failed = run(chosen, bin, work, options.workers)
     if failed:
         sys.exit(f"With the {options.versions} versions: {', '.join(failed)} failed.")
 

@@ -4,6 +4,7 @@ import csv
 import math
 import pathlib
 import sys
+import time
 import types
 
 import pytest
@@ -95,12 +96,23 @@ def test_missing_packages_are_named(monkeypatch, make, package, extra):
         make()
 
 
+def a_run():
+    members = members_of(SAC(learning_rate=0.25), 0, 1)
+    return AnyRun(pathlib.Path(), members, None, Plan(7), None)
+
+
+def told(run, *rows, videos=()):
+    """A turn that has these rows."""
+    flags = False, False, None, lambda: False, pytest.fail
+    return Turn(run, Counters(), rows, None, *flags, Control(videos=[*videos]))
+
+
 def test_loggers(monkeypatch, tmp_path):
     """What is called of packages that are not installed here: name, number, step."""
     calls = []
 
     class Writer:
-        def __init__(self, folder):
+        def __init__(self, folder, filename_suffix):
             self.folder = folder
 
         def add_scalar(self, *scalar):
@@ -114,16 +126,9 @@ def test_loggers(monkeypatch, tmp_path):
     stand_in = types.SimpleNamespace(SummaryWriter=Writer)
     monkeypatch.setitem(sys.modules, "tensorboardX", stand_in)
     logger = TensorBoard(tmp_path)
-    members = members_of(SAC(learning_rate=0.25), 0, 1)
-    run = AnyRun(pathlib.Path(), members, None, Plan(7), None)
-
-    def told(*rows, videos=()):
-        flags = False, False, None, lambda: False, pytest.fail
-        control = Control(videos=[*videos])
-        return Turn(run, Counters(), rows, None, *flags, control)
-
+    run = a_run()
     logger.start(run, None, 0)
-    logger.turn(told(row(1), row(1, 1)))
+    logger.turn(told(run, row(1), row(1, 1)))
     logger.close()
     assert (str(tmp_path / "member1"), "loss", 0.1, 16) in calls
     assert (str(tmp_path / "member0"), "rate", 10.0, 16) in calls
@@ -145,9 +150,29 @@ def test_loggers(monkeypatch, tmp_path):
     logger.start(run, None, 0)
     assert calls[-1]["plan"]["steps"] == 7
     assert calls[-1]["agents"][0]["fields"]["learning_rate"] == 0.25
-    logger.turn(told(evaluated(3), videos=[pathlib.Path("one.gif")]))
+    logger.turn(told(run, evaluated(3), videos=[pathlib.Path("one.gif")]))
     logger.close()
     assert calls[-1] == "finished"
     numbers, step = calls[-2]
     assert numbers["video"] == ("video", "one.gif")
     assert step == 3 and numbers["steps"] == 48 and numbers["eval/return"] == 1.0
+
+
+def test_tensorboard_keeps_files(monkeypatch, tmp_path):
+    """tensorboardX names a file by the second at which it is opened: that of a resumed
+    run replaces none, even if the clock shows the same second again."""
+    pytest.importorskip("tensorboardX")
+    monkeypatch.setattr(time, "time", lambda: 1.8e9)
+    run = a_run()
+
+    def log(turn):
+        logger = TensorBoard(tmp_path)
+        logger.start(run, None, turn)
+        logger.turn(told(run, row(turn + 1)))
+        logger.close()
+
+    log(0)
+    (path,) = tmp_path.iterdir()
+    before = path.read_bytes()
+    log(4)
+    assert path.read_bytes() == before and len([*tmp_path.iterdir()]) == 2

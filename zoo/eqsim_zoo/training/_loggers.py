@@ -30,9 +30,12 @@ class TensorBoard(AbstractCallback):
         self._make = module.SummaryWriter
         self._folder = pathlib.Path(folder)
         self._writers: dict[int, Any] = {}
+        self._ending = ""
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
-        """Nothing: files are opened with the first row of each member."""
+        """Choose names of files, which are opened with the first row of each member."""
+        # tensorboardX names files by the second, and overwrites one of the same name.
+        self._ending = f".turn{turn}"
 
     def turn(self, turn: Turn) -> None:
         rows = turn.rows if is_first() else ()
@@ -40,7 +43,8 @@ class TensorBoard(AbstractCallback):
             member = row["member"]
             if member not in self._writers:
                 name = f"member{member}" if len(rows) > 1 else ""
-                self._writers[member] = self._make(str(self._folder / name))
+                path = str(self._folder / name)
+                self._writers[member] = self._make(path, filename_suffix=self._ending)
             writer = self._writers[member]
             for name, value in _numbers(row).items():
                 writer.add_scalar(name, value, row["steps"])
