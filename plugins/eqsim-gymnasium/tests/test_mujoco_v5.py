@@ -164,8 +164,7 @@ def test_position_is_observed(name):
 @_each([name for name in LOCOMOTION if name != "humanoidstandup"])
 def test_velocity_is_the_change_of_position(name):
     """Gymnasium: `test_verify_info_x_velocity`, `test_verify_info_y_velocity`,
-    `test_verify_info_xy_velocity_xpos`, `test_verify_info_xy_velocity_com`,
-    `test_ant_com`."""
+    `test_verify_info_xy_velocity_xpos`, `test_verify_info_xy_velocity_com`."""
     before, _, info, after = _step(name)
     env, sys = _env(name).eqsim_env, _env(name).eqsim_env.sys
     center = lambda q: eqsim.kinematics.center_of_mass(sys, q)
@@ -176,6 +175,16 @@ def test_velocity_is_the_change_of_position(name):
         np.testing.assert_allclose(info["y_velocity"], change[1], rtol=1e-9)
     else:
         assert "y_velocity" not in info
+
+
+@_each(("ant",))
+def test_torso_is_at_the_coordinates(name):
+    """Gymnasium: `test_ant_com`, `test_verify_info_xy_velocity_xpos`."""
+    before, *_, after = _step(name)
+    sys = _env(name).eqsim_env.sys
+    for state in (before, after):
+        place = eqsim.kinematics.forward(sys, state.q).pos[sys.link("torso").index]
+        assert np.array_equal(place[:2], state.q[:2])
 
 
 @_each(HEALTHY)
@@ -225,7 +234,8 @@ def test_height_over_the_origin(name):
 @_each([name for name in CLASSIC if name not in ("pusher", "reacher")])
 def test_start_without_noise_is_the_reference(name):
     """Gymnasium: `test_reset_noise_scale`, `test_set_state`,
-    `test_inverted_double_pendulum_max_height`."""
+    `test_inverted_double_pendulum_max_height`,
+    `test_inverted_double_pendulum_max_height_old`."""
     env = EqsimEnv(name, reset_noise_scale=0.0)
     env.reset(seed=0)
     ref = env.eqsim_env.sys.joints.ref
@@ -233,7 +243,8 @@ def test_start_without_noise_is_the_reference(name):
     if name == "inverted_double_pendulum":
         pose = eqsim.kinematics.forward(env.eqsim_env.sys, ref)
         upper = env.eqsim_env.sys.link("pole2").index
-        np.testing.assert_allclose(pose.pos[upper, 2] + env.eqsim_env.pole_length, 1.2)
+        top = pose.pos[upper, 2] + env.eqsim_env.pole_length
+        np.testing.assert_allclose(top, 1.2, rtol=1e-12)
     q, qd = np.asarray(ref) + 0.01, np.linspace(-0.1, 0.1, env.state.qd.size)
     q = np.asarray(ref) if name in ("ant", "humanoid", "humanoidstandup") else q
     env.reset(options={"q": q, "qd": qd})
