@@ -1,13 +1,17 @@
 """Infos beside version 5 of Gymnasium's MuJoCo environments, and the laws that
-Gymnasium's own tests state for them (the README lists them)."""
+Gymnasium's own tests state for them; docs/third_party_tests.md lists them."""
 
 import functools
 
+import equinox as eqx
 import gymnasium
+import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
 from eqsim_gymnasium import EqsimEnv, EqsimVectorEnv
+from gymnasium.utils.env_checker import check_env
 
 import eqsim
 
@@ -160,8 +164,7 @@ def test_position_is_observed(name):
 @_each([name for name in LOCOMOTION if name != "humanoidstandup"])
 def test_velocity_is_the_change_of_position(name):
     """Gymnasium: `test_verify_info_x_velocity`, `test_verify_info_y_velocity`,
-    `test_verify_info_xy_velocity_xpos`, `test_verify_info_xy_velocity_com`,
-    `test_ant_com`."""
+    `test_verify_info_xy_velocity_xpos`, `test_verify_info_xy_velocity_com`."""
     before, _, info, after = _step(name)
     env, sys = _env(name).eqsim_env, _env(name).eqsim_env.sys
     center = lambda q: eqsim.kinematics.center_of_mass(sys, q)
@@ -172,6 +175,16 @@ def test_velocity_is_the_change_of_position(name):
         np.testing.assert_allclose(info["y_velocity"], change[1], rtol=1e-9)
     else:
         assert "y_velocity" not in info
+
+
+@_each(("ant",))
+def test_torso_is_at_the_coordinates(name):
+    """Gymnasium: `test_ant_com`, `test_verify_info_xy_velocity_xpos`."""
+    before, *_, after = _step(name)
+    sys = _env(name).eqsim_env.sys
+    for state in (before, after):
+        place = eqsim.kinematics.forward(sys, state.q).pos[sys.link("torso").index]
+        assert np.array_equal(place[:2], state.q[:2])
 
 
 @_each(HEALTHY)
@@ -221,7 +234,8 @@ def test_height_over_the_origin(name):
 @_each([name for name in CLASSIC if name not in ("pusher", "reacher")])
 def test_start_without_noise_is_the_reference(name):
     """Gymnasium: `test_reset_noise_scale`, `test_set_state`,
-    `test_inverted_double_pendulum_max_height`."""
+    `test_inverted_double_pendulum_max_height`,
+    `test_inverted_double_pendulum_max_height_old`."""
     env = EqsimEnv(name, reset_noise_scale=0.0)
     env.reset(seed=0)
     ref = env.eqsim_env.sys.joints.ref
@@ -229,7 +243,8 @@ def test_start_without_noise_is_the_reference(name):
     if name == "inverted_double_pendulum":
         pose = eqsim.kinematics.forward(env.eqsim_env.sys, ref)
         upper = env.eqsim_env.sys.link("pole2").index
-        np.testing.assert_allclose(pose.pos[upper, 2] + env.eqsim_env.pole_length, 1.2)
+        top = pose.pos[upper, 2] + env.eqsim_env.pole_length
+        np.testing.assert_allclose(top, 1.2, rtol=1e-12)
     q, qd = np.asarray(ref) + 0.01, np.linspace(-0.1, 0.1, env.state.qd.size)
     q = np.asarray(ref) if name in ("ant", "humanoid", "humanoidstandup") else q
     env.reset(options={"q": q, "qd": qd})
@@ -257,7 +272,79 @@ def test_objects_of_the_model(name):
     assert (*sizes, sys.ntendon) == OBJECTS[name]
 
 
+def _parts(name):
+    """Sizes of the parts of an observation, from the sizes of the model."""
+    nq, nv, _, nbody, *_, ntendon = OBJECTS[name]
+    links = nbody - 1
+    parts = {"cinert": 10 * links, "cvel": 6 * links, "cfrc_ext": 6 * links}
+    parts |= {"qfrc_actuator": nv - 6, "ten_length": ntendon, "ten_velocity": ntendon}
+    return nq, nv, parts
+
+
+def _observed(name, **options):
+    """Size of an observation. Only shapes: nothing is compiled."""
+    env = eqsim.make(name, **options)
+    state = env.pipeline.init(env.sys)
+    return jax.eval_shape(env.observe, state, jnp.zeros(env.sys.nu)).size
+
+
+SEEN = "ant", "humanoid", "humanoidstandup"
+"""Environments that observe more than positions and velocities; slow to trace."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SEEN)) for n in LOCOMOTION],
+)
+def test_observation_structure(name):
+    """Gymnasium: `test_observation_structure`."""
+    nq, nv, parts = _parts(name)
+    found = gymnasium.make(f"{CLASSIC[name]}-v5").unwrapped.observation_structure
+    skipped = found.pop("skipped_qpos", 0)
+    assert found.pop("qpos") == nq - skipped and found.pop("qvel") == nv
+    assert all(size in (0, parts[part]) for part, size in found.items())
+    assert _observed(name) == nq - skipped + nv + sum(found.values())
+    places = {"exclude_current_positions_from_observation": False}
+    assert _observed(name, **places) == _observed(name) + skipped
+
+
+@_each(SEEN)
+def test_model_sensors(name):
+    """Gymnasium: `test_model_sensors`."""
+    *_, parts = _parts(name)
+    seen = "cinert", "cvel", "qfrc_actuator", "cfrc_ext"
+    for part in ("cfrc_ext",) if name == "ant" else seen:
+        without = _observed(name, **{f"include_{part}_in_observation": False})
+        assert _observed(name) - without == parts[part], part
+    sys = eqsim.make(name).sys
+    q, qd, links = sys.joints.ref, jnp.zeros(sys.nv), len(sys.links.names)
+    inertias = jax.eval_shape(eqsim.dynamics.centered_inertias, sys, q)
+    velocities = jax.eval_shape(eqsim.dynamics.centered_velocities, sys, q, qd)
+    assert inertias.shape == (links, 10) and velocities.shape == (links, 6)
+
+
 def test_dt():
     """Gymnasium: `test_dt`."""
-    one = eqsim.make("ant", frame_skip=1)
-    assert one.dt * 5 == eqsim.make("ant").dt
+    many, one = eqsim.make("ant"), eqsim.make("ant", frame_skip=1)
+    assert one.dt * 5 == many.dt
+    longer = eqx.tree_at(lambda env: env.sys.dt, one, jnp.array(0.05))
+    assert longer.dt == many.dt
+
+
+def _repeats():
+    """Numbers of time steps per control step; one is quick, with a small robot."""
+    for name in CLASSIC:
+        for number in range(1, 6):
+            quick = name == "inverted_pendulum" and number == 3
+            marks = [] if quick else pytest.mark.slow
+            yield pytest.param(name, number, marks=marks)
+
+
+@pytest.mark.filterwarnings("ignore:.*A Box (action|observation) space m")
+@pytest.mark.filterwarnings("ignore:.*For Box action spaces, we recommend")
+@pytest.mark.parametrize("name, number", [*_repeats()])
+def test_frame_skip(name, number):
+    """Gymnasium: `test_frame_skip`."""
+    env = EqsimEnv(name, frame_skip=number)
+    check_env(env, skip_render_check=True)
+    assert env.eqsim_env.dt == pytest.approx(number * float(env.eqsim_env.sys.dt))
