@@ -17,16 +17,17 @@ from eqsim_zoo import vision
 
 
 EXPLANATION = """\
-`python benchmarks/pixels.py --markdown docs/learning.md`: `inverted_pendulum`, observed as the
-last {frames} images of 64 x 64 pixels from a camera in front of the cart, or as the state.
-Episodes have at most {length} steps; {steps:,} steps in one environment and as many updates,
-with batches of {batch}. From images, `SAC` shares one convolutional encoder between actor and
-critic, and augments images by random crops (DrQ).
+This section compares learning from images and from the state on `inverted_pendulum` (`python
+benchmarks/pixels.py --markdown docs/learning.md`). The image observation consists of the last
+{frames} images of 64 x 64 pixels from a camera in front of the cart. `SAC` takes {steps:,}
+steps in one environment and as many updates with batches of {batch}; episodes have at most
+{length} steps. With images, actor and critic share one convolutional encoder, and images are
+augmented by random crops (DrQ).
 
 - `return by seed`: return of the deterministic policy after training, mean over {episodes}
   episodes; the maximum is {length}.
 - `seconds`: training time with compilation, on a machine that was shared with other work.
-  Images are drawn and learned from on the CPU."""
+  Rendering and learning run on the CPU."""
 HEADING = "## Image observations"
 LENGTH, FRAMES, BATCH, EPISODES = 200, 3, 64, 16
 CAMERA = Camera(lookat=(0.0, 0.0, 0.3), distance=2.0, azimuth=90.0, elevation=0.0)
