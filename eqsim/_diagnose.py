@@ -118,7 +118,7 @@ def _examined(pipeline, sys, states, ctrls):
 
 
 def _names(sys: System, geoms: tuple[tuple[int, int], ...]):
-    """Names of contact pairs and of degrees of freedom."""
+    """Return the names of contact pairs and of degrees of freedom."""
     geom = lambda k: repr(sys.geoms.names[k] or f"geom {k}")
     pairs = [f"{geom(i)} and {geom(j)}" for i, j in geoms]
     dofs = []

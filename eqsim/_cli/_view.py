@@ -202,8 +202,8 @@ def _export(
 def _simulated(
     request: ViewRequest, subject: Subject, change: AbstractRandomizer | None
 ) -> tuple[AbstractEnv, Any]:
-    """The environment and a rollout: by the policy, random for an environment without
-    one, and without actions for a robot without a task."""
+    """Return the environment and a rollout: with the policy, with random actions
+    without a policy, and without actions for a robot without a task."""
     env, policy = subject.env, subject.policy
     if change is not None:
         env = DomainRandomization(env, change)

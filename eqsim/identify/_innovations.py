@@ -158,7 +158,8 @@ _TRANSITION = "transition"
 
 @eqx.filter_jit
 def _transitions(sys: System, pipeline: AbstractPipeline, q, qd, ctrl):
-    """Derivatives of a step by the state in tangent coordinates, one flat matrix per row."""
+    """Compute derivatives of a step with respect to the state in tangent coordinates,
+    one flat matrix per row."""
     nv = sys.nv
 
     def transition(q, qd, u):
@@ -265,7 +266,7 @@ def _gains(
     linear = linear[jnp.maximum(slots.by_step.rows[:, 0] - 1, 0)]
 
     def over(spread, full, share):
-        """Transition and covariance after a share of a step."""
+        """Return transition and covariance after a share of a step."""
         move, delta = one + share * (full - one), share * dt
         blocks = [delta**3 / 3, delta**2 / 2, delta**2 / 2, delta]
         a, b, c, d = (jnp.diag(x * disturbance) for x in blocks)

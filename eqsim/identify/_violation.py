@@ -137,7 +137,7 @@ class Violation(AbstractObjective):
         return Residuals({_CHANNEL: jnp.where(window.mask[:, None], found, 0.0)}, start)
 
     def _violation(self, physics: Physics, sys: System, q, before, after, times, ctrl):
-        """Residuals of one sample: dynamics, laws of contact, penetration."""
+        """Compute residuals of one sample: dynamics, laws of contact, penetration."""
         pipeline, (interval, ahead) = physics.pipeline, times
         assert isinstance(pipeline, Generalized)
         measured = (after - before) / interval

@@ -113,7 +113,7 @@ def export(
 
 
 def _thinned(moments: list[Moment], fps: float) -> list[Moment]:
-    """Moments at least a frame apart."""
+    """Select moments that are at least a frame apart."""
     out = [moments[0]]
     for moment in moments[1:]:
         # A frame may be shorter by rounding.

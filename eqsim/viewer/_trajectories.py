@@ -78,7 +78,7 @@ def moments_of_q(
 
 
 def _robots_first(tree: Any, time_axis: int) -> Any:
-    """Arrays with one axis of robots, then time."""
+    """Return arrays with one axis of robots, then time."""
 
     def shaped(x):
         x = np.asarray(x)

@@ -99,12 +99,12 @@ def read_names(argv: Sequence[str]) -> Names:
 
 
 def _split(word: str) -> list[str]:
-    """`--option=value` as two words."""
+    """Split `--option=value` into two words."""
     return word.split("=", 1) if word.startswith("--") else [word]
 
 
 def _takes_value(word: str) -> bool:
-    """True for an option of the run that has a value."""
+    """Return whether a word is an option of the run that has a value."""
     name = word.removeprefix("--").replace("-", "_")
     known = name in RUN_OPTIONS or name == "set"
     return word.startswith("--") and known and name != "overwrite"

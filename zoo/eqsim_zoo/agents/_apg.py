@@ -148,7 +148,7 @@ class APG(AbstractOnlineAgent):
 
 
 def steps_since_reset(done: Bool[Array, "envs times"]) -> Int[Array, "envs times"]:
-    """Number of steps since the window or an episode within it began."""
+    """Count the steps since the start of the window, or of an episode within it."""
     time = jnp.broadcast_to(jnp.arange(done.shape[1], dtype=jnp.int32), done.shape)
     begins = jnp.pad(done[:, :-1], ((0, 0), (1, 0)))
     return time - lax.cummax(jnp.where(begins, time, 0), axis=1)

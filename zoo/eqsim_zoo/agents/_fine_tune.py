@@ -95,7 +95,8 @@ def _check_alike(name: str, ours: Any, theirs: Any) -> None:
 
 
 def _remembering(state: SACState, data: Dataset) -> SACState:
-    """With the first steps of a recording in its memory, in whole blocks."""
+    """Return the state with the first steps of a recording in its memory, in whole
+    blocks."""
     memory = state.memory
     if memory is None:
         raise ValueError("The state has no memory.")

@@ -183,5 +183,6 @@ class IQL(AbstractLevelAgent):
 def expectile_loss(
     expectile: Float[Array, ""], off: Float[Array, "*rows"]
 ) -> Float[Array, "*rows"]:
-    r"""$|\tau - 1(u < 0)|\,u^2$: least for the $\tau$-expectile of what is expected."""
+    r"""Compute the expectile loss $|\tau - 1(u < 0)|\,u^2$, which is minimal at the
+    $\tau$-expectile of the target."""
     return jnp.where(off > 0.0, expectile, 1.0 - expectile) * off**2

@@ -211,8 +211,8 @@ def smoothed_actions(
     noise_clip: Float[Array, ""],
     key: PRNGKeyArray,
 ) -> Float[Array, "rows nu"]:
-    r"""Target policy smoothing: $\mathrm{clip}(\pi(o) + \epsilon, -1, 1)$ with clipped
-    normal $\epsilon$."""
+    r"""Compute target actions with policy smoothing,
+    $\mathrm{clip}(\pi(o) + \epsilon, -1, 1)$ with clipped normal $\epsilon$."""
     action = jax.vmap(policy)(obs)
     normal = jr.normal(key, action.shape, action.dtype)
     return jnp.clip(action + jnp.clip(noise * normal, -noise_clip, noise_clip), -1, 1)

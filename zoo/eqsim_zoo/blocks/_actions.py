@@ -81,8 +81,8 @@ def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
 
 
 def _without_numbers(env: AbstractEnv) -> Float[Array, "nu 2"]:
-    """Action range with zeros for the numbers of the environment, whose values are unknown
-    inside a transformation. Missing limits are infinite all the same."""
+    """Return the action range with zeros for the numbers of the environment, whose
+    values are unknown inside a transformation. Missing limits are still infinite."""
     with jax.ensure_compile_time_eval():
         zero = lambda x: jnp.zeros(x.shape, x.dtype) if eqx.is_inexact_array(x) else x
         return jtu.tree_map(zero, env).action_range

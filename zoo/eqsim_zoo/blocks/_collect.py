@@ -145,8 +145,8 @@ def _kept(state, action, timestep: Timestep):
 
 
 def _episodes(running: Running, steps: Transition):
-    """Number of episodes that ended, and the sums of their returns and lengths; and
-    those of the episodes in progress."""
+    """Return the number of episodes that ended, the sums of their returns and lengths,
+    and the returns and lengths of the episodes in progress."""
 
     def step(carry, now):
         sums, returns, lengths = carry

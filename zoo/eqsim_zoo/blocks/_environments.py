@@ -50,15 +50,16 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
 
 
 def pool_key(seed: int) -> PRNGKeyArray:
-    """Random key of the pool of resets of a run."""
+    """Return the random key of the pool of resets of a run."""
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 
 def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
-    """Random key of the evaluation after a turn, the same for all members of a run."""
+    """Return the random key of the evaluation after a turn, the same for all members of
+    a run."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
 
 
 def member_key(seed: int) -> PRNGKeyArray:
-    """Random key of `agent.init`."""
+    """Return the random key of `agent.init`."""
     return jax.random.fold_in(jax.random.key(seed), 3)

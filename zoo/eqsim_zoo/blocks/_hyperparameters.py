@@ -67,7 +67,8 @@ def check_num_levels(agent: Any) -> None:
 def linear_schedule(
     rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Linear decrease of a rate to zero over `anneal_steps`; constant if that is 0."""
+    """Return a schedule that decreases a rate linearly to zero over `anneal_steps`;
+    constant if that is 0."""
     length = jnp.where(anneal_steps > 0.0, anneal_steps, 1.0)
     left = jnp.clip(1.0 - steps / length, 0.0, 1.0)
     return rate * jnp.where(anneal_steps > 0.0, left, 1.0)

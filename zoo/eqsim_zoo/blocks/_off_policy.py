@@ -165,7 +165,7 @@ class AbstractOffPolicy(AbstractEncodingAgent):
         return jax.vmap(look)(obs, jr.split(key, jtu.tree_leaves(obs)[0].shape[0]))
 
     def optimizer(self) -> optax.GradientTransformation:
-        """Adam with `learning_rate`."""
+        """Return Adam with `learning_rate`."""
         return optax.adam(self.learning_rate)
 
 
@@ -223,7 +223,7 @@ def collect_to_replay(
 
 
 def explores_uniformly(agent: AbstractOffPolicy, memory: Memory) -> Bool[Array, ""]:
-    """True during the first `random_steps` steps."""
+    """Return whether the step is one of the first `random_steps` steps."""
     return memory.steps.astype(agent.random_steps.dtype) < agent.random_steps
 
 

@@ -85,7 +85,7 @@ class SkillSpace(eqx.Module):
         normalize_observations: bool,
         normalize_changes: bool,
     ) -> "SkillSpace":
-        """Before anything was seen.
+        """Create the space before any observation.
 
         **Raises:** `ValueError` if the environment gives no skills, or nothing that
         describes what the robot does.
@@ -141,7 +141,7 @@ class SkillSpace(eqx.Module):
     def seen(
         self, obs: Float[Array, "rows n"], next_obs: Float[Array, "rows n"]
     ) -> "SkillSpace":
-        """With statistics of some steps more."""
+        """Return the space with statistics that include some further steps."""
         seen, descriptor, _ = self.layout.split(obs)
         change = self.layout.split(next_obs)[1] - descriptor
         old = self.observations, self.descriptors, self.changes

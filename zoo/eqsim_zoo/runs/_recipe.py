@@ -21,7 +21,7 @@ from ._skill_priors import with_skills
 
 
 def needs_data(agent: str) -> str:
-    """Message about an agent that is trained without the dataset that it needs."""
+    """Return the message about an agent that is trained without its dataset."""
     return (
         f"{agent!r} has no `iterate`, so it cannot be trained in an environment alone. Pass "
         "a dataset (`--data FILE`, written by `eqsim record`)."

@@ -131,7 +131,7 @@ def options(
 
 
 def _holds_module(holder: eqx.Module, name: str) -> bool:
-    """True if a field is declared to hold a module, even if it is None."""
+    """Return whether a field is declared to hold a module, even if it is None."""
     (declared,) = (f.type for f in dataclasses.fields(holder) if f.name == name)
     kinds = typing.get_args(declared) or (declared,)
     return any(isinstance(x, type) and issubclass(x, eqx.Module) for x in kinds)
@@ -160,7 +160,7 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
 
 
 def has_default(agent: AbstractAgent, name: str) -> bool:
-    """True if a field, such as `sac.discount`, has the default of its class."""
+    """Return whether a field, such as `sac.discount`, has the default of its class."""
     holder: Any = agent
     *path, last = name.split(".")
     for part in path:
@@ -274,7 +274,7 @@ def _decode(value: Any, like: Any) -> Any:
 
 
 def _is_opaque(value: Any) -> bool:
-    """True if a part of a value could not be decoded."""
+    """Return whether a part of a value could not be decoded."""
     several = isinstance(value, tuple) and any(map(_is_opaque, value))
     return several or isinstance(value, dict)
 

@@ -181,4 +181,4 @@ class EarlyStop(AbstractCallback):
             turn.control.stop = f"{self._waited} evaluations were not the best"
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -31,7 +31,7 @@ class TensorBoard(AbstractCallback):
         self._writers: dict[int, Any] = {}
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
-        """Nothing: files are opened with the first row of each member."""
+        """Do nothing: files are opened with the first row of each member."""
 
     def turn(self, turn: Turn) -> None:
         rows = turn.rows if is_first() else ()

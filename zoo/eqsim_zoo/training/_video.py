@@ -205,7 +205,8 @@ def write_episode(
 
 
 def _one_device() -> contextlib.AbstractContextManager[Any]:
-    """Context in which this process computes alone, although the run is distributed."""
+    """Enter a context in which this process computes alone, although the run is
+    distributed."""
     if jax.process_count() == 1:
         return contextlib.nullcontext()
     return jax.set_mesh(device_mesh(jax.local_devices()[:1]))
