@@ -76,11 +76,11 @@ def diagnose(
     for name, x in axes.items():
         if x.shape[:-1] != batch:
             raise ValueError(
-                f"`{name}` has batch axes {x.shape[:-1]}, but `q` has {batch}: equal axes "
-                "are expected."
+                f"`{name}` has batch axes {x.shape[:-1]}, but `q` has {batch}. Give "
+                "both the same batch axes."
             )
     if 0 in batch:
-        raise ValueError(f"States with axes {batch}: at least one state is expected.")
+        raise ValueError(f"At least one state is expected, got batch axes {batch}.")
     pipeline = Generalized() if pipeline is None else pipeline
     number = int(np.prod(batch, dtype=int))
     row = lambda x: x.reshape(number, *x.shape[len(batch) :])

@@ -186,7 +186,7 @@ def _plugins_list(
         timeout: time limit of each import with `--check`, s.
     """
     if not timeout > 0:
-        raise UsageError(f"`--timeout` is {timeout}: a positive number is expected.")
+        raise UsageError(f"`--timeout` must be positive, got {timeout}.")
     list_plugins(json, check, timeout)
 
 

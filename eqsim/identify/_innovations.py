@@ -99,8 +99,8 @@ class Innovations(AbstractObjective):
             shape = vars(self)[name].shape
             if shape not in ((), (sys.nv,)):
                 raise ValueError(
-                    f"`Innovations.{name}` has shape {shape}, but one number or one for each "
-                    f"of {sys.nv} degrees of freedom is required."
+                    f"`Innovations.{name}` must be one number, or one for each of "
+                    f"{sys.nv} degrees of freedom, got shape {shape}."
                 )
         derived = []
         for recording in recordings:
@@ -195,8 +195,9 @@ def _sensor(physics: Physics, model: Model, name: str) -> _Sensor:
     sys, signals = model
     if name in signals.delays or (name in signals.gains and sys.nq != sys.nv):
         raise ValueError(
-            f"`Innovations` has no delay of {name!r}, and a gain only where all coordinates "
-            "are numbers. Leave this unknown out, or use `Simulation`."
+            f"`Innovations` does not support a delay of {name!r}, and supports a gain "
+            "only if all coordinates are scalars. Leave this unknown out, or use "
+            "`Simulation`."
         )
     one = jnp.ones(1, sys.dt.dtype)
     gain = extended(signals.gains.get(name, one), sys.nv, 1.0)

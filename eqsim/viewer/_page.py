@@ -84,7 +84,7 @@ def export(
         ```
     """
     if not fps > 0.0:
-        raise ValueError(f"`fps` is {fps}: a positive number is expected.")
+        raise ValueError(f"`fps` must be positive, got {fps}.")
     env, moments = recorded_moments(robot, trajectory, dt)
     moments = _thinned(moments, fps)
     count = len(moments[0].robots.action)

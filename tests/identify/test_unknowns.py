@@ -159,5 +159,5 @@ def test_entries_and_ties(sys):
     new = tied.apply(Model(sys, Signals()), jnp.log(jnp.array([2.0]))).sys
     np.testing.assert_allclose(new.links.mass, sys.links.mass * jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(new.links.inertia[1], 2 * sys.links.inertia[1])
-    with pytest.raises(ValueError, match="choose entries with `entries`"):
+    with pytest.raises(ValueError, match="select entries with `entries`"):
         identify.Free(lambda s: s.links.com[0]).labels("com", _context(sys))

@@ -270,7 +270,11 @@ def test_what_is_no_robot():
             ValueError,
             "an `index`, or `Scale`",
         ),
-        (lambda: viewer.show(point(), num_envs=0), ValueError, "`num_envs` is 0"),
+        (
+            lambda: viewer.show(point(), num_envs=0),
+            ValueError,
+            "`num_envs` must be at least 1, got 0",
+        ),
         (
             lambda: viewer.export(point(), np.zeros((2, 1)), fps=0.0),
             ValueError,

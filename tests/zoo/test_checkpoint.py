@@ -139,7 +139,7 @@ def test_nothing_is_executed(tmp_path):
     line = json.dumps(header).encode() + b"\n"
     digest = hashlib.sha256(out.getvalue() + line).hexdigest()
     path.write_bytes(line.replace(b"0" * 64, digest.encode()) + out.getvalue())
-    with pytest.raises(CheckpointError, match="differ from its first line"):
+    with pytest.raises(CheckpointError, match="do not match its first line"):
         load_checkpoint(path, jnp.zeros(1, jnp.float32))
     assert not trap.exists()
 

@@ -55,8 +55,8 @@ def evaluate_run(
         raise CommandError("`--best` and `--last`: choose one of them.")
     if episodes < 1 or seed < 0:
         raise CommandError(
-            f"`--episodes {episodes} --seed {seed}`: at least one episode, and a seed that "
-            "is not negative, are expected."
+            f"`--episodes` must be at least 1 and `--seed` at least 0, got {episodes} "
+            f"and {seed}."
         )
     screen, key = console(quiet=as_json), jax.random.key(seed)
     with sentences(), ThreadPoolExecutor(1) as worker:

@@ -88,13 +88,13 @@ class DiscreteCQL(AbstractLevelAgent):
         check_positive(self, "num_critics")
         if self.shared_encoder:
             raise ValueError(
-                "`DiscreteCQL` has no network beside its critics to share an encoder with: "
-                "leave out `shared_encoder`."
+                "`DiscreteCQL` has no networks besides its critics, so no encoder can "
+                "be shared. Leave out `shared_encoder`."
             )
         if self.levels < 2:
             raise ValueError(
-                f"`DiscreteCQL.levels` is {self.levels}: at least 2 are expected. Where "
-                "actions are all numbers, take `CQL`."
+                f"`DiscreteCQL.levels` must be at least 2, got {self.levels}. For "
+                "continuous actions, use `CQL`."
             )
 
     def begin(self, key: PRNGKeyArray, start: Start) -> DiscreteCQLState:

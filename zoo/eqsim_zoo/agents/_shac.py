@@ -131,8 +131,8 @@ class SHAC(AbstractOnlineAgent):
         rows = self.num_envs * self.horizon
         if rows % self.num_minibatches:
             raise ValueError(
-                f"`SHAC.num_minibatches` is {self.num_minibatches}: a divisor of the {rows} "
-                "rows of a batch (`num_envs` times `horizon`) is expected."
+                f"`SHAC.num_minibatches` must divide the {rows} rows of a batch "
+                f"(`num_envs` times `horizon`), got {self.num_minibatches}."
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SHACState:

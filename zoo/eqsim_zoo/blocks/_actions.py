@@ -74,9 +74,10 @@ def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
     for name, row in zip(env.sys.actuators.ctrl_names, np.asarray(bounds), strict=True):
         if not np.all(np.isfinite(row)):
             raise ValueError(
-                f"`{type(agent).__name__}` takes actions between two bounds, but those of "
-                f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or take "
-                "an agent whose actions need no bounds, such as `PPO` without `levels`."
+                f"`{type(agent).__name__}` needs actions with two bounds, but those of "
+                f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or "
+                "use an agent that supports unbounded actions, such as `PPO` without "
+                "`levels`."
             )
 
 

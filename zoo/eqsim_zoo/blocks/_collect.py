@@ -177,7 +177,7 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
         agent.check_observation(obs)
     elif not is_vector(obs):
         raise ValueError(
-            f"`{name}` takes observations that are one vector of real numbers, but those of "
+            f"`{name}` needs observations that are one real vector, but those of "
             f"`{type(env).__name__}` are {obs}."
         )
     resets = False
@@ -186,8 +186,8 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
         resets |= lasts and not isinstance(layer, NormalizeObservation)
         if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:
             raise ValueError(
-                f"`{name}` learns from every step, but with `{layer.mode}` some are resets. "
-                "Use `ResetMode.SAME_STEP`."
+                f"`{name}` learns from every step, but with `{layer.mode}` some steps "
+                "are resets. Use `ResetMode.SAME_STEP`."
             )
     if isinstance(layer, AbstractTask) and not resets:
         raise ValueError(

@@ -23,7 +23,7 @@ def training_env(
     **Raises:** `ValueError` if the environment resets itself, or a number is out of range.
     """
     if pool_size < 0:
-        raise ValueError(f"`pool_size` is {pool_size}: at least 0 is expected.")
+        raise ValueError(f"`pool_size` must be at least 0, got {pool_size}.")
     episode = evaluation_env(env, episode_length)
     return AutoReset(pool_resets(episode, key, pool_size) if pool_size else episode)
 
@@ -38,14 +38,12 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
         if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
             name = type(layer).__name__
             raise ValueError(
-                f"The environment has a `{name}`, which outlives episodes. Pass it without: "
-                "`train` adds `TimeLimit` and `AutoReset` itself, and agents keep what they "
-                "learn of observations in their state."
+                f"The environment has a `{name}`, whose state is kept across episodes. "
+                "Leave it out: `train` adds `TimeLimit` and `AutoReset`, and agents "
+                "normalize observations themselves."
             )
     if episode_length < 1:
-        raise ValueError(
-            f"`episode_length` is {episode_length}: an episode has at least one step."
-        )
+        raise ValueError(f"`episode_length` must be at least 1, got {episode_length}.")
     return TimeLimit(env, episode_length)
 
 

@@ -89,23 +89,25 @@ class AbstractOffPolicy(AbstractEncodingAgent):
         name, rows = type(self).__name__, self.num_envs * self.unroll_length
         if self.batch_size > self.capacity:
             raise ValueError(
-                f"`{name}.batch_size` is {self.batch_size}, above the `capacity` of the "
-                f"replay, {self.capacity}. Enlarge the replay, or take smaller batches."
+                f"`{name}.batch_size` must be at most the `capacity` of the replay "
+                f"buffer, {self.capacity}, got {self.batch_size}. Increase `capacity`, "
+                "or use smaller batches."
             )
         if rows > self.capacity:
             raise ValueError(
                 f"`{name}` collects {rows} transitions per iteration (`num_envs` times "
-                f"`unroll_length`), above the `capacity` of the replay, {self.capacity}."
+                "`unroll_length`), more than the `capacity` of the replay buffer, "
+                f"{self.capacity}. Increase `capacity`, or collect fewer."
             )
         if self.num_updates < 0:
             raise ValueError(
-                f"`{name}.num_updates` is {self.num_updates}: at least 0 is expected."
+                f"`{name}.num_updates` must be at least 0, got {self.num_updates}."
             )
         check_augmentations(name, self.augmentations)
         if self.shared_encoder and self.actor_parts != self.critic_parts:
             raise ValueError(
-                f"`{name}.actor_parts` are {self.actor_parts} and `critic_parts` "
-                f"{self.critic_parts}: with `shared_encoder` they must be equal."
+                f"With `shared_encoder`, `{name}.actor_parts` and `critic_parts` must "
+                f"be equal, got {self.actor_parts} and {self.critic_parts}."
             )
 
     def image_settings(self) -> dict[str, Any]:

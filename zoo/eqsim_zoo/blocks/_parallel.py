@@ -41,8 +41,8 @@ def check_divisible(agent: eqx.Module, *names: str) -> None:
         value = vars(agent)[name]
         if value % shares:
             raise ValueError(
-                f"`{type(agent).__name__}.{name}` is {value}: a multiple of {shares}, the "
-                "number of devices, is expected."
+                f"`{type(agent).__name__}.{name}` must be a multiple of {shares}, the "
+                f"number of devices, got {value}."
             )
 
 

@@ -115,7 +115,7 @@ def load_checkpoint(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, 
             return jtu.tree_map(_with_key, arrays, like), header["about"]
         except Exception as error:  # A forged file with a valid checksum.
             raise CheckpointError(
-                f"The arrays of {str(path)!r} differ from its first line ({error})."
+                f"The arrays of {str(path)!r} do not match its first line ({error})."
             ) from error
 
 

@@ -133,14 +133,16 @@ def recipe_from_json(stored: Any) -> Recipe:
     for name, value in stored.items():
         if name in ("settings", "sweep", "options"):
             if not isinstance(value, dict):
-                raise ValueError(f"`{name}` is {value!r}: values by name are expected")
+                raise ValueError(
+                    f"`{name}` must be a dictionary of values by name, got {value!r}"
+                )
         elif not isinstance(value, str) and (
             value is not None or name in ("agent", "env")
         ):
-            raise ValueError(f"`{name}` is {value!r}: text is expected")
+            raise ValueError(f"`{name}` must be text, got {value!r}")
     for name, values in stored.get("sweep", {}).items():
         if not isinstance(values, list) or not values:
             raise ValueError(
-                f"`sweep[{name!r}]` is {values!r}: a list of values is expected"
+                f"`sweep[{name!r}]` must be a list of values, got {values!r}"
             )
     return Recipe(**stored)

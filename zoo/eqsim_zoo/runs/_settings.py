@@ -58,8 +58,8 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
             value = _decode(value, fields[name])
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} is {value!r}: {_expected(fields[name])} "
-                "is expected."
+                f"`{name}` of {type(base).__name__!r} must be "
+                f"{_expected(fields[name])}, got {value!r}."
             ) from error
         if encode(value) == encode(fields[name]):
             continue

@@ -112,7 +112,7 @@ def evaluate_policy(
 
 def _episode(env: AbstractEnv, episodes: int, episode_length: int) -> TimeLimit:
     if episodes < 1:
-        raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
+        raise ValueError(f"`episodes` must be at least 1, got {episodes}.")
     return evaluation_env(env, episode_length)
 
 

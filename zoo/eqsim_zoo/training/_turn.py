@@ -84,8 +84,8 @@ def _number(name: str, value: Any) -> Float[Array, ""]:
     value = jnp.asarray(value)
     if value.shape != ():
         raise ValueError(
-            f"The metric {name!r} has shape {value.shape}: one number is expected, such as "
-            "a mean."
+            f"The metric {name!r} must be one number, such as a mean, got shape "
+            f"{value.shape}."
         )
     inexact = jnp.issubdtype(value.dtype, jnp.floating)
     return value if inexact else value.astype(jnp.float32)
