@@ -68,7 +68,7 @@ def _stand_in(command: Command) -> Callable:
     if isinstance(command, DynamicCommand):
         nothing.__doc__ = command.summary
     elif isinstance(command, dict):
-        nothing.__doc__ = f"Has commands of its own: {', '.join(command)}."
+        nothing.__doc__ = f"Subcommands: {', '.join(command)}."
     else:
         nothing.__doc__ = command.__doc__
     return nothing

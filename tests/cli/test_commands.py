@@ -87,7 +87,7 @@ def test_published_commands(capsys, site):
     assert status == 2 and "--name" in err
     status, out, err = run(capsys, "--help")
     assert (
-        status == 0 and "Says hello." in out and "commands of its own: one, two" in out
+        status == 0 and "Says hello." in out and "Subcommands: one, two" in out
     )
     assert err == ""
 

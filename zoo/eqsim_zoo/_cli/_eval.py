@@ -35,10 +35,10 @@ def evaluate_run(
 ) -> None:
     """Evaluate the agents of a run and print their returns.
 
-    Several seeds of one agent also get the interquartile mean with a bootstrap interval.
-    For agents that learn skills, the same number of episodes is then divided among the
-    skills, to measure how well these can be told apart and to plot their paths
-    (`skills.png` in the folder).
+    For several seeds of one agent, the interquartile mean with a bootstrap interval is
+    printed as well. For agents that learn skills, further episodes, divided among the
+    skills, measure the accuracy with which skills are identified, and the paths of the
+    skills are plotted (`skills.png` in the folder).
 
     Args:
         folder: folder of the run.

@@ -81,8 +81,7 @@ def resume_run(
         folder: folder of the run.
         steps: number of control steps to add to the plan.
         logger: logger besides the files.
-        video: number of evaluations from one animation of an episode to the next; 0 for
-            none.
+        video: write an animation of an episode at every n-th evaluation; 0 for none.
     """
     screen = console()
     with sentences(), _abrupt():

@@ -53,10 +53,10 @@ class APG(AbstractOnlineAgent):
         0 stores all.
     - `hidden`: hidden layer sizes of the network.
     - `layer_norm`: true if the network has layer normalization.
-    - `normalize_observations`: true if observations are normalized.
+    - `normalize_observations`: true to normalize observations.
     - `learning_rate`: Adam step size; Adam's averages are short ($\beta$ = 0.7, 0.95).
     - `discount`: discount $\gamma$.
-    - `max_grad_norm`: largest global norm of a gradient.
+    - `max_grad_norm`: global norm to which gradients are clipped.
     - `noise`: standard deviation of the noise on actions.
 
     ??? cite "Reference"

@@ -66,7 +66,7 @@ class DiscreteCQL(AbstractLevelAgent):
     - `num_critics`: number of critics.
     - `discount`: discount $\gamma$.
     - `target_rate`: target update rate.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     - `conservative_weight`: weight $\alpha'$ of the conservative term.
     - `temperature`: temperature $T$ of the conservative term.
 

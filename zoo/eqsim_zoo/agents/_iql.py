@@ -64,7 +64,7 @@ class IQL(AbstractLevelAgent):
 
     - `discount`: discount $\gamma$.
     - `target_rate`: $\tau'$ in $\bar\theta \leftarrow (1 - \tau')\bar\theta + \tau'\theta$.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     - `expectile`: expectile $\tau$ of the value.
     - `temperature`: inverse temperature $\beta$ of the weights.
     - `weight_limit`: largest weight $c$ of a row.

@@ -93,7 +93,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
-    - `levels`: values of each actuator; 0 for continuous actions.
+    - `levels`: number of discrete values per actuator; 0 for continuous actions.
 
     ??? cite "Reference"
         Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.

@@ -84,19 +84,19 @@ class SHAC(AbstractOnlineAgent):
     - `horizon`: steps $h$ that are differentiated.
     - `checkpoint_every`: steps between stored states, to save memory, see `eqsim.rollout`;
         0 stores all.
-    - `num_epochs`: passes of the critic through a batch.
-    - `num_minibatches`: minibatches of each pass.
+    - `num_epochs`: passes over each batch for the critic.
+    - `num_minibatches`: minibatches per pass.
     - `actor_hidden`, `critic_hidden`: hidden layer sizes of the network.
-    - `normalize_observations`: true if observations are normalized.
+    - `normalize_observations`: true to normalize observations.
     - `actor_learning_rate`, `critic_learning_rate`: Adam step size; Adam's averages are
         short ($\beta$ = 0.7, 0.95).
-    - `anneal_steps`: control steps in which learning rates decrease to zero; 0 keeps them.
+    - `anneal_steps`: control steps over which learning rates decrease to zero; 0: constant.
     - `discount`: discount $\gamma$.
     - `td_decay`: decay $\lambda$ of the returns that the critic learns.
     - `target_decay`: share $\alpha$ of the old target in an update of the target critic.
     - `entropy_cost`: weight $c_H$ of the entropy of the policy; 0 in the paper.
-    - `max_grad_norm`: largest global norm of a gradient.
-    - `reward_scale`: rewards are multiplied by it.
+    - `max_grad_norm`: global norm to which gradients are clipped.
+    - `reward_scale`: factor that multiplies rewards.
 
     ??? cite "Reference"
         Xu et al., *Accelerated policy learning with parallel differentiable simulation*,

@@ -76,7 +76,7 @@ class TD3(AbstractOffPolicy):
     - `policy_delay`: critic updates per update of policy and targets.
     - `exploration_noise`: standard deviation of the noise on actions.
     - `target_noise`: standard deviation of $\epsilon$, the noise on target actions.
-    - `noise_clip`: bound of $\epsilon$.
+    - `noise_clip`: clip range of $\epsilon$.
 
     ??? cite "Reference"
         Fujimoto, van Hoof, Meger, *Addressing function approximation error in actor-critic

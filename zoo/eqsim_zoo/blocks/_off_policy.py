@@ -59,11 +59,11 @@ class AbstractOffPolicy(AbstractEncodingAgent):
         trains it; both then see the same parts.
     - `augmentations`: image augmentations in their order, drawn for each row of a batch.
     - `layer_norm`: true if critics have layer normalization.
-    - `normalize_observations`: true if observations are normalized by running statistics.
+    - `normalize_observations`: true to normalize observations by running statistics.
     - `learning_rate`: Adam step size of actor and critic.
     - `discount`: discount $\\gamma$.
     - `target_rate`: target update rate $\\tau$.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     """
 
     num_envs: int = static(16)
