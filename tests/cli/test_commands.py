@@ -86,9 +86,7 @@ def test_published_commands(capsys, site):
     status, _, err = run(capsys, "hello")
     assert status == 2 and "--name" in err
     status, out, err = run(capsys, "--help")
-    assert (
-        status == 0 and "Says hello." in out and "Subcommands: one, two" in out
-    )
+    assert status == 0 and "Says hello." in out and "Subcommands: one, two" in out
     assert err == ""
 
 

@@ -378,7 +378,7 @@ BAD = {
     "noise of another channel": (
         identify.Inverse(),
         dict(windows=identify.Windows(0.2), noise={"q": 1e-3}),
-        r"`noise` names 'q', but channels are \['qdd'\]",
+        r"`noise` names the unknown channel 'q'. Channels: \['qdd'\]",
     ),
 }
 

@@ -115,7 +115,7 @@ STARTS = {
         r"x\[0\] starts at 0.05, which is not between its bounds",
     ),
     "delay": (identify.Delay(initial=0.0), "x starts at 0, which is not between"),
-    "NaN": (identify.Custom(lambda s, v: s, np.nan), "x starts at nan"),
+    "NaN": (identify.Custom(lambda s, v: s, np.nan), "must be finite, got nan"),
     "channel": (identify.Gain("torque"), "channel 'torque', which is not measured"),
     "column": (identify.Bias("q", columns=(2,)), r"columns \(2,\) of channel 'q'"),
     "factor of zero": (

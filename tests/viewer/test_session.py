@@ -245,9 +245,13 @@ def test_what_is_no_robot():
         (
             lambda: viewer.Scale(lambda s: s.links.mass, 2.0, 2.0),
             ValueError,
-            "from 2.0",
+            "got 2.0 and 2.0",
         ),
-        (lambda: viewer.Value(lambda s: s.gravity, 1.0, 0.0), ValueError, "from 1.0"),
+        (
+            lambda: viewer.Value(lambda s: s.gravity, 1.0, 0.0),
+            ValueError,
+            "got 1.0 and 0.0",
+        ),
         (lambda: viewer.show(point(), sliders={"a": 3}), TypeError, "sliders"),
         (
             lambda: viewer.show(

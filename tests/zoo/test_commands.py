@@ -243,7 +243,10 @@ def test_skills(capsys, monkeypatch, tmp_path):
     assert "± (95 %)" in table and "pip install 'eqsim-zoo[cli]'" in last
     assert not (tmp_path / "r" / "skills.png").exists()
     status, _, err = run(capsys, f"train dads point_mass {SHORT} --out s")
-    assert status == 2 and "which `PointMass` has not. These have one: ant_omni" in err
+    assert (
+        status == 2
+        and "but `PointMass` has none. These environments have one: ant_omni" in err
+    )
 
 
 def test_presets_are_defaults(capsys, monkeypatch, tmp_path):

@@ -296,7 +296,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="got the boolean True"):
         PPO(learning_rate=True)
     agent, env = PPO(num_minibatches=16), AutoReset(TimeLimit(Wide(NU), 5))
-    with pytest.raises(ValueError, match="12 rows .* = 16"):
+    with pytest.raises(ValueError, match="= 16 minibatches, got 12 rows"):
         state = agent.init(jr.key(0), env)
         agent.update(state, random_batch(agent, jr.key(0)))
 

@@ -318,7 +318,7 @@ def test_recipes_of_other_types(fields, words):
 @pytest.mark.parametrize(
     "settings, words",
     (
-        ({"learning_rate": {"a": 1}}, "`learning_rate` of 'PPO' must be"),
+        ({"learning_rate": {"a": 1}}, "`learning_rate` of 'PPO' is"),
         ({"learning_rate": 10**400}, "PPO"),
         ({"num_envs": "many"}, "PPO"),
         ({"num_envs": None}, "PPO"),

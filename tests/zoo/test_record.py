@@ -332,7 +332,7 @@ def test_the_command(capsys, tmp_path):
 
 
 REFUSED_WITH_RUNS = {
-    "record hopper --policy r": "The run in 'r' learned with env 'rail', and not with",
+    "record hopper --policy r": "The run in 'r' was trained with env 'rail', not with",
     "record rail --expert r --pipeline spring": "with pipeline None, and not with 'spring'",
 }
 WRONG = {

@@ -435,8 +435,8 @@ def test_small_images(recipe, least):
             lambda: Impala(blocks=0),
             "Impala.blocks` must be an integer of at least 1, got 0",
         ),
-        (lambda: ResNet18(groups=48), "48 groups"),
-        (lambda: ResNet18(widths=(32, 32)), r"\(32, 32\).*four"),
+        (lambda: ResNet18(groups=48), "number of groups, 48"),
+        (lambda: ResNet18(widths=(32, 32)), r"four.*\(32, 32\)"),
     ),
 )
 def test_wrong_sizes(make, message):
@@ -596,7 +596,7 @@ def test_gray_has_no_colors(getkey):
     image = picture(getkey(), (4, 4, 1))
     found = jax.jit(ColorJitter(saturation=0.5, hue=0.5))(image, getkey())
     np.testing.assert_array_equal(found, image)
-    with pytest.raises(ValueError, match="image of 4 channels"):
+    with pytest.raises(ValueError, match="got 4"):
         ALL(picture(getkey(), (4, 4, 4)), getkey())
 
 
