@@ -333,7 +333,7 @@ def test_the_command(capsys, tmp_path):
 
 REFUSED_WITH_RUNS = {
     "record hopper --policy r": "The run in 'r' was trained with env 'rail', not with",
-    "record rail --expert r --pipeline spring": "with pipeline None, and not with 'spring'",
+    "record rail --expert r --pipeline spring": "with pipeline None, not with 'spring'",
 }
 WRONG = {
     "record": "ENV",
