@@ -109,7 +109,7 @@ def test_broken_commands_hide_nothing(capsys, site):
     assert (
         "'sick' in 'eqsim.commands' comes from my-sick" in err and "no license" in err
     )
-    assert "The command 'odd' is 3: a function" in err
+    assert "The command 'odd' must be a function" in err
     status, _, err = run(capsys, "sick")
     assert status == 1 and "no license" in err
     status, _, err = run(capsys, "odd")
