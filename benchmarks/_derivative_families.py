@@ -191,7 +191,7 @@ _INTEGRATORS = {
 _CONTACT_PARTS = "geoms.", "pairs.", "impratio"
 _ABOUT_CONTACTS = (
     "A free body with spheres of condim 1, 3, 4 and 6 above a plane; the sphere with condim "
-    "6 also touches by an explicit pair."
+    "6 also touches through an explicit pair."
 )
 FAMILIES = {
     f"contacts-{cone}": Family(

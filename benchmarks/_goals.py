@@ -28,14 +28,15 @@ plans with the skill dynamics: it chooses skills that lead to each of {goals} go
 these episodes.
 
 - `seconds`: duration of `train`, with compilation.
-- `reward`: intrinsic reward of `DADS` compared with {number} skills; at most log {number}.
+- `reward`: intrinsic reward of `DADS` per step, with {number} alternative skills; at most log
+  {number}.
 - `reach`: distance from the origin after {plan} steps of one skill, mean over {number}
   skills, m.
 - `covered`: share of a grid of 20 m x 20 m that these {number} skills visit.
-- `error / radius`: distance from the goal at the end of an episode over {radius:g} m, mean
-  over episodes; 1 for an ant that does not move.
-- `largest`: largest value of these episodes.
-- `smallest`: smallest value within an episode, mean over episodes.
+- `error / radius`: distance from the goal at the end of an episode, divided by {radius:g} m,
+  mean over episodes; 1 for an ant that does not move.
+- `largest`: largest `error / radius` of the episodes.
+- `smallest`: smallest `error / radius` at any time of an episode, mean over episodes.
 """
 
 

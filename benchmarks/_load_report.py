@@ -53,9 +53,9 @@ def page(files: list[File], where: Mapping[str, Any], note: str = "") -> str:
                 "```bash\npython benchmarks/load.py FOLDER\n"
                 "python benchmarks/load.py FOLDER --step 100 --json out/load.json\n```",
                 "## Sources",
-                "- `not compiled`: files that MuJoCo does not compile: fragments that other "
-                "files include, files whose meshes are not part of the package, and files "
-                "for other versions of MuJoCo.\n"
+                "- `not compiled`: files that MuJoCo does not compile, because they are fragments "
+                "for inclusion in other files, because meshes are missing in the package, or "
+                "because they are for other versions of MuJoCo.\n"
                 "- `with ignore`: refused files that load with "
                 "`load_mjcf(path, ignore=(...))`, which leaves out the named features.\n"
                 "- `moved`: files whose trajectories were compared with MuJoCo.\n"
@@ -69,11 +69,11 @@ def page(files: list[File], where: Mapping[str, Any], note: str = "") -> str:
                 "## Motion",
                 "Simulations start at the keyframe `home`, else at the first keyframe, else "
                 "at the reference pose. Controls are drawn from their range in each step. "
-                "Errors are those of positions, velocities and activations, relative to "
-                "max(1, largest value). MuJoCo's solver runs to convergence.",
+                "The error is the largest difference of positions, velocities and activations, "
+                "relative to max(1, largest value). MuJoCo's solver runs to convergence.",
                 "- `1 step`, `largest`: error after one step, and largest error of all "
                 "steps.\n"
-                "- `single`: largest error of single steps that start from MuJoCo's "
+                "- `single`: largest error of a single step from any of MuJoCo's "
                 "states.\n"
                 "- `compile`: seconds for the first step, with the fast compiler settings of "
                 "the tests.",

@@ -21,24 +21,24 @@ import eqsim
 
 
 EXPLANATION = """\
-Accuracy of the derivatives of one step with respect to the state, the action and all
-parameters of the robot and the pipeline, and of sensor values, in double precision. Each
-table shows a small robot with one family of features in one pipeline.
+This page lists the accuracy of the derivatives of one step, and of sensor values, with
+respect to the state, the action and all parameters of the robot and the pipeline, in double
+precision. Each table shows a small robot with one family of features in one pipeline.
 
-Each entry is the larger of two relative errors: forward mode against fourth-order
-central differences, and reverse mode against forward mode. Errors are relative to the
-derivative, or to 0.05 if the derivative is smaller.
+Each entry is the larger of two relative errors: forward mode against fourth-order central
+differences, and reverse mode against forward mode. Errors are relative to the derivative, or
+to 0.05 if the derivative is smaller.
 
 - `0`: the result does not depend on this parameter in this situation.
-- `kink`: the model is not smooth within the finite-difference stencil, for example where
-  a contact starts to slip, so there is no reference. The derivative is a one-sided
-  derivative; it is finite and the same in both modes. Entries that summarize several
-  arrays contain the number of kinks.
+- `kink`: the model is not smooth within the finite-difference stencil, for example where a
+  contact starts to slip, so there is no reference. The derivative is a one-sided derivative;
+  it is finite and the same in both modes. Entries that summarize several arrays contain the
+  number of kinks.
 
-Kinks at rest are a property of MuJoCo's model: implicit damping with a polynomial damper,
-and LuGre friction of DC motors, depend on the absolute value of a velocity.
-`equalities.active` enables a constraint, so its derivative is zero.
-`eqsim.model.inactive_parameters` lists such parameters of a robot."""
+Kinks at rest are a property of MuJoCo's model: implicit damping with a polynomial damper and
+LuGre friction of DC motors depend on the absolute value of a velocity. `equalities.active`
+enables a constraint, so its derivative is zero. `eqsim.model.inactive_parameters` lists such
+parameters of a robot."""
 GROUND_ABOUT = """\
 A free capsule that carries a hinged sphere above a plane, with an actuator, a spring, a
 damper, dry friction, a limit, gravity compensation and external forces. The last rows
@@ -160,7 +160,7 @@ def _family(name: str, pipeline: eqsim.AbstractPipeline) -> Part:
     parts = [f"### {family.title}", family.about, table(result.rows)]
     if result.without:
         names = "; ".join(result.without)
-        parts.append(f"Without influence in all situations: {names}.")
+        parts.append(f"No influence in any situation: {names}.")
     return Part("\n\n".join(parts), result.found)
 
 

@@ -25,14 +25,14 @@ from eqsim.dynamics import kinetic_energy, momentum
 
 
 EXPLANATION = """\
-Penetration, joint errors, and conservation of energy and momentum in long simulations:
-{length} control steps of {substeps} physics steps each, from the reference pose.
+The table lists penetration, joint errors, and changes of energy and momentum in long
+simulations: {length} control steps of {substeps} physics steps each, from the reference pose.
 
 - `penetration` (m): largest penetration in {batch} simulations under full random controls,
   sampled once per control step.
-- `drift` (m, rad): largest distance of links from the poses given by their joint
-  coordinates, in the same simulations, before the projection at the end of a step. Zero
-  in `Generalized`, which uses joint coordinates.
+- `drift` (m, rad): largest distance of links from the poses given by their joint coordinates,
+  in the same simulations, before the projection at the end of a step. It is zero in
+  `Generalized`, which uses joint coordinates.
 - `finite`: fraction of the simulations that stay finite.
 - `energy`: relative change of kinetic energy in free flight, without gravity, contacts,
   limits, damping, springs, dry friction and fluid.

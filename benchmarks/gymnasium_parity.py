@@ -32,12 +32,12 @@ shows the largest over all entries, steps and initial states.
 - `reset`: difference of the first observation.
 - `alone`: difference of two independent simulations from the same initial state, until they
   diverge.
-- `part at`: step of each simulation at which a difference first exceeds {tolerance:g}.
-  Contacts are chaotic, so differences by rounding grow.
+- `part at`: step of each simulation at which a difference first exceeds {tolerance:g}. Motion
+  with contacts is chaotic, so rounding differences grow.
 - `one step`: difference after one step from Gymnasium's state. This excludes chaos and
   measures the difference between the environments.
 - `worst term`: reward term with the largest difference after one step.
-- `ends alike`: true if both terminate at the same steps.
+- `ends alike`: yes if both environments terminate at the same steps.
 - `as shipped`: median difference from an unmodified Gymnasium environment in an independent
   simulation, with the solver settings of the file and without the additional evaluation at
   the new state."""

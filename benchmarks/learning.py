@@ -21,16 +21,16 @@ from eqsim_zoo.runs import find_preset, presets
 
 
 EXPLANATION = """\
-Returns and training times of the presets, `eqsim train AGENT ENV --seed SEED`. Each run uses
-single precision, one process, one device and an empty compilation cache. Rewards,
-observations, terminations and time steps are those of Gymnasium's version 5.
+This page lists the returns and training times of the presets (`eqsim train AGENT ENV --seed
+SEED`). Each run uses single precision, one process, one device and an empty compilation
+cache. Rewards, observations, terminations and time steps are those of Gymnasium's version 5.
 
 - `return by seed`: mean return of the deterministic policy in the last evaluation.
-- `seconds`: duration of `train`, with compilation, without imports.
+- `seconds`: duration of `train`, including compilation but not imports.
 - `reached, s`: seconds until an evaluation first exceeded `goal`. There are ten evaluations
   per run.
-- `ppo, 8 seeds` and `ppo, 16 learning rates`: several members in one program, each with as many
-  steps; mean return of the members."""
+- `ppo, 8 seeds` and `ppo, 16 learning rates`: several agents trained in one program, with
+  `steps` steps each; the return is the mean over these agents."""
 
 GOALS = {
     "inverted_pendulum": 999.0,

@@ -27,15 +27,16 @@ from eqsim_zoo import offline
 
 
 EXPLANATION = """\
-The dataset `medium` has 200,000 steps with sampled actions of a PPO that was stopped early.
-In `mixed`, half of the steps have uniformly random actions instead. Each agent is trained on
-each dataset with three seeds in one program, and evaluated with deterministic actions in 32
-episodes. `behavior` is the mean return of complete episodes in the dataset, with the 95 %
-confidence interval of the mean. `score` is the mean over seeds, normalized so that the random
-policy has 0 and the deterministic medium policy 100. `seconds` is the time for all three seeds,
-including compilation. `bc` and `td3_bc` have their defaults. The others have settings for fast
-convergence of values ({settings}); `iql` also has `expectile=0.9` and `temperature=10`, and `cql`
-{cql}."""
+This page compares the offline agents on two datasets. `medium` has 200,000 steps with sampled
+actions of a PPO agent that was stopped early. `mixed` has as many steps, half of them with
+uniformly random actions. Each agent is trained on each dataset with three seeds in one
+program, and evaluated with deterministic actions in 32 episodes. `behavior` is the mean
+return of complete episodes in the dataset, with the 95 % confidence interval of the mean.
+`score` is the mean over seeds, normalized so that the random policy has 0 and the
+deterministic medium policy 100. `seconds` is the time for all three seeds, including
+compilation. `bc` and `td3_bc` have default settings. The other agents have settings with
+which values converge faster ({settings}); `iql` also has `expectile=0.9` and
+`temperature=10`, and `cql` {cql}."""
 
 SHORT = (
     "normalize_observations=true",
@@ -201,8 +202,8 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
     ]
     first = rows[0]
     policies = (
-        f"{options.env}: the return of the random policy is {first['random']:,.0f}, that of "
-        f"the medium policy, trained for {options.behavior_steps:,.0f} steps, "
+        f"On {options.env}, the random policy has a return of {first['random']:,.0f}, and the "
+        f"medium policy, trained for {options.behavior_steps:,.0f} steps, a return of "
         f"{first['medium']:,.0f}."
     )
     names = dict.fromkeys(row["data"] for row in rows)

@@ -164,8 +164,8 @@ def report(options, runs: list[Run], drawn: list[Record], folders) -> str:
         "tolerance 0.",
         f"- `within`: fraction of the states with an error up to {tolerance:g}.\n"
         "- `rows`, `most`: mean and largest number of constraint rows.\n"
-        "- `MuJoCo residual`: largest remaining |M^-1 gradient of the cost| of MuJoCo's "
-        "solution, with the same normalization.\n"
+        "- `MuJoCo residual`: largest |M^-1 gradient of the cost| that remains in MuJoCo's "
+        "solution, normalized like the error.\n"
         "- `10 % chaotic at`: step after which the error of 10 % of the trajectories "
         "exceeds 1e-3.",
     ]

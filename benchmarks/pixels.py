@@ -19,16 +19,16 @@ from eqsim_zoo import vision
 
 
 EXPLANATION = """\
-`python benchmarks/pixels.py --markdown docs/learning.md`: `reacher`, observed as the last
-{frames} images of 64 x 64 pixels from above, or as the state. Episodes have {length} steps;
-{steps:,} steps in one environment and as many updates, with batches of {batch}. From images,
-`SAC` shares one convolutional encoder between actor and critic, and augments images by random
-crops (DrQ).
+This section compares learning from images and from the state on `reacher` (`python
+benchmarks/pixels.py --markdown docs/learning.md`). The image observation consists of the last
+{frames} images of 64 x 64 pixels from above. `SAC` takes {steps:,} steps in one environment
+and as many updates with batches of {batch}; episodes have {length} steps. With images, actor
+and critic share one convolutional encoder, and images are augmented by random crops (DrQ).
 
 - `return by seed`: return of the deterministic policy after training, mean over {episodes}
   episodes. The return of random actions is {random:.1f}.
 - `seconds`: training time with compilation, on a machine that was shared with other work.
-  Images are drawn and learned from on the CPU."""
+  Rendering and learning run on the CPU."""
 HEADING = "## Image observations"
 LENGTH, FRAMES, BATCH, EPISODES = 50, 3, 64, 64
 CAMERA = Camera(lookat=(0.0, 0.0, 0.0), distance=0.6, azimuth=90.0, elevation=-90.0)

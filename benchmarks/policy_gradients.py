@@ -28,12 +28,14 @@ DISCOUNT = 0.99
 KINDS = "largest", "mean", "median"
 BEFORE = 32
 EXPLANATION = """\
-Norm of the gradient of $\\frac{{1}}{{h}} \\sum_{{t<h}} \\gamma^t r_t$ with respect to the
-parameters of an untrained policy (two hidden layers of 64, as in `APG`; $\\gamma$ =
-{discount}) through $h$ control steps, for {batch} environments after {before} steps. `mean`
-is the norm of the gradient of their mean, which APG uses; `median` and `largest` are norms for
-single environments. For unstable motions the norms grow with the horizon, and a few
-environments dominate the mean. `APG.max_grad_norm` clips the gradient."""
+The table lists norms of the gradient of the mean reward
+$\\frac{{1}}{{h}} \\sum_{{t<h}} \\gamma^t r_t$ over $h$ control steps (the horizon), with
+respect to the parameters of an untrained policy (two hidden layers of 64, as in `APG`;
+$\\gamma$ = {discount}). {batch} environments start from the states after {before} steps.
+`mean` is the norm of the gradient of the mean over all environments, which APG uses; `median`
+and `largest` are taken over the norms of single environments. For unstable motions, the norms
+grow with the horizon, and a few environments dominate the mean. `APG.max_grad_norm` clips the
+gradient."""
 
 
 def main() -> None:

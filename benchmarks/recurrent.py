@@ -15,10 +15,10 @@ from eqsim import AbstractEnv, randomize
 
 
 EXPLANATION = """\
-PPO with and without memory on an `inverted_pendulum` that is only partially observed
-(`python benchmarks/recurrent.py --markdown docs/learning.md`). Position and angle are
-observed, velocities are not. In each episode, actions are delayed by 0, 1 or 2 control
-steps, and all masses are multiplied by random factors from 0.5 to 2.
+This section compares PPO with and without memory on an `inverted_pendulum` that is only
+partially observed (`python benchmarks/recurrent.py --markdown docs/learning.md`). Position
+and angle are observed, velocities are not. In each episode, actions are delayed by 0, 1 or 2
+control steps, and all masses are multiplied by random factors from 0.5 to 2.
 
 Episodes have at most {length} steps. Both agents train for {steps:,} steps in {envs}
 environments with the same settings (iterations of {unroll} steps, {minibatches} minibatches,
@@ -26,8 +26,8 @@ learning rate annealed from 0.001 to 0) and networks of their default sizes.
 
 - `return by seed`: return of the deterministic policy after training, mean over {episodes}
   episodes; the maximum is {length}.
-- `seconds`: training time, on a machine that was shared with other work. The first seed also
-  compiles."""
+- `seconds`: training time, on a machine that was shared with other work. The time of the
+  first seed includes compilation."""
 HEADING = "## Partial observation"
 LENGTH, ENVS, UNROLL, MINIBATCHES, EPISODES = 500, 64, 32, 4, 256
 AGENTS = {

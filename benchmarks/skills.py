@@ -30,12 +30,12 @@ from eqsim.wrappers import ant_omni, OneHotSkills, Skills
 
 
 EXPLANATION = """\
-Five skills that `DADS` discovers for the ant, without a task reward:
-`eqsim train dads ant_omni --seed SEED` with its preset. Training takes 1,000,000 control
-steps in episodes of 100, in single precision, in one process, on one device, with an empty
+This page evaluates five skills that `DADS` discovers for the ant without a task reward, with
+the preset of `eqsim train dads ant_omni --seed SEED`. Training takes 1,000,000 control steps
+in episodes of 100, in single precision, in one process, on one device, with an empty
 compilation cache.
 
-- `seconds`: duration of `train`, with compilation.
+- `seconds`: duration of `train`, including compilation.
 - `reward`: intrinsic reward of `DADS` per step, mean over {episodes} episodes of each skill
   with the deterministic policy; at most log 5 = 1.609.
 - `accuracy, step`, `accuracy, episode`: share of steps, or of episodes, in which the skill
@@ -45,11 +45,11 @@ compilation cache.
 """
 
 UPDATES = """\
-Updates per second of `DADS`, and of a `SAC` with the same networks and observations. An
-update of `DADS` uses one batch of a replay buffer with {rows:,} rows and changes skill
-dynamics, critics, policy, temperature and targets. Batch size {batch}, networks of 256x256,
-five skills, 27 observations, 8 actions; many updates in one program; best of {repeats} runs
-that take turns."""
+The next table lists updates per second of `DADS`, and of a `SAC` with the same networks and
+observations. An update of `DADS` uses one batch of a replay buffer with {rows:,} rows and
+changes skill dynamics, critics, policy, temperature and targets. The batch size is {batch},
+the networks have two hidden layers of 256, and there are five skills, 27 observations and 8
+actions. Many updates run in one program; the best of {repeats} interleaved runs is listed."""
 
 EPISODES = 16
 

@@ -76,11 +76,11 @@ def diagnose(
     for name, x in axes.items():
         if x.shape[:-1] != batch:
             raise ValueError(
-                f"`{name}` has batch axes {x.shape[:-1]}, but `q` has {batch}: equal axes "
-                "are expected."
+                f"`{name}` has batch axes {x.shape[:-1]}, but `q` has {batch}. Give "
+                "both the same batch axes."
             )
     if 0 in batch:
-        raise ValueError(f"States with axes {batch}: at least one state is expected.")
+        raise ValueError(f"At least one state is expected, got batch axes {batch}.")
     pipeline = Generalized() if pipeline is None else pipeline
     number = int(np.prod(batch, dtype=int))
     row = lambda x: x.reshape(number, *x.shape[len(batch) :])
@@ -118,7 +118,7 @@ def _examined(pipeline, sys, states, ctrls):
 
 
 def _names(sys: System, geoms: tuple[tuple[int, int], ...]):
-    """Names of contact pairs and of degrees of freedom."""
+    """Return the names of contact pairs and of degrees of freedom."""
     geom = lambda k: repr(sys.geoms.names[k] or f"geom {k}")
     pairs = [f"{geom(i)} and {geom(j)}" for i, j in geoms]
     dofs = []

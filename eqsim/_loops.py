@@ -57,8 +57,8 @@ def _segmented(body, init, xs, length, size: int):
     length = jtu.tree_leaves(xs)[0].shape[0] if length is None else length
     if size < 1 or length % size:
         raise ValueError(
-            f"`checkpoint_every` is {size}: a divisor of the length {length} is expected, "
-            f"for instance {_middle_divisor(length)}."
+            f"`checkpoint_every` must divide the length {length}, got {size}. Use for "
+            f"instance {_middle_divisor(length)}."
         )
     # XLA does not simplify across the boundary of a checkpoint inside a loop.
     segment = jax.checkpoint(

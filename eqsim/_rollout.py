@@ -86,7 +86,10 @@ def rollout(
     args = (env, policy, key, start)
     traced = any(isinstance(leaf, Tracer) for leaf in jtu.tree_leaves(args))
     if traced and progress:
-        raise ValueError("`progress=True` is not possible inside a transformation.")
+        raise ValueError(
+            "`progress=True` is not possible inside a transformation. Call `rollout` "
+            "outside jit, grad and vmap, or leave it out."
+        )
     if not traced:
         # Move batch axes to the front, from where `env_axes` declares them.
         validate(eqx.combine(*split(env, env_axes, key.ndim)).sys)
@@ -171,8 +174,8 @@ def _check_call(env, key, length: int, start, env_axes) -> None:
         raise ValueError(f"`length` must be positive, got {length}.")
     if not is_key(key):
         raise ValueError(
-            f"`key` has type {key.dtype}: a key of `jax.random.key` is expected, not one "
-            "of the older `jax.random.PRNGKey`."
+            "`key` must be a key of `jax.random.key`, not of the older "
+            f"`jax.random.PRNGKey`, got type {key.dtype}."
         )
     if key.ndim == 0 and env_axes is not None:
         raise ValueError(
@@ -180,7 +183,7 @@ def _check_call(env, key, length: int, start, env_axes) -> None:
             "Pass one key per environment."
         )
     if key.size == 0:
-        raise ValueError(f"`key` has shape {key.shape}: at least one key is expected.")
+        raise ValueError(f"`key` must hold at least one key, got shape {key.shape}.")
     _check_start(start, key)
     check_axes(env, env_axes, key.shape)
 
@@ -197,8 +200,9 @@ def _check_start(start, key) -> None:
         )
     if start[1].reward.shape != key.shape:
         raise ValueError(
-            f"`start` has timesteps of shape {start[1].reward.shape}, but `key` has shape "
-            f"{key.shape}: one start per key is expected. See `eqx.filter_vmap`."
+            f"`start` has timesteps of shape {start[1].reward.shape}, but `key` has "
+            f"shape {key.shape}. Pass one start per key, for instance from "
+            "`eqx.filter_vmap(env.reset)(key)`."
         )
 
 

@@ -52,9 +52,11 @@ def test_environments_with_other_values_share_a_program():
 
 def test_what_resets_itself_is_refused():
     check_no_auto_reset(TimeLimit(Rail(), 3), "Gym")
-    with pytest.raises(ValueError, match="`AutoReset` is kept over episodes, but Gym"):
+    with pytest.raises(
+        ValueError, match="state of `AutoReset` is kept across episodes, but Gym"
+    ):
         check_no_auto_reset(AutoReset(TimeLimit(Rail(), 3)), "Gym")
-    with pytest.raises(TypeError, match="an environment of eqsim is expected"):
+    with pytest.raises(TypeError, match="must be an environment of eqsim"):
         check_no_auto_reset("rail", "Gym")
 
 

@@ -88,5 +88,5 @@ def test_errors():
     ):
         eqsim.diagnose(SYS, states(), jnp.zeros(0))
     none = jax.tree_util.tree_map(lambda x: x[None][:0], state)
-    with pytest.raises(ValueError, match="at least one state is expected"):
+    with pytest.raises(ValueError, match="At least one state is expected"):
         eqsim.diagnose(SYS, none)

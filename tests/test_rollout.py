@@ -177,7 +177,7 @@ def test_checkpoints():
     assert tree_allclose(less(POLICY.gains), whole(POLICY.gains), rtol=1e-9)
     taken = [fn.memory_analysis().temp_size_in_bytes for fn in (whole, less)]
     assert taken[1] < taken[0] / 2
-    with pytest.raises(ValueError, match="divisor of the length 4096.*instance 64"):
+    with pytest.raises(ValueError, match="must divide the length 4096.*instance 64"):
         eqsim.rollout(ENV, POLICY, key, length, checkpoint_every=11)
 
 

@@ -85,15 +85,15 @@ def _view(
 
     Args:
         target: name of an environment, MJCF file, folder of a run, or recording (.npz).
-        pipeline: name of the physics; by default what the environment chooses.
-        num_envs: number of robots; by default 1, and all of a recording.
-        randomize: preset by which the parameters of each robot are drawn.
-        length: control steps of an export, at most.
-        seed: seed of the first states, of random parameters and of random actions.
-        export: file (.html) that plays a rollout without a server, instead of the page.
-        host: address to listen at; one that other machines can reach gets a token.
-        port: port to listen at; by default the first free one of 8080 to 8099.
-        dark: dark page.
+        pipeline: name of the pipeline; by default that of the environment.
+        num_envs: number of robots; by default 1, or all robots of a recording.
+        randomize: randomization preset for the parameters of each robot.
+        length: maximum number of control steps of an export.
+        seed: random seed of initial states, parameters and actions.
+        export: write an HTML file that plays a rollout, instead of serving the page.
+        host: address to listen on; access from other machines requires a token.
+        port: port to listen on; by default the first free port from 8080 to 8099.
+        dark: use dark colors.
     """
     where = export, host, port, dark
     run_view(ViewRequest(target, pipeline, num_envs, randomize, length, seed, *where))
@@ -186,7 +186,7 @@ def _plugins_list(
         timeout: time limit of each import with `--check`, s.
     """
     if not timeout > 0:
-        raise UsageError(f"`--timeout` is {timeout}: a positive number is expected.")
+        raise UsageError(f"`--timeout` must be positive, got {timeout}.")
     list_plugins(json, check, timeout)
 
 

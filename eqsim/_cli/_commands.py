@@ -56,8 +56,9 @@ def _checked(name: str, value: Any) -> Command:
     if callable(value) or isinstance(value, DynamicCommand):
         return value
     raise PluginError(
-        f"The command {name!r} is {value!r}: a function, a dictionary of functions by "
-        "name, or a `DynamicCommand`, is expected. Report this to the authors of the package."
+        f"The command {name!r} must be a function, a dictionary of functions by name, "
+        f"or a `DynamicCommand`, got {value!r}. Report this to the authors of the "
+        "package."
     )
 
 
@@ -67,7 +68,7 @@ def _stand_in(command: Command) -> Callable:
     if isinstance(command, DynamicCommand):
         nothing.__doc__ = command.summary
     elif isinstance(command, dict):
-        nothing.__doc__ = f"Has commands of its own: {', '.join(command)}."
+        nothing.__doc__ = f"Subcommands: {', '.join(command)}."
     else:
         nothing.__doc__ = command.__doc__
     return nothing

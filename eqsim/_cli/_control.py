@@ -65,14 +65,14 @@ def run_control(request: ControlRequest) -> None:
     for option, value in sizes.items():
         at_least_one(f"--{option}", value)
     if not request.contact >= 0.0:
-        raise UsageError(f"`--contact` is {request.contact}: at least 0 is expected.")
+        raise UsageError(f"`--contact` must be at least 0, got {request.contact}.")
     console = Console(highlight=False)
     env = environment(request.env, request.pipeline)
     start, _ = eqx.filter_jit(env.reset)(jr.key(request.seed))
     if not isinstance(start, State):
         raise UsageError(
-            f"The state of {request.env!r} is {type(start).__name__}: optimal control "
-            "needs an environment whose state is that of its robot."
+            "Optimal control needs an environment whose state is that of its robot, "
+            f"but the state of {request.env!r} is a {type(start).__name__}."
         )
     camera = None
     if request.picture:

@@ -167,7 +167,7 @@ def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
     **Raises:** `ValueError` with the entry and the accepted values.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file of parameters {str(path)!r}.")
+        raise FileNotFoundError(f"There is no parameter file {str(path)!r}.")
     text = path.read_text()
     try:
         tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -175,7 +175,7 @@ def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
         raise ValueError(f"{str(path)!r} is not valid: {error}") from error
     if not tables:
         raise ValueError(
-            f"{str(path)!r} lists no parameters: one table each is required."
+            f"{str(path)!r} lists no parameters. Add one table per parameter."
         )
     return {name: _unknown(name, table) for name, table in tables.items()}
 
@@ -183,17 +183,19 @@ def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
 def _unknown(name: str, table: Any) -> Any:
     if not isinstance(table, dict):
         raise ValueError(
-            f"Parameter {name!r} is {table!r}: a table [{name}] with `kind` and `path` is "
-            "required."
+            f"Parameter {name!r} must be a table [{name}] with `kind` and `path`, got "
+            f"{table!r}."
         )
     table = dict(table)
     kind = table.pop("kind", "positive")
     if kind not in _KINDS:
-        raise ValueError(f"Parameter {name!r} has kind {kind!r}. Kinds are {_KINDS}.")
+        raise ValueError(
+            f"Parameter {name!r} has the unknown kind {kind!r}. Kinds: {_KINDS}."
+        )
     if not isinstance(table.get("path", ""), str):
         raise ValueError(
-            f"Parameter {name!r} has path {table['path']!r}: text such as "
-            "'joints.damping' is required."
+            f"The path of parameter {name!r} must be text such as 'joints.damping', "
+            f"got {table['path']!r}."
         )
     try:
         prior = _prior(table)
@@ -247,14 +249,14 @@ def _where(path: str):
             fields = vars(value) if isinstance(value, eqx.Module) else {}
             if name not in fields:
                 raise ValueError(
-                    f"`path` is {path!r}, but {type(value).__name__} has no array {name!r}. "
-                    f"There are {sorted(fields)}."
+                    f"`path` is {path!r}, but {type(value).__name__} has no array "
+                    f"{name!r}. Arrays: {sorted(fields)}."
                 )
             value = fields[name]
         if isinstance(value, eqx.Module):
             raise ValueError(
-                f"`path` is {path!r}, which is not an array. There are "
-                f"{sorted(vars(value))} below it."
+                f"`path` is {path!r}, which is not an array. Choose one of its fields: "
+                f"{sorted(vars(value))}."
             )
         return value
 

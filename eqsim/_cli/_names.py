@@ -47,7 +47,7 @@ def plain(env: str) -> str:
 def at_least_one(option: str, value: int) -> None:
     """Raise `UsageError` unless the number is positive."""
     if value < 1:
-        raise UsageError(f"`{option}` is {value}: at least 1 is expected.")
+        raise UsageError(f"`{option}` must be at least 1, got {value}.")
 
 
 def _known(what: str, name: str, registry: Registry) -> None:

@@ -71,7 +71,10 @@ def run_view(request: ViewRequest) -> None:
     if request.randomize is not None:
         change = preset(subject.preset, request.randomize)
         if subject.q is not None:
-            raise UsageError("`--randomize`: a recording is played without changes.")
+            raise UsageError(
+                "`--randomize` does not apply to recordings, which are played "
+                "unchanged. Leave it out."
+            )
     if subject.q is not None:
         subject = subject._replace(q=subject.q[: request.num_envs])
     try:
@@ -89,7 +92,8 @@ def subject_of(target: str, pipeline: str | None) -> Subject:
     if path.is_dir():
         if pipeline is not None:
             raise UsageError(
-                "`--pipeline`: a run has the physics that it was trained with."
+                "`--pipeline` does not apply to runs, which use the physics that they "
+                "were trained with. Leave it out."
             )
         return _run(path)
     named = path.suffix in (".xml", ".mjcf", ".npz") or len(path.parts) > 1
@@ -123,8 +127,8 @@ def _arrays(path: pathlib.Path, pipeline: str | None) -> Subject:
     except ValueError as error:
         raise UsageError(f"Cannot read {str(path)!r}: {error}") from error
     raise UsageError(
-        f"{str(path)!r} is neither a recording of `eqsim rollout` or `eqsim control`, which "
-        "has arrays `q`, `dt` and `env`, nor a robot that `eqsim.save` wrote."
+        f"{str(path)!r} is neither a recording of `eqsim rollout` or `eqsim control`, "
+        "which has arrays `q`, `dt` and `env`, nor a robot saved by `eqsim.save`."
     )
 
 
@@ -135,11 +139,11 @@ def _recording(
     nq = env.sys.nq
     if q.ndim < 2 or q.shape[-1] != nq or not q.size or q.dtype.kind not in "iuf":
         raise UsageError(
-            f"`q` has shape {q.shape} and type {q.dtype}: real numbers of shape (..., time, "
-            f"{nq}) are expected for {name!r}."
+            f"`q` must hold real numbers of shape (..., time, {nq}) for {name!r}, got "
+            f"shape {q.shape} and type {q.dtype}."
         )
     if dt.size != 1 or dt.dtype.kind not in "iuf" or not 0 < dt < np.inf:
-        raise UsageError(f"`dt` is {dt.tolist()}: a positive number, s, is expected.")
+        raise UsageError(f"`dt` must be a positive number, in s, got {dt.tolist()}.")
     rows = q.reshape(-1, *q.shape[-2:])
     return Subject(env, q=rows, dt=float(dt.item()), preset=name)
 
@@ -202,8 +206,8 @@ def _export(
 def _simulated(
     request: ViewRequest, subject: Subject, change: AbstractRandomizer | None
 ) -> tuple[AbstractEnv, Any]:
-    """The environment and a rollout: by the policy, random for an environment without
-    one, and without actions for a robot without a task."""
+    """Return the environment and a rollout: with the policy, with random actions
+    without a policy, and without actions for a robot without a task."""
     env, policy = subject.env, subject.policy
     if change is not None:
         env = DomainRandomization(env, change)

@@ -146,7 +146,7 @@ _LONGEST_POWER = 8
 
 
 def apply(graph: Graph, op: str, args: tuple[int, ...], dtype: str) -> int:
-    """The node of a scalar operation, simplified."""
+    """Return the simplified node of a scalar operation."""
     value = graph.value
     if all(arg in value for arg in args):
         numbers = [value[arg] for arg in args]
@@ -229,7 +229,7 @@ def _pow(graph, args, dtype):
 
 
 def power(graph: Graph, x: int, exponent: int, dtype: str) -> int:
-    """`x` to an integer power, by repeated squaring."""
+    """Raise `x` to an integer power by repeated squaring."""
     if exponent < 0:
         one = graph.constant(1, dtype)
         return apply(graph, "div", (one, power(graph, x, -exponent, dtype)), dtype)
@@ -282,7 +282,7 @@ _RULES = {
 
 
 def select(graph: Graph, which: int, other: int, then: int) -> int:
-    """`then` where a boolean holds, else `other`."""
+    """Return `then` where a boolean holds, else `other`."""
     if which in graph.value:
         return then if graph.value[which] else other
     if then == other:
@@ -296,7 +296,7 @@ def select(graph: Graph, which: int, other: int, then: int) -> int:
 
 
 def convert(graph: Graph, x: int, dtype: str) -> int:
-    """`x` as another type: truncating, saturating from floats to integers."""
+    """Convert `x` to another type: truncating, saturating from floats to integers."""
     old = graph.dtype[x]
     if old == dtype:
         return x
@@ -315,7 +315,7 @@ def convert(graph: Graph, x: int, dtype: str) -> int:
 
 
 def any_lane(graph: Graph, which: int) -> int:
-    """True if a boolean holds in any lane; the same in all lanes."""
+    """Return whether a boolean holds in any lane; the result is the same in all lanes."""
     if not graph.dep[which] & LANE:
         return which
     node = graph.pure("any", (which,), "b1")

@@ -27,7 +27,7 @@ class _Scan:
         self.starts: dict[int, int] = {}
 
     def run(self, base: int, fixed: dict[int, int]) -> int:
-        """Assigns offsets from `base` on; returns the end of the memory."""
+        """Assign offsets from `base` on, and return the end of the memory."""
         last = self._last_uses()
         self._alias_updates(last)
         self._alias_joins(last, fixed)
@@ -67,7 +67,7 @@ class _Scan:
         return node
 
     def bytes(self, node: int) -> int:
-        """Size of the slot of a value, rounded up to a multiple of 8."""
+        """Return the size of the slot of a value, rounded up to a multiple of 8."""
         graph = self.schedule.graph
         size = bits(graph.dtype[node])
         if graph.rows[node]:
@@ -78,13 +78,13 @@ class _Scan:
         return self.schedule.width if self.schedule.graph.dep[node] & LANE else 1
 
     def _row(self, node: int) -> int:
-        """Bytes of one element of an array, in all lanes."""
+        """Return the bytes of one element of an array, in all lanes."""
         size = bits(self.schedule.graph.dtype[node])
         return self._lanes(node) * max(size, 8) // 8
 
     def _last_uses(self) -> dict[int, int]:
-        """When each value is needed last; one from outside a loop that uses it stays
-        until the loop ends."""
+        """Find the last use of each value. A value from outside a loop that the loop
+        uses is kept until the loop ends."""
         last: dict[int, int] = {}
         for node, time, loops in self.schedule.uses:
             born = self.schedule.born.get(node)
@@ -99,7 +99,7 @@ class _Scan:
         return last
 
     def _alias_updates(self, last: dict[int, int]) -> None:
-        """Lets `update` write into its operand where nothing reads that afterwards."""
+        """Let `update` write into its operand if nothing reads the operand afterwards."""
         schedule, graph = self.schedule, self.schedule.graph
         for node in list(last):
             if graph.op[node] != "update":
@@ -144,8 +144,8 @@ class _Scan:
                 offset += graph.rows[part] * self._row(node)
 
     def _is_carried(self, state: int, loops: tuple[Extent, ...]) -> bool:
-        """True if the innermost of `loops` carries an array and replaces it in every
-        pass."""
+        """Return whether the innermost of `loops` carries an array and replaces it in
+        every pass."""
         extent, out = self.schedule.assigned.get(state, (None, state))
         return (
             bool(loops) and extent is loops[-1] and self.schedule.resolve(out) != state

@@ -45,7 +45,7 @@ class Waiting:
         self._last: tuple = None, -1
 
     def element(self, index: tuple) -> int:
-        """The element at an index: from memory, or computed here."""
+        """Return the element at an index: read from memory, or computed here."""
         graph = self._graph
         if self.array is not None:
             return element(graph, self.array, flat(graph, index, self.shape))
@@ -86,7 +86,7 @@ class Pulled:
 
 
 def waiting(graph: Graph, shape, dtype: str, at, dep: int) -> Pulled:
-    """A large array that is computed with others of its shape, once one is needed."""
+    """Return a large array that is computed later, together with others of its shape."""
     own = Waiting(graph, shape, dtype, at, dep)
     return Pulled(shape, dtype, own.element, dep, source=own)
 
@@ -96,19 +96,19 @@ Value = Unrolled | Pulled
 
 
 def is_large(shape: Sequence[int]) -> bool:
-    """True if an array of this shape is computed by a loop."""
+    """Return whether an array of this shape is computed by a loop."""
     if math.prod(shape) > LARGEST_UNROLLED:
         return True
     return max(shape, default=0) > LONGEST_UNROLLED and 0 not in shape
 
 
 def nodes(values: list[int], shape: Sequence[int]) -> Unrolled:
-    """The unrolled array of given nodes."""
+    """Return the unrolled array of given nodes."""
     return np.array(values, np.int64).reshape(shape)
 
 
 def constant(graph: Graph, array) -> Value:
-    """An array of literal numbers."""
+    """Return an array of literal numbers."""
     array = np.asarray(array)
     dtype = array.dtype.str[1:]
     flat = array.reshape(-1)
@@ -120,7 +120,7 @@ def constant(graph: Graph, array) -> Value:
 
 
 def stored(array: int, shape: tuple[int, ...], dtype: str, graph: Graph) -> Value:
-    """The elements of an array in memory, in row-major order."""
+    """Return the elements of an array in memory, in row-major order."""
     if not is_large(shape):
         size = math.prod(shape)
         return nodes([element(graph, array, k) for k in range(size)], shape)
@@ -129,7 +129,8 @@ def stored(array: int, shape: tuple[int, ...], dtype: str, graph: Graph) -> Valu
 
 
 def element(graph: Graph, array: int, index: int | Index) -> int:
-    """One element of an array in memory. A computed index must lie within it."""
+    """Return one element of an array in memory. A computed index must lie within the
+    array."""
     if isinstance(index, int):
         if graph.op[array] == "pack":
             return graph.args[array][index]
@@ -146,14 +147,14 @@ def element(graph: Graph, array: int, index: int | Index) -> int:
 
 
 def updated(graph: Graph, array: int, place: int | Index, value: int) -> int:
-    """An array in memory with one element replaced."""
+    """Replace one element of an array in memory."""
     where = index_node(graph, place)
     rows, dtype = graph.rows[array], graph.dtype[array]
     return graph.pure("update", (array, where, value), dtype, None, rows)
 
 
 def in_memory(graph: Graph, value: Value) -> int:
-    """The array node that holds a value, in row-major order."""
+    """Return the array node that holds a value, in row-major order."""
     if isinstance(value, np.ndarray):
         entries = tuple(value.reshape(-1).tolist())
         if not entries:
@@ -170,7 +171,7 @@ def in_memory(graph: Graph, value: Value) -> int:
 
 
 def copied(graph: Graph, value: Value) -> int:
-    """An array in memory of its own that holds a value."""
+    """Copy a value to a new array in memory."""
     if isinstance(value, Pulled):
         fresh = Pulled(value.shape, value.dtype, value.at, value.dep)
         return _in_memory(graph, fresh)
@@ -179,7 +180,7 @@ def copied(graph: Graph, value: Value) -> int:
 
 
 def _whole(graph: Graph, entries: tuple[int, ...]) -> int | None:
-    """The array of which `entries` are all elements in order, if there is one."""
+    """Return the array whose elements, in order, are `entries`; None if there is none."""
     array = next((graph.args[n][0] for n in entries if graph.op[n] == "load"), None)
     if array is None or graph.rows[array] != len(entries):
         return None
@@ -189,7 +190,7 @@ def _whole(graph: Graph, entries: tuple[int, ...]) -> int | None:
 
 
 def carried(graph: Graph, entries: list[int]) -> int | None:
-    """The array in memory, of those that loops carry, that holds exactly `entries`."""
+    """Return the array in memory that a loop carries and that holds exactly `entries`."""
     whole = _whole(graph, tuple(entries))
     if whole is None or graph.op[whole] not in ("param", "update", "get"):
         return None
@@ -197,7 +198,7 @@ def carried(graph: Graph, entries: list[int]) -> int | None:
 
 
 def dependence(graph: Graph, *values: Value) -> int:
-    """`Graph.dep` of arrays as a whole."""
+    """Return `Graph.dep` of arrays as a whole."""
     dep = 0
     for value in values:
         if isinstance(value, Pulled):
@@ -209,7 +210,7 @@ def dependence(graph: Graph, *values: Value) -> int:
 
 
 def core(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape without axes of size one."""
+    """Return a shape without axes of size one."""
     return tuple(n for n in shape if n != 1)
 
 
@@ -245,13 +246,14 @@ def _compute(graph: Graph, needed: Waiting) -> None:
 
 
 def _with_ones(place: tuple, shape: Sequence[int]) -> tuple:
-    """An index of an array, of that of the array without axes of size one."""
+    """Convert an index of the array without axes of size one to an index of the whole
+    array."""
     rest = iter(place)
     return tuple(0 if n == 1 else next(rest) for n in shape)
 
 
 def same_elements(value: Pulled, shape: Sequence[int]) -> Pulled:
-    """An array with other axes of size one."""
+    """Return an array with other axes of size one."""
     old = value.shape
 
     def at(index):
@@ -262,15 +264,15 @@ def same_elements(value: Pulled, shape: Sequence[int]) -> Pulled:
 
 
 def settled(graph: Graph, value: Value) -> Value:
-    """The same array, which does not wait for a loop any more."""
+    """Return the same array, no longer waiting for a loop."""
     if isinstance(value, Pulled) and value.waits is not None:
         return materialized(graph, value)
     return value
 
 
 def fusible(graph: Graph, values: Sequence[Value], shape: Sequence[int]) -> list[Value]:
-    """The same arrays, of which only those wait that a loop over arrays of one shape can
-    read at its own index."""
+    """Return the same arrays. Only arrays that a loop over one shape can read at its
+    own index still wait."""
     dep, block = dependence(graph, *values), graph.blocks[-1]
 
     def fits(value: Value) -> bool:
@@ -284,7 +286,8 @@ def fusible(graph: Graph, values: Sequence[Value], shape: Sequence[int]) -> list
 
 
 def materialized(graph: Graph, value: Value) -> Value:
-    """The same array, computed: what reads an element several times reads memory."""
+    """Return the same array, computed, so that repeated reads of an element read
+    memory."""
     if isinstance(value, np.ndarray):
         return value
     if not is_large(value.shape):
@@ -295,7 +298,7 @@ def materialized(graph: Graph, value: Value) -> Value:
 
 
 def pull(graph: Graph, value: Value) -> Pulled:
-    """A value as a function of the index."""
+    """Return a value as a function of the index."""
     if isinstance(value, Pulled):
         return value
     dtype = graph.dtype[value.reshape(-1)[0]] if value.size else "f4"
@@ -304,7 +307,7 @@ def pull(graph: Graph, value: Value) -> Pulled:
 
 
 def read(graph: Graph, value: Value, index: tuple) -> int:
-    """The element of an array at an index whose entries may be computed."""
+    """Return the element of an array at an index whose entries may be computed."""
     if isinstance(value, Pulled):
         return value.at(index)
     if all(isinstance(i, int) for i in index):

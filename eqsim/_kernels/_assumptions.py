@@ -19,7 +19,7 @@ _OTHER = b"."
 
 
 def pattern_of(array) -> bytes | None:
-    """The pattern of an array of floats; None if there is nothing to assume."""
+    """Return the pattern of an array of floats; None if there is nothing to assume."""
     array = np.asarray(array)
     if array.dtype.kind != "f":
         return None
@@ -33,7 +33,7 @@ def pattern_of(array) -> bytes | None:
 
 
 def number(pattern: bytes | None, index: int) -> float | None:
-    """Assumption about an element, or None."""
+    """Return the assumption about an element, or None."""
     return None if pattern is None else _NUMBERS.get(pattern[index : index + 1])
 
 
@@ -45,7 +45,7 @@ _WORD = {"f4": "i32", "f8": "i64"}
 def comparison(
     patterns: Sequence[bytes | None], dtypes: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The comparison of all arguments.
+    """Compare all arguments with the assumptions.
 
     **Arguments:**
 
@@ -78,7 +78,7 @@ def comparison(
 
 
 def _words(pattern: bytes, dtype: str) -> tuple[list[int], list[int]]:
-    """The bits of the assumed numbers, and which bits count."""
+    """Return the bits of the assumed numbers, and a mask of the bits that count."""
     unsigned = f"u{dtype[1:]}"
     known = [number(pattern, k) for k in range(len(pattern))]
     floats = np.array([0.0 if x is None else x for x in known], dtype)
@@ -165,8 +165,9 @@ _CREATE_ERROR, _INTERNAL = 48, 13
 
 
 def otherwise(api: int) -> str:
-    """Lines of the handler after the comparison: where numbers differ, the kernel
-    without assumptions is called. `api`: offset of XLA's functions in the call frame."""
+    """Return the lines of the handler after the comparison: where numbers differ, the
+    kernel without assumptions is called. `api`: offset of XLA's functions in the call
+    frame."""
     return f"""
   br i1 %differs, label %other, label %assumed
 other:
@@ -203,5 +204,5 @@ assumed:
 
 
 def maker(make: Callable[[], int]):
-    """A function for C that calls `make`; it must be kept as long as it may be called."""
+    """Return a C function that calls `make`. Keep it as long as it may be called."""
     return ctypes.CFUNCTYPE(ctypes.c_void_p)(make)

@@ -22,7 +22,7 @@ class Body:
         self.names: dict[tuple[int, bool], str] = {}
 
     def address(self, place: int | str) -> str:
-        """The address of an offset in scratch memory."""
+        """Return the address of an offset in scratch memory."""
         return self.text.new(f"getelementptr i8, ptr %S, i64 {place}")
 
     def _align(self, dtype: str, vector: bool) -> int:
@@ -31,7 +31,7 @@ class Body:
         return bits(dtype) // 8 * (self.width if vector else 1)
 
     def value(self, node: int, vector: bool = False) -> str:
-        """The register or literal of a value; `vector` broadcasts scalars."""
+        """Return the register or literal of a value; `vector` broadcasts scalars."""
         graph = self.graph
         node = self.schedule.resolve(node)
         dtype = graph.dtype[node]
@@ -62,7 +62,7 @@ class Body:
         )
 
     def store(self, node: int, name: str) -> None:
-        """Keeps a value in its slot."""
+        """Store a value in its slot."""
         dtype, own = self.graph.dtype[node], self.text.is_vector(node)
         address = self.address(self.schedule.place[node])
         kind, align = self.text.type(dtype, own), self._align(dtype, own)
@@ -88,7 +88,8 @@ class Body:
     # Arrays.
 
     def array(self, node: int) -> tuple[str, int]:
-        """The address of an array in memory, and the distance of its rows in bytes."""
+        """Return the address of an array in memory, and the distance of its rows in
+        bytes."""
         node = self.schedule.resolve(node)
         graph = self.graph
         stride = max(bits(graph.dtype[node]), 8) // 8
@@ -112,7 +113,7 @@ class Body:
         return self.text.type("u1" if dtype == "b1" else dtype, vector)
 
     def _read(self, address: str, array: int) -> str:
-        """A row of an array; booleans are bytes there."""
+        """Read a row of an array, in which booleans are stored as bytes."""
         dtype, own = self.graph.dtype[array], self.text.is_vector(array)
         kind = self._memory_type(dtype, own)
         align = max(bits(dtype), 8) // 8
@@ -131,7 +132,7 @@ class Body:
         self.text.lines.append(f"  store {kind} {name}, ptr {address}, align {align}")
 
     def _lookup(self, node: int, array: int, index: int) -> str:
-        """An element at a computed index."""
+        """Read an element at a computed index."""
         graph, resolved = self.graph, self.schedule.resolve(array)
         base, stride = self.array(array)
         if not self.text.is_vector(self.schedule.resolve(index)):
@@ -173,8 +174,8 @@ class Body:
             self._write(address, name, dtype, own)
 
     def update(self, node: int) -> None:
-        """An array with one element replaced, in place where nothing else reads it; in
-        the lanes where a fourth argument holds, if there is one."""
+        """Replace one element of an array, in place if nothing else reads the array;
+        only in the lanes where the fourth argument holds, if there is one."""
         array, index, value, *mask = self.graph.args[node]
         self._copy_array(array, node)
         base, stride = self.array(node)
@@ -212,7 +213,7 @@ class Body:
         )
 
     def _addresses(self, base: str, index: int, dtype: str, lanes: bool) -> str:
-        """Addresses of the elements at an index that differs between lanes.
+        """Return the addresses of the elements at an index that differs between lanes.
 
         **Arguments:**
 
@@ -231,15 +232,15 @@ class Body:
         )
 
     def join(self, node: int) -> None:
-        """Stores arrays one after the other."""
+        """Store arrays one after the other."""
         start, rows = 0, self.graph.rows
         for part in self.graph.args[node]:
             self._copy_array(part, node, start)
             start += rows[part]
 
     def _copy_array(self, source: int, target: int, start: int = 0) -> None:
-        """Copies an array into another one from row `start` on, broadcasting it to lanes
-        where the target has them."""
+        """Copy an array into another one from row `start` on, broadcasting it to lanes
+        if the target has lanes."""
         source = self.schedule.resolve(source)
         graph, rows = self.graph, self.graph.rows[source]
         base, stride = self.array(target)
@@ -271,7 +272,7 @@ class Body:
         self._for_rows(rows, copy)
 
     def blend(self, node: int) -> None:
-        """Elements of one array or of another, lane by lane."""
+        """Select elements of one array or of another, lane by lane."""
         which, old, new = self.graph.args[node]
         base, stride = self.array(node)
         dtype, own = self.graph.dtype[node], self.text.is_vector(node)
@@ -293,7 +294,7 @@ class Body:
         return name
 
     def _for_rows(self, rows: int, body: Callable[[str], None]) -> None:
-        """A loop over the rows of an array."""
+        """Loop over the rows of an array."""
         text = self.text
         n = text.label()
         text.lines.append(f"  br label %enter{n}")
@@ -313,7 +314,7 @@ class Body:
     # Assignments.
 
     def assign(self, pairs: list[tuple[int, int]]) -> None:
-        """Stores values to states, after all of them have been read."""
+        """Store values to states, after reading all of them."""
         scalars = [(a, b) for a, b in pairs if not self.graph.rows[b]]
         names = [self.value(a, self.text.is_vector(b)) for a, b in scalars]
         for (_, state), name in zip(scalars, names, strict=True):
@@ -323,7 +324,7 @@ class Body:
                 self._copy_array(source, state)
 
     def stack(self, array: int, index: int, values, first: int, count: int) -> None:
-        """Stores the stacked results of a pass."""
+        """Store the stacked results of a pass."""
         base, stride = self.array(array)
         array = self.schedule.resolve(array)
         dtype, own = self.graph.dtype[array], self.text.is_vector(array)

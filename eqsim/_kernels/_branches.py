@@ -44,7 +44,8 @@ def switch(
 
 
 def _branch(walk, carry: Carry, branch, here: int, by_lane: bool, old):
-    """The results after a branch that is taken where `here` holds, `old` before it."""
+    """Return the results after a branch that is taken where `here` holds; `old` are the
+    results before it."""
     graph, old_mask = walk.graph, walk.mask
     test = here
     if by_lane:
@@ -72,7 +73,8 @@ def _branch(walk, carry: Carry, branch, here: int, by_lane: bool, old):
 
 
 def _nothing(graph: Graph, like: int) -> int:
-    """A placeholder of the type of a node, for lanes that no branch has served yet."""
+    """Return a placeholder of the type of a node, for lanes in which no branch has run
+    yet."""
     dtype, rows = graph.dtype[like], graph.rows[like]
     if not rows:
         return graph.constant(0, dtype)

@@ -31,8 +31,8 @@ class Carry:
         ]
 
     def flatten(self, values: list[Value], own: list[int] | None = None) -> list[int]:
-        """The nodes of all values. `own` are those that a loop carries into its pass: an
-        array that becomes another one of them is copied."""
+        """Return the nodes of all values. `own`: nodes that a loop carries into its
+        pass; an array that becomes another one of them is copied."""
         found: list[int] = []
         for value, whole in zip(values, self.in_memory, strict=True):
             if whole:
@@ -45,7 +45,7 @@ class Carry:
         return found
 
     def restore(self, entries: list[int]) -> list[Value]:
-        """The values of nodes."""
+        """Return the values of nodes."""
         values, at = [], 0
         for aval, whole in zip(self.avals, self.in_memory, strict=True):
             shape = tuple(aval.shape)
@@ -60,7 +60,7 @@ class Carry:
         return values
 
     def spread(self, deps: list[int]) -> list[int]:
-        """One entry per node, of one per value."""
+        """Repeat entries: one per node, from one per value."""
         found = []
         pairs = zip(self.avals, deps, self.in_memory, strict=True)
         for aval, dep, whole in pairs:
@@ -69,7 +69,7 @@ class Carry:
 
 
 def dependences(graph: Graph, values) -> list[int]:
-    """`Graph.dep` of each value as a whole."""
+    """Return `Graph.dep` of each value as a whole."""
     found = []
     for value in values:
         dep = 0
@@ -89,8 +89,8 @@ def materialized(walk: Translation, values) -> list[Value]:
 def finish(
     graph: Graph, start: list[int], deps: list[int], loop: Loop, dep: int = 0
 ) -> tuple[int, list[int]]:
-    """A loop as a node, and what it carries at the end. `dep`: `Graph.dep` of values that
-    the loop may store later."""
+    """Return a loop as a node, and the values that it carries at the end. `dep`:
+    `Graph.dep` of values that the loop may store later."""
     control = graph.control("loop", tuple(start), loop)
     graph.dep[control] |= dep
     results = list(start)
@@ -109,7 +109,7 @@ def union(graph: Graph, entries) -> int:
 
 
 def blend(graph: Graph, which: int, old: int, new: int) -> int:
-    """`new` in the lanes where `which` holds, else `old`; of scalars or of arrays."""
+    """Select `new` in the lanes where `which` holds, else `old`; for scalars or arrays."""
     if not graph.rows[old]:
         return algebra.select(graph, which, old, new)
     if old == new or graph.keeps(which, old, new):

@@ -55,13 +55,13 @@ class Machine:
         self.key = f"{triple} {name} {features}"
 
     def width(self, dtype: str) -> int:
-        """Lanes of a vector of numbers of a type."""
+        """Return the number of lanes of a vector of numbers of a type."""
         return max(2, self.bytes // int(dtype[1:]))
 
 
 @ft.lru_cache(maxsize=1)
 def machine() -> Machine:
-    """The processor of this computer."""
+    """Return the processor of this computer."""
     llvm = _llvm()
     features = llvm.get_host_cpu_features().flatten()
     return Machine(llvm.get_host_cpu_name(), features, llvm.get_process_triple())
@@ -69,7 +69,7 @@ def machine() -> Machine:
 
 @ft.lru_cache(maxsize=1)
 def versions() -> str:
-    """Whatever decides which code the same jaxpr becomes: LLVM, JAX and this package."""
+    """Return all versions that affect the code of a jaxpr: LLVM, JAX and this package."""
     digest = hashlib.sha256()
     for file in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         digest.update(file.read_bytes())
@@ -78,7 +78,7 @@ def versions() -> str:
 
 
 def level() -> int:
-    """LLVM's level of optimization, 0 to 3, from `EQSIM_KERNELS_LEVEL`."""
+    """Return LLVM's optimization level, 0 to 3, from `EQSIM_KERNELS_LEVEL`."""
     text = os.environ.get("EQSIM_KERNELS_LEVEL", "1")
     if text not in ("0", "1", "2", "3"):
         raise ValueError(f"`EQSIM_KERNELS_LEVEL` must be 0, 1, 2 or 3, got {text!r}.")
@@ -86,7 +86,7 @@ def level() -> int:
 
 
 def object_code(text: str) -> bytes:
-    """The object files of a module, see `_parts.py`."""
+    """Return the object files of a module; see `_parts.py`."""
     _llvm()
     with _LOCK:
         try:
@@ -137,7 +137,7 @@ class Loaded:
         place.value = ctypes.cast(self._make, ctypes.c_void_p).value
 
     def close(self) -> None:
-        """Frees the code. It must not be called any more."""
+        """Free the code, which must not be called afterwards."""
         with _LOCK:
             self._engine.close()
 
@@ -146,7 +146,7 @@ class Loaded:
 
 
 def _user_cache() -> pathlib.Path:
-    """Folder of the system for a user's caches."""
+    """Return the system's folder for a user's caches."""
     home = pathlib.Path.home()
     if sys.platform == "win32":
         return pathlib.Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
@@ -156,8 +156,8 @@ def _user_cache() -> pathlib.Path:
 
 
 def folder() -> pathlib.Path | None:
-    """Folder of compiled objects: `EQSIM_KERNELS_CACHE`, or the user's cache; None if it
-    is switched off by an empty name, and for a user without a home folder."""
+    """Return the folder of compiled objects: `EQSIM_KERNELS_CACHE`, or the user's
+    cache; None if the variable is empty or the user has no home folder."""
     named = os.environ.get("EQSIM_KERNELS_CACHE")
     if named == "":
         return None
@@ -168,7 +168,7 @@ def folder() -> pathlib.Path | None:
 
 
 def stored(key: str) -> bytes | None:
-    """The object under a key, or None; a damaged file counts as none."""
+    """Return the object under a key; None if there is none or the file is damaged."""
     place = folder()
     if place is None:
         return None
@@ -181,7 +181,8 @@ def stored(key: str) -> bytes | None:
 
 
 def store(key: str, code: bytes) -> None:
-    """Keeps an object. The file appears whole or not at all, whoever else writes it."""
+    """Store an object. The file is written atomically, also if other processes write
+    it."""
     place = folder()
     if place is None:
         return
@@ -200,6 +201,6 @@ def store(key: str, code: bytes) -> None:
 
 
 def key_of(*parts: str) -> str:
-    """The key of a kernel, of everything that decides its code."""
+    """Return the key of a kernel, a digest of everything that affects its code."""
     text = "\n".join([versions(), machine().key, str(level()), *parts])
     return hashlib.sha256(text.encode()).hexdigest()[:40]

@@ -11,7 +11,7 @@ from ._indices import INDEX, Index
 def counted(
     graph: Graph, length: int, init: list[int], body: Callable[..., list[int]]
 ) -> list[int]:
-    """Repeats `body(index, carried) -> carried` on nodes, `length` times."""
+    """Repeat `body(index, carried) -> carried` on nodes, `length` times."""
     control, deps = _counted(graph, length, init, body, False)
     pairs = enumerate(zip(init, deps, strict=True))
     return [
@@ -23,7 +23,8 @@ def counted(
 def collected(
     graph: Graph, length: int, init: list[int], body: Callable[..., list[int]]
 ) -> int:
-    """As `counted`. Returns an array of what all passes carried on, pass by pass."""
+    """Repeat a body like `counted`, and return an array of the carried values after
+    each pass."""
     control, deps = _counted(graph, length, init, body, True)
     size, dtype = length * len(init), graph.dtype[init[0]]
     dep = functools.reduce(operator.or_, deps)
@@ -47,5 +48,5 @@ def _counted(graph: Graph, length: int, init: list[int], body, stacks: bool):
 
 
 def loop_param(graph: Graph, like: int, dep: int) -> int:
-    """Value that a loop carries, like a node, at the start of a pass."""
+    """Return a value that a loop carries, like a node, at the start of a pass."""
     return graph.source("param", graph.dtype[like], dep, None, graph.rows[like])

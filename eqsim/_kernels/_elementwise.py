@@ -14,7 +14,7 @@ from ._scalarize import dtype_of, rule, Translation
 def mapped(
     walk: Translation, eqn, operands: tuple[Value, ...], function: Callable[..., int]
 ) -> list[Value]:
-    """Applies a function of nodes to all elements. Axes of size one, and scalars, are
+    """Apply a function of nodes to all elements. Axes of size one, and scalars, are
     broadcast."""
     aval = eqn.outvars[0].aval
     return [elementwise(walk, aval.shape, dtype_of(aval), operands, function)]
@@ -27,7 +27,7 @@ def elementwise(
     operands: Sequence[Any],
     function: Callable[..., int],
 ) -> Value:
-    """As `mapped`, for a result of a shape and type."""
+    """Apply a function like `mapped`, for a result of given shape and type."""
     graph = walk.graph
     if is_large(shape):
         found = arrays.fusible(graph, operands, shape)
@@ -47,7 +47,7 @@ def elementwise(
 
 
 def _within(index: tuple, shape: tuple[int, ...]) -> tuple:
-    """The index of an operand that is broadcast."""
+    """Return the index of an operand that is broadcast."""
     own = index[len(index) - len(shape) :]
     return tuple(0 if n == 1 else i for i, n in zip(own, shape, strict=True))
 
@@ -151,7 +151,8 @@ def _select(walk, eqn, which, *cases):
 
 @rule("empty", "empty2")
 def _empty(walk, eqn):
-    """Placeholders, as of what the other branch of a `cond` leaves for its derivative."""
+    """Return placeholders, for instance for values that the other branch of a `cond`
+    stores for its derivative."""
     aval = eqn.outvars[0].aval
     return [arrays.constant(walk.graph, np.zeros(aval.shape, aval.dtype))]
 

@@ -93,7 +93,7 @@ class Emitter:
         self._layout()
 
     def _layout(self) -> None:
-        """Fixed places: inputs, then outputs, then accumulators, then slots."""
+        """Place the inputs, outputs, accumulators and slots, in this order."""
         top, fixed, self.packed, self.sums = 0, {}, [], {}
         for leaf, node in zip(self.inputs, self.sources, strict=True):
             fixed[node] = top
@@ -111,13 +111,13 @@ class Emitter:
         self.size = max(self.schedule.size, top) + 64
 
     def _stride(self, dtype: str, dep: int) -> int:
-        """Bytes from one row of an array to the next."""
+        """Return the bytes from one row of an array to the next."""
         return max(bits(dtype), 8) // 8 * (self.width if dep & LANE else 1)
 
     # Functions of scalar operations.
 
     def _body(self, prefix: str = "%t") -> Body:
-        """An empty function; `prefix` begins the names of its registers."""
+        """Return an empty function; the names of its registers begin with `prefix`."""
         text = Text(self.graph, self.width, self.externals, self.helpers, prefix)
         return Body(self.schedule, text, self.table)
 
@@ -137,8 +137,8 @@ class Emitter:
         return self._function(body.text.lines)
 
     def _copy(self, copy: Copy) -> list[str]:
-        """States may be read by other assignments: all are loaded before any is
-        stored, other values a few at a time."""
+        """Return lines that copy values. States may be read by other assignments, so
+        all are loaded before any is stored; other values are copied a few at a time."""
         states = {state for _, state in copy.pairs}
         read = self.schedule.read
         first = [p for p in copy.pairs if read(p[0]) in states]
@@ -181,7 +181,7 @@ class Emitter:
     # Control flow.
 
     def program(self, items: list[Item]) -> list[str]:
-        """Lines that run items one after the other."""
+        """Return lines that run items one after the other."""
         lines: list[str] = []
         for item in items:
             if isinstance(item, Chunk):
@@ -195,13 +195,13 @@ class Emitter:
         return lines
 
     def _slot(self, node: int) -> tuple[str, list[str]]:
-        """The address of a value, and the line that computes it."""
+        """Return the address of a value, and the line that computes it."""
         name = f"%a{self._label()}"
         place = self.schedule.place[self.schedule.resolve(node)]
         return name, [f"  {name} = getelementptr i8, ptr %S, i64 {place}"]
 
     def _flag(self, node: int) -> tuple[str, list[str]]:
-        """A uniform boolean as a register."""
+        """Return a uniform boolean as a register."""
         if self.schedule.resolve(node) in self.graph.value:
             value = self.graph.value[self.schedule.resolve(node)]
             return ("true" if value else "false"), []
@@ -245,7 +245,7 @@ class Emitter:
         return [*lines, f"  br label %loop{n}", f"end{n}:"]
 
     def _tally(self, test: int | None, weight: int) -> list[str]:
-        """Lines that add a pass of a loop to the work of the lanes that need it."""
+        """Return lines that add a pass of a loop to the work of the lanes that need it."""
         going = None if test is None else lanes_going(self.graph, test)
         if going is None or self.nest != (LANE,):
             return []
@@ -273,7 +273,7 @@ class Emitter:
     # The whole.
 
     def module(self) -> str:
-        """The text of the module."""
+        """Return the text of the module."""
         regions = [self.program(items) for items in self.schedule.regions]
         packs = self._packs()
         text = runtime.module(self, regions, packs)
@@ -285,7 +285,7 @@ class Emitter:
         return "\n".join([*parts, *self.functions, text])
 
     def table(self, node: int) -> str:
-        """The global constant of a table."""
+        """Return the global constant of a table."""
         name = f"@table{node}"
         if node not in self.tables:
             dtype, data = self.graph.aux[node]
@@ -311,7 +311,7 @@ class Emitter:
         return lines
 
     def deepest(self, leaf: Leaf) -> int:
-        """The region in which an argument is copied in."""
+        """Return the region into which an argument is copied."""
         found = 0
         for k, axis in enumerate(self.nest, 1):
             found = k if leaf.dep & axis else found

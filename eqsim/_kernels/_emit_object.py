@@ -8,7 +8,7 @@ from typing import Any
 
 
 def initialized() -> Any:
-    """The module `llvmlite.binding`, ready to emit code for this computer.
+    """Return the module `llvmlite.binding`, initialized for this computer.
 
     **Raises:** `ImportError` without llvmlite.
     """
@@ -22,7 +22,7 @@ def initialized() -> Any:
 def target_machine(
     triple: str, cpu: str, features: str, level: int, joined: bool
 ) -> Any:
-    """LLVM's description of the processor.
+    """Return LLVM's description of the processor.
 
     **Arguments:**
 
@@ -37,14 +37,15 @@ def target_machine(
 
 
 def joins_objects(triple: str) -> bool:
-    """True if a kernel may consist of several objects: tested on Linux with x86-64."""
+    """Return whether a kernel may consist of several objects: tested on Linux with
+    x86-64."""
     return triple.startswith("x86_64") and "linux" in triple
 
 
 def emit_object(
     text: str, triple: str, cpu: str, features: str, level: int, joined: bool
 ) -> bytes:
-    """The object file of a module.
+    """Return the object file of a module.
 
     **Raises:** `RuntimeError` if LLVM refuses the text.
     """

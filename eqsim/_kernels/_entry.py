@@ -40,7 +40,7 @@ def handler(
     check: list[str],
     order: str,
 ) -> str:
-    """The entry of a kernel. Its argument 0 holds the sizes of the axes.
+    """Return the entry of a kernel. Its argument 0 holds the sizes of the axes.
 
     **Arguments:**
 

@@ -7,13 +7,13 @@ import jax
 
 
 def run(eqn, xs) -> list:
-    """The results of an equation on arrays."""
+    """Return the results of an equation on arrays."""
     out = eqn.primitive.bind(*xs, **eqn.primitive.get_bind_params(eqn.params))
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
 def restricted(eqn, xs, active):
-    """An equation as a function of its active operands, and those."""
+    """Return an equation as a function of its active operands, and these operands."""
 
     def fn(*chosen):
         own = iter(chosen)

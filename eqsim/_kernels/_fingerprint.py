@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 
 def fingerprint(closed: ClosedJaxpr) -> str:
-    """A digest of everything in a jaxpr that decides what it computes."""
+    """Return a digest of everything in a jaxpr that affects its results."""
     return _Digest().closed(closed)
 
 
@@ -37,11 +37,11 @@ class _Digest:
         self.types: dict[Any, str] = {}
 
     def closed(self, closed: ClosedJaxpr) -> str:
-        """The digest of a jaxpr and its constants."""
+        """Return the digest of a jaxpr and its constants."""
         return _hashed([*map(_array, closed.consts), self.jaxpr(closed.jaxpr)])
 
     def jaxpr(self, jaxpr: Jaxpr) -> str:
-        """The digest of a jaxpr."""
+        """Return the digest of a jaxpr."""
         found = self.known.get(id(jaxpr))
         if found is None:
             found = jaxpr, _hashed(self._parts(jaxpr))

@@ -49,7 +49,7 @@ class Forward(AbstractWalk):
         tangents: Sequence[Value | None],
         wanted: Sequence[bool] | None = None,
     ) -> tuple[list[Value], Tangents]:
-        """The results of a jaxpr and their tangents.
+        """Return the results of a jaxpr and their tangents.
 
         **Arguments:**
 
@@ -104,8 +104,9 @@ class Forward(AbstractWalk):
 
 
 def _new_push(eqn, active: tuple[bool, ...]) -> ClosedJaxpr:
-    """An equation with its tangents: a function of the operands and the tangents of those
-    that are active, which returns the results and the tangents of those that are floats."""
+    """Return an equation with its tangents: a function of the operands and the tangents
+    of the active ones, which returns the results and the tangents of the results that
+    are floats."""
     chosen = [v for v, on in zip(eqn.invars, active, strict=True) if on]
 
     def push(xs, tangents):
@@ -121,7 +122,7 @@ _pushed = Derivatives(_new_push)
 
 
 def _by_jax(forward: Forward, eqn, operands, tangents) -> tuple[list[Value], Tangents]:
-    """The rule for equations that have none."""
+    """Compute tangents of equations without a rule, by JAX."""
     active = tuple(x is not None for x in tangents)
     given = [*operands, *(x for x in tangents if x is not None)]
     found = forward.walk.closed(_pushed(eqn, active), given)

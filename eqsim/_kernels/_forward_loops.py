@@ -38,7 +38,8 @@ def _settled(forward: Forward, tangents: Tangents) -> Tangents:
 
 
 def _union(forward: Forward, deps: list[int], *groups) -> int:
-    """`Graph.dep` of tangents, which may depend on all that a loop computes with."""
+    """Return `Graph.dep` of tangents, which may depend on everything that a loop
+    computes with."""
     values = [x for group in groups for x in group if x is not None]
     return functools.reduce(or_, deps, arrays.dependence(forward.graph, *values))
 
@@ -55,20 +56,20 @@ class _Beside:
         self.avals = [*avals, *(avals[k] for k in chosen)]
 
     def joined(self, values, tangents: Sequence[Value | None]) -> list:
-        """Values and the tangents of those that are chosen."""
+        """Return values, and the tangents of the chosen ones."""
         own = [self._avals[k] for k in self.chosen]
         rates = self._forward.filled(own, [tangents[k] for k in self.chosen])
         return [*values, *rates]
 
     def parted(self, values) -> tuple[list, Tangents]:
-        """The reverse of `joined`."""
+        """Invert `joined`."""
         tangents: Tangents = [None] * self.count
         for k, rate in zip(self.chosen, values[self.count :], strict=True):
             tangents[k] = rate
         return list(values[: self.count]), tangents
 
     def extended(self, entries: list, others) -> list:
-        """One entry per value, and one per tangent."""
+        """Return one entry per value, and one per tangent."""
         return [*entries, *(others[k] for k in self.chosen)]
 
 
@@ -142,7 +143,7 @@ class _Scan:
         self.stacked = avals[self.count :]
 
     def results(self) -> tuple[list, Tangents]:
-        """The results and their tangents."""
+        """Return the results and their tangents."""
         deps, dep, count = self.deps, self.dep, self.count
         many = lambda entries: [dep] * len(entries)
         shapes = self.row.extended(self.stacked, self.stacked)

@@ -53,7 +53,7 @@ _COSINE = {
 
 
 def definition(op: str, dtype: str, vector: bool, width: int, externals: set) -> str:
-    """The function of an operation, for vectors of `width` lanes or for scalars."""
+    """Return the function of an operation, for vectors of `width` lanes or for scalars."""
     lanes = width if vector else 1
     name = helper_name(op, dtype, vector)
     if op in ("sin", "cos"):
@@ -78,7 +78,7 @@ def _splat(number, dtype: str, lanes: int) -> str:
 
 
 def _calls(function: str, names: list[str], dtype: str, lanes: int, externals):
-    """Lines that call a C function lane by lane, and the register of the result."""
+    """Return lines that call a C function lane by lane, and the register of the result."""
     scalar, kind = scalar_type(dtype), _kind(dtype, lanes)
     function += "f" if dtype == "f4" else ""
     externals.add(f"declare {scalar} @{function}({', '.join([scalar] * len(names))})")
@@ -109,7 +109,7 @@ def _lane_by_lane(name, function, count, dtype, lanes, externals) -> str:
 
 
 def _all(name: str, register: str, lanes: int) -> list[str]:
-    """Lines that test whether a boolean holds in all lanes."""
+    """Return lines that test whether a boolean holds in all lanes."""
     if lanes == 1:
         return [f"  {name} = xor i1 {register}, false"]
     return [
@@ -119,7 +119,8 @@ def _all(name: str, register: str, lanes: int) -> list[str]:
 
 
 def _power(name: str, dtype: str, lanes: int, externals: set) -> str:
-    """Exponents that are 1 or 2 in all lanes, as those of `solimp` are, need no call."""
+    """Return the function of a power. Exponents that are 1 or 2 in all lanes, such as
+    those of `solimp`, need no call."""
     kind, test = _kind(dtype, lanes), _kind("b1", lanes)
     one, two = (_splat(x, dtype, lanes) for x in (1.0, 2.0))
     calls, result = _calls("pow", ["%a", "%b"], dtype, lanes, externals)
@@ -220,7 +221,8 @@ class _Turn:
         return "\n".join(self.lines)
 
     def _reduce(self) -> None:
-        """`%r3` in [-pi/4, pi/4] and `%turn`, the number of quarter turns."""
+        """Add lines that reduce an angle to `%r3` in [-pi/4, pi/4] and `%turn`, the
+        number of quarter turns."""
         kind = self.kind
         self.add("%k0", f"fmul {kind} %near, {self.number(2 / np.pi)}")
         self.intrinsic("%k", "rint", "%k0")

@@ -111,7 +111,7 @@ class Graph:
         return len(self.op) - 1
 
     def constant(self, value, dtype: str) -> int:
-        """A literal number."""
+        """Return a literal number."""
         scalar: Any = np.asarray(value).astype(dtype)[()]
         key = dtype, scalar.tobytes()
         found = self._constants.get(key)
@@ -122,12 +122,13 @@ class Graph:
         return found
 
     def source(self, op: str, dtype: str, dep: int, aux=None, rows: int = 0) -> int:
-        """A node without arguments in the current block: an input or a parameter."""
+        """Return a node without arguments in the current block: an input or a
+        parameter."""
         depth = self.blocks[-1].depth
         return self._append(op, (), dtype, dep, depth, aux, rows)
 
     def pure(self, op: str, args: tuple[int, ...], dtype: str, aux=None, rows=0) -> int:
-        """The node of a pure operation, in the outermost block that allows it."""
+        """Return the node of a pure operation, in the outermost block that allows it."""
         depth, dep = 0, 0
         for arg in args:
             dep |= self.dep[arg]
@@ -155,8 +156,8 @@ class Graph:
                 self.frozen[two] = one, which
 
     def keeps(self, which: int, old: int, new: int) -> bool:
-        """True if two arrays are known to be equal in the lanes where `which` does not
-        hold."""
+        """Return whether two arrays are known to be equal in the lanes where `which`
+        does not hold."""
         while new != old:
             new, mask = self.frozen.get(new, (-1, -1))
             if mask != which:
@@ -165,7 +166,7 @@ class Graph:
 
     @contextlib.contextmanager
     def block(self, branch: bool):
-        """A new innermost block, the body of a loop or of a branch."""
+        """Open a new innermost block, the body of a loop or of a branch."""
         depth = len(self.blocks)
         barrier = depth if branch else self.blocks[-1].barrier
         self.blocks.append(Block(depth, barrier))
@@ -175,7 +176,7 @@ class Graph:
             self.blocks.pop()
 
     def control(self, op: str, args: tuple[int, ...], aux: Loop | Branch) -> int:
-        """A loop or a branch in the current block."""
+        """Add a loop or a branch to the current block."""
         outs = _results(aux)
         captures = self._free(outs, aux.depth)
         dep = 0
@@ -195,8 +196,8 @@ class Graph:
         self._captures[control] = self._free(_results(aux), aux.depth)
 
     def get(self, control: int, number: int, dtype: str, dep: int, rows: int) -> int:
-        """Result `number` of a control node, known once per tile even if all lanes share
-        it, as the control node runs once per tile."""
+        """Return result `number` of a control node. It is known once per tile even if
+        all lanes share it, because the control node runs once per tile."""
         depth, whole = self.depth[control], self.dep[control]
         dep |= whole & (LOOP | TILE) | (TILE if whole & LANE else 0)
         return self._append("get", (control,), dtype, dep, depth, number, rows)
@@ -206,7 +207,7 @@ class Graph:
         return self.args[node] + self._captures.get(node, ())
 
     def _free(self, outs: list[int], depth: int) -> tuple[int, ...]:
-        """Nodes outside the block at `depth` that `outs` need."""
+        """Return the nodes outside the block at `depth` that `outs` need."""
         free, seen, stack = [], set(outs), list(outs)
         while stack:
             node = stack.pop()
@@ -222,7 +223,7 @@ class Graph:
 
 
 def _results(aux: Loop | Branch) -> list[int]:
-    """All nodes of the block of a control node that its results depend on."""
+    """Return all nodes of the block of a control node that its results depend on."""
     if isinstance(aux, Branch):
         return [*aux.then, *aux.other]
     test = [] if aux.test is None else [aux.test]

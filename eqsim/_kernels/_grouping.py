@@ -24,7 +24,8 @@ def unit(weights: list[int]) -> int:
 
 
 def tally(width: int, going: str, place: str, weight: int) -> list[str]:
-    """Lines that add the operations of a pass to the work of the lanes that need it."""
+    """Return lines that add the operations of a pass to the work of the lanes that need
+    it."""
     kind = f"<{width} x i32>"
     return [
         f"  %work = load {kind}, ptr {place}, align 64",
@@ -35,7 +36,7 @@ def tally(width: int, going: str, place: str, weight: int) -> list[str]:
 
 
 def definitions(width: int, per_key: int) -> str:
-    """Functions that sort environments, and read and remember their work.
+    """Return functions that sort environments, and that read and store their work.
 
     **Arguments:**
 
@@ -187,8 +188,8 @@ _DEFINITIONS = _HINTS, _ARRANGE, _CHOOSE, _REMEMBER
 
 
 def move_lanes(kind: str, size: int, width: int) -> tuple[str, set[str]]:
-    """A function that loads `count` rows of the environments of a vector, one that stores
-    those of the first `valid` lanes, and what they declare."""
+    """Return a function that loads `count` rows of the environments of a vector, one
+    that stores those of the first `valid` lanes, and their declarations."""
     vector, wide = f"<{width} x {kind}>", f"<{width} x i64>"
     suffix = f"v{width}{_SUFFIX[kind]}.v{width}p0"
     pointers, mask = f"<{width} x ptr>", f"<{width} x i1>"

@@ -34,7 +34,7 @@ def _starts(walk: Translation, shape, sizes, starts) -> list:
 
 
 def _computed(walk: Translation, eqn, at, dep: int) -> list[Value]:
-    """The array of elements `at` all indices."""
+    """Return the array of elements `at` all indices."""
     graph, aval = walk.graph, eqn.outvars[0].aval
     if is_large(aval.shape):
         return [arrays.waiting(graph, aval.shape, dtype_of(aval), at, dep)]
@@ -80,7 +80,7 @@ def _gather(walk, eqn, x, indices):
 
 
 def window_of(eqn) -> list[int]:
-    """The axes along which `gather` takes slices."""
+    """Return the axes along which `gather` takes slices."""
     numbers = eqn.params["dimension_numbers"]
     others = *numbers.collapsed_slice_dims, *numbers.operand_batching_dims
     return [k for k in range(len(eqn.invars[0].aval.shape)) if k not in others]
@@ -91,7 +91,8 @@ def are_known(graph, indices: np.ndarray) -> bool:
 
 
 def gathered(graph, eqn, x: np.ndarray, indices: np.ndarray, window) -> np.ndarray:
-    """`gather` of unrolled arrays at known indices; -1 where these are out of bounds."""
+    """Apply `gather` to unrolled arrays at known indices; -1 where the indices are out
+    of bounds."""
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     grid = np.indices(eqn.outvars[0].aval.shape)
     batch = [i for k, i in enumerate(grid) if k not in numbers.offset_dims]
@@ -152,7 +153,7 @@ def _scatter(walk, eqn, x, indices, updates):
     length = dict(zip(window, (each[k] for k in window_axes), strict=True))
 
     def target(index):
-        """Index of an update, and the condition under which it is made."""
+        """Return the index of an update, and the condition under which it is made."""
         batch = [i for k, i in enumerate(index) if k not in window_axes]
         place: list[int | Index] = [0] * len(shape)
         inside = graph.constant(True, "b1")
@@ -194,7 +195,7 @@ _LONGEST_SELECTION = 64
 
 
 def _updated(walk: Translation, eqn, x: Value, each, updates, target, op) -> Value:
-    """`x` with updates of shape `each` combined into it by `op`, or put."""
+    """Combine updates of shape `each` into `x` by `op`, or replace elements of `x`."""
     graph, aval = walk.graph, eqn.outvars[0].aval
     dtype = dtype_of(aval)
     if 0 in each:
@@ -218,7 +219,7 @@ def _updated(walk: Translation, eqn, x: Value, each, updates, target, op) -> Val
 
 
 def _put(walk: Translation, out, place, value: int, inside: int, combined) -> None:
-    """Combines a value into an unrolled array at a computed place."""
+    """Combine a value into an unrolled array at a computed place."""
     graph = walk.graph
     fixed = tuple(i if isinstance(i, int) else slice(None) for i in place)
     part = np.array(out[fixed])
@@ -249,8 +250,8 @@ def _put(walk: Translation, out, place, value: int, inside: int, combined) -> No
 def _masked_update(
     walk: Translation, array: int, place: Index, value: int, inside: int
 ) -> int:
-    """An array in memory with one element replaced where `inside` holds, in no lane that
-    is frozen."""
+    """Replace one element of an array in memory where `inside` holds, except in frozen
+    lanes."""
     graph, dtype, rows = walk.graph, walk.graph.dtype[array], walk.graph.rows[array]
     mask = walk.mask if graph.dep[array] & LANE else None
     if mask is not None:
@@ -266,7 +267,7 @@ def _masked_update(
 
 
 def _updated_in_memory(walk, aval, x, each, updates, target, combined) -> Value:
-    """As `_updated`, by a loop over the updates."""
+    """Update an array like `_updated`, by a loop over the updates."""
     graph = walk.graph
     size, updates = int(np.prod(each)), pull(graph, arrays.materialized(graph, updates))
 

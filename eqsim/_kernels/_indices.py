@@ -19,12 +19,12 @@ class Index(NamedTuple):
 
 
 def index_node(graph: Graph, index: int | Index) -> int:
-    """The node of an index."""
+    """Return the node of an index."""
     return graph.constant(index, INDEX) if isinstance(index, int) else index.node
 
 
 def as_index(graph: Graph, node: int) -> int | Index:
-    """An integer node as an index."""
+    """Return an integer node as an index."""
     if node in graph.value:
         return int(graph.value[node])
     dtype = graph.dtype[node]
@@ -58,19 +58,19 @@ _greatest = _arithmetic("max", max)
 
 
 def times(graph: Graph, x: int | Index, y: int) -> int | Index:
-    """`x * y`, of integers that stay integers where one is 0 or 1."""
+    """Return `x * y`. The product stays an integer if a factor is the integer 0 or 1."""
     return 0 if y == 0 else x if y == 1 else _times(graph, x, y)
 
 
 def clamped(graph: Graph, index: int | Index, last: int) -> int | Index:
-    """An index moved into `0, ..., last`."""
+    """Clip an index to `0, ..., last`."""
     if last <= 0:
         return 0
     return _greatest(graph, _least(graph, index, last), 0)
 
 
 def within(graph: Graph, index: int | Index, size: int) -> int:
-    """The boolean node of `0 <= index < size`."""
+    """Return the boolean node of `0 <= index < size`."""
     if isinstance(index, int):
         return graph.constant(0 <= index < size, "b1")
     zero, end = graph.constant(0, INDEX), graph.constant(size, INDEX)
@@ -80,7 +80,7 @@ def within(graph: Graph, index: int | Index, size: int) -> int:
 
 
 def flat(graph: Graph, index: tuple, shape: Sequence[int]) -> int | Index:
-    """The place of an element in row-major order."""
+    """Convert the index of an element to its place in row-major order."""
     place: int | Index = 0
     for i, size in zip(index, shape, strict=True):
         place = plus(graph, times(graph, place, size), i)
@@ -88,7 +88,7 @@ def flat(graph: Graph, index: tuple, shape: Sequence[int]) -> int | Index:
 
 
 def unflat(graph: Graph, place: int | Index, shape: Sequence[int]) -> tuple:
-    """The index of an element, of its place in row-major order."""
+    """Convert the place of an element in row-major order to its index."""
     index: list[int | Index] = []
     for k, size in reversed(list(enumerate(shape))):
         if size == 1:

@@ -65,12 +65,12 @@ _LIBRARY_NAMES = {"rem": "fmod"}
 
 
 def scalar_type(dtype: str) -> str:
-    """LLVM's name of a type."""
+    """Return LLVM's name of a type."""
     return _TYPES[dtype]
 
 
 def bits(dtype: str) -> int:
-    """Width of a type; 1 for booleans."""
+    """Return the width of a type in bits; 1 for booleans."""
     return 1 if dtype == "b1" else 8 * int(dtype[1:])
 
 
@@ -92,52 +92,52 @@ class Text:
         self._count = 0
 
     def new(self, expression: str) -> str:
-        """A register that holds an expression."""
+        """Assign an expression to a new register."""
         self._count += 1
         name = f"{self.prefix}{self._count}"
         self.lines.append(f"  {name} = {expression}")
         return name
 
     def label(self) -> int:
-        """A number for the names of labels."""
+        """Return a number for the names of labels."""
         self._count += 1
         return self._count
 
     def is_vector(self, node: int) -> bool:
-        """True if lanes have values of their own."""
+        """Return whether lanes have values of their own."""
         return self.width > 1 and bool(self.graph.dep[node] & LANE)
 
     def type(self, dtype: str, vector: bool) -> str:
-        """LLVM's name of the type of a value."""
+        """Return LLVM's name of the type of a value."""
         name = _TYPES[dtype]
         return f"<{self.width} x {name}>" if vector else name
 
     def literal(self, number, dtype: str, vector: bool) -> str:
-        """A constant operand."""
+        """Return a constant operand in LLVM's notation."""
         text = literal(number, dtype)
         return f"splat ({_TYPES[dtype]} {text})" if vector else text
 
     def broadcast(self, name: str, dtype: str) -> str:
-        """A scalar in all lanes."""
+        """Broadcast a scalar to all lanes."""
         vector, scalar = self.type(dtype, True), _TYPES[dtype]
         one = self.new(f"insertelement {vector} poison, {scalar} {name}, i64 0")
         zeros = f"<{self.width} x i32> zeroinitializer"
         return self.new(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
 
     def call(self, function: str, result: str, operands: list[tuple[str, str]]) -> str:
-        """A call of an external function."""
+        """Call an external function."""
         kinds = ", ".join(kind for kind, _ in operands)
         self.externals.add(f"declare {result} @{function}({kinds})")
         given = ", ".join(f"{kind} {name}" for kind, name in operands)
         return self.new(f"call {result} @{function}({given})")
 
     def suffix(self, dtype: str, vector: bool) -> str:
-        """The end of the name of an intrinsic."""
+        """Return the end of the name of an intrinsic."""
         kind = f"{'f' if dtype[0] == 'f' else 'i'}{bits(dtype)}"
         return f"v{self.width}{kind}" if vector else kind
 
     def intrinsic(self, name: str, dtype: str, vector: bool, operands, flags="") -> str:
-        """A call of an intrinsic on operands of one type."""
+        """Call an intrinsic on operands of one type."""
         kind = self.type(dtype, vector)
         function = f"llvm.{name}.{self.suffix(dtype, vector)}"
         kinds = ", ".join([kind] * len(operands))
@@ -146,8 +146,8 @@ class Text:
         return self.new(f"call {flags}{kind} @{function}({given})")
 
     def operation(self, node: int, operand) -> str:
-        """The result of a scalar operation; `operand(argument, vector)` names the
-        register of an argument."""
+        """Return the result of a scalar operation; `operand(argument, vector)` names
+        the register of an argument."""
         graph, op = self.graph, self.graph.op[node]
         args, dtype, vector = graph.args[node], graph.dtype[node], self.is_vector(node)
         if op == "any":
@@ -212,7 +212,7 @@ class Text:
         return self._helper(op, names, dtype, vector)
 
     def _float_sign(self, name: str, dtype: str, vector: bool) -> str:
-        """-1, 1, or a zero: zeros keep their sign, NaN stays."""
+        """Return -1, 1, or a zero: zeros keep their sign, and NaN stays NaN."""
         kind, test = self.type(dtype, vector), self.type("b1", vector)
         zero, one = (self.literal(x, dtype, vector) for x in (0.0, 1.0))
         unit = self.intrinsic("copysign", dtype, vector, [one, name])
@@ -294,7 +294,7 @@ class Text:
         return self.new(f"select {test} {zero}, {kind} {by_zero}, {kind} {raw}")
 
     def _shift(self, op: str, names, dtype: str, vector: bool) -> str:
-        """Shifts by the width or more leave nothing but the sign."""
+        """Shift an integer. Shifts by the width or more leave only the sign."""
         kind, test = self.type(dtype, vector), self.type("b1", vector)
         x, y = names
         size = bits(dtype)
@@ -337,7 +337,7 @@ class Text:
 
 
 def literal(number, dtype: str) -> str:
-    """A constant as LLVM writes it."""
+    """Return a constant operand in LLVM's notation."""
     if dtype[0] == "f":
         return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
     if dtype == "b1":
@@ -346,12 +346,12 @@ def literal(number, dtype: str) -> str:
 
 
 def helper_name(op: str, dtype: str, vector: bool) -> str:
-    """The name of a function of `_functions.py`."""
+    """Return the name of a function of `_functions.py`."""
     return f"{op}_{dtype}{'_lanes' if vector else ''}"
 
 
 def library(op: str) -> tuple[str, int] | None:
-    """Name and number of arguments of the C function of an operation."""
+    """Return the name and the number of arguments of the C function of an operation."""
     if op not in _LIBRARY:
         return None
     return _LIBRARY_NAMES.get(op, op), _LIBRARY[op]

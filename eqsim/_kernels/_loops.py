@@ -187,7 +187,7 @@ def scan_loop(
 
 
 def _single(walk: Translation, loop: Scan, init, xs) -> list[Value]:
-    """A scan of length one is no loop."""
+    """Run the body of a scan of length one, without a loop."""
     count = len(init)
     out = loop.body(list(init), [row_of(walk.graph, x, 0) for x in xs])
     out, stacked = materialized(walk, out), []

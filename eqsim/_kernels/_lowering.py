@@ -22,7 +22,7 @@ _LOG = logging.getLogger("eqsim.kernels")
 
 
 def enabled() -> bool:
-    """True if kernels are used: `EQSIM_KERNELS=off` switches them off."""
+    """Return whether kernels are used; `EQSIM_KERNELS=off` switches them off."""
     text = os.environ.get("EQSIM_KERNELS", "on").lower()
     if text not in ("on", "off"):
         raise ValueError(f"`EQSIM_KERNELS` must be `on` or `off`, got {text!r}.")
@@ -34,13 +34,13 @@ _RECORDS: list[dict[str, str]] = []
 
 
 def fallbacks() -> dict[str, str]:
-    """Functions that XLA compiles instead, and why."""
+    """Return the functions that XLA compiles instead, and the reasons."""
     return dict(_FALLBACKS)
 
 
 @contextlib.contextmanager
 def recorded_fallbacks() -> Iterator[dict[str, str]]:
-    """Context in which fallbacks are recorded: function and reason."""
+    """Record fallbacks within a context: function and reason."""
     record: dict[str, str] = {}
     _RECORDS.append(record)
     try:
@@ -50,7 +50,7 @@ def recorded_fallbacks() -> Iterator[dict[str, str]]:
 
 
 def note(name: str, reason: str) -> None:
-    """Records, and logs once, that a function falls back to XLA."""
+    """Record, and log once, that a function falls back to XLA."""
     for record in _RECORDS:
         record[name] = reason
     if _FALLBACKS.get(name) != reason:
@@ -117,14 +117,14 @@ def call(
 
 
 def _main_type(shapes) -> str:
-    """The type of most numbers: it decides how many fit into a vector."""
+    """Return the type of most numbers, which determines how many fit into a vector."""
     double = any(dtype == np.float64 for _, dtype in shapes)
     return "f8" if double else "f4"
 
 
 def _groups(leaves, nbatch: int, out, summed) -> list[tuple[int, list[int]]]:
-    """Axes of the batch, with neighbors merged that all arguments and results have or
-    lack together: their size and their numbers."""
+    """Return the size and the numbers of the axes of the batch. Neighbors that every
+    argument and result either has or lacks together are merged."""
     found: list[tuple[int, list[int], tuple]] = []
     for axis in range(nbatch):
         has = [leaf.shape[leaf.ndim - nbatch + axis] for leaf in leaves]
@@ -146,8 +146,8 @@ _MOST_GROUPS = 2
 
 
 def _call_with_common_axes(program, leaves, nbatch: int, out, summed) -> list:
-    """Repeats arguments along axes that they lack, until two loops go over the batch, and
-    sums afterwards. Neighbors are joined where that needs the least memory."""
+    """Repeat arguments along missing axes until two loops cover the batch, and sum
+    afterwards. Neighbors are joined where that needs the least memory."""
     leaves, start = list(leaves), lambda x: len(x.shape) - nbatch
     sizes = [
         max(x.shape[start(x) + axis] for x in (*leaves, *out)) for axis in range(nbatch)
@@ -169,7 +169,7 @@ def _call_with_common_axes(program, leaves, nbatch: int, out, summed) -> list:
 
 
 def _joint_shape(leaf, sizes: list[int], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of an argument that has all of some axes if it has one of them."""
+    """Return the shape of an argument that has all of some axes if it has one of them."""
     start, shape = leaf.ndim - len(sizes), list(leaf.shape)
     if any(shape[start + axis] != 1 for axis in axes):
         for axis in axes:
@@ -182,7 +182,8 @@ _SCALAR_COST = 0.35
 
 
 def _order(shapes, own, sizes, width: int) -> dict[int, tuple[int, int]]:
-    """For each group of axes, `LANE` or `LOOP`, and its place in the nest of loops.
+    """Return `LANE` or `LOOP` for each group of axes, and its place in the nest of
+    loops.
 
     What only depends on the outer axis is computed once for all passes of the inner
     one: the outer axis is that with more arguments of its own.
@@ -204,7 +205,7 @@ def _order(shapes, own, sizes, width: int) -> dict[int, tuple[int, int]]:
 
 
 def _packed(leaf, nbatch: int, flags, sizes, swap: bool):
-    """An argument as `[rows, loops, lanes]`, without the axes that it lacks."""
+    """Return an argument as `[rows, loops, lanes]`, without the axes that it lacks."""
     rows = math.prod(leaf.shape[: leaf.ndim - nbatch])
     shape = [rows, *(n for n, flag in zip(sizes, flags, strict=True) if flag)]
     leaf = leaf.reshape(shape)
@@ -212,7 +213,7 @@ def _packed(leaf, nbatch: int, flags, sizes, swap: bool):
 
 
 def _unpacked(found, out, nbatch: int, layout, groups, sums, swap: bool) -> list:
-    """The results in the shapes that the caller expects."""
+    """Return the results in the shapes that the caller expects."""
     found, results = iter(found), []
     sizes = [size for size, _ in groups]
     for shape, total, flags in zip(out, layout.summed, sums, strict=True):
@@ -255,7 +256,7 @@ _KERNELS: dict[Any, _Kernel | Exception] = {}
 
 
 def _kernel(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
-    """The kernel of a program, made once per process and layout."""
+    """Return the kernel of a program, which is made once per process and layout."""
     key = program.key, program.shapes, layout, jax.config.read("jax_enable_x64")
     found = _KERNELS.get(key)
     if found is None:

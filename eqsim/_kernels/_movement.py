@@ -12,8 +12,8 @@ from ._scalarize import dtype_of, rule, Translation
 
 
 def _from(walk: Translation, eqn, operand: Value, source, whole) -> list[Value]:
-    """A single operand moved, by the map `source` from indices of the result to indices
-    of the operand."""
+    """Move the elements of a single operand; `source` maps indices of the result to
+    indices of the operand."""
     graph, aval = walk.graph, eqn.outvars[0].aval
     if isinstance(operand, np.ndarray) and not is_large(aval.shape):
         return [whole(operand)]
@@ -24,7 +24,7 @@ def _from(walk: Translation, eqn, operand: Value, source, whole) -> list[Value]:
 
 
 def _moves_nothing(operand: Value, shape) -> bool:
-    """True if only axes of size one come or go."""
+    """Return whether only axes of size one are added or removed."""
     if not isinstance(operand, Pulled) or not is_large(shape):
         return False
     return arrays.core(operand.shape) == arrays.core(shape)
@@ -113,7 +113,7 @@ def _split(walk, eqn, x):
 
 
 def _part(walk: Translation, aval, x: Value, axis: int, start: int, size: int) -> Value:
-    """`size` rows of an array along an axis."""
+    """Return `size` rows of an array along an axis."""
     if isinstance(x, np.ndarray):
         return x[(slice(None),) * axis + (slice(start, start + size),)]
     x = pull(walk.graph, arrays.settled(walk.graph, x))
@@ -159,7 +159,7 @@ def _stack(walk, eqn, *parts):
 
 
 def _joined(walk: Translation, eqn, parts, axis: int, sizes, stacked: bool) -> Value:
-    """Large arrays one after the other along an axis."""
+    """Concatenate large arrays along an axis."""
     graph, aval = walk.graph, eqn.outvars[0].aval
     shape, dtype = aval.shape, dtype_of(aval)
     if math.prod(shape[:axis]) == 1:

@@ -22,15 +22,15 @@ class Entry:
         self.out, self.x = out, x
 
     def __call__(self, op: str, *args: int) -> int:
-        """The node of an operation on nodes."""
+        """Return the node of an operation on nodes."""
         return algebra.apply(self.graph, op, args, self.dtype)
 
     def number(self, value: float) -> int:
-        """The node of a literal."""
+        """Return the node of a literal."""
         return self.graph.constant(value, self.dtype)
 
     def where(self, op: str, pair: tuple[int, ...], then: int, other: int) -> int:
-        """`then` where a comparison holds, else `other`."""
+        """Return `then` where a comparison holds, else `other`."""
         test = algebra.apply(self.graph, op, pair, "b1")
         return algebra.select(self.graph, test, other, then)
 
@@ -44,7 +44,8 @@ def _integer_power(e: Entry, ct: int) -> int:
 
 
 def _extremum(k: int) -> Callable[[Entry, int], int]:
-    """The derivative is shared where both operands are equal."""
+    """Return the partial derivative of a minimum or maximum, shared where both operands
+    are equal."""
 
     def partial(e: Entry, ct: int) -> int:
         tied = e.where("eq", e.x, e("mul", e.number(0.5), ct), ct)

@@ -31,7 +31,7 @@ _NAME = re.compile(r"@[\w.]+")
 
 
 def objects_of(text: str, settings: Settings) -> bytes:
-    """The object files of a module; compiled at the same time.
+    """Compile the object files of a module in parallel.
 
     **Raises:** `RuntimeError` if LLVM refuses the text.
     """
@@ -45,7 +45,7 @@ def objects_of(text: str, settings: Settings) -> bytes:
 
 
 def objects(data: bytes) -> Iterator[bytes]:
-    """The single objects."""
+    """Return the single objects."""
     start = 0
     while start < len(data):
         (size,) = struct.unpack_from("<Q", data, start)
@@ -54,8 +54,8 @@ def objects(data: bytes) -> Iterator[bytes]:
 
 
 def split(text: str, count: int) -> list[str]:
-    """At most `count` modules that together are a module. The first one keeps all but
-    the chunks of the others."""
+    """Split a module into at most `count` modules. The first one keeps everything
+    except the chunks of the others."""
     chunks = list(_CHUNK.finditer(text)) if count > 1 else []
     if len(chunks) < 2:
         return [text]
@@ -76,14 +76,14 @@ def split(text: str, count: int) -> list[str]:
 
 
 def _head(chunk: str) -> str:
-    """The name and the arguments of a chunk."""
+    """Return the name and the arguments of a chunk."""
     name = _NAME.search(chunk)
     assert name is not None, "a chunk has a name"
     return f"{name[0]}(ptr noalias)"
 
 
 def _part(preamble: str, chunks: list[str]) -> str:
-    """A module of chunks, with what they need of the preamble."""
+    """Return a module of chunks, with the part of the preamble that they need."""
     own = "".join(f"define hidden {chunk}\n" for chunk in chunks)
     helpers = {found[1]: found[0] for found in _HELPER.finditer(preamble)}
     tables = {found[1]: found[0] for found in _TABLE.finditer(preamble)}
@@ -110,7 +110,7 @@ def _processors() -> int:
 
 
 def _in_a_process(text: str, settings: Settings) -> bytes:
-    """The object file of a part, made in a process of its own, or here if that fails."""
+    """Compile the object file of a part in a separate process, or here if that fails."""
     command = [sys.executable, _emit_object.__file__, *map(str, settings)]
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True)

@@ -79,7 +79,7 @@ class Function:
         return f"{fingerprint(self.closed)} {self.pulled} {self.pushed}"
 
     def translated(self, walk: Translation, values: list[Value]) -> list[Value]:
-        """The results, from the arguments."""
+        """Return the results, from the arguments."""
         count = len(self.closed.in_avals)
         if self.pushed is not None:
             forward, rates = Forward(walk), dict(zip(self.pushed, values[count:]))
@@ -135,7 +135,7 @@ class Layout:
 
 
 def loaded(program: Program, layout: Layout) -> str:
-    """The name under which XLA finds the kernel of a program."""
+    """Return the name under which XLA finds the kernel of a program."""
     function = program.trace()
     key = key_of(function.fingerprint, repr(layout))
     target = f"eqsim_{key}"
@@ -151,8 +151,8 @@ def loaded(program: Program, layout: Layout) -> str:
 
 
 def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
-    """A function that compiles the same kernel without assumptions, and returns its
-    address, or zero if that fails. XLA's threads call it."""
+    """Return a function that compiles the same kernel without assumptions and returns
+    its address, or zero if that fails. XLA's threads call it."""
     general = dataclasses.replace(layout, assumed=(None,) * len(layout.assumed))
     double = bool(jax.config.read("jax_enable_x64"))
 
@@ -168,7 +168,7 @@ def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
 
 
 def _load(key: str, text: Callable[[], str]) -> Loaded:
-    """The machine code under a key: from the store, or compiled now."""
+    """Return the machine code under a key: from the cache, or compiled now."""
     code = stored(key)
     if code is not None:
         try:
@@ -181,7 +181,7 @@ def _load(key: str, text: Callable[[], str]) -> Loaded:
 
 
 def module(function: Function, layout: Layout) -> str:
-    """The LLVM IR of a function of one environment."""
+    """Return the LLVM IR of a function of one environment."""
     graph = Graph()
     inputs, sources, results = _translated(
         graph, function, layout.arguments, layout.assumed

@@ -16,7 +16,7 @@ _LONGEST_SUM = 256
 
 
 def folded(walk: Translation, op: str, length: int, first: int, term) -> int:
-    """Combines `term(0), ..., term(length - 1)`; `first` is the neutral element."""
+    """Combine `term(0), ..., term(length - 1)`; `first` is the neutral element."""
     graph = walk.graph
     dtype = graph.dtype[first]
     if length <= _LONGEST_SUM:
@@ -30,7 +30,8 @@ def folded(walk: Translation, op: str, length: int, first: int, term) -> int:
 
 
 def balanced(graph, op: str, terms: list[int], dtype: str) -> int:
-    """Four running results, combined at the end: short chains and little rounding."""
+    """Combine terms in four running results, which are combined at the end: short
+    chains and little rounding."""
     heads = terms[:4]
     for k, node in enumerate(terms[4:]):
         heads[k % 4] = algebra.apply(graph, op, (heads[k % 4], node), dtype)
@@ -128,7 +129,7 @@ def _arg(walk, eqn, x):
 
 
 def _or_first_nan(graph, wins: int, new: int, best: int) -> int:
-    """NaN wins against numbers, and the first one stays."""
+    """Extend the condition `wins`: NaN wins against numbers, and the first NaN stays."""
     is_nan = algebra.apply(graph, "ne", (new, new), "b1")
     had_nan = algebra.apply(graph, "ne", (best, best), "b1")
     free = algebra.apply(graph, "not", (had_nan,), "b1")
@@ -159,7 +160,7 @@ def _running(walk, eqn, x):
 
 
 def _running_in_memory(graph, x: Pulled, op: str, axis: int, reverse: bool) -> Value:
-    """Running results of a large array, by a loop along the axis."""
+    """Compute running results of a large array, by a loop along the axis."""
     length, dtype = x.shape[axis], x.dtype
     rest = x.shape[:axis] + x.shape[axis + 1 :]
     if math.prod(rest) > _MOST_RUNNING:
@@ -237,7 +238,7 @@ def _sort(walk, eqn, *operands):
 
 
 def _sorted(graph, columns: list[list[int]], keys: int) -> list[list[int]]:
-    """Odd-even transposition sort, which is stable."""
+    """Sort by odd-even transposition, which is stable."""
     length = len(columns[0])
     for turn in range(length):
         for k in range(turn % 2, length - 1, 2):
@@ -250,7 +251,7 @@ def _sorted(graph, columns: list[list[int]], keys: int) -> list[list[int]]:
 
 
 def _less(graph, pairs) -> int:
-    """Lexicographic order; NaN is greater than all numbers."""
+    """Compare in lexicographic order; NaN is greater than all numbers."""
     found = graph.constant(False, "b1")
     for x, y in reversed(pairs):
         less = algebra.apply(graph, "lt", (x, y), "b1")

@@ -70,7 +70,7 @@ class Reverse(AbstractWalk):
         active: Sequence[bool],
         wanted: Sequence[bool] | None = None,
     ) -> tuple[list[Value], list[bool], Pull]:
-        """The results of a jaxpr, which of them are active, and their pull-back.
+        """Return the results of a jaxpr, flags of the active ones, and their pull-back.
 
         **Arguments:**
 
@@ -138,14 +138,14 @@ class Reverse(AbstractWalk):
         return [found.get(var) for var in jaxpr.invars]
 
     def minus(self, aval, x: Value) -> Value:
-        """A cotangent with the other sign."""
+        """Return a cotangent with the opposite sign."""
         graph, dtype = self.graph, dtype_of(aval)
         turn = lambda node: algebra.apply(graph, "neg", (node,), dtype)
         return elementwise(self.walk, aval.shape, dtype, (x,), turn)
 
     def kept(self, values: Sequence[Value]) -> list[Value]:
-        """Values of the forward walk, for use in a pull-back: in a loop that goes back
-        through the passes of another one, these are not the same nodes."""
+        """Return values of the forward walk for use in a pull-back. In a loop that runs
+        backward through the passes of another loop, these are not the same nodes."""
         if self.passes is None:
             return list(values)
         return [self.passes.value(value) for value in values]

@@ -71,7 +71,7 @@ _split = Derivatives(_new_split)
 
 
 def _by_jax(reverse: Reverse, eqn, operands, active, *_):
-    """The rule for equations that have none."""
+    """Pull back through equations without a rule, by JAX."""
     split, walk = _split(eqn, tuple(active)), reverse.walk
     found = walk.closed(split.forward, operands)
     if reverse.loops:
@@ -93,7 +93,7 @@ def _by_jax(reverse: Reverse, eqn, operands, active, *_):
 
 @reverse_rule("custom_jvp_call")
 def _custom_jvp(reverse: Reverse, eqn, operands, active, *_):
-    """Pulls back through the rule: a linear function of tangents, taken at zero."""
+    """Pull back through the custom rule, a linear function of tangents, taken at zero."""
     results = reverse.walk.apply(eqn, operands)
     chosen = [v for v, on in zip(eqn.invars, active, strict=True) if on]
 
@@ -114,8 +114,8 @@ def _custom_jvp(reverse: Reverse, eqn, operands, active, *_):
 
 @reverse_rule("custom_linear_solve")
 def _linear_solve(reverse: Reverse, eqn, operands, active, *_):
-    r"""$A x = b$: the cotangent of $b$ is $w$ with $A^T w = \bar x$, and that of the
-    parameters of $A$ is that of $-w^T A x$."""
+    r"""Pull back through $A x = b$: the cotangent of $b$ is $w$ with $A^T w = \bar x$,
+    and that of the parameters of $A$ is that of $-w^T A x$."""
     lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     if jaxprs.transpose_solve is None:
         return None

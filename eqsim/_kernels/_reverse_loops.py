@@ -25,7 +25,7 @@ def _scan(reverse: Reverse, eqn, operands, active, wanted):
 
 
 def _stacks_large_arrays(eqn) -> bool:
-    """True if the arrays that a pass reads or stacks are large."""
+    """Return whether the arrays that a pass reads or stacks are large."""
     start, count = eqn.params["num_consts"], eqn.params["num_carry"]
     rows = [*eqn.invars[start + count :], *eqn.outvars[count:]]
     return any(is_large(v.aval.shape[1:]) for v in rows)
@@ -59,7 +59,7 @@ class _Scan:
     # Forward.
 
     def forward(self) -> list[Any]:
-        """The results."""
+        """Return the results."""
         graph, walk = self.graph, self.reverse.walk
         first, second = self.first, self.second
         count = second - first
@@ -95,14 +95,14 @@ class _Scan:
         return [*carry.restore(ends), *rows]
 
     def _row(self, place: Any) -> Any:
-        """The row that a pass reads or writes."""
+        """Return the row that a pass reads or writes."""
         last = self.length - 1
         return minus(self.graph, last, place) if self.eqn.params["reverse"] else place
 
     # Back.
 
     def pull(self, cotangents: Cotangents) -> Cotangents:
-        """Cotangents of all operands."""
+        """Return the cotangents of all operands."""
         reverse, graph = self.reverse, self.graph
         count = self.second - self.first
         given = reverse.filled([v.aval for v in self.eqn.outvars], cotangents)
@@ -138,7 +138,7 @@ class _Scan:
         return [ends.get(k) for k in range(len(self.avals))]
 
     def _pass(self, carried, rows) -> dict[int, Any]:
-        """The cotangents after a pass that goes back."""
+        """Return the cotangents after a backward pass."""
         reverse = self.reverse
         own = dict(zip([*self.summed, *self.carried], carried, strict=True))
         results = [own.get(k) for k in range(self.first, self.second)]

@@ -55,7 +55,7 @@ class Passes:
         return inside and self.graph.depth[node] >= self.loop.depth
 
     def node(self, node: int) -> int:
-        """The node of a value of the pass."""
+        """Return the node of a value of the pass."""
         stack = [node]
         while stack:
             now = stack[-1]
@@ -70,7 +70,7 @@ class Passes:
         return self._known[node]
 
     def _needs(self, node: int) -> tuple[int, ...]:
-        """From what a node is computed again."""
+        """Return the values from which a node is recomputed."""
         graph = self.graph
         if not self._owns(node):
             return ()
@@ -79,7 +79,7 @@ class Passes:
         return graph.args[node][1:] if self._reads_outside(node) else ()
 
     def _reads_outside(self, node: int) -> bool:
-        """True if a node is an element of an array that is not part of the loop."""
+        """Return whether a node is an element of an array that is not part of the loop."""
         graph = self.graph
         return graph.op[node] == "load" and not self._has(graph.args[node][0])
 
@@ -104,7 +104,7 @@ class Passes:
         return algebra.apply(graph, op, args, dtype)
 
     def _stored(self, node: int) -> int:
-        """An element of an array that the loop stores a value of each pass in."""
+        """Return an element of an array in which the loop stores a value in each pass."""
         graph, loop = self.graph, self.loop
         number = len(loop.params) + len(loop.stacked)
         loop.stacked.append([node])
@@ -117,7 +117,7 @@ class Passes:
     # Arrays.
 
     def value(self, value: Value) -> Value:
-        """An array of the pass."""
+        """Return an array of the pass."""
         if isinstance(value, np.ndarray):
             found = [self.node(n) for n in value.reshape(-1).tolist()]
             return nodes(found, value.shape)
@@ -133,8 +133,8 @@ class Passes:
         return Pulled(shape, value.dtype, read, dep)
 
     def _elements(self, array: int) -> Callable[[int | Index], int]:
-        """Stores an array in each pass; returns a function from the number of an element
-        to its node."""
+        """Store an array in each pass, and return a function from the number of an
+        element to its node."""
         if array not in self._arrays:
             graph, loop, dtype = self.graph, self.loop, self.graph.dtype[array]
             rows = graph.rows[array]
@@ -156,8 +156,8 @@ class Passes:
         return at
 
     def _has(self, array: int) -> bool:
-        """True if an array belongs to the loop. One that an inner loop stores may be
-        younger than the loop."""
+        """Return whether an array belongs to the loop. An array that an inner loop
+        stores may be younger than the loop."""
         if self._owns(array):
             return True
         graph = self.graph
@@ -167,7 +167,7 @@ class Passes:
         return array if self.outer is None else self.outer.array(array)
 
     def array(self, array: int) -> int:
-        """An array in memory of the pass."""
+        """Return an array in memory of the pass."""
         if not self._has(array):
             return self._array_outside(array)
         graph, at, rows = self.graph, self._elements(array), self.graph.rows[array]
@@ -175,5 +175,5 @@ class Passes:
         return graph.pure("pack", entries, graph.dtype[array], None, rows)
 
     def close(self) -> None:
-        """Ends the use: what the loop stores is known."""
+        """End the use, when everything that the loop stores is known."""
         self.graph.recapture(self.control)

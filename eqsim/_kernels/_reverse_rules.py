@@ -112,13 +112,13 @@ def _gather(reverse: Reverse, eqn, operands, active, *_):
 
 
 def _are_small(eqn, operands) -> bool:
-    """True if all operands and results are unrolled."""
+    """Return whether all operands and results are unrolled."""
     unrolled = all(isinstance(x, np.ndarray) for x in operands)
     return unrolled and not any(is_large(var.aval.shape) for var in eqn.outvars)
 
 
 def _from_places(reverse: Reverse, eqn, places, active):
-    """The pull-back of an equation that moves elements.
+    """Return the pull-back of an equation that moves elements.
 
     **Arguments:**
 

@@ -15,7 +15,7 @@ from ._scalarize import dtype_of, Unsupported
 def stacked_rows(
     graph: Graph, control: int, number: int, aval, dep: int, reverse: bool
 ) -> Value:
-    """Stacked results of a loop, as an array of shape and type `aval`.
+    """Return the stacked results of a loop, as an array of shape and type `aval`.
 
     **Arguments:**
 
@@ -43,7 +43,7 @@ def reversed_rows(graph: Graph, value: Value) -> Value:
 
 
 def row_of(graph: Graph, x: Value, place) -> Value:
-    """Row `place` of an array."""
+    """Return row `place` of an array."""
     shape = x.shape[1:]
     if not int(np.prod(shape)):
         return arrays.nodes([], shape)

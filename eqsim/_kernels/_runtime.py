@@ -31,7 +31,7 @@ from ._transfer import (
 
 
 def module(emitter, regions: list[list[str]], packs: list[str]) -> str:
-    """All functions but the chunks."""
+    """Return all functions except the chunks."""
     writer = _Writer(emitter, regions, packs)
     emitter.externals |= DECLARATIONS
     parts = [*writer.copies(), writer.participate(), TASK, writer.entry()]
@@ -64,7 +64,7 @@ class _Writer:
         return max(bits(leaf.dtype), 8) // 8
 
     def copies(self) -> list[str]:
-        """The functions that move numbers of the types that occur."""
+        """Return the functions that move numbers of the types that occur."""
         leaves = [*self.emitter.inputs, *self.emitter.outputs]
         kinds = sorted({(self._kind(leaf), self._size(leaf)) for leaf in leaves})
         text = [copy_rows(kind) for kind, _ in kinds]
@@ -101,7 +101,7 @@ class _Writer:
         return name, [f"  {name} = getelementptr i8, ptr %S, i64 {place}"]
 
     def _copy_in(self, region: int) -> list[str]:
-        """Lines that pack the arguments which a region needs first."""
+        """Return lines that pack the arguments which a region is the first to need."""
         lines: list[str] = []
         emitter = self.emitter
         for k, (leaf, node) in enumerate(
@@ -116,8 +116,8 @@ class _Writer:
         return lines
 
     def _move(self, leaf, scratch: str, buffer: str, into: bool) -> list[str]:
-        """Lines that move the rows of a leaf, of shape `[rows, loops, lanes]` without
-        the axes that it lacks."""
+        """Return lines that move the rows of a leaf, of shape `[rows, loops, lanes]`
+        without the axes that it lacks."""
         kind, lines = self._kind(leaf), []
         self.count += 1
         n = self.count
@@ -159,7 +159,7 @@ class _Writer:
         ]
 
     def _results(self) -> list[str]:
-        """Lines that store or add up the results of a pass."""
+        """Return lines that store or add the results of a pass."""
         lines = list(self.packs)
         emitter, first = self.emitter, len(self.emitter.inputs)
         if self.grouped or any(leaf.summed for leaf in emitter.outputs):
@@ -188,7 +188,7 @@ class _Writer:
         return lines
 
     def _chosen(self) -> list[str]:
-        """Lines that choose the environments of a vector."""
+        """Return lines that choose the environments of a vector."""
         if not self.grouped:
             return []
         emitter = self.emitter
@@ -213,7 +213,7 @@ class _Writer:
         return lines
 
     def _keep_sums(self) -> list[str]:
-        """Lines that leave the sums of a task for `handler`."""
+        """Return lines that leave the sums of a task for `handler`."""
         if not self.offset:
             return []
         lines = [
@@ -283,7 +283,7 @@ class _Writer:
         )
 
     def _predecessor(self) -> str:
-        """The block in which region 0 ends."""
+        """Return the block in which region 0 ends."""
         found = "begin"
         for line in self.regions[0]:
             if line.endswith(":") and not line.startswith(" "):
@@ -291,7 +291,8 @@ class _Writer:
         return f"%{found}"
 
     def _outer_range(self) -> list[str]:
-        """`%low` and `%high`: the passes of the outer axis that a task has."""
+        """Return lines that compute `%low` and `%high`, the range of passes of the
+        outer axis in a task."""
         if not self.nest:
             return []
         lines = [*self._passes("%outer", self.nest[0])]
@@ -305,7 +306,7 @@ class _Writer:
         ]
 
     def _passes(self, name: str, axis: int) -> list[str]:
-        """Number of passes of the loop over an axis."""
+        """Return the number of passes of the loop over an axis."""
         if axis != LANE:
             return [f"  {name} = add i64 %loops, 0"]
         return [
@@ -314,7 +315,7 @@ class _Writer:
         ]
 
     def _nested(self, level: int) -> list[str]:
-        """The loops over the axes from `level` on."""
+        """Return the loops over the axes from `level` on."""
         if level > len(self.nest):
             return self._results()
         axis = self.nest[level - 1]
@@ -343,7 +344,7 @@ class _Writer:
         ]
 
     def entry(self) -> str:
-        """The function that XLA calls."""
+        """Return the function that XLA calls."""
         nin = len(self.emitter.inputs)
         one = "  {} = add i64 0, 1"
         outer, inner = [one.format("%outer")], [one.format("%inner")]
@@ -361,7 +362,8 @@ class _Writer:
         return "\n".join([*tables, text])
 
     def _check(self) -> tuple[list[str], list[str]]:
-        """Definitions, and lines that compare what is assumed of the arguments."""
+        """Return definitions, and lines that compare the arguments with the
+        assumptions."""
         inputs = self.emitter.inputs
         patterns = [leaf.assumed for leaf in inputs]
         if not any(patterns):

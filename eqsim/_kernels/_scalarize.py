@@ -54,7 +54,7 @@ class Translation:
         self.mask: int | None = None
 
     def run(self, jaxpr: Jaxpr, consts, args: list[Value]) -> list[Value]:
-        """The results of a jaxpr; `consts` are arrays, `args` values."""
+        """Return the results of a jaxpr; `consts` are arrays, `args` values."""
         env: dict[Any, Value] = {}
 
         def read(atom) -> Value:
@@ -71,11 +71,11 @@ class Translation:
         return [read(atom) for atom in jaxpr.outvars]
 
     def closed(self, closed: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """The results of a closed jaxpr."""
+        """Return the results of a closed jaxpr."""
         return self.run(closed.jaxpr, closed.consts, args)
 
     def apply(self, eqn, operands: list[Value]) -> list[Value]:
-        """The results of one equation."""
+        """Return the results of one equation."""
         name = eqn.primitive.name
         for var in eqn.outvars:
             dtype_of(var.aval)
@@ -86,7 +86,7 @@ class Translation:
         return RULES[name](self, eqn, *operands)
 
     def constant(self, array) -> Value:
-        """A literal array."""
+        """Return a literal array."""
         if isinstance(array, jax.Array):
             array = np.asarray(array)
         array = np.asarray(array)
@@ -96,7 +96,7 @@ class Translation:
 
 
 def dtype_of(aval) -> str:
-    """The type of an array in the graph."""
+    """Return the type of an array in the graph."""
     if not isinstance(aval, ShapedArray):
         raise Unsupported(f"values of type {aval} are not supported")
     if aval.dtype == jax.dtypes.float0:
@@ -111,7 +111,7 @@ def dtype_of(aval) -> str:
 
 
 def dependence(jaxpr: Jaxpr, given: list[int]) -> list[int]:
-    """An upper bound of `Graph.dep` for the results, from that of the arguments."""
+    """Return an upper bound of `Graph.dep` for the results, from that of the arguments."""
     return list(_dependence(jaxpr, tuple(given)))
 
 
@@ -176,7 +176,7 @@ def scan_dependence(params, deps: list[int]) -> list[int]:
 
 
 def called(eqn) -> ClosedJaxpr | None:
-    """The jaxpr of an equation that is a mere call of it."""
+    """Return the jaxpr that an equation calls, if it is a mere call."""
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         inner = eqn.params.get(name)
         if isinstance(inner, ClosedJaxpr):
@@ -197,7 +197,8 @@ def _is_vector(aval) -> bool:
 
 
 def written_arguments(jaxpr: Jaxpr) -> list[bool]:
-    """For each argument, whether elements of it are replaced at computed indices."""
+    """Return, for each argument, whether elements of it are replaced at computed
+    indices."""
     found: set[Any] = set()
     for eqn in jaxpr.eqns:
         name, params = eqn.primitive.name, eqn.params

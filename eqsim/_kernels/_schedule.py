@@ -115,7 +115,7 @@ class Schedule:
     # Order.
 
     def region(self, node: int) -> int:
-        """The number of axes of the nest that a node waits for."""
+        """Return the number of axes of the nest that a node waits for."""
         dep, found = self.graph.dep[node], 0
         for k, axis in enumerate(self.nest, 1):
             bits = LANE | TILE if axis == LANE else LOOP
@@ -142,7 +142,7 @@ class Schedule:
         return regions
 
     def _order(self, roots: list[int], depth: int) -> list[int]:
-        """Nodes of a block that `roots` need, arguments first."""
+        """Sort the nodes of a block that `roots` need, arguments first."""
         graph, done, found = self.graph, self._done, []
         for root in roots:
             stack = [(root, False)]
@@ -189,7 +189,7 @@ class Schedule:
         return self.time
 
     def resolve(self, node: int) -> int:
-        """The value that a node stands for."""
+        """Return the value that a node stands for."""
         while node in self.alias:
             node = self.alias[node]
         return node
@@ -295,7 +295,7 @@ class Schedule:
         return self._results.get(control, [])
 
     def _stack(self, node: int, number: int) -> int:
-        """The array of a stacked result."""
+        """Return the array of a stacked result."""
         return self._state(self._stacks[node, number])
 
     def _choose(self, node: int, branch: Branch) -> Choose:
@@ -327,7 +327,8 @@ def lanes_going(graph: Graph, test: int) -> int | None:
 
 
 def _live(graph: Graph, outputs: list[int]):
-    """Nodes that the outputs need; of loops, which carried and stacked results."""
+    """Find the nodes that the outputs need; for loops, the carried and stacked results
+    that they need."""
     owner: dict[int, tuple[int, int]] = {}
     for node, aux in enumerate(graph.aux):
         if isinstance(aux, Loop):

@@ -21,7 +21,7 @@ CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "remat", "checkpoi
 
 @functools.lru_cache(maxsize=256)
 def wanted_variables(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> frozenset:
-    """The variables on which wanted results depend smoothly."""
+    """Return the variables on which wanted results depend smoothly."""
     pairs = zip(jaxpr.outvars, wanted, strict=True)
     found = {x for x, flag in pairs if flag and _can_vary(x)}
     for eqn in reversed(jaxpr.eqns):
@@ -37,7 +37,7 @@ def wanted_variables(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> frozenset:
 
 
 def wanted_arguments(jaxpr: Jaxpr, wanted: Sequence[bool]) -> list[bool]:
-    """The arguments on which wanted results depend smoothly."""
+    """Return the arguments on which wanted results depend smoothly."""
     found = wanted_variables(jaxpr, tuple(wanted))
     return [var in found for var in jaxpr.invars]
 
@@ -59,12 +59,12 @@ def _active_results(jaxpr: Jaxpr, active: tuple[bool, ...]) -> tuple[bool, ...]:
 
 
 def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
-    """The results that depend smoothly on active arguments."""
+    """Return the results that depend smoothly on active arguments."""
     return list(_active_results(jaxpr, tuple(active)))
 
 
 def _body(eqn) -> ClosedJaxpr | None:
-    """The jaxpr of a mere call. Those with derivatives of their own are none."""
+    """Return the jaxpr of a mere call; None for calls with their own derivatives."""
     return called(eqn) if eqn.primitive.name in CALLS else None
 
 
@@ -73,12 +73,12 @@ def _can_vary(atom) -> bool:
 
 
 def is_float(aval) -> bool:
-    """True if a value can have a tangent or cotangent."""
+    """Return whether a value can have a tangent or cotangent."""
     return np.issubdtype(aval.dtype, np.floating)
 
 
 def is_flat(eqn) -> bool:
-    """True if no result of an equation varies smoothly."""
+    """Return whether no result of an equation varies smoothly."""
     if eqn.primitive.name in FLAT:
         return True
     return not any(is_float(var.aval) for var in eqn.outvars)
@@ -90,7 +90,8 @@ def is_flat(eqn) -> bool:
 def active_arguments(
     jaxpr: Jaxpr, active: Sequence[bool], carried: slice
 ) -> list[bool]:
-    """The arguments of a pass that are active: also through earlier passes.
+    """Return the arguments of a pass that are active, including those that are active
+    only through earlier passes.
 
     **Arguments:**
 
@@ -106,7 +107,8 @@ def active_arguments(
 
 
 def wanted_results(jaxpr: Jaxpr, wanted: Sequence[bool], carried: slice) -> list[bool]:
-    """The results of a pass that matter: also what later passes need of them."""
+    """Return the results of a pass that are needed, including those that only later
+    passes need."""
     wanted, count = list(wanted), carried.stop - carried.start
     while True:
         needed = wanted_arguments(jaxpr, wanted)[carried]

@@ -2,7 +2,7 @@
 
 
 def copy_rows(kind: str) -> str:
-    """Functions that move rows of numbers into and out of scratch memory."""
+    """Return functions that move rows of numbers into and out of scratch memory."""
     return f"""
 define internal void @rows_{kind}(ptr %to, ptr %from, i64 %count, i64 %step_to, i64 %step) {{
 entry:
@@ -27,7 +27,7 @@ end:
 
 
 def load_lanes(kind: str, size: int, width: int) -> str:
-    """Loads `count` rows of W lanes that begin at environment `first` of `total`. Lanes
+    """Load `count` rows of W lanes that begin at environment `first` of `total`. Lanes
     beyond the batch repeat the last environment."""
     vector = f"<{width} x {kind}>"
     arguments = "ptr %to, ptr %from, i64 %count, i64 %step, i64 %first, i64 %total"
@@ -78,7 +78,7 @@ end:
 
 
 def store_lanes(kind: str, size: int, width: int) -> str:
-    """Stores rows of W lanes, but for the lanes beyond the batch."""
+    """Store rows of W lanes, except the lanes beyond the batch."""
     vector = f"<{width} x {kind}>"
     arguments = "ptr %to, ptr %from, i64 %count, i64 %step, i64 %first, i64 %total"
     return f"""
@@ -130,7 +130,7 @@ end:
 
 
 def _sum(kind: str) -> tuple[str, str]:
-    """The instruction that adds numbers, and their zero."""
+    """Return the instruction that adds numbers, and their zero."""
     return ("fadd", "0.0") if kind in ("float", "double") else ("add", "0")
 
 

@@ -27,14 +27,14 @@ def check_no_auto_reset(env: Any, library: str, instead: str = "") -> None:
     """
     if not isinstance(env, AbstractEnv):
         raise TypeError(
-            f"`env` is {env!r}: an environment of eqsim is expected. `eqsim.make(name)` makes "
-            "one."
+            f"`env` must be an environment of eqsim, got {env!r}. Create one with "
+            "`eqsim.make(name)`."
         )
     for held in layers(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
-                f"`{type(held).__name__}` is kept over episodes, but {library} starts episodes "
-                f"itself. Leave it out{instead}."
+                f"The state of `{type(held).__name__}` is kept across episodes, but "
+                f"{library} starts episodes itself. Leave it out{instead}."
             )
 
 

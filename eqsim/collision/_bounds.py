@@ -59,7 +59,8 @@ def shape_extents(sys: System) -> Vec3:
 
 
 def _members(sys: System) -> list[tuple[AnyKind, list[int]]]:
-    """Shapes by kind; meshes one by one, as their vertices differ in number."""
+    """Group shapes by kind; meshes separately, because their numbers of vertices
+    differ."""
     kinds = sys.geoms.kinds
     order = sorted(set(kinds), key=lambda kind: kind.value)
     groups = [(k, [g for g, own in enumerate(kinds) if own == k]) for k in order]

@@ -116,7 +116,7 @@ def _square(m: Mat3):
 
 
 def _where(condition, x, y):
-    """As `jnp.where`, with leading axes that the condition does not have."""
+    """Select like `jnp.where`, with leading axes that the condition does not have."""
     shape = jnp.broadcast_shapes(x.shape, y.shape, condition.shape)
     lift = lambda a: jnp.broadcast_to(a, shape)
     return jnp.where(lift(condition), lift(x), lift(y))
@@ -179,8 +179,8 @@ def _search(rot: Mat3, near: Vec3, far: Vec3, one: Vec3, two: Vec3) -> _Axis:
 
 
 def _alike(r, i, j, face):
-    """True if the cross product of edges is within about 8 degrees of the normal of a
-    face."""
+    """Return whether the cross product of edges is within about 8 degrees of the normal
+    of a face."""
     x, y, z = _pick((r[:, 0], r[:, 1], r[:, 2]), j)
     zero = jnp.zeros_like(x)
     crosses = (zero, -z, y), (z, zero, -x), (-y, x, zero)

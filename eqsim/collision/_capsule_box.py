@@ -195,7 +195,7 @@ def _smaller(a, b):
 
 
 def _from_face(center: Vec3, axis: Vec3, size: Vec3, found: _Nearest):
-    """The other end, or the point above the first side of the face."""
+    """Return the other end, or the point above the first side of the face."""
     move = 2.0
     for a, c, s in list(zip(axis, center, size))[:2]:
         ahead = jnp.where(a * found.end < 0.0, 1.0, -1.0)
@@ -207,8 +207,8 @@ def _from_face(center: Vec3, axis: Vec3, size: Vec3, found: _Nearest):
 
 
 def _from_edge(axis: Vec3, size: Vec3, inward: Vec3, up, on_edge, first):
-    """The point above the end of the face that the axis is more parallel to; none if the
-    axis leads inwards, or outwards, on both faces."""
+    """Return the point above the end of the face that the axis is more parallel to;
+    none if the axis leads inwards, or outwards, on both faces."""
     lengths = _lengths(axis, size)
     across_x = jnp.abs(axis.x) > jnp.abs(axis.y)
     into = jnp.where(across_x, inward.x, inward.y)
@@ -222,8 +222,8 @@ def _from_edge(axis: Vec3, size: Vec3, inward: Vec3, up, on_edge, first):
 
 
 def _from_corner(axis: Vec3, size: Vec3, half, inward: Vec3, first):
-    """The point along an edge, or above a face, that meets the corner; none if the axis
-    leads inwards, or outwards, on all faces."""
+    """Return the point along an edge, or above a face, that meets the corner; none if
+    the axis leads inwards, or outwards, on all faces."""
     x, y, z = inward
     number = sum(jnp.where(i, 1, 0) for i in inward)
     single = number == 1

@@ -29,20 +29,21 @@ _K = GeomKind
 
 
 def _convex(first: GeomKind, second: GeomKind) -> Collider:
-    """A pair without a formula of its own."""
+    """Return the collider of a pair without its own formula."""
     return Collider(ft.partial(convex_points, (first, second)), 1, one_by_one=True)
 
 
 def _one_by_one(
     find: Callable, num_points: int, nearest: Callable | None = None
 ) -> Collider:
-    """A pair with a long formula, in which the margin does not occur."""
+    """Return the collider of a pair with a long formula that does not depend on the
+    margin."""
     without_margin = lambda one, two, margin: find(one, two)
     return Collider(without_margin, num_points, one_by_one=True, nearest=nearest)
 
 
 def _polytopes(first: GeomKind, second: GeomKind, num_points: int) -> Collider:
-    """A pair that can touch along faces and edges."""
+    """Return the collider of a pair that can touch along faces and edges."""
     kinds = first, second
     find, nearest = (ft.partial(f, kinds) for f in (polytope_points, convex_points))
     return Collider(find, num_points, one_by_one=True, nearest=nearest)

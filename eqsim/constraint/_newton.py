@@ -62,8 +62,8 @@ class Newton(eqx.Module):
         full = self.max_full_steps
         if (full is not None and full < 1) or self.max_searched_steps < 0:
             raise ValueError(
-                "`Newton` needs at least one full step and no negative number of searched "
-                f"steps, got {full} and {self.max_searched_steps}."
+                "`Newton` needs at least one full step and a non-negative number of "
+                f"searched steps, got {full} and {self.max_searched_steps}."
             )
         if self.tolerance is not None and not self.tolerance > 0.0:
             raise ValueError(

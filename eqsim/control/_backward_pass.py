@@ -95,12 +95,13 @@ def _backward(model: Expansion, gaps, mu, bounds) -> Feedback:
 
 
 def _stages(model: Expansion):
-    """The local model at all control steps, without the last state."""
+    """Return the local model at all control steps, without the last state."""
     return model._replace(lx=model.lx[:-1], lxx=model.lxx[:-1])
 
 
 def _controls(Quu, Qux, Qu, guess, limit):
-    """The best change of a control and its feedback; none where it meets a limit."""
+    """Compute the best change of a control and its feedback; both are zero where the
+    change meets a limit."""
     if limit is None:
         chol = cholesky(Quu)
         both = -cholesky_solve(chol, jnp.concatenate([Qu[:, None], Qux], 1))

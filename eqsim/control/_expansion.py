@@ -66,7 +66,7 @@ def expand(
 
 
 def _gauss_newton(residual, zero):
-    """Gradient and Gauss-Newton Hessian of half the sum of squares."""
+    """Compute gradient and Gauss-Newton Hessian of half the sum of squares."""
     with_value = lambda change: (residual(change),) * 2
     J, r = jax.jacfwd(with_value, has_aux=True)(zero)
     return J.T @ r, J.T @ J

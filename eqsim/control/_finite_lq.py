@@ -136,7 +136,7 @@ def factorize(lq: LQ) -> Factors:
 
 
 def _backward(lq: LQ, factors: Factors):
-    """The recursion of the linear terms, which is linear in them."""
+    """Run the backward recursion of the linear terms, which is linear in them."""
 
     def step(v, now):
         A, B, b, q, r, V, chol, gain = now
@@ -185,7 +185,8 @@ def _parallel(lq: LQ) -> LQSolution:
 
 
 def _combined(earlier, later):
-    """Two conditional value functions in a row (Särkkä, García-Fernández, equation 28)."""
+    """Combine two consecutive conditional value functions (Särkkä, García-Fernández,
+    equation 28)."""
     (Ai, bi, Ci, etai, Ji), (Aj, bj, Cj, etaj, Jj) = earlier, later
     one = jnp.eye(Ai.shape[0], dtype=Ai.dtype)
     matrix = one + Ci @ Jj

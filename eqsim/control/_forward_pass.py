@@ -158,7 +158,7 @@ def _accepted(old, new, size, predicted):
 
 
 def _search(problem: Problem, now: Search, feedback: Feedback, predicted):
-    """The same, one step size after another."""
+    """Search for a step size sequentially, one after another."""
 
     def pending(carry):
         count, _, accepted = carry

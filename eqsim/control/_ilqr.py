@@ -171,7 +171,7 @@ def _solved(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
 
 
 def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
-    """The plan, as a constant under differentiation."""
+    """Return the plan as a constant under differentiation."""
     stop = lambda x: lax.stop_gradient(x) if eqx.is_array(x) else x
     args = jax.tree.map(stop, (solver, problem, state, states, actions))
     solver, problem, state, states, actions = args

@@ -111,7 +111,7 @@ def _solve(sys, targets, q, posture, max_steps, tolerance) -> InverseKinematics:
 
 
 def _residual(sys, targets, posture, q0, q, change):
-    """Errors of targets and of the posture after a step from `q`."""
+    """Compute errors of targets and of the posture after a step from `q`."""
     moved = integrate(sys, q, change)
     rest = posture**0.5 * difference(sys, q0, moved)
     return jnp.concatenate([_errors(sys, targets, moved), rest])
@@ -134,7 +134,7 @@ def _errors(sys: System, targets, q) -> Float[Array, " n"]:
 
 
 def _limits(sys: System, q):
-    """Bounds of a step from `q`, infinite for joints without limits."""
+    """Return the bounds of a step from `q`, infinite for joints without limits."""
     lower, upper, at = [], [], 0
     for k, kind in enumerate(sys.joints.kinds):
         if kind.nv == 1 and sys.joints.limited[k]:
@@ -149,7 +149,7 @@ def _limits(sys: System, q):
 
 
 def _iterated(sys, targets, q0, posture, max_steps, tolerance):
-    """The minimizer, the number of the result, and the number of iterations."""
+    """Return the minimizer, the number of the result, and the number of iterations."""
     nv = sys.nv
     zero = jnp.zeros(nv, q0.dtype)
     lower, upper = _limits(sys, q0)

@@ -162,7 +162,7 @@ def _step(settings: Settings, problem: Problem, now: Iterate) -> Iterate:
 
 
 def _moved(settings, now: Iterate, feedback, candidate, size, accepted) -> Iterate:
-    """After the line search."""
+    """Return the iterate after the line search."""
     delta = jnp.minimum(1.0 / _FACTOR, now.delta / _FACTOR)
     mu = now.mu * delta
     mu = jnp.where(mu >= _MU_MIN, mu, 0.0)

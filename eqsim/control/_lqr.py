@@ -114,7 +114,8 @@ def _check(A, B, Q, R, N) -> None:
 
 
 def _check_stabilizable(A, B) -> None:
-    """Popov-Belevitch-Hautus test: [A - s 1, B] has full rank at each unstable mode."""
+    """Raise an error unless [A - s 1, B] has full rank at each unstable mode
+    (Popov-Belevitch-Hautus test)."""
     size, eps = A.shape[0], 1e-9
     for mode in np.linalg.eigvals(A):
         if abs(mode) < 1.0 - 1e-9:

@@ -106,7 +106,7 @@ class MPC(AbstractController):
 
 
 def _back(plan):
-    """A plan one step earlier, which the first call of `act` advances."""
+    """Shift a plan one step back; the first call of `act` advances it again."""
     return jax.tree.map(lambda x: jnp.concatenate([x[:1], x[:-1]]), plan)
 
 

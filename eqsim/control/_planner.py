@@ -157,7 +157,9 @@ def check_planner(planner: Any, sizes: tuple[str, ...], positive: tuple[str, ...
     name = type(planner).__name__
     for field in sizes:
         if vars(planner)[field] < 1:
-            raise ValueError(f"`{name}.{field}` is {vars(planner)[field]}: at least 1.")
+            raise ValueError(
+                f"`{name}.{field}` must be at least 1, got {vars(planner)[field]}."
+            )
     for field in positive:
         check_field(planner, field, lambda x: x > 0.0, "positive")
 

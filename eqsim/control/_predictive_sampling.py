@@ -84,7 +84,7 @@ class PredictiveSampling(AbstractPlanner):
 
 
 def _spline(horizon: int, knots: int, degree: int) -> np.ndarray:
-    """The matrix from values at knots to values at all times."""
+    """Return the matrix from values at knots to values at all times."""
     one = np.eye(knots)
     if knots == 1:
         return np.ones((horizon, 1))

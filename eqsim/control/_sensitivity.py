@@ -64,7 +64,7 @@ def _attached_jvp(primals, tangents, *, states, actions):
 
 
 def _moved(parameters, change, states, actions):
-    """Changes of states and actions, in tangent coordinates."""
+    """Return changes of states and actions, in tangent coordinates."""
     problem = parameters[0]
     nx = problem.dynamics.nx
     A, B = jax.vmap(problem.dynamics.linearize)(before(states), actions)
@@ -152,7 +152,7 @@ def _hessians(problem: Problem, states, actions, costate):
 
 
 def _conditions(problem: Problem, start, states, actions, costate):
-    """Optimality conditions, which vanish up to constants, and the limits."""
+    """Return the optimality conditions, which vanish up to constants, and the limits."""
     first = jax.tree.map(lambda x: x[0], states)
     nx, nu = problem.dynamics.nx, actions.shape[1]
 

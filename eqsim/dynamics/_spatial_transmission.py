@@ -219,7 +219,7 @@ def _pull(kin: Kinematics, node: int, point: Vec3, force: Vec3, torque=None) -> 
 
 
 def _site_pulls(scene: _Scene, k: int, gear):
-    """A force and a torque in the axes of the site, or of the reference site."""
+    """Return a force and a torque in the axes of the site, or of the reference site."""
     site, ref = scene.sys.actuators.targets[k]
     pose, kin = scene.poses[site], scene.kin
     linear, angular = Vec3(*gear[:3]), Vec3(*gear[3:])
@@ -236,7 +236,8 @@ def _site_pulls(scene: _Scene, k: int, gear):
 
 
 def _between(scene: _Scene, site: int, ref: int, force: Vec3, torque: Vec3) -> Pulls:
-    """A force and a torque on a site, and the opposite ones on the reference site."""
+    """Return a force and a torque on a site, and the opposite ones on the reference
+    site."""
     nodes = scene.nodes[site], scene.nodes[ref]
     points = scene.poses[site].pos, scene.poses[ref].pos
     return Pulls(
@@ -257,7 +258,7 @@ def _relative_rotation(scene: _Scene, site: int, ref: int) -> Vec3:
 
 
 def _orientation_pulls(scene: _Scene, k: int, gear):
-    """Torques about the three axes of the site, relative to the reference site."""
+    """Return torques about the three axes of the site, relative to the reference site."""
     del gear
     site, ref = scene.sys.actuators.targets[k]
     pose = scene.poses[site]
@@ -305,7 +306,8 @@ _PULLS = {
 
 
 def _contact_pulls(sys: System, kin: Kinematics, link: int, touching, q):
-    """The mean normal of the contacts of a link, pulling the shapes together."""
+    """Return the mean normal of the contacts of a link, which pulls the shapes
+    together."""
     zero = jnp.zeros_like(q[:1])
     if touching is None:
         return Pulls((-1,), (), False), zero

@@ -103,7 +103,7 @@ class AbstractEnv(eqx.Module):
         shapes = [x.shape for x in jtu.tree_leaves(report.obs)]
         if not (isinstance(report.obs, jax.ShapeDtypeStruct) and len(shapes[0]) == 1):
             raise ValueError(
-                f"`observation_size` needs vectors as observations; these have arrays of "
+                "`observation_size` requires vectors as observations, got arrays of "
                 f"shapes {shapes}."
             )
         return report.obs.shape[0]
@@ -150,4 +150,4 @@ def check_action(env: AbstractEnv, action: Any) -> None:
     """Raise `ValueError` unless the action has the right shape and finite values."""
     check_shape("action", action, {"nu": env.sys.nu})
     if not isinstance(action, Tracer) and not np.all(np.isfinite(action)):
-        raise ValueError(f"`action` is {action}: finite numbers are expected.")
+        raise ValueError(f"`action` must be finite, got {action}.")

@@ -23,8 +23,8 @@ def check_split(runs: Sequence[Recording], held: Sequence[Recording]) -> None:
     both = {r.run for r in runs} & {r.run for r in held}
     if both:
         raise ValueError(
-            f"Run {sorted(both)[0]!r} is both fitted and held out, so that the held-out error "
-            "says nothing. Split by run, for instance with `identify.split`."
+            f"Run {sorted(both)[0]!r} is both fitted and held out, so the held-out "
+            "error is meaningless. Split by run, for instance with `identify.split`."
         )
 
 
@@ -46,8 +46,9 @@ def check_channels(
         for name, value in predicted.items():
             if name not in recording.channels:
                 raise ValueError(
-                    f"Recording {recording.name!r} has no channel {name!r}, which `measure` "
-                    f"predicts, but {sorted(recording.channels)}."
+                    f"Recording {recording.name!r} has no channel {name!r}, which "
+                    "`measure` predicts. Its channels are "
+                    f"{sorted(recording.channels)}."
                 )
             width = recording.channels[name].shape[1]
             if value.shape != (width,):
@@ -109,9 +110,9 @@ def warn_without_influence(now: Iterate, labels: Sequence[str]) -> None:
     unused = [label for label, x in zip(labels, information, strict=True) if x == 0.0]
     if unused:
         warnings.warn(
-            f"No measured value depends on {', '.join(unused)} in these recordings, so that "
-            "the fit leaves it where it starts. Record motions that involve it, or leave it "
-            "out.",
+            f"No measured value depends on {', '.join(unused)} in these recordings, so "
+            "initial values are kept. Record motions that depend on these unknowns, or "
+            "leave them out.",
             IdentificationWarning,
             stacklevel=3,
         )

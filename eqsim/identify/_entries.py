@@ -20,7 +20,10 @@ def check_start(name: str, labels, value: np.ndarray, transform) -> None:
     """Raise `ValueError` if a value cannot be a start."""
     for label, number in zip(labels, value, strict=True):
         if not np.isfinite(number):
-            raise ValueError(f"Unknown {name!r}: {label} starts at {number}.")
+            raise ValueError(
+                f"Unknown {name!r}: the initial value of {label} must be finite, got "
+                f"{number}."
+            )
         problem = transform.problem(float(number))
         if problem is not None:
             raise ValueError(f"Unknown {name!r}: {label} {problem}.")
@@ -59,8 +62,8 @@ def labels_of(sys: System, where: Where, entries: Entries | None) -> list[str]:
     for leaf in leaves:
         if id(leaf) not in paths:
             raise ValueError(
-                "`where` must return arrays of the robot as they are, such as "
-                "`sys.links.mass`; choose entries with `entries`."
+                "`where` must return unchanged arrays of the robot, such as "
+                "`sys.links.mass`; select entries with `entries`."
             )
         path = paths[id(leaf)] if len(leaves) > 1 else ""
         places = np.arange(leaf.size).reshape(leaf.shape)
@@ -69,7 +72,10 @@ def labels_of(sys: System, where: Where, entries: Entries | None) -> list[str]:
             index = np.unravel_index(int(place), leaf.shape)
             out.append(f"{path}[{','.join(map(str, index))}]")
     if not out:
-        raise ValueError("`where` and `entries` choose nothing.")
+        raise ValueError(
+            "`where` and `entries` select nothing. Select at least one entry of the "
+            "robot."
+        )
     return out
 
 

@@ -154,7 +154,7 @@ def start_of(sys: System, start: Float[Array, " nx"], row: Batch):
 
 
 def _window(problem: Problem, theta: Array, start: Array, row: Batch):
-    """Residuals by channel, and the state where the next window starts."""
+    """Compute residuals by channel, and the state where the next window starts."""
     physics = Physics(problem.pipeline, problem.measure, problem.steps, problem.rows)
     model = problem.model(theta)
     first = start_of(problem.sys, start, row)
@@ -204,8 +204,8 @@ def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> 
 
 
 def _jump(problem: Problem, end, by_end, row: Batch, following):
-    """The jump from the end of this window to the start of the next, in units of its
-    allowed size, with derivatives."""
+    """Compute the jump from the end of this window to the start of the next, in units
+    of its allowed size, with derivatives."""
     sys, (next_q, next_qd, sd) = problem.sys, following
     weight = problem.gap_weight * row.linked.astype(sd.dtype) / sd
 

@@ -176,7 +176,9 @@ def prepare(
     sigma = {name: np.ones(width) for name, width in compared.items()}
     for name, value in (noise or {}).items():
         if name not in sigma:
-            raise ValueError(f"`noise` names {name!r}, but channels are {[*sigma]}.")
+            raise ValueError(
+                f"`noise` names the unknown channel {name!r}. Channels: {[*sigma]}."
+            )
         check_numbers(f"noise of {name!r}", value, lambda x: x > 0, "positive")
         sigma[name] = np.broadcast_to(np.asarray(value, float), sigma[name].shape)
     weight = 0.0 if windows.continuity is None else 1.0 / windows.continuity
@@ -292,7 +294,7 @@ def _bounds(unknowns, starts) -> tuple[np.ndarray, np.ndarray]:
 def _smoothed(problem: Problem, width: float) -> Problem:
     if not isinstance(problem.pipeline, Generalized):
         raise ValueError(
-            "`smoothing` needs the pipeline `Generalized`, but it is "
+            "`smoothing` needs the pipeline `Generalized`, got "
             f"{type(problem.pipeline).__name__}."
         )
     pipeline = dataclasses.replace(problem.pipeline, smoothing=jnp.asarray(width))

@@ -99,8 +99,8 @@ class Innovations(AbstractObjective):
             shape = vars(self)[name].shape
             if shape not in ((), (sys.nv,)):
                 raise ValueError(
-                    f"`Innovations.{name}` has shape {shape}, but one number or one for each "
-                    f"of {sys.nv} degrees of freedom is required."
+                    f"`Innovations.{name}` must be one number, or one for each of "
+                    f"{sys.nv} degrees of freedom, got shape {shape}."
                 )
         derived = []
         for recording in recordings:
@@ -158,7 +158,8 @@ _TRANSITION = "transition"
 
 @eqx.filter_jit
 def _transitions(sys: System, pipeline: AbstractPipeline, q, qd, ctrl):
-    """Derivatives of a step by the state in tangent coordinates, one flat matrix per row."""
+    """Compute derivatives of a step with respect to the state in tangent coordinates,
+    one flat matrix per row."""
     nv = sys.nv
 
     def transition(q, qd, u):
@@ -194,8 +195,9 @@ def _sensor(physics: Physics, model: Model, name: str) -> _Sensor:
     sys, signals = model
     if name in signals.delays or (name in signals.gains and sys.nq != sys.nv):
         raise ValueError(
-            f"`Innovations` has no delay of {name!r}, and a gain only where all coordinates "
-            "are numbers. Leave this unknown out, or use `Simulation`."
+            f"`Innovations` does not support a delay of {name!r}, and supports a gain "
+            "only if all coordinates are scalars. Leave this unknown out, or use "
+            "`Simulation`."
         )
     one = jnp.ones(1, sys.dt.dtype)
     gain = extended(signals.gains.get(name, one), sys.nv, 1.0)
@@ -265,7 +267,7 @@ def _gains(
     linear = linear[jnp.maximum(slots.by_step.rows[:, 0] - 1, 0)]
 
     def over(spread, full, share):
-        """Transition and covariance after a share of a step."""
+        """Return transition and covariance after a share of a step."""
         move, delta = one + share * (full - one), share * dt
         blocks = [delta**3 / 3, delta**2 / 2, delta**2 / 2, delta]
         a, b, c, d = (jnp.diag(x * disturbance) for x in blocks)

@@ -57,7 +57,7 @@ class Inverse(AbstractObjective):
     def compare(self, given: Given) -> Comparison:
         if given.windows.continuity is not None:
             raise ValueError(
-                "`Inverse` does not simulate, so windows have no end to be continued. Leave "
+                "`Inverse` does not simulate, so windows cannot be connected. Leave "
                 "out `continuity`."
             )
         derived = [
@@ -91,9 +91,9 @@ def _filtered(sys: System, recording: Recording, windows: Windows) -> Recording:
     channel, half = windows.channel, windows.half
     if channel not in recording.channels:
         raise ValueError(
-            f"Recording {recording.name!r} has no channel {channel!r} of coordinates, which "
-            f"`Inverse` needs, but {sorted(recording.channels)}. Name it by "
-            "`Windows(channel=...)`."
+            f"Recording {recording.name!r} has no channel {channel!r} of coordinates, "
+            f"which `Inverse` needs. Its channels are {sorted(recording.channels)}. "
+            "Select one with `Windows(channel=...)`."
         )
     parts = uninterrupted(recording.time, windows.gap)
     kept = [np.arange(part.start + half, part.stop - half) for part in parts]

@@ -121,7 +121,7 @@ class Sensors(AbstractMeasurement):
         for name in names:
             if name not in kinds:
                 raise ValueError(
-                    f"There is no sensor {name!r}, but {list(sys.sensors.names)}."
+                    f"There is no sensor {name!r}. Sensors: {list(sys.sensors.names)}."
                 )
         return {name: Orientation() for name in names if kinds[name] in _QUATERNIONS}
 
@@ -182,8 +182,8 @@ def measurement(value: Any) -> AbstractMeasurement:
         fn: Any = value
         return Function(fn)
     raise TypeError(
-        f"`measure` is {value!r}: a measurement such as `JointPositions()`, a tuple of "
-        "them, or a function (sys, state) -> {channel: array} is required."
+        "`measure` must be a measurement such as `JointPositions()`, a tuple of them, "
+        f"or a function (sys, state) -> {{channel: array}}, got {value!r}."
     )
 
 

@@ -212,7 +212,7 @@ def commands(
 def _compared(
     physics: Physics, sys: System, signals: Signals, name: str, grid: Array, window
 ):
-    """Measured minus simulated values of one channel, one row per measured time."""
+    """Return measured minus simulated values of one channel, one row per measured time."""
     space, measured = space_of(physics.measure, sys, name), window.measured[name]
     time = window.time
     if name in signals.delays:

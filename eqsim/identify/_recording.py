@@ -154,7 +154,9 @@ def load(
     wanted = [*channels.values(), *([ctrl] if ctrl is not None else [])]
     for key in wanted:
         if key not in data:
-            raise ValueError(f"{str(path)!r} has no array {key!r}, but {sorted(data)}.")
+            raise ValueError(
+                f"{str(path)!r} has no array {key!r}. Its arrays are {sorted(data)}."
+            )
     out = []
     for k, (name, run) in enumerate(zip(names, runs)):
         at = slice(offsets[k], offsets[k + 1])
@@ -173,8 +175,8 @@ def _offsets(path: pathlib.Path, data: dict[str, np.ndarray], count: int) -> lis
     ends = offsets.tolist() if fits else []
     if not fits or ends[0] < 0 or ends[-1] > count or sorted(ends) != ends:
         raise ValueError(
-            f"{str(path)!r}: `offsets` is {offsets.tolist()}: increasing integers from 0 to "
-            f"the number of rows, {count}, are required."
+            f"{str(path)!r}: `offsets` must be increasing integers from 0 to the "
+            f"number of rows, {count}, got {offsets.tolist()}."
         )
     return ends
 
@@ -202,7 +204,8 @@ def _count(path: pathlib.Path, data: dict[str, np.ndarray]) -> int:
         known = offsets.ndim == 1 and offsets.size > 0 and offsets.dtype.kind in "iu"
         return int(offsets[-1]) if known else 0
     raise ValueError(
-        f"{str(path)!r} has neither `time` nor `offsets`, but {sorted(data)}."
+        f"{str(path)!r} has neither `time` nor `offsets`. Its arrays are "
+        f"{sorted(data)}."
     )
 
 
@@ -216,8 +219,8 @@ def _time(path, data, at: slice, rate: float | None) -> np.ndarray:
         )
     if hertz.size != 1 or hertz.dtype.kind not in "iuf" or not 0 < hertz < np.inf:
         raise ValueError(
-            f"{str(path)!r}: `rate` is {hertz.tolist()}: a positive number, in Hz, is "
-            "required."
+            f"{str(path)!r}: `rate` must be a positive number, in Hz, got "
+            f"{hertz.tolist()}."
         )
     return np.arange(at.stop - at.start) / float(hertz.item())
 
@@ -239,7 +242,9 @@ def _check_time(name: str, time: np.ndarray) -> None:
         )
     if not np.isfinite(time).all():
         row = int(np.argmin(np.isfinite(time)))
-        raise ValueError(f"Recording {name!r}: `time` of row {row} is {time[row]}.")
+        raise ValueError(
+            f"Recording {name!r}: `time` must be finite, but row {row} is {time[row]}."
+        )
     back = np.flatnonzero(np.diff(time) <= 0)
     if len(back):
         row = int(back[0]) + 1

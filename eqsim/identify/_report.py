@@ -81,7 +81,7 @@ def _validation(result: Result) -> str:
 
 
 def _windows(figure_type, result: Result):
-    """Residuals of the worst, the median and the best window."""
+    """Return the residuals of the worst, the median and the best window."""
     found = residuals(
         result.problem, jnp.asarray(result.theta), jnp.asarray(result.starts)
     )

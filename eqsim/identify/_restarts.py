@@ -72,11 +72,11 @@ def _descended(problem: Problem, theta, starts, moving) -> np.ndarray:
 def _state(
     problem: Problem, theta, starts
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cost, gradient and Gauss-Newton matrix of each start."""
+    """Compute cost, gradient and Gauss-Newton matrix of each start."""
     now = iterate_at(problem, theta, starts, 0)
     return _costs(now), now.arrow.gradient, now.arrow.diagonal
 
 
 def _costs(now: Iterate) -> np.ndarray:
-    """Costs of windows, with the priors of their starts."""
+    """Compute costs of windows, with the priors of their starts."""
     return now.blocks.cost + 0.5 * (now.starts**2).sum(axis=1)

@@ -145,7 +145,7 @@ def _width(channel: str, name: str, context: Context) -> int:
     if channel not in context.widths:
         raise ValueError(
             f"Unknown {name!r} belongs to channel {channel!r}, which is not measured. "
-            f"There are {sorted(context.widths)}."
+            f"Measured channels: {sorted(context.widths)}."
         )
     return context.widths[channel]
 
@@ -155,8 +155,8 @@ def _columns(unknown: Gain | Bias, name: str, context: Context) -> tuple[int, ..
     columns = tuple(range(width)) if unknown.columns is None else unknown.columns
     if not columns or not all(0 <= k < width for k in columns):
         raise ValueError(
-            f"Unknown {name!r}: columns {columns} of channel {unknown.channel!r}, which has "
-            f"{width}."
+            f"Unknown {name!r} has columns {columns} of channel {unknown.channel!r}, "
+            f"which has only {width} columns."
         )
     return columns
 

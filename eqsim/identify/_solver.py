@@ -114,7 +114,8 @@ def iterate_at(problem: Problem, theta, starts, steps: int) -> Iterate:
 
 
 def _step(now: Iterate, bounds, damping: float):
-    """The next point, and the decrease of the cost that the quadratic model predicts."""
+    """Return the next point, and the decrease of the cost that the quadratic model
+    predicts."""
     lower, upper = bounds
     reduced = eliminate(now.arrow, damping)
     diagonal = np.maximum(np.diag(now.arrow.theta), 1e-12)
@@ -144,7 +145,7 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _prior(problem: Problem, theta) -> tuple[float, np.ndarray, np.ndarray]:
-    """Cost of the priors, with gradient and positive semidefinite Hessian."""
+    """Compute the cost of the priors, with gradient and positive semidefinite Hessian."""
     size = len(theta)
     if all(unknown.prior is None for unknown in problem.unknowns):
         return 0.0, np.zeros(size), np.zeros((size, size))

@@ -160,7 +160,7 @@ def _trajectory(sys, measure, pipeline, ctrl, q, qd):
 
 
 def _sines(rng: np.random.Generator, time: np.ndarray, size: int) -> np.ndarray:
-    """Sums of four sines of 0.2 to 4 Hz."""
+    """Return sums of four sines of 0.2 to 4 Hz."""
     frequency = rng.uniform(0.2, 4.0, (4, size))
     phase = rng.uniform(0, 2 * np.pi, (4, size))
     return 0.5 * np.sin(2 * np.pi * frequency * time[:, None, None] + phase).sum(axis=1)

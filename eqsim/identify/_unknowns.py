@@ -177,8 +177,8 @@ class Tied(AbstractUnknown):
         value = values_of(context.sys, self.where, self.entries)
         if not np.any(np.asarray(value)):
             raise ValueError(
-                f"Unknown {name!r} is a factor of numbers that are all zero, so that it "
-                "has no influence. Choose others with `where` or `entries`."
+                f"Unknown {name!r} scales numbers that are all zero, so it has no "
+                "influence. Select other numbers with `where` or `entries`."
             )
         return np.zeros(1)
 

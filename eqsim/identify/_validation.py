@@ -99,7 +99,7 @@ def _horizon(horizon, fitted, baseline, known, run, seed: int) -> HorizonError:
 
 
 def _errors(error: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Root mean squares by column, and by window."""
+    """Compute root mean squares by column, and by window."""
     square = np.where(known[..., None], error**2, 0.0)
     square = np.nan_to_num(square, nan=np.inf)
     rms = np.sqrt(square.sum(axis=(0, 1)) / known.sum())

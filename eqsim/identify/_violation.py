@@ -104,12 +104,12 @@ class Violation(AbstractObjective):
     def compare(self, given: Given) -> Comparison:
         if given.windows.continuity is not None:
             raise ValueError(
-                "`Violation` does not simulate, so windows have no end to be continued. "
-                "Leave out `continuity`."
+                "`Violation` does not simulate, so windows cannot be connected. Leave "
+                "out `continuity`."
             )
         if not isinstance(given.pipeline, Generalized):
             raise ValueError(
-                "`Violation` needs the pipeline `Generalized`, but it is "
+                "`Violation` needs the pipeline `Generalized`, got "
                 f"{type(given.pipeline).__name__}."
             )
         if not contact_plan(given.sys).size:
@@ -137,7 +137,7 @@ class Violation(AbstractObjective):
         return Residuals({_CHANNEL: jnp.where(window.mask[:, None], found, 0.0)}, start)
 
     def _violation(self, physics: Physics, sys: System, q, before, after, times, ctrl):
-        """Residuals of one sample: dynamics, laws of contact, penetration."""
+        """Compute residuals of one sample: dynamics, laws of contact, penetration."""
         pipeline, (interval, ahead) = physics.pipeline, times
         assert isinstance(pipeline, Generalized)
         measured = (after - before) / interval
@@ -169,9 +169,9 @@ def _transitions(
     name = windows.channel
     if name not in recording.channels:
         raise ValueError(
-            f"Recording {recording.name!r} has no channel {name!r} of coordinates, which "
-            f"`Violation` needs, but {sorted(recording.channels)}. Name it by "
-            "`Windows(channel=...)`."
+            f"Recording {recording.name!r} has no channel {name!r} of coordinates, "
+            f"which `Violation` needs. Its channels are {sorted(recording.channels)}. "
+            "Select one with `Windows(channel=...)`."
         )
     q, time = recording.channels[name], recording.time
     if q.shape[1] != sys.nq:

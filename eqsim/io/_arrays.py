@@ -71,9 +71,7 @@ def open_arrays(path: str | os.PathLike) -> Iterator[Arrays]:
     except OSError:
         raise
     except Exception as error:  # Of a file that someone made on purpose.
-        raise ValueError(
-            f"this is no `.npz` file, or not all of it: {error}"
-        ) from error
+        raise ValueError(f"this is not a complete `.npz` file: {error}") from error
     with archive:
         _check_members(archive, path.stat().st_size)
         yield Arrays(archive)
@@ -112,7 +110,9 @@ def read_array(file: Any, size: int) -> np.ndarray:
         raise ValueError(f"version {version} of NumPy's format is not supported")
     shape, fortran, dtype = _READERS[version](file)
     if dtype.hasobject:
-        raise ValueError("it contains Python objects, whose reading may execute code")
+        raise ValueError(
+            "it contains Python objects, and loading them may execute code"
+        )
     if dtype.itemsize == 0 or min(shape, default=0) < 0:
         raise ValueError(f"its type is {dtype} and its shape is {shape}")
     nbytes, header = math.prod(shape) * dtype.itemsize, file.tell() - begin

@@ -62,8 +62,8 @@ def register_collider(first: AnyKind, second: AnyKind, collider: Collider) -> No
     """
     if first.value > second.value:
         raise ValueError(
-            f"The kinds are {first.name} and {second.name}: put the one that comes first in "
-            "GeomKind first; registered shapes come last."
+            f"The kinds {first.name} and {second.name} must be in the order of "
+            "GeomKind, with registered shapes last. Swap them."
         )
     if (first, second) in _USED:
         raise RuntimeError(

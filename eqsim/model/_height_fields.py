@@ -49,8 +49,8 @@ class HeightFields(eqx.Module):
                 )
         if len(self.capacity) != self.nfield or min(self.capacity, default=1) < 1:
             raise ValueError(
-                f"HeightFields.capacity is {self.capacity}: one positive number for each of "
-                f"the {self.nfield} height fields is expected."
+                "HeightFields.capacity must have one positive number for each of the "
+                f"{self.nfield} height fields, got {self.capacity}."
             )
 
     @staticmethod

@@ -72,7 +72,7 @@ class Joints(eqx.Module):
     def __check_init__(self):
         if list(self.links) != sorted(self.links):
             raise ValueError(
-                f"Joints must follow the order of their links: {self.links}."
+                f"Joints must be sorted by their links, got links {self.links}."
             )
         for joint, (kind, link) in enumerate(zip(self.kinds, self.links)):
             if kind is JointKind.FREE and self.links.count(link) > 1:

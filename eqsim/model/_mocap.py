@@ -49,8 +49,8 @@ def set_mocap(
 def _with_row(values, index: int, row):
     if jnp.shape(row) != values.shape[1:]:
         raise ValueError(
-            f"A part of the pose has shape {jnp.shape(row)}, but {values.shape[1:]} is "
-            "expected. For a batch of poses use eqx.filter_vmap."
+            f"A part of the pose must have shape {values.shape[1:]}, got "
+            f"{jnp.shape(row)}. For a batch of poses use eqx.filter_vmap."
         )
     return values.at[index].set(jnp.asarray(row, values.dtype))
 

@@ -55,7 +55,9 @@ def register_shape(name: str, extents: Callable) -> ShapeKind:
     if not name.isidentifier():
         raise ValueError(f"`name` must be an identifier, got {name!r}.")
     if key in GeomKind.__members__ or key in _KINDS:
-        raise ValueError(f"There is a kind of shape {key} already: use another name.")
+        raise ValueError(
+            f"A kind of shape named {key} exists already. Choose another name."
+        )
     last = max(kind.value for kind in GeomKind)
     _KINDS[key] = ShapeKind(key, last + 1 + len(_KINDS))
     _EXTENTS[key] = extents

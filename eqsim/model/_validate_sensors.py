@@ -114,7 +114,7 @@ def _check_end(
     who = f"Sensor {sys.sensors.names[index]!r} ({sys.sensors.kinds[index].value})"
     if sort not in allowed:
         words = ", ".join(each.value for each in allowed)
-        raise ValueError(f"{who} is {name} {sort.value!r}. Accepted are: {words}.")
+        raise ValueError(f"{who} is {name} {sort.value!r}. Accepted: {words}.")
     counts = {
         SensorObject.LINK: (-1, sys.nlink),
         SensorObject.INERTIA: (-1, sys.nlink),

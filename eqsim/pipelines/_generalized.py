@@ -174,8 +174,8 @@ def _check_smoothing(smoothing) -> None:
     width = np.asarray(smoothing)
     if width.shape or not (np.isfinite(width) and width >= 0.0):
         raise ValueError(
-            f"`Generalized.smoothing` is {smoothing}: one width in meters is expected, zero "
-            "for the exact model."
+            "`Generalized.smoothing` must be one width in meters, or zero for the "
+            f"exact model, got {smoothing}."
         )
 
 

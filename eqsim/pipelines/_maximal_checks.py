@@ -30,7 +30,7 @@ def check_parameters(pipeline: eqx.Module) -> None:
         name = f"{type(pipeline).__name__}{jtu.keystr(path)}"
         value = np.asarray(leaf)
         if path[-1].name in _SHARES and np.any(value > 1.0):
-            raise ValueError(f"`{name}` is a share and must be at most 1, got {leaf}.")
+            raise ValueError(f"`{name}` must be at most 1, got {leaf}.")
         if not np.all(np.isfinite(value) & (value >= 0.0)):
             raise ValueError(f"`{name}` must be finite and not negative, got {leaf}.")
 

@@ -211,6 +211,6 @@ def _check_order(name: str, low, high) -> None:
         return
     if not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(
-            f"`low` = {low} is not below `high` = {high} for `sys{name}`: a uniform draw "
-            "needs low <= high."
+            f"`low` must not exceed `high` in a uniform draw, got low = {low} and high "
+            f"= {high} for `sys{name}`."
         )

@@ -44,7 +44,7 @@ class Camera:
     def __post_init__(self):
         if not self.distance > 0.0:
             raise ValueError(
-                f"`Camera.distance` is {self.distance}: it must be positive."
+                f"`Camera.distance` must be positive, got {self.distance}."
             )
 
 

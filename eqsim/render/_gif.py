@@ -26,7 +26,7 @@ def write_gif(
         from PIL import Image
     except ImportError as error:
         raise ImportError(
-            "To write a GIF needs Pillow. Run `pip install 'eqsim[cli]'`."
+            "Writing a GIF needs Pillow. Run `pip install 'eqsim[cli]'`."
         ) from error
     every = max(1, math.ceil(0.02 / dt - 1e-6))
     frames = [Image.fromarray(x).quantize(64) for x in images[::every]]

@@ -56,7 +56,7 @@ def agent_checks(
     if not isinstance(agent, AbstractAgent):
         raise TypeError(f"An `AbstractAgent` is expected, but got {agent!r}.")
     if iterations < 1:
-        raise ValueError(f"`iterations` is {iterations}: at least 1 is expected.")
+        raise ValueError(f"`iterations` must be at least 1, got {iterations}.")
     return bind(AgentKit(agent, iterations, build), LAWS)
 
 

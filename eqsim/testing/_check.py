@@ -247,12 +247,12 @@ def expected_of(
                 close = difflib.get_close_matches(str(key), names, n=1)
                 hint = f" Did you mean {close[0]!r}?" if close else ""
                 raise ValueError(
-                    f"`{where}` names {key!r}, which is no check of this kind of object."
-                    f"{hint} Checks: {', '.join(names)}."
+                    f"`{where}` names {key!r}, which is not a check of this kind of "
+                    f"object.{hint} Checks: {', '.join(names)}."
                 )
             if not (isinstance(reason, str) and reason):
                 raise ValueError(
-                    f"`{where}[{key!r}]` is {reason!r}: the reason is expected, in words."
+                    f"`{where}[{key!r}]` must be a reason, in words, got {reason!r}."
                 )
     return {**declared, **given}
 

@@ -168,7 +168,7 @@ def _refused(what: str, call) -> None:
         call()
     except ValueError:
         return
-    raise AssertionError(f"{what} is accepted: a `ValueError` is expected")
+    raise AssertionError(f"{what} is accepted, but must raise a `ValueError`")
 
 
 ARGUMENTS = "[0] the action, [1] the state, [2] the environment"

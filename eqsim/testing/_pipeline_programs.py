@@ -174,7 +174,7 @@ def refusals(kit: PipelineKit) -> None:
             eqx.filter_eval_shape(call)
         except ValueError:
             continue
-        raise AssertionError(f"{what} are accepted: a `ValueError` is expected")
+        raise AssertionError(f"{what} are accepted, but must raise a `ValueError`")
 
 
 def aux(kit: PipelineKit) -> None:

@@ -104,7 +104,7 @@ class Door:
             inner_writer.close()
 
     def _answer(self, request: "Request") -> bytes | None:
-        """The answer to a request that is not passed on."""
+        """Return the answer to a request that is not passed on."""
         if self._only_here and not is_loopback(request.host):
             return _response("403 Forbidden", "This host name is not allowed.\n")
         if request.origin not in (None, request.authority):

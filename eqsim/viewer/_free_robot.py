@@ -15,8 +15,8 @@ def single(sys: System) -> System:
     """
     if sys.dt.ndim:
         raise ValueError(
-            f"`robot` is a batch of shape {sys.dt.shape}: one robot is expected. Pass the "
-            "function that makes the others as `randomize`."
+            f"`robot` must be a single robot, got a batch of shape {sys.dt.shape}. "
+            "Pass the function that creates the others as `randomize`."
         )
     return sys
 

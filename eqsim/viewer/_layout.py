@@ -52,7 +52,7 @@ def layout(sys: System, count: int, spacing: float | None) -> Layout:
 
 
 def _direction(camera: Camera, many: bool) -> np.ndarray:
-    """The direction of view; more from above where there are many robots."""
+    """Return the direction of view; more from above for many robots."""
     elevation = math.radians(min(camera.elevation, -30.0) if many else camera.elevation)
     # Not along an axis, so that depth shows.
     azimuth = math.radians(camera.azimuth + 25.0)

@@ -84,7 +84,7 @@ def export(
         ```
     """
     if not fps > 0.0:
-        raise ValueError(f"`fps` is {fps}: a positive number is expected.")
+        raise ValueError(f"`fps` must be positive, got {fps}.")
     env, moments = recorded_moments(robot, trajectory, dt)
     moments = _thinned(moments, fps)
     count = len(moments[0].robots.action)
@@ -113,7 +113,7 @@ def export(
 
 
 def _thinned(moments: list[Moment], fps: float) -> list[Moment]:
-    """Moments at least a frame apart."""
+    """Select moments that are at least a frame apart."""
     out = [moments[0]]
     for moment in moments[1:]:
         # A frame may be shorter by rounding.

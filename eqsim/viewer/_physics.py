@@ -137,7 +137,7 @@ def step(
 
 
 def _first_memory(setup: Setup, env: AbstractEnv, state, key) -> Any:
-    """The memory of a controller in a first state; None of a function."""
+    """Return the memory of a controller in a first state; None for a function."""
     if not isinstance(setup.policy, AbstractController):
         return None
     return setup.policy.init(env.physics(state), jr.fold_in(key, 1))
@@ -187,20 +187,20 @@ def contact_forces(
 
 
 def _draw(setup: Setup, key) -> System:
-    """The parameters that are random, and None in place of all others."""
+    """Draw the random parameters, with None in place of all others."""
     old = setup.env.sys
     new = old if setup.randomize is None else setup.randomize(key, old)
     return jtu.tree_map(lambda x, y: None if x is y else jnp.asarray(y), old, new)
 
 
 def _adjusted(setup: Setup, values, changed: System) -> AbstractEnv:
-    """The environment with the robot that sliders and random parameters make."""
+    """Return the environment with the robot set by sliders and random parameters."""
     sys = apply_sliders(setup.sliders, eqx.combine(changed, setup.env.sys), values)
     return eqx.tree_at(lambda env: env.sys, setup.env, sys)
 
 
 def _random_action(env: AbstractEnv, ctrl, key):
-    """Uniform between the bounds; between -1 and 1 where there are none."""
+    """Draw an action uniformly between the bounds; between -1 and 1 without bounds."""
     low, high = env.action_range.astype(ctrl.dtype).T
     low = jnp.where(jnp.isfinite(low), low, -1.0)
     high = jnp.where(jnp.isfinite(high), high, 1.0)

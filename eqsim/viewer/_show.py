@@ -72,7 +72,7 @@ def show(
     if recorded:
         num_envs, randomize = len(recorded[0].robots.action), None
     if num_envs < 1:
-        raise ValueError(f"`num_envs` is {num_envs}: at least 1 is expected.")
+        raise ValueError(f"`num_envs` must be at least 1, got {num_envs}.")
     labels = dict(default_sliders(env.sys) if sliders is None else sliders)
     check_sliders(env.sys, labels)
     setup = Setup(env, tuple(labels.values()), policy, randomize)

@@ -91,8 +91,8 @@ class Value(AbstractSlider):
 def _check_range(slider: Scale | Value) -> None:
     if not slider.low < slider.high:
         raise ValueError(
-            f"`{type(slider).__name__}` goes from {slider.low} to {slider.high}: `low` must "
-            "be below `high`."
+            f"`low` must be below `high` in a `{type(slider).__name__}`, got "
+            f"{slider.low} and {slider.high}."
         )
 
 
@@ -129,8 +129,8 @@ def check_sliders(sys: System, sliders: Mapping[str, AbstractSlider]) -> None:
     for name, slider in sliders.items():
         if not isinstance(slider, AbstractSlider):
             raise TypeError(
-                f"The slider {name!r} is {slider!r}: `Scale(...)` or `Value(...)` is "
-                "expected."
+                f"The slider {name!r} must be a `Scale(...)` or a `Value(...)`, got "
+                f"{slider!r}."
             )
         try:
             initial = slider.initial(sys)

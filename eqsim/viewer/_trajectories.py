@@ -37,7 +37,7 @@ def as_environment(
         single(target.sys)
         return target
     raise TypeError(
-        f"`robot` is {type(target).__name__}: a `System` or an environment is expected."
+        f"`robot` must be a `System` or an environment, got {type(target).__name__}."
     )
 
 
@@ -78,7 +78,7 @@ def moments_of_q(
 
 
 def _robots_first(tree: Any, time_axis: int) -> Any:
-    """Arrays with one axis of robots, then time."""
+    """Return arrays with one axis of robots, then time."""
 
     def shaped(x):
         x = np.asarray(x)
@@ -114,8 +114,8 @@ def recorded_moments(
     q = np.asarray(trajectory)
     if q.ndim < 2 or q.shape[-1] != env.sys.nq or not q.shape[-2]:
         raise ValueError(
-            f"`trajectory` has shape {q.shape}: (..., time, {env.sys.nq}) is expected for a "
-            "robot with that number of coordinates."
+            f"`trajectory` must have shape (..., time, {env.sys.nq}), as the robot has "
+            f"so many coordinates, got {q.shape}."
         )
     free = free_robot(env.sys, env.pipeline)
     return free, moments_of_q(free, q, float(env.dt) if dt is None else dt)

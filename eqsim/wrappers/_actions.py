@@ -36,7 +36,7 @@ class ActionRepeat(AbstractStateless):
     def __check_init__(self):
         if self.repeat < 1:
             raise ValueError(
-                f"`ActionRepeat.repeat` is {self.repeat}: at least 1 is expected."
+                f"`ActionRepeat.repeat` must be at least 1, got {self.repeat}."
             )
 
     @property
@@ -149,9 +149,9 @@ class ScaleAction(AbstractConversion):
         ):
             if not np.all(np.isfinite(row)):
                 raise ValueError(
-                    f"`ScaleAction` needs the range of every actuator, but that of {name!r} "
-                    f"is {row}. Limit it in the model file (`ctrlrange`); `ClipAction` "
-                    "belongs around."
+                    "`ScaleAction` needs the range of every actuator, but that of "
+                    f"{name!r} is {row}. Limit it in the model file (`ctrlrange`), and "
+                    "put `ClipAction` around `ScaleAction`."
                 )
 
     @property
@@ -195,8 +195,8 @@ class DelayAction(AbstractStateful):
         shortest = self.delay if self.shortest is None else self.shortest
         if not (0 <= shortest <= self.delay and self.delay >= 1):
             raise ValueError(
-                f"`DelayAction` with delay {self.delay} and shortest {self.shortest}: "
-                "0 <= shortest <= delay and 1 <= delay are expected."
+                "`DelayAction` needs 0 <= shortest <= delay and 1 <= delay, got delay "
+                f"{self.delay} and shortest {self.shortest}."
             )
 
     @property

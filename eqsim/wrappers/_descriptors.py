@@ -78,7 +78,10 @@ class FeetContact(AbstractDescriptor):
         owners = _owners(self.sys, [pair[:2] for pair in candidate_pairs(self.sys)])
         for foot in self.feet:
             if {self.sys.link(foot).index, -1} not in owners:
-                raise ValueError(f"No shape of the link {foot!r} can touch the world.")
+                raise ValueError(
+                    f"No shape of the link {foot!r} can touch the world. Choose a link "
+                    "with a shape that collides."
+                )
 
     @property
     def descriptor_names(self) -> tuple[str, ...]:

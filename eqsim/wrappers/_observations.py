@@ -184,7 +184,7 @@ class StackObservation(AbstractStateful):
     def __check_init__(self):
         if self.number < 1:
             raise ValueError(
-                f"`StackObservation.number` is {self.number}: at least 1 is expected."
+                f"`StackObservation.number` must be at least 1, got {self.number}."
             )
 
     @property
@@ -282,8 +282,8 @@ class NoisyObservation(AbstractStateful):
         for name, value in (("noise", self.noise), ("bias", self.bias)):
             if value.shape not in ((), (size,)):
                 raise ValueError(
-                    f"`NoisyObservation.{name}` has shape {value.shape}: one number, or one "
-                    f"for each of the {size} entries of the observation is expected."
+                    f"`NoisyObservation.{name}` must be one number, or one for each of "
+                    f"the {size} entries of the observation, got shape {value.shape}."
                 )
             check_numbers(
                 f"NoisyObservation.{name}", value, lambda x: x >= 0.0, "at least 0"

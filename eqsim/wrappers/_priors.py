@@ -39,7 +39,8 @@ def _check_size(prior: AbstractPrior) -> None:
     value = prior.size
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(
-            f"`{type(prior).__name__}.size` is {value}: an integer is expected, at least 1."
+            f"`{type(prior).__name__}.size` must be an integer of at least 1, got "
+            f"{value}."
         )
 
 

@@ -78,8 +78,8 @@ class DomainRandomization(AbstractStateful):
             vector_size(self, self.env)
         if not callable(self.randomize):
             raise TypeError(
-                f"`randomize` is {self.randomize!r}: a function (key, sys) -> sys is "
-                "expected."
+                "`randomize` must be a function (key, sys) -> sys, got "
+                f"{self.randomize!r}."
             )
         leaves = jtu.tree_leaves((self.env.sys, self.randomize))
         known = not any(isinstance(x, Tracer) for x in leaves)

@@ -61,8 +61,9 @@ class Reach(AbstractStateful):
         size = len(_descriptor(self.env).descriptor_names)
         if self.goals.shape != (size, 2):
             raise ValueError(
-                f"`Reach.goals` have shape {self.goals.shape}: ({size}, 2) is expected, the "
-                "lowest and the highest goal for each number of the descriptor."
+                f"`Reach.goals` must have shape ({size}, 2), the lowest and the "
+                "highest goal for each component of the descriptor, got "
+                f"{self.goals.shape}."
             )
         vector_size(self, self.env)
 

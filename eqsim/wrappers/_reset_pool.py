@@ -87,7 +87,7 @@ def pool_resets(env: AbstractEnv, key: PRNGKeyArray, size: int) -> AbstractEnv:
 
 
 def _depth(env: AbstractEnv) -> int:
-    """Number of wrappers outside the pool."""
+    """Return the number of wrappers outside the pool."""
     keys = [_num_keys(layer.reset) for layer in layers(env)]
     drawing = [k for k in range(len(keys) - 1) if keys[k] > keys[k + 1]]
     return max(drawing) + 1 if drawing else 0

@@ -56,8 +56,8 @@ class Skills(AbstractStateful):
     def __check_init__(self):
         if not isinstance(self.prior, AbstractPrior):
             raise TypeError(
-                f"`Skills.prior` is {self.prior!r}: a distribution of skills is expected, "
-                "such as `OneHotSkills(5)`."
+                "`Skills.prior` must be a distribution of skills such as "
+                f"`OneHotSkills(5)`, got {self.prior!r}."
             )
         vector_size(self, self.env)
 

@@ -21,7 +21,7 @@ class TimeLimitState(eqx.Module):
 def _as_count(n: Any) -> Any:
     """Convert an integer, or a batch of integers, to an array."""
     if isinstance(n, float):
-        raise ValueError(f"`TimeLimit.length` is {n}: an integer is expected.")
+        raise ValueError(f"`TimeLimit.length` must be an integer, got {n}.")
     return jnp.asarray(n, jnp.int32) if isinstance(n, int | np.integer) else n
 
 
@@ -45,7 +45,7 @@ class TimeLimit(AbstractStateful):
             np.asarray(self.length) >= 1
         ):
             raise ValueError(
-                f"`TimeLimit.length` is {self.length}: an episode has at least one step."
+                f"`TimeLimit.length` must be at least 1, got {self.length}."
             )
 
     @property

@@ -58,7 +58,7 @@ def check_env(holder: AbstractEnv, env: Any) -> None:
     """Raise `TypeError` unless `env` is an environment."""
     if not isinstance(env, AbstractEnv):
         raise TypeError(
-            f"`{type(holder).__name__}` wraps an environment, but got {env!r}."
+            f"`{type(holder).__name__}` must wrap an environment, got {env!r}."
         )
 
 
@@ -70,8 +70,8 @@ def refuse_run(holder: AbstractWrapper) -> None:
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             name = type(held).__name__
             raise ValueError(
-                f"`{own}` wraps `{name}`, but its state belongs to one episode, and that of "
-                f"`{name}` is kept over episodes. Write `{name}({own}(...))`."
+                f"The state of `{own}` belongs to one episode, but it wraps `{name}`, "
+                f"whose state is kept across episodes. Write `{name}({own}(...))`."
             )
 
 

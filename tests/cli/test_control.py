@@ -53,9 +53,9 @@ def test_errors(capsys):
     status, _, err = run(capsys, "control", "reachr")
     assert status == 2 and "Did you mean 'reacher'" in err
     status, _, err = run(capsys, "control", "reacher", "--horizon", "0")
-    assert status == 2 and "`--horizon` is 0: at least 1" in err
+    assert status == 2 and "`--horizon` must be at least 1, got 0" in err
     status, _, err = run(capsys, "control", "reacher", "--contact", "-1")
-    assert status == 2 and "`--contact` is -1.0" in err
+    assert status == 2 and "`--contact` must be at least 0, got -1.0" in err
     status, _, err = run(
         capsys, "control", "reacher", "--pipeline", "spring", "--contact", "0.01"
     )

@@ -148,15 +148,15 @@ def test_interrupt_keeps_the_best_step(files, tmp_path, capsys, monkeypatch):
 
 
 WRONG = {
-    "no table": ("damping = 3", "Parameter 'damping' is 3: a table [damping]"),
-    "kind": ("[x]\nkind = 'odd'", "has kind 'odd'. Kinds are"),
+    "no table": ("damping = 3", "Parameter 'damping' must be a table [damping]"),
+    "kind": ("[x]\nkind = 'odd'", "has the unknown kind 'odd'. Kinds:"),
     "no path": ("[x]", "Parameter 'x' of kind 'positive' lacks 'path'"),
     "path": ("[x]\npath = 'joints.dumping'", "has no array 'dumping'"),
     "option": (
         "[x]\npath = 'links.mass'\nlow = 1",
         "unexpected keyword argument 'low'",
     ),
-    "path of another type": ("[x]\npath = 3", "Parameter 'x' has path 3"),
+    "path of another type": ("[x]\npath = 3", "path of parameter 'x' must be text"),
     "entries": ("[x]\npath = 'links.mass'\nentries = 0", "Parameter 'x': 'int' object"),
     "prior": (
         "[x]\npath = 'links.mass'\nprior_sd = 0",

@@ -61,7 +61,7 @@ def test_an_environment_and_its_recording(capsys, monkeypatch, tmp_path):
         np.testing.assert_array_equal(q, file["q"][:2])
         assert options["dt"] == float(file["dt"])
     status, _, err = run(capsys, "view r.npz --randomize masses")
-    assert status == 2 and "a recording is played without changes" in err
+    assert status == 2 and "does not apply to recordings" in err
 
 
 def test_a_model_and_a_saved_robot(capsys, monkeypatch):
@@ -106,9 +106,9 @@ def test_the_folder_of_a_run(capsys, monkeypatch, tmp_path):
         ("view runs/nothing", "There is no file or folder 'runs/nothing'"),
         ("view bad.xml", "Cannot load 'bad.xml'"),
         ("view bad.npz", "is neither a recording"),
-        ("view . --pipeline spring", "the physics that it was trained with"),
+        ("view . --pipeline spring", "does not apply to runs"),
         ("view point.xml --pipeline nothing", "There is no pipeline 'nothing'"),
-        ("view rail --num-envs 0", "`--num-envs` is 0"),
+        ("view rail --num-envs 0", "`--num-envs` must be at least 1, got 0"),
         ("view rail --randomize nothing", "preset of randomization"),
     ],
 )

@@ -154,5 +154,5 @@ def test_batches_of_planners():
 
 @pytest.mark.parametrize("name", ("samples", "iterations"))
 def test_refuses(name):
-    with pytest.raises(ValueError, match=rf"`MPPI.{name}` is 0: at least 1"):
+    with pytest.raises(ValueError, match=rf"`MPPI.{name}` must be at least 1, got 0"):
         MPPI(**{name: 0})

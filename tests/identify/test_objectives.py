@@ -368,17 +368,17 @@ BAD = {
     "shape": (
         identify.Innovations(np.ones(3), 1e-3),
         dict(windows=identify.Windows(0.2)),
-        r"has shape \(3,\)",
+        r"got shape \(3,\)",
     ),
     "delay": (
         identify.Innovations(1.0, 1e-3),
         dict(windows=identify.Windows(0.2), unknowns={"late": identify.Delay("q")}),
-        "has no delay of 'q'",
+        "does not support a delay of 'q'",
     ),
     "noise of another channel": (
         identify.Inverse(),
         dict(windows=identify.Windows(0.2), noise={"q": 1e-3}),
-        r"`noise` names 'q', but channels are \['qdd'\]",
+        r"`noise` names the unknown channel 'q'. Channels: \['qdd'\]",
     ),
 }
 

@@ -93,14 +93,14 @@ def test_split_keeps_runs_together():
     "change, words",
     (
         ({"time": np.array(1.0)}, "`time` has shape"),
-        ({"offsets": np.array([0.0, 5.0])}, "`offsets` is"),
-        ({"offsets": np.array([0, 99])}, "`offsets` is"),
-        ({"offsets": np.array([4, 2])}, "`offsets` is"),
+        ({"offsets": np.array([0.0, 5.0])}, "`offsets` must be"),
+        ({"offsets": np.array([0, 99])}, "`offsets` must be"),
+        ({"offsets": np.array([4, 2])}, "`offsets` must be"),
         ({"name": np.array("a")}, "`name` has shape"),
         ({"q": np.array(["x"] * 5)}, "`q` has shape .* rows of real numbers"),
         ({"q": np.ones(5) * 1j}, "`q` has shape .* rows of real numbers"),
-        ({"time": None, "rate": np.array(0.0)}, "`rate` is"),
-        ({"time": None, "rate": np.array([1.0, 2.0])}, "`rate` is"),
+        ({"time": None, "rate": np.array(0.0)}, "`rate` must be"),
+        ({"time": None, "rate": np.array([1.0, 2.0])}, "`rate` must be"),
     ),
 )
 def test_a_file_of_another_layout_is_one_error(tmp_path, change, words):

@@ -115,7 +115,7 @@ STARTS = {
         r"x\[0\] starts at 0.05, which is not between its bounds",
     ),
     "delay": (identify.Delay(initial=0.0), "x starts at 0, which is not between"),
-    "NaN": (identify.Custom(lambda s, v: s, np.nan), "x starts at nan"),
+    "NaN": (identify.Custom(lambda s, v: s, np.nan), "must be finite, got nan"),
     "channel": (identify.Gain("torque"), "channel 'torque', which is not measured"),
     "column": (identify.Bias("q", columns=(2,)), r"columns \(2,\) of channel 'q'"),
     "factor of zero": (
@@ -159,5 +159,5 @@ def test_entries_and_ties(sys):
     new = tied.apply(Model(sys, Signals()), jnp.log(jnp.array([2.0]))).sys
     np.testing.assert_allclose(new.links.mass, sys.links.mass * jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(new.links.inertia[1], 2 * sys.links.inertia[1])
-    with pytest.raises(ValueError, match="choose entries with `entries`"):
+    with pytest.raises(ValueError, match="select entries with `entries`"):
         identify.Free(lambda s: s.links.com[0]).labels("com", _context(sys))

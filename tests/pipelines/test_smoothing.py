@@ -97,6 +97,6 @@ def test_width_zero_is_mujoco():
 @pytest.mark.parametrize("width", (-1e-3, float("nan"), [1e-3, 2e-3]))
 def test_bad_width(width):
     with pytest.raises(
-        ValueError, match="`Generalized.smoothing` is .* one width in met"
+        ValueError, match="`Generalized.smoothing` must be one width in met"
     ):
         Generalized(smoothing=width)

@@ -35,7 +35,7 @@ def test_without_iterate():
 def test_budget():
     with pytest.raises(AssertionError, match="after 1 iterations the mean reward"):
         find(testing.agent_checks(Ascent(), iterations=1), "learns_action").run()
-    with pytest.raises(ValueError, match="`iterations` is 0"):
+    with pytest.raises(ValueError, match="`iterations` must be at least 1, got 0"):
         testing.agent_checks(Ascent(), iterations=0)
 
 

@@ -245,9 +245,13 @@ def test_what_is_no_robot():
         (
             lambda: viewer.Scale(lambda s: s.links.mass, 2.0, 2.0),
             ValueError,
-            "from 2.0",
+            "got 2.0 and 2.0",
         ),
-        (lambda: viewer.Value(lambda s: s.gravity, 1.0, 0.0), ValueError, "from 1.0"),
+        (
+            lambda: viewer.Value(lambda s: s.gravity, 1.0, 0.0),
+            ValueError,
+            "got 1.0 and 0.0",
+        ),
         (lambda: viewer.show(point(), sliders={"a": 3}), TypeError, "sliders"),
         (
             lambda: viewer.show(
@@ -270,7 +274,11 @@ def test_what_is_no_robot():
             ValueError,
             "an `index`, or `Scale`",
         ),
-        (lambda: viewer.show(point(), num_envs=0), ValueError, "`num_envs` is 0"),
+        (
+            lambda: viewer.show(point(), num_envs=0),
+            ValueError,
+            "`num_envs` must be at least 1, got 0",
+        ),
         (
             lambda: viewer.export(point(), np.zeros((2, 1)), fps=0.0),
             ValueError,

@@ -39,7 +39,7 @@ def test_length_is_a_number():
         state, _ = env.reset(jr.key(0))
         assert bool(compiled(env, state)[1].truncated) == (length == 1)
     assert compiled._cached._cache_size() == 1
-    with pytest.raises(ValueError, match="length.*is 0"):
+    with pytest.raises(ValueError, match="length.*got 0"):
         TimeLimit(Rail(), 0)
 
 
@@ -219,7 +219,7 @@ def test_repeated_action():
             np.testing.assert_allclose(timestep.terms[name], value, rtol=1e-12)
     # The second action went over the edge, and was not held to the end.
     assert bool(timestep.terminated)
-    with pytest.raises(ValueError, match="repeat.*is 0"):
+    with pytest.raises(ValueError, match="repeat.*got 0"):
         ActionRepeat(task, 0)
 
 

@@ -104,7 +104,7 @@ def test_stack(number):
     for a, b in zip(raw, seen, strict=True):
         history = [*history[1:], a.obs]
         assert np.array_equal(b.obs, jnp.concatenate(history))
-    with pytest.raises(ValueError, match="number.*is 0"):
+    with pytest.raises(ValueError, match="number.*got 0"):
         StackObservation(ENV, 0)
 
 

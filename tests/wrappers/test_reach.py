@@ -62,7 +62,7 @@ def test_conforms():
 def test_bad_goals():
     with pytest.raises(ValueError, match="`Rail` has none"):
         Reach(Rail())
-    with pytest.raises(ValueError, match=r"shape \(3, 2\): \(2, 2\) is expected"):
+    with pytest.raises(ValueError, match=r"shape \(2, 2\).*got \(3, 2\)"):
         Reach(probes.point_mass(), goals=jnp.zeros((3, 2)))
-    with pytest.raises(ValueError, match="kept over episodes"):
+    with pytest.raises(ValueError, match="kept across episodes"):
         Reach(AutoReset(TimeLimit(probes.point_mass(), 3)))

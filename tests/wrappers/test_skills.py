@@ -62,7 +62,7 @@ def test_project(prior):
 @pytest.mark.parametrize("kind", (OneHotSkills, UniformSkills, NormalSkills))
 @pytest.mark.parametrize("size", (0, -1, True))
 def test_refuses_sizes(kind, size):
-    with pytest.raises(ValueError, match="an integer is expected, at least 1"):
+    with pytest.raises(ValueError, match="must be an integer of at least 1"):
         kind(size)
 
 

@@ -157,7 +157,7 @@ def test_wrong_actions(name):
         env.step(state, jnp.zeros((2, 1)))
     with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(2,\).*\(3,\)"):
         env.step(state, jnp.zeros(3))
-    with pytest.raises(ValueError, match="`action` is .*nan.*finite"):
+    with pytest.raises(ValueError, match="`action` must be finite.*nan"):
         env.step(state, jnp.array([0.0, jnp.nan]))
 
 

@@ -44,7 +44,7 @@ class Search(AbstractOnlineAgent):
 
     def __check_init__(self):
         if self.num_envs < 1:
-            raise ValueError(f"`num_envs` is {self.num_envs}: at least 1 is expected.")
+            raise ValueError(f"`num_envs` must be at least 1, got {self.num_envs}.")
 
     def init(self, key, env):
         key, draw = jr.split(key)

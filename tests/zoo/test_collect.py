@@ -182,9 +182,9 @@ REFUSED = {
     ),
     "resets in steps of their own": (
         AutoReset(TimeLimit(Rail(1), 5), mode=ResetMode.NEXT_STEP),
-        "some are resets",
+        "some steps are resets",
     ),
-    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "vectors of real numbers"),
+    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "must be real vectors or images"),
 }
 
 

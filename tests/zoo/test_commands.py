@@ -243,7 +243,10 @@ def test_skills(capsys, monkeypatch, tmp_path):
     assert "± (95 %)" in table and "pip install 'eqsim-zoo[cli]'" in last
     assert not (tmp_path / "r" / "skills.png").exists()
     status, _, err = run(capsys, f"train dads point_mass {SHORT} --out s")
-    assert status == 2 and "which `PointMass` has not. These have one: ant_omni" in err
+    assert (
+        status == 2
+        and "but `PointMass` has none. These environments have one: ant_omni" in err
+    )
 
 
 def test_presets_are_defaults(capsys, monkeypatch, tmp_path):
@@ -266,11 +269,11 @@ WRONG = {
     "train": "AGENT",
     "train serch rail --steps 9": "There is no agent 'serch'. Did you mean 'search'",
     "train search ral --steps 9": "There is no environment 'ral'. Did you mean 'rail'",
-    "train search rail": "There is no preset for 'search' on 'rail': say how long",
+    "train search rail": "There is no preset for 'search' on 'rail'. Set the number",
     "train search rail --steps x": "--steps",
     "train search rail --steps 0.5": "`steps` is 0.5",
     "train search rail --steps 9 --set rat=1": "no field 'rat'. Did you mean 'rate'",
-    "train search rail --steps 9 --set rate": "`--set FIELD=VALUE` is expected",
+    "train search rail --steps 9 --set rate": "must be `--set FIELD=VALUE`",
     "train search rail --steps 9 --set rate=x": "`rate=x`: expected a number",
     "train search rail --steps 9 --rat 1": "Unrecognized options: --rat",
     "train search rail --steps 9 --rat 2": "--rate FLOAT",
@@ -281,7 +284,7 @@ WRONG = {
     "train ppo rail --steps 9 --discount 1.5": "`PPO.discount` must be in [0, 1], got 1.5",
     "train ppo rail --steps 9 --learning-rate -1": "must be finite and at least 0, got -1.0",
     "train iql rail --steps 9 --expectile 0.8": "'iql' has no `iterate`",
-    "train search rail --steps 9 --num-envs 0": "`num_envs` is 0: at least 1 is expected",
+    "train search rail --steps 9 --num-envs 0": "`num_envs` must be at least 1, got 0",
     "train search rail --steps 9 --num-seeds 0": "`num_seeds` is 0",
     "train search rail --steps 9 --sweep sizes=1,2": "only single numbers can be swept",
     "train search rail --steps 9 --sweep num_envs=1,2": "may differ only in array values",
@@ -293,8 +296,8 @@ WRONG = {
     "resume nothing --steps -1": "'nothing' is not the folder of a run",
     "eval nothing": "'nothing' is not the folder of a run",
     "eval nothing --best --last": "choose one of them",
-    "eval nothing --episodes 0": "at least one episode",
-    "runs compare": "Name the folder of a run",
+    "eval nothing --episodes 0": "`--episodes` must be at least 1",
+    "runs compare": "Name at least one run folder",
     "runs compare nothing": "Pass the folder of a run",
     "runs list": "list",
 }

@@ -95,7 +95,7 @@ def test_best_agent(alive, best):
 def test_what_makes_no_sense(state):
     key = jax.random.key(0)
     for change in ({"episodes": 0}, {"episode_length": 0}):
-        with pytest.raises(ValueError, match=f"`{[*change][0]}` is 0"):
+        with pytest.raises(ValueError, match=f"`{[*change][0]}` must be .* got 0"):
             evaluate(AGENT, state, RAIL, key, **change)
 
 

@@ -188,7 +188,7 @@ BAD = {
     "no rows": (
         {**{name: x[:0] for name, x in STEPS.items() if name != "next_observations"}}
         | {"terminals": END[:0], "timeouts": END[:0]},
-        "`timeouts` is empty: at least two rows",
+        "`timeouts` is empty; expected at least two rows",
     ),
     "flagged already": (
         {**COMPACT, "valids": END},
@@ -246,7 +246,7 @@ BAD = {
             **{"actions": np.zeros((2, 3, 1)), "rewards": np.zeros((2, 3))},
             **{k: np.zeros((2, 3), "U1") for k in ("terminated", "truncated", "valid")},
         },
-        "`terminated` has type <U1: booleans are expected",
+        "`terminated` has type <U1; expected booleans",
     ),
     "longer": (_stored(at=np.arange(5)), r"`at` has shape \(5,\) and type int64"),
     "beyond": (_stored(at=np.array([0, 1, 2, 5])), "`at` must increase"),
@@ -278,7 +278,9 @@ def test_damaged_files(tmp_path):
     whole = path.read_bytes()
     for data in (b"", b"no numbers", whole[:-1], whole[: len(whole) // 2]):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match="a.npz': this is no `.npz` file"):
+        with pytest.raises(
+            ValueError, match="a.npz': this is not a complete `.npz` file"
+        ):
             load_data(path)
     # One bit, within an array.
     at = whole.index(b"action.npy") + 200

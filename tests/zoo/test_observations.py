@@ -260,5 +260,5 @@ def test_errors_of_observations(message):
 
 
 def test_a_shared_encoder_sees_the_same_parts():
-    with pytest.raises(ValueError, match="with `shared_encoder` they must be equal"):
+    with pytest.raises(ValueError, match="`critic_parts` must be equal"):
         zoo.SAC(shared_encoder=True, actor_parts=("camera",))

@@ -443,14 +443,16 @@ BAD = {
     "`Goals` learns from single transitions, but `RecurrentPPO` is": lambda: Goals(
         zoo.RecurrentPPO()
     ),
-    "`BC` with `levels=3` chooses": lambda: offline.BC(levels=3, deterministic=True),
-    "`TD3BC.policy_delay` is 0": lambda: offline.TD3BC(policy_delay=0),
-    "`CQL.num_actions` is 0": lambda: offline.CQL(num_actions=0),
-    "`AWAC.num_actions` is 0": lambda: offline.AWAC(num_actions=0),
-    "`BC.levels` is 1": lambda: offline.BC(levels=1),
-    "are 59,049 actions, of at most 4,096": lambda: first(offline.IQL(levels=3), nu=10),
-    "`BC` has one network": lambda: offline.BC(shared_encoder=True),
-    "`DiscreteCQL` has no network": lambda: offline.DiscreteCQL(shared_encoder=True),
+    "`BC` with `levels=3` has": lambda: offline.BC(levels=3, deterministic=True),
+    "`TD3BC.policy_delay` must be .* got 0": lambda: offline.TD3BC(policy_delay=0),
+    "`CQL.num_actions` must be .* got 0": lambda: offline.CQL(num_actions=0),
+    "`AWAC.num_actions` must be .* got 0": lambda: offline.AWAC(num_actions=0),
+    "`BC.levels` must be .* got 1": lambda: offline.BC(levels=1),
+    "give 59,049 actions, but at most 4,096": lambda: first(
+        offline.IQL(levels=3), nu=10
+    ),
+    "`BC` has a single network": lambda: offline.BC(shared_encoder=True),
+    "`DiscreteCQL` has no networks": lambda: offline.DiscreteCQL(shared_encoder=True),
     "`IQL.shared_encoder` is True, which is for images": lambda: first(
         offline.IQL(shared_encoder=True)
     ),
@@ -458,8 +460,12 @@ BAD = {
     "`CQL.augmentations` is": lambda: first(
         offline.CQL(augmentations=(vision.RandomCrop(4),))
     ),
-    "`DiscreteCQL.levels` is 0": lambda: offline.DiscreteCQL(levels=0),
-    "`Offline.batch_size` is 0": lambda: offline.Offline(offline.BC(), batch_size=0),
+    "`DiscreteCQL.levels` must be at least 2, got 0": lambda: offline.DiscreteCQL(
+        levels=0
+    ),
+    "`Offline.batch_size` must be .* got 0": lambda: offline.Offline(
+        offline.BC(), batch_size=0
+    ),
 }
 
 

@@ -299,13 +299,13 @@ def test_recipe_randomizes():
 @pytest.mark.parametrize(
     "fields, words",
     (
-        ({"agent": 3}, "`agent` is 3: text is expected"),
-        ({"env": None}, "`env` is None: text is expected"),
-        ({"skills": 2}, "`skills` is 2: text is expected"),
-        ({"settings": [1]}, "`settings` is .*: values by name"),
-        ({"options": None}, "`options` is None: values by name"),
-        ({"sweep": {"rate": 0.1}}, "a list of values is expected"),
-        ({"sweep": {"rate": []}}, "a list of values is expected"),
+        ({"agent": 3}, "`agent` must be text, got 3"),
+        ({"env": None}, "`env` must be text, got None"),
+        ({"skills": 2}, "`skills` must be text, got 2"),
+        ({"settings": [1]}, "`settings` must be a dictionary of values by name"),
+        ({"options": None}, "`options` must be a dictionary of values by name"),
+        ({"sweep": {"rate": 0.1}}, "must be a list of values"),
+        ({"sweep": {"rate": []}}, "must be a list of values"),
         ({"agents": "ppo"}, "a recipe has the fields agent, env"),
     ),
 )
@@ -332,7 +332,9 @@ def test_settings_of_other_types(settings, words):
 def test_recipes_that_cannot_be_made(names):
     for words, recipe in {
         "no field 'rat'": Recipe("search", "rail", {"rat": 1}),
-        "`num_envs` is 0": Recipe("search", "rail", {"num_envs": 0}),
+        "`num_envs` must be at least 1, got 0": Recipe(
+            "search", "rail", {"num_envs": 0}
+        ),
         "No 'serch' in 'eqsim.agents'": Recipe("serch", "rail"),
     }.items():
         with pytest.raises(ValueError, match=words):

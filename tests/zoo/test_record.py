@@ -150,8 +150,8 @@ REFUSED = {
         "`num_envs` is 9; expected .* number of steps, 8",
     ),
     "no environments": ({"num_envs": 0}, "`num_envs` is 0"),
-    "no episode": ({"episode_length": 0}, "`episode_length` is 0"),
-    "no pool": ({"pool_size": -1}, "`pool_size` is -1"),
+    "no episode": ({"episode_length": 0}, "`episode_length` must be at least 1, got 0"),
+    "no pool": ({"pool_size": -1}, "`pool_size` must be at least 0, got -1"),
 }
 
 
@@ -334,22 +334,22 @@ def test_the_command(capsys, tmp_path):
 
 
 REFUSED_WITH_RUNS = {
-    "record hopper --policy r": "The run in 'r' learned with env 'rail', and not with",
-    "record rail --expert r --pipeline spring": "with pipeline None, and not with 'spring'",
+    "record hopper --policy r": "The run in 'r' was trained with env 'rail', not with",
+    "record rail --expert r --pipeline spring": "with pipeline None, not with 'spring'",
 }
 WRONG = {
     "record": "ENV",
     "record rai": "Did you mean 'rail'",
     "record rail --policy r": "'r' is not the folder of a run",
-    "record rail --policy random --share 1 --share 2": "`--share` is given 2 times",
-    "record rail --share 0": "a positive share of each is expected",
-    "record rail --steps 0.5": "`--steps` is 0.5: a whole number",
-    "record rail --steps 1 --policy random --policy r": "at least one step of each of 2",
-    "record rail --noise -1": "numbers that are not negative",
-    "record rail --seed -1": "numbers that are not negative",
+    "record rail --policy random --share 1 --share 2": "Give one positive `--share`",
+    "record rail --share 0": "Give one positive `--share`",
+    "record rail --steps 0.5": "`--steps` must be an integer",
+    "record rail --steps 1 --policy random --policy r": "at least one step for each of 2",
+    "record rail --noise -1": "`--seed` must be at least 0",
+    "record rail --seed -1": "`--seed` must be at least 0",
     "record rail --best --last": "choose one of them",
     "record rail --expert r --expert-return 3": "choose one of them",
-    "record rail --episodes 0 --steps 2": "at least one episode",
+    "record rail --episodes 0 --steps 2": "`--episodes` at least 1",
     "record rail --num-envs 0": "`num_envs` is 0",
 }
 

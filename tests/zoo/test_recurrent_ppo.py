@@ -277,7 +277,7 @@ def test_commands_use_the_memory(monkeypatch, tmp_path, capsys):
 def test_refusals():
     with pytest.raises(ValueError, match="must divide `num_envs` = 10, got 4"):
         RecurrentPPO(num_envs=10, num_minibatches=4)
-    with pytest.raises(ValueError, match="`RecurrentPPO.memory_size` is 0"):
+    with pytest.raises(ValueError, match="`RecurrentPPO.memory_size` must be .* got 0"):
         RecurrentPPO(memory_size=0)
     memory = jnp.zeros((7, 16))
     inputs = Inputs(jnp.zeros((7, 2, 2)), jnp.zeros((7, 2, 1)))

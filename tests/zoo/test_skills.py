@@ -494,22 +494,24 @@ def test_refuses_environments(agent):
         lambda env: eqsim.wrappers.StackObservation(env, 2),
         lambda env: eqsim.wrappers.NoisyObservation(env, 0.1),
     ):
-        with pytest.raises(ValueError, match="inside of `Skills`"):
+        with pytest.raises(ValueError, match="inside `Skills`"):
             begin(wrapper(plane()))
     with pytest.raises(ValueError, match="has several"):
         begin(Skills(plane(), OneHotSkills(2)))
 
 
 def test_refuses_options():
-    with pytest.raises(ValueError, match="`DADS.components` is 0"):
+    with pytest.raises(ValueError, match="`DADS.components` must be at least 1, got 0"):
         dads(components=0)
-    with pytest.raises(ValueError, match="`DADS.random_skills` is -1"):
+    with pytest.raises(
+        ValueError, match="`DADS.random_skills` must be at least 0, got -1"
+    ):
         dads(random_skills=-1)
-    with pytest.raises(ValueError, match="would never learn"):
+    with pytest.raises(ValueError, match="would never be trained"):
         dads(dynamics_update_freq=0)
-    with pytest.raises(ValueError, match="a descriptor has 2 numbers"):
+    with pytest.raises(ValueError, match="the descriptor has 2 components"):
         dads(omit_input_dynamics_dim=3).init(jr.key(0), training(OneHotSkills(2)))
-    with pytest.raises(ValueError, match="`UniformSkills` has a continuum"):
+    with pytest.raises(ValueError, match="`UniformSkills` has infinitely many"):
         dads().init(jr.key(0), training(UniformSkills(2)))
 
 

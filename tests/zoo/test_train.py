@@ -292,7 +292,7 @@ def test_what_makes_no_sense(tmp_path):
             train(Search(), rail, Plan(**{"steps": 10} | change), out=tmp_path / "no")
     with pytest.raises(ValueError, match="may differ only in array values.* `sizes`"):
         train([Search(), Search(sizes=(1,))], rail, Plan(10))
-    with pytest.raises(ValueError, match="Pass it without: `train` adds"):
+    with pytest.raises(ValueError, match="Leave it out: `train` adds"):
         train(Search(), eqsim.AutoReset(eqsim.TimeLimit(rail, 5)), Plan(10))
     with pytest.raises(TypeError, match="AbstractAgent"):
         train([Search(), Rail()], rail, Plan(10))

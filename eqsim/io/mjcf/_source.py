@@ -105,8 +105,8 @@ def _reader(
         kind = type(source).__name__
         if assets is not None:
             raise ValueError(
-                f"`assets` goes with a path or XML text, but the source is an {kind}, "
-                "which has its own. Leave `assets` out."
+                "`assets` can only be passed with a path or XML text, but the source "
+                f"is an {kind}, which has its own assets. Leave `assets` out."
             )
         if isinstance(source, mujoco.MjSpec):
             return "The MjSpec", "", source.compile

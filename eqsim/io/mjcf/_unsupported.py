@@ -66,7 +66,7 @@ FEATURES: tuple[Feature, ...] = (
         "files and inline data; drawn, written by `write_mjcf`, hit by rays of rangefinders, "
         "and touched by spheres, capsules, ellipsoids, cylinders, boxes and meshes, in up to "
         "`load_mjcf(..., height_field_contacts=16)` points each. Exceptions: a ray that starts "
-        "inside of a terrain does not hit the plane z = 0 of its frame; the penetration of "
+        "inside a terrain does not hit the plane z = 0 of its frame; the penetration of "
         "boxes and meshes is exact (MuJoCo: too small if their `margin` is zero).",
     ),
     Feature("site", _YES, "any shape; a mesh becomes its box."),
@@ -113,8 +113,8 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "inertia that couples branches, armature of tendon",
         _IDLE,
-        "MuJoCo leaves out the coupling of joints of which neither moves the other; "
-        "here it is simulated.",
+        "MuJoCo neglects the coupling of joints in different branches; eqsim simulates "
+        "it.",
         detect.coupled_branches,
     ),
     Feature(
@@ -183,13 +183,13 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "camera, light, material, texture, custom data, visual, statistic, size",
         _IDLE,
-        "not part of the dynamics; not mentioned in the notes.",
+        "not part of the dynamics; not listed in the notes.",
     ),
     Feature(
         "flag `warmstart`, `midphase`, `island`, `autoreset`, `sensor`, `energy`, "
         "`fwdinv`, `invdiscrete`",
         _IDLE,
-        "they change how MuJoCo computes, not what; not mentioned in the notes.",
+        "they affect MuJoCo's algorithms, not the motion; not listed in the notes.",
     ),
     Feature(
         "equality constraint of flexes",

@@ -54,16 +54,16 @@ class DmEnv(dm_env.Environment):
         return dm_env.truncation(*args) if self._over else dm_env.transition(*args)
 
     def observation_spec(self) -> specs.Array:  # type: ignore[override]
-        """Shape and type of observations."""
+        """Return the shape and type of observations."""
         return specs.Array(self._obs.shape, self._obs.dtype, "observation")
 
     def action_spec(self) -> specs.BoundedArray:  # type: ignore[override]
-        """Shape, type and bounds of actions."""
+        """Return the shape, type and bounds of actions."""
         low, high = np.moveaxis(np.asarray(self.eqsim_env.action_range), -1, 0)
         return _Actions(low.shape, low.dtype, low, high, "action")
 
     def reward_spec(self) -> specs.Array:
-        """Type of rewards."""
+        """Return the type of rewards."""
         return specs.Array((), self._reward.dtype, "reward")
 
 

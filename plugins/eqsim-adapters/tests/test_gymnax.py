@@ -95,7 +95,7 @@ def test_spaces_without_gymnax(monkeypatch):
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="`AutoReset` is kept over episodes.*gymnax"):
+    with pytest.raises(ValueError, match="`AutoReset` is kept across episodes.*gymnax"):
         to_gymnax(eqsim.AutoReset(_fast()))
     with pytest.raises(ValueError, match="`max_steps_in_episode` is 0"):
         to_gymnax(_fast(), max_steps_in_episode=0)

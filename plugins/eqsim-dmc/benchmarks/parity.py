@@ -32,13 +32,13 @@ states.
 - `reset`: difference of the first observation.
 - `alone`: difference of two independent simulations from the same initial state, until they
   diverge.
-- `part at`: step at which a difference first exceeds {tolerance:g}. Contacts are chaotic, so
-  differences by rounding grow.
+- `part at`: step at which a difference first exceeds {tolerance:g}. Motion with contacts is
+  chaotic, so rounding differences grow.
 - `one step`: difference after one step from dm_control's state. This excludes chaos and measures
   the difference between the tasks.
 - `rounding`: difference between dm_control's step and its step from a state that is changed by
-  {nudge:g}. It is large if a step amplifies rounding, for instance between capsules that are
-  nearly parallel.
+  {nudge:g}. This difference is large if a step amplifies rounding, for instance between
+  capsules that are nearly parallel.
 - `rewarded`: fraction of steps with a positive reward. If it is zero, `tests/test_suite.py`
   compares rewards of successful poses.
 - `as shipped`: median difference from an unmodified dm_control task in an independent simulation,

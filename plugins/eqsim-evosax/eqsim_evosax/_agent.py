@@ -31,7 +31,7 @@ from ._search import Search, Strategy
 
 
 def _strategy(value: Any) -> Any:
-    """The converter of `strategy`; placeholders of tree transformations pass."""
+    """Convert a name to a `Strategy`; placeholders of tree transformations pass."""
     if not isinstance(value, str):
         return value
     names = [x.value for x in Strategy]

@@ -176,7 +176,7 @@ def test_settings_are_swept_in_one_program():
         ({"noise": 0.0}, "noise` must be finite and positive, got 0.0"),
         ({"learning_rate": -1.0}, "learning_rate` must be finite and at least 0"),
         ({"std_learning_rate": 0.0}, "std_learning_rate` must be finite and positive"),
-        ({"num_episodes": 0}, "num_episodes` is 0"),
+        ({"num_episodes": 0}, "num_episodes` must be .* got 0"),
     ),
 )
 def test_ranges(settings, message):
@@ -186,7 +186,7 @@ def test_ranges(settings, message):
 
 def test_only_vectors_are_observed():
     env = eqsim.Pixels(eqsim.make("inverted_pendulum"), width=8, height=8)
-    with pytest.raises(ValueError, match="observations that are one vector"):
+    with pytest.raises(ValueError, match="observations that are one real vector"):
         EvolutionStrategy().init(jr.key(0), env)
 
 

@@ -50,11 +50,11 @@ initial states.
 
 - `run`: number of initial states, and of control steps from each.
 - `reset`: difference of the first observation.
-- `task`: differences of observation, reward terms and reward, if Playground evaluates them in the
-  state after a step of eqsim. This is the difference of the definitions.
-- `step`: differences of observation and reward from those after a step of MJX, their median over
-  steps and the largest. This includes the difference of the physics: MJX finds other contact
-  points of boxes than MuJoCo C, with which the tests compare.
+- `task`: differences of observation, reward terms and reward if Playground evaluates them in the
+  state after a step of eqsim. They measure the difference between the definitions of the tasks.
+- `step`: differences of observation and reward from those after a step of MJX, median over steps
+  and largest. They include differences of the physics: for boxes, MJX finds other contact points
+  than MuJoCo C, with which the tests compare eqsim.
 """
 
 

@@ -11,7 +11,7 @@ import eqsim
 
 
 WRONG = (
-    (lambda: wrap(episode_length=0), ValueError, "at least one step"),
+    (lambda: wrap(episode_length=0), ValueError, "at least 1"),
     (lambda: wrap(frame_skip=0), ValueError, "at least 1"),
     (lambda: wrap(device="cuda:7"), ValueError, "JAX does not see"),
     (lambda: EqsimWrapper("ant"), TypeError, "AbstractEnv"),

@@ -36,10 +36,10 @@ def evaluate_run(
 ) -> None:
     """Evaluate the agents of a run and print their returns.
 
-    Several seeds of one agent also get the interquartile mean with a bootstrap interval.
-    For agents that learn skills, the same number of episodes is then divided among the
-    skills, to measure how well these can be told apart and to plot their paths
-    (`skills.png` in the folder).
+    For several seeds of one agent, the interquartile mean with a bootstrap interval is
+    printed as well. For agents that learn skills, further episodes, divided among the
+    skills, measure the accuracy with which skills are identified, and the paths of the
+    skills are plotted (`skills.png` in the folder).
 
     Args:
         folder: folder of the run.
@@ -56,8 +56,8 @@ def evaluate_run(
         raise CommandError("`--best` and `--last`: choose one of them.")
     if episodes < 1 or seed < 0:
         raise CommandError(
-            f"`--episodes {episodes} --seed {seed}`: at least one episode, and a seed that "
-            "is not negative, are expected."
+            f"`--episodes` must be at least 1 and `--seed` at least 0, got {episodes} "
+            f"and {seed}."
         )
     screen, key = console(quiet=as_json), jax.random.key(seed)
     with sentences(), ThreadPoolExecutor(1) as worker:

@@ -81,7 +81,8 @@ def agent_options(
 
 
 def section_name(agent: str) -> str:
-    """Name of an agent as a Python identifier, the heading of its options."""
+    """Return the name of an agent as a Python identifier, used as heading of its
+    options."""
     word = "".join(c if c.isalnum() else "_" for c in agent)
     return f"{word}_" if keyword.iskeyword(word) or word[:1].isdigit() else word
 
@@ -89,7 +90,7 @@ def section_name(agent: str) -> str:
 def _option_type(
     agent: AbstractAgent, name: str, value: Any, encoded: Any
 ) -> tuple[Any, Any]:
-    """Type of an option, and its default."""
+    """Return the type of an option, and its default."""
     if isinstance(value, enum.Enum):
         names = tuple(type(value).__members__)
         return Literal[names], encoded

@@ -127,19 +127,18 @@ def _parts(request: Request) -> list[tuple[str, int]]:
         raise CommandError("`--expert` and `--expert-return`: choose one of them.")
     if len(shares) != len(names) or not all(x > 0.0 for x in shares):
         raise ValueError(
-            f"`--share` is given {len(shares)} times ({', '.join(map(str, shares))}), and "
-            f"there are {len(names)} policies: a positive share of each is expected."
+            f"Give one positive `--share` for each of the {len(names)} policies, got "
+            f"{len(shares)} ({', '.join(map(str, shares))})."
         )
     if not request.noise >= 0.0 or request.seed < 0 or request.episodes < 1:
         raise ValueError(
-            f"`--noise {request.noise} --seed {request.seed} --episodes "
-            f"{request.episodes}`: numbers that are not negative, and at least one "
-            "episode, are expected."
+            "`--noise` and `--seed` must be at least 0 and `--episodes` at least 1, "
+            f"got {request.noise}, {request.seed} and {request.episodes}."
         )
     if not request.steps >= len(names) or request.steps != request.steps // 1:
         raise ValueError(
-            f"`--steps` is {request.steps:g}: a whole number is expected, and at least "
-            f"one step of each of {len(names)} policies."
+            "`--steps` must be an integer with at least one step for each of "
+            f"{len(names)} policies, got {request.steps:g}."
         )
     if pathlib.Path(request.out).exists() and not request.overwrite:
         raise FileExistsError(
@@ -179,8 +178,8 @@ def _recipe(request: Request, runs: dict[str, Run]) -> Recipe:
             own = vars(run.recipe)[name]
             if own != value:
                 raise ValueError(
-                    f"The run in {folder!r} learned with {name} {own!r}, and not with "
-                    f"{value!r}: all that is recorded must be alike."
+                    f"The run in {folder!r} was trained with {name} {own!r}, not with "
+                    f"{value!r}. All recorded policies must have the same settings."
                 )
         names = "env", "pipeline", "options", "randomize", "skills"
         recipe = run.recipe

@@ -22,9 +22,10 @@ class Request:
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Name of the environment, for instance `ant`."""
     preset: str | None = None
-    """Name of a preset other than the usual one, for instance `qdax`."""
+    """Name of an alternative preset, for instance `qdax`."""
     steps: float | None = None
-    """Control steps in all environments together, for instance 2e7."""
+    """Number of control steps, summed over all environments, for instance 2e7; by default
+    that of the preset."""
     seed: int = 0
     """Random seed."""
     out: str | None = None
@@ -32,8 +33,8 @@ class Request:
     settings: Annotated[_Several, tyro.conf.arg(name="set", metavar="FIELD=VALUE")] = ()
     """Field of the agent, the same as `--FIELD VALUE`; may be repeated."""
     sweep: Annotated[_Several, tyro.conf.arg(metavar="FIELD=A,B,C")] = ()
-    """Values of a numeric field, trained together in one program; may be repeated for all
-    combinations."""
+    """Values of a numeric field, trained together in one program; if repeated, all
+    combinations are trained."""
     num_seeds: int = 1
     """Number of seeds, from `--seed` on, trained together in one program."""
     pipeline: str | None = None
@@ -57,12 +58,12 @@ class Request:
     turns: int = 100
     """Approximate number of rows of metrics."""
     logger: Logger | None = None
-    """Logger besides the files; needs the extra of that name."""
+    """Additional logger; needs the extra of the same name."""
     video: int = 0
-    """Number of evaluations from one animation of an episode to the next, in the folder
-    `videos`; 0 for none."""
+    """Write an animation of an episode at every n-th evaluation, to the folder `videos`;
+    0 for none."""
     overwrite: bool = False
-    """Delete the run that is in the folder."""
+    """Delete an existing run in the folder."""
 
 
 RUN_OPTIONS = tuple(field.name for field in dataclasses.fields(Request))
@@ -99,12 +100,12 @@ def read_names(argv: Sequence[str]) -> Names:
 
 
 def _split(word: str) -> list[str]:
-    """`--option=value` as two words."""
+    """Split `--option=value` into two words."""
     return word.split("=", 1) if word.startswith("--") else [word]
 
 
 def _takes_value(word: str) -> bool:
-    """True for an option of the run that has a value."""
+    """Return whether a word is an option of the run that has a value."""
     name = word.removeprefix("--").replace("-", "_")
     known = name in RUN_OPTIONS or name == "set"
     return word.startswith("--") and known and name != "overwrite"

@@ -27,7 +27,7 @@ def compare_runs(
         out: file of the plot.
     """
     if not folders:
-        raise CommandError("Name the folder of a run, or of several.")
+        raise CommandError("Name at least one run folder.")
     screen = console()
     with sentences():
         found = write_curves(folders, out)

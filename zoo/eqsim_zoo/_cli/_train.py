@@ -81,8 +81,7 @@ def resume_run(
         folder: folder of the run.
         steps: number of control steps to add to the plan.
         logger: logger besides the files.
-        video: number of evaluations from one animation of an episode to the next; 0 for
-            none.
+        video: write an animation of an episode at every n-th evaluation; 0 for none.
     """
     screen = console()
     with sentences(), _abrupt():
@@ -147,8 +146,8 @@ def _recipe(
     steps = request.steps or (preset.steps if preset else None)
     if steps is None:
         raise CommandError(
-            f"There is no preset for {request.agent!r} on {request.env!r}: say how long it "
-            "is to learn, for instance `--steps 1e6`."
+            f"There is no preset for {request.agent!r} on {request.env!r}. Set the "
+            "number of steps, for instance `--steps 1e6`."
         )
     length = request.episode_length or (preset.episode_length if preset else 1000)
     text = (
@@ -179,8 +178,8 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise ValueError(
-            f"`{option} {text}`: `{option} FIELD=VALUE` is expected, as in "
-            f"`{option} learning_rate=1e-3`."
+            f"`{option} {text}` must be `{option} FIELD=VALUE`, such as `{option} "
+            "learning_rate=1e-3`."
         )
     return name.strip().replace("-", "_"), value
 
@@ -190,7 +189,7 @@ def _callbacks(
 ) -> list[AbstractCallback]:
     """Return the callbacks besides the default ones; animations come before loggers."""
     if video < 0:
-        raise CommandError(f"`--video {video}`: a number from 0 on is expected.")
+        raise CommandError(f"`--video` must be at least 0, got {video}.")
     found: list[AbstractCallback] = [Video(video)] if video else []
     if logger == "tensorboard":
         found.append(TensorBoard(pathlib.Path(folder) / "tensorboard"))

@@ -53,10 +53,10 @@ class APG(AbstractOnlineAgent):
         0 stores all.
     - `hidden`: hidden layer sizes of the network.
     - `layer_norm`: true if the network has layer normalization.
-    - `normalize_observations`: true if observations are normalized.
+    - `normalize_observations`: true to normalize observations.
     - `learning_rate`: Adam step size; Adam's averages are short ($\beta$ = 0.7, 0.95).
     - `discount`: discount $\gamma$.
-    - `max_grad_norm`: largest global norm of a gradient.
+    - `max_grad_norm`: global norm to which gradients are clipped.
     - `noise`: standard deviation of the noise on actions.
 
     ??? cite "Reference"
@@ -148,7 +148,7 @@ class APG(AbstractOnlineAgent):
 
 
 def steps_since_reset(done: Bool[Array, "envs times"]) -> Int[Array, "envs times"]:
-    """Number of steps since the window or an episode within it began."""
+    """Count the steps since the start of the window, or of an episode within it."""
     time = jnp.broadcast_to(jnp.arange(done.shape[1], dtype=jnp.int32), done.shape)
     begins = jnp.pad(done[:, :-1], ((0, 0), (1, 0)))
     return time - lax.cummax(jnp.where(begins, time, 0), axis=1)

@@ -80,8 +80,8 @@ class ARS(AbstractOnlineAgent):
         check_ranges(self, "noise")
         if self.num_best > self.num_directions:
             raise ValueError(
-                f"`ARS.num_best` is {self.num_best}, of `num_directions` = "
-                f"{self.num_directions}: at most all of them can be the best."
+                "`ARS.num_best` must be at most `num_directions` = "
+                f"{self.num_directions}, got {self.num_best}."
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ARSState:

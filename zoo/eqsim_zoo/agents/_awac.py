@@ -58,7 +58,7 @@ class AWAC(AbstractLevelAgent):
 
     - `discount`: discount $\gamma$.
     - `target_rate`: target update rate.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     - `weight_limit`: largest weight of a row.
     - `temperature`: temperature $\lambda$ of the weights.
     - `num_actions`: number of actions $a_i$ per row.

@@ -47,12 +47,12 @@ class BC(AbstractLevelAgent):
     def __check_init__(self):
         if self.shared_encoder:
             raise ValueError(
-                "`BC` has one network, which shares its encoder with no other: leave out "
+                "`BC` has a single network, so no encoder can be shared. Leave out "
                 "`shared_encoder`."
             )
         if self.levels and self.deterministic:
             raise ValueError(
-                f"`BC` with `levels={self.levels}` chooses by probabilities: leave out "
+                f"`BC` with `levels={self.levels}` has a categorical policy. Leave out "
                 "`deterministic`."
             )
 

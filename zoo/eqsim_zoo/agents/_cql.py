@@ -75,7 +75,7 @@ class CQL(AbstractOfflineAgent):
 
     - `discount`: discount $\gamma$.
     - `target_rate`: target update rate.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     - `num_actions`: number of draws per density.
     - `backup_entropy`: true if $-\alpha \log \pi(a'|o')$ is part of $y$.
     - `conservative_weight`: weight $w$ of the conservative term.

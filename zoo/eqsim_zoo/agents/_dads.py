@@ -101,13 +101,17 @@ class DADS(AbstractSkillAgent):
             "random_skills",
         ):
             if vars(self)[name] < 0:
-                raise ValueError(f"`DADS.{name}` is {vars(self)[name]}: at least 0.")
+                raise ValueError(
+                    f"`DADS.{name}` must be at least 0, got {vars(self)[name]}."
+                )
         if self.components < 1:
-            raise ValueError(f"`DADS.components` is {self.components}: at least 1.")
+            raise ValueError(
+                f"`DADS.components` must be at least 1, got {self.components}."
+            )
         if not self.dynamics_update_freq and not self.dynamics_updates:
             raise ValueError(
-                "`DADS.dynamics_update_freq` and `dynamics_updates` are both 0: the "
-                "dynamics would never learn."
+                "`DADS.dynamics_update_freq` and `dynamics_updates` are both 0, so the "
+                "skill dynamics would never be trained. Set one of them."
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
@@ -270,13 +274,13 @@ def _check_space(agent: DADS, space: SkillSpace) -> None:
     described = space.layout.described
     if agent.omit_input_dynamics_dim > described:
         raise ValueError(
-            f"`DADS.omit_input_dynamics_dim` is {agent.omit_input_dynamics_dim}, but a "
-            f"descriptor has {described} numbers here. Set it to 0, or to how many of "
-            "them say where the robot is."
+            f"`DADS.omit_input_dynamics_dim` is {agent.omit_input_dynamics_dim}, but "
+            f"the descriptor has {described} components. Set it to 0, or to the number "
+            "of leading components that hold the position of the robot."
         )
     if not agent.random_skills and space.prior.all() is None:
         raise ValueError(
-            f"`DADS.random_skills` is 0, which compares with all skills, but "
-            f"`{type(space.prior).__name__}` has a continuum of them. Set it, for "
-            "instance to 100."
+            "`DADS.random_skills` is 0, which uses all skills, but "
+            f"`{type(space.prior).__name__}` has infinitely many. Set it to a positive "
+            "number, for instance 100."
         )

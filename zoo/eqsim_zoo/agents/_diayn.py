@@ -234,7 +234,7 @@ def diversity_reward(
     *,
     log_prior: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""$\log q(z | x) - \log p(z)$ of each row."""
+    r"""Compute $\log q(z | x) - \log p(z)$ of each row."""
     tell = lambda x, z: model.log_prob(x, z, least_std)
     found = jax.vmap(tell)(descriptor, skill)
     if not log_prior:

@@ -66,7 +66,7 @@ class DiscreteCQL(AbstractLevelAgent):
     - `num_critics`: number of critics.
     - `discount`: discount $\gamma$.
     - `target_rate`: target update rate.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     - `conservative_weight`: weight $\alpha'$ of the conservative term.
     - `temperature`: temperature $T$ of the conservative term.
 
@@ -88,13 +88,13 @@ class DiscreteCQL(AbstractLevelAgent):
         check_positive(self, "num_critics")
         if self.shared_encoder:
             raise ValueError(
-                "`DiscreteCQL` has no network beside its critics to share an encoder with: "
-                "leave out `shared_encoder`."
+                "`DiscreteCQL` has no networks besides its critics, so no encoder can "
+                "be shared. Leave out `shared_encoder`."
             )
         if self.levels < 2:
             raise ValueError(
-                f"`DiscreteCQL.levels` is {self.levels}: at least 2 are expected. Where "
-                "actions are all numbers, take `CQL`."
+                f"`DiscreteCQL.levels` must be at least 2, got {self.levels}. For "
+                "continuous actions, use `CQL`."
             )
 
     def begin(self, key: PRNGKeyArray, start: Start) -> DiscreteCQLState:

@@ -61,7 +61,7 @@ class ES(AbstractOnlineAgent):
     - `num_pairs`: number $n$ of pairs of policies per iteration.
     - `episode_length`: time limit of an episode in control steps.
     - `hidden`: hidden layer sizes of the policy.
-    - `normalize_observations`: true if observations are normalized.
+    - `normalize_observations`: true to normalize observations.
     - `noise`: standard deviation $\sigma$ of the parameters.
     - `learning_rate`: Adam step size.
     - `weight_decay`: decay of the parameters per step, relative to the learning rate.

@@ -77,7 +77,8 @@ def fine_tuned(
 def _head(network: EncodedNetwork) -> Any:
     if network.senses.networks:
         raise ValueError(
-            f"The network sees {sorted(network.senses.networks)}, but `SAC` takes vectors."
+            f"The pretrained network observes {sorted(network.senses.networks)}, but "
+            "`SAC` takes vectors."
         )
     return network.network
 
@@ -89,16 +90,17 @@ def _check_alike(name: str, ours: Any, theirs: Any) -> None:
     ]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            f"The {name} has layers of shapes {shapes[0]}, but that which was learned "
-            f"{shapes[1]}. Set `{name}_hidden` and `layer_norm` as the sizes of `CQL` were."
+            f"The {name} has layers of shapes {shapes[0]}, but the pretrained one has "
+            f"{shapes[1]}. Set `{name}_hidden` and `layer_norm` to the values of `CQL`."
         )
 
 
 def _remembering(state: SACState, data: Dataset) -> SACState:
-    """With the first steps of a recording in its memory, in whole blocks."""
+    """Return the state with the first steps of a recording in its memory, in whole
+    blocks."""
     memory = state.memory
     if memory is None:
-        raise ValueError("The state has no memory.")
+        raise ValueError("The state has no replay buffer. Create it with `SAC.init`.")
     replay = memory.replay
     blocks = min(len(data), replay.capacity) // replay.block
     rows = data.rows(jnp.arange(blocks * replay.block))

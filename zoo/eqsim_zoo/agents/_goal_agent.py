@@ -40,9 +40,9 @@ class AbstractGoalAgent(AbstractAgent):
     ) -> Float[Array, " nu"]:
         if not isinstance(obs, dict) or not {OBSERVATION, DESIRED} <= {*obs}:
             raise ValueError(
-                f"`{type(self).__name__}` is told where to go: an observation with "
-                f"{OBSERVATION!r} and {DESIRED!r} is expected, but got "
-                f"{sorted(obs) if isinstance(obs, dict) else type(obs).__name__}. Write "
+                f"`{type(self).__name__}` needs an observation with {OBSERVATION!r} "
+                f"and {DESIRED!r}, got "
+                f"{sorted(obs) if isinstance(obs, dict) else type(obs).__name__}. Use "
                 "`wrappers.Reach(env)`, or pass a dictionary."
             )
         seen = {OBSERVATION: obs[OBSERVATION], DESIRED: obs[DESIRED]}

@@ -64,7 +64,7 @@ class IQL(AbstractLevelAgent):
 
     - `discount`: discount $\gamma$.
     - `target_rate`: $\tau'$ in $\bar\theta \leftarrow (1 - \tau')\bar\theta + \tau'\theta$.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     - `expectile`: expectile $\tau$ of the value.
     - `temperature`: inverse temperature $\beta$ of the weights.
     - `weight_limit`: largest weight $c$ of a row.
@@ -183,5 +183,6 @@ class IQL(AbstractLevelAgent):
 def expectile_loss(
     expectile: Float[Array, ""], off: Float[Array, "*rows"]
 ) -> Float[Array, "*rows"]:
-    r"""$|\tau - 1(u < 0)|\,u^2$: least for the $\tau$-expectile of what is expected."""
+    r"""Compute the expectile loss $|\tau - 1(u < 0)|\,u^2$, which is minimal at the
+    $\tau$-expectile of the target."""
     return jnp.where(off > 0.0, expectile, 1.0 - expectile) * off**2

@@ -37,8 +37,8 @@ class Representation(eqx.Module):
     def direction(
         self, skill: Float[Array, " k"], discrete: bool
     ) -> Float[Array, " k"]:
-        r"""Direction of a skill: $(z - 1/K) K / (K - 1)$ for one of $K$ skills, and
-        $z / |z|$ for points."""
+        r"""Return the direction of a skill: $(z - 1/K) K / (K - 1)$ for one of $K$
+        skills, and $z / |z|$ for points."""
         if discrete:
             number = skill.shape[0]
             return (skill - 1.0 / number) * number / max(number - 1, 1)

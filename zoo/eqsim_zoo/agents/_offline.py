@@ -73,7 +73,7 @@ class AbstractOfflineAgent(AbstractAgent):
 
     @abc.abstractmethod
     def policy(self, state: Any) -> Callable[[Any], Any]:
-        """From normalized observations to what `chosen` takes."""
+        """Return the function from normalized observations to the input of `chosen`."""
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
         return self.create(key, *shown(self, env))

@@ -52,7 +52,7 @@ class Start:
         return self.bounds.shape[0]
 
     def statistics(self) -> dict[str, Statistics] | None:
-        """Before there are any; none if observations are taken as they are."""
+        """Return initial statistics; None if observations are not normalized."""
         if not self.agent.normalize_observations:
             return None
         return init_observation_statistics(self.obs, self.bounds.dtype)

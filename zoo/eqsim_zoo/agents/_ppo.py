@@ -93,7 +93,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
-    - `levels`: values of each actuator; 0 for continuous actions.
+    - `levels`: number of discrete values per actuator; 0 for continuous actions.
 
     ??? cite "Reference"
         Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.
@@ -112,8 +112,8 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         rows = self.num_envs * self.unroll_length
         if rows % self.num_minibatches:
             raise ValueError(
-                f"`PPO.num_minibatches` is {self.num_minibatches}: a divisor of the {rows} "
-                "rows of a batch (`num_envs` times `unroll_length`) is expected."
+                f"`PPO.num_minibatches` must divide the {rows} rows of a batch "
+                f"(`num_envs` times `unroll_length`), got {self.num_minibatches}."
             )
         check_num_levels(self)
 
@@ -187,8 +187,8 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         piece = rows // self.num_minibatches
         if not piece:
             raise ValueError(
-                f"A batch of {rows} rows for `PPO.num_minibatches` = "
-                f"{self.num_minibatches}: at least one row for each is expected."
+                "A batch must have at least one row for each of `PPO.num_minibatches` "
+                f"= {self.num_minibatches} minibatches, got {rows} rows."
             )
         bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
 

@@ -20,22 +20,23 @@ class AbstractProximalAgent(AbstractOnlineAgent):
 
     **Arguments:**
 
-    - `num_epochs`: passes through a batch.
-    - `num_minibatches`: minibatches of each pass.
+    - `num_epochs`: passes over each batch.
+    - `num_minibatches`: minibatches per pass.
     - `activation`: nonlinearity of the hidden layers.
-    - `normalize_observations`: true if observations are normalized.
+    - `normalize_observations`: true to normalize observations.
     - `learning_rate`: Adam step size.
-    - `adam_epsilon`: $\epsilon$ of Adam.
-    - `anneal_steps`: steps until the learning rate is zero, below $2^{31}$; 0 keeps it.
+    - `adam_epsilon`: Adam's constant $\epsilon$.
+    - `anneal_steps`: steps over which the learning rate decreases linearly to zero, below
+        $2^{31}$; 0: constant.
     - `discount`: discount $\gamma$.
     - `gae_decay`: decay $\lambda$ of the advantages.
-    - `clip`: bound $\epsilon$ on the change of the probability ratio.
-    - `value_clip`: bound on the change of values from $V_{old}$; 0 without.
+    - `clip`: clip range $\epsilon$ of the probability ratio.
+    - `value_clip`: clip range of the change of values from $V_{old}$; 0: no clipping.
     - `value_cost`: weight $c_V$ of the value loss.
     - `entropy_cost`: weight $c_H$ of the entropy.
-    - `reward_scale`: factor on rewards.
-    - `max_grad_norm`: largest global norm of a gradient.
-    - `initial_log_std`: initial logarithm of the standard deviation.
+    - `reward_scale`: factor that multiplies rewards.
+    - `max_grad_norm`: global norm to which gradients are clipped.
+    - `initial_log_std`: logarithm of the initial standard deviation of actions.
     """
 
     num_epochs: int = static(4)

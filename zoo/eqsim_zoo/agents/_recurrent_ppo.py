@@ -96,8 +96,8 @@ class RecurrentPPO(
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration, through which gradients
         pass.
-    - `num_minibatches`: minibatches of each pass; a divisor of `num_envs`.
-    - `memory_size`: size of the hidden states, and of the layer before them.
+    - `num_minibatches`: minibatches per pass; a divisor of `num_envs`.
+    - `memory_size`: size of the hidden states and of the encoded inputs.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the heads.
     - `activation`: nonlinearity of encoders and heads.
 

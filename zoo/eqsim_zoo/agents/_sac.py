@@ -237,7 +237,7 @@ def soft_value(
     alpha: Float[Array, ""],
     key: PRNGKeyArray,
 ) -> Float[Array, " rows"]:
-    r"""Soft state value $\min_k Q_k(o, a) - \alpha \log \pi(a|o)$ with
+    r"""Estimate the soft state value $\min_k Q_k(o, a) - \alpha \log \pi(a|o)$ with
     $a \sim \pi(o)$."""
     action, log_prob = sample_actions(policy, obs, key)
     return lowest_value(critic, obs, action) - alpha * log_prob

@@ -84,19 +84,19 @@ class SHAC(AbstractOnlineAgent):
     - `horizon`: steps $h$ that are differentiated.
     - `checkpoint_every`: steps between stored states, to save memory, see `eqsim.rollout`;
         0 stores all.
-    - `num_epochs`: passes of the critic through a batch.
-    - `num_minibatches`: minibatches of each pass.
+    - `num_epochs`: passes over each batch for the critic.
+    - `num_minibatches`: minibatches per pass.
     - `actor_hidden`, `critic_hidden`: hidden layer sizes of the network.
-    - `normalize_observations`: true if observations are normalized.
+    - `normalize_observations`: true to normalize observations.
     - `actor_learning_rate`, `critic_learning_rate`: Adam step size; Adam's averages are
         short ($\beta$ = 0.7, 0.95).
-    - `anneal_steps`: control steps in which learning rates decrease to zero; 0 keeps them.
+    - `anneal_steps`: control steps over which learning rates decrease to zero; 0: constant.
     - `discount`: discount $\gamma$.
     - `td_decay`: decay $\lambda$ of the returns that the critic learns.
     - `target_decay`: share $\alpha$ of the old target in an update of the target critic.
     - `entropy_cost`: weight $c_H$ of the entropy of the policy; 0 in the paper.
-    - `max_grad_norm`: largest global norm of a gradient.
-    - `reward_scale`: rewards are multiplied by it.
+    - `max_grad_norm`: global norm to which gradients are clipped.
+    - `reward_scale`: factor that multiplies rewards.
 
     ??? cite "Reference"
         Xu et al., *Accelerated policy learning with parallel differentiable simulation*,
@@ -131,8 +131,8 @@ class SHAC(AbstractOnlineAgent):
         rows = self.num_envs * self.horizon
         if rows % self.num_minibatches:
             raise ValueError(
-                f"`SHAC.num_minibatches` is {self.num_minibatches}: a divisor of the {rows} "
-                "rows of a batch (`num_envs` times `horizon`) is expected."
+                f"`SHAC.num_minibatches` must divide the {rows} rows of a batch "
+                f"(`num_envs` times `horizon`), got {self.num_minibatches}."
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SHACState:

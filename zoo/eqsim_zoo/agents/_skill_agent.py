@@ -97,8 +97,8 @@ class AbstractSkillAgent(AbstractOnlineAgent):
         next_obs: Float[Array, " n"],
         skill: Float[Array, " k"],
     ) -> Float[Array, ""]:
-        """Log-likelihood of a skill given a step, up to a constant; under a uniform prior,
-        the log-posterior."""
+        """Compute the log-likelihood of a skill given a step, up to a constant; under a
+        uniform prior, this is the log-posterior."""
 
     @abc.abstractmethod
     def diversity(
@@ -108,7 +108,7 @@ class AbstractSkillAgent(AbstractOnlineAgent):
         next_obs: Float[Array, "rows n"],
         key: PRNGKeyArray,
     ) -> Float[Array, " rows"]:
-        """Intrinsic reward of steps, by the model of skills of the state.
+        """Compute the intrinsic reward of steps with the skill model of the state.
 
         **Arguments:**
 

@@ -76,7 +76,7 @@ class TD3(AbstractOffPolicy):
     - `policy_delay`: critic updates per update of policy and targets.
     - `exploration_noise`: standard deviation of the noise on actions.
     - `target_noise`: standard deviation of $\epsilon$, the noise on target actions.
-    - `noise_clip`: bound of $\epsilon$.
+    - `noise_clip`: clip range of $\epsilon$.
 
     ??? cite "Reference"
         Fujimoto, van Hoof, Meger, *Addressing function approximation error in actor-critic
@@ -211,8 +211,8 @@ def smoothed_actions(
     noise_clip: Float[Array, ""],
     key: PRNGKeyArray,
 ) -> Float[Array, "rows nu"]:
-    r"""Target policy smoothing: $\mathrm{clip}(\pi(o) + \epsilon, -1, 1)$ with clipped
-    normal $\epsilon$."""
+    r"""Compute target actions with policy smoothing,
+    $\mathrm{clip}(\pi(o) + \epsilon, -1, 1)$ with clipped normal $\epsilon$."""
     action = jax.vmap(policy)(obs)
     normal = jr.normal(key, action.shape, action.dtype)
     return jnp.clip(action + jnp.clip(noise * normal, -noise_clip, noise_clip), -1, 1)

@@ -58,11 +58,11 @@ class TD3BC(AbstractOfflineAgent):
 
     - `discount`: discount $\gamma$.
     - `target_rate`: target update rate.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     - `alpha`: weight of values relative to imitation.
     - `policy_delay`: critic updates per update of policy and targets.
     - `target_noise`: standard deviation of the noise on target actions.
-    - `noise_clip`: bound of that noise.
+    - `noise_clip`: clip range of that noise.
 
     ??? cite "Reference"
         Fujimoto, Gu, *A minimalist approach to offline reinforcement learning*, 2021,

@@ -74,15 +74,16 @@ def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
     for name, row in zip(env.sys.actuators.ctrl_names, np.asarray(bounds), strict=True):
         if not np.all(np.isfinite(row)):
             raise ValueError(
-                f"`{type(agent).__name__}` takes actions between two bounds, but those of "
-                f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or take "
-                "an agent whose actions need no bounds, such as `PPO` without `levels`."
+                f"`{type(agent).__name__}` needs actions with two bounds, but those of "
+                f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or "
+                "use an agent that supports unbounded actions, such as `PPO` without "
+                "`levels`."
             )
 
 
 def _without_numbers(env: AbstractEnv) -> Float[Array, "nu 2"]:
-    """Action range with zeros for the numbers of the environment, whose values are unknown
-    inside a transformation. Missing limits are infinite all the same."""
+    """Return the action range with zeros for the numbers of the environment, whose
+    values are unknown inside a transformation. Missing limits are still infinite."""
     with jax.ensure_compile_time_eval():
         zero = lambda x: jnp.zeros(x.shape, x.dtype) if eqx.is_inexact_array(x) else x
         return jtu.tree_map(zero, env).action_range

@@ -145,8 +145,8 @@ def _kept(state, action, timestep: Timestep):
 
 
 def _episodes(running: Running, steps: Transition):
-    """Number of episodes that ended, and the sums of their returns and lengths; and
-    those of the episodes in progress."""
+    """Return the number of episodes that ended, the sums of their returns and lengths,
+    and the returns and lengths of the episodes in progress."""
 
     def step(carry, now):
         sums, returns, lengths = carry
@@ -175,8 +175,8 @@ def check_observations(agent: eqx.Module, env: AbstractEnv) -> None:
         agent.check_observation(obs)
     elif not is_vector(obs):
         raise ValueError(
-            f"`{type(agent).__name__}` takes observations that are one vector of real "
-            f"numbers, but those of `{type(env).__name__}` are {obs}."
+            f"`{type(agent).__name__}` needs observations that are one real vector, but those of "
+            f"`{type(env).__name__}` are {obs}."
         )
 
 
@@ -192,8 +192,8 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
         resets |= lasts and not isinstance(layer, NormalizeObservation)
         if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:
             raise ValueError(
-                f"`{name}` learns from every step, but with `{layer.mode}` some are resets. "
-                "Use `ResetMode.SAME_STEP`."
+                f"`{name}` learns from every step, but with `{layer.mode}` some steps "
+                "are resets. Use `ResetMode.SAME_STEP`."
             )
     if isinstance(layer, AbstractTask) and not resets:
         raise ValueError(

@@ -23,21 +23,21 @@ class Normal(eqx.Module):
     log_std: Float[Array, " nu"]
 
     def mode(self) -> Float[Array, " nu"]:
-        """Most likely value."""
+        """Return the most likely value."""
         return self.mean
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        """Reparameterized sample."""
+        """Draw a reparameterized sample."""
         noise = jr.normal(key, self.mean.shape, self.mean.dtype)
         return self.mean + jnp.exp(self.log_std) * noise
 
     def log_prob(self, x: Float[Array, " nu"]) -> Float[Array, ""]:
-        """Logarithm of the density."""
+        """Compute the logarithm of the density."""
         z = (x - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * (z**2 + _LOG_2PI) - self.log_std)
 
     def entropy(self) -> Float[Array, ""]:
-        """Entropy in nats."""
+        """Compute the entropy in nats."""
         return jnp.sum(self.log_std + 0.5 * (1.0 + _LOG_2PI))
 
 
@@ -58,7 +58,7 @@ class TanhNormal(eqx.Module):
     normal: Normal
 
     def mode(self) -> Float[Array, " nu"]:
-        r"""$\tanh$ of the mean: the median, which is where the policy aims."""
+        r"""Return $\tanh$ of the mean, which is the median."""
         return jnp.tanh(self.normal.mean)
 
     def sample_and_log_prob(
@@ -76,8 +76,8 @@ class TanhNormal(eqx.Module):
 
 
 def log_slope(u: Float[Array, " nu"]) -> Float[Array, " nu"]:
-    r"""$\log(1 - \tanh^2 u) = 2 (\log 2 - u - \mathrm{softplus}(-2u))$, which is exact for
-    large $u$ as well."""
+    r"""Compute $\log(1 - \tanh^2 u) = 2 (\log 2 - u - \mathrm{softplus}(-2u))$, which
+    is exact for large $u$ as well."""
     return 2.0 * (_LOG_2 - u - jax.nn.softplus(-2.0 * u))
 
 
@@ -105,7 +105,7 @@ class Categorical(eqx.Module):
         return jnp.sum(chosen)
 
     def entropy(self) -> Float[Array, ""]:
-        """Entropy in nats."""
+        """Compute the entropy in nats."""
         log = self._log()
         return -jnp.sum(jnp.exp(log) * log)
 
@@ -127,7 +127,7 @@ class NormalMixture(eqx.Module):
     log_std: Float[Array, "components n"]
 
     def log_prob(self, x: Float[Array, " n"]) -> Float[Array, ""]:
-        """Logarithm of the density."""
+        """Compute the logarithm of the density."""
         each = jax.vmap(lambda mean, log_std: Normal(mean, log_std).log_prob(x))
         weights = jax.nn.log_softmax(self.logits)
         return jax.nn.logsumexp(weights + each(self.mean, self.log_std))

@@ -82,15 +82,15 @@ def augment(
 def _checked_image(x: Any) -> bool:
     if jnp.ndim(x) > 3:
         raise ValueError(
-            f"An array of shape {jnp.shape(x)} in an observation: an image has 3 axes. "
-            "For a batch, use `jax.vmap`, with a key for each row."
+            f"An observation has an array of shape {jnp.shape(x)}, but an image has 3 "
+            "axes. For a batch, use `jax.vmap`, with a key for each row."
         )
     if jnp.ndim(x) < 3:
         return False
     if x.dtype != jnp.uint8 and not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(
-            f"An image of type {x.dtype}: uint8 from 0 to 255 is expected, or a "
-            "floating-point type from 0 to 1."
+            "An image must have type uint8 with values from 0 to 255, or a "
+            f"floating-point type with values from 0 to 1, got {x.dtype}."
         )
     return True
 
@@ -128,8 +128,8 @@ def check_image_settings(name: str, obs: Any, settings: dict[str, Any]) -> None:
         if value:
             raise ValueError(
                 f"`{name}.{setting}` is {value!r}, which is for images (height, width, "
-                f"channels), and the observation has none; its shapes: {shapes}. Leave it "
-                "out, or wrap the environment in `eqsim.wrappers.Pixels`."
+                f"channels), but the observation has none; its shapes are {shapes}. "
+                "Leave it out, or wrap the environment in `eqsim.wrappers.Pixels`."
             )
 
 
@@ -167,13 +167,13 @@ def check_kinds(parts: dict[str, Any], encoder: AbstractEncoder | None) -> None:
                 f"shape {x.shape} and type {x.dtype}" if isinstance(x, _ARRAYS) else x
             )
             raise ValueError(
-                f"The observation {name!r} has {shown}: vectors of real numbers, and "
-                "images (height, width, channels), are expected."
+                "The parts of an observation must be real vectors or images (height, "
+                f"width, channels), but {name!r} has {shown}."
             )
         if encoder is None:
             raise ValueError(
-                f"The observation {name!r} is an image of shape {x.shape}: an agent "
-                "needs an `encoder` for it, such as `eqsim_zoo.vision.Impala()`."
+                f"The observation {name!r} is an image of shape {x.shape}, which needs "
+                "an `encoder`, such as `eqsim_zoo.vision.Impala()`."
             )
 
 

@@ -78,8 +78,8 @@ def check_encoder(name: str, encoder: Any) -> None:
     """Raise `ValueError` unless `encoder` is an encoder or None."""
     if not isinstance(encoder, AbstractEncoder | None):
         raise ValueError(
-            f"`{name}.encoder` is {encoder!r}: an encoder is expected, such as "
-            "`eqsim_zoo.vision.Impala()`, or None. It is given in Python."
+            f"`{name}.encoder` must be None or an encoder, such as "
+            f"`eqsim_zoo.vision.Impala()`, got {encoder!r}. Set it in Python."
         )
 
 
@@ -88,6 +88,6 @@ def check_augmentations(name: str, parts: Any) -> None:
     fine = isinstance(parts, tuple)
     if not fine or not all(isinstance(x, AbstractAugmentation) for x in parts):
         raise ValueError(
-            f"`{name}.augmentations` are {parts!r}: a tuple is expected, such as "
-            "`(eqsim_zoo.vision.RandomCrop(4),)`. They are given in Python."
+            f"`{name}.augmentations` must be a tuple, such as "
+            f"`(eqsim_zoo.vision.RandomCrop(4),)`, got {parts!r}. Set it in Python."
         )

@@ -24,7 +24,7 @@ def training_env(
     **Raises:** `ValueError` if the environment resets itself, or a number is out of range.
     """
     if pool_size < 0:
-        raise ValueError(f"`pool_size` is {pool_size}: at least 0 is expected.")
+        raise ValueError(f"`pool_size` must be at least 0, got {pool_size}.")
     episode = evaluation_env(env, episode_length)
     return AutoReset(pool_resets(episode, key, pool_size) if pool_size else episode)
 
@@ -42,22 +42,21 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
         "observations in their state",
     )
     if episode_length < 1:
-        raise ValueError(
-            f"`episode_length` is {episode_length}: an episode has at least one step."
-        )
+        raise ValueError(f"`episode_length` must be at least 1, got {episode_length}.")
     return TimeLimit(env, episode_length)
 
 
 def pool_key(seed: int) -> PRNGKeyArray:
-    """Random key of the pool of resets of a run."""
+    """Return the random key of the pool of resets of a run."""
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 
 def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
-    """Random key of the evaluation after a turn, the same for all members of a run."""
+    """Return the random key of the evaluation after a turn, the same for all members of
+    a run."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
 
 
 def member_key(seed: int) -> PRNGKeyArray:
-    """Random key of `agent.init`."""
+    """Return the random key of `agent.init`."""
     return jax.random.fold_in(jax.random.key(seed), 3)

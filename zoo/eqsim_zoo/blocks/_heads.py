@@ -58,7 +58,7 @@ class Choice(eqx.Module):
         return Categorical(self.logits[None]).log_prob(self.levels.index(action)[None])
 
     def entropy(self) -> Float[Array, ""]:
-        """In nats."""
+        """Compute the entropy in nats."""
         return Categorical(self.logits[None]).entropy()
 
 

@@ -13,7 +13,7 @@ def as_scalar(x: Any) -> Any:
     """Convert a real number to an array. Anything else is returned unchanged, because
     pytree transformations fill fields with other objects."""
     if isinstance(x, bool):
-        raise ValueError(f"A real number is expected, got the boolean {x}.")
+        raise ValueError(f"Expected a real number, got the boolean {x}.")
     known = int | float | np.number | np.ndarray
     return jnp.asarray(x, jnp.result_type(float)) if isinstance(x, known) else x
 
@@ -48,8 +48,8 @@ def _check_integers(agent: eqx.Module, names: tuple[str, ...], least: int) -> No
         value = vars(agent)[name]
         if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(
-                f"`{type(agent).__name__}.{name}` is {value}: an integer is expected, at "
-                f"least {least}."
+                f"`{type(agent).__name__}.{name}` must be an integer of at least "
+                f"{least}, got {value}."
             )
 
 
@@ -59,15 +59,16 @@ def check_num_levels(agent: Any) -> None:
     check_counts(agent, "levels")
     if agent.levels == 1:
         raise ValueError(
-            f"`{type(agent).__name__}.levels` is 1: at least 2 are expected, or 0 for "
-            "continuous actions."
+            f"`{type(agent).__name__}.levels` must be at least 2, or 0 for continuous "
+            "actions, got 1."
         )
 
 
 def linear_schedule(
     rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Linear decrease of a rate to zero over `anneal_steps`; constant if that is 0."""
+    """Return a schedule that decreases a rate linearly to zero over `anneal_steps`;
+    constant if that is 0."""
     length = jnp.where(anneal_steps > 0.0, anneal_steps, 1.0)
     left = jnp.clip(1.0 - steps / length, 0.0, 1.0)
     return rate * jnp.where(anneal_steps > 0.0, left, 1.0)

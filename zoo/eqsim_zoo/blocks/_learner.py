@@ -104,8 +104,8 @@ class Learner(eqx.Module):
         """
         if self.opt_state is None:
             raise ValueError(
-                "This learner was created without an optimizer. Pass one to "
-                "`Learner.create` to train it by gradients."
+                "This learner was created without an optimizer. To train it, pass an "
+                "optimizer to `Learner.create`."
             )
         if frozen is not None:
             still = lambda part: jtu.tree_map(jnp.zeros_like, part)

@@ -27,12 +27,12 @@ class Levels(eqx.Module):
 
     def __check_init__(self):
         if self.levels < 2:
-            raise ValueError(f"`levels` is {self.levels}: at least 2 are expected.")
+            raise ValueError(f"`levels` must be at least 2, got {self.levels}.")
         if self.count > _MOST:
             raise ValueError(
-                f"{self.levels} levels of each of {self.nu} actuators are {self.count:,} "
-                f"actions, of at most {_MOST:,}: take fewer `levels`, or an agent whose "
-                "actions are all numbers."
+                f"{self.levels} levels for each of {self.nu} actuators give "
+                f"{self.count:,} actions, but at most {_MOST:,} are supported. Use "
+                "fewer `levels`, or an agent with continuous actions."
             )
 
     @property
@@ -70,8 +70,8 @@ def check_levels(
     if off.any():
         first = int(np.argmax(off))
         raise ValueError(
-            f"`{type(agent).__name__}` chooses among {levels.levels} levels per actuator, "
-            f"but the actions of {int(off.sum())} of {len(off)} recorded steps are none of "
-            f"them, first in step {first}: {action[first]} (of -1 to 1). Set `levels` as it "
-            "was when they were recorded, or take an agent with `levels=0`."
+            f"`{type(agent).__name__}` chooses among {levels.levels} levels per "
+            f"actuator, but {int(off.sum())} of {len(off)} recorded actions are not on "
+            f"these levels, first in step {first}: {action[first]} (scaled to [-1, "
+            "1]). Set `levels` as in the recording, or use an agent with `levels=0`."
         )

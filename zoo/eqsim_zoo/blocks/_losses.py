@@ -43,7 +43,7 @@ def lowest_value(
     obs: Any,
     action: Float[Array, "rows nu"],
 ) -> Float[Array, " rows"]:
-    r"""Minimum $\min_k Q_k(o, a)$ over an ensemble of critics."""
+    r"""Compute the minimum $\min_k Q_k(o, a)$ over an ensemble of critics."""
     return jnp.min(jax.vmap(critic)(obs, action), axis=1)
 
 

@@ -145,8 +145,8 @@ class MLP(eqx.Module):
         """
         if len(sizes) < 2:
             raise ValueError(
-                f"A network of sizes {sizes}: those of the input, of hidden layers if any, "
-                "and of the output are expected."
+                "The sizes of a network must list input, hidden layers (if any) and "
+                f"output, got {sizes}."
             )
         layers = []
         for k, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:])):

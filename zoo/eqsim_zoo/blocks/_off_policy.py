@@ -59,11 +59,11 @@ class AbstractOffPolicy(AbstractEncodingAgent):
         trains it; both then see the same parts.
     - `augmentations`: image augmentations in their order, drawn for each row of a batch.
     - `layer_norm`: true if critics have layer normalization.
-    - `normalize_observations`: true if observations are normalized by running statistics.
+    - `normalize_observations`: true to normalize observations by running statistics.
     - `learning_rate`: Adam step size of actor and critic.
     - `discount`: discount $\\gamma$.
     - `target_rate`: target update rate $\\tau$.
-    - `reward_scale`: factor on rewards.
+    - `reward_scale`: factor that multiplies rewards.
     """
 
     num_envs: int = static(16)
@@ -89,23 +89,25 @@ class AbstractOffPolicy(AbstractEncodingAgent):
         name, rows = type(self).__name__, self.num_envs * self.unroll_length
         if self.batch_size > self.capacity:
             raise ValueError(
-                f"`{name}.batch_size` is {self.batch_size}, above the `capacity` of the "
-                f"replay, {self.capacity}. Enlarge the replay, or take smaller batches."
+                f"`{name}.batch_size` must be at most the `capacity` of the replay "
+                f"buffer, {self.capacity}, got {self.batch_size}. Increase `capacity`, "
+                "or use smaller batches."
             )
         if rows > self.capacity:
             raise ValueError(
                 f"`{name}` collects {rows} transitions per iteration (`num_envs` times "
-                f"`unroll_length`), above the `capacity` of the replay, {self.capacity}."
+                "`unroll_length`), more than the `capacity` of the replay buffer, "
+                f"{self.capacity}. Increase `capacity`, or collect fewer."
             )
         if self.num_updates < 0:
             raise ValueError(
-                f"`{name}.num_updates` is {self.num_updates}: at least 0 is expected."
+                f"`{name}.num_updates` must be at least 0, got {self.num_updates}."
             )
         check_augmentations(name, self.augmentations)
         if self.shared_encoder and self.actor_parts != self.critic_parts:
             raise ValueError(
-                f"`{name}.actor_parts` are {self.actor_parts} and `critic_parts` "
-                f"{self.critic_parts}: with `shared_encoder` they must be equal."
+                f"With `shared_encoder`, `{name}.actor_parts` and `critic_parts` must "
+                f"be equal, got {self.actor_parts} and {self.critic_parts}."
             )
 
     def image_settings(self) -> dict[str, Any]:
@@ -165,7 +167,7 @@ class AbstractOffPolicy(AbstractEncodingAgent):
         return jax.vmap(look)(obs, jr.split(key, jtu.tree_leaves(obs)[0].shape[0]))
 
     def optimizer(self) -> optax.GradientTransformation:
-        """Adam with `learning_rate`."""
+        """Return Adam with `learning_rate`."""
         return optax.adam(self.learning_rate)
 
 
@@ -223,7 +225,7 @@ def collect_to_replay(
 
 
 def explores_uniformly(agent: AbstractOffPolicy, memory: Memory) -> Bool[Array, ""]:
-    """True during the first `random_steps` steps."""
+    """Return whether the step is one of the first `random_steps` steps."""
     return memory.steps.astype(agent.random_steps.dtype) < agent.random_steps
 
 

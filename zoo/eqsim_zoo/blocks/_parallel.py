@@ -20,14 +20,14 @@ _ROWS, _WHOLE = PartitionSpec(AXIS), PartitionSpec()
 
 
 def device_mesh(devices: Sequence[Any] | None = None) -> Mesh:
-    """One-dimensional mesh for `jax.set_mesh`; by default of all devices of all
-    processes."""
+    """Create a one-dimensional mesh for `jax.set_mesh`; by default of all devices of
+    all processes."""
     devices = jax.devices() if devices is None else devices
     return jax.make_mesh((len(devices),), (AXIS,), (AxisType.Auto,), devices=devices)
 
 
 def num_shards() -> int:
-    """Number of devices that share a batch."""
+    """Return the number of devices that share a batch."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or AXIS not in mesh.axis_names or AXIS in mesh.manual_axes:
         return 1
@@ -41,8 +41,8 @@ def check_divisible(agent: eqx.Module, *names: str) -> None:
         value = vars(agent)[name]
         if value % shares:
             raise ValueError(
-                f"`{type(agent).__name__}.{name}` is {value}: a multiple of {shares}, the "
-                "number of devices, is expected."
+                f"`{type(agent).__name__}.{name}` must be a multiple of {shares}, the "
+                f"number of devices, got {value}."
             )
 
 

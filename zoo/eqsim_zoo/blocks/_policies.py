@@ -147,7 +147,7 @@ class ActorCritic(eqx.Module):
         )
 
     def distribution(self, obs: Any) -> Normal | Categorical:
-        """Distribution of actions before squashing, or of levels."""
+        """Return the distribution of actions before squashing, or of levels."""
         out = self.policy(obs)
         if self.levels:
             return Categorical(out.reshape(-1, self.levels))
@@ -172,7 +172,7 @@ class ActorCritic(eqx.Module):
         bounded: Bool[Array, " nu"],
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
-        """Log-density of an action, entropy and value.
+        """Compute the log-density of an action, the entropy and the value.
 
         **Arguments:**
 

@@ -66,8 +66,8 @@ class Replay(eqx.Module):
         """
         if capacity < 1 or block < 1:
             raise ValueError(
-                f"A replay of capacity {capacity}, filled by blocks of {block}: both must be "
-                "at least 1."
+                "The capacity and the block size of a replay buffer must be at least "
+                f"1, got {capacity} and {block}."
             )
         whole = -(-capacity // block) * block
         empty = lambda x: jnp.zeros((whole, *x.shape), x.dtype)
@@ -91,7 +91,8 @@ class Replay(eqx.Module):
         number = jtu.tree_leaves(rows)[0].shape[0]
         if number != self.block:
             raise ValueError(
-                f"{number} rows are added to a replay with blocks of {self.block}."
+                f"Rows are added to this replay buffer in blocks of {self.block}, got "
+                f"{number} rows."
             )
         put = lambda ring, new: lax.dynamic_update_slice_in_dim(ring, new, self.at, 0)
         at = (self.at + number) % self.capacity

@@ -138,7 +138,7 @@ def _goes_on(done, like):
 
 
 def _backwards(fixed: Any, factor: Any) -> Any:
-    """$x_t = f_t + k_t x_{t+1}$ from the end, where $k$ is zero."""
+    """Compute $x_t = f_t + k_t x_{t+1}$ from the end, where $k$ is zero."""
     step = lambda later, now: (now[0] + now[1] * later,) * 2
     zero = jnp.zeros_like(fixed[0])
     return lax.scan(step, zero, (fixed, factor), reverse=True)[1]

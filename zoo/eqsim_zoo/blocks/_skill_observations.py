@@ -85,7 +85,7 @@ class SkillSpace(eqx.Module):
         normalize_observations: bool,
         normalize_changes: bool,
     ) -> "SkillSpace":
-        """Before anything was seen.
+        """Create the space before any observation.
 
         **Raises:** `ValueError` if the environment gives no skills, or nothing that
         describes what the robot does.
@@ -141,7 +141,7 @@ class SkillSpace(eqx.Module):
     def seen(
         self, obs: Float[Array, "rows n"], next_obs: Float[Array, "rows n"]
     ) -> "SkillSpace":
-        """With statistics of some steps more."""
+        """Return the space with statistics that include some further steps."""
         seen, descriptor, _ = self.layout.split(obs)
         change = self.layout.split(next_obs)[1] - descriptor
         old = self.observations, self.descriptors, self.changes
@@ -169,15 +169,16 @@ def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, La
     held = [layer for layer in layers(env) if isinstance(layer, Skills)]
     if len(held) != 1:
         raise ValueError(
-            f"`{name}` follows skills, but `{type(list(layers(env))[-1]).__name__}` "
-            f"{'gives none' if not held else 'has several wrappers that give them'}. Write "
-            "`Skills(env, OneHotSkills(5))` around it."
+            f"`{name}` needs an environment with skills, but "
+            f"`{type(list(layers(env))[-1]).__name__}` "
+            f"{'gives none' if not held else 'has several wrappers that give them'}. "
+            "Use `Skills(env, OneHotSkills(5))`."
         )
     for layer in itertools.takewhile(lambda layer: layer is not held[0], layers(env)):
         if not isinstance(layer, _HARMLESS):
             raise ValueError(
-                f"`{name}` finds the skill at the end of an observation, which "
-                f"`{type(layer).__name__}`, around `Skills`, may change. Put it inside of "
+                f"`{name}` reads the skill at the end of an observation, which "
+                f"`{type(layer).__name__}`, around `Skills`, may change. Put it inside "
                 "`Skills`."
             )
     _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
@@ -186,10 +187,11 @@ def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, La
     if not full and number == 0:
         known = [n for n in eqsim.ENVS.names() if n.endswith(("_omni", "_uni"))]
         raise ValueError(
-            f"`{name}` tells skills apart by a descriptor, which "
-            f"`{type(list(layers(env))[-1]).__name__}` has not. These have one: "
-            f"{', '.join(known)}. Or put a wrapper around it (`TorsoPosition`, "
-            "`FeetContact`), or take all that is observed (`descriptor_full_state=True`)."
+            f"`{name}` identifies skills by a descriptor, but "
+            f"`{type(list(layers(env))[-1]).__name__}` has none. These environments "
+            f"have one: {', '.join(known)}. Or add one with a wrapper "
+            "(`TorsoPosition`, `FeetContact`), or use the whole observation "
+            "(`descriptor_full_state=True`)."
         )
     skill = held[0].prior.size
     return held[0], Layout(timestep.obs.shape[0] - number - skill, number, skill, full)

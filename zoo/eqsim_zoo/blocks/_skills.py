@@ -99,6 +99,7 @@ def with_reward(
 def log_density(
     policy: SkillPolicy, obs: Float[Array, " n"], action: Float[Array, " nu"]
 ) -> Float[Array, ""]:
-    """Log-density of an action between -1 and 1, which is moved off the bounds."""
+    """Compute the log-density of an action between -1 and 1, which is moved off the
+    bounds."""
     inside = jnp.clip(action, -1.0 + _EDGE, 1.0 - _EDGE)
     return policy(obs).log_prob(jnp.arctanh(inside))

@@ -75,7 +75,7 @@ def _of_rows(arrays: Mapping[str, np.ndarray]) -> Steps:
         | {"terminals": terminated, "timeouts": timeout}
     )
     if not len(timeout):
-        raise ValueError("`timeouts` is empty: at least two rows are expected.")
+        raise ValueError("`timeouts` is empty; expected at least two rows.")
     dropped = timeout.copy()
     dropped[-1] = True
     at = np.flatnonzero(~dropped)
@@ -125,7 +125,7 @@ def _of_rollout(arrays: Mapping[str, np.ndarray]) -> Steps:
             )
     for name, x in flags.items():
         if x.dtype != bool:
-            raise ValueError(f"`{name}` has type {x.dtype}: booleans are expected.")
+            raise ValueError(f"`{name}` has type {x.dtype}; expected booleans.")
     *_, valid = flags.values()
     parts = [given[name] for name in (*names, "terminated", "truncated")]
     return flatten(Steps(*parts), valid)

@@ -39,9 +39,7 @@ def open_hdf5(path: str | os.PathLike) -> Iterator[Mapping[str, np.ndarray]]:
             _check(arrays)
             yield arrays
     except OSError as error:
-        raise ValueError(
-            f"this HDF5 file is damaged, or not all of it: {error}"
-        ) from error
+        raise ValueError(f"this HDF5 file is damaged or incomplete: {error}") from error
 
 
 class _Arrays(Mapping[str, np.ndarray]):

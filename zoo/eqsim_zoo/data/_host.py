@@ -41,7 +41,7 @@ class HostArray(eqx.Module):
 
 
 def is_host(x: Any) -> bool:
-    """True if `x` is a `HostArray`."""
+    """Return whether `x` is a `HostArray`."""
     return isinstance(x, HostArray)
 
 

@@ -74,7 +74,8 @@ class Plan:
         return max(1, math.ceil(wanted / counters.pace))
 
     def evaluates(self, before: int, after: int) -> bool:
-        """True if an evaluation is due between two step counts; always true at the end."""
+        """Return whether an evaluation is due between two step counts; always true at
+        the end."""
         if not self.evaluations:
             return False
         passed = lambda steps: steps * self.evaluations // self.planned

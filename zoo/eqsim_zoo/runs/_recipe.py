@@ -21,7 +21,7 @@ from ._skill_priors import with_skills
 
 
 def needs_data(agent: str) -> str:
-    """Message about an agent that is trained without the dataset that it needs."""
+    """Return the message about an agent that is trained without its dataset."""
     return (
         f"{agent!r} has no `iterate`, so it cannot be trained in an environment alone. Pass "
         "a dataset (`--data FILE`, written by `eqsim record`)."
@@ -133,14 +133,16 @@ def recipe_from_json(stored: Any) -> Recipe:
     for name, value in stored.items():
         if name in ("settings", "sweep", "options"):
             if not isinstance(value, dict):
-                raise ValueError(f"`{name}` is {value!r}: values by name are expected")
+                raise ValueError(
+                    f"`{name}` must be a dictionary of values by name, got {value!r}"
+                )
         elif not isinstance(value, str) and (
             value is not None or name in ("agent", "env")
         ):
-            raise ValueError(f"`{name}` is {value!r}: text is expected")
+            raise ValueError(f"`{name}` must be text, got {value!r}")
     for name, values in stored.get("sweep", {}).items():
         if not isinstance(values, list) or not values:
             raise ValueError(
-                f"`sweep[{name!r}]` is {values!r}: a list of values is expected"
+                f"`sweep[{name!r}]` must be a list of values, got {values!r}"
             )
     return Recipe(**stored)

@@ -55,8 +55,8 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
             value = decode(value, fields[name])
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} is {value!r}: {expectation(fields[name])} "
-                "is expected."
+                f"`{name}` of {type(base).__name__!r} must be "
+                f"{expectation(fields[name])}, got {value!r}."
             ) from error
         if encode(value) == encode(fields[name]):
             continue
@@ -128,7 +128,7 @@ def options(
 
 
 def _holds_module(holder: eqx.Module, name: str) -> bool:
-    """True if a field is declared to hold a module, even if it is None."""
+    """Return whether a field is declared to hold a module, even if it is None."""
     (declared,) = (f.type for f in dataclasses.fields(holder) if f.name == name)
     kinds = typing.get_args(declared) or (declared,)
     return any(isinstance(x, type) and issubclass(x, eqx.Module) for x in kinds)
@@ -157,7 +157,7 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
 
 
 def has_default(agent: AbstractAgent, name: str) -> bool:
-    """True if a field, such as `sac.discount`, has the default of its class."""
+    """Return whether a field, such as `sac.discount`, has the default of its class."""
     holder: Any = agent
     *path, last = name.split(".")
     for part in path:

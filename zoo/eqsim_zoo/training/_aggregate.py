@@ -49,7 +49,7 @@ def bootstrap_interval(
     scores = np.asarray(scores)
     if len(scores) < 2:
         raise ValueError(
-            f"`scores` has {len(scores)} runs: an interval needs at least 2."
+            f"An interval needs at least 2 runs, but `scores` has {len(scores)}."
         )
     rows = scores.reshape(len(scores), -1)
     chosen = np.random.default_rng(seed).integers(len(rows), size=(draws, *rows.shape))

@@ -159,7 +159,7 @@ class EarlyStop(AbstractCallback):
 
     def __init__(self, target: float = np.inf, patience: int | None = None):
         if patience is not None and patience < 1:
-            raise ValueError(f"`patience` is {patience}: at least 1 is expected.")
+            raise ValueError(f"`patience` must be at least 1, got {patience}.")
         self._target, self._patience, self._waited = target, patience, 0
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
@@ -181,4 +181,4 @@ class EarlyStop(AbstractCallback):
             turn.control.stop = f"{self._waited} evaluations were not the best"
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""

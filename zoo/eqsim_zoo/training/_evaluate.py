@@ -48,24 +48,25 @@ class Evaluation:
     diversity: Float[np.ndarray, "*members episodes"] | None = None
 
     def mean(self) -> Float[np.ndarray, "*members"]:
-        """Mean return."""
+        """Return the mean return."""
         return np.asarray(self.returns.mean(axis=-1))
 
     def deviation(self) -> Float[np.ndarray, "*members"]:
-        """Standard deviation of the returns, of single episodes; NaN of a single one."""
+        """Return the standard deviation of the returns over episodes; NaN for a single
+        episode."""
         if self.returns.shape[-1] < 2:
             return np.full(self.returns.shape[:-1], np.nan)
         return np.asarray(self.returns.std(axis=-1, ddof=1))
 
     def error(self) -> Float[np.ndarray, "*members"]:
-        r"""Half the width of the 95 % confidence interval of the mean return,
-        $t_{0.975, n - 1}\, s / \sqrt{n}$; NaN of a single episode."""
+        r"""Return half the width of the 95 % confidence interval of the mean return,
+        $t_{0.975, n - 1}\, s / \sqrt{n}$; NaN for a single episode."""
         n = self.returns.shape[-1]
         quantile = special.stdtrit(max(n - 1, 1), 0.975)
         return np.asarray(quantile * self.deviation() / np.sqrt(n))
 
     def length(self) -> Float[np.ndarray, "*members"]:
-        """Mean number of control steps."""
+        """Return the mean number of control steps."""
         return np.asarray(self.lengths.mean(axis=-1))
 
 
@@ -111,7 +112,7 @@ def evaluate_policy(
 
 def _episode(env: AbstractEnv, episodes: int, episode_length: int) -> TimeLimit:
     if episodes < 1:
-        raise ValueError(f"`episodes` is {episodes}: at least one is expected.")
+        raise ValueError(f"`episodes` must be at least 1, got {episodes}.")
     return evaluation_env(env, episode_length)
 
 

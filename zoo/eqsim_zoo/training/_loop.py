@@ -146,7 +146,8 @@ class Loop:
         return True
 
     def _complaint(self, before: Counters) -> str:
-        """About members that failed in this turn; a warning if others are left."""
+        """Return a message about members that failed in this turn, and warn if others
+        are left."""
         new = [item for item in self.counters.failed if item not in before.failed]
         text = complaint(self.run.members, new) if new else ""
         if text and self._alive():
@@ -180,7 +181,7 @@ class Loop:
         return rows
 
     def _score(self, returns: float) -> Row:
-        """Normalized, where the recording says by what."""
+        """Return the normalized score, if the recording has reference returns."""
         known = None if self.run.data is None else self.run.data.about
         if known is None or known.random_return is None or known.expert_return is None:
             return {}

@@ -14,7 +14,7 @@ from ..blocks import replicate
 
 
 def is_first() -> bool:
-    """True in the process that writes files and prints."""
+    """Return whether this is the process that writes files and prints."""
     return jax.process_index() == 0
 
 

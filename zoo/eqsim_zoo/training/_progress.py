@@ -30,7 +30,7 @@ class News(NamedTuple):
     fresh: bool
 
     def text(self) -> str:
-        """In a line."""
+        """Return the progress as one line."""
         parts = [f"{self.rate:,.0f} steps/s"]
         if self.value == self.value:
             parts.append(f"return {self.value:.4g}")
@@ -44,7 +44,7 @@ class AbstractProgress(abc.ABC):
 
     @abc.abstractmethod
     def turn(self, news: News) -> None:
-        """After each turn."""
+        """Show the progress after a turn."""
 
     @abc.abstractmethod
     def say(self, text: str) -> None:
@@ -56,23 +56,23 @@ class AbstractProgress(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """At the end, also at one by an error."""
+        """Finish the display at the end of the run, also after an error."""
 
 
 class Silent(AbstractProgress):
     """Says only what goes wrong, as warnings."""
 
     def turn(self, news: News) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def say(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def warn(self, text: str) -> None:
         warnings.warn(text, RunWarning, stacklevel=2)
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Bar(AbstractProgress):

@@ -172,8 +172,8 @@ def _longer(run: Run, more_steps: int | float) -> Run:
     if done.steps >= run.plan.steps:
         raise ValueError(
             f"The run in {str(run.folder)!r} is complete: {done.steps:,} of "
-            f"{run.plan.steps:,} steps. Say how many more it should take (`eqsim resume "
-            f"{run.folder} --steps 1e6`, or `more_steps`)."
+            f"{run.plan.steps:,} steps. To extend it, state how many more steps to "
+            f"take (`eqsim resume {run.folder} --steps 1e6`, or `more_steps`)."
         )
     return run
 
@@ -241,7 +241,7 @@ def _save_start(
     if agreed(int(bool(why)))[0]:
         raise UnsavedError(
             f"The initial state of the run in {str(run.folder)!r} could not be written "
-            f"({why}). Make room on the disk and start the run again, with "
+            f"({why}). Free some disk space and start the run again, with "
             "`RunFolder(path, overwrite=True)`."
         )
 
@@ -258,7 +258,7 @@ def _check_start(state: Any, skeleton: Any) -> None:
     )
     if not bool(eqx.tree_equal(ours, theirs)):
         raise ValueError(
-            f"`state` is a `{type(state).__name__}` of other shapes than that of "
-            "`agent.init`, of all members. Make it with the same agent and environment, in "
-            "`training_env`."
+            f"`state` is a `{type(state).__name__}` whose shapes differ from those of "
+            "`agent.init` for all members. Create it with the same agent and "
+            "environment, in `training_env`."
         )

@@ -84,8 +84,8 @@ def _number(name: str, value: Any) -> Float[Array, ""]:
     value = jnp.asarray(value)
     if value.shape != ():
         raise ValueError(
-            f"The metric {name!r} has shape {value.shape}: one number is expected, such as "
-            "a mean."
+            f"The metric {name!r} must be one number, such as a mean, got shape "
+            f"{value.shape}."
         )
     inexact = jnp.issubdtype(value.dtype, jnp.floating)
     return value if inexact else value.astype(jnp.float32)
@@ -117,8 +117,9 @@ def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
 def _updates(
     metrics: dict[str, Float[Array, ""]], fine: dict[str, Bool[Array, ""]]
 ) -> tuple[Int[Array, ""] | int, Int[Array, ""]]:
-    """Number of updates of an iteration, and of those that are not finite, from `updates`
-    and `nonfinite` of `mean_metrics`; without these the iteration is one update."""
+    """Return the numbers of updates and of non-finite updates of an iteration, from
+    `updates` and `nonfinite` of `mean_metrics`; without these metrics, the iteration is
+    one update."""
     flags = [~flag for name, flag in fine.items() if name not in EPISODES]
     bad = jnp.any(jnp.stack(flags)) if flags else jnp.zeros((), bool)
     if not {"updates", "nonfinite"} <= metrics.keys():
@@ -139,7 +140,7 @@ def nonfinite(state: Any) -> Bool[Array, " leaves"]:
 
 @eqx.filter_jit
 def nonfinite_of_members(members: Members, state: Any) -> Bool[Array, "..."]:
-    """`nonfinite` of all members."""
+    """Return `nonfinite` of all members."""
     return replicate(members.each(lambda _, state: nonfinite(state), state))
 
 

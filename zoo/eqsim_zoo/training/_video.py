@@ -57,7 +57,7 @@ class Video(AbstractCallback):
     ):
         for name, value in (("every", every), ("width", width), ("height", height)):
             if value < 1:
-                raise ValueError(f"`{name}` is {value}: at least 1 is expected.")
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
         self._every, self._given, self._size = every, env, (width, height)
         self._folder, self._env = pathlib.Path(), env
         self._block, self._broken = 0, False
@@ -205,7 +205,8 @@ def write_episode(
 
 
 def _one_device() -> contextlib.AbstractContextManager[Any]:
-    """Context in which this process computes alone, although the run is distributed."""
+    """Enter a context in which this process computes alone, although the run is
+    distributed."""
     if jax.process_count() == 1:
         return contextlib.nullcontext()
     return jax.set_mesh(device_mesh(jax.local_devices()[:1]))

@@ -95,15 +95,16 @@ class ColorJitter(AbstractAugmentation):
         least = min(self.brightness, self.contrast, self.saturation, self.hue)
         if least < 0.0 or self.hue > 0.5:
             raise ValueError(
-                f"{self}: no number below 0 is expected, and a hue of at most 0.5."
+                f"The settings of {self} must not be negative, and the hue must be at "
+                "most 0.5."
             )
 
     def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
         height, width, channels = image.shape
         if channels != 1 and channels % 3:
             raise ValueError(
-                f"An image of {channels} channels has no colors that `ColorJitter` knows: "
-                "1 or a multiple of 3 is expected."
+                "`ColorJitter` needs images with 1 channel or a multiple of 3 "
+                f"channels, got {channels}."
             )
 
         def change(x):
@@ -149,9 +150,8 @@ class RandomBlur(AbstractAugmentation):
         _check_probability(self.probability)
         if not 0.0 < self.least_std <= self.largest_std < math.inf:
             raise ValueError(
-                f"`RandomBlur.least_std` is {self.least_std} and `largest_std` "
-                f"{self.largest_std}: positive numbers are expected, the first at most "
-                "the second."
+                "`RandomBlur` needs 0 < `least_std` <= `largest_std`, got "
+                f"{self.least_std} and {self.largest_std}."
             )
 
     def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
@@ -187,8 +187,8 @@ class RandomSolarize(AbstractAugmentation):
         _check_probability(self.probability)
         if not 0.0 <= self.threshold <= 1.0:
             raise ValueError(
-                f"`RandomSolarize.threshold` is {self.threshold}: a number between 0 and "
-                "1 is expected."
+                "`RandomSolarize.threshold` must be between 0 and 1, got "
+                f"{self.threshold}."
             )
 
     def __call__(self, image: Image, key: PRNGKeyArray) -> Image:
@@ -206,9 +206,7 @@ def _as_numbers(change: Callable[[Maps], Maps], image: Image) -> Image:
 
 def _check_probability(probability: float) -> None:
     if not 0.0 <= probability <= 1.0:
-        raise ValueError(
-            f"A probability of {probability}: a number between 0 and 1 is expected."
-        )
+        raise ValueError(f"A probability must be between 0 and 1, got {probability}.")
 
 
 def _factor(key: PRNGKeyArray, far: float, dtype: Any) -> Float[Array, ""]:

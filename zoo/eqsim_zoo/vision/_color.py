@@ -62,7 +62,7 @@ def adjust_hue(
 
 
 def _gray(image: Float[Array, "height width 3"]) -> Float[Array, "height width 1"]:
-    """Luma, as in ITU-R BT.601."""
+    """Compute the luma, as in ITU-R BT.601."""
     weights = jnp.array([0.2989, 0.587, 0.114], image.dtype)
     return jnp.sum(image * weights[None, None], -1, keepdims=True)
 

@@ -49,8 +49,8 @@ class SmallCNN(AbstractEncoder):
             check_sizes(f"SmallCNN.{name}", vars(self)[name])
         if not len(self.widths) == len(self.kernels) == len(self.strides):
             raise ValueError(
-                f"Convolutions of widths {self.widths}, kernels {self.kernels} and strides "
-                f"{self.strides}: as many of each are expected."
+                "The numbers of widths, kernels and strides must be equal, got "
+                f"{self.widths}, {self.kernels} and {self.strides}."
             )
 
     def create(

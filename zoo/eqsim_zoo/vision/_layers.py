@@ -97,8 +97,8 @@ class GroupNorm(eqx.Module):
     def __check_init__(self):
         if self.scale.shape[-1] % self.groups:
             raise ValueError(
-                f"{self.scale.shape[-1]} channels in {self.groups} groups: a multiple of "
-                "the number of groups is expected."
+                "The number of channels must be a multiple of the number of groups, "
+                f"{self.groups}, got {self.scale.shape[-1]}."
             )
 
     def __call__(self, x: Maps) -> Maps:
@@ -122,8 +122,8 @@ def check_shape(shape: tuple[int, int, int], least: int, network: str) -> None:
     columns."""
     if min(shape[:2]) < least or shape[2] < 1:
         raise ValueError(
-            f"An image of shape {shape} (height, width, channels) for {network}: at "
-            f"least {least} x {least} x 1 is needed."
+            f"{network} needs images (height, width, channels) of at least {least} x "
+            f"{least} x 1, got shape {shape}."
         )
 
 
@@ -131,4 +131,4 @@ def check_sizes(name: str, sizes: tuple[int, ...]) -> None:
     """Raise `ValueError` unless there are sizes, and all are positive integers."""
     fine = [isinstance(n, int | np.integer) and n >= 1 for n in sizes]
     if not (fine and all(fine)):
-        raise ValueError(f"`{name}` is {sizes}: positive integers are expected.")
+        raise ValueError(f"`{name}` must be positive integers, got {sizes}.")

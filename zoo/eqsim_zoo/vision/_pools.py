@@ -122,7 +122,7 @@ class SpatialSoftmax(AbstractPool):
     def __check_init__(self):
         if not 0.0 < self.temperature < math.inf:
             raise ValueError(
-                f"A temperature of {self.temperature}: a positive number is expected."
+                f"The temperature must be positive, got {self.temperature}."
             )
 
     def create(

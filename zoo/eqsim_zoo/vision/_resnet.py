@@ -54,8 +54,8 @@ class AbstractResNet(AbstractEncoder):
         check_sizes(f"{name}.widths", self.widths)
         if len(self.widths) != 4 or any(n % self.groups for n in self.widths):
             raise ValueError(
-                f"`{name}.widths` is {self.widths}, in {self.groups} groups: four "
-                "multiples of the number of groups are expected."
+                f"`{name}.widths` must be four multiples of the number of groups, "
+                f"{self.groups}, got {self.widths}."
             )
 
     def create(
