@@ -159,12 +159,15 @@ def _version(name):
         return None
 
 
-def by_agent(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def by_agent(
+    rows: Sequence[Mapping[str, Any]], digits: int = 0
+) -> list[dict[str, str]]:
     """Return one line for all seeds of an agent.
 
     **Arguments:**
 
     - `rows`: `agent`, `steps`, `return` and `seconds` of each run.
+    - `digits`: decimal places of returns.
     """
     lines = []
     for name in dict.fromkeys(row["agent"] for row in rows):
@@ -174,8 +177,8 @@ def by_agent(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
             {
                 "agent": name,
                 "steps": f"{own[0]['steps']:,}",
-                "return by seed": ", ".join(f"{x:.0f}" for x in returns),
-                "mean": f"{statistics.fmean(returns):.0f}",
+                "return by seed": ", ".join(f"{x:.{digits}f}" for x in returns),
+                "mean": f"{statistics.fmean(returns):.{digits}f}",
                 "seconds": ", ".join(f"{row['seconds']:.0f}" for row in own),
             }
         )

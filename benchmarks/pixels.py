@@ -109,7 +109,10 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str
         "random": where["random"],
     }
     text = EXPLANATION.format(**words)
-    return "\n\n".join([HEADING, text, caption(where), table(by_agent(rows))]) + "\n"
+    return (
+        "\n\n".join([HEADING, text, caption(where), table(by_agent(rows, digits=1))])
+        + "\n"
+    )
 
 
 def _options():
