@@ -171,7 +171,9 @@ def test_agent(written):
     actions = acts(jr.split(jr.key(2), 50))
     low, high = probe.action_range[0]
     assert low <= actions.min() < actions.max() <= high
-    with pytest.raises(ValueError, match="`MySearch.num_envs` is 0"):
+    with pytest.raises(
+        ValueError, match="`MySearch.num_envs` must be an integer of at least 1"
+    ):
         cls(num_envs=0)
     with pytest.raises(ValueError, match="`MySearch.discount` must be in"):
         cls(discount=1.5)

@@ -49,7 +49,7 @@ BAD = {
         "'lab': `time` does not increase at row 2",
     ),
     "repeated time": ({"time": np.array([0.0, 0.2, 0.2, 0.3])}, "row 2"),
-    "NaN time": ({"time": np.array([0.0, np.nan, 0.2, 0.3])}, "`time` of row 1 is nan"),
+    "NaN time": ({"time": np.array([0.0, np.nan, 0.2, 0.3])}, "row 1 is nan"),
     "one sample": (
         {"time": TIME[:1], "ctrl": np.ones((1, 2)), "channels": {}},
         "at least 2 samples",

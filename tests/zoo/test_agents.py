@@ -177,7 +177,7 @@ def test_refuses_what_does_not_reset_itself(agent):
 @each
 def test_refuses_pictures(agent):
     """Without an encoder."""
-    message = "one vector of real numbers|needs an `encoder`"
+    message = "one real vector|needs an `encoder`"
     with pytest.raises(ValueError, match=message):
         agent.init(jr.key(0), _Pictures(probes.constant_reward()))
 

@@ -6,13 +6,20 @@ import pathlib
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
 import numpy as np
 import pytest
 from zoo.earlier_checkpoints import NO_DIGEST, signed, write_earlier
 from zoo.states import bits
 from zoo.test_checkpoint import BAD, state
 
+from eqsim.envs import PointMass
+from eqsim_zoo import SAC
+from eqsim_zoo.blocks import training_env
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about
+from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.vision import EncodedNetwork, Encoders, SmallCNN
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +85,21 @@ def test_nothing_is_executed(tmp_path):
 
 def test_encoders_of_other_images_are_refused(tmp_path):
     """Images had values from 0 to 1, now they have values from -0.5 to 0.5."""
-    encoder = eqx.nn.Conv2d(1, 2, 3, key=jnp.zeros(2, jnp.uint32), dtype=jnp.float32)
-    write_earlier(tmp_path / "x.ckpt", encoder, {})
+    camera = SmallCNN((4,), (3,), (1,), 2).create(jr.key(0), (8, 8, 3))
+    network = EncodedNetwork(Encoders({"camera": camera}), jnp.zeros(3))
+    write_earlier(tmp_path / "x.ckpt", network, {})
     with pytest.raises(CheckpointError, match="image encoder .* Train the agent again"):
-        load_checkpoint(tmp_path / "x.ckpt", encoder)
+        load_checkpoint(tmp_path / "x.ckpt", network)
+
+
+def test_critics_of_several_seeds_are_no_encoders(tmp_path):
+    """Their weights have an axis of seeds and one of critics: four with those of a layer."""
+    agents = [SAC(num_envs=2, critic_hidden=(4,), capacity=8)] * 2
+    members = members_of(agents, 0, 1)
+    whole = training_env(PointMass(), 5, 0, jr.key(0))
+    critics = members.skeleton(whole).critic
+    zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), critics)
+    assert 4 in {x.ndim for x in jtu.tree_leaves(zeros)}
+    write_earlier(tmp_path / "x.ckpt", zeros, {})
+    found, _ = load_checkpoint(tmp_path / "x.ckpt", critics)
+    assert bits(found) == bits(zeros)

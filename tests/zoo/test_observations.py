@@ -136,7 +136,7 @@ def value(state, obs):
 
 def first_value(networks, obs):
     """Value in the first step of an episode."""
-    x = jnp.concatenate([networks.value_eyes(obs), jnp.zeros(1)])
+    x = jnp.concatenate([networks.value_encoder(obs), jnp.zeros(1)])
     return networks.value(networks.value.first_memory(), x)[1]
 
 
@@ -150,7 +150,7 @@ def test_a_vector_gives_the_network_itself(getkey):
     state = init(AGENTS["ppo"], getkey(), env)
     assert isinstance(state.learner.model.value, MLP)
     networks = init(AGENTS["recurrent_ppo"], getkey(), env).learner.model
-    assert not jtu.tree_leaves((networks.policy_eyes, networks.value_eyes))
+    assert not jtu.tree_leaves((networks.policy_encoder, networks.value_encoder))
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +184,9 @@ def test_encoded_sequences_are_those_of_collection(remembered):
 
     @eqx.filter_jit
     def step(memories, last, image, known):
-        seen = networks.policy_eyes.senses.networks["camera"](image)
+        seen = networks.policy_encoder.senses.networks["camera"](image)
         policy, mean = networks.policy(memories[0], jnp.concatenate([seen, last]))
-        seen = networks.value_eyes.senses.networks["camera"](image)
+        seen = networks.value_encoder.senses.networks["camera"](image)
         value, worth = networks.value(
             memories[1], jnp.concatenate([seen, jnp.clip(known, -10, 10), last])
         )

@@ -163,7 +163,7 @@ def test_refusals(changes, message):
 
 def test_environments_that_are_refused():
     with pytest.raises(
-        ValueError, match="`AutoReset` is kept over episodes, but eqsim-zoo"
+        ValueError, match="`AutoReset` is kept across episodes, but eqsim-zoo"
     ):
         record(AutoReset(TimeLimit(ENV, 3)), push, jr.key(0), steps=8)
     with pytest.raises(

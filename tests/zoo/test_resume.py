@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from toys import Rail
 from zoo.agents import AGENTS
+from zoo.full_disk import no_room as no_room
 from zoo.search import Search
 from zoo.skills import dads, plane
 from zoo.states import bits, without_times
@@ -218,26 +219,25 @@ def test_a_damaged_run_is_refused(tmp_path):
 @pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs a device that is full"
 )
-def test_a_full_disk_does_not_end_a_run(whole, tmp_path):
+def test_a_full_disk_does_not_end_a_run(whole, tmp_path, no_room):
     """Checkpoints and metrics that cannot be written are said, and tried again."""
 
     class Fill(AbstractCallback):
-        """The disk is full from turn 2 to turn 7; the temporary folder of a checkpoint
-        cannot be created."""
+        """The disk is full from turn 2 to turn 7."""
 
         def start(self, run, folder, turn):
             pass
 
         def turn(self, turn):
-            csv, part = out / "metrics.csv", out / "last.ckpt.new"
+            csv = out / "metrics.csv"
             now = turn.counters.turn
             if now == 2:
                 csv.rename(out / "kept.csv")
                 csv.symlink_to("/dev/full")
-                part.symlink_to("/dev/full")
+                no_room.add("last.ckpt")
             if now == 7:
                 (out / "kept.csv").rename(csv)
-                part.unlink()
+                no_room.clear()
 
         def close(self):
             pass

@@ -111,8 +111,8 @@ class CrossEntropy(AbstractOnlineAgent):
         check_ranges(self, "deviation")
         if self.elites > self.population:
             raise ValueError(
-                f"`CrossEntropy.elites` is {self.elites}, of a `population` of "
-                f"{self.population}: at most all candidates can be kept."
+                f"`CrossEntropy.elites` must be at most `population` = "
+                f"{self.population}, got {self.elites}."
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> CrossEntropyState:

@@ -63,8 +63,11 @@ def test_learns_to_balance():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"population": 4, "elites": 9}, "elites` is 9, of a `population` of 4"),
-        ({"episodes": 0}, "`CrossEntropy.episodes` is 0"),
+        (
+            {"population": 4, "elites": 9},
+            "elites` must be at most `population` = 4, got 9",
+        ),
+        ({"episodes": 0}, "`CrossEntropy.episodes` must be an integer of at least 1"),
         ({"deviation": 0.0}, "`CrossEntropy.deviation` must be finite and positive"),
     ],
 )

@@ -37,8 +37,8 @@ def evaluate_run(
     """Evaluate the agents of a run and print their returns.
 
     For several seeds of one agent, the interquartile mean with a bootstrap interval is
-    printed as well. For agents that learn skills, further episodes, divided among the
-    skills, measure the accuracy with which skills are identified, and the paths of the
+    printed as well. For agents that learn skills, as many further episodes, divided among
+    the skills, measure the accuracy with which skills are identified, and the paths of the
     skills are plotted (`skills.png` in the folder).
 
     Args:

@@ -175,8 +175,8 @@ def check_observations(agent: eqx.Module, env: AbstractEnv) -> None:
         agent.check_observation(obs)
     elif not is_vector(obs):
         raise ValueError(
-            f"`{type(agent).__name__}` needs observations that are one real vector, but those of "
-            f"`{type(env).__name__}` are {obs}."
+            f"`{type(agent).__name__}` needs observations that are one real vector, but "
+            f"those of `{type(env).__name__}` are {obs}."
         )
 
 

@@ -59,8 +59,8 @@ def save_checkpoint(
     - `about`: metadata for `read_about`, in types that JSON supports.
 
     **Raises:** `OSError` if the file cannot be written, for instance because the disk is
-    full; an existing file is then unchanged. `TypeError` for arrays of a type that the
-    format does not have, such as complex numbers of double precision.
+    full; an existing file is then unchanged. `TypeError` for arrays of a type that cannot
+    be saved, such as complex numbers of double precision.
     """
     metadata = {
         "format": FORMAT,
@@ -69,7 +69,9 @@ def save_checkpoint(
         "leaves": json.dumps([leaf._asdict() for leaf in _leaves(state)]),
     }
     found = jtu.tree_flatten_with_path(_without_keys(state))[0]
-    arrays = {jtu.keystr(path): np.asarray(x) for path, x in found if _is_array(x)}
+    arrays = {
+        jtu.keystr(path): np.asarray(x, _native(x)) for path, x in found if _is_array(x)
+    }
     write_tensors(pathlib.Path(path), arrays, metadata)
 
 
@@ -158,9 +160,9 @@ def _placed(
         return like
     array = arrays.pop(name)  # Released when it is on the device.
     raw = jax.eval_shape(jr.key_data, like) if is_key(like) else like
-    if array.dtype.kind == "V" and array.dtype != raw.dtype:
+    if array.dtype.kind == "V" and array.itemsize == raw.dtype.itemsize:
         array = array.view(raw.dtype)  # Types unknown to NumPy, in the earlier format.
-    if (array.shape, array.dtype) != (raw.shape, raw.dtype):
+    if (array.shape, array.dtype) != (raw.shape, _native(raw)):
         found, expected = (f"{x.dtype}{[*x.shape]}" for x in (array, raw))
         text = f"{name} is {found}, but is described as {expected}"
         raise CheckpointError(damaged(path, text))
@@ -174,7 +176,12 @@ def _placed(
 def _leaves(state: Any) -> list[Leaf]:
     found, _ = jtu.tree_flatten_with_path(state)
     where = [(jtu.keystr(path), leaf) for path, leaf in found if _is_array(leaf)]
-    return [Leaf(path, [*x.shape], str(x.dtype)) for path, x in where]
+    return [Leaf(path, [*x.shape], str(_native(x))) for path, x in where]
+
+
+def _native(x: Any) -> Any:
+    """Return the type of an array in the byte order of this machine, which files have."""
+    return x.dtype if is_key(x) else np.dtype(x.dtype).newbyteorder("=")
 
 
 def _is_array(x: Any) -> bool:

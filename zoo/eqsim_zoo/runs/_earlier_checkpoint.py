@@ -52,7 +52,7 @@ def load_earlier(
         begin, leaves = file.tell(), leaves_of(header["leaves"])
         _check_digest(path, file, header)
         names = fitting(leaves)
-        _check_sees_nothing(path, leaves)
+        _check_no_image_encoder(path, leaves)
         file.seek(begin)
         try:
             return _arrays(file, leaves, names), header["about"]
@@ -70,11 +70,11 @@ def _arrays(
     return {name: every[name] for name in names}
 
 
-def _check_sees_nothing(path: pathlib.Path, leaves: list[Leaf]) -> None:
-    """Raise `CheckpointError` if there is a convolution."""
+def _check_no_image_encoder(path: pathlib.Path, leaves: list[Leaf]) -> None:
+    """Raise `CheckpointError` if there are convolutions, which only encoders have."""
     for leaf in leaves:
-        numbers = leaf.dtype.startswith(("float", "bfloat"))
-        if numbers and len(leaf.shape) >= 4 and leaf.path.endswith(".weight"):
+        encodes = ".senses." in leaf.path and leaf.path.endswith(".weight")
+        if encodes and len(leaf.shape) >= 4:
             raise CheckpointError(
                 f"{str(path)!r} has an image encoder ({leaf.path}) of an earlier version, "
                 "whose images had values from 0 to 1. Now they have values from -0.5 to "

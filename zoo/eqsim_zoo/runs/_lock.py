@@ -1,11 +1,16 @@
 """Lock of a run folder."""
 
+import errno
 import pathlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import filelock
+
+
+# Errors of file systems without locks, such as some network file systems.
+_WITHOUT_LOCKS = errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP
 
 
 @contextmanager
@@ -18,7 +23,8 @@ def locked(folder: pathlib.Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    lock = filelock.FileLock(folder / ".lock", blocking=False)
+    path = folder / ".lock"
+    lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except filelock.Timeout as error:
@@ -26,7 +32,9 @@ def locked(folder: pathlib.Path | None) -> Iterator[None]:
             f"Another process is writing to the run in {str(folder)!r}. Wait until it "
             "ends, or choose another folder."
         ) from error
-    except NotImplementedError:
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in _WITHOUT_LOCKS:
+            raise
         warnings.warn(
             f"The file system of {str(folder)!r} has no locks: make sure that no other "
             "process writes to this run.",

@@ -1,12 +1,12 @@
 """Files of named arrays in the safetensors format, with a checksum of all bytes."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,6 +17,9 @@ from ._leaves import CheckpointError, damaged, foreign
 
 
 _NO_DIGEST, _CHUNK = "0" * 64, 1 << 20
+# Those that safetensors both writes and reads as NumPy arrays.
+_TYPES = {"bool", "complex64", "bfloat16", "float16", "float32", "float64"}
+_TYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def write_tensors(
@@ -30,21 +33,22 @@ def write_tensors(
     """
     # The library writes temporary files beside its target: they get a folder of their own,
     # so that those of a killed process can be removed.
-    folder = path.with_name(path.name + ".new")
+    folder = path.with_name(f".{path.name}.incomplete")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     part = folder / path.name
     try:
         _save(part, arrays, {**metadata, "sha256": _NO_DIGEST})
         _sign(part)
-        part.chmod(folder.stat().st_mode & 0o666)  # As the process creates files.
+        with contextlib.suppress(PermissionError):  # Not on every file system.
+            part.chmod(folder.stat().st_mode & 0o666)  # As the process creates files.
         os.replace(part, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     _sync(path.parent)
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_tensors(path: pathlib.Path) -> Iterator[tuple[Any, BinaryIO]]:
     """Open a file as a `safetensors.safe_open` and as bytes.
 
@@ -84,17 +88,20 @@ def _save(
     # The library writes the memory of an array without regard to its strides.
     plain = {name: np.ascontiguousarray(x) for name, x in arrays.items()}
     plain = {name: x.reshape(arrays[name].shape) for name, x in plain.items()}
+    if others := sorted({x.dtype.name for x in plain.values()} - _TYPES):
+        raise TypeError(
+            f"Arrays of type {', '.join(others)} cannot be saved. Convert them to one of "
+            f"{', '.join(sorted(_TYPES))}."
+        )
     try:
         save_file(plain, path, dict(metadata))
     except SafetensorError as error:
-        found = re.search(r"\(os error (\d+)\)", str(error))
-        if found:
-            code = int(found[1])
-            raise OSError(code, os.strerror(code), str(path)) from error
-        types = ", ".join(sorted({x.dtype.name for x in plain.values()}))
-        raise TypeError(
-            f"Arrays of the types {types} cannot be saved: {error}"
-        ) from error
+        found = re.search(r"(?:I/O error: )?(.*) \(os error (\d+)\)", str(error))
+        if not found:
+            raise
+        code = int(found[2])  # That of Windows is another than `errno` there.
+        codes = (0, found[1], str(path), code) if os.name == "nt" else None
+        raise OSError(*(codes or (code, os.strerror(code), str(path)))) from error
 
 
 def _sign(path: pathlib.Path) -> None:

@@ -72,14 +72,14 @@ class RecurrentActorCritic(eqx.Module):
     - `policy`: network to the mean $u$ of actions before squashing.
     - `log_std`: logarithm of the standard deviation before squashing.
     - `value`: network to values.
-    - `policy_eyes`, `value_eyes`: maps from observations to features.
+    - `policy_encoder`, `value_encoder`: maps from observations to features.
     """
 
     policy: RecurrentNetwork
     log_std: Float[Array, " nu"]
     value: RecurrentNetwork
-    policy_eyes: Eyes
-    value_eyes: Eyes
+    policy_encoder: Eyes
+    value_encoder: Eyes
 
     @staticmethod
     def create(
@@ -115,17 +115,21 @@ class RecurrentActorCritic(eqx.Module):
             )
 
         policy, value = network((*hidden[0], nu), 0.01), network((*hidden[1], 1), 1.0)
-        policy_eyes, policy = _split(agent.actor_encoded(keys[0], obs, policy, dtype))
-        value_eyes, value = _split(agent.critic_encoded(keys[1], obs, value, dtype))
+        policy_encoder, policy = _split(
+            agent.actor_encoded(keys[0], obs, policy, dtype)
+        )
+        value_encoder, value = _split(agent.critic_encoded(keys[1], obs, value, dtype))
         log_std = jnp.zeros(nu, dtype) + initial_log_std
-        return RecurrentActorCritic(policy, log_std, value, policy_eyes, value_eyes)
+        return RecurrentActorCritic(
+            policy, log_std, value, policy_encoder, value_encoder
+        )
 
     def mean(
         self, memory: Float[Array, " size"], inputs: Inputs
     ) -> tuple[Float[Array, " size"], Float[Array, " nu"]]:
         """Compute the hidden state of the policy after a step, and the mean action before
         squashing."""
-        return self.policy(memory, _features(self.policy_eyes, inputs))
+        return self.policy(memory, _features(self.policy_encoder, inputs))
 
     def log_prob(
         self, steps: Sequence, action: Float[Array, "time nu"]
@@ -174,18 +178,18 @@ class RecurrentActorCritic(eqx.Module):
             action.
         """
         memories, value = self._values(steps)
-        later = jax.vmap(lambda x: _features(self.value_eyes, x))(next_inputs)
+        later = jax.vmap(lambda x: _features(self.value_encoder, x))(next_inputs)
         _, next_value = jax.vmap(self.value)(memories, later)
         return value[:, 0], next_value[:, 0], memories[-1]
 
     def _means(self, steps: Sequence) -> Float[Array, "time nu"]:
-        seen = jax.vmap(lambda x: _features(self.policy_eyes, x))(steps.inputs)
+        seen = jax.vmap(lambda x: _features(self.policy_encoder, x))(steps.inputs)
         return self.policy.unroll(steps.policy_memory, seen, steps.begins)[1]
 
     def _values(
         self, steps: Sequence
     ) -> tuple[Float[Array, "time size"], Float[Array, "time 1"]]:
-        seen = jax.vmap(lambda x: _features(self.value_eyes, x))(steps.inputs)
+        seen = jax.vmap(lambda x: _features(self.value_encoder, x))(steps.inputs)
         return self.value.unroll(steps.value_memory, seen, steps.begins)
 
 
