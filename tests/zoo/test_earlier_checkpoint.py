@@ -14,7 +14,7 @@ from zoo.earlier_checkpoints import NO_DIGEST, signed, write_earlier
 from zoo.states import bits
 from zoo.test_checkpoint import BAD, state
 
-from eqsim.envs import PointMass
+from eqsim.testing import probes
 from eqsim_zoo import SAC
 from eqsim_zoo.blocks import training_env
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about
@@ -94,9 +94,9 @@ def test_encoders_of_other_images_are_refused(tmp_path):
 
 def test_critics_of_several_seeds_are_no_encoders(tmp_path):
     """Their weights have an axis of seeds and one of critics: four with those of a layer."""
-    agents = [SAC(num_envs=2, critic_hidden=(4,), capacity=8)] * 2
+    agents = [SAC(num_envs=2, critic_hidden=(4,), batch_size=4, capacity=8)] * 2
     members = members_of(agents, 0, 1)
-    whole = training_env(PointMass(), 5, 0, jr.key(0))
+    whole = training_env(probes.constant_reward(), 5, 0, jr.key(0))
     critics = members.skeleton(whole).critic
     zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), critics)
     assert 4 in {x.ndim for x in jtu.tree_leaves(zeros)}
