@@ -30,7 +30,7 @@ def check(package, most):
 assert "optax" not in sys.modules
 check("eqsim", 460)
 import eqsim_zoo
-check("eqsim_zoo", 120)
+check("eqsim_zoo", 130)
 assert dict(jax.config.values) == before, "a JAX setting was changed"
 assert not xla_bridge.backends_are_initialized(), "a device was started"
 """

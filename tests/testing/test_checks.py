@@ -111,7 +111,9 @@ def test_expected_failures_of_a_class():
 def test_unknown_expected_failures():
     with pytest.raises(ValueError, match="'baad'.*Did you mean 'bad'.*good, bad, odd"):
         run({"baad": "young"})
-    with pytest.raises(ValueError, match=r"\['bad'\]` is ''.*in words"):
+    with pytest.raises(
+        ValueError, match=r"\['bad'\]` must be a reason, in words, got ''"
+    ):
         run({"bad": ""})
 
     class Declared(Thing):

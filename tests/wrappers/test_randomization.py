@@ -156,7 +156,7 @@ MASS = lambda sys: sys.links.mass
         ),
         (lambda key, sys: sys.links, "must be a `System`, got Links"),
         (changed(MASS, lambda x: -x), "mass"),
-        (randomize.uniform(MASS, 2.0, 1.0), r"`low` = 2.0.*`sys.links.mass`"),
+        (randomize.uniform(MASS, 2.0, 1.0), r"low = 2.0 and .*`sys.links.mass`"),
     ],
 )
 def test_wrong_randomizers(randomizer, match):

@@ -134,7 +134,7 @@ def test_animations_of_a_run(capsys, tmp_path):
     assert run(capsys, "resume run --steps 40 --video 1")[0] == 0
     assert names() == ["steps_0000000120.gif", "steps_0000000160.gif"]
     status, _, err = run(capsys, "resume run --steps 40 --video -1")
-    assert status == 2 and "`--video -1`" in err
+    assert status == 2 and "`--video` must be at least 0, got -1" in err
 
 
 def test_fields_of_the_agent_are_options(capsys, monkeypatch, tmp_path):

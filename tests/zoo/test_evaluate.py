@@ -134,5 +134,5 @@ def test_bootstrap_keeps_tasks_apart():
 
 
 def test_an_interval_needs_two_runs():
-    with pytest.raises(ValueError, match="`scores` has 1 runs"):
+    with pytest.raises(ValueError, match="at least 2 runs, but `scores` has 1"):
         bootstrap_interval(np.zeros((1, 3)))

@@ -413,7 +413,9 @@ def test_weights_differ(name):
 def test_small_images(recipe, least):
     jax.eval_shape(lambda key: recipe.create(key, (least, least, 1)), jr.key(0))
     for shape in ((least - 1, least, 1), (least, least - 1, 1), (least, least, 0)):
-        with pytest.raises(ValueError, match=rf"\({shape[0]}, .*{least} x {least} x 1"):
+        with pytest.raises(
+            ValueError, match=rf"{least} x {least} x 1, got shape \({shape[0]}, "
+        ):
             recipe.create(jr.key(0), shape)
 
 
@@ -762,5 +764,5 @@ def test_augment_a_batch(getkey):
         np.testing.assert_allclose(x.astype(int), one.astype(int), atol=1)
     with pytest.raises(ValueError, match=r"\(4, 6, 5, 3\).*jax.vmap"):
         augment(CHAIN, {"pixels": images}, keys[0])
-    with pytest.raises(ValueError, match="type int32"):
+    with pytest.raises(ValueError, match="must have type uint8 .* got int32"):
         augment(CHAIN, images[0].astype(jnp.int32), keys[0])
