@@ -35,6 +35,15 @@ def test_round_trip(written):
     assert about == read_about(written) == {"turn": 3, "rate": 0.1}
 
 
+def test_file_of_an_earlier_version():
+    """`first_format.ckpt` holds `state()`, as written by the last version with this
+    format."""
+    path = pathlib.Path(__file__).with_name("first_format.ckpt")
+    found, about = load_checkpoint(path, eqx.filter_eval_shape(state))
+    assert bits(found) == bits(state())
+    assert about == {"turn": 3, "rate": 0.1}
+
+
 def test_damage_is_named(written, tmp_path):
     path, data = tmp_path / "x.ckpt", written.read_bytes()
     begin = data.index(b"\n") + 1
