@@ -148,7 +148,7 @@ def test_pipeline(written):
     assert jnp.allclose(step(cls(substeps=n)).q, expected, rtol=1e-9)
     force = cls().constraint_forces(sys_, start, ctrl)
     assert force.shape == (1,) and not force.any()
-    with pytest.raises(ValueError, match="`substeps` is 0"):
+    with pytest.raises(ValueError, match="`substeps` must be at least 1, got 0"):
         cls(substeps=0)
 
 
