@@ -10,6 +10,7 @@ import pytest
 from toys import Rail
 from zoo.search import Search
 from zoo.states import bits, without_times
+from zoo.test_resume import AGENT, ARGS
 
 from eqsim_zoo import load_run, Plan, resume, train
 from eqsim_zoo.runs import read_metrics
@@ -17,15 +18,6 @@ from eqsim_zoo.training import AbstractCallback, Checkpoint
 
 
 ROOT = pathlib.Path(__file__).parents[2]
-ARGS = {
-    "steps": 400,
-    "episode_length": 10,
-    "pool_size": 8,
-    "turns": 12,
-    "evaluations": 4,
-    "episodes": 4,
-}
-AGENT = {"agent": Search(), "env": Rail()}
 DAY = 86_400.0
 WALL = {"time": ("time", "time_ns", "ctime", "gmtime", "localtime", "strftime")}
 WALL |= {"datetime": ("now", "today", "utcnow"), "date": ("today",)}

@@ -16,9 +16,11 @@ _WITHOUT_LOCKS = errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP
 @contextmanager
 def locked(folder: pathlib.Path | None) -> Iterator[None]:
     """Lock an existing run folder against writes of other processes. The operating system
-    releases the lock when the process ends.
+    releases the lock when the process ends. A file system without locks causes a warning,
+    and the run continues.
 
-    **Raises:** `FileExistsError` if another process holds the lock.
+    **Raises:** `FileExistsError` if another process holds the lock; `OSError` if the lock
+    file cannot be opened.
     """
     if folder is None:
         yield
