@@ -7,6 +7,7 @@ import pathlib
 import platform
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -78,12 +79,19 @@ def circumstances() -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "commit": _git("describe", "--always", "--dirty", "--abbrev=12"),
         "processor": _processor(),
-        "cores": os.cpu_count(),
+        "cores": _cores(),
         "device": f"{device.platform}: {device.device_kind}",
         "devices": len(jax.devices()),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
+
+
+def _cores() -> int | None:
+    """Return the number of cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def caption(where: Mapping[str, Any]) -> str:

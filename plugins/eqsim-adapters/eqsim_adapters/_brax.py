@@ -115,18 +115,20 @@ class _Brax(AbstractLibrary):
         for name in state.info:
             if name.endswith("first_obs"):
                 raise ValueError(
-                    f"This environment of {self.name} resets itself. Pass it without that "
-                    "wrapper; `eqsim.AutoReset` does it, with a new start each time."
+                    "The environment must not reset itself, but this environment of "
+                    f"{self.name} does. Pass it without that wrapper, and wrap it in "
+                    "`eqsim.AutoReset`."
                 )
         known = sorted(state.obs) if isinstance(state.obs, Mapping) else None
         if known is None and self.obs is not None:
             raise ValueError(
-                f"`obs` is {self.obs!r}, but observations are an array: leave it out."
+                "`obs` must be left out, because observations are an array, got "
+                f"{self.obs!r}."
             )
         if known is not None and self.obs not in known:
             raise ValueError(
-                f"`obs` is {self.obs!r}, but observations are a dictionary: choose one of "
-                f"{', '.join(known)}."
+                f"`obs` must be one of {', '.join(known)}, because observations are a "
+                f"dictionary, got {self.obs!r}."
             )
 
     def _found(self, state: Any) -> Found:

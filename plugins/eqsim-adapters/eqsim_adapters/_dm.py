@@ -43,7 +43,8 @@ class DmEnv(dm_env.Environment):
         action = np.asarray(action, spec.dtype)
         if action.shape != spec.shape or not np.all(np.isfinite(action)):
             raise ValueError(
-                f"`action` is {action}: finite numbers of shape {spec.shape} are expected."
+                f"`action` must have finite values and shape {spec.shape}, got "
+                f"{action}."
             )
         self._state, timestep = _step(self.eqsim_env, self._state, action)
         timestep = jax.device_get(timestep)

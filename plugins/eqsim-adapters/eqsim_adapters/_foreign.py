@@ -55,7 +55,7 @@ class AbstractLibrary(abc.ABC):
         **Raises:** `TypeError` if the library has no robot.
         """
         raise TypeError(
-            f"{self.name} has no robot, so that `sys` can not describe it: leave it out."
+            f"`sys` must be left out, because {self.name} has no robot to describe."
         )
 
 
@@ -69,7 +69,7 @@ class NoPhysics(AbstractPipeline):
 
     def _refuse(self) -> NoReturn:
         raise RuntimeError(
-            f"{self.library} computes the physics of this environment: there is no "
+            f"{self.library} computes the physics of this environment, so it has no "
             "pipeline of eqsim. Call `env.step`."
         )
 
@@ -158,8 +158,8 @@ class Foreign(AbstractEnv):
         given = reset_options(options)
         if jtu.tree_leaves(given):
             raise ValueError(
-                f"Reset options are not supported: {self.library.name} draws initial states "
-                "itself. Leave them out."
+                f"`options` of `reset` must be left out, because {self.library.name} "
+                "draws initial states itself."
             )
         key_reset, key = jr.split(key)
         found = self.library.reset(self.params, key_reset)
@@ -205,12 +205,12 @@ def foreign(
     found = eqx.filter_eval_shape(library.reset, params, jr.key(0))
     if not isinstance(found.obs, jax.ShapeDtypeStruct):
         raise ValueError(
-            f"Observations of {library.name} are {found.obs}: an array is expected."
+            f"Observations of {library.name} must be an array, got {found.obs}."
         )
     if jnp.shape(found.terminated) != ():
         raise ValueError(
-            f"This environment of {library.name} is a batch of shape "
-            f"{jnp.shape(found.terminated)}: pass a single one. `eqsim.rollout` and "
+            f"The environment of {library.name} must be a single one, got a batch of "
+            f"shape {jnp.shape(found.terminated)}. `eqsim.rollout` and "
             "`eqx.filter_vmap` make batches."
         )
     if sys is not None:

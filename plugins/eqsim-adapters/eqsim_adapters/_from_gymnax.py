@@ -28,11 +28,11 @@ def from_gymnax(env: Any, params: Any = None, *, dt: float = 1.0) -> Foreign:
     space = env.action_space(params)
     if len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
         raise ValueError(
-            f"Actions of {env.name} are {type(space).__name__}, of shape {space.shape}: "
-            "eqsim has vectors of floating point numbers, and no discrete actions."
+            f"Actions of {env.name} must be vectors of floating-point numbers, got "
+            f"{type(space).__name__} of shape {space.shape}."
         )
     if not dt > 0:
-        raise ValueError(f"`dt` is {dt}: it must be positive.")
+        raise ValueError(f"`dt` must be positive, got {dt}.")
     bounds = [np.broadcast_to(x, space.shape) for x in (space.low, space.high)]
     modern = any("is_truncated" in vars(base) for base in type(env).__mro__)
     return foreign(_Gymnax("gymnax", env, modern), params, np.stack(bounds, -1), dt)

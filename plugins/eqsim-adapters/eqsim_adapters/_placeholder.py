@@ -17,13 +17,13 @@ def check_robot(library: Any, sys: System, inner: Any, nu: int, dt: float) -> No
         own = {"nq": sys.nq, "nv": sys.nv, "nu": sys.nu}[name]
         if own != size:
             raise ValueError(
-                f"`sys.{name}` is {own}, but the robot of {library.name} has {size}. Load "
-                "the model file of that environment, or leave `sys` out."
+                f"`sys.{name}` must be {size}, as in the robot of {library.name}, got "
+                f"{own}. Load the model file of that environment, or leave `sys` out."
             )
     if not np.isclose(float(sys.dt), dt, rtol=1e-5):
         raise ValueError(
-            f"`sys.dt` is {float(sys.dt)} s, but a control step of {library.name} is {dt} s "
-            "long, and is read from there. Change it with `eqx.tree_at`."
+            f"`sys.dt` must be {dt} s, the control step of {library.name}, got "
+            f"{float(sys.dt)} s. Change it with `eqx.tree_at`."
         )
 
 

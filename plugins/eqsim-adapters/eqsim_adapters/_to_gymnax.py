@@ -87,11 +87,11 @@ class GymnaxEnv:
     def __init__(self, env: AbstractEnv, api: str, max_steps_in_episode: int):
         check_no_auto_reset(env, "gymnax")
         if api not in ("1.0", "legacy"):
-            raise ValueError(f"`api` is {api!r}: '1.0' or 'legacy' is expected.")
+            raise ValueError(f"`api` must be '1.0' or 'legacy', got {api!r}.")
         if max_steps_in_episode < 1:
             raise ValueError(
-                f"`max_steps_in_episode` is {max_steps_in_episode}: an episode has at least "
-                "one step."
+                "`max_steps_in_episode` must be at least 1, got "
+                f"{max_steps_in_episode}."
             )
         arrays, self._static = eqx.partition(env, eqx.is_array)
         limit = jnp.asarray(max_steps_in_episode, jnp.int32)

@@ -102,11 +102,11 @@ def test_environment_of_brax(brax):
 
 def test_bad_input(brax):
     env = brax.get_environment("fast")
-    with pytest.raises(ValueError, match="resets itself.*AutoReset"):
+    with pytest.raises(ValueError, match="must not reset itself.*AutoReset"):
         from_brax(brax.training.wrap(env, 5), dt=0.02)
-    with pytest.raises(ValueError, match="`obs` is 'state', but.*array"):
+    with pytest.raises(ValueError, match="`obs` must be left out.*array, got 'state'"):
         from_brax(env, obs="state", dt=0.02)
-    with pytest.raises(ValueError, match="`obs` is None.*dictionary.*state"):
+    with pytest.raises(ValueError, match="`obs` must be one of .*state.*got None"):
         from_brax(brax.get_environment("fast", obs_mode="dict_state"), dt=0.02)
     with pytest.raises(ValueError, match="`AutoReset`.*Brax"):
         to_brax(eqsim.AutoReset(eqsim.make("point_mass")))
@@ -123,9 +123,9 @@ def test_robot_of_brax(brax):
     state, timestep = eqx.filter_jit(ours.step)(state, jnp.ones(1))
     robot = ours.physics(state)
     np.testing.assert_allclose(np.concatenate([robot.q, robot.qd]), timestep.obs)
-    with pytest.raises(ValueError, match="`sys.nq` is 1, but.*Brax has 2"):
+    with pytest.raises(ValueError, match="`sys.nq` must be 2,.*Brax, got 1"):
         from_brax(env, sys=eqsim.make("point_mass").sys)
-    with pytest.raises(ValueError, match="`sys.dt` is"):
+    with pytest.raises(ValueError, match="`sys.dt` must be"):
         from_brax(env, sys=task.sys)
 
 

@@ -52,7 +52,7 @@ def test_bad_input():
     env = to_dm_env(eqsim.make("point_mass"))
     env.reset()
     for action in (np.zeros(2), np.full(1, np.nan)):
-        with pytest.raises(ValueError, match=r"finite numbers of shape \(1,\)"):
+        with pytest.raises(ValueError, match=r"finite values and shape \(1,\)"):
             env.step(action)
     with pytest.raises(ValueError, match="`AutoReset`.*dm_env"):
         to_dm_env(eqsim.AutoReset(eqsim.make("point_mass")))

@@ -97,7 +97,7 @@ def test_spaces_without_gymnax(monkeypatch):
 def test_bad_input():
     with pytest.raises(ValueError, match="`AutoReset` is kept across episodes.*gymnax"):
         to_gymnax(eqsim.AutoReset(_fast()))
-    with pytest.raises(ValueError, match="`max_steps_in_episode` is 0"):
+    with pytest.raises(ValueError, match="`max_steps_in_episode` .* at least 1, got 0"):
         to_gymnax(_fast(), max_steps_in_episode=0)
 
 
@@ -149,5 +149,5 @@ def test_there_and_back(gymnax):
 @pytest.mark.usefixtures("lenient")
 def test_discrete_actions_are_refused(gymnax):
     env, _ = gymnax.make("CartPole-v1")
-    with pytest.raises(ValueError, match="Discrete.*no discrete actions"):
+    with pytest.raises(ValueError, match="must be vectors.*got Discrete"):
         from_gymnax(env)

@@ -143,7 +143,8 @@ def _lqr(
         options["sys"] = lqr_model(num_links, num_motors, seed or 0)
     elif seed is not None:
         raise ValueError(
-            f"`seed` is {seed}, but `sys` has springs already. Pass one of them, or "
+            f"Only one of `seed` and `sys` may set the springs, but `seed` is {seed} "
+            "and `sys` has springs. Leave `seed` out, or pass "
             "`sys=eqsim_dmc.lqr_model(...)`."
         )
     return Lqr(**options)

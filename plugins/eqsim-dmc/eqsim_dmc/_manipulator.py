@@ -37,7 +37,7 @@ def manipulator_model(prop: str = "ball", insert: bool = False) -> System:
     - `insert`: true to include the receptacle of the prop, a cup or a slot.
     """
     if prop not in _PROPS:
-        raise ValueError(f"`prop` is {prop!r}: 'ball' or 'peg' is expected.")
+        raise ValueError(f"`prop` must be 'ball' or 'peg', got {prop!r}.")
     return edited_model(_edit, "manipulator.xml", prop, insert)
 
 

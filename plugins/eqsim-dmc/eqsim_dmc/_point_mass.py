@@ -102,8 +102,9 @@ class RandomGains(AbstractWrapper):
         for name, limited in zip(actuators.ctrl_names, actuators.ctrl_limited):
             if limited:
                 raise ValueError(
-                    f"The motor {name!r} clips its input, but `RandomGains` clips controls "
-                    'and then mixes them. Set `ctrllimited="false"` in the model file.'
+                    f"`ctrllimited` of the motor {name!r} must be false, because "
+                    "`RandomGains` clips controls itself before it mixes them. Set it "
+                    "in the model file."
                 )
 
     @property

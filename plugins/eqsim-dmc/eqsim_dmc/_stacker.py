@@ -21,7 +21,7 @@ from ._tolerance import tolerance
 def stacker_model(num_boxes: int = 2) -> System:
     """Return the system of `stacker.xml`. **Arguments:** `num_boxes`, from 1 to 4."""
     if not 1 <= num_boxes <= 4:
-        raise ValueError(f"`num_boxes` is {num_boxes}: 1 to 4 are expected.")
+        raise ValueError(f"`num_boxes` must be from 1 to 4, got {num_boxes}.")
     return edited_model(_edit, "stacker.xml", num_boxes)
 
 

@@ -27,7 +27,7 @@ def swimmer_model(num_links: int = 6) -> System:
         them bend by at most 360 degrees divided by this number.
     """
     if num_links < 3:
-        raise ValueError(f"`num_links` is {num_links}: at least 3 are expected.")
+        raise ValueError(f"`num_links` must be at least 3, got {num_links}.")
     return edited_model(_add_tail, "swimmer.xml", num_links)
 
 

@@ -97,8 +97,9 @@ def random_joints(sys: System, key: PRNGKeyArray) -> Float[Array, " nq"]:
     for joint, (kind, start) in enumerate(zip(joints.kinds, joints.q_starts)):
         if kind is JointKind.SPHERICAL:
             raise ValueError(
-                f"Joint {joints.names[joint]!r} is a ball joint: poses of hinges, slides "
-                "and free joints can be drawn. Pass `options` with `q` to `reset`."
+                "Initial positions can be drawn for hinges, slides and free joints "
+                f"only, but {joints.names[joint]!r} is a ball joint. Pass `options` "
+                "with `q` to `reset`."
             )
         if kind is JointKind.FREE:
             free.append(slice(start + 3, start + 7))

@@ -63,8 +63,6 @@ def tolerance(
 def _check(low: Any, high: Any, margin: Any) -> None:
     known = lambda *values: not any(isinstance(v, Tracer) for v in values)
     if known(low, high) and not np.all(np.asarray(low) <= np.asarray(high)):
-        raise ValueError(f"`bounds` are ({low}, {high}): the lower one comes first.")
+        raise ValueError(f"`bounds` must be in ascending order, got ({low}, {high}).")
     if known(margin) and not np.all(np.asarray(margin) >= 0.0):
-        raise ValueError(
-            f"`margin` is {margin}: a distance, zero or positive, is expected."
-        )
+        raise ValueError(f"`margin` must be at least 0, got {margin}.")

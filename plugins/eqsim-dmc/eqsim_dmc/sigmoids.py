@@ -80,6 +80,6 @@ def _check(sigmoid: Any, value: Any, zero: bool) -> None:
     if not (0.0 < value < 1.0 or (zero and value == 0.0)):
         least = "0 <= value" if zero else "0 < value"
         raise ValueError(
-            f"The value at distance 1 (at the margin) is {value}, but `{sigmoid.__name__}` "
-            f"needs {least} < 1."
+            f"The value at the margin must satisfy {least} < 1 for "
+            f"`{sigmoid.__name__}`, got {value}."
         )

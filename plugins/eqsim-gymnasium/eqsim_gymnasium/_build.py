@@ -24,14 +24,15 @@ def build(
     """Create the environment for a name or an object, with options."""
     if render_mode is not None and render_mode not in RENDER_MODES:
         raise ValueError(
-            f"`render_mode` is {render_mode!r}: None or {RENDER_MODES[0]!r} is expected."
+            f"`render_mode` must be None or {RENDER_MODES[0]!r}, got {render_mode!r}."
         )
     name = env if isinstance(env, str) else ""
     made = eqsim.make(env, **options) if isinstance(env, str) else env
     if options and not isinstance(env, str):
         raise TypeError(
-            f"Options {', '.join(options)} are for an environment that is made by its name; "
-            f"this one is a `{type(env).__name__}` already."
+            f"Options {', '.join(options)} must be left out, because `env` is a "
+            f"`{type(env).__name__}`. They apply to an environment that is given by "
+            "its name."
         )
     instead = ", and use Gymnasium's autoreset modes and wrappers instead"
     check_no_auto_reset(made, "Gymnasium", instead)
@@ -65,8 +66,8 @@ def start(
             return value
         if value.ndim != 1:
             raise ValueError(
-                f"`options[{name!r}]` has shape {value.shape}: one vector for all, or one "
-                f"per environment, of which there are {number}, is expected."
+                f"`options[{name!r}]` must be one vector for all environments, or one "
+                f"for each of the {number} environments, got shape {value.shape}."
             )
         return np.broadcast_to(value, (number, *value.shape))
 
@@ -80,9 +81,7 @@ def _numbers(env: AbstractEnv, name: str, value: Any) -> Any:
         return value
     value = np.asarray(value, env.sys.dt.dtype)
     if not np.all(np.isfinite(value)):
-        raise ValueError(
-            f"`options[{name!r}]` is {value}: finite numbers are expected."
-        )
+        raise ValueError(f"`options[{name!r}]` must be finite, got {value}.")
     return value
 
 
@@ -91,11 +90,9 @@ def checked(action: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     finite."""
     action = np.asarray(action, dtype)
     if action.shape != shape:
-        raise ValueError(
-            f"Actions must have shape {shape}, but their shape is {action.shape}."
-        )
+        raise ValueError(f"Actions must have shape {shape}, got {action.shape}.")
     if not np.all(np.isfinite(action)):
-        raise ValueError(f"Actions are {action}: finite numbers are expected.")
+        raise ValueError(f"Actions must be finite, got {action}.")
     return action
 
 

@@ -125,5 +125,5 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def _running(self) -> Any:
         if self._now is None:
-            raise gymnasium.error.ResetNeeded("Call `reset` before anything else.")
+            raise gymnasium.error.ResetNeeded("`reset` must be called first.")
         return self._now

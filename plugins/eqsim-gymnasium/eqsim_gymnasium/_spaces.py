@@ -52,8 +52,8 @@ def from_space(space: spaces.Space) -> Any:
         low, high = np.zeros(space.shape, np.int8), np.ones(space.shape, np.int8)
     else:
         raise TypeError(
-            f"`space` is {space}, whose elements are no arrays of one shape. Box, Discrete, "
-            "MultiDiscrete, MultiBinary, and Dict and Tuple of these are expected."
+            "`space` must be a Box, Discrete, MultiDiscrete or MultiBinary space, or "
+            f"a Dict or Tuple of these, got {space}."
         )
     return ArraySpec(low.shape, low.dtype, np.array(low), np.array(high))
 
@@ -77,5 +77,5 @@ def observation_space(env: AbstractEnv) -> spaces.Box:
         info = np.iinfo(dtype)
         return spaces.Box(info.min, info.max, shape, dtype)
     raise TypeError(
-        f"Observations have type {dtype}: Gymnasium gets floating point numbers or integers."
+        f"Observations must be floating-point numbers or integers, got {dtype}."
     )

@@ -80,7 +80,7 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         **options: Any,
     ):
         if num_envs < 1:
-            raise ValueError(f"`num_envs` is {num_envs}; at least one is needed.")
+            raise ValueError(f"`num_envs` must be at least 1, got {num_envs}.")
         self.eqsim_env = build(env, randomize, render_mode, options)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = metadata(self.eqsim_env)
@@ -174,7 +174,7 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
 
     def _running(self) -> Any:
         if self._now is None:
-            raise gymnasium.error.ResetNeeded("Call `reset` before anything else.")
+            raise gymnasium.error.ResetNeeded("`reset` must be called first.")
         return self._now
 
     def _refuse_over(self) -> None:
@@ -191,13 +191,13 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         shape = (self.num_envs,)
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
             raise TypeError(
-                f'`options["reset_mask"]` is {mask!r}: a NumPy array of booleans is '
-                "expected."
+                '`options["reset_mask"]` must be a NumPy array of booleans, got '
+                f"{mask!r}."
             )
         if mask.shape != shape or not np.any(mask):
             raise ValueError(
-                f'`options["reset_mask"]` is {mask}: shape {shape} and at least one True '
-                "are expected."
+                f'`options["reset_mask"]` must have shape {shape} and at least one '
+                f"True value, got {mask}."
             )
         return mask
 
@@ -211,8 +211,8 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
             seeds = [int(seeds) + k for k in range(self.num_envs)]
         if len(seeds) != self.num_envs:
             raise ValueError(
-                f"There are {len(seeds)} seeds for {self.num_envs} environments: one number "
-                "for all, or one per environment is expected."
+                f"`seed` must be one number, or one for each of the {self.num_envs} "
+                f"environments, got {len(seeds)}."
             )
         super().reset(seed=next((s for s in seeds if s is not None), None))
         drawn = np.stack([words(seeding.np_random(seed)[0]) for seed in seeds])
@@ -227,7 +227,6 @@ def _limit(steps: int | None) -> np.ndarray | None:
         return None
     if steps < 1:
         raise ValueError(
-            f"`max_episode_steps` is {steps}: an episode has at least one step; -1 is no "
-            "limit."
+            f"`max_episode_steps` must be at least 1, or -1 for no limit, got {steps}."
         )
     return np.asarray(steps, np.int32)

@@ -43,8 +43,9 @@ class SB3VecEnv(VecEnv):
         mode = env.metadata.get("autoreset_mode")
         if mode is not AutoresetMode.SAME_STEP:
             raise ValueError(
-                f"`env` has the autoreset mode {mode}, but Stable-Baselines3 expects resets "
-                'within the step: make it with `autoreset_mode="SameStep"`.'
+                "The autoreset mode of `env` must be SameStep, because "
+                f"Stable-Baselines3 expects resets within a step, got {mode}. Pass "
+                '`autoreset_mode="SameStep"`.'
             )
         self.env = env
         self._actions: np.ndarray | None = None
@@ -104,8 +105,8 @@ class SB3VecEnv(VecEnv):
         """
         if len(set(self._get_indices(indices))) < self.num_envs:
             raise ValueError(
-                f"`indices` are {indices}, but the environments share one program, and so "
-                f"{attr_name!r}: leave `indices` out."
+                "`indices` must be left out, because all environments share one "
+                f"program and {attr_name!r}, got {indices}."
             )
         setattr(self.env, attr_name, value)
 
@@ -121,9 +122,9 @@ class SB3VecEnv(VecEnv):
         **Raises:** `AttributeError`.
         """
         raise AttributeError(
-            f"{method_name!r} with {method_args}, {method_kwargs} for {indices}: the "
-            "environments share one program, so that none has methods of its own. Call those "
-            "of `env`, the vector environment."
+            f"{method_name!r} with {method_args}, {method_kwargs} cannot be called for "
+            f"environments {indices}, because all environments share one program. Call "
+            "methods of `env`, the vector environment."
         )
 
     def env_is_wrapped(
@@ -156,6 +157,6 @@ def _together(options: list[dict[str, Any]]) -> dict[str, Any] | None:
     if any(set(one) != set(options[0]) for one in options):
         names = [sorted(one) for one in options]
         raise ValueError(
-            f"Reset options differ in their names: {names}. All environments need the same."
+            f"Reset options must have the same names for all environments, got {names}."
         )
     return {name: np.stack([one[name] for one in options]) for name in options[0]}

@@ -87,14 +87,14 @@ def test_the_rest_of_the_interface(sb3, opengl):
     assert vec.render().shape == (32, 48, 3)
     vec.set_attr("nickname", "sled")
     assert vec.get_attr("nickname") == ["sled"] * 4
-    with pytest.raises(ValueError, match="leave `indices` out"):
+    with pytest.raises(ValueError, match="`indices` must be left out"):
         vec.set_attr("nickname", "one", 1)
     with pytest.raises(AttributeError, match="'jump'.*share one program"):
         vec.env_method("jump")
     with pytest.raises(ValueError, match="SameStep"):
         sb3.SB3VecEnv(_envs(autoreset_mode="NextStep"))
     vec.set_options([{"q": np.zeros(1)}, {}, {}, {}])
-    with pytest.raises(ValueError, match="differ in their names"):
+    with pytest.raises(ValueError, match="must have the same names"):
         vec.reset()
     vec.close()
 

@@ -151,8 +151,8 @@ def test_pictures(opengl):
 @pytest.mark.parametrize(
     "options, error, text",
     [
-        ({"num_envs": 0}, ValueError, "`num_envs` is 0"),
-        ({"max_episode_steps": 0}, ValueError, "`max_episode_steps` is 0"),
+        ({"num_envs": 0}, ValueError, "`num_envs` must be at least 1, got 0"),
+        ({"max_episode_steps": 0}, ValueError, "must be at least 1, or -1 .* got 0"),
         ({"autoreset_mode": "Never"}, ValueError, "Never"),
     ],
 )
@@ -165,7 +165,7 @@ def test_bad_calls():
     envs = EqsimVectorEnv("point_mass", 2)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         envs.step(np.zeros((2, 1)))
-    with pytest.raises(ValueError, match="3 seeds for 2 environments"):
+    with pytest.raises(ValueError, match="each of the 2 environments, got 3"):
         envs.reset(seed=[1, 2, 3])
     for mask, error in (([True, False], TypeError), (np.zeros(2, bool), ValueError)):
         with pytest.raises(error, match="reset_mask"):

@@ -63,9 +63,8 @@ class Mjx(AbstractPipeline):
             value = vars(self)[name]
             if not isinstance(value, int) or value < 1:
                 raise ValueError(
-                    f"`Mjx.{name}` is {value!r}: a number of iterations, 1 or more, is "
-                    "expected. MuJoCo's default is "
-                    f"{100 if name == 'iterations' else 50}."
+                    f"`Mjx.{name}` must be an integer of at least 1, got {value!r}. "
+                    f"MuJoCo's default is {100 if name == 'iterations' else 50}."
                 )
 
     def init(
@@ -182,9 +181,8 @@ def _check_input(sys: System, state: State, ctrl: Any, external: Any) -> None:
     check_state(sys, state.q, state.qd, ctrl, state.act)
     if external is not None and jnp.shape(external) != (sys.nlink, 6):
         raise ValueError(
-            f"`external` has shape {jnp.shape(external)}, but this robot has "
-            f"{sys.nlink} links: an array of shape ({sys.nlink}, 6) is expected, of "
-            "torque and force on each. For a batch use `eqx.filter_vmap`."
+            f"`external` must have shape ({sys.nlink}, 6), torque and force on each "
+            f"link, got {jnp.shape(external)}. For a batch use `eqx.filter_vmap`."
         )
 
 

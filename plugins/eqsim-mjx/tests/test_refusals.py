@@ -65,7 +65,7 @@ def test_shapes_that_only_mjx_collides():
 @pytest.mark.parametrize("field", ["iterations", "ls_iterations"])
 def test_no_passes(field):
     with pytest.raises(
-        ValueError, match=rf"`Mjx.{field}` is 0: a number of iterations"
+        ValueError, match=rf"`Mjx.{field}` must be an integer of at least 1"
     ):
         Mjx(**{field: 0})
 

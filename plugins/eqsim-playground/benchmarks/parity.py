@@ -141,7 +141,7 @@ def differences(timestep, made) -> tuple[float, float, float]:
     """Return differences of observation, reward terms and reward, and true if both
     terminate alike."""
     if bool(timestep.terminated) != bool(made.done):
-        raise AssertionError("one of both tasks has ended, the other one goes on")
+        raise AssertionError("one of the two tasks has ended and the other has not")
     pairs = [(timestep.terms[name], value) for name, value in made.terms.items()]
     obs = timestep.obs
     return (

@@ -181,7 +181,9 @@ class PandaPickCube(AbstractPlaygroundTask):
         """Return the start index of the coordinates of the box in `q`."""
         joints, link = self.sys.joints, index(self.sys.links.names, "box", "link")
         if link not in joints.links:
-            raise ValueError("The link 'box' needs a free joint, but it has no joint.")
+            raise ValueError(
+                "The link 'box' must have a free joint, but it has no joint."
+            )
         return joints.q_starts[joints.links.index(link)]
 
     def _box(self, robot: State) -> tuple[Float[Array, "3"], Float[Array, "3 3"]]:

@@ -49,7 +49,5 @@ def ppo_settings(env: str) -> dict[str, Any]:
     **Raises:** `ValueError` if there are none for this name.
     """
     if env not in _SETTINGS:
-        raise ValueError(
-            f"There are no settings of PPO for {env!r}. Names: {', '.join(_SETTINGS)}."
-        )
+        raise ValueError(f"`env` must be one of {', '.join(_SETTINGS)}, got {env!r}.")
     return dict(_SETTINGS[env])

@@ -39,10 +39,7 @@ class AbstractPlaygroundTask(AbstractEnv):
 
     def __check_init__(self):
         if self.frame_skip < 1:
-            raise ValueError(
-                f"`frame_skip` is {self.frame_skip}: a control step has at least one time "
-                "step."
-            )
+            raise ValueError(f"`frame_skip` must be at least 1, got {self.frame_skip}.")
         with_sensors(self.pipeline)
 
     @property

@@ -219,7 +219,7 @@ def test_settings_of_ppo(name, file, task):
     published = _published(file, task)
     for theirs, ours in PPO_NAMES.items():
         assert settings[ours] == published[theirs], ours
-    with pytest.raises(ValueError, match="no settings of PPO for 'ant'. Names: playgr"):
+    with pytest.raises(ValueError, match="`env` must be one of playground_.*got 'ant'"):
         eqsim_playground.ppo_settings("ant")
 
 

@@ -29,7 +29,7 @@ def torch_type(dtype: Any) -> torch.dtype:
     """
     found = _TYPES.get(np.dtype(dtype))
     if found is None:
-        raise TypeError(f"PyTorch has no type for numbers of type {dtype}.")
+        raise TypeError(f"Arrays must have a type that PyTorch has, got {dtype}.")
     return found
 
 
@@ -41,13 +41,14 @@ def jax_type(dtype: torch.dtype) -> np.dtype:
     """
     found = _BACK.get(dtype)
     if found is None:
-        raise TypeError(f"JAX gets no numbers of type {dtype} from PyTorch.")
+        raise TypeError(f"Tensors must have a type that JAX has, got {dtype}.")
     if found.itemsize == 8 and not jax.config.jax_enable_x64:
         if found.kind == "f":
             raise TypeError(
-                "A tensor has type torch.float64, but JAX computes in single precision. "
-                "Pass `tensor.float()`, or set `jax.config.update('jax_enable_x64', True)` "
-                "before anything else."
+                "Tensors must have type torch.float32, because JAX computes in single "
+                "precision, got torch.float64. Pass `tensor.float()`, or set "
+                "`jax.config.update('jax_enable_x64', True)` at the start of the "
+                "program."
             )
         return np.dtype(np.int32)
     return found
@@ -64,9 +65,10 @@ def to_jax(tensor: torch.Tensor) -> Any:
         for x in map(int, torch.aminmax(tensor)):
             if not -(2**31) <= x < 2**31:
                 raise ValueError(
-                    f"A tensor of integers holds {x}, but JAX computes in single precision, "
-                    "with 32 bits. Pass smaller numbers, or set "
-                    "`jax.config.update('jax_enable_x64', True)` before anything else."
+                    "Tensors of integers must fit in 32 bits, because JAX computes in "
+                    f"single precision, got {x}. Pass smaller numbers, or set "
+                    "`jax.config.update('jax_enable_x64', True)` at the start of the "
+                    "program."
                 )
     if tensor.device.type != "cpu":
         wanted = _TYPES[dtype]
@@ -94,8 +96,8 @@ def jax_device(device: torch.device) -> Any:
     if number >= len(found):
         seen = ", ".join(str(x) for x in jax.devices())
         raise ValueError(
-            f"`device` is {str(device)!r}, which JAX does not see; it sees {seen}. For GPUs "
-            "install `jax[cuda12]`, and set XLA_PYTHON_CLIENT_PREALLOCATE=false so that "
-            "PyTorch has memory too."
+            f"`device` must be one that JAX sees ({seen}), got {str(device)!r}. For "
+            "GPUs install `jax[cuda12]`, and set XLA_PYTHON_CLIENT_PREALLOCATE=false "
+            "to leave memory for PyTorch."
         )
     return found[number]

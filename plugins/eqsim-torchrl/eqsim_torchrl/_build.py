@@ -60,13 +60,15 @@ def action_table(
     if isinstance(actions, int):
         if actions < 2 or not np.all(np.isfinite([low, high])):
             raise ValueError(
-                f"`discrete_actions` is {actions}, for actions from {low} to {high}: at "
-                "least 2 values between finite bounds are expected, or a table of actions."
+                "`discrete_actions` must be at least 2, with finite bounds of "
+                f"actions, or a table of actions, got {actions} for actions from {low} "
+                f"to {high}."
             )
         if actions ** len(low) > 10_000:
             raise ValueError(
-                f"`discrete_actions` is {actions}, which makes {actions ** len(low):,} "
-                f"combinations for {len(low)} actuators. Pass a table of actions instead."
+                "`discrete_actions` must give at most 10,000 combinations, got "
+                f"{actions}, which gives {actions ** len(low):,} for {len(low)} "
+                "actuators. Pass a table of actions instead."
             )
         values = np.linspace(low, high, actions)
         grid = np.meshgrid(*values.T, indexing="ij")
@@ -74,8 +76,8 @@ def action_table(
     table = np.asarray(actions, low.dtype)
     if table.ndim != 2 or table.shape[1] != len(low) or not np.all(np.isfinite(table)):
         raise ValueError(
-            f"`discrete_actions` has shape {table.shape}: rows of {len(low)} finite "
-            "numbers, one per actuator, are expected."
+            f"`discrete_actions` must have rows of {len(low)} finite numbers, one per "
+            f"actuator, got shape {table.shape}."
         )
     return table
 
@@ -97,8 +99,8 @@ def parameters_of(
             value.dtype, jax.numpy.floating
         ):
             raise TypeError(
-                f"`parameters[{name!r}]` finds {value!r}: an array of floating point "
-                "numbers in the environment is expected."
+                f"`parameters[{name!r}]` must select an array of floating-point "
+                f"numbers of the environment, got {value!r}."
             )
         tensor = to_torch(value).clone().to(device)
         found[name] = nn.Parameter(tensor, requires_grad)

@@ -124,8 +124,8 @@ class EqsimWrapper(AbstractTensorEnv):
         table = action_table(env, discrete_actions)
         if categorical_action_encoding and table is None:
             raise ValueError(
-                "`categorical_action_encoding` is for actions that are integers: pass "
-                "`discrete_actions`, a table of actions."
+                "`categorical_action_encoding` must be used with `discrete_actions`. "
+                "Pass a table of actions."
             )
         self.eqsim_env, self.requires_grad = env, requires_grad
         self.frame_skip = frame_skip
@@ -152,7 +152,7 @@ class EqsimWrapper(AbstractTensorEnv):
         **Raises:** `RuntimeError` before the first reset.
         """
         if self._state is None:
-            raise RuntimeError("There is no state yet. Call `env.reset()` first.")
+            raise RuntimeError("`env.reset()` must be called first.")
         return self._state
 
     @property
@@ -223,7 +223,7 @@ class EqsimWrapper(AbstractTensorEnv):
             # So that `torch.manual_seed` is sufficient.
             seed = int(torch.randint(2**62, ()))
         if not 0 <= seed < 2**63:
-            raise ValueError(f"The seed is {seed}: 0 <= seed < 2^63 is expected.")
+            raise ValueError(f"`seed` must satisfy 0 <= seed < 2^63, got {seed}.")
         self._seed, self._count = seed, 0
 
     def _next_seed(self) -> torch.Tensor:
@@ -245,13 +245,15 @@ class EqsimWrapper(AbstractTensorEnv):
     ) -> TensorDictBase:
         if kwargs:
             raise TypeError(
-                f"`reset` got {', '.join(kwargs)}: the only option is `state`, an `EnvState`."
+                "The only option of `reset` is `state`, an `EnvState`, got "
+                f"{', '.join(kwargs)}."
             )
         mask = None if tensordict is None else tensordict.get("_reset", None)
         partly = mask is not None and not mask.all()
         if state is not None and partly:
             raise ValueError(
-                "`state` is that of all environments, but `_reset` leaves some out."
+                "`_reset` must be left out with `state`, which replaces the states of "
+                "all environments."
             )
         if set_state:
             state = self._given(tensordict)

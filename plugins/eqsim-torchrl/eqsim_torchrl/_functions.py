@@ -95,10 +95,12 @@ class AbstractTensorEnv(EnvBase):
             out, actions = self._under(actions, length, state)
         else:
             if length is not None:
-                raise ValueError("`length` is that of `actions`: leave it out.")
+                raise ValueError(
+                    "`length` must be left out with `actions`, which determine it."
+                )
             steps = actions.shape[self.batch_dims : self.batch_dims + 1]
             if steps == (0,):
-                raise ValueError("`actions` have no steps: at least one is expected.")
+                raise ValueError("`actions` must have at least one step, got none.")
             cast = self._action(actions, tuple(steps))
             flat = cast.reshape(self._program.rows, *cast.shape[self.batch_dims :])
             out = self._call(self._program.unroll, self._rows(state)[:2], flat)
@@ -137,12 +139,14 @@ class AbstractTensorEnv(EnvBase):
     def _under(self, policy: nn.Module, length: int | None, state: EnvState):
         if length is None or length < 1:
             raise ValueError(
-                f"`length` is {length}: with a policy, the number of steps is expected."
+                "`length` must be the number of steps if a policy is given, got "
+                f"{length}."
             )
         if self._table is not None:
             raise ValueError(
-                "`unroll` with a policy needs continuous actions, but here they are "
-                "integers. Pass a sequence of actions, or leave `discrete_actions` out."
+                "Actions must be continuous for `unroll` with a policy, but "
+                "`discrete_actions` makes them integers. Pass a sequence of actions, "
+                "or leave `discrete_actions` out."
             )
         if self.requires_grad and torch.is_grad_enabled():
             check_first_observation(state)

@@ -165,9 +165,10 @@ def _naming(direction: str):
         yield
     except (NotImplementedError, TypeError, ValueError) as error:
         raise RuntimeError(
-            f"JAX finds no derivative {direction}: {error} Physics that leaves JAX, or loops "
-            "without a bound, has none. Take another pipeline (those of eqsim have both), "
-            "or leave `requires_grad` out."
+            f"JAX cannot compute a derivative {direction}: {error} Pipelines that "
+            "leave JAX, or loops without a bound, have no derivatives. Use another "
+            "pipeline (all pipelines of eqsim have both derivatives), or leave "
+            "`requires_grad` out."
         ) from error
 
 

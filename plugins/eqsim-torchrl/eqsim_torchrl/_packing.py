@@ -35,8 +35,8 @@ class Packing:
         for name, leaf in zip(self._names, self._leaves):
             if _is_real(leaf) and leaf.dtype != dtype:
                 raise TypeError(
-                    f"`{name}` of the state has type {leaf.dtype}, but the robot has type "
-                    f"{dtype}: one type of floating point numbers is expected."
+                    f"`{name}` of the state must have type {dtype}, that of the robot, "
+                    f"got {leaf.dtype}."
                 )
         self.dtype = jnp.dtype(dtype)
         self.numbers = sum(_size(x) for x in self._leaves if _is_real(x))

@@ -57,7 +57,8 @@ def plan_of(module: nn.Module) -> tuple[Plan, list[torch.Tensor]]:
         elif kind is nn.LayerNorm:
             if len(layer.normalized_shape) != 1:
                 raise TypeError(
-                    f"`{layer}` is over {len(layer.normalized_shape)} axes: one is expected."
+                    f"`{layer}` must normalize one axis, got "
+                    f"{len(layer.normalized_shape)}."
                 )
             plan.append((nn.LayerNorm, len(own), layer.eps))
         elif kind is NormalParamExtractor:
@@ -69,8 +70,8 @@ def plan_of(module: nn.Module) -> tuple[Plan, list[torch.Tensor]]:
         elif not _does_nothing(layer):
             known = [nn.Linear, nn.LayerNorm, NormalParamExtractor, *_ACTIVATIONS]
             raise TypeError(
-                f"A layer is `{layer}`, which has no counterpart here. Known are "
-                f"{', '.join(x.__name__ for x in known)}, and sequences of them."
+                f"Layers must be one of {', '.join(x.__name__ for x in known)}, or "
+                f"sequences of them, got `{layer}`."
             )
         weights += own
     return tuple(plan), weights
@@ -140,8 +141,8 @@ def _does_nothing(layer: nn.Module) -> bool:
     """Test if a layer does not change a vector."""
     if type(layer) is nn.Dropout and layer.training and layer.p > 0.0:
         raise TypeError(
-            f"`{layer}` is in training, where it draws numbers. Call `policy.eval()`, or "
-            "leave it out."
+            f"`{layer}` must be in evaluation mode, because it draws random numbers in "
+            "training mode. Call `policy.eval()`, or remove the layer."
         )
     whole = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
     return whole or type(layer) in (nn.Identity, nn.Dropout)
@@ -150,19 +151,19 @@ def _does_nothing(layer: nn.Module) -> bool:
 def _layers(module: nn.Module) -> list[nn.Module]:
     if module._forward_hooks or module._forward_pre_hooks:
         raise TypeError(
-            f"`{type(module).__name__}` has hooks, which have no counterpart here. Remove "
-            "them; weights that hooks compute can be made plain ones."
+            f"`{type(module).__name__}` must have no hooks, which cannot be converted. "
+            "Remove them; replace weights that hooks compute by plain ones."
         )
     if type(module) in (TensorDictModule, SafeModule, Actor):
         return _layers(module.module)
     if isinstance(module, TensorDictModuleBase):
         raise TypeError(
-            f"`{type(module).__name__}` may hold more than one network. Pass the network "
-            "itself."
+            f"`{type(module).__name__}` may contain more than one network. Pass the "
+            "network itself."
         )
     if type(module) is MLP and not isinstance(module.out_features, Number):
         raise TypeError(
-            f"An `MLP` gives arrays of shape {module.out_features}: a vector is expected."
+            f"`MLP.out_features` must be an integer, got {module.out_features}."
         )
     if type(module) in (nn.Sequential, MLP):
         return [layer for part in module for layer in _layers(part)]

@@ -45,9 +45,9 @@ def action_spec(
         return Bounded(wide(low), wide(high), shape, device, dtype)
     if np.any(np.isfinite([low, high])):
         raise ValueError(
-            f"Actions lie between {low} and {high}: TorchRL has no bounds for some entries "
-            "only. Limit all actuators in the model file (`ctrlrange`), or none: "
-            "`eqsim.wrappers.ClipAction` takes any number and clips it."
+            f"Bounds of actions must be finite for all entries or for none, got {low} "
+            f"and {high}. Set `ctrlrange` of all actuators in the model file, or of "
+            "none: `eqsim.wrappers.ClipAction` accepts any number and clips it."
         )
     return Unbounded(shape, device, dtype)
 

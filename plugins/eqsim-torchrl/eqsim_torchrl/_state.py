@@ -34,8 +34,8 @@ def check_state(
         expected = (*batch, *shape)
         if tuple(x.shape) != expected:
             raise ValueError(
-                f"`{name}` of the state has shape {tuple(x.shape)}, but {expected} is "
-                "expected: batch size, and one environment's."
+                f"`{name}` of the state must have shape {expected} (batch size, shape "
+                f"of one environment), got {tuple(x.shape)}."
             )
     return EnvState(
         state.numbers.to(device, program.number),
@@ -49,10 +49,10 @@ def check_first_observation(state: EnvState) -> None:
     on a state for which derivatives are needed."""
     if state.numbers.requires_grad and not state.obs.requires_grad:
         raise ValueError(
-            "A derivative is taken by the `numbers` of the state, but its `obs`, on which the "
-            "policy acts first, does not depend on them. Take a step before, whose state "
-            "`transition` returns; or detach the numbers; or let `obs` require a "
-            "gradient too, for the derivative by each of them."
+            "The state depends on its `numbers`, which require a gradient, but its "
+            "`obs`, from which the policy chooses the first action, does not. Take a "
+            "step first and use the state that `transition` returns, or detach the "
+            "numbers, or let `obs` require a gradient too."
         )
 
 
@@ -65,9 +65,9 @@ def check_actions(actions: torch.Tensor, number: int | None = None) -> None:
         return
     values = torch.func.debug_unwrap(actions.detach())
     if number is not None and not torch.all((0 <= values) & (values < number)):
-        raise ValueError(f"Actions are {values}: 0 <= action < {number} is expected.")
+        raise ValueError(f"Actions must satisfy 0 <= action < {number}, got {values}.")
     if values.is_floating_point() and not torch.isfinite(values).all():
-        raise ValueError(f"Actions are {values}: finite numbers are expected.")
+        raise ValueError(f"Actions must be finite, got {values}.")
 
 
 def check_action_type(
@@ -86,15 +86,13 @@ def check_action_type(
     """
     if tuple(action.shape) != tuple(shape):
         raise ValueError(
-            f"Actions have shape {tuple(action.shape)}, but {tuple(shape)} is expected: "
-            "batch size, steps if there are any, and the shape of an action."
+            f"Actions must have shape {tuple(shape)} (batch size, number of steps if "
+            f"there are any, shape of an action), got {tuple(action.shape)}."
         )
     if rows is None and not action.is_floating_point():
-        raise TypeError(
-            f"Actions have type {action.dtype}: floating point numbers are expected."
-        )
+        raise TypeError(f"Actions must be floating-point numbers, got {action.dtype}.")
     if categorical and action.is_floating_point():
-        raise TypeError(f"Actions have type {action.dtype}: integers are expected.")
+        raise TypeError(f"Actions must be integers, got {action.dtype}.")
 
 
 def state_in(tensordict: TensorDictBase | None) -> EnvState:
@@ -104,15 +102,14 @@ def state_in(tensordict: TensorDictBase | None) -> EnvState:
     """
     if tensordict is None or tensordict.get("state", None) is None:
         raise KeyError(
-            "The tensordict has no `state`, which goes with it here. Pass what `reset` "
-            "or a step has returned."
+            "The tensordict must have a `state`. Pass what `reset` or a step returned."
         )
     held = tensordict.get("state")
     for name in EnvState._fields:
         if held.get(name, None) is None:
             raise KeyError(
-                f"The `state` of the tensordict has no `{name}`. Pass all of what `reset` "
-                "or a step has returned."
+                f"The `state` of the tensordict must have `{name}`. Pass all that "
+                "`reset` or a step returned."
             )
     return EnvState(*map(held.get, EnvState._fields))
 

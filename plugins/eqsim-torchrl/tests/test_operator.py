@@ -135,7 +135,7 @@ def test_numbers_that_pytorch_lacks():
 def test_functions_without_derivatives_are_named():
     x = torch.full((2,), 5.0, requires_grad=True)
     (out,) = Operator(lambda fixed, x: (halve(x),))(x)
-    with pytest.raises(RuntimeError, match="no derivative in reverse"):
+    with pytest.raises(RuntimeError, match="cannot compute a derivative in reverse"):
         out.sum().backward()
 
 

@@ -100,7 +100,7 @@ REFUSED = {
     "Backwards": Backwards(nn.Linear(4, 4), nn.Tanh()),
     "training": nn.Dropout(0.5),
     "hooks": hooked(),
-    "vector": MLP(4, (2, 2), num_cells=[4]),
+    "integer": MLP(4, (2, 2), num_cells=[4]),
     "Flatten": nn.Flatten(0),
 }
 
@@ -144,7 +144,7 @@ def test_closed_loop_from_an_observation_without_the_state():
     env.reset()
     module, state = network(nn.Tanh(), inputs=2), env.state
     state.numbers.requires_grad_()
-    with pytest.raises(ValueError, match="does not depend on them"):
+    with pytest.raises(ValueError, match="chooses the first action, does not"):
         env.unroll(module, 2, state=state)
     action = torch.zeros(3, 1, dtype=env.action_spec.dtype)
     after = env.transition(state, action)[0]

@@ -39,7 +39,7 @@ def test_a_part_of_the_state_is_missing():
     env = wrap(state_in_tensordict=True)
     tensordict = acted(env)
     del tensordict["state", "obs"]
-    with pytest.raises(KeyError, match="no `obs`"):
+    with pytest.raises(KeyError, match="must have `obs`"):
         env.step(tensordict)
 
 
