@@ -31,11 +31,13 @@ class Search(AbstractOnlineAgent):
 
     - `rate`: length of a direction.
     - `bad_after`: after so many iterations a weight becomes NaN.
+    - `anneal_steps`: not used.
     - `num_envs`, `unroll`: environments and steps.
     """
 
     rate: Array = eqx.field(converter=jnp.asarray, default=0.3)
     bad_after: Array = eqx.field(converter=jnp.asarray, default=10**6)
+    anneal_steps: Array = eqx.field(converter=jnp.asarray, default=0.0)
     num_envs: int = eqx.field(static=True, default=2)
     unroll: int = eqx.field(static=True, default=4)
     sizes: tuple[int, ...] = eqx.field(static=True, default=(8, 8))

@@ -153,6 +153,7 @@ def test_fields_of_the_agent_are_options(capsys, monkeypatch, tmp_path):
     assert config["recipe"]["settings"] == {
         "rate": 0.1,
         "bad_after": 10**6,
+        "anneal_steps": 0.0,
         "num_envs": 3,
         "unroll": 4,
         "sizes": [4, 5, 6],
@@ -263,6 +264,21 @@ def test_presets_are_defaults(capsys, monkeypatch, tmp_path):
     # The run is what it was, whatever becomes of the preset.
     monkeypatch.delitem(_TABLE, ("search", "rail"))
     assert float(load_run("runs/search-rail").members.agent(0).rate) == 0.7
+
+
+@pytest.mark.parametrize("anneal, expected", [(64, 96.0), (32, 32.0), (0, 0.0)])
+def test_annealing_over_the_whole_run(capsys, monkeypatch, anneal, expected):
+    """A preset that anneals until its end does so with another number of steps; an
+    extension beyond that is reported."""
+    preset = Preset(Search(anneal_steps=float(anneal)), steps=64, episode_length=9)
+    monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: preset)
+    options = "--pool-size 4 --turns 2 --evaluations 1"
+    assert run(capsys, f"train search rail {options} --steps 96")[0] == 0
+    config = json.loads(pathlib.Path("runs/search-rail/config.json").read_text())
+    assert config["recipe"]["settings"]["anneal_steps"] == expected
+    status, out, err = run(capsys, "resume runs/search-rail --steps 32")
+    assert status == 0, err
+    assert ("learning rate of this run is zero" in out) == bool(expected)
 
 
 WRONG = {

@@ -15,6 +15,7 @@ from eqsim import AbstractAgent, AbstractOnlineAgent, CommandError
 
 from ..agents._skill_agent import AbstractSkillAgent
 from ..runs import Plan, RunFolder
+from ..runs._config import read_config
 from ..runs._presets import find_preset, Preset
 from ..runs._recipe import needs_data, Recipe
 from ..runs._recorded import as_learner
@@ -85,9 +86,24 @@ def resume_run(
     """
     screen = console()
     with sentences(), _abrupt():
+        if steps:
+            _note_annealing(screen, read_config(pathlib.Path(folder)), steps)
         told = _callbacks(video, logger, folder)
         result = resume(folder, more_steps=steps, callbacks=told, progress=True)
     _end(screen, result)
+
+
+def _note_annealing(screen: Console, config: dict[str, Any], steps: float) -> None:
+    """Say so if additional steps would be taken at a learning rate of zero."""
+    if config["recipe"] is None:
+        return
+    end = config["recipe"]["settings"].get("anneal_steps", 0.0)
+    if 0.0 < end < config["plan"]["steps"] + steps:
+        screen.print(
+            f"Note: the learning rate of this run is zero after {end:,.0f} steps, so later "
+            "steps do not change the policy. To train longer, start a run with more steps "
+            "or another `--anneal-steps` (0: constant)."
+        )
 
 
 def preset_agent(names: Names) -> tuple[Preset | None, AbstractAgent, AbstractAgent]:
@@ -118,7 +134,8 @@ def _recipe(
     if request.data is None and learner is not agent:
         raise ValueError(needs_data(request.agent))
     agent = learner
-    fields = describe(agent)
+    steps = _steps(request, preset)
+    fields = _annealed(describe(agent), steps, preset)
     settings = fields | options | _given(agent, request.settings, options)
     sweep = {}
     for name, text in (_pair("--sweep", text) for text in request.sweep):
@@ -143,12 +160,6 @@ def _recipe(
         else str(pathlib.Path(request.data).resolve()),
         options={} if preset is None else {**preset.options},
     )
-    steps = request.steps or (preset.steps if preset else None)
-    if steps is None:
-        raise CommandError(
-            f"There is no preset for {request.agent!r} on {request.env!r}. Set the "
-            "number of steps, for instance `--steps 1e6`."
-        )
     length = request.episode_length or (preset.episode_length if preset else 1000)
     text = (
         "with its defaults, as there is no preset"
@@ -156,6 +167,27 @@ def _recipe(
         else "by its preset"
     )
     return recipe, steps, length, text
+
+
+def _steps(request: Request, preset: Preset | None) -> int | float:
+    if request.steps:
+        return request.steps
+    if preset is None:
+        raise CommandError(
+            f"There is no preset for {request.agent!r} on {request.env!r}. Set the "
+            "number of steps, for instance `--steps 1e6`."
+        )
+    return preset.steps
+
+
+def _annealed(
+    fields: dict[str, Any], steps: int | float, preset: Preset | None
+) -> dict[str, Any]:
+    """Return the fields of an agent for another number of steps: a learning rate that
+    reaches zero at the end of the preset reaches zero at the end of the run."""
+    if preset is None or fields.get("anneal_steps") != preset.steps:
+        return fields
+    return fields | {"anneal_steps": float(steps)}
 
 
 def _given(
