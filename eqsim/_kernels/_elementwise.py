@@ -74,6 +74,18 @@ def _square(walk, eqn, x):
     return mapped(walk, eqn, (x,), lambda x: algebra.apply(graph, "mul", (x, x), dtype))
 
 
+@rule("one_minus_square")  # jax 0.12 and newer
+def _one_minus_square(walk, eqn, x):
+    graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)
+
+    def factored(x):
+        one = graph.constant(1, dtype)
+        sides = [algebra.apply(graph, op, (one, x), dtype) for op in ("add", "sub")]
+        return algebra.apply(graph, "mul", tuple(sides), dtype)
+
+    return mapped(walk, eqn, (x,), factored)
+
+
 @rule("pow")
 def _pow(walk, eqn, x, y):
     graph, dtype = walk.graph, dtype_of(eqn.outvars[0].aval)

@@ -19,7 +19,7 @@ from ._loops import (
     while_operands,
     while_writes,
 )
-from ._scalarize import scan_dependence, while_dependence
+from ._scalarize import scan_dependence, scan_sizes, while_dependence
 from ._smooth import (
     active_arguments,
     active_results,
@@ -121,7 +121,7 @@ class _Scan:
         self.forward, self.params, self.inner = forward, params, params["jaxpr"]
         self.operands = materialized(walk, operands)
         self.tangents = _settled(forward, tangents)
-        self.first, self.count = params["num_consts"], params["num_carry"]
+        self.first, self.count = scan_sizes(params)
         self.last = self.first + self.count
         jaxpr, cut = self.inner.jaxpr, slice(self.first, self.last)
         self.wanted = wanted_results(jaxpr, wanted, cut)

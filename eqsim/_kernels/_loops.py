@@ -21,6 +21,7 @@ from ._scalarize import (
     dependence,
     rule,
     scan_dependence,
+    scan_sizes,
     Translation,
     Unsupported,
     while_dependence,
@@ -124,7 +125,7 @@ def _everyone(walk: Translation) -> int:
 @rule("scan")
 def _scan(walk, eqn, *operands):
     params, inner = eqn.params, eqn.params["jaxpr"]
-    start, count = params["num_consts"], params["num_carry"]
+    start, count = scan_sizes(params)
     operands = materialized(walk, operands)
     deps = scan_dependence(params, dependences(walk.graph, operands))
     avals = [var.aval for var in eqn.outvars]

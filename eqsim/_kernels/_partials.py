@@ -76,6 +76,7 @@ PARTIALS: dict[str, tuple[Partial, ...]] = {
     "div": (lambda e, ct: e("div", ct, e.x[1]), _quotient),
     "neg": (lambda e, ct: e("neg", ct),),
     "square": (lambda e, ct: e("mul", ct, e("mul", e.number(2), e.x[0])),),
+    "one_minus_square": (lambda e, ct: e("mul", ct, e("mul", e.number(-2), e.x[0])),),
     "integer_pow": (_integer_power,),
     "sqrt": (lambda e, ct: e("mul", ct, e("div", e.number(0.5), e.out)),),
     "sin": (lambda e, ct: e("mul", ct, e("cos", e.x[0])),),

@@ -12,7 +12,7 @@ from ._indices import INDEX, Index, index_node, minus
 from ._reverse import Cotangents, Reverse, reverse_rule
 from ._reverse_passes import Passes
 from ._rows import elements, row_of, stacked_rows
-from ._scalarize import scan_dependence
+from ._scalarize import scan_dependence, scan_sizes
 from ._smooth import active_arguments, wanted_arguments, wanted_results
 
 
@@ -26,7 +26,7 @@ def _scan(reverse: Reverse, eqn, operands, active, wanted):
 
 def _stacks_large_arrays(eqn) -> bool:
     """Return whether the arrays that a pass reads or stacks are large."""
-    start, count = eqn.params["num_consts"], eqn.params["num_carry"]
+    start, count = scan_sizes(eqn.params)
     rows = [*eqn.invars[start + count :], *eqn.outvars[count:]]
     return any(is_large(v.aval.shape[1:]) for v in rows)
 
@@ -43,8 +43,8 @@ class _Scan:
         self.reverse, self.graph, self.eqn = reverse, reverse.graph, eqn
         self.operands = [arrays.materialized(reverse.graph, x) for x in operands]
         self.inner, self.length = params["jaxpr"], params["length"]
-        self.first = params["num_consts"]
-        self.second = self.first + params["num_carry"]
+        self.first, carry = scan_sizes(params)
+        self.second = self.first + carry
         self.avals = [var.aval for var in self.inner.jaxpr.invars]
         carried = range(self.first, self.second)
         jaxpr, cut = self.inner.jaxpr, slice(self.first, self.second)

@@ -162,10 +162,18 @@ def while_dependence(params, deps: list[int]) -> list[int]:
         carry = new
 
 
+def scan_sizes(params) -> tuple[int, int]:
+    """Return the number of constants of a `scan`, and the number of values it carries."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()  # jax 0.11 and newer
+    return len(consts), len(carry)
+
+
 def scan_dependence(params, deps: list[int]) -> list[int]:
     """Return the dependence of the values that a `scan` carries and stacks."""
-    start = params["num_consts"]
-    stop = start + params["num_carry"]
+    start, count = scan_sizes(params)
+    stop = start + count
     consts, carry, xs = deps[:start], deps[start:stop], deps[stop:]
     while True:
         out = dependence(params["jaxpr"].jaxpr, [*consts, *carry, *xs])
