@@ -149,4 +149,7 @@ def quick_compile() -> dict[str, Any] | None:
     """Return compiler options for programs that run once: fewer optimizations."""
     if jax.default_backend() != "cpu":
         return None
-    return {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+    options: dict[str, Any] = {"xla_backend_optimization_level": 0}
+    if jax.__version_info__ < (0, 11):  # refused by jaxlib 0.12
+        options["xla_cpu_use_fusion_emitters"] = False
+    return options

@@ -245,10 +245,9 @@ def programs(env: eqsim.AbstractEnv):
     options = None
     if jax.default_backend() == "cpu":
         # With fewer optimizations, because they run only a few times.
-        options = {
-            "xla_backend_optimization_level": 0,
-            "xla_cpu_use_fusion_emitters": False,
-        }
+        options = {"xla_backend_optimization_level": 0}
+        if jax.__version_info__ < (0, 11):  # refused by jaxlib 0.12
+            options["xla_cpu_use_fusion_emitters"] = False
     first = jax.jit(jax.vmap(lambda start: begin(env, start)), compiler_options=options)
     step = lambda state, action: env.step(state, action)
     return first, jax.jit(jax.vmap(step), compiler_options=options)
