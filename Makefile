@@ -106,9 +106,11 @@ wheels: $(VENV)-release/.installed
 release: $(VENV)-release/.installed
 	$(VENV)-release/bin/python tests/release/release.py
 
-# Newer versions of jaxlib refuse the second flag of `QUICK`.
+# Newer versions of jaxlib refuse the second flag of `QUICK`. Distributions whose
+# dependencies have no files for a version of Python are left out by WITHOUT.
 oldest newest: $(VENV)-release/.installed
-	XLA_FLAGS="$(UNTUNED)" EQSIM_KERNELS_LEVEL=0 $(VENV)-release/bin/python tests/release/bounds.py $@ --python $(PYTHON) --workers $(WORKERS)
+	XLA_FLAGS="$(UNTUNED)" EQSIM_KERNELS_LEVEL=0 $(VENV)-release/bin/python tests/release/bounds.py $@ --python $(PYTHON) \
+	  --workers $(WORKERS) $(if $(WITHOUT),--without $(WITHOUT))
 
 test-all: check
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
