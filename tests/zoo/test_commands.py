@@ -283,6 +283,7 @@ def test_annealing_over_the_whole_run(capsys, monkeypatch, anneal, expected):
 
 WRONG = {
     "train": "AGENT",
+    "train ppo ant --steps inf": "`steps` must be a positive integer, got inf",
     "train serch rail --steps 9": "There is no agent 'serch'. Did you mean 'search'",
     "train search ral --steps 9": "There is no environment 'ral'. Did you mean 'rail'",
     "train search rail": "There is no preset for 'search' on 'rail'. Set the number",

@@ -364,6 +364,16 @@ def test_presets(monkeypatch):
         find_preset("dads", "ant_omni", "qdx")
 
 
+def test_presets_for_another_number_of_steps():
+    """The learning rate reaches zero at the end if it does so in the preset."""
+    for anneal, expected in ((1000.0, 3e6), (500.0, 500.0), (0.0, 0.0)):
+        found = Preset(Search(anneal_steps=anneal), steps=1000).with_steps(3e6)
+        assert found.steps == 3_000_000 and float(found.agent.anneal_steps) == expected
+    for steps in (0, 0.5, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="`steps` must be a positive integer"):
+            Preset(Search(), steps=1000).with_steps(steps)
+
+
 @pytest.mark.parametrize("names", [*_TABLE, *variants()], ids="-".join)
 def test_each_preset_is_one(names):
     """Of agents and environments that exist, and settings that can be written down."""

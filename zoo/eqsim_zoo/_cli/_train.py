@@ -106,13 +106,18 @@ def _note_annealing(screen: Console, config: dict[str, Any], steps: float) -> No
         )
 
 
-def preset_agent(names: Names) -> tuple[Preset | None, AbstractAgent, AbstractAgent]:
-    """Return the preset for an agent in an environment, the agent with its values, and
-    what the loop trains: `Offline` around an agent that learns from a dataset."""
+def preset_agent(
+    names: Names, steps: float | None = None
+) -> tuple[Preset | None, AbstractAgent, AbstractAgent]:
+    """Return the preset for an agent in an environment and a number of steps, the agent
+    with its values, and what the loop trains: `Offline` around an agent that learns from
+    a dataset."""
     assert names.agent is not None
     preset = None
     if names.env is not None:
         preset = find_preset(names.agent, names.env, names.preset)
+    if preset is not None and steps:
+        preset = preset.with_steps(steps)
     agent = eqsim.AGENTS.get(names.agent)() if preset is None else preset.agent
     online = isinstance(agent, AbstractOnlineAgent) and names.data is None
     return preset, agent, agent if online else as_learner(agent)
@@ -130,12 +135,17 @@ def _recipe(
         if name not in {*registry.names(), *registry.plugins(), *registry.hidden()}:
             raise ValueError(unknown(f"There is no {what}", name, registry.names()))
     names = Names(request.agent, request.env, request.preset, request.data)
-    preset, agent, learner = preset_agent(names)
+    preset, agent, learner = preset_agent(names, request.steps)
     if request.data is None and learner is not agent:
         raise ValueError(needs_data(request.agent))
     agent = learner
-    steps = _steps(request, preset)
-    fields = _annealed(describe(agent), steps, preset)
+    steps = preset.steps if preset else request.steps
+    if not steps:
+        raise CommandError(
+            f"There is no preset for {request.agent!r} on {request.env!r}. Set the "
+            "number of steps, for instance `--steps 1e6`."
+        )
+    fields = describe(agent)
     settings = fields | options | _given(agent, request.settings, options)
     sweep = {}
     for name, text in (_pair("--sweep", text) for text in request.sweep):
@@ -167,27 +177,6 @@ def _recipe(
         else "by its preset"
     )
     return recipe, steps, length, text
-
-
-def _steps(request: Request, preset: Preset | None) -> int | float:
-    if request.steps:
-        return request.steps
-    if preset is None:
-        raise CommandError(
-            f"There is no preset for {request.agent!r} on {request.env!r}. Set the "
-            "number of steps, for instance `--steps 1e6`."
-        )
-    return preset.steps
-
-
-def _annealed(
-    fields: dict[str, Any], steps: int | float, preset: Preset | None
-) -> dict[str, Any]:
-    """Return the fields of an agent for another number of steps: a learning rate that
-    reaches zero at the end of the preset reaches zero at the end of the run."""
-    if preset is None or fields.get("anneal_steps") != preset.steps:
-        return fields
-    return fields | {"anneal_steps": float(steps)}
 
 
 def _given(

@@ -42,10 +42,26 @@ class Preset:
                 f"{self.steps} and {self.episode_length}."
             )
 
+    def with_steps(self, steps: int | float) -> "Preset":
+        """Return the preset for another number of steps. If the learning rate reaches
+        zero at the end of this preset, it does so at the end of the returned one.
+
+        **Raises:** `ValueError` if `steps` is not a positive integer.
+        """
+        if not 1 <= steps < 2**53 or steps % 1:
+            raise ValueError(f"`steps` must be a positive integer, got {steps}.")
+        agent = self.agent
+        if vars(agent).get("anneal_steps") == self.steps:
+            agent = dataclasses.replace(agent, anneal_steps=steps)
+        return dataclasses.replace(self, agent=agent, steps=int(steps))
+
 
 def _balance() -> Preset:
-    agent = PPO(learning_rate=1e-3, reward_scale=0.1, entropy_cost=0.0)
-    return Preset(agent, steps=200_000)
+    steps = 200_000
+    agent = PPO(
+        learning_rate=1e-3, anneal_steps=steps, reward_scale=0.1, entropy_cost=0.0
+    )
+    return Preset(agent, steps=steps)
 
 
 def _run(steps: int) -> Preset:
