@@ -166,8 +166,10 @@ def scan_sizes(params) -> tuple[int, int]:
     """Return the number of constants of a `scan`, and the number of values it carries."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()  # jax 0.11 and newer
-    return len(consts), len(carry)
+    if "ft_in" in params:  # jax 0.12
+        consts, carry, _ = params["ft_in"].unpack()
+        return len(consts), len(carry)
+    raise Unsupported("a `scan` of this version of JAX")
 
 
 def scan_dependence(params, deps: list[int]) -> list[int]:

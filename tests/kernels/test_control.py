@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 from kernels.harness import assert_close, assert_same, Kernel, WIDTH
 
-from eqsim._kernels import _grouping
+from eqsim._kernels import _grouping, _scalarize
 
 
 BATCH = 2 * WIDTH + 1
@@ -276,6 +276,14 @@ def test_a_scan_without_passes_falls_back():
     kernel = Kernel(lambda x: lax.scan(lambda c, _: (c, c), x, None, length=0))
     with pytest.raises(kernels.Unsupported, match="length 0"):
         kernel(normal(0))
+
+
+def test_scans_of_unknown_versions_of_jax_fall_back():
+    found = jax.make_jaxpr(lambda x: lax.scan(lambda c, _: (c + x, c), x, None, 3))(1.0)
+    (scan,) = (eqn for eqn in found.eqns if eqn.primitive.name == "scan")
+    assert _scalarize.scan_sizes(scan.params) == (1, 1)
+    with pytest.raises(_scalarize.Unsupported, match="this version of JAX"):
+        _scalarize.scan_sizes({"length": 3})
 
 
 # Calls.
