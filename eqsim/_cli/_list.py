@@ -77,4 +77,6 @@ def _presets() -> Table:
 def _first_sentence(docstring: str) -> str:
     text = " ".join(docstring.split("\n\n")[0].split())
     text = re.sub(r" \([^()]*\d{4}\)", "", text)  # The year of a paper.
-    return text.split(". ")[0].rstrip(".").replace("`", "")
+    text = re.sub(r"^Create (an? )?", "", text)  # What a factory creates.
+    text = text.split(". ")[0].rstrip(".").replace("`", "")
+    return text[:1].upper() + text[1:]

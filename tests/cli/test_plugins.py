@@ -113,6 +113,7 @@ def test_descriptions_of_agents(capsys):
     assert status == 0
     words = " ".join(out.split())
     assert "Proximal policy optimization: several gradient steps" in words
+    assert "ant_uni Ant with the descriptor FeetContact" in words  # A factory.
     for name in eqsim.AGENTS.names():
         docstring = inspect.getdoc(eqsim.AGENTS.get(name)) or ""
         opening = " ".join(docstring.replace("`", "").split()[:3]).rstrip(".")
