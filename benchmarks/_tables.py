@@ -97,8 +97,9 @@ def _cores() -> int | None:
 def caption(where: Mapping[str, Any]) -> str:
     """Describe machine, versions, commit and date in one paragraph."""
     versions = (f"{name} {v}" for name, v in where["versions"].items() if v)
+    cores = f"{where['cores']} core{'' if where['cores'] == 1 else 's'}"
     return (
-        f"{where['processor']}, {where['cores']} cores; {where['device']} "
+        f"{where['processor']}, {cores}; {where['device']} "
         f"({where['devices']} devices); {', '.join(versions)}; "
         f"Python {where['python']}; commit {where['commit']}; {where['date']}."
     )
