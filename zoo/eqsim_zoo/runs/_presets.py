@@ -52,7 +52,7 @@ class Preset:
             raise ValueError(f"`steps` must be a positive integer, got {steps}.")
         agent = self.agent
         if vars(agent).get("anneal_steps") == self.steps:
-            agent = dataclasses.replace(agent, anneal_steps=steps)
+            agent = dataclasses.replace(agent, anneal_steps=float(steps))
         return dataclasses.replace(self, agent=agent, steps=int(steps))
 
 
