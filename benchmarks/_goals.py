@@ -28,8 +28,8 @@ plans with the skill dynamics: it chooses skills that lead to each of {goals} go
 these episodes.
 
 - `seconds`: duration of `train`, with compilation.
-- `reward`: intrinsic reward of `DADS` per step, with {number} alternative skills; at most log
-  {number}.
+- `reward`: intrinsic reward of `DADS` per step with {number} alternative skills, at most
+  log {number}.
 - `reach`: distance from the origin after {plan} steps of one skill, mean over {number}
   skills, m.
 - `covered`: share of a grid of 20 m x 20 m that these {number} skills visit.
