@@ -119,7 +119,7 @@ class Session:
         if keyframe is not None:
             key = self.setup.env.sys.keyframe(keyframe)
             options = ResetOptions(key.q, key.qd)
-            self.ctrl = np.asarray(key.ctrl, float)
+            self.ctrl = np.array(key.ctrl, float)
         if self.simulates:
             self.history = [Moment(0.0, self._reset(options))]
         self.index, self._debt = 0, 0.0

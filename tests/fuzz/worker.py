@@ -32,6 +32,12 @@ _EXECUTES = (
     "os.posix_spawn",
     "subprocess.Popen",
 )
+_CACHES = tuple(
+    os.path.realpath(os.environ[name]) + os.sep
+    for name in ("JAX_COMPILATION_CACHE_DIR", "EQSIM_KERNELS_CACHE")
+    if os.environ.get(name)
+)
+"""Folders of compiled programs, which a program that took long to compile is written to."""
 _CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink")
 
 
@@ -63,6 +69,7 @@ class Watch:
         # Importing a module that is new stores its bytecode.
         full = os.path.realpath(os.fsdecode(path))
         in_cache = "__pycache__" in full and not full.startswith(self.inside)
+        in_cache = in_cache or full.startswith(_CACHES)
         return full.startswith(self.inside) or full == os.devnull or in_cache
 
 

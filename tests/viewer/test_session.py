@@ -100,6 +100,8 @@ def test_reset_to_a_keyframe():
     here.reset("high")
     np.testing.assert_array_equal(heights([here.moment]), 2.0)
     np.testing.assert_array_equal(here.ctrl, [3.0])
+    here.ctrl[0] = 1.0  # A slider, which does not change the keyframe.
+    assert ENV.sys.keyframe("high").ctrl[0] == 3.0
 
 
 def test_sources_of_actions():

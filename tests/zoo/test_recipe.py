@@ -114,6 +114,13 @@ def test_text_that_does_not_fit(text):
         parse(Rich(), name, value)
 
 
+@pytest.mark.parametrize("name", ["rate", "x" * 10**6])
+def test_messages_do_not_repeat_long_texts(name):
+    with pytest.raises(ValueError) as caught:
+        parse(Rich(), name, "y" * 10**6)
+    assert len(str(caught.value)) < 1000
+
+
 @given(
     rate=st.floats(width=32, allow_nan=False, allow_infinity=False),
     pair=st.tuples(st.floats(width=32, min_value=0, max_value=2.0**99), st.just(2.0)),

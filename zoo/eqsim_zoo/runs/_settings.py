@@ -152,7 +152,8 @@ def parse(agent: AbstractAgent, name: str, text: str) -> Any:
     except (ValueError, SyntaxError, KeyError, OverflowError) as error:
         expected = expectation(fields[name])
         raise ValueError(
-            f"`{name}={text}`: expected {expected}, such as {encode(fields[name])}."
+            f"`{name}={_brief(text)}`: expected {expected}, such as "
+            f"{encode(fields[name])}."
         ) from error
 
 
@@ -171,10 +172,15 @@ def has_default(agent: AbstractAgent, name: str) -> bool:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return a message about an unknown name, with similar known names."""
-    names = sorted(known)
+    name, names = _brief(name), sorted(known)
     close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     return f"{what} {name!r}.{hint} Known: {', '.join(names) or 'none'}."
+
+
+def _brief(text: str) -> str:
+    """Return the beginning of a long text, for messages."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _fields(agent: eqx.Module) -> dict[str, Any]:
