@@ -35,7 +35,7 @@ def test_options():
     ):
         eqsim_dmc.lqr_model(2, 3)
     sys = eqsim_dmc.lqr_model(2, 1)
-    with pytest.raises(ValueError, match="`seed` is 5, but `sys` has springs"):
+    with pytest.raises(ValueError, match="`seed` is 5 and `sys` has springs"):
         eqsim.make("dmc_lqr_lqr_2_1", seed=5, sys=sys)
 
 

@@ -13,7 +13,7 @@ import eqsim
 WRONG = (
     (lambda: wrap(episode_length=0), ValueError, "at least 1"),
     (lambda: wrap(frame_skip=0), ValueError, "at least 1"),
-    (lambda: wrap(device="cuda:7"), ValueError, "JAX does not see"),
+    (lambda: wrap(device="cuda:7"), ValueError, "must be one that JAX sees"),
     (lambda: EqsimWrapper("ant"), TypeError, "AbstractEnv"),
     (lambda: EqsimEnv("aunt"), ValueError, "Did you mean 'ant'"),
     (lambda: EqsimEnv("ant", cache_clear_frequency=9), TypeError, "no cache grows"),
