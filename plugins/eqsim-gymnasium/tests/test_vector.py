@@ -170,7 +170,7 @@ def test_bad_calls():
     for mask, error in (([True, False], TypeError), (np.zeros(2, bool), ValueError)):
         with pytest.raises(error, match="reset_mask"):
             envs.reset(options={"reset_mask": mask})
-    with pytest.raises(ValueError, match=r"options\['q'\].*\(3, 1\).*2"):
+    with pytest.raises(ValueError, match=r"options\['q'\].*2 environments.*\(3, 1\)"):
         envs.reset(options={"q": np.zeros((3, 1))})
     envs.reset(seed=0)
     with pytest.raises(ValueError, match=r"shape \(2, 1\).*\(1,\)"):
