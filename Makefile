@@ -37,7 +37,7 @@ help:
 	@echo "make wheels           install eqsim and a plugin from wheels, run both, and remove the plugin"
 	@echo "make release          build all distributions twice, compare, check, install and run each; files in out/release"
 	@echo "make oldest           nightly: tests with the oldest dependencies that pyproject.toml allows"
-	@echo "make newest           nightly: tests with the newest dependencies; PYTHON=python3.13 for another Python"
+	@echo "make newest           nightly: tests with the newest dependencies; PYTHON=python3.13 and WITHOUT=NAMES choose"
 	@echo "make fuzz             run 100,000 generated inputs; FUZZ=1000000 and FUZZ_FIRST=0 choose others"
 	@echo "make soak             nightly: SOAK minutes of steps, and training that is interrupted; numbers in out/soak"
 	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
