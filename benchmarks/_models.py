@@ -37,11 +37,14 @@ def model_file(name: str) -> pathlib.Path:
     **Arguments:**
 
     - `name`: name of a file of Gymnasium, without suffix; `brax_` and a name for a file
-        of Brax.
+        of Brax; `"barkour"` for the quadruped among the test data of MJX.
 
     **Raises:** `NotInstalled` if the package is missing, `ValueError` if the file is.
     """
-    if name.startswith("brax_"):
+    if name == "barkour":
+        folder = package("mujoco.mjx") / "test_data" / "barkour_v0" / "assets"
+        file = folder / "barkour_v0_mjx.xml"
+    elif name.startswith("brax_"):
         file = package("brax") / "envs" / "assets" / f"{name[5:]}.xml"
     else:
         file = package("gymnasium") / "envs" / "mujoco" / "assets" / f"{name}.xml"

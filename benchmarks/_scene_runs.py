@@ -50,34 +50,35 @@ def moved(model: mujoco.MjModel, batch: int):
     return resized(last), resized(ctrl[:, -1]), float(np.mean(counts))
 
 
-def eqsim_call(source: str | pathlib.Path, model, start, ctrl, options):
+def eqsim_call(source: str | pathlib.Path, model, start, ctrl, steps: int):
     """Return a call of eqsim, and its compile time, s."""
     sys, pipeline = eqsim.load_mjcf(source), eqsim.Generalized()
     step = jax.vmap(pipeline.step, (None, 0, 0))
 
     def simulate(sys, state, ctrl):
         advance = lambda _, state: step(sys, state, ctrl)
-        return jax.lax.fori_loop(0, options.steps, advance, state).q
+        return jax.lax.fori_loop(0, steps, advance, state).q
 
-    q, qd, act, ctrl = _arrays(model, start, ctrl)
+    q, qd, act, ctrl = arrays(model, start, ctrl)
     state = jax.vmap(eqsim.State)(q, qd, act)
     return _compiled(simulate, sys, state, ctrl)
 
 
-def mjx_call(model, start, ctrl, options):
+def mjx_call(model, start, ctrl, steps: int):
     """Return a call of MJX, and its compile time, s."""
     one, robot, init = mjx_step(model)
 
     def simulate(robot, data, ctrl):
         step = jax.vmap(lambda data, ctrl: one(robot, data, ctrl))
         advance = lambda _, data: step(data, ctrl)
-        return jax.lax.fori_loop(0, options.steps, advance, data).qpos
+        return jax.lax.fori_loop(0, steps, advance, data).qpos
 
-    q, qd, _, ctrl = _arrays(model, start, ctrl)
+    q, qd, _, ctrl = arrays(model, start, ctrl)
     return _compiled(simulate, robot, jax.vmap(init)(q, qd), ctrl)
 
 
-def _arrays(model, start, ctrl):
+def arrays(model, start, ctrl):
+    """Return coordinates, velocities, activations and controls in JAX."""
     dtype = jnp.result_type(float)
     ends = np.cumsum([1, model.nq, model.nv])
     _, q, qd, act = np.split(start, ends, axis=1)
@@ -91,16 +92,16 @@ def _compiled(simulate, *arguments):
     return lambda: program(*arguments), time.perf_counter() - begin
 
 
-def mujoco_call(model, start, ctrl, options):
+def mujoco_call(model, start, ctrl, steps: int):
     """Return a call of MuJoCo C on all cores."""
     threads = os.cpu_count() or 1
     pool = mujoco.rollout.Rollout(nthread=threads)
     workers = [mujoco.MjData(model) for _ in range(threads)]
-    held = np.repeat(ctrl[:, None], options.steps, axis=1)
-    out = np.empty((len(start), options.steps, start.shape[1]))
+    held = np.repeat(ctrl[:, None], steps, axis=1)
+    out = np.empty((len(start), steps, start.shape[1]))
 
     def run():
-        pool.rollout(model, workers, start, held, nstep=options.steps, state=out)
+        pool.rollout(model, workers, start, held, nstep=steps, state=out)
         return out[:, -1, 1 : 1 + model.nq]
 
     return run

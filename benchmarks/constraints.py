@@ -47,9 +47,9 @@ def measure(name: str, options) -> list[dict[str, Any]]:
         own = _with_cone(text, cone)
         model = mujoco.MjModel.from_xml_string(own)
         start, ctrl, contacts = moved(model, options.batch)
-        run, compiling = eqsim_call(own, model, start, ctrl, options)
+        run, compiling = eqsim_call(own, model, start, ctrl, options.steps)
         calls[cone, "eqsim"] = run
-        calls[cone, "MuJoCo C"] = mujoco_call(model, start, ctrl, options)
+        calls[cone, "MuJoCo C"] = mujoco_call(model, start, ctrl, options.steps)
         cells[cone] = {
             "scene": name,
             "cone": cone if contacts else "-",

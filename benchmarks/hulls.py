@@ -53,11 +53,13 @@ def measure(name: str, source: str | pathlib.Path, options) -> list[dict[str, An
     """Time eqsim and its peers on one scene."""
     model = compiled_model(source)
     start, ctrl, contacts = moved(model, options.batch)
-    calls: dict[str, Any] = {"eqsim": eqsim_call(source, model, start, ctrl, options)}
-    calls["MuJoCo C"] = (mujoco_call(model, start, ctrl, options), None)
+    calls: dict[str, Any] = {
+        "eqsim": eqsim_call(source, model, start, ctrl, options.steps)
+    }
+    calls["MuJoCo C"] = (mujoco_call(model, start, ctrl, options.steps), None)
     if not options.without_mjx:
         try:
-            calls["MJX"] = mjx_call(model, start, ctrl, options)
+            calls["MJX"] = mjx_call(model, start, ctrl, options.steps)
         except (NotInstalled, NotImplementedError) as error:
             say(f"{name}: MJX is left out: {error}")
     taken = interleaved(

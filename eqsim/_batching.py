@@ -46,6 +46,7 @@ from ._calls import (
 from ._nested import expanded
 from ._partitioning import partitioned
 from ._patterns import AbstractPatterned, assumptions, with_entries
+from ._row_loops import rows_together
 
 
 def batch_last(fn: Callable) -> Callable:
@@ -217,7 +218,8 @@ ad.primitive_transposes[call_p] = _transpose
 
 
 def _run(*leaves, call, nbatch):
-    return call(leaves, nbatch)
+    with rows_together():
+        return call(leaves, nbatch)
 
 
 def _run_kernel(*leaves, call, nbatch):

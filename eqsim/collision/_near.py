@@ -3,11 +3,11 @@
 import functools as ft
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._row_loops import each_row
 from ..model import Collider, GeomKind, ShapeKind
 from ..model._shape_kinds import AnyKind
 from ..spatial import Mat3, safe_sqrt, Vec3
@@ -54,7 +54,7 @@ def near_points(
     assert collider.num_points is not None, "no height fields are among the pairs"
     count = collider.num_points
 
-    def visit(_, pair):
+    def visit(pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
         one, two = _together(one, first_hulls), _together(two, second_hulls)
         gap = lax.stop_gradient(_gap(one, two, bounds, on_plane))
@@ -69,11 +69,9 @@ def near_points(
         found = lax.cond(jnp.any(near), touch, lambda: skipped)
         # Without a kernel, the whole batch takes one branch.
         keep = lambda x, y: jnp.where(near, x, y)
-        return None, jtu.tree_map(keep, found, skipped)
+        return jtu.tree_map(keep, found, skipped)
 
-    # Reverse mode visits the pairs again: to store what each computes takes longer.
-    visit = jax.checkpoint(visit, prevent_cse=False)
-    return lax.scan(visit, None, (first, second, reach))[1]
+    return each_row(visit, (first, second, reach))
 
 
 def _apart(shape: Shape) -> tuple[Shape, Hulls | None]:

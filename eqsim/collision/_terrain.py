@@ -36,6 +36,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._row_loops import each_row
 from ..kinematics._forward import Pose
 from ..model import Collider, GeomKind
 from ..spatial import Vec3
@@ -123,16 +124,16 @@ def _search(kind: GeomKind, one: Shape, two: Shape, reach: Reach, capacity: int)
         )
     )
 
-    def visit(_, pair):
+    def visit(pair):
         pair = jtu.tree_map(lambda x: jnp.broadcast_to(x[None], (1, *batch)), pair)
         first, second, bounds = pair
         first = first._replace(grids=first.grids._replace(heights=heights))
         if hulls is not None:
             full = second.hulls._replace(points=hulls.points, polygons=hulls.polygons)
             second = second._replace(hulls=full)
-        return None, _search_pair(kind, first, second, bounds, capacity)
+        return _search_pair(kind, first, second, bounds, capacity)
 
-    found, crowded = lax.scan(visit, None, pairs)[1]
+    found, crowded = each_row(visit, pairs)
     return found, crowded[:, 0]
 
 
@@ -247,8 +248,7 @@ def _points(
 ) -> ContactPoints:
     """Return the contacts that were found, `(npair * capacity, *batch)`."""
     slots = _slots(one, two, reach, found)
-    visit = lambda _, slot: (None, _point_of_slot(kind, slot))
-    points = lax.scan(jax.checkpoint(visit, prevent_cse=False), None, slots)[1]
+    points = each_row(ft.partial(_point_of_slot, kind), slots)
     return jtu.tree_map(lambda x: x[:, 0], points)
 
 

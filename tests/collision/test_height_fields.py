@@ -5,15 +5,11 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from detection import points_of
 from scipy.spatial.transform import Rotation
 
 from eqsim import load_mjcf
 from eqsim._batching import batch_last
-from eqsim.collision import contact_plan, detect, geom_frames
-from eqsim.kinematics._forward import frames, kinematics
-from eqsim.model import tree
-from eqsim.spatial import Vec3
-from eqsim.spatial._vector import stack
 
 
 ROWS, COLUMNS = 7, 9
@@ -48,16 +44,7 @@ def models(shape, margin, capacity=32):
     return sys, mujoco.MjModel.from_xml_string(text)
 
 
-def _detected(sys, q):
-    nodes = tree(sys)
-    fixed = frames(sys, nodes)
-    kin = kinematics(sys, nodes, fixed, q)
-    points = detect(sys, contact_plan(sys), geom_frames(sys, fixed), kin)
-    normal = stack(Vec3(*points.frame[:3]))
-    return points.dist, stack(points.pos), normal, points.valid, points.crowded
-
-
-detected = batch_last(_detected)
+detected = batch_last(points_of)
 
 
 def placed(model, count, seed=0):

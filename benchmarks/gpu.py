@@ -1,0 +1,123 @@
+"""Speed on a GPU: steps and gradients per second, and compile time, beside MJX.
+
+python benchmarks/gpu.py --out out/gpu
+python benchmarks/gpu.py --models ant --batches 4096 --programs step
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from _command import parser, publish, say, setting
+from _gpu_cell import ready, run_cell, STEPS
+from _scene_runs import SETTLE
+from _tables import caption, table
+
+
+EXPLANATION = f"""\
+Millions of physics steps per second, summed over the B robots; in parentheses how many times
+faster eqsim is. `step`: {STEPS["step"]} steps of all robots in one program; `gradient`: the
+gradient, by the controls of every step, of a loss after {STEPS["gradient"]} steps. All integrate
+by Euler with the time step of the file. The robots have moved under random controls for
+{SETTLE} steps before; `contacts` is their mean number then. eqsim solves each step to
+convergence, MJX up to MuJoCo's tolerance with at most 100 iterations, or with one iteration,
+without which it has no reverse mode. Each figure is the best of several runs, which took turns."""
+FACTS = """\
+`error`: median over robots of the largest relative difference of a coordinate from
+converged MuJoCo C after these steps. `compile`: seconds to trace, lower and compile without
+caches, while other programs were compiled on the other cores."""
+
+
+def main() -> None:
+    """Run every cell in a process of its own, and write the results."""
+    options = _options()
+    if options.cell:
+        _run_one(options)
+        return
+    names = _cell_names(options)
+    workers = [_start(name, len(names), options) for name in names]
+    for worker in workers:
+        worker.wait()
+    where, cells = setting(options), []
+    for name in names:
+        path = options.out / f"{name}.json"
+        if path.exists():
+            cells += json.loads(path.read_text())
+        else:
+            say(f"{name} failed")
+    publish(options, "gpu", {"where": where, "cells": cells}, report(where, cells))
+    print(report(where, cells))
+
+
+def _cell_names(options) -> list[str]:
+    """Return the names of the cells; larger batches, which compile no slower, last."""
+    batches = {"step": options.batches, "gradient": options.gradient_batches}
+    return [
+        f"{program},{model},{batch}"
+        for program in options.programs
+        for batch in batches[program]
+        for model in options.models
+    ]
+
+
+def _start(name: str, count: int, options) -> subprocess.Popen:
+    # Each process takes only the memory that it needs, because all share one GPU.
+    environment = os.environ | {
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "EQSIM_KERNELS_CACHE": "",
+    }
+    command = [sys.executable, *sys.argv, "--cell", name, "--cells", str(count)]
+    command += ["--deadline", str(time.time() + options.compile_seconds)]
+    return subprocess.Popen(command, env=environment)
+
+
+def _run_one(options) -> None:
+    setting(options)
+    kind, name, batch = options.cell.split(",")
+    try:
+        found = run_cell(name, kind, int(batch), options)
+        (options.out / f"{options.cell}.json").write_text(json.dumps(found))
+    finally:
+        ready(options)
+
+
+def report(where: dict, cells: list[dict]) -> str:
+    """Return a table of speeds, and one of errors and compile times."""
+    speeds: dict[tuple, dict] = {}
+    facts: dict[tuple, dict] = {}
+    for cell in cells:
+        key = {name: cell[name] for name in ("model", "program", "B")}
+        row = speeds.setdefault((*key.values(),), key | {"contacts": cell["contacts"]})
+        text, runner = f"{cell['per_second'] / 1e6:.3g}", cell["runner"]
+        row[runner] = text if runner == "eqsim" else f"{text} ({cell['times']:.3g}x)"
+        fact = facts.setdefault((*key.values(), runner), key | {"runner": runner})
+        fact["compile"] = cell["trace"] + cell["compile"]
+        if "error" in cell:
+            fact["error"] = cell["error"]
+    first = min((cell["B"] for cell in cells), default=0)
+    few = [fact for fact in facts.values() if fact["B"] == first]
+    title = f"## GPU, {where['precision']} precision"
+    parts = title, EXPLANATION, table(list(speeds.values())), FACTS, table(few)
+    return "\n\n".join((*parts, caption(where))) + "\n"
+
+
+def _options():
+    made = parser(__doc__, repeats=5, limit=10.0)
+    add = made.add_argument
+    add("--models", nargs="*", default=["ant", "humanoid", "barkour"])
+    add("--programs", nargs="*", choices=tuple(STEPS), default=list(STEPS))
+    add("--batches", nargs="*", type=int, default=[4096, 16384, 65536])
+    add("--gradient-batches", nargs="*", type=int, default=[4096])
+    add("--compile-seconds", type=float, default=600.0, help="then timing starts")
+    add("--cell", default="", help="used by the command itself")
+    add("--cells", type=int, default=1, help="used by the command itself")
+    add("--deadline", type=float, default=0.0, help="used by the command itself")
+    options = made.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+if __name__ == "__main__":
+    main()
