@@ -1,5 +1,6 @@
 """Commands of `eqsim`, with their options."""
 
+import os
 import pathlib
 import sys
 import warnings
@@ -262,6 +263,10 @@ def _run(argv: list[str]) -> int:
         return _failed(error, error.status)
     except UsageError as error:
         return _failed(error, 2)
+    except BrokenPipeError:
+        # What read the output has ended, such as `head`: nothing more can be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:
         return _failed(error, 1)
     except OverflowError as error:

@@ -1,6 +1,8 @@
 """The command `eqsim`, within this process."""
 
 import importlib.util
+import subprocess
+import sys
 import warnings
 
 import equinox as eqx
@@ -257,3 +259,15 @@ def test_a_command_restores_the_warnings_of_its_caller(capsys):
     for argv in (("list",), ("show", "no_such_environment")):
         run(capsys, *argv)
         assert (warnings.showwarning, list(warnings.filters)) == before
+
+
+def test_a_closed_pipe_is_no_error():
+    """As in `eqsim list | head -1`."""
+    code = "import sys; from eqsim._cli import main; sys.exit(main(['list']))"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=pipe, stderr=pipe
+    ) as run:
+        run.stdout.close()
+        assert run.stderr.read() == b""
+        assert run.wait() == 1
