@@ -262,8 +262,8 @@ def test_a_command_restores_the_warnings_of_its_caller(capsys):
 
 
 def test_a_closed_pipe_is_no_error():
-    """As in `eqsim list | head -1`."""
-    code = "import sys; from eqsim._cli import main; sys.exit(main(['list']))"
+    """As in `eqsim --help | head -1`."""
+    code = "import sys; from eqsim._cli import main; sys.exit(main(['--help']))"
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=pipe, stderr=pipe
