@@ -6,28 +6,31 @@ python benchmarks/gpu.py --models ant --batches 4096 --programs step
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 
 from _command import parser, publish, say, setting
-from _gpu_cell import ready, run_cell, STEPS
-from _scene_runs import SETTLE
+from _gpu_cell import CHECKED, ready, run_cell, STEPS
+from _scene_runs import DISTINCT, SETTLE
 from _tables import caption, table
 
 
 EXPLANATION = f"""\
-Millions of physics steps per second, summed over the B robots; in parentheses how many times
-faster eqsim is. `step`: {STEPS["step"]} steps of all robots in one program; `gradient`: the
-gradient, by the controls of every step, of a loss after {STEPS["gradient"]} steps. All integrate
-by Euler with the time step of the file. The robots have moved under random controls for
-{SETTLE} steps before; `contacts` is their mean number then. eqsim solves each step to
-convergence, MJX up to MuJoCo's tolerance with at most 100 iterations, or with one iteration,
-without which it has no reverse mode. Each figure is the best of several runs, which took turns."""
-FACTS = """\
-`error`: median over robots of the largest relative difference of a coordinate from
-converged MuJoCo C after these steps. `compile`: seconds to trace, lower and compile without
-caches, while other programs were compiled on the other cores."""
+The table lists millions of physics steps per second, summed over the B robots; in
+parentheses, the speed of eqsim relative to that of MJX. `step`: {STEPS["step"]} steps in one
+program. `gradient`: gradient of a loss after {STEPS["gradient"]} steps with respect to the
+controls of every step. All use Euler and the time step of the file. The batch repeats
+{DISTINCT} initial states, which come from {SETTLE} steps under random controls; `contacts` is
+their mean number. eqsim solves each step to convergence. `MJX` iterates to MuJoCo's
+tolerance, at most 100 times; `MJX (1 it.)` uses one iteration, the only setting in which it
+supports reverse mode. Each figure is the best of several interleaved runs."""
+FACTS = f"""\
+At the smallest batch: `compile`: seconds to trace, lower and compile without caches, while
+other programs were compiled on the other cores. `error`: median over {CHECKED} robots of the
+largest relative difference of a coordinate from converged MuJoCo C after these steps.
+`finite`: fraction of the entries of the gradient that are finite."""
 
 
 def main() -> None:
@@ -37,6 +40,9 @@ def main() -> None:
         _run_one(options)
         return
     names = _cell_names(options)
+    shutil.rmtree(options.out / "turns", ignore_errors=True)
+    for name in names:
+        (options.out / f"{name}.json").unlink(missing_ok=True)
     workers = [_start(name, len(names), options) for name in names]
     for worker in workers:
         worker.wait()
@@ -67,6 +73,7 @@ def _start(name: str, count: int, options) -> subprocess.Popen:
     environment = os.environ | {
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "EQSIM_KERNELS_CACHE": "",
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
     }
     command = [sys.executable, *sys.argv, "--cell", name, "--cells", str(count)]
     command += ["--deadline", str(time.time() + options.compile_seconds)]
@@ -91,11 +98,11 @@ def report(where: dict, cells: list[dict]) -> str:
         key = {name: cell[name] for name in ("model", "program", "B")}
         row = speeds.setdefault((*key.values(),), key | {"contacts": cell["contacts"]})
         text, runner = f"{cell['per_second'] / 1e6:.3g}", cell["runner"]
-        row[runner] = text if runner == "eqsim" else f"{text} ({cell['times']:.3g}x)"
+        peer = runner != "eqsim" and "times" in cell
+        row[runner] = f"{text} ({cell['times']:.3g}x)" if peer else text
         fact = facts.setdefault((*key.values(), runner), key | {"runner": runner})
         fact["compile"] = cell["trace"] + cell["compile"]
-        if "error" in cell:
-            fact["error"] = cell["error"]
+        fact |= {name: cell[name] for name in ("error", "finite") if name in cell}
     first = min((cell["B"] for cell in cells), default=0)
     few = [fact for fact in facts.values() if fact["B"] == first]
     title = f"## GPU, {where['precision']} precision"

@@ -19,6 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad
 
 from ._partitioning import along
+from ._row_loops import rows_together
 
 
 _Leaves = tuple[Any, ...]
@@ -294,6 +295,7 @@ def traced(call: Primal, signature, x64: bool):
     del x64
     given = [jax.ShapeDtypeStruct(*entry) for entry in signature]
     function = lambda *xs: call.results(xs)
-    closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
+    with rows_together(False):  # For kernels, whichever device asks first.
+        closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
     leaves, treedef = jtu.tree_flatten(out)
     return closed, leaves, treedef

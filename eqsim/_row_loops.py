@@ -11,16 +11,16 @@ import jax.tree_util as jtu
 from jax import lax
 
 
-MOST_TOGETHER = 32
-"""Largest number of rows that are computed together, which bounds the memory."""
+MAX_GROUP_SIZE = 32
+"""Maximum number of rows per vectorized group; bounds the memory."""
 
 _TOGETHER = contextvars.ContextVar("rows_together", default=False)
 
 
 @contextlib.contextmanager
-def rows_together() -> Iterator[None]:
-    """Let `each_row` compute rows together, within a context."""
-    before = _TOGETHER.set(True)
+def rows_together(together: bool = True) -> Iterator[None]:
+    """Choose whether `each_row` vectorizes over rows, within a context."""
+    before = _TOGETHER.set(together)
     try:
         yield
     finally:
@@ -28,31 +28,33 @@ def rows_together() -> Iterator[None]:
 
 
 def each_row(visit: Callable, rows: Any) -> Any:
-    """Return the results of `visit` for all rows, along a first axis.
+    """Map `visit` over the first axis of `rows`.
 
-    One row after another is visited by default: the program is small, and a CPU keeps
-    the data of a row in its cache. Within `rows_together`, up to `MOST_TOGETHER` rows
-    are computed together: a GPU would spend its time on launches otherwise. Reverse mode
-    visits rows again instead of storing what each computes.
+    By default a scan: the program is small, branches are skipped, and the data of a row
+    stay in the cache of a CPU. Within `rows_together`, `jax.vmap` over groups of at most
+    `MAX_GROUP_SIZE` rows, which needs fewer kernel launches on a GPU; both sides of a
+    branch are then computed. Reverse mode recomputes a row or group instead of storing
+    its values.
     """
     count = jtu.tree_leaves(rows)[0].shape[0]
     if not _TOGETHER.get() or count < 2:
-        single = jax.checkpoint(lambda _, row: (None, visit(row)), prevent_cse=False)
-        return lax.scan(single, None, rows)[1]
-    together = jax.checkpoint(jax.vmap(visit), prevent_cse=False)
-    passes = -(-count // MOST_TOGETHER)
+        return _scanned(visit, rows)
+    passes = -(-count // MAX_GROUP_SIZE)
     if passes == 1:
-        return together(rows)
-    size = -(-count // passes)
-    found = lax.scan(lambda _, x: (None, together(x)), None, _split(rows, passes, size))
-    return jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:count], found[1])
+        return jax.checkpoint(jax.vmap(visit))(rows)
+    groups = jtu.tree_map(lambda x: _split(x, passes, -(-count // passes)), rows)
+    found = _scanned(jax.vmap(visit), groups)
+    return jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:count], found)
 
 
-def _split(rows: Any, passes: int, size: int) -> Any:
+def _scanned(visit: Callable, rows: Any) -> Any:
+    once = jax.checkpoint(lambda _, row: (None, visit(row)), prevent_cse=False)
+    return lax.scan(once, None, rows)[1]
+
+
+def _split(x: Any, passes: int, size: int) -> Any:
     """Divide rows into groups; the last row is repeated to fill the last group."""
-
-    def split(x):
-        numbers = jnp.minimum(jnp.arange(passes * size), x.shape[0] - 1)
-        return x[numbers].reshape(passes, size, *x.shape[1:])
-
-    return jtu.tree_map(split, rows)
+    missing = passes * size - x.shape[0]
+    if missing:
+        x = jnp.pad(x, [(0, missing), *((0, 0) for _ in x.shape[1:])], mode="edge")
+    return x.reshape(passes, size, *x.shape[1:])

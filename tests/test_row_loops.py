@@ -1,6 +1,7 @@
 """Independent rows: one after another, and many together."""
 
 import contextlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from eqsim._batching import batch_last
-from eqsim._row_loops import each_row, MOST_TOGETHER, rows_together
+from eqsim._calls import signature, traced
+from eqsim._row_loops import each_row, MAX_GROUP_SIZE, rows_together
 
 
 def visit(row):
@@ -22,7 +24,9 @@ def visit(row):
     return {"value": branch + small * x, "count": count}
 
 
-@pytest.mark.parametrize("rows", (1, 3, MOST_TOGETHER, 2 * MOST_TOGETHER + 5))
+@pytest.mark.parametrize(
+    "rows", (1, 3, MAX_GROUP_SIZE, 2 * MAX_GROUP_SIZE, 2 * MAX_GROUP_SIZE + 5)
+)
 def test_equal(rows):
     x, y = np.random.default_rng(rows).normal(size=(2, rows, 2))
     single = jax.jit(visit)
@@ -35,7 +39,7 @@ def test_equal(rows):
             np.testing.assert_allclose(values, want, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("rows", (1, 5, MOST_TOGETHER + 5))
+@pytest.mark.parametrize("rows", (1, 5, MAX_GROUP_SIZE + 5))
 def test_equal_derivatives(rows):
     x, y = np.random.default_rng(rows).normal(size=(2, rows, 2))
     value = lambda x, y: jnp.sum(each_row(visit, (x, y))["value"] ** 2)
@@ -47,29 +51,51 @@ def test_equal_derivatives(rows):
     assert float(forward) == pytest.approx(float(np.sum(np.stack(apart) * (x, y))))
 
 
-def test_visits_together():
+def test_groups():
     """Within the context, `visit` is traced once for a whole group of rows."""
     loops = lambda: str(jax.make_jaxpr(lambda x: each_row(jnp.sin, x))(jnp.ones(40)))
-    assert "length=40" in loops()
+    assert re.search(r"length=40\b", loops())
     with rows_together():
-        assert "length=2" in loops() and "20" in loops()
-    assert "length=40" in loops()
+        assert re.search(r"length=2\b", loops()) and "[2,20]" in loops()
+        with rows_together(False):
+            assert re.search(r"length=40\b", loops())
+    assert re.search(r"length=40\b", loops())
 
 
-def test_only_devices_other_than_cpus_visit_together():
-    """What XLA compiles for a GPU has one loop less than what it compiles for a CPU."""
+def scanned(x):
+    return each_row(lambda row: jnp.sin(row) * row, x)
 
-    def f(x):
-        return each_row(lambda row: jnp.sin(row) * row, x)
 
-    call = jax.jit(batch_last(f))
-    texts = {}
-    for platform in ("cpu", "cuda"):
+def nested(x):
+    return batch_last(scanned)(x) + 1.0
+
+
+@pytest.mark.parametrize("function", (scanned, nested))
+def test_devices(function):
+    """A program lowered for CUDA has no loop over a single group of rows; one for a CPU
+    has."""
+    call = jax.jit(batch_last(function))
+    for platform, loop in (("cpu", True), ("cuda", False), ("cpu", True)):
         with _without_kernels():
             traced = call.trace(jnp.ones((8, 3)))
-            texts[platform] = traced.lower(lowering_platforms=(platform,)).as_text()
-    assert "stablehlo.while" in texts["cpu"]
-    assert "stablehlo.while" not in texts["cuda"]
+            text = traced.lower(lowering_platforms=(platform,)).as_text()
+        assert ("stablehlo.while" in text) == loop, platform
+
+
+def test_programs_of_kernels_keep_their_loops():
+    """The program of one environment is traced once, by whichever device comes first."""
+    x = jnp.ones((8, 3))
+    call, _ = primal(batch_last(scanned), x)
+    traced.cache_clear()
+    with rows_together():
+        text = str(traced(call, *signature([x]))[0])
+    assert re.search(r"length=8\b", text)
+
+
+def primal(function, *arguments):
+    """Return the call of a primitive, and its arguments."""
+    (equation,) = jax.make_jaxpr(function)(*arguments).eqns
+    return equation.params["call"], equation.invars
 
 
 @contextlib.contextmanager

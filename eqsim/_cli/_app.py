@@ -245,7 +245,14 @@ def run(argv: Sequence[str]) -> int:
         # As a message, without a source line.
         warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = _say
-        return _run(list(argv))
+        try:
+            status = _run(list(argv))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of stdout has exited, as `head` does: discard further output.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        return status
 
 
 def _run(argv: list[str]) -> int:
@@ -264,9 +271,7 @@ def _run(argv: list[str]) -> int:
     except UsageError as error:
         return _failed(error, 2)
     except BrokenPipeError:
-        # What read the output has ended, such as `head`: nothing more can be written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        raise
     except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:
         return _failed(error, 1)
     except OverflowError as error:

@@ -13,8 +13,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     - `argv`: arguments of `eqsim`; by default those of the shell.
 
-    **Returns:** the exit status: 0; 1 if something failed, or a package is missing; 2
-    if the arguments are invalid.
+    **Returns:** the exit status: 0; 1 if something failed, a package is missing, or the
+    reader of the output has exited; 2 if the arguments are invalid.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:

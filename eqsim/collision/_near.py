@@ -1,4 +1,4 @@
-"""Contact points of pairs that are visited one by one, those that are near alone."""
+"""Contact points of pairs without a closed form; on a CPU, only of pairs that are near."""
 
 import functools as ft
 from typing import Any, NamedTuple
@@ -42,8 +42,9 @@ def near_points(
 ) -> ContactPoints:
     """Return the points of all pairs, `(npair, nslot, *batch)`.
 
-    Pairs farther apart than their margin are skipped. Their points are not valid; the
-    distance of these is a lower bound.
+    The points of pairs that are farther apart than their margin are not valid; their
+    distance is a lower bound. On a CPU these pairs are skipped; on other devices all
+    pairs of a group are computed.
 
     **Arguments:**
 
@@ -67,7 +68,7 @@ def near_points(
         skipped = no_points(count, gap)
         near = gap < bounds.margin
         found = lax.cond(jnp.any(near), touch, lambda: skipped)
-        # Without a kernel, the whole batch takes one branch.
+        # Without a kernel, the whole batch takes one branch, or both.
         keep = lambda x, y: jnp.where(near, x, y)
         return jtu.tree_map(keep, found, skipped)
 

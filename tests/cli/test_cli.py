@@ -261,9 +261,10 @@ def test_a_command_restores_the_warnings_of_its_caller(capsys):
         assert (warnings.showwarning, list(warnings.filters)) == before
 
 
-def test_a_closed_pipe_is_no_error():
-    """As in `eqsim --help | head -1`."""
-    code = "import sys; from eqsim._cli import main; sys.exit(main(['--help']))"
+@pytest.mark.parametrize("words", (["--help"], ["plugins", "list", "--json"]))
+def test_closed_pipe_prints_no_message(words):
+    """As in `eqsim --help | head -1`, when `head` has read its line and exited."""
+    code = f"import sys; from eqsim._cli import main; sys.exit(main({words}))"
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=pipe, stderr=pipe

@@ -31,21 +31,32 @@ PAIRS = """
 SCENES = {
     "spheres on hills": ("hfield", 'type="sphere" size=".09"', 0.3),
     "boxes on hills": ("hfield", 'type="box" size=".12 .05 .08"', 0.3),
+    "capsules on a box": ("box", 'type="capsule" size=".05 .1"', 0.06),
     "boxes on a box": ("box", 'type="box" size=".12 .05 .08"', 0.07),
     "meshes on a box": ("box", 'type="mesh" mesh="rock"', 0.11),
 }
-SLOW = pytest.mark.slow
 GROUND = {"hfield": 'type="hfield" hfield="hills"', "box": 'type="box" size="1 1 .02"'}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "spheres on hills" else SLOW)
-        for name in SCENES
-    ],
-)
-def test_equal(name, monkeypatch):
+@pytest.mark.parametrize("name", ("spheres on hills", "capsules on a box"))
+def test_equal_contacts(name, monkeypatch):
+    apart, together = _both(name, monkeypatch, _contacts)
+    for one, two in zip(apart, together, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-9, atol=1e-10)
+    valid = apart[3]
+    assert 3 < valid.sum() < valid.size and not valid[0].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENES)
+def test_equal_derivatives(name, monkeypatch):
+    apart, together = _both(name, monkeypatch, jax.grad(_depth, argnums=1))
+    np.testing.assert_allclose(together, apart, rtol=1e-9, atol=1e-10)
+    assert np.any(apart[1:]) and not np.any(apart[0])
+
+
+def _both(name, monkeypatch, function):
+    """A function of robot and coordinates, without kernels, by scans and by groups."""
     monkeypatch.setenv("EQSIM_KERNELS", "off")
     ground, shape, height = SCENES[name]
     heights = " ".join(map(str, np.random.default_rng(0).uniform(0, 1, 7 * 9)))
@@ -58,23 +69,17 @@ def test_equal(name, monkeypatch):
     q = np.array(Generalized().init(sys).q) + 0.05 * rng.normal(size=(4, 7))
     # One in the air, so that pairs differ in what is near.
     q[0, 2] += 1.0
-    apart = _values_and_gradient(sys, q)
+    run = lambda: jax.tree.map(np.asarray, jax.jit(lambda q: function(sys, q))(q))
+    apart = run()
     with rows_together():
-        together = _values_and_gradient(sys, q)
-    valid = apart[0][3]
-    assert 3 < valid.sum() < valid.size and not valid[0].any()
-    for one, two in zip(jax.tree.leaves(apart), jax.tree.leaves(together), strict=True):
-        np.testing.assert_allclose(two, one, rtol=1e-9, atol=1e-10)
+        return apart, run()
 
 
-def _values_and_gradient(sys, q):
-    """Contacts, and the derivative of the depths of those that touch."""
+def _contacts(sys, q):
+    return [x for x in jax.vmap(detected, (None, 0))(sys, q) if x is not None]
 
-    def depth(q):
-        found = jax.vmap(detected, (None, 0))(sys, q)
-        dist, _, _, valid, _ = found
-        return jnp.sum(jnp.where(valid & (dist < 0), dist, 0.0) ** 2), found
 
-    function = jax.jit(jax.value_and_grad(depth, has_aux=True))
-    (_, found), gradient = function(q)
-    return jax.tree.map(np.asarray, (found, gradient))
+def _depth(sys, q):
+    """The sum of the squared depths of contacts that touch."""
+    dist, _, _, valid, *_ = _contacts(sys, q)
+    return jnp.sum(jnp.where(valid & (dist < 0), dist, 0.0) ** 2)
