@@ -77,25 +77,20 @@ def test_devices(function):
     call = jax.jit(batch_last(function))
     for platform, loop in (("cpu", True), ("cuda", False), ("cpu", True)):
         with _without_kernels():
-            traced = call.trace(jnp.ones((8, 3)))
-            text = traced.lower(lowering_platforms=(platform,)).as_text()
+            lowered = call.trace(jnp.ones((8, 3))).lower(lowering_platforms=(platform,))
+            text = lowered.as_text()
         assert ("stablehlo.while" in text) == loop, platform
 
 
 def test_programs_of_kernels_keep_their_loops():
     """The program of one environment is traced once, by whichever device comes first."""
     x = jnp.ones((8, 3))
-    call, _ = primal(batch_last(scanned), x)
+    (equation,) = jax.make_jaxpr(batch_last(scanned))(x).eqns
+    call = equation.params["call"]
     traced.cache_clear()
     with rows_together():
         text = str(traced(call, *signature([x]))[0])
     assert re.search(r"length=8\b", text)
-
-
-def primal(function, *arguments):
-    """Return the call of a primitive, and its arguments."""
-    (equation,) = jax.make_jaxpr(function)(*arguments).eqns
-    return equation.params["call"], equation.invars
 
 
 @contextlib.contextmanager
