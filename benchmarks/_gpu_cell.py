@@ -15,7 +15,7 @@ from _command import say
 from _models import mujoco_model, system
 from _peers import mjx_step
 from _reference import converge, errors
-from _scene_runs import arrays, moved, mujoco_call
+from _scene_runs import arrays, compiled, moved, mujoco_call
 from _timing import interleaved
 from jax import lax
 
@@ -39,14 +39,14 @@ def run_cell(name: str, kind: str, batch: int, options) -> list[dict[str, Any]]:
     model = mujoco_model(name, euler=True)
     model.opt.iterations, model.opt.ls_iterations = 100, 50
     start, ctrl, contacts = moved(model, batch)
-    programs, facts = {}, {}
+    programs, seconds = {}, {}
     for label, build in _builders(name, kind, model).items():
         if time.time() > options.deadline:
             say(f"{name}, {kind}, B={batch}: no time to compile {label}")
             continue
         function, arguments = build(start, ctrl)
-        programs[label], facts[label] = _compiled(function, arguments)
-        say(f"{name}, {kind}, B={batch}: {label} compiled, {facts[label]}")
+        programs[label], seconds[label] = compiled(function, *arguments)
+        say(f"{name}, {kind}, B={batch}: {label} compiled in {seconds[label]:.0f} s")
     with _turn(options):
         calls = {label: call for label, call in programs.items() if _runs(label, call)}
         taken = interleaved(calls, options.repeats, options.limit)
@@ -59,7 +59,7 @@ def run_cell(name: str, kind: str, batch: int, options) -> list[dict[str, Any]]:
         cell["per_second"] = batch * STEPS[kind] / timing.best
         if "eqsim" in taken:
             cell["times"] = timing.best / taken["eqsim"].best
-        cell |= facts[label] | {"spread": timing.spread}
+        cell |= {"compile": seconds[label], "spread": timing.spread}
         if truth is None:
             cell["finite"] = float(np.mean(np.isfinite(last[label])))
         else:
@@ -71,20 +71,24 @@ def run_cell(name: str, kind: str, batch: int, options) -> list[dict[str, Any]]:
 
 def _builders(name: str, kind: str, model: mujoco.MjModel) -> dict[str, Callable]:
     """Return functions that create a program of a simulator and its arguments."""
-    program = {"step": _steps_of, "gradient": _gradient_of}[kind]
+
+    def program(step, coordinates, scan):
+        if kind == "step":
+            return _steps_of(step, coordinates, STEPS[kind])
+        return _gradient_of(step, coordinates, scan, STEPS[kind])
 
     def ours(start, ctrl):
         q, qd, act, ctrl = arrays(model, start, ctrl)
         state = jax.vmap(eqsim.State)(q, qd, act)
         step, sys = eqsim.Generalized().step, system(name, euler=True)
-        made = program(step, lambda state: state.q, eqsim.scan, STEPS[kind])
+        made = program(step, lambda state: state.q, eqsim.scan)
         return made, (sys, state, ctrl)
 
     def theirs(iterations):
         def build(start, ctrl):
             step, robot, init = mjx_step(model, iterations)
             q, qd, _, ctrl = arrays(model, start, ctrl)
-            made = program(step, lambda data: data.qpos, lax.scan, STEPS[kind])
+            made = program(step, lambda data: data.qpos, lax.scan)
             return made, (robot, jax.vmap(init)(q, qd), ctrl)
 
         return build
@@ -96,9 +100,8 @@ def _builders(name: str, kind: str, model: mujoco.MjModel) -> dict[str, Callable
     return found
 
 
-def _steps_of(step, coordinates, scan, steps: int):
+def _steps_of(step, coordinates, steps: int):
     """Return a function that takes steps under constant controls."""
-    del scan
 
     def run(robot, state, ctrl):
         every = jax.vmap(step, (None, 0, 0))
@@ -125,16 +128,6 @@ def _gradient_of(step, coordinates, scan, steps: int):
         return jax.grad(loss)(held, robot, state)
 
     return run
-
-
-def _compiled(function, arguments) -> tuple[Callable, dict[str, float]]:
-    """Return a call of the compiled program, and the seconds that it took."""
-    began = time.perf_counter()
-    lowered = jax.jit(function).lower(*arguments)
-    traced = time.perf_counter()
-    program = lowered.compile()
-    facts = {"trace": traced - began, "compile": time.perf_counter() - traced}
-    return lambda: program(*arguments), facts
 
 
 def _runs(label: str, call: Callable) -> bool:

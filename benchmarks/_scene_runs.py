@@ -61,7 +61,7 @@ def eqsim_call(source: str | pathlib.Path, model, start, ctrl, steps: int):
 
     q, qd, act, ctrl = arrays(model, start, ctrl)
     state = jax.vmap(eqsim.State)(q, qd, act)
-    return _compiled(simulate, sys, state, ctrl)
+    return compiled(simulate, sys, state, ctrl)
 
 
 def mjx_call(model, start, ctrl, steps: int):
@@ -74,7 +74,7 @@ def mjx_call(model, start, ctrl, steps: int):
         return jax.lax.fori_loop(0, steps, advance, data).qpos
 
     q, qd, _, ctrl = arrays(model, start, ctrl)
-    return _compiled(simulate, robot, jax.vmap(init)(q, qd), ctrl)
+    return compiled(simulate, robot, jax.vmap(init)(q, qd), ctrl)
 
 
 def arrays(model, start, ctrl):
@@ -85,7 +85,7 @@ def arrays(model, start, ctrl):
     return tuple(jnp.asarray(x, dtype) for x in (q, qd, act, ctrl))
 
 
-def _compiled(simulate, *arguments):
+def compiled(simulate, *arguments):
     """Return a call of the program, and its compile time, s."""
     begin = time.perf_counter()
     program = jax.jit(simulate).lower(*arguments).compile()

@@ -27,7 +27,7 @@ their mean number. eqsim solves each step to convergence. `MJX` iterates to MuJo
 tolerance, at most 100 times; `MJX (1 it.)` uses one iteration, the only setting in which it
 supports reverse mode. Each figure is the best of several interleaved runs."""
 FACTS = f"""\
-At the smallest batch: `compile`: seconds to trace, lower and compile without caches, while
+At the smallest batch of each program: `compile`: seconds to trace, lower and compile without caches, while
 other programs were compiled on the other cores. `error`: median over {CHECKED} robots of the
 largest relative difference of a coordinate from converged MuJoCo C after these steps.
 `finite`: fraction of the entries of the gradient that are finite."""
@@ -101,10 +101,12 @@ def report(where: dict, cells: list[dict]) -> str:
         peer = runner != "eqsim" and "times" in cell
         row[runner] = f"{text} ({cell['times']:.3g}x)" if peer else text
         fact = facts.setdefault((*key.values(), runner), key | {"runner": runner})
-        fact["compile"] = cell["trace"] + cell["compile"]
+        fact["compile"] = cell["compile"]
         fact |= {name: cell[name] for name in ("error", "finite") if name in cell}
-    first = min((cell["B"] for cell in cells), default=0)
-    few = [fact for fact in facts.values() if fact["B"] == first]
+    first: dict[str, int] = {}
+    for cell in cells:
+        first[cell["program"]] = min(cell["B"], first.get(cell["program"], cell["B"]))
+    few = [fact for fact in facts.values() if fact["B"] == first[fact["program"]]]
     title = f"## GPU, {where['precision']} precision"
     parts = title, EXPLANATION, table(list(speeds.values())), FACTS, table(few)
     return "\n\n".join((*parts, caption(where))) + "\n"
