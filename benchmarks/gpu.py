@@ -28,9 +28,10 @@ tolerance, at most 100 times; `MJX (1 it.)` uses one iteration, the only setting
 supports reverse mode. Each figure is the best of several interleaved runs."""
 FACTS = f"""\
 At the smallest batch of each program: `compile`: seconds to trace, lower and compile
-without caches, while other programs were compiled on the other cores. `error`: median over {CHECKED} robots of the
-largest relative difference of a coordinate from converged MuJoCo C after these steps.
-`finite`: fraction of the entries of the gradient that are finite."""
+without caches, while other programs were compiled on the other cores. `error`: median
+over {CHECKED} robots of the largest relative difference of a coordinate from converged
+MuJoCo C after these steps. `finite`: fraction of the entries of the
+gradient that are finite."""
 
 
 def main() -> None:
