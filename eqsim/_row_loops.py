@@ -27,6 +27,11 @@ def rows_together(together: bool = True) -> Iterator[None]:
         _TOGETHER.reset(before)
 
 
+def rows_per_pass(capacity: int) -> int:
+    """Return the number of rows of a list that a loop visits together."""
+    return min(MAX_GROUP_SIZE, capacity) if _TOGETHER.get() else 1
+
+
 def each_row(visit: Callable, rows: Any) -> Any:
     """Map `visit` over the first axis of `rows`.
 

@@ -15,14 +15,15 @@ def allocate(schedule: Schedule, base: int, fixed: dict[int, int]) -> None:
 class _Scan:
     """The values of one schedule.
 
-    - `in_place`: arrays that share memory with the array that they update.
+    - `in_place`: arrays that share memory with the array that they update, or that they
+        start from, and that array.
     - `inside`: arrays that lie inside the array that they are joined to, and where.
     - `starts`: first use of the memory of such joined arrays.
     """
 
     def __init__(self, schedule: Schedule):
         self.schedule = schedule
-        self.in_place: set[int] = set()
+        self.in_place: dict[int, int] = {}
         self.inside: dict[int, tuple[int, int]] = {}
         self.starts: dict[int, int] = {}
 
@@ -30,6 +31,7 @@ class _Scan:
         """Assign offsets from `base` on, and return the end of the memory."""
         last = self._last_uses()
         self._alias_updates(last)
+        self._alias_starts(last, fixed)
         self._alias_joins(last, fixed)
         self.schedule.place.update(fixed)
         order = sorted((n for n in last if n not in fixed), key=self._start)
@@ -63,7 +65,7 @@ class _Scan:
 
     def _buffer(self, node: int) -> int:
         while node in self.in_place:
-            node = self.schedule.resolve(self.schedule.graph.args[node][0])
+            node = self.in_place[node]
         return node
 
     def bytes(self, node: int) -> int:
@@ -117,9 +119,26 @@ class _Scan:
             end = loops[-1].end if carried else schedule.time + 1
             if any(time < t < end for t in schedule.reads[operand]):
                 continue
-            self.in_place.add(node)
-            buffer = self._buffer(node)
-            last[buffer] = max(last[buffer], last[node])
+            self._share(node, operand, last)
+
+    def _alias_starts(self, last: dict[int, int], fixed: dict[int, int]) -> None:
+        """Let a loop begin with an array where the loop before left it, if nothing else
+        reads it afterwards."""
+        schedule, graph = self.schedule, self.schedule.graph
+        for source, state, time in schedule.starts:
+            if graph.op[source] not in ("state", "update") or source in fixed:
+                continue
+            if state not in last or source not in last:
+                continue
+            same = schedule.born[state][1] == schedule.born[source][1]
+            same = same and self.bytes(state) == self.bytes(source)
+            if same and max(schedule.reads[source]) <= time:
+                self._share(state, source, last)
+
+    def _share(self, node: int, other: int, last: dict[int, int]) -> None:
+        self.in_place[node] = other
+        buffer = self._buffer(node)
+        last[buffer] = max(last[buffer], last[node])
 
     def _alias_joins(self, last: dict[int, int], fixed: dict[int, int]) -> None:
         """Let arrays lie from the start in the array that they are joined to, where

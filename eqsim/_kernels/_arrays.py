@@ -25,6 +25,8 @@ LARGEST_UNROLLED = 1024
 """Arrays with more elements are computed by loops."""
 LONGEST_UNROLLED = 512
 """Arrays with a longer axis are computed by loops."""
+LEAST_WRITTEN = 8
+"""Elements from which arrays that a loop writes at computed indices stay in memory."""
 _LONGEST_CHAIN = 4
 """Elements among which a computed index chooses by comparisons, not in memory."""
 

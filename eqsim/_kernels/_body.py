@@ -196,8 +196,24 @@ class Body:
         if dtype == "b1":
             name = self.text.new(f"zext {self.text.type('b1', True)} {name} to {kind}")
         addresses = self._addresses(base, index, dtype, lanes=True)
-        every = self.value(mask[0], True) if mask else "splat (i1 true)"
-        self._scatter(addresses, name, every, dtype)
+        if mask:
+            self._scatter_any(addresses, name, self.value(mask[0], True), dtype)
+        else:
+            self._scatter(addresses, name, "splat (i1 true)", dtype)
+
+    def _scatter_any(self, addresses: str, name: str, mask: str, dtype: str) -> None:
+        """Write in the lanes of a mask; skip the write if there are none."""
+        text, n = self.text, self.text.label()
+        kind = text.type("b1", True)
+        function = f"llvm.vector.reduce.or.v{self.width}i1"
+        text.externals.add(f"declare i1 @{function}({kind})")
+        some = text.new(f"call i1 @{function}({kind} {mask})")
+        text.lines += [
+            f"  br i1 {some}, label %write{n}, label %after{n}",
+            f"write{n}:",
+        ]
+        self._scatter(addresses, name, mask, dtype)
+        text.lines += [f"  br label %after{n}", f"after{n}:"]
 
     def _scatter(self, addresses: str, name: str, mask: str, dtype: str) -> None:
         kind, width = self._memory_type(dtype, True), self.width
@@ -243,6 +259,8 @@ class Body:
         if the target has lanes."""
         source = self.schedule.resolve(source)
         graph, rows = self.graph, self.graph.rows[source]
+        if graph.op[source] == "blank":
+            return
         base, stride = self.array(target)
         own, dtype = self.text.is_vector(target), graph.dtype[target]
         if start:
@@ -344,6 +362,7 @@ class Body:
 
 
 _ARRAYS = {
+    "blank": lambda body, node: None,
     "pack": Body.pack_array,
     "join": Body.join,
     "update": Body.update,

@@ -5,13 +5,9 @@ import math
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import is_large, Pulled, Value
+from ._arrays import is_large, LEAST_WRITTEN, Pulled, Value
 from ._graph import Graph, Loop
 from ._scalarize import dtype_of, Translation
-
-
-_LEAST_WRITTEN = 8
-"""Elements from which arrays that a loop writes at computed indices stay in memory."""
 
 
 class Carry:
@@ -26,7 +22,7 @@ class Carry:
         self.graph, self.avals = walk.graph, avals
         written = written or [False] * len(avals)
         self.in_memory = [
-            is_large(aval.shape) or (own and math.prod(aval.shape) >= _LEAST_WRITTEN)
+            is_large(aval.shape) or (own and math.prod(aval.shape) >= LEAST_WRITTEN)
             for aval, own in zip(avals, written, strict=True)
         ]
 

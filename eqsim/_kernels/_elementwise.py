@@ -1,12 +1,13 @@
 """Element-wise primitives."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
-from ._arrays import is_large, nodes, pull, Pulled, Value, waiting
+from ._arrays import is_large, LEAST_WRITTEN, nodes, pull, Pulled, Value, waiting
 from ._indices import index_node
 from ._scalarize import dtype_of, rule, Translation
 
@@ -163,10 +164,14 @@ def _select(walk, eqn, which, *cases):
 
 @rule("empty", "empty2")
 def _empty(walk, eqn):
-    """Return placeholders, for instance for values that the other branch of a `cond`
-    stores for its derivative."""
-    aval = eqn.outvars[0].aval
-    return [arrays.constant(walk.graph, np.zeros(aval.shape, aval.dtype))]
+    """Return an array without values: the start of a list that a loop fills, or a
+    placeholder for what the other branch of a `cond` stores for its derivative."""
+    aval, graph = eqn.outvars[0].aval, walk.graph
+    size, dtype = math.prod(aval.shape), dtype_of(aval)
+    if len(aval.shape) != 1 or size < LEAST_WRITTEN:
+        return [arrays.constant(graph, np.zeros(aval.shape, aval.dtype))]
+    blank = graph.pure("blank", (), dtype, None, size)
+    return [arrays.stored(blank, aval.shape, dtype, graph)]
 
 
 @rule("iota")

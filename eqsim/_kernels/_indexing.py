@@ -1,5 +1,7 @@
 """Primitives that read and write at indices, which may be computed."""
 
+import math
+
 import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
@@ -215,7 +217,29 @@ def _updated(walk: Translation, eqn, x: Value, each, updates, target, op) -> Val
             else:
                 _put(walk, out, place, value, inside, combined)
         return out
+    whole = _replaced_entry(walk, x, each, updates, target, combined)
+    if whole is not None:
+        return whole
     return _updated_in_memory(walk, aval, x, each, updates, target, combined)
+
+
+def _replaced_entry(walk, x: Value, each, updates, target, combined) -> Value | None:
+    """Return a large array that a loop carries with one element replaced in place; None
+    if it is not carried."""
+    graph = walk.graph
+    if math.prod(each) != 1 or not isinstance(x, Pulled) or x.array is None:
+        return None
+    if graph.op[x.array] not in ("param", "update", "get"):
+        return None
+    index = (0,) * len(each)
+    place, inside = target(index)
+    where = flat(graph, place, x.shape)
+    if not isinstance(where, Index):
+        return None
+    value, every = arrays.read(graph, updates, index), graph.constant(True, "b1")
+    new = combined(arrays.element(graph, x.array, where), value, every)
+    array = _masked_update(walk, x.array, where, new, inside)
+    return arrays.stored(array, x.shape, x.dtype, graph)
 
 
 def _put(walk: Translation, out, place, value: int, inside: int, combined) -> None:

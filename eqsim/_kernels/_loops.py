@@ -129,10 +129,11 @@ def _scan(walk, eqn, *operands):
     operands = materialized(walk, operands)
     deps = scan_dependence(params, dependences(walk.graph, operands))
     avals = [var.aval for var in eqn.outvars]
+    written = written_arguments(inner.jaxpr)[start : start + count]
     loop = Scan(
         length=params["length"],
         reverse=params["reverse"],
-        carry=Carry(walk, avals[:count]),
+        carry=Carry(walk, avals[:count], written),
         deps=deps[:count],
         stacked=list(zip(avals[count:], deps[count:], strict=True)),
         body=lambda own, rows: walk.closed(inner, [*operands[:start], *own, *rows]),

@@ -112,7 +112,8 @@ def call(
         _packed(leaf, nbatch, flags, sizes, swap)
         for leaf, flags in zip(leaves, own, strict=True)
     ]
-    found = kernel(axes, [x for x in given if x.size])
+    pairs = zip(given, kernel.reads, strict=True)
+    found = kernel(axes, [x for x, read in pairs if read and x.size])
     return _unpacked(found, out, nbatch, layout, groups, sums, swap)
 
 
@@ -234,10 +235,10 @@ def _unpacked(found, out, nbatch: int, layout, groups, sums, swap: bool) -> list
 
 
 class _Kernel:
-    """A registered kernel. `bound` are the arguments and results that it has."""
+    """A registered kernel. `reads` are flags of the arguments that it has."""
 
-    def __init__(self, target: str, layout: Layout, shapes, out):
-        self.target, self.layout, self.shapes, self.out = target, layout, shapes, out
+    def __init__(self, target: str, reads, layout: Layout, out):
+        self.target, self.reads, self.layout, self.out = target, reads, layout, out
 
     def __call__(self, axes, leaves) -> list:
         lanes, loops = int(axes[0]), int(axes[1])
@@ -272,6 +273,6 @@ def _kernel(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
 
 
 def _make(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
-    target = loaded(program, layout)
+    target, reads = loaded(program, layout)
     rows = [(math.prod(x.shape[: len(x.shape) - nbatch]), x.dtype) for x in out]
-    return _Kernel(target, layout, program.shapes, rows)
+    return _Kernel(target, reads, layout, rows)

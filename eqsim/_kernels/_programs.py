@@ -1,6 +1,7 @@
 """Machine code of programs: each is compiled once per process and layout of the batch."""
 
 import dataclasses
+import functools
 import logging
 import math
 import threading
@@ -9,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, Literal
 
 from . import (  # noqa: F401  (their rules register themselves)
     _arrays as arrays,
@@ -73,6 +74,16 @@ class Function:
     def _chosen(self, numbers: tuple[int, ...]) -> list[Any]:
         return [self.closed.in_avals[k] for k in numbers]
 
+    @functools.cached_property
+    def reads(self) -> tuple[bool, ...]:
+        """Flags of the arguments that the function reads. Kernels do not have the others,
+        such as the vertices of meshes that are only drawn, which they would copy."""
+        jaxpr = self.closed.jaxpr
+        atoms = [*jaxpr.outvars, *(x for eqn in jaxpr.eqns for x in eqn.invars)]
+        used = {atom for atom in atoms if not isinstance(atom, Literal)}
+        rest = len(self.arguments) - len(jaxpr.invars)
+        return (*(var in used for var in jaxpr.invars), *(True,) * rest)
+
     @property
     def fingerprint(self) -> str:
         """A name that is the same in every process."""
@@ -134,8 +145,9 @@ class Layout:
     assumed: tuple[bytes | None, ...]
 
 
-def loaded(program: Program, layout: Layout) -> str:
-    """Return the name under which XLA finds the kernel of a program."""
+def loaded(program: Program, layout: Layout) -> tuple[str, tuple[bool, ...]]:
+    """Return the name under which XLA finds the kernel of a program, and flags of the
+    arguments that it has."""
     function = program.trace()
     key = key_of(function.fingerprint, repr(layout))
     target = f"eqsim_{key}"
@@ -147,7 +159,7 @@ def loaded(program: Program, layout: Layout) -> str:
             _LOADED[target] = kernel
             pointer = jax.ffi.pycapsule(kernel.pointer)
             jax.ffi.register_ffi_target(target, pointer, platform="cpu")
-    return target
+    return target, function.reads
 
 
 def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
@@ -159,7 +171,7 @@ def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
     def make() -> int:
         try:
             with jax.enable_x64(double):
-                return _LOADED[loaded(program, general)].address
+                return _LOADED[loaded(program, general)[0]].address
         except Exception:
             _LOG.exception("eqsim: `%s` cannot be compiled.", program.name)
             return 0
@@ -202,12 +214,15 @@ def _translated(graph: Graph, function: Function, deps, assumed):
     """Translate a function into a graph; return its arguments, their nodes, and the
     results."""
     inputs, sources, values = [], [], []
-    leaves = zip(function.arguments, deps, assumed, strict=True)
-    for aval, dep, pattern in leaves:
+    leaves = zip(function.arguments, deps, assumed, function.reads, strict=True)
+    for aval, dep, pattern, read in leaves:
         shape, dtype = tuple(aval.shape), dtype_of(aval)
         rows = math.prod(shape)
         if not rows:
             values.append(arrays.nodes([], shape))
+            continue
+        if not read:
+            values.append(arrays.constant(graph, np.broadcast_to(_zero(dtype), shape)))
             continue
         node = graph.source("input", dtype, dep, len(sources), rows)
         inputs.append(Leaf(rows, dtype, dep, assumed=pattern))
@@ -219,6 +234,10 @@ def _translated(graph: Graph, function: Function, deps, assumed):
         results = function.translated(Translation(graph), values)
         results = [arrays.settled(graph, value) for value in results]
     return inputs, sources, results
+
+
+def _zero(dtype: str) -> np.ndarray:
+    return np.zeros((), dtype if dtype != "b1" else "?")
 
 
 def _elements(graph: Graph, value) -> list[int]:

@@ -199,7 +199,7 @@ def called(eqn) -> ClosedJaxpr | None:
 # Which arrays a jaxpr writes at computed indices.
 
 
-_WRITES = ("scatter", "dynamic_update_slice")
+_WRITES = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")
 
 
 def _is_vector(aval) -> bool:
@@ -218,6 +218,9 @@ def written_arguments(jaxpr: Jaxpr) -> list[bool]:
             start = params["cond_nconsts"]
             inner = written_arguments(params["body_jaxpr"].jaxpr)
             own = list(zip(eqn.invars[start:], inner, strict=True))
+        elif name == "scan":
+            inner = written_arguments(params["jaxpr"].jaxpr)
+            own = list(zip(eqn.invars, inner, strict=True))
         else:
             inner = called(eqn)
             if inner is None:

@@ -86,6 +86,8 @@ class Schedule:
     - `reads`: for each array, when it is read.
     - `assigned`: for each array that a loop carries, the loop and the node that the
         array becomes at the end of a pass.
+    - `starts`: for each array that a loop carries, the array that it starts from, itself,
+        and the time of the copy.
     - `place`: offset of each value in scratch memory; `size`: bytes of it (see
         `_allocate.py`).
     """
@@ -99,6 +101,7 @@ class Schedule:
         self.uses: list[tuple[int, int, tuple[Extent, ...]]] = []
         self.reads: dict[int, list[int]] = {}
         self.assigned: dict[int, tuple[Extent, int]] = {}
+        self.starts: list[tuple[int, int, int]] = []
         self._done: set[int] = set()
         self.live, self._carried, self._stacked = _live(graph, outputs)
         self._results: dict[int, list[int]] = {}
@@ -256,6 +259,9 @@ class Schedule:
         states = {k: self._state(loop.params[k]) for k in kept}
         init = self._copy([(start[k], states[k]) for k in kept])
         for k in kept:
+            if graph.rows[states[k]]:
+                source = self.resolve(start[k])
+                self.starts.append((source, states[k], init.time))
             self.alias[loop.params[k]] = states[k]
         counter = None
         if loop.index is not None:

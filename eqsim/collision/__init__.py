@@ -11,7 +11,14 @@ from ._geom_frames import (
     geom_frames as geom_frames,
     GeomFrames as GeomFrames,
     pair_margins as pair_margins,
+    split_frames as split_frames,
 )
 from ._in_contact import in_contact as in_contact
-from ._plan import contact_plan as contact_plan, ContactPlan as ContactPlan
+from ._list_plan import ListPlan as ListPlan
+from ._pair_lists import list_contacts as list_contacts, Listing as Listing
+from ._plan import (
+    contact_plan as contact_plan,
+    ContactPlan as ContactPlan,
+    split_plan as split_plan,
+)
 from ._points import ContactPoints as ContactPoints, Point as Point, Shape as Shape

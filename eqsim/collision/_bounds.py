@@ -1,5 +1,6 @@
 """Bounds of shapes, which decide what is worth a closer look."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -39,6 +40,32 @@ def bounding_radius(sys: System):
 
     parts = [radii(kind, own) for kind, own in _members(sys)]
     return lax.stop_gradient(_in_order(sys, parts))
+
+
+def shape_boxes(sys: System, geoms: Sequence[int]) -> tuple[Vec3, Vec3]:
+    """Compute centers and half sizes of boxes about shapes, in their frames, `(n,
+    *batch)`. Planes have half sizes of zero. Derivatives are zero."""
+    size, parts, order = vec3(sys.geoms.size), [], []
+    kinds = [sys.geoms.kinds[geom] for geom in geoms]
+    for kind in sorted(set(kinds), key=lambda kind: kind.value):
+        own = [k for k, other in enumerate(kinds) if other == kind]
+        order += own
+        if kind is GeomKind.MESH:
+            boxes = [_mesh_box(sys, geoms[k]) for k in own]
+            parts.append(concatenate(boxes))
+            continue
+        one = take(size, [geoms[k] for k in own])
+        zero = Vec3(*(jnp.zeros_like(x) for x in one))
+        half = zero if kind is GeomKind.PLANE else half_extents(kind, one)
+        parts.append((zero, half))
+    return lax.stop_gradient(put(concatenate(parts), order, len(geoms)))
+
+
+def _mesh_box(sys: System, geom: int) -> tuple[Vec3, Vec3]:
+    vertices = vec3(_vertices(sys, geom))
+    low = Vec3(*(jnp.min(x, axis=0, keepdims=True) for x in vertices))
+    high = Vec3(*(jnp.max(x, axis=0, keepdims=True) for x in vertices))
+    return (low + high) * 0.5, (high - low) * 0.5
 
 
 def shape_extents(sys: System) -> Vec3:

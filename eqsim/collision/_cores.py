@@ -18,7 +18,7 @@ from jax import lax
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
-from ._points import Hulls
+from ._points import Hulls, Polygons
 from ._rows import read_rows
 
 
@@ -57,10 +57,16 @@ class Core(eqx.Module):
         """True if there is a round part."""
         return self.kind in (GeomKind.CYLINDER, GeomKind.ELLIPSOID)
 
-    def support(self, direction: Vec3) -> Corner:
-        """Return the point that lies farthest in a direction, in the frame of the shape."""
+    def support(self, direction: Vec3, near: Corner | None = None) -> Corner:
+        """Return the point that lies farthest in a direction, in the frame of the shape.
+
+        **Arguments:**
+
+        - `near`: a point near the result, with which the search begins.
+        """
         unit = self.round_unit(direction) if self.is_round else None
-        return Corner(self._number(direction), unit)
+        first = None if near is None else near.number
+        return Corner(self._number(direction, first), unit)
 
     def point(self, corner: Corner) -> Vec3:
         """Return the place of a point, in the frame of the shape."""
@@ -85,7 +91,7 @@ class Core(eqx.Module):
         positive = length > 0.0
         return scaled * jnp.where(positive, 1.0 / jnp.where(positive, length, 1.0), 0.0)
 
-    def _number(self, direction: Vec3):
+    def _number(self, direction: Vec3, first: Any):
         x, y, z = (jnp.where(d >= 0.0, 1, 0) for d in direction)
         if self.kind in (GeomKind.SPHERE, GeomKind.ELLIPSOID):
             return jnp.zeros_like(x)
@@ -94,7 +100,7 @@ class Core(eqx.Module):
         if self.kind is GeomKind.BOX:
             return x + 2 * y + 4 * z
         assert self.hulls is not None, "meshes have vertices"
-        return _farthest(self.hulls, direction)
+        return _farthest(self.hulls, direction, first)
 
     def vertex(self, number) -> Vec3:
         """Return a vertex of the polytope, in the frame of the shape."""
@@ -110,10 +116,52 @@ class Core(eqx.Module):
         return pick(self.hulls.points, self.hulls.start + number)
 
 
+_FEW = 24
+"""Vertices of the largest hull up to which all of them are compared."""
+
+
+def _farthest(hulls: Hulls, direction: Vec3, first: Any):
+    """Return the vertex of a hull that lies farthest in a direction."""
+    polygons = hulls.polygons
+    if polygons is None or polygons.most_vertices <= _FEW:
+        return _farthest_of_all(hulls, direction)
+    if first is None:
+        first = jnp.zeros_like(hulls.start)
+    return _climbed(hulls, polygons, direction, first)
+
+
+def _climbed(hulls: Hulls, polygons: Polygons, direction: Vec3, first: Any):
+    """Climb along the edges of a hull. At a vertex that is not the farthest, some edge
+    leads farther, because the hull is convex."""
+    like = (-1, *(1 for _ in hulls.start.shape[1:]))
+    starts = jnp.asarray(polygons.neighbor_starts.reshape(like))
+    edges = jnp.asarray(polygons.neighbors.reshape(like))
+    none = jnp.zeros(direction.x.shape, jnp.int32)
+    begin = hulls.start + none
+    along = lambda vertex: pick(hulls.points, begin + vertex) | direction
+
+    def visit(carry):
+        vertex, most, edge, last = carry
+        other = read_rows(edges, jnp.minimum(edge, last - 1))
+        height = along(other)
+        better = (edge < last) & (height > most)
+        row = begin + other
+        edge = jnp.where(better, read_rows(starts, row), edge + 1)
+        last = jnp.where(better, read_rows(starts, row + 1), last)
+        most = jnp.where(better, height, most)
+        return jnp.where(better, other, vertex), most, edge, last
+
+    first = first + none
+    row = begin + first
+    start = first, along(first), read_rows(starts, row), read_rows(starts, row + 1)
+    more = lambda carry: jnp.any(carry[2] < carry[3])
+    return lax.while_loop(more, visit, start)[0]
+
+
 _AT_ONCE = 4
 
 
-def _farthest(hulls: Hulls, direction: Vec3):
+def _farthest_of_all(hulls: Hulls, direction: Vec3):
     """Search all vertices of a hull."""
     last = hulls.start + hulls.count - 1
 
@@ -171,10 +219,16 @@ class Placed(NamedTuple):
         flat = GeomKind.CYLINDER, GeomKind.BOX, GeomKind.MESH
         return self.first.kind in flat and self.second.kind in flat
 
-    def support(self, direction: Vec3) -> Corners:
-        """Return the points of both that lie farthest in a direction and against it."""
+    def support(self, direction: Vec3, near: Corners | None = None) -> Corners:
+        """Return the points of both that lie farthest in a direction and against it.
+
+        **Arguments:**
+
+        - `near`: points near the result, with which the searches begin.
+        """
         back = self.offset.rot.T @ -direction
-        return self.first.support(direction), self.second.support(back)
+        one, two = (None, None) if near is None else near
+        return self.first.support(direction, one), self.second.support(back, two)
 
     def difference(self, corners: Corners) -> Vec3:
         """Return the difference of a point of the first shape and one of the second."""

@@ -1,7 +1,6 @@
 """Collision detection: from coordinates to contact points."""
 
 import dataclasses
-import functools as ft
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ..kinematics._forward import Kinematics, take_poses
-from ..model import Collider, collider_of, GeomKind, HullGraph, System
+from ..model import Collider, collider_of, GeomKind, System
 from ..model._gather import concatenate, take
 from ..model._shape_kinds import AnyKind
 from ..spatial import vec3
@@ -20,9 +19,8 @@ from ._points import (
     complete,
     ContactPoints,
     Grids,
+    hull_tables,
     Hulls,
-    Polygons,
-    polygons_of,
     Shape,
 )
 
@@ -92,7 +90,7 @@ def with_hulls(sys: System, geoms: Sequence[int], shapes: Shape) -> Shape:
     )
     column = lambda x: x.reshape(-1, *(1 for _ in shapes.size.x.shape[1:]))
     start, count = column(spans[:, 0]), column(spans[:, 1] - spans[:, 0])
-    points, polygons = vec3(sys.meshes.vertices), _polygons(sys.meshes.hulls)
+    points, polygons = hull_tables(sys)
     hulls = Hulls(points, jnp.asarray(start), jnp.asarray(count), polygons)
     return shapes._replace(hulls=hulls)
 
@@ -104,12 +102,6 @@ def _with_grids(sys: System, geoms: Sequence[int], shapes: Shape) -> Shape:
     columns = np.array(facts, np.int32).T
     grids = Grids(fields.heights, *(jnp.asarray(x.reshape(shape)) for x in columns))
     return shapes._replace(size=vec3(take(fields.size, which)), grids=grids)
-
-
-@ft.lru_cache(maxsize=256)
-def _polygons(graph: HullGraph) -> Polygons:
-    starts = graph.vertex_starts, graph.polygon_starts, graph.corner_starts
-    return polygons_of(*starts, graph.corners)
 
 
 def pair_points(

@@ -8,7 +8,8 @@ from ..model._gather import concatenate, take
 from ..spatial import quaternion_matrix, Vec3, vec3
 from ..spatial._rotation import normalize4
 from ._bounds import shape_extents
-from ._plan import contact_plan, ContactPlan
+from ._pair_lists import list_frames, ListFrames
+from ._plan import contact_plan, ContactPlan, split_plan
 
 
 class GeomFrames(NamedTuple):
@@ -18,23 +19,41 @@ class GeomFrames(NamedTuple):
     - `extents`: half sizes of the box about each shape, in its frame; None if the points
         of no pair are computed only within a margin.
     - `margin`: distance at which the contact of each pair begins, m; None as well.
+    - `listed`: frames of the shapes of listed pairs; None if no pairs are listed.
     """
 
     pose: Pose
     size: Vec3
     extents: Vec3 | None
     margin: Any
+    listed: ListFrames | None = None
 
 
-def geom_frames(sys: System, fixed: Frames) -> GeomFrames:
-    """Compute the frames of the shapes in the nodes that carry them."""
-    geoms, plan = sys.geoms, contact_plan(sys)
+def geom_frames(
+    sys: System, fixed: Frames, plan: ContactPlan | None = None
+) -> GeomFrames:
+    """Compute the frames of the shapes in the nodes that carry them.
+
+    **Arguments:**
+
+    - `plan`: plan of the pairs that `margin` describes; None: of all pairs.
+    """
+    geoms, plan = sys.geoms, contact_plan(sys) if plan is None else plan
     rot = quaternion_matrix(normalize4(quaternions(geoms.quat)))
     pose = take_poses(fixed.link, geoms.links) @ Pose(rot, vec3(geoms.pos))
     size = vec3(geoms.size)
     if not any(collider_of(*kinds).has_reach for kinds in plan.kinds):
         return GeomFrames(pose, size, None, None)
     return GeomFrames(pose, size, shape_extents(sys), pair_margins(sys, plan))
+
+
+def split_frames(sys: System, fixed: Frames) -> GeomFrames:
+    """Compute the frames of the shapes for the pairs that `split_plan` divides."""
+    plan, listed = split_plan(sys)
+    found = geom_frames(sys, fixed, plan)
+    if listed is None:
+        return found
+    return found._replace(listed=list_frames(sys, listed, found.pose))
 
 
 def pair_margins(sys: System, plan: ContactPlan):

@@ -58,15 +58,15 @@ def near_points(
     def visit(pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
         one, two = _together(one, first_hulls), _together(two, second_hulls)
-        gap = lax.stop_gradient(_gap(one, two, bounds, on_plane))
+        dist = lax.stop_gradient(gap(one, two, bounds, on_plane))
 
         def touch():
             found = collider.find(one, two, bounds.margin)
             points = [complete(point) for point in found]
             return jtu.tree_map(lambda *xs: jnp.concatenate(xs), *points)
 
-        skipped = no_points(count, gap)
-        near = gap < bounds.margin
+        skipped = no_points(count, dist)
+        near = dist < bounds.margin
         found = lax.cond(jnp.any(near), touch, lambda: skipped)
         # Without a kernel, the whole batch takes one branch, or both.
         keep = lambda x, y: jnp.where(near, x, y)
@@ -99,7 +99,7 @@ def no_points(count: int, dist) -> ContactPoints:
     return ContactPoints(dist, Vec3(zero, zero, zero), frame, invalid)
 
 
-def _gap(one: Shape, two: Shape, reach: Reach, on_plane: bool):
+def gap(one: Shape, two: Shape, reach: Reach, on_plane: bool):
     """Return a lower bound of the distance of two shapes: that of the boxes about them
     along the axes of both, or that of the box about one from the sphere about the
     other."""

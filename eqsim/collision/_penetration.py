@@ -168,7 +168,9 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     faces = polytope.faces
     best = once(_nearest(faces.dist))
     normal, dist = pick(faces.normal, best), read_rows(faces.dist, best)
-    corners = once(placed.support(normal))
+    known = lambda x: read_rows(x, _unpacked(read_rows(faces.corners, best))[0])
+    near = jtu.tree_map(known, polytope.corners)
+    corners = once(placed.support(normal, near))
     point = once(placed.difference(corners))
     # A comparison that is true for what is not a number too.
     done = polytope.done | ~((normal | point) - dist > enough)

@@ -2,9 +2,18 @@
 
 import dataclasses
 import functools as ft
+from collections.abc import Sequence
 
-from ..model import candidate_pairs, collider_of, GeomKind, System, tree
+from ..model import (
+    candidate_pairs,
+    collider_of,
+    GeomKind,
+    System,
+    Transmission,
+    tree,
+)
 from ..model._shape_kinds import AnyKind
+from ._list_plan import ListPlan, PairGroup
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +54,104 @@ def contact_plan(sys: System) -> ContactPlan:
     """Return the plan of a system; the same object for systems of the same structure."""
     nodes = tree(sys).link_nodes
     carriers = tuple(-1 if link < 0 else nodes[link] for link in sys.geoms.links)
-    kinds, data, capacity = sys.geoms.kinds, sys.geoms.data, sys.height_fields.capacity
-    room = tuple(
-        capacity[data[geom]] if kind is GeomKind.HFIELD else 0
-        for geom, kind in enumerate(kinds)
+    return _plan(
+        sys.geoms.kinds, _capacities(sys), carriers, tuple(candidate_pairs(sys))
     )
-    return _plan(kinds, room, carriers, tuple(candidate_pairs(sys)))
+
+
+def _capacities(sys: System) -> tuple[int, ...]:
+    """Return the capacity of each shape that is a height field; 0 for others."""
+    data, capacity = sys.geoms.data, sys.height_fields.capacity
+    return tuple(
+        capacity[data[geom]] if kind is GeomKind.HFIELD else 0
+        for geom, kind in enumerate(sys.geoms.kinds)
+    )
+
+
+def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
+    """Divide the pairs of a system: those whose points are all computed, and those that
+    are listed when they are near.
+
+    Points against the world that have a closed form are computed if they are few: they are
+    rows of single links, which cost less than visits. So are the points of height fields.
+    """
+    nodes = tree(sys).link_nodes
+    carriers = tuple(-1 if link < 0 else nodes[link] for link in sys.geoms.links)
+    acts_on_contacts = Transmission.BODY in sys.actuators.transmissions
+    rules = sys.geoms.priority, sys.geoms.condim, sys.pairs.condim
+    hulls, data = sys.meshes.hulls, sys.geoms.data
+    spans = tuple(
+        hulls.span(data[geom]) if kind is GeomKind.MESH else (0, 0)
+        for geom, kind in enumerate(sys.geoms.kinds)
+    )
+    given = sys.geoms.kinds, _capacities(sys), carriers, tuple(candidate_pairs(sys))
+    return _split(*given, spans, rules, acts_on_contacts)
+
+
+MOST_ANCHORED = 48
+"""Points against the world that are rows of their own."""
+
+
+@ft.lru_cache(maxsize=256)
+def _split(kinds, room, carriers, pairs, spans, rules, whole: bool):
+    pairs = tuple(pair for pair in pairs if carriers[pair[0]] != carriers[pair[1]])
+    both = lambda pair: (kinds[pair[0]], kinds[pair[1]])
+    on_world = lambda pair: min(carriers[pair[0]], carriers[pair[1]]) < 0
+    closed = lambda pair: not collider_of(*both(pair)).has_reach
+    on_terrain = lambda pair: collider_of(*both(pair)).num_points is None
+    few = [pair for pair in pairs if on_world(pair) and closed(pair)]
+    if sum(collider_of(*both(pair)).num_points or 0 for pair in few) > MOST_ANCHORED:
+        few = []
+    chosen = {*few, *filter(on_terrain, pairs)}
+    if whole or len(chosen) == len(pairs):
+        return _plan(kinds, room, carriers, pairs), None
+    dense = tuple(pair for pair in pairs if pair in chosen)
+    listed = tuple(pair for pair in pairs if pair not in chosen)
+    found = _list_plan(kinds, carriers, listed, spans, rules)
+    return _plan(kinds, room, carriers, dense), found
+
+
+def _list_plan(kinds, carriers, pairs, spans, rules) -> ListPlan:
+    both = lambda pair: (kinds[pair[0]], kinds[pair[1]])
+    ends = lambda pair: (carriers[pair[0]], carriers[pair[1]])
+    # Neighbors of a pair belong to the same links, and are near at the same time.
+    pairs = sorted(
+        pairs,
+        key=lambda p: (*(k.value for k in both(p)), max(ends(p)), min(ends(p)), p),
+    )
+    geoms = sorted({geom for pair in pairs for geom in pair[:2]})
+    place = {geom: k for k, geom in enumerate(geoms)}
+    groups = []
+    for own in dict.fromkeys(map(both, pairs)):
+        numbers = tuple(k for k, pair in enumerate(pairs) if both(pair) == own)
+        count = collider_of(*own).num_points
+        assert count is not None, "height fields are not listed"
+        groups.append(PairGroup(own, numbers, count))
+    return ListPlan(
+        geoms=tuple(geoms),
+        carriers=tuple(carriers[geom] for geom in geoms),
+        spans=tuple(spans[geom] for geom in geoms),
+        first=tuple(place[pair[0]] for pair in pairs),
+        second=tuple(place[pair[1]] for pair in pairs),
+        explicit=tuple(pair[2] for pair in pairs),
+        condim=tuple(pair_dimension(pair, *rules) for pair in pairs),
+        groups=tuple(groups),
+    )
+
+
+def pair_priority(pair, priority: Sequence[int]) -> int:
+    """Return 1 if the first shape of a pair has the higher priority, -1 if the second
+    does, else 0."""
+    one, two = (priority[geom] for geom in pair[:2])
+    return (one > two) - (one < two)
+
+
+def pair_dimension(pair, priority, condim, pair_condim) -> int:
+    """Return the dimension of the contact space (`condim`) of a pair."""
+    if pair[2] >= 0:
+        return pair_condim[pair[2]]
+    one, two = (condim[geom] for geom in pair[:2])
+    return {1: one, -1: two, 0: max(one, two)}[pair_priority(pair, priority)]
 
 
 @ft.lru_cache(maxsize=256)

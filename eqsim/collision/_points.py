@@ -1,5 +1,7 @@
 """Shapes in the world, and the points at which two of them touch."""
 
+import dataclasses
+import functools as ft
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,7 +10,8 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ..kinematics._forward import Pose
-from ..spatial import Mat3, Vec3
+from ..model import HullGraph, System
+from ..spatial import Mat3, Vec3, vec3
 
 
 class Polygons(eqx.Module):
@@ -19,7 +22,9 @@ class Polygons(eqx.Module):
         from the first vertex of the hull.
     - `vertex_starts`: first entry of each vertex in `around`, and the end.
     - `around`: the polygons that meet at each vertex.
+    - `neighbor_starts`, `neighbors`: see `HullGraph`; None if they are not known.
     - `most`: the largest number of corners of a polygon.
+    - `most_vertices`: the largest number of vertices of a hull.
     """
 
     starts: Any
@@ -27,6 +32,9 @@ class Polygons(eqx.Module):
     vertex_starts: Any
     around: Any
     most: int = eqx.field(static=True)
+    neighbor_starts: Any = None
+    neighbors: Any = None
+    most_vertices: int = eqx.field(static=True, default=0)
 
 
 def polygons_of(vertex_starts, polygon_starts, corner_starts, corners) -> Polygons:
@@ -45,6 +53,22 @@ def polygons_of(vertex_starts, polygon_starts, corner_starts, corners) -> Polygo
         vertex_starts=whole(ends),
         around=whole([polygon for polygons in around for polygon in polygons]),
         most=int(np.max(np.diff(corner_starts), initial=0)),
+    )
+
+
+def hull_tables(sys: System) -> tuple[Vec3, Polygons]:
+    """Return the vertices and the polygons of the hulls of all meshes."""
+    return vec3(sys.meshes.vertices), _polygons(sys.meshes.hulls)
+
+
+@ft.lru_cache(maxsize=256)
+def _polygons(graph: HullGraph) -> Polygons:
+    starts = graph.vertex_starts, graph.polygon_starts, graph.corner_starts
+    return dataclasses.replace(
+        polygons_of(*starts, graph.corners),
+        neighbor_starts=np.asarray(graph.neighbor_starts, np.int32),
+        neighbors=np.asarray(graph.neighbors, np.int32),
+        most_vertices=int(np.max(np.diff(graph.vertex_starts), initial=0)),
     )
 
 

@@ -80,7 +80,7 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
     old = search.corners, search.points
     point = combine(triangle_weights(*search.points), search.points)
     square = point | point
-    corners = once(placed.support(-point))
+    corners = once(placed.support(-point, search.corners[0]))
     vertex = once(placed.difference(corners))
     eps = float(jnp.finfo(square.dtype).eps)
     along = point | vertex

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from ..collision import ContactPoints
+from ..collision import ContactPoints, Listing
+from ..collision._pair_lists import ListFrames
 from ..dynamics._weights import InverseWeights
 from ..kinematics._forward import Frames, Kinematics, Velocities
 from ..kinematics._tendons import TendonKinematics
@@ -19,9 +20,14 @@ class Moment(NamedTuple):
     - `fixed`: constant frames.
     - `kin`, `speed`: poses and velocities of the nodes.
     - `q`, `qd`: coordinates and velocities.
-    - `points`: contact points; None if no shapes can touch.
+    - `points`: points of the pairs that are always computed (`split_plan`); None if there
+        are none.
+    - `listing`: near pairs and contacts of the others; None if there are none.
+    - `frames`: frames of the shapes of listed pairs; None if there are none.
     - `tendons`: lengths and Jacobians of the tendons; None if none of them matters.
     - `width`: width of the onset of contacts, m; None if it is abrupt.
+    - `every_point`: points of all pairs that could touch, in the order of `ContactPlan`;
+        None unless kinds of constraints besides those of `ALL` may read them.
     """
 
     fixed: Frames
@@ -32,6 +38,9 @@ class Moment(NamedTuple):
     points: ContactPoints | None
     tendons: TendonKinematics | None
     width: Any
+    listing: Listing | None = None
+    frames: ListFrames | None = None
+    every_point: ContactPoints | None = None
 
 
 class AbstractConstraint(eqx.Module):

@@ -5,11 +5,11 @@ Sources: MuJoCo documentation, *Computation*, "Contact" and "Friction cones";
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..collision import contact_plan
+from ..collision import ContactPlan, split_plan
 from ..dynamics._weights import InverseWeights
 from ..model import System, tree
 from ..model._gather import per_row, take
@@ -21,23 +21,52 @@ from ._contact_rows import anchored_rows, ContactSource
 from ._costs import Residual
 from ._coupled_contacts import coupled_contacts, CoupledContacts
 from ._jacobians import PointJacobian
+from ._listed_contacts import listed_contacts
 from ._rows import AbstractRows, Rows
+
+
+class ContactConstants(NamedTuple):
+    """What contacts read that does not depend on the state.
+
+    - `parameters`: parameters of the points that are always computed; None if there are
+        none.
+    - `weights`: inverse weights of the links.
+    """
+
+    parameters: ContactParameters | None
+    weights: Any
 
 
 class Contact(AbstractConstraint):
     """Contacts between shapes."""
 
     def constants(self, sys: System, weights: InverseWeights) -> Any:
-        plan = contact_plan(sys)
-        if not plan.size:
+        plan, listed = split_plan(sys)
+        if not plan.size and listed is None:
             return None
-        return contact_parameters(sys, plan, weights.link)
+        parameters = contact_parameters(sys, plan, weights.link) if plan.size else None
+        return ContactConstants(parameters, weights.link)
 
     def rows(
         self, sys: System, constants: Any, now: Moment
     ) -> tuple[AbstractRows, ...]:
-        groups = contact_groups(sys)
-        return tuple(_group_rows(sys, constants, now, group) for group in groups)
+        plan, listed = split_plan(sys)
+        found: tuple[AbstractRows, ...] = ()
+        if plan.size:
+            found += point_rows(sys, plan, constants.parameters, now)
+        if listed is not None:
+            assert now.listing is not None, "a robot with listed pairs has a listing"
+            where = now, now.frames, now.listing
+            found += listed_contacts(sys, listed, constants.weights, *where)
+        return found
+
+
+def point_rows(
+    sys: System, plan: ContactPlan, parameters: ContactParameters, now: Moment
+) -> tuple[AbstractRows, ...]:
+    """Return the rows of `now.points`, the points of a plan."""
+    groups = contact_groups(sys, plan)
+    return tuple(_group_rows(sys, parameters, now, group) for group in groups)
 
 
 def contact_wrenches_in_world(
@@ -47,7 +76,7 @@ def contact_wrenches_in_world(
 
     **Arguments:**
 
-    - `rows`: rows of the contacts, one for each group.
+    - `rows`: rows of all points, one for each group.
     - `forces`: their forces.
     """
     pushes, twists, places = [], [], []

@@ -4,6 +4,7 @@ import functools as ft
 from typing import NamedTuple
 
 from ..collision import contact_plan, ContactPlan
+from ..collision._plan import MOST_ANCHORED
 from ..model import System
 from ._contact_parameters import contact_dimensions
 
@@ -34,22 +35,19 @@ class ContactGroup(NamedTuple):
         return tuple(1.0 if two >= 0 else -1.0 for two in self.nodes[1])
 
 
-def contact_groups(sys: System) -> tuple[ContactGroup, ...]:
-    """Return the groups of the contact points of a system."""
-    plan = contact_plan(sys)
+def contact_groups(
+    sys: System, plan: ContactPlan | None = None
+) -> tuple[ContactGroup, ...]:
+    """Return the groups of the contact points of a plan; None: of all pairs."""
+    plan = contact_plan(sys) if plan is None else plan
     return _groups(plan, contact_dimensions(sys, plan))
-
-
-_MOST_ANCHORED = 48
-"""Points against the world that are rows of their own, where other points are visited in
-a loop anyway: more join the loop, which costs only what touches."""
 
 
 @ft.lru_cache(maxsize=256)
 def _groups(plan: ContactPlan, condim: tuple[int, ...]) -> tuple[ContactGroup, ...]:
     groups, places = [], range(plan.size)
     on_world = [min(nodes) < 0 for nodes in plan.nodes]
-    alone = all(on_world) or sum(on_world) <= _MOST_ANCHORED
+    alone = all(on_world) or sum(on_world) <= MOST_ANCHORED
     for anchored in (True, False):
         side = [k for k in places if (alone and on_world[k]) == anchored]
         for size in sorted({condim[k] for k in side}):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..collision import ContactPlan, pair_margins
+from ..collision._plan import pair_dimension, pair_priority
 from ..model import System
 from ..model._gather import concatenate, per_row, take, take_or_zero
 from ._softness import Softness, softness
@@ -42,6 +43,15 @@ class ContactParameters(NamedTuple):
     friction_damping: Any
 
 
+class Mixed(NamedTuple):
+    """Parameters of pairs or points."""
+
+    friction: list
+    solref: list
+    solref_friction: list
+    solimp: list
+
+
 def contact_parameters(
     sys: System, plan: ContactPlan, link_weights
 ) -> ContactParameters:
@@ -55,12 +65,27 @@ def contact_parameters(
     mixed = take(_mixed_parameters(sys, facts), facts.rows)
     first, second = facts.links
     weight = take_or_zero(link_weights, first) + take_or_zero(link_weights, second)
-    soft = softness(mixed.solref, mixed.solimp, sys.dt[None], sys.safe_solref)
+    margin = _margins(sys, plan)
+    explicit, time = bool(facts.explicit), (sys.dt[None], sys.safe_solref)
+    return complete_parameters(mixed, margin, weight, time, explicit)
+
+
+def complete_parameters(
+    mixed: Mixed, margin, weight, time: tuple[Any, bool], explicit: bool
+) -> ContactParameters:
+    """Return the parameters of contacts from those of their pairs.
+
+    **Arguments:**
+
+    - `weight`: sum of the inverse weights of the two links.
+    - `time`: time step, and whether it bounds time constants, see `softness`.
+    - `explicit`: true if some pairs have parameters of their own.
+    """
+    soft = softness(mixed.solref, mixed.solimp, *time)
     damping = soft.b
-    if facts.explicit:
-        damping = _friction_damping(sys, mixed, damping)
-    friction = _friction(mixed, _margins(sys, plan))
-    return ContactParameters(friction, weight, soft, damping)
+    if explicit:
+        damping = _friction_damping(mixed, damping, time)
+    return ContactParameters(_friction(mixed, margin), weight, soft, damping)
 
 
 def contact_friction(sys: System, plan: ContactPlan) -> Friction:
@@ -117,16 +142,8 @@ def _cached_pair_facts(
     explicit = [i for i, pair in enumerate(plan.pairs) if pair[2] >= 0]
     row = {pair: k for k, pair in enumerate(mixed + explicit)}
 
-    def order(pair) -> int:
-        one, two = (priority[geom] for geom in pair[:2])
-        return (one > two) - (one < two)
-
-    def dimension(pair) -> int:
-        if pair[2] >= 0:
-            return pair_condim[pair[2]]
-        one, two = (condim[geom] for geom in pair[:2])
-        return {1: one, -1: two, 0: max(one, two)}[order(pair)]
-
+    order = lambda pair: pair_priority(pair, priority)
+    dimension = lambda pair: pair_dimension(pair, priority, condim, pair_condim)
     at_point = [plan.pairs[i] for i in plan.point_pairs]
     side = lambda pairs, k: tuple(pair[k] for pair in pairs)
     mixed_pairs = [plan.pairs[i] for i in mixed]
@@ -143,21 +160,12 @@ def _cached_pair_facts(
     )
 
 
-class _Mixed(NamedTuple):
-    """Parameters of pairs or points."""
-
-    friction: list
-    solref: list
-    solref_friction: list
-    solimp: list
-
-
-def _mixed_parameters(sys: System, facts: _PairFacts) -> _Mixed:
+def _mixed_parameters(sys: System, facts: _PairFacts) -> Mixed:
     """Return the parameters of the mixed and then of the explicit pairs."""
     return concatenate([_mix(sys, facts), _explicit(sys, facts)])
 
 
-def _friction(mixed: _Mixed, margin) -> Friction:
+def _friction(mixed: Mixed, margin) -> Friction:
     one, two, three, four, five = (jnp.maximum(mu, 1e-5) for mu in mixed.friction)
     return Friction((one, two, three, four, five), margin)
 
@@ -166,11 +174,11 @@ def _margins(sys: System, plan: ContactPlan):
     return take(pair_margins(sys, plan), plan.point_pairs)
 
 
-def _friction_damping(sys: System, mixed: _Mixed, damping):
+def _friction_damping(mixed: Mixed, damping, time: tuple[Any, bool]):
     """Return the damping by `solref_friction` where it is given, else `damping`."""
     first, second = mixed.solref_friction
     given = ((first > 0.0) == (second > 0.0)) & ((first != 0.0) | (second != 0.0))
-    own = softness(mixed.solref_friction, mixed.solimp, sys.dt[None], sys.safe_solref)
+    own = softness(mixed.solref_friction, mixed.solimp, *time)
     return jnp.where(given, own.b, damping)
 
 
@@ -178,18 +186,43 @@ def _columns(x, n: int) -> list:
     return [x[:, k] for k in range(n)]
 
 
-def _mix(sys: System, facts: _PairFacts) -> _Mixed:
+def _mix(sys: System, facts: _PairFacts) -> Mixed:
     """Mix the parameters of the shapes of pairs."""
+    one, two = (take(geom_parameters(sys), side) for side in facts.mixed)
+    return mix_parameters(one, two, per_row(facts.priority, one.solmix))
+
+
+class GeomParameters(NamedTuple):
+    """Contact parameters of shapes: coefficients of friction (sliding, torsional,
+    rolling), and MuJoCo's `solref`, `solimp` and `solmix`."""
+
+    friction: list
+    solref: list
+    solimp: list
+    solmix: Any
+
+
+def geom_parameters(sys: System) -> GeomParameters:
+    """Return the contact parameters of all shapes, `(ngeom, *batch)`."""
     geoms = sys.geoms
-    values = (
+    return GeomParameters(
         _columns(geoms.friction, 3),
         _columns(geoms.solref, 2),
         _columns(geoms.solimp, 5),
+        geoms.solmix,
     )
-    values += (geoms.solmix,)
-    friction1, ref1, imp1, mix1 = take(values, facts.mixed[0])
-    friction2, ref2, imp2, mix2 = take(values, facts.mixed[1])
-    priority = per_row(facts.priority, mix1)
+
+
+def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
+    """Mix the parameters of two shapes.
+
+    **Arguments:**
+
+    - `priority`: 1 if the first shape has the higher priority, -1 if the second does,
+        else 0.
+    """
+    friction1, ref1, imp1, mix1 = one
+    friction2, ref2, imp2, mix2 = two
     both_zero = (mix1 < 1e-15) & (mix2 < 1e-15)
     share = jnp.where(both_zero, 0.5, mix1 / jnp.where(both_zero, 1.0, mix1 + mix2))
     share = jnp.where(priority > 0, 1.0, jnp.where(priority < 0, 0.0, share))
@@ -205,16 +238,20 @@ def _mix(sys: System, facts: _PairFacts) -> _Mixed:
     )
     none = [jnp.zeros_like(x) for x in solref]
     friction = [slide, slide, spin, roll, roll]
-    return _Mixed(friction, solref, none, solimp)
+    return Mixed(friction, solref, none, solimp)
 
 
-def _explicit(sys: System, facts: _PairFacts) -> _Mixed:
+def _explicit(sys: System, facts: _PairFacts) -> Mixed:
     """Return the parameters of pairs that have their own."""
+    return take(explicit_parameters(sys), facts.explicit)
+
+
+def explicit_parameters(sys: System) -> Mixed:
+    """Return the parameters of `sys.pairs`."""
     pairs = sys.pairs
-    own = _Mixed(
+    return Mixed(
         _columns(pairs.friction, 5),
         _columns(pairs.solref, 2),
         _columns(pairs.solref_friction, 2),
         _columns(pairs.solimp, 5),
     )
-    return take(own, facts.explicit)

@@ -9,13 +9,17 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
 
+from .._each import read_rows, write_rows
+from .._row_loops import rows_per_pass
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Kinematics
 from ..model import Tree
 from ..model._gather import take, take_or_zero
 from ..spatial import Force, force_at, Motion
-from ._contact_rows import ContactRows, ContactSource, rows_at
+from ._contact_rows import ContactRows, ContactSource
 from ._costs import Residual
 from ._entries import add_products
 from ._jacobians import combine, Terms
@@ -23,9 +27,10 @@ from ._rows import AbstractRows
 from ._visited_contacts import (
     contact_jacobian,
     contact_places,
-    following_contacts,
+    ContactRowList,
     for_each_contact,
-    visited_contacts,
+    list_rows,
+    read_rows_at,
     VisitedContacts,
 )
 
@@ -81,25 +86,56 @@ class CoupledContacts(AbstractRows):
         return Terms(nodes=tuple(term for term in terms if term[1]))
 
     def stiffness(self, pieces: Any) -> Terms:
-        weights = self.rows.cost.stiffness(pieces)
-
         places = contact_places(self.tree, self.nodes)
-
-        def add(entries, point):
-            rows = self.rows._replace(cost=(), offset=())
-            rows = rows_at(rows, point)
-            jac = contact_jacobian(self.tree, self.axes, self.nodes, rows, point)
-            return add_products(entries, places, jac, rows_at(weights, point))
-
+        weights = self.rows.cost.stiffness(pieces)
         # Only contacts that are stiff on their pieces.
-        following = following_contacts(weights[0][0] > 0.0)
+        number, count = numbers_where(weights[0][0] > 0.0)
+
+        def add(entries, k, used):
+            point = read_rows(number, k)
+            rows = self.rows._replace(cost=(), offset=())
+            rows, weight = read_rows_at((rows, weights), point)
+            jac = contact_jacobian(self.tree, self.axes, self.nodes, rows, point)
+            weight = jtu.tree_map(lambda w: jnp.where(used, w, 0.0), weight)
+            return add_products(entries, places, jac, weight)
+
         like = self.axes.ang.x[:1] + weights[0][0][:1]
         start = jnp.zeros((len(places), *like.shape[1:]), like.dtype)
-        total = for_each_contact(following, add, start, following[0])
+        total = for_each_contact(count, add, start)
         return Terms(entries=((total, places),))
 
     def for_solver(self) -> VisitedContacts:
-        return visited_contacts(self.tree, self.axes, self.source)
+        number, count = numbers_where(self.source.exists())
+        rows = self.rows
+
+        def row(k):
+            point = read_rows(number, k)
+            return point, read_rows_at(rows, point)
+
+        pair, rows = list_rows(number.shape[0], count, row)
+        found = ContactRowList(pair, rows, count)
+        return VisitedContacts(self.tree, self.nodes, self.axes, found)
+
+
+def numbers_where(flags) -> tuple[Any, Any]:
+    """Return the numbers of the rows whose flag is set, as a list, and their number."""
+    place = jnp.cumsum(flags, axis=0, dtype=jnp.int32) - 1
+    start = lax.empty(flags.shape, jnp.int32)
+    count = jnp.sum(flags, axis=0, dtype=jnp.int32)
+    if rows_per_pass(2) > 1:
+        number = jnp.arange(flags.shape[0], dtype=jnp.int32)
+        number = number.reshape(-1, *(1 for _ in flags.shape[1:]))
+        return write_rows(start, place, number, flags), count
+
+    def visit(carry, row):
+        number, k = carry
+        return (
+            write_rows(number, *(x[None] for x in (row[0], k, row[1]))),
+            k + 1,
+        ), None
+
+    begin = start, jnp.zeros(flags.shape[1:], jnp.int32)
+    return lax.scan(visit, begin, (place, flags))[0][0], count
 
 
 def coupled_contacts(

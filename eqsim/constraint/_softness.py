@@ -69,6 +69,10 @@ def impedance(soft: Softness, violation):
     return jnp.where(flat, 0.5 * (dmin + dmax), dmin + y * (dmax - dmin))
 
 
+LAST_ONSET = 12.0
+"""Distance from a surface, in widths of the onset, beyond which no contact exists."""
+
+
 class Onset(NamedTuple):
     """The onset of a constraint.
 
@@ -97,7 +101,7 @@ def onset(violation, width) -> Onset:
     x = violation / jnp.where(smooth, width, 1.0)
     share = jnp.where(smooth, jax.nn.sigmoid(-x), 1.0)
     moved = jnp.where(smooth, -width * jax.nn.softplus(-x), violation)
-    return Onset(jnp.where(smooth, x < 12.0, violation < 0.0), moved, share)
+    return Onset(jnp.where(smooth, x < LAST_ONSET, violation < 0.0), moved, share)
 
 
 def stiffness_weight(imp, inverse_weight):

@@ -1,10 +1,8 @@
-r"""Contacts as Newton's method sees them: those that exist, one after the other.
+r"""Contacts as Newton's method sees them: a list of those that exist.
 
-Of the many points that could touch, few do. A loop visits those that do, computes their
-rows and Jacobians, and sums what they contribute to a Newton system, $J^T W J$ and $J^T f$.
-Recomputing them in each visit is as fast as reading them, and memory does not grow with
-the number of possible points. A line search, which visits each contact several times, keeps
-the residuals of the first of them.
+A loop visits the contacts of each environment, computes their Jacobians, and sums what they
+contribute to a Newton system, $J^T W J$ and $J^T f$. Recomputing a Jacobian in each visit
+is as fast as reading it, and memory does not grow with the number of possible points.
 """
 
 import functools as ft
@@ -13,25 +11,77 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
+from .._each import read_rows, table_rows, write_rows
 from ..dynamics._sparse import Places
 from ..kinematics._structure import dof_order, moving_dofs
 from ..model import Tree
 from ..spatial import Motion
-from ._contact_rows import ContactRows, ContactSource, rows_at
+from ._contact_rows import ContactRows
 from ._costs import AbstractCost, Residual
 from ._entries import add_products
 from ._jacobians import Terms
 from ._rows import AbstractSolverRows, Line, work
 
 
-_MOST_KEPT = 32
-"""Contacts of which a line search keeps the residuals, at most."""
+class ContactRowList(NamedTuple):
+    """The rows of contacts, `(capacity, *batch)`.
+
+    - `pair`: number of the pair of nodes of each contact.
+    - `rows`: their rows.
+    - `count`: number of contacts, `(*batch)`.
+    """
+
+    pair: Any
+    rows: ContactRows
+    count: Any
+
+    @property
+    def capacity(self) -> int:
+        return self.pair.shape[0]
+
+
+def for_each_contact(count, add: Callable, total):
+    """Fold `add(total, k, used)` over the contacts of each environment.
+
+    Without a kernel, the loop continues for the whole batch: `used` is false where there
+    are no more contacts. `k` and `used` have shape `(1, *batch)`.
+    """
+
+    def body(carry):
+        k, total = carry
+        place = jnp.minimum(k, jnp.maximum(count - 1, 0))[None]
+        return k + 1, add(total, place, (k < count)[None])
+
+    going = lambda carry: jnp.any(carry[0] < count)
+    return lax.while_loop(going, body, (jnp.zeros_like(count), total))[1]
+
+
+def list_rows(capacity: int, count, row: Callable) -> Any:
+    """Return a list of `row(k)`, arrays `(1, *batch)`, of the contacts of each
+    environment."""
+    place = jnp.zeros_like(count)[None]
+    shapes = jtu.tree_map(lambda x: x.dtype, _eval(row, place))
+    batch = count.shape
+    start = jtu.tree_map(lambda dtype: lax.empty((capacity, *batch), dtype), shapes)
+
+    def body(carry):
+        k, rows = carry
+        used = (k < count)[None]
+        place = jnp.minimum(k, jnp.maximum(count - 1, 0))[None]
+        write = lambda x, value: write_rows(x, place, value, used)
+        return k + 1, jtu.tree_map(write, rows, row(place))
+
+    going = lambda carry: jnp.any(carry[0] < count)
+    return lax.while_loop(going, body, (jnp.zeros_like(count), start))[1]
+
+
+def _eval(row: Callable, place) -> Any:
+    return eqx.filter_eval_shape(row, place)
 
 
 class _Contact(NamedTuple):
@@ -55,37 +105,6 @@ class _Contact(NamedTuple):
         return tuple(rate + offset for rate, offset in pairs)
 
 
-class _OnLine(NamedTuple):
-    """One or more contacts on a line of accelerations.
-
-    - `start`, `change`: residuals at the start, and their change up to the end.
-    - `cost`: their cost.
-    """
-
-    start: Residual
-    change: Residual
-    cost: AbstractCost
-
-    def work(self, share):
-        """Compute the work of row forces per share of the line, `(*batch)`."""
-        return jnp.sum(work(self.cost, self.start, self.change, share), axis=0)
-
-
-class _Kept(NamedTuple):
-    """Quantities of the contacts that a line search reads.
-
-    - `line`: the line.
-    - `first`: the first contacts of each environment, `(m, *batch)`.
-    - `count`: number of these, `(*batch)`.
-    - `rest`: the first contact that is not among them, `(*batch)`.
-    """
-
-    line: Line
-    first: _OnLine
-    count: Any
-    rest: Any
-
-
 class _Coupling(NamedTuple):
     """Contributions of contacts to a Newton system.
 
@@ -101,19 +120,19 @@ class VisitedContacts(AbstractSolverRows):
     """Contacts that exist.
 
     - `tree`: tree of nodes.
+    - `nodes`: first and second node of each pair; -1: the world.
     - `axes`: motion axis of each degree of freedom.
-    - `source`: data for their rows.
-    - `following`: the first contact at or after each point; see `following_contacts`.
+    - `list`: rows of the contacts.
     """
 
     tree: Tree = eqx.field(static=True)
+    nodes: tuple[tuple[int, ...], tuple[int, ...]] = eqx.field(static=True)
     axes: Motion
-    source: ContactSource
-    following: Any
+    list: ContactRowList
 
     @property
     def piecewise_quadratic(self) -> bool:
-        return self.source.kind.piecewise_quadratic
+        return self.list.rows.cost.piecewise_quadratic
 
     def first_model(self, like) -> Any:
         still = jnp.zeros_like(like)
@@ -129,14 +148,14 @@ class VisitedContacts(AbstractSolverRows):
 
     @property
     def _places(self) -> Places:
-        return contact_places(self.tree, self.source.group.nodes)
+        return contact_places(self.tree, self.nodes)
 
     def _model(self, before, qdd, tolerance: float) -> tuple[_Coupling, Any]:
         places = self._places
 
-        def add(total, point):
+        def add(total, k, used):
             model, changed = total
-            contact = self._contact(point)
+            contact = self._contact(k, used)
             old = contact.cost.piece(contact.residuals(before))
             x = contact.residuals(qdd)
             new, moved = contact.cost.update(old, x, contact.offset, tolerance)
@@ -150,107 +169,67 @@ class VisitedContacts(AbstractSolverRows):
         unchanged = jnp.zeros(qdd.shape[1:], bool)
         entries = jnp.zeros((len(places), *qdd.shape[1:]), qdd.dtype)
         start = _Coupling(entries, jnp.zeros_like(qdd)), unchanged
-        return for_each_contact(self.following, add, start, self.following[0])
+        return for_each_contact(self.list.count, add, start)
 
-    def _contact(self, point) -> _Contact:
-        rows, nodes = self.source.row(point), self.source.group.nodes
-        jac = contact_jacobian(self.tree, self.axes, nodes, rows, point)
-        return _Contact(jac, rows.cost, rows.offset)
+    def stiffness(self, qdd) -> Terms:
+        """Compute $J^T W J$ on the pieces of the cost at an acceleration."""
+        places = self._places
 
-    def _on_line(self, line: Line, point) -> _OnLine:
-        contact = self._contact(point)
-        x, dx = contact.residuals(line.qdd), contact.rates(line.dqdd)
-        return _OnLine(x, dx, contact.cost)
+        def add(entries, k, used):
+            contact = self._contact(k, used)
+            piece = contact.cost.piece(contact.residuals(qdd))
+            weights = contact.cost.stiffness(piece)
+            return add_products(entries, places, contact.jac, weights)
+
+        start = jnp.zeros((len(places), *qdd.shape[1:]), qdd.dtype)
+        total = for_each_contact(self.list.count, add, start)
+        return Terms(entries=((total, places),))
+
+    def _contact(self, k, used=True) -> _Contact:
+        pair, rows = read_rows_at((self.list.pair, self.list.rows), k)
+        jac = contact_jacobian(self.tree, self.axes, self.nodes, rows, pair)
+        return _Contact(jac, _only(rows.cost, used), rows.offset)
 
     def on_line(self, line: Line) -> Any:
-        points = self.following.shape[0] - 1
+        def row(k):
+            contact = self._contact(k)
+            return contact.residuals(line.qdd), contact.rates(line.dqdd)
 
-        def visit(carry, _):
-            point, count = carry
-            exists = point < points
-            row = _where_any(exists, lambda: self._on_line(line, point))
-            after = rows_at(self.following, jnp.minimum(point + 1, points))[0]
-            return (after, count + exists.astype(count.dtype)), row
-
-        begin = self.following[0], jnp.zeros_like(self.following[0])
-        length = min(points, _MOST_KEPT)
-        (rest, count), first = lax.scan(visit, begin, None, length)
-        return _Kept(line, first, count, rest)
+        return list_rows(self.list.capacity, self.list.count, row)
 
     def work(self, on_line: Any, share) -> Any:
-        kept: _Kept = on_line
+        def add(total, k, used):
+            (start, change), cost = read_rows_at((on_line, self.list.rows.cost), k)
+            cost = _only(cost, used)
+            return total + jnp.sum(work(cost, start, change, share), axis=0)
 
-        def visit(carry):
-            k, total = carry
-            own = k < kept.count
-            new = total + rows_at(kept.first, k).work(share)
-            # Without a kernel, the loop continues for the whole batch.
-            return k + own.astype(k.dtype), jnp.where(own, new, total)
-
-        going = lambda carry: jnp.any(carry[0] < kept.count)
-        begin = jnp.zeros_like(kept.count), jnp.zeros_like(share)
-        total = lax.while_loop(going, visit, begin)[1]
-        if self.following.shape[0] - 1 <= _MOST_KEPT:
-            return total
-        add = lambda total, point: total + self._on_line(kept.line, point).work(share)
-        return for_each_contact(self.following, add, total, kept.rest)
+        return for_each_contact(self.list.count, add, jnp.zeros_like(share))
 
 
-def visited_contacts(
-    tree: Tree, axes: Motion, source: ContactSource
-) -> VisitedContacts:
-    """Find the contacts that exist."""
-    return VisitedContacts(tree, axes, source, following_contacts(source.exists()))
+def _only(cost: AbstractCost, used) -> AbstractCost:
+    """Return a cost that is zero where it is not used."""
+    weight = jnp.where(used, cost.weight, 0.0)
+    return eqx.tree_at(lambda cost: cost.weight, cost, weight)
 
 
-def _where_any(condition, function: Callable):
-    """Compute `function()`, without its leading axis, where any environment needs it;
-    else zeros."""
-    value = lambda: jtu.tree_map(lambda x: x[0], function())
-    zeros = lambda: jtu.tree_map(
-        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(value)
-    )
-    return lax.cond(jnp.any(condition), value, zeros)
-
-
-def following_contacts(exists):
-    """Return the first contact at or after each point; the number of points where there
-    is none. Shape `(n + 1, *batch)`."""
-    count = exists.shape[0]
-    point = jnp.arange(count + 1, dtype=jnp.int32)
-    point = point.reshape(-1, *(1 for _ in exists.shape[1:]))
-    exists = jnp.concatenate([exists, jnp.ones_like(exists[:1])])
-    return lax.cummin(jnp.where(exists, point, count), axis=0, reverse=True)
-
-
-def for_each_contact(following, add: Callable, total, start):
-    """Fold `add(total, point)` over the contacts of each environment, from one on."""
-    count = following.shape[0] - 1
-
-    def going(carry):
-        return jnp.any(carry[0] < count)
-
-    def body(carry):
-        point, total = carry
-        after = jnp.minimum(point + 1, count)
-        return rows_at(following, after)[0], add(total, point)
-
-    return lax.while_loop(going, body, (start, total))[1]
+def read_rows_at(tree, numbers):
+    """Return rows of all arrays of a tree."""
+    return jtu.tree_map(lambda x: read_rows(x, numbers), tree)
 
 
 def contact_jacobian(
-    tree: Tree, axes: Motion, nodes, rows: ContactRows, point
+    tree: Tree, axes: Motion, nodes, rows: ContactRows, pair
 ) -> tuple[Any, ...]:
     """Compute the Jacobian of each residual of one contact, `(nv, *batch)`.
 
     **Arguments:**
 
     - `axes`: motion axis of each degree of freedom.
-    - `nodes`: first and second node of all contacts; -1: the world.
+    - `nodes`: first and second node of all pairs; -1: the world.
     - `rows`: rows of the contact.
-    - `point`: its number.
+    - `pair`: number of its pair, `(1, *batch)`.
     """
-    moves = _moving_dofs(tree, nodes, point, axes.ang.x.dtype)
+    moves = _moving_dofs(tree, nodes, pair, axes.ang.x.dtype)
     first, second = (
         (axes.lin + (axes.ang ^ arm)) * mask
         for arm, mask in zip(rows.arms, moves, strict=True)
@@ -276,18 +255,17 @@ def contact_places(
     return tuple(sorted(places))
 
 
-def _moving_dofs(tree: Tree, nodes, point, dtype) -> list:
+def _moving_dofs(tree: Tree, nodes, pair, dtype) -> list:
     """Return, for the two links of a contact, which degrees of freedom move them: zeros
     and ones, `(nv, *batch)`."""
     subtrees = _subtrees(tree)
-    column = lambda x: x.reshape(-1, *(1 for _ in point.shape))
+    column = lambda x: x.reshape(-1, *(1 for _ in pair.shape[1:]))
     first, last = column(subtrees.first), column(subtrees.last)
     masks = []
     for own in nodes:
         # No degree of freedom moves the world.
         number = np.array(own)
-        place = np.where(number < 0, -1, subtrees.place[number]).astype(np.int32)
-        place = rows_at(jnp.asarray(column(place)), point)
+        place = table_rows(np.where(number < 0, -1, subtrees.place[number]), pair)
         masks.append(((first <= place) & (place < last)).astype(dtype))
     return masks
 

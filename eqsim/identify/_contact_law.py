@@ -81,8 +81,8 @@ class ContactLaw(AbstractConstraint):
         self, sys: System, parameters: ContactParameters, now: Moment, group
     ) -> Rows:
         jacobian = _jacobian(sys, parameters, now, group)
-        assert now.points is not None
-        points, own = take((now.points, parameters), group.points)
+        assert now.every_point is not None
+        points, own = take((now.every_point, parameters), group.points)
         rates = self._times(sys, now, jacobian, self.acceleration)
         speeds = self._times(sys, now, jacobian, self.velocity)
         distance = points.dist - own.friction.margin
@@ -110,11 +110,11 @@ def _jacobian(
     sys: System, parameters: ContactParameters, now: Moment, group: ContactGroup
 ) -> AbstractJacobian:
     """Compute how contacts move along the normal and their friction axes."""
-    assert now.points is not None
+    assert now.every_point is not None
     source = ContactSource(
         group=group,
         cone=Cone.ELLIPTIC,
-        points=now.points,
+        points=now.every_point,
         parameters=parameters,
         origin=now.kin.origin,
         velocity=now.speed.velocity,
@@ -199,7 +199,7 @@ def _violations(sys: System, method: Method, now: Forward):
 def _depths(constants: Constants, now: Forward):
     """Compute the depth of each contact times the square root of the mass it moves."""
     parameters: ContactParameters = constants.constraints[0]
-    points = now.points
+    points = now.every_point
     assert points is not None
     distance = points.dist - parameters.friction.margin
     depth = jnp.where(points.valid, jnp.minimum(distance, 0.0), 0.0)

@@ -1,6 +1,5 @@
 """Forward dynamics with contacts for `Generalized`; batch axes are last."""
 
-import itertools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,11 +12,14 @@ from ..collision import (
     detect,
     geom_frames,
     GeomFrames,
+    list_contacts,
+    split_frames,
+    split_plan,
 )
 from ..constraint import (
     AbstractConstraint,
+    ALL,
     Contact,
-    contact_wrenches_in_world,
     Moment,
     tendon_inertia_rows,
 )
@@ -29,6 +31,7 @@ from ..constraint._problem import (
     Problem,
     row_forces,
 )
+from ..constraint._softness import LAST_ONSET
 from ..dynamics._actuation import Actuation, actuation, actuator_compensation
 from ..dynamics._actuation_inputs import (
     actuation_constants,
@@ -115,7 +118,7 @@ def derive(sys: System, method: Method) -> Constants:
     return Constants(
         frames=fixed,
         bodies=bodies,
-        geoms=geom_frames(sys, fixed),
+        geoms=split_frames(sys, fixed),
         constraints=tuple(kind.constants(sys, weights) for kind in method.constraints),
         tendons=tendon_constants(sys, nodes, fixed),
         actuators=actuation_constants(sys, nodes, fixed, bodies),
@@ -149,13 +152,11 @@ def forward(
     sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external
 ) -> Forward:
     """Compute accelerations and the quantities that determine them."""
-    nodes, plan = tree(sys), contact_plan(sys)
-    fixed = constants.frames
+    nodes, fixed = tree(sys), constants.frames
     kin = kinematics(sys, nodes, fixed, q)
     speed = velocities(sys, nodes, kin, qd)
-    width, points = constants.onset_width, None
-    if plan.size:
-        points = detect(sys, plan, constants.geoms, kin, width)
+    width = constants.onset_width
+    points, listing = _contacts(sys, constants, kin)
     inertia = node_inertias(constants.bodies, kin)
     where = sys, nodes, constants.frames, constants.actuators, kin, q
     inputs = actuation_inputs(*where, _touching(sys, method, constants, points))
@@ -169,7 +170,20 @@ def forward(
         tau = tau + tendon_forces(sys, constants.tendons, tendons, qd)
     force = _smooth_forces(sys, constants, kin, speed, external)
     force = force - inertial_forces(inertia, speed)
-    now = Moment(fixed, kin, speed, q, qd, points, tendons, width)
+    now = Moment(
+        fixed,
+        kin,
+        speed,
+        q,
+        qd,
+        points,
+        tendons,
+        width,
+        listing,
+        constants.geoms.listed,
+    )
+    if not all(type(kind) in map(type, ALL) for kind in method.constraints):
+        now = now._replace(every_point=every_point(sys, fixed, kin, width))
     rows = _rows(sys, method, constants, now)
     rotor = armature(sys) + jnp.zeros_like(tau)
     flat = tuple(row for own in rows for row in own) + tendon_inertia_rows(sys, now)
@@ -177,6 +191,27 @@ def forward(
     solution = constrained(nodes, problem, method.solver)
     counts = tuple(map(len, rows))
     return Forward(kin, speed, problem, counts, points, solution, drive, tendons)
+
+
+def _contacts(sys: System, constants: Constants, kin: Kinematics):
+    """Return the points that are always computed, and the listing of the other pairs."""
+    plan, listed = split_plan(sys)
+    width, frames, points, listing = constants.onset_width, constants.geoms, None, None
+    if plan.size:
+        points = detect(sys, plan, frames, kin, width)
+    if listed is not None:
+        assert frames.listed is not None, "listed pairs have frames"
+        reach = None if width is None else LAST_ONSET * jnp.maximum(width, 0.0)
+        listing = list_contacts(sys, listed, frames.listed, kin, reach)
+    return points, listing
+
+
+def every_point(sys: System, fixed: Frames, kin: Kinematics, width):
+    """Return the points of all pairs that could touch; None if there are none."""
+    plan = contact_plan(sys)
+    if not plan.size:
+        return None
+    return detect(sys, plan, geom_frames(sys, fixed), kin, width)
 
 
 def _smooth_forces(
@@ -199,7 +234,7 @@ def _touching(
     if points is None or Transmission.BODY not in sys.actuators.transmissions:
         return None
     margins = [
-        own.friction.margin
+        own.parameters.friction.margin
         for kind, own in zip(method.constraints, constants.constraints, strict=True)
         if isinstance(kind, Contact)
     ]
@@ -246,19 +281,3 @@ def solved_forces(sys: System, now: Forward) -> list[Residual]:
 def solved_constraint_forces(sys: System, now: Forward, forces: list[Residual]):
     """Compute the joint forces of all constraints, given those of all rows."""
     return constraint_forces(tree(sys), constraint_rows(now), forces)
-
-
-def contact_forces(
-    sys: System, method: Method, now: Forward, forces: list[Residual]
-) -> tuple[Vec3, Vec3]:
-    """Compute force and torque on the second shape of each contact point, in the world;
-    zero if the method has no contacts."""
-    assert now.points is not None, "asked only where shapes can touch"
-    zero = jnp.zeros_like(now.points.dist)
-    none = Vec3(zero, zero, zero)
-    stops = list(itertools.accumulate(now.counts))
-    for kind, count, stop in zip(method.constraints, now.counts, stops, strict=True):
-        if isinstance(kind, Contact):
-            own = slice(stop - count, stop)
-            return contact_wrenches_in_world(sys, now.problem.rows[own], forces[own])
-    return none, none

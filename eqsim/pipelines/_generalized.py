@@ -15,7 +15,6 @@ from ..spatial import Vec3
 from ..spatial._vector import stack
 from ._contacts import report
 from ._forward import (
-    contact_forces,
     derive,
     Forward,
     forward,
@@ -25,6 +24,7 @@ from ._forward import (
 )
 from ._integrators import AbstractIntegrator, integrator_of
 from ._pipeline import AbstractPipeline, check_input, first_state
+from ._reported import reported_contacts
 from ._sensing import measure
 from ._solved import Solved
 
@@ -200,23 +200,25 @@ def _step_fn(integrator, sys, method, constants, *state_and_input):
 
 def _solve_fn(sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
-    return _solved(sys, method, forward(sys, method, constants, *full))
+    now = forward(sys, method, constants, *full)
+    return _solved(sys, method, constants, now, *full[:2])
 
 
 def _advance_fn(integrator, sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
     new, now = integrator.advance(sys, method, constants, *full)
-    return new, _solved(sys, method, now)
+    return new, _solved(sys, method, constants, now, *full[:2])
 
 
-def _solved(sys: System, method: Method, now: Forward):
+def _solved(sys: System, method: Method, constants, now: Forward, q, qd):
     forces = solved_forces(sys, now)
     constraint = solved_constraint_forces(sys, now, forces)
     solution, points = now.solution, ()
     converged = solution.converged
-    if now.points is not None:
-        converged = now.points.unless_crowded(converged)
-        points = _contact_arrays(now.points, *contact_forces(sys, method, now, forces))
+    found = reported_contacts(sys, method, constants, now, q, qd)
+    if found is not None:
+        converged = found.points.unless_crowded(converged)
+        points = _contact_arrays(found.points, found.force, found.torque)
     return solution.qdd, constraint, now.drive.force, converged, points
 
 

@@ -9,7 +9,6 @@ from ..constraint import (
     AbstractConstraint,
     BallLimit,
     Connect,
-    Contact,
     JointLimit,
     Moment,
     TendonLimit,
@@ -36,12 +35,12 @@ from ..sensors import (
 from ..spatial import Vec3, vec3
 from ._forward import (
     Constants,
-    contact_forces,
     Forward,
     forward,
     Method,
     solved_forces,
 )
+from ._reported import reported_contacts
 from ._tendon_wrenches import tendon_wrenches
 
 
@@ -113,7 +112,7 @@ def solution(
         tendons_below=tendons[0][0] if tendons else None,
         tendons_above=tendons[1][0] if tendons else None,
     )
-    contacts = _contacts(sys, method, constants, now, rows)
+    contacts = _contacts(sys, method, constants, now, q, qd)
     return SolvedMotion(now.solution.qdd, contacts, limits, wrenches)
 
 
@@ -165,19 +164,10 @@ def _of(forces: Forces, cls: type) -> Sequence[Residual]:
 
 
 def _contacts(
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-    forces: list[Residual],
+    sys: System, method: Method, constants: Constants, now: Forward, q, qd
 ) -> ContactReport | None:
-    if now.points is None:
-        return None
-    exists = jnp.zeros_like(now.points.valid)
-    for kind, own in zip(method.constraints, constants.constraints, strict=True):
-        if isinstance(kind, Contact):
-            exists = now.points.valid & (now.points.dist < own.friction.margin)
-    return ContactReport(now.points, exists, *contact_forces(sys, method, now, forces))
+    found = reported_contacts(sys, method, constants, now, q, qd)
+    return None if found is None else ContactReport(*found)
 
 
 def _equality_wrenches(

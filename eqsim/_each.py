@@ -1,0 +1,331 @@
+r"""Sums over lists whose length is known at run time, with derivatives.
+
+A list is an array `(capacity, *batch)` of which each environment uses the first `count`
+rows. `each` computes
+
+$y = \sum_{k < n} f(i_k, T[i_k], c)$
+
+where $i_k$ are integers of row $k$, $T[i_k]$ are rows of tables, and $c$ are arrays that all
+rows share. Its Jacobian-vector product is such a sum, and so is its vector-Jacobian product,
+which adds cotangents to the rows of the tables. Both compute $f$ again: nothing is stored for
+each row, and the cost follows the number of rows that are used, not the capacity.
+
+Rows are visited one by one in kernels, and in groups elsewhere (see `_row_loops.py`).
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
+from jax.interpreters import ad, batching, mlir
+
+from ._row_loops import rows_per_pass
+
+
+def each(
+    fn: Callable[..., Any],
+    count: Any,
+    rows: Any,
+    columns: Sequence[Sequence[int]],
+    tables: Sequence[tuple[Any, int]],
+    shared: Any,
+    targets: Sequence[tuple[int, int] | None],
+) -> tuple[Any, ...]:
+    """Sum a function over the rows of a list.
+
+    **Arguments:**
+
+    - `fn`: function `(row, columns, entries, shared) -> results`. Arrays of all arguments
+        but the last, and of the results, have a leading axis of n rows.
+    - `count`: number of rows, `(*batch)`.
+    - `rows`: list of integers, `(capacity, *batch)`.
+    - `columns`: known integers for each value of a row, such as the shapes of a pair.
+    - `tables`: trees of arrays `(m, *batch)`, and the column that holds the entry to read.
+    - `shared`: tree of arrays.
+    - `targets`: for each result, None for its sum `(1, ..., *batch)`, or `(column, m)`:
+        its rows are added to the entries of an array `(m, *batch)` that the column holds.
+
+    **Returns:** the sums.
+    """
+    trees = [table for table, _ in tables]
+    leaves, treedef = jtu.tree_flatten((trees, shared))
+    size, batch, first = rows_per_pass(rows.shape[0]), rows.shape[1:], 2 + len(columns)
+    places = [1] * len(columns) + [
+        2 + column for tree, column in tables for _ in jtu.tree_leaves(tree)
+    ]
+    known = [_known(numbers, rows) for numbers in columns]
+    args = [count, rows, *known, *leaves]
+    structure: list[Any] = []
+
+    def body(used, row, *xs):
+        entries, common = jtu.tree_unflatten(treedef, xs[first - 2 :])
+        found, out = fn(row, list(xs[: first - 2]), entries, common), []
+        for value, target in zip(found, targets, strict=True):
+            leaves, own = jtu.tree_flatten(value)
+            structure.append(own)
+            for x in leaves:
+                x = jnp.where(_flags(used, x), x, 0.0)
+                if target is None:
+                    x = jnp.sum(x, axis=0, keepdims=True)
+                out.append(x)
+        return out
+
+    row = lambda dtype: jax.ShapeDtypeStruct((size, *batch), dtype)
+    cut = 2 + len(places)
+    given = [row(bool), *(row(x.dtype) for x in args[1:cut]), *map(_shape, args[cut:])]
+    closed = jax.make_jaxpr(body)(*given)
+    into = [
+        None if target is None else (2 + target[0], target[1])
+        for target, own in zip(targets, structure, strict=True)
+        for _ in range(own.num_leaves)
+    ]
+    layout = _Layout(tuple(places), tuple(into), size)
+    found = iter(_bind(closed, layout, args))
+    take = lambda own: own.unflatten([next(found) for _ in range(own.num_leaves)])
+    return tuple(map(take, structure))
+
+
+def _known(numbers: Sequence[int], like):
+    """Return known integers as a table."""
+    column = np.asarray(numbers, np.int32)
+    return jnp.asarray(column.reshape(-1, *(1 for _ in like.shape[1:])))
+
+
+def _flags(used, x):
+    """Return flags `(n, *batch)` that broadcast against `(n, ..., *batch)`."""
+    inner = x.ndim - used.ndim
+    return used.reshape(used.shape[0], *(1 for _ in range(inner)), *used.shape[1:])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """Arguments and results of a sum. The arguments are the number of rows, the list,
+    tables, and shared arrays; columns are the first tables.
+
+    - `places`: for each table, the argument whose row holds the entry to read.
+    - `into`: for each result, None for a sum, else the argument whose row holds the entry
+        of the result, and the number of entries.
+    - `size`: rows in each pass.
+    """
+
+    places: tuple[int, ...]
+    into: tuple[tuple[int, int] | None, ...]
+    size: int
+
+    @property
+    def first_shared(self) -> int:
+        """The first argument that is not a table."""
+        return _TABLES + len(self.places)
+
+
+_TABLES = 2
+"""The first argument that is a table."""
+
+each_p = Primitive("each")
+each_p.multiple_results = True
+
+
+def _bind(body: ClosedJaxpr, layout: _Layout, args) -> list:
+    program = jax.make_jaxpr(lambda *xs: _run(body, layout, xs))(*map(_shape, args))
+    return each_p.bind(*args, body=body, layout=layout, jaxpr=program)
+
+
+def _shape(x) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _run(body: ClosedJaxpr, layout: _Layout, args) -> list:
+    """Compute the sums by a loop."""
+    count, rows = args[:_TABLES]
+    tables, shared = args[_TABLES : layout.first_shared], args[layout.first_shared :]
+    batch = rows.shape[1:]
+    number = jnp.arange(layout.size, dtype=jnp.int32)
+    number = number.reshape(-1, *(1 for _ in batch))
+
+    def visit(carry):
+        k, totals = carry
+        place = number + k[None]
+        used = place < count[None]
+        place = jnp.minimum(place, jnp.maximum(count - 1, 0)[None])
+        own = [used, read_rows(rows, place)]
+        for table, where in zip(tables, layout.places, strict=True):
+            own.append(read_rows(table, own[where]))
+        found = jaxpr_as_fun(body)(*own, *shared)
+        new = [
+            total + x if into is None else add_rows(total, own[into[0]], x, used)
+            for total, x, into in zip(totals, found, layout.into, strict=True)
+        ]
+        return k + layout.size, new
+
+    start = []
+    for aval, into in zip(body.out_avals, layout.into, strict=True):
+        shape = aval.shape if into is None else (into[1], *aval.shape[1:])
+        start.append(jnp.zeros(shape, aval.dtype))
+    going = lambda carry: jnp.any(carry[0] < count)
+    return lax.while_loop(going, visit, (jnp.zeros_like(count), start))[1]
+
+
+@each_p.def_impl
+def _impl(*args, body, layout, jaxpr):
+    del body, layout
+    return jaxpr_as_fun(jaxpr)(*args)
+
+
+@each_p.def_abstract_eval
+def _abstract_eval(*args, body, layout, jaxpr):
+    del args, body, layout
+    return list(jaxpr.out_avals)
+
+
+def _batch(args, axes, *, body, layout, jaxpr):
+    del body, layout
+    out = jax.vmap(jaxpr_as_fun(jaxpr), axes, 0)(*args)
+    return out, [0] * len(out)
+
+
+def _jvp(primals, tangents, *, body, layout, jaxpr):
+    out = each_p.bind(*primals, body=body, layout=layout, jaxpr=jaxpr)
+    moving = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero]
+    moving = [k for k in moving if k >= _TABLES]
+    if not moving:
+        return out, [ad.Zero.from_primal_value(x) for x in out]
+    tables = [k for k in moving if k < layout.first_shared]
+    shared = [k for k in moving if k >= layout.first_shared]
+    first, count = layout.first_shared, len(primals)
+
+    def push(*xs):
+        # Rows, tables, tangents of tables, shared arrays, and their tangents.
+        cut = first + len(tables), count + len(tables)
+        full = [*xs[:first], *xs[cut[0] : cut[1]]]
+        rates = [*xs[first : cut[0]], *xs[cut[1] :]]
+
+        def chosen(*own):
+            given = list(full)
+            for k, x in zip(moving, own, strict=True):
+                given[k] = x
+            return jaxpr_as_fun(body)(*given)
+
+        return jax.jvp(chosen, [full[k] for k in moving], rates)[1]
+
+    def arranged(values, rates):
+        one, two = ([rates[k] for k in own] for own in (tables, shared))
+        return [*values[:first], *one, *values[first:], *two]
+
+    avals = body.in_avals
+    new = jax.make_jaxpr(push)(*map(_shape, arranged(avals, avals)))
+    places = (*layout.places, *(layout.places[k - _TABLES] for k in tables))
+    made = dataclasses.replace(layout, places=places)
+    return out, _bind(new, made, arranged(primals, tangents))
+
+
+def _transpose(cotangents, *args, body, layout, jaxpr):
+    del jaxpr
+    linear = [k for k, x in enumerate(args) if ad.is_undefined_primal(x)]
+    known = [k for k in range(1, len(args)) if k not in linear]
+    given = [ad.instantiate_zeros(ct) for ct in cotangents]
+    # Cotangents of what is added to tables are read like tables, the others are shared.
+    spread = [k for k, into in enumerate(layout.into) if into is not None]
+    summed = [k for k, into in enumerate(layout.into) if into is None]
+    tables = [k for k in known if k < layout.first_shared]
+    shared = [k for k in known if k >= layout.first_shared]
+    avals, outs = body.in_avals, body.out_avals
+
+    def pull(used, *xs):
+        own = iter(xs)
+        values = {0: used, **{k: next(own) for k in tables}}
+        cts = {k: next(own) for k in spread}
+        values.update({k: next(own) for k in shared})
+        cts.update({k: next(own) for k in summed})
+
+        def chosen(*unknown):
+            full = {**values, **dict(zip(linear, unknown, strict=True))}
+            return jaxpr_as_fun(body)(*(full[k] for k in range(len(args))))
+
+        back = jax.linear_transpose(chosen, *(_shape(avals[k]) for k in linear))
+        return back([cts[k] for k in range(len(layout.into))])
+
+    def arranged(values, cts):
+        one, two = ([values[k] for k in own] for own in (tables, shared))
+        return [
+            values[0],
+            *one,
+            *(cts[k] for k in spread),
+            *two,
+            *(cts[k] for k in summed),
+        ]
+
+    new = jax.make_jaxpr(pull)(*map(_shape, arranged(avals, outs)))
+    # Integers are known, so entries of tables are still at hand, at other places.
+    moved = {k: 1 + number for number, k in enumerate(tables)}
+    place_of = lambda k: moved[layout.places[k - _TABLES]]
+    places = [place_of(k) for k in tables if k >= _TABLES]
+    places += [moved[x[0]] for x in layout.into if x is not None]
+    targets = [
+        (place_of(k), args[k].aval.shape[0]) if k < layout.first_shared else None
+        for k in linear
+    ]
+    made = _Layout(tuple(places), tuple(targets), layout.size)
+    found = dict(zip(linear, _bind(new, made, arranged(args, given)), strict=True))
+    return [
+        _fit(found[k], x.aval.shape) if k in found else None for k, x in enumerate(args)
+    ]
+
+
+def _fit(x, shape):
+    """Sum over the axes of the batch that an argument does not have."""
+    axes = tuple(k for k, n in enumerate(shape) if n == 1 and x.shape[k] != 1)
+    return jnp.sum(x, axis=axes, keepdims=True) if axes else x
+
+
+ad.primitive_jvps[each_p] = _jvp
+ad.primitive_transposes[each_p] = _transpose
+batching.primitive_batchers[each_p] = _batch
+mlir.register_lowering(each_p, mlir.lower_fun(_impl, multiple_results=True))
+
+
+# Rows of arrays whose numbers differ between environments.
+
+
+def read_rows(x, numbers):
+    """Return rows of each environment; `numbers`, `(k, *batch)`, are within bounds."""
+    batch = jnp.broadcast_shapes(x.shape[1:], numbers.shape[1:])
+    # Tables that all environments share have no axes of the batch.
+    own = x.reshape(*x.shape, *(1 for _ in numbers.shape[x.ndim :]))
+    values = jnp.broadcast_to(own, (x.shape[0], *batch))
+    rows = jnp.broadcast_to(numbers, (numbers.shape[0], *batch))
+    return jnp.take_along_axis(values, rows, axis=0, mode="promise_in_bounds")
+
+
+def _places(x, numbers, when):
+    """Return an index of rows of each environment, which lies outside where `when` does
+    not hold."""
+    shape = (numbers.shape[0], *x.shape[1:])
+    others = jnp.indices(shape, dtype=jnp.int32, sparse=True)[1:]
+    place = jnp.broadcast_to(jnp.where(when, numbers, x.shape[0]), shape)
+    return x.at[(place, *others)]
+
+
+def write_rows(x, numbers, values, when):
+    """Replace rows of each environment, where `when` holds; all `(k, *batch)`."""
+    values = jnp.broadcast_to(values, (numbers.shape[0], *x.shape[1:]))
+    rows = _places(x, numbers, when)
+    return rows.set(values, mode="drop", wrap_negative_indices=False)
+
+
+def add_rows(x, numbers, values, when):
+    """Add values to rows of each environment, where `when` holds; all `(k, *batch)`."""
+    values = jnp.broadcast_to(values, (numbers.shape[0], *x.shape[1:]))
+    rows = _places(x, numbers, when)
+    return rows.add(values, mode="drop", wrap_negative_indices=False)
+
+
+def table_rows(numbers, index):
+    """Return entries of a list of known integers; `index`: `(k, *batch)`."""
+    column = np.asarray(numbers, np.int32).reshape(-1, *(1 for _ in index.shape[1:]))
+    return read_rows(jnp.asarray(column), index)

@@ -1,0 +1,355 @@
+"""Contacts of pairs that are near: lists whose lengths follow what touches.
+
+Most of the pairs of shapes that could touch are far apart. The *broad phase* compares bounding
+spheres, and then boxes, of all pairs, and lists those that are near, for each kind of pair.
+The *narrow phase* visits these lists, and appends the points that touch to lists of
+contacts, one for each dimension of the contact space. Each environment walks along its own
+lists, so that in a group of environments, pass k computes the k-th near pair of each.
+
+Lists hold the worst case, so that nothing is dropped; only what is used is ever touched.
+"""
+
+import functools as ft
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+
+from .._each import read_rows, table_rows, write_rows
+from .._row_loops import rows_per_pass
+from ..kinematics._forward import Kinematics, Pose, take_poses
+from ..model import collider_of, GeomKind, System
+from ..model._gather import take
+from ..spatial import safe_sqrt, Vec3, vec3
+from ._bounds import shape_boxes
+from ._list_plan import ListPlan, PairGroup
+from ._near import gap, Reach
+from ._points import (
+    complete,
+    ContactPoints,
+    hull_tables,
+    Hulls,
+    Polygons,
+    Shape,
+)
+
+
+class ListFrames(NamedTuple):
+    """Listed shapes in the nodes that carry them.
+
+    - `pose`, `size`: frame and sizes of each shape.
+    - `center`, `half`: center, in the node, and half sizes of the box about each shape.
+    - `margin`: distance at which the contact of each pair begins, m: of the shapes, whose
+        sum counts, and of explicit pairs.
+    """
+
+    pose: Pose
+    size: Vec3
+    center: Vec3
+    half: Vec3
+    margin: tuple[Any, Any]
+
+
+def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
+    """Compute the frames of the listed shapes.
+
+    **Arguments:**
+
+    - `pose`: frames of all shapes in the nodes that carry them.
+    """
+    own = take(pose, plan.geoms)
+    center, half = shape_boxes(sys, plan.geoms)
+    size = take(vec3(sys.geoms.size), plan.geoms)
+    margin = take(sys.geoms.margin, plan.geoms), sys.pairs.margin
+    return ListFrames(own, size, own.point(center), half, margin)
+
+
+class Near(NamedTuple):
+    """Pairs that are near.
+
+    - `pairs`: rows of `ListPlan`, `(capacity, *batch)`.
+    - `count`: number of them, `(*batch)`.
+    """
+
+    pairs: Any
+    count: Any
+
+
+class ContactList(NamedTuple):
+    """Contacts of one dimension of the contact space, `(capacity, *batch)`.
+
+    - `pair`: pair of each contact.
+    - `dist`, `pos`, `normal`, `tangent`: see `ContactPoints`; normal and first friction
+        axis of the frame.
+    - `count`: number of contacts, `(*batch)`.
+    """
+
+    pair: Any
+    dist: Any
+    pos: Vec3
+    normal: Vec3
+    tangent: Vec3
+    count: Any
+
+
+class Listing(NamedTuple):
+    """What is near, and what touches.
+
+    - `near`: pairs that are near, for each group.
+    - `contacts`: contacts, by the dimension of the contact space.
+    """
+
+    near: tuple[Near, ...]
+    contacts: dict[int, ContactList]
+
+
+def world_shapes(kin: Kinematics, plan: ListPlan, frames: ListFrames) -> Shape:
+    """Return the listed shapes in the world."""
+    return Shape(take_poses(kin.pose, plan.carriers) @ frames.pose, frames.size)
+
+
+def list_contacts(
+    sys: System, plan: ListPlan, frames: ListFrames, kin: Kinematics, reach
+) -> Listing:
+    """Find the pairs that are near, and the contacts. Derivatives are zero.
+
+    **Arguments:**
+
+    - `reach`: distance beyond the margin at which a contact exists, m; None: zero.
+    """
+    frames, kin, reach = lax.stop_gradient((frames, kin, reach))
+    shapes, nodes = world_shapes(kin, plan, frames), take_poses(kin.pose, plan.carriers)
+    boxes = _Boxes(Pose(shapes.pose.rot, nodes.point(frames.center)), frames.half)
+    near, contacts = [], {}
+    for condim in sorted(set(plan.condim)):
+        contacts[condim] = _no_contacts(plan.capacity(condim), shapes.pose.pos.x)
+    for group in plan.groups:
+        margin = ft.partial(pair_margin, plan, frames.margin, reach)
+        near.append(_near_pairs(plan, group, boxes, margin))
+        visit = _Visit(sys, plan, group, shapes, margin)
+        contacts = _with_touching(visit, near[-1], contacts)
+    return Listing(tuple(near), contacts)
+
+
+def pair_margin(plan: ListPlan, margins, reach, pair, one, two):
+    """Return the distance at which contacts of pairs exist, `(k, *batch)`.
+
+    **Arguments:**
+
+    - `margins`, `reach`: see `ListFrames.margin` and `list_contacts`.
+    - `pair`, `one`, `two`: numbers of the pairs and their shapes.
+    """
+    of_shapes, of_pairs = margins
+    margin = read_rows(of_shapes, one) + read_rows(of_shapes, two)
+    if max(plan.explicit) >= 0:
+        entry = table_rows(plan.explicit, pair)
+        own = read_rows(of_pairs, jnp.maximum(entry, 0))
+        margin = jnp.where(entry >= 0, own, margin)
+    return margin if reach is None else margin + reach[None]
+
+
+def _empty(size: int, batch, dtype):
+    """Return a list of which no row is used."""
+    return lax.empty((size, *batch), dtype)
+
+
+def _no_contacts(capacity: int, like) -> ContactList:
+    batch = like.shape[1:]
+    three = lambda: Vec3(*(_empty(capacity, batch, like.dtype) for _ in range(3)))
+    return ContactList(
+        pair=_empty(capacity, batch, jnp.int32),
+        dist=_empty(capacity, batch, like.dtype),
+        pos=three(),
+        normal=three(),
+        tangent=three(),
+        count=jnp.zeros(batch, jnp.int32),
+    )
+
+
+# Broad phase.
+
+
+_BLOCK = 8
+"""Pairs whose spheres are compared together."""
+
+
+class _Boxes(NamedTuple):
+    """Boxes about the shapes in the world."""
+
+    pose: Pose
+    half: Vec3
+
+
+def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near:
+    """List the pairs of a group whose boxes are nearer than their margin."""
+    size = len(group.pairs)
+    block = min(_BLOCK if rows_per_pass(size) == 1 else size, size)
+    pairs = np.array(group.pairs + (0,) * (-size % block), np.int32)
+    valid = np.arange(len(pairs)) < size
+    first, second = np.array(plan.first)[pairs], np.array(plan.second)[pairs]
+    batch = boxes.pose.pos.x.shape[1:]
+    cut = lambda x: jnp.asarray(x.reshape(-1, block, *(1 for _ in batch)))
+    tables = tuple(
+        cut(x) for x in (pairs, first.astype(np.int32), second.astype(np.int32), valid)
+    )
+    radius = safe_sqrt(boxes.half | boxes.half)
+    on_plane = group.kinds[0] is GeomKind.PLANE
+
+    def visit(near: Near, rows):
+        pair, one, two, valid = rows
+        begin = margin(pair, one, two)
+        ends = [read_rows_of(boxes, k) for k in (one, two)]
+        candidates = valid & jnp.ones((block, *batch), bool)
+        if not on_plane:
+            apart = ends[1].pose.pos - ends[0].pose.pos
+            reach = read_rows(radius, one) + read_rows(radius, two) + begin
+            candidates &= (apart | apart) < reach * reach
+        if block == size and rows_per_pass(size) > 1:
+            found = candidates & (_gap(*ends, begin, on_plane) < begin)
+            return _appended(near, pair, found), None
+        for k in range(block):
+            row = lambda tree, k=k: jtu.tree_map(lambda x: x[k : k + 1], tree)
+            own = row(candidates)
+            one_pair = row((ends, begin))
+            check = lambda own=own, p=one_pair: (
+                own & (_gap(*p[0], p[1], on_plane) < p[1])
+            )
+            found = lax.cond(jnp.any(own), check, lambda own=own: own & False)
+            near = _appended(near, row(pair), found)
+        return near, None
+
+    start = Near(_empty(size, batch, jnp.int32), jnp.zeros(batch, jnp.int32))
+    return lax.scan(visit, start, tables)[0]
+
+
+def read_rows_of(tree, numbers):
+    """Return rows of all arrays of a tree."""
+    return jtu.tree_map(lambda x: read_rows(x, numbers), tree)
+
+
+def _gap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
+    reach = Reach(one.half, two.half, margin)
+    return gap(Shape(one.pose, one.half), Shape(two.pose, two.half), reach, on_plane)
+
+
+def _appended(near: Near, pair, found) -> Near:
+    place = near.count[None] + jnp.cumsum(found, axis=0, dtype=jnp.int32) - 1
+    pairs = write_rows(near.pairs, place, pair, found)
+    return Near(pairs, near.count + jnp.sum(found, axis=0, dtype=jnp.int32))
+
+
+# Narrow phase.
+
+
+class _Visit(NamedTuple):
+    """Data of the narrow phase of a group."""
+
+    sys: System
+    plan: ListPlan
+    group: PairGroup
+    shapes: Shape
+    margin: Any
+
+
+def pair_shapes(
+    plan: ListPlan, group: PairGroup, vertices: Vec3, polygons: Polygons, pair, ends
+) -> tuple[Shape, Shape]:
+    """Return the shapes of pairs, with their hulls if they are meshes.
+
+    **Arguments:**
+
+    - `vertices`, `polygons`: see `hull_tables`.
+    - `pair`: numbers of the pairs, `(k, *batch)`.
+    - `ends`: their first and second shapes, without hulls.
+    """
+    found = []
+    for kind, shape, side in zip(
+        group.kinds, ends, (plan.first, plan.second), strict=True
+    ):
+        if kind is GeomKind.MESH:
+            spans = [plan.spans[geom] for geom in side]
+            start = table_rows([a for a, _ in spans], pair)
+            count = table_rows([b - a for a, b in spans], pair)
+            shape = shape._replace(hulls=Hulls(vertices, start, count, polygons))
+        found.append(shape)
+    return found[0], found[1]
+
+
+def collide(group: PairGroup, one: Shape, two: Shape, margin) -> ContactPoints:
+    """Return all points of pairs, `(k, nslot, *batch)`."""
+    collider = collider_of(*group.kinds)
+    arguments = (one, two, margin) if collider.one_by_one else (one, two)
+    slots = [complete(point) for point in collider.find(*arguments)]
+    return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
+
+
+def _with_touching(
+    visit: _Visit, near: Near, contacts: dict[int, ContactList]
+) -> dict[int, ContactList]:
+    """Append the contacts of the near pairs of a group."""
+    plan, group = visit.plan, visit.group
+    size = rows_per_pass(len(group.pairs))
+    batch = near.count.shape
+    number = jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1 for _ in batch))
+    own = sorted({plan.condim[pair] for pair in group.pairs})
+    hulls = hull_tables(visit.sys)
+
+    def body(carry):
+        k, lists = carry
+        place = number + k[None]
+        used = place < near.count[None]
+        place = jnp.minimum(place, jnp.maximum(near.count - 1, 0)[None])
+        pair = read_rows(near.pairs, place)
+        one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
+        margin = visit.margin(pair, one, two)
+        ends = [read_rows_of(visit.shapes, x) for x in (one, two)]
+        shapes = pair_shapes(plan, group, *hulls, pair, ends)
+        points = collide(group, *shapes, margin)
+        exists = points.valid & (points.dist < margin[:, None]) & used[:, None]
+        new = []
+        for condim, each in zip(own, lists, strict=True):
+            here = exists
+            if len(own) > 1:
+                here = exists & (table_rows(plan.condim, pair) == condim)[:, None]
+            new.append(_with_points(each, pair, points, here))
+        return k + size, new
+
+    going = lambda carry: jnp.any(carry[0] < near.count)
+    start = jnp.zeros_like(near.count), [contacts[condim] for condim in own]
+    found = lax.while_loop(going, body, start)[1]
+    return {**contacts, **dict(zip(own, found, strict=True))}
+
+
+def _with_points(
+    contacts: ContactList, pair, points: ContactPoints, exists
+) -> ContactList:
+    """Append points, `(k, nslot, *batch)`, where they exist."""
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    exists = flat(exists)
+    place = contacts.count[None] + jnp.cumsum(exists, axis=0, dtype=jnp.int32) - 1
+    count = contacts.count + jnp.sum(exists, axis=0, dtype=jnp.int32)
+    frame = points.frame
+    new = ContactList(
+        pair=jnp.broadcast_to(pair[:, None], points.dist.shape),
+        dist=points.dist,
+        pos=points.pos,
+        normal=Vec3(*frame[:3]),
+        tangent=Vec3(*frame[3:6]),
+        count=None,
+    )
+    number = exists.shape[0]
+    # Single rows are replaced in place by kernels.
+    rows = [slice(0, number)]
+    if rows_per_pass(number) == 1:
+        rows = [slice(k, k + 1) for k in range(number)]
+
+    def write(x, value):
+        value = flat(value)
+        for row in rows:
+            x = write_rows(x, place[row], value[row], exists[row])
+        return x
+
+    found = jtu.tree_map(write, contacts._replace(count=None), new)
+    return found._replace(count=count)
