@@ -154,7 +154,7 @@ def loaded(program: Program, layout: Layout) -> tuple[str, tuple[bool, ...]]:
     with _LOCK:
         if target not in _LOADED:
             kernel = _load(key, lambda: module(function, layout))
-            if any(layout.assumed):
+            if any(x and read for x, read in zip(layout.assumed, function.reads)):
                 kernel.otherwise(_without_assumptions(program, layout))
             _LOADED[target] = kernel
             pointer = jax.ffi.pycapsule(kernel.pointer)

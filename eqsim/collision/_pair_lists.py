@@ -117,7 +117,8 @@ def list_contacts(
 
     **Arguments:**
 
-    - `reach`: distance beyond the margin at which a contact exists, m; None: zero.
+    - `reach`: distance beyond the margin at which a contact exists, m, `(1, *batch)`;
+        None: zero.
     """
     frames, kin, reach = lax.stop_gradient((frames, kin, reach))
     shapes, nodes = world_shapes(kin, plan, frames), take_poses(kin.pose, plan.carriers)
@@ -147,7 +148,7 @@ def pair_margin(plan: ListPlan, margins, reach, pair, one, two):
         entry = table_rows(plan.explicit, pair)
         own = read_rows(of_pairs, jnp.maximum(entry, 0))
         margin = jnp.where(entry >= 0, own, margin)
-    return margin if reach is None else margin + reach[None]
+    return margin if reach is None else margin + reach
 
 
 def _empty(size: int, batch, dtype):
@@ -207,15 +208,12 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near
             reach = read_rows(radius, one) + read_rows(radius, two) + begin
             candidates &= (apart | apart) < reach * reach
         if block == size and rows_per_pass(size) > 1:
-            found = candidates & (_gap(*ends, begin, on_plane) < begin)
+            found = candidates & _overlap(ends[0], ends[1], begin, on_plane)
             return _appended(near, pair, found), None
         for k in range(block):
             row = lambda tree, k=k: jtu.tree_map(lambda x: x[k : k + 1], tree)
-            own = row(candidates)
-            one_pair = row((ends, begin))
-            check = lambda own=own, p=one_pair: (
-                own & (_gap(*p[0], p[1], on_plane) < p[1])
-            )
+            own, bounds = row(candidates), row((ends[0], ends[1], begin))
+            check = lambda own=own, bounds=bounds: own & _overlap(*bounds, on_plane)
             found = lax.cond(jnp.any(own), check, lambda own=own: own & False)
             near = _appended(near, row(pair), found)
         return near, None
@@ -229,9 +227,11 @@ def read_rows_of(tree, numbers):
     return jtu.tree_map(lambda x: read_rows(x, numbers), tree)
 
 
-def _gap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
+def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
+    """Return which pairs of boxes may be nearer than a margin."""
     reach = Reach(one.half, two.half, margin)
-    return gap(Shape(one.pose, one.half), Shape(two.pose, two.half), reach, on_plane)
+    shapes = Shape(one.pose, one.half), Shape(two.pose, two.half)
+    return gap(*shapes, reach, on_plane) < margin
 
 
 def _appended(near: Near, pair, found) -> Near:
@@ -294,7 +294,8 @@ def _with_touching(
     batch = near.count.shape
     number = jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1 for _ in batch))
     own = sorted({plan.condim[pair] for pair in group.pairs})
-    hulls = hull_tables(visit.sys)
+    vertices, polygons = hull_tables(visit.sys)
+    vertices = lax.stop_gradient(vertices)
 
     def body(carry):
         k, lists = carry
@@ -305,7 +306,7 @@ def _with_touching(
         one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
         margin = visit.margin(pair, one, two)
         ends = [read_rows_of(visit.shapes, x) for x in (one, two)]
-        shapes = pair_shapes(plan, group, *hulls, pair, ends)
+        shapes = pair_shapes(plan, group, vertices, polygons, pair, ends)
         points = collide(group, *shapes, margin)
         exists = points.valid & (points.dist < margin[:, None]) & used[:, None]
         new = []

@@ -58,11 +58,12 @@ def polygons_of(vertex_starts, polygon_starts, corner_starts, corners) -> Polygo
 
 def hull_tables(sys: System) -> tuple[Vec3, Polygons]:
     """Return the vertices and the polygons of the hulls of all meshes."""
-    return vec3(sys.meshes.vertices), _polygons(sys.meshes.hulls)
+    return vec3(sys.meshes.vertices), hull_polygons(sys.meshes.hulls)
 
 
 @ft.lru_cache(maxsize=256)
-def _polygons(graph: HullGraph) -> Polygons:
+def hull_polygons(graph: HullGraph) -> Polygons:
+    """Return the polygons and edges of the hulls of all meshes."""
     starts = graph.vertex_starts, graph.polygon_starts, graph.corner_starts
     return dataclasses.replace(
         polygons_of(*starts, graph.corners),

@@ -24,11 +24,11 @@ from ..collision._pair_lists import (
     world_shapes,
 )
 from ..collision._plan import pair_priority
-from ..collision._points import ContactPoints, hull_tables, Shape
+from ..collision._points import ContactPoints, hull_polygons, Shape
 from ..kinematics._axes import dof_axes
-from ..model import Cone, System, Tree, tree
+from ..model import Cone, HullGraph, System, Tree, tree
 from ..model._gather import take
-from ..spatial import Force, force_at, Mat3, Motion, Vec3
+from ..spatial import Force, force_at, Mat3, Motion, Vec3, vec3
 from ._constraint import Moment
 from ._contact_parameters import (
     complete_parameters,
@@ -96,6 +96,7 @@ class Facts(eqx.Module):
         `Common.weights`.
     - `priority`: see `mix_parameters`, for each pair.
     - `nodes`: number of nodes.
+    - `hulls`: hulls of the meshes.
     - `cone`, `safe_solref`: see `System`.
     """
 
@@ -103,6 +104,7 @@ class Facts(eqx.Module):
     links: tuple[tuple[int, ...], tuple[int, ...]] = eqx.field(static=True)
     priority: tuple[int, ...] = eqx.field(static=True)
     nodes: int = eqx.field(static=True)
+    hulls: HullGraph = eqx.field(static=True)
     cone: Cone = eqx.field(static=True)
     safe_solref: bool = eqx.field(static=True)
 
@@ -160,7 +162,6 @@ class ListedContacts(AbstractRows):
     common: Common
     axes: Motion
     listing: Listing
-    polygons: Any
 
     def residuals(self, motion: Motion, qdd) -> Residual:
         return (motion, qdd)
@@ -182,19 +183,21 @@ class ListedContacts(AbstractRows):
         return Terms(nodes=((own, every),))
 
     def stiffness(self, pieces: Any) -> Terms:
-        return self.for_solver().stiffness(pieces[1])
+        return self.for_solver().stiffness(lax.stop_gradient(pieces[1]))
 
     def for_solver(self) -> VisitedContacts:
-        given = self.facts, self.condim, self.shapes, self.nodes, self.common
+        still = self.shapes, self.nodes, self.common, self.axes
+        shapes, nodes, common, axes = lax.stop_gradient(still)
         contacts = self.listing.contacts[self.condim]
-        rows = lax.stop_gradient(_listed_rows(*given, contacts))
-        return VisitedContacts(self.tree, self.facts.plan.nodes, self.axes, rows)
+        rows = _listed_rows(self.facts, self.condim, shapes, nodes, common, contacts)
+        return VisitedContacts(self.tree, self.facts.plan.nodes, axes, rows)
 
     def _group_forces(
         self, group: PairGroup, near, solved: Motion, motion: Motion
     ) -> Force:
         """Return the forces of the contacts of a group of pairs, on nodes."""
-        facts, plan, polygons = self.facts, self.facts.plan, self.polygons
+        facts, plan = self.facts, self.facts.plan
+        polygons = hull_polygons(facts.hulls)
         law_of, condim = facts.law, self.condim
 
         condims = {plan.condim[pair] for pair in group.pairs}
@@ -321,15 +324,16 @@ def listed_contacts(
     nodes, geoms = tree(sys), sys.geoms
     batch = now.q.shape[1:]
     link = lambda geom: geoms.links[plan.geoms[geom]]
-    links = [[link(geom) for geom in side] for side in (plan.first, plan.second)]
+    of_side = lambda side: tuple(k if k >= 0 else sys.nlink for k in map(link, side))
     facts = Facts(
         plan=plan,
-        links=tuple(tuple(k if k >= 0 else sys.nlink for k in own) for own in links),
+        links=(of_side(plan.first), of_side(plan.second)),
         priority=tuple(
             pair_priority((plan.geoms[a], plan.geoms[b]), geoms.priority)
             for a, b in zip(plan.first, plan.second, strict=True)
         ),
         nodes=nodes.size,
+        hulls=sys.meshes.hulls,
         cone=sys.cone,
         safe_solref=sys.safe_solref,
     )
@@ -338,13 +342,12 @@ def listed_contacts(
         take(geom_parameters(sys), plan.geoms),
         take(geoms.margin, plan.geoms),
     )
-    vertices, polygons = hull_tables(sys)
     explicit = max(plan.explicit) >= 0
     common = Common(
         weights=jnp.concatenate([weights, jnp.zeros_like(weights[:1])]),
         explicit=explicit_parameters(sys) if explicit else None,
         margin=sys.pairs.margin if explicit else None,
-        vertices=vertices,
+        vertices=vec3(sys.meshes.vertices),
         impratio=sys.impratio,
         width=now.width,
         dt=sys.dt,
@@ -359,6 +362,5 @@ def listed_contacts(
         common=common,
         axes=dof_axes(nodes, now.kin),
         listing=listing,
-        polygons=polygons,
     )
     return tuple(map(make, sorted(listing.contacts)))

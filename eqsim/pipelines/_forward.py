@@ -136,6 +136,7 @@ class Forward(NamedTuple):
     - `points`: contact points, None if there are none.
     - `drive`: the actuators.
     - `tendons`: kinematics of the required tendons; None if there are none.
+    - `every_point`: see `Moment`.
     """
 
     kin: Kinematics
@@ -146,6 +147,7 @@ class Forward(NamedTuple):
     solution: Solution
     drive: Actuation
     tendons: TendonKinematics | None
+    every_point: ContactPoints | None
 
 
 def forward(
@@ -189,8 +191,8 @@ def forward(
     flat = tuple(row for own in rows for row in own) + tendon_inertia_rows(sys, now)
     problem = Problem(kin, inertia, force, tau, rotor, flat)
     solution = constrained(nodes, problem, method.solver)
-    counts = tuple(map(len, rows))
-    return Forward(kin, speed, problem, counts, points, solution, drive, tendons)
+    counts, every = tuple(map(len, rows)), now.every_point
+    return Forward(kin, speed, problem, counts, points, solution, drive, tendons, every)
 
 
 def _contacts(sys: System, constants: Constants, kin: Kinematics):
