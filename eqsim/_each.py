@@ -10,7 +10,8 @@ rows share. Its Jacobian-vector product is such a sum, and so is its vector-Jaco
 which adds cotangents to the rows of the tables. Both compute $f$ again: nothing is stored for
 each row, and the cost follows the number of rows that are used, not the capacity.
 
-Rows are visited one by one in kernels, and in groups elsewhere (see `_row_loops.py`).
+Rows are visited one by one in kernels, which have rules of their own
+(`_kernels/_list_sums.py`), and in groups elsewhere (see `_row_loops.py`).
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax import lax
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -132,8 +134,7 @@ each_p.multiple_results = True
 
 
 def _bind(body: ClosedJaxpr, layout: _Layout, args) -> list:
-    program = jax.make_jaxpr(lambda *xs: _run(body, layout, xs))(*map(_shape, args))
-    return each_p.bind(*args, body=body, layout=layout, jaxpr=program)
+    return each_p.bind(*args, body=body, layout=layout)
 
 
 def _shape(x) -> jax.ShapeDtypeStruct:
@@ -163,34 +164,37 @@ def _run(body: ClosedJaxpr, layout: _Layout, args) -> list:
         ]
         return k + layout.size, new
 
-    start = []
-    for aval, into in zip(body.out_avals, layout.into, strict=True):
-        shape = aval.shape if into is None else (into[1], *aval.shape[1:])
-        start.append(jnp.zeros(shape, aval.dtype))
+    pairs = zip(_result_shapes(body, layout), body.out_avals, strict=True)
+    start = [jnp.zeros(shape, aval.dtype) for shape, aval in pairs]
     going = lambda carry: jnp.any(carry[0] < count)
     return lax.while_loop(going, visit, (jnp.zeros_like(count), start))[1]
 
 
 @each_p.def_impl
-def _impl(*args, body, layout, jaxpr):
-    del body, layout
-    return jaxpr_as_fun(jaxpr)(*args)
+def _impl(*args, body, layout):
+    return _run(body, layout, args)
+
+
+def _result_shapes(body: ClosedJaxpr, layout: _Layout) -> list[tuple[int, ...]]:
+    return [
+        aval.shape if into is None else (into[1], *aval.shape[1:])
+        for aval, into in zip(body.out_avals, layout.into, strict=True)
+    ]
 
 
 @each_p.def_abstract_eval
-def _abstract_eval(*args, body, layout, jaxpr):
-    del args, body, layout
-    return list(jaxpr.out_avals)
+def _abstract_eval(*args, body, layout):
+    pairs = zip(_result_shapes(body, layout), body.out_avals, strict=True)
+    return [ShapedArray(shape, aval.dtype) for shape, aval in pairs]
 
 
-def _batch(args, axes, *, body, layout, jaxpr):
-    del body, layout
-    out = jax.vmap(jaxpr_as_fun(jaxpr), axes, 0)(*args)
+def _batch(args, axes, *, body, layout):
+    out = jax.vmap(lambda *xs: _run(body, layout, xs), axes, 0)(*args)
     return out, [0] * len(out)
 
 
-def _jvp(primals, tangents, *, body, layout, jaxpr):
-    out = each_p.bind(*primals, body=body, layout=layout, jaxpr=jaxpr)
+def _jvp(primals, tangents, *, body, layout):
+    out = _bind(body, layout, primals)
     moving = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero]
     moving = [k for k in moving if k >= _TABLES]
     if not moving:
@@ -224,8 +228,7 @@ def _jvp(primals, tangents, *, body, layout, jaxpr):
     return out, _bind(new, made, arranged(primals, tangents))
 
 
-def _transpose(cotangents, *args, body, layout, jaxpr):
-    del jaxpr
+def _transpose(cotangents, *args, body, layout):
     linear = [k for k, x in enumerate(args) if ad.is_undefined_primal(x)]
     known = [k for k in range(1, len(args)) if k not in linear]
     given = [ad.instantiate_zeros(ct) for ct in cotangents]

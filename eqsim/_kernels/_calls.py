@@ -14,7 +14,6 @@ from ._scalarize import called, rule, Unsupported
     "custom_jvp_call",
     "custom_vjp_call",
     "custom_vjp_call_jaxpr",
-    "each",
 )
 def _call(walk, eqn, *operands):
     inner = called(eqn)

@@ -290,6 +290,30 @@ def _masked_update(
     return new
 
 
+def add_element(walk: Translation, x: Value, number: int, value: int) -> Value:
+    """Add a value to the element of a vector at a place that is within bounds."""
+    graph, dtype = walk.graph, walk.graph.dtype[value]
+    place = clamped(graph, as_index(graph, number), x.shape[0] - 1)
+    always = graph.constant(True, "b1")
+
+    def combined(old: int, new: int, inside: int) -> int:
+        total = algebra.apply(graph, "add", (old, new), dtype)
+        return algebra.select(graph, inside, old, total)
+
+    if isinstance(x, np.ndarray):
+        out = np.array(x)
+        if isinstance(place, int):
+            out[place] = combined(int(out[place]), value, always)
+        else:
+            _put(walk, out, (place,), value, always, combined)
+        return out
+    target = lambda _: ((place,), always)
+    added = arrays.nodes([value], (1,))
+    found = _replaced_entry(walk, x, (1,), added, target, combined)
+    assert found is not None, "totals are carried by the loop"
+    return found
+
+
 def _updated_in_memory(walk, aval, x, each, updates, target, combined) -> Value:
     """Update an array like `_updated`, by a loop over the updates."""
     graph = walk.graph

@@ -20,6 +20,7 @@ from . import (  # noqa: F401  (their rules register themselves)
     _forward_loops,
     _forward_rules,
     _indexing,
+    _list_sums,
     _loops,
     _movement,
     _reductions,

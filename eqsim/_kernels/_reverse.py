@@ -9,7 +9,8 @@ not active, or of what no result needs, is None. An equation without a rule here
 linearized by JAX (`_reverse_calls.py`).
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,16 @@ class Reverse(AbstractWalk):
         outs = [read(atom) for atom in jaxpr.outvars]
         pull = lambda cotangents: self._pull(jaxpr, tape, on, cotangents)
         return outs, [is_on(atom) for atom in jaxpr.outvars], pull
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Translate what is pulled back through in the same pass of a loop."""
+        outer = self.passes, self.loops
+        self.passes, self.loops = None, 0
+        try:
+            yield
+        finally:
+            self.passes, self.loops = outer
 
     def _equation(self, eqn, operands, flags, wanted) -> tuple[list[Value], Pull]:
         rule, args = REVERSE.get(eqn.primitive.name), (eqn, operands, flags, wanted)

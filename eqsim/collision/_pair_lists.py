@@ -12,6 +12,7 @@ Lists hold the worst case, so that nothing is dropped; only what is used is ever
 import functools as ft
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
@@ -20,7 +21,7 @@ from jax import lax
 from .._each import read_rows, table_rows, write_rows
 from .._row_loops import rows_per_pass
 from ..kinematics._forward import Kinematics, Pose, take_poses
-from ..model import collider_of, GeomKind, System
+from ..model import Collider, collider_of, GeomKind, System
 from ..model._gather import take
 from ..spatial import safe_sqrt, Vec3, vec3
 from ._bounds import shape_boxes
@@ -279,7 +280,12 @@ def pair_shapes(
 
 def collide(group: PairGroup, one: Shape, two: Shape, margin) -> ContactPoints:
     """Return all points of pairs, `(k, nslot, *batch)`."""
-    collider = collider_of(*group.kinds)
+    return _collided(collider_of(*group.kinds), one, two, margin)
+
+
+# A collider is long: it is traced once for all its uses, and so is its derivative.
+@ft.partial(jax.jit, static_argnums=0)
+def _collided(collider: Collider, one: Shape, two: Shape, margin) -> ContactPoints:
     arguments = (one, two, margin) if collider.one_by_one else (one, two)
     slots = [complete(point) for point in collider.find(*arguments)]
     return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
